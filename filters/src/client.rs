@@ -1,0 +1,364 @@
+//! Who is at the other end of a request.
+//!
+//! In: the socket's peer, the `X-Forwarded-For` values and the proxies that may be believed.
+//! Out: a [`Client`]: one address for the log and one [`ClientKey`] to count by.
+//!
+//! The header is read from the right, the end that our own proxies wrote, and only as far as the
+//! first hop that isn't one of them: what a client put to the left of that is never looked at.
+//! Nothing here allocates or looks up a name. Next: `limit`, which counts by the key.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::{IpNet, Ipv4Net};
+
+/// The most hops of `X-Forwarded-For` that are read: more than any honest chain of proxies.
+pub const MAX_HOPS: usize = 64;
+
+/// What requests are counted by: one IPv4 address, or one IPv6 /64.
+///
+/// An IPv4 address is the key `0x0000_0000_aabb_ccdd`. The /64s with such a prefix lie in `::/8`,
+/// which the IETF keeps reserved (RFC 4291), so no client's network shares a key with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ClientKey(u64);
+
+impl ClientKey {
+    /// The key of an address; one that is IPv4 inside IPv6 (`::ffff:a.b.c.d`) counts as IPv4.
+    #[must_use]
+    pub fn of(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V4(v4) => Self(u64::from(v4.to_bits())),
+            IpAddr::V6(v6) => {
+                let [a, b, c, d, e, f, g, h, ..] = v6.octets();
+                Self(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
+            }
+        }
+    }
+}
+
+/// The networks whose `X-Forwarded-For` is believed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TrustedProxies(Vec<IpNet>);
+
+impl TrustedProxies {
+    /// Whether this address is one of the proxies; IPv4 inside IPv6 counts as IPv4.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.0.iter().any(|network| network.contains(&address))
+    }
+}
+
+impl From<Vec<IpNet>> for TrustedProxies {
+    fn from(mut networks: Vec<IpNet>) -> Self {
+        for network in &mut networks {
+            *network = canonical(*network);
+        }
+        Self(networks)
+    }
+}
+
+/// `::ffff:10.0.0.0/104` is `10.0.0.0/8`: addresses are compared in that form too.
+fn canonical(network: IpNet) -> IpNet {
+    let IpNet::V6(v6) = network else { return network };
+    let as_v4 = v6.addr().to_ipv4_mapped().zip(v6.prefix_len().checked_sub(96));
+    as_v4
+        .and_then(|(address, length)| Ipv4Net::new(address, length).ok())
+        .map_or(network, IpNet::V4)
+}
+
+/// The client of one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Client {
+    /// Its address; never IPv4 inside IPv6.
+    pub address: IpAddr,
+    /// What its requests are counted by.
+    pub key: ClientKey,
+}
+
+impl Client {
+    /// The client with this address.
+    #[must_use]
+    pub fn at(address: IpAddr) -> Self {
+        let address = address.to_canonical();
+        Self { address, key: ClientKey::of(address) }
+    }
+
+    /// Tells who sent a request.
+    ///
+    /// `peer` is the other end of the socket; `None` is a Unix socket and counts as `127.0.0.1`.
+    /// `forwarded` is the values of all `X-Forwarded-For` headers in their order, each a list with
+    /// commas. A peer that isn't trusted is the client, whatever the header says. Otherwise it is
+    /// the first hop from the right that isn't trusted, or the leftmost if all are. A hop on the
+    /// way that can't be read, or more than [`MAX_HOPS`] of them, falls back to the peer.
+    #[must_use]
+    pub fn identify<'a>(
+        peer: Option<IpAddr>,
+        forwarded: impl DoubleEndedIterator<Item = &'a [u8]>,
+        trusted: &TrustedProxies,
+    ) -> Self {
+        let peer = peer.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        if !trusted.contains(peer) {
+            return Self::at(peer);
+        }
+        let hops = forwarded.rev().flat_map(|value| value.rsplit(|byte| *byte == b','));
+        let mut client = peer;
+        for (place, hop) in hops.enumerate() {
+            match parse_hop(hop) {
+                Some(address) if place < MAX_HOPS => client = address,
+                _ => return Self::at(peer),
+            }
+            if !trusted.contains(client) {
+                break;
+            }
+        }
+        Self::at(client)
+    }
+
+    /// This client's address as the log shows it.
+    #[must_use]
+    pub fn shown(&self, shown: Shown) -> impl fmt::Display + use<> {
+        ShownAddress { address: self.address, shown }
+    }
+}
+
+/// One member of the list: an address, alone or with a port, and blanks around it.
+fn parse_hop(hop: &[u8]) -> Option<IpAddr> {
+    let text = str::from_utf8(hop).ok()?.trim_matches([' ', '\t']);
+    if let Some(rest) = text.strip_prefix('[') {
+        let (address, port) = rest.split_once(']')?;
+        let port_fits = port.is_empty() || is_port(port.strip_prefix(':')?);
+        return address.parse::<Ipv6Addr>().ok().filter(|_| port_fits).map(IpAddr::V6);
+    }
+    if let Ok(address) = text.parse() {
+        return Some(address);
+    }
+    let (address, port) = text.split_once(':')?;
+    address.parse::<Ipv4Addr>().ok().filter(|_| is_port(port)).map(IpAddr::V4)
+}
+
+fn is_port(text: &str) -> bool {
+    // The digits are looked at as well because `u16` would also read `+80`.
+    text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok()
+}
+
+/// How much of a client's address the log shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// All of it.
+    Full,
+    /// Its network: `192.0.2.0/24` for IPv4, `2001:db8::/48` for IPv6.
+    Truncated,
+}
+
+struct ShownAddress {
+    address: IpAddr,
+    shown: Shown,
+}
+
+impl fmt::Display for ShownAddress {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.shown, self.address) {
+            (Shown::Full, address) => address.fmt(out),
+            (Shown::Truncated, IpAddr::V4(v4)) => {
+                let [a, b, c, _] = v4.octets();
+                write!(out, "{}/24", Ipv4Addr::from([a, b, c, 0]))
+            }
+            (Shown::Truncated, IpAddr::V6(v6)) => {
+                let [a, b, c, ..] = v6.segments();
+                write!(out, "{}/48", Ipv6Addr::from([a, b, c, 0, 0, 0, 0, 0]))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn trusting(networks: &[&str]) -> TrustedProxies {
+        networks.iter().map(|text| text.parse().unwrap()).collect::<Vec<IpNet>>().into()
+    }
+
+    fn identify(peer: &str, headers: &[&str], trusted: &TrustedProxies) -> IpAddr {
+        let peer = (peer != "unix").then(|| ip(peer));
+        Client::identify(peer, headers.iter().map(|value| value.as_bytes()), trusted).address
+    }
+
+    #[test]
+    fn a_client_is_the_first_untrusted_hop_from_the_right() {
+        let trusted = trusting(&["127.0.0.0/8", "::1/128", "10.0.0.0/8", "2001:db8:aa::/48"]);
+        let cases: &[(&str, &str, &[&str], &str)] = &[
+            ("no header", "127.0.0.1", &[], "127.0.0.1"),
+            ("an untrusted peer is not believed", "192.0.2.9", &["198.51.100.1"], "192.0.2.9"),
+            ("one hop", "127.0.0.1", &["198.51.100.1"], "198.51.100.1"),
+            ("a hop that the client made up", "127.0.0.1", &["1.1.1.1, 192.0.2.1"], "192.0.2.1"),
+            ("trusted hops are passed", "::1", &["1.1.1.1,192.0.2.1,10.9.9.9"], "192.0.2.1"),
+            (
+                "several headers are one list",
+                "::1",
+                &["1.1.1.1", "192.0.2.1", "10.1.1.1"],
+                "192.0.2.1",
+            ),
+            ("all trusted: the leftmost", "127.0.0.1", &["10.0.0.7, 10.0.0.8"], "10.0.0.7"),
+            ("a Unix socket is loopback", "unix", &["192.0.2.1"], "192.0.2.1"),
+            ("a Unix socket without a header", "unix", &[], "127.0.0.1"),
+            ("a mapped peer is IPv4", "::ffff:10.0.0.1", &["192.0.2.1"], "192.0.2.1"),
+            ("a mapped hop is IPv4", "::1", &["192.0.2.1, ::ffff:10.0.0.1"], "192.0.2.1"),
+            ("a mapped client is shown as IPv4", "::1", &["::ffff:192.0.2.1"], "192.0.2.1"),
+            ("blanks and tabs", "::1", &["\t 192.0.2.1 \t"], "192.0.2.1"),
+            ("a port", "::1", &["192.0.2.1:65535"], "192.0.2.1"),
+            ("IPv6", "::1", &["2001:db8::1"], "2001:db8::1"),
+            ("IPv6 in brackets", "::1", &["[2001:db8::1]"], "2001:db8::1"),
+            ("IPv6 with a port", "::1", &["[2001:db8::1]:443"], "2001:db8::1"),
+            ("IPv6 of a trusted network", "::1", &["192.0.2.1, [2001:db8:aa::5]:1"], "192.0.2.1"),
+            ("rubbish left of the client", "::1", &["rubbish, , 192.0.2.1"], "192.0.2.1"),
+            ("rubbish left of all headers", "::1", &["\u{fffd}", "192.0.2.1"], "192.0.2.1"),
+        ];
+        for (what, peer, headers, client) in cases {
+            assert_eq!(identify(peer, headers, &trusted), ip(client), "{what}");
+        }
+    }
+
+    #[test]
+    fn a_malformed_hop_on_the_way_falls_back_to_the_peer() {
+        let trusted = trusting(&["10.0.0.0/8"]);
+        let malformed = [
+            "",
+            " ",
+            "unknown",
+            "_hidden",
+            "localhost",
+            "192.0.2",
+            "192.0.2.256",
+            "192.0.2.01",
+            "192.0.2.1:",
+            "192.0.2.1:+80",
+            "192.0.2.1:65536",
+            "192.0.2.1:80:80",
+            "192.0.2.1 80",
+            "192.0.2.1/32",
+            "[192.0.2.1]",
+            "[192.0.2.1]:80",
+            "\"192.0.2.1\"",
+            "for=192.0.2.1",
+            "[2001:db8::1",
+            "2001:db8::1]",
+            "[2001:db8::1]80",
+            "[2001:db8::1]:",
+            "[]",
+            "[]:80",
+            "[2001:db8::1]:x",
+            "fe80::1%1",
+            "[fe80::1%1]:80",
+            "2001:db8:::1",
+            "\u{a0}192.0.2.1",
+            "192.0.2.1\r",
+            "192.0.2.1\0",
+            "\u{ff11}92.0.2.1",
+        ];
+        for hop in malformed {
+            for list in [hop.to_owned(), format!("192.0.2.1, {hop}"), format!("{hop}, 10.0.0.2")] {
+                let client = identify("10.0.0.1", &[&list], &trusted);
+                assert_eq!(client, ip("10.0.0.1"), "{list:?} can't be read");
+            }
+        }
+        let not_utf8: &[u8] = b"192.0.2.1\xff";
+        let client = Client::identify(Some(ip("10.0.0.1")), [not_utf8].into_iter(), &trusted);
+        assert_eq!(client.address, ip("10.0.0.1"), "bytes that are no text");
+    }
+
+    #[test]
+    fn more_than_64_hops_fall_back_to_the_peer() {
+        let trusted = trusting(&["10.0.0.0/8"]);
+        for (proxies, client) in [(63, "192.0.2.1"), (64, "10.0.0.1"), (5000, "10.0.0.1")] {
+            let list = format!("192.0.2.1{}", ",10.0.0.2".repeat(proxies));
+            assert_eq!(identify("10.0.0.1", &[&list], &trusted), ip(client), "{proxies} proxies");
+        }
+        let only_proxies = format!("10.0.0.3{}", ",10.0.0.2".repeat(63));
+        assert_eq!(identify("10.0.0.1", &[&only_proxies], &trusted), ip("10.0.0.3"), "64 proxies");
+    }
+
+    #[test]
+    fn a_key_is_an_ipv4_address_or_an_ipv6_64() {
+        let cases = [
+            ("192.0.2.1", 0xc000_0201),
+            ("::ffff:192.0.2.1", 0xc000_0201),
+            ("255.255.255.255", 0xffff_ffff),
+            ("2001:db8:1:2::", 0x2001_0db8_0001_0002),
+            ("2001:db8:1:2:ffff:ffff:ffff:ffff", 0x2001_0db8_0001_0002),
+            ("2001:db8:1:3::", 0x2001_0db8_0001_0003),
+        ];
+        for (address, key) in cases {
+            assert_eq!(ClientKey::of(ip(address)), ClientKey(key), "{address}");
+        }
+    }
+
+    #[test]
+    fn a_trusted_network_may_be_written_as_mapped_ipv4() {
+        let trusted = trusting(&["::ffff:10.0.0.0/104", "2001:db8::/32"]);
+        let addresses = [("10.1.2.3", true), ("11.1.2.3", false), ("::ffff:10.1.2.3", true)];
+        for (address, inside) in addresses {
+            assert_eq!(trusted.contains(ip(address)), inside, "{address}");
+        }
+        let all_ipv6 = trusting(&["::/0"]);
+        assert!(!all_ipv6.contains(ip("::ffff:10.1.2.3")), "::/0 is not all of IPv4");
+    }
+
+    #[test]
+    fn the_log_shows_the_address_or_its_network() {
+        let cases = [
+            ("192.0.2.77", Shown::Full, "192.0.2.77"),
+            ("192.0.2.77", Shown::Truncated, "192.0.2.0/24"),
+            ("::ffff:192.0.2.77", Shown::Truncated, "192.0.2.0/24"),
+            ("2001:db8:1:2::3", Shown::Full, "2001:db8:1:2::3"),
+            ("2001:db8:1:2::3", Shown::Truncated, "2001:db8:1::/48"),
+        ];
+        for (address, shown, text) in cases {
+            assert_eq!(Client::at(ip(address)).shown(shown).to_string(), text, "{address}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_address_is_read_back_in_every_spelling(address: IpAddr, port: u16) {
+            let spellings = match address {
+                IpAddr::V4(v4) => [format!("{v4}"), format!(" {v4}:{port}\t"), format!("{v4} ")],
+                IpAddr::V6(v6) => [format!("{v6}"), format!("[{v6}]"), format!("[{v6}]:{port}")],
+            };
+            for spelling in spellings {
+                prop_assert_eq!(parse_hop(spelling.as_bytes()), Some(address), "{}", spelling);
+            }
+        }
+
+        #[test]
+        fn nothing_left_of_the_client_changes_who_it_is(
+            rubbish: Vec<Vec<u8>>, client: Ipv4Addr, proxies in 0usize..60,
+        ) {
+            let trusted = trusting(&["2001:db8::/32"]);
+            let list = format!("{client}{}", ", 2001:db8::1".repeat(proxies));
+            let mut headers: Vec<&[u8]> = rubbish.iter().map(Vec::as_slice).collect();
+            headers.push(list.as_bytes());
+            let found = Client::identify(Some(ip("2001:db8::2")), headers.into_iter(), &trusted);
+            prop_assert_eq!(found, Client::at(IpAddr::V4(client)));
+        }
+
+        #[test]
+        fn whatever_the_header_says_an_untrusted_peer_is_the_client(
+            peer: Ipv4Addr, headers: Vec<Vec<u8>>,
+        ) {
+            let peer = IpAddr::V4(peer);
+            let values = headers.iter().map(Vec::as_slice);
+            let found = Client::identify(Some(peer), values, &TrustedProxies::default());
+            prop_assert_eq!(found.address, peer);
+        }
+    }
+}

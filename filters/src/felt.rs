@@ -1,0 +1,169 @@
+//! Field elements as the wire carries them.
+//!
+//! Accepted is `0x` and one to 64 hexadecimal digits of either case, leading zeros allowed (wallets
+//! pad to 64), with a value below the Stark prime. The node itself is more lenient: it takes the
+//! prime for zero and `0x0x12` for `0x12`, which is why nothing is forwarded that was not parsed
+//! here and written again. Written is `0x` and the fewest lower-case digits.
+
+use std::fmt;
+
+/// 2^251 + 17 * 2^192 + 1, the order of the field (Starknet specification, "STARK curve"), as
+/// 64-bit limbs, most significant first.
+const PRIME: [u64; 4] = [0x0800_0000_0000_0011, 0, 0, 1];
+
+/// A field element below the Stark prime.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Felt([u64; 4]);
+
+impl Felt {
+    /// Parses `0x`-prefixed hexadecimal; `None` for any other text or a value not below the prime.
+    pub fn parse(text: &str) -> Option<Self> {
+        let felt = Self(parse_hex(text)?);
+        (felt.0 < PRIME).then_some(felt)
+    }
+
+    /// The value as 64-bit limbs, most significant first.
+    pub fn limbs(&self) -> [u64; 4] {
+        self.0
+    }
+
+    /// Appends `0x` and the fewest lower-case digits.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        write_hex(&self.0, out);
+    }
+}
+
+impl fmt::Debug for Felt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = Vec::with_capacity(66);
+        self.write(&mut text);
+        f.write_str(&String::from_utf8_lossy(&text))
+    }
+}
+
+/// An unsigned number of at most 128 bits, written in hexadecimal like a [`Felt`]: gas amounts
+/// (`u64`) and prices (`u128`) of the V3 transactions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HexNumber(u128);
+
+impl HexNumber {
+    /// Parses `0x`-prefixed hexadecimal of at most `bits` bits.
+    pub fn parse(text: &str, bits: u32) -> Option<Self> {
+        let [0, 0, high, low] = parse_hex(text)? else { return None };
+        let value = u128::from(high).wrapping_shl(64) | u128::from(low);
+        (128_u32.saturating_sub(value.leading_zeros()) <= bits).then_some(Self(value))
+    }
+
+    /// Appends `0x` and the fewest lower-case digits.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let [mut high, mut low] = [0_u64; 2];
+        for (limb, value) in [(&mut high, self.0.wrapping_shr(64)), (&mut low, self.0)] {
+            *limb = u64::try_from(value & u128::from(u64::MAX)).unwrap_or_default();
+        }
+        write_hex(&[0, 0, high, low], out);
+    }
+}
+
+fn parse_hex(text: &str) -> Option<[u64; 4]> {
+    let digits = text.strip_prefix("0x")?.as_bytes();
+    if digits.is_empty() || digits.len() > 64 {
+        return None;
+    }
+    let mut limbs = [0_u64; 4];
+    for (limb, chunk) in limbs.iter_mut().rev().zip(digits.rchunks(16)) {
+        for digit in chunk {
+            let nibble = match digit {
+                b'0'..=b'9' => digit.wrapping_sub(b'0'),
+                b'a'..=b'f' => digit.wrapping_sub(b'a' - 10),
+                b'A'..=b'F' => digit.wrapping_sub(b'A' - 10),
+                _ => return None,
+            };
+            *limb = limb.wrapping_shl(4) | u64::from(nibble);
+        }
+    }
+    Some(limbs)
+}
+
+fn write_hex(limbs: &[u64; 4], out: &mut Vec<u8>) {
+    let mut text = *b"0000000000000000000000000000000000000000000000000000000000000000";
+    for (chunk, limb) in text.chunks_exact_mut(16).zip(limbs) {
+        let mut rest = *limb;
+        for digit in chunk.iter_mut().rev() {
+            let nibble = rest.to_le_bytes().first().copied().unwrap_or_default() & 0xf;
+            *digit = nibble.wrapping_add(if nibble < 10 { b'0' } else { b'a' - 10 });
+            rest = rest.wrapping_shr(4);
+        }
+    }
+    let zeros = text.iter().take_while(|digit| **digit == b'0').count().min(63);
+    out.extend_from_slice(b"0x");
+    out.extend_from_slice(text.get(zeros..).unwrap_or_default());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn canonical(text: &str) -> Option<String> {
+        let mut out = Vec::new();
+        Felt::parse(text)?.write(&mut out);
+        String::from_utf8(out).ok()
+    }
+
+    #[test]
+    fn a_felt_is_prefixed_hexadecimal_below_the_prime() {
+        let prime = "0x800000000000011000000000000000000000000000000000000000000000001";
+        let below = "0x800000000000011000000000000000000000000000000000000000000000000";
+        let padded = format!("0x0{}", &below[2..]);
+        let too_long = format!("0x00{}", &below[2..]);
+        for (text, expected) in [
+            ("0x0", Some("0x0")),
+            ("0x00", Some("0x0")),
+            ("0xAbC", Some("0xabc")),
+            ("0x0000000000000001", Some("0x1")),
+            (below, Some(below)),
+            (&padded, Some(below)),
+            (prime, None),
+            (&too_long, None),
+            ("0x", None),
+            ("", None),
+            ("12", None),
+            ("0X12", None),
+            ("0x0x12", None),
+            ("0x-1", None),
+            ("0x+1", None),
+            ("0x1 ", None),
+            (" 0x1", None),
+            ("0xg", None),
+            ("0x１", None),
+        ] {
+            assert_eq!(canonical(text).as_deref(), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_gas_number_is_bounded_by_its_bits() {
+        for (text, bits, ok) in [
+            ("0xffffffffffffffff", 64, true),
+            ("0x10000000000000000", 64, false),
+            ("0xffffffffffffffffffffffffffffffff", 128, true),
+            ("0x100000000000000000000000000000000", 128, false),
+            ("0x0", 64, true),
+            ("ff", 64, false),
+        ] {
+            assert_eq!(HexNumber::parse(text, bits).is_some(), ok, "{text} in {bits} bits");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_parses_to_the_same_value(limbs: [u64; 4]) {
+            let mut text = Vec::new();
+            write_hex(&limbs, &mut text);
+            let text = String::from_utf8(text).unwrap();
+            prop_assert_eq!(parse_hex(&text), Some(limbs));
+            prop_assert!(text == "0x0" || !text.starts_with("0x0"), "{}", text);
+            prop_assert_eq!(parse_hex(&text.to_uppercase().replacen("0X", "0x", 1)), Some(limbs));
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! The policy of the edge, and nothing else: bytes and time in, verdicts out.
+//!
+//! This crate opens no socket, reads no clock, draws no random number, looks at no environment and
+//! keeps no global. What it decides depends on its arguments alone, so every verdict can be
+//! replayed in a test. It imports neither Pingora nor an async runtime.
+//!
+//! Reading order: [`head`] (what a request looks like), [`policy`] (the order of all checks),
+//! [`rpc`] (JSON-RPC and the thirteen reads), [`limit`] and [`client`] (how often, and who),
+//! [`verdict`] (what comes out).
+#![cfg_attr(
+    not(test),
+    deny(clippy::indexing_slicing, clippy::as_conversions, clippy::arithmetic_side_effects)
+)]
+
+pub mod client;
+pub mod felt;
+pub mod head;
+pub mod limit;
+pub mod policy;
+pub mod rpc;
+pub mod verdict;

@@ -1,0 +1,367 @@
+//! The limiter as its callers see it, against a plain one that keeps every time as a number.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::as_conversions,
+    clippy::arithmetic_side_effects,
+    reason = "a test fails by panicking"
+)]
+
+use std::collections::{BTreeSet, VecDeque};
+use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::net::{IpAddr, Ipv4Addr};
+
+use proptest::prelude::*;
+
+use super::*;
+
+type Hasher = BuildHasherDefault<DefaultHasher>;
+
+const MEMORY_BOUND: usize = 32 << 20;
+
+fn limiter(requests: u32, capacity: u32) -> Limiter<Hasher> {
+    let quota = Quota::per_minute(requests).unwrap();
+    Limiter::new(quota, NonZeroU32::new(capacity).unwrap(), Hasher::default())
+}
+
+fn shared(requests: u32, capacity: u32) -> SharedLimiter<Hasher> {
+    let quota = Quota::per_minute(requests).unwrap();
+    SharedLimiter::new(quota, NonZeroU32::new(capacity).unwrap(), Hasher::default())
+}
+
+fn client(number: u32) -> ClientKey {
+    ClientKey::of(IpAddr::V4(Ipv4Addr::from_bits(number)))
+}
+
+/// What the limiter must say; `clients` are in the order in which they were seen.
+struct Plain {
+    quota: usize,
+    capacity: usize,
+    clients: VecDeque<(u32, VecDeque<u64>)>,
+    evicted: u64,
+}
+
+impl Plain {
+    fn check(&mut self, number: u32, now: u64) -> Standing {
+        let place = self.clients.iter().position(|(known, _)| *known == number);
+        let (_, mut times) = place.and_then(|place| self.clients.remove(place)).unwrap_or_default();
+        if place.is_none() && self.clients.len() == self.capacity {
+            self.clients.pop_front();
+            self.evicted += 1;
+        }
+        let (standing, now) = Self::judge(self.quota, &mut times, now);
+        let remaining = standing.remaining - u32::from(standing.admitted);
+        let was_empty = times.is_empty();
+        if standing.admitted {
+            times.push_back(now);
+        }
+        self.clients.push_back((number, times));
+        let reset_seconds = if was_empty { WINDOW_SECONDS } else { standing.reset_seconds };
+        Standing { remaining, reset_seconds, ..standing }
+    }
+
+    fn peek(&self, number: u32, now: u64) -> Standing {
+        let known = self.clients.iter().find(|(known, _)| *known == number);
+        let mut times = known.map(|(_, times)| times.clone()).unwrap_or_default();
+        Self::judge(self.quota, &mut times, now).0
+    }
+
+    fn judge(quota: usize, times: &mut VecDeque<u64>, now: u64) -> (Standing, u64) {
+        let now = now.max(times.back().copied().unwrap_or(0));
+        times.retain(|time| time + 60_000 > now);
+        let remaining = quota.saturating_sub(times.len()) as u32;
+        let left = times.front().map_or(60_000, |oldest| oldest + 60_000 - now);
+        let reset_seconds = left.div_ceil(1000) as u32;
+        (Standing { admitted: remaining > 0, remaining, reset_seconds }, now)
+    }
+}
+
+#[test]
+fn the_181st_request_in_a_minute_is_refused() {
+    let mut limiter = limiter(180, 10);
+    let mut ask = |millis| limiter.check(client(1), Millis(millis));
+    for sent in 1..=180 {
+        let standing = Standing { admitted: true, remaining: 180 - sent, reset_seconds: 60 };
+        assert_eq!(ask(5), standing, "request {sent} of 180 at the same time");
+    }
+    let refused = |reset_seconds| Standing { admitted: false, remaining: 0, reset_seconds };
+    assert_eq!(ask(5), refused(60), "the 181st");
+    assert_eq!(ask(1_004), refused(60), "59.001 s are left, which is rounded up");
+    assert_eq!(ask(1_005), refused(59), "59 s are left");
+    assert_eq!(ask(60_004), refused(1), "one millisecond is left");
+    let again = Standing { admitted: true, remaining: 179, reset_seconds: 60 };
+    assert_eq!(ask(60_005), again, "60 s after them all have left, and the refused never counted");
+}
+
+#[test]
+fn a_place_is_free_again_as_each_request_leaves_the_window() {
+    let mut limiter = limiter(3, 10);
+    let cases = [
+        (0, true, 60),
+        (20_000, true, 40),
+        (59_999, true, 1),
+        (59_999, false, 1),
+        (60_000, true, 20),
+        (60_000, false, 20),
+        (79_999, false, 1),
+        (80_000, true, 40),
+        (139_999, true, 1),
+        (140_000, true, 60),
+        (140_000, true, 60),
+        (140_000, false, 60),
+    ];
+    for (millis, admitted, reset_seconds) in cases {
+        let standing = limiter.check(client(1), Millis(millis));
+        assert_eq!(
+            (standing.admitted, standing.reset_seconds),
+            (admitted, reset_seconds),
+            "{millis}"
+        );
+    }
+}
+
+#[test]
+fn a_peek_counts_nothing_and_keeps_nobody() {
+    let mut limiter = limiter(2, 2);
+    let unknown = Standing { admitted: true, remaining: 2, reset_seconds: 60 };
+    assert_eq!(limiter.peek(client(1), Millis(0)), unknown);
+    assert!(limiter.is_empty(), "a peek adds no client");
+    limiter.check(client(1), Millis(0));
+    limiter.check(client(2), Millis(0));
+    let one_left = Standing { admitted: true, remaining: 1, reset_seconds: 50 };
+    for _ in 0..9 {
+        assert_eq!(limiter.peek(client(1), Millis(10_000)), one_left);
+    }
+    limiter.check(client(3), Millis(10_000));
+    assert_eq!(limiter.peek(client(1), Millis(10_000)), unknown, "it was still the oldest");
+    limiter.check(client(2), Millis(10_000));
+    let full = Standing { admitted: false, remaining: 0, reset_seconds: 50 };
+    assert_eq!(limiter.peek(client(2), Millis(10_000)), full);
+    assert_eq!(limiter.peek(client(2), Millis(70_000)), unknown, "nothing counts any more");
+}
+
+#[test]
+fn the_least_recently_seen_client_is_forgotten_first() {
+    let mut limiter = limiter(1, 3);
+    for number in [1, 2, 3, 1, 4] {
+        limiter.check(client(number), Millis(0));
+    }
+    let known = |number| !limiter.peek(client(number), Millis(0)).admitted;
+    assert_eq!([1, 2, 3, 4].map(known), [true, false, true, true], "2 was not seen again");
+    assert_eq!((limiter.len(), limiter.evicted()), (3, 1));
+}
+
+#[test]
+fn a_refused_request_is_seen_too() {
+    let mut limiter = limiter(1, 2);
+    for number in [1, 2, 1, 3] {
+        limiter.check(client(number), Millis(0));
+    }
+    assert!(!limiter.peek(client(1), Millis(0)).admitted, "1 was refused, but not forgotten");
+}
+
+#[test]
+fn a_time_that_goes_backwards_is_the_latest_admission() {
+    let mut limiter = limiter(2, 1);
+    limiter.check(client(1), Millis(100_000));
+    let late = limiter.check(client(1), Millis(90_000));
+    assert_eq!(late, Standing { admitted: true, remaining: 0, reset_seconds: 60 });
+    assert!(!limiter.check(client(1), Millis(159_999)).admitted, "both count from 100,000");
+    assert!(limiter.check(client(1), Millis(160_000)).admitted);
+    assert!(limiter.check(client(1), Millis(u64::MAX)).admitted, "the end of time is a time");
+    assert_eq!(limiter.check(client(1), Millis(0)).remaining, 0);
+}
+
+#[test]
+fn the_largest_quota_takes_a_million_requests_at_once() {
+    let mut limiter = limiter(Quota::MAX, 1);
+    for _ in 0..1_000_000 {
+        assert!(limiter.check(client(1), Millis(7)).admitted);
+    }
+    let standing = limiter.peek(client(1), Millis(60_006));
+    assert_eq!(standing.remaining, Quota::MAX - 1_000_000);
+    assert!(limiter.memory_bytes() < 300_000, "two bits each, at most");
+    limiter.check(client(1), Millis(30_000));
+    assert_eq!(limiter.check(client(1), Millis(60_007)).remaining, Quota::MAX - 2);
+}
+
+#[test]
+fn a_quota_is_one_to_a_billion() {
+    for (requests, fits) in [(0, false), (1, true), (Quota::MAX, true), (Quota::MAX + 1, false)] {
+        assert_eq!(Quota::per_minute(requests).is_some(), fits, "{requests}");
+    }
+}
+
+/// 180 distinct times within one window, in order.
+fn random_times(seed: u64) -> BTreeSet<u64> {
+    let mut state = seed;
+    let mut times = BTreeSet::new();
+    while times.len() < 180 {
+        // Knuth's MMIX generator; its upper bits are the better ones.
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        times.insert((state >> 33) % 60_000);
+    }
+    times
+}
+
+#[test]
+fn a_hundred_thousand_clients_with_a_full_window_stay_under_32_mib() {
+    let limiter = shared(180, 100_000);
+    let schedules: Vec<_> = (0..256).map(random_times).collect();
+    let fill = |numbers: std::ops::Range<u32>| {
+        for (number, times) in numbers.zip(schedules.iter().cycle()) {
+            for time in times {
+                limiter.check(client(number), Millis(*time));
+            }
+        }
+    };
+    std::thread::scope(|threads| {
+        threads.spawn(|| fill(0..50_000));
+        threads.spawn(|| fill(50_000..100_000));
+    });
+    assert_eq!((limiter.population(), limiter.evicted()), (100_000, 0), "all are remembered");
+    let full =
+        (0..100_000).all(|number| limiter.peek(client(number), Millis(59_999)).remaining == 0);
+    assert!(full, "each has 180 requests in its window");
+    let bytes = limiter.memory_bytes();
+    assert!(bytes < MEMORY_BOUND, "{bytes} bytes are {MEMORY_BOUND} or more");
+    for number in 100_000..250_000 {
+        limiter.check(client(number), Millis(60_000));
+    }
+    assert_eq!((limiter.population(), limiter.evicted()), (100_000, 150_000));
+    let bytes = limiter.memory_bytes();
+    assert!(bytes < MEMORY_BOUND, "{bytes} bytes after others took their places");
+}
+
+#[test]
+fn eviction_doesn_t_grow_the_memory_for_good() {
+    let mut limiter = limiter(180, 1000);
+    let mut largest = 0;
+    for round in 0..20_000_u32 {
+        limiter.check(client(round), Millis(0));
+        limiter.check(client(round), Millis(1));
+        largest = largest.max(if round % 500 == 0 { limiter.memory_bytes() } else { 0 });
+    }
+    assert_eq!((limiter.len(), limiter.evicted()), (1000, 19_000));
+    assert!(largest < 150_000, "{largest} bytes for 1,000 clients with a block each");
+}
+
+#[test]
+fn threads_that_share_a_client_admit_its_quota_and_no_more() {
+    let limiter = shared(180, 5000);
+    let admitted = std::sync::atomic::AtomicU32::new(0);
+    std::thread::scope(|threads| {
+        for thread in 0..4_u64 {
+            let (limiter, admitted) = (&limiter, &admitted);
+            threads.spawn(move || {
+                for request in 0..1000 {
+                    let now = Millis(request * 59 + thread);
+                    let standing = limiter.check(client(request as u32 % 3), now);
+                    admitted
+                        .fetch_add(standing.admitted.into(), std::sync::atomic::Ordering::SeqCst);
+                }
+            });
+        }
+    });
+    assert_eq!(admitted.into_inner(), 3 * 180, "4,000 requests of 3 clients within 60 s");
+    assert_eq!(limiter.population(), 3);
+}
+
+#[test]
+fn shards_share_their_places() {
+    let limiter = shared(1, 5000);
+    for number in 0..5000 {
+        limiter.check(client(number), Millis(0));
+    }
+    assert_eq!((limiter.population(), limiter.evicted()), (5000, 0), "none goes before it's full");
+    for number in 5000..6000 {
+        limiter.check(client(number), Millis(0));
+    }
+    assert_eq!((limiter.population(), limiter.evicted()), (5000, 1000), "then one for each");
+    let known = |number: &u32| !limiter.peek(client(*number), Millis(0)).admitted;
+    assert!((2000..6000).all(|number| known(&number)), "those who went are among the oldest");
+    assert_eq!((0..2000).filter(known).count(), 1000, "and that many");
+}
+
+#[test]
+fn a_small_shared_limiter_forgets_exactly_the_oldest() {
+    let limiter = shared(1, 1000);
+    for number in 0..1500 {
+        limiter.check(client(number), Millis(0));
+    }
+    let known = |number| !limiter.peek(client(number), Millis(0)).admitted;
+    assert!((0..500).all(|number| !known(number)) && (500..1500).all(known));
+}
+
+#[test]
+fn a_new_quota_holds_for_clients_that_are_known() {
+    let limiter = shared(180, 5000);
+    for number in 0..50 {
+        for request in 0..100 {
+            limiter.check(client(number), Millis(request * 100));
+        }
+    }
+    for (quota, remaining, reset_seconds) in [(500, 400, 50), (20, 0, 58), (90, 70, 58)] {
+        limiter.set_quota(Quota::per_minute(quota).unwrap());
+        for number in 0..50 {
+            let standing = limiter.peek(client(number), Millis(10_000));
+            let expected = Standing { admitted: remaining > 0, remaining, reset_seconds };
+            assert_eq!(standing, expected, "with a quota of {quota}");
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Burst {
+    client: u32,
+    after: u64,
+    requests: usize,
+}
+
+fn bursts() -> impl Strategy<Value = Vec<Burst>> {
+    let after = prop_oneof![
+        3 => 0u64..3,
+        3 => 0u64..1000,
+        2 => 0u64..30_000,
+        1 => 59_998u64..60_003,
+        1 => 0u64..200_000,
+    ];
+    let burst = (0u32..6, after, 1usize..40);
+    prop::collection::vec(
+        burst.prop_map(|(client, after, requests)| Burst { client, after, requests }),
+        1..150,
+    )
+}
+
+proptest! {
+    #[test]
+    fn the_limiter_says_what_a_plain_one_says(
+        quota in prop_oneof![1u32..=20, 1u32..=500, 500u32..=100_000, Just(Quota::MAX)],
+        capacity in 1u32..8,
+        bursts in bursts(),
+        backwards in prop::collection::vec(0u64..20, 1..9),
+    ) {
+        let mut limiter = limiter(quota, capacity);
+        let one_shard = shared(quota, capacity);
+        let clients = VecDeque::new();
+        let (capacity, quota) = (capacity as usize, quota as usize);
+        let mut plain = Plain { quota, capacity, clients, evicted: 0 };
+        let mut now = 1000;
+        let mut backwards = backwards.iter().cycle();
+        for burst in bursts {
+            now += burst.after;
+            for _ in 0..burst.requests {
+                let then = now - backwards.next().unwrap();
+                let key = client(burst.client);
+                prop_assert_eq!(limiter.peek(key, Millis(then)), plain.peek(burst.client, then));
+                let expected = plain.check(burst.client, then);
+                prop_assert_eq!(limiter.check(key, Millis(then)), expected);
+                prop_assert_eq!(one_shard.check(key, Millis(then)), expected);
+            }
+        }
+        prop_assert_eq!(limiter.len() as usize, plain.clients.len());
+        prop_assert_eq!(limiter.evicted(), plain.evicted);
+        prop_assert_eq!(one_shard.evicted(), plain.evicted);
+    }
+}

@@ -1,0 +1,245 @@
+//! The JSON-RPC 2.0 request object: exactly one, with exactly its four members.
+//!
+//! <https://www.jsonrpc.org/specification>, section 4, and narrower: `id` must be there and be a
+//! string or a number (a notification would go unanswered, and the node runs `id: null`), batches
+//! are refused. Wider in one point: `params: null` stands for none, because starknet.go sends it.
+
+use super::json::{Json, MAX_DEPTH, Name, Value};
+use crate::verdict::{Reason, Refusal};
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::fmt;
+
+/// A request id: the bytes of a JSON number or string, as the client wrote them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Id<'a>(&'a str);
+
+impl<'a> Id<'a> {
+    /// The JSON text of the id.
+    pub fn as_str(self) -> &'a str {
+        self.0
+    }
+
+    /// A string or a number. The text is known to be one JSON value, but not yet that the escapes
+    /// of a string make Unicode text.
+    fn parse(raw: &'a RawValue) -> Option<Self> {
+        let text = raw.get();
+        match text.as_bytes().first()? {
+            b'"' if text.contains('\\') => {
+                serde_json::from_str::<String>(text).ok().map(|_| Self(text))
+            }
+            b'"' | b'-' | b'0'..=b'9' => Some(Self(text)),
+            _ => None,
+        }
+    }
+}
+
+/// One well-formed request, its method and parameters not yet judged.
+#[derive(Debug)]
+pub struct Envelope<'a> {
+    /// The id, byte for byte.
+    pub id: Id<'a>,
+    /// The method's name, unescaped.
+    pub method: Cow<'a, str>,
+    /// The parameters: an array or an object.
+    pub params: Option<Json<'a>>,
+}
+
+impl<'a> Envelope<'a> {
+    /// Parses a request body.
+    ///
+    /// # Errors
+    /// `parse_error`, `batch` or `invalid_request`; with the request's id where it was valid.
+    pub fn parse(body: &'a [u8]) -> Result<Self, Refusal> {
+        let mut from = serde_json::Deserializer::from_slice(body);
+        let read = from.deserialize_any(Request).and_then(|read| from.end().map(|()| read));
+        match read {
+            Ok(Read::Object(members)) => members.check(),
+            Ok(Read::Array) => Err(Refusal::new(
+                Reason::Batch,
+                "batches are not supported: send each call as a request of its own",
+            )),
+            Ok(Read::Scalar) => Err(invalid("a request is a JSON object")),
+            Err(_) => Err(Refusal::new(
+                Reason::ParseError,
+                "the body is not one JSON text in UTF-8 of at most 64 levels",
+            )),
+        }
+    }
+}
+
+fn invalid(message: &'static str) -> Refusal {
+    Refusal::new(Reason::InvalidRequest, message)
+}
+
+/// What stood at the top level.
+enum Read<'a> {
+    Object(Members<'a>),
+    Array,
+    Scalar,
+}
+
+#[derive(Default)]
+struct Members<'a> {
+    jsonrpc: Option<Json<'a>>,
+    id: Option<&'a RawValue>,
+    method: Option<Json<'a>>,
+    params: Option<Json<'a>>,
+    duplicate: bool,
+    unknown: bool,
+}
+
+impl<'a> Members<'a> {
+    fn check(self) -> Result<Envelope<'a>, Refusal> {
+        let id = self.id.and_then(Id::parse);
+        self.envelope(id).map_err(|refusal| refusal.with_id(id))
+    }
+
+    fn envelope(self, id: Option<Id<'a>>) -> Result<Envelope<'a>, Refusal> {
+        if self.duplicate {
+            return Err(invalid("a member is given twice"));
+        }
+        if self.unknown {
+            return Err(invalid("only jsonrpc, id, method and params are members of a request"));
+        }
+        if self.jsonrpc.as_ref().and_then(Json::as_str) != Some("2.0") {
+            return Err(invalid("jsonrpc must be the string \"2.0\""));
+        }
+        let id = id.ok_or_else(|| invalid("id must be a number or a string"))?;
+        let Some(Json::String(method)) = self.method else {
+            return Err(invalid("method must be a string"));
+        };
+        let params = match self.params {
+            None | Some(Json::Null) => None,
+            Some(params @ (Json::Array(_) | Json::Object(_))) => Some(params),
+            Some(_) => return Err(invalid("params must be an array or an object")),
+        };
+        Ok(Envelope { id, method, params })
+    }
+}
+
+struct Request;
+
+impl<'de> Visitor<'de> for Request {
+    type Value = Read<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON-RPC request")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Read<'de>, A::Error> {
+        let value = || Value { levels: MAX_DEPTH.saturating_sub(1) };
+        let mut members = Members::default();
+        while let Some(name) = map.next_key_seed(Name)? {
+            let previous = match &*name {
+                // raw, because an id is echoed as it was written: 1.0 is not 1
+                "id" => members.id.replace(map.next_value()?).map(|_| Json::Null),
+                "jsonrpc" => members.jsonrpc.replace(map.next_value_seed(value())?),
+                "method" => members.method.replace(map.next_value_seed(value())?),
+                "params" => members.params.replace(map.next_value_seed(value())?),
+                _ => {
+                    map.next_value_seed(value())?;
+                    members.unknown = true;
+                    None
+                }
+            };
+            members.duplicate |= previous.is_some();
+        }
+        Ok(Read::Object(members))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Read<'de>, A::Error> {
+        let item = || Value { levels: MAX_DEPTH.saturating_sub(1) };
+        while seq.next_element_seed(item())?.is_some() {}
+        Ok(Read::Array)
+    }
+
+    fn visit_unit<E>(self) -> Result<Read<'de>, E> {
+        Ok(Read::Scalar)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Read<'de>, E> {
+        Ok(Read::Scalar)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Read<'de>, E> {
+        Ok(Read::Scalar)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Read<'de>, E> {
+        Ok(Read::Scalar)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Read<'de>, E> {
+        Ok(Read::Scalar)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Read<'de>, E> {
+        Ok(Read::Scalar)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_kept_byte_for_byte() {
+        let long = format!("\"{}\"", "x".repeat(5_000));
+        for id in
+            ["1", "-1", "1.0", "1e2", "1e400", "18446744073709551616", r#""a\u0062""#, "\"\"", &long]
+        {
+            let body = format!(r#"{{"jsonrpc":"2.0","id": {id} ,"method":"m"}}"#);
+            let envelope = Envelope::parse(body.as_bytes()).expect(id);
+            assert_eq!(envelope.id.as_str(), id);
+        }
+    }
+
+    #[test]
+    fn no_parameters_may_be_written_as_null() {
+        let body = br#"{"jsonrpc":"2.0","id":1,"method":"m","params":null}"#;
+        assert_eq!(Envelope::parse(body).expect("starknet.go sends this").params, None);
+    }
+
+    #[test]
+    fn what_is_not_one_request_is_refused_with_its_reason_and_its_id() {
+        use Reason::{Batch, InvalidRequest, ParseError};
+        for (body, reason, id) in [
+            (r#"{"#, ParseError, None),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"m"} x"#, ParseError, None),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"m","params":["\ud800"]}"#, ParseError, None),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"m","params":[1e400]}"#, ParseError, None),
+            (r#"[{"jsonrpc":"2.0","id":1,"method":"m"}]"#, Batch, None),
+            ("[]", Batch, None),
+            ("null", InvalidRequest, None),
+            ("7", InvalidRequest, None),
+            ("-7.5", InvalidRequest, None),
+            (r#""text""#, InvalidRequest, None),
+            ("{}", InvalidRequest, None),
+            (r#"{"id":1,"method":"m"}"#, InvalidRequest, Some("1")),
+            (r#"{"jsonrpc":"1.0","id":1,"method":"m"}"#, InvalidRequest, Some("1")),
+            (r#"{"jsonrpc":2.0,"id":1,"method":"m"}"#, InvalidRequest, Some("1")),
+            (r#"{"jsonrpc":"2.0","method":"m"}"#, InvalidRequest, None),
+            (r#"{"jsonrpc":"2.0","id":null,"method":"m"}"#, InvalidRequest, None),
+            (r#"{"jsonrpc":"2.0","id":true,"method":"m"}"#, InvalidRequest, None),
+            (r#"{"jsonrpc":"2.0","id":{"a":1},"method":"m"}"#, InvalidRequest, None),
+            (r#"{"jsonrpc":"2.0","id":"\ud800","method":"m"}"#, InvalidRequest, None),
+            (r#"{"jsonrpc":"2.0","id":1}"#, InvalidRequest, Some("1")),
+            (r#"{"jsonrpc":"2.0","id":1,"method":7}"#, InvalidRequest, Some("1")),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"m","params":0}"#, InvalidRequest, Some("1")),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"m","params":"p"}"#, InvalidRequest, Some("1")),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"m","extra":0}"#, InvalidRequest, Some("1")),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"m","method":"n"}"#, InvalidRequest, Some("1")),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"m","m\u0065thod":"n"}"#,
+                InvalidRequest,
+                Some("1"),
+            ),
+            (r#"{"id":1,"jsonrpc":"2.0","method":"m","id":2}"#, InvalidRequest, Some("2")),
+        ] {
+            let refusal = Envelope::parse(body.as_bytes()).expect_err(body);
+            assert_eq!((refusal.reason, refusal.id.as_deref()), (reason, id), "{body}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The allowlist: thirteen reads, and nothing else, ever.
+
+use Method::{
+    BlockNumber, Call, ChainId, EstimateFee, GetBlockWithTxHashes, GetClass, GetClassAt,
+    GetClassHashAt, GetNonce, GetTransactionByHash, GetTransactionReceipt, GetTransactionStatus,
+    SpecVersion,
+};
+
+/// A read method of the Starknet JSON-RPC API that the gateway lets through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "each is the method of its name in the Starknet API")]
+pub enum Method {
+    SpecVersion,
+    ChainId,
+    BlockNumber,
+    GetBlockWithTxHashes,
+    GetTransactionByHash,
+    GetTransactionReceipt,
+    GetTransactionStatus,
+    GetClassHashAt,
+    GetClass,
+    GetClassAt,
+    GetNonce,
+    Call,
+    EstimateFee,
+}
+
+impl Method {
+    /// Every method, in the order of the variants.
+    pub const ALL: [Self; 13] = [
+        SpecVersion,
+        ChainId,
+        BlockNumber,
+        GetBlockWithTxHashes,
+        GetTransactionByHash,
+        GetTransactionReceipt,
+        GetTransactionStatus,
+        GetClassHashAt,
+        GetClass,
+        GetClassAt,
+        GetNonce,
+        Call,
+        EstimateFee,
+    ];
+
+    /// The name on the wire.
+    pub const fn name(self) -> &'static str {
+        match self {
+            SpecVersion => "starknet_specVersion",
+            ChainId => "starknet_chainId",
+            BlockNumber => "starknet_blockNumber",
+            GetBlockWithTxHashes => "starknet_getBlockWithTxHashes",
+            GetTransactionByHash => "starknet_getTransactionByHash",
+            GetTransactionReceipt => "starknet_getTransactionReceipt",
+            GetTransactionStatus => "starknet_getTransactionStatus",
+            GetClassHashAt => "starknet_getClassHashAt",
+            GetClass => "starknet_getClass",
+            GetClassAt => "starknet_getClassAt",
+            GetNonce => "starknet_getNonce",
+            Call => "starknet_call",
+            EstimateFee => "starknet_estimateFee",
+        }
+    }
+
+    /// The method of exactly this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|method| method.name() == name)
+    }
+}
+
+/// The methods that a deployment lets through: the thirteen, or fewer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MethodSet([bool; Method::ALL.len()]);
+
+impl MethodSet {
+    /// The set of these methods.
+    pub fn new(methods: &[Method]) -> Self {
+        Self(Method::ALL.map(|method| methods.contains(&method)))
+    }
+
+    /// Whether `method` is let through.
+    pub fn contains(&self, method: Method) -> bool {
+        Method::ALL.into_iter().zip(self.0).any(|(member, is_in)| member == method && is_in)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_method_is_let_through_by_its_exact_name_only() {
+        for (at, method) in Method::ALL.into_iter().enumerate() {
+            assert_eq!(method as usize, at, "{method:?} stands where its variant stands");
+            assert_eq!(Method::parse(method.name()), Some(method));
+        }
+        for name in [
+            "",
+            "starknet_Call",
+            "starknet_call ",
+            " starknet_call",
+            "starknet_call\0",
+            "STARKNET_CALL",
+            "call",
+            "starknet_addInvokeTransaction",
+            "starknet_addDeployAccountTransaction",
+            "starknet_addDeclareTransaction",
+            "starknet_getBlockWithTxs",
+            "devnet_mint",
+            "devnet_call",
+        ] {
+            assert_eq!(Method::parse(name), None, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_set_holds_what_it_was_made_of() {
+        let set = MethodSet::new(&[ChainId, Call]);
+        for method in Method::ALL {
+            assert_eq!(set.contains(method), matches!(method, ChainId | Call), "{method:?}");
+        }
+    }
+}

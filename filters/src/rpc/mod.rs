@@ -1,0 +1,16 @@
+//! Strict JSON-RPC 2.0, and the thirteen reads.
+//!
+//! A body passes through [`json`] (one strict pass to a tree that borrows from it), [`envelope`]
+//! (exactly one request, its id kept byte for byte), [`method`] (the allowlist) and [`params`]
+//! (typed, and written again in one canonical form). [`response`] judges what the node answers.
+
+pub mod envelope;
+pub mod json;
+pub mod method;
+pub mod params;
+pub mod response;
+pub mod transaction;
+
+pub use envelope::{Envelope, Id};
+pub use method::{Method, MethodSet};
+pub use params::Params;

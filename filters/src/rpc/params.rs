@@ -1,0 +1,345 @@
+//! The parameters of the thirteen reads: typed on the way in, canonical on the way out.
+//!
+//! One table ([`declared`]) says what each method takes, in the order of the Starknet API
+//! (`starknet_api_openrpc.json`, 0.9 to 0.10). By name and by position are both read; written is
+//! always by name, in that order, because some nodes refuse optional parameters by position. What
+//! is not declared is refused.
+
+use super::json::{Json, MemberFault};
+use super::method::Method;
+use super::transaction::{self, Transaction};
+use crate::felt::Felt;
+
+/// Transactions in one `estimateFee`. A wallet deploys and invokes in one go, and each costs the
+/// node an execution under its global lock.
+const MAX_TRANSACTIONS: usize = 4;
+
+/// What a parameter is called and what it holds.
+#[derive(Clone, Copy, Debug)]
+struct Declared {
+    name: &'static str,
+    kind: Kind,
+    optional: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Block,
+    Felt,
+    Call,
+    Transactions,
+    SimulationFlags,
+    ResponseFlags,
+}
+
+const fn required(name: &'static str, kind: Kind) -> Declared {
+    Declared { name, kind, optional: false }
+}
+
+const BLOCK: Declared = required("block_id", Kind::Block);
+const CONTRACT: Declared = required("contract_address", Kind::Felt);
+const TRANSACTION: Declared = required("transaction_hash", Kind::Felt);
+
+const CLASS: Declared = required("class_hash", Kind::Felt);
+const CALL: Declared = required("request", Kind::Call);
+const TRANSACTIONS: Declared = required("request", Kind::Transactions);
+const SIMULATION_FLAGS: Declared = required("simulation_flags", Kind::SimulationFlags);
+const RESPONSE_FLAGS: Declared =
+    Declared { name: "response_flags", kind: Kind::ResponseFlags, optional: true };
+
+/// What `method` takes, in the order of the API.
+fn declared(method: Method) -> &'static [Declared] {
+    match method {
+        Method::SpecVersion | Method::ChainId | Method::BlockNumber => &[],
+        Method::GetBlockWithTxHashes => &[BLOCK],
+        Method::GetTransactionByHash => &[TRANSACTION, RESPONSE_FLAGS],
+        Method::GetTransactionReceipt | Method::GetTransactionStatus => &[TRANSACTION],
+        Method::GetClassHashAt | Method::GetClassAt | Method::GetNonce => &[BLOCK, CONTRACT],
+        Method::GetClass => &[BLOCK, CLASS],
+        Method::Call => &[CALL, BLOCK],
+        Method::EstimateFee => &[TRANSACTIONS, SIMULATION_FLAGS, BLOCK],
+    }
+}
+
+/// A block, by hash, by number or by tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockId {
+    /// `{"block_hash": FELT}`
+    Hash(Felt),
+    /// `{"block_number": INTEGER}`
+    Number(u64),
+    /// The newest accepted block.
+    Latest,
+    /// The block being built.
+    PreConfirmed,
+    /// The newest block accepted on L1.
+    L1Accepted,
+}
+
+/// A view call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FunctionCall {
+    /// The contract that is called.
+    pub contract_address: Felt,
+    /// The entrypoint's selector.
+    pub entry_point_selector: Felt,
+    /// Its arguments.
+    pub calldata: Vec<Felt>,
+}
+
+/// The value of one parameter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Argument {
+    /// A block.
+    Block(BlockId),
+    /// An address or a hash.
+    Felt(Felt),
+    /// A view call.
+    Call(FunctionCall),
+    /// The transactions to estimate.
+    Transactions(Vec<Transaction>),
+    /// Whether `SKIP_VALIDATE` is asked for.
+    SkipValidate(bool),
+    /// Whether `INCLUDE_PROOF_FACTS` is asked for.
+    IncludeProofFacts(bool),
+}
+
+/// The parameters of one call, in the order of the API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Params(Vec<(&'static str, Argument)>);
+
+/// What is wrong with the parameters: the parameter, and what it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Misfit {
+    /// Where: a parameter's name, or empty for the parameters as a whole.
+    pub name: &'static str,
+    /// What is accepted.
+    pub expected: &'static str,
+}
+
+pub(super) const fn misfit(name: &'static str, expected: &'static str) -> Misfit {
+    Misfit { name, expected }
+}
+
+impl Params {
+    /// Reads the parameters of `method`, given by position, by name or not at all.
+    ///
+    /// # Errors
+    /// The first parameter that is missing, too many, or not what it should be.
+    pub fn parse(method: Method, given: Option<Json<'_>>) -> Result<Self, Misfit> {
+        let declared = declared(method);
+        let values = match given {
+            None => [const { None }; 3],
+            Some(Json::Array(items)) => by_position(declared, items)?,
+            Some(object) => by_name(declared, object)?,
+        };
+        let mut params = Vec::with_capacity(declared.len());
+        for (declared, value) in declared.iter().zip(values) {
+            match value {
+                Some(value) => params.push((declared.name, argument(declared, value)?)),
+                None if declared.optional => {}
+                None => return Err(misfit(declared.name, "given: it is required")),
+            }
+        }
+        Ok(Self(params))
+    }
+
+    /// The arguments with their names, in the order of the API.
+    pub fn arguments(&self) -> &[(&'static str, Argument)] {
+        &self.0
+    }
+
+    /// Appends the parameters as a JSON object in canonical form: equal parameters, equal bytes.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.push(b'{');
+        for (at, (name, argument)) in self.0.iter().enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            out.push(b'"');
+            out.extend_from_slice(name.as_bytes());
+            out.extend_from_slice(b"\":");
+            argument.write(out);
+        }
+        out.push(b'}');
+    }
+}
+
+fn by_position<'a>(
+    declared: &[Declared],
+    items: Vec<Json<'a>>,
+) -> Result<[Option<Json<'a>>; 3], Misfit> {
+    if items.len() > declared.len() {
+        return Err(misfit("", "no more parameters than the method takes"));
+    }
+    let mut items = items.into_iter();
+    Ok([items.next(), items.next(), items.next()])
+}
+
+fn by_name<'a>(
+    declared: &[Declared],
+    object: Json<'a>,
+) -> Result<[Option<Json<'a>>; 3], Misfit> {
+    // a name that is not declared takes the place of none: no member is called ""
+    let name = |at: usize| declared.get(at).map_or("", |declared| declared.name);
+    let names = [name(0), name(1), name(2)];
+    let values = object.members(&names).map_err(|fault| match fault {
+        MemberFault::Duplicate => misfit("", "no parameter given twice"),
+        MemberFault::Unknown | MemberFault::NotAnObject => {
+            misfit("", "no parameter that the method does not take")
+        }
+    })?;
+    match values.iter().zip(names).any(|(value, name)| value.is_some() && name.is_empty()) {
+        true => Err(misfit("", "no parameter that the method does not take")),
+        false => Ok(values),
+    }
+}
+
+fn argument(declared: &Declared, value: Json<'_>) -> Result<Argument, Misfit> {
+    let name = declared.name;
+    match declared.kind {
+        Kind::Block => block(value).map(Argument::Block).ok_or(misfit(
+            name,
+            "latest, pre_confirmed, l1_accepted, {\"block_number\": integer} or \
+             {\"block_hash\": felt}",
+        )),
+        Kind::Felt => felt(&value).map(Argument::Felt).ok_or(misfit(name, FELT)),
+        Kind::Call => call(value).map(Argument::Call).ok_or(misfit(
+            name,
+            "an object of contract_address, entry_point_selector and calldata, in felts",
+        )),
+        Kind::Transactions => transactions(name, value).map(Argument::Transactions),
+        Kind::SimulationFlags => flag(&value, "SKIP_VALIDATE")
+            .map(Argument::SkipValidate)
+            .ok_or(misfit(name, "an array that is empty or holds SKIP_VALIDATE")),
+        Kind::ResponseFlags => flag(&value, "INCLUDE_PROOF_FACTS")
+            .map(Argument::IncludeProofFacts)
+            .ok_or(misfit(name, "an array that is empty or holds INCLUDE_PROOF_FACTS")),
+    }
+}
+
+pub(super) const FELT: &str = "0x and 1 to 64 hexadecimal digits, below the Stark prime";
+
+pub(super) fn felt(value: &Json<'_>) -> Option<Felt> {
+    Felt::parse(value.as_str()?)
+}
+
+pub(super) fn felts(value: &Json<'_>) -> Option<Vec<Felt>> {
+    match value {
+        Json::Array(items) => items.iter().map(felt).collect(),
+        _ => None,
+    }
+}
+
+fn block(value: Json<'_>) -> Option<BlockId> {
+    match value.as_str() {
+        Some("latest") => return Some(BlockId::Latest),
+        Some("pre_confirmed") => return Some(BlockId::PreConfirmed),
+        Some("l1_accepted") => return Some(BlockId::L1Accepted),
+        Some(_) => return None,
+        None => {}
+    }
+    match value.members(&["block_hash", "block_number"]).ok()? {
+        [Some(hash), None] => felt(&hash).map(BlockId::Hash),
+        [None, Some(Json::Integer(number))] => Some(BlockId::Number(number)),
+        _ => None,
+    }
+}
+
+fn call(value: Json<'_>) -> Option<FunctionCall> {
+    let members = value.members(&["contract_address", "entry_point_selector", "calldata"]).ok()?;
+    let [Some(contract), Some(selector), Some(calldata)] = members else { return None };
+    Some(FunctionCall {
+        contract_address: felt(&contract)?,
+        entry_point_selector: felt(&selector)?,
+        calldata: felts(&calldata)?,
+    })
+}
+
+/// An array that holds nothing or this one flag.
+fn flag(value: &Json<'_>, name: &str) -> Option<bool> {
+    match value {
+        Json::Array(items) => match items.as_slice() {
+            [] => Some(false),
+            [only] => (only.as_str() == Some(name)).then_some(true),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn transactions(name: &'static str, value: Json<'_>) -> Result<Vec<Transaction>, Misfit> {
+    match value {
+        Json::Array(items) if (1..=MAX_TRANSACTIONS).contains(&items.len()) => {
+            items.into_iter().map(transaction::parse).collect()
+        }
+        _ => Err(misfit(name, "an array of 1 to 4 V3 transactions")),
+    }
+}
+
+impl Argument {
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Block(block) => block.write(out),
+            Self::Felt(felt) => write_felt(felt, out),
+            Self::Call(call) => {
+                out.extend_from_slice(br#"{"contract_address":"#);
+                write_felt(&call.contract_address, out);
+                out.extend_from_slice(br#","entry_point_selector":"#);
+                write_felt(&call.entry_point_selector, out);
+                out.extend_from_slice(br#","calldata":"#);
+                write_felts(&call.calldata, out);
+                out.push(b'}');
+            }
+            Self::Transactions(transactions) => {
+                write_list(transactions, out, Transaction::write);
+            }
+            Self::SkipValidate(true) => out.extend_from_slice(br#"["SKIP_VALIDATE"]"#),
+            Self::IncludeProofFacts(true) => out.extend_from_slice(br#"["INCLUDE_PROOF_FACTS"]"#),
+            Self::SkipValidate(false) | Self::IncludeProofFacts(false) => {
+                out.extend_from_slice(b"[]");
+            }
+        }
+    }
+}
+
+impl BlockId {
+    fn write(self, out: &mut Vec<u8>) {
+        match self {
+            Self::Hash(hash) => {
+                out.extend_from_slice(br#"{"block_hash":"#);
+                write_felt(&hash, out);
+                out.push(b'}');
+            }
+            Self::Number(number) => {
+                out.extend_from_slice(br#"{"block_number":"#);
+                out.extend_from_slice(number.to_string().as_bytes());
+                out.push(b'}');
+            }
+            Self::Latest => out.extend_from_slice(br#""latest""#),
+            Self::PreConfirmed => out.extend_from_slice(br#""pre_confirmed""#),
+            Self::L1Accepted => out.extend_from_slice(br#""l1_accepted""#),
+        }
+    }
+}
+
+pub(super) fn write_felt(felt: &Felt, out: &mut Vec<u8>) {
+    out.push(b'"');
+    felt.write(out);
+    out.push(b'"');
+}
+
+pub(super) fn write_felts(felts: &[Felt], out: &mut Vec<u8>) {
+    write_list(felts, out, write_felt);
+}
+
+fn write_list<T>(items: &[T], out: &mut Vec<u8>, write: impl Fn(&T, &mut Vec<u8>)) {
+    out.push(b'[');
+    for (at, item) in items.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        write(item, out);
+    }
+    out.push(b']');
+}

@@ -1,0 +1,171 @@
+//! What the node answered: exactly one JSON-RPC 2.0 response to our request, or nothing.
+//!
+//! <https://www.jsonrpc.org/specification>, section 5. The whole text is lexed, so a truncated or
+//! broken answer never counts; the result itself is passed on as its bytes were. Unknown members
+//! beside the four are dropped.
+
+use super::json::{Json, MAX_DEPTH, Name, Value};
+use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use std::fmt;
+
+/// The payload of a verified answer, as bytes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome<'a> {
+    /// The JSON text of `result`.
+    Result(&'a str),
+    /// The JSON text of `error`: an object with an integer code and a message.
+    Error(&'a str),
+}
+
+impl<'a> Outcome<'a> {
+    /// Verifies `answer` as the response to the request of this id.
+    ///
+    /// `None` for anything but one JSON text, an object of version 2.0 with this id and either a
+    /// result or an error.
+    pub fn verify(answer: &'a [u8], id: u64) -> Option<Self> {
+        let mut from = serde_json::Deserializer::from_slice(answer);
+        let response = from.deserialize_map(Response).ok()?;
+        from.end().ok()?;
+        if response.jsonrpc?.as_str() != Some("2.0") || response.id? != Json::Integer(id) {
+            return None;
+        }
+        match (response.result, response.error) {
+            (Some(result), None) => Some(Self::Result(result.get())),
+            (None, Some(error)) => is_error_object(error.get()).then(|| Self::Error(error.get())),
+            _ => None,
+        }
+    }
+}
+
+fn is_error_object(text: &str) -> bool {
+    #[derive(Default)]
+    struct Found {
+        code: bool,
+        message: bool,
+    }
+    struct ErrorObject;
+    impl<'de> Visitor<'de> for ErrorObject {
+        type Value = Found;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a JSON-RPC error object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Found, A::Error> {
+            let mut found = Found::default();
+            while let Some(name) = map.next_key_seed(Name)? {
+                match &*name {
+                    "code" => found.code = map.next_value::<i64>().is_ok(),
+                    "message" => {
+                        let value = map.next_value_seed(Value { levels: MAX_DEPTH })?;
+                        found.message = value.as_str().is_some();
+                    }
+                    _ => drop(map.next_value::<IgnoredAny>()?),
+                }
+            }
+            Ok(found)
+        }
+    }
+    serde_json::Deserializer::from_str(text)
+        .deserialize_map(ErrorObject)
+        .is_ok_and(|found| found.code && found.message)
+}
+
+#[derive(Default)]
+struct Members<'a> {
+    jsonrpc: Option<Json<'a>>,
+    id: Option<Json<'a>>,
+    result: Option<&'a RawValue>,
+    error: Option<&'a RawValue>,
+}
+
+struct Response;
+
+impl<'de> Visitor<'de> for Response {
+    type Value = Members<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON-RPC response")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+        let value = || Value { levels: MAX_DEPTH };
+        let mut members = Members::default();
+        while let Some(name) = map.next_key_seed(Name)? {
+            let twice = match &*name {
+                "jsonrpc" => members.jsonrpc.replace(map.next_value_seed(value())?).is_some(),
+                "id" => members.id.replace(map.next_value_seed(value())?).is_some(),
+                "result" => members.result.replace(map.next_value()?).is_some(),
+                "error" => members.error.replace(map.next_value()?).is_some(),
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                    false
+                }
+            };
+            if twice {
+                return Err(A::Error::custom("a member is given twice"));
+            }
+        }
+        Ok(members)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_passes_with_its_payload_as_the_bytes_were() {
+        for (answer, expected) in [
+            (r#"{"jsonrpc":"2.0","id":7,"result":"0x1"}"#, Outcome::Result(r#""0x1""#)),
+            (r#"{"result": [1.0, {"a":[]}] ,"id":7,"jsonrpc":"2.0"}"#, {
+                Outcome::Result(r#"[1.0, {"a":[]}]"#)
+            }),
+            (r#" {"jsonrpc":"2.0","id":7,"result":null} "#, Outcome::Result("null")),
+            (r#"{"jsonrpc":"2.0","id":7,"result":1,"x":{"y":2}}"#, Outcome::Result("1")),
+            (
+                r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":"m","data":[1]}}"#,
+                Outcome::Error(r#"{"code":-32602,"message":"m","data":[1]}"#),
+            ),
+        ] {
+            assert_eq!(Outcome::verify(answer.as_bytes(), 7), Some(expected), "{answer}");
+        }
+    }
+
+    #[test]
+    fn anything_but_one_response_to_our_request_is_refused() {
+        for answer in [
+            &b""[..],
+            b"{}",
+            b"[]",
+            b"null",
+            b"<html>",
+            br#"[{"jsonrpc":"2.0","id":7,"result":1}]"#,
+            br#"{"jsonrpc":"2.0","id":7,"result":1} {}"#,
+            br#"{"jsonrpc":"2.0","id":7,"result":1"#,
+            br#"{"jsonrpc":"2.0","id":7,"result":"0x"#,
+            br#"{"jsonrpc":"2.0","id":8,"result":1}"#,
+            br#"{"jsonrpc":"2.0","id":"7","result":1}"#,
+            br#"{"jsonrpc":"2.0","id":7.0,"result":1}"#,
+            br#"{"jsonrpc":"2.0","id":null,"result":1}"#,
+            br#"{"jsonrpc":"2.0","result":1}"#,
+            br#"{"id":7,"result":1}"#,
+            br#"{"jsonrpc":"1.0","id":7,"result":1}"#,
+            br#"{"jsonrpc":"2.0","id":7}"#,
+            br#"{"jsonrpc":"2.0","id":7,"result":1,"error":{"code":1,"message":"m"}}"#,
+            br#"{"jsonrpc":"2.0","id":7,"result":1,"error":null}"#,
+            br#"{"jsonrpc":"2.0","id":7,"result":1,"result":2}"#,
+            br#"{"jsonrpc":"2.0","id":7,"id":7,"result":1}"#,
+            br#"{"jsonrpc":"2.0","id":7,"error":null}"#,
+            br#"{"jsonrpc":"2.0","id":7,"error":"text"}"#,
+            br#"{"jsonrpc":"2.0","id":7,"error":{"message":"m"}}"#,
+            br#"{"jsonrpc":"2.0","id":7,"error":{"code":"1","message":"m"}}"#,
+            br#"{"jsonrpc":"2.0","id":7,"error":{"code":1}}"#,
+            b"{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":\"\xff\"}",
+            b"\xef\xbb\xbf{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":1}",
+        ] {
+            assert_eq!(Outcome::verify(answer, 7), None, "{}", String::from_utf8_lossy(answer));
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! A `starknet-devnet` of our own: found or installed, started on a free port, ended with us.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The node's version that the development network is made for.
+const VERSION: &str = "0.10.1";
+/// Where it is installed when it is not on `PATH`.
+const TOOLS: &str = "target/tools";
+/// A node starts in one to seven seconds, more on a busy machine.
+const START: Duration = Duration::from_secs(60);
+/// How often it is asked whether it is there.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Why there is no node.
+#[derive(Debug)]
+pub(super) enum StartError {
+    /// `cargo install` failed.
+    Install(String),
+    /// It could not be started.
+    Spawn(PathBuf, io::Error),
+    /// It ended or did not answer; its log tells more.
+    NotAlive(PathBuf),
+}
+
+impl std::fmt::Display for StartError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Install(error) => write!(f, "can not install starknet-devnet: {error}"),
+            Self::Spawn(path, error) => write!(f, "can not start {}: {error}", path.display()),
+            Self::NotAlive(log) => {
+                write!(f, "starknet-devnet did not come up; see {}", log.display())
+            }
+        }
+    }
+}
+
+/// A running node. Dropped, it ends.
+pub(super) struct Devnet {
+    process: Child,
+    address: SocketAddr,
+}
+
+impl Devnet {
+    /// Starts a node whose output goes to `log`, and waits until it answers.
+    pub(super) fn start(log: &Path) -> Result<Self, StartError> {
+        let program = find_or_install()?;
+        let spawn_failed = |error| StartError::Spawn(program.clone(), error);
+        let address = free_address().map_err(spawn_failed)?;
+        let out = File::create(log).map_err(spawn_failed)?;
+        let err = out.try_clone().map_err(spawn_failed)?;
+        let process = Command::new(&program)
+            // seed 0: the same accounts each time; a chain of its own, so that no signature made
+            // here is worth anything elsewhere
+            .args(["--host", "127.0.0.1", "--seed", "0", "--chain-id", "PORTCULLIS_DEV"])
+            .args(["--port", &address.port().to_string()])
+            .stdin(Stdio::null())
+            .stdout(out)
+            .stderr(err)
+            .spawn()
+            .map_err(spawn_failed)?;
+        let mut devnet = Self { process, address };
+        eprintln!("starting {} on {address} ...", program.display());
+        let end = Instant::now() + START;
+        while !is_alive(address) {
+            let ended = !matches!(devnet.process.try_wait(), Ok(None));
+            if ended || Instant::now() >= end {
+                return Err(StartError::NotAlive(log.to_owned()));
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(devnet)
+    }
+
+    /// Where it answers JSON-RPC.
+    pub(super) fn url(&self) -> String {
+        format!("http://{}/rpc", self.address)
+    }
+}
+
+impl Drop for Devnet {
+    fn drop(&mut self) {
+        // it keeps nothing that a gentler end would save
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn free_address() -> io::Result<SocketAddr> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
+}
+
+fn is_alive(address: SocketAddr) -> bool {
+    let ask = || -> io::Result<bool> {
+        let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
+        stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+        stream.write_all(b"GET /is_alive HTTP/1.0\r\n\r\n")?;
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer)?;
+        Ok(answer.ends_with(b" 200"))
+    };
+    ask().unwrap_or(false)
+}
+
+fn find_or_install() -> Result<PathBuf, StartError> {
+    let installed = Path::new(TOOLS).join("bin/starknet-devnet");
+    let on_path = std::env::var_os("PATH").and_then(|path| {
+        std::env::split_paths(&path).map(|dir| dir.join("starknet-devnet")).find(|p| p.is_file())
+    });
+    if let Some(program) = on_path.or_else(|| installed.is_file().then(|| installed.clone())) {
+        return Ok(program);
+    }
+    eprintln!(
+        "starknet-devnet is neither on PATH nor under {TOOLS}: installing {VERSION}. \
+         It is built from source, once, which takes up to half an hour."
+    );
+    let status = Command::new("cargo")
+        .args(["install", "--locked", "starknet-devnet", "--version", VERSION, "--root", TOOLS])
+        .stdin(Stdio::null())
+        .status();
+    match status {
+        Ok(status) if status.success() => Ok(installed),
+        Ok(status) => Err(StartError::Install(format!("cargo install: {status}"))),
+        Err(error) => Err(StartError::Install(format!("cargo: {error}"))),
+    }
+}

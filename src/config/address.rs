@@ -1,0 +1,253 @@
+//! Addresses of the configuration, each parsed to the end: where to listen, which node to ask,
+//! which proxies and which web pages to believe.
+//!
+//! In: the text of one value. Out: the typed address, or one sentence on why it is none. Resolves
+//! no name and opens no socket.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+
+use ipnet::IpNet;
+
+/// A list of at least one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NonEmpty<T>(Vec<T>);
+
+impl<T> NonEmpty<T> {
+    /// The list, unless it is empty.
+    pub fn new(items: Vec<T>) -> Option<Self> {
+        (!items.is_empty()).then_some(Self(items))
+    }
+
+    /// The first item, which is always there.
+    pub fn first(&self) -> &T {
+        &self.0[0]
+    }
+}
+
+impl<T> Deref for NonEmpty<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.0
+    }
+}
+
+/// Where a surface listens; shown as it is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Listen {
+    /// A TCP address; port 0 takes a free port.
+    Tcp(SocketAddr),
+    /// A Unix socket at an absolute path.
+    Unix(PathBuf),
+}
+
+impl Listen {
+    /// Linux keeps a socket's path in 108 bytes, the last of which is zero.
+    const LONGEST_PATH: usize = 107;
+
+    /// Reads `127.0.0.1:8080`, `[::1]:8080` or `unix:/run/portcullis.sock`.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return Self::parse_unix(path);
+        }
+        text.parse().map(Self::Tcp).map_err(|_| {
+            let why = match text.rsplit_once(':') {
+                _ if text.parse::<IpAddr>().is_ok() => "the port is missing",
+                Some(("", _)) => "the address is missing; 0.0.0.0 and [::] stand for all",
+                Some((_, port)) if port.parse::<u16>().is_err() => "the port is not 0 to 65535",
+                Some(_) => "host names are not accepted; write the address, such as 127.0.0.1:8080",
+                None => "it is neither",
+            };
+            why.to_owned()
+        })
+    }
+
+    fn parse_unix(path: &str) -> Result<Self, String> {
+        if !path.starts_with('/') || path.ends_with('/') || path.contains('\0') {
+            return Err("the path of a socket is absolute and names a file".to_owned());
+        }
+        if path.len() > Self::LONGEST_PATH {
+            let (longest, length) = (Self::LONGEST_PATH, path.len());
+            return Err(format!("the path of a socket has at most {longest} bytes, not {length}"));
+        }
+        Ok(Self::Unix(Path::new(path).to_owned()))
+    }
+
+    /// Whether only this machine can reach it.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Self::Tcp(address) => address.ip().to_canonical().is_loopback(),
+            Self::Unix(_) => true,
+        }
+    }
+
+    /// Whether the two cannot be bound at once.
+    pub(super) fn collides(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Tcp(a), Self::Tcp(b)) => {
+                let same_ip = a.ip() == b.ip() || covers(a.ip(), b.ip()) || covers(b.ip(), a.ip());
+                a.port() != 0 && a.port() == b.port() && same_ip
+            }
+            (a, b) => a == b,
+        }
+    }
+}
+
+/// Whether `all` is the wildcard address that takes in `one`; `[::]` takes in IPv4 as well.
+fn covers(all: IpAddr, one: IpAddr) -> bool {
+    all.is_unspecified() && (all.is_ipv6() || one.is_ipv4())
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// Where a node answers, over plain HTTP; shown as a URL.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct NodeUrl {
+    /// A host name in lower case or an IP address, without brackets.
+    pub host: String,
+    /// The port, 80 when the URL has none.
+    pub port: u16,
+    /// The path, at least `/`.
+    pub path: String,
+    /// The text of the `Host` header: IPv6 in brackets, port 80 left out.
+    pub authority: String,
+}
+
+impl NodeUrl {
+    const HTTP_PORT: u16 = 80;
+
+    /// Reads `http://host[:port][/path]`, and nothing more than that.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (scheme, rest) = text.split_once("://").ok_or("it does not start with http://")?;
+        match scheme.to_ascii_lowercase().as_str() {
+            "http" => {}
+            "https" => return Err("https is not supported; put a TLS tunnel in front".to_owned()),
+            _ => return Err("only http:// is supported".to_owned()),
+        }
+        if rest.contains(['?', '#']) {
+            return Err("a query or a fragment is not accepted".to_owned());
+        }
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        if authority.contains('@') {
+            return Err("a user name or a password is not accepted".to_owned());
+        }
+        if !path.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&byte)) {
+            return Err("the path holds characters that must be percent-encoded".to_owned());
+        }
+        let (host, port) = host_and_port(authority)?;
+        let port = port.unwrap_or(Self::HTTP_PORT);
+        let authority = authority_of(&host, Some(port).filter(|port| *port != Self::HTTP_PORT));
+        let path = if path.is_empty() { "/" } else { path }.to_owned();
+        let host = host.trim_matches(['[', ']']).to_owned();
+        Ok(Self { host, port, path, authority })
+    }
+}
+
+impl fmt::Display for NodeUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "http://{}{}", self.authority, self.path)
+    }
+}
+
+/// Which web pages may read answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CorsOrigins {
+    /// Those of every origin.
+    Any,
+    /// Those of the origins listed, each exactly as a browser sends it; empty means none.
+    List(Vec<String>),
+}
+
+impl CorsOrigins {
+    /// Reads `*`, or one origin exactly as a browser sends it.
+    pub(super) fn parse_item(text: &str) -> Result<String, String> {
+        if text == "*" {
+            return Ok(text.to_owned());
+        }
+        let (scheme, rest) = text.split_once("://").ok_or("it has no scheme")?;
+        let scheme = scheme.to_ascii_lowercase();
+        let symbol = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+        if !scheme.starts_with(|c: char| c.is_ascii_alphabetic()) || !scheme.chars().all(symbol) {
+            return Err("the scheme is not valid".to_owned());
+        }
+        let (authority, _path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        let (host, port) = host_and_port(authority)?;
+        let default_port = match scheme.as_str() {
+            "http" => Some(80),
+            "https" => Some(443),
+            _ => None,
+        };
+        let port = port.filter(|port| Some(*port) != default_port);
+        let origin = format!("{scheme}://{}", authority_of(&host, port));
+        if origin == text { Ok(origin) } else { Err(format!("a browser sends {origin}")) }
+    }
+}
+
+/// Reads a network, or a single address as the network of it alone.
+pub(super) fn network(text: &str) -> Result<IpNet, String> {
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Ok(IpNet::from(address));
+    }
+    let network: IpNet = text.parse().map_err(|_| "it is neither".to_owned())?;
+    if network != network.trunc() {
+        return Err(format!("bits are set behind the prefix; write {}", network.trunc()));
+    }
+    Ok(network)
+}
+
+/// A host in lower case, IPv6 in brackets, and a port from 1 if there is one.
+fn host_and_port(authority: &str) -> Result<(String, Option<u16>), String> {
+    let end = authority.rfind(':').filter(|colon| !authority[*colon..].contains(']'));
+    let (host, port) = authority.split_at(end.unwrap_or(authority.len()));
+    let port = match port.strip_prefix(':') {
+        None => None,
+        Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+            let port = digits.parse::<u16>().ok().filter(|port| *port != 0);
+            Some(port.ok_or("the port is not 1 to 65535")?)
+        }
+        Some(_) => return Err("the port is not 1 to 65535".to_owned()),
+    };
+    Ok((parse_host(host)?, port))
+}
+
+fn parse_host(host: &str) -> Result<String, String> {
+    if host.is_empty() {
+        return Err("the host is missing".to_owned());
+    }
+    if let Some(inner) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        let address: Ipv6Addr =
+            inner.parse().map_err(|_| "the host is not a valid IPv6 address".to_owned())?;
+        return Ok(format!("[{address}]"));
+    }
+    let last_label = host.rsplit('.').next().unwrap_or(host);
+    if last_label.bytes().all(|byte| byte.is_ascii_digit()) {
+        let address: Ipv4Addr =
+            host.parse().map_err(|_| "the host is not a valid IPv4 address".to_owned())?;
+        return Ok(address.to_string());
+    }
+    let label = |label: &str| {
+        let symbol = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        (1..=63).contains(&label.len()) && label.bytes().all(symbol)
+    };
+    if host.len() > 253 || !host.split('.').all(label) {
+        return Err("the host is not a valid name".to_owned());
+    }
+    Ok(host.to_ascii_lowercase())
+}
+
+fn authority_of(host: &str, port: Option<u16>) -> String {
+    match port {
+        Some(port) => format!("{host}:{port}"),
+        None => host.to_owned(),
+    }
+}

@@ -1,0 +1,197 @@
+//! What each key means: its type, its range and the reason for it, then what keys mean together.
+//!
+//! In: the [`Reader`] with every value given. Out: the [`Config`]; mistakes stay in the reader.
+//! Every key of `keys.rs` is taken here, once.
+
+use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use log::LevelFilter;
+use portcullis_filters::rpc::Method;
+
+use super::address::{self, CorsOrigins, Listen, NodeUrl, NonEmpty};
+use super::error::Origin;
+use super::file::Reader;
+use super::units::Size;
+use super::values::{
+    choice, cors_origins, distinct, duration, integer, method, node_url, size, text,
+};
+use super::{
+    AdminConfig, Config, ConnectionsConfig, GatewayConfig, LogClients, LogConfig, LogFormat,
+    MAX_NODE_TIMEOUT, MIN_ANSWER_MEMORY, NodeConfig, ServerConfig,
+};
+
+/// Shorter ones would end honest requests on a slow network.
+const SHORTEST: Duration = Duration::from_millis(100);
+const HOUR: Duration = Duration::from_secs(3_600);
+const DAY: Duration = Duration::from_secs(24 * 3_600);
+
+const TIMEOUTS: RangeInclusive<Duration> = SHORTEST..=HOUR;
+const WHY_TIMEOUTS: &str =
+    "shorter ends honest work on a slow network, longer holds resources for nothing";
+
+/// A local address has this many ports for connections to one peer.
+const PORTS: u64 = 65_535;
+const WHY_PORTS: &str = "none cannot work, and one address has no more ports to one node";
+
+const WHY_MEMORY: &str = "zero refuses everyone, and each one takes memory";
+const WHY_SOCKETS: &str = "zero refuses everyone, and each one takes a file descriptor";
+const WHY_DRAIN: &str = "a stop that takes longer is no stop";
+
+/// More URLs than this would not all be tried within one request's deadline.
+const MAX_NODE_URLS: usize = 8;
+
+const LISTEN_FORM: &str = "address:port or unix:/absolute/path";
+
+/// The whole configuration. A surface whose section is left out is switched off.
+pub(super) fn config(reader: &mut Reader<'_>) -> Config {
+    let config = Config {
+        server: server(reader),
+        log: log(reader),
+        node: node(reader),
+        gateway: reader.has("gateway").then(|| gateway(reader)),
+        admin: reader.has("admin").then(|| admin(reader)),
+    };
+    together(&config, reader);
+    config
+}
+
+fn server(reader: &mut Reader<'_>) -> ServerConfig {
+    let threads =
+        integer(0..=1024, "0 is one per core, and more than 1024 only get in each other's way");
+    ServerConfig {
+        threads: NonZeroUsize::new(reader.take("server.threads", threads)),
+        drain_delay: reader.take("server.drain_delay", duration(Duration::ZERO..=HOUR, WHY_DRAIN)),
+        grace_period: reader
+            .take("server.grace_period", duration(Duration::ZERO..=HOUR, WHY_DRAIN)),
+        answer_memory: reader.take(
+            "server.answer_memory",
+            size(
+                MIN_ANSWER_MEMORY..=Size::from_mib(1 << 20),
+                "one answer of the node may take 4 MiB, and no machine has more than this to spare",
+            ),
+        ),
+    }
+}
+
+fn log(reader: &mut Reader<'_>) -> LogConfig {
+    const LEVELS: &[(&str, LevelFilter)] = &[
+        ("error", LevelFilter::Error),
+        ("warn", LevelFilter::Warn),
+        ("info", LevelFilter::Info),
+        ("debug", LevelFilter::Debug),
+    ];
+    const FORMATS: &[(&str, LogFormat)] = &[("json", LogFormat::Json), ("text", LogFormat::Text)];
+    const CLIENTS: &[(&str, LogClients)] =
+        &[("full", LogClients::Full), ("truncated", LogClients::Truncated)];
+    LogConfig {
+        level: reader.take("log.level", choice(LEVELS)),
+        format: reader.take("log.format", choice(FORMATS)),
+        clients: reader.take("log.clients", choice(CLIENTS)),
+    }
+}
+
+fn node(reader: &mut Reader<'_>) -> NodeConfig {
+    const WHY: &str = "clients are promised an answer or an error within 8s";
+    let timeouts = SHORTEST..=MAX_NODE_TIMEOUT;
+    NodeConfig {
+        urls: reader.take_list("node.url", node_url, node_urls),
+        timeout: reader.take("node.timeout", duration(timeouts.clone(), WHY)),
+        connect_timeout: reader.take("node.connect_timeout", duration(timeouts, WHY)),
+        idle_timeout: reader.take("node.idle_timeout", duration(TIMEOUTS, WHY_TIMEOUTS)),
+        max_idle: reader.take("node.max_idle", integer(1..=PORTS, WHY_PORTS)),
+        max_connections: reader.take("node.max_connections", integer(1..=PORTS, WHY_PORTS)),
+    }
+}
+
+fn gateway(reader: &mut Reader<'_>) -> GatewayConfig {
+    GatewayConfig {
+        listen: reader.take("gateway.listen", text(LISTEN_FORM, Listen::parse)),
+        requests_per_minute: reader.take(
+            "gateway.requests_per_minute",
+            integer(1..=1_000_000_000, "zero refuses everyone, and the limiter counts in 32 bits"),
+        ),
+        max_clients: reader.take("gateway.max_clients", integer(1..=10_000_000, WHY_MEMORY)),
+        max_in_flight_per_client: reader
+            .take("gateway.max_in_flight_per_client", integer(1..=1_000_000, WHY_MEMORY)),
+        trusted_proxies: reader.take_list(
+            "gateway.trusted_proxies",
+            text("a network such as \"10.0.0.0/8\" or an IP address", address::network),
+            |networks| distinct(networks, ToString::to_string),
+        ),
+        methods: reader.take_list("gateway.methods", method, methods),
+        cors_origins: reader.take_list(
+            "gateway.cors_origins",
+            text("\"*\" or an origin such as \"https://app.example\"", CorsOrigins::parse_item),
+            cors_origins,
+        ),
+        connections: connections(reader),
+    }
+}
+
+fn connections(reader: &mut Reader<'_>) -> ConnectionsConfig {
+    let timeout = || duration(TIMEOUTS, WHY_TIMEOUTS);
+    ConnectionsConfig {
+        max: reader.take("gateway.connections.max", integer(1..=1_000_000, WHY_SOCKETS)),
+        max_per_client: reader
+            .take("gateway.connections.max_per_client", integer(1..=1_000_000, WHY_SOCKETS)),
+        header_size: reader.take(
+            "gateway.connections.header_size",
+            size(
+                Size::from_kib(1)..=Size::from_kib(256),
+                "browsers send about 1 KiB, and every connection may hold this much",
+            ),
+        ),
+        header_timeout: reader.take("gateway.connections.header_timeout", timeout()),
+        body_timeout: reader.take("gateway.connections.body_timeout", timeout()),
+        write_timeout: reader.take("gateway.connections.write_timeout", timeout()),
+        idle_timeout: reader.take("gateway.connections.idle_timeout", timeout()),
+        lifetime: reader
+            .take("gateway.connections.lifetime", duration(SHORTEST..=DAY, WHY_TIMEOUTS)),
+    }
+}
+
+fn admin(reader: &mut Reader<'_>) -> AdminConfig {
+    let listen = |text: &str| {
+        let listen = Listen::parse(text)?;
+        let refused =
+            || "Loopback or Unix socket only: whoever reaches it needs no token".to_owned();
+        listen.is_local().then_some(listen).ok_or_else(refused)
+    };
+    AdminConfig { listen: reader.take("admin.listen", text(LISTEN_FORM, listen)) }
+}
+
+fn node_urls(urls: Vec<NodeUrl>) -> Result<NonEmpty<NodeUrl>, String> {
+    let count = urls.len();
+    let urls = NonEmpty::new(distinct(urls, ToString::to_string)?);
+    urls.filter(|_| count <= MAX_NODE_URLS).ok_or_else(|| {
+        format!(
+            "expected 1 to {MAX_NODE_URLS} URLs (a deadline has room for no more), found {count}"
+        )
+    })
+}
+
+fn methods(methods: Vec<Method>) -> Result<NonEmpty<Method>, String> {
+    let methods = distinct(methods, |method| method.name().to_owned())?;
+    NonEmpty::new(methods).ok_or_else(|| {
+        "expected at least one method, found none; leave [gateway] out to switch it off".to_owned()
+    })
+}
+
+/// What no key can tell alone.
+fn together(config: &Config, reader: &mut Reader<'_>) {
+    match (&config.gateway, &config.admin) {
+        (Some(gateway), Some(admin)) if gateway.listen.collides(&admin.listen) => {
+            let (admin, gateway) = (&admin.listen, &gateway.listen);
+            let message =
+                format!("expected another address than gateway.listen ({gateway}), found {admin}");
+            reader.clash("admin.listen", "gateway.listen", message);
+        }
+        (None, None) => {
+            let message = "expected [gateway], [admin] or both: without them nothing is served";
+            reader.report("gateway", Origin::Absent, message.to_owned());
+        }
+        _ => {}
+    }
+}

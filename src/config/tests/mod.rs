@@ -1,0 +1,298 @@
+//! The configuration as its operator meets it: whole files in, typed values or messages out.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod values;
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
+use std::{fs, iter};
+
+use super::*;
+
+/// The least that loads: what is required, and both surfaces.
+const LEAST: &str = "[node]\nurl = \"http://127.0.0.1:5050/rpc\"\n[gateway]\n[admin]\n";
+
+fn parse(text: &str) -> Result<Config, Errors> {
+    Config::parse(text, iter::empty())
+}
+
+fn with_env(text: &str, env: &[(&str, &str)]) -> Result<Config, Errors> {
+    Config::parse(text, env.iter().map(|(name, value)| (name.into(), value.into())))
+}
+
+/// [`LEAST`] with one key set.
+fn with(path: &str, literal: &str) -> String {
+    let (section, key) = path.rsplit_once('.').unwrap();
+    let line = format!("{key} = {literal}\n");
+    match section {
+        "node" if key == "url" => format!("[node]\n{line}[gateway]\n[admin]\n"),
+        "node" | "gateway" | "admin" => {
+            let header = format!("[{section}]\n");
+            LEAST.replace(&header, &format!("{header}{line}"))
+        }
+        _ => format!("{LEAST}[{section}]\n{line}"),
+    }
+}
+
+fn messages(result: Result<Config, Errors>) -> Vec<String> {
+    match result {
+        Ok(_) => Vec::new(),
+        Err(errors) => errors.iter().map(ToString::to_string).collect(),
+    }
+}
+
+#[test]
+fn the_example_file_shows_every_default() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/portcullis.toml");
+    if std::env::var_os("UPDATE_EXAMPLE").is_some() {
+        fs::write(path, example()).unwrap();
+    }
+    let committed = fs::read_to_string(path).unwrap();
+    assert!(
+        committed == example(),
+        "conf/portcullis.toml is not what keys.rs renders; UPDATE_EXAMPLE=1 in the environment of \
+         this test writes it anew"
+    );
+    assert_eq!(parse(&committed), parse(LEAST), "the example file must load as the defaults do");
+    parse(&committed).unwrap();
+}
+
+#[test]
+fn every_key_is_read_and_every_one_that_is_read_is_known() {
+    let mut reader = file::Reader::new(LEAST, &[]).unwrap();
+    check::config(&mut reader);
+    let known: BTreeSet<_> = keys::KEYS.iter().map(|key| key.path).collect();
+    assert_eq!(known.len(), keys::KEYS.len(), "no key stands twice in KEYS");
+    assert_eq!(reader.taken(), &known, "the keys that are read are those of KEYS");
+    for key in keys::KEYS {
+        let (section, _) = key.path.rsplit_once('.').unwrap();
+        assert!(keys::find_section(section).is_some(), "{} has no section", key.path);
+    }
+}
+
+#[test]
+fn every_key_stands_in_for_itself_when_it_is_wrong() {
+    for key in keys::KEYS {
+        let found = messages(parse(&with(key.path, "{ }")));
+        assert_eq!(found.len(), 1, "only {} is wrong: {found:?}", key.path);
+        assert!(found[0].contains(key.path) && found[0].contains("found a table"), "{found:?}");
+        assert!(found[0].starts_with("line "), "{found:?}");
+        let found = messages(with_env(LEAST, &[(&key.variable(), "[[]]")]));
+        assert_eq!(found.len(), 1, "only {} is wrong: {found:?}", key.path);
+        assert!(found[0].starts_with(&format!("environment variable {}: ", key.variable())));
+    }
+}
+
+#[test]
+fn all_methods_are_answered_by_default() {
+    let gateway = parse(LEAST).unwrap().gateway.unwrap();
+    assert_eq!(gateway.methods.len(), Method::ALL.len());
+    assert!(Method::ALL.iter().all(|method| gateway.methods.contains(method)));
+}
+
+#[test]
+fn defaults_are_typed_values() {
+    let config = parse(LEAST).unwrap();
+    assert_eq!(config.server.threads, None);
+    assert_eq!(config.server.answer_memory, Size::from_mib(256));
+    assert_eq!(config.log.level, LevelFilter::Info);
+    assert_eq!(config.node.timeout, MAX_NODE_TIMEOUT);
+    assert_eq!(config.node.urls.first().to_string(), "http://127.0.0.1:5050/rpc");
+    let gateway = config.gateway.unwrap();
+    assert_eq!(gateway.listen, Listen::Tcp("127.0.0.1:8080".parse().unwrap()));
+    assert_eq!(gateway.requests_per_minute, 180);
+    assert_eq!(gateway.cors_origins, CorsOrigins::Any);
+    assert_eq!(gateway.connections.lifetime, Duration::from_secs(3_600));
+    assert_eq!(config.admin.unwrap().listen.to_string(), "127.0.0.1:8083");
+}
+
+#[test]
+fn a_surface_without_its_section_is_switched_off() {
+    let node = "[node]\nurl = \"http://node\"\n";
+    let config = parse(&format!("{node}[admin]")).unwrap();
+    assert!(config.gateway.is_none() && config.admin.is_some());
+    let config = parse(&format!("{node}[gateway.connections]\nmax = 5")).unwrap();
+    assert_eq!(config.gateway.unwrap().connections.max, 5);
+    assert!(config.admin.is_none());
+    let found = messages(parse(node));
+    let expected = "gateway: expected [gateway], [admin] or both: without them nothing is served";
+    assert_eq!(found, [expected]);
+}
+
+#[test]
+fn three_mistakes_in_one_file_are_named_at_once() {
+    let text = "[node]\nurl = \"http://node\"\ntimout = \"5s\"\n\
+                [gateway]\nrequests_per_minute = \"many\"\nlisten = \"localhost:8080\"\n";
+    let found = parse(text).unwrap_err().to_string();
+    let expected = "\
+line 3, column 1: node.timout: unknown key; did you mean node.timeout?
+line 5, column 23: gateway.requests_per_minute: expected an integer from 1 to 1000000000 (zero \
+refuses everyone, and the limiter counts in 32 bits), found \"many\"
+line 6, column 10: gateway.listen: expected address:port or unix:/absolute/path, found \
+\"localhost:8080\": host names are not accepted; write the address, such as 127.0.0.1:8080";
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn each_item_of_a_list_is_judged_at_its_place() {
+    let text = with("gateway.methods", "[\n \"starknet_cal\",\n \"starknet_call\",\n 5,\n]");
+    let found = messages(parse(&text));
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found[0].starts_with("line 5, column 2: gateway.methods: "), "{found:?}");
+    assert!(found[0].ends_with("did you mean starknet_call?"), "{found:?}");
+    assert!(found[1].starts_with("line 7, column 2: gateway.methods: "), "{found:?}");
+}
+
+#[test]
+fn unknown_names_are_refused_with_the_nearest_known_one() {
+    for (text, expected) in [
+        ("[gateway]\nlisen = 1", "gateway.lisen: unknown key; did you mean gateway.listen?"),
+        ("[gateway]\nmax_per_client = 1", "did you mean gateway.connections.max_per_client?"),
+        ("[gateway]\nburst = 1", "[gateway] takes listen, requests_per_minute, max_clients"),
+        ("[gatway]\nlisten = \"\"", "gatway: unknown section; did you mean [gateway]?"),
+        ("[gateway.conections]", "did you mean [gateway.connections]?"),
+        ("[relay]\ntoken = 1", "relay: unknown section; the sections are server, log, node,"),
+        ("\"gateway.listen\" = 1", "gateway.listen: unknown key; did you mean gateway.listen?"),
+        ("\"a\\nb\" = 1", "a\\nb: unknown key; the sections are"),
+        ("[[gateway]]", "gateway: expected a table written as [gateway], found an array"),
+        ("log = 5", "log: expected a table written as [log], found the integer 5"),
+    ] {
+        let text = format!("{text}\n[node]\nurl = \"http://node\"\n[admin]");
+        let found = messages(parse(&text));
+        assert_eq!(found.len(), 1, "one mistake: {found:?}");
+        assert!(found[0].starts_with("line "), "{found:?}");
+        assert!(found[0].contains(expected), "{found:?} should have {expected:?}");
+    }
+}
+
+#[test]
+fn each_syntax_error_has_its_line_and_column() {
+    let text = "[gateway\nlisten = \"x\"\n[node]\nurl = http://node\n";
+    let found = messages(parse(text));
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found[0].starts_with("line 1, column 9: not valid TOML: "), "{found:?}");
+    assert!(found[1].starts_with("line 4, column 7: not valid TOML: "), "{found:?}");
+}
+
+#[test]
+fn a_name_that_is_there_twice_does_not_hide_other_mistakes() {
+    let text = format!("{LEAST}listen = 5\nlisten = 6\n");
+    let found = messages(parse(&text));
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found[0].starts_with("line 5, column 10: admin.listen: expected address"), "{found:?}");
+    assert_eq!(found[1], "line 6, column 1: \"listen\" is there twice; one must go");
+}
+
+#[test]
+fn the_environment_overrides_the_file() {
+    let text = with("gateway.listen", "\"127.0.0.1:9999\"");
+    let config = with_env(
+        &text,
+        &[
+            ("PORTCULLIS__GATEWAY__LISTEN", "127.0.0.1:0"),
+            ("PORTCULLIS__GATEWAY__REQUESTS_PER_MINUTE", "1_000"),
+            ("PORTCULLIS__GATEWAY__CONNECTIONS__HEADER_SIZE", "\"8 KiB\""),
+            ("PORTCULLIS__GATEWAY__METHODS", "[\"starknet_call\", \"starknet_chainId\"]"),
+            ("PORTCULLIS__GATEWAY__CORS_ORIGINS", "https://app.example"),
+            ("PORTCULLIS__GATEWAY__TRUSTED_PROXIES", "[]"),
+            ("PORTCULLIS__NODE__TIMEOUT", "5s"),
+            ("PORTCULLIS_GATEWAY_LISTEN", "not ours"),
+            ("PATH", "/bin"),
+        ],
+    );
+    let config = config.unwrap();
+    assert_eq!(config.node.timeout, Duration::from_secs(5));
+    let gateway = config.gateway.unwrap();
+    assert_eq!(gateway.listen.to_string(), "127.0.0.1:0");
+    assert_eq!(gateway.requests_per_minute, 1_000);
+    assert_eq!(gateway.connections.header_size, Size::from_kib(8));
+    let methods: Vec<_> = gateway.methods.iter().map(|method| method.name()).collect();
+    assert_eq!(methods, ["starknet_call", "starknet_chainId"]);
+    assert_eq!(gateway.cors_origins, CorsOrigins::List(vec!["https://app.example".to_owned()]));
+    assert_eq!(gateway.trusted_proxies, []);
+}
+
+#[test]
+fn the_environment_alone_can_be_the_whole_configuration() {
+    let env = [
+        ("PORTCULLIS__NODE__URL", "http://node:5050"),
+        ("PORTCULLIS__GATEWAY__CONNECTIONS__MAX", "7"),
+    ];
+    let config = with_env("", &env).unwrap();
+    assert_eq!(config.gateway.unwrap().connections.max, 7);
+    assert_eq!(config.node.urls.first().path, "/");
+    assert!(config.admin.is_none());
+}
+
+#[test]
+fn a_mistake_in_the_environment_names_the_variable() {
+    for (name, value, expected) in [
+        ("GATEWAY__LISTN", "x", "gateway.listn: unknown key; did you mean PORTCULLIS__GATEWAY__LI"),
+        ("gateway__listen", "x", "gateway.listen: unknown key; did you mean PORTCULLIS__GATEWAY__"),
+        ("GATEWAY", "x", "gateway: unknown key; the sections are server, log,"),
+        ("ADMIN__PORT", "1", "admin.port: unknown key; [admin] takes listen"),
+        ("GATEWAY__MAX_CLIENTS", "", "gateway.max_clients: expected an integer from 1"),
+        ("GATEWAY__METHODS", "[\"starknet_call\", 3]", "read method, found the integer 3;"),
+        ("NODE__TIMEOUT", "8", "expected a duration with its unit (ms, s, m or h), such as \"8s\""),
+        ("ADMIN__LISTEN", "127.0.0.1:8080", "admin.listen: expected another address than gateway"),
+    ] {
+        let name = format!("PORTCULLIS__{name}");
+        let found = messages(with_env(LEAST, &[(&name, value)]));
+        assert_eq!(found.len(), 1, "one mistake: {found:?}");
+        let start = format!("environment variable {name}: ");
+        assert!(found[0].starts_with(&start), "{found:?} should start with {start:?}");
+        assert!(found[0].contains(expected), "{found:?} should have {expected:?}");
+    }
+}
+
+#[test]
+fn a_variable_that_is_not_utf8_is_refused_only_when_it_is_ours() {
+    let broken = || OsString::from_vec(vec![0xff]);
+    let found =
+        messages(Config::parse(LEAST, [(OsString::from("PORTCULLIS__LOG__LEVEL"), broken())]));
+    let expected = "environment variable PORTCULLIS__LOG__LEVEL: log.level: the value is not UTF-8";
+    assert_eq!(found, [expected]);
+    Config::parse(LEAST, [(OsString::from("OTHER"), broken()), (broken(), broken())]).unwrap();
+}
+
+#[test]
+fn errors_come_in_the_order_of_the_file_then_of_the_environment_then_what_is_missing() {
+    let text =
+        "[gateway]\nmax_clients = 0\n[log]\nlevel = \"loud\"\n[gateway.connections]\nmax = 0";
+    let errors = with_env(text, &[("PORTCULLIS__LOG__FORMAT", "xml")]).unwrap_err();
+    let keys: Vec<_> = errors.iter().map(|error| error.key.as_str()).collect();
+    let expected =
+        ["gateway.max_clients", "log.level", "gateway.connections.max", "log.format", "node.url"];
+    assert_eq!(keys, expected, "{errors}");
+}
+
+#[test]
+fn a_long_value_is_cut_and_stays_on_one_line() {
+    let text = with("log.level", &format!("\"a\\n{}\"", "b".repeat(500)));
+    let found = messages(parse(&text));
+    let value = format!("\"a\\n{}…\"", "b".repeat(57));
+    assert!(found[0].contains(&value) && !found[0].contains('\n'), "{found:?}");
+}
+
+#[test]
+fn a_file_is_loaded_or_its_trouble_told() {
+    let folder = std::env::temp_dir().join(format!("portcullis-config-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("portcullis.toml");
+
+    let missing = Config::load(&path, []).unwrap_err().to_string();
+    fs::write(&path, LEAST).unwrap();
+    let loaded = Config::load(&path, []);
+    fs::write(&path, "[node]\nurl = 5\n[gateway]\nlisten = 5\n").unwrap();
+    let invalid = Config::load(&path, []).unwrap_err().to_string();
+    fs::write(&path, " ".repeat(MAX_FILE as usize + 1)).unwrap();
+    let large = Config::load(&path, []).unwrap_err().to_string();
+    fs::remove_dir_all(&folder).unwrap();
+
+    assert!(missing.starts_with("cannot read the configuration file "), "{missing}");
+    assert_eq!(loaded.unwrap(), parse(LEAST).unwrap());
+    assert!(invalid.starts_with("2 errors in the configuration ("), "{invalid}");
+    assert_eq!(invalid.lines().count(), 3, "a headline, then one line per error: {invalid}");
+    assert!(large.ends_with("it is larger than 1 MiB"), "{large}");
+}

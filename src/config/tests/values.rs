@@ -1,0 +1,288 @@
+//! Every key's accepted and refused values, and the sentences for what is refused.
+
+use super::*;
+
+#[test]
+fn values_at_the_edge_are_accepted() {
+    for (path, literal) in [
+        ("server.threads", "1024"),
+        ("server.threads", "0x10"),
+        ("server.drain_delay", "\"1h\""),
+        ("server.grace_period", "\"0s\""),
+        ("server.answer_memory", "\"4 MiB\""),
+        ("server.answer_memory", "\"1024 GiB\""),
+        ("log.level", "\"debug\""),
+        ("log.format", "\"text\""),
+        ("log.clients", "\"truncated\""),
+        ("node.timeout", "\"8s\""),
+        ("node.connect_timeout", "\"100 ms\""),
+        ("node.max_idle", "65535"),
+        ("gateway.requests_per_minute", "1_000_000_000"),
+        ("gateway.max_clients", "10000000"),
+        ("gateway.methods", "\"starknet_call\""),
+        ("gateway.trusted_proxies", "[]"),
+        ("gateway.cors_origins", "[]"),
+        ("gateway.connections.header_size", "\"1KiB\""),
+        ("gateway.connections.header_size", "\"256 KiB\""),
+        ("gateway.connections.lifetime", "\"24h\""),
+        ("admin.listen", "\"unix:/run/portcullis/admin.sock\""),
+        ("admin.listen", "\"[::1]:0\""),
+        ("admin.listen", "\"127.9.9.9:1\""),
+    ] {
+        let found = messages(parse(&with(path, literal)));
+        assert!(found.is_empty(), "{path} = {literal} is fine: {found:?}");
+    }
+}
+
+#[test]
+fn values_out_of_range_are_refused_with_the_range() {
+    for (path, literal, expected) in [
+        ("server.threads", "1025", "an integer from 0 to 1024 ("),
+        ("server.threads", "-1", "found the integer -1"),
+        ("server.drain_delay", "\"61m\"", "a duration from 0s to 1h ("),
+        ("server.grace_period", "\"2h\"", "a duration from 0s to 1h ("),
+        ("server.answer_memory", "\"4095 KiB\"", "from 4 MiB to 1024 GiB (one answer of the node"),
+        ("node.timeout", "\"8001ms\"", "a duration from 100ms to 8s (clients are promised"),
+        ("node.timeout", "\"99ms\"", "a duration from 100ms to 8s ("),
+        ("node.connect_timeout", "\"9s\"", "a duration from 100ms to 8s ("),
+        ("node.idle_timeout", "\"2h\"", "a duration from 100ms to 1h ("),
+        ("node.max_idle", "0", "an integer from 1 to 65535 ("),
+        ("node.max_connections", "0", "an integer from 1 to 65535 ("),
+        ("gateway.requests_per_minute", "0", "from 1 to 1000000000 (zero refuses everyone"),
+        ("gateway.requests_per_minute", "1000000001", "an integer from 1 to 1000000000 ("),
+        ("gateway.max_clients", "10000001", "an integer from 1 to 10000000 ("),
+        ("gateway.max_in_flight_per_client", "0", "an integer from 1 to 1000000 ("),
+        ("gateway.connections.max", "0", "an integer from 1 to 1000000 ("),
+        ("gateway.connections.max_per_client", "0", "an integer from 1 to 1000000 ("),
+        ("gateway.connections.header_size", "\"1023 B\"", "a size from 1 KiB to 256 KiB ("),
+        ("gateway.connections.header_size", "\"257 KiB\"", "a size from 1 KiB to 256 KiB ("),
+        ("gateway.connections.header_timeout", "\"0s\"", "a duration from 100ms to 1h ("),
+        ("gateway.connections.body_timeout", "\"61m\"", "a duration from 100ms to 1h ("),
+        ("gateway.connections.write_timeout", "\"1ms\"", "a duration from 100ms to 1h ("),
+        ("gateway.connections.idle_timeout", "\"61m\"", "a duration from 100ms to 1h ("),
+        ("gateway.connections.lifetime", "\"25h\"", "a duration from 100ms to 24h ("),
+    ] {
+        refused(path, literal, expected);
+    }
+}
+
+#[test]
+fn values_of_another_kind_are_refused_with_what_was_found() {
+    for (path, literal, expected) in [
+        ("server.threads", "\"four\"", "an integer from 0 to 1024"),
+        ("server.threads", "1.5", "found the float 1.5"),
+        (
+            "server.threads",
+            "99999999999999999999999999",
+            "found the integer 9999999999999999999999",
+        ),
+        (
+            "node.timeout",
+            "8",
+            "a duration with its unit (ms, s, m or h), such as \"8s\", found the i",
+        ),
+        ("node.timeout", "\"8\"", "such as \"8s\", found \"8\""),
+        ("node.timeout", "true", "found the boolean true"),
+        ("server.answer_memory", "4194304", "a size with its unit (B, KiB, MiB or GiB), such as"),
+        ("server.answer_memory", "\"4 MB\"", "such as \"64 KiB\", found \"4 MB\""),
+        ("log.level", "3", "one of error, warn, info, debug, found the integer 3"),
+        ("log.level", "\"Info\"", "found \"Info\"; did you mean info?"),
+        ("log.level", "\"trace\"", "one of error, warn, info, debug, found \"trace\""),
+        ("log.format", "\"jsn\"", "one of json, text, found \"jsn\"; did you mean json?"),
+        ("log.clients", "\"none\"", "one of full, truncated, found \"none\""),
+        ("log.level", "2026-01-01", "found the date 2026-01-01"),
+    ] {
+        refused(path, literal, expected);
+    }
+}
+
+#[test]
+fn addresses_that_cannot_be_listened_on_are_refused() {
+    let long = format!("\"unix:/{}\"", "a".repeat(107));
+    for (literal, expected) in [
+        ("\"localhost:8080\"", "host names are not accepted; write the address"),
+        ("\"127.0.0.1\"", "the port is missing"),
+        ("\"::1\"", "the port is missing"),
+        ("\":8080\"", "the address is missing; 0.0.0.0 and [::] stand for all"),
+        ("\"127.0.0.1:65536\"", "the port is not 0 to 65535"),
+        ("\"8080\"", "it is neither"),
+        ("8080", "expected address:port or unix:/absolute/path, found the integer 8080"),
+        ("\"unix:run/x.sock\"", "the path of a socket is absolute and names a file"),
+        ("\"unix:/run/\"", "the path of a socket is absolute and names a file"),
+        ("\"unix:/run/\\u0000\"", "the path of a socket is absolute and names a file"),
+        (&long, "the path of a socket has at most 107 bytes, not 108"),
+    ] {
+        refused("gateway.listen", literal, expected);
+    }
+}
+
+#[test]
+fn the_admin_surface_is_for_this_machine_only() {
+    for literal in ["\"0.0.0.0:8083\"", "\"[::]:8083\"", "\"10.0.0.1:8083\""] {
+        refused("admin.listen", literal, "Loopback or Unix socket only");
+    }
+}
+
+#[test]
+fn two_surfaces_do_not_share_an_address() {
+    let both = |gateway: &str, admin: &str| {
+        let node = "[node]\nurl = \"http://node\"";
+        parse(&format!("{node}\n[gateway]\nlisten = \"{gateway}\"\n[admin]\nlisten = \"{admin}\""))
+    };
+    for (gateway, admin, free) in [
+        ("127.0.0.1:8080", "127.0.0.1:8080", false),
+        ("0.0.0.0:8080", "127.0.0.1:8080", false),
+        ("[::]:8080", "127.0.0.1:8080", false),
+        ("[::]:8080", "[::1]:8080", false),
+        ("unix:/run/a", "unix:/run/a", false),
+        ("0.0.0.0:8080", "[::1]:8080", true),
+        ("127.0.0.1:8080", "127.0.0.2:8080", true),
+        ("127.0.0.1:8080", "127.0.0.1:8081", true),
+        ("127.0.0.1:0", "127.0.0.1:0", true),
+        ("unix:/run/a", "unix:/run/b", true),
+    ] {
+        let found = messages(both(gateway, admin));
+        assert_eq!(found.is_empty(), free, "{gateway} and {admin}: {found:?}");
+        for message in found {
+            assert!(message.starts_with("line 6, column 10: admin.listen: "), "{message}");
+            assert!(message.contains("gateway.listen"), "both keys are named: {message}");
+        }
+    }
+    let found = messages(parse(&with("gateway.listen", "\"127.0.0.1:8083\"")));
+    assert_eq!(found.len(), 1, "a default counts as well: {found:?}");
+}
+
+#[test]
+fn a_node_url_is_taken_apart() {
+    for (text, host, port, path, authority) in [
+        ("http://127.0.0.1:5050/rpc", "127.0.0.1", 5050, "/rpc", "127.0.0.1:5050"),
+        ("HTTP://Node.Example", "node.example", 80, "/", "node.example"),
+        ("http://node:80/v0_8/", "node", 80, "/v0_8/", "node"),
+        ("http://[::1]:5050", "::1", 5050, "/", "[::1]:5050"),
+        ("http://[0:0::1]/a@b", "::1", 80, "/a@b", "[::1]"),
+        ("http://node_1.svc.local:1", "node_1.svc.local", 1, "/", "node_1.svc.local:1"),
+    ] {
+        let config = parse(&with("node.url", &format!("\"{text}\""))).unwrap();
+        let url = config.node.urls.first();
+        let found = (url.host.as_str(), url.port, url.path.as_str(), url.authority.as_str());
+        assert_eq!(found, (host, port, path, authority), "{text}");
+        assert_eq!(url.to_string(), format!("http://{authority}{path}"), "{text} shown");
+    }
+    let config = parse(&with("node.url", "[\"http://b\", \"http://a\"]")).unwrap();
+    assert_eq!(config.node.urls.len(), 2);
+    assert_eq!(config.node.urls.first().host, "b", "the order is kept");
+}
+
+#[test]
+fn a_node_url_with_anything_else_is_refused() {
+    let nine: Vec<_> = (1..=9).map(|n| format!("\"http://node{n}\"")).collect();
+    let nine = format!("[{}]", nine.join(", "));
+    for (literal, expected) in [
+        ("\"https://node\"", "https is not supported; put a TLS tunnel in front"),
+        ("\"ws://node\"", "only http:// is supported"),
+        ("\"node:5050\"", "it does not start with http://"),
+        ("\"http://\"", "the host is missing"),
+        ("\"http://:80\"", "the host is missing"),
+        ("\"http://node:0\"", "the port is not 1 to 65535"),
+        ("\"http://node:65536\"", "the port is not 1 to 65535"),
+        ("\"http://node:\"", "the port is not 1 to 65535"),
+        ("\"http://node:+1\"", "the port is not 1 to 65535"),
+        ("\"http://node?x=1\"", "a query or a fragment is not accepted"),
+        ("\"http://node/#x\"", "a query or a fragment is not accepted"),
+        ("\"http://a b\"", "the host is not a valid name"),
+        ("\"http://a..b\"", "the host is not a valid name"),
+        ("\"http://127.1\"", "the host is not a valid IPv4 address"),
+        ("\"http://[::1\"", "the host is not a valid name"),
+        ("\"http://[::x]\"", "the host is not a valid IPv6 address"),
+        ("\"http://node/a b\"", "the path holds characters that must be percent-encoded"),
+        ("\"http://node/é\"", "the path holds characters that must be percent-encoded"),
+        ("[]", "expected 1 to 8 URLs (a deadline has room for no more), found 0"),
+        (&nine, "expected 1 to 8 URLs (a deadline has room for no more), found 9"),
+        ("[\"http://a\", \"http://A:80/\"]", "expected each item once, found http://a/ twice"),
+        ("5", "expected a URL such as \"http://127.0.0.1:5050/rpc\", found the integer 5"),
+    ] {
+        refused("node.url", literal, expected);
+    }
+}
+
+#[test]
+fn what_may_be_a_secret_in_a_url_is_not_shown() {
+    for url in [
+        "http://user:hunter2@node/rpc",
+        "http://user:hun/hunter2@node",
+        "https://node.example/v1/hunter2",
+        "http://node/?key=hunter2",
+        "user:hunter2@node",
+        "node/hunter2",
+    ] {
+        let found = messages(parse(&with("node.url", &format!("\"{url}\""))));
+        assert_eq!(found.len(), 1, "{url} is refused: {found:?}");
+        assert!(!found[0].contains("hunter2"), "{found:?}");
+    }
+}
+
+#[test]
+fn trusted_proxies_are_networks() {
+    let literal = "[\"10.0.0.0/8\", \"192.0.2.7\", \"2001:db8::/32\", \"::1\"]";
+    let gateway = parse(&with("gateway.trusted_proxies", literal)).unwrap().gateway.unwrap();
+    let shown: Vec<_> = gateway.trusted_proxies.iter().map(ToString::to_string).collect();
+    assert_eq!(shown, ["10.0.0.0/8", "192.0.2.7/32", "2001:db8::/32", "::1/128"]);
+    for (literal, expected) in [
+        ("\"10.0.0.1/8\"", "bits are set behind the prefix; write 10.0.0.0/8"),
+        ("\"10.0.0.0/33\"", "it is neither"),
+        ("\"proxy.local\"", "it is neither"),
+        ("[\"127.0.0.1\", \"127.0.0.1/32\"]", "each item once, found 127.0.0.1/32 twice"),
+        ("[1]", "found the integer 1"),
+    ] {
+        refused("gateway.trusted_proxies", literal, expected);
+    }
+}
+
+#[test]
+fn methods_can_only_be_narrowed() {
+    for (literal, expected) in [
+        ("[]", "at least one method, found none; leave [gateway] out to switch it off"),
+        ("[\"starknet_call\", \"starknet_call\"]", "each item once, found starknet_call twice"),
+        ("[\"getNonce\"]", "found \"getNonce\"; did you mean starknet_getNonce?"),
+        ("[\"starknet_addInvokeTransaction\"]", "they are starknet_specVersion, starknet_chainId"),
+        ("[\"starknet_getStorageAt\"]", "they are starknet_specVersion, starknet_chainId"),
+        ("[7]", "the name of a read method, found the integer 7"),
+    ] {
+        refused("gateway.methods", literal, expected);
+    }
+}
+
+#[test]
+fn origins_are_written_as_a_browser_sends_them() {
+    let list = "[\"https://app.example\", \"http://localhost:3000\", \"http://[::1]:3000\", \
+                \"capacitor://localhost\"]";
+    let gateway = parse(&with("gateway.cors_origins", list)).unwrap().gateway.unwrap();
+    assert!(matches!(gateway.cors_origins, CorsOrigins::List(list) if list.len() == 4));
+    for (literal, expected) in [
+        ("[\"*\", \"https://a.example\"]", "\"*\" alone or a list of origins, found both"),
+        ("[\"*\", \"*\"]", "\"*\" alone or a list of origins, found both"),
+        ("[\"https://a\", \"https://a\"]", "each item once, found https://a twice"),
+        ("\"https://App.example\"", "a browser sends https://app.example"),
+        ("\"HTTPS://app.example\"", "a browser sends https://app.example"),
+        ("\"https://app.example/\"", "a browser sends https://app.example"),
+        ("\"https://app.example/path\"", "a browser sends https://app.example"),
+        ("\"https://app.example:443\"", "a browser sends https://app.example"),
+        ("\"https://*.example\"", "the host is not a valid name"),
+        ("\"https://\"", "the host is missing"),
+        ("\"://app.example\"", "the scheme is not valid"),
+        ("\"app.example\"", "it has no scheme"),
+        ("\"null\"", "it has no scheme"),
+        ("5", "expected \"*\" or an origin such as \"https://app.example\", found the integer 5"),
+    ] {
+        refused("gateway.cors_origins", literal, expected);
+    }
+}
+
+/// One key set wrongly: one error, with the key, its place and the expected words.
+fn refused(path: &str, literal: &str, expected: &str) {
+    let found = messages(parse(&with(path, literal)));
+    assert_eq!(found.len(), 1, "{path} = {literal} is one mistake: {found:?}");
+    let line = found[0].starts_with("line ");
+    assert!(line && found[0].contains(&format!(": {path}: ")), "{found:?} has its place and key");
+    assert!(found[0].contains(expected), "{found:?} should have {expected:?}");
+}

@@ -1,0 +1,163 @@
+//! Durations and sizes as the configuration writes them: an integer and its unit.
+//!
+//! In: the text of a value (`"8s"`, `"64 KiB"`). Out: a [`Duration`] or a [`Size`], and the same
+//! text back. Knows no key and no range: those are in `check.rs`.
+
+use std::fmt;
+use std::time::Duration;
+
+/// Milliseconds in each unit of time, largest first.
+const TIMES: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+
+/// Bytes in each unit of size, largest first.
+const SIZES: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
+
+/// A number of bytes, shown with the largest unit that holds it exactly (`64 KiB`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Size(u64);
+
+impl Size {
+    /// A size of so many bytes.
+    pub const fn from_bytes(bytes: u64) -> Self {
+        Self(bytes)
+    }
+
+    /// A size of so many KiB.
+    pub const fn from_kib(kib: u64) -> Self {
+        Self(kib << 10)
+    }
+
+    /// A size of so many MiB.
+    pub const fn from_mib(mib: u64) -> Self {
+        Self(mib << 20)
+    }
+
+    /// The bytes, for use as a length in memory.
+    pub fn bytes(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+
+    /// Reads `64 KiB`, with or without the space.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        scaled(text, &SIZES).map(Self)
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (count, unit) = largest_exact(self.0, &SIZES);
+        write!(f, "{count} {unit}")
+    }
+}
+
+/// Shows a duration as the configuration writes it: `8s`, `500ms`, `1h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Readable(pub Duration);
+
+impl fmt::Display for Readable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match u64::try_from(self.0.as_millis()) {
+            Ok(0) if self.0.is_zero() => f.write_str("0s"),
+            Ok(millis) if Duration::from_millis(millis) == self.0 => {
+                let (count, unit) = largest_exact(millis, &TIMES);
+                write!(f, "{count}{unit}")
+            }
+            // Finer than a millisecond or beyond all ages: never read from a configuration.
+            _ => write!(f, "{:?}", self.0),
+        }
+    }
+}
+
+/// Reads `8s`, with or without a space before the unit.
+pub(super) fn duration(text: &str) -> Option<Duration> {
+    scaled(text, &TIMES).map(Duration::from_millis)
+}
+
+/// The integer before the unit, times what the unit stands for.
+fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit())?;
+    let (count, unit) = text.split_at(digits);
+    let unit = unit.trim_start_matches(' ');
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
+    count.parse::<u64>().ok()?.checked_mul(*factor)
+}
+
+/// The largest unit that leaves no remainder; zero is shown in the smallest.
+fn largest_exact<'u>(amount: u64, units: &[(&'u str, u64)]) -> (u64, &'u str) {
+    let exact = |(_, factor): &&(&str, u64)| amount != 0 && amount.is_multiple_of(*factor);
+    let smallest = units.len() - 1;
+    let (unit, factor) = units.iter().find(exact).unwrap_or(&units[smallest]);
+    (amount / factor, unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_is_an_integer_and_a_unit_and_is_shown_back() {
+        for (text, millis, shown) in [
+            ("500ms", 500, "500ms"),
+            ("8s", 8_000, "8s"),
+            ("8 s", 8_000, "8s"),
+            ("90s", 90_000, "90s"),
+            ("120s", 120_000, "2m"),
+            ("2m", 120_000, "2m"),
+            ("1h", 3_600_000, "1h"),
+            ("0s", 0, "0s"),
+            ("0h", 0, "0s"),
+        ] {
+            let read = duration(text);
+            assert_eq!(read, Some(Duration::from_millis(millis)), "{text} read");
+            assert_eq!(read.map(|d| Readable(d).to_string()).as_deref(), Some(shown), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_size_is_an_integer_and_a_unit_and_is_shown_back() {
+        for (text, bytes, shown) in [
+            ("64 KiB", 65_536, "64 KiB"),
+            ("64KiB", 65_536, "64 KiB"),
+            ("4 MiB", 4 << 20, "4 MiB"),
+            ("1 GiB", 1 << 30, "1 GiB"),
+            ("100 B", 100, "100 B"),
+            ("1024 B", 1_024, "1 KiB"),
+            ("0 MiB", 0, "0 B"),
+        ] {
+            assert_eq!(Size::parse(text), Some(Size(bytes)), "{text} read");
+            assert_eq!(Size(bytes).to_string(), shown, "{text} shown");
+        }
+    }
+
+    #[test]
+    fn anything_but_an_integer_and_a_unit_is_refused() {
+        for text in [
+            "",
+            "8",
+            "s",
+            "-8s",
+            "+8s",
+            "1.5s",
+            "8 sec",
+            "8S",
+            " 8s",
+            "8s ",
+            "8_0s",
+            "1h30m",
+            "8\ts",
+            "18446744073709551616s",
+            "18446744073709551615h",
+        ] {
+            assert_eq!(duration(text), None, "{text:?} is not a duration");
+        }
+        for text in ["", "64", "KiB", "64 KB", "64 kib", "1.5 MiB", "64 KiB ", "99999999999 GiB"] {
+            assert_eq!(Size::parse(text), None, "{text:?} is not a size");
+        }
+    }
+
+    #[test]
+    fn a_duration_finer_than_a_millisecond_is_still_shown() {
+        assert_eq!(Readable(Duration::from_micros(1_500)).to_string(), "1.5ms");
+        assert_eq!(Readable(Duration::from_nanos(1)).to_string(), "1ns");
+    }
+}

@@ -1,0 +1,28 @@
+//! Portcullis, the edge in front of a private Starknet node.
+//!
+//! ```text
+//! listener ── gate (connections: caps, lifetime, head deadline)
+//!    └─ edge: ProxyHttp, answers in request_filter
+//!         head ─▶ policy.admit ─▶ bounded body ─▶ policy.inspect ─▶ ReadPermit
+//!                                                                      │
+//!                  gateway.answer ◀────────────────────────────────────┘
+//!                       │
+//!                     node (fetch: one deadline, one size cap, verified) ─▶ Reply
+//!         every refusal and every fault ─▶ reply, the one place that knows statuses and bodies
+//! ```
+//! Imports point one way: `cli → server → gateway → {edge, node, reply} → config → filters`. The
+//! policy is a crate of its own, `portcullis_filters`, which can do no I/O. Reading order: [`edge`],
+//! [`gate`], [`body`], [`gateway`], [`node`], [`reply`], then [`config`], [`server`], [`stop`],
+//! [`telemetry`].
+
+pub mod body;
+pub mod cli;
+pub mod config;
+pub mod edge;
+pub mod gate;
+pub mod gateway;
+pub mod node;
+pub mod reply;
+pub mod server;
+pub mod stop;
+pub mod telemetry;

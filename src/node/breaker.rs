@@ -1,0 +1,127 @@
+//! Fails fast while a URL is down: after a few failures in a row it is left alone for a second,
+//! then one call tries it, and only that one.
+
+use super::Fault;
+use super::target::Failure;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Failures in a row that open the breaker: one or two may be a restart's.
+const FAILURES: u32 = 3;
+/// How long an open breaker refuses: a node is back within seconds of its restart.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The breaker of one URL.
+#[derive(Debug, Default)]
+pub(super) struct Breaker(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    failures: u32,
+    /// Set while open: when the next probe may go, if none is under way.
+    probe_at: Option<Instant>,
+    probing: bool,
+}
+
+/// A call that the breaker let through. Dropped without a word (its client is gone, say), it counts
+/// for nothing.
+#[derive(Debug)]
+pub(super) struct Trial<'a> {
+    breaker: &'a Breaker,
+    is_probe: bool,
+}
+
+impl Breaker {
+    /// Lets a call through, or `None` while the URL is left alone.
+    pub(super) fn enter(&self, now: Instant) -> Option<Trial<'_>> {
+        let mut state = self.lock();
+        let is_probe = match state.probe_at {
+            None => false,
+            Some(at) if now >= at && !state.probing => {
+                state.probing = true;
+                true
+            }
+            Some(_) => return None,
+        };
+        Some(Trial { breaker: self, is_probe })
+    }
+
+    /// Whether the URL is left alone.
+    pub(super) fn is_open(&self) -> bool {
+        self.lock().probe_at.is_some()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Trial<'_> {
+    /// Tells the breaker what came of the call at `now`.
+    pub(super) fn over(self, failure: Option<Failure>, now: Instant) {
+        let mut state = self.breaker.lock();
+        match failure {
+            Some(
+                Failure::Connect | Failure::After(Fault::Unreachable | Fault::Timeout),
+            ) => {
+                state.failures = state.failures.saturating_add(1);
+                if self.is_probe || state.failures >= FAILURES {
+                    state.probe_at = Some(now + PAUSE);
+                }
+            }
+            // our own bound says nothing about the node
+            Some(Failure::After(Fault::Overloaded)) => {}
+            // a bad answer is an answer: the node is there
+            _ => {
+                state.failures = 0;
+                state.probe_at = None;
+            }
+        }
+    }
+}
+
+impl Drop for Trial<'_> {
+    fn drop(&mut self) {
+        if self.is_probe {
+            self.breaker.lock().probing = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DOWN: Option<Failure> = Some(Failure::Connect);
+
+    #[test]
+    fn three_failures_in_a_row_open_it_and_one_probe_closes_it() {
+        let breaker = Breaker::default();
+        let start = Instant::now();
+        for failure in [DOWN, DOWN, None, DOWN, DOWN, DOWN] {
+            let trial = breaker.enter(start).expect("closed until three failures in a row");
+            trial.over(failure, start);
+        }
+        assert!(breaker.enter(start).is_none(), "open");
+        let later = start + PAUSE;
+        let probe = breaker.enter(later).expect("one probe after the pause");
+        assert!(breaker.enter(later).is_none(), "only one at a time");
+        probe.over(DOWN, later);
+        assert!(breaker.enter(later).is_none(), "a failed probe keeps it open");
+        let later = later + PAUSE;
+        breaker.enter(later).expect("the next probe").over(None, later);
+        assert!(breaker.enter(later).is_some() && breaker.enter(later).is_some(), "closed again");
+    }
+
+    #[test]
+    fn a_probe_that_is_given_up_makes_room_for_the_next() {
+        let breaker = Breaker::default();
+        let start = Instant::now();
+        for _ in 0..3 {
+            breaker.enter(start).expect("closed").over(DOWN, start);
+        }
+        drop(breaker.enter(start + PAUSE).expect("a probe"));
+        assert!(breaker.enter(start + PAUSE).is_some(), "the next probe");
+    }
+}

@@ -1,0 +1,279 @@
+//! One HTTP/1.1 exchange with the node: a request in one write, its answer read whole and strictly.
+//!
+//! `httparse` reads the head; what follows is RFC 9112 with every liberty left out. A connection is
+//! used again only when exactly one complete answer was read from it.
+
+use super::{Fault, Lease, MAX_ANSWER};
+use bytes::{Buf, Bytes, BytesMut};
+use httparse::{EMPTY_HEADER, Header, Status};
+use std::io::ErrorKind;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// 16 KiB: a node sends a few hundred bytes of head.
+const MAX_HEAD: usize = 16 << 10;
+/// Fields of one head.
+const MAX_FIELDS: usize = 64;
+/// Interim answers (1xx) before the final one.
+const MAX_INTERIM: usize = 8;
+/// 64 bytes: a chunk's size and extensions, or the end of it.
+const MAX_CHUNK_LINE: usize = 64;
+/// What is read at a time where the length is not known.
+const STEP: usize = 16 << 10;
+
+/// A connection to the node.
+#[derive(Debug)]
+pub(super) struct Connection {
+    stream: TcpStream,
+    /// Bytes read and not yet taken.
+    buffer: BytesMut,
+    reusable: bool,
+}
+
+/// An exchange that gave no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Broken {
+    /// The connection ended before the first byte of an answer.
+    BeforeAnswer,
+    /// The answer is not one to pass on.
+    Answer(Fault),
+}
+
+impl From<Fault> for Broken {
+    fn from(fault: Fault) -> Self {
+        Self::Answer(fault)
+    }
+}
+
+/// How the end of a body is known.
+enum Framing {
+    Length(usize),
+    Chunked,
+    Close,
+}
+
+struct Head {
+    framing: Framing,
+    keep_alive: bool,
+}
+
+const INVALID: Broken = Broken::Answer(Fault::Invalid);
+
+impl Connection {
+    pub(super) fn new(stream: TcpStream) -> Self {
+        Self { stream, buffer: BytesMut::new(), reusable: false }
+    }
+
+    /// Whether the last exchange left the connection ready for another.
+    pub(super) fn is_reusable(&self) -> bool {
+        self.reusable && self.buffer.is_empty()
+    }
+
+    /// Whether nothing came while the connection was idle: neither its end nor bytes that nobody
+    /// asked for.
+    pub(super) fn is_quiet(&self) -> bool {
+        let read = self.stream.try_read(&mut [0]);
+        read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    }
+
+    /// Sends `request` and reads its answer's body.
+    pub(super) async fn exchange(
+        &mut self,
+        request: &[u8],
+        lease: &mut Lease,
+    ) -> Result<Bytes, Broken> {
+        self.reusable = false;
+        self.stream.write_all(request).await.map_err(|_| Broken::BeforeAnswer)?;
+        let head = self.read_head().await?;
+        let body = match head.framing {
+            Framing::Length(length) => self.read_length(length, lease).await?,
+            Framing::Chunked => self.read_chunks(lease).await?,
+            Framing::Close => self.read_to_end(lease).await?,
+        };
+        self.reusable = head.keep_alive;
+        Ok(body)
+    }
+
+    async fn read_head(&mut self) -> Result<Head, Broken> {
+        let mut interim = 0;
+        let mut began = false;
+        loop {
+            if !self.buffer.is_empty()
+                && let Some(head) = self.take_head(&mut interim)?
+            {
+                return Ok(head);
+            }
+            if self.buffer.len() >= MAX_HEAD {
+                return Err(INVALID);
+            }
+            self.buffer.reserve(4096);
+            match self.stream.read_buf(&mut self.buffer).await {
+                Ok(read) if read > 0 => began = true,
+                // an end or an error
+                _ if began => return Err(INVALID),
+                _ => return Err(Broken::BeforeAnswer),
+            }
+        }
+    }
+
+    /// Takes a final answer's head off the buffer, with any interim ones before it.
+    fn take_head(&mut self, interim: &mut usize) -> Result<Option<Head>, Broken> {
+        loop {
+            let mut fields = [EMPTY_HEADER; MAX_FIELDS];
+            let mut response = httparse::Response::new(&mut fields);
+            let parsed = response.parse(&self.buffer).map_err(|_| INVALID)?;
+            let Status::Complete(length) = parsed else { return Ok(None) };
+            if length > MAX_HEAD {
+                return Err(INVALID);
+            }
+            match response.code.unwrap_or(0) {
+                200 => {
+                    let head = Head::parse(&response)?;
+                    self.buffer.advance(length);
+                    return Ok(Some(head));
+                }
+                100 | 102..=199 if *interim < MAX_INTERIM => {
+                    *interim += 1;
+                    self.buffer.advance(length);
+                }
+                100 | 102..=199 => return Err(INVALID),
+                300..=399 => return Err(Fault::Redirect.into()),
+                _ => return Err(Fault::Status.into()),
+            }
+        }
+    }
+
+    async fn read_length(&mut self, length: usize, lease: &mut Lease) -> Result<Bytes, Broken> {
+        lease.cover(length)?;
+        self.buffer.reserve(length.saturating_sub(self.buffer.len()));
+        while self.buffer.len() < length {
+            self.read_more().await?;
+        }
+        Ok(self.buffer.split_to(length).freeze())
+    }
+
+    async fn read_to_end(&mut self, lease: &mut Lease) -> Result<Bytes, Broken> {
+        loop {
+            within_bound(self.buffer.len())?;
+            lease.cover(self.buffer.len() + STEP)?;
+            self.buffer.reserve(STEP);
+            match self.stream.read_buf(&mut self.buffer).await {
+                Ok(0) => return Ok(self.buffer.split().freeze()),
+                Ok(_) => {}
+                Err(_) => return Err(INVALID),
+            }
+        }
+    }
+
+    /// RFC 9112, section 7.1.
+    async fn read_chunks(&mut self, lease: &mut Lease) -> Result<Bytes, Broken> {
+        let mut body = BytesMut::new();
+        loop {
+            let size = self.read_chunk_size().await?;
+            if size == 0 {
+                self.read_line_end().await?;
+                return Ok(body.freeze());
+            }
+            let total = usize::try_from(size).map_or(usize::MAX, |size| body.len().saturating_add(size));
+            within_bound(total)?;
+            lease.cover(total)?;
+            while body.len() < total {
+                if self.buffer.is_empty() {
+                    self.read_more().await?;
+                }
+                let piece = self.buffer.len().min(total - body.len());
+                body.extend_from_slice(&self.buffer.split_to(piece));
+            }
+            self.read_line_end().await?;
+        }
+    }
+
+    async fn read_chunk_size(&mut self) -> Result<u64, Broken> {
+        loop {
+            match httparse::parse_chunk_size(&self.buffer) {
+                Ok(Status::Complete((length, size))) => {
+                    self.buffer.advance(length);
+                    return Ok(size);
+                }
+                Ok(Status::Partial) if self.buffer.len() < MAX_CHUNK_LINE => {
+                    self.read_more().await?;
+                }
+                _ => return Err(INVALID),
+            }
+        }
+    }
+
+    /// The end of a chunk, or of the body: trailers are none of our business, so none may be there.
+    async fn read_line_end(&mut self) -> Result<(), Broken> {
+        while self.buffer.len() < 2 {
+            self.read_more().await?;
+        }
+        if !self.buffer.starts_with(b"\r\n") {
+            return Err(INVALID);
+        }
+        self.buffer.advance(2);
+        Ok(())
+    }
+
+    async fn read_more(&mut self) -> Result<(), Broken> {
+        if self.buffer.capacity() == self.buffer.len() {
+            self.buffer.reserve(STEP);
+        }
+        match self.stream.read_buf(&mut self.buffer).await {
+            Ok(read) if read > 0 => Ok(()),
+            _ => Err(INVALID),
+        }
+    }
+}
+
+impl Head {
+    /// Of an answer with status 200: RFC 9112, section 6.3, where the length is told twice or in
+    /// two ways it is not told at all.
+    fn parse(response: &httparse::Response<'_, '_>) -> Result<Self, Broken> {
+        let fields = &*response.headers;
+        let coding = single(fields, "transfer-encoding")?;
+        let length = single(fields, "content-length")?;
+        let framing = match (coding, length) {
+            (None, Some(length)) => Framing::Length(parse_length(length)?),
+            (Some(coding), None) if coding.eq_ignore_ascii_case(b"chunked") => Framing::Chunked,
+            (None, None) => Framing::Close,
+            _ => return Err(INVALID),
+        };
+        match single(fields, "content-encoding")? {
+            None => {}
+            Some(coding) if coding.eq_ignore_ascii_case(b"identity") => {}
+            Some(_) => return Err(INVALID),
+        }
+        let connection = single(fields, "connection")?.unwrap_or_default();
+        let keep_alive = !matches!(framing, Framing::Close)
+            && match response.version {
+                Some(1) => !has_token(connection, b"close"),
+                _ => has_token(connection, b"keep-alive"),
+            };
+        Ok(Self { framing, keep_alive })
+    }
+}
+
+fn within_bound(bytes: usize) -> Result<(), Broken> {
+    if bytes > MAX_ANSWER { Err(Fault::Oversized.into()) } else { Ok(()) }
+}
+
+/// The value of a field that may stand there once.
+fn single<'a>(fields: &[Header<'a>], name: &str) -> Result<Option<&'a [u8]>, Broken> {
+    let mut named = fields.iter().filter(|field| field.name.eq_ignore_ascii_case(name));
+    let value = named.next().map(|field| field.value.trim_ascii());
+    if named.next().is_some() { Err(INVALID) } else { Ok(value) }
+}
+
+fn parse_length(text: &[u8]) -> Result<usize, Broken> {
+    if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
+        return Err(INVALID);
+    }
+    let length = str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+    let length = length.unwrap_or(usize::MAX);
+    within_bound(length).map(|()| length)
+}
+
+fn has_token(list: &[u8], token: &[u8]) -> bool {
+    list.split(|byte| *byte == b',').any(|item| item.trim_ascii().eq_ignore_ascii_case(token))
+}

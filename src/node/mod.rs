@@ -1,0 +1,179 @@
+//! The Starknet node as we use it: one verified answer per permitted read, or a [`Fault`].
+//!
+//! One deadline covers everything from the first connect to the last byte; an answer is read whole,
+//! at most 4 MiB of it, and verified before anyone sees it. The request is built from scratch, so
+//! nothing of a client's headers reaches the node but a well-formed `traceparent`.
+//! Next: [`target`] (one URL: its connections and its breaker), [`http1`] (one exchange),
+//! [`memory`] (the bound over all answers in flight).
+
+mod breaker;
+mod http1;
+mod memory;
+mod target;
+
+pub use memory::{Lease, Memory};
+
+use crate::config::NodeConfig;
+use crate::telemetry::Metrics;
+use bytes::Bytes;
+use portcullis_filters::rpc::response::Outcome;
+use portcullis_filters::verdict::ReadPermit;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use target::Target;
+use tokio::time::Instant;
+
+/// 4 MiB: the contract's bound on a node's answer, in bytes of its body.
+pub const MAX_ANSWER: usize = 4 << 20;
+
+/// Why the node gave no answer that can be passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The deadline passed.
+    Timeout,
+    /// No connection, or one that ended before the answer began.
+    Unreachable,
+    /// A status of 3xx.
+    Redirect,
+    /// Any other status than 200.
+    Status,
+    /// More than 4 MiB.
+    Oversized,
+    /// Not one complete JSON-RPC 2.0 response to our request.
+    Invalid,
+    /// Our own bound on memory or connections is reached.
+    Overloaded,
+}
+
+impl Fault {
+    /// Every fault, in the order of the variants.
+    pub const ALL: [Self; 7] = [
+        Self::Timeout,
+        Self::Unreachable,
+        Self::Redirect,
+        Self::Status,
+        Self::Oversized,
+        Self::Invalid,
+        Self::Overloaded,
+    ];
+
+    /// The name in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::Unreachable => "unreachable",
+            Self::Redirect => "redirect",
+            Self::Status => "status",
+            Self::Oversized => "oversized",
+            Self::Invalid => "invalid",
+            Self::Overloaded => "overloaded",
+        }
+    }
+}
+
+/// The payload of a verified answer, and its share of the memory for answers.
+#[derive(Debug)]
+pub struct Answer {
+    /// The name of the payload's member: `result` or `error`.
+    pub member: &'static str,
+    /// The payload's JSON text, as the node wrote it.
+    pub payload: Bytes,
+    /// Given back when the answer has been sent.
+    pub lease: Lease,
+}
+
+/// The node, under one or more URLs.
+pub struct Node {
+    targets: Vec<Target>,
+    timeout: Duration,
+    memory: Arc<Memory>,
+    metrics: Arc<Metrics>,
+    next_id: AtomicU64,
+}
+
+/// How the connections to the node stand.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Standing {
+    /// Connections that wait for a call.
+    pub idle: usize,
+    /// Connections with a call under way.
+    pub busy: usize,
+    /// URLs that are not asked because they failed.
+    pub open_breakers: usize,
+}
+
+impl Node {
+    /// A node as configured. Opens no connection yet.
+    pub fn new(config: &NodeConfig, memory: Arc<Memory>, metrics: Arc<Metrics>) -> Self {
+        Self {
+            targets: config.urls.iter().map(|url| Target::new(url, config)).collect(),
+            timeout: config.timeout,
+            memory,
+            metrics,
+            next_id: AtomicU64::new(1),
+        }
+    }
+
+    /// Asks the node. `traceparent` is passed on as it is: it must be well-formed.
+    ///
+    /// # Errors
+    /// The [`Fault`] that kept an answer from being complete and verified within the deadline.
+    pub async fn fetch(
+        &self,
+        permit: &ReadPermit<'_>,
+        traceparent: Option<&[u8]>,
+    ) -> Result<Answer, Fault> {
+        let start = Instant::now();
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let mut lease = Lease::of(&self.memory);
+        let answer = self.exchange(permit, id, traceparent, start + self.timeout, &mut lease).await;
+        let answer = answer.and_then(|body| verify(body, id, lease));
+        self.metrics.node_call(answer.as_ref().err().copied(), start.elapsed());
+        answer
+    }
+
+    /// Tries the URLs in order until one can be connected to.
+    async fn exchange(
+        &self,
+        permit: &ReadPermit<'_>,
+        id: u64,
+        traceparent: Option<&[u8]>,
+        deadline: Instant,
+        lease: &mut Lease,
+    ) -> Result<Bytes, Fault> {
+        for target in &self.targets {
+            let Some(trial) = target.breaker.enter(Instant::now()) else { continue };
+            let request = target.request(traceparent, |out| permit.write_request(id, out));
+            let exchange = target.exchange(&request, lease, &self.metrics);
+            let result = tokio::time::timeout_at(deadline, exchange)
+                .await
+                .unwrap_or(Err(target::Failure::After(Fault::Timeout)));
+            trial.over(result.as_ref().err().copied(), Instant::now());
+            match result {
+                Ok(body) => return Ok(body),
+                Err(target::Failure::After(fault)) => return Err(fault),
+                // nothing was sent: the next URL may have it
+                Err(target::Failure::Connect) => {}
+            }
+        }
+        Err(Fault::Unreachable)
+    }
+
+    /// How the connections stand, for the metrics.
+    pub fn standing(&self) -> Standing {
+        self.targets.iter().fold(Standing::default(), |sum, target| Standing {
+            idle: sum.idle + target.idle(),
+            busy: sum.busy + target.busy(),
+            open_breakers: sum.open_breakers + usize::from(target.breaker.is_open()),
+        })
+    }
+}
+
+fn verify(body: Bytes, id: u64, lease: Lease) -> Result<Answer, Fault> {
+    let (member, payload) = match Outcome::verify(&body, id).ok_or(Fault::Invalid)? {
+        Outcome::Result(text) => ("result", text),
+        Outcome::Error(text) => ("error", text),
+    };
+    Ok(Answer { member, payload: body.slice_ref(payload.as_bytes()), lease })
+}

@@ -1,0 +1,177 @@
+//! One URL of the node: its connections, its breaker, and one exchange over them.
+
+use super::breaker::Breaker;
+use super::http1::{Connection, Broken};
+use super::{Fault, Lease};
+use crate::config::{NodeConfig, NodeUrl};
+use crate::telemetry::Metrics;
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+/// Why an exchange failed, and whether the node can have seen the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// No connection: nothing was sent.
+    Connect,
+    /// The request may have reached the node.
+    After(Fault),
+}
+
+/// One URL of the node.
+pub(super) struct Target {
+    host: String,
+    port: u16,
+    /// The request head up to the length's digits.
+    head: Vec<u8>,
+    pub(super) breaker: Breaker,
+    idle: Mutex<VecDeque<Idle>>,
+    busy: AtomicUsize,
+    connect_timeout: Duration,
+    idle_timeout: Duration,
+    max_idle: usize,
+    max_connections: usize,
+}
+
+struct Idle {
+    connection: Connection,
+    since: Instant,
+}
+
+/// Room for a length's digits, right-aligned behind optional white space (RFC 9110, section 5.5),
+/// so that head and body are built in one buffer and leave in one write.
+const LENGTH: usize = 8;
+
+impl Target {
+    pub(super) fn new(url: &NodeUrl, config: &NodeConfig) -> Self {
+        let head = format!(
+            "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n\
+             Accept: application/json\r\nAccept-Encoding: identity\r\n",
+            url.path, url.authority
+        );
+        Self {
+            host: url.host.clone(),
+            port: url.port,
+            head: head.into_bytes(),
+            breaker: Breaker::default(),
+            idle: Mutex::default(),
+            busy: AtomicUsize::new(0),
+            connect_timeout: config.connect_timeout,
+            idle_timeout: config.idle_timeout,
+            max_idle: config.max_idle,
+            max_connections: config.max_connections,
+        }
+    }
+
+    /// A whole request, its body written by `body`.
+    pub(super) fn request(
+        &self,
+        traceparent: Option<&[u8]>,
+        body: impl FnOnce(&mut Vec<u8>),
+    ) -> Vec<u8> {
+        let mut request = Vec::with_capacity(self.head.len() + 768);
+        request.extend_from_slice(&self.head);
+        if let Some(traceparent) = traceparent {
+            request.extend_from_slice(b"traceparent: ");
+            request.extend_from_slice(traceparent);
+            request.extend_from_slice(b"\r\n");
+        }
+        request.extend_from_slice(b"Content-Length:");
+        let length_ends = request.len() + LENGTH;
+        request.extend_from_slice(&[b' '; LENGTH]);
+        request.extend_from_slice(b"\r\n\r\n");
+        let body_starts = request.len();
+        body(&mut request);
+        let digits = (request.len() - body_starts).to_string();
+        let digits_start = length_ends - digits.len();
+        request[digits_start..length_ends].copy_from_slice(digits.as_bytes());
+        request
+    }
+
+    /// Sends `request` and reads the whole answer. Sent again, once, only when a pooled connection
+    /// turns out to have died before the first byte of an answer.
+    pub(super) async fn exchange(
+        &self,
+        request: &[u8],
+        lease: &mut Lease,
+        metrics: &Metrics,
+    ) -> Result<Bytes, Failure> {
+        let _busy = self.enter().ok_or(Failure::After(Fault::Overloaded))?;
+        if let Some(mut connection) = self.take_idle() {
+            match connection.exchange(request, lease).await {
+                Ok(body) => return Ok(self.keep(connection, body)),
+                Err(Broken::BeforeAnswer) => metrics.node_retries.inc(),
+                Err(Broken::Answer(fault)) => return Err(Failure::After(fault)),
+            }
+        }
+        let mut connection = self.connect().await.ok_or(Failure::Connect)?;
+        match connection.exchange(request, lease).await {
+            Ok(body) => Ok(self.keep(connection, body)),
+            Err(Broken::BeforeAnswer) => Err(Failure::After(Fault::Unreachable)),
+            Err(Broken::Answer(fault)) => Err(Failure::After(fault)),
+        }
+    }
+
+    fn enter(&self) -> Option<Busy<'_>> {
+        let busy = Busy(&self.busy);
+        (self.busy.fetch_add(1, Ordering::Relaxed) < self.max_connections).then_some(busy)
+    }
+
+    async fn connect(&self) -> Option<Connection> {
+        let connect = TcpStream::connect((self.host.as_str(), self.port));
+        let stream = tokio::time::timeout(self.connect_timeout, connect).await.ok()?.ok()?;
+        // without it a small request may wait for an acknowledgement
+        stream.set_nodelay(true).ok()?;
+        Some(Connection::new(stream))
+    }
+
+    /// The connection that was used last, unless it idled too long or the node closed it.
+    fn take_idle(&self) -> Option<Connection> {
+        let mut idle = self.lock();
+        while let Some(Idle { connection, since }) = idle.pop_back() {
+            if since.elapsed() < self.idle_timeout && connection.is_quiet() {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    fn keep(&self, connection: Connection, body: Bytes) -> Bytes {
+        if connection.is_reusable() {
+            let since = Instant::now();
+            let mut idle = self.lock();
+            while idle.len() >= self.max_idle
+                || idle.front().is_some_and(|oldest| since - oldest.since >= self.idle_timeout)
+            {
+                idle.pop_front();
+            }
+            idle.push_back(Idle { connection, since });
+        }
+        body
+    }
+
+    pub(super) fn idle(&self) -> usize {
+        self.lock().len()
+    }
+
+    pub(super) fn busy(&self) -> usize {
+        self.busy.load(Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Idle>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A call under way.
+struct Busy<'a>(&'a AtomicUsize);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

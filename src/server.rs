@@ -1,0 +1,247 @@
+//! From a configuration to a running server: every listener is bound and every part wired here.
+
+use crate::config::{Config, ConnectionsConfig, Listen, LogClients};
+use crate::edge::{Edge, GateVoice, RequestIds};
+use crate::gate::Gate;
+use crate::gateway::Gateway;
+use crate::node::{Memory, Node};
+use crate::stop::{Stop, StopOnSignal};
+use crate::telemetry::admin::Admin;
+use crate::telemetry::{Log, Metrics, Surface};
+use async_trait::async_trait;
+use pingora_core::apps::ServerApp;
+use pingora_core::listeners::ListenerConfig;
+use pingora_core::protocols::l4::stream::L4BufferSettings;
+use pingora_core::server::configuration::ServerConf;
+use pingora_core::server::{ListenFds, RunArgs, Server, ShutdownWatch};
+use pingora_core::services::Service;
+use pingora_core::services::listening::Service as ListeningService;
+use pingora_proxy::http_proxy;
+use portcullis_filters::client::TrustedProxies;
+use std::fs::Permissions;
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{IntoRawFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A Unix socket is for its owner and group: whoever may write to it may ask.
+const SOCKET_MODE: u32 = 0o660;
+/// What the kernel hands over is read straight into Pingora's buffers; small answers leave in one
+/// write with their header.
+const BUFFERS: (usize, usize) = (0, 4096);
+
+/// A listener could not be bound.
+#[derive(Debug)]
+pub struct BindError {
+    listen: Listen,
+    error: io::Error,
+}
+
+impl std::fmt::Display for BindError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "can not listen on {}: {}", self.listen, self.error)
+    }
+}
+
+impl std::error::Error for BindError {}
+
+/// A bound server, not running yet.
+pub struct Bound {
+    server: Server,
+    stop: StopOnSignal,
+    /// Where the gateway listens, its port known.
+    pub gateway: Option<Listen>,
+    /// Where the admin listener is, its port known.
+    pub admin: Option<Listen>,
+}
+
+/// The parts that surfaces share.
+struct Shared {
+    metrics: Arc<Metrics>,
+    request_ids: Arc<RequestIds>,
+    log: Log,
+}
+
+impl Shared {
+    fn gate<A>(
+        &self,
+        app: A,
+        surface: Surface,
+        connections: &ConnectionsConfig,
+        trusted: TrustedProxies,
+    ) -> Gate<A> {
+        let ids = Arc::clone(&self.request_ids);
+        let voice = GateVoice::new(surface, ids, Arc::clone(&self.metrics), self.log.clone());
+        Gate::new(
+            app,
+            surface,
+            connections,
+            trusted,
+            Arc::clone(&self.metrics),
+            Arc::new(voice),
+        )
+    }
+}
+
+/// Binds every listener and wires every part.
+///
+/// # Errors
+/// The first listener that can not be bound.
+pub fn bind(config: &Config, log: Log) -> Result<Bound, BindError> {
+    let shared = Shared {
+        metrics: Arc::new(Metrics::new()),
+        request_ids: Arc::new(RequestIds::new()),
+        log: log.clone(),
+    };
+    let stop = Stop::new(shared.metrics.in_flight.clone());
+    let memory = Memory::new(config.server.answer_memory.bytes());
+    let node = Node::new(&config.node, Arc::clone(&memory), Arc::clone(&shared.metrics));
+    let node = Arc::new(node);
+    let mut bound = Bound {
+        server: Server::new_with_opt_and_conf(None, server_conf(config)),
+        stop: StopOnSignal::new(
+            Arc::clone(&stop),
+            shared.metrics.draining.clone(),
+            &config.server,
+        ),
+        gateway: None,
+        admin: None,
+    };
+    let mut gateway = None;
+    if let Some(config) = &config.gateway {
+        let surface = Arc::new(Gateway::new(config, Arc::clone(&node)));
+        gateway = Some(Arc::clone(&surface));
+        let edge = Edge::new(
+            surface,
+            config.connections.clone(),
+            config.cors_origins.clone(),
+            config.requests_per_minute,
+            Arc::clone(&shared.request_ids),
+            Arc::clone(&stop),
+            Arc::clone(&shared.metrics),
+            log.clone(),
+        );
+        let proxy = http_proxy(&bound.server.configuration, edge);
+        let trusted = TrustedProxies::from(config.trusted_proxies.clone());
+        let gate = shared.gate(proxy, Surface::Gateway, &config.connections, trusted);
+        let (service, listen) = listen_on(Surface::Gateway, &config.listen, gate)?;
+        bound.server.add_service(service);
+        bound.gateway = Some(listen);
+    }
+    if let Some(config) = &config.admin {
+        let metrics = Arc::clone(&shared.metrics);
+        let app = Admin { metrics, gateway, node, memory, stop, log };
+        let trusted = TrustedProxies::from(Vec::new());
+        let gate = shared.gate(app, Surface::Admin, &ConnectionsConfig::OPERATOR, trusted);
+        let (mut service, listen) = listen_on(Surface::Admin, &config.listen, gate)?;
+        service.inner.threads = Some(1);
+        bound.server.add_service(service);
+        bound.admin = Some(listen);
+    }
+    Ok(bound)
+}
+
+impl Bound {
+    /// Runs until a signal stops it, and returns when it has stopped.
+    pub fn run(self) {
+        self.server.run(RunArgs { shutdown_signal: Box::new(self.stop) });
+        log::logger().flush();
+    }
+}
+
+fn server_conf(config: &Config) -> ServerConf {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    ServerConf {
+        threads: config.server.threads.map_or(cores, std::num::NonZero::get),
+        // a stop is carried out by `stop`: when Pingora gets to it, nothing is left to wait for
+        grace_period_seconds: Some(0),
+        graceful_shutdown_timeout_seconds: Some(0),
+        ..ServerConf::default()
+    }
+}
+
+fn listen_on<A: ServerApp + Send + Sync + 'static>(
+    surface: Surface,
+    listen: &Listen,
+    app: A,
+) -> Result<(Listening<A>, Listen), BindError> {
+    let failed = |error| BindError { listen: listen.clone(), error };
+    let (name, fd, endpoint, listen) = match listen {
+        Listen::Tcp(address) => {
+            let listener = TcpListener::bind(address).map_err(failed)?;
+            listener.set_nonblocking(true).map_err(failed)?;
+            let address = listener.local_addr().map_err(failed)?;
+            let name = address.to_string();
+            (name.clone(), OwnedFd::from(listener), ListenerConfig::tcp(name), Listen::Tcp(address))
+        }
+        Listen::Unix(path) => {
+            let listener = bind_unix(path).map_err(failed)?;
+            listener.set_nonblocking(true).map_err(failed)?;
+            let name = path.to_string_lossy().into_owned();
+            let endpoint = ListenerConfig::uds(name.clone())
+                .permissions(Permissions::from_mode(SOCKET_MODE));
+            (name, OwnedFd::from(listener), endpoint, Listen::Unix(path.clone()))
+        }
+    };
+    let mut inner = ListeningService::new(surface.name().to_owned(), app);
+    let buffers = L4BufferSettings::new(BUFFERS.0, BUFFERS.1);
+    inner.add_listener(endpoint.l4_buffer(buffers));
+    log::info!(surface = surface.name(), address = listen.to_string(); "listening");
+    Ok((Listening { inner, name, fd: Some(fd) }, listen))
+}
+
+/// Binds a Unix socket, in place of one that a dead process left behind.
+fn bind_unix(path: &Path) -> io::Result<UnixListener> {
+    let is_socket = path.symlink_metadata().is_ok_and(|meta| meta.file_type().is_socket());
+    if is_socket && UnixStream::connect(path).is_err() {
+        std::fs::remove_file(path)?;
+    }
+    UnixListener::bind(path)
+}
+
+/// A service whose listener was bound before it starts, so that a port that is taken is an error
+/// and port 0 is known.
+struct Listening<A> {
+    inner: ListeningService<A>,
+    name: String,
+    fd: Option<OwnedFd>,
+}
+
+#[async_trait]
+impl<A: ServerApp + Send + Sync + 'static> Service for Listening<A> {
+    async fn start_service(
+        &mut self,
+        fds: Option<ListenFds>,
+        shutdown: ShutdownWatch,
+        listeners_per_fd: usize,
+    ) {
+        if let (Some(fds), Some(fd)) = (&fds, self.fd.take()) {
+            fds.lock().add(self.name.clone(), fd.into_raw_fd());
+        }
+        self.inner.start_service(fds, shutdown, listeners_per_fd).await;
+    }
+
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn threads(&self) -> Option<usize> {
+        self.inner.threads
+    }
+
+    fn listen_addresses(&self) -> Option<Vec<String>> {
+        self.inner.listen_addresses()
+    }
+}
+
+impl From<LogClients> for portcullis_filters::client::Shown {
+    fn from(clients: LogClients) -> Self {
+        match clients {
+            LogClients::Full => Self::Full,
+            LogClients::Truncated => Self::Truncated,
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Stopping without losing a request.
+//!
+//! SIGTERM or SIGINT: readiness fails, and for `drain_delay` requests are still served, so that
+//! whoever balances the load looks elsewhere. Then new calls get 503 `draining` and those in flight
+//! have `grace_period` to finish; as soon as none is left, the process ends. A second signal ends it
+//! at once. Pingora's own graceful stop would sleep its whole grace period whatever happens.
+
+use crate::config::ServerConfig;
+use async_trait::async_trait;
+use pingora_core::server::{ShutdownSignal, ShutdownSignalWatch};
+use prometheus::IntGauge;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::Instant;
+
+/// How often the requests in flight are looked at while the process waits for them.
+const LOOK: Duration = Duration::from_millis(10);
+
+const SERVING: u8 = 0;
+const UNREADY: u8 = 1;
+const DRAINING: u8 = 2;
+
+/// How far the stop is, and how many requests are in flight.
+#[derive(Debug)]
+pub struct Stop {
+    phase: AtomicU8,
+    in_flight: AtomicUsize,
+    gauge: IntGauge,
+}
+
+/// A request in flight, until it is dropped.
+#[derive(Debug)]
+pub struct InFlight(Arc<Stop>);
+
+impl Stop {
+    /// Serving; `gauge` shows the requests in flight.
+    pub fn new(gauge: IntGauge) -> Arc<Self> {
+        Arc::new(Self { phase: AtomicU8::new(SERVING), in_flight: AtomicUsize::new(0), gauge })
+    }
+
+    /// Whether a stop was asked for: the process is not ready any more.
+    pub fn has_begun(&self) -> bool {
+        self.phase.load(Ordering::Relaxed) >= UNREADY
+    }
+
+    /// Whether new calls are refused.
+    pub fn refuses(&self) -> bool {
+        self.phase.load(Ordering::Relaxed) >= DRAINING
+    }
+
+    /// Counts a request in.
+    pub fn enter(self: &Arc<Self>) -> InFlight {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        self.gauge.inc();
+        InFlight(Arc::clone(self))
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.0.gauge.dec();
+    }
+}
+
+/// Waits for the signals, and carries the stop out.
+pub struct StopOnSignal {
+    stop: Arc<Stop>,
+    draining: IntGauge,
+    drain_delay: Duration,
+    grace_period: Duration,
+}
+
+impl StopOnSignal {
+    /// For this `stop`; `draining` becomes 1 when it begins.
+    pub fn new(stop: Arc<Stop>, draining: IntGauge, config: &ServerConfig) -> Self {
+        let ServerConfig { drain_delay, grace_period, .. } = *config;
+        Self { stop, draining, drain_delay, grace_period }
+    }
+
+    async fn drain(&self) {
+        self.stop.phase.store(UNREADY, Ordering::Relaxed);
+        self.draining.set(1);
+        log::info!("stopping: not ready any more, still serving");
+        tokio::time::sleep(self.drain_delay).await;
+        self.stop.phase.store(DRAINING, Ordering::Relaxed);
+        let end = Instant::now() + self.grace_period;
+        while self.stop.in_flight.load(Ordering::Relaxed) > 0 {
+            if Instant::now() >= end {
+                log::warn!("stopping: the grace period is over, requests in flight are cut off");
+                return;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        log::info!("stopping: nothing is in flight any more");
+    }
+}
+
+#[async_trait]
+impl ShutdownSignalWatch for StopOnSignal {
+    async fn recv(&self) -> ShutdownSignal {
+        let mut terminate = watch(SignalKind::terminate());
+        let mut interrupt = watch(SignalKind::interrupt());
+        wait_for_either(&mut terminate, &mut interrupt).await;
+        tokio::select! {
+            () = self.drain() => {}
+            () = wait_for_either(&mut terminate, &mut interrupt) => {
+                log::warn!("stopping at once: a second signal");
+            }
+        }
+        ShutdownSignal::FastShutdown
+    }
+}
+
+fn watch(kind: SignalKind) -> Signal {
+    signal(kind).expect("SIGTERM and SIGINT can be watched on Linux")
+}
+
+async fn wait_for_either(one: &mut Signal, other: &mut Signal) {
+    tokio::select! {
+        _ = one.recv() => {}
+        _ = other.recv() => {}
+    }
+}

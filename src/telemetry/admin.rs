@@ -1,0 +1,101 @@
+//! The operator's listener: metrics and probes.
+//!
+//! `GET /metrics` is Prometheus' text format, `/livez` says that the process runs, `/readyz` that it
+//! takes requests: 503 from the moment a stop was asked for. It is on loopback or a Unix socket.
+
+use super::metrics::Sample;
+use super::{Log, Metrics};
+use crate::gate;
+use crate::gateway::Gateway;
+use crate::node::{Memory, Node};
+use crate::stop::Stop;
+use async_trait::async_trait;
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use http::{Response, StatusCode};
+use pingora_core::apps::http_app::ServeHttp;
+use pingora_core::protocols::http::ServerSession;
+use std::sync::Arc;
+
+/// What the admin listener shows.
+pub struct Admin {
+    /// The metrics of the process.
+    pub metrics: Arc<Metrics>,
+    /// The gateway, unless it is switched off.
+    pub gateway: Option<Arc<Gateway>>,
+    /// The node.
+    pub node: Arc<Node>,
+    /// The memory for answers.
+    pub memory: Arc<Memory>,
+    /// How far a stop is.
+    pub stop: Arc<Stop>,
+    /// The log.
+    pub log: Log,
+}
+
+impl Admin {
+    fn sample(&self) -> Sample {
+        let (limiter_clients, limiter_evictions) =
+            self.gateway.as_ref().map(|gateway| gateway.limiter_population()).unwrap_or_default();
+        let node = self.node.standing();
+        Sample {
+            limiter_clients,
+            limiter_evictions,
+            answer_memory: self.memory.taken() as u64,
+            node_idle: node.idle as u64,
+            node_busy: node.busy as u64,
+            node_open_breakers: node.open_breakers as u64,
+            log_dropped: self.log.dropped(),
+        }
+    }
+
+    fn answer(&self, method: &str, target: &[u8]) -> Response<Vec<u8>> {
+        let known = matches!(target, b"/metrics" | b"/livez" | b"/readyz");
+        if !known {
+            return text(StatusCode::NOT_FOUND, "not found: try /metrics, /livez or /readyz\n");
+        }
+        if !matches!(method, "GET" | "HEAD") {
+            let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "GET or HEAD\n");
+            response.headers_mut().insert(ALLOW, http::HeaderValue::from_static("GET, HEAD"));
+            return response;
+        }
+        match target {
+            b"/metrics" => {
+                let content_type = "text/plain; version=0.0.4; charset=utf-8";
+                respond(StatusCode::OK, content_type, self.metrics.text(&self.sample()))
+            }
+            b"/readyz" if self.stop.has_begun() => {
+                text(StatusCode::SERVICE_UNAVAILABLE, "draining\n")
+            }
+            _ => text(StatusCode::OK, "ok\n"),
+        }
+    }
+}
+
+fn text(status: StatusCode, text: &str) -> Response<Vec<u8>> {
+    respond(status, "text/plain; charset=utf-8", text.into())
+}
+
+fn respond(status: StatusCode, content_type: &'static str, body: Vec<u8>) -> Response<Vec<u8>> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let length = response.body().len();
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, http::HeaderValue::from_static(content_type));
+    headers.insert(CONTENT_LENGTH, length.into());
+    headers.insert(CACHE_CONTROL, http::HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, http::HeaderValue::from_static("nosniff"));
+    response
+}
+
+#[async_trait]
+impl ServeHttp for Admin {
+    async fn response(&self, session: &mut ServerSession) -> Response<Vec<u8>> {
+        if let Some(connection) = gate::opened(session) {
+            connection.head_is_read();
+        }
+        // one request a connection: scrapes and probes are few
+        session.set_keepalive(None);
+        let header = session.req_header();
+        self.answer(header.method.as_str(), header.raw_path())
+    }
+}

@@ -1,0 +1,237 @@
+//! Log lines on stderr: one JSON object each, or plain text for people.
+//!
+//! Request tasks only append to a buffer in memory; one thread writes it out, so a slow terminal or
+//! pipe never holds up an answer. The buffer is bounded: when the reader of stderr stalls, lines
+//! are dropped and counted. Events of the program itself come through the `log` macros.
+
+use crate::config::{LogConfig, LogFormat};
+use ::log::kv::{Error, Key, Value, VisitSource};
+use ::log::{LevelFilter, Metadata, Record};
+use portcullis_filters::client::Shown;
+use portcullis_filters::verdict::Reason;
+use std::fmt::Display;
+use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+/// 4 MiB: some twenty thousand lines, a second of full load, may wait for the writer.
+const MAX_PENDING: usize = 4 << 20;
+/// How long the writer gathers lines before it writes them in one go.
+const GATHER: Duration = Duration::from_millis(20);
+
+/// What came of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It was answered, be it with an error of the node's.
+    Answered,
+    /// The policy refused it.
+    Refused,
+    /// It passed, and could not be answered.
+    Failed,
+}
+
+impl Verdict {
+    /// Every verdict, in the order of the variants.
+    pub const ALL: [Self; 3] = [Self::Answered, Self::Refused, Self::Failed];
+
+    /// The name in logs and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Answered => "answered",
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// The facts of one request, as they are logged.
+#[derive(Debug)]
+pub struct RequestLine<'a, C> {
+    /// The surface that took it.
+    pub surface: &'static str,
+    /// Its id: ours or the client's, in our alphabet.
+    pub request_id: &'a str,
+    /// Its sender's address, already shown as configured.
+    pub client: C,
+    /// The RPC method if it is one of ours, else empty.
+    pub method: &'static str,
+    /// What came of it.
+    pub verdict: Verdict,
+    /// Why it was not answered.
+    pub reason: Option<Reason>,
+    /// The HTTP status.
+    pub status: u16,
+    /// Body bytes of the answer.
+    pub bytes: usize,
+    /// Time spent on the node.
+    pub upstream: Duration,
+    /// Time from the whole head to the last byte of the answer.
+    pub total: Duration,
+}
+
+/// A handle to the log. Cheap to clone.
+#[derive(Clone)]
+pub struct Log {
+    sink: Arc<Sink>,
+    format: LogFormat,
+    shown: Shown,
+}
+
+struct Sink {
+    pending: Mutex<Vec<u8>>,
+    ready: Condvar,
+    dropped: AtomicU64,
+}
+
+impl Log {
+    /// Starts the writer thread and takes over the `log` macros of the whole process.
+    pub fn install(config: &LogConfig) -> Self {
+        let sink = Arc::new(Sink {
+            pending: Mutex::default(),
+            ready: Condvar::new(),
+            dropped: AtomicU64::new(0),
+        });
+        let writer = Arc::clone(&sink);
+        let thread = std::thread::Builder::new().name("log".into());
+        // without a thread there is no log, but the edge still serves
+        drop(thread.spawn(move || writer.write_out()));
+        let log = Self { sink, format: config.format, shown: config.clients.into() };
+        // a second logger in one process is only made by a test
+        if ::log::set_boxed_logger(Box::new(log.clone())).is_ok() {
+            ::log::set_max_level(config.level);
+        }
+        log
+    }
+
+    /// How client addresses are shown.
+    pub fn shown(&self) -> Shown {
+        self.shown
+    }
+
+    /// Lines that were dropped because the reader of stderr stalled.
+    pub fn dropped(&self) -> u64 {
+        self.sink.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Logs one request.
+    pub fn request(&self, line: &RequestLine<'_, impl Display>) {
+        if ::log::max_level() < LevelFilter::Info {
+            return;
+        }
+        let now = humantime::format_rfc3339_millis(SystemTime::now());
+        let RequestLine { surface, request_id, client, method, status, bytes, .. } = line;
+        let verdict = line.verdict.name();
+        let reason = line.reason.map_or("", Reason::name);
+        let upstream = line.upstream.as_secs_f64() * 1e3;
+        let total = line.total.as_secs_f64() * 1e3;
+        // every text below is from a closed set, a number, or in the alphabet of request ids
+        self.sink.append(|out| match self.format {
+            LogFormat::Json => writeln!(
+                out,
+                r#"{{"time":"{now}","level":"info","surface":"{surface}","request_id":"{request_id}","client":"{client}","method":"{method}","verdict":"{verdict}","reason":"{reason}","status":{status},"bytes":{bytes},"upstream_ms":{upstream:.3},"total_ms":{total:.3}}}"#
+            ),
+            LogFormat::Text => writeln!(
+                out,
+                "{now} info {surface} {client} {status} {verdict} {method}{reason} {bytes} B \
+                 {total:.1} ms {request_id}"
+            ),
+        });
+    }
+}
+
+impl ::log::Log for Log {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        // Pingora logs an error for many things that any client can do; those lines are for us
+        let ours = !metadata.target().starts_with("pingora");
+        ours || metadata.level() <= ::log::max_level() && ::log::max_level() >= LevelFilter::Debug
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        if !self.enabled(record.metadata()) {
+            return;
+        }
+        let now = humantime::format_rfc3339_millis(SystemTime::now());
+        let level = record.level().as_str().to_ascii_lowercase();
+        let message = record.args().to_string();
+        self.sink.append(|out| {
+            let mut fields = Fields { out, format: self.format };
+            match self.format {
+                LogFormat::Json => {
+                    write!(fields.out, r#"{{"time":"{now}","level":"{level}","message":"#)?;
+                    json_string(fields.out, &message)?;
+                }
+                LogFormat::Text => write!(fields.out, "{now} {level} {message}")?,
+            }
+            // visiting a record's own fields fails only where a visitor does
+            let _ = record.key_values().visit(&mut fields);
+            out.extend_from_slice(match self.format {
+                LogFormat::Json => b"}\n",
+                LogFormat::Text => b"\n",
+            });
+            Ok(())
+        });
+    }
+
+    fn flush(&self) {
+        let mut pending = self.sink.lock();
+        let lines = std::mem::take(&mut *pending);
+        // under the lock, so that lines stay in order; nothing can be done about a broken stderr
+        let _ = std::io::stderr().write_all(&lines);
+    }
+}
+
+struct Fields<'a> {
+    out: &'a mut Vec<u8>,
+    format: LogFormat,
+}
+
+impl<'kvs> VisitSource<'kvs> for Fields<'_> {
+    fn visit_pair(&mut self, key: Key<'kvs>, value: Value<'kvs>) -> Result<(), Error> {
+        match self.format {
+            LogFormat::Json => {
+                write!(self.out, r#","{key}":"#)?;
+                json_string(self.out, &value.to_string())?;
+            }
+            LogFormat::Text => write!(self.out, " {key}={value}")?,
+        }
+        Ok(())
+    }
+}
+
+fn json_string(out: &mut Vec<u8>, text: &str) -> std::io::Result<()> {
+    Ok(serde_json::to_writer(out, text)?)
+}
+
+impl Sink {
+    fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn append(&self, line: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) {
+        let mut pending = self.lock();
+        if pending.len() > MAX_PENDING {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let first = pending.is_empty();
+        // writing to memory does not fail
+        let _ = line(&mut pending);
+        drop(pending);
+        if first {
+            self.ready.notify_one();
+        }
+    }
+
+    fn write_out(&self) {
+        loop {
+            let pending = self.lock();
+            let waited = self.ready.wait_while(pending, |pending| pending.is_empty());
+            drop(waited);
+            std::thread::sleep(GATHER);
+            let lines = std::mem::take(&mut *self.lock());
+            // a broken stderr must not stop the edge
+            let _ = std::io::stderr().write_all(&lines);
+        }
+    }
+}

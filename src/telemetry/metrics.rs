@@ -1,0 +1,308 @@
+//! Every metric, its name and its label set. Nothing else registers one.
+//!
+//! Labels come from closed sets and each child is made once, at start, so a request costs a few
+//! atomic additions and no look-up, and no client can grow the number of series.
+
+use super::Verdict;
+use crate::node::Fault;
+use portcullis_filters::rpc::Method;
+use portcullis_filters::verdict::Reason;
+use prometheus::{
+    Encoder, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder,
+};
+use std::time::Duration;
+
+/// A surface of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Surface {
+    /// The public read path.
+    Gateway,
+    /// The operator's listener.
+    Admin,
+}
+
+impl Surface {
+    /// The name in logs and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Gateway => "gateway",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+/// Seconds; the node's deadline is 8 s, a cached answer takes microseconds.
+const LATENCY: [f64; 14] =
+    [1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 1.0, 4.0, 8.0];
+/// Bytes; a request is at most 64 KiB, an answer at most 4 MiB.
+const SIZE: [f64; 8] = [128.0, 512.0, 2048.0, 8192.0, 32768.0, 131_072.0, 524_288.0, 4_194_304.0];
+
+/// The metrics of the process.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    requests_answered: IntCounter,
+    requests_refused: [IntCounter; Reason::ALL.len()],
+    requests_failed: [IntCounter; Reason::ALL.len()],
+    request_seconds: Histogram,
+    request_bytes: Histogram,
+    response_bytes: Histogram,
+    calls: [IntCounter; Method::ALL.len()],
+    node_calls_ok: IntCounter,
+    node_calls_failed: [IntCounter; Fault::ALL.len()],
+    node_seconds: Histogram,
+    /// Connections that the pool replaced because the node had closed them.
+    pub node_retries: IntCounter,
+    /// Connections open, of the gateway and the admin listener.
+    pub connections: [IntGauge; 2],
+    connections_accepted: [IntCounter; 2],
+    connections_refused: [IntCounter; 2],
+    /// Requests between their head and the end of their answer.
+    pub in_flight: IntGauge,
+    /// 1 while the process is shutting down.
+    pub draining: IntGauge,
+    sampled: Sampled,
+}
+
+/// Gauges that are read from their owners at each scrape.
+#[derive(Debug)]
+struct Sampled {
+    limiter_clients: IntGauge,
+    limiter_evictions: IntGauge,
+    answer_memory: IntGauge,
+    node_idle: IntGauge,
+    node_busy: IntGauge,
+    node_open_breakers: IntGauge,
+    log_dropped: IntGauge,
+}
+
+/// What the owners of the sampled gauges say at a scrape.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sample {
+    /// Clients that the limiter remembers.
+    pub limiter_clients: u64,
+    /// Clients it forgot because it was full.
+    pub limiter_evictions: u64,
+    /// Bytes held by node answers in flight.
+    pub answer_memory: u64,
+    /// Idle connections to the node.
+    pub node_idle: u64,
+    /// Connections to the node with a call under way.
+    pub node_busy: u64,
+    /// Node URLs whose circuit breaker is open.
+    pub node_open_breakers: u64,
+    /// Log lines dropped.
+    pub log_dropped: u64,
+}
+
+/// Makes and registers metrics; the first failure is kept and told once.
+struct Maker {
+    registry: Registry,
+}
+
+impl Maker {
+    fn add<C: prometheus::core::Collector + Clone + 'static>(&self, made: prometheus::Result<C>) -> C {
+        let metric = made.expect("names and labels are literals that tests register");
+        self.registry
+            .register(Box::new(metric.clone()))
+            .expect("each metric is registered once, here");
+        metric
+    }
+
+    fn counter(&self, name: &str, help: &str) -> IntCounter {
+        self.add(IntCounter::new(name, help))
+    }
+
+    fn counters(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+        self.add(IntCounterVec::new(Opts::new(name, help), labels))
+    }
+
+    fn gauge(&self, name: &str, help: &str) -> IntGauge {
+        self.add(IntGauge::new(name, help))
+    }
+
+    fn gauges(&self, name: &str, help: &str, label: &str) -> IntGaugeVec {
+        self.add(IntGaugeVec::new(Opts::new(name, help), &[label]))
+    }
+
+    fn histogram(&self, name: &str, help: &str, buckets: &[f64]) -> Histogram {
+        self.add(Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets.to_vec())))
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// Registers every metric with a registry of its own.
+    pub fn new() -> Self {
+        let make = Maker { registry: Registry::new() };
+        let requests = make.counters(
+            "portcullis_requests_total",
+            "Gateway requests by what came of them and why.",
+            &["verdict", "reason"],
+        );
+        let with = |verdict: Verdict, reason| requests.with_label_values(&[verdict.name(), reason]);
+        let calls = make.counters(
+            "portcullis_calls_total",
+            "Calls that passed the policy, by method and by how the cache took part.",
+            &["method", "cache"],
+        );
+        let node = make.counters(
+            "portcullis_node_calls_total",
+            "Calls to the node by outcome.",
+            &["outcome"],
+        );
+        let connections =
+            make.gauges("portcullis_connections", "Client connections open.", "surface");
+        let accepted = make.counters(
+            "portcullis_connections_total",
+            "Client connections by whether they were served or turned away.",
+            &["surface", "outcome"],
+        );
+        let surfaces = [Surface::Gateway, Surface::Admin].map(Surface::name);
+        let build = make.gauges("portcullis_build_info", "1, with the version.", "version");
+        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        Self {
+            requests_answered: with(Verdict::Answered, "none"),
+            requests_refused: Reason::ALL.map(|reason| with(Verdict::Refused, reason.name())),
+            requests_failed: Reason::ALL.map(|reason| with(Verdict::Failed, reason.name())),
+            request_seconds: make.histogram(
+                "portcullis_request_duration_seconds",
+                "From the whole head of a request to the last byte of its answer.",
+                &LATENCY,
+            ),
+            request_bytes: make.histogram(
+                "portcullis_request_size_bytes",
+                "Bodies of gateway requests.",
+                &SIZE,
+            ),
+            response_bytes: make.histogram(
+                "portcullis_response_size_bytes",
+                "Bodies of gateway answers.",
+                &SIZE,
+            ),
+            calls: Method::ALL.map(|method| calls.with_label_values(&[method.name(), "off"])),
+            node_calls_ok: node.with_label_values(&["ok"]),
+            node_calls_failed: Fault::ALL.map(|fault| node.with_label_values(&[fault.name()])),
+            node_seconds: make.histogram(
+                "portcullis_node_call_duration_seconds",
+                "Calls to the node, from the first connect to the last byte.",
+                &LATENCY,
+            ),
+            node_retries: make.counter(
+                "portcullis_node_retries_total",
+                "Calls sent again because a pooled connection had died before its first byte.",
+            ),
+            connections: surfaces.map(|surface| connections.with_label_values(&[surface])),
+            connections_accepted: surfaces
+                .map(|surface| accepted.with_label_values(&[surface, "accepted"])),
+            connections_refused: surfaces
+                .map(|surface| accepted.with_label_values(&[surface, "refused"])),
+            in_flight: make.gauge("portcullis_requests_in_flight", "Requests being answered."),
+            draining: make.gauge("portcullis_draining", "1 while the process is shutting down."),
+            sampled: Sampled::new(&make),
+            registry: make.registry,
+        }
+    }
+
+    /// Counts a request that is over. `bytes` are those of the answer's body.
+    pub fn request(&self, verdict: Verdict, reason: Option<Reason>, bytes: usize, total: Duration) {
+        let counter = match (verdict, reason) {
+            (Verdict::Refused, Some(reason)) => self.requests_refused.get(reason as usize),
+            (Verdict::Failed, Some(reason)) => self.requests_failed.get(reason as usize),
+            _ => Some(&self.requests_answered),
+        };
+        if let Some(counter) = counter {
+            counter.inc();
+        }
+        self.request_seconds.observe(total.as_secs_f64());
+        self.response_bytes.observe(bytes as f64);
+    }
+
+    /// Counts a call that passed the policy, with the bytes of its body.
+    pub fn call(&self, method: Method, bytes: usize) {
+        if let Some(counter) = self.calls.get(method as usize) {
+            counter.inc();
+        }
+        self.request_bytes.observe(bytes as f64);
+    }
+
+    /// Counts a call to the node.
+    pub fn node_call(&self, fault: Option<Fault>, took: Duration) {
+        let counter = match fault {
+            Some(fault) => self.node_calls_failed.get(fault as usize),
+            None => Some(&self.node_calls_ok),
+        };
+        if let Some(counter) = counter {
+            counter.inc();
+        }
+        self.node_seconds.observe(took.as_secs_f64());
+    }
+
+    /// Counts a client connection.
+    pub fn connection(&self, surface: Surface, accepted: bool) {
+        let counters =
+            if accepted { &self.connections_accepted } else { &self.connections_refused };
+        if let Some(counter) = counters.get(surface as usize) {
+            counter.inc();
+        }
+    }
+
+    /// The metrics in Prometheus' text format, the sampled ones as `sample` has them.
+    pub fn text(&self, sample: &Sample) -> Vec<u8> {
+        self.sampled.set(sample);
+        let mut out = Vec::with_capacity(16 << 10);
+        // the families are our own; encoding them to memory does not fail
+        let _ = TextEncoder::new().encode(&self.registry.gather(), &mut out);
+        out
+    }
+}
+
+impl Sampled {
+    fn new(make: &Maker) -> Self {
+        let node = make.gauges(
+            "portcullis_node_connections",
+            "Connections to the node by what they are doing.",
+            "state",
+        );
+        Self {
+            limiter_clients: make
+                .gauge("portcullis_limiter_clients", "Clients that the rate limiter remembers."),
+            limiter_evictions: make.gauge(
+                "portcullis_limiter_evicted_clients",
+                "Clients forgotten because the rate limiter was full, since the start.",
+            ),
+            answer_memory: make
+                .gauge("portcullis_answer_memory_bytes", "Held by node answers in flight."),
+            node_idle: node.with_label_values(&["idle"]),
+            node_busy: node.with_label_values(&["busy"]),
+            node_open_breakers: make.gauge(
+                "portcullis_node_open_breakers",
+                "Node URLs that are not asked because they failed.",
+            ),
+            log_dropped: make.gauge(
+                "portcullis_log_dropped_lines",
+                "Log lines dropped because stderr was not read, since the start.",
+            ),
+        }
+    }
+
+    fn set(&self, sample: &Sample) {
+        for (gauge, value) in [
+            (&self.limiter_clients, sample.limiter_clients),
+            (&self.limiter_evictions, sample.limiter_evictions),
+            (&self.answer_memory, sample.answer_memory),
+            (&self.node_idle, sample.node_idle),
+            (&self.node_busy, sample.node_busy),
+            (&self.node_open_breakers, sample.node_open_breakers),
+            (&self.log_dropped, sample.log_dropped),
+        ] {
+            gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+        }
+    }
+}

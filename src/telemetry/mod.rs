@@ -1,0 +1,11 @@
+//! What the operator sees: log lines, metrics, and the admin listener that serves them.
+//!
+//! Nothing here ever holds a body, a token, a key or a signature, and every label comes from a
+//! closed set, so that no client can make a series or a line of its own.
+
+pub mod admin;
+pub mod log;
+pub mod metrics;
+
+pub use self::log::{Log, RequestLine, Verdict};
+pub use metrics::{Metrics, Surface};

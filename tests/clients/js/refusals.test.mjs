@@ -1,0 +1,109 @@
+// What a developer sees when the gateway, or the node behind it, says no.
+import assert from 'node:assert/strict';
+import { before, test } from 'node:test';
+import { Account, RpcError, RpcProvider } from 'starknet';
+import { GATEWAY, SEEDED, fundedAccount, gateway, post, rpc, transfer } from './world.mjs';
+
+const world = {};
+before(async () => Object.assign(world, await fundedAccount()));
+
+/** The error that `promise` ends with. */
+async function failure(promise) {
+  try {
+    await promise;
+  } catch (error) {
+    return error;
+  }
+  return assert.fail('it was answered');
+}
+
+test('a write gets 403 and is told about the relay', async () => {
+  const writes = [
+    ['starknet_addInvokeTransaction', { invoke_transaction: {} }],
+    ['starknet_addDeployAccountTransaction', { deploy_account_transaction: {} }],
+    ['starknet_addDeclareTransaction', { declare_transaction: {} }],
+  ];
+  for (const [method, params] of writes) {
+    const { status, json } = await rpc(GATEWAY, method, params);
+    assert.equal(status, 403, method);
+    assert.equal(json.error.code, -32601, method);
+    assert.equal(json.error.data.reason, 'method_not_allowed', method);
+    assert.match(json.error.message, /relay/i, method);
+  }
+});
+
+test('the same, as starknet.js reports a signed transaction sent to the wrong place', async () => {
+  const provider = new RpcProvider({ nodeUrl: GATEWAY });
+  const { address, key } = SEEDED;
+  const account = new Account({ provider, address, signer: key, cairoVersion: '1' });
+  const error = await failure(account.execute(transfer('0xf00d', 1n), { tip: 0n }));
+  assert.ok(error instanceof RpcError, String(error));
+  assert.equal(error.code, -32601);
+  assert.equal(error.baseError.data.reason, 'method_not_allowed');
+  assert.match(error.message, /relay/i);
+});
+
+test('a deployment sent to the gateway is refused the same way', async () => {
+  const provider = new RpcProvider({ nodeUrl: GATEWAY });
+  const { account, address, payload } = world;
+  const lost = new Account({ provider, address, signer: account.signer, cairoVersion: '1' });
+  const error = await failure(lost.deployAccount(payload, { tip: 0n }));
+  assert.equal(error.code, -32601);
+});
+
+test('devnet methods and unlisted reads are 403, whatever they ask', async () => {
+  const methods = ['devnet_mint', 'devnet_restart', 'starknet_getEvents', 'starknet_chainID'];
+  for (const method of methods) {
+    const { status, json } = await rpc(GATEWAY, method, {});
+    assert.equal(status, 403, method);
+    assert.equal(json.error.data.reason, 'method_not_allowed', method);
+  }
+});
+
+test('who forgets `tip: 0n` is told which method starknet.js asked for', async () => {
+  // starknet.js reads whole blocks to choose a tip, and folds the refusal into its own error.
+  const error = await failure(world.account.estimateInvokeFee(transfer('0xf00d', 1n)));
+  assert.match(error.message, /starknet_getBlockWithTxs/);
+  assert.match(error.message, /-32601/);
+  assert.match(error.message, /method_not_allowed/);
+});
+
+test('contract not found comes through as the node said it', async () => {
+  const error = await failure(gateway.getClassHashAt('0xdead'));
+  assert.ok(error instanceof RpcError, String(error));
+  assert.ok(error.isType('CONTRACT_NOT_FOUND'), error.message);
+  assert.equal(error.code, 20);
+
+  const { status } = await rpc(GATEWAY, 'starknet_getClassHashAt', ['latest', '0xdead']);
+  assert.equal(status, 200, 'the node’s own error is a normal answer');
+});
+
+test('an unknown block and an unknown transaction keep their codes', async () => {
+  assert.equal((await failure(gateway.getBlockWithTxHashes(10 ** 9))).code, 24);
+  assert.equal((await failure(gateway.getTransactionReceipt('0xdead'))).code, 29);
+});
+
+test('the reason why a call reverts is passed on', async () => {
+  const entry_point_selector = '0x1';
+  const request = { contract_address: SEEDED.address, entry_point_selector, calldata: [] };
+  const { status, json } = await rpc(GATEWAY, 'starknet_call', { request, block_id: 'latest' });
+  assert.equal(status, 200);
+  assert.ok([21, 40].includes(json.error.code), JSON.stringify(json.error));
+});
+
+test('a batch is refused with a hint to send single calls', async () => {
+  const single = { jsonrpc: '2.0', id: 1, method: 'starknet_chainId' };
+  const { status, json } = await post(GATEWAY, [single, single]);
+  assert.equal(status, 400);
+  assert.equal(json.error.code, -32600);
+  assert.equal(json.error.data.reason, 'batch');
+  assert.match(json.error.message, /single/i);
+});
+
+test('an id comes back exactly as it was sent', async () => {
+  for (const id of ['0', '-1', '9007199254740993', '"a"', '"\\u00e9\\/"', '""']) {
+    const body = `{"jsonrpc":"2.0","id":${id},"method":"starknet_chainId"}`;
+    const { text } = await post(GATEWAY, body);
+    assert.ok(text.includes(`"id":${id},`) || text.includes(`"id":${id}}`), `${id} in ${text}`);
+  }
+});

@@ -1,0 +1,93 @@
+// What every test here stands on: the two URLs, the seed-0 world behind them, and an account
+// that reads through the gateway and writes to the node.
+import { Account, CallData, RpcProvider, cairo, ec, hash, stark } from 'starknet';
+
+function need(name) {
+  const value = process.env[name];
+  if (!value) throw new Error(`${name} is not set: tests/run sets it`);
+  return value;
+}
+
+export const GATEWAY = need('PORTCULLIS_GATEWAY');
+export const NODE = need('PORTCULLIS_NODE');
+
+export const STRK = '0x4718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab07201858f4287c938d';
+/** OpenZeppelin account 1.0.0, declared on every starknet-devnet. */
+export const ACCOUNT_CLASS = '0x5b4b537eaa2399e3aa99c4e2e0208ebd6c71bc1467938cd52c798c601e43564';
+/** The first account of `--seed 0`; its key is public knowledge. */
+export const SEEDED = {
+  address: '0x64b48806902a367c8598f4f95c305e8c1a1acba5f082d294a43793113115691',
+  key: '0x71d7bb07b9a64f6f78ac4c816aff4da9',
+};
+
+/** Reads, and nothing else, as a wallet or an explorer would. */
+export const gateway = new RpcProvider({ nodeUrl: GATEWAY });
+/** The node itself: only for writes, for making the world, and to compare with. */
+export const node = new RpcProvider({ nodeUrl: NODE });
+
+/** How an application talks to both: reads through the gateway, writes to whoever takes them. */
+export class SplitProvider extends RpcProvider {
+  constructor() {
+    super({ nodeUrl: GATEWAY });
+  }
+  invokeFunction(...args) {
+    return node.invokeFunction(...args);
+  }
+  deployAccountContract(...args) {
+    return node.deployAccountContract(...args);
+  }
+}
+
+/** One POST; the status and headers as they came, the body as text and as JSON. */
+export async function post(url, body, headers = {}) {
+  const answer = await fetch(url, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', ...headers },
+    body: typeof body === 'string' ? body : JSON.stringify(body),
+  });
+  const text = await answer.text();
+  return { status: answer.status, headers: answer.headers, text, json: JSON.parse(text) };
+}
+
+let lastId = 0;
+/** One JSON-RPC call. Without `params` the member is left out, as starknet.js does. */
+export function rpc(url, method, params) {
+  lastId += 1;
+  return post(url, { jsonrpc: '2.0', id: lastId, method, ...(params !== undefined && { params }) });
+}
+
+/** Test money from the devnet. Gives the hash of the transaction that paid it. */
+export async function mint(address, amount = 10 ** 18) {
+  const { json } = await rpc(NODE, 'devnet_mint', { address, amount, unit: 'FRI' });
+  if (json.error) throw new Error(`devnet_mint: ${json.error.message}`);
+  return json.result.tx_hash;
+}
+
+/** Keys made here, an address that follows from them, and money on it. Not deployed yet. */
+export async function fundedAccount() {
+  const signer = stark.randomAddress();
+  const publicKey = ec.starkCurve.getStarkKey(signer);
+  const address = hash.calculateContractAddressFromHash(publicKey, ACCOUNT_CLASS, [publicKey], 0);
+  await mint(address);
+  const provider = new SplitProvider();
+  const account = new Account({ provider, address, signer, cairoVersion: '1' });
+  const payload = {
+    classHash: ACCOUNT_CLASS,
+    constructorCalldata: [publicKey],
+    addressSalt: publicKey,
+  };
+  return { account, address, payload };
+}
+
+/** A transfer of `amount` STRK to `to`, ready for `execute`. */
+export function transfer(to, amount) {
+  const calldata = CallData.compile([to, cairo.uint256(amount)]);
+  return { contractAddress: STRK, entrypoint: 'transfer', calldata };
+}
+
+/** The STRK of `address`, read through `provider`. */
+export async function balance(provider, address) {
+  const call = { contractAddress: STRK, entrypoint: 'balance_of', calldata: [address] };
+  const [low, high] = await provider.callContract(call);
+  return BigInt(low) + (BigInt(high) << 128n);
+}

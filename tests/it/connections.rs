@@ -1,0 +1,301 @@
+//! One connection over time: kept, closed, pipelined, upgraded, expecting, given up by the client.
+
+use std::io::Write;
+
+use crate::check::{assert_error, assert_one_of, assert_result};
+use crate::client::Broken;
+use crate::edge::Edge;
+use crate::node::{Act, Latch, Node};
+use crate::request::{QUESTION, Request, padded, rpc};
+use crate::script::{RESULT, echo, good};
+
+#[test]
+fn many_requests_share_one_connection_on_both_sides() {
+    let node = Node::start(good);
+    let edge = Edge::start(&node);
+    let mut client = edge.client();
+    for id in 0..50 {
+        let id = id.to_string();
+        let response = client.ask(&Request::post(rpc(&id, "starknet_blockNumber", "[]")));
+        assert_result(&response, &id, RESULT, "a kept connection");
+        assert!(!response.announces_close(), "HTTP/1.1 keeps its connection");
+    }
+    assert_eq!(
+        (node.calls().len(), node.connections()),
+        (50, 1),
+        "the node's side is kept as well"
+    );
+}
+
+/// A refusal that knows where the request ends need not cost the connection.
+#[test]
+fn a_refused_request_leaves_a_connection_that_is_usable_or_closed() {
+    let node = Node::start(good);
+    let edge = Edge::start(&node);
+    let refused = [
+        Request::post("{"),
+        Request::post(rpc("1", "devnet_mint", "[]")),
+        Request::post(QUESTION).without("Content-Type"),
+        Request::post(QUESTION).with("Content-Encoding", "gzip"),
+        Request::post(QUESTION).line("POST /x HTTP/1.1"),
+        Request::post(QUESTION).line("PUT /rpc HTTP/1.1"),
+        Request::post(padded(QUESTION, 65_537)),
+        Request::post_chunked(padded(QUESTION, 65_537), 1000),
+    ];
+    for request in refused {
+        let mut client = edge.client();
+        let first = client.ask(&request);
+        assert!((400..500).contains(&first.status), "{request:?}");
+        if first.announces_close() {
+            client.ends("it said that it would close");
+        } else {
+            let second = client.ask(&Request::post(QUESTION));
+            assert_result(&second, "7", RESULT, "the body of a refused request is no request");
+        }
+    }
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order_or_not_at_all() {
+    let node = Node::start(echo);
+    let edge = Edge::start(&node);
+    let ask = |number: usize| {
+        let params = format!(r#"{{"block_id":{{"block_number":{number}}}}}"#);
+        Request::post(rpc(&number.to_string(), "starknet_getBlockWithTxHashes", &params)).bytes()
+    };
+    let mut client = edge.client();
+    client.send((0..5).flat_map(ask).collect::<Vec<u8>>());
+    client.finish();
+    let mut answered = 0;
+    loop {
+        match client.try_response() {
+            Ok(response) => {
+                let expected = format!(r#"{{"block_id":{{"block_number":{answered}}}}}"#);
+                assert_result(&response, &answered.to_string(), &expected, "answers in order");
+                answered += 1;
+            }
+            Err(Broken::Ended(rest) | Broken::Reset(rest)) => {
+                assert!(rest.is_empty(), "no half answer: {}", String::from_utf8_lossy(&rest));
+                break;
+            }
+            Err(broken) => panic!("{broken:?}"),
+        }
+    }
+    assert!((1..=5).contains(&answered), "the first request is answered");
+    assert_eq!(node.calls().len(), answered, "what is not answered was not asked either");
+}
+
+#[test]
+fn a_request_behind_connection_close_is_never_read() {
+    let node = Node::start(good);
+    let edge = Edge::start(&node);
+    let mut client = edge.client();
+    let last = Request::post(QUESTION).with("Connection", "close");
+    client.send([last.bytes(), Request::post(QUESTION).bytes()].concat());
+    let response = client.response();
+    assert_result(&response, "7", RESULT, "the last request of a connection");
+    assert!(response.announces_close(), "the edge closes as well");
+    client.ends("nothing comes after the last answer");
+    assert_eq!(node.calls().len(), 1, "what comes behind the last request is ignored");
+}
+
+#[test]
+fn http_1_0_is_answered_and_closed_unless_it_asks_to_keep() {
+    let node = Node::start(good);
+    let edge = Edge::start(&node);
+    let old = Request::post(QUESTION).line("POST /rpc HTTP/1.0");
+    let cases = [
+        ("with a Host", old.clone()),
+        ("without a Host", old.clone().without("Host")),
+        ("with an expectation, which it cannot have", old.clone().with("Expect", "100-continue")),
+    ];
+    for (what, request) in cases {
+        let mut client = edge.client();
+        assert_result(&client.ask(&request), "7", RESULT, what);
+        client.ends("HTTP/1.0 closes by default");
+    }
+    let mut client = edge.client();
+    let kept = client.ask(&old.clone().with("Connection", "keep-alive"));
+    assert_result(&kept, "7", RESULT, "HTTP/1.0 that asks to keep its connection");
+    let told = kept.header("Connection").unwrap_or_default().to_ascii_lowercase();
+    if told == "keep-alive" {
+        assert_result(&client.ask(&old), "7", RESULT, "it was told that it can go on");
+    }
+    client.ends("HTTP/1.0 closes where keep-alive is not told");
+}
+
+#[test]
+fn expect_100_continue_is_met_once_the_head_has_passed() {
+    let node = Node::start(good);
+    let edge = Edge::start(&node);
+    let requests = [Request::post(QUESTION), Request::post_chunked(QUESTION, 10)];
+    for request in requests {
+        for value in ["100-continue", "100-Continue"] {
+            let mut client = edge.client();
+            client.send(request.clone().with("Expect", value).head());
+            let interim = client.response();
+            assert_eq!(interim.status, 100, "{value}: the body is invited");
+            client.send(request.body());
+            assert_result(&client.response(), "7", RESULT, "the answer after the body");
+            let next = client.ask(&Request::post(QUESTION));
+            assert_result(&next, "7", RESULT, "one 100 only, and the connection goes on");
+        }
+    }
+}
+
+#[test]
+fn a_body_that_comes_uninvited_is_read_all_the_same() {
+    let node = Node::start(good);
+    let edge = Edge::start(&node);
+    let mut client = edge.client();
+    client.send(Request::post(QUESTION).with("Expect", "100-continue").bytes());
+    let mut response = client.response();
+    if response.status == 100 {
+        response = client.response();
+    }
+    assert_result(&response, "7", RESULT, "a client need not wait for the 100");
+}
+
+#[test]
+fn a_refused_head_is_answered_without_inviting_its_body() {
+    let node = Node::start(good);
+    let edge = Edge::with(&node, &[("gateway.requests_per_minute", "5")]);
+    let asking = Request::post(QUESTION).with("Expect", "100-continue");
+    let too_large = Request::post(padded(QUESTION, 65_537)).with("Expect", "100-continue");
+    let cases = [
+        ("not_found", asking.clone().line("POST /x HTTP/1.1")),
+        ("wrong_http_method", asking.clone().line("PUT /rpc HTTP/1.1")),
+        ("unsupported_media_type", asking.clone().without("Content-Type")),
+        ("unsupported_encoding", asking.clone().with("Content-Encoding", "gzip")),
+        ("body_too_large", too_large),
+        ("conflicting_framing", asking.clone().with("Transfer-Encoding", "chunked")),
+        ("expectation_failed", asking.clone().without("Expect").with("Expect", "200-ok")),
+        ("rate_limited", asking),
+    ];
+    for (reason, request) in cases {
+        let mut client = edge.client();
+        client.send(request.head());
+        let response = client.response();
+        assert_eq!(response.json()["error"]["data"]["reason"], reason, "no 100 before it");
+    }
+    assert_eq!(node.connections(), 0, "a refused request never reaches the node");
+}
+
+#[test]
+fn an_upgrade_is_ignored() {
+    let node = Node::start(good);
+    let edge = Edge::start(&node);
+    let upgrades: [(&str, &[(&str, &str)]); 3] = [
+        ("h2c", &[("HTTP2-Settings", "AAMAAABkAAQCAAAAAAIAAAAA")]),
+        ("websocket", &[("Sec-WebSocket-Version", "13"), ("Sec-WebSocket-Key", "AAAAAAAAAAA=")]),
+        ("TLS/1.2, HTTP/1.1", &[]),
+    ];
+    for (protocol, lines) in upgrades {
+        let asking = Request::post(QUESTION)
+            .with("Connection", "Upgrade, HTTP2-Settings")
+            .with("Upgrade", protocol);
+        let asking = lines.iter().fold(asking, |own, (name, value)| own.with(name, value));
+        let mut client = edge.client();
+        assert_result(&client.ask(&asking), "7", RESULT, &format!("Upgrade: {protocol}"));
+        let get = lines.iter().fold(
+            Request::new("GET", "/rpc").with("Connection", "Upgrade").with("Upgrade", protocol),
+            |own, (name, value)| own.with(name, value),
+        );
+        let refused = edge.ask(&get);
+        assert_error(&refused, "wrong_http_method", "null", &format!("GET /rpc for {protocol}"));
+    }
+    let heads: Vec<_> = node.calls().into_iter().map(|call| call.head).collect();
+    let crossed = heads.iter().any(|head| head.to_ascii_lowercase().contains("upgrade"));
+    assert!(!crossed, "an upgrade never crosses: {heads:?}");
+}
+
+#[test]
+fn a_client_that_leaves_inside_its_body_harms_nobody() {
+    let node = Node::start(good);
+    let edge = Edge::start(&node);
+    for request in [Request::post(QUESTION), Request::post_chunked(QUESTION, 1000)] {
+        let mut client = edge.client();
+        let bytes = request.bytes();
+        client.send(&bytes[..bytes.len() - 10]);
+        client.finish();
+        if let Ok(response) = client.try_response() {
+            let reasons = ["invalid_request", "parse_error", "conflicting_framing"];
+            assert_one_of(&response, &reasons, "null", "half a body");
+            client.ends("no second answer");
+        }
+    }
+    assert_eq!(node.connections(), 0, "half a request never reaches the node");
+    assert_result(&edge.ask(&Request::post(QUESTION)), "7", RESULT, "the edge goes on");
+}
+
+#[test]
+fn a_client_that_leaves_before_its_answer_harms_nobody() {
+    let release = Latch::default();
+    let hold = release.clone();
+    let node = Node::start(move |call| {
+        let mut acts = good(call);
+        if call.number == 1 {
+            acts.insert(0, Act::Hold(hold.clone()));
+        }
+        acts
+    });
+    let edge = Edge::start(&node);
+    let mut impatient = edge.client();
+    impatient.send(Request::post(QUESTION).bytes());
+    node.wait_for_calls(1);
+    drop(impatient);
+    release.open();
+    assert_result(&edge.ask(&Request::post(QUESTION)), "7", RESULT, "the edge goes on");
+}
+
+#[test]
+fn who_is_refused_while_uploading_reads_the_refusal_and_no_reset() {
+    let node = Node::start(good);
+    let edge = Edge::start(&node);
+    let large = |size: usize| padded(QUESTION, size);
+    let cases = [
+        ("128 KiB with a length", Request::post(large(128 * 1024)), "body_too_large"),
+        ("128 KiB in chunks", Request::post_chunked(large(128 * 1024), 4096), "body_too_large"),
+        (
+            "200 KiB of another type",
+            { Request::post(large(200 * 1024)).without("Content-Type") },
+            "unsupported_media_type",
+        ),
+        (
+            "200 KiB to nowhere",
+            { Request::post(large(200 * 1024)).line("POST /x HTTP/1.1") },
+            "not_found",
+        ),
+    ];
+    for (what, request, reason) in cases {
+        let mut client = edge.client();
+        let sent = client.send(request.bytes());
+        assert!(sent, "{what}: the edge takes what is on its way while it answers");
+        assert_error(&client.response(), reason, "null", what);
+    }
+}
+
+#[test]
+fn who_uploads_without_end_reads_the_refusal_while_uploading() {
+    let node = Node::start(good);
+    let edge = Edge::start(&node);
+    let heads = [
+        ("a length of 1 GiB", "Content-Length", "1073741824"),
+        ("chunks without end", "Transfer-Encoding", "chunked"),
+    ];
+    for (what, name, value) in heads {
+        let mut client = edge.client();
+        let mut writer = client.writer();
+        let head = Request::post("").without("Content-Length").with(name, value).head();
+        let uploading = std::thread::spawn(move || {
+            let chunk = [b"4000\r\n".to_vec(), vec![b' '; 0x4000], b"\r\n".to_vec()].concat();
+            let _head = writer.write_all(&head);
+            // 1 GiB at most: the edge has hung up long before.
+            (0..65_536).take_while(|_| writer.write_all(&chunk).is_ok()).count()
+        });
+        assert_error(&client.response(), "body_too_large", "null", what);
+        let chunks = uploading.join().unwrap();
+        assert!(chunks < 65_536, "{what}: the edge does not read on for ever");
+    }
+    assert_eq!(node.connections(), 0, "a refused request never reaches the node");
+}

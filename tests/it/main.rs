@@ -1,0 +1,29 @@
+//! The program on the wire: real processes, raw sockets, a node that misbehaves on command.
+//!
+//! Reading order: `edge` starts the program, `client` talks to it (`request`, `response`), `node`
+//! stands behind it (`script`), `check` holds what is true of every answer; then one file for each
+//! topic. Every test has its own process on free ports, and none sleeps: they wait for bytes.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod admin;
+mod answers;
+mod check;
+mod client;
+mod connections;
+mod edge;
+mod framing;
+mod heads;
+mod limits;
+mod node;
+mod node_body;
+mod node_head;
+mod node_time;
+mod order;
+mod refusals;
+mod request;
+mod response;
+mod script;
+mod slow;
+mod startup;
+mod stop;

@@ -1,0 +1,268 @@
+//! A node that is slow, silent or gone: the deadline, the pool, the one retry, the breaker.
+//!
+//! The only tests that look at a clock are those of a timeout, and they leave it room.
+
+use std::time::{Duration, Instant};
+
+use crate::check::{assert_error, assert_one_of, assert_result};
+use crate::client::PATIENCE;
+use crate::edge::{Edge, Setup};
+use crate::node::{Act, Call, Latch, Node};
+use crate::node_head::ask_about;
+use crate::response::Response;
+use crate::script::{RESULT, echo, envelope, good, http, json};
+
+const CUT_OFF: &[&str] = &["upstream_invalid", "upstream_unreachable"];
+
+type Case = (&'static str, fn(&Call) -> Vec<Act>);
+
+/// Each of these keeps the node's side busy for far longer than any deadline.
+const STALLS: [Case; 8] = [
+    ("a node that says nothing", |_| vec![Act::Hang]),
+    ("half a head", |_| vec![Act::Send("HTTP/1.1 200 OK\r\nConte".into()), Act::Hang]),
+    ("an interim answer only", |_| vec![Act::Send(http("100 Continue", &[], "")), Act::Hang]),
+    ("a head only", |_| vec![Act::Send(http("200 OK", &["Content-Length: 9"], "")), Act::Hang]),
+    ("half a body", |_| vec![Act::Send(http("200 OK", &["Content-Length: 9"], "{")), Act::Hang]),
+    ("a whole body without its end", |call| {
+        let body = envelope(call, "\"a-word-of-the-node\"");
+        vec![Act::Send(http("200 OK", &[], body)), Act::Hang]
+    }),
+    ("chunks without the last one", |_| {
+        let chunk = http("200 OK", &["Transfer-Encoding: chunked"], "1\r\n{\r\n");
+        vec![Act::Send(chunk), Act::Hang]
+    }),
+    ("a byte every 100 ms", |call| {
+        vec![Act::Drip(json(envelope(call, "1")), Duration::from_millis(100))]
+    }),
+];
+
+#[test]
+fn a_node_that_stalls_at_any_point_is_given_up_at_the_deadline() {
+    for (what, stall) in STALLS {
+        let node = Node::start(stall);
+        let edge = Edge::with(&node, &[("node.timeout", "\"500ms\"")]);
+        let asked = Instant::now();
+        let response = edge.ask(&ask_about(1, "\"mine\""));
+        let took = asked.elapsed();
+        assert_error(&response, "upstream_timeout", "\"mine\"", what);
+        let in_time = Duration::from_millis(400)..Duration::from_secs(5);
+        assert!(in_time.contains(&took), "{what}: given up after {took:?}, not after 500 ms");
+        node.wait_for_no_connection();
+        assert_eq!(node.calls().len(), 1, "{what}: what may have reached the node is not repeated");
+    }
+}
+
+#[test]
+fn by_default_a_node_has_eight_seconds_in_all_even_if_it_never_stops_sending() {
+    let drip = |call: &Call| vec![Act::Drip(json(envelope(call, "1")), Duration::from_secs(1))];
+    let node = Node::start(drip);
+    let edge = Edge::start(&node);
+    let asked = Instant::now();
+    let response = edge.ask(&ask_about(1, "1"));
+    let took = asked.elapsed();
+    assert_error(&response, "upstream_timeout", "1", "one byte each second");
+    let in_time = Duration::from_millis(7_800)..Duration::from_secs(12);
+    assert!(in_time.contains(&took), "given up after {took:?}, not after 8 s");
+}
+
+#[test]
+fn a_new_connection_that_dies_before_the_answer_is_not_tried_again() {
+    let cases: [Case; 2] =
+        [("closed without a byte", |_| vec![Act::Close]), ("reset", |_| vec![Act::Reset])];
+    for (what, death) in cases {
+        let node = Node::start(move |call| if call.number == 1 { death(call) } else { echo(call) });
+        let edge = Edge::start(&node);
+        let response = edge.ask(&ask_about(1, "7"));
+        assert_one_of(&response, CUT_OFF, "7", what);
+        assert_eq!(
+            node.calls().len(),
+            1,
+            "{what}: the node may have run it, so it is not repeated"
+        );
+        let next = edge.ask(&ask_about(2, "8"));
+        assert_result(&next, "8", r#"{"block_id":{"block_number":2}}"#, what);
+    }
+}
+
+#[test]
+fn a_pooled_connection_that_died_is_replaced_once_and_the_client_does_not_notice() {
+    let cases: [Case; 2] =
+        [("closed without a byte", |_| vec![Act::Close]), ("reset", |_| vec![Act::Reset])];
+    for (what, death) in cases {
+        let node = Node::start(move |call| match (call.connection, call.turn) {
+            (1, 2) => death(call),
+            _ => echo(call),
+        });
+        let edge = Edge::start(&node);
+        for number in [1, 2] {
+            let expected = format!(r#"{{"block_id":{{"block_number":{number}}}}}"#);
+            assert_result(&edge.ask(&ask_about(number, "7")), "7", &expected, what);
+        }
+        let calls = node.calls();
+        let trace: Vec<_> = calls.iter().map(|call| (call.connection, call.turn)).collect();
+        assert_eq!(trace, [(1, 1), (1, 2), (2, 1)], "{what}: one retry, on a new connection");
+        let params = |call: &Call| call.json()["params"].clone();
+        assert_eq!(params(&calls[1]), params(&calls[2]), "{what}: the retry asks the same");
+    }
+}
+
+#[test]
+fn the_retry_uses_a_new_connection_even_if_others_are_pooled() {
+    let both_in = Latch::default();
+    let hold = both_in.clone();
+    let node = Node::start(move |call| {
+        match call.turn {
+            1 if call.number <= 2 => {
+                [vec![Act::Hold(hold.clone())], echo(call)].into_iter().flatten()
+            }
+            1 => [Vec::new(), echo(call)].into_iter().flatten(),
+            _ => [vec![Act::Close], Vec::new()].into_iter().flatten(),
+        }
+        .collect()
+    });
+    let edge = Edge::start(&node);
+    std::thread::scope(|scope| {
+        let asked = [1, 2].map(|number| {
+            let edge = &edge;
+            scope.spawn(move || edge.ask(&ask_about(number, "7")))
+        });
+        node.wait_for_calls(2);
+        both_in.open();
+        for answer in asked {
+            assert_eq!(answer.join().unwrap().status, 200, "both first questions are answered");
+        }
+    });
+    let response = edge.ask(&ask_about(3, "7"));
+    assert_result(&response, "7", r#"{"block_id":{"block_number":3}}"#, "one retry suffices");
+    let trace: Vec<_> = node.calls().iter().skip(2).map(|call| call.turn).collect();
+    assert_eq!(trace, [2, 1], "the pooled connection died, the next one was new");
+}
+
+#[test]
+fn there_is_one_retry_and_no_second() {
+    let node = Node::start(|call| if call.number == 1 { echo(call) } else { vec![Act::Close] });
+    let edge = Edge::start(&node);
+    assert_eq!(edge.ask(&ask_about(1, "7")).status, 200, "the first question is answered");
+    let response = edge.ask(&ask_about(2, "7"));
+    assert_one_of(&response, CUT_OFF, "7", "pooled and new connection died alike");
+    assert_eq!(node.calls().len(), 3, "first, pooled, new, and that is all");
+}
+
+#[test]
+fn a_pooled_connection_that_dies_after_one_byte_of_its_answer_is_not_tried_again() {
+    let cases: [Case; 4] = [
+        ("one byte", |_| vec![Act::Send("H".into()), Act::Close]),
+        ("one byte and a reset", |_| vec![Act::Send("H".into()), Act::Reset]),
+        ("an interim answer", |_| vec![Act::Send(http("100 Continue", &[], "")), Act::Close]),
+        ("half a body", |_| {
+            vec![Act::Send(http("200 OK", &["Content-Length: 9"], "{")), Act::Close]
+        }),
+    ];
+    for (what, death) in cases {
+        let node = Node::start(move |call| if call.turn == 1 { echo(call) } else { death(call) });
+        let edge = Edge::start(&node);
+        assert_eq!(edge.ask(&ask_about(1, "7")).status, 200, "the first question is answered");
+        let response = edge.ask(&ask_about(2, "7"));
+        assert_one_of(&response, CUT_OFF, "7", what);
+        assert_eq!(node.calls().len(), 2, "{what}: an answer had begun, so no retry");
+    }
+}
+
+#[test]
+fn a_pooled_connection_that_stalls_is_not_tried_again() {
+    let node = Node::start(|call| if call.turn == 1 { echo(call) } else { vec![Act::Hang] });
+    let edge = Edge::with(&node, &[("node.timeout", "\"500ms\"")]);
+    assert_eq!(edge.ask(&ask_about(1, "7")).status, 200, "the first question is answered");
+    let response = edge.ask(&ask_about(2, "7"));
+    assert_error(&response, "upstream_timeout", "7", "a stalled pooled connection");
+    assert_eq!(node.calls().len(), 2, "the node may still be at it, so no retry");
+}
+
+#[test]
+fn a_node_that_hangs_up_after_each_answer_costs_no_request() {
+    let node = Node::start(|call| [good(call), vec![Act::Close]].into_iter().flatten().collect());
+    let edge = Edge::start(&node);
+    for number in 0..20 {
+        let response = edge.ask(&ask_about(number, "7"));
+        assert_result(&response, "7", RESULT, "a connection that is closed while idle is no fault");
+    }
+}
+
+#[test]
+fn an_unreachable_node_is_told_as_such() {
+    let edge = Setup::before(Node::nowhere()).start();
+    for number in 0..20 {
+        let response = edge.ask(&ask_about(number, "\"mine\""));
+        assert_error(&response, "upstream_unreachable", "\"mine\"", "nothing listens there");
+    }
+}
+
+#[test]
+fn the_breaker_lets_one_probe_through_and_closes_when_it_is_answered() {
+    let address = Node::nowhere();
+    let edge = Setup::before(address).start();
+    for number in 0..20 {
+        let response = edge.ask(&ask_about(number, "7"));
+        assert_error(&response, "upstream_unreachable", "7", "the node is down");
+    }
+    let release = Latch::default();
+    let hold = release.clone();
+    let node = Node::start_at(address, move |call| {
+        [vec![Act::Hold(hold.clone())], echo(call)].into_iter().flatten().collect()
+    });
+    std::thread::scope(|scope| {
+        let persistent = scope.spawn(|| ask_until_it_is_not_unreachable(&edge));
+        node.wait_for_calls(1);
+        for number in 0..20 {
+            let response = edge.ask(&ask_about(number, "7"));
+            assert_error(&response, "upstream_unreachable", "7", "one probe is out already");
+        }
+        assert_eq!(node.connections(), 1, "a node that may be up again is tried with one request");
+        release.open();
+        assert_eq!(persistent.join().unwrap().status, 200, "the probe itself is answered");
+    });
+    for number in 0..20 {
+        assert_eq!(edge.ask(&ask_about(number, "7")).status, 200, "the node is back for all");
+    }
+}
+
+fn ask_until_it_is_not_unreachable(edge: &Edge) -> Response {
+    let deadline = Instant::now() + PATIENCE;
+    let mut client = edge.client();
+    let mut pause = edge.client();
+    while Instant::now() < deadline {
+        let response = client.ask(&ask_about(1, "7"));
+        if response.status != 502 {
+            return response;
+        }
+        if response.announces_close() {
+            client = edge.client();
+        }
+        // Nothing will come here: a wait of 20 ms that spares the machine.
+        let _silence = pause.silent_for(Duration::from_millis(20));
+    }
+    panic!("the breaker never tries the node again");
+}
+
+#[test]
+fn the_second_node_of_a_list_answers_while_the_first_is_unreachable() {
+    let second = Node::start(echo);
+    let urls = format!("[\"http://{}/rpc\", \"http://{}/rpc\"]", Node::nowhere(), second.address());
+    let edge = Setup::before(second.address()).set("node.url", &urls).start();
+    for number in 0..20 {
+        let expected = format!(r#"{{"block_id":{{"block_number":{number}}}}}"#);
+        let response = edge.ask(&ask_about(number, "7"));
+        assert_result(&response, "7", &expected, "the next node of the list takes over");
+    }
+}
+
+#[test]
+fn the_first_node_of_a_list_is_preferred() {
+    let (first, second) = (Node::start(echo), Node::start(echo));
+    let urls = format!("[\"http://{}/rpc\", \"http://{}/rpc\"]", first.address(), second.address());
+    let edge = Setup::before(first.address()).set("node.url", &urls).start();
+    for number in 0..5 {
+        assert_eq!(edge.ask(&ask_about(number, "7")).status, 200, "the first node answers");
+    }
+    assert_eq!((first.calls().len(), second.connections()), (5, 0), "the first is enough");
+}

@@ -1,0 +1,108 @@
+//! Requests spelled out, ready to be bent out of shape.
+//!
+//! In: a body, and what a test wants different from a well-behaved wallet. Out: the bytes of the
+//! request. Nothing is computed twice: a length that was set stays, even when it lies.
+
+/// The harmless question that most tests ask.
+pub(crate) const QUESTION: &str =
+    r#"{"jsonrpc":"2.0","id":7,"method":"starknet_blockNumber","params":[]}"#;
+
+/// A JSON-RPC request; id and params as JSON text.
+pub(crate) fn rpc(id: &str, method: &str, params: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#)
+}
+
+/// `body` with spaces after it, up to exactly `size` bytes.
+pub(crate) fn padded(body: &str, size: usize) -> Vec<u8> {
+    let mut bytes = body.as_bytes().to_vec();
+    bytes.resize(size, b' ');
+    bytes
+}
+
+/// A request spelled out, ready to be bent out of shape.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    line: String,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+}
+
+impl Request {
+    /// A request without headers, but for `Host`.
+    pub(crate) fn new(method: &str, target: &str) -> Self {
+        let line = format!("{method} {target} HTTP/1.1");
+        Self { line, headers: vec![("Host".into(), "edge.test".into())], body: Vec::new() }
+    }
+
+    /// What a well-behaved wallet sends: `POST /rpc` with a JSON body and its length.
+    pub(crate) fn post(body: impl AsRef<[u8]>) -> Self {
+        let body = body.as_ref().to_vec();
+        let length = body.len().to_string();
+        let mut request = Self::new("POST", "/rpc")
+            .with("Content-Type", "application/json")
+            .with("Content-Length", &length);
+        request.body = body;
+        request
+    }
+
+    /// The same in chunks of `size` bytes.
+    pub(crate) fn post_chunked(body: impl AsRef<[u8]>, size: usize) -> Self {
+        let mut request = Self::new("POST", "/rpc")
+            .with("Content-Type", "application/json")
+            .with("Transfer-Encoding", "chunked");
+        request.body = chunked(body.as_ref(), size);
+        request
+    }
+
+    /// One more header line, after those that are there.
+    pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+
+    /// The same request without any line of this header.
+    pub(crate) fn without(mut self, name: &str) -> Self {
+        self.headers.retain(|(own, _)| !own.eq_ignore_ascii_case(name));
+        self
+    }
+
+    /// The same request with another request line.
+    pub(crate) fn line(mut self, line: &str) -> Self {
+        self.line = line.into();
+        self
+    }
+
+    /// The head, up to and with the empty line.
+    pub(crate) fn head(&self) -> Vec<u8> {
+        let mut head = format!("{}\r\n", self.line);
+        for (name, value) in &self.headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head.push_str("\r\n");
+        head.into_bytes()
+    }
+
+    /// The body as it goes over the wire.
+    pub(crate) fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// Every byte of the request.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let mut bytes = self.head();
+        bytes.extend_from_slice(&self.body);
+        bytes
+    }
+}
+
+/// `body` in chunks of `size` bytes, with the last chunk.
+pub(crate) fn chunked(body: &[u8], size: usize) -> Vec<u8> {
+    let mut wire = Vec::new();
+    for chunk in body.chunks(size) {
+        wire.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+        wire.extend_from_slice(chunk);
+        wire.extend_from_slice(b"\r\n");
+    }
+    wire.extend_from_slice(b"0\r\n\r\n");
+    wire
+}

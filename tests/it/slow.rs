@@ -1,0 +1,223 @@
+//! Clients that are slow: heads, bodies, readers, and connections that just stay.
+//!
+//! What is tested here is time itself, so the deadlines are set short and measured with room.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use crate::check::{assert_error, assert_result};
+use crate::client::{Broken, Client};
+use crate::edge::Edge;
+use crate::node::Node;
+use crate::request::{QUESTION, Request};
+use crate::response::Response;
+use crate::script::{ANSWER_CAP, RESULT, good, json, padded_envelope, send};
+
+const SECOND: (&str, &str) = ("gateway.connections.header_timeout", "\"1s\"");
+const BODY_SECOND: (&str, &str) = ("gateway.connections.body_timeout", "\"1s\"");
+
+/// What a deadline of one second may take on a busy machine.
+const ABOUT_A_SECOND: Range<Duration> = Duration::from_millis(800)..Duration::from_secs(6);
+
+fn assert_took(since: Instant, range: Range<Duration>, what: &str) {
+    let took = since.elapsed();
+    assert!(range.contains(&took), "{what}: took {took:?}, expected {range:?}");
+}
+
+/// Says a byte every 100 ms, for far longer than the deadline, then reads what was answered.
+fn drip(client: &mut Client, bytes: &[u8]) -> Response {
+    client.drip(bytes, Duration::from_millis(100));
+    client.response()
+}
+
+#[test]
+fn a_head_that_comes_too_slowly_is_given_up_at_the_deadline() {
+    let node = Node::start(good);
+    let edge = Edge::with(&node, &[SECOND]);
+    let head = Request::post(QUESTION).with("X-Fill", &"a".repeat(300)).head();
+    for silent in [true, false] {
+        let what = if silent { "half a head, then silence" } else { "a byte every 100 ms" };
+        let mut client = edge.client();
+        let start = Instant::now();
+        let response = if silent {
+            client.send(&head[..40]);
+            client.response()
+        } else {
+            drip(&mut client, &head)
+        };
+        assert_took(start, ABOUT_A_SECOND, what);
+        assert_error(&response, "request_timeout", "null", what);
+        client.ends("a head that was not read ends the connection");
+    }
+    assert_eq!(node.connections(), 0, "a refused request never reaches the node");
+}
+
+#[test]
+fn a_slow_head_is_given_up_on_a_reused_connection_as_well() {
+    let node = Node::start(good);
+    let edge = Edge::with(&node, &[SECOND]);
+    let head = Request::post(QUESTION).with("X-Fill", &"a".repeat(300)).head();
+    for silent in [true, false] {
+        let what = if silent { "half a second head" } else { "a second head, byte by byte" };
+        let mut client = edge.client();
+        for _ in 0..2 {
+            assert_result(&client.ask(&Request::post(QUESTION)), "7", RESULT, "a brisk request");
+        }
+        let start = Instant::now();
+        let response = if silent {
+            client.send(&head[..40]);
+            client.response()
+        } else {
+            drip(&mut client, &head)
+        };
+        assert_took(start, ABOUT_A_SECOND, what);
+        assert_error(&response, "request_timeout", "null", what);
+        client.ends("a head that was not read ends the connection");
+    }
+    assert_eq!(node.calls().len(), 4, "only the brisk requests reach the node");
+}
+
+#[test]
+fn a_body_that_comes_too_slowly_is_given_up_at_the_deadline() {
+    let node = Node::start(good);
+    let edge = Edge::with(&node, &[BODY_SECOND]);
+    let requests =
+        [("a length", Request::post(QUESTION)), ("chunks", Request::post_chunked(QUESTION, 1))];
+    for (kind, request) in requests {
+        for silent in [true, false] {
+            let what = format!("a body with {kind}, {}", if silent { "half" } else { "dripping" });
+            let mut client = edge.client();
+            client.send(request.head());
+            let start = Instant::now();
+            let body = &request.body()[..request.body().len() - 1];
+            let response = if silent {
+                client.send(&body[..body.len() / 2]);
+                client.response()
+            } else {
+                drip(&mut client, body)
+            };
+            assert_took(start, ABOUT_A_SECOND, &what);
+            assert_error(&response, "request_timeout", "null", &what);
+            client.ends("a body that was not read ends the connection");
+        }
+    }
+    assert_eq!(node.connections(), 0, "a refused request never reaches the node");
+}
+
+#[test]
+fn a_client_that_never_sends_the_body_it_was_invited_to_is_given_up() {
+    let node = Node::start(good);
+    let edge = Edge::with(&node, &[BODY_SECOND]);
+    let mut client = edge.client();
+    let start = Instant::now();
+    client.send(Request::post(QUESTION).with("Expect", "100-continue").head());
+    assert_eq!(client.response().status, 100, "the body is invited");
+    assert_error(&client.response(), "request_timeout", "null", "no body came");
+    assert_took(start, ABOUT_A_SECOND, "no body after 100");
+}
+
+#[test]
+fn a_slow_sender_within_the_deadline_is_answered() {
+    let node = Node::start(good);
+    let edge = Edge::start(&node);
+    let mut client = edge.client();
+    client.drip(&Request::post(QUESTION).bytes(), Duration::from_millis(1));
+    assert_result(&client.response(), "7", RESULT, "slow but in time");
+}
+
+#[test]
+fn a_client_that_does_not_read_is_ended_within_the_write_timeout() {
+    let node = Node::start(|call| send(json(padded_envelope(call, ANSWER_CAP))));
+    let edge = Edge::with(&node, &[("gateway.connections.write_timeout", "\"1s\"")]);
+    let mut client = edge.client();
+    // The sockets of both sides hold a few MiB, so it takes more than one answer to fill them.
+    let stuck = (0..20).find(|number| {
+        let start = Instant::now();
+        let id = format!("slow-reader-{number}");
+        client.send(Request::post(QUESTION).with("X-Request-Id", &id).bytes());
+        edge.request_line(&id);
+        ABOUT_A_SECOND.contains(&start.elapsed())
+    });
+    let stuck = stuck.expect("twenty answers of 4 MiB fit into no socket");
+    for _ in 0..stuck {
+        assert!(client.response().body.len() > ANSWER_CAP - 100, "whole answers before it");
+    }
+    let end = client.try_response();
+    let cut = matches!(end, Err(Broken::Ended(_) | Broken::Reset(_)));
+    assert!(cut, "the answer that was not taken is cut, and the connection ends");
+    assert_eq!(edge.ask(&Request::post(QUESTION)).status, 200, "others are not held up");
+}
+
+#[test]
+fn a_slow_reader_within_the_write_timeout_gets_all_of_a_large_answer() {
+    let node = Node::start(|call| send(json(padded_envelope(call, ANSWER_CAP))));
+    let edge = Edge::start(&node);
+    let mut client = edge.client();
+    client.send(Request::post(QUESTION).bytes());
+    node.wait_for_calls(1);
+    let mut other = edge.client();
+    assert!(other.silent_for(Duration::from_millis(300)), "the first client does not read yet");
+    assert!(client.response().body.len() > ANSWER_CAP - 100, "the whole answer comes");
+}
+
+#[test]
+fn an_idle_connection_is_closed_at_the_idle_timeout() {
+    let node = Node::start(good);
+    let keys = [("gateway.connections.idle_timeout", "\"1s\""), SECOND];
+    let edge = Edge::with(&node, &keys);
+    let mut client = edge.client();
+    assert_result(&client.ask(&Request::post(QUESTION)), "7", RESULT, "an answer first");
+    let start = Instant::now();
+    client.ends("an idle connection is closed without a word");
+    assert_took(start, ABOUT_A_SECOND, "idle after an answer");
+}
+
+#[test]
+fn a_connection_that_never_says_anything_is_closed() {
+    let node = Node::start(good);
+    let keys = [("gateway.connections.idle_timeout", "\"1s\""), SECOND];
+    let edge = Edge::with(&node, &keys);
+    let mut client = edge.client();
+    let start = Instant::now();
+    let words = client.try_response();
+    assert_took(start, ABOUT_A_SECOND, "a silent connection");
+    if let Ok(response) = words {
+        assert_error(&response, "request_timeout", "null", "a silent connection");
+        client.ends("nothing comes after the refusal");
+    }
+}
+
+#[test]
+fn a_connection_ends_at_its_lifetime_between_requests() {
+    let node = Node::start(good);
+    let edge = Edge::with(&node, &[("gateway.connections.lifetime", "\"1s\"")]);
+    let mut client = edge.client();
+    let start = Instant::now();
+    let mut answers = 0;
+    // Asks every 20 ms: such a connection is never idle for long.
+    loop {
+        client.send(Request::post(QUESTION).bytes());
+        match client.try_response() {
+            Ok(response) => {
+                assert_result(&response, "7", RESULT, "no request is cut");
+                answers += 1;
+                if response.announces_close() {
+                    client.ends("as it said");
+                    break;
+                }
+            }
+            Err(broken) => {
+                let clean = matches!(&broken, Broken::Ended(rest) | Broken::Reset(rest)
+                    if rest.is_empty());
+                assert!(clean, "it ends between answers: {broken:?}");
+                break;
+            }
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "the connection never ends");
+        if !client.silent_for(Duration::from_millis(20)) {
+            break;
+        }
+    }
+    assert!(answers > 5, "it was used for its whole life: {answers} answers");
+    assert_took(start, ABOUT_A_SECOND, "a connection of one second");
+}

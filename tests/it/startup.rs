@@ -1,0 +1,165 @@
+//! Starting: files that are checked, files that are wrong, ports that are taken, other listeners.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
+use std::process::Output;
+
+use crate::check::{assert_common_with_quota, assert_result};
+use crate::client::PATIENCE;
+use crate::edge::{Setup, scratch_path};
+use crate::node::Node;
+use crate::request::{QUESTION, Request};
+use crate::response::parse_whole;
+use crate::script::{RESULT, good};
+
+/// All that a process said.
+fn words(output: &Output) -> String {
+    String::from_utf8_lossy(&[output.stdout.as_slice(), &output.stderr].concat()).into_owned()
+}
+
+/// A file with three mistakes and the key paths that they are at.
+fn three_mistakes() -> (Setup, [&'static str; 3]) {
+    let setup = Setup::before(Node::nowhere())
+        .set("node.timeout", "\"9s\"")
+        .set("gateway.requests_per_minuet", "180")
+        .set("gateway.methods", "[\"starknet_chainId\", \"devnet_mint\"]");
+    (setup, ["node.timeout", "gateway.requests_per_minuet", "gateway.methods"])
+}
+
+#[test]
+fn check_passes_a_right_file() {
+    let output = Setup::before(Node::nowhere()).run("check");
+    assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+}
+
+#[test]
+fn check_names_three_mistakes_at_once() {
+    let (setup, paths) = three_mistakes();
+    let output = setup.run("check");
+    assert_eq!(output.status.code(), Some(1), "a check that failed: {}", words(&output));
+    for path in paths {
+        assert!(words(&output).contains(path), "{path} is named: {}", words(&output));
+    }
+    assert!(words(&output).contains("requests_per_minute"), "did you mean: {}", words(&output));
+}
+
+#[test]
+fn serve_refuses_a_wrong_file_with_all_its_mistakes() {
+    let (setup, paths) = three_mistakes();
+    let output = setup.run("serve");
+    assert_eq!(output.status.code(), Some(2), "a configuration error: {}", words(&output));
+    for path in paths {
+        assert!(words(&output).contains(path), "{path} is named: {}", words(&output));
+    }
+}
+
+#[test]
+fn a_file_that_is_no_configuration_is_refused() {
+    let setup = Setup::before(Node::nowhere());
+    let cases = [
+        ("no node", setup.clone().unset("node.url"), "node"),
+        ("a node over https", setup.clone().set("node.url", "\"https://a.test/rpc\""), "node.url"),
+        ("no TOML", setup.clone().set("node.url", "= ="), "node"),
+        (
+            "a word for a number",
+            { setup.clone().set("gateway.requests_per_minute", "\"many\"") },
+            "gateway.requests_per_minute",
+        ),
+        (
+            "a duration without a unit",
+            { setup.clone().set("gateway.connections.body_timeout", "10") },
+            "gateway.connections.body_timeout",
+        ),
+        ("an unknown section", setup.clone().set("gatewya.listen", "\"x\""), "gatewya"),
+        (
+            "no surface",
+            setup
+                .clone()
+                .unset("gateway.listen")
+                .unset("admin.listen")
+                .unset("gateway.requests_per_minute"),
+            "gateway",
+        ),
+    ];
+    for (what, setup, named) in cases {
+        for (subcommand, code) in [("check", 1), ("serve", 2)] {
+            let output = setup.run(subcommand);
+            assert_eq!(output.status.code(), Some(code), "{what}: {}", words(&output));
+            assert!(words(&output).contains(named), "{what}: {}", words(&output));
+        }
+    }
+}
+
+#[test]
+fn a_port_that_is_taken_is_told() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    for key in ["gateway.listen", "admin.listen"] {
+        let setup = Setup::before(Node::nowhere()).set(key, &format!("\"{address}\""));
+        let output = setup.run("serve");
+        assert!(![Some(0), None].contains(&output.status.code()), "{key}: {}", words(&output));
+        assert!(words(&output).contains(&address), "{key}: which port? {}", words(&output));
+    }
+}
+
+#[test]
+fn the_environment_overrides_the_file() {
+    let node = Node::start(good);
+    let edge = Setup::before(Node::nowhere())
+        .environment("PORTCULLIS__GATEWAY__REQUESTS_PER_MINUTE", "77")
+        .environment("PORTCULLIS__NODE__URL", &format!("http://{}/rpc", node.address()))
+        .start();
+    let response = edge.ask(&Request::post(QUESTION));
+    assert_common_with_quota(&response, 77, "the quota of the environment");
+    assert_eq!(response.status, 200, "the node of the environment answers: {}", response.text());
+}
+
+#[test]
+fn a_mistake_in_the_environment_is_a_mistake() {
+    for name in ["PORTCULLIS__GATEWAY__REQUESTS_PER_MINUTE", "PORTCULLIS__GATEWAY__NO_SUCH_KEY"] {
+        let output = Setup::before(Node::nowhere()).environment(name, "many").run("serve");
+        assert_eq!(output.status.code(), Some(2), "{name}: {}", words(&output));
+        let said = words(&output).to_lowercase();
+        let (full, key) = (name.to_lowercase(), name.to_lowercase()[12..].replace("__", "."));
+        assert!(said.contains(&full) || said.contains(&key), "{name} is named: {said}");
+    }
+}
+
+#[test]
+fn a_surface_that_is_left_out_is_off() {
+    let node = Node::start(good);
+    let only_gateway = Setup::before(node.address()).unset("admin.listen").start();
+    let response = only_gateway.ask(&Request::post(QUESTION));
+    assert_result(&response, "7", RESULT, "a gateway without an admin surface");
+    let only_admin = Setup::before(node.address())
+        .unset("gateway.listen")
+        .unset("gateway.requests_per_minute")
+        .start();
+    assert_eq!(only_admin.admin_get("/livez").status, 200, "an admin surface without a gateway");
+}
+
+#[test]
+fn a_unix_socket_serves_like_a_port() {
+    let node = Node::start(good);
+    let path = scratch_path("sock");
+    let listen = format!("\"unix:{}\"", path.display());
+    let edge = Setup::before(node.address()).set("gateway.listen", &listen).start();
+    let line = edge.line("the socket", |line| line["surface"] == "gateway");
+    assert_eq!(line["address"], format!("unix:{}", path.display()), "where it listens");
+    for _ in 0..2 {
+        let mut stream = UnixStream::connect(&path).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let request = Request::post(QUESTION).with("Connection", "close");
+        stream.write_all(&request.bytes()).unwrap();
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        let response = parse_whole(&bytes).unwrap();
+        assert_result(&response, "7", RESULT, "an answer over a Unix socket");
+    }
+    drop(edge);
+    let again = Setup::before(node.address()).set("gateway.listen", &listen).start();
+    assert!(UnixStream::connect(&path).is_ok(), "a socket that was left behind is no obstacle");
+    drop(again);
+    std::fs::remove_file(&path).unwrap();
+}

@@ -1,0 +1,180 @@
+# shellcheck shell=bash
+# The live part: a real starknet-devnet, a real gateway before it, real clients before that.
+# Reads TARGET, WORK and VENV. Every process started here is ended here, by its pid.
+
+PIDS=()
+
+# Starts a command in the background as the leader of its own process group, which a Ctrl-C would
+# reach as a whole; its output goes to $WORK/NAME.log. Sets STARTED.
+start() {
+  local name=$1
+  shift
+  set -m
+  "$@" >"$WORK/$name.log" 2>&1 </dev/null &
+  STARTED=$!
+  set +m
+  PIDS+=("$STARTED")
+}
+
+alive() { kill -0 "$1" 2>/dev/null; }
+
+# Waits until a log holds what the sed script prints, or its process is gone. Sets FOUND.
+await_line() {
+  local name=$1 pid=$2 script=$3
+  for _ in {1..600}; do
+    FOUND=$(sed -nE "$script" "$WORK/$name.log" | sed -n 1p)
+    [[ -z $FOUND ]] || return 0
+    alive "$pid" || break
+    sleep 0.1
+  done
+  echo "$name did not come up" >&2
+  return 1
+}
+
+# Ends a process and says how it ended; one that does not within 30 s is a failure.
+finish() {
+  local signal=$1 pid=$2
+  kill -s "$signal" "$pid"
+  for _ in {1..300}; do
+    alive "$pid" || break
+    sleep 0.1
+  done
+  if alive "$pid"; then
+    echo "process $pid ignores $signal" >&2
+    return 1
+  fi
+  wait "$pid"
+}
+
+stop_all() {
+  local pid
+  for pid in "${PIDS[@]}"; do
+    alive "$pid" || continue
+    kill -s TERM "$pid" 2>/dev/null || true
+    for _ in {1..50}; do
+      alive "$pid" || break
+      sleep 0.1
+    done
+    kill -s KILL -- "-$pid" 2>/dev/null || true
+  done
+}
+
+show_logs() {
+  local log
+  for log in "$WORK"/*.log; do
+    [[ -s $log ]] || continue
+    printf '\n--- the end of %s\n' "${log##*/}" >&2
+    tail -n 20 "$log" >&2
+  done
+}
+
+start_network() {
+  start devnet starknet-devnet --seed 0 --chain-id PORTCULLIS_DEV --host 127.0.0.1 --port 0
+  DEVNET_PID=$STARTED
+  await_line devnet "$DEVNET_PID" 's/.*listening on 127\.0\.0\.1:([0-9]+).*/\1/p'
+  NODE=http://127.0.0.1:$FOUND/rpc
+
+  # the clients share one address: the limit is tested elsewhere, at its exact edge
+  cat >"$WORK/live.toml" <<EOF
+[node]
+url = "$NODE"
+[gateway]
+listen = "127.0.0.1:0"
+requests_per_minute = 100000
+[admin]
+listen = "127.0.0.1:0"
+EOF
+  "$TARGET/debug/portcullis" check --config "$WORK/live.toml"
+  start gateway "$TARGET/debug/portcullis" serve --config "$WORK/live.toml"
+  GATEWAY_PID=$STARTED
+  local address='"message":"listening".*"surface":"SURFACE".*"address":"([^"]+)"'
+  await_line gateway "$GATEWAY_PID" "s/.*${address/SURFACE/gateway}.*/\1/p"
+  GATEWAY=http://$FOUND/rpc
+  await_line gateway "$GATEWAY_PID" "s/.*${address/SURFACE/admin}.*/\1/p"
+  ADMIN=http://$FOUND
+  echo "gateway $GATEWAY, admin $ADMIN, node $NODE"
+}
+
+with_urls() { env PORTCULLIS_GATEWAY="$GATEWAY" PORTCULLIS_NODE="$NODE" "$@"; }
+
+client_js() { with_urls npm --prefix tests/clients/js --silent test; }
+
+client_py() {
+  with_urls "$VENV/bin/python" -B -m pytest -c tests/clients/py/pytest.ini tests/clients/py
+}
+
+metrics_are_clean() {
+  curl -fsS -o "$WORK/metrics" "$ADMIN/metrics"
+  echo "$(grep -vc '^#' "$WORK/metrics") samples"
+  local complaints
+  complaints=$(promtool check metrics <"$WORK/metrics" 2>&1) && [[ -z $complaints ]] || {
+    echo "promtool: $complaints" >&2
+    return 1
+  }
+}
+
+stop_network() {
+  finish TERM "$GATEWAY_PID"
+  finish TERM "$DEVNET_PID" || true # how the node ends is not ours
+}
+
+# One run over a file with three mistakes: exit 1, and each is named by its key path.
+check_names_all() {
+  cat >"$WORK/mistakes.toml" <<'EOF'
+[node]
+url = "ftp://127.0.0.1"
+[gateway]
+listen = "nowhere"
+requests_per_minut = 180
+EOF
+  local status=0 key
+  "$TARGET/debug/portcullis" check --config "$WORK/mistakes.toml" >"$WORK/check.log" 2>&1 ||
+    status=$?
+  cat "$WORK/check.log"
+  ((status == 1 || status == 2)) || {
+    echo "exit $status" >&2
+    return 1
+  }
+  for key in node.url gateway.listen gateway.requests_per_minut; do
+    grep -qF "$key" "$WORK/check.log" || {
+      echo "$key is not named" >&2
+      return 1
+    }
+  done
+}
+
+# The processes that were started with this mark in their environment.
+marked() { grep -lzx "SMOKE_MARK=$WORK" /proc/[0-9]*/environ 2>/dev/null; }
+
+# From the command to the printed URL, through each printed command, to a Ctrl-C that leaves no
+# process behind.
+dev_smoke() {
+  mkdir "$WORK/dev"
+  start dev env -C "$WORK/dev" SMOKE_MARK="$WORK" "$TARGET/debug/portcullis" dev
+  local pid=$STARTED line answer ran=0
+  await_line dev "$pid" 's/.*(http:\/\/127\.0\.0\.1:[0-9]+\/rpc).*/\1/p'
+  echo "up: $FOUND"
+  sed -nE 's/^[[:space:]$]*(curl .*)$/\1/p' "$WORK/dev.log" >"$WORK/commands"
+  while IFS= read -r line; do
+    echo "\$ $line"
+    answer=$(bash -c "$line" </dev/null)
+    echo "${answer:0:200}"
+    [[ -n $answer ]] || return 1
+    ran=$((ran + 1))
+  done <"$WORK/commands"
+  ((ran > 0)) || {
+    echo "dev printed no command to try" >&2
+    return 1
+  }
+
+  kill -s INT -- "-$pid" # the whole group, as a terminal does
+  for _ in {1..300}; do
+    marked >/dev/null || break
+    sleep 0.1
+  done
+  if marked; then
+    echo "left behind after Ctrl-C" >&2
+    return 1
+  fi
+  wait "$pid"
+}

@@ -1,0 +1,105 @@
+# shellcheck shell=bash
+# What the tests need beside Rust, from the system's own package managers, and only what is missing.
+# Reads TARGET; puts what it unpacked or built on PATH.
+
+DEVNET_VERSION=0.10.1
+
+has() { command -v "$1" >/dev/null 2>&1; }
+
+as_root() {
+  if (($(id -u) == 0)); then
+    "$@"
+  elif has sudo; then
+    sudo "$@"
+  else
+    echo "tests/run: '$*' needs root, and there is no sudo" >&2
+    return 1
+  fi
+}
+
+APT_FRESH=
+apt_update() {
+  [[ -n $APT_FRESH ]] || as_root apt-get update -qq
+  APT_FRESH=1
+}
+
+apt_install() {
+  echo "installing $*"
+  apt_update
+  as_root env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -qq -y --no-install-recommends "$@" >/dev/null
+}
+
+# Taken out of its package, not installed: installed, that would start a Prometheus server.
+get_promtool() {
+  local into=$TARGET/promtool
+  PATH=$PATH:$into/usr/bin
+  if ! has promtool; then
+    echo "taking promtool out of the package prometheus"
+    apt_update
+    mkdir -p "$into"
+    (
+      cd "$into" || exit
+      apt-get -qq -o APT::Sandbox::User=root download prometheus
+      dpkg-deb --fsys-tarfile prometheus_*.deb | tar -x ./usr/bin/promtool
+      rm prometheus_*.deb
+    )
+  fi
+  promtool --version 2>&1 | sed -n 1p
+}
+
+get_devnet() {
+  PATH=$PATH:$PWD/target/tools/bin
+  if ! has starknet-devnet; then
+    echo "building starknet-devnet $DEVNET_VERSION into target/tools: once, half an hour on 2 cores"
+    env -u CARGO_TARGET_DIR \
+      cargo install --locked --version "$DEVNET_VERSION" --root target/tools starknet-devnet
+  fi
+  starknet-devnet --version
+}
+
+get_js() {
+  local js=tests/clients/js
+  cmp -s "$js/package-lock.json" "$js/node_modules/.installed" && return
+  echo "installing starknet.js"
+  # its engines field asks for a newer node than the tests need: that warning is silenced
+  (cd "$js" && npm ci --no-audit --no-fund --loglevel=error)
+  cp "$js/package-lock.json" "$js/node_modules/.installed"
+}
+
+get_py() {
+  local pinned=tests/clients/py/requirements.txt
+  VENV=$TARGET/clients-py
+  cmp -s "$pinned" "$VENV/installed.txt" && return
+  echo "installing starknet.py into a virtual environment"
+  rm -rf "$VENV"
+  python3 -m venv "$VENV"
+  "$VENV/bin/pip" install -q --disable-pip-version-check -r "$pinned"
+  cp "$pinned" "$VENV/installed.txt"
+}
+
+prepare_tools() {
+  has cargo || {
+    echo "tests/run: install Rust first: https://rustup.rs" >&2
+    return 1
+  }
+  cargo --version
+  if ! cargo fmt --version >/dev/null 2>&1 || ! cargo clippy --version >/dev/null 2>&1; then
+    rustup component add rustfmt clippy
+  fi
+
+  local missing=()
+  has cc || missing+=(build-essential)
+  has curl || missing+=(curl ca-certificates)
+  has node || missing+=(nodejs)
+  has npm || missing+=(npm)
+  python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3 python3-venv)
+  ((${#missing[@]} == 0)) || apt_install "${missing[@]}"
+  node --version
+  python3 --version
+
+  get_promtool
+  get_devnet
+  get_js
+  get_py
+}
