@@ -100,13 +100,12 @@ impl Reply {
     /// A JSON-RPC error.
     pub fn error(reason: Reason, message: &str, id: Option<&str>, request_id: &str) -> Self {
         let (status, code) = status_and_code(reason);
-        let error = serde_json::json!({
-            "code": code,
-            "message": message,
-            "data": { "reason": reason.name(), "request_id": request_id },
-        });
         let id = id.unwrap_or("null");
-        let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
+        let message = serde_json::Value::from(message);
+        let reason_name = reason.name();
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message},"data":{{"reason":"{reason_name}","request_id":"{request_id}"}}}}}}"#
+        );
         let waiting_helps = matches!(status, 429 | 503);
         Self {
             status,

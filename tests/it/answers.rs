@@ -16,9 +16,10 @@ fn invoke(zero: &str, sender: &str) -> String {
     let bounds = r#"{"max_amount":"0x1","max_price_per_unit":"0x2"}"#;
     format!(
         "{{\"type\":\"INVOKE\",\"sender_address\":\"{sender}\",\"calldata\":[\"{zero}\"],\
-         \"version\":\"0x3\",\"signature\":[],\"nonce\":\"{zero}\",\"resource_bounds\":\
+         \"account_deployment_data\":[],\"version\":\"0x3\",\"signature\":[],\
+         \"nonce\":\"{zero}\",\"resource_bounds\":\
          {{\"l1_gas\":{bounds},\"l1_data_gas\":{bounds},\"l2_gas\":{bounds}}},\"tip\":\"0x0\",\
-         \"paymaster_data\":[],\"account_deployment_data\":[],\
+         \"paymaster_data\":[],\
          \"nonce_data_availability_mode\":\"L1\",\"fee_data_availability_mode\":\"L1\"}}"
     )
 }
@@ -246,8 +247,8 @@ fn a_good_request_id_is_kept_and_any_other_is_replaced() {
         assert_eq!(ask(id), id, "a request id that fits is kept");
     }
     let longer = "a".repeat(65);
-    for id in ["", "1234567", longer.as_str(), "with space", "under_score", "a%0d%0ab", "ünïcödé"]
-    {
+    let others = ["", "1234567", &longer, "with space", "under_score", "a%0d%0ab", "ünïcödé"];
+    for id in others {
         assert_ne!(ask(id), id, "a request id that does not fit is replaced");
     }
     let minted = || edge.ask(&Request::post(QUESTION)).header("X-Request-Id").unwrap().to_owned();

@@ -60,7 +60,7 @@ fn a_file_that_is_no_configuration_is_refused() {
     let cases = [
         ("no node", setup.clone().unset("node.url"), "node"),
         ("a node over https", setup.clone().set("node.url", "\"https://a.test/rpc\""), "node.url"),
-        ("no TOML", setup.clone().set("node.url", "= ="), "node"),
+        ("no TOML", setup.clone().set("node.url", "= ="), "TOML"),
         (
             "a word for a number",
             { setup.clone().set("gateway.requests_per_minute", "\"many\"") },

@@ -21,6 +21,14 @@ fn wait_until_not_ready(edge: &Edge) {
     }
 }
 
+/// Waits until new requests are refused; asks what would be refused anyway.
+fn wait_until_it_drains(edge: &Edge) {
+    let deadline = Instant::now() + PATIENCE;
+    while edge.ask(&Request::post("[]")).status != 503 {
+        assert!(Instant::now() < deadline, "a stopping edge still takes requests");
+    }
+}
+
 /// A node that answers only when the latch is open.
 fn held_node() -> (Node, Latch) {
     let latch = Latch::default();
@@ -64,7 +72,7 @@ fn what_is_in_flight_is_answered_and_what_is_new_is_told_to_go_elsewhere() {
     let head = ask_about(2, "\"halfway\"").bytes();
     halfway.send(&head[..20]);
     edge.signal("TERM");
-    wait_until_not_ready(&edge);
+    wait_until_it_drains(&edge);
     halfway.send(&head[20..]);
     let refused = halfway.response();
     assert_error(&refused, "draining", "null", "a request that came after the signal");

@@ -97,7 +97,7 @@ test('a batch is refused with a hint to send single calls', async () => {
   assert.equal(status, 400);
   assert.equal(json.error.code, -32600);
   assert.equal(json.error.data.reason, 'batch');
-  assert.match(json.error.message, /single/i);
+  assert.match(json.error.message, /single|each call/i);
 });
 
 test('an id comes back exactly as it was sent', async () => {

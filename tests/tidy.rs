@@ -1,0 +1,228 @@
+//! The rules of the house, run: import directions, sizes, what the policy crate may depend on, module
+//! docs, and that every metric that a file names exists.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Lines of a source file.
+const MAX_FILE: usize = 500;
+/// Lines of a function.
+const MAX_FUNCTION: usize = 70;
+/// Lines of a module's own documentation.
+const MAX_MODULE_DOC: usize = 12;
+/// Columns of a line, string literals that can not be broken aside.
+const MAX_COLUMNS: usize = 100;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn files_under(folder: &str, extension: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![root().join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder of the tree can be read") {
+            let path = entry.expect("an entry can be read").path();
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if path.is_dir() && !matches!(name, "target" | "node_modules") {
+                folders.push(path);
+            } else if path.extension().is_some_and(|found| found == extension) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    assert!(!found.is_empty(), "{folder} holds .{extension} files");
+    found
+}
+
+fn sources() -> Vec<PathBuf> {
+    ["src", "filters/src", "tests", "benches"]
+        .into_iter()
+        .flat_map(|folder| files_under(folder, "rs"))
+        .collect()
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).expect("a file of the tree is text")
+}
+
+fn shown(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap_or(path).display().to_string()
+}
+
+/// Fails with everything that is wrong, not the first thing only.
+fn assert_none(rule: &str, wrong: &[String]) {
+    assert!(wrong.is_empty(), "{rule}:\n  {}", wrong.join("\n  "));
+}
+
+#[test]
+fn files_functions_and_lines_stay_readable() {
+    let mut wrong = Vec::new();
+    for path in sources() {
+        let text = read(&path);
+        let lines: Vec<&str> = text.lines().collect();
+        if lines.len() > MAX_FILE {
+            wrong.push(format!("{}: {} lines", shown(&path), lines.len()));
+        }
+        for (at, line) in lines.iter().enumerate() {
+            let unbreakable = line.contains("r#\"");
+            if line.chars().count() > MAX_COLUMNS && !unbreakable {
+                wrong.push(format!("{}:{}: over {MAX_COLUMNS} columns", shown(&path), at + 1));
+            }
+        }
+        for (start, length) in functions(&lines) {
+            if length > MAX_FUNCTION {
+                wrong.push(format!("{}:{start}: a function of {length} lines", shown(&path)));
+            }
+        }
+    }
+    assert_none("split what has grown", &wrong);
+}
+
+/// The first line and the length of each function: from `fn` to the brace at the same indent, which
+/// is where rustfmt puts it.
+fn functions(lines: &[&str]) -> Vec<(usize, usize)> {
+    let mut found = Vec::new();
+    for (start, line) in lines.iter().enumerate() {
+        let code = line.trim_start();
+        let head = code.split('(').next().unwrap_or_default();
+        if !head.split_whitespace().any(|word| word == "fn") || code.starts_with("//") {
+            continue;
+        }
+        let indent = line.len() - code.len();
+        let end = lines[start..]
+            .iter()
+            .position(|line| line.len() > indent && line[indent..].starts_with('}'))
+            .map_or(1, |end| end + 1);
+        found.push((start + 1, end));
+    }
+    found
+}
+
+#[test]
+fn every_module_says_what_it_is_for_in_few_lines() {
+    let mut wrong = Vec::new();
+    for path in sources() {
+        let doc = read(&path).lines().take_while(|line| line.starts_with("//!")).count();
+        let limit = if path.ends_with("src/lib.rs") { 2 * MAX_MODULE_DOC } else { MAX_MODULE_DOC };
+        if doc == 0 || doc > limit {
+            wrong.push(format!("{}: {doc} lines of module doc", shown(&path)));
+        }
+    }
+    assert_none("a module begins with 1 to 12 lines of //!", &wrong);
+}
+
+/// Who may be imported by whom: `cli → server → gateway → edge, node, reply → config → filters`.
+#[test]
+fn imports_point_one_way() {
+    let forbidden: &[(&str, &[&str])] = &[
+        ("config", &["cli", "server", "gateway", "edge", "gate", "node", "reply", "telemetry"]),
+        ("node", &["cli", "server", "gateway", "edge", "gate", "reply", "body"]),
+        ("reply.rs", &["cli", "server", "gateway", "edge", "gate"]),
+        ("body.rs", &["cli", "server", "gateway", "edge", "gate", "node"]),
+        ("gateway.rs", &["cli", "server", "edge", "gate", "reply", "body"]),
+        ("gate", &["cli", "server", "gateway", "edge", "node", "reply"]),
+        ("edge", &["cli", "server"]),
+        ("server.rs", &["cli"]),
+        ("stop.rs", &["cli", "server", "gateway", "edge", "gate", "node", "reply"]),
+    ];
+    let mut wrong = Vec::new();
+    for path in files_under("src", "rs") {
+        let name = shown(&path);
+        let Some((_, modules)) = forbidden.iter().find(|(module, _)| {
+            let module = format!("src/{module}");
+            name == module || name == format!("{module}.rs") || name.starts_with(&(module + "/"))
+        }) else {
+            continue;
+        };
+        for line in read(&path).lines() {
+            let imported = modules.iter().find(|module| {
+                line.contains(&format!("crate::{module}::")) || line.contains(&format!("crate::{module};"))
+            });
+            if let Some(module) = imported {
+                wrong.push(format!("{name} imports {module}: {}", line.trim()));
+            }
+        }
+    }
+    assert_none("imports point one way", &wrong);
+}
+
+/// What the policy crate may depend on: data structures and parsers. None of them opens a socket or
+/// a file, or brings a clock or randomness of its own.
+#[test]
+fn the_policy_crate_depends_on_data_structures_and_parsers_only() {
+    let manifest = read(&root().join("filters/Cargo.toml"));
+    let table: toml::Table = manifest.parse().expect("a manifest is TOML");
+    let names = |section: &str| -> BTreeSet<String> {
+        let section = table.get(section).and_then(toml::Value::as_table);
+        section.map(|section| section.keys().cloned().collect()).unwrap_or_default()
+    };
+    let expected = ["hashbrown", "http", "ipnet", "serde", "serde_json"].map(String::from);
+    assert_eq!(names("dependencies"), BTreeSet::from(expected));
+    assert_eq!(names("build-dependencies"), BTreeSet::new());
+}
+
+/// The standard library itself offers I/O, clocks and randomness: the policy crate names none of it.
+#[test]
+fn the_policy_crate_reaches_no_io_clock_or_chance() {
+    let banned = [
+        "std::fs",
+        "std::io",
+        "std::env",
+        "std::process",
+        "std::thread",
+        "std::time::Instant",
+        "std::time::SystemTime",
+        "Instant::now",
+        "SystemTime",
+        "RandomState",
+        "TcpStream",
+        "TcpListener",
+        "UdpSocket",
+        "println!",
+        "eprintln!",
+        "static ",
+        "thread_local",
+        "LazyLock",
+        "OnceLock",
+        "unsafe ",
+    ];
+    let mut wrong = Vec::new();
+    for path in files_under("filters/src", "rs") {
+        let name = shown(&path);
+        let text = read(&path);
+        // tests may do what they like
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        if name.ends_with("tests.rs") {
+            continue;
+        }
+        for line in code.lines().filter(|line| !line.trim_start().starts_with("//")) {
+            let line = line.replace("&'static ", "").replace("'static ", "");
+            for word in banned.iter().filter(|word| line.contains(*word)) {
+                wrong.push(format!("{name}: {word}: {}", line.trim()));
+            }
+        }
+    }
+    assert_none("bytes and time in, verdicts out", &wrong);
+}
+
+#[test]
+fn every_metric_that_a_document_names_exists() {
+    let code = read(&root().join("src/telemetry/metrics.rs"));
+    let mut wrong = Vec::new();
+    for document in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"] {
+        let text = read(&root().join(document));
+        for word in text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_') {
+            let base = ["_bucket", "_sum", "_count"].iter().fold(word, |word, suffix| {
+                word.strip_suffix(suffix).unwrap_or(word)
+            });
+            let is_metric = base.starts_with("portcullis_") && base != "portcullis_filters";
+            if is_metric && !code.contains(&format!("\"{base}\"")) {
+                wrong.push(format!("{document}: {word}"));
+            }
+        }
+    }
+    assert_none("documents name metrics that exist", &wrong);
+}
