@@ -28,7 +28,7 @@ fn metrics(edge: &Edge) -> BTreeMap<String, f64> {
 }
 
 /// Waits until the metrics are as wanted: they are counted after the answer is sent.
-fn eventually(edge: &Edge, what: &str, wanted: impl Fn(&BTreeMap<String, f64>) -> bool) {
+pub(crate) fn eventually(edge: &Edge, what: &str, wanted: impl Fn(&BTreeMap<String, f64>) -> bool) {
     let deadline = Instant::now() + PATIENCE;
     let mut pause = edge.client();
     loop {

@@ -3,7 +3,7 @@
 //! Routes, media types, codings, expectations, sizes of head and body. Whatever is refused never
 //! reaches the node, and its answer is like every other: JSON, with a request id.
 
-use crate::check::{assert_common, assert_error, assert_one_of, assert_result};
+use crate::check::{assert_common, assert_error, assert_one_of, assert_result, each};
 use crate::edge::Edge;
 use crate::node::Node;
 use crate::request::{QUESTION, Request, padded};
@@ -254,12 +254,12 @@ fn a_head_above_header_size_is_too_large() {
             Request::post(QUESTION).line(&request_line("POST", &format!("/{}", "a".repeat(20_000))))
         }),
     ];
-    for (what, request) in cases {
+    each(cases, |(what, request)| {
         let mut client = edge.client();
         client.send(request.bytes());
         assert_error(&client.response(), "header_too_large", "null", what);
         client.ends("what follows a head that was not read is no request");
-    }
+    });
     assert_eq!(node.calls().len(), reached, "a refused request never reaches the node");
 }
 

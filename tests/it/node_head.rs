@@ -4,7 +4,7 @@
 //! them all. After each fault a plain question must get its own right answer: nothing of a broken
 //! answer may be left behind.
 
-use crate::check::{assert_one_of, assert_result};
+use crate::check::{assert_one_of, assert_result, each};
 use crate::edge::Edge;
 use crate::node::{Act, Call, Node};
 use crate::request::{Request, rpc};
@@ -32,7 +32,7 @@ pub(crate) fn assert_faults(faults: &'static [Fault], keys: &[(&str, &str)]) {
         None => echo(call),
     });
     let edge = Edge::with(&node, keys);
-    for (row, (what, _, reasons)) in faults.iter().enumerate() {
+    each(faults.iter().enumerate(), |(row, (what, _, reasons))| {
         let before = node.calls().len();
         let mut client = edge.client();
         let failed = client.ask(&ask_about(row, "\"mine\""));
@@ -49,7 +49,7 @@ pub(crate) fn assert_faults(faults: &'static [Fault], keys: &[(&str, &str)]) {
             let again = client.ask(&ask_about(sane, "8"));
             assert_result(&again, "8", &expected, &format!("the same connection after: {what}"));
         }
-    }
+    });
 }
 
 const REDIRECT: &[&str] = &["upstream_redirect"];

@@ -189,6 +189,45 @@ fn a_node_that_hangs_up_after_each_answer_costs_no_request() {
 }
 
 #[test]
+fn a_pooled_connection_is_not_used_after_the_idle_timeout() {
+    let node = Node::start(good);
+    let edge = Edge::with(&node, &[("node.idle_timeout", "\"1s\"")]);
+    for number in [1, 2] {
+        assert_eq!(edge.ask(&ask_about(number, "7")).status, 200, "two questions in a row");
+    }
+    assert_eq!(node.connections(), 1, "share a connection");
+    assert!(edge.client().silent_for(Duration::from_millis(1_200)), "more than a second goes by");
+    assert_eq!(edge.ask(&ask_about(3, "7")).status, 200, "the next question");
+    assert_eq!(node.connections(), 2, "takes a new one: the node may be about to close the old");
+}
+
+#[test]
+fn the_node_never_has_more_connections_than_configured() {
+    let release = Latch::default();
+    let hold = release.clone();
+    let node = Node::start(move |call| {
+        [vec![Act::Hold(hold.clone())], echo(call)].into_iter().flatten().collect()
+    });
+    let edge = Edge::with(&node, &[("node.max_connections", "2")]);
+    let mut clients: Vec<_> = (0..6).map(|_| edge.client()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.send(ask_about(number, "7").bytes());
+    }
+    node.wait_for_calls(2);
+    let mut other = edge.client();
+    assert!(other.silent_for(Duration::from_millis(300)), "the rest has arrived as well");
+    assert_eq!(node.connections(), 2, "two connections, and no third");
+    release.open();
+    for client in &mut clients {
+        let response = client.response();
+        if response.status != 200 {
+            assert_error(&response, "overloaded", "7", "there was no connection for it");
+        }
+    }
+    assert_eq!(node.connections(), 2, "two connections did all the work");
+}
+
+#[test]
 fn an_unreachable_node_is_told_as_such() {
     let edge = Setup::before(Node::nowhere()).start();
     for number in 0..20 {

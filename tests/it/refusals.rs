@@ -3,7 +3,7 @@
 //! Each row of the gateway's table of errors has its wire tests here or, where the body does not
 //! matter, in `heads`. Whatever is refused never reaches the node.
 
-use crate::check::assert_error;
+use crate::check::{assert_error, each, id_bytes};
 use crate::edge::{Edge, Setup};
 use crate::node::Node;
 use crate::request::{Request, rpc};
@@ -13,10 +13,10 @@ use crate::script::good;
 fn assert_bodies_refused(cases: &[(&str, Vec<u8>)], reason: &str, id: &str) {
     let node = Node::start(good);
     let edge = Edge::start(&node);
-    for (what, body) in cases {
+    each(cases, |(what, body)| {
         let response = edge.ask(&Request::post(body));
         assert_error(&response, reason, id, what);
-    }
+    });
     assert_eq!(node.connections(), 0, "a refused request never reaches the node");
 }
 
@@ -132,12 +132,12 @@ fn a_request_of_the_wrong_shape_is_an_invalid_request() {
     ]);
     let node = Node::start(good);
     let edge = Edge::start(&node);
-    for (what, body) in &cases {
+    each(&cases, |(what, body)| {
         let response = edge.ask(&Request::post(body));
-        let id = crate::check::id_bytes(&response);
+        let id = id_bytes(&response);
         assert!(id == "7" || id == "null", "{what}: {id} is nobody's id");
         assert_error(&response, "invalid_request", &id, what);
-    }
+    });
     assert_eq!(node.connections(), 0, "a refused request never reaches the node");
 }
 

@@ -143,8 +143,9 @@ EOF
   done
 }
 
-# The processes that were started with this mark in their environment.
-marked() { grep -lzx "SMOKE_MARK=$WORK" /proc/[0-9]*/environ 2>/dev/null; }
+# Names the processes that were started with this mark in their environment, if any.
+# grep's exit status says nothing: processes come and go while it looks.
+marked() { grep -lzx "SMOKE_MARK=$WORK" /proc/[0-9]*/environ 2>/dev/null || true; }
 
 # From the command to the printed URL, through each printed command, to a Ctrl-C that leaves no
 # process behind.
@@ -175,11 +176,11 @@ dev_smoke() {
 
   kill -s INT -- "-$pid" # the whole group, as a terminal does
   for _ in {1..300}; do
-    marked >/dev/null || break
+    [[ -n $(marked) ]] || break
     sleep 0.1
   done
-  if marked; then
-    echo "left behind after Ctrl-C" >&2
+  if [[ -n $(marked) ]]; then
+    echo "left behind after Ctrl-C: $(marked)" >&2
     return 1
   fi
   wait "$pid"
