@@ -57,7 +57,9 @@ fn inspection(c: &mut Criterion) {
     let estimate = include_str!("../filters/tests/vectors/starknet_js.ndjson")
         .lines()
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .filter(|vector| vector["method"] == "starknet_estimateFee" && vector["verdict"] == "permit")
+        .filter(|vector| {
+            vector["method"] == "starknet_estimateFee" && vector["verdict"] == "permit"
+        })
         .find_map(|vector| vector["body"].as_str().map(String::from))
         .expect("starknet.js estimates");
     let mut group = c.benchmark_group("inspect and write again");

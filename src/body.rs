@@ -1,5 +1,6 @@
 //! A request's body: whole, bounded, and in time.
 
+use crate::deadline::within;
 use bytes::{Bytes, BytesMut};
 use pingora_core::ErrorType::{ConnectionClosed, ReadError};
 use pingora_core::protocols::http::ServerSession;
@@ -22,9 +23,9 @@ pub enum Incomplete {
 /// `body_too_large`, `request_timeout`, `conflicting_framing` for a body whose chunks make no sense,
 /// or [`Incomplete::Gone`].
 pub async fn read(session: &mut ServerSession, timeout: Duration) -> Result<Bytes, Incomplete> {
-    match tokio::time::timeout(timeout, read_all(session)).await {
-        Ok(result) => result,
-        Err(_) => Err(refused(Reason::RequestTimeout, "the body did not arrive in time")),
+    match within(timeout, read_all(session)).await {
+        Some(result) => result,
+        None => Err(refused(Reason::RequestTimeout, "the body did not arrive in time")),
     }
 }
 
@@ -73,7 +74,7 @@ pub async fn discard(session: &mut ServerSession, timeout: Duration) -> bool {
             }
         }
     };
-    tokio::time::timeout(timeout, rest).await.unwrap_or(false)
+    within(timeout, rest).await.unwrap_or(false)
 }
 
 fn refused(reason: Reason, message: &'static str) -> Incomplete {

@@ -106,7 +106,7 @@ impl Edge {
                 raw: &raw,
                 peer: gate::opened(session).and_then(gate::Connection::peer),
             };
-            self.gateway.admit(&policy, &head)
+            self.gateway.admit(&policy, &head, context.started)
         };
         context.client = Some(client);
         context.standing = Some(standing);
@@ -117,7 +117,11 @@ impl Edge {
             Err(refusal) => return Some(self.refuse(&refusal, context)),
         };
         if self.stop.refuses() {
-            return Some(self.fail(Reason::Draining, "shutting down: use another instance", context));
+            return Some(self.fail(
+                Reason::Draining,
+                "shutting down: use another instance",
+                context,
+            ));
         }
         if call.expects_continue {
             session.write_continue_response().await.ok()?;
@@ -133,10 +137,8 @@ impl Edge {
         };
         context.method = Some(permit.method());
         self.metrics.call(permit.method(), body.len());
-        let asked = Instant::now();
         let traceparent = head::traceparent(&session.req_header().headers);
-        let answer = self.gateway.answer(&permit, traceparent).await;
-        context.upstream = asked.elapsed();
+        let answer = self.gateway.answer(&permit, traceparent, &mut context.upstream).await;
         Some(match answer {
             Ok(answer) => Judged::answered(Reply::answer(permit.id().as_str(), answer)),
             Err(fault) => Judged {
@@ -166,12 +168,8 @@ impl Edge {
         context: &mut Context,
     ) -> pingora_core::Result<()> {
         let Judged { verdict, reply } = judged;
-        let outcome = Outcome {
-            verdict,
-            reason: reply.reason,
-            status: reply.status,
-            bytes: reply.length(),
-        };
+        let outcome =
+            Outcome { verdict, reason: reply.reason, status: reply.status, bytes: reply.length() };
         let awaits_continue = session.req_header().headers.contains_key(http::header::EXPECT);
         if !session.is_body_done() && (awaits_continue || !body::discard(session, DISCARD).await) {
             session.set_keepalive(None);
@@ -179,7 +177,8 @@ impl Edge {
                 connection.linger();
             }
         }
-        let old = gate::opened(session).is_some_and(gate::Connection::is_old);
+        let is_old = |connection: &gate::Connection| connection.is_old(context.started);
+        let old = gate::opened(session).is_some_and(is_old);
         if old || self.stop.has_begun() {
             session.set_keepalive(None);
         }
@@ -202,10 +201,11 @@ impl Context {
 
 #[async_trait]
 impl ProxyHttp for Edge {
-    type CTX = Context;
+    // boxed: Pingora moves it through each of its states
+    type CTX = Box<Context>;
 
-    fn new_ctx(&self) -> Context {
-        Context {
+    fn new_ctx(&self) -> Box<Context> {
+        Box::new(Context {
             started: Instant::now(),
             request_id: HeaderValue::from_static(""),
             client: None,
@@ -215,20 +215,21 @@ impl ProxyHttp for Edge {
             upstream: Duration::ZERO,
             outcome: None,
             _in_flight: self.stop.enter(),
-        }
+        })
     }
 
     async fn early_request_filter(
         &self,
         session: &mut Session,
-        context: &mut Context,
+        context: &mut Box<Context>,
     ) -> pingora_core::Result<()> {
         if let Some(connection) = gate::opened(session) {
             connection.head_is_read();
         }
         // Pingora waits without end for the next request unless told each time
         let keeps_alive = session.get_keepalive().is_some();
-        session.set_keepalive(keeps_alive.then_some(self.connections.idle_timeout.as_secs().max(1)));
+        session
+            .set_keepalive(keeps_alive.then_some(self.connections.idle_timeout.as_secs().max(1)));
         // reads of the body are under one deadline of their own
         session.set_read_timeout(None);
         let headers = &session.req_header().headers;
@@ -240,7 +241,7 @@ impl ProxyHttp for Edge {
     async fn request_filter(
         &self,
         session: &mut Session,
-        context: &mut Context,
+        context: &mut Box<Context>,
     ) -> pingora_core::Result<bool> {
         let session = session.as_downstream_mut();
         match self.judge(session, context).await {
@@ -254,21 +255,21 @@ impl ProxyHttp for Edge {
     async fn upstream_peer(
         &self,
         _: &mut Session,
-        _: &mut Context,
+        _: &mut Box<Context>,
     ) -> pingora_core::Result<Box<HttpPeer>> {
         Error::e_explain(ErrorType::InternalError, "every request is answered before this")
     }
 
-    async fn fail_to_proxy(&self, _: &mut Session, _: &Error, _: &mut Context) -> FailToProxy {
+    async fn fail_to_proxy(&self, _: &mut Session, _: &Error, _: &mut Box<Context>) -> FailToProxy {
         // the client is gone or did not take its answer: there is nothing to send
         FailToProxy { error_code: 0, can_reuse_downstream: false }
     }
 
-    fn suppress_error_log(&self, _: &Session, _: &Context, _: &Error) -> bool {
+    fn suppress_error_log(&self, _: &Session, _: &Box<Context>, _: &Error) -> bool {
         true
     }
 
-    async fn logging(&self, session: &mut Session, _: Option<&Error>, context: &mut Context) {
+    async fn logging(&self, session: &mut Session, _: Option<&Error>, context: &mut Box<Context>) {
         if let Some(connection) = gate::opened(session) {
             connection.request_is_over();
         }

@@ -118,7 +118,8 @@ impl<A: ServerApp + Send + Sync + 'static> ServerApp for Gate<A> {
         let Some(_place) = place else {
             let words = self.voice.refuse(Reason::Overloaded, peer);
             // whether the client takes it or not, the connection ends here
-            let told = async { stream.write_all(&words).await.is_ok() && stream.flush().await.is_ok() };
+            let told =
+                async { stream.write_all(&words).await.is_ok() && stream.flush().await.is_ok() };
             let _ = tokio::time::timeout(TURN_AWAY, told).await;
             return None;
         };

@@ -17,6 +17,7 @@ use std::hash::RandomState;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicIsize, Ordering};
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// The gateway's policy and state.
@@ -56,16 +57,17 @@ impl Gateway {
         self.policy.load_full()
     }
 
-    /// Judges a head, now.
-    pub fn admit(&self, policy: &GatewayPolicy, head: &Head<'_>) -> Admission<Guard> {
-        let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    /// Judges a head that came at `now`.
+    pub fn admit(&self, policy: &GatewayPolicy, head: &Head<'_>, now: Instant) -> Admission<Guard> {
+        let now = now.duration_since(self.started).as_millis();
+        let now = u64::try_from(now).unwrap_or(u64::MAX);
         policy.admit(head, &self.limiter, Millis(now), |client| {
             let (guard, count) = self.in_flight.incr(client, 1);
             (count <= self.max_in_flight.load(Ordering::Relaxed)).then_some(guard)
         })
     }
 
-    /// Answers a permitted read.
+    /// Answers a permitted read, and says in `took` how long the node took.
     ///
     /// # Errors
     /// The fault that kept the node's answer from being passed on.
@@ -73,8 +75,9 @@ impl Gateway {
         &self,
         permit: &ReadPermit<'_>,
         traceparent: Option<&[u8]>,
+        took: &mut Duration,
     ) -> Result<Answer, Fault> {
-        self.node.fetch(permit, traceparent).await
+        self.node.fetch(permit, traceparent, took).await
     }
 
     /// Clients that the limiter remembers, and how many it forgot because it was full.

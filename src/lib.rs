@@ -18,6 +18,7 @@
 pub mod body;
 pub mod cli;
 pub mod config;
+pub mod deadline;
 pub mod edge;
 pub mod gate;
 pub mod gateway;

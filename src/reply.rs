@@ -70,12 +70,8 @@ impl Reply {
 
     /// A refusal, as a JSON-RPC error. `retry_after` is told where waiting helps.
     pub fn refusal(refusal: &Refusal, retry_after: u32, request_id: &str) -> Self {
-        let mut reply = Self::error(
-            refusal.reason,
-            &refusal.message,
-            refusal.id.as_deref(),
-            request_id,
-        );
+        let mut reply =
+            Self::error(refusal.reason, &refusal.message, refusal.id.as_deref(), request_id);
         reply.allow = refusal.allow;
         if refusal.reason == Reason::RateLimited {
             reply.retry_after = Some(retry_after);

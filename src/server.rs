@@ -75,14 +75,7 @@ impl Shared {
     ) -> Gate<A> {
         let ids = Arc::clone(&self.request_ids);
         let voice = GateVoice::new(surface, ids, Arc::clone(&self.metrics), self.log.clone());
-        Gate::new(
-            app,
-            surface,
-            connections,
-            trusted,
-            Arc::clone(&self.metrics),
-            Arc::new(voice),
-        )
+        Gate::new(app, surface, connections, trusted, Arc::clone(&self.metrics), Arc::new(voice))
     }
 }
 
@@ -102,11 +95,7 @@ pub fn bind(config: &Config, log: Log) -> Result<Bound, BindError> {
     let node = Arc::new(node);
     let mut bound = Bound {
         server: Server::new_with_opt_and_conf(None, server_conf(config)),
-        stop: StopOnSignal::new(
-            Arc::clone(&stop),
-            shared.metrics.draining.clone(),
-            &config.server,
-        ),
+        stop: StopOnSignal::new(Arc::clone(&stop), shared.metrics.draining.clone(), &config.server),
         gateway: None,
         admin: None,
     };
@@ -154,8 +143,11 @@ impl Bound {
 
 fn server_conf(config: &Config) -> ServerConf {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = config.server.threads.map_or(cores, std::num::NonZero::get);
     ServerConf {
-        threads: config.server.threads.map_or(cores, std::num::NonZero::get),
+        threads,
+        // with one thread there is nobody to steal from
+        work_stealing: threads > 1,
         // a stop is carried out by `stop`: when Pingora gets to it, nothing is left to wait for
         grace_period_seconds: Some(0),
         graceful_shutdown_timeout_seconds: Some(0),
@@ -181,8 +173,8 @@ fn listen_on<A: ServerApp + Send + Sync + 'static>(
             let listener = bind_unix(path).map_err(failed)?;
             listener.set_nonblocking(true).map_err(failed)?;
             let name = path.to_string_lossy().into_owned();
-            let endpoint = ListenerConfig::uds(name.clone())
-                .permissions(Permissions::from_mode(SOCKET_MODE));
+            let endpoint =
+                ListenerConfig::uds(name.clone()).permissions(Permissions::from_mode(SOCKET_MODE));
             (name, OwnedFd::from(listener), endpoint, Listen::Unix(path.clone()))
         }
     };

@@ -139,7 +139,8 @@ fn imports_point_one_way() {
         };
         for line in read(&path).lines() {
             let imported = modules.iter().find(|module| {
-                line.contains(&format!("crate::{module}::")) || line.contains(&format!("crate::{module};"))
+                line.contains(&format!("crate::{module}::"))
+                    || line.contains(&format!("crate::{module};"))
             });
             if let Some(module) = imported {
                 wrong.push(format!("{name} imports {module}: {}", line.trim()));
@@ -215,9 +216,9 @@ fn every_metric_that_a_document_names_exists() {
     for document in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"] {
         let text = read(&root().join(document));
         for word in text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_') {
-            let base = ["_bucket", "_sum", "_count"].iter().fold(word, |word, suffix| {
-                word.strip_suffix(suffix).unwrap_or(word)
-            });
+            let base = ["_bucket", "_sum", "_count"]
+                .iter()
+                .fold(word, |word, suffix| word.strip_suffix(suffix).unwrap_or(word));
             let is_metric = base.starts_with("portcullis_") && base != "portcullis_filters";
             if is_metric && !code.contains(&format!("\"{base}\"")) {
                 wrong.push(format!("{document}: {word}"));

@@ -72,12 +72,7 @@ fn parse_hex(text: &str) -> Option<[u64; 4]> {
     let mut limbs = [0_u64; 4];
     for (limb, chunk) in limbs.iter_mut().rev().zip(digits.rchunks(16)) {
         for digit in chunk {
-            let nibble = match digit {
-                b'0'..=b'9' => digit.wrapping_sub(b'0'),
-                b'a'..=b'f' => digit.wrapping_sub(b'a' - 10),
-                b'A'..=b'F' => digit.wrapping_sub(b'A' - 10),
-                _ => return None,
-            };
+            let nibble = char::from(*digit).to_digit(16)?;
             *limb = limb.wrapping_shl(4) | u64::from(nibble);
         }
     }
@@ -85,18 +80,26 @@ fn parse_hex(text: &str) -> Option<[u64; 4]> {
 }
 
 fn write_hex(limbs: &[u64; 4], out: &mut Vec<u8>) {
-    let mut text = *b"0000000000000000000000000000000000000000000000000000000000000000";
-    for (chunk, limb) in text.chunks_exact_mut(16).zip(limbs) {
-        let mut rest = *limb;
-        for digit in chunk.iter_mut().rev() {
-            let nibble = rest.to_le_bytes().first().copied().unwrap_or_default() & 0xf;
-            *digit = nibble.wrapping_add(if nibble < 10 { b'0' } else { b'a' - 10 });
-            rest = rest.wrapping_shr(4);
-        }
-    }
-    let zeros = text.iter().take_while(|digit| **digit == b'0').count().min(63);
     out.extend_from_slice(b"0x");
-    out.extend_from_slice(text.get(zeros..).unwrap_or_default());
+    let mut limbs = limbs.iter().skip_while(|limb| **limb == 0);
+    let Some(first) = limbs.next() else { return out.push(b'0') };
+    let digits = hex_digits(*first);
+    let zeros = usize::try_from(first.leading_zeros() / 4).unwrap_or_default();
+    out.extend_from_slice(digits.get(zeros..).unwrap_or_default());
+    for limb in limbs {
+        out.extend_from_slice(&hex_digits(*limb));
+    }
+}
+
+fn hex_digits(limb: u64) -> [u8; 16] {
+    let mut digits = [[0; 2]; 8];
+    for (pair, byte) in digits.iter_mut().zip(limb.to_be_bytes()) {
+        *pair = [byte.wrapping_shr(4), byte & 0xf]
+            .map(|nibble| nibble.wrapping_add(if nibble < 10 { b'0' } else { b'a' - 10 }));
+    }
+    let mut text = [0; 16];
+    text.iter_mut().zip(digits.as_flattened()).for_each(|(to, from)| *to = *from);
+    text
 }
 
 #[cfg(test)]

@@ -35,9 +35,19 @@ impl RequestIds {
     /// A new id.
     pub fn mint(&self) -> HeaderValue {
         let count = self.next.fetch_add(1, Ordering::Relaxed);
-        let text = format!("{:016x}-{count:08x}", self.process);
-        HeaderValue::from_maybe_shared(bytes::Bytes::from(text))
-            .expect("hexadecimal digits and a hyphen are a header value")
+        let mut text = [b'-'; 33];
+        let (process, rest) = text.split_at_mut(16);
+        write_hex(self.process, process);
+        write_hex(count, &mut rest[1..]);
+        HeaderValue::from_bytes(&text).expect("hexadecimal digits and a hyphen are a header value")
+    }
+}
+
+/// Fills `digits`, from the right.
+fn write_hex(mut number: u64, digits: &mut [u8]) {
+    for digit in digits.iter_mut().rev() {
+        *digit = b"0123456789abcdef"[(number & 0xf) as usize];
+        number >>= 4;
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::Context;
 use crate::config::CorsOrigins;
+use crate::deadline::within;
 use crate::reply::Reply;
 use bytes::Bytes;
 use http::HeaderValue;
@@ -10,14 +11,13 @@ use http::header::{
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ALLOW, CACHE_CONTROL, CONTENT_LENGTH,
     CONTENT_TYPE, HeaderName, RETRY_AFTER, VARY, X_CONTENT_TYPE_OPTIONS,
 };
-use pingora_core::ErrorType::WriteTimedout;
 use pingora_core::Error;
+use pingora_core::ErrorType::WriteTimedout;
 use pingora_core::protocols::http::ServerSession;
 use pingora_http::ResponseHeader;
 use portcullis_filters::limit::Standing;
 use std::time::Duration;
 
-/// 64 KiB: what is written at a time, so that a slow reader holds no more in the socket.
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -56,9 +56,9 @@ impl Writer {
             }
             Ok(())
         };
-        tokio::time::timeout(self.timeout, write)
+        within(self.timeout, write)
             .await
-            .unwrap_or_else(|_| Error::e_explain(WriteTimedout, "the client does not read"))
+            .unwrap_or_else(|| Error::e_explain(WriteTimedout, "the client does not read"))
     }
 
     fn header(&self, reply: &Reply, context: &Context) -> pingora_core::Result<ResponseHeader> {

@@ -3,12 +3,12 @@
 use super::Voice;
 use async_trait::async_trait;
 use pingora_core::protocols::http::ServerSession;
+use pingora_core::protocols::raw_connect::ProxyDigest;
+use pingora_core::protocols::tls::SslDigest;
 use pingora_core::protocols::{
     ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl,
     Stream, TimingDigest, UniqueID, UniqueIDType,
 };
-use pingora_core::protocols::raw_connect::ProxyDigest;
-use pingora_core::protocols::tls::SslDigest;
 use portcullis_filters::verdict::Reason;
 use std::fmt;
 use std::io;
@@ -58,7 +58,6 @@ pub struct Connection {
     lingers: AtomicBool,
     /// The head so far, while it is read.
     head: Vec<u8>,
-    deadline: Instant,
     alarm: Option<Pin<Box<Sleep>>>,
     /// What is left to say to a client whose head was refused.
     words: Vec<u8>,
@@ -77,17 +76,15 @@ impl Connection {
         limits: Arc<Limits>,
         voice: Arc<dyn Voice>,
     ) -> Self {
-        let now = Instant::now();
         Self {
             inner,
             peer,
             limits,
             voice,
-            born: now,
+            born: Instant::now(),
             phase: AtomicU8::new(IDLE),
             lingers: AtomicBool::new(false),
             head: Vec::new(),
-            deadline: now,
             alarm: None,
             words: Vec::new(),
         }
@@ -114,9 +111,9 @@ impl Connection {
         self.lingers.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the connection has served long enough.
-    pub fn is_old(&self) -> bool {
-        self.born.elapsed() >= self.limits.lifetime
+    /// Whether the connection has served long enough by `now`.
+    pub fn is_old(&self, now: Instant) -> bool {
+        now.duration_since(self.born) >= self.limits.lifetime
     }
 
     fn phase(&self) -> u8 {
@@ -127,7 +124,6 @@ impl Connection {
     fn note(&mut self, read: &[u8]) {
         if self.phase() == IDLE && !read.is_empty() {
             self.phase.store(HEAD, Ordering::Relaxed);
-            self.deadline = Instant::now() + self.limits.header_timeout;
             self.head.clear();
             self.alarm = None;
         }
@@ -143,11 +139,7 @@ impl Connection {
     }
 
     /// Reads of a head in time and size, or the end of the stream.
-    fn poll_head(
-        &mut self,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_head(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.head.len() >= self.limits.header_size {
             self.refuse(Reason::HeaderTooLarge);
             return self.poll_words(cx);
@@ -158,8 +150,9 @@ impl Connection {
             self.note(read);
             return Poll::Ready(result);
         }
-        let alarm =
-            self.alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(self.deadline)));
+        // a head that comes in one piece, as nearly all do, sets no alarm
+        let timeout = self.limits.header_timeout;
+        let alarm = self.alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
         ready!(alarm.as_mut().poll(cx));
         self.refuse(Reason::RequestTimeout);
         self.poll_words(cx)

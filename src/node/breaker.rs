@@ -34,11 +34,11 @@ pub(super) struct Trial<'a> {
 
 impl Breaker {
     /// Lets a call through, or `None` while the URL is left alone.
-    pub(super) fn enter(&self, now: Instant) -> Option<Trial<'_>> {
+    pub(super) fn enter(&self, now: impl FnOnce() -> Instant) -> Option<Trial<'_>> {
         let mut state = self.lock();
         let is_probe = match state.probe_at {
             None => false,
-            Some(at) if now >= at && !state.probing => {
+            Some(at) if !state.probing && now() >= at => {
                 state.probing = true;
                 true
             }
@@ -59,15 +59,13 @@ impl Breaker {
 
 impl Trial<'_> {
     /// Tells the breaker what came of the call at `now`.
-    pub(super) fn over(self, failure: Option<Failure>, now: Instant) {
+    pub(super) fn over(self, failure: Option<Failure>, now: impl FnOnce() -> Instant) {
         let mut state = self.breaker.lock();
         match failure {
-            Some(
-                Failure::Connect | Failure::After(Fault::Unreachable | Fault::Timeout),
-            ) => {
+            Some(Failure::Connect | Failure::After(Fault::Unreachable | Fault::Timeout)) => {
                 state.failures = state.failures.saturating_add(1);
                 if self.is_probe || state.failures >= FAILURES {
-                    state.probe_at = Some(now + PAUSE);
+                    state.probe_at = Some(now() + PAUSE);
                 }
             }
             // our own bound says nothing about the node
@@ -100,18 +98,21 @@ mod tests {
         let breaker = Breaker::default();
         let start = Instant::now();
         for failure in [DOWN, DOWN, None, DOWN, DOWN, DOWN] {
-            let trial = breaker.enter(start).expect("closed until three failures in a row");
-            trial.over(failure, start);
+            let trial = breaker.enter(|| start).expect("closed until three failures in a row");
+            trial.over(failure, || start);
         }
-        assert!(breaker.enter(start).is_none(), "open");
+        assert!(breaker.enter(|| start).is_none(), "open");
         let later = start + PAUSE;
-        let probe = breaker.enter(later).expect("one probe after the pause");
-        assert!(breaker.enter(later).is_none(), "only one at a time");
-        probe.over(DOWN, later);
-        assert!(breaker.enter(later).is_none(), "a failed probe keeps it open");
+        let probe = breaker.enter(|| later).expect("one probe after the pause");
+        assert!(breaker.enter(|| later).is_none(), "only one at a time");
+        probe.over(DOWN, || later);
+        assert!(breaker.enter(|| later).is_none(), "a failed probe keeps it open");
         let later = later + PAUSE;
-        breaker.enter(later).expect("the next probe").over(None, later);
-        assert!(breaker.enter(later).is_some() && breaker.enter(later).is_some(), "closed again");
+        breaker.enter(|| later).expect("the next probe").over(None, || later);
+        assert!(
+            breaker.enter(|| later).is_some() && breaker.enter(|| later).is_some(),
+            "closed again"
+        );
     }
 
     #[test]
@@ -119,9 +120,9 @@ mod tests {
         let breaker = Breaker::default();
         let start = Instant::now();
         for _ in 0..3 {
-            breaker.enter(start).expect("closed").over(DOWN, start);
+            breaker.enter(|| start).expect("closed").over(DOWN, || start);
         }
-        drop(breaker.enter(start + PAUSE).expect("a probe"));
-        assert!(breaker.enter(start + PAUSE).is_some(), "the next probe");
+        drop(breaker.enter(|| start + PAUSE).expect("a probe"));
+        assert!(breaker.enter(|| start + PAUSE).is_some(), "the next probe");
     }
 }

@@ -174,7 +174,8 @@ impl Connection {
                 self.read_line_end().await?;
                 return Ok(body.freeze());
             }
-            let total = usize::try_from(size).map_or(usize::MAX, |size| body.len().saturating_add(size));
+            let total =
+                usize::try_from(size).map_or(usize::MAX, |size| body.len().saturating_add(size));
             within_bound(total)?;
             lease.cover(total)?;
             while body.len() < total {

@@ -115,7 +115,8 @@ impl Node {
         }
     }
 
-    /// Asks the node. `traceparent` is passed on as it is: it must be well-formed.
+    /// Asks the node, and says in `took` how long that took. `traceparent` is passed on as it is:
+    /// it must be well-formed.
     ///
     /// # Errors
     /// The [`Fault`] that kept an answer from being complete and verified within the deadline.
@@ -123,13 +124,15 @@ impl Node {
         &self,
         permit: &ReadPermit<'_>,
         traceparent: Option<&[u8]>,
+        took: &mut Duration,
     ) -> Result<Answer, Fault> {
         let start = Instant::now();
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let mut lease = Lease::of(&self.memory);
         let answer = self.exchange(permit, id, traceparent, start + self.timeout, &mut lease).await;
         let answer = answer.and_then(|body| verify(body, id, lease));
-        self.metrics.node_call(answer.as_ref().err().copied(), start.elapsed());
+        *took = start.elapsed();
+        self.metrics.node_call(answer.as_ref().err().copied(), *took);
         answer
     }
 
@@ -143,13 +146,13 @@ impl Node {
         lease: &mut Lease,
     ) -> Result<Bytes, Fault> {
         for target in &self.targets {
-            let Some(trial) = target.breaker.enter(Instant::now()) else { continue };
+            let Some(trial) = target.breaker.enter(Instant::now) else { continue };
             let request = target.request(traceparent, |out| permit.write_request(id, out));
             let exchange = target.exchange(&request, lease, &self.metrics);
             let result = tokio::time::timeout_at(deadline, exchange)
                 .await
                 .unwrap_or(Err(target::Failure::After(Fault::Timeout)));
-            trial.over(result.as_ref().err().copied(), Instant::now());
+            trial.over(result.as_ref().err().copied(), Instant::now);
             match result {
                 Ok(body) => return Ok(body),
                 Err(target::Failure::After(fault)) => return Err(fault),

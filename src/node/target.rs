@@ -1,7 +1,7 @@
 //! One URL of the node: its connections, its breaker, and one exchange over them.
 
 use super::breaker::Breaker;
-use super::http1::{Connection, Broken};
+use super::http1::{Broken, Connection};
 use super::{Fault, Lease};
 use crate::config::{NodeConfig, NodeUrl};
 use crate::telemetry::Metrics;

@@ -102,7 +102,10 @@ struct Maker {
 }
 
 impl Maker {
-    fn add<C: prometheus::core::Collector + Clone + 'static>(&self, made: prometheus::Result<C>) -> C {
+    fn add<C: prometheus::core::Collector + Clone + 'static>(
+        &self,
+        made: prometheus::Result<C>,
+    ) -> C {
         let metric = made.expect("names and labels are literals that tests register");
         self.registry
             .register(Box::new(metric.clone()))

@@ -91,85 +91,83 @@ fn an_answer_of_exactly_4_mib_passes_however_it_tells_its_end() {
     }
 }
 
+/// Bodies that are longer or shorter than they say.
+const WRONG_LENGTHS: &[Fault] = &[
+    (
+        "one byte less than told, then the end",
+        |call| {
+            let body = envelope(call, "\"a-word-of-the-node\"");
+            let length = format!("Content-Length: {}", body.len() + 1);
+            send_and_close(http("200 OK", &[&length], body))
+        },
+        INVALID,
+    ),
+    (
+        "half of what was told, then a reset",
+        |call| {
+            let body = envelope(call, "\"a-word-of-the-node\"");
+            let length = format!("Content-Length: {}", body.len() * 2);
+            vec![Act::Send(http("200 OK", &[&length], body)), Act::Reset]
+        },
+        &["upstream_invalid", "upstream_unreachable"],
+    ),
+    (
+        "more than told, so that the JSON is cut",
+        |call| {
+            let body = envelope(call, "\"a-word-of-the-node\"");
+            send(http("200 OK", &["Content-Length: 40"], body))
+        },
+        INVALID,
+    ),
+    (
+        "no last chunk",
+        |call| {
+            let mut body = chunked(envelope(call, "1").as_bytes(), 9);
+            body.truncate(body.len() - 5);
+            send_and_close(http("200 OK", CHUNKED, body))
+        },
+        INVALID,
+    ),
+    (
+        "a last chunk without its end",
+        |call| {
+            let mut body = chunked(envelope(call, "1").as_bytes(), 9);
+            body.truncate(body.len() - 2);
+            send_and_close(http("200 OK", CHUNKED, body))
+        },
+        INVALID,
+    ),
+    ("half a chunk", |_| send_and_close(http("200 OK", CHUNKED, "40\r\n{\"jsonrpc\"")), INVALID),
+    ("a chunk of no size", |_| send_and_close(http("200 OK", CHUNKED, "\r\n{}")), INVALID),
+    (
+        "a chunk size that is no number",
+        |_| send_and_close(http("200 OK", CHUNKED, "node\r\n{}\r\n0\r\n\r\n")),
+        INVALID,
+    ),
+    (
+        "a chunk size above 64 bits",
+        |_| send_and_close(http("200 OK", CHUNKED, "10000000000000002\r\n{}\r\n0\r\n\r\n")),
+        EITHER,
+    ),
+    (
+        "a chunk longer than it says",
+        |call| {
+            let body = envelope(call, "1");
+            let text = format!("{:x}\r\n{body}}}\r\n0\r\n\r\n", body.len());
+            send_and_close(http("200 OK", CHUNKED, text))
+        },
+        INVALID,
+    ),
+    (
+        "a body without a length, cut by the end of the connection",
+        |_| send_and_close(http("200 OK", &[], "{\"jsonrpc\":\"2.0\",\"id\":")),
+        INVALID,
+    ),
+];
+
 #[test]
 fn a_body_that_is_not_as_long_as_it_says_is_invalid() {
-    const FAULTS: &[Fault] = &[
-        (
-            "one byte less than told, then the end",
-            |call| {
-                let body = envelope(call, "\"a-word-of-the-node\"");
-                let length = format!("Content-Length: {}", body.len() + 1);
-                send_and_close(http("200 OK", &[&length], body))
-            },
-            INVALID,
-        ),
-        (
-            "half of what was told, then a reset",
-            |call| {
-                let body = envelope(call, "\"a-word-of-the-node\"");
-                let length = format!("Content-Length: {}", body.len() * 2);
-                vec![Act::Send(http("200 OK", &[&length], body)), Act::Reset]
-            },
-            &["upstream_invalid", "upstream_unreachable"],
-        ),
-        (
-            "more than told, so that the JSON is cut",
-            |call| {
-                let body = envelope(call, "\"a-word-of-the-node\"");
-                send(http("200 OK", &["Content-Length: 40"], body))
-            },
-            INVALID,
-        ),
-        (
-            "no last chunk",
-            |call| {
-                let mut body = chunked(envelope(call, "1").as_bytes(), 9);
-                body.truncate(body.len() - 5);
-                send_and_close(http("200 OK", CHUNKED, body))
-            },
-            INVALID,
-        ),
-        (
-            "a last chunk without its end",
-            |call| {
-                let mut body = chunked(envelope(call, "1").as_bytes(), 9);
-                body.truncate(body.len() - 2);
-                send_and_close(http("200 OK", CHUNKED, body))
-            },
-            INVALID,
-        ),
-        (
-            "half a chunk",
-            |_| send_and_close(http("200 OK", CHUNKED, "40\r\n{\"jsonrpc\"")),
-            INVALID,
-        ),
-        ("a chunk of no size", |_| send_and_close(http("200 OK", CHUNKED, "\r\n{}")), INVALID),
-        (
-            "a chunk size that is no number",
-            |_| send_and_close(http("200 OK", CHUNKED, "node\r\n{}\r\n0\r\n\r\n")),
-            INVALID,
-        ),
-        (
-            "a chunk size above 64 bits",
-            |_| send_and_close(http("200 OK", CHUNKED, "10000000000000002\r\n{}\r\n0\r\n\r\n")),
-            EITHER,
-        ),
-        (
-            "a chunk longer than it says",
-            |call| {
-                let body = envelope(call, "1");
-                let text = format!("{:x}\r\n{body}}}\r\n0\r\n\r\n", body.len());
-                send_and_close(http("200 OK", CHUNKED, text))
-            },
-            INVALID,
-        ),
-        (
-            "a body without a length, cut by the end of the connection",
-            |_| send_and_close(http("200 OK", &[], "{\"jsonrpc\":\"2.0\",\"id\":")),
-            INVALID,
-        ),
-    ];
-    assert_faults(FAULTS, &[]);
+    assert_faults(WRONG_LENGTHS, &[]);
 }
 
 /// What `printf 'A body' | gzip -n` writes.
@@ -211,90 +209,80 @@ fn body(call: &Call, text: &str) -> Vec<Act> {
     send(json(text.replace("ID", &call.id())))
 }
 
+/// Bodies that are whole, and no response to our question.
+const NO_RESPONSES: &[Fault] = &[
+    ("no byte", |call| body(call, ""), INVALID),
+    ("white space", |call| body(call, " \n"), INVALID),
+    ("HTML", |call| body(call, "<html>a-word-of-the-node</html>"), INVALID),
+    ("broken JSON", |call| body(call, r#"{"jsonrpc":"2.0","id":ID,"result":"#), INVALID),
+    ("a cut string", |call| body(call, r#"{"jsonrpc":"2.0","id":ID,"result":"a-wo"#), INVALID),
+    ("null", |call| body(call, "null"), INVALID),
+    ("a number", |call| body(call, "1"), INVALID),
+    ("an empty object", |call| body(call, "{}"), INVALID),
+    ("an empty array", |call| body(call, "[]"), INVALID),
+    ("an array", |call| body(call, r#"[{"jsonrpc":"2.0","id":ID,"result":1}]"#), INVALID),
+    ("another id", |call| body(call, r#"{"jsonrpc":"2.0","id":"x","result":1}"#), INVALID),
+    ("an id beside ours", |call| body(call, r#"{"jsonrpc":"2.0","id":ID9,"result":1}"#), INVALID),
+    ("our id as text", |call| body(call, r#"{"jsonrpc":"2.0","id":"ID","result":1}"#), INVALID),
+    ("a null id", |call| body(call, r#"{"jsonrpc":"2.0","id":null,"result":1}"#), INVALID),
+    ("no id", |call| body(call, r#"{"jsonrpc":"2.0","result":1}"#), INVALID),
+    (
+        "result and error",
+        |call| {
+            let error = r#""error":{"code":1,"message":"a-word-of-the-node"}"#;
+            body(call, &format!(r#"{{"jsonrpc":"2.0","id":ID,"result":1,{error}}}"#))
+        },
+        INVALID,
+    ),
+    (
+        "result and a null error",
+        |call| body(call, r#"{"jsonrpc":"2.0","id":ID,"result":1,"error":null}"#),
+        INVALID,
+    ),
+    ("neither", |call| body(call, r#"{"jsonrpc":"2.0","id":ID}"#), INVALID),
+    (
+        "an error that is text",
+        |call| body(call, r#"{"jsonrpc":"2.0","id":ID,"error":"a-word-of-the-node"}"#),
+        INVALID,
+    ),
+    (
+        "an error without a code",
+        |call| body(call, r#"{"jsonrpc":"2.0","id":ID,"error":{"message":"m"}}"#),
+        INVALID,
+    ),
+    ("no version", |call| body(call, r#"{"id":ID,"result":1}"#), INVALID),
+    ("version 1.0", |call| body(call, r#"{"jsonrpc":"1.0","id":ID,"result":1}"#), INVALID),
+    ("a number as version", |call| body(call, r#"{"jsonrpc":2.0,"id":ID,"result":1}"#), INVALID),
+    ("trailing data", |call| body(call, r#"{"jsonrpc":"2.0","id":ID,"result":1}x"#), INVALID),
+    (
+        "a second response behind the first",
+        |call| {
+            let one = r#"{"jsonrpc":"2.0","id":ID,"result":1}"#;
+            body(call, &format!("{one}\n{one}"))
+        },
+        INVALID,
+    ),
+    (
+        "two results",
+        |call| body(call, r#"{"jsonrpc":"2.0","id":ID,"result":1,"result":2}"#),
+        INVALID,
+    ),
+    ("two ids", |call| body(call, r#"{"jsonrpc":"2.0","id":0,"id":ID,"result":1}"#), INVALID),
+    (
+        "bad UTF-8",
+        |call| {
+            let mut text = envelope(call, "\"a-word-of-the-node").into_bytes();
+            text.extend(b"\xff\"}");
+            send(json(text))
+        },
+        INVALID,
+    ),
+    ("a byte order mark", |call| send(json(format!("\u{feff}{}", envelope(call, "1")))), INVALID),
+];
+
 #[test]
 fn a_body_that_is_not_one_json_rpc_response_is_invalid() {
-    const FAULTS: &[Fault] = &[
-        ("no byte", |call| body(call, ""), INVALID),
-        ("white space", |call| body(call, " \n"), INVALID),
-        ("HTML", |call| body(call, "<html>a-word-of-the-node</html>"), INVALID),
-        ("broken JSON", |call| body(call, r#"{"jsonrpc":"2.0","id":ID,"result":"#), INVALID),
-        ("a cut string", |call| body(call, r#"{"jsonrpc":"2.0","id":ID,"result":"a-wo"#), INVALID),
-        ("null", |call| body(call, "null"), INVALID),
-        ("a number", |call| body(call, "1"), INVALID),
-        ("an empty object", |call| body(call, "{}"), INVALID),
-        ("an empty array", |call| body(call, "[]"), INVALID),
-        ("an array", |call| body(call, r#"[{"jsonrpc":"2.0","id":ID,"result":1}]"#), INVALID),
-        ("another id", |call| body(call, r#"{"jsonrpc":"2.0","id":"x","result":1}"#), INVALID),
-        (
-            "an id beside ours",
-            |call| body(call, r#"{"jsonrpc":"2.0","id":ID9,"result":1}"#),
-            INVALID,
-        ),
-        ("our id as text", |call| body(call, r#"{"jsonrpc":"2.0","id":"ID","result":1}"#), INVALID),
-        ("a null id", |call| body(call, r#"{"jsonrpc":"2.0","id":null,"result":1}"#), INVALID),
-        ("no id", |call| body(call, r#"{"jsonrpc":"2.0","result":1}"#), INVALID),
-        (
-            "result and error",
-            |call| {
-                let error = r#""error":{"code":1,"message":"a-word-of-the-node"}"#;
-                body(call, &format!(r#"{{"jsonrpc":"2.0","id":ID,"result":1,{error}}}"#))
-            },
-            INVALID,
-        ),
-        (
-            "result and a null error",
-            |call| body(call, r#"{"jsonrpc":"2.0","id":ID,"result":1,"error":null}"#),
-            INVALID,
-        ),
-        ("neither", |call| body(call, r#"{"jsonrpc":"2.0","id":ID}"#), INVALID),
-        (
-            "an error that is text",
-            |call| body(call, r#"{"jsonrpc":"2.0","id":ID,"error":"a-word-of-the-node"}"#),
-            INVALID,
-        ),
-        (
-            "an error without a code",
-            |call| body(call, r#"{"jsonrpc":"2.0","id":ID,"error":{"message":"m"}}"#),
-            INVALID,
-        ),
-        ("no version", |call| body(call, r#"{"id":ID,"result":1}"#), INVALID),
-        ("version 1.0", |call| body(call, r#"{"jsonrpc":"1.0","id":ID,"result":1}"#), INVALID),
-        (
-            "a number as version",
-            |call| body(call, r#"{"jsonrpc":2.0,"id":ID,"result":1}"#),
-            INVALID,
-        ),
-        ("trailing data", |call| body(call, r#"{"jsonrpc":"2.0","id":ID,"result":1}x"#), INVALID),
-        (
-            "a second response behind the first",
-            |call| {
-                let one = r#"{"jsonrpc":"2.0","id":ID,"result":1}"#;
-                body(call, &format!("{one}\n{one}"))
-            },
-            INVALID,
-        ),
-        (
-            "two results",
-            |call| body(call, r#"{"jsonrpc":"2.0","id":ID,"result":1,"result":2}"#),
-            INVALID,
-        ),
-        ("two ids", |call| body(call, r#"{"jsonrpc":"2.0","id":0,"id":ID,"result":1}"#), INVALID),
-        (
-            "bad UTF-8",
-            |call| {
-                let mut text = envelope(call, "\"a-word-of-the-node").into_bytes();
-                text.extend(b"\xff\"}");
-                send(json(text))
-            },
-            INVALID,
-        ),
-        (
-            "a byte order mark",
-            |call| send(json(format!("\u{feff}{}", envelope(call, "1")))),
-            INVALID,
-        ),
-    ];
-    assert_faults(FAULTS, &[]);
+    assert_faults(NO_RESPONSES, &[]);
 }
 
 #[test]

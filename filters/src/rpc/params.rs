@@ -176,10 +176,7 @@ fn by_position<'a>(
     Ok([items.next(), items.next(), items.next()])
 }
 
-fn by_name<'a>(
-    declared: &[Declared],
-    object: Json<'a>,
-) -> Result<[Option<Json<'a>>; 3], Misfit> {
+fn by_name<'a>(declared: &[Declared], object: Json<'a>) -> Result<[Option<Json<'a>>; 3], Misfit> {
     // a name that is not declared takes the place of none: no member is called ""
     let name = |at: usize| declared.get(at).map_or("", |declared| declared.name);
     let names = [name(0), name(1), name(2)];

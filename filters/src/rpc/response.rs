@@ -24,7 +24,7 @@ impl<'a> Outcome<'a> {
     /// `None` for anything but one JSON text, an object of version 2.0 with this id and either a
     /// result or an error.
     pub fn verify(answer: &'a [u8], id: u64) -> Option<Self> {
-        let mut from = serde_json::Deserializer::from_slice(answer);
+        let mut from = serde_json::Deserializer::from_str(str::from_utf8(answer).ok()?);
         let response = from.deserialize_map(Response).ok()?;
         from.end().ok()?;
         if response.jsonrpc?.as_str() != Some("2.0") || response.id? != Json::Integer(id) {

@@ -121,13 +121,14 @@ fn kind(type_: &Json<'_>, own: [Option<Json<'_>>; 6]) -> Result<Kind, Misfit> {
                 account_deployment_data: list("account_deployment_data", &deployment)?,
             })
         }
-        (Some("DEPLOY_ACCOUNT"), [None, None, None, Some(class), Some(salt), Some(constructor)]) => {
-            Ok(Kind::DeployAccount {
-                class_hash: one("class_hash", &class)?,
-                salt: one("contract_address_salt", &salt)?,
-                constructor_calldata: list("constructor_calldata", &constructor)?,
-            })
-        }
+        (
+            Some("DEPLOY_ACCOUNT"),
+            [None, None, None, Some(class), Some(salt), Some(constructor)],
+        ) => Ok(Kind::DeployAccount {
+            class_hash: one("class_hash", &class)?,
+            salt: one("contract_address_salt", &salt)?,
+            constructor_calldata: list("constructor_calldata", &constructor)?,
+        }),
         _ => Err(SHAPE),
     }
 }
