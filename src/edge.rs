@@ -13,17 +13,20 @@ pub use request_id::RequestIds;
 pub use voice::GateVoice;
 
 use crate::body::{self, Incomplete};
-use crate::config::{ConnectionsConfig, CorsOrigins};
-use crate::gate;
-use crate::gateway::Gateway;
+use crate::config::ConnectionsConfig;
+use crate::gate::{self, Connection};
+use crate::gateway::{Gateway, Settings};
+use crate::process::Process;
 use crate::reply::Reply;
-use crate::stop::{InFlight, Stop};
-use crate::telemetry::{Log, Metrics, RequestLine, Surface, Verdict};
+use crate::stop::InFlight;
+use crate::telemetry::{RequestLine, Surface};
 use async_trait::async_trait;
 use http::HeaderValue;
+use http::header::{EXPECT, HOST, ORIGIN, TRANSFER_ENCODING};
 use pingora_core::protocols::http::ServerSession;
 use pingora_core::upstreams::peer::HttpPeer;
 use pingora_core::{Error, ErrorType};
+use pingora_limits::inflight::Guard;
 use pingora_proxy::{FailToProxy, ProxyHttp, Session};
 use portcullis_filters::client::Client;
 use portcullis_filters::head::{self, Head};
@@ -34,7 +37,6 @@ use portcullis_filters::verdict::{Reason, Refusal};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
-use write::Writer;
 
 /// A refused body that is small and already sent is read, so that the connection can stay.
 const DISCARD: Duration = Duration::from_millis(50);
@@ -43,11 +45,7 @@ const DISCARD: Duration = Duration::from_millis(50);
 pub struct Edge {
     gateway: Arc<Gateway>,
     connections: ConnectionsConfig,
-    writer: Writer,
-    request_ids: Arc<RequestIds>,
-    stop: Arc<Stop>,
-    metrics: Arc<Metrics>,
-    log: Log,
+    process: Process,
 }
 
 /// One request's facts, gathered on its way for headers, log and metrics.
@@ -63,139 +61,130 @@ pub struct Context {
     _in_flight: InFlight,
 }
 
+/// What was answered.
 #[derive(Clone, Copy)]
 struct Outcome {
-    verdict: Verdict,
     reason: Option<Reason>,
     status: u16,
     bytes: usize,
 }
 
-/// A reply, and whether the client may go on to use the connection.
-struct Judged {
-    verdict: Verdict,
-    reply: Reply,
-}
-
 impl Edge {
     /// An edge before `gateway`.
-    pub fn new(
-        gateway: Arc<Gateway>,
-        connections: ConnectionsConfig,
-        cors: CorsOrigins,
-        requests_per_minute: u32,
-        request_ids: Arc<RequestIds>,
-        stop: Arc<Stop>,
-        metrics: Arc<Metrics>,
-        log: Log,
-    ) -> Self {
-        let writer = Writer::new(cors, requests_per_minute, connections.write_timeout);
-        Self { gateway, connections, writer, request_ids, stop, metrics, log }
+    pub fn new(gateway: Arc<Gateway>, connections: ConnectionsConfig, process: Process) -> Self {
+        Self { gateway, connections, process }
     }
 
-    async fn judge(&self, session: &mut ServerSession, context: &mut Context) -> Option<Judged> {
-        let policy = self.gateway.policy();
-        let Admission { client, standing, verdict } = {
-            let raw = session.as_http1().filter(|_| head::needs_raw(&session.req_header().headers));
-            let raw = raw.map(|http1| http1.get_headers_raw_bytes()).unwrap_or_default();
-            let request = session.req_header();
-            let head = Head {
-                method: request.method.as_str(),
-                target: request.raw_path(),
-                headers: &request.headers,
-                raw: &raw,
-                peer: gate::opened(session).and_then(gate::Connection::peer),
-            };
-            self.gateway.admit(&policy, &head, context.started)
-        };
+    /// The reply to a request, or `None` if the client is gone.
+    async fn judge(
+        &self,
+        session: &mut ServerSession,
+        settings: &Settings,
+        context: &mut Context,
+    ) -> Option<Reply> {
+        let Admission { client, standing, verdict } = self.admit(session, settings, context);
         context.client = Some(client);
         context.standing = Some(standing);
         let call = match verdict {
-            Ok(Admitted::Health) => return Some(Judged::answered(Reply::health())),
-            Ok(Admitted::Preflight) => return Some(Judged::answered(Reply::no_content())),
+            Ok(Admitted::Health) => return Some(Reply::health()),
+            Ok(Admitted::Preflight) => return Some(Reply::no_content()),
             Ok(Admitted::Call(call)) => call,
-            Err(refusal) => return Some(self.refuse(&refusal, context)),
+            Err(refusal) => return Some(context.refused(&refusal)),
         };
-        if self.stop.refuses() {
-            return Some(self.fail(
-                Reason::Draining,
-                "shutting down: use another instance",
-                context,
-            ));
+        if self.process.stop.refuses() {
+            let message = "shutting down: use another instance";
+            return Some(Reply::error(Reason::Draining, message, None, context.request_id()));
         }
         if call.expects_continue {
             session.write_continue_response().await.ok()?;
         }
         let body = match body::read(session, self.connections.body_timeout).await {
             Ok(body) => body,
-            Err(Incomplete::Refused(refusal)) => return Some(self.refuse(&refusal, context)),
+            Err(Incomplete::Refused(refusal)) => return Some(context.refused(&refusal)),
             Err(Incomplete::Gone) => return None,
         };
-        let permit = match policy.inspect(&body) {
+        let permit = match settings.policy.inspect(&body) {
             Ok(permit) => permit,
-            Err(refusal) => return Some(self.refuse(&refusal, context)),
+            Err(refusal) => return Some(context.refused(&refusal)),
         };
         context.method = Some(permit.method());
-        self.metrics.call(permit.method(), body.len());
+        self.process.metrics.call(permit.method(), body.len());
         let traceparent = head::traceparent(&session.req_header().headers);
         let answer = self.gateway.answer(&permit, traceparent, &mut context.upstream).await;
+        let id = permit.id().as_str();
         Some(match answer {
-            Ok(answer) => Judged::answered(Reply::answer(permit.id().as_str(), answer)),
-            Err(fault) => Judged {
-                verdict: Verdict::Failed,
-                reply: Reply::fault(fault, permit.id().as_str(), context.request_id()),
-            },
+            Ok(answer) => Reply::answer(id, answer),
+            Err(fault) => Reply::fault(fault, id, context.request_id()),
         })
     }
 
-    fn refuse(&self, refusal: &Refusal, context: &Context) -> Judged {
-        let retry_after = context.standing.map_or(1, |standing| standing.reset_seconds);
-        let reply = Reply::refusal(refusal, retry_after, context.request_id());
-        Judged { verdict: Verdict::Refused, reply }
+    fn admit(
+        &self,
+        session: &ServerSession,
+        settings: &Settings,
+        context: &Context,
+    ) -> Admission<Guard> {
+        let request = session.req_header();
+        let raw = session.as_http1().filter(|_| head::needs_raw(&request.headers));
+        let raw = raw.map(|http1| http1.get_headers_raw_bytes()).unwrap_or_default();
+        let head = Head {
+            method: request.method.as_str(),
+            target: request.raw_path(),
+            version: request.version,
+            headers: &request.headers,
+            raw: &raw,
+            peer: gate::opened(session).and_then(Connection::peer),
+        };
+        self.gateway.admit(settings, &head, context.started)
     }
 
-    fn fail(&self, reason: Reason, message: &'static str, context: &Context) -> Judged {
-        let reply = Reply::error(reason, message, None, context.request_id());
-        Judged { verdict: Verdict::Failed, reply }
-    }
-
-    /// Sends the reply, and leaves the connection in a state in which it can be used again or
-    /// closed without losing it.
+    /// Sends the reply, and leaves the connection in a state in which it can be used again, or
+    /// closed without the reply being lost.
     async fn send(
         &self,
         session: &mut ServerSession,
-        judged: Judged,
+        settings: &Settings,
+        reply: Reply,
         context: &mut Context,
     ) -> pingora_core::Result<()> {
-        let Judged { verdict, reply } = judged;
-        let outcome =
-            Outcome { verdict, reason: reply.reason, status: reply.status, bytes: reply.length() };
-        let awaits_continue = session.req_header().headers.contains_key(http::header::EXPECT);
-        if !session.is_body_done() && (awaits_continue || !body::discard(session, DISCARD).await) {
+        let bytes = reply.length();
+        context.outcome = Some(Outcome { reason: reply.reason, status: reply.status, bytes });
+        let connection = gate::opened(session);
+        let is_old = connection.is_some_and(|connection| connection.is_old(context.started));
+        if is_old || self.process.stop.has_begun() {
+            session.set_keepalive(None);
+        }
+        if !ends_where_it_says(session).await {
             session.set_keepalive(None);
             if let Some(connection) = gate::opened(session) {
                 connection.linger();
             }
         }
-        let is_old = |connection: &gate::Connection| connection.is_old(context.started);
-        let old = gate::opened(session).is_some_and(is_old);
-        if old || self.stop.has_begun() {
-            session.set_keepalive(None);
-        }
-        context.outcome = Some(outcome);
-        self.writer.write(session, reply, context).await
+        write::reply(session, settings, reply, context, self.connections.write_timeout).await
     }
 }
 
-impl Judged {
-    fn answered(reply: Reply) -> Self {
-        Self { verdict: Verdict::Answered, reply }
+/// Whether the end of the request is known and reached, so that what comes next on the connection
+/// is another request. Chunks are not trusted with that: Pingora reads some that others do not.
+async fn ends_where_it_says(session: &mut ServerSession) -> bool {
+    let headers = &session.req_header().headers;
+    // nor is whoever leaves out the one field that HTTP/1.1 demands
+    if headers.contains_key(TRANSFER_ENCODING) || !headers.contains_key(HOST) {
+        return false;
     }
+    // the client may or may not send a body that it was not told to send
+    let awaits_continue = headers.contains_key(EXPECT);
+    session.is_body_done() || (!awaits_continue && body::discard(session, DISCARD).await)
 }
 
 impl Context {
     fn request_id(&self) -> &str {
         self.request_id.to_str().unwrap_or_default()
+    }
+
+    fn refused(&self, refusal: &Refusal) -> Reply {
+        let retry_after = self.standing.map_or(1, |standing| standing.reset_seconds);
+        Reply::refusal(refusal, retry_after, self.request_id())
     }
 }
 
@@ -214,7 +203,7 @@ impl ProxyHttp for Edge {
             method: None,
             upstream: Duration::ZERO,
             outcome: None,
-            _in_flight: self.stop.enter(),
+            _in_flight: self.process.stop.enter(),
         })
     }
 
@@ -233,8 +222,8 @@ impl ProxyHttp for Edge {
         // reads of the body are under one deadline of their own
         session.set_read_timeout(None);
         let headers = &session.req_header().headers;
-        context.request_id = self.request_ids.accept_or_mint(headers);
-        context.cross_origin = headers.get(http::header::ORIGIN).cloned();
+        context.request_id = self.process.request_ids.accept_or_mint(headers);
+        context.cross_origin = headers.get(ORIGIN).cloned();
         Ok(())
     }
 
@@ -244,8 +233,9 @@ impl ProxyHttp for Edge {
         context: &mut Box<Context>,
     ) -> pingora_core::Result<bool> {
         let session = session.as_downstream_mut();
-        match self.judge(session, context).await {
-            Some(judged) => self.send(session, judged, context).await?,
+        let settings = self.gateway.settings();
+        match self.judge(session, &settings, context).await {
+            Some(reply) => self.send(session, &settings, reply, context).await?,
             // nobody is there to be answered
             None => session.set_keepalive(None),
         }
@@ -276,14 +266,14 @@ impl ProxyHttp for Edge {
         let total = context.started.elapsed();
         // a client that left before its answer has none
         let Some(outcome) = context.outcome else { return };
-        self.metrics.request(outcome.verdict, outcome.reason, outcome.bytes, total);
+        let Process { metrics, log, .. } = &self.process;
+        metrics.request(outcome.reason, outcome.bytes, total);
         if let Some(client) = &context.client {
-            self.log.request(&RequestLine {
+            log.request(&RequestLine {
                 surface: Surface::Gateway.name(),
                 request_id: context.request_id(),
-                client: client.shown(self.log.shown()),
+                client: client.shown(log.shown()),
                 method: context.method.map_or("", Method::name),
-                verdict: outcome.verdict,
                 reason: outcome.reason,
                 status: outcome.status,
                 bytes: outcome.bytes,

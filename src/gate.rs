@@ -73,6 +73,7 @@ impl<A> Gate<A> {
             limits: Arc::new(Limits {
                 header_size: config.header_size.bytes(),
                 header_timeout: config.header_timeout,
+                idle_timeout: config.idle_timeout,
                 lifetime: config.lifetime,
             }),
             max: config.max,

@@ -3,68 +3,105 @@
 //! It holds the policy and what the policy counts with. It never sees a head or a body that the
 //! policy did not, and never writes to a client. Next: `node`, which fetches the answer.
 
-use crate::config::GatewayConfig;
+use crate::config::{CorsOrigins, GatewayConfig};
 use crate::node::{Answer, Fault, Node};
 use arc_swap::ArcSwap;
+use http::HeaderValue;
 use pingora_limits::inflight::{Guard, Inflight};
-use portcullis_filters::client::TrustedProxies;
+use portcullis_filters::client::{Client, TrustedProxies};
 use portcullis_filters::head::Head;
-use portcullis_filters::limit::{Millis, Quota, SharedLimiter};
+use portcullis_filters::limit::{Millis, Quota, SharedLimiter, Standing};
 use portcullis_filters::policy::{Admission, GatewayPolicy};
 use portcullis_filters::rpc::MethodSet;
 use portcullis_filters::verdict::ReadPermit;
 use std::hash::RandomState;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicIsize, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// The gateway's policy and state.
 pub struct Gateway {
-    policy: ArcSwap<GatewayPolicy>,
+    settings: ArcSwap<Settings>,
     limiter: SharedLimiter<RandomState>,
     in_flight: Inflight,
-    max_in_flight: AtomicIsize,
     started: Instant,
     node: Arc<Node>,
+}
+
+/// What a running gateway can change.
+#[derive(Debug)]
+pub struct Settings {
+    /// The policy.
+    pub policy: GatewayPolicy,
+    /// Which web pages may read answers.
+    pub cors: CorsOrigins,
+    /// `RateLimit-Policy`, as every answer carries it.
+    pub quota_header: HeaderValue,
+    quota: Quota,
+    max_in_flight: isize,
+}
+
+impl From<&GatewayConfig> for Settings {
+    fn from(config: &GatewayConfig) -> Self {
+        let quota = config.requests_per_minute;
+        Self {
+            policy: GatewayPolicy {
+                methods: MethodSet::new(&config.methods),
+                trusted_proxies: TrustedProxies::from(config.trusted_proxies.clone()),
+            },
+            cors: config.cors_origins.clone(),
+            quota_header: HeaderValue::try_from(format!("\"minute\";q={quota};w=60"))
+                .expect("digits, letters and ASCII punctuation are a header value"),
+            quota: Quota::per_minute(quota)
+                .expect("the configuration takes 1 to 1,000,000,000, and so does a quota"),
+            max_in_flight: isize::try_from(config.max_in_flight_per_client).unwrap_or(isize::MAX),
+        }
+    }
 }
 
 impl Gateway {
     /// A gateway as configured, before this node.
     pub fn new(config: &GatewayConfig, node: Arc<Node>) -> Self {
+        let settings = Settings::from(config);
         let capacity = u32::try_from(config.max_clients).unwrap_or(u32::MAX);
         let capacity = NonZeroU32::new(capacity).unwrap_or(NonZeroU32::MIN);
         Self {
-            policy: ArcSwap::from_pointee(policy(config)),
-            limiter: SharedLimiter::new(quota(config), capacity, RandomState::new()),
+            limiter: SharedLimiter::new(settings.quota, capacity, RandomState::new()),
+            settings: ArcSwap::from_pointee(settings),
             in_flight: Inflight::new(),
-            max_in_flight: AtomicIsize::new(max_in_flight(config)),
             started: Instant::now(),
             node,
         }
     }
 
-    /// Takes over what a running gateway can change: the policy, the limits.
-    pub fn reconfigure(&self, config: &GatewayConfig) {
-        self.policy.store(Arc::new(policy(config)));
-        self.limiter.set_quota(quota(config));
-        self.max_in_flight.store(max_in_flight(config), Ordering::Relaxed);
+    /// The settings in force.
+    pub fn settings(&self) -> Arc<Settings> {
+        self.settings.load_full()
     }
 
-    /// The policy in force.
-    pub fn policy(&self) -> Arc<GatewayPolicy> {
-        self.policy.load_full()
+    /// Takes over other settings, for the requests to come.
+    pub fn change(&self, settings: Settings) {
+        self.limiter.set_quota(settings.quota);
+        self.settings.store(Arc::new(settings));
     }
 
     /// Judges a head that came at `now`.
-    pub fn admit(&self, policy: &GatewayPolicy, head: &Head<'_>, now: Instant) -> Admission<Guard> {
-        let now = now.duration_since(self.started).as_millis();
-        let now = u64::try_from(now).unwrap_or(u64::MAX);
-        policy.admit(head, &self.limiter, Millis(now), |client| {
+    pub fn admit(&self, settings: &Settings, head: &Head<'_>, now: Instant) -> Admission<Guard> {
+        settings.policy.admit(head, &self.limiter, self.millis(now), |client| {
             let (guard, count) = self.in_flight.incr(client, 1);
-            (count <= self.max_in_flight.load(Ordering::Relaxed)).then_some(guard)
+            (count <= settings.max_in_flight).then_some(guard)
         })
+    }
+
+    /// How a peer stands with its limit, without counting anything.
+    pub fn standing(&self, peer: Client) -> Standing {
+        self.limiter.peek(peer.key, self.millis(Instant::now()))
+    }
+
+    fn millis(&self, now: Instant) -> Millis {
+        let millis = now.duration_since(self.started).as_millis();
+        Millis(u64::try_from(millis).unwrap_or(u64::MAX))
     }
 
     /// Answers a permitted read, and says in `took` how long the node took.
@@ -84,21 +121,4 @@ impl Gateway {
     pub fn limiter_population(&self) -> (u64, u64) {
         (u64::from(self.limiter.population()), self.limiter.evicted())
     }
-}
-
-/// The policy that a configuration asks for.
-pub fn policy(config: &GatewayConfig) -> GatewayPolicy {
-    GatewayPolicy {
-        methods: MethodSet::new(&config.methods),
-        trusted_proxies: TrustedProxies::from(config.trusted_proxies.clone()),
-    }
-}
-
-fn quota(config: &GatewayConfig) -> Quota {
-    Quota::per_minute(config.requests_per_minute)
-        .expect("the configuration takes 1 to 1,000,000,000 requests, and so does a quota")
-}
-
-fn max_in_flight(config: &GatewayConfig) -> isize {
-    isize::try_from(config.max_in_flight_per_client).unwrap_or(isize::MAX)
 }

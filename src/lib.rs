@@ -23,6 +23,7 @@ pub mod edge;
 pub mod gate;
 pub mod gateway;
 pub mod node;
+pub mod process;
 pub mod reply;
 pub mod server;
 pub mod stop;

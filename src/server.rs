@@ -1,10 +1,11 @@
 //! From a configuration to a running server: every listener is bound and every part wired here.
 
-use crate::config::{Config, ConnectionsConfig, Listen, LogClients};
+use crate::config::{AdminConfig, Config, ConnectionsConfig, GatewayConfig, Listen, LogClients};
 use crate::edge::{Edge, GateVoice, RequestIds};
 use crate::gate::Gate;
 use crate::gateway::Gateway;
 use crate::node::{Memory, Node};
+use crate::process::Process;
 use crate::stop::{Stop, StopOnSignal};
 use crate::telemetry::admin::Admin;
 use crate::telemetry::{Log, Metrics, Surface};
@@ -58,82 +59,78 @@ pub struct Bound {
     pub admin: Option<Listen>,
 }
 
-/// The parts that surfaces share.
-struct Shared {
-    metrics: Arc<Metrics>,
-    request_ids: Arc<RequestIds>,
-    log: Log,
-}
-
-impl Shared {
-    fn gate<A>(
-        &self,
-        app: A,
-        surface: Surface,
-        connections: &ConnectionsConfig,
-        trusted: TrustedProxies,
-    ) -> Gate<A> {
-        let ids = Arc::clone(&self.request_ids);
-        let voice = GateVoice::new(surface, ids, Arc::clone(&self.metrics), self.log.clone());
-        Gate::new(app, surface, connections, trusted, Arc::clone(&self.metrics), Arc::new(voice))
-    }
-}
-
 /// Binds every listener and wires every part.
 ///
 /// # Errors
 /// The first listener that can not be bound.
 pub fn bind(config: &Config, log: Log) -> Result<Bound, BindError> {
-    let shared = Shared {
-        metrics: Arc::new(Metrics::new()),
+    let metrics = Arc::new(Metrics::new());
+    let process = Process {
         request_ids: Arc::new(RequestIds::new()),
-        log: log.clone(),
+        stop: Stop::new(metrics.in_flight.clone()),
+        metrics: Arc::clone(&metrics),
+        log,
     };
-    let stop = Stop::new(shared.metrics.in_flight.clone());
     let memory = Memory::new(config.server.answer_memory.bytes());
-    let node = Node::new(&config.node, Arc::clone(&memory), Arc::clone(&shared.metrics));
-    let node = Arc::new(node);
+    let node = Arc::new(Node::new(&config.node, Arc::clone(&memory), Arc::clone(&metrics)));
+    let stop = Arc::clone(&process.stop);
     let mut bound = Bound {
         server: Server::new_with_opt_and_conf(None, server_conf(config)),
-        stop: StopOnSignal::new(Arc::clone(&stop), shared.metrics.draining.clone(), &config.server),
+        stop: StopOnSignal::new(stop, metrics.draining.clone(), &config.server),
         gateway: None,
         admin: None,
     };
     let mut gateway = None;
     if let Some(config) = &config.gateway {
         let surface = Arc::new(Gateway::new(config, Arc::clone(&node)));
-        gateway = Some(Arc::clone(&surface));
-        let edge = Edge::new(
-            surface,
-            config.connections.clone(),
-            config.cors_origins.clone(),
-            config.requests_per_minute,
-            Arc::clone(&shared.request_ids),
-            Arc::clone(&stop),
-            Arc::clone(&shared.metrics),
-            log.clone(),
-        );
-        let proxy = http_proxy(&bound.server.configuration, edge);
-        let trusted = TrustedProxies::from(config.trusted_proxies.clone());
-        let gate = shared.gate(proxy, Surface::Gateway, &config.connections, trusted);
-        let (service, listen) = listen_on(Surface::Gateway, &config.listen, gate)?;
-        bound.server.add_service(service);
-        bound.gateway = Some(listen);
+        bound.gateway = Some(bound.add_gateway(config, Arc::clone(&surface), &process)?);
+        gateway = Some(surface);
     }
     if let Some(config) = &config.admin {
-        let metrics = Arc::clone(&shared.metrics);
-        let app = Admin { metrics, gateway, node, memory, stop, log };
-        let trusted = TrustedProxies::from(Vec::new());
-        let gate = shared.gate(app, Surface::Admin, &ConnectionsConfig::OPERATOR, trusted);
-        let (mut service, listen) = listen_on(Surface::Admin, &config.listen, gate)?;
-        service.inner.threads = Some(1);
-        bound.server.add_service(service);
-        bound.admin = Some(listen);
+        let app = Admin { process: process.clone(), gateway, node, memory };
+        bound.admin = Some(bound.add_admin(config, app, process)?);
     }
     Ok(bound)
 }
 
 impl Bound {
+    fn add_gateway(
+        &mut self,
+        config: &GatewayConfig,
+        gateway: Arc<Gateway>,
+        process: &Process,
+    ) -> Result<Listen, BindError> {
+        let surface = Surface::Gateway;
+        let voice = GateVoice::new(surface, Some(Arc::clone(&gateway)), process.clone());
+        let edge = Edge::new(gateway, config.connections.clone(), process.clone());
+        let proxy = http_proxy(&self.server.configuration, edge);
+        let trusted = TrustedProxies::from(config.trusted_proxies.clone());
+        let metrics = Arc::clone(&process.metrics);
+        let voice = Arc::new(voice);
+        let gate = Gate::new(proxy, surface, &config.connections, trusted, metrics, voice);
+        let (service, listen) = listen_on(surface, &config.listen, gate)?;
+        self.server.add_service(service);
+        Ok(listen)
+    }
+
+    fn add_admin(
+        &mut self,
+        config: &AdminConfig,
+        app: Admin,
+        process: Process,
+    ) -> Result<Listen, BindError> {
+        let surface = Surface::Admin;
+        let metrics = Arc::clone(&process.metrics);
+        let voice = Arc::new(GateVoice::new(surface, None, process));
+        let trusted = TrustedProxies::default();
+        let limits = ConnectionsConfig::OPERATOR;
+        let gate = Gate::new(app, surface, &limits, trusted, metrics, voice);
+        let (mut service, listen) = listen_on(surface, &config.listen, gate)?;
+        service.inner.threads = Some(1);
+        self.server.add_service(service);
+        Ok(listen)
+    }
+
     /// Runs until a signal stops it, and returns when it has stopped.
     pub fn run(self) {
         self.server.run(RunArgs { shutdown_signal: Box::new(self.stop) });

@@ -84,7 +84,9 @@ impl StopOnSignal {
         self.stop.phase.store(UNREADY, Ordering::Relaxed);
         self.draining.set(1);
         log::info!("stopping: not ready any more, still serving");
-        tokio::time::sleep(self.drain_delay).await;
+        if !self.drain_delay.is_zero() {
+            tokio::time::sleep(self.drain_delay).await;
+        }
         self.stop.phase.store(DRAINING, Ordering::Relaxed);
         let end = Instant::now() + self.grace_period;
         while self.stop.in_flight.load(Ordering::Relaxed) > 0 {
@@ -101,26 +103,44 @@ impl StopOnSignal {
 #[async_trait]
 impl ShutdownSignalWatch for StopOnSignal {
     async fn recv(&self) -> ShutdownSignal {
-        let mut terminate = watch(SignalKind::terminate());
-        let mut interrupt = watch(SignalKind::interrupt());
-        wait_for_either(&mut terminate, &mut interrupt).await;
+        let mut signals = Signals::new();
+        signals.wait().await;
         tokio::select! {
             () = self.drain() => {}
-            () = wait_for_either(&mut terminate, &mut interrupt) => {
-                log::warn!("stopping at once: a second signal");
-            }
+            () = signals.wait() => log::warn!("stopping at once: a second signal"),
         }
         ShutdownSignal::FastShutdown
     }
 }
 
-fn watch(kind: SignalKind) -> Signal {
-    signal(kind).expect("SIGTERM and SIGINT can be watched on Linux")
+/// SIGTERM and SIGINT.
+pub struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
 }
 
-async fn wait_for_either(one: &mut Signal, other: &mut Signal) {
-    tokio::select! {
-        _ = one.recv() => {}
-        _ = other.recv() => {}
+impl Default for Signals {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Signals {
+    /// Watches for them, from now on and within a tokio runtime; they do not end the process any
+    /// more.
+    pub fn new() -> Self {
+        let watch = |kind| signal(kind).expect("SIGTERM and SIGINT can be watched on Linux");
+        Self {
+            terminate: watch(SignalKind::terminate()),
+            interrupt: watch(SignalKind::interrupt()),
+        }
+    }
+
+    /// Waits for the next one.
+    pub async fn wait(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
     }
 }

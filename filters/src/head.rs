@@ -1,7 +1,7 @@
 //! What a request looks like before its body: the borrowed view that the policy judges.
 
-use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue};
+use http::{HeaderMap, Version};
 use std::net::IpAddr;
 
 /// A request's head. Beside the body's bytes it is all that the policy sees of a request.
@@ -11,6 +11,8 @@ pub struct Head<'a> {
     pub method: &'a str,
     /// The request target, raw: no decoding, no normalisation, a query included.
     pub target: &'a [u8],
+    /// The version of HTTP.
+    pub version: Version,
     /// The header fields.
     pub headers: &'a HeaderMap,
     /// The head's bytes as they came, where the server keeps them: parsing may have dropped a
@@ -87,7 +89,9 @@ mod tests {
     fn a_field_that_parsing_dropped_is_still_seen_in_the_raw_head() {
         let headers = HeaderMap::new();
         let raw = b"POST /rpc HTTP/1.1\r\nHost: x\r\ncontent-LENGTH: 3\r\n\r\n";
-        let head = Head { method: "POST", target: b"/rpc", headers: &headers, raw, peer: None };
+        let version = Version::HTTP_11;
+        let (method, target, headers) = ("POST", b"/rpc", &headers);
+        let head = Head { method, target, version, headers, raw, peer: None };
         assert!(head.was_sent(&http::header::CONTENT_LENGTH));
         assert!(!head.was_sent(&http::header::TRANSFER_ENCODING));
     }

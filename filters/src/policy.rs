@@ -12,7 +12,7 @@ use crate::limit::{Millis, SharedLimiter, Standing};
 use crate::rpc::params::Misfit;
 use crate::rpc::{Envelope, Id, Method, MethodSet, Params};
 use crate::verdict::{ReadPermit, Reason, Refusal};
-use http::header;
+use http::{Version, header};
 use std::hash::BuildHasher;
 
 /// 64 KiB: the contract's bound on a gateway request, in bytes of the body on the wire.
@@ -201,7 +201,13 @@ fn too_many_in_flight() -> Refusal {
 /// Framing, expectation, media type and coding; says whether the client waits for `100 Continue`.
 fn headers(head: &Head<'_>) -> Result<bool, Refusal> {
     framing(head)?;
+    if head.version == Version::HTTP_11 && !head.headers.contains_key(header::HOST) {
+        // RFC 9112, section 3.2
+        return Err(Refusal::new(Reason::InvalidRequest, "HTTP/1.1 asks for a Host header"));
+    }
     let expects_continue = match head.single(header::EXPECT) {
+        // RFC 9110, section 10.1.1: an HTTP/1.0 client can not mean it
+        _ if head.version < Version::HTTP_11 => false,
         None => false,
         Some(Some(value)) if value.as_bytes().eq_ignore_ascii_case(b"100-continue") => true,
         Some(_) => {

@@ -93,6 +93,22 @@ impl Reason {
         Self::Internal,
     ];
 
+    /// Whether the request was one that could have been answered: what failed is on our side.
+    pub const fn is_failure(self) -> bool {
+        matches!(
+            self,
+            Self::UpstreamTimeout
+                | Self::UpstreamUnreachable
+                | Self::UpstreamRedirect
+                | Self::UpstreamStatus
+                | Self::UpstreamOversized
+                | Self::UpstreamInvalid
+                | Self::Overloaded
+                | Self::Draining
+                | Self::Internal
+        )
+    }
+
     /// The `snake_case` name that error bodies, logs and metrics carry.
     pub const fn name(self) -> &'static str {
         match self {

@@ -9,6 +9,7 @@ mod node;
 use super::{DevArguments, INTERNAL, USAGE};
 use crate::config::{Config, Listen, NodeUrl};
 use crate::server;
+use crate::stop::Signals;
 use crate::telemetry::Log;
 use node::{Devnet, StartError};
 use std::fmt::Write as _;
@@ -64,7 +65,7 @@ fn start(arguments: &DevArguments) -> Result<(), DevError> {
     let (url, devnet) = match &arguments.node {
         Some(url) => (url.clone(), None),
         None => {
-            let devnet = Devnet::start(&state.join("node.log")).map_err(DevError::Node)?;
+            let Some(devnet) = start_node(&state.join("node.log"))? else { return Ok(()) };
             (devnet.url(), Some(devnet))
         }
     };
@@ -79,6 +80,18 @@ fn start(arguments: &DevArguments) -> Result<(), DevError> {
     // the node goes last, so that requests in flight can finish
     drop(devnet);
     Ok(())
+}
+
+/// A node that answers, or `None` when a signal came first: then it is gone again.
+fn start_node(log: &Path) -> Result<Option<Devnet>, DevError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(DevError::State)?.block_on(async {
+        let mut signals = Signals::new();
+        tokio::select! {
+            devnet = Devnet::start(log) => devnet.map(Some).map_err(DevError::Node),
+            () = signals.wait() => Ok(None),
+        }
+    })
 }
 
 fn greeting(node: &str, gateway: Option<&Listen>, admin: Option<&Listen>) -> String {
@@ -117,7 +130,7 @@ fn greeting(node: &str, gateway: Option<&Listen>, admin: Option<&Listen>) -> Str
     }
     if let Some(admin) = admin {
         line("  # what came of them".into());
-        line(format!("  curl -s http://{admin}/metrics | grep portcullis_requests_total"));
+        line(format!("  curl -s http://{admin}/metrics | grep requests_total | grep -v ' 0$'"));
     }
     line("\nCtrl-C ends it all. Log lines follow.\n".into());
     text

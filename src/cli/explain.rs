@@ -5,7 +5,7 @@
 
 use super::{CHECK_FAILED, ExplainArguments, USAGE};
 use crate::config::Config;
-use crate::gateway;
+use crate::gateway::Settings;
 use portcullis_filters::policy::{Finding, GatewayPolicy, MAX_BODY};
 use portcullis_filters::verdict::ReadPermit;
 use std::io::{self, Read};
@@ -31,7 +31,7 @@ pub(super) fn run(arguments: &ExplainArguments) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    explain(&gateway::policy(&config), &body)
+    explain(&Settings::from(&config).policy, &body)
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {

@@ -108,7 +108,11 @@ pub(super) const KEYS: &[Key] = &[
         "For one answer in all, from the first connect to the last byte; 100ms to 8s.",
     ),
     key("node.connect_timeout", r#""2s""#, "For one connect, within node.timeout; 100ms to 8s."),
-    key("node.idle_timeout", r#""30s""#, "A pooled connection is closed when idle this long."),
+    key(
+        "node.idle_timeout",
+        r#""30s""#,
+        "A pooled connection that was idle this long is not used again.",
+    ),
     key("node.max_idle", "256", "Pooled idle connections kept per URL; 1 to 65535."),
     key("node.max_connections", "1024", "Connections to one URL at a time; 1 to 65535."),
     key(

@@ -26,6 +26,9 @@ const LINGER: Duration = Duration::from_secs(2);
 /// And this much more of what it sends is taken in meanwhile, and dropped.
 const LINGER_BYTES: usize = 1 << 20;
 
+/// Pingora reads no head of more fields.
+const PINGORA_FIELDS: usize = 256;
+
 /// Bounds of each connection.
 #[derive(Debug)]
 pub struct Limits {
@@ -33,18 +36,22 @@ pub struct Limits {
     pub header_size: usize,
     /// From the first byte of a head to its last.
     pub header_timeout: Duration,
+    /// A client that connects and says nothing; between requests Pingora keeps this time.
+    pub idle_timeout: Duration,
     /// The age at which a connection serves its last request.
     pub lifetime: Duration,
 }
 
+/// Nothing has come yet.
+const NEW: u8 = 0;
 /// Between requests: whatever comes next begins a head.
-const IDLE: u8 = 0;
+const IDLE: u8 = 1;
 /// A head has begun and no filter has seen it.
-const HEAD: u8 = 1;
+const HEAD: u8 = 2;
 /// A filter has the request: its body and its answer pass untouched.
-const OPEN: u8 = 2;
+const OPEN: u8 = 3;
 /// The head was refused: our words go out, and nothing else.
-const REFUSED: u8 = 3;
+const REFUSED: u8 = 4;
 
 /// A client's stream.
 pub struct Connection {
@@ -82,7 +89,7 @@ impl Connection {
             limits,
             voice,
             born: Instant::now(),
-            phase: AtomicU8::new(IDLE),
+            phase: AtomicU8::new(NEW),
             lingers: AtomicBool::new(false),
             head: Vec::new(),
             alarm: None,
@@ -122,7 +129,7 @@ impl Connection {
 
     /// Notes what was read while a head is awaited.
     fn note(&mut self, read: &[u8]) {
-        if self.phase() == IDLE && !read.is_empty() {
+        if matches!(self.phase(), NEW | IDLE) && !read.is_empty() {
             self.phase.store(HEAD, Ordering::Relaxed);
             self.head.clear();
             self.alarm = None;
@@ -138,16 +145,30 @@ impl Connection {
         self.words = self.voice.refuse(reason, self.peer);
     }
 
+    fn poll_noted(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let result = ready!(Pin::new(&mut self.inner).poll_read(cx, buf));
+        self.note(buf.filled().get(before..).unwrap_or_default());
+        Poll::Ready(result)
+    }
+
+    /// The first bytes in time, or the end of the stream.
+    fn poll_first(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if let Poll::Ready(result) = self.poll_noted(cx, buf) {
+            return Poll::Ready(result);
+        }
+        let timeout = self.limits.idle_timeout;
+        let alarm = self.alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+        alarm.as_mut().poll(cx).map(Ok)
+    }
+
     /// Reads of a head in time and size, or the end of the stream.
     fn poll_head(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.head.len() >= self.limits.header_size {
             self.refuse(Reason::HeaderTooLarge);
             return self.poll_words(cx);
         }
-        let before = buf.filled().len();
-        if let Poll::Ready(result) = Pin::new(&mut self.inner).poll_read(cx, buf) {
-            let read = buf.filled().get(before..).unwrap_or_default();
-            self.note(read);
+        if let Poll::Ready(result) = self.poll_noted(cx, buf) {
             return Poll::Ready(result);
         }
         // a head that comes in one piece, as nearly all do, sets no alarm
@@ -176,8 +197,11 @@ fn refusal_of(head: &[u8]) -> Reason {
     if head.starts_with(b"CONNECT ") {
         return Reason::WrongHttpMethod;
     }
-    let mut lengths = 0;
-    for line in head.split(|byte| *byte == b'\n').skip(1) {
+    let lines = head.split(|byte| *byte == b'\n').skip(1);
+    let fields = lines.take_while(|line| !line.trim_ascii().is_empty());
+    let (mut count, mut lengths) = (0, 0);
+    for line in fields {
+        count += 1;
         let mut parts = line.splitn(2, |byte| *byte == b':');
         let name = parts.next().unwrap_or_default().trim_ascii();
         let value = parts.next().unwrap_or_default().trim_ascii();
@@ -190,6 +214,9 @@ fn refusal_of(head: &[u8]) -> Reason {
                 return Reason::ConflictingFraming;
             }
         }
+    }
+    if count > PINGORA_FIELDS {
+        return Reason::HeaderTooLarge;
     }
     Reason::InvalidRequest
 }
@@ -205,12 +232,8 @@ impl AsyncRead for Connection {
             OPEN => Pin::new(&mut this.inner).poll_read(cx, buf),
             HEAD => this.poll_head(cx, buf),
             REFUSED => this.poll_words(cx),
-            _ => {
-                let before = buf.filled().len();
-                let result = ready!(Pin::new(&mut this.inner).poll_read(cx, buf));
-                this.note(buf.filled().get(before..).unwrap_or_default());
-                Poll::Ready(result)
-            }
+            NEW => this.poll_first(cx, buf),
+            _ => this.poll_noted(cx, buf),
         }
     }
 }

@@ -171,7 +171,7 @@ impl Connection {
         loop {
             let size = self.read_chunk_size().await?;
             if size == 0 {
-                self.read_line_end().await?;
+                self.skip_trailers().await?;
                 return Ok(body.freeze());
             }
             let total =
@@ -204,7 +204,28 @@ impl Connection {
         }
     }
 
-    /// The end of a chunk, or of the body: trailers are none of our business, so none may be there.
+    /// Trailers are none of our business; they end with an empty line.
+    async fn skip_trailers(&mut self) -> Result<(), Broken> {
+        let mut skipped = 0;
+        loop {
+            match self.buffer.iter().position(|byte| *byte == b'\n') {
+                Some(end) => {
+                    let is_empty = matches!(self.buffer.get(..end), Some([] | [b'\r']));
+                    self.buffer.advance(end + 1);
+                    skipped += end + 1;
+                    if is_empty {
+                        return Ok(());
+                    }
+                }
+                None => self.read_more().await?,
+            }
+            if skipped + self.buffer.len() > MAX_HEAD {
+                return Err(INVALID);
+            }
+        }
+    }
+
+    /// The end of a chunk.
     async fn read_line_end(&mut self) -> Result<(), Broken> {
         while self.buffer.len() < 2 {
             self.read_more().await?;

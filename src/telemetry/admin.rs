@@ -4,11 +4,10 @@
 //! takes requests: 503 from the moment a stop was asked for. It is on loopback or a Unix socket.
 
 use super::metrics::Sample;
-use super::{Log, Metrics};
 use crate::gate;
 use crate::gateway::Gateway;
 use crate::node::{Memory, Node};
-use crate::stop::Stop;
+use crate::process::Process;
 use async_trait::async_trait;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{Response, StatusCode};
@@ -18,18 +17,14 @@ use std::sync::Arc;
 
 /// What the admin listener shows.
 pub struct Admin {
-    /// The metrics of the process.
-    pub metrics: Arc<Metrics>,
+    /// What it shows, and how far a stop is.
+    pub process: Process,
     /// The gateway, unless it is switched off.
     pub gateway: Option<Arc<Gateway>>,
     /// The node.
     pub node: Arc<Node>,
     /// The memory for answers.
     pub memory: Arc<Memory>,
-    /// How far a stop is.
-    pub stop: Arc<Stop>,
-    /// The log.
-    pub log: Log,
 }
 
 impl Admin {
@@ -44,7 +39,7 @@ impl Admin {
             node_idle: node.idle as u64,
             node_busy: node.busy as u64,
             node_open_breakers: node.open_breakers as u64,
-            log_dropped: self.log.dropped(),
+            log_dropped: self.process.log.dropped(),
         }
     }
 
@@ -61,9 +56,9 @@ impl Admin {
         match target {
             b"/metrics" => {
                 let content_type = "text/plain; version=0.0.4; charset=utf-8";
-                respond(StatusCode::OK, content_type, self.metrics.text(&self.sample()))
+                respond(StatusCode::OK, content_type, self.process.metrics.text(&self.sample()))
             }
-            b"/readyz" if self.stop.has_begun() => {
+            b"/readyz" if self.process.stop.has_begun() => {
                 text(StatusCode::SERVICE_UNAVAILABLE, "draining\n")
             }
             _ => text(StatusCode::OK, "ok\n"),

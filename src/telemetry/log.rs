@@ -20,28 +20,13 @@ const MAX_PENDING: usize = 4 << 20;
 /// How long the writer gathers lines before it writes them in one go.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// What came of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It was answered, be it with an error of the node's.
-    Answered,
-    /// The policy refused it.
-    Refused,
-    /// It passed, and could not be answered.
-    Failed,
-}
-
-impl Verdict {
-    /// Every verdict, in the order of the variants.
-    pub const ALL: [Self; 3] = [Self::Answered, Self::Refused, Self::Failed];
-
-    /// The name in logs and metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Answered => "answered",
-            Self::Refused => "refused",
-            Self::Failed => "failed",
-        }
+/// What came of a request: `answered`, be it with an error of the node's; `refused` by the policy; or
+/// `failed`, when it passed and could not be answered.
+pub fn verdict(reason: Option<Reason>) -> &'static str {
+    match reason {
+        None => "answered",
+        Some(reason) if reason.is_failure() => "failed",
+        Some(_) => "refused",
     }
 }
 
@@ -56,8 +41,6 @@ pub struct RequestLine<'a, C> {
     pub client: C,
     /// The RPC method if it is one of ours, else empty.
     pub method: &'static str,
-    /// What came of it.
-    pub verdict: Verdict,
     /// Why it was not answered.
     pub reason: Option<Reason>,
     /// The HTTP status.
@@ -140,7 +123,7 @@ impl<C: Display> RequestLine<'_, C> {
             r#"","method":""#,
             self.method,
             r#"","verdict":""#,
-            self.verdict.name(),
+            verdict(self.reason),
             r#"","reason":""#,
             self.reason.map_or("", Reason::name),
         ] {
@@ -166,7 +149,7 @@ impl<C: Display> RequestLine<'_, C> {
 
     fn write_text(&self, now: &impl Display, out: &mut Vec<u8>) -> std::io::Result<()> {
         let Self { surface, request_id, client, method, status, bytes, total, .. } = self;
-        let verdict = self.verdict.name();
+        let verdict = verdict(self.reason);
         let reason = self.reason.map_or("", Reason::name);
         writeln!(
             out,
@@ -189,10 +172,18 @@ fn push_digits(mut number: u64, width: usize, out: &mut Vec<u8>) {
 }
 
 impl ::log::Log for Log {
+    /// Pingora logs an error for much that any client can do, with the bytes that it sent. Those
+    /// are not logged at any level: our own line says what came of the request. What Pingora says
+    /// of its listeners and its start is for the operator.
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        // Pingora logs an error for many things that any client can do; those lines are for us
-        let ours = !metadata.target().starts_with("pingora");
-        ours || metadata.level() <= ::log::max_level() && ::log::max_level() >= LevelFilter::Debug
+        const OPERATIONAL: [&str; 2] = ["pingora_core::server", "pingora_core::listeners"];
+        let target = metadata.target();
+        let handshake = target.starts_with("pingora_core::services::listening");
+        if !target.starts_with("pingora") {
+            return true;
+        }
+        let operational = OPERATIONAL.iter().any(|module| target.starts_with(module));
+        (operational || handshake) && metadata.level() <= ::log::Level::Warn
     }
 
     fn log(&self, record: &Record<'_>) {

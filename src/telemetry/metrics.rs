@@ -3,7 +3,7 @@
 //! Labels come from closed sets and each child is made once, at start, so a request costs a few
 //! atomic additions and no look-up, and no client can grow the number of series.
 
-use super::Verdict;
+use super::log::verdict;
 use crate::node::Fault;
 use portcullis_filters::rpc::Method;
 use portcullis_filters::verdict::Reason;
@@ -43,8 +43,7 @@ const SIZE: [f64; 8] = [128.0, 512.0, 2048.0, 8192.0, 32768.0, 131_072.0, 524_28
 pub struct Metrics {
     registry: Registry,
     requests_answered: IntCounter,
-    requests_refused: [IntCounter; Reason::ALL.len()],
-    requests_failed: [IntCounter; Reason::ALL.len()],
+    requests_unanswered: [IntCounter; Reason::ALL.len()],
     request_seconds: Histogram,
     request_bytes: Histogram,
     response_bytes: Histogram,
@@ -149,7 +148,9 @@ impl Metrics {
             "Gateway requests by what came of them and why.",
             &["verdict", "reason"],
         );
-        let with = |verdict: Verdict, reason| requests.with_label_values(&[verdict.name(), reason]);
+        let with = |reason: Option<Reason>| {
+            requests.with_label_values(&[verdict(reason), reason.map_or("none", Reason::name)])
+        };
         let calls = make.counters(
             "portcullis_calls_total",
             "Calls that passed the policy, by method and by how the cache took part.",
@@ -171,9 +172,8 @@ impl Metrics {
         let build = make.gauges("portcullis_build_info", "1, with the version.", "version");
         build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
         Self {
-            requests_answered: with(Verdict::Answered, "none"),
-            requests_refused: Reason::ALL.map(|reason| with(Verdict::Refused, reason.name())),
-            requests_failed: Reason::ALL.map(|reason| with(Verdict::Failed, reason.name())),
+            requests_answered: with(None),
+            requests_unanswered: Reason::ALL.map(|reason| with(Some(reason))),
             request_seconds: make.histogram(
                 "portcullis_request_duration_seconds",
                 "From the whole head of a request to the last byte of its answer.",
@@ -214,11 +214,10 @@ impl Metrics {
     }
 
     /// Counts a request that is over. `bytes` are those of the answer's body.
-    pub fn request(&self, verdict: Verdict, reason: Option<Reason>, bytes: usize, total: Duration) {
-        let counter = match (verdict, reason) {
-            (Verdict::Refused, Some(reason)) => self.requests_refused.get(reason as usize),
-            (Verdict::Failed, Some(reason)) => self.requests_failed.get(reason as usize),
-            _ => Some(&self.requests_answered),
+    pub fn request(&self, reason: Option<Reason>, bytes: usize, total: Duration) {
+        let counter = match reason {
+            Some(reason) => self.requests_unanswered.get(reason as usize),
+            None => Some(&self.requests_answered),
         };
         if let Some(counter) = counter {
             counter.inc();

@@ -7,5 +7,5 @@ pub mod admin;
 pub mod log;
 pub mod metrics;
 
-pub use self::log::{Log, RequestLine, Verdict};
+pub use self::log::{Log, RequestLine};
 pub use metrics::{Metrics, Surface};

@@ -106,7 +106,6 @@ fn a_request_of_the_wrong_shape_is_an_invalid_request() {
         ("a number as method", r#"{"jsonrpc":"2.0","id":7,"method":1,"params":[]}"#),
         ("a null method", r#"{"jsonrpc":"2.0","id":7,"method":null,"params":[]}"#),
         ("an array as method", r#"{"jsonrpc":"2.0","id":7,"method":["starknet_chainId"]}"#),
-        ("null params", &rpc("7", "starknet_chainId", "null")),
         ("a string as params", &rpc("7", "starknet_chainId", "\"[]\"")),
         ("a number as params", &rpc("7", "starknet_chainId", "0")),
         ("a boolean as params", &rpc("7", "starknet_chainId", "false")),

@@ -91,12 +91,13 @@ struct Members<'a> {
     method: Option<Json<'a>>,
     params: Option<Json<'a>>,
     duplicate: bool,
+    two_ids: bool,
     unknown: bool,
 }
 
 impl<'a> Members<'a> {
     fn check(self) -> Result<Envelope<'a>, Refusal> {
-        let id = self.id.and_then(Id::parse);
+        let id = self.id.filter(|_| !self.two_ids).and_then(Id::parse);
         self.envelope(id).map_err(|refusal| refusal.with_id(id))
     }
 
@@ -138,7 +139,11 @@ impl<'de> Visitor<'de> for Request {
         while let Some(name) = map.next_key_seed(Name)? {
             let previous = match &*name {
                 // raw, because an id is echoed as it was written: 1.0 is not 1
-                "id" => members.id.replace(map.next_value()?).map(|_| Json::Null),
+                "id" => members.id.replace(map.next_value()?).map(|_| {
+                    // which of two ids would be answered is anybody's guess
+                    members.two_ids = true;
+                    Json::Null
+                }),
                 "jsonrpc" => members.jsonrpc.replace(map.next_value_seed(value())?),
                 "method" => members.method.replace(map.next_value_seed(value())?),
                 "params" => members.params.replace(map.next_value_seed(value())?),
@@ -248,7 +253,7 @@ mod tests {
                 InvalidRequest,
                 Some("1"),
             ),
-            (r#"{"id":1,"jsonrpc":"2.0","method":"m","id":2}"#, InvalidRequest, Some("2")),
+            (r#"{"id":1,"jsonrpc":"2.0","method":"m","id":2}"#, InvalidRequest, None),
         ] {
             let refusal = Envelope::parse(body.as_bytes()).expect_err(body);
             assert_eq!((refusal.reason, refusal.id.as_deref()), (reason, id), "{body}");

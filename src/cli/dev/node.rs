@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -47,7 +48,7 @@ pub(super) struct Devnet {
 
 impl Devnet {
     /// Starts a node whose output goes to `log`, and waits until it answers.
-    pub(super) fn start(log: &Path) -> Result<Self, StartError> {
+    pub(super) async fn start(log: &Path) -> Result<Self, StartError> {
         let program = find_or_install()?;
         let spawn_failed = |error| StartError::Spawn(program.clone(), error);
         let address = free_address().map_err(spawn_failed)?;
@@ -61,6 +62,8 @@ impl Devnet {
             .stdin(Stdio::null())
             .stdout(out)
             .stderr(err)
+            // a terminal's Ctrl-C is for us; the node goes when the requests in flight are answered
+            .process_group(0)
             .spawn()
             .map_err(spawn_failed)?;
         let mut devnet = Self { process, address };
@@ -71,7 +74,7 @@ impl Devnet {
             if ended || Instant::now() >= end {
                 return Err(StartError::NotAlive(log.to_owned()));
             }
-            std::thread::sleep(LOOK);
+            tokio::time::sleep(LOOK).await;
         }
         Ok(devnet)
     }

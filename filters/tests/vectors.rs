@@ -1,0 +1,77 @@
+//! Requests as real clients send them, and answers as a real node gives them, each with what must
+//! come of it; `vectors/README.md` tells where they are from.
+
+use portcullis_filters::client::TrustedProxies;
+use portcullis_filters::policy::GatewayPolicy;
+use portcullis_filters::rpc::response::Outcome;
+use portcullis_filters::rpc::{Method, MethodSet};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+fn vectors(name: &str) -> Vec<Value> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors").join(name);
+    let text = fs::read_to_string(path).expect("the vectors are committed");
+    text.lines().map(|line| serde_json::from_str(line).expect("a vector is JSON")).collect()
+}
+
+fn policy() -> GatewayPolicy {
+    GatewayPolicy {
+        methods: MethodSet::new(&Method::ALL),
+        trusted_proxies: TrustedProxies::default(),
+    }
+}
+
+#[test]
+fn what_real_clients_send_is_permitted_or_refused_as_the_contract_says() {
+    let policy = policy();
+    let mut seen = 0;
+    for client in ["starknet_js", "starknet_py", "starknet_rs", "starknet_go", "starknet_jvm"] {
+        for vector in vectors(&format!("{client}.ndjson")) {
+            let body = vector["body"].as_str().expect("a body");
+            let verdict = match policy.inspect(body.as_bytes()) {
+                Ok(_) => "permit",
+                Err(refusal) => refusal.reason.name(),
+            };
+            assert_eq!(vector["verdict"], verdict, "{client}: {body}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 100, "{seen} requests were judged");
+}
+
+/// The node must read exactly what was judged: what is written again is judged the same, and is
+/// written the same again.
+#[test]
+fn what_is_written_for_the_node_is_a_fixed_point() {
+    let policy = policy();
+    for client in ["starknet_js", "starknet_py", "starknet_rs", "starknet_go", "starknet_jvm"] {
+        for vector in vectors(&format!("{client}.ndjson")) {
+            let body = vector["body"].as_str().expect("a body");
+            let Ok(permit) = policy.inspect(body.as_bytes()) else { continue };
+            let mut written = Vec::new();
+            permit.write_request(7, &mut written);
+            let again = policy.inspect(&written).expect("what was permitted is permitted again");
+            assert_eq!((again.method(), again.params()), (permit.method(), permit.params()));
+            let mut twice = Vec::new();
+            again.write_request(7, &mut twice);
+            assert_eq!(written, twice, "{body}");
+        }
+    }
+}
+
+#[test]
+fn what_a_real_node_answers_is_verified_with_its_payload_unchanged() {
+    for vector in vectors("answers.ndjson") {
+        let body = vector["body"].as_str().expect("a body");
+        let id = vector["id"].as_u64().expect("an id");
+        let outcome = Outcome::verify(body.as_bytes(), id).expect(body);
+        let (member, payload) = match outcome {
+            Outcome::Result(payload) => ("result", payload),
+            Outcome::Error(payload) => ("error", payload),
+        };
+        assert_eq!(vector["outcome"], member, "{body}");
+        assert!(body.contains(&format!("\"{member}\":{payload}")), "as the node wrote it: {body}");
+        assert_eq!(Outcome::verify(body.as_bytes(), id + 1), None, "another id: {body}");
+    }
+}
