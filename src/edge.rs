@@ -7,22 +7,22 @@
 
 mod request_id;
 mod voice;
-mod write;
 
 pub use request_id::RequestIds;
 pub use voice::GateVoice;
 
 use crate::body::{self, Incomplete};
 use crate::config::ConnectionsConfig;
+use crate::deadline::within;
 use crate::gate::{self, Connection};
 use crate::gateway::{Gateway, Settings};
 use crate::process::Process;
-use crate::reply::Reply;
+use crate::reply::{self, Facts, Persistence, Reply};
 use crate::stop::InFlight;
 use crate::telemetry::{RequestLine, Surface};
 use async_trait::async_trait;
-use http::HeaderValue;
 use http::header::{EXPECT, HOST, ORIGIN, TRANSFER_ENCODING};
+use http::{HeaderValue, Method, Version};
 use pingora_core::protocols::http::ServerSession;
 use pingora_core::upstreams::peer::HttpPeer;
 use pingora_core::{Error, ErrorType};
@@ -32,7 +32,7 @@ use portcullis_filters::client::Client;
 use portcullis_filters::head::{self, Head};
 use portcullis_filters::limit::Standing;
 use portcullis_filters::policy::{Admission, Admitted};
-use portcullis_filters::rpc::Method;
+use portcullis_filters::rpc::Method as RpcMethod;
 use portcullis_filters::verdict::{Reason, Refusal};
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,8 +54,7 @@ pub struct Context {
     request_id: HeaderValue,
     client: Option<Client>,
     standing: Option<Standing>,
-    cross_origin: Option<HeaderValue>,
-    method: Option<Method>,
+    method: Option<RpcMethod>,
     upstream: Duration,
     outcome: Option<Outcome>,
     _in_flight: InFlight,
@@ -149,18 +148,38 @@ impl Edge {
     ) -> pingora_core::Result<()> {
         let bytes = reply.length();
         context.outcome = Some(Outcome { reason: reply.reason, status: reply.status, bytes });
-        let connection = gate::opened(session);
-        let is_old = connection.is_some_and(|connection| connection.is_old(context.started));
-        if is_old || self.process.stop.has_begun() {
+        let ends = ends_where_it_says(session).await;
+        let Some(connection) = gate::opened(session) else {
+            return Error::e_explain(ErrorType::InternalError, "a session that no gate let in");
+        };
+        if !ends {
+            connection.linger();
+        }
+        let last = !ends || connection.is_old(context.started) || self.process.stop.has_begun();
+        let request = session.req_header();
+        let persistence = match request.version {
+            _ if last || session.get_keepalive().is_none() => Persistence::Closes,
+            Version::HTTP_11 => Persistence::Stays,
+            _ => Persistence::StaysIfTold,
+        };
+        let pieces = reply::render(
+            &reply,
+            &Facts {
+                request_id: &context.request_id,
+                quota: context.standing.map(|standing| (&settings.quota_header, standing)),
+                cross_origin: request.headers.get(ORIGIN).map(|origin| (origin, &settings.cors)),
+                persistence,
+                without_body: request.method == Method::HEAD,
+            },
+        );
+        connection.answer(pieces);
+        if last {
             session.set_keepalive(None);
         }
-        if !ends_where_it_says(session).await {
-            session.set_keepalive(None);
-            if let Some(connection) = gate::opened(session) {
-                connection.linger();
-            }
-        }
-        write::reply(session, settings, reply, context, self.connections.write_timeout).await
+        // the gate sends it with this flush
+        within(self.connections.write_timeout, session.finish_body()).await.unwrap_or_else(|| {
+            Error::e_explain(ErrorType::WriteTimedout, "the client does not read")
+        })
     }
 }
 
@@ -199,7 +218,6 @@ impl ProxyHttp for Edge {
             request_id: HeaderValue::from_static(""),
             client: None,
             standing: None,
-            cross_origin: None,
             method: None,
             upstream: Duration::ZERO,
             outcome: None,
@@ -223,7 +241,6 @@ impl ProxyHttp for Edge {
         session.set_read_timeout(None);
         let headers = &session.req_header().headers;
         context.request_id = self.process.request_ids.accept_or_mint(headers);
-        context.cross_origin = headers.get(ORIGIN).cloned();
         Ok(())
     }
 
@@ -273,7 +290,7 @@ impl ProxyHttp for Edge {
                 surface: Surface::Gateway.name(),
                 request_id: context.request_id(),
                 client: client.shown(log.shown()),
-                method: context.method.map_or("", Method::name),
+                method: context.method.map_or("", RpcMethod::name),
                 reason: outcome.reason,
                 status: outcome.status,
                 bytes: outcome.bytes,

@@ -13,6 +13,7 @@ pub use connection::{Connection, Limits, opened};
 use crate::config::ConnectionsConfig;
 use crate::telemetry::{Metrics, Surface};
 use async_trait::async_trait;
+use bytes::Bytes;
 use pingora_core::apps::ServerApp;
 use pingora_core::protocols::Stream;
 use pingora_core::server::ShutdownWatch;
@@ -33,7 +34,7 @@ const TURN_AWAY: Duration = Duration::from_secs(1);
 pub trait Voice: Send + Sync + 'static {
     /// The whole HTTP response to a request whose head was refused, and its place in log and
     /// metrics.
-    fn refuse(&self, reason: Reason, peer: Option<IpAddr>) -> Vec<u8>;
+    fn refuse(&self, reason: Reason, peer: Option<IpAddr>) -> [Bytes; 3];
 }
 
 /// Stands before an app and lets connections in.
@@ -117,7 +118,7 @@ impl<A: ServerApp + Send + Sync + 'static> ServerApp for Gate<A> {
         let place = self.enter(peer);
         self.metrics.connection(self.surface, place.is_some());
         let Some(_place) = place else {
-            let words = self.voice.refuse(Reason::Overloaded, peer);
+            let [words, ..] = self.voice.refuse(Reason::Overloaded, peer);
             // whether the client takes it or not, the connection ends here
             let told =
                 async { stream.write_all(&words).await.is_ok() && stream.flush().await.is_ok() };

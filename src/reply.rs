@@ -3,15 +3,15 @@
 //! In comes an answer, a refusal of the policy or a fault of the node; out goes a [`Reply`], ready to
 //! be written. What a client reads here is all it learns: no address, no internal text.
 
+mod wire;
+
+pub use wire::{Facts, Persistence, render};
+
 use crate::node::{Answer, Fault, Lease};
 use bytes::Bytes;
 use portcullis_filters::verdict::{Reason, Refusal};
 
-/// Answers up to this size are put together in one buffer; larger ones are sent in pieces, so that
-/// they are not copied.
-const ONE_PIECE: usize = 4096;
-
-/// What goes back to a client, but for the headers that every answer carries.
+/// What goes back to a client, but for what every answer carries ([`render`] adds that).
 #[derive(Debug, Default)]
 pub struct Reply {
     /// The HTTP status.
@@ -32,7 +32,6 @@ pub struct Reply {
 
 const JSON: Option<&str> = Some("application/json");
 const TEXT: Option<&str> = Some("text/plain; charset=utf-8");
-const TAIL: &[u8] = b"}";
 
 impl Reply {
     /// The liveness answer.
@@ -49,22 +48,11 @@ impl Reply {
     /// The node's answer to the request of this id, its payload as the node wrote it.
     pub fn answer(id: &str, answer: Answer) -> Self {
         let Answer { member, payload, lease } = answer;
-        let head_size = 32 + id.len() + member.len();
-        let one_piece = payload.len() <= ONE_PIECE;
-        let size = head_size + if one_piece { payload.len() + TAIL.len() } else { 0 };
-        let mut head = Vec::with_capacity(size);
-        head.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
-        head.extend_from_slice(id.as_bytes());
-        head.extend_from_slice(b",\"");
-        head.extend_from_slice(member.as_bytes());
-        head.extend_from_slice(b"\":");
-        let body = if one_piece {
-            head.extend_from_slice(&payload);
-            head.extend_from_slice(TAIL);
-            [head.into(), Bytes::new(), Bytes::new()]
-        } else {
-            [head.into(), payload, Bytes::from_static(TAIL)]
-        };
+        let mut start = Vec::with_capacity(32 + id.len() + member.len());
+        for piece in [r#"{"jsonrpc":"2.0","id":"#, id, ",\"", member, "\":"] {
+            start.extend_from_slice(piece.as_bytes());
+        }
+        let body = [start.into(), payload, Bytes::from_static(b"}")];
         Self { status: 200, media_type: JSON, body, lease: Some(lease), ..Self::default() }
     }
 

@@ -30,9 +30,9 @@ use std::sync::Arc;
 
 /// A Unix socket is for its owner and group: whoever may write to it may ask.
 const SOCKET_MODE: u32 = 0o660;
-/// What the kernel hands over is read straight into Pingora's buffers; small answers leave in one
-/// write with their header.
-const BUFFERS: (usize, usize) = (0, 4096);
+/// What the kernel hands over is read straight into Pingora's buffers, and an answer is written
+/// straight out of its own.
+const BUFFERS: (usize, usize) = (0, 0);
 
 /// A listener could not be bound.
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 
 use super::Voice;
 use async_trait::async_trait;
+use bytes::{Buf, Bytes};
 use pingora_core::protocols::http::ServerSession;
 use pingora_core::protocols::raw_connect::ProxyDigest;
 use pingora_core::protocols::tls::SslDigest;
@@ -14,8 +15,8 @@ use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
@@ -66,8 +67,8 @@ pub struct Connection {
     /// The head so far, while it is read.
     head: Vec<u8>,
     alarm: Option<Pin<Box<Sleep>>>,
-    /// What is left to say to a client whose head was refused.
-    words: Vec<u8>,
+    /// What goes out with the next flush.
+    outbox: Mutex<[Bytes; 3]>,
 }
 
 /// The connection under a session, if it came through a gate.
@@ -93,7 +94,7 @@ impl Connection {
             lingers: AtomicBool::new(false),
             head: Vec::new(),
             alarm: None,
-            words: Vec::new(),
+            outbox: Mutex::default(),
         }
     }
 
@@ -105,6 +106,12 @@ impl Connection {
     /// A filter has the head: its clock stops.
     pub fn head_is_read(&self) {
         self.phase.store(OPEN, Ordering::Relaxed);
+    }
+
+    /// Puts a whole answer, in pieces, where the next flush sends it from. Pingora's own way of
+    /// writing an answer would build a header map for it, and write twice.
+    pub fn answer(&self, pieces: [Bytes; 3]) {
+        *self.outbox.lock().unwrap_or_else(PoisonError::into_inner) = pieces;
     }
 
     /// The request is over: the next byte begins a head.
@@ -142,7 +149,7 @@ impl Connection {
     fn refuse(&mut self, reason: Reason) {
         self.phase.store(REFUSED, Ordering::Relaxed);
         self.lingers.store(true, Ordering::Relaxed);
-        self.words = self.voice.refuse(reason, self.peer);
+        self.answer(self.voice.refuse(reason, self.peer));
     }
 
     fn poll_noted(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
@@ -166,7 +173,7 @@ impl Connection {
     fn poll_head(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.head.len() >= self.limits.header_size {
             self.refuse(Reason::HeaderTooLarge);
-            return self.poll_words(cx);
+            return self.poll_outbox(cx);
         }
         if let Poll::Ready(result) = self.poll_noted(cx, buf) {
             return Poll::Ready(result);
@@ -176,17 +183,20 @@ impl Connection {
         let alarm = self.alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
         ready!(alarm.as_mut().poll(cx));
         self.refuse(Reason::RequestTimeout);
-        self.poll_words(cx)
+        self.poll_outbox(cx)
     }
 
-    /// Sends what is left to say.
-    fn poll_words(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.words.is_empty() {
-            let sent = ready!(Pin::new(&mut self.inner).poll_write(cx, &self.words))?;
-            if sent == 0 {
-                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+    /// Sends what is in the outbox.
+    fn poll_outbox(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let pieces = self.outbox.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for piece in pieces {
+            while !piece.is_empty() {
+                let sent = ready!(Pin::new(&mut self.inner).poll_write(cx, piece))?;
+                if sent == 0 {
+                    return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+                }
+                piece.advance(sent);
             }
-            self.words.drain(..sent);
         }
         Pin::new(&mut self.inner).poll_flush(cx)
     }
@@ -231,7 +241,7 @@ impl AsyncRead for Connection {
         match this.phase() {
             OPEN => Pin::new(&mut this.inner).poll_read(cx, buf),
             HEAD => this.poll_head(cx, buf),
-            REFUSED => this.poll_words(cx),
+            REFUSED => this.poll_outbox(cx),
             NEW => this.poll_first(cx, buf),
             _ => this.poll_noted(cx, buf),
         }
@@ -249,18 +259,14 @@ impl AsyncWrite for Connection {
             this.refuse(refusal_of(&this.head));
         }
         if this.phase() == REFUSED {
-            ready!(this.poll_words(cx))?;
+            ready!(this.poll_outbox(cx))?;
             return Poll::Ready(Ok(data.len()));
         }
         Pin::new(&mut this.inner).poll_write(cx, data)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        if this.phase() == REFUSED {
-            return this.poll_words(cx);
-        }
-        Pin::new(&mut this.inner).poll_flush(cx)
+        self.get_mut().poll_outbox(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
