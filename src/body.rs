@@ -20,8 +20,8 @@ pub enum Incomplete {
 /// Reads the whole body within `timeout`. Bytes are counted as they come, whatever was declared.
 ///
 /// # Errors
-/// `body_too_large`, `request_timeout`, `conflicting_framing` for a body whose chunks make no sense,
-/// or [`Incomplete::Gone`].
+/// `body_too_large`, `request_timeout`, `conflicting_framing` for chunks that make no sense, or
+/// [`Incomplete::Gone`].
 pub async fn read(session: &mut ServerSession, timeout: Duration) -> Result<Bytes, Incomplete> {
     match within(timeout, read_all(session)).await {
         Some(result) => result,

@@ -11,8 +11,8 @@
 //!         every refusal and every fault ─▶ reply, the one place that knows statuses and bodies
 //! ```
 //! Imports point one way: `cli → server → gateway → {edge, node, reply} → config → filters`. The
-//! policy is a crate of its own, `portcullis_filters`, which can do no I/O. Reading order: [`edge`],
-//! [`gate`], [`body`], [`gateway`], [`node`], [`reply`], then [`config`], [`server`], [`stop`],
+//! policy is a crate of its own, `portcullis_filters`, which can do no I/O.
+//! Reading order: [`edge`], [`gate`], [`body`], [`gateway`], [`node`], [`reply`], then [`config`], [`server`], [`stop`],
 //! [`telemetry`].
 
 pub mod body;

@@ -1,7 +1,7 @@
 //! Verdict to status and body: the one place that knows them.
 //!
-//! In comes an answer, a refusal of the policy or a fault of the node; out goes a [`Reply`], ready to
-//! be written. What a client reads here is all it learns: no address, no internal text.
+//! In comes an answer, a refusal of the policy or a fault of the node; out goes a [`Reply`], and from
+//! [`render`] its bytes. What a client reads here is all it learns: no address, no internal text.
 
 mod wire;
 
@@ -107,8 +107,8 @@ impl Reply {
     }
 }
 
-/// The HTTP status and the JSON-RPC code of each reason. Codes: JSON-RPC 2.0, section 5.1; -32005 is
-/// the "limit exceeded" that Ethereum's EIP-1474 brought into use.
+/// The HTTP status and the JSON-RPC code of each reason. Codes: JSON-RPC 2.0, section 5.1; -32005
+/// is the "limit exceeded" that Ethereum's EIP-1474 brought into use.
 pub fn status_and_code(reason: Reason) -> (u16, i32) {
     match reason {
         Reason::ParseError => (400, -32700),

@@ -2,8 +2,8 @@
 //!
 //! SIGTERM or SIGINT: readiness fails, and for `drain_delay` requests are still served, so that
 //! whoever balances the load looks elsewhere. Then new calls get 503 `draining` and those in flight
-//! have `grace_period` to finish; as soon as none is left, the process ends. A second signal ends it
-//! at once. Pingora's own graceful stop would sleep its whole grace period whatever happens.
+//! have `grace_period` to finish; as soon as none is left, the process ends. A second signal ends
+//! it at once. Pingora's own graceful stop would sleep its whole grace period whatever happens.
 
 use crate::config::ServerConfig;
 use async_trait::async_trait;

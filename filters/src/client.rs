@@ -7,8 +7,9 @@
 //! first hop that isn't one of them: what a client put to the left of that is never looked at.
 //! Nothing here allocates or looks up a name. Next: `limit`, which counts by the key.
 
-use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net};
 
@@ -174,8 +175,6 @@ impl fmt::Display for ShownAddress {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
     use proptest::prelude::*;
 
     use super::*;

@@ -5,7 +5,9 @@
 //! prime for zero and `0x0x12` for `0x12`, which is why nothing is forwarded that was not parsed
 //! here and written again. Written is `0x` and the fewest lower-case digits.
 
-use std::fmt;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
 
 /// 2^251 + 17 * 2^192 + 1, the order of the field (Starknet specification, "STARK curve"), as
 /// 64-bit limbs, most significant first.

@@ -1,8 +1,8 @@
 //! What a request looks like before its body: the borrowed view that the policy judges.
 
+use core::net::IpAddr;
 use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Version};
-use std::net::IpAddr;
 
 /// A request's head. Beside the body's bytes it is all that the policy sees of a request.
 #[derive(Clone, Copy, Debug)]

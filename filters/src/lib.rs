@@ -1,16 +1,20 @@
 //! The policy of the edge, and nothing else: bytes and time in, verdicts out.
 //!
 //! This crate opens no socket, reads no clock, draws no random number, looks at no environment and
-//! keeps no global. What it decides depends on its arguments alone, so every verdict can be
+//! keeps no global: it is built without the standard library, so the compiler sees to that. What it
+//! decides depends on its arguments alone, so every verdict can be
 //! replayed in a test. It imports neither Pingora nor an async runtime.
 //!
 //! Reading order: [`head`] (what a request looks like), [`policy`] (the order of all checks),
 //! [`rpc`] (JSON-RPC and the thirteen reads), [`limit`] and [`client`] (how often, and who),
 //! [`verdict`] (what comes out).
+#![cfg_attr(not(test), no_std)]
 #![cfg_attr(
     not(test),
     deny(clippy::indexing_slicing, clippy::as_conversions, clippy::arithmetic_side_effects)
 )]
+
+extern crate alloc;
 
 pub mod client;
 pub mod felt;

@@ -18,8 +18,8 @@ mod shared;
 mod tests;
 mod window;
 
-use std::hash::BuildHasher;
-use std::num::NonZeroU32;
+use core::hash::BuildHasher;
+use core::num::NonZeroU32;
 
 pub use self::shared::SharedLimiter;
 
@@ -30,7 +30,7 @@ use self::window::{Times, Window};
 use crate::client::ClientKey;
 
 /// How long an admitted request counts.
-pub const WINDOW: std::time::Duration = std::time::Duration::from_millis(WINDOW_MILLIS);
+pub const WINDOW: core::time::Duration = core::time::Duration::from_millis(WINDOW_MILLIS);
 
 const WINDOW_MILLIS: u64 = 60_000;
 
@@ -184,7 +184,7 @@ impl<S: BuildHasher> Limiter<S> {
             Some(times) if times.count() >= self.quota.0 => return self.standing(Some(times), now),
             Some(times) => window.admit(times, now, self.code, &mut self.blocks),
             None => {
-                std::mem::replace(window, Window::starting_at(now)).release(&mut self.blocks);
+                core::mem::replace(window, Window::starting_at(now)).release(&mut self.blocks);
             }
         }
         let times = window.times();

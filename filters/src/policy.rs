@@ -12,8 +12,9 @@ use crate::limit::{Millis, SharedLimiter, Standing};
 use crate::rpc::params::Misfit;
 use crate::rpc::{Envelope, Id, Method, MethodSet, Params};
 use crate::verdict::{ReadPermit, Reason, Refusal};
+use alloc::format;
+use core::hash::BuildHasher;
 use http::{Version, header};
-use std::hash::BuildHasher;
 
 /// 64 KiB: the contract's bound on a gateway request, in bytes of the body on the wire.
 pub const MAX_BODY: usize = 65_536;

@@ -4,7 +4,10 @@
 //! handler that takes one can be reached by no request that was not judged.
 
 use crate::rpc::{Id, Method, Params};
-use std::borrow::Cow;
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::string::ToString;
+use alloc::vec::Vec;
 
 /// Why a request was refused or could not be answered. The closed list of what clients, logs and
 /// metrics name; the HTTP status and the JSON-RPC code of each stand in one table in the program's

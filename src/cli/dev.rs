@@ -1,7 +1,7 @@
 //! `portcullis dev`: the whole system on loopback, with a real node and nothing to configure.
 //!
-//! Finds or installs `starknet-devnet`, starts it on a free port, runs the edge before it on embedded
-//! defaults, and prints what to try. Ends both on Ctrl-C. A node that runs already (`--node`) is
+//! Finds or installs `starknet-devnet`, starts it on a free port, runs the edge before it with the
+//! embedded defaults, and prints what to try. Ends both on Ctrl-C. A node that runs already (`--node`) is
 //! used as it is: never started, restarted, reset or stopped.
 
 mod node;
@@ -123,7 +123,8 @@ fn greeting(node: &str, gateway: Option<&Listen>, admin: Option<&Listen>) -> Str
         ));
         line("  # a write does not: 403".into());
         line(format!(
-            "  {post} '{{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"starknet_addInvokeTransaction\"}}'"
+            "  {post} '{{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\
+             \"starknet_addInvokeTransaction\"}}'"
         ));
         line("  # nor does the node's administration: 403".into());
         line(format!("  {post} '{{\"jsonrpc\":\"2.0\",\"id\":4,\"method\":\"devnet_mint\"}}'"));

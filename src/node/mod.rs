@@ -3,8 +3,8 @@
 //! One deadline covers everything from the first connect to the last byte; an answer is read whole,
 //! at most 4 MiB of it, and verified before anyone sees it. The request is built from scratch, so
 //! nothing of a client's headers reaches the node but a well-formed `traceparent`.
-//! Next: [`target`] (one URL: its connections and its breaker), [`http1`] (one exchange),
-//! [`memory`] (the bound over all answers in flight).
+//! Next: `target` (one URL: its connections and its breaker), `http1` (one exchange),
+//! `memory` (the bound over all answers in flight).
 
 mod breaker;
 mod http1;

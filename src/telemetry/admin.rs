@@ -1,7 +1,7 @@
 //! The operator's listener: metrics and probes.
 //!
-//! `GET /metrics` is Prometheus' text format, `/livez` says that the process runs, `/readyz` that it
-//! takes requests: 503 from the moment a stop was asked for. It is on loopback or a Unix socket.
+//! `GET /metrics` is Prometheus' text format, `/livez` says that the process runs, `/readyz` that
+//! it takes requests: 503 from the moment a stop was asked for. It is on loopback or a Unix socket.
 
 use super::metrics::Sample;
 use crate::gate;

@@ -20,8 +20,8 @@ const MAX_PENDING: usize = 4 << 20;
 /// How long the writer gathers lines before it writes them in one go.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// What came of a request: `answered`, be it with an error of the node's; `refused` by the policy; or
-/// `failed`, when it passed and could not be answered.
+/// What came of a request: `answered`, be it with an error of the node's; `refused` by the policy;
+/// or `failed`, when it passed and could not be answered.
 pub fn verdict(reason: Option<Reason>) -> &'static str {
     match reason {
         None => "answered",
@@ -153,8 +153,8 @@ impl<C: Display> RequestLine<'_, C> {
         let reason = self.reason.map_or("", Reason::name);
         writeln!(
             out,
-            "{now} info {surface} {client} {status} {verdict} {method}{reason} {bytes} B {total:.1?} \
-             {request_id}"
+            "{now} info {surface} {client} {status} {verdict} {method}{reason} {bytes} B \
+             {total:.1?} {request_id}"
         )
     }
 }

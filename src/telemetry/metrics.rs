@@ -128,6 +128,11 @@ impl Maker {
         self.add(IntGaugeVec::new(Opts::new(name, help), &[label]))
     }
 
+    fn build_info(&self) {
+        let build = self.gauges("portcullis_build_info", "1, with the version.", "version");
+        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+    }
+
     fn histogram(&self, name: &str, help: &str, buckets: &[f64]) -> Histogram {
         self.add(Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets.to_vec())))
     }
@@ -169,8 +174,7 @@ impl Metrics {
             &["surface", "outcome"],
         );
         let surfaces = [Surface::Gateway, Surface::Admin].map(Surface::name);
-        let build = make.gauges("portcullis_build_info", "1, with the version.", "version");
-        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        make.build_info();
         Self {
             requests_answered: with(None),
             requests_unanswered: Reason::ALL.map(|reason| with(Some(reason))),

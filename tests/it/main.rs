@@ -4,7 +4,7 @@
 //! stands behind it (`script`), `check` holds what is true of every answer; then one file for each
 //! topic. Every test has its own process on free ports, and none sleeps: they wait for bytes.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking, too")]
 
 mod admin;
 mod answers;

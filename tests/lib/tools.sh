@@ -90,6 +90,7 @@ prepare_tools() {
 
   local missing=()
   has cc || missing+=(build-essential)
+  has cmake || missing+=(cmake) # zlib-ng, which Pingora builds
   has curl || missing+=(curl ca-certificates)
   has node || missing+=(nodejs)
   has npm || missing+=(npm)

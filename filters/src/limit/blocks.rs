@@ -65,7 +65,7 @@ impl Blocks {
     pub(super) fn release(&mut self, ring: Place) {
         if let Some(block) = self.blocks.get_mut(ring.block) {
             // The circle is cut behind this block, which so becomes the last of its blocks.
-            let second = std::mem::replace(&mut block.next, self.free);
+            let second = core::mem::replace(&mut block.next, self.free);
             self.free = second;
         }
     }

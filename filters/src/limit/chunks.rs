@@ -6,6 +6,8 @@
 //!
 //! It never lets go of an item. Next: `blocks` and `recent`, which keep theirs in it.
 
+use alloc::vec::Vec;
+
 /// Items in a piece: with the sizes in use here, 3 and 4 KiB, which allocators pack well.
 const PIECE: u32 = 64;
 

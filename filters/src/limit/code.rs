@@ -83,8 +83,6 @@ fn narrow(bits: u64) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
     use super::*;
 
     #[test]

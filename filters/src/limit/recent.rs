@@ -7,7 +7,7 @@
 //! [`Recent::replace_oldest`]. A link that pointed nowhere would end the chain, not the process.
 //! Next: `shared`, which spreads clients over several of these.
 
-use std::hash::BuildHasher;
+use core::hash::BuildHasher;
 
 use hashbrown::HashTable;
 
@@ -103,7 +103,7 @@ impl<S: BuildHasher> Recent<S> {
         }
         self.unlink(number);
         let slot = self.slots.get_mut(number)?;
-        let old = std::mem::replace(slot, Slot::new(client, window));
+        let old = core::mem::replace(slot, Slot::new(client, window));
         self.enter(hash, number);
         Some(old.window)
     }
@@ -135,7 +135,7 @@ impl<S: BuildHasher> Recent<S> {
     }
 
     fn link_newest(&mut self, number: u32) {
-        let second = std::mem::replace(&mut self.newest, number);
+        let second = core::mem::replace(&mut self.newest, number);
         match self.slots.get_mut(second) {
             Some(slot) => slot.newer = number,
             None => self.oldest = number,

@@ -3,13 +3,14 @@
 //! In and out as [`Limiter`], behind `&self`. Clients are spread over shards by their hash, each
 //! behind its own lock, which is held only while a request is judged.
 //!
-//! A panic elsewhere while a lock is held never spreads through it: the lock is taken all the same.
+//! A panic while a lock is held never spreads through it: these locks are not poisoned.
 //! Next: `limit`, where a request is judged.
 
-use std::hash::BuildHasher;
-use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use alloc::boxed::Box;
+use core::hash::BuildHasher;
+use core::num::NonZeroU32;
+use core::sync::atomic::{AtomicU32, Ordering};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::{Limiter, Millis, Quota, Standing};
 use crate::client::ClientKey;
@@ -47,7 +48,7 @@ impl<S: BuildHasher + Clone> SharedLimiter<S> {
         let shard = || Mutex::new(Limiter::new(quota, capacity, hasher.clone()));
         Self {
             first: shard(),
-            further: std::iter::repeat_with(shard).take(further).collect(),
+            further: core::iter::repeat_with(shard).take(further).collect(),
             hasher,
             capacity: capacity.get(),
             places_taken: AtomicU32::new(0),
@@ -94,11 +95,11 @@ impl<S: BuildHasher + Clone> SharedLimiter<S> {
     fn shard(&self, hash: u64) -> MutexGuard<'_, Limiter<S>> {
         // Four bits that the shard's own index makes no use of: it takes the lowest and highest.
         let number = usize::try_from(hash >> 32 & 15).unwrap_or(0);
-        lock(self.further.get(number).unwrap_or(&self.first))
+        self.further.get(number).unwrap_or(&self.first).lock()
     }
 
     fn shards(&self) -> impl Iterator<Item = MutexGuard<'_, Limiter<S>>> {
-        std::iter::once(&self.first).chain(&self.further).map(lock)
+        core::iter::once(&self.first).chain(&self.further).map(Mutex::lock)
     }
 
     /// Takes a free place, if there is one, for a client that is about to be inserted.
@@ -106,8 +107,4 @@ impl<S: BuildHasher + Clone> SharedLimiter<S> {
         let next = |taken: u32| (taken < self.capacity).then(|| taken.saturating_add(1));
         self.places_taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

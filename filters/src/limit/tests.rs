@@ -1,12 +1,5 @@
 //! The limiter as its callers see it, against a plain one that keeps every time as a number.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::as_conversions,
-    clippy::arithmetic_side_effects,
-    reason = "a test fails by panicking"
-)]
-
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::net::{IpAddr, Ipv4Addr};

@@ -119,13 +119,12 @@ impl Window {
             rest = rest.without_oldest(from, blocks);
             window.admit(window.times, rest.oldest, to, blocks);
         }
-        std::mem::replace(self, window).release(blocks);
+        core::mem::replace(self, window).release(blocks);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     #![expect(clippy::arithmetic_side_effects, reason = "the numbers are small")]
 
     use std::collections::VecDeque;

@@ -6,10 +6,11 @@
 
 use super::json::{Json, MAX_DEPTH, Name, Value};
 use crate::verdict::{Reason, Refusal};
+use alloc::borrow::Cow;
+use alloc::string::String;
+use core::fmt;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
-use std::borrow::Cow;
-use std::fmt;
 
 /// A request id: the bytes of a JSON number or string, as the client wrote them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

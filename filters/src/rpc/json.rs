@@ -6,9 +6,11 @@
 //! last would judge another request than the node reads. `serde_json` does the lexing; the
 //! benchmark in `benches/policy.rs` shows it beside `simd-json`.
 
+use alloc::borrow::Cow;
+use alloc::borrow::ToOwned;
+use alloc::vec::Vec;
+use core::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use std::borrow::Cow;
-use std::fmt;
 
 /// Arrays and objects may nest this deep: no read nests deeper than 8.
 pub const MAX_DEPTH: u8 = 64;

@@ -1,6 +1,6 @@
 //! The parameters of the thirteen reads: typed on the way in, canonical on the way out.
 //!
-//! One table ([`declared`]) says what each method takes, in the order of the Starknet API
+//! One table (`declared`) says what each method takes, in the order of the Starknet API
 //! (`starknet_api_openrpc.json`, 0.9 to 0.10). By name and by position are both read; written is
 //! always by name, in that order, because some nodes refuse optional parameters by position. What
 //! is not declared is refused.
@@ -9,6 +9,8 @@ use super::json::{Json, MemberFault};
 use super::method::Method;
 use super::transaction::{self, Transaction};
 use crate::felt::Felt;
+use alloc::string::ToString;
+use alloc::vec::Vec;
 
 /// Transactions in one `estimateFee`. A wallet deploys and invokes in one go, and each costs the
 /// node an execution under its global lock.

@@ -5,9 +5,9 @@
 //! beside the four are dropped.
 
 use super::json::{Json, MAX_DEPTH, Name, Value};
+use core::fmt;
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
-use std::fmt;
 
 /// The payload of a verified answer, as bytes of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

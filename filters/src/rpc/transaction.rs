@@ -7,6 +7,7 @@
 use super::json::Json;
 use super::params::{FELT, Misfit, felt, felts, misfit, write_felt, write_felts};
 use crate::felt::{Felt, HexNumber};
+use alloc::vec::Vec;
 
 /// Felts in one transaction's calldata, signature or other list. The write path takes no more, and
 /// the node executes an estimate under its global lock.
