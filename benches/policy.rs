@@ -2,7 +2,8 @@
 //! verification of an answer, and the limiter.
 //!
 //! `cargo bench --bench policy`. The first group is why `serde_json` under a strict visitor reads
-//! the requests: `simd-json` needs a copy to write in and a second pass for what it does not refuse.
+//! the requests: `simd-json` needs a copy to write in and a second pass for what it does not
+//! refuse.
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use portcullis_filters::client::TrustedProxies;

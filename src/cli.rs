@@ -59,6 +59,9 @@ struct ServeArguments {
 struct CheckArguments {
     #[command(flatten)]
     file: ConfigArgument,
+    /// Also ask each URL of the node for its version and its chain.
+    #[arg(long)]
+    live: bool,
 }
 
 #[derive(Debug, clap::Args)]

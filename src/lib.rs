@@ -12,8 +12,8 @@
 //! ```
 //! Imports point one way: `cli → server → gateway → {edge, node, reply} → config → filters`. The
 //! policy is a crate of its own, `portcullis_filters`, which can do no I/O.
-//! Reading order: [`edge`], [`gate`], [`body`], [`gateway`], [`node`], [`reply`], then [`config`], [`server`], [`stop`],
-//! [`telemetry`].
+//! Reading order: [`edge`], [`gate`], [`body`], [`gateway`], [`node`], [`reply`], then [`config`],
+//! [`server`], [`stop`], [`telemetry`].
 
 pub mod body;
 pub mod cli;

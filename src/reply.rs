@@ -1,7 +1,8 @@
 //! Verdict to status and body: the one place that knows them.
 //!
-//! In comes an answer, a refusal of the policy or a fault of the node; out goes a [`Reply`], and from
-//! [`render`] its bytes. What a client reads here is all it learns: no address, no internal text.
+//! In comes an answer, a refusal of the policy or a fault of the node; out goes a [`Reply`], and
+//! from [`render`] its bytes. What a client reads here is all it learns: no address, no internal
+//! text.
 
 mod wire;
 

@@ -1,8 +1,8 @@
 //! `portcullis dev`: the whole system on loopback, with a real node and nothing to configure.
 //!
 //! Finds or installs `starknet-devnet`, starts it on a free port, runs the edge before it with the
-//! embedded defaults, and prints what to try. Ends both on Ctrl-C. A node that runs already (`--node`) is
-//! used as it is: never started, restarted, reset or stopped.
+//! embedded defaults, and prints what to try. Ends both on Ctrl-C. A node that runs already
+//! (`--node`) is used as it is: never started, restarted, reset or stopped.
 
 mod node;
 

@@ -1,7 +1,7 @@
 //! A reply as bytes: the one place that knows the headers of an answer.
 //!
-//! Every answer is written here, whole, and in one buffer where it is small: it leaves in one write,
-//! and no header map is built for it. RFC 9112, section 4.
+//! Every answer is written here, whole, and in one buffer where it is small: it leaves in one
+//! write, and no header map is built for it. RFC 9112, section 4.
 
 use super::Reply;
 use crate::config::CorsOrigins;
@@ -38,8 +38,8 @@ pub enum Persistence {
     Closes,
 }
 
-/// The answer in pieces, to be sent one after the other. The lease on its memory stays with `reply`:
-/// keep that until they are sent.
+/// The answer in pieces, to be sent one after the other. The lease on its memory stays with
+/// `reply`: keep that until they are sent.
 pub fn render(reply: &Reply, facts: &Facts<'_>) -> [Bytes; 3] {
     let length = reply.length();
     let in_one = length <= ONE_PIECE;
