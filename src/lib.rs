@@ -24,6 +24,7 @@ pub mod gate;
 pub mod gateway;
 pub mod node;
 pub mod process;
+pub mod reload;
 pub mod reply;
 pub mod server;
 pub mod stop;

@@ -6,6 +6,7 @@ use crate::gate::Gate;
 use crate::gateway::Gateway;
 use crate::node::{Memory, Node};
 use crate::process::Process;
+use crate::reload::Reload;
 use crate::stop::{Stop, StopOnSignal};
 use crate::telemetry::admin::Admin;
 use crate::telemetry::{Log, Metrics, Surface};
@@ -25,7 +26,7 @@ use std::net::TcpListener;
 use std::os::fd::{IntoRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A Unix socket is for its owner and group: whoever may write to it may ask.
@@ -53,6 +54,7 @@ impl std::error::Error for BindError {}
 pub struct Bound {
     server: Server,
     stop: StopOnSignal,
+    surface: Option<Arc<Gateway>>,
     /// Where the gateway listens, its port known.
     pub gateway: Option<Listen>,
     /// Where the admin listener is, its port known.
@@ -77,16 +79,17 @@ pub fn bind(config: &Config, log: Log) -> Result<Bound, BindError> {
     let mut bound = Bound {
         server: Server::new_with_opt_and_conf(None, server_conf(config)),
         stop: StopOnSignal::new(stop, metrics.draining.clone(), &config.server),
+        surface: None,
         gateway: None,
         admin: None,
     };
-    let mut gateway = None;
     if let Some(config) = &config.gateway {
         let surface = Arc::new(Gateway::new(config, Arc::clone(&node)));
         bound.gateway = Some(bound.add_gateway(config, Arc::clone(&surface), &process)?);
-        gateway = Some(surface);
+        bound.surface = Some(surface);
     }
     if let Some(config) = &config.admin {
+        let gateway = bound.surface.clone();
         let app = Admin { process: process.clone(), gateway, node, memory };
         bound.admin = Some(bound.add_admin(config, app, process)?);
     }
@@ -129,6 +132,11 @@ impl Bound {
         service.inner.threads = Some(1);
         self.server.add_service(service);
         Ok(listen)
+    }
+
+    /// Reloads `path` on SIGHUP; `config` is what was read from it.
+    pub fn reload_from(&mut self, path: PathBuf, config: Config) {
+        self.stop.reload_with(Reload::new(path, config, self.surface.clone()));
     }
 
     /// Runs until a signal stops it, and returns when it has stopped.

@@ -6,6 +6,7 @@
 //! it at once. Pingora's own graceful stop would sleep its whole grace period whatever happens.
 
 use crate::config::ServerConfig;
+use crate::reload::Reload;
 use async_trait::async_trait;
 use pingora_core::server::{ShutdownSignal, ShutdownSignalWatch};
 use prometheus::IntGauge;
@@ -71,13 +72,19 @@ pub struct StopOnSignal {
     draining: IntGauge,
     drain_delay: Duration,
     grace_period: Duration,
+    reload: Option<Reload>,
 }
 
 impl StopOnSignal {
     /// For this `stop`; `draining` becomes 1 when it begins.
     pub fn new(stop: Arc<Stop>, draining: IntGauge, config: &ServerConfig) -> Self {
         let ServerConfig { drain_delay, grace_period, .. } = *config;
-        Self { stop, draining, drain_delay, grace_period }
+        Self { stop, draining, drain_delay, grace_period, reload: None }
+    }
+
+    /// Reloads on SIGHUP, too.
+    pub fn reload_with(&mut self, reload: Reload) {
+        self.reload = Some(reload);
     }
 
     async fn drain(&self) {
@@ -104,7 +111,13 @@ impl StopOnSignal {
 impl ShutdownSignalWatch for StopOnSignal {
     async fn recv(&self) -> ShutdownSignal {
         let mut signals = Signals::new();
-        signals.wait().await;
+        let mut hangup = signal(SignalKind::hangup()).expect("SIGHUP can be watched on Linux");
+        loop {
+            tokio::select! {
+                () = signals.wait() => break,
+                _ = hangup.recv() => self.reload.iter().for_each(Reload::run),
+            }
+        }
         tokio::select! {
             () = self.drain() => {}
             () = signals.wait() => log::warn!("stopping at once: a second signal"),

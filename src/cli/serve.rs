@@ -19,7 +19,8 @@ pub(super) fn run(arguments: &ServeArguments) -> ExitCode {
     }
     let log = Log::install(&config.log);
     match server::bind(&config, log) {
-        Ok(bound) => {
+        Ok(mut bound) => {
+            bound.reload_from(arguments.file.config.clone(), config);
             bound.run();
             ExitCode::SUCCESS
         }

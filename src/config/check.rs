@@ -52,6 +52,7 @@ pub(super) fn config(reader: &mut Reader<'_>) -> Config {
         node: node(reader),
         gateway: reader.has("gateway").then(|| gateway(reader)),
         admin: reader.has("admin").then(|| admin(reader)),
+        values: reader.texts(),
     };
     together(&config, reader);
     config

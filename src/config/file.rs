@@ -12,6 +12,7 @@ use std::{iter, slice};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::changes::{Values, text};
 use super::error::{ConfigError, Errors, Origin, quoted, shown};
 use super::keys::{self, ENV_PREFIX, Preset};
 use super::values::refusal;
@@ -248,6 +249,12 @@ impl<'t> Reader<'t> {
     /// Records a mistake.
     pub(super) fn report(&mut self, key: &str, origin: Origin, message: String) {
         self.errors.push(ConfigError { key: key.to_owned(), origin, message });
+    }
+
+    /// Each key's value as text.
+    pub(super) fn texts(&self) -> Values {
+        let texts = self.values.iter().map(|(path, given)| (*path, text(given.value.get_ref())));
+        Values(texts.collect())
     }
 
     /// What was made of the values, unless there were mistakes.

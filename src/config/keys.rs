@@ -47,6 +47,11 @@ impl Key {
         }
     }
 
+    /// Whether a running process takes over a change of it, on SIGHUP.
+    pub(super) fn is_live(&self) -> bool {
+        LIVE.contains(&self.path)
+    }
+
     /// The environment variable that overrides this key.
     pub(super) fn variable(&self) -> String {
         variable(self.path)
@@ -63,6 +68,16 @@ pub(super) const SECTIONS: &[Section] = &[
     ),
     section("gateway.connections", "Bounds on each client connection of the gateway."),
     section("admin", "Metrics and probes for operators. Leave the section out to switch it off."),
+];
+
+/// The keys that a running process takes over on SIGHUP.
+const LIVE: [&str; 6] = [
+    "log.level",
+    "gateway.requests_per_minute",
+    "gateway.max_in_flight_per_client",
+    "gateway.trusted_proxies",
+    "gateway.methods",
+    "gateway.cors_origins",
 ];
 
 pub(super) const KEYS: &[Key] = &[
@@ -250,8 +265,9 @@ pub fn example() -> String {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "\n# {}\n[{}]", section.doc, section.path);
         for key in keys_of(section) {
-            let _ =
-                writeln!(text, "\n# {}\n{} = {}", key.doc, last_segment(key.path), key.literal());
+            let live = if key.is_live() { " Taken over on SIGHUP." } else { "" };
+            let name = last_segment(key.path);
+            let _ = writeln!(text, "\n# {}{live}\n{name} = {}", key.doc, key.literal());
         }
     }
     text

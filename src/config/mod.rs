@@ -8,6 +8,7 @@
 //! reads values with their places, `values.rs`, `units.rs` and `address.rs` convert them.
 
 mod address;
+mod changes;
 mod check;
 mod error;
 mod file;
@@ -30,6 +31,7 @@ use log::LevelFilter;
 use portcullis_filters::rpc::Method;
 
 pub use address::{CorsOrigins, Listen, NodeUrl, NonEmpty};
+pub use changes::{Change, Values};
 pub use error::{ConfigError, Errors, LoadError, Origin};
 pub use keys::example;
 pub use units::{Readable, Size};
@@ -56,6 +58,8 @@ pub struct Config {
     pub gateway: Option<GatewayConfig>,
     /// Metrics and probes, unless they are switched off.
     pub admin: Option<AdminConfig>,
+    /// Each key's value as text, to tell what a reload changes.
+    pub values: Values,
 }
 
 /// `[server]`: the process.

@@ -89,7 +89,7 @@ impl Setup {
         let sink = Arc::clone(&log);
         std::thread::spawn(move || sink.drain(BufReader::new(stderr)));
         let has = |section: &str| self.keys.keys().any(|key| key.starts_with(section));
-        let mut edge = Edge { child, log, gateway: None, admin: None, _file: file };
+        let mut edge = Edge { child, log, gateway: None, admin: None, file };
         if has("gateway.") {
             edge.gateway = edge.listens_on("gateway");
         }
@@ -185,7 +185,7 @@ pub(crate) struct Edge {
     log: Arc<Log>,
     gateway: Option<SocketAddr>,
     admin: Option<SocketAddr>,
-    _file: ConfigFile,
+    file: ConfigFile,
 }
 
 impl Edge {
@@ -240,6 +240,11 @@ impl Edge {
     /// Every line of the log so far.
     pub(crate) fn lines(&self) -> Vec<String> {
         self.log.state.lock().unwrap().0.clone()
+    }
+
+    /// Writes another configuration where this one was read from.
+    pub(crate) fn rewrite(&self, setup: &Setup) {
+        std::fs::write(&self.file.0, setup.toml()).expect("the file was written before");
     }
 
     /// Sends a signal, by its short name.

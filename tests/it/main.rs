@@ -21,6 +21,7 @@ mod node_head;
 mod node_time;
 mod order;
 mod refusals;
+mod reload;
 mod request;
 mod response;
 mod script;

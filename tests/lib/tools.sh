@@ -89,7 +89,7 @@ prepare_tools() {
   fi
 
   local missing=()
-  has cc || missing+=(build-essential)
+  if ! has cc || ! has make; then missing+=(build-essential); fi
   has cmake || missing+=(cmake) # zlib-ng, which Pingora builds
   has curl || missing+=(curl ca-certificates)
   has node || missing+=(nodejs)

@@ -1,0 +1,56 @@
+//! Reloading on SIGHUP: what can change changes at once, and a mistake changes nothing.
+
+use crate::check::assert_common_with_quota;
+use crate::edge::Setup;
+use crate::node::Node;
+use crate::request::{QUESTION, Request, rpc};
+use crate::script::good;
+
+#[test]
+fn limits_and_methods_change_on_sighup_and_open_connections_stay() {
+    let node = Node::start(good);
+    let setup = Setup::before(node.address());
+    let edge = setup.start();
+    let mut client = edge.client();
+    let nonce = Request::post(rpc("1", "starknet_getNonce", r#"["latest","0x1"]"#));
+    assert_eq!(client.ask(&nonce).status, 200, "every read is let through at first");
+
+    edge.rewrite(
+        &setup
+            .set("gateway.requests_per_minute", "7000")
+            .set("gateway.methods", r#"["starknet_chainId"]"#)
+            .set("node.max_idle", "3"),
+    );
+    edge.signal("HUP");
+    for (key, to, effective) in [
+        ("gateway.requests_per_minute", "7000", "now"),
+        ("gateway.methods", r#"["starknet_chainId"]"#, "now"),
+        ("node.max_idle", "3", "after a restart"),
+    ] {
+        let line = edge.line(&format!("the change of {key}"), |line| line["key"] == key);
+        assert_eq!((&line["to"], &line["effective"]), (&to.into(), &effective.into()), "{key}");
+    }
+
+    let refused = client.ask(&nonce);
+    assert_eq!(refused.status, 403, "the narrowed list is in force");
+    let answered = client.ask(&Request::post(QUESTION));
+    assert_common_with_quota(&answered, 7000, "the new quota is in force");
+    assert_eq!(answered.status, 200, "what is still on the list is answered");
+}
+
+#[test]
+fn a_file_with_a_mistake_changes_nothing() {
+    let node = Node::start(good);
+    let setup = Setup::before(node.address()).set("gateway.requests_per_minute", "500");
+    let edge = setup.start();
+    edge.rewrite(
+        &setup.set("gateway.requests_per_minute", "600").set("gateway.max_clients", "\"many\""),
+    );
+    edge.signal("HUP");
+    edge.line("the mistake", |line| {
+        let message = line["message"].as_str().unwrap_or_default();
+        message.contains("not reloaded") && message.contains("gateway.max_clients")
+    });
+    let answered = edge.ask(&Request::post(QUESTION));
+    assert_common_with_quota(&answered, 500, "the old quota is in force");
+}
