@@ -23,6 +23,7 @@ use crate::telemetry::{RequestLine, Surface};
 use async_trait::async_trait;
 use http::header::{EXPECT, HOST, ORIGIN, TRANSFER_ENCODING};
 use http::{HeaderValue, Method, Version};
+use pingora_core::modules::http::HttpModules;
 use pingora_core::protocols::http::ServerSession;
 use pingora_core::upstreams::peer::HttpPeer;
 use pingora_core::{Error, ErrorType};
@@ -224,6 +225,9 @@ impl ProxyHttp for Edge {
             _in_flight: self.process.stop.enter(),
         })
     }
+
+    /// None: Pingora's own would offer compression, to be set up for every request.
+    fn init_downstream_modules(&self, _: &mut HttpModules) {}
 
     async fn early_request_filter(
         &self,

@@ -18,13 +18,13 @@ fn limits_and_methods_change_on_sighup_and_open_connections_stay() {
     edge.rewrite(
         &setup
             .set("gateway.requests_per_minute", "7000")
-            .set("gateway.methods", r#"["starknet_chainId"]"#)
+            .set("gateway.methods", r#"["starknet_blockNumber"]"#)
             .set("node.max_idle", "3"),
     );
     edge.signal("HUP");
     for (key, to, effective) in [
         ("gateway.requests_per_minute", "7000", "now"),
-        ("gateway.methods", r#"["starknet_chainId"]"#, "now"),
+        ("gateway.methods", r#"["starknet_blockNumber"]"#, "now"),
         ("node.max_idle", "3", "after a restart"),
     ] {
         let line = edge.line(&format!("the change of {key}"), |line| line["key"] == key);
