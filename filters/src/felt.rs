@@ -71,10 +71,14 @@ fn parse_hex(text: &str) -> Option<[u64; 4]> {
     if digits.is_empty() || digits.len() > 64 {
         return None;
     }
+    if !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
     let mut limbs = [0_u64; 4];
     for (limb, chunk) in limbs.iter_mut().rev().zip(digits.rchunks(16)) {
         for digit in chunk {
-            let nibble = char::from(*digit).to_digit(16)?;
+            // letters of either case have bit 6 set and low bits from 1: nine more than that
+            let nibble = (digit & 0xf).wrapping_add(digit.wrapping_shr(6).wrapping_mul(9));
             *limb = limb.wrapping_shl(4) | u64::from(nibble);
         }
     }
