@@ -58,6 +58,8 @@ pub struct Context {
     method: Option<RpcMethod>,
     upstream: Duration,
     outcome: Option<Outcome>,
+    /// The client's place among its requests in flight, until the answer is out.
+    slot: Option<Guard>,
     _in_flight: InFlight,
 }
 
@@ -95,8 +97,10 @@ impl Edge {
             let message = "shutting down: use another instance";
             return Some(Reply::error(Reason::Draining, message, None, context.request_id()));
         }
+        context.slot = Some(call.slot);
         if call.expects_continue {
-            session.write_continue_response().await.ok()?;
+            let told = session.write_continue_response();
+            within(self.connections.body_timeout, told).await?.ok()?;
         }
         let body = match body::read(session, self.connections.body_timeout).await {
             Ok(body) => body,
@@ -222,6 +226,7 @@ impl ProxyHttp for Edge {
             method: None,
             upstream: Duration::ZERO,
             outcome: None,
+            slot: None,
             _in_flight: self.process.stop.enter(),
         })
     }

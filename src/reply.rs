@@ -124,7 +124,6 @@ pub fn status_and_code(reason: Reason) -> (u16, i32) {
         Reason::ExpectationFailed => (417, -32600),
         Reason::RateLimited | Reason::TooManyInFlight => (429, -32005),
         Reason::HeaderTooLarge => (431, -32600),
-        Reason::Internal => (500, -32603),
         Reason::UpstreamTimeout
         | Reason::UpstreamUnreachable
         | Reason::UpstreamRedirect

@@ -62,13 +62,11 @@ pub enum Reason {
     Overloaded,
     /// We are shutting down.
     Draining,
-    /// A fault of our own.
-    Internal,
 }
 
 impl Reason {
     /// Every reason, in the order of the variants.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 24] = [
         Self::NotFound,
         Self::WrongHttpMethod,
         Self::RateLimited,
@@ -93,7 +91,6 @@ impl Reason {
         Self::UpstreamInvalid,
         Self::Overloaded,
         Self::Draining,
-        Self::Internal,
     ];
 
     /// Whether the request was one that could have been answered: what failed is on our side.
@@ -108,7 +105,6 @@ impl Reason {
                 | Self::UpstreamInvalid
                 | Self::Overloaded
                 | Self::Draining
-                | Self::Internal
         )
     }
 
@@ -139,7 +135,6 @@ impl Reason {
             Self::UpstreamInvalid => "upstream_invalid",
             Self::Overloaded => "overloaded",
             Self::Draining => "draining",
-            Self::Internal => "internal",
         }
     }
 }

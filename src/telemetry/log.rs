@@ -83,6 +83,11 @@ impl Log {
         // a second logger in one process is only made by a test
         if ::log::set_boxed_logger(Box::new(log.clone())).is_ok() {
             ::log::set_max_level(config.level);
+            // a panic ends one request; its message may quote what a client sent, its place can not
+            std::panic::set_hook(Box::new(|panic| {
+                let place = panic.location().map(ToString::to_string).unwrap_or_default();
+                ::log::error!(place = place; "a request was ended by a panic");
+            }));
         }
         log
     }

@@ -14,7 +14,7 @@ use crate::response::{Framing, Response};
 use crate::script::SECRET;
 
 /// Reason, HTTP status and JSON-RPC code: the gateway's table of errors.
-pub(crate) const REASONS: [(&str, u16, i64); 27] = [
+pub(crate) const REASONS: [(&str, u16, i64); 24] = [
     ("parse_error", 400, -32700),
     ("invalid_request", 400, -32600),
     ("batch", 400, -32600),
@@ -39,10 +39,6 @@ pub(crate) const REASONS: [(&str, u16, i64); 27] = [
     ("upstream_invalid", 502, -32603),
     ("overloaded", 503, -32603),
     ("draining", 503, -32603),
-    // Not rows of the table, but the statuses they would have, so that a mistake is readable.
-    ("not_implemented", 501, -32603),
-    ("http_version", 505, -32600),
-    ("internal", 500, -32603),
 ];
 
 /// The only headers that an answer can carry.

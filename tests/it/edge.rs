@@ -5,7 +5,7 @@
 //! ends with the test. Its quota is far above what a test sends, unless the test sets one.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -73,9 +73,20 @@ impl Setup {
 
     /// Runs a subcommand to its end on this file.
     pub(crate) fn run(&self, subcommand: &str) -> Output {
+        self.run_with(subcommand, &[], "")
+    }
+
+    /// The same with more arguments and something to read on standard input.
+    pub(crate) fn run_with(&self, subcommand: &str, more: &[&str], input: &str) -> Output {
         let file = ConfigFile::write(&self.toml());
         let mut command = self.command(subcommand, &file);
-        command.stdin(Stdio::null()).output().expect("the program can be started")
+        command.args(more).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program can be started");
+        let mut stdin = child.stdin.take().expect("it is piped");
+        // whoever does not read it has ended before
+        let _not_read = stdin.write_all(input.as_bytes());
+        drop(stdin);
+        child.wait_with_output().expect("it is our child")
     }
 
     /// Starts `serve`, and returns once every surface listens.

@@ -10,6 +10,7 @@ mod admin;
 mod answers;
 mod check;
 mod client;
+mod commands;
 mod connections;
 mod edge;
 mod framing;

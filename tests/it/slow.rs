@@ -30,24 +30,29 @@ fn drip(client: &mut Client, bytes: &[u8]) -> Response {
     client.response()
 }
 
+/// Half a head and then silence, or a byte now and then: both end after a second.
+fn assert_head_is_given_up(client: &mut Client, silent: bool, what: &str) {
+    let head = Request::post(QUESTION).with("X-Fill", &"a".repeat(300)).head();
+    let start = Instant::now();
+    let response = if silent {
+        client.send(&head[..40]);
+        client.response()
+    } else {
+        drip(client, &head)
+    };
+    assert_took(start, ABOUT_A_SECOND, what);
+    assert_error(&response, "request_timeout", "null", what);
+    client.ends("a head that was not read ends the connection");
+}
+
 #[test]
 fn a_head_that_comes_too_slowly_is_given_up_at_the_deadline() {
     let node = Node::start(good);
     let edge = Edge::with(&node, &[SECOND]);
-    let head = Request::post(QUESTION).with("X-Fill", &"a".repeat(300)).head();
     for silent in [true, false] {
         let what = if silent { "half a head, then silence" } else { "a byte every 100 ms" };
         let mut client = edge.client();
-        let start = Instant::now();
-        let response = if silent {
-            client.send(&head[..40]);
-            client.response()
-        } else {
-            drip(&mut client, &head)
-        };
-        assert_took(start, ABOUT_A_SECOND, what);
-        assert_error(&response, "request_timeout", "null", what);
-        client.ends("a head that was not read ends the connection");
+        assert_head_is_given_up(&mut client, silent, what);
     }
     assert_eq!(node.connections(), 0, "a refused request never reaches the node");
 }
@@ -56,23 +61,13 @@ fn a_head_that_comes_too_slowly_is_given_up_at_the_deadline() {
 fn a_slow_head_is_given_up_on_a_reused_connection_as_well() {
     let node = Node::start(good);
     let edge = Edge::with(&node, &[SECOND]);
-    let head = Request::post(QUESTION).with("X-Fill", &"a".repeat(300)).head();
     for silent in [true, false] {
         let what = if silent { "half a second head" } else { "a second head, byte by byte" };
         let mut client = edge.client();
         for _ in 0..2 {
             assert_result(&client.ask(&Request::post(QUESTION)), "7", RESULT, "a brisk request");
         }
-        let start = Instant::now();
-        let response = if silent {
-            client.send(&head[..40]);
-            client.response()
-        } else {
-            drip(&mut client, &head)
-        };
-        assert_took(start, ABOUT_A_SECOND, what);
-        assert_error(&response, "request_timeout", "null", what);
-        client.ends("a head that was not read ends the connection");
+        assert_head_is_given_up(&mut client, silent, what);
     }
     assert_eq!(node.calls().len(), 4, "only the brisk requests reach the node");
 }
