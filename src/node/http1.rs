@@ -149,7 +149,12 @@ impl Connection {
         while self.buffer.len() < length {
             self.read_more().await?;
         }
-        Ok(self.buffer.split_to(length).freeze())
+        let body = self.buffer.split_to(length).freeze();
+        if length > STEP {
+            // what is left shares the body's memory, and an idle connection must not keep that
+            self.buffer = BytesMut::from(&*self.buffer);
+        }
+        Ok(body)
     }
 
     async fn read_to_end(&mut self, lease: &mut Lease) -> Result<Bytes, Broken> {
@@ -298,4 +303,36 @@ fn parse_length(text: &[u8]) -> Result<usize, Broken> {
 
 fn has_token(list: &[u8], token: &[u8]) -> bool {
     list.split(|byte| *byte == b',').any(|item| item.trim_ascii().eq_ignore_ascii_case(token))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::Memory;
+    use tokio::net::TcpListener;
+
+    #[tokio::test]
+    async fn an_idle_connection_keeps_no_large_answer() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut node, _) = listener.accept().await.unwrap();
+        let answering = tokio::spawn(async move {
+            for size in [1 << 20, 2] {
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n");
+                node.write_all(head.as_bytes()).await.unwrap();
+                node.write_all(&vec![b' '; size]).await.unwrap();
+            }
+            node
+        });
+        let memory = Memory::new(MAX_ANSWER);
+        let mut connection = Connection::new(stream);
+        for size in [1 << 20, 2] {
+            let mut lease = Lease::of(&memory);
+            let body = connection.exchange(b"GET", &mut lease).await.unwrap();
+            assert_eq!(body.len(), size);
+        }
+        assert!(connection.is_reusable());
+        assert!(connection.buffer.capacity() <= 2 * STEP, "{}", connection.buffer.capacity());
+        answering.await.unwrap();
+    }
 }

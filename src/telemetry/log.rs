@@ -87,6 +87,7 @@ impl Log {
             std::panic::set_hook(Box::new(|panic| {
                 let place = panic.location().map(ToString::to_string).unwrap_or_default();
                 ::log::error!(place = place; "a request was ended by a panic");
+                ::log::logger().flush();
             }));
         }
         log
