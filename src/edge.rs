@@ -292,13 +292,11 @@ impl ProxyHttp for Edge {
         let total = context.started.elapsed();
         // a client that left before its answer has none
         let Some(outcome) = context.outcome else { return };
-        let Process { metrics, log, .. } = &self.process;
-        metrics.request(outcome.reason, outcome.bytes, total);
-        if let Some(client) = &context.client {
-            log.request(&RequestLine {
-                surface: Surface::Gateway.name(),
+        if let Some(client) = context.client {
+            self.process.request_is_over(&RequestLine {
+                surface: Surface::Gateway,
                 request_id: context.request_id(),
-                client: client.shown(log.shown()),
+                client,
                 method: context.method.map_or("", RpcMethod::name),
                 reason: outcome.reason,
                 status: outcome.status,

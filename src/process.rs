@@ -2,7 +2,7 @@
 
 use crate::edge::RequestIds;
 use crate::stop::Stop;
-use crate::telemetry::{Log, Metrics};
+use crate::telemetry::{Log, Metrics, RequestLine, Surface};
 use std::sync::Arc;
 
 /// Shared by all surfaces. Cheap to clone.
@@ -16,4 +16,14 @@ pub struct Process {
     pub metrics: Arc<Metrics>,
     /// The log.
     pub log: Log,
+}
+
+impl Process {
+    /// Counts and logs a request that is over. The metrics of requests are the gateway's.
+    pub fn request_is_over(&self, line: &RequestLine<'_>) {
+        if line.surface == Surface::Gateway {
+            self.metrics.request(line.reason, line.bytes, line.total);
+        }
+        self.log.request(line);
+    }
 }

@@ -31,10 +31,6 @@ use std::sync::Arc;
 
 /// A Unix socket is for its owner and group: whoever may write to it may ask.
 const SOCKET_MODE: u32 = 0o660;
-/// What the kernel hands over is read straight into Pingora's buffers, and an answer is written
-/// straight out of its own.
-const BUFFERS: (usize, usize) = (0, 0);
-
 /// A listener could not be bound.
 #[derive(Debug)]
 pub struct BindError {
@@ -184,8 +180,9 @@ fn listen_on<A: ServerApp + Send + Sync + 'static>(
         }
     };
     let mut inner = ListeningService::new(surface.name().to_owned(), app);
-    let buffers = L4BufferSettings::new(BUFFERS.0, BUFFERS.1);
-    inner.add_listener(endpoint.l4_buffer(buffers));
+    // what the kernel hands over is read straight into Pingora's buffers, and an answer is written
+    // straight out of its own
+    inner.add_listener(endpoint.l4_buffer(L4BufferSettings::unbuffered()));
     log::info!(surface = surface.name(), address = listen.to_string(); "listening");
     Ok((Listening { inner, name, fd: Some(fd) }, listen))
 }

@@ -19,6 +19,9 @@ use http::{Version, header};
 /// 64 KiB: the contract's bound on a gateway request, in bytes of the body on the wire.
 pub const MAX_BODY: usize = 65_536;
 
+/// The HTTP methods that `/rpc` takes, as `Allow` tells them.
+pub const RPC_METHODS: &str = "POST, OPTIONS";
+
 /// The parameters of the gateway's policy.
 #[derive(Debug)]
 pub struct GatewayPolicy {
@@ -175,7 +178,7 @@ fn route(head: &Head<'_>) -> Result<Route, Refusal> {
         (b"/rpc", "POST") => Ok(Route::Rpc),
         (b"/rpc", "OPTIONS") => Ok(Route::Preflight),
         (b"/healthz", "GET" | "HEAD") => Ok(Route::Health),
-        (b"/rpc", _) => Err(wrong_method("POST, OPTIONS", "/rpc takes POST")),
+        (b"/rpc", _) => Err(wrong_method(RPC_METHODS, "/rpc takes POST")),
         (b"/healthz", _) => Err(wrong_method("GET, HEAD", "/healthz takes GET")),
         _ => Err(Refusal::new(Reason::NotFound, "there is nothing here: JSON-RPC is at /rpc")),
     }

@@ -7,9 +7,10 @@ use crate::process::Process;
 use crate::reply::{self, Facts, Persistence, Reply};
 use crate::telemetry::{RequestLine, Surface};
 use bytes::Bytes;
-use portcullis_filters::client::Client;
+use portcullis_filters::client::{Client, TrustedProxies};
+use portcullis_filters::policy;
 use portcullis_filters::verdict::Reason;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,24 +27,6 @@ impl GateVoice {
     pub fn new(surface: Surface, gateway: Option<Arc<Gateway>>, process: Process) -> Self {
         Self { surface, gateway, process }
     }
-
-    fn count(&self, reply: &Reply, request_id: &str, client: Client) {
-        let Process { metrics, log, .. } = &self.process;
-        if self.surface == Surface::Gateway {
-            metrics.request(reply.reason, reply.length(), Duration::ZERO);
-        }
-        log.request(&RequestLine {
-            surface: self.surface.name(),
-            request_id,
-            client: client.shown(log.shown()),
-            method: "",
-            reason: reply.reason,
-            status: reply.status,
-            bytes: reply.length(),
-            upstream: Duration::ZERO,
-            total: Duration::ZERO,
-        });
-    }
 }
 
 impl Voice for GateVoice {
@@ -58,12 +41,22 @@ impl Voice for GateVoice {
         };
         let request_id = self.process.request_ids.mint();
         let id_text = request_id.to_str().unwrap_or_default();
-        let client = Client::at(peer.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+        let client = Client::identify(peer, std::iter::empty(), &TrustedProxies::default());
         let mut reply = Reply::error(reason, message, None, id_text);
         if reason == Reason::WrongHttpMethod {
-            reply.allow = Some("POST, OPTIONS");
+            reply.allow = Some(policy::RPC_METHODS);
         }
-        self.count(&reply, id_text, client);
+        self.process.request_is_over(&RequestLine {
+            surface: self.surface,
+            request_id: id_text,
+            client,
+            method: "",
+            reason: reply.reason,
+            status: reply.status,
+            bytes: reply.length(),
+            upstream: Duration::ZERO,
+            total: Duration::ZERO,
+        });
         // the head was not read, so a client behind a proxy is not told from the proxy
         let standing = self.gateway.as_ref().map(|gateway| gateway.standing(client));
         let settings = self.gateway.as_ref().map(|gateway| gateway.settings());

@@ -159,14 +159,25 @@ impl Connection {
         Poll::Ready(result)
     }
 
+    /// A read, or `None` when `limit` has passed since the first of these waited. What comes in one
+    /// piece, as nearly all heads do, sets no alarm.
+    fn poll_within(
+        &mut self,
+        limit: Duration,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<Option<io::Result<()>>> {
+        if let Poll::Ready(result) = self.poll_noted(cx, buf) {
+            return Poll::Ready(Some(result));
+        }
+        let alarm = self.alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        alarm.as_mut().poll(cx).map(|()| None)
+    }
+
     /// The first bytes in time, or the end of the stream.
     fn poll_first(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if let Poll::Ready(result) = self.poll_noted(cx, buf) {
-            return Poll::Ready(result);
-        }
-        let timeout = self.limits.idle_timeout;
-        let alarm = self.alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
-        alarm.as_mut().poll(cx).map(Ok)
+        let read = ready!(self.poll_within(self.limits.idle_timeout, cx, buf));
+        Poll::Ready(read.unwrap_or(Ok(())))
     }
 
     /// Reads of a head in time and size, or the end of the stream.
@@ -175,15 +186,13 @@ impl Connection {
             self.refuse(Reason::HeaderTooLarge);
             return self.poll_outbox(cx);
         }
-        if let Poll::Ready(result) = self.poll_noted(cx, buf) {
-            return Poll::Ready(result);
+        match ready!(self.poll_within(self.limits.header_timeout, cx, buf)) {
+            Some(result) => Poll::Ready(result),
+            None => {
+                self.refuse(Reason::RequestTimeout);
+                self.poll_outbox(cx)
+            }
         }
-        // a head that comes in one piece, as nearly all do, sets no alarm
-        let timeout = self.limits.header_timeout;
-        let alarm = self.alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
-        ready!(alarm.as_mut().poll(cx));
-        self.refuse(Reason::RequestTimeout);
-        self.poll_outbox(cx)
     }
 
     /// Sends what is in the outbox.

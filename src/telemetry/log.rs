@@ -4,10 +4,11 @@
 //! pipe never holds up an answer. The buffer is bounded: when the reader of stderr stalls, lines
 //! are dropped and counted. Events of the program itself come through the `log` macros.
 
+use super::Surface;
 use crate::config::{LogConfig, LogFormat};
 use ::log::kv::{Error, Key, Value, VisitSource};
 use ::log::{LevelFilter, Metadata, Record};
-use portcullis_filters::client::Shown;
+use portcullis_filters::client::{Client, Shown};
 use portcullis_filters::verdict::Reason;
 use std::fmt::Display;
 use std::io::Write;
@@ -32,13 +33,13 @@ pub fn verdict(reason: Option<Reason>) -> &'static str {
 
 /// The facts of one request, as they are logged.
 #[derive(Debug)]
-pub struct RequestLine<'a, C> {
+pub struct RequestLine<'a> {
     /// The surface that took it.
-    pub surface: &'static str,
+    pub surface: Surface,
     /// Its id: ours or the client's, in our alphabet.
     pub request_id: &'a str,
-    /// Its sender's address, already shown as configured.
-    pub client: C,
+    /// Its sender.
+    pub client: Client,
     /// The RPC method if it is one of ours, else empty.
     pub method: &'static str,
     /// Why it was not answered.
@@ -93,38 +94,39 @@ impl Log {
         log
     }
 
-    /// How client addresses are shown.
-    pub fn shown(&self) -> Shown {
-        self.shown
-    }
-
     /// Lines that were dropped because the reader of stderr stalled.
     pub fn dropped(&self) -> u64 {
         self.sink.dropped.load(Ordering::Relaxed)
     }
 
     /// Logs one request.
-    pub fn request(&self, line: &RequestLine<'_, impl Display>) {
+    pub fn request(&self, line: &RequestLine<'_>) {
         if ::log::max_level() < LevelFilter::Info {
             return;
         }
         let now = humantime::format_rfc3339_millis(SystemTime::now());
         self.sink.append(|out| match self.format {
-            LogFormat::Json => line.write_json(&now, out),
-            LogFormat::Text => line.write_text(&now, out),
+            LogFormat::Json => line.write_json(&now, self.shown, out),
+            LogFormat::Text => line.write_text(&now, self.shown, out),
         });
     }
 }
 
-impl<C: Display> RequestLine<'_, C> {
+impl RequestLine<'_> {
     /// Every text is from a closed set, a number, or in the alphabet of request ids: nothing needs
     /// an escape. Piece by piece, because formatting would cost more than the rest of the line.
-    fn write_json(&self, now: &impl Display, out: &mut Vec<u8>) -> std::io::Result<()> {
+    fn write_json(
+        &self,
+        now: &impl Display,
+        shown: Shown,
+        out: &mut Vec<u8>,
+    ) -> std::io::Result<()> {
         write!(out, r#"{{"time":"{now}","level":"info","surface":""#)?;
-        for text in [self.surface, r#"","request_id":""#, self.request_id, r#"","client":""#] {
+        for text in [self.surface.name(), r#"","request_id":""#, self.request_id, r#"","client":""#]
+        {
             out.extend_from_slice(text.as_bytes());
         }
-        write!(out, "{}", self.client)?;
+        write!(out, "{}", self.client.shown(shown))?;
         for text in [
             r#"","method":""#,
             self.method,
@@ -153,8 +155,14 @@ impl<C: Display> RequestLine<'_, C> {
         Ok(())
     }
 
-    fn write_text(&self, now: &impl Display, out: &mut Vec<u8>) -> std::io::Result<()> {
-        let Self { surface, request_id, client, method, status, bytes, total, .. } = self;
+    fn write_text(
+        &self,
+        now: &impl Display,
+        shown: Shown,
+        out: &mut Vec<u8>,
+    ) -> std::io::Result<()> {
+        let Self { request_id, method, status, bytes, total, .. } = self;
+        let (surface, client) = (self.surface.name(), self.client.shown(shown));
         let verdict = verdict(self.reason);
         let reason = self.reason.map_or("", Reason::name);
         writeln!(
