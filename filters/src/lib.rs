@@ -6,8 +6,9 @@
 //! replayed in a test. It imports neither Pingora nor an async runtime.
 //!
 //! Reading order: [`head`] (what a request looks like), [`policy`] (the order of all checks),
-//! [`rpc`] (JSON-RPC and the thirteen reads), [`limit`] and [`client`] (how often, and who),
-//! [`verdict`] (what comes out).
+//! [`rpc`] (JSON-RPC and the thirteen reads), [`tx`] (transactions, and the calls that users may
+//! sign), [`operation`] (what the relay signs), [`limit`], [`client`], [`bearer`] and [`secret`]
+//! (how often, and who), [`verdict`] (what comes out).
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(
     not(test),
@@ -16,10 +17,15 @@
 
 extern crate alloc;
 
+pub mod bearer;
 pub mod client;
 pub mod felt;
 pub mod head;
 pub mod limit;
+pub mod operation;
 pub mod policy;
 pub mod rpc;
+pub mod secret;
+mod stark;
+pub mod tx;
 pub mod verdict;

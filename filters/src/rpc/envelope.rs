@@ -66,10 +66,7 @@ impl<'a> Envelope<'a> {
                 "batches are not supported: send a single call per request",
             )),
             Some(Read::Scalar) => Err(invalid("a request is a JSON object")),
-            None => Err(Refusal::new(
-                Reason::ParseError,
-                "the body is not one JSON text in UTF-8 of at most 64 levels",
-            )),
+            None => Err(Refusal::not_json()),
         }
     }
 }

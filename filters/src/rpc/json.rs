@@ -41,11 +41,24 @@ pub enum MemberFault {
     NotAnObject,
     /// A member that is none of the expected names.
     Unknown,
-    /// The same name twice.
-    Duplicate,
+    /// The same name twice: this one.
+    Duplicate(&'static str),
 }
 
 impl<'a> Json<'a> {
+    /// Reads a body that is one JSON text in UTF-8; `None` if it is anything else.
+    pub fn parse(body: &'a [u8]) -> Option<Self> {
+        let mut from = serde_json::Deserializer::from_str(str::from_utf8(body).ok()?);
+        let value = Value { levels: MAX_DEPTH }.deserialize(&mut from).ok()?;
+        from.end().ok().map(|()| value)
+    }
+
+    /// The first member of this name, if the value is an object that has one.
+    pub fn get(&self, name: &str) -> Option<&Self> {
+        let Self::Object(members) = self else { return None };
+        members.iter().find(|(member, _)| member == name).map(|(_, value)| value)
+    }
+
     /// The text of a string.
     pub fn as_str(&self) -> Option<&str> {
         match self {
@@ -59,7 +72,7 @@ impl<'a> Json<'a> {
     /// the number of names however many members there are.
     pub fn members<const N: usize>(
         self,
-        names: &[&str; N],
+        names: &[&'static str; N],
     ) -> Result<[Option<Json<'a>>; N], MemberFault> {
         let Self::Object(members) = self else { return Err(MemberFault::NotAnObject) };
         let mut found = [const { None }; N];
@@ -67,7 +80,7 @@ impl<'a> Json<'a> {
             let at = names.iter().position(|known| *known == name).ok_or(MemberFault::Unknown)?;
             let slot = found.get_mut(at).ok_or(MemberFault::Unknown)?;
             if slot.replace(value).is_some() {
-                return Err(MemberFault::Duplicate);
+                return Err(MemberFault::Duplicate(names.get(at).unwrap_or(&"")));
             }
         }
         Ok(found)
@@ -179,15 +192,13 @@ mod tests {
     use super::*;
 
     fn parse(text: &[u8]) -> Option<Json<'_>> {
-        let mut from = serde_json::Deserializer::from_slice(text);
-        let value = Value { levels: MAX_DEPTH }.deserialize(&mut from).ok()?;
-        from.end().ok().map(|()| value)
+        Json::parse(text)
     }
 
     #[test]
     fn names_are_compared_after_unescaping() {
         let object = parse(br#"{"a":1,"\u0061":2}"#).unwrap();
-        assert_eq!(object.members(&["a"]), Err(MemberFault::Duplicate));
+        assert_eq!(object.members(&["a"]), Err(MemberFault::Duplicate("a")));
         let object = parse(br#"{"t\u0069p":1}"#).unwrap();
         assert_eq!(object.members(&["tip"]), Ok([Some(Json::Integer(1))]));
         let object = parse(br#"{"tip":1,"b":2}"#).unwrap();

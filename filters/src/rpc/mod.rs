@@ -9,8 +9,9 @@ pub mod json;
 pub mod method;
 pub mod params;
 pub mod response;
-pub mod transaction;
+pub(crate) mod values;
 
 pub use envelope::{Envelope, Id};
 pub use method::{Method, MethodSet};
 pub use params::Params;
+pub use values::Misfit;

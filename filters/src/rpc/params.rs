@@ -7,14 +7,20 @@
 
 use super::json::{Json, MemberFault};
 use super::method::Method;
-use super::transaction::{self, Transaction};
+pub use super::values::Misfit;
+use super::values::{FELT, felt, felts, misfit, write_felt, write_felts, write_list};
 use crate::felt::Felt;
+use crate::tx::Transaction;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
 /// Transactions in one `estimateFee`. A wallet deploys and invokes in one go, and each costs the
 /// node an execution under its global lock.
 const MAX_TRANSACTIONS: usize = 4;
+
+/// Felts in a transaction's calldata, signature or other list. By default the write path takes no
+/// more, and the node executes an estimate under its global lock.
+const MAX_FELTS: usize = 256;
 
 /// What a parameter is called and what it holds.
 #[derive(Clone, Copy, Debug)]
@@ -110,19 +116,6 @@ pub enum Argument {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Params(Vec<(&'static str, Argument)>);
 
-/// What is wrong with the parameters: the parameter, and what it should be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Misfit {
-    /// Where: a parameter's name, or empty for the parameters as a whole.
-    pub name: &'static str,
-    /// What is accepted.
-    pub expected: &'static str,
-}
-
-pub(super) const fn misfit(name: &'static str, expected: &'static str) -> Misfit {
-    Misfit { name, expected }
-}
-
 impl Params {
     /// Reads the parameters of `method`, given by position, by name or not at all.
     ///
@@ -183,7 +176,7 @@ fn by_name<'a>(declared: &[Declared], object: Json<'a>) -> Result<[Option<Json<'
     let name = |at: usize| declared.get(at).map_or("", |declared| declared.name);
     let names = [name(0), name(1), name(2)];
     let values = object.members(&names).map_err(|fault| match fault {
-        MemberFault::Duplicate => misfit("", "no parameter given twice"),
+        MemberFault::Duplicate(_) => misfit("", "no parameter given twice"),
         MemberFault::Unknown | MemberFault::NotAnObject => {
             misfit("", "no parameter that the method does not take")
         }
@@ -214,19 +207,6 @@ fn argument(declared: &Declared, value: Json<'_>) -> Result<Argument, Misfit> {
         Kind::ResponseFlags => flag(&value, "INCLUDE_PROOF_FACTS")
             .map(Argument::IncludeProofFacts)
             .ok_or(misfit(name, "an array that is empty or holds INCLUDE_PROOF_FACTS")),
-    }
-}
-
-pub(super) const FELT: &str = "0x and 1 to 64 hexadecimal digits, below the Stark prime";
-
-pub(super) fn felt(value: &Json<'_>) -> Option<Felt> {
-    Felt::parse(value.as_str()?)
-}
-
-pub(super) fn felts(value: &Json<'_>) -> Option<Vec<Felt>> {
-    match value {
-        Json::Array(items) => items.iter().map(felt).collect(),
-        _ => None,
     }
 }
 
@@ -270,10 +250,19 @@ fn flag(value: &Json<'_>, name: &str) -> Option<bool> {
 fn transactions(name: &'static str, value: Json<'_>) -> Result<Vec<Transaction>, Misfit> {
     match value {
         Json::Array(items) if (1..=MAX_TRANSACTIONS).contains(&items.len()) => {
-            items.into_iter().map(transaction::parse).collect()
+            items.into_iter().map(transaction).collect()
         }
         _ => Err(misfit(name, "an array of 1 to 4 V3 transactions")),
     }
+}
+
+fn transaction(value: Json<'_>) -> Result<Transaction, Misfit> {
+    let transaction = Transaction::parse(value)?;
+    let long = transaction.lists().into_iter().find(|(_, felts)| felts.len() > MAX_FELTS);
+    if let Some((name, _)) = long {
+        return Err(misfit(name, "an array of at most 256 felts"));
+    }
+    Ok(transaction)
 }
 
 impl Argument {
@@ -320,25 +309,4 @@ impl BlockId {
             Self::L1Accepted => out.extend_from_slice(br#""l1_accepted""#),
         }
     }
-}
-
-pub(super) fn write_felt(felt: &Felt, out: &mut Vec<u8>) {
-    out.push(b'"');
-    felt.write(out);
-    out.push(b'"');
-}
-
-pub(super) fn write_felts(felts: &[Felt], out: &mut Vec<u8>) {
-    write_list(felts, out, write_felt);
-}
-
-fn write_list<T>(items: &[T], out: &mut Vec<u8>, write: impl Fn(&T, &mut Vec<u8>)) {
-    out.push(b'[');
-    for (at, item) in items.iter().enumerate() {
-        if at > 0 {
-            out.push(b',');
-        }
-        write(item, out);
-    }
-    out.push(b']');
 }

@@ -1,0 +1,146 @@
+//! The relay's bearer tokens: who may speak to it at all.
+//!
+//! Kept and compared as SHA-256 digests, so that no comparison depends on how much of a token is
+//! right, and a dump of the policy shows none. RFC 6750, section 2.1.
+
+use crate::head::Head;
+use crate::secret::Secret;
+use alloc::vec::Vec;
+use core::fmt;
+use http::header;
+use sha2::{Digest, Sha256};
+use subtle::{Choice, ConstantTimeEq};
+
+/// The contract's bound on the length of a token.
+const MIN_LENGTH: usize = 32;
+/// One token in use, and the next one while they are changed.
+const MAX_TOKENS: usize = 2;
+
+/// The tokens that open the relay: the current one, and the next while they are changed.
+#[derive(Clone)]
+pub struct Tokens(Vec<[u8; 32]>);
+
+impl Tokens {
+    /// One or two different tokens, each at least 32 visible ASCII characters; white space around a
+    /// token is not part of it. `None` for anything else.
+    pub fn new(tokens: &[Secret]) -> Option<Self> {
+        if tokens.is_empty() || tokens.len() > MAX_TOKENS {
+            return None;
+        }
+        let mut digests: Vec<[u8; 32]> = Vec::with_capacity(MAX_TOKENS);
+        for token in tokens.iter().map(Secret::trimmed) {
+            let is_visible = token.iter().all(u8::is_ascii_graphic);
+            let digest = digest(token);
+            if token.len() < MIN_LENGTH || !is_visible || digests.contains(&digest) {
+                return None;
+            }
+            digests.push(digest);
+        }
+        Some(Self(digests))
+    }
+
+    /// None: nobody is let in. For a policy that only explains.
+    pub fn none() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Whether a request carries one of the tokens: exactly one `Authorization`, `Bearer` in any
+    /// case, one space, the token.
+    pub fn authorize(&self, head: &Head<'_>) -> bool {
+        let Some(Some(value)) = head.single(header::AUTHORIZATION) else { return false };
+        let Some((scheme, token)) = value.as_bytes().split_at_checked(b"Bearer ".len()) else {
+            return false;
+        };
+        scheme.eq_ignore_ascii_case(b"Bearer ") && self.contains(token)
+    }
+
+    /// Compares with every token, whichever is right.
+    fn contains(&self, token: &[u8]) -> bool {
+        let given = digest(token);
+        let none = Choice::from(0);
+        self.0.iter().fold(none, |any, known| any | known.as_slice().ct_eq(&given)).into()
+    }
+}
+
+fn digest(token: &[u8]) -> [u8; 32] {
+    Sha256::digest(token).into()
+}
+
+impl fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tokens({})", self.0.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::{HeaderMap, HeaderValue, Version};
+
+    const CURRENT: &str = "current-0123456789abcdef01234567";
+    const NEXT: &str = "next-0123456789abcdef0123456789a";
+
+    fn tokens(texts: &[&str]) -> Option<Tokens> {
+        let secrets: Vec<_> = texts.iter().map(|text| Secret::new((*text).into())).collect();
+        Tokens::new(&secrets)
+    }
+
+    #[test]
+    fn tokens_are_one_or_two_different_ones_of_32_visible_characters() {
+        let padded = format!("  {CURRENT}\r\n");
+        for (texts, ok) in [
+            (&[CURRENT][..], true),
+            (&[CURRENT, NEXT], true),
+            (&[&padded], true),
+            (&[], false),
+            (&[CURRENT, NEXT, "third-0123456789abcdef0123456789a"], false),
+            (&[CURRENT, &padded], false),
+            (&[&CURRENT[1..]], false),
+            (&[CURRENT, "short"], false),
+            (&["two words-0123456789abcdef0123456"], false),
+            (&["ünseen-0123456789abcdef0123456789"], false),
+        ] {
+            assert_eq!(tokens(texts).is_some(), ok, "{texts:?}");
+        }
+    }
+
+    #[test]
+    fn only_one_well_formed_field_with_a_known_token_opens() {
+        let both = tokens(&[CURRENT, NEXT]).unwrap();
+        let [good, next] = [CURRENT, NEXT].map(|token| format!("Bearer {token}"));
+        for (fields, ok) in [
+            (vec![good.clone()], true),
+            (vec![next.clone()], true),
+            (vec![format!("bEARER {CURRENT}")], true),
+            (vec![], false),
+            (vec![good.clone(), good.clone()], false),
+            (vec![good.clone(), next], false),
+            (vec![format!("Bearer  {CURRENT}")], false),
+            (vec![format!("Bearer\t{CURRENT}")], false),
+            (vec![format!("Bearer {CURRENT} ")], false),
+            (vec![format!("Bearer {CURRENT}=")], false),
+            (vec![format!("Bearer {CURRENT}, Bearer {NEXT}")], false),
+            (vec![format!("Bearer {}", CURRENT.to_uppercase())], false),
+            (vec![format!("Bearer {}", &CURRENT[..31])], false),
+            (vec![format!("Basic {CURRENT}")], false),
+            (vec![CURRENT.to_owned()], false),
+            (vec!["Bearer ".to_owned()], false),
+            (vec![String::new()], false),
+        ] {
+            let mut headers = HeaderMap::new();
+            for field in &fields {
+                headers.append(header::AUTHORIZATION, HeaderValue::from_str(field).unwrap());
+            }
+            let (version, headers) = (Version::HTTP_11, &headers);
+            let (method, target, raw) = ("POST", b"/rpc", b"");
+            let head = Head { method, target, version, headers, raw, peer: None };
+            assert_eq!(both.authorize(&head), ok, "{fields:?}");
+            assert!(!Tokens::none().authorize(&head), "nobody is let in: {fields:?}");
+        }
+    }
+
+    #[test]
+    fn tokens_are_never_printed() {
+        assert_eq!(format!("{:?}", tokens(&[CURRENT]).unwrap()), "Tokens(1)");
+    }
+}

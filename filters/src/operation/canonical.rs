@@ -1,0 +1,140 @@
+//! An operation in canonical form: equal operations, equal bytes.
+//!
+//! A body that means the same when it is read again: felts and numbers in hexadecimal with the
+//! fewest digits, times in UTC. The journal keeps it, and its digest tells requests apart.
+
+use super::{
+    FaucetDrip, MintCard, Operation, PHRASE, RecoveryCancel, RecoveryExecute, RecoveryPropose,
+    Register, RequireV2, SubmitUsership, VerificationAttest, VerificationRevoke,
+};
+use crate::felt::{Felt, U256};
+use crate::rpc::values::{write_felt, write_plain};
+use crate::tx::written;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+use sha2::{Digest, Sha256};
+use time::OffsetDateTime;
+
+/// The last second of the year 9999, where RFC 3339 ends.
+const LAST_SECOND: u64 = 253_402_300_799;
+
+impl Operation {
+    /// Appends the body in canonical form.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.push(b'{');
+        for (at, (name, value)) in self.members().iter().enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            write_plain(name, out);
+            out.push(b':');
+            value.write(out);
+        }
+        out.push(b'}');
+    }
+
+    /// The body in canonical form.
+    pub fn canonical(&self) -> String {
+        written(|out| self.write(out))
+    }
+
+    /// What tells this operation from every other: SHA-256 over its name, a zero byte, and the body
+    /// in canonical form.
+    pub fn digest(&self) -> [u8; 32] {
+        let hash = Sha256::new().chain_update(self.kind().name()).chain_update([0]);
+        hash.chain_update(self.canonical()).finalize().into()
+    }
+
+    fn members(&self) -> Vec<(&'static str, Value<'_>)> {
+        use Value::{Felt, Integer, Number, Text, Time};
+        match self {
+            Self::Register(Register { identity, account, public_key }) => vec![
+                ("identity", Felt(identity)),
+                ("account", Felt(account)),
+                ("public_key", Felt(public_key)),
+            ],
+            Self::VerificationAttest(VerificationAttest {
+                account,
+                attestation_id,
+                assurance_type,
+                assurance_level,
+                expires_at,
+            }) => vec![
+                ("account", Felt(account)),
+                ("attestation_id", Felt(attestation_id)),
+                ("assurance_type", Text(assurance_type.as_str())),
+                ("assurance_level", Integer(u64::from(*assurance_level))),
+                ("expires_at", Time(*expires_at)),
+            ],
+            Self::VerificationRevoke(VerificationRevoke { account, reason }) => {
+                vec![("account", Felt(account)), ("reason", Text(reason.as_str()))]
+            }
+            Self::MintCard(MintCard { recipient, card_id }) => {
+                vec![("recipient", Felt(recipient)), ("card_id", Number(*card_id))]
+            }
+            Self::SubmitUsership(SubmitUsership { account, epoch, units, evidence }) => vec![
+                ("account", Felt(account)),
+                ("epoch", Integer(*epoch)),
+                ("units", Number(U256::from(*units))),
+                ("evidence", Felt(evidence)),
+            ],
+            Self::FaucetDrip(FaucetDrip { identity, recipient, public_key }) => vec![
+                ("identity", Felt(identity)),
+                ("recipient", Felt(recipient)),
+                ("public_key", Felt(public_key)),
+            ],
+            Self::RecoveryPropose(RecoveryPropose { identity, new_account, new_public_key }) => {
+                vec![
+                    ("identity", Felt(identity)),
+                    ("new_account", Felt(new_account)),
+                    ("new_public_key", Felt(new_public_key)),
+                ]
+            }
+            Self::RecoveryExecute(RecoveryExecute { identity })
+            | Self::RecoveryCancel(RecoveryCancel { identity }) => {
+                vec![("identity", Felt(identity))]
+            }
+            Self::RequireV2(RequireV2 { confirmed: true }) => vec![("confirm", Text(PHRASE))],
+            Self::RequireV2(RequireV2 { confirmed: false }) => Vec::new(),
+        }
+    }
+}
+
+/// The value of a member.
+enum Value<'a> {
+    Felt(&'a Felt),
+    Number(U256),
+    Integer(u64),
+    /// Seconds since 1970.
+    Time(u64),
+    Text(&'a str),
+}
+
+impl Value<'_> {
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Felt(felt) => write_felt(felt, out),
+            Self::Number(number) => {
+                out.push(b'"');
+                number.write(out);
+                out.push(b'"');
+            }
+            Self::Integer(number) => out.extend_from_slice(number.to_string().as_bytes()),
+            Self::Time(seconds) => write_plain(&rfc3339(*seconds), out),
+            // the one text that may hold what JSON escapes
+            Self::Text(text) => {
+                out.extend_from_slice(serde_json::Value::from(*text).to_string().as_bytes());
+            }
+        }
+    }
+}
+
+fn rfc3339(seconds: u64) -> String {
+    let seconds = i64::try_from(seconds.min(LAST_SECOND)).unwrap_or_default();
+    let time = OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);
+    let (year, month, day) = (time.year(), u8::from(time.month()), time.day());
+    let (hour, minute, second) = time.to_hms();
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}

@@ -1,0 +1,212 @@
+//! What is let through of the transactions that users sign, from cheap checks to dear ones.
+
+use super::relay::{RelayFinding, RelayPolicy};
+use crate::felt::Felt;
+use crate::rpc::json::{Json, MemberFault};
+use crate::rpc::{Envelope, Id};
+use crate::stark::{is_public_key, verify};
+use crate::tx::calls::{self, CalldataFault};
+use crate::tx::{Account, AllowedCall, Bounds, Kind, Mode, Transaction, Unfit};
+use crate::verdict::{DEPLOY_ACCOUNT, INVOKE, Reason, Refusal, TransactionPermit, Unverified};
+use alloc::format;
+use alloc::vec::Vec;
+
+impl RelayPolicy {
+    /// Judges the body of `POST /rpc`.
+    pub(super) fn transaction<'a>(
+        &self,
+        body: &'a [u8],
+        passed: &mut impl FnMut(RelayFinding<'_>),
+    ) -> Result<Unverified<'a>, Refusal> {
+        let Envelope { id, method, params } = Envelope::parse(body)?;
+        passed(RelayFinding::Envelope(id.as_str()));
+        let permit = self.submission(id, &method, params, passed);
+        permit.map(Unverified::new).map_err(|refusal| refusal.with_id(Some(id)))
+    }
+
+    fn submission<'a>(
+        &self,
+        id: Id<'a>,
+        method: &str,
+        params: Option<Json<'_>>,
+        passed: &mut impl FnMut(RelayFinding<'_>),
+    ) -> Result<TransactionPermit<'a>, Refusal> {
+        let name = match method {
+            INVOKE => "invoke_transaction",
+            DEPLOY_ACCOUNT => "deploy_account_transaction",
+            _ => {
+                let message = "this method is not on the relay's list of write methods";
+                return Err(Refusal::new(Reason::MethodNotAllowed, message));
+            }
+        };
+        passed(RelayFinding::Method(method));
+        let transaction = Transaction::parse(only_param(name, params)?).map_err(unfit)?;
+        if matches!(transaction.kind, Kind::Invoke { .. }) != (method == INVOKE) {
+            return Err(invalid("the type is not the one that this method submits"));
+        }
+        self.plain(&transaction)?;
+        passed(RelayFinding::Transaction(&transaction));
+        let (nonce, calls) = match &transaction.kind {
+            Kind::Invoke { sender, calldata, .. } => {
+                let nonce = transaction.nonce.to_u64();
+                let nonce = nonce.ok_or_else(|| invalid("nonce must have at most 64 bits"))?;
+                (nonce, self.calls(*sender, calldata)?)
+            }
+            Kind::DeployAccount { class_hash, salt, constructor_calldata } => {
+                self.deployment(*class_hash, *salt, constructor_calldata)?;
+                (0, Vec::new())
+            }
+            Kind::Declare { .. } => return Err(invalid("a class is not declared here")),
+        };
+        passed(RelayFinding::Calls(&calls));
+        self.fee(&transaction.bounds)?;
+        let hash = transaction.hash(self.chain_id);
+        passed(RelayFinding::Hash(hash));
+        let sender = transaction.sender();
+        if let Kind::DeployAccount { class_hash, salt: public_key, .. } = transaction.kind {
+            self.verify(&transaction, hash, Some(Account { class_hash, public_key }))?;
+        }
+        Ok(TransactionPermit { id, transaction, hash, sender, nonce, calls })
+    }
+
+    /// Nothing in it that a transaction of ours has no use for.
+    fn plain(&self, transaction: &Transaction) -> Result<(), Refusal> {
+        let Transaction { query, tip, paymaster_data, nonce_mode, fee_mode, .. } = transaction;
+        if *query {
+            return Err(unfit(Unfit::Version));
+        }
+        if *tip != 0 {
+            return Err(Refusal::new(Reason::TipNotZero, "tip must be 0x0"));
+        }
+        if !paymaster_data.is_empty() {
+            return Err(Refusal::new(Reason::PaymasterData, "paymaster_data must be empty"));
+        }
+        match &transaction.kind {
+            Kind::Invoke { account_deployment_data, .. } if !account_deployment_data.is_empty() => {
+                let message = "account_deployment_data must be empty";
+                return Err(Refusal::new(Reason::AccountDeploymentData, message));
+            }
+            Kind::DeployAccount { .. } if transaction.nonce != Felt::ZERO => {
+                let message = "the nonce of an account's first transaction is 0x0";
+                return Err(Refusal::new(Reason::ArgumentNotAllowed, message));
+            }
+            _ => {}
+        }
+        if [*nonce_mode, *fee_mode] != [Mode::L1; 2] {
+            let message = "both data availability modes must be L1";
+            return Err(Refusal::new(Reason::DataAvailabilityMode, message));
+        }
+        Ok(())
+    }
+
+    /// Takes the calldata apart and judges each call.
+    fn calls(&self, sender: Felt, calldata: &[Felt]) -> Result<Vec<AllowedCall>, Refusal> {
+        let max_felts = self.caps.max_felts;
+        if calldata.len() > max_felts {
+            let message = format!("calldata is at most {max_felts} felts");
+            return Err(Refusal::new(Reason::CalldataTooLarge, message));
+        }
+        let max_calls = self.caps.max_calls;
+        let calls = calls::decode(calldata, max_calls).map_err(|fault| match fault {
+            CalldataFault::TooManyCalls => {
+                let message = format!("a transaction makes at most {max_calls} calls");
+                Refusal::new(Reason::TooManyCalls, message)
+            }
+            CalldataFault::Malformed => {
+                let message = "calldata must be one Array<Call> of Cairo 1 with at least one call";
+                Refusal::new(Reason::CalldataMalformed, message)
+            }
+        })?;
+        if calls.iter().any(|call| call.to == sender) {
+            // its own entrypoints upgrade it and change its key
+            let message = "an account must not call itself";
+            return Err(Refusal::new(Reason::ContractNotAllowed, message));
+        }
+        calls.into_iter().map(|call| AllowedCall::judge(call, &self.contracts)).collect()
+    }
+
+    /// An account of our class, at the address that follows from its key.
+    fn deployment(&self, class: Felt, salt: Felt, constructor: &[Felt]) -> Result<(), Refusal> {
+        if class != self.account_class {
+            return Err(class_not_approved());
+        }
+        if constructor != [salt] {
+            let message = "contract_address_salt and the one constructor argument must be the \
+                           public key";
+            return Err(Refusal::new(Reason::AddressMismatch, message));
+        }
+        if !is_public_key(salt) {
+            let message = "the public key is zero, or no point of the STARK curve has it";
+            return Err(Refusal::new(Reason::PublicKeyInvalid, message));
+        }
+        Ok(())
+    }
+
+    fn fee(&self, bounds: &Bounds) -> Result<(), Refusal> {
+        let (max_l2_gas, max_fee) = (self.caps.max_l2_gas, self.caps.max_fee);
+        if bounds.l2_gas.0 > max_l2_gas {
+            let message = format!("l2_gas.max_amount is at most {max_l2_gas}");
+            return Err(Refusal::new(Reason::FeeBoundExceeded, message));
+        }
+        if bounds.max_fee().is_none_or(|fee| fee > max_fee) {
+            let message = format!("the bounds allow a fee of more than {max_fee} fri");
+            return Err(Refusal::new(Reason::FeeBoundExceeded, message));
+        }
+        Ok(())
+    }
+
+    /// Judges the signature by the account's class and key.
+    pub(crate) fn verify(
+        &self,
+        transaction: &Transaction,
+        hash: Felt,
+        account: Option<Account>,
+    ) -> Result<(), Refusal> {
+        let account = account.filter(|account| account.class_hash == self.account_class);
+        let Account { public_key, .. } = account.ok_or_else(class_not_approved)?;
+        match transaction.signature.as_slice() {
+            [r, s] if verify(public_key, hash, [*r, *s]) => Ok(()),
+            _ => {
+                let message = "signature must be [r, s] of the account's key over this transaction";
+                Err(Refusal::new(Reason::SignatureInvalid, message))
+            }
+        }
+    }
+}
+
+fn invalid(message: impl Into<alloc::borrow::Cow<'static, str>>) -> Refusal {
+    Refusal::new(Reason::InvalidRequest, message)
+}
+
+fn class_not_approved() -> Refusal {
+    Refusal::new(Reason::ClassNotApproved, "the account is not of the approved class")
+}
+
+/// The one parameter, by name or by position.
+fn only_param<'a>(name: &'static str, params: Option<Json<'a>>) -> Result<Json<'a>, Refusal> {
+    let missing = || invalid(format!("params must hold {name}, and nothing else"));
+    match params.ok_or_else(missing)? {
+        Json::Array(items) => {
+            let mut items = items.into_iter();
+            items.next().filter(|_| items.next().is_none()).ok_or_else(missing)
+        }
+        object => match object.members(&[name]) {
+            Ok([value]) => value.ok_or_else(missing),
+            Err(MemberFault::Duplicate(name)) => Err(invalid(format!("{name} is given twice"))),
+            Err(MemberFault::Unknown | MemberFault::NotAnObject) => Err(missing()),
+        },
+    }
+}
+
+fn unfit(unfit: Unfit) -> Refusal {
+    match unfit {
+        Unfit::Version => {
+            Refusal::new(Reason::TransactionVersion, "version must be exactly \"0x3\"")
+        }
+        Unfit::Proof => {
+            let message = "proof and proof_facts must not be given, not even empty";
+            Refusal::new(Reason::ProofData, message)
+        }
+        Unfit::Field(misfit) => invalid(format!("{} must be {}", misfit.name, misfit.expected)),
+    }
+}

@@ -1,0 +1,275 @@
+//! Which calls users may sign: the pinned contracts, their entrypoints, and a rule for the
+//! arguments of each.
+//!
+//! The pair counts: an ERC-20's `transfer` has the selector of a card's. Every entrypoint belongs
+//! to one contract here, so the list of pairs is [`Entrypoint::contract`].
+
+use super::calls::Call;
+use super::cursor::Cursor;
+use crate::felt::{Felt, U256};
+use crate::stark::selector;
+use crate::verdict::{Reason, Refusal};
+use Entrypoint::{
+    Approve, BridgeOutCard, BridgeOutToken, Burn, Delegate, ExitValidator, IncreaseSelfStake,
+    RegisterValidator, RequestUndelegate, Transfer, Withdraw,
+};
+use alloc::format;
+
+/// 10,000 basis points: a validator that keeps everything.
+const MAX_BASIS_POINTS: u64 = 10_000;
+
+/// A pinned contract, by its part in the product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Contract {
+    /// The native token.
+    Token,
+    /// The staking pool.
+    Staking,
+    /// The bridge adapter.
+    Bridge,
+    /// The card NFTs.
+    Card,
+    /// The identity registry.
+    Registry,
+    /// The usership results.
+    Usership,
+}
+
+impl Contract {
+    /// Every contract, in the order of the variants.
+    pub const ALL: [Self; 6] =
+        [Self::Token, Self::Staking, Self::Bridge, Self::Card, Self::Registry, Self::Usership];
+
+    /// What it is called.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Token => "token",
+            Self::Staking => "staking",
+            Self::Bridge => "bridge",
+            Self::Card => "card",
+            Self::Registry => "registry",
+            Self::Usership => "usership",
+        }
+    }
+}
+
+/// The addresses of the pinned contracts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contracts {
+    /// The native token.
+    pub token: Felt,
+    /// The staking pool.
+    pub staking: Felt,
+    /// The bridge adapter.
+    pub bridge: Felt,
+    /// The card NFTs.
+    pub card: Felt,
+    /// The identity registry.
+    pub registry: Felt,
+    /// The usership results.
+    pub usership: Felt,
+}
+
+impl Contracts {
+    /// The address of a contract.
+    pub fn address(&self, contract: Contract) -> Felt {
+        match contract {
+            Contract::Token => self.token,
+            Contract::Staking => self.staking,
+            Contract::Bridge => self.bridge,
+            Contract::Card => self.card,
+            Contract::Registry => self.registry,
+            Contract::Usership => self.usership,
+        }
+    }
+
+    /// The contract at an address, if it is one of them.
+    pub fn at(&self, address: Felt) -> Option<Contract> {
+        Contract::ALL.into_iter().find(|contract| self.address(*contract) == address)
+    }
+}
+
+/// An entrypoint that users may call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "each is the entrypoint of its name")]
+pub enum Entrypoint {
+    Approve,
+    RegisterValidator,
+    IncreaseSelfStake,
+    Delegate,
+    RequestUndelegate,
+    Withdraw,
+    ExitValidator,
+    BridgeOutToken,
+    BridgeOutCard,
+    Transfer,
+    Burn,
+}
+
+impl Entrypoint {
+    /// Every entrypoint, in the order of the variants.
+    pub const ALL: [Self; 11] = [
+        Approve,
+        RegisterValidator,
+        IncreaseSelfStake,
+        Delegate,
+        RequestUndelegate,
+        Withdraw,
+        ExitValidator,
+        BridgeOutToken,
+        BridgeOutCard,
+        Transfer,
+        Burn,
+    ];
+
+    /// The name that its selector is made of.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Approve => "approve",
+            RegisterValidator => "register_validator",
+            IncreaseSelfStake => "increase_self_stake",
+            Delegate => "delegate",
+            RequestUndelegate => "request_undelegate",
+            Withdraw => "withdraw",
+            ExitValidator => "exit_validator",
+            BridgeOutToken => "bridge_out_token",
+            BridgeOutCard => "bridge_out_card",
+            Transfer => "transfer",
+            Burn => "burn",
+        }
+    }
+
+    /// The one contract on which it may be called.
+    pub const fn contract(self) -> Contract {
+        match self {
+            Approve => Contract::Token,
+            RegisterValidator | IncreaseSelfStake | Delegate | RequestUndelegate | Withdraw
+            | ExitValidator => Contract::Staking,
+            BridgeOutToken | BridgeOutCard => Contract::Bridge,
+            Transfer | Burn => Contract::Card,
+        }
+    }
+
+    /// What its arguments must be, for whoever sent others.
+    const fn expected(self) -> &'static str {
+        match self {
+            Approve => "the staking pool or the bridge adapter, and an amount",
+            RegisterValidator => "at most 10000 basis points, and an amount",
+            IncreaseSelfStake => "an amount that is not zero",
+            Delegate | RequestUndelegate => "a validator's address, and an amount that is not zero",
+            Withdraw | ExitValidator => "none",
+            BridgeOutToken => "an address on L1, and an amount that is not zero",
+            BridgeOutCard => "an address on L1, and a card",
+            Transfer => "an address, and a card",
+            Burn => "a card",
+        }
+    }
+
+    /// Reads the arguments to their end; `None` where one is not what it must be.
+    fn check(self, mut args: Cursor<'_>, contracts: &Contracts) -> Option<()> {
+        match self {
+            Approve => {
+                let spender = contracts.at(args.take()?)?;
+                matches!(spender, Contract::Staking | Contract::Bridge).then_some(())?;
+                number(&mut args)?;
+            }
+            RegisterValidator => {
+                args.take()?.to_u64().filter(|points| *points <= MAX_BASIS_POINTS)?;
+                number(&mut args)?;
+            }
+            IncreaseSelfStake => positive(&mut args)?,
+            Delegate | RequestUndelegate => {
+                address(&mut args)?;
+                positive(&mut args)?;
+            }
+            Withdraw | ExitValidator => {}
+            BridgeOutToken => {
+                l1_address(&mut args)?;
+                positive(&mut args)?;
+            }
+            BridgeOutCard => {
+                l1_address(&mut args)?;
+                number(&mut args)?;
+            }
+            Transfer => {
+                address(&mut args)?;
+                number(&mut args)?;
+            }
+            Burn => {
+                number(&mut args)?;
+            }
+        }
+        args.finish()
+    }
+}
+
+fn number(args: &mut Cursor<'_>) -> Option<U256> {
+    U256::from_felts(args.take()?, args.take()?)
+}
+
+fn positive(args: &mut Cursor<'_>) -> Option<()> {
+    number(args).filter(|number| *number != U256::ZERO).map(drop)
+}
+
+fn address(args: &mut Cursor<'_>) -> Option<()> {
+    args.take()?.is_address().then_some(())
+}
+
+/// 160 bits, and not the address that burns.
+fn l1_address(args: &mut Cursor<'_>) -> Option<()> {
+    let address = args.take()?;
+    let [0, high, _, _] = address.limbs() else { return None };
+    (address != Felt::ZERO && u32::try_from(high).is_ok()).then_some(())
+}
+
+/// A call that passed: one of the list, with arguments as its rule has them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AllowedCall {
+    contract: Contract,
+    entrypoint: Entrypoint,
+    call: Call,
+}
+
+impl AllowedCall {
+    /// Judges a call.
+    ///
+    /// # Errors
+    /// `contract_not_allowed`, `entrypoint_not_allowed` or `argument_not_allowed`.
+    pub(crate) fn judge(call: Call, contracts: &Contracts) -> Result<Self, Refusal> {
+        let contract = contracts.at(call.to).ok_or_else(|| {
+            Refusal::new(Reason::ContractNotAllowed, "a call goes to a contract that is not ours")
+        })?;
+        let entrypoint = Entrypoint::ALL.into_iter().find(|entrypoint| {
+            entrypoint.contract() == contract && selector(entrypoint.name()) == call.selector
+        });
+        let entrypoint = entrypoint.ok_or_else(|| {
+            let message = format!(
+                "a call goes to an entrypoint of the {} contract that is not on \
+                 the list",
+                contract.name()
+            );
+            Refusal::new(Reason::EntrypointNotAllowed, message)
+        })?;
+        entrypoint.check(Cursor::new(&call.args), contracts).ok_or_else(|| {
+            let (name, expected) = (entrypoint.name(), entrypoint.expected());
+            let message = format!("the arguments of {name} must be {expected}");
+            Refusal::new(Reason::ArgumentNotAllowed, message)
+        })?;
+        Ok(Self { contract, entrypoint, call })
+    }
+
+    /// The contract.
+    pub fn contract(&self) -> Contract {
+        self.contract
+    }
+
+    /// The entrypoint.
+    pub fn entrypoint(&self) -> Entrypoint {
+        self.entrypoint
+    }
+
+    /// The call.
+    pub fn call(&self) -> &Call {
+        &self.call
+    }
+}

@@ -1,0 +1,150 @@
+//! The proofs that let a write go on: users' transactions, and operations that we sign.
+//!
+//! A user's transaction is proven in two steps, because what the sender's account is stands on the
+//! chain: [`Unverified`] passed everything that can be told without it, and tells whom to ask for.
+
+use crate::felt::Felt;
+use crate::operation::Operation;
+use crate::policy::RelayPolicy;
+use crate::rpc::Id;
+use crate::tx::{Account, AllowedCall, Kind, Transaction};
+use crate::verdict::Refusal;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// A user's transaction that passed all of the policy that needs no chain.
+#[derive(Debug)]
+pub struct Unverified<'a>(TransactionPermit<'a>);
+
+impl<'a> Unverified<'a> {
+    pub(crate) fn new(permit: TransactionPermit<'a>) -> Self {
+        Self(permit)
+    }
+
+    /// The client's request id, byte for byte.
+    pub fn id(&self) -> Id<'a> {
+        self.0.id
+    }
+
+    /// What it is called in logs and metrics.
+    pub fn kind(&self) -> &'static str {
+        if self.0.is_deploy() { "deploy-account" } else { "invoke" }
+    }
+
+    /// The transaction's hash.
+    pub fn hash(&self) -> Felt {
+        self.0.hash
+    }
+
+    /// The account whose class and key must be read. None for a transaction that deploys its
+    /// account: that brings its key, and was verified with it.
+    pub fn sender(&self) -> Option<Felt> {
+        (!self.0.is_deploy()).then_some(self.0.sender)
+    }
+
+    /// The address of the account that it deploys, if it does.
+    pub fn deployed(&self) -> Option<Felt> {
+        self.0.is_deploy().then_some(self.0.sender)
+    }
+
+    /// Judges what is left, by what the chain holds of [`Self::sender`].
+    ///
+    /// # Errors
+    /// `class_not_approved` or `signature_invalid`, with the request's id.
+    pub fn verify(
+        self,
+        policy: &RelayPolicy,
+        account: Option<Account>,
+    ) -> Result<TransactionPermit<'a>, Refusal> {
+        let Self(permit) = self;
+        if permit.is_deploy() {
+            return Ok(permit);
+        }
+        let verdict = policy.verify(&permit.transaction, permit.hash, account);
+        verdict.map_err(|refusal| refusal.with_id(Some(permit.id)))?;
+        Ok(permit)
+    }
+}
+
+/// Proof that a user's transaction passed the whole policy.
+#[derive(Debug)]
+pub struct TransactionPermit<'a> {
+    pub(crate) id: Id<'a>,
+    pub(crate) transaction: Transaction,
+    pub(crate) hash: Felt,
+    pub(crate) sender: Felt,
+    pub(crate) nonce: u64,
+    pub(crate) calls: Vec<AllowedCall>,
+}
+
+impl<'a> TransactionPermit<'a> {
+    /// The client's request id, byte for byte.
+    pub fn id(&self) -> Id<'a> {
+        self.id
+    }
+
+    /// The node's method that submits it.
+    pub fn method(&self) -> &'static str {
+        if self.is_deploy() { DEPLOY_ACCOUNT } else { INVOKE }
+    }
+
+    /// Whether it deploys its account.
+    pub fn is_deploy(&self) -> bool {
+        matches!(self.transaction.kind, Kind::DeployAccount { .. })
+    }
+
+    /// The transaction's hash.
+    pub fn hash(&self) -> Felt {
+        self.hash
+    }
+
+    /// The account that sends it, or that it deploys.
+    pub fn sender(&self) -> Felt {
+        self.sender
+    }
+
+    /// The account's nonce.
+    pub fn nonce(&self) -> u64 {
+        self.nonce
+    }
+
+    /// The calls it makes; none where it deploys its account.
+    pub fn calls(&self) -> &[AllowedCall] {
+        &self.calls
+    }
+
+    /// The parameters of [`Self::method`], by name: the transaction as it was understood.
+    pub fn params(&self) -> String {
+        self.transaction.to_params()
+    }
+}
+
+/// The method that submits an invoke.
+pub(crate) const INVOKE: &str = "starknet_addInvokeTransaction";
+/// The method that submits an account's deployment.
+pub(crate) const DEPLOY_ACCOUNT: &str = "starknet_addDeployAccountTransaction";
+
+/// Proof that an operation passed the whole policy; what the chain holds is still to be asked.
+#[derive(Debug)]
+pub struct OperationPermit(Operation);
+
+impl OperationPermit {
+    pub(crate) fn new(operation: Operation) -> Self {
+        Self(operation)
+    }
+
+    /// The operation.
+    pub fn operation(&self) -> &Operation {
+        &self.0
+    }
+
+    /// Its body in canonical form.
+    pub fn canonical(&self) -> String {
+        self.0.canonical()
+    }
+
+    /// What tells it from every other operation.
+    pub fn digest(&self) -> [u8; 32] {
+        self.0.digest()
+    }
+}

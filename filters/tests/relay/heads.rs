@@ -1,0 +1,196 @@
+//! Heads: who may speak, how often, where to, in which form.
+
+use crate::support::{TOKEN, policy};
+use http::{HeaderMap, HeaderName, HeaderValue, Version};
+use portcullis_filters::head::Head;
+use portcullis_filters::limit::{Millis, Quota, SharedLimiter};
+use portcullis_filters::operation::OperationKind;
+use portcullis_filters::policy::{Endpoint, RelayAdmission, RelayAdmitted};
+use portcullis_filters::verdict::Reason::{self, *};
+use std::hash::RandomState;
+use std::num::NonZeroU32;
+
+fn limiter(per_minute: u32) -> SharedLimiter<RandomState> {
+    let quota = Quota::per_minute(per_minute).expect("a quota");
+    SharedLimiter::new(quota, NonZeroU32::MIN, RandomState::new())
+}
+
+fn headers(fields: &[(&str, &str)]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in fields {
+        let name = HeaderName::try_from(*name).expect("a name");
+        headers.append(name, HeaderValue::from_str(value).expect("a value"));
+    }
+    headers
+}
+
+fn head<'a>(method: &'a str, target: &'a str, headers: &'a HeaderMap) -> Head<'a> {
+    let peer = Some([192, 0, 2, 1].into());
+    let (version, target, raw) = (Version::HTTP_11, target.as_bytes(), &b""[..]);
+    Head { method, target, version, headers, raw, peer }
+}
+
+/// The fields of a good call.
+fn good() -> Vec<(&'static str, &'static str)> {
+    const AUTHORIZATION: &str = "Bearer 0123456789abcdef0123456789abcdef";
+    assert!(AUTHORIZATION.ends_with(TOKEN));
+    vec![
+        ("host", "relay"),
+        ("authorization", AUTHORIZATION),
+        ("content-type", "application/json"),
+        ("content-length", "2"),
+    ]
+}
+
+fn admit(method: &str, target: &str, fields: &[(&str, &str)]) -> RelayAdmission<()> {
+    let headers = headers(fields);
+    let (limiter, head) = (limiter(10), head(method, target, &headers));
+    policy().admit(&head, &limiter, Millis(0), |_| false, |_| Some(()))
+}
+
+fn refused(admission: &RelayAdmission<()>) -> Option<Reason> {
+    admission.verdict.as_ref().err().map(|refusal| refusal.reason)
+}
+
+#[test]
+fn every_path_takes_its_method_and_no_other() {
+    let operations = OperationKind::ALL.map(|kind| (kind.path(), Some(Endpoint::Operation(kind))));
+    let others =
+        [("/rpc", Some(Endpoint::Rpc)), ("/readyz", Some(Endpoint::Ready)), ("/healthz", None)];
+    for (path, endpoint) in operations.into_iter().chain(others) {
+        for method in ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "get", ""] {
+            let admission = admit(method, path, &good());
+            let gets = matches!(path, "/readyz" | "/healthz");
+            let ok = if gets { matches!(method, "GET" | "HEAD") } else { method == "POST" };
+            let expected = (!ok).then_some(WrongHttpMethod);
+            assert_eq!(refused(&admission), expected, "{method} {path}");
+            assert_eq!(admission.endpoint, endpoint, "{method} {path}");
+            if let Err(refusal) = admission.verdict {
+                let allow = if gets { "GET, HEAD" } else { "POST" };
+                assert_eq!(refusal.allow, Some(allow), "{method} {path}");
+            }
+        }
+    }
+    for path in ["/", "", "/RPC", "/rpc/", "/rpc?x", "//rpc", "/%72pc", "/mint-card/", "/metrics"] {
+        let admission = admit("POST", path, &good());
+        assert_eq!((refused(&admission), admission.endpoint), (Some(NotFound), None), "{path}");
+    }
+}
+
+#[test]
+fn nothing_but_the_route_is_judged_before_the_token() {
+    let wrong = [("content-type", "text/plain"), ("content-length", "99999999")];
+    for path in ["/rpc", "/register"] {
+        let admission = admit("POST", path, &wrong);
+        assert_eq!(refused(&admission), Some(Unauthorized), "{path}");
+        assert_eq!(admission.standing, None, "the limit is for holders of a token: {path}");
+    }
+    assert_eq!(refused(&admit("GET", "/readyz", &[])), Some(Unauthorized));
+    assert!(matches!(admit("GET", "/healthz", &[]).verdict, Ok(RelayAdmitted::Health)));
+    assert_eq!(
+        refused(&admit("POST", "/nothing", &[])),
+        Some(NotFound),
+        "the bare route needs none"
+    );
+    assert_eq!(refused(&admit("GET", "/rpc", &[])), Some(WrongHttpMethod));
+}
+
+#[test]
+fn a_wrong_token_is_a_401_whatever_is_wrong_with_it_until_there_were_too_many() {
+    let [host, good_token, kind, length] = good()[..] else { panic!("four fields") };
+    let mut messages = Vec::new();
+    for token in [
+        None,
+        Some(("authorization", "")),
+        Some(("authorization", "Bearer wrong")),
+        Some(("authorization", "Basic 0123456789abcdef0123456789abcdef")),
+    ] {
+        let fields: Vec<_> = [host, kind, length].into_iter().chain(token).collect();
+        let refusal = admit("POST", "/rpc", &fields).verdict.expect_err("no token");
+        assert_eq!(refusal.reason, Unauthorized, "{token:?}");
+        messages.push(refusal.message);
+    }
+    messages.dedup();
+    assert_eq!(messages.len(), 1, "one message for all: {messages:?}");
+    let headers = headers(&[host, kind, length, good_token, good_token]);
+    let (limiter, head) = (limiter(10), head("POST", "/rpc", &headers));
+    let verdict = policy().admit(&head, &limiter, Millis(0), |_| true, |_| Some(())).verdict;
+    let refusal = verdict.expect_err("two tokens");
+    assert_eq!(refusal.reason, RateLimited, "too many guesses");
+}
+
+#[test]
+fn a_good_token_is_never_refused_for_guesses() {
+    let headers = headers(&good());
+    let (limiter, head) = (limiter(10), head("POST", "/rpc", &headers));
+    let counted = |_| panic!("a good token is no guess");
+    assert!(policy().admit(&head, &limiter, Millis(0), counted, |_| Some(())).verdict.is_ok());
+}
+
+#[test]
+fn the_rate_and_the_requests_in_flight_come_before_the_headers() {
+    let wrong: Vec<_> = good().into_iter().filter(|(name, _)| *name != "content-type").collect();
+    let headers = headers(&wrong);
+    let (limiter, head, policy) = (limiter(2), head("POST", "/rpc", &headers), policy());
+    let admit = |slot: Option<()>| policy.admit(&head, &limiter, Millis(0), |_| false, |_| slot);
+    assert_eq!(refused(&admit(Some(()))), Some(UnsupportedMediaType));
+    assert_eq!(refused(&admit(None)), Some(TooManyInFlight));
+    let third = admit(Some(()));
+    assert_eq!(refused(&third), Some(RateLimited));
+    assert!(third.standing.is_some_and(|standing| !standing.admitted));
+}
+
+#[test]
+fn framing_type_coding_and_size_are_those_of_a_json_body() {
+    let without = |name: &'static str, field: (&'static str, &'static str)| {
+        let kept = good().into_iter().filter(move |(known, _)| *known != name);
+        kept.chain([field]).collect::<Vec<_>>()
+    };
+    for (fields, expected) in [
+        (good(), None),
+        (without("", ("expect", "100-continue")), None),
+        (without("", ("expect", "a miracle")), Some(ExpectationFailed)),
+        (without("content-type", ("content-type", "application/json; charset=utf-8")), None),
+        (
+            without("content-type", ("content-type", "application/vnd.api+json")),
+            Some(UnsupportedMediaType),
+        ),
+        (without("content-type", ("content-type", "text/plain")), Some(UnsupportedMediaType)),
+        (without("", ("content-encoding", "gzip")), Some(UnsupportedEncoding)),
+        (without("", ("transfer-encoding", "chunked")), Some(ConflictingFraming)),
+        (without("content-length", ("content-length", "65536")), None),
+        (without("content-length", ("content-length", "65537")), Some(BodyTooLarge)),
+        (without("host", ("x", "")), Some(InvalidRequest)),
+    ] {
+        assert_eq!(refused(&admit("POST", "/register", &fields)), expected, "{fields:?}");
+    }
+    let [host, token, ..] = good()[..] else { panic!("four fields") };
+    assert_eq!(refused(&admit("GET", "/readyz", &[host, token])), None, "no body, no type");
+    assert_eq!(refused(&admit("GET", "/readyz", &[token])), Some(InvalidRequest), "no host");
+}
+
+#[test]
+fn an_idempotency_key_is_one_field_of_visible_characters() {
+    let long = "k".repeat(128);
+    let longer = "k".repeat(129);
+    for (keys, expected) in [
+        (&[][..], Ok(None)),
+        (&["a"][..], Ok(Some("a"))),
+        (&["f81d4fae-7dec-11d0"][..], Ok(Some("f81d4fae-7dec-11d0"))),
+        (&[long.as_str()][..], Ok(Some(long.as_str()))),
+        (&[longer.as_str()][..], Err(InvalidRequest)),
+        (&[""][..], Err(InvalidRequest)),
+        (&["a b"][..], Err(InvalidRequest)),
+        (&["ä"][..], Err(InvalidRequest)),
+        (&["a", "a"][..], Err(InvalidRequest)),
+    ] {
+        let fields: Vec<_> =
+            good().into_iter().chain(keys.iter().map(|key| ("idempotency-key", *key))).collect();
+        let verdict = admit("POST", "/mint-card", &fields).verdict;
+        let key = verdict.map_err(|refusal| refusal.reason).map(|admitted| match admitted {
+            RelayAdmitted::Call(call) => call.idempotency_key,
+            RelayAdmitted::Health => panic!("not /healthz"),
+        });
+        assert_eq!(key, expected.map(|key| key.map(str::to_owned)), "{keys:?}");
+    }
+}
