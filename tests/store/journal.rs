@@ -1,0 +1,123 @@
+//! The journal: what stands in it, who may read it, and that a whole chain is found whole.
+
+use crate::world::{NOW, World, intend, intent};
+use portcullis::store::{Entry, GENESIS, Kind, PAGE, State, Store, StoreError, Verified};
+
+async fn refuse(store: &Store, count: u32) {
+    for at in 0..count {
+        store.refused("rpc", "tip_not_zero", None, &format!("r{at}"), NOW).await.unwrap();
+    }
+}
+
+pub(crate) async fn a_refusal_is_written_down(world: World) {
+    let store = world.open().await;
+    store.refused("rpc", "tip_not_zero", Some([0xab; 32]), "r\"1", NOW).await.unwrap();
+    refuse(&store, 1).await;
+    let entries = store.journal().newest(2).await.unwrap();
+    let first = &entries[0];
+    assert_eq!((first.seq, first.at_us, first.kind), (1, NOW, Kind::Refused));
+    assert_eq!((first.intent, first.operation.as_str()), (None, "rpc"));
+    let digest = "ab".repeat(32);
+    let expected = format!(
+        "{{\"digest\":\"{digest}\",\"reason\":\"tip_not_zero\",\"request_id\":\"r\\\"1\"}}"
+    );
+    assert_eq!(first.detail, expected);
+    assert_eq!(entries[1].detail, "{\"reason\":\"tip_not_zero\",\"request_id\":\"r0\"}");
+    assert_eq!(first.prev_hash, GENESIS);
+    assert_eq!(entries[1].prev_hash, first.hash);
+    let line: serde_json::Value = serde_json::from_str(&first.to_json()).unwrap();
+    assert_eq!(line["detail"]["request_id"], "r\"1");
+    assert_eq!(line["hash"], *first.hash);
+}
+
+fn numbers(entries: &[Entry]) -> Vec<i64> {
+    entries.iter().map(|entry| entry.seq).collect()
+}
+
+pub(crate) async fn entries_come_in_pages_and_by_intent(world: World) {
+    let store = world.open().await;
+    let journal = store.journal();
+    assert_eq!(journal.entries(1, 10).await.unwrap(), []);
+    refuse(&store, 3).await;
+    let id = intend(&store, &intent(1)).await;
+    refuse(&store, 3).await;
+    assert!(store.advance(id, State::Sent, None, NOW).await.unwrap());
+    assert_eq!(numbers(&journal.entries(1, 3).await.unwrap()), [1, 2, 3]);
+    assert_eq!(numbers(&journal.entries(6, 3).await.unwrap()), [6, 7, 8]);
+    assert_eq!(numbers(&journal.entries(8, u32::MAX).await.unwrap()), [8]);
+    assert_eq!(journal.entries(9, 3).await.unwrap(), []);
+    assert_eq!(numbers(&journal.newest(2).await.unwrap()), [7, 8]);
+    assert_eq!(numbers(&journal.newest(99).await.unwrap()), (1..=8).collect::<Vec<_>>());
+    assert_eq!(numbers(&journal.entries_of(id).await.unwrap()), [4, 8]);
+}
+
+pub(crate) async fn a_whole_chain_is_verified_also_beyond_a_page(world: World) {
+    let store = world.open().await;
+    let journal = store.journal();
+    let empty = Verified::Whole { entries: 0, head: GENESIS.to_owned() };
+    assert_eq!(journal.verify().await.unwrap(), empty);
+    for more in [1, PAGE - 1, 1] {
+        refuse(&store, more).await;
+        let last = journal.newest(1).await.unwrap().remove(0);
+        let whole = Verified::Whole { entries: last.seq, head: last.hash };
+        assert_eq!(journal.verify().await.unwrap(), whole);
+    }
+    let all = i64::from(PAGE) + 1;
+    assert_eq!(journal.entries(1, u32::MAX).await.unwrap().len(), PAGE as usize);
+    assert_eq!(numbers(&journal.entries(all, 1).await.unwrap()), [all]);
+}
+
+pub(crate) async fn the_database_itself_keeps_the_journal_as_it_is(world: World) {
+    let store = world.open().await;
+    refuse(&store, 1).await;
+    for statement in ["UPDATE journal SET detail = '{}'", "DELETE FROM journal"] {
+        let error = world.raw(statement).await.unwrap_err();
+        assert!(error.to_string().contains("append-only"), "{statement}: {error}");
+    }
+    if !world.is_sqlite() {
+        let error = world.raw("TRUNCATE journal").await.unwrap_err();
+        assert!(error.to_string().contains("append-only"), "{error}");
+    }
+    assert_eq!(store.journal().newest(9).await.unwrap().len(), 1);
+}
+
+pub(crate) async fn a_reader_works_beside_a_relay_and_verifies_while_it_writes(world: World) {
+    let store = world.open().await;
+    let id = intend(&store, &intent(1)).await;
+    let reader = world.read_only().await.unwrap();
+    assert_eq!(reader.intent(id).await.unwrap().unwrap().id, id);
+    let writing = refuse(&store, 200);
+    let reading = async {
+        let mut seen = 0;
+        while seen < 201 {
+            let verified = reader.verify().await.unwrap();
+            let Verified::Whole { entries, .. } = verified else { panic!("{verified:?}") };
+            assert!(entries >= seen, "the journal never shrinks");
+            seen = entries;
+        }
+    };
+    tokio::join!(writing, reading);
+    store.close().await;
+    assert_eq!(numbers(&reader.newest(1).await.unwrap()), [201], "also without a relay");
+    reader.close().await;
+    let alone = world.read_only().await.unwrap();
+    assert_eq!(numbers(&alone.newest(1).await.unwrap()), [201], "also opened without a relay");
+}
+
+pub(crate) async fn a_reader_refuses_a_database_without_tables_and_makes_none(world: World) {
+    for _ in 0..2 {
+        let refused = world.read_only().await;
+        assert!(matches!(refused, Err(StoreError::NoTables)), "{refused:?}");
+    }
+    let file = world.url.trim_start_matches("sqlite:");
+    assert!(!std::path::Path::new(file).exists());
+}
+
+pub(crate) async fn tables_of_another_version_are_refused(world: World) {
+    world.open().await.close().await;
+    world.raw("UPDATE _sqlx_migrations SET version = 99").await.unwrap();
+    let refused = world.read_only().await;
+    assert!(matches!(refused, Err(StoreError::Version)), "{refused:?}");
+    let refused = Store::open(&world.config()).await;
+    assert!(matches!(refused, Err(StoreError::Migration(_))), "{refused:?}");
+}

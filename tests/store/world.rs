@@ -1,0 +1,126 @@
+//! One database of a test's own, and the values that tests write to it.
+
+use portcullis::store::{Intended, IntentId, Journal, NewIntent, Store, StoreConfig, StoreError};
+use portcullis_filters::felt::Felt;
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, SqliteConnection};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The instant at which most of it happens.
+pub(crate) const NOW: i64 = 1_700_000_000_000_000;
+/// The life of the chain in which most of it happens.
+pub(crate) const EPOCH: &str = "epoch-1";
+
+pub(crate) struct World {
+    pub(crate) url: String,
+    folder: Option<PathBuf>,
+}
+
+static WORLDS: AtomicU32 = AtomicU32::new(0);
+
+fn name() -> String {
+    format!("store_{}_{}", std::process::id(), WORLDS.fetch_add(1, Ordering::Relaxed))
+}
+
+fn block_on(work: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work);
+}
+
+pub(crate) fn on_sqlite(test: impl AsyncFnOnce(World)) {
+    let folder = std::env::temp_dir().join(name());
+    std::fs::create_dir(&folder).unwrap();
+    let url = format!("sqlite:{}", folder.join("relay.db").display());
+    block_on(test(World { url, folder: Some(folder) }));
+}
+
+pub(crate) fn on_postgres(test: impl AsyncFnOnce(World)) {
+    block_on(async {
+        let (server, name) = (server(), name());
+        let admin = format!("{server}postgres");
+        raw(&admin, &format!("CREATE DATABASE {name} TEMPLATE template0")).await.unwrap();
+        let url = format!("{server}{name}");
+        test(World { url, folder: None }).await;
+        raw(&admin, &format!("DROP DATABASE {name} WITH (FORCE)")).await.unwrap();
+    });
+}
+
+/// The URL of PostgreSQL, to which the name of a database is appended.
+pub(crate) fn server() -> String {
+    std::env::var("PORTCULLIS_TEST_POSTGRES")
+        .expect("PORTCULLIS_TEST_POSTGRES is set: run this under tests/lib/postgres.sh")
+}
+
+/// Runs statements past the store.
+async fn raw(url: &str, statements: &str) -> Result<(), sqlx::Error> {
+    let statements = sqlx::raw_sql(AssertSqlSafe(statements.to_owned()));
+    if url.starts_with("sqlite:") {
+        let mut connection = SqliteConnection::connect(url).await?;
+        statements.execute(&mut connection).await?;
+        connection.close().await
+    } else {
+        let options: sqlx::postgres::PgConnectOptions = url.parse()?;
+        let mut connection: PgConnection = options.connect().await?;
+        statements.execute(&mut connection).await?;
+        connection.close().await
+    }
+}
+
+impl World {
+    pub(crate) fn is_sqlite(&self) -> bool {
+        self.folder.is_some()
+    }
+
+    pub(crate) fn config(&self) -> StoreConfig<'_> {
+        StoreConfig { url: &self.url, password: None, max_connections: 8 }
+    }
+
+    pub(crate) async fn open(&self) -> Store {
+        Store::open(&self.config()).await.unwrap()
+    }
+
+    pub(crate) async fn read_only(&self) -> Result<Journal, StoreError> {
+        Store::open_read_only(&self.config()).await
+    }
+
+    pub(crate) async fn raw(&self, statements: &str) -> Result<(), sqlx::Error> {
+        raw(&self.url, statements).await
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if let Some(folder) = &self.folder {
+            std::fs::remove_dir_all(folder).unwrap();
+        }
+    }
+}
+
+pub(crate) fn felt(number: u64) -> Felt {
+    Felt::parse(&format!("{number:#x}")).unwrap()
+}
+
+/// An intent like no other: each number has its own digest, nonce and hash.
+pub(crate) fn intent(number: u64) -> NewIntent<'static> {
+    let mut digest = [0; 32];
+    digest[..8].copy_from_slice(&number.to_be_bytes());
+    NewIntent {
+        operation: "faucet-drip",
+        digest,
+        subject: Some(felt(0x5000 + number)),
+        request: "{\"identity\":\"0x1\"}",
+        epoch: EPOCH,
+        signer: felt(0xa11ce),
+        nonce: number,
+        transaction_hash: felt(0xf000_0000 + number),
+        transaction: "{\"version\":\"0x3\"}",
+        idempotency_key: None,
+    }
+}
+
+/// Intends what must be new.
+pub(crate) async fn intend(store: &Store, new: &NewIntent<'_>) -> IntentId {
+    match store.intend(new, NOW).await.unwrap() {
+        Intended::New(id) => id,
+        other => panic!("{new:?} is new, not {other:?}"),
+    }
+}
