@@ -5,7 +5,9 @@
 mod check;
 mod dev;
 mod explain;
+mod journal;
 mod serve;
+mod token;
 
 use crate::config::LogFormat;
 use clap::{Parser, Subcommand, ValueEnum};
@@ -35,8 +37,13 @@ enum Command {
     Check(CheckArguments),
     /// Run the whole system on loopback, with a real node and nothing to configure.
     Dev(DevArguments),
-    /// Show, check by check, how the gateway would judge a request.
+    /// Show, check by check, how the gateway or the relay would judge a request.
     Explain(ExplainArguments),
+    /// Read the relay's journal; works while a relay runs.
+    Journal(JournalArguments),
+    /// Make a fresh relay token.
+    #[command(subcommand)]
+    Token(TokenCommand),
 }
 
 #[derive(Debug, clap::Args)]
@@ -59,7 +66,7 @@ struct ServeArguments {
 struct CheckArguments {
     #[command(flatten)]
     file: ConfigArgument,
-    /// Also ask each URL of the node for its version and its chain.
+    /// Also ask each URL of the node for its version and its chain, and prove the relay's pins.
     #[arg(long)]
     live: bool,
 }
@@ -69,18 +76,66 @@ struct DevArguments {
     /// Use the node that runs at this URL instead of starting one.
     #[arg(long, value_name = "URL")]
     node: Option<String>,
-    /// Throw away what an earlier run left under .portcullis.
+    /// Where keys, token, configuration and store are kept.
+    #[arg(long, value_name = "DIR", default_value = ".portcullis")]
+    state: PathBuf,
+    /// Throw away what an earlier run left there.
     #[arg(long)]
     fresh: bool,
+    /// Make the network and write the configuration, for `portcullis serve`; run nothing.
+    #[arg(long, requires = "node")]
+    prepare: bool,
+    /// Leave V2 verification to be activated by POST /require-v2.
+    #[arg(long)]
+    without_v2: bool,
 }
 
 #[derive(Debug, clap::Args)]
 struct ExplainArguments {
     #[command(flatten)]
     file: ConfigArgument,
+    /// Judge as the relay would at this path, such as /rpc or /mint-card.
+    #[arg(long, value_name = "PATH")]
+    relay: Option<String>,
     /// A file with the body of the request; - reads it from standard input.
     #[arg(value_name = "REQUEST", default_value = "-")]
     request: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+struct JournalArguments {
+    #[command(flatten)]
+    file: ConfigArgument,
+    #[command(subcommand)]
+    command: JournalCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum JournalCommand {
+    /// The newest entries.
+    List {
+        /// How many.
+        #[arg(long, default_value_t = 50, value_name = "COUNT")]
+        last: u32,
+    },
+    /// One intent, and what came of it.
+    Show {
+        /// Its number, as `list` shows it.
+        intent: i64,
+    },
+    /// Recompute the chain of hashes: exit code 1 when an entry was changed or is missing.
+    Verify,
+    /// Every entry, one JSON object per line.
+    Export,
+}
+
+#[derive(Debug, Subcommand)]
+enum TokenCommand {
+    /// Write 32 random bytes in hexadecimal to a new file of mode 0600.
+    New {
+        /// The file.
+        file: PathBuf,
+    },
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -105,5 +160,7 @@ pub fn run() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Dev(arguments) => dev::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
+        Command::Journal(arguments) => journal::run(&arguments),
+        Command::Token(command) => token::run(&command),
     }
 }

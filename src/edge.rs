@@ -1,25 +1,30 @@
 //! One request, from its whole head to the last byte of its answer.
 //!
-//! The adapter between Pingora's `ProxyHttp` and the gateway. It answers in `request_filter`, under
-//! deadlines of its own, because a native forward would send the node's status before the body is
-//! known. `upstream_peer` is an error: no request can slip past. Control flow lives here; what is
-//! allowed is the policy's, what is said is `reply`'s, who is asked is `gateway`'s.
+//! The adapter between Pingora's `ProxyHttp` and a surface ([`Service`]). It answers in
+//! `request_filter`, under deadlines of its own, because a native forward would send the node's
+//! status before the body is known. `upstream_peer` is an error: no request can slip past. Control
+//! flow lives here; what is allowed is the policy's, what is said is `reply`'s, who answers is the
+//! surface's.
 
+mod gateway;
+mod relay;
 mod request_id;
+mod service;
 mod voice;
 
+pub use relay::RelayService;
 pub use request_id::RequestIds;
+pub use service::{About, Admission, Next, Service, Told};
 pub use voice::GateVoice;
 
 use crate::body::{self, Incomplete};
 use crate::config::ConnectionsConfig;
 use crate::deadline::within;
 use crate::gate::{self, Connection};
-use crate::gateway::{Gateway, Settings};
 use crate::process::Process;
-use crate::reply::{self, Facts, Persistence, Reply};
+use crate::reply::{self, Facts, Persistence, Reply, Style};
 use crate::stop::InFlight;
-use crate::telemetry::{RequestLine, Surface};
+use crate::telemetry::RequestLine;
 use async_trait::async_trait;
 use http::header::{EXPECT, HOST, ORIGIN, TRANSFER_ENCODING};
 use http::{HeaderValue, Method, Version};
@@ -32,8 +37,6 @@ use pingora_proxy::{FailToProxy, ProxyHttp, Session};
 use portcullis_filters::client::Client;
 use portcullis_filters::head::{self, Head};
 use portcullis_filters::limit::Standing;
-use portcullis_filters::policy::{Admission, Admitted};
-use portcullis_filters::rpc::Method as RpcMethod;
 use portcullis_filters::verdict::{Reason, Refusal};
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,9 +45,9 @@ use tokio::time::Instant;
 /// A refused body that is small and already sent is read, so that the connection can stay.
 const DISCARD: Duration = Duration::from_millis(50);
 
-/// What every request needs.
-pub struct Edge {
-    gateway: Arc<Gateway>,
+/// What every request of a surface needs.
+pub struct Edge<S> {
+    service: Arc<S>,
     connections: ConnectionsConfig,
     process: Process,
 }
@@ -55,7 +58,8 @@ pub struct Context {
     request_id: HeaderValue,
     client: Option<Client>,
     standing: Option<Standing>,
-    method: Option<RpcMethod>,
+    style: Style,
+    method: &'static str,
     upstream: Duration,
     outcome: Option<Outcome>,
     /// The client's place among its requests in flight, until the answer is out.
@@ -71,34 +75,34 @@ struct Outcome {
     bytes: usize,
 }
 
-impl Edge {
-    /// An edge before `gateway`.
-    pub fn new(gateway: Arc<Gateway>, connections: ConnectionsConfig, process: Process) -> Self {
-        Self { gateway, connections, process }
+impl<S: Service> Edge<S> {
+    /// An edge before `service`.
+    pub fn new(service: Arc<S>, connections: ConnectionsConfig, process: Process) -> Self {
+        Self { service, connections, process }
     }
 
     /// The reply to a request, or `None` if the client is gone.
     async fn judge(
         &self,
         session: &mut ServerSession,
-        settings: &Settings,
+        settings: &S::Settings,
         context: &mut Context,
     ) -> Option<Reply> {
-        let Admission { client, standing, verdict } = self.admit(session, settings, context);
+        let Admission { client, standing, style, verdict } = self.admit(session, settings, context);
         context.client = Some(client);
-        context.standing = Some(standing);
-        let call = match verdict {
-            Ok(Admitted::Health) => return Some(Reply::health()),
-            Ok(Admitted::Preflight) => return Some(Reply::no_content()),
-            Ok(Admitted::Call(call)) => call,
+        context.standing = standing;
+        context.style = style;
+        let (call, slot, expects_continue) = match verdict {
+            Ok(Next::Reply(reply)) => return Some(reply),
+            Ok(Next::Read { call, slot, expects_continue }) => (call, slot, expects_continue),
             Err(refusal) => return Some(context.refused(&refusal)),
         };
         if self.process.stop.refuses() {
-            let message = "shutting down: use another instance";
-            return Some(Reply::error(Reason::Draining, message, None, context.request_id()));
+            let refusal = Refusal::new(Reason::Draining, "shutting down: use another instance");
+            return Some(context.refused(&refusal));
         }
-        context.slot = Some(call.slot);
-        if call.expects_continue {
+        context.slot = Some(slot);
+        if expects_continue {
             let told = session.write_continue_response();
             within(self.connections.body_timeout, told).await?.ok()?;
         }
@@ -107,27 +111,24 @@ impl Edge {
             Err(Incomplete::Refused(refusal)) => return Some(context.refused(&refusal)),
             Err(Incomplete::Gone) => return None,
         };
-        let permit = match settings.policy.inspect(&body) {
-            Ok(permit) => permit,
-            Err(refusal) => return Some(context.refused(&refusal)),
+        let mut about = About {
+            request_id: context.request_id.to_str().unwrap_or_default(),
+            traceparent: head::traceparent(&session.req_header().headers),
+            metrics: &self.process.metrics,
+            method: "",
+            upstream: Duration::ZERO,
         };
-        context.method = Some(permit.method());
-        self.process.metrics.call(permit.method(), body.len());
-        let traceparent = head::traceparent(&session.req_header().headers);
-        let answer = self.gateway.answer(&permit, traceparent, &mut context.upstream).await;
-        let id = permit.id().as_str();
-        Some(match answer {
-            Ok(answer) => Reply::answer(id, answer),
-            Err(fault) => Reply::fault(fault, id, context.request_id()),
-        })
+        let reply = self.service.answer(settings, call, body, &mut about).await;
+        (context.method, context.upstream) = (about.method, about.upstream);
+        Some(context.told_to_wait(reply))
     }
 
     fn admit(
         &self,
         session: &ServerSession,
-        settings: &Settings,
+        settings: &S::Settings,
         context: &Context,
-    ) -> Admission<Guard> {
+    ) -> Admission<S::Call> {
         let request = session.req_header();
         let raw = session.as_http1().filter(|_| head::needs_raw(&request.headers));
         let raw = raw.map(|http1| http1.get_headers_raw_bytes()).unwrap_or_default();
@@ -139,7 +140,7 @@ impl Edge {
             raw: &raw,
             peer: gate::opened(session).and_then(Connection::peer),
         };
-        self.gateway.admit(settings, &head, context.started)
+        self.service.admit(settings, &head, context.started)
     }
 
     /// Sends the reply, and leaves the connection in a state in which it can be used again, or
@@ -147,7 +148,7 @@ impl Edge {
     async fn send(
         &self,
         session: &mut ServerSession,
-        settings: &Settings,
+        settings: &S::Settings,
         reply: Reply,
         context: &mut Context,
     ) -> pingora_core::Result<()> {
@@ -167,12 +168,13 @@ impl Edge {
             Version::HTTP_11 => Persistence::Stays,
             _ => Persistence::StaysIfTold,
         };
+        let told = S::told(settings);
         let pieces = reply::render(
             &reply,
             &Facts {
                 request_id: &context.request_id,
-                quota: context.standing.map(|standing| (&settings.quota_header, standing)),
-                cross_origin: request.headers.get(ORIGIN).map(|origin| (origin, &settings.cors)),
+                quota: context.standing.map(|standing| (told.quota, standing)),
+                cross_origin: request.headers.get(ORIGIN).zip(told.cors),
                 persistence,
                 without_body: request.method == Method::HEAD,
             },
@@ -207,13 +209,22 @@ impl Context {
     }
 
     fn refused(&self, refusal: &Refusal) -> Reply {
-        let retry_after = self.standing.map_or(1, |standing| standing.reset_seconds);
-        Reply::refusal(refusal, retry_after, self.request_id())
+        self.told_to_wait(Reply::refusal(self.style, refusal, self.request_id()))
+    }
+
+    /// A client over its rate is told when its oldest request leaves the window.
+    fn told_to_wait(&self, mut reply: Reply) -> Reply {
+        if reply.reason == Some(Reason::RateLimited)
+            && let Some(standing) = self.standing
+        {
+            reply.retry_after = Some(standing.reset_seconds);
+        }
+        reply
     }
 }
 
 #[async_trait]
-impl ProxyHttp for Edge {
+impl<S: Service> ProxyHttp for Edge<S> {
     // boxed: Pingora moves it through each of its states
     type CTX = Box<Context>;
 
@@ -223,7 +234,8 @@ impl ProxyHttp for Edge {
             request_id: HeaderValue::from_static(""),
             client: None,
             standing: None,
-            method: None,
+            style: Style::JsonRpc,
+            method: "",
             upstream: Duration::ZERO,
             outcome: None,
             slot: None,
@@ -259,7 +271,7 @@ impl ProxyHttp for Edge {
         context: &mut Box<Context>,
     ) -> pingora_core::Result<bool> {
         let session = session.as_downstream_mut();
-        let settings = self.gateway.settings();
+        let settings = self.service.settings();
         match self.judge(session, &settings, context).await {
             Some(reply) => self.send(session, &settings, reply, context).await?,
             // nobody is there to be answered
@@ -294,10 +306,10 @@ impl ProxyHttp for Edge {
         let Some(outcome) = context.outcome else { return };
         if let Some(client) = context.client {
             self.process.request_is_over(&RequestLine {
-                surface: Surface::Gateway,
+                surface: S::SURFACE,
                 request_id: context.request_id(),
                 client,
-                method: context.method.map_or("", RpcMethod::name),
+                method: context.method,
                 reason: outcome.reason,
                 status: outcome.status,
                 bytes: outcome.bytes,

@@ -4,7 +4,7 @@
 //! policy did not, and never writes to a client. Next: `node`, which fetches the answer.
 
 use crate::config::{CorsOrigins, GatewayConfig};
-use crate::node::{Answer, Fault, Node};
+use crate::node::{Answer, Fault, Node, Over};
 use arc_swap::ArcSwap;
 use http::HeaderValue;
 use pingora_limits::inflight::{Guard, Inflight};
@@ -114,7 +114,14 @@ impl Gateway {
         traceparent: Option<&[u8]>,
         took: &mut Duration,
     ) -> Result<Answer, Fault> {
-        self.node.fetch(permit, traceparent, took).await
+        self.node
+            .fetch(
+                |id, out: &mut Vec<u8>| permit.write_request(id, out),
+                Over::Pool,
+                traceparent,
+                took,
+            )
+            .await
     }
 
     /// Clients that the limiter remembers, and how many it forgot because it was full.

@@ -19,10 +19,12 @@ pub struct Process {
 }
 
 impl Process {
-    /// Counts and logs a request that is over. The metrics of requests are the gateway's.
+    /// Counts and logs a request that is over. The operator's own are only logged.
     pub fn request_is_over(&self, line: &RequestLine<'_>) {
-        if line.surface == Surface::Gateway {
-            self.metrics.request(line.reason, line.bytes, line.total);
+        match line.surface {
+            Surface::Gateway => self.metrics.request(line.reason, line.bytes, line.total),
+            Surface::Relay => self.metrics.relay.request(line.reason, line.total),
+            Surface::Admin => {}
         }
         self.log.request(line);
     }

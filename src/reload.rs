@@ -4,26 +4,29 @@
 //! change is logged, and each that only a restart brings.
 
 use crate::config::Config;
-use crate::gateway::{Gateway, Settings};
+use crate::config::LoadError;
+use crate::secrets::SecretError;
+use crate::server::Surfaces;
+use crate::{gateway, relay};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 /// What it takes to reload.
 pub struct Reload {
     path: PathBuf,
     current: Mutex<Config>,
-    gateway: Option<Arc<Gateway>>,
+    surfaces: Surfaces,
 }
 
 impl Reload {
     /// Reloads `path` over `current`, which is in force.
-    pub fn new(path: PathBuf, current: Config, gateway: Option<Arc<Gateway>>) -> Self {
-        Self { path, current: Mutex::new(current), gateway }
+    pub fn new(path: PathBuf, current: Config, surfaces: Surfaces) -> Self {
+        Self { path, current: Mutex::new(current), surfaces }
     }
 
-    /// Reads the file again, and takes over what can be.
+    /// Reads the files again, and takes over what can be.
     pub fn run(&self) {
-        let new = match Config::load(&self.path, std::env::vars_os()) {
+        let (new, relay_settings) = match self.read() {
             Ok(new) => new,
             Err(error) => {
                 for line in error.to_string().lines() {
@@ -33,8 +36,13 @@ impl Reload {
             }
         };
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if let (Some(gateway), Some(config)) = (&self.gateway, &new.gateway) {
-            gateway.change(Settings::from(config));
+        if let (Some(gateway), Some(config)) = (&self.surfaces.gateway, &new.gateway) {
+            gateway.change(gateway::Settings::from(config));
+        }
+        if let (Some(relay), Some(settings)) = (&self.surfaces.relay, relay_settings) {
+            // the tokens may be others, though their files' names are not
+            relay.change(settings.taken_over_by(&relay.settings()));
+            log::warn!("the relay's tokens were read again");
         }
         log::set_max_level(new.log.level);
         let changes = current.values.changes(&new.values);
@@ -48,5 +56,26 @@ impl Reload {
         }
         drop(changes);
         *current = new;
+    }
+
+    /// The configuration and the tokens, all of them or nothing.
+    fn read(&self) -> Result<(Config, Option<relay::settings::Settings>), ReadError> {
+        let config = Config::load(&self.path, std::env::vars_os()).map_err(ReadError::Config)?;
+        let settings = config.relay.as_ref().map(relay::settings::Settings::load).transpose();
+        settings.map(|settings| (config, settings)).map_err(ReadError::Secret)
+    }
+}
+
+enum ReadError {
+    Config(LoadError),
+    Secret(SecretError),
+}
+
+impl std::fmt::Display for ReadError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Config(error) => error.fmt(f),
+            Self::Secret(error) => error.fmt(f),
+        }
     }
 }

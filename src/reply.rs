@@ -27,8 +27,19 @@ pub struct Reply {
     pub allow: Option<&'static str>,
     /// `Retry-After` in seconds.
     pub retry_after: Option<u32>,
+    /// Whether to say that a bearer token is asked for.
+    pub www_authenticate: bool,
     /// The answer's share of memory, held until it is sent.
     pub lease: Option<Lease>,
+}
+
+/// How an error is worded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// A JSON-RPC 2.0 error.
+    JsonRpc,
+    /// `{"ok":false,"error":…}`, as the relay's operations answer.
+    Plain,
 }
 
 const JSON: Option<&str> = Some("application/json");
@@ -57,49 +68,53 @@ impl Reply {
         Self { status: 200, media_type: JSON, body, lease: Some(lease), ..Self::default() }
     }
 
-    /// A refusal, as a JSON-RPC error. `retry_after` is told where waiting helps.
-    pub fn refusal(refusal: &Refusal, retry_after: u32, request_id: &str) -> Self {
-        let mut reply =
-            Self::error(refusal.reason, &refusal.message, refusal.id.as_deref(), request_id);
-        reply.allow = refusal.allow;
-        if refusal.reason == Reason::RateLimited {
-            reply.retry_after = Some(retry_after);
-        }
+    /// A refusal.
+    pub fn refusal(style: Style, refusal: &Refusal, request_id: &str) -> Self {
+        let Refusal { reason, message, id, allow } = refusal;
+        let mut reply = Self::error(style, *reason, message, id.as_deref(), "", request_id);
+        reply.allow = *allow;
         reply
     }
 
-    /// A fault of the node, as a JSON-RPC error to the request of this id.
-    pub fn fault(fault: Fault, id: &str, request_id: &str) -> Self {
-        let (reason, message) = match fault {
-            Fault::Timeout => (Reason::UpstreamTimeout, "the node did not answer in time"),
-            Fault::Unreachable => (Reason::UpstreamUnreachable, "the node can not be reached"),
-            Fault::Redirect => (Reason::UpstreamRedirect, "the node answered with a redirect"),
-            Fault::Status => (Reason::UpstreamStatus, "the node answered with an error status"),
-            Fault::Oversized => (Reason::UpstreamOversized, "the node's answer is over 4 MiB"),
-            Fault::Invalid => (Reason::UpstreamInvalid, "the node's answer is not valid"),
-            Fault::Overloaded => (Reason::Overloaded, "too much is under way: try again soon"),
-        };
-        Self::error(reason, message, Some(id), request_id)
+    /// A fault of the node, in answer to the request of this JSON-RPC id.
+    pub fn fault(style: Style, fault: Fault, id: Option<&str>, request_id: &str) -> Self {
+        let (reason, message) = fault_words(fault);
+        Self::error(style, reason, message, id, "", request_id)
     }
 
-    /// A JSON-RPC error.
-    pub fn error(reason: Reason, message: &str, id: Option<&str>, request_id: &str) -> Self {
+    /// An error. `more` are members of its data, as JSON text, each with a comma before it.
+    pub fn error(
+        style: Style,
+        reason: Reason,
+        message: &str,
+        id: Option<&str>,
+        more: &str,
+        request_id: &str,
+    ) -> Self {
         let (status, code) = status_and_code(reason);
         let id = id.unwrap_or("null");
         let message = serde_json::Value::from(message);
-        let reason_name = reason.name();
-        let body = format!(
-            r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message},"data":{{"reason":"{reason_name}","request_id":"{request_id}"}}}}}}"#
-        );
-        let waiting_helps = matches!(status, 429 | 503);
+        let name = reason.name();
+        let body = match style {
+            Style::JsonRpc => format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message},"data":{{"reason":"{name}","request_id":"{request_id}"{more}}}}}}}"#
+            ),
+            Style::Plain => format!(
+                r#"{{"ok":false,"error":{{"reason":"{name}","message":{message},"request_id":"{request_id}"{more}}}}}"#
+            ),
+        };
         Self {
-            status,
             reason: Some(reason),
-            media_type: JSON,
-            body: [body.into(), Bytes::new(), Bytes::new()],
-            retry_after: waiting_helps.then_some(1),
-            ..Self::default()
+            retry_after: matches!(status, 429 | 503).then_some(1),
+            www_authenticate: status == 401,
+            ..Self::json(status, body)
         }
+    }
+
+    /// An answer in JSON.
+    pub fn json(status: u16, body: String) -> Self {
+        let body = [body.into(), Bytes::new(), Bytes::new()];
+        Self { status, media_type: JSON, body, ..Self::default() }
     }
 
     /// Bytes of the body.
@@ -108,28 +123,84 @@ impl Reply {
     }
 }
 
+/// What is said of a fault of the node.
+pub fn fault_words(fault: Fault) -> (Reason, &'static str) {
+    match fault {
+        Fault::Timeout => (Reason::UpstreamTimeout, "the node did not answer in time"),
+        Fault::Unreachable | Fault::Cut => {
+            (Reason::UpstreamUnreachable, "the node can not be reached")
+        }
+        Fault::Redirect => (Reason::UpstreamRedirect, "the node answered with a redirect"),
+        Fault::Status => (Reason::UpstreamStatus, "the node answered with an error status"),
+        Fault::Oversized => (Reason::UpstreamOversized, "the node's answer is over 4 MiB"),
+        Fault::Invalid => (Reason::UpstreamInvalid, "the node's answer is not valid"),
+        Fault::Overloaded => (Reason::Overloaded, "too much is under way: try again soon"),
+    }
+}
+
 /// The HTTP status and the JSON-RPC code of each reason. Codes: JSON-RPC 2.0, section 5.1; -32005
 /// is the "limit exceeded" that Ethereum's EIP-1474 brought into use.
 pub fn status_and_code(reason: Reason) -> (u16, i32) {
+    use Reason as R;
     match reason {
-        Reason::ParseError => (400, -32700),
-        Reason::InvalidRequest | Reason::Batch | Reason::ConflictingFraming => (400, -32600),
-        Reason::InvalidParams => (400, -32602),
-        Reason::MethodNotAllowed => (403, -32601),
-        Reason::NotFound => (404, -32600),
-        Reason::WrongHttpMethod => (405, -32600),
-        Reason::RequestTimeout => (408, -32600),
-        Reason::BodyTooLarge => (413, -32600),
-        Reason::UnsupportedMediaType | Reason::UnsupportedEncoding => (415, -32600),
-        Reason::ExpectationFailed => (417, -32600),
-        Reason::RateLimited | Reason::TooManyInFlight => (429, -32005),
-        Reason::HeaderTooLarge => (431, -32600),
-        Reason::UpstreamTimeout
-        | Reason::UpstreamUnreachable
-        | Reason::UpstreamRedirect
-        | Reason::UpstreamStatus
-        | Reason::UpstreamOversized
-        | Reason::UpstreamInvalid => (502, -32603),
-        Reason::Overloaded | Reason::Draining => (503, -32603),
+        R::ParseError => (400, -32700),
+        R::InvalidRequest | R::Batch | R::ConflictingFraming => (400, -32600),
+        R::InvalidParams => (400, -32602),
+        R::Unauthorized => (401, -32600),
+        R::MethodNotAllowed => (403, -32601),
+        R::ContractNotAllowed
+        | R::EntrypointNotAllowed
+        | R::ArgumentNotAllowed
+        | R::TransactionVersion
+        | R::TipNotZero
+        | R::PaymasterData
+        | R::ProofData
+        | R::AccountDeploymentData
+        | R::DataAvailabilityMode
+        | R::TooManyCalls
+        | R::CalldataTooLarge
+        | R::CalldataMalformed
+        | R::FeeBoundExceeded
+        | R::ClassNotApproved
+        | R::AddressMismatch
+        | R::PublicKeyInvalid
+        | R::SignatureInvalid
+        | R::AssuranceNotAllowed
+        | R::EpochOutOfRange
+        | R::ConfirmationRequired => (403, -32602),
+        R::NotFound => (404, -32600),
+        R::WrongHttpMethod => (405, -32600),
+        R::RequestTimeout => (408, -32600),
+        R::IdentityTaken
+        | R::AccountTaken
+        | R::AccountNotDeployed
+        | R::NotRegistered
+        | R::NotVerified
+        | R::NotAttested
+        | R::AttestationReplayed
+        | R::AlreadyMinted
+        | R::UsershipConflict
+        | R::RecoveryPending
+        | R::RecoveryNotPending
+        | R::RecoveryNotReady
+        | R::RecoveryNotCancellable
+        | R::NonceConflict
+        | R::Rejected
+        | R::Reverted
+        | R::IdempotencyConflict
+        | R::InProgress => (409, -32000),
+        R::BodyTooLarge => (413, -32600),
+        R::UnsupportedMediaType | R::UnsupportedEncoding => (415, -32600),
+        R::ExpectationFailed => (417, -32600),
+        R::RateLimited | R::TooManyInFlight | R::FaucetCooldown => (429, -32005),
+        R::HeaderTooLarge => (431, -32600),
+        R::UpstreamTimeout
+        | R::UpstreamUnreachable
+        | R::UpstreamRedirect
+        | R::UpstreamStatus
+        | R::UpstreamOversized
+        | R::UpstreamInvalid => (502, -32603),
+        R::Overloaded | R::Draining | R::PinsUnproven | R::StoreUnavailable => (503, -32603),
+        R::OutcomeUnknown => (504, -32603),
     }
 }

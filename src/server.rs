@@ -1,13 +1,21 @@
 //! From a configuration to a running server: every listener is bound and every part wired here.
 
-use crate::config::{AdminConfig, Config, ConnectionsConfig, GatewayConfig, Listen, LogClients};
-use crate::edge::{Edge, GateVoice, RequestIds};
+use crate::config::{
+    AdminConfig, Config, ConnectionsConfig, GatewayConfig, Listen, LogClients, RelayConfig,
+};
+use crate::edge::{Edge, GateVoice, RelayService, RequestIds, Service as Surfaced};
 use crate::gate::Gate;
 use crate::gateway::Gateway;
+use crate::hardening;
+use crate::node::chain::Chain;
 use crate::node::{Memory, Node};
 use crate::process::Process;
+use crate::relay::settings::{Keys, Settings};
+use crate::relay::{Parts, Relay};
 use crate::reload::Reload;
+use crate::secrets::{self, Secret, SecretError};
 use crate::stop::{Stop, StopOnSignal};
+use crate::store::{Store, StoreConfig, StoreError};
 use crate::telemetry::admin::Admin;
 use crate::telemetry::{Log, Metrics, Surface};
 use async_trait::async_trait;
@@ -28,40 +36,74 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tokio::runtime::Runtime;
 
 /// A Unix socket is for its owner and group: whoever may write to it may ask.
 const SOCKET_MODE: u32 = 0o660;
-/// A listener could not be bound.
+/// Threads for writes: they wait for the node and the store, and hash a little.
+const WRITERS: usize = 2;
+
+/// Why there is no server.
 #[derive(Debug)]
-pub struct BindError {
-    listen: Listen,
-    error: io::Error,
+pub enum StartError {
+    /// A listener could not be bound.
+    Bind(Listen, io::Error),
+    /// A secret could not be used.
+    Secret(SecretError),
+    /// The store could not be opened.
+    Store(StoreError),
+    /// No runtime could be made for the relay.
+    Runtime(io::Error),
 }
 
-impl std::fmt::Display for BindError {
+impl std::fmt::Display for StartError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "can not listen on {}: {}", self.listen, self.error)
+        match self {
+            Self::Bind(listen, error) => write!(f, "can not listen on {listen}: {error}"),
+            Self::Secret(error) => error.fmt(f),
+            Self::Store(error) => write!(f, "can not open the store: {error}"),
+            Self::Runtime(error) => write!(f, "can not start threads: {error}"),
+        }
     }
 }
 
-impl std::error::Error for BindError {}
+impl std::error::Error for StartError {}
+
+impl From<SecretError> for StartError {
+    fn from(error: SecretError) -> Self {
+        Self::Secret(error)
+    }
+}
 
 /// A bound server, not running yet.
 pub struct Bound {
     server: Server,
     stop: StopOnSignal,
-    surface: Option<Arc<Gateway>>,
+    surfaces: Surfaces,
+    /// Where writes run, until the process ends.
+    writes: Option<Runtime>,
     /// Where the gateway listens, its port known.
     pub gateway: Option<Listen>,
+    /// Where the relay listens, its port known.
+    pub relay: Option<Listen>,
     /// Where the admin listener is, its port known.
     pub admin: Option<Listen>,
+}
+
+/// The surfaces that answer requests, unless they are switched off.
+#[derive(Clone, Default)]
+pub struct Surfaces {
+    /// The public read path.
+    pub gateway: Option<Arc<Gateway>>,
+    /// The protected write path.
+    pub relay: Option<Arc<Relay>>,
 }
 
 /// Binds every listener and wires every part.
 ///
 /// # Errors
-/// The first listener that can not be bound.
-pub fn bind(config: &Config, log: Log) -> Result<Bound, BindError> {
+/// The first listener that can not be bound, or what else keeps it from starting.
+pub fn bind(config: &Config, log: Log) -> Result<Bound, StartError> {
     let metrics = Arc::new(Metrics::new());
     let process = Process {
         request_ids: Arc::new(RequestIds::new()),
@@ -75,18 +117,25 @@ pub fn bind(config: &Config, log: Log) -> Result<Bound, BindError> {
     let mut bound = Bound {
         server: Server::new_with_opt_and_conf(None, server_conf(config)),
         stop: StopOnSignal::new(stop, metrics.draining.clone(), &config.server),
-        surface: None,
+        surfaces: Surfaces::default(),
+        writes: None,
         gateway: None,
+        relay: None,
         admin: None,
     };
     if let Some(config) = &config.gateway {
-        let surface = Arc::new(Gateway::new(config, Arc::clone(&node)));
-        bound.gateway = Some(bound.add_gateway(config, Arc::clone(&surface), &process)?);
-        bound.surface = Some(surface);
+        let gateway = Arc::new(Gateway::new(config, Arc::clone(&node)));
+        bound.gateway = Some(bound.add_gateway(config, Arc::clone(&gateway), &process)?);
+        bound.surfaces.gateway = Some(gateway);
+    }
+    if let Some(relay) = &config.relay {
+        // connections of its own: writes do not queue behind reads
+        let node = Node::new(&config.node, Arc::clone(&memory), Arc::clone(&metrics));
+        bound.relay = Some(bound.add_relay(relay, Chain::new(node), &process)?);
     }
     if let Some(config) = &config.admin {
-        let gateway = bound.surface.clone();
-        let app = Admin { process: process.clone(), gateway, node, memory };
+        let surfaces = bound.surfaces.clone();
+        let app = Admin { process: process.clone(), surfaces, node, memory };
         bound.admin = Some(bound.add_admin(config, app, process)?);
     }
     Ok(bound)
@@ -98,16 +147,54 @@ impl Bound {
         config: &GatewayConfig,
         gateway: Arc<Gateway>,
         process: &Process,
-    ) -> Result<Listen, BindError> {
-        let surface = Surface::Gateway;
-        let voice = GateVoice::new(surface, Some(Arc::clone(&gateway)), process.clone());
-        let edge = Edge::new(gateway, config.connections.clone(), process.clone());
-        let proxy = http_proxy(&self.server.configuration, edge);
+    ) -> Result<Listen, StartError> {
+        let limits = config.connections.clone();
         let trusted = TrustedProxies::from(config.trusted_proxies.clone());
+        self.add_surface(&config.listen, gateway, limits, trusted, process)
+    }
+
+    fn add_relay(
+        &mut self,
+        config: &RelayConfig,
+        chain: Chain,
+        process: &Process,
+    ) -> Result<Listen, StartError> {
+        hardening::no_core_files();
+        let settings = Settings::load(config)?;
+        let keys = Keys::load(config)?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(WRITERS)
+            .thread_name("relay")
+            .enable_all()
+            .build()
+            .map_err(StartError::Runtime)?;
+        let store = open_store(&runtime, config)?;
         let metrics = Arc::clone(&process.metrics);
-        let voice = Arc::new(voice);
-        let gate = Gate::new(proxy, surface, &config.connections, trusted, metrics, voice);
-        let (service, listen) = listen_on(surface, &config.listen, gate)?;
+        let parts =
+            Parts { settings, keys, chain, store, metrics, runtime: runtime.handle().clone() };
+        let relay = Relay::start(config, parts);
+        self.writes = Some(runtime);
+        self.surfaces.relay = Some(Arc::clone(&relay));
+        let limits = ConnectionsConfig::BACKEND;
+        let trusted = TrustedProxies::from(config.trusted_proxies.clone());
+        let service = Arc::new(RelayService(relay));
+        self.add_surface(&config.listen, service, limits, trusted, process)
+    }
+
+    fn add_surface<S: Surfaced>(
+        &mut self,
+        listen: &Listen,
+        service: Arc<S>,
+        limits: ConnectionsConfig,
+        trusted: TrustedProxies,
+        process: &Process,
+    ) -> Result<Listen, StartError> {
+        let voice = GateVoice::new(S::SURFACE, Some(Arc::clone(&service)), process.clone());
+        let edge = Edge::new(service, limits.clone(), process.clone());
+        let proxy = http_proxy(&self.server.configuration, edge);
+        let metrics = Arc::clone(&process.metrics);
+        let gate = Gate::new(proxy, S::SURFACE, &limits, trusted, metrics, Arc::new(voice));
+        let (service, listen) = listen_on(S::SURFACE, listen, gate)?;
         self.server.add_service(service);
         Ok(listen)
     }
@@ -117,10 +204,10 @@ impl Bound {
         config: &AdminConfig,
         app: Admin,
         process: Process,
-    ) -> Result<Listen, BindError> {
+    ) -> Result<Listen, StartError> {
         let surface = Surface::Admin;
         let metrics = Arc::clone(&process.metrics);
-        let voice = Arc::new(GateVoice::new(surface, None, process));
+        let voice = Arc::new(GateVoice::<Gateway>::new(surface, None, process));
         let trusted = TrustedProxies::default();
         let limits = ConnectionsConfig::OPERATOR;
         let gate = Gate::new(app, surface, &limits, trusted, metrics, voice);
@@ -132,7 +219,7 @@ impl Bound {
 
     /// Reloads `path` on SIGHUP; `config` is what was read from it.
     pub fn reload_from(&mut self, path: PathBuf, config: Config) {
-        self.stop.reload_with(Reload::new(path, config, self.surface.clone()));
+        self.stop.reload_with(Reload::new(path, config, self.surfaces.clone()));
     }
 
     /// Runs until a signal stops it, and returns when it has stopped.
@@ -140,6 +227,16 @@ impl Bound {
         self.server.run(RunArgs { shutdown_signal: Box::new(self.stop) });
         log::logger().flush();
     }
+}
+
+fn open_store(runtime: &Runtime, config: &RelayConfig) -> Result<Store, StartError> {
+    let password = config.store.password_file.as_deref().map(secrets::read).transpose()?;
+    let store = StoreConfig {
+        url: &config.store.url,
+        password: password.as_ref().map(Secret::expose),
+        max_connections: config.store.max_connections,
+    };
+    runtime.block_on(Store::open(&store)).map_err(StartError::Store)
 }
 
 fn server_conf(config: &Config) -> ServerConf {
@@ -160,8 +257,8 @@ fn listen_on<A: ServerApp + Send + Sync + 'static>(
     surface: Surface,
     listen: &Listen,
     app: A,
-) -> Result<(Listening<A>, Listen), BindError> {
-    let failed = |error| BindError { listen: listen.clone(), error };
+) -> Result<(Listening<A>, Listen), StartError> {
+    let failed = |error| StartError::Bind(listen.clone(), error);
     let (name, fd, endpoint, listen) = match listen {
         Listen::Tcp(address) => {
             let listener = TcpListener::bind(address).map_err(failed)?;

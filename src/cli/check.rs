@@ -1,11 +1,16 @@
 //! `portcullis check`: everything that is wrong with a configuration, at once.
 //!
-//! With `--live` it also asks each URL of the node what it is, through the same policy and the same
-//! client as a request would go.
+//! Secrets are read, too, to see that they can be used. With `--live` it also asks each URL of the
+//! node what it is, through the same policy and the same client as a request would go, and proves
+//! the relay's pins.
 
 use super::{CHECK_FAILED, CheckArguments, INTERNAL};
-use crate::config::{Config, NodeConfig, NodeUrl, NonEmpty};
-use crate::node::{Fault, MAX_ANSWER, Memory, Node};
+use crate::config::{Config, NodeConfig, NodeUrl, NonEmpty, RelayConfig};
+use crate::node::chain::Chain;
+use crate::node::{Fault, MAX_ANSWER, Memory, Node, Over};
+use crate::relay::pins::Prover;
+use crate::relay::settings::{Keys, Pins, Settings};
+use crate::secrets::{self, SecretError};
 use crate::telemetry::Metrics;
 use portcullis_filters::client::TrustedProxies;
 use portcullis_filters::policy::GatewayPolicy;
@@ -22,12 +27,25 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
             return ExitCode::from(CHECK_FAILED);
         }
     };
+    let keys = match config.relay.as_ref().map(secrets).transpose() {
+        Ok(keys) => keys,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::from(CHECK_FAILED);
+        }
+    };
     println!("{}: ok", arguments.file.config.display());
     if !arguments.live {
         return ExitCode::SUCCESS;
     }
     match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime.block_on(live(&config.node)),
+        Ok(runtime) => runtime.block_on(async {
+            let mut all_well = live(&config.node).await;
+            if let Some((relay, keys)) = config.relay.as_ref().zip(keys) {
+                all_well &= pins(relay, &keys, &config.node).await;
+            }
+            if all_well { ExitCode::SUCCESS } else { ExitCode::from(CHECK_FAILED) }
+        }),
         Err(error) => {
             eprintln!("portcullis check: {error}");
             ExitCode::from(INTERNAL)
@@ -35,7 +53,33 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
     }
 }
 
-async fn live(config: &NodeConfig) -> ExitCode {
+/// Reads every secret of the relay.
+fn secrets(config: &RelayConfig) -> Result<Keys, SecretError> {
+    Settings::load(config)?;
+    if let Some(file) = &config.store.password_file {
+        secrets::read(file)?;
+    }
+    Keys::load(config)
+}
+
+/// Proves the relay's pins, and shows each.
+async fn pins(config: &RelayConfig, keys: &Keys, node: &NodeConfig) -> bool {
+    let metrics = Arc::new(Metrics::new());
+    let chain = Chain::new(Node::new(node, Memory::new(16 * MAX_ANSWER), Arc::clone(&metrics)));
+    let prover = Prover::new(Pins::new(config, keys), config.pins_max_age, metrics);
+    let proof = prover.prove(&chain).await;
+    println!("\n{:<26} {:<7} expected, found", "pin", "");
+    for pin in &proof.pins {
+        let verdict = if pin.ok { "ok" } else { "FAILED" };
+        println!("{:<26} {verdict:<7} {}", pin.name, pin.expected);
+        if pin.actual != pin.expected {
+            println!("{:<26} {:<7} {}", "", "", pin.actual);
+        }
+    }
+    proof.is_ready()
+}
+
+async fn live(config: &NodeConfig) -> bool {
     let mut all_answered = true;
     for url in config.urls.iter() {
         for method in [Method::SpecVersion, Method::ChainId] {
@@ -50,7 +94,7 @@ async fn live(config: &NodeConfig) -> ExitCode {
             println!("{url:<40} {:<24} {verdict} ({took:.0?})", method.name());
         }
     }
-    if all_answered { ExitCode::SUCCESS } else { ExitCode::from(CHECK_FAILED) }
+    all_answered
 }
 
 async fn ask(
@@ -69,7 +113,8 @@ async fn ask(
     let permit =
         policy.inspect(request.as_bytes()).expect("a call without parameters is permitted");
     let mut took = Duration::ZERO;
-    let answer = node.fetch(&permit, None, &mut took).await;
+    let request = |id, out: &mut Vec<u8>| permit.write_request(id, out);
+    let answer = node.fetch(request, Over::Pool, None, &mut took).await;
     let answer = answer.map(|answer| String::from_utf8_lossy(&answer.payload).into_owned());
     (answer, took)
 }

@@ -1,23 +1,25 @@
 //! `portcullis dev`: the whole system on loopback, with a real node and nothing to configure.
 //!
-//! Finds or installs `starknet-devnet`, starts it on a free port, runs the edge before it with the
-//! embedded defaults, and prints what to try. Ends both on Ctrl-C. A node that runs already
-//! (`--node`) is used as it is: never started, restarted, reset or stopped.
+//! Finds or installs `starknet-devnet`, starts it on a free port, deploys and wires the contracts,
+//! runs the edge before it with the embedded defaults and fresh keys, and prints what to try. Ends
+//! both on Ctrl-C. A node that runs already (`--node`) is never started, restarted or stopped.
 
+mod greeting;
+mod network;
 mod node;
+mod secrets;
 
 use super::{DevArguments, INTERNAL, USAGE};
-use crate::config::{Config, Listen, NodeUrl};
+use crate::config::{Config, NodeUrl};
 use crate::server;
 use crate::stop::Signals;
 use crate::telemetry::Log;
+use network::{Network, NetworkError};
 use node::{Devnet, StartError};
-use std::fmt::Write as _;
-use std::path::Path;
+use secrets::{Accounts, KeyError};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What the command keeps, in the working directory.
-const STATE: &str = ".portcullis";
 /// The embedded defaults; the node's URL is filled in.
 const CONFIG: &str = include_str!("../../conf/dev/portcullis.toml");
 
@@ -26,9 +28,11 @@ const CONFIG: &str = include_str!("../../conf/dev/portcullis.toml");
 enum DevError {
     Node(StartError),
     NodeUrl(String),
-    State(std::io::Error),
+    State(PathBuf, std::io::Error),
+    Keys(KeyError),
+    Network(NetworkError),
     Config(crate::config::Errors),
-    Bind(server::BindError),
+    Bind(server::StartError),
 }
 
 impl std::fmt::Display for DevError {
@@ -36,7 +40,11 @@ impl std::fmt::Display for DevError {
         match self {
             Self::Node(error) => error.fmt(f),
             Self::NodeUrl(error) => write!(f, "--node: {error}"),
-            Self::State(error) => write!(f, "can not keep state under {STATE}: {error}"),
+            Self::State(path, error) => {
+                write!(f, "can not keep state under {}: {error}", path.display())
+            }
+            Self::Keys(error) => write!(f, "can not keep keys: {error}"),
+            Self::Network(error) => write!(f, "can not make the network: {error}"),
             Self::Config(errors) => errors.fmt(f),
             Self::Bind(error) => error.fmt(f),
         }
@@ -50,94 +58,79 @@ pub(super) fn run(arguments: &DevArguments) -> ExitCode {
             eprintln!("portcullis dev: {error}");
             ExitCode::from(match error {
                 DevError::NodeUrl(_) | DevError::Config(_) | DevError::Bind(_) => USAGE,
-                DevError::Node(_) | DevError::State(_) => INTERNAL,
+                DevError::Node(_)
+                | DevError::State(..)
+                | DevError::Keys(_)
+                | DevError::Network(_) => INTERNAL,
             })
         }
     }
 }
 
 fn start(arguments: &DevArguments) -> Result<(), DevError> {
-    let state = Path::new(STATE);
+    let state = &*arguments.state;
+    let failed = |error| DevError::State(state.to_owned(), error);
     if arguments.fresh && state.exists() {
-        std::fs::remove_dir_all(state).map_err(DevError::State)?;
+        std::fs::remove_dir_all(state).map_err(failed)?;
     }
-    std::fs::create_dir_all(state).map_err(DevError::State)?;
-    let (url, devnet) = match &arguments.node {
-        Some(url) => (url.clone(), None),
-        None => {
-            let Some(devnet) = start_node(&state.join("node.log"))? else { return Ok(()) };
-            (devnet.url(), Some(devnet))
-        }
-    };
-    NodeUrl::parse(&url).map_err(DevError::NodeUrl)?;
-    let text = CONFIG.replace("NODE_URL", &url);
-    std::fs::write(state.join("portcullis.toml"), &text).map_err(DevError::State)?;
+    std::fs::create_dir_all(state).map_err(failed)?;
+    let state = &*state.canonicalize().map_err(failed)?;
+    let Some((url, devnet)) = wait_for(node(arguments, state), state)? else { return Ok(()) };
+    let Some(text) = wait_for(make(&url, state, arguments), state)? else { return Ok(()) };
+    std::fs::write(state.join("portcullis.toml"), &text).map_err(failed)?;
+    if arguments.prepare {
+        println!("portcullis serve --config {}", state.join("portcullis.toml").display());
+        return Ok(());
+    }
     let config = Config::parse(&text, std::env::vars_os()).map_err(DevError::Config)?;
     let log = Log::install(&config.log);
     let bound = server::bind(&config, log).map_err(DevError::Bind)?;
-    print!("{}", greeting(&url, bound.gateway.as_ref(), bound.admin.as_ref()));
+    print!("{}", greeting::text(&url, &arguments.state, &bound));
     bound.run();
     // the node goes last, so that requests in flight can finish
     drop(devnet);
     Ok(())
 }
 
-/// A node that answers, or `None` when a signal came first: then it is gone again.
-fn start_node(log: &Path) -> Result<Option<Devnet>, DevError> {
+/// Runs `task` to its end, or `None` when a signal came first.
+fn wait_for<T>(
+    task: impl Future<Output = Result<T, DevError>>,
+    state: &Path,
+) -> Result<Option<T>, DevError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(DevError::State)?.block_on(async {
+    let runtime = runtime.map_err(|error| DevError::State(state.to_owned(), error))?;
+    runtime.block_on(async {
         let mut signals = Signals::new();
         tokio::select! {
-            devnet = Devnet::start(log) => devnet.map(Some).map_err(DevError::Node),
+            done = task => done.map(Some),
             () = signals.wait() => Ok(None),
         }
     })
 }
 
-fn greeting(node: &str, gateway: Option<&Listen>, admin: Option<&Listen>) -> String {
-    let mut text = String::from("\nPortcullis runs.\n\n");
-    let mut line = |text_line: String| {
-        // writing to a string does not fail
-        let _ = writeln!(text, "{text_line}");
-    };
-    if let Some(gateway) = gateway {
-        line(format!("  gateway   http://{gateway}/rpc   (public, read-only)"));
+/// The node's URL, and the node when it is ours.
+async fn node(
+    arguments: &DevArguments,
+    state: &Path,
+) -> Result<(String, Option<Devnet>), DevError> {
+    if let Some(url) = &arguments.node {
+        NodeUrl::parse(url).map_err(DevError::NodeUrl)?;
+        return Ok((url.clone(), None));
     }
-    if let Some(admin) = admin {
-        line(format!("  admin     http://{admin}/metrics"));
-    }
-    line(format!("  node      {node}   (private: a client never sees it)"));
-    line(format!("  config    {STATE}/portcullis.toml"));
-    if let Some(gateway) = gateway {
-        let post = format!("curl -s http://{gateway}/rpc -H 'content-type: application/json' -d");
-        line("\nTry, in another terminal:\n".into());
-        line("  # a read goes through".into());
-        line(format!(
-            "  {post} '{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"starknet_chainId\"}}'"
-        ));
-        line("  # a view call: the STRK token's decimals".into());
-        line(format!(
-            "  {post} '{{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"starknet_call\",\"params\":\
-             {{\"request\":{{\"contract_address\":\"{STRK}\",\"entry_point_selector\":\
-             \"{DECIMALS}\",\"calldata\":[]}},\"block_id\":\"latest\"}}}}'"
-        ));
-        line("  # a write does not: 403".into());
-        line(format!(
-            "  {post} '{{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\
-             \"starknet_addInvokeTransaction\"}}'"
-        ));
-        line("  # nor does the node's administration: 403".into());
-        line(format!("  {post} '{{\"jsonrpc\":\"2.0\",\"id\":4,\"method\":\"devnet_mint\"}}'"));
-    }
-    if let Some(admin) = admin {
-        line("  # what came of them".into());
-        line(format!("  curl -s http://{admin}/metrics | grep requests_total | grep -v ' 0$'"));
-    }
-    line("\nCtrl-C ends it all. Log lines follow.\n".into());
-    text
+    let devnet = Devnet::start(&state.join("node.log")).await.map_err(DevError::Node)?;
+    Ok((devnet.url(), Some(devnet)))
 }
 
-/// The STRK token, predeployed on the node.
-const STRK: &str = "0x4718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab07201858f4287c938d";
-/// The selector of `decimals`.
-const DECIMALS: &str = "0x4c4fb1ab068f6039d5780c68dd0fa2f8742cceb3426d19667778ca7f3518a9";
+/// Makes the network, and the configuration that pins it.
+async fn make(url: &str, state: &Path, arguments: &DevArguments) -> Result<String, DevError> {
+    let accounts = Accounts::in_folder(state).map_err(DevError::Keys)?;
+    let reading = format!("[node]\nurl = \"{url}\"\n[admin]\n");
+    let node = Config::parse(&reading, []).map_err(DevError::Config)?.node;
+    let network = Network::on(&node, accounts).await.map_err(DevError::Network)?;
+    network.make(!arguments.without_v2).await.map_err(DevError::Network)?;
+    let state = state.display().to_string();
+    Ok(CONFIG
+        .replace("NODE_URL", url)
+        .replace("STATE", &state)
+        .replace("# PINS\n", &network.pins()))
+}

@@ -13,6 +13,7 @@ use portcullis_filters::rpc::Method;
 use super::address::{self, CorsOrigins, Listen, NodeUrl, NonEmpty};
 use super::error::Origin;
 use super::file::Reader;
+use super::relay;
 use super::units::Size;
 use super::values::{
     choice, cors_origins, distinct, duration, integer, method, node_url, size, text,
@@ -23,26 +24,26 @@ use super::{
 };
 
 /// Shorter ones would end honest requests on a slow network.
-const SHORTEST: Duration = Duration::from_millis(100);
+pub(super) const SHORTEST: Duration = Duration::from_millis(100);
 const HOUR: Duration = Duration::from_secs(3_600);
-const DAY: Duration = Duration::from_secs(24 * 3_600);
+pub(super) const DAY: Duration = Duration::from_secs(24 * 3_600);
 
 const TIMEOUTS: RangeInclusive<Duration> = SHORTEST..=HOUR;
-const WHY_TIMEOUTS: &str =
+pub(super) const WHY_TIMEOUTS: &str =
     "shorter ends honest work on a slow network, longer holds resources for nothing";
 
 /// A local address has this many ports for connections to one peer.
 const PORTS: u64 = 65_535;
 const WHY_PORTS: &str = "none cannot work, and one address has no more ports to one node";
 
-const WHY_MEMORY: &str = "zero refuses everyone, and each one takes memory";
+pub(super) const WHY_MEMORY: &str = "zero refuses everyone, and each one takes memory";
 const WHY_SOCKETS: &str = "zero refuses everyone, and each one takes a file descriptor";
 const WHY_DRAIN: &str = "a stop that takes longer is no stop";
 
 /// More URLs than this would not all be tried within one request's deadline.
 const MAX_NODE_URLS: usize = 8;
 
-const LISTEN_FORM: &str = "address:port or unix:/absolute/path";
+pub(super) const LISTEN_FORM: &str = "address:port or unix:/absolute/path";
 
 /// The whole configuration. A surface whose section is left out is switched off.
 pub(super) fn config(reader: &mut Reader<'_>) -> Config {
@@ -51,6 +52,7 @@ pub(super) fn config(reader: &mut Reader<'_>) -> Config {
         log: log(reader),
         node: node(reader),
         gateway: reader.has("gateway").then(|| gateway(reader)),
+        relay: reader.has("relay").then(|| relay::relay(reader)),
         admin: reader.has("admin").then(|| admin(reader)),
         values: reader.texts(),
     };
@@ -182,17 +184,24 @@ fn methods(methods: Vec<Method>) -> Result<NonEmpty<Method>, String> {
 
 /// What no key can tell alone.
 fn together(config: &Config, reader: &mut Reader<'_>) {
-    match (&config.gateway, &config.admin) {
-        (Some(gateway), Some(admin)) if gateway.listen.collides(&admin.listen) => {
-            let (admin, gateway) = (&admin.listen, &gateway.listen);
-            let message =
-                format!("expected another address than gateway.listen ({gateway}), found {admin}");
-            reader.clash("admin.listen", "gateway.listen", message);
+    let listeners = [
+        ("gateway.listen", config.gateway.as_ref().map(|gateway| &gateway.listen)),
+        ("relay.listen", config.relay.as_ref().map(|relay| &relay.listen)),
+        ("admin.listen", config.admin.as_ref().map(|admin| &admin.listen)),
+    ];
+    let listeners = listeners.map(|(key, listen)| listen.map(|listen| (key, listen)));
+    let listeners: Vec<_> = listeners.into_iter().flatten().collect();
+    if listeners.is_empty() {
+        let message = "expected [gateway], [relay] or [admin]: without them nothing is served";
+        reader.report("gateway", Origin::Absent, message.to_owned());
+    }
+    for (at, (other, taken)) in listeners.iter().enumerate() {
+        for (key, listen) in listeners.iter().skip(at + 1) {
+            if taken.collides(listen) {
+                let message =
+                    format!("expected another address than {other} ({taken}), found {listen}");
+                reader.clash(key, other, message);
+            }
         }
-        (None, None) => {
-            let message = "expected [gateway], [admin] or both: without them nothing is served";
-            reader.report("gateway", Origin::Absent, message.to_owned());
-        }
-        _ => {}
     }
 }

@@ -6,6 +6,11 @@
 use std::fmt::Write as _;
 
 use super::suggest::closest;
+use table::LIVE;
+
+mod table;
+
+pub(super) use table::{KEYS, SECTIONS};
 
 /// The start of every environment variable that overrides a key.
 pub(super) const ENV_PREFIX: &str = "PORTCULLIS__";
@@ -58,152 +63,16 @@ impl Key {
     }
 }
 
-pub(super) const SECTIONS: &[Section] = &[
-    section("server", "The process."),
-    section("log", "The log on standard error: one line per request."),
-    section("node", "The private Starknet node."),
-    section(
-        "gateway",
-        "The public read gateway: POST /rpc. Leave the section out to switch it off.",
-    ),
-    section("gateway.connections", "Bounds on each client connection of the gateway."),
-    section("admin", "Metrics and probes for operators. Leave the section out to switch it off."),
-];
-
-/// The keys that a running process takes over on SIGHUP.
-const LIVE: [&str; 6] = [
-    "log.level",
-    "gateway.requests_per_minute",
-    "gateway.max_in_flight_per_client",
-    "gateway.trusted_proxies",
-    "gateway.methods",
-    "gateway.cors_origins",
-];
-
-pub(super) const KEYS: &[Key] = &[
-    key(
-        "server.threads",
-        "0",
-        "Worker threads of the gateway, at most 1024; 0 means one per core.",
-    ),
-    key(
-        "server.drain_delay",
-        r#""0s""#,
-        "After SIGTERM: /readyz fails and requests are still served for this long, at most 1h.",
-    ),
-    key(
-        "server.grace_period",
-        r#""15s""#,
-        "Then new requests get 503 and those in flight have this long to finish, at most 1h.",
-    ),
-    key(
-        "server.answer_memory",
-        r#""256 MiB""#,
-        "Memory for node answers in flight, over all clients; 4 MiB (one answer) to 1024 GiB.",
-    ),
-    key(
-        "log.level",
-        r#""info""#,
-        "The least severe level that is written: error, warn, info, debug.",
-    ),
-    key("log.format", r#""json""#, "json for machines, text for people."),
-    key(
-        "log.clients",
-        r#""full""#,
-        "Client addresses in the log: full, or truncated to the network (IPv4 /24, IPv6 /48).",
-    ),
-    Key {
-        path: "node.url",
-        preset: Preset::Required(r#""http://127.0.0.1:5050/rpc""#),
-        doc: "Required. One URL, or a list of up to 8 in order of preference. http:// only.",
-    },
-    key(
-        "node.timeout",
-        r#""8s""#,
-        "For one answer in all, from the first connect to the last byte; 100ms to 8s.",
-    ),
-    key("node.connect_timeout", r#""2s""#, "For one connect, within node.timeout; 100ms to 8s."),
-    key(
-        "node.idle_timeout",
-        r#""30s""#,
-        "A pooled connection that was idle this long is not used again.",
-    ),
-    key("node.max_idle", "256", "Pooled idle connections kept per URL; 1 to 65535."),
-    key("node.max_connections", "1024", "Connections to one URL at a time; 1 to 65535."),
-    key(
-        "gateway.listen",
-        r#""127.0.0.1:8080""#,
-        "address:port, or unix:/absolute/path. Port 0 takes a free one and logs it.",
-    ),
-    key(
-        "gateway.requests_per_minute",
-        "180",
-        "Requests that one client (IPv4 address or IPv6 /64) may send in any 60 seconds.",
-    ),
-    key(
-        "gateway.max_clients",
-        "100000",
-        "Clients that the limiter remembers; the least recently seen is forgotten when full.",
-    ),
-    key("gateway.max_in_flight_per_client", "64", "Requests of one client at a time."),
-    key(
-        "gateway.trusted_proxies",
-        r#"["127.0.0.0/8", "::1/128"]"#,
-        "Peers whose X-Forwarded-For is believed: networks, or single addresses. [] is none.",
-    ),
-    key(
-        "gateway.methods",
-        r#"[
-    "starknet_specVersion",
-    "starknet_chainId",
-    "starknet_blockNumber",
-    "starknet_getBlockWithTxHashes",
-    "starknet_getTransactionByHash",
-    "starknet_getTransactionReceipt",
-    "starknet_getTransactionStatus",
-    "starknet_getClassHashAt",
-    "starknet_getClass",
-    "starknet_getClassAt",
-    "starknet_getNonce",
-    "starknet_call",
-    "starknet_estimateFee",
-]"#,
-        "The methods that are answered. The list can only be narrowed.",
-    ),
-    key(
-        "gateway.cors_origins",
-        r#"["*"]"#,
-        "Web pages that may read answers: \"*\" for all, or origins (\"https://app.example\").",
-    ),
-    key("gateway.connections.max", "20000", "Connections at a time, over all clients."),
-    key(
-        "gateway.connections.max_per_client",
-        "256",
-        "Connections of one client at a time; trusted proxies are exempt.",
-    ),
-    key(
-        "gateway.connections.header_size",
-        r#""16 KiB""#,
-        "Size of a request head; 1 KiB to 256 KiB.",
-    ),
-    key("gateway.connections.header_timeout", r#""10s""#, "To receive a whole request head."),
-    key("gateway.connections.body_timeout", r#""10s""#, "To receive a whole request body."),
-    key("gateway.connections.write_timeout", r#""60s""#, "For a client to take a whole answer."),
-    key("gateway.connections.idle_timeout", r#""60s""#, "Between two requests of a connection."),
-    key(
-        "gateway.connections.lifetime",
-        r#""1h""#,
-        "A connection is closed after the request that it serves at this age; at most 24h.",
-    ),
-    key("admin.listen", r#""127.0.0.1:8083""#, "Loopback address:port or unix:/path only."),
-];
-
 const fn section(path: &'static str, doc: &'static str) -> Section {
     Section { path, doc }
 }
 
 const fn key(path: &'static str, default: &'static str, doc: &'static str) -> Key {
     Key { path, preset: Preset::Default(default), doc }
+}
+
+const fn required(path: &'static str, example: &'static str, doc: &'static str) -> Key {
+    Key { path, preset: Preset::Required(example), doc }
 }
 
 /// The key of this path.
@@ -275,9 +144,10 @@ pub fn example() -> String {
 
 const EXAMPLE_HEAD: &str = r#"# The configuration of Portcullis: every key, with its default.
 #
-# Required are node.url and at least one of the sections [gateway] and [admin].
-# Durations ("500ms", "8s", "2m", "1h") and sizes ("100 B", "64 KiB", "4 MiB", "1 GiB") carry
-# their unit. A list of one may be written as that one value.
+# Required are node.url, at least one of the sections [gateway], [relay] and [admin], and the keys
+# that say so. Durations ("500ms", "8s", "2m", "1h"), sizes ("100 B", "64 KiB", "4 MiB", "1 GiB")
+# and amounts ("10 STRK", "0.5 STRK", "1000 fri") carry their unit. A list of one may be written as
+# that one value.
 # An environment variable overrides each key: PORTCULLIS__GATEWAY__LISTEN is gateway.listen.
 # `portcullis check --config FILE` names every mistake at once.
 "#;

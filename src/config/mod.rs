@@ -13,6 +13,7 @@ mod check;
 mod error;
 mod file;
 mod keys;
+mod relay;
 mod suggest;
 #[cfg(test)]
 mod tests;
@@ -34,7 +35,10 @@ pub use address::{CorsOrigins, Listen, NodeUrl, NonEmpty};
 pub use changes::{Change, Values};
 pub use error::{ConfigError, Errors, LoadError, Origin};
 pub use keys::example;
-pub use units::{Readable, Size};
+pub use relay::{
+    KeysConfig, PinnedContract, PinsConfig, RelayConfig, RelayPolicyConfig, StoreConfig,
+};
+pub use units::{Amount, Readable, Size};
 
 /// The gateway's contract: an answer or an error within this time.
 pub const MAX_NODE_TIMEOUT: Duration = Duration::from_secs(8);
@@ -56,6 +60,8 @@ pub struct Config {
     pub node: NodeConfig,
     /// The public read gateway, unless it is switched off.
     pub gateway: Option<GatewayConfig>,
+    /// The protected write path, unless it is switched off.
+    pub relay: Option<RelayConfig>,
     /// Metrics and probes, unless they are switched off.
     pub admin: Option<AdminConfig>,
     /// Each key's value as text, to tell what a reload changes.
@@ -171,6 +177,14 @@ pub struct AdminConfig {
 }
 
 impl ConnectionsConfig {
+    /// Those of the relay's listener: a backend with some instances.
+    pub const BACKEND: Self = Self {
+        max: 4_096,
+        max_per_client: 1_024,
+        write_timeout: Duration::from_secs(60),
+        ..Self::OPERATOR
+    };
+
     /// Those of the operator's listener: a few local clients with small requests.
     pub const OPERATOR: Self = Self {
         max: 256,

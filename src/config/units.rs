@@ -1,7 +1,7 @@
-//! Durations and sizes as the configuration writes them: an integer and its unit.
+//! Durations, sizes and amounts as the configuration writes them: a number and its unit.
 //!
-//! In: the text of a value (`"8s"`, `"64 KiB"`). Out: a [`Duration`] or a [`Size`], and the same
-//! text back. Knows no key and no range: those are in `check.rs`.
+//! In: the text of a value (`"8s"`, `"64 KiB"`, `"10 STRK"`). Out: a [`Duration`], a [`Size`] or an
+//! [`Amount`], and the same text back. Knows no key and no range: those are in `check.rs`.
 
 use std::fmt;
 use std::time::Duration;
@@ -50,6 +50,46 @@ impl fmt::Display for Size {
     }
 }
 
+/// An amount of the native token in fri (10^-18 STRK), shown in the larger unit where it is whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Amount(u128);
+
+impl Amount {
+    const STRK: u128 = 1_000_000_000_000_000_000;
+
+    /// The amount in fri.
+    pub const fn fri(self) -> u128 {
+        self.0
+    }
+
+    /// Reads `10 STRK`, `0.5 STRK` or `1000 fri`, with or without the space.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        if let Some(fri) = text.strip_suffix("fri") {
+            return digits(fri.trim_end_matches(' ')).map(Self);
+        }
+        let strk = text.strip_suffix("STRK")?.trim_end_matches(' ');
+        let (whole, part) = strk.split_once('.').unwrap_or((strk, "0"));
+        let scale = 18_u32.checked_sub(u32::try_from(part.len()).ok()?)?;
+        let part = digits(part)?.checked_mul(10_u128.pow(scale))?;
+        digits(whole)?.checked_mul(Self::STRK)?.checked_add(part).map(Self)
+    }
+}
+
+fn digits(text: &str) -> Option<u128> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            fri if fri != 0 && fri.is_multiple_of(Self::STRK) => {
+                write!(f, "{} STRK", fri / Self::STRK)
+            }
+            fri => write!(f, "{fri} fri"),
+        }
+    }
+}
+
 /// Shows a duration as the configuration writes it: `8s`, `500ms`, `1h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Readable(pub Duration);
@@ -93,6 +133,29 @@ fn largest_exact<'u>(amount: u64, units: &[(&'u str, u64)]) -> (u64, &'u str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_amount_is_in_strk_or_fri() {
+        for (text, fri) in [
+            ("10 STRK", Some(10_000_000_000_000_000_000)),
+            ("0.5STRK", Some(500_000_000_000_000_000)),
+            ("0.000000000000000001 STRK", Some(1)),
+            ("7 fri", Some(7)),
+            ("0.0000000000000000001 STRK", None),
+            ("340282366920938463463374607431768211456 fri", None),
+            ("340282366920938463464 STRK", None),
+            ("7", None),
+            ("-1 fri", None),
+            ("+1 fri", None),
+            (".5 STRK", None),
+            ("5. STRK", None),
+            ("fri", None),
+        ] {
+            assert_eq!(Amount::parse(text).map(Amount::fri), fri, "{text}");
+        }
+        assert_eq!(Amount::parse("10 STRK").unwrap().to_string(), "10 STRK");
+        assert_eq!(Amount::parse("0.5 STRK").unwrap().to_string(), "500000000000000000 fri");
+    }
 
     #[test]
     fn a_duration_is_an_integer_and_a_unit_and_is_shown_back() {

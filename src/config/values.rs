@@ -66,6 +66,17 @@ pub(super) fn size(
     }
 }
 
+/// A flag that has one value only; `why` tells the reason.
+pub(super) fn boolean(
+    only: bool,
+    why: &'static str,
+) -> impl Fn(&DeValue<'_>) -> Result<(), String> {
+    move |value| match value.as_bool() {
+        Some(flag) if flag == only => Ok(()),
+        _ => Err(refusal(&format!("{only} ({why})"), value)),
+    }
+}
+
 /// One word of a closed list.
 pub(super) fn choice<T: Copy>(
     choices: &'static [(&'static str, T)],

@@ -1,35 +1,35 @@
 //! What the gate says to requests that no filter sees: connections over the cap, heads that are too
 //! large, too slow or malformed.
 
+use super::service::Service;
 use crate::gate::Voice;
-use crate::gateway::Gateway;
 use crate::process::Process;
-use crate::reply::{self, Facts, Persistence, Reply};
+use crate::reply::{self, Facts, Persistence, Reply, Style};
 use crate::telemetry::{RequestLine, Surface};
 use bytes::Bytes;
 use portcullis_filters::client::{Client, TrustedProxies};
 use portcullis_filters::policy;
-use portcullis_filters::verdict::Reason;
+use portcullis_filters::verdict::{Reason, Refusal};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Refuses in the words of the gateway.
-pub struct GateVoice {
+/// Refuses in the words of a surface.
+pub struct GateVoice<S> {
     surface: Surface,
-    /// Whose limits an answer tells, at the gateway.
-    gateway: Option<Arc<Gateway>>,
+    /// Whose limits an answer tells, where there are some.
+    service: Option<Arc<S>>,
     process: Process,
 }
 
-impl GateVoice {
+impl<S> GateVoice<S> {
     /// The voice of one surface's gate.
-    pub fn new(surface: Surface, gateway: Option<Arc<Gateway>>, process: Process) -> Self {
-        Self { surface, gateway, process }
+    pub fn new(surface: Surface, service: Option<Arc<S>>, process: Process) -> Self {
+        Self { surface, service, process }
     }
 }
 
-impl Voice for GateVoice {
+impl<S: Service> Voice for GateVoice<S> {
     fn refuse(&self, reason: Reason, peer: Option<IpAddr>) -> [Bytes; 3] {
         let message = match reason {
             Reason::Overloaded => "too many connections",
@@ -42,10 +42,11 @@ impl Voice for GateVoice {
         let request_id = self.process.request_ids.mint();
         let id_text = request_id.to_str().unwrap_or_default();
         let client = Client::identify(peer, std::iter::empty(), &TrustedProxies::default());
-        let mut reply = Reply::error(reason, message, None, id_text);
+        let mut refusal = Refusal::new(reason, message);
         if reason == Reason::WrongHttpMethod {
-            reply.allow = Some(policy::RPC_METHODS);
+            refusal.allow = Some(policy::RPC_METHODS);
         }
+        let reply = Reply::refusal(Style::JsonRpc, &refusal, id_text);
         self.process.request_is_over(&RequestLine {
             surface: self.surface,
             request_id: id_text,
@@ -58,9 +59,9 @@ impl Voice for GateVoice {
             total: Duration::ZERO,
         });
         // the head was not read, so a client behind a proxy is not told from the proxy
-        let standing = self.gateway.as_ref().map(|gateway| gateway.standing(client));
-        let settings = self.gateway.as_ref().map(|gateway| gateway.settings());
-        let quota = settings.as_ref().map(|settings| &settings.quota_header).zip(standing);
+        let standing = self.service.as_ref().and_then(|service| service.standing(client));
+        let settings = self.service.as_ref().map(|service| service.settings());
+        let quota = settings.as_ref().map(|settings| S::told(settings).quota).zip(standing);
         let facts = Facts {
             request_id: &request_id,
             quota,

@@ -62,7 +62,9 @@ impl Trial<'_> {
     pub(super) fn over(self, failure: Option<Failure>, now: impl FnOnce() -> Instant) {
         let mut state = self.breaker.lock();
         match failure {
-            Some(Failure::Connect | Failure::After(Fault::Unreachable | Fault::Timeout)) => {
+            Some(
+                Failure::Connect | Failure::Gone | Failure::After(Fault::Cut | Fault::Timeout),
+            ) => {
                 state.failures = state.failures.saturating_add(1);
                 if self.is_probe || state.failures >= FAILURES {
                     state.probe_at = Some(now() + PAUSE);

@@ -7,6 +7,7 @@
 //! `memory` (the bound over all answers in flight).
 
 mod breaker;
+pub mod chain;
 mod http1;
 mod memory;
 mod target;
@@ -17,7 +18,6 @@ use crate::config::NodeConfig;
 use crate::telemetry::Metrics;
 use bytes::Bytes;
 use portcullis_filters::rpc::response::Outcome;
-use portcullis_filters::verdict::ReadPermit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -32,8 +32,10 @@ pub const MAX_ANSWER: usize = 4 << 20;
 pub enum Fault {
     /// The deadline passed.
     Timeout,
-    /// No connection, or one that ended before the answer began.
+    /// No connection: the request was not sent.
     Unreachable,
+    /// The connection ended before the answer began: the request may have been taken.
+    Cut,
     /// A status of 3xx.
     Redirect,
     /// Any other status than 200.
@@ -48,9 +50,10 @@ pub enum Fault {
 
 impl Fault {
     /// Every fault, in the order of the variants.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Timeout,
         Self::Unreachable,
+        Self::Cut,
         Self::Redirect,
         Self::Status,
         Self::Oversized,
@@ -58,11 +61,17 @@ impl Fault {
         Self::Overloaded,
     ];
 
+    /// Whether it is certain that the node saw nothing of the request.
+    pub const fn is_unsent(self) -> bool {
+        matches!(self, Self::Unreachable)
+    }
+
     /// The name in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Timeout => "timeout",
             Self::Unreachable => "unreachable",
+            Self::Cut => "cut",
             Self::Redirect => "redirect",
             Self::Status => "status",
             Self::Oversized => "oversized",
@@ -70,6 +79,15 @@ impl Fault {
             Self::Overloaded => "overloaded",
         }
     }
+}
+
+/// Which connection a request goes over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// A pooled one. If that turns out dead before an answer begins, the request is sent once more.
+    Pool,
+    /// A new one, and nothing is sent twice.
+    New,
 }
 
 /// The payload of a verified answer, and its share of the memory for answers.
@@ -115,21 +133,24 @@ impl Node {
         }
     }
 
-    /// Asks the node, and says in `took` how long that took. `traceparent` is passed on as it is:
-    /// it must be well-formed.
+    /// Asks the node what `request` writes under the id it is given, and says in `took` how long
+    /// that took. `traceparent` is passed on as it is: it must be well-formed.
     ///
     /// # Errors
     /// The [`Fault`] that kept an answer from being complete and verified within the deadline.
     pub async fn fetch(
         &self,
-        permit: &ReadPermit<'_>,
+        request: impl Fn(u64, &mut Vec<u8>) + Send + Sync,
+        over: Over,
         traceparent: Option<&[u8]>,
         took: &mut Duration,
     ) -> Result<Answer, Fault> {
         let start = Instant::now();
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let mut lease = Lease::of(&self.memory);
-        let answer = self.exchange(permit, id, traceparent, start + self.timeout, &mut lease).await;
+        let deadline = start + self.timeout;
+        let write = |out: &mut Vec<u8>| request(id, out);
+        let answer = self.exchange(write, over, traceparent, deadline, &mut lease).await;
         let answer = answer.and_then(|body| verify(body, id, lease));
         *took = start.elapsed();
         self.metrics.node_call(answer.as_ref().err().copied(), *took);
@@ -139,16 +160,17 @@ impl Node {
     /// Tries the URLs in order until one can be connected to.
     async fn exchange(
         &self,
-        permit: &ReadPermit<'_>,
-        id: u64,
+        request: impl Fn(&mut Vec<u8>) + Send + Sync,
+        over: Over,
         traceparent: Option<&[u8]>,
         deadline: Instant,
         lease: &mut Lease,
     ) -> Result<Bytes, Fault> {
+        let mut fault = Fault::Unreachable;
         for target in &self.targets {
             let Some(trial) = target.breaker.enter(Instant::now) else { continue };
-            let request = target.request(traceparent, |out| permit.write_request(id, out));
-            let exchange = target.exchange(&request, lease, &self.metrics);
+            let request = target.request(traceparent, &request);
+            let exchange = target.exchange(&request, over, lease, &self.metrics);
             let result = tokio::time::timeout_at(deadline, exchange)
                 .await
                 .unwrap_or(Err(target::Failure::After(Fault::Timeout)));
@@ -156,11 +178,12 @@ impl Node {
             match result {
                 Ok(body) => return Ok(body),
                 Err(target::Failure::After(fault)) => return Err(fault),
-                // nothing was sent: the next URL may have it
+                // the next URL may have it
                 Err(target::Failure::Connect) => {}
+                Err(target::Failure::Gone) => fault = Fault::Cut,
             }
         }
-        Err(Fault::Unreachable)
+        Err(fault)
     }
 
     /// How the connections stand, for the metrics.

@@ -2,7 +2,7 @@
 
 use super::breaker::Breaker;
 use super::http1::{Broken, Connection};
-use super::{Fault, Lease};
+use super::{Fault, Lease, Over};
 use crate::config::{NodeConfig, NodeUrl};
 use crate::telemetry::Metrics;
 use bytes::Bytes;
@@ -18,6 +18,8 @@ use tokio::time::Instant;
 pub(super) enum Failure {
     /// No connection: nothing was sent.
     Connect,
+    /// A pooled connection died over the request, and there is no new one: it may have been seen.
+    Gone,
     /// The request may have reached the node.
     After(Fault),
 }
@@ -97,21 +99,26 @@ impl Target {
     pub(super) async fn exchange(
         &self,
         request: &[u8],
+        over: Over,
         lease: &mut Lease,
         metrics: &Metrics,
     ) -> Result<Bytes, Failure> {
         let _busy = self.enter().ok_or(Failure::After(Fault::Overloaded))?;
-        if let Some(mut connection) = self.take_idle() {
+        let mut no_connection = Failure::Connect;
+        if over == Over::Pool
+            && let Some(mut connection) = self.take_idle()
+        {
             match connection.exchange(request, lease).await {
                 Ok(body) => return Ok(self.keep(connection, body)),
                 Err(Broken::BeforeAnswer) => metrics.node_retries.inc(),
                 Err(Broken::Answer(fault)) => return Err(Failure::After(fault)),
             }
+            no_connection = Failure::Gone;
         }
-        let mut connection = self.connect().await.ok_or(Failure::Connect)?;
+        let mut connection = self.connect().await.ok_or(no_connection)?;
         match connection.exchange(request, lease).await {
             Ok(body) => Ok(self.keep(connection, body)),
-            Err(Broken::BeforeAnswer) => Err(Failure::After(Fault::Unreachable)),
+            Err(Broken::BeforeAnswer) => Err(Failure::After(Fault::Cut)),
             Err(Broken::Answer(fault)) => Err(Failure::After(fault)),
         }
     }

@@ -66,6 +66,10 @@ pub fn render(reply: &Reply, facts: &Facts<'_>) -> [Bytes; 3] {
     if let Some(seconds) = reply.retry_after {
         out.number("retry-after", seconds);
     }
+    if reply.www_authenticate {
+        // RFC 6750, section 3: no error code when nothing is to be told
+        out.field("www-authenticate", b"Bearer");
+    }
     if let Some((origin, cors)) = facts.cross_origin {
         out.cross_origin(origin, cors, reply.status == 204);
     }

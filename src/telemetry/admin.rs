@@ -5,9 +5,9 @@
 
 use super::metrics::Sample;
 use crate::gate;
-use crate::gateway::Gateway;
 use crate::node::{Memory, Node};
 use crate::process::Process;
+use crate::server::Surfaces;
 use async_trait::async_trait;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{Response, StatusCode};
@@ -19,8 +19,8 @@ use std::sync::Arc;
 pub struct Admin {
     /// What it shows, and how far a stop is.
     pub process: Process,
-    /// The gateway, unless it is switched off.
-    pub gateway: Option<Arc<Gateway>>,
+    /// Whose state it shows.
+    pub surfaces: Surfaces,
     /// The node.
     pub node: Arc<Node>,
     /// The memory for answers.
@@ -29,8 +29,15 @@ pub struct Admin {
 
 impl Admin {
     fn sample(&self) -> Sample {
-        let (limiter_clients, limiter_evictions) =
-            self.gateway.as_ref().map(|gateway| gateway.limiter_population()).unwrap_or_default();
+        for (role, waiting) in self.surfaces.relay.iter().flat_map(|relay| relay.queues()) {
+            self.process.metrics.relay.queue(role, waiting);
+        }
+        let (limiter_clients, limiter_evictions) = self
+            .surfaces
+            .gateway
+            .as_ref()
+            .map(|gateway| gateway.limiter_population())
+            .unwrap_or_default();
         let node = self.node.standing();
         Sample {
             limiter_clients,

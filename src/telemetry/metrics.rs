@@ -4,12 +4,13 @@
 //! atomic additions and no look-up, and no client can grow the number of series.
 
 use super::log::verdict;
+use super::relay::RelayMetrics;
 use crate::node::Fault;
 use portcullis_filters::rpc::Method;
 use portcullis_filters::verdict::Reason;
 use prometheus::{
-    Encoder, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry, TextEncoder,
+    Encoder, GaugeVec, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
+    Opts, Registry, TextEncoder,
 };
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ pub enum Surface {
     Gateway,
     /// The operator's listener.
     Admin,
+    /// The protected write path.
+    Relay,
 }
 
 impl Surface {
@@ -28,12 +31,13 @@ impl Surface {
         match self {
             Self::Gateway => "gateway",
             Self::Admin => "admin",
+            Self::Relay => "relay",
         }
     }
 }
 
 /// Seconds; the node's deadline is 8 s, a cached answer takes microseconds.
-const LATENCY: [f64; 14] =
+pub(super) const LATENCY: [f64; 14] =
     [1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 1.0, 4.0, 8.0];
 /// Bytes; a request is at most 64 KiB, an answer at most 4 MiB.
 const SIZE: [f64; 8] = [128.0, 512.0, 2048.0, 8192.0, 32768.0, 131_072.0, 524_288.0, 4_194_304.0];
@@ -43,7 +47,8 @@ const SIZE: [f64; 8] = [128.0, 512.0, 2048.0, 8192.0, 32768.0, 131_072.0, 524_28
 pub struct Metrics {
     registry: Registry,
     requests_answered: IntCounter,
-    requests_unanswered: [IntCounter; Reason::ALL.len()],
+    /// None for what only the relay says.
+    requests_unanswered: [Option<IntCounter>; Reason::ALL.len()],
     request_seconds: Histogram,
     request_bytes: Histogram,
     response_bytes: Histogram,
@@ -53,14 +58,16 @@ pub struct Metrics {
     node_seconds: Histogram,
     /// Connections that the pool replaced because the node had closed them.
     pub node_retries: IntCounter,
-    /// Connections open, of the gateway and the admin listener.
-    pub connections: [IntGauge; 2],
-    connections_accepted: [IntCounter; 2],
-    connections_refused: [IntCounter; 2],
+    /// Connections open, by surface.
+    pub connections: [IntGauge; 3],
+    connections_accepted: [IntCounter; 3],
+    connections_refused: [IntCounter; 3],
     /// Requests between their head and the end of their answer.
     pub in_flight: IntGauge,
     /// 1 while the process is shutting down.
     pub draining: IntGauge,
+    /// The relay's.
+    pub relay: RelayMetrics,
     sampled: Sampled,
 }
 
@@ -96,11 +103,18 @@ pub struct Sample {
 }
 
 /// Makes and registers metrics; the first failure is kept and told once.
-struct Maker {
+pub(super) struct Maker {
     registry: Registry,
 }
 
 impl Maker {
+    fn new() -> Self {
+        let make = Self { registry: Registry::new() };
+        let build = make.gauges("portcullis_build_info", "1, with the version.", "version");
+        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        make
+    }
+
     fn add<C: prometheus::core::Collector + Clone + 'static>(
         &self,
         made: prometheus::Result<C>,
@@ -116,26 +130,56 @@ impl Maker {
         self.add(IntCounter::new(name, help))
     }
 
-    fn counters(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+    pub(super) fn counters(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
         self.add(IntCounterVec::new(Opts::new(name, help), labels))
     }
 
-    fn gauge(&self, name: &str, help: &str) -> IntGauge {
+    pub(super) fn gauge(&self, name: &str, help: &str) -> IntGauge {
         self.add(IntGauge::new(name, help))
     }
 
-    fn gauges(&self, name: &str, help: &str, label: &str) -> IntGaugeVec {
+    pub(super) fn gauges(&self, name: &str, help: &str, label: &str) -> IntGaugeVec {
         self.add(IntGaugeVec::new(Opts::new(name, help), &[label]))
     }
 
-    fn build_info(&self) {
-        let build = self.gauges("portcullis_build_info", "1, with the version.", "version");
-        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+    pub(super) fn floats(&self, name: &str, help: &str, label: &str) -> GaugeVec {
+        self.add(GaugeVec::new(Opts::new(name, help), &[label]))
     }
 
-    fn histogram(&self, name: &str, help: &str, buckets: &[f64]) -> Histogram {
+    pub(super) fn histogram(&self, name: &str, help: &str, buckets: &[f64]) -> Histogram {
         self.add(Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets.to_vec())))
     }
+}
+
+/// Whether the gateway can answer so.
+const fn is_of_the_gateway(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::NotFound
+            | Reason::WrongHttpMethod
+            | Reason::RateLimited
+            | Reason::TooManyInFlight
+            | Reason::ConflictingFraming
+            | Reason::HeaderTooLarge
+            | Reason::ExpectationFailed
+            | Reason::UnsupportedMediaType
+            | Reason::UnsupportedEncoding
+            | Reason::BodyTooLarge
+            | Reason::RequestTimeout
+            | Reason::ParseError
+            | Reason::InvalidRequest
+            | Reason::Batch
+            | Reason::MethodNotAllowed
+            | Reason::InvalidParams
+            | Reason::UpstreamTimeout
+            | Reason::UpstreamUnreachable
+            | Reason::UpstreamRedirect
+            | Reason::UpstreamStatus
+            | Reason::UpstreamOversized
+            | Reason::UpstreamInvalid
+            | Reason::Overloaded
+            | Reason::Draining
+    )
 }
 
 impl Default for Metrics {
@@ -147,7 +191,7 @@ impl Default for Metrics {
 impl Metrics {
     /// Registers every metric with a registry of its own.
     pub fn new() -> Self {
-        let make = Maker { registry: Registry::new() };
+        let make = Maker::new();
         let requests = make.counters(
             "portcullis_requests_total",
             "Gateway requests by what came of them and why.",
@@ -166,18 +210,17 @@ impl Metrics {
             "Calls to the node by outcome.",
             &["outcome"],
         );
-        let connections =
-            make.gauges("portcullis_connections", "Client connections open.", "surface");
+        let open = make.gauges("portcullis_connections", "Client connections open.", "surface");
         let accepted = make.counters(
             "portcullis_connections_total",
             "Client connections by whether they were served or turned away.",
             &["surface", "outcome"],
         );
-        let surfaces = [Surface::Gateway, Surface::Admin].map(Surface::name);
-        make.build_info();
+        let surfaces = [Surface::Gateway, Surface::Admin, Surface::Relay].map(Surface::name);
         Self {
             requests_answered: with(None),
-            requests_unanswered: Reason::ALL.map(|reason| with(Some(reason))),
+            requests_unanswered: Reason::ALL
+                .map(|reason| is_of_the_gateway(reason).then(|| with(Some(reason)))),
             request_seconds: make.histogram(
                 "portcullis_request_duration_seconds",
                 "From the whole head of a request to the last byte of its answer.",
@@ -205,13 +248,14 @@ impl Metrics {
                 "portcullis_node_retries_total",
                 "Calls sent again because a pooled connection had died before its first byte.",
             ),
-            connections: surfaces.map(|surface| connections.with_label_values(&[surface])),
+            connections: surfaces.map(|surface| open.with_label_values(&[surface])),
             connections_accepted: surfaces
                 .map(|surface| accepted.with_label_values(&[surface, "accepted"])),
             connections_refused: surfaces
                 .map(|surface| accepted.with_label_values(&[surface, "refused"])),
             in_flight: make.gauge("portcullis_requests_in_flight", "Requests being answered."),
             draining: make.gauge("portcullis_draining", "1 while the process is shutting down."),
+            relay: RelayMetrics::new(&make),
             sampled: Sampled::new(&make),
             registry: make.registry,
         }
@@ -220,7 +264,7 @@ impl Metrics {
     /// Counts a request that is over. `bytes` are those of the answer's body.
     pub fn request(&self, reason: Option<Reason>, bytes: usize, total: Duration) {
         let counter = match reason {
-            Some(reason) => self.requests_unanswered.get(reason as usize),
+            Some(reason) => self.requests_unanswered.get(reason as usize).and_then(Option::as_ref),
             None => Some(&self.requests_answered),
         };
         if let Some(counter) = counter {

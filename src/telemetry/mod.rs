@@ -6,6 +6,8 @@
 pub mod admin;
 pub mod log;
 pub mod metrics;
+mod relay;
 
 pub use self::log::{Log, RequestLine};
 pub use metrics::{Metrics, Surface};
+pub use relay::{PinState, RelayMetrics};

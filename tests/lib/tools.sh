@@ -48,6 +48,19 @@ get_promtool() {
   promtool --version 2>&1 | sed -n 1p
 }
 
+# The server's programs only: a cluster of the system's own is not wanted.
+get_postgres() {
+  if [[ -z $(find_postgres) ]]; then
+    if [[ ! -e /etc/postgresql-common/createcluster.conf ]]; then
+      as_root mkdir -p /etc/postgresql-common
+      echo 'create_main_cluster = false' |
+        as_root tee /etc/postgresql-common/createcluster.conf >/dev/null
+    fi
+    apt_install postgresql
+  fi
+  "$(find_postgres)/initdb" --version
+}
+
 get_devnet() {
   PATH=$PATH:$PWD/target/tools/bin
   if ! has starknet-devnet; then
@@ -100,6 +113,7 @@ prepare_tools() {
   python3 --version
 
   get_promtool
+  get_postgres
   get_devnet
   get_js
   get_py

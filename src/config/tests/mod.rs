@@ -19,11 +19,36 @@ fn with_env(text: &str, env: &[(&str, &str)]) -> Result<Config, Errors> {
     Config::parse(text, env.iter().map(|(name, value)| (name.into(), value.into())))
 }
 
-/// [`LEAST`] with one key set.
+/// [`LEAST`] and all that the relay needs, with one key set.
+fn whole(path: &str, literal: &str) -> String {
+    let mut text = String::new();
+    for section in ["node", "gateway", "relay", "relay.policy", "relay.pins", "relay.keys", "store"]
+        .into_iter()
+        .chain(["admin"])
+    {
+        text += &format!("[{section}]\n");
+        for key in keys::KEYS {
+            let (of, name) = key.path.rsplit_once('.').unwrap();
+            if of == section && key.path == path {
+                text += &format!("{name} = {literal}\n");
+            } else if of == section && matches!(key.preset, keys::Preset::Required(_)) {
+                text += &format!("{name} = {}\n", key.literal());
+            }
+        }
+    }
+    text
+}
+
+fn is_of_the_relay(path: &str) -> bool {
+    path.starts_with("relay.") || path.starts_with("store.")
+}
+
+/// [`LEAST`] with one key set, and the relay where that key is of it.
 fn with(path: &str, literal: &str) -> String {
     let (section, key) = path.rsplit_once('.').unwrap();
     let line = format!("{key} = {literal}\n");
     match section {
+        _ if is_of_the_relay(path) => whole(path, literal),
         "node" if key == "url" => format!("[node]\n{line}[gateway]\n[admin]\n"),
         "node" | "gateway" | "admin" => {
             let header = format!("[{section}]\n");
@@ -52,13 +77,18 @@ fn the_example_file_shows_every_default() {
         "conf/portcullis.toml is not what keys.rs renders; UPDATE_EXAMPLE=1 in the environment of \
          this test writes it anew"
     );
-    assert_eq!(parse(&committed), parse(LEAST), "the example file must load as the defaults do");
+    assert_eq!(
+        parse(&committed),
+        parse(&whole("", "")),
+        "the example file must load as the defaults do"
+    );
     parse(&committed).unwrap();
 }
 
 #[test]
 fn every_key_is_read_and_every_one_that_is_read_is_known() {
-    let mut reader = file::Reader::new(LEAST, &[]).unwrap();
+    let text = whole("", "");
+    let mut reader = file::Reader::new(&text, &[]).unwrap();
     check::config(&mut reader);
     let known: BTreeSet<_> = keys::KEYS.iter().map(|key| key.path).collect();
     assert_eq!(known.len(), keys::KEYS.len(), "no key stands twice in KEYS");
@@ -76,7 +106,8 @@ fn every_key_stands_in_for_itself_when_it_is_wrong() {
         assert_eq!(found.len(), 1, "only {} is wrong: {found:?}", key.path);
         assert!(found[0].contains(key.path) && found[0].contains("found a table"), "{found:?}");
         assert!(found[0].starts_with("line "), "{found:?}");
-        let found = messages(with_env(LEAST, &[(&key.variable(), "[[]]")]));
+        let base = if is_of_the_relay(key.path) { &*whole("", "") } else { LEAST };
+        let found = messages(with_env(base, &[(&key.variable(), "[[]]")]));
         assert_eq!(found.len(), 1, "only {} is wrong: {found:?}", key.path);
         assert!(found[0].starts_with(&format!("environment variable {}: ", key.variable())));
     }
@@ -106,6 +137,37 @@ fn defaults_are_typed_values() {
 }
 
 #[test]
+fn the_relay_needs_its_policy_its_pins_and_its_keys() {
+    let relay = parse(&whole("", "")).unwrap().relay.unwrap();
+    assert_eq!(relay.pins.faucet, relay.pins.owner, "the owner pays unless told otherwise");
+    let found = messages(parse(&format!("{LEAST}[relay]\n")));
+    let required = |key: &&keys::Key| matches!(key.preset, keys::Preset::Required(_));
+    let missing = keys::KEYS.iter().filter(required).filter(|key| is_of_the_relay(key.path));
+    assert_eq!(found.len(), missing.count(), "{found:?}");
+    for (path, literal, expected) in [
+        ("relay.policy.identity_verification_mode", "\"v1\"", "there is no other mode"),
+        ("relay.policy.verification_v2_required", "false", "expected true"),
+        ("relay.policy.ecosystem_ready", "\"true\"", "expected true"),
+        ("relay.pins.verifier", "\"0x100\"", "whoever owns the registry must not attest"),
+        ("relay.pins.owner", "\"0x0\"", "zero is nobody's"),
+        ("relay.pins.faucet", "\"0x5\"", "or neither"),
+        ("relay.keys.verifier_file", "\"owner.key\"", "the keys must differ"),
+        ("relay.token_files", "[]", "expected one file"),
+        ("relay.token_files", "[\"a\", \"b\", \"c\"]", "found 3"),
+        ("relay.policy.max_fee", "\"10\"", "with its unit"),
+        ("relay.policy.usership_first_epoch", "1000001", "expected no less than"),
+        ("store.url", "\"postgres://u:secret@h/db\"", "belongs in the file"),
+        ("store.url", "\"mysql://h/db\"", "the scheme is neither"),
+    ] {
+        let found = messages(parse(&whole(path, literal)));
+        assert_eq!(found.len(), 1, "{path}: {found:?}");
+        assert!(found[0].contains(expected), "{found:?} should have {expected:?}");
+    }
+    let found = messages(parse(&whole("store.url", "\"postgres://u:secret@h/db\"")));
+    assert!(!found[0].contains("secret"), "{found:?}");
+}
+
+#[test]
 fn a_surface_without_its_section_is_switched_off() {
     let node = "[node]\nurl = \"http://node\"\n";
     let config = parse(&format!("{node}[admin]")).unwrap();
@@ -114,7 +176,8 @@ fn a_surface_without_its_section_is_switched_off() {
     assert_eq!(config.gateway.unwrap().connections.max, 5);
     assert!(config.admin.is_none());
     let found = messages(parse(node));
-    let expected = "gateway: expected [gateway], [admin] or both: without them nothing is served";
+    let expected =
+        "gateway: expected [gateway], [relay] or [admin]: without them nothing is served";
     assert_eq!(found, [expected]);
 }
 
@@ -150,7 +213,8 @@ fn unknown_names_are_refused_with_the_nearest_known_one() {
         ("[gateway]\nburst = 1", "[gateway] takes listen, requests_per_minute, max_clients"),
         ("[gatway]\nlisten = \"\"", "gatway: unknown section; did you mean [gateway]?"),
         ("[gateway.conections]", "did you mean [gateway.connections]?"),
-        ("[relay]\ntoken = 1", "relay: unknown section; the sections are server, log, node,"),
+        ("[rely]\ntoken = 1", "rely: unknown section; did you mean [relay]?"),
+        ("[sidecar]\ntoken = 1", "sidecar: unknown section; the sections are server, log, node,"),
         ("\"gateway.listen\" = 1", "gateway.listen: unknown key; did you mean gateway.listen?"),
         ("\"a\\nb\" = 1", "a\\nb: unknown key; the sections are"),
         ("[[gateway]]", "gateway: expected a table written as [gateway], found an array"),

@@ -1,0 +1,284 @@
+//! The development network on a node: accounts of our own, the five contracts, wired.
+//!
+//! In: a `starknet-devnet` and a folder with keys, which are made where they are missing. Out: the
+//! configuration that pins what is there. What is deployed already is left as it is, so a node
+//! can be prepared again. Only this command ever uses the node's own `devnet_mint`.
+
+use super::secrets::{Account, Accounts};
+use crate::config::NodeConfig;
+use crate::node::chain::{Chain, Trouble, code};
+use crate::node::{MAX_ANSWER, Memory, Node};
+use crate::telemetry::Metrics;
+use portcullis_filters::felt::Felt;
+use portcullis_filters::tx::{
+    self, Bounds, Call, Declare, DeployAccount, Invoke, Transaction, contract_address, selector,
+};
+use std::sync::Arc;
+
+/// The class of the node's own accounts (OpenZeppelin 1.0.0), which it declares at its start.
+const ACCOUNT_CLASS: &str = "0x5b4b537eaa2399e3aa99c4e2e0208ebd6c71bc1467938cd52c798c601e43564";
+/// STRK, predeployed on the node.
+const TOKEN: &str = "0x4718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab07201858f4287c938d";
+/// The universal deployer, predeployed on the node.
+const DEPLOYER: &str = "0x41a78e741e5af2fec34b695679bc6891742439f7afb8484ecd7766661ad02bf";
+/// A stand-in for the contract on L1: nobody listens there.
+const L1_BRIDGE: &str = "0x1111111111111111111111111111111111111111";
+/// Seconds that a recovery waits, and that a stake stays bound.
+const RECOVERY_DELAY: u64 = 3_600;
+const UNBONDING_DELAY: u64 = 60;
+/// For a declaration: the largest takes 640 million L2 gas.
+const DECLARE: Bounds =
+    Bounds { l1_gas: (0, PRICE), l1_data_gas: (10_000, PRICE), l2_gas: (1_000_000_000, PRICE) };
+/// For everything else here.
+const INVOKE: Bounds =
+    Bounds { l1_gas: (0, PRICE), l1_data_gas: (50_000, PRICE), l2_gas: (100_000_000, PRICE) };
+/// Ten times what the node asks for by default: 1 gfri.
+const PRICE: u128 = 10_000_000_000;
+
+/// The contracts in the order of their dependence: name, class as the node takes it.
+const CLASSES: [(&str, &str); 5] = [
+    ("registry", include_str!("../../../conf/dev/contracts/build/registry.sierra.json")),
+    ("card", include_str!("../../../conf/dev/contracts/build/card.sierra.json")),
+    ("staking", include_str!("../../../conf/dev/contracts/build/staking.sierra.json")),
+    ("usership", include_str!("../../../conf/dev/contracts/build/usership.sierra.json")),
+    ("bridge", include_str!("../../../conf/dev/contracts/build/bridge.sierra.json")),
+];
+/// Their hashes.
+const HASHES: &str = include_str!("../../../conf/dev/contracts/build/classes.json");
+
+/// A contract: its class and where it is, or will be.
+#[derive(Clone, Copy)]
+struct Contract {
+    class: Felt,
+    compiled: Felt,
+    address: Felt,
+}
+
+/// Why the network could not be made.
+#[derive(Debug)]
+pub(super) enum NetworkError {
+    /// The node did not do what was asked.
+    Node(&'static str, Trouble),
+    /// A transaction reverted.
+    Reverted(&'static str, Option<String>),
+}
+
+impl std::fmt::Display for NetworkError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Node(what, trouble) => write!(f, "{what}: {trouble:?}"),
+            Self::Reverted(what, reason) => {
+                let reason = reason.as_deref().unwrap_or("no reason given");
+                write!(f, "{what}: reverted, {reason}")
+            }
+        }
+    }
+}
+
+/// The network on one node.
+pub(super) struct Network {
+    chain: Chain,
+    chain_id: Felt,
+    token: Felt,
+    accounts: Accounts,
+    contracts: [Contract; 5],
+}
+
+impl Network {
+    /// What the network is with these accounts; asks the node for its chain only.
+    pub(super) async fn on(node: &NodeConfig, accounts: Accounts) -> Result<Self, NetworkError> {
+        let node = Node::new(node, Memory::new(4 * MAX_ANSWER), Arc::new(Metrics::new()));
+        let chain = Chain::new(node);
+        let chain_id = chain.chain_id().await.map_err(|trouble| failed("chain id", trouble))?;
+        let token = known(TOKEN);
+        let contracts = contracts(&accounts, token);
+        Ok(Self { chain, chain_id, token, accounts, contracts })
+    }
+
+    /// Makes what is missing. `with_v2` also activates permanent V2 verification.
+    pub(super) async fn make(&self, with_v2: bool) -> Result<(), NetworkError> {
+        for account in self.accounts.all() {
+            self.make_account(account).await?;
+        }
+        let registry = self.contracts[0].address;
+        if self.is_missing(registry).await? {
+            self.declare().await?;
+            self.invoke("deploying the contracts", self.deployment()).await?;
+        }
+        if with_v2 {
+            let call = Call { to: registry, selector: selector("require_v2"), args: vec![] };
+            self.invoke("require_v2", vec![call]).await?;
+        }
+        Ok(())
+    }
+
+    async fn is_missing(&self, address: Felt) -> Result<bool, NetworkError> {
+        let class = self.chain.class_hash_at(address).await;
+        class
+            .map(|class| class.is_none())
+            .map_err(|trouble| failed("looking for a contract", trouble))
+    }
+
+    /// Gives an account 1,000 STRK and deploys it.
+    async fn make_account(&self, account: &Account) -> Result<(), NetworkError> {
+        const WHAT: &str = "deploying an account";
+        if !self.is_missing(account.address).await? {
+            return Ok(());
+        }
+        let params = format!(
+            r#"{{"address":"{}","amount":1000000000000000000000,"unit":"FRI"}}"#,
+            account.address
+        );
+        self.chain.ask("devnet_mint", &params).await.map_err(|trouble| failed(WHAT, trouble))?;
+        let public_key = account.key.public_key();
+        let deploy = DeployAccount { class_hash: known(ACCOUNT_CLASS), public_key, bounds: INVOKE };
+        let transaction = Transaction::from(deploy).sign(self.chain_id, &account.key);
+        let method = "starknet_addDeployAccountTransaction";
+        self.submit(WHAT, method, &transaction.to_params()).await
+    }
+
+    async fn declare(&self) -> Result<(), NetworkError> {
+        const WHAT: &str = "declaring a class";
+        let owner = &self.accounts.owner;
+        for (contract, (_, class)) in self.contracts.iter().zip(CLASSES) {
+            let params = format!(r#"{{"block_id":"latest","class_hash":"{}"}}"#, contract.class);
+            if self.chain.ask("starknet_getClass", &params).await.is_ok() {
+                continue;
+            }
+            let declare = Declare {
+                sender: owner.address,
+                class_hash: contract.class,
+                compiled_class_hash: contract.compiled,
+                contract_class: class.to_owned(),
+                nonce: Felt::from(self.nonce().await?),
+                bounds: DECLARE,
+            };
+            let transaction = Transaction::from(declare).sign(self.chain_id, &owner.key);
+            let method = "starknet_addDeclareTransaction";
+            match self.submit(WHAT, method, &transaction.to_params()).await {
+                // somebody else was faster: that is what was wanted
+                Err(NetworkError::Node(_, Trouble::Refused(error)))
+                    if error.code == code::CLASS_ALREADY_DECLARED => {}
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Deploys all contracts and wires them, in one transaction.
+    fn deployment(&self) -> Vec<Call> {
+        let [registry, card, staking, usership, bridge] = self.contracts;
+        let arguments = arguments(&self.accounts, self.token, &self.contracts);
+        let deploy = |(contract, arguments): (&Contract, Vec<Felt>)| {
+            let count = u64::try_from(arguments.len()).unwrap_or_default();
+            // class, salt, not unique to the deployer, the constructor's arguments
+            let mut args = vec![contract.class, SALT, Felt::ZERO, Felt::from(count)];
+            args.extend(arguments);
+            Call { to: known(DEPLOYER), selector: selector("deployContract"), args }
+        };
+        let mut calls: Vec<_> = self.contracts.iter().zip(arguments).map(deploy).collect();
+        let parts = [card, staking, usership, bridge].map(|part| part.address);
+        let wire = selector("wire");
+        calls.push(Call { to: registry.address, selector: wire, args: parts.to_vec() });
+        let args = vec![bridge.address];
+        calls.push(Call { to: card.address, selector: selector("set_bridge"), args });
+        calls
+    }
+
+    async fn invoke(&self, what: &'static str, calls: Vec<Call>) -> Result<(), NetworkError> {
+        let owner = &self.accounts.owner;
+        let nonce = Felt::from(self.nonce().await?);
+        let invoke = Invoke { sender: owner.address, calls, nonce, bounds: INVOKE };
+        let transaction = Transaction::from(invoke).sign(self.chain_id, &owner.key);
+        self.submit(what, "starknet_addInvokeTransaction", &transaction.to_params()).await
+    }
+
+    async fn nonce(&self) -> Result<u64, NetworkError> {
+        let nonce = self.chain.nonce(self.accounts.owner.address).await;
+        nonce.map_err(|trouble| failed("reading a nonce", trouble))
+    }
+
+    async fn submit(
+        &self,
+        what: &'static str,
+        method: &str,
+        params: &str,
+    ) -> Result<(), NetworkError> {
+        let failed = |trouble| failed(what, trouble);
+        let mut took = std::time::Duration::ZERO;
+        let hash = self.chain.add(method, params, None, &mut took).await.map_err(failed)?;
+        // the node executes a transaction before it answers
+        let receipt = self.chain.receipt(hash).await.map_err(failed)?;
+        let receipt = receipt.ok_or(NetworkError::Node(what, Trouble::Strange))?;
+        receipt.outcome.map_err(|reason| NetworkError::Reverted(what, reason))
+    }
+
+    /// The values of `[relay.pins]`, as TOML.
+    pub(super) fn pins(&self) -> String {
+        let mut text = format!(
+            "chain_id = \"{}\"\naccount_class = \"{ACCOUNT_CLASS}\"\nowner = \"{}\"\n\
+             verifier = \"{}\"\nfaucet = \"{}\"\ntoken = \"{TOKEN}\"\n\
+             token_class = \"{TOKEN_CLASS}\"\nl1_bridge = \"{L1_BRIDGE}\"\n",
+            self.chain_id.to_short_string().unwrap_or_default(),
+            self.accounts.owner.address,
+            self.accounts.verifier.address,
+            self.accounts.faucet.address,
+        );
+        for (contract, (name, _)) in self.contracts.iter().zip(CLASSES) {
+            let Contract { address, class, .. } = contract;
+            text += &format!("{name} = \"{address}\"\n{name}_class = \"{class}\"\n");
+        }
+        text
+    }
+}
+
+/// The token's class.
+const TOKEN_CLASS: &str = "0x2e77ee61d4df3d988ee1f42ea5442e913862cc82c2584d212ecda76666498fc";
+/// Of the contracts' addresses.
+const SALT: Felt = Felt::ZERO;
+
+/// The address of the account with this public key.
+pub(super) fn account_address(public_key: Felt) -> Felt {
+    tx::account_address(public_key, known(ACCOUNT_CLASS))
+}
+
+fn contracts(accounts: &Accounts, token: Felt) -> [Contract; 5] {
+    let hashes: serde_json::Value =
+        serde_json::from_str(HASHES).expect("the embedded classes.json is JSON: a test reads it");
+    let mut contracts = CLASSES.map(|(name, _)| {
+        let hash = |which: &str| known(hashes[name][which].as_str().unwrap_or_default());
+        Contract {
+            class: hash("class_hash"),
+            compiled: hash("compiled_class_hash"),
+            address: Felt::ZERO,
+        }
+    });
+    // each depends on those before it only
+    for at in 0..contracts.len() {
+        let arguments = &arguments(accounts, token, &contracts)[at];
+        let class = contracts[at].class;
+        contracts[at].address = contract_address(Felt::ZERO, SALT, class, arguments);
+    }
+    contracts
+}
+
+/// The arguments of each contract's constructor.
+fn arguments(accounts: &Accounts, token: Felt, contracts: &[Contract; 5]) -> [Vec<Felt>; 5] {
+    let [owner, verifier] = [&accounts.owner, &accounts.verifier].map(|account| account.address);
+    let [registry, card, ..] = contracts.map(|contract| contract.address);
+    [
+        vec![owner, verifier, known(ACCOUNT_CLASS), Felt::from(RECOVERY_DELAY)],
+        vec![owner, owner, registry],
+        vec![owner, token, registry, Felt::from(UNBONDING_DELAY)],
+        vec![verifier, registry],
+        vec![owner, token, card, known(L1_BRIDGE)],
+    ]
+}
+
+fn known(text: &str) -> Felt {
+    Felt::parse(text).expect("a constant of this file, or of the embedded classes.json, is a felt")
+}
+
+fn failed(what: &'static str, trouble: Trouble) -> NetworkError {
+    NetworkError::Node(what, trouble)
+}

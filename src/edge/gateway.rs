@@ -1,0 +1,66 @@
+//! The gateway behind the edge.
+
+use super::service::{About, Admission, Next, Service, Told};
+use crate::gateway::{Gateway, Settings};
+use crate::reply::{Reply, Style};
+use crate::telemetry::Surface;
+use bytes::Bytes;
+use portcullis_filters::client::Client;
+use portcullis_filters::head::Head;
+use portcullis_filters::limit::Standing;
+use portcullis_filters::policy::Admitted;
+use std::sync::Arc;
+use tokio::time::Instant;
+
+impl Service for Gateway {
+    const SURFACE: Surface = Surface::Gateway;
+    type Settings = Settings;
+    type Call = ();
+
+    fn settings(&self) -> Arc<Settings> {
+        Gateway::settings(self)
+    }
+
+    fn told(settings: &Settings) -> Told<'_> {
+        Told { quota: &settings.quota_header, cors: Some(&settings.cors) }
+    }
+
+    fn admit(&self, settings: &Settings, head: &Head<'_>, now: Instant) -> Admission<()> {
+        let admission = Gateway::admit(self, settings, head, now);
+        let verdict = admission.verdict.map(|admitted| match admitted {
+            Admitted::Health => Next::Reply(Reply::health()),
+            Admitted::Preflight => Next::Reply(Reply::no_content()),
+            Admitted::Call(call) => {
+                let (slot, expects_continue) = (call.slot, call.expects_continue);
+                Next::Read { call: (), slot, expects_continue }
+            }
+        });
+        let standing = Some(admission.standing);
+        Admission { client: admission.client, standing, style: Style::JsonRpc, verdict }
+    }
+
+    async fn answer(
+        &self,
+        settings: &Settings,
+        (): (),
+        body: Bytes,
+        about: &mut About<'_>,
+    ) -> Reply {
+        let permit = match settings.policy.inspect(&body) {
+            Ok(permit) => permit,
+            Err(refusal) => return Reply::refusal(Style::JsonRpc, &refusal, about.request_id),
+        };
+        about.method = permit.method().name();
+        about.metrics.call(permit.method(), body.len());
+        let answer = Gateway::answer(self, &permit, about.traceparent, &mut about.upstream).await;
+        let id = permit.id().as_str();
+        match answer {
+            Ok(answer) => Reply::answer(id, answer),
+            Err(fault) => Reply::fault(Style::JsonRpc, fault, Some(id), about.request_id),
+        }
+    }
+
+    fn standing(&self, peer: Client) -> Option<Standing> {
+        Some(Gateway::standing(self, peer))
+    }
+}

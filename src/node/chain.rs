@@ -1,0 +1,300 @@
+//! Typed calls to the node, as the relay makes them.
+//!
+//! In: addresses, selectors, transactions. Out: typed answers, or [`Trouble`]: the node's own error
+//! with its code, or the fault that kept it from answering. State is read at the block being built,
+//! so that a write is seen as soon as the node has taken it. Starknet API 0.10.
+
+use super::{Answer, Fault, Node, Over};
+use portcullis_filters::felt::Felt;
+use serde_json::Value;
+use std::time::Duration;
+
+/// Why a call has no result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// No verified answer.
+    Fault(Fault),
+    /// The node answered with an error.
+    Refused(NodeError),
+    /// The result is not what the method returns.
+    Strange,
+}
+
+/// An error of the node: Starknet API, `components/errors`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeError {
+    /// Its code.
+    pub code: i64,
+    /// What it says of an execution that failed, cut to the contract's own short text.
+    pub short_reason: Option<String>,
+}
+
+/// The codes that matter here.
+pub mod code {
+    /// No contract at the address.
+    pub const CONTRACT_NOT_FOUND: i64 = 20;
+    /// No transaction of this hash.
+    pub const TRANSACTION_NOT_FOUND: i64 = 29;
+    /// A call reverted.
+    pub const CONTRACT_ERROR: i64 = 40;
+    /// A simulated transaction reverted.
+    pub const EXECUTION_ERROR: i64 = 41;
+    /// The nonce is not the account's next one.
+    pub const INVALID_NONCE: i64 = 52;
+    /// The resource bounds or the balance do not cover the fee.
+    pub const INSUFFICIENT_BOUNDS: i64 = 53;
+    /// The account can not pay for its bounds.
+    pub const INSUFFICIENT_BALANCE: i64 = 54;
+    /// The account's `__validate__` refused.
+    pub const VALIDATION_FAILURE: i64 = 55;
+    /// The class is declared already.
+    pub const CLASS_ALREADY_DECLARED: i64 = 51;
+    /// The same transaction is known already.
+    pub const DUPLICATE: i64 = 59;
+}
+
+/// A block's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Its number.
+    pub number: u64,
+    /// Its hash.
+    pub hash: Felt,
+    /// Seconds since 1970.
+    pub timestamp: u64,
+}
+
+/// A transaction's receipt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    /// It is in a block that was accepted, not only in one being built.
+    pub accepted: bool,
+    /// It did what it was for; else the contract's short reason, where it gave one.
+    pub outcome: Result<(), Option<String>>,
+}
+
+/// What an execution would take: amounts and prices of the three resources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Estimate {
+    /// L1 gas.
+    pub l1_gas: (u64, u128),
+    /// L1 data gas.
+    pub l1_data_gas: (u64, u128),
+    /// L2 gas.
+    pub l2_gas: (u64, u128),
+}
+
+/// The node, typed.
+pub struct Chain {
+    node: Node,
+}
+
+impl Chain {
+    /// Over this node.
+    pub fn new(node: Node) -> Self {
+        Self { node }
+    }
+
+    /// The chain's id.
+    ///
+    /// # Errors
+    /// As every call: [`Trouble`].
+    pub async fn chain_id(&self) -> Result<Felt, Trouble> {
+        felt(&self.ask("starknet_chainId", "[]").await?)
+    }
+
+    /// The version of the API that the node speaks.
+    pub async fn spec_version(&self) -> Result<String, Trouble> {
+        let version = self.ask("starknet_specVersion", "[]").await?;
+        version.as_str().map(str::to_owned).ok_or(Trouble::Strange)
+    }
+
+    /// The class of the contract at `address`, if there is one.
+    pub async fn class_hash_at(&self, address: Felt) -> Result<Option<Felt>, Trouble> {
+        let params = format!(r#"{{"block_id":"pre_confirmed","contract_address":"{address}"}}"#);
+        found(self.ask("starknet_getClassHashAt", &params).await, code::CONTRACT_NOT_FOUND)?
+            .as_ref()
+            .map(felt)
+            .transpose()
+    }
+
+    /// Calls a view.
+    pub async fn call(
+        &self,
+        to: Felt,
+        selector: Felt,
+        args: &[Felt],
+    ) -> Result<Vec<Felt>, Trouble> {
+        let args: Vec<_> = args.iter().map(|arg| format!("\"{arg}\"")).collect();
+        let params = format!(
+            r#"{{"request":{{"contract_address":"{to}","entry_point_selector":"{selector}","calldata":[{}]}},"block_id":"pre_confirmed"}}"#,
+            args.join(",")
+        );
+        let result = self.ask("starknet_call", &params).await?;
+        result.as_array().ok_or(Trouble::Strange)?.iter().map(felt).collect()
+    }
+
+    /// The next nonce of an account.
+    pub async fn nonce(&self, account: Felt) -> Result<u64, Trouble> {
+        let params = format!(r#"{{"block_id":"pre_confirmed","contract_address":"{account}"}}"#);
+        let nonce = felt(&self.ask("starknet_getNonce", &params).await?)?;
+        nonce.to_u64().ok_or(Trouble::Strange)
+    }
+
+    /// The newest accepted block.
+    pub async fn head(&self) -> Result<Block, Trouble> {
+        self.block("\"latest\"").await
+    }
+
+    /// Block 0.
+    pub async fn genesis(&self) -> Result<Block, Trouble> {
+        self.block(r#"{"block_number":0}"#).await
+    }
+
+    async fn block(&self, id: &str) -> Result<Block, Trouble> {
+        let params = format!(r#"{{"block_id":{id}}}"#);
+        let block = self.ask("starknet_getBlockWithTxHashes", &params).await?;
+        Ok(Block {
+            number: integer(&block["block_number"])?,
+            hash: felt(&block["block_hash"])?,
+            timestamp: integer(&block["timestamp"])?,
+        })
+    }
+
+    /// What executing `transaction` (a signed one of the query version, in JSON) would take.
+    pub async fn estimate(&self, transaction: &str) -> Result<Estimate, Trouble> {
+        let params = format!(
+            r#"{{"request":[{transaction}],"simulation_flags":[],"block_id":"pre_confirmed"}}"#
+        );
+        let estimates = self.ask("starknet_estimateFee", &params).await?;
+        let of = |resource: &str| {
+            let amount = wide(&estimates[0][format!("{resource}_consumed")])?;
+            let price = wide(&estimates[0][format!("{resource}_price")])?;
+            Ok((u64::try_from(amount).map_err(|_| Trouble::Strange)?, price))
+        };
+        Ok(Estimate {
+            l1_gas: of("l1_gas")?,
+            l1_data_gas: of("l1_data_gas")?,
+            l2_gas: of("l2_gas")?,
+        })
+    }
+
+    /// Submits a transaction: `params` are those of `method`, by name. Returns the node's hash of
+    /// it, and says in `took` how long the node took.
+    pub async fn add(
+        &self,
+        method: &str,
+        params: &str,
+        traceparent: Option<&[u8]>,
+        took: &mut Duration,
+    ) -> Result<Felt, Trouble> {
+        // a submission that is sent twice may be told that its own nonce is taken
+        let result = self.ask_in(method, params, Over::New, traceparent, took).await?;
+        felt(&result["transaction_hash"])
+    }
+
+    /// The receipt of a transaction, if the node knows one.
+    pub async fn receipt(&self, hash: Felt) -> Result<Option<Receipt>, Trouble> {
+        let params = format!(r#"{{"transaction_hash":"{hash}"}}"#);
+        let receipt = self.ask("starknet_getTransactionReceipt", &params).await;
+        let Some(receipt) = found(receipt, code::TRANSACTION_NOT_FOUND)? else { return Ok(None) };
+        let finality = receipt["finality_status"].as_str().ok_or(Trouble::Strange)?;
+        let outcome = match receipt["execution_status"].as_str() {
+            Some("SUCCEEDED") => Ok(()),
+            Some("REVERTED") => Err(receipt["revert_reason"].as_str().and_then(short_reason)),
+            _ => return Err(Trouble::Strange),
+        };
+        Ok(Some(Receipt { accepted: finality.starts_with("ACCEPTED_ON_"), outcome }))
+    }
+
+    /// Asks anything, with parameters in JSON.
+    pub async fn ask(&self, method: &str, params: &str) -> Result<Value, Trouble> {
+        let mut took = Duration::ZERO;
+        self.ask_in(method, params, Over::Pool, None, &mut took).await
+    }
+
+    async fn ask_in(
+        &self,
+        method: &str,
+        params: &str,
+        over: Over,
+        traceparent: Option<&[u8]>,
+        took: &mut Duration,
+    ) -> Result<Value, Trouble> {
+        let write = |id: u64, out: &mut Vec<u8>| {
+            let request =
+                format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
+            out.extend_from_slice(request.as_bytes());
+        };
+        let answer = self.node.fetch(write, over, traceparent, took).await;
+        let answer = answer.map_err(Trouble::Fault)?;
+        let Answer { member, payload, lease: _lease } = answer;
+        let value = serde_json::from_slice(&payload).map_err(|_| Trouble::Strange)?;
+        if member == "result" { Ok(value) } else { Err(Trouble::Refused(NodeError::read(&value))) }
+    }
+}
+
+impl NodeError {
+    /// Whether it is certain that a transaction answered so was not taken: the errors of the write
+    /// methods, and of a request that the node did not understand. Of an internal error it is not.
+    pub const fn is_definite(&self) -> bool {
+        matches!(self.code, 50..=62 | 64..=69 | -1 | -32604 | -32602..=-32600 | -32700)
+    }
+
+    fn read(error: &Value) -> Self {
+        let texts = [&error["data"]["revert_error"], &error["data"]["execution_error"]];
+        let text = texts.into_iter().chain([&error["data"], &error["message"]]);
+        let text = text.map(|value| value.as_str().map_or(value.to_string(), str::to_owned));
+        let short_reason = text.filter_map(|text| short_reason(&text)).next();
+        Self { code: error["code"].as_i64().unwrap_or_default(), short_reason }
+    }
+}
+
+/// The text that a contract panicked with: the last Cairo short string in the node's report, which
+/// writes each as `0x… ('TEXT')`. Nothing else of a report is for clients.
+fn short_reason(report: &str) -> Option<String> {
+    let quoted = report.rsplit("('").filter_map(|rest| rest.split_once("')"));
+    let is_short = |text: &&str| {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b" _-.:".contains(&byte);
+        (1..=31).contains(&text.len()) && text.bytes().all(allowed)
+    };
+    // the entry point's own frame only says that something below it failed
+    let is_frame = |text: &&str| *text == "ENTRYPOINT_FAILED";
+    quoted.map(|(text, _)| text).filter(is_short).find(|text| !is_frame(text)).map(str::to_owned)
+}
+
+/// `None` for an error of this code.
+fn found(result: Result<Value, Trouble>, missing: i64) -> Result<Option<Value>, Trouble> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(Trouble::Refused(error)) if error.code == missing => Ok(None),
+        Err(trouble) => Err(trouble),
+    }
+}
+
+fn felt(value: &Value) -> Result<Felt, Trouble> {
+    value.as_str().and_then(Felt::parse).ok_or(Trouble::Strange)
+}
+
+fn integer(value: &Value) -> Result<u64, Trouble> {
+    value.as_u64().ok_or(Trouble::Strange)
+}
+
+fn wide(value: &Value) -> Result<u128, Trouble> {
+    felt(value)?.to_u128().ok_or(Trouble::Strange)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_contract_s_own_short_text_is_all_that_is_told_of_a_failed_execution() {
+        let report = "Error at pc=0:1: 0x544f4f5f4541524c59 ('TOO_EARLY')\n\
+                      0x454e545259504f494e545f4641494c4544 ('ENTRYPOINT_FAILED').";
+        assert_eq!(short_reason(report).as_deref(), Some("TOO_EARLY"));
+        for report in ["", "Class with hash 0x123 is not declared.", "('')", "('a\nb')"] {
+            assert_eq!(short_reason(report), None, "{report:?}");
+        }
+    }
+}

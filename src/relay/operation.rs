@@ -1,0 +1,259 @@
+//! The operations that we sign: state first, then a durable intent, then the chain, then a look at
+//! what it holds.
+//!
+//! A key of the client's (`Idempotency-Key`) keeps the first answer; without one, an operation that
+//! is under way, or whose end is not known, is not begun a second time.
+
+use super::Relay;
+use super::operations::{self, role, subject};
+use super::outcome::Outcome;
+use super::signers::{Signed, Signer, Turn};
+use super::state::{Decision, State};
+use super::submit::{Submission, now_us};
+use crate::store::{Claim, Intended, IntentId, NewIntent};
+use portcullis_filters::operation::Operation;
+use portcullis_filters::verdict::{OperationPermit, Reason};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What came of a request under a key.
+pub enum Answer {
+    /// This, now.
+    Outcome(Outcome),
+    /// The first answer under the key, as it was: status and body.
+    First(u16, String),
+}
+
+/// An operation being carried out, free of the request it came in.
+struct Task {
+    operation: Operation,
+    digest: [u8; 32],
+    request: String,
+    key: Option<String>,
+    traceparent: Option<Vec<u8>>,
+}
+
+impl Relay {
+    /// Answers an operation. Under a key, `render` turns an outcome into the status and the body
+    /// that are kept.
+    pub async fn operate(
+        self: &Arc<Self>,
+        permit: &OperationPermit,
+        key: Option<&str>,
+        traceparent: Option<&[u8]>,
+        render: impl Fn(&Outcome) -> (u16, String) + Send + 'static,
+        upstream: &mut Duration,
+    ) -> Answer {
+        let task = Task {
+            operation: permit.operation().clone(),
+            digest: permit.digest(),
+            request: permit.canonical(),
+            key: key.map(str::to_owned),
+            traceparent: traceparent.map(<[u8]>::to_vec),
+        };
+        let relay = Arc::clone(self);
+        let (answer, took) = self
+            .run(async move {
+                let mut took = Duration::ZERO;
+                let answer = relay.under_key(&task, render, &mut took).await;
+                (answer, took)
+            })
+            .await;
+        *upstream += took;
+        answer
+    }
+
+    async fn under_key(
+        &self,
+        task: &Task,
+        render: impl Fn(&Outcome) -> (u16, String),
+        upstream: &mut Duration,
+    ) -> Answer {
+        let Some(key) = task.key.as_deref() else {
+            return Answer::Outcome(self.once(task, upstream).await);
+        };
+        let name = task.operation.kind().name();
+        let now = now_us();
+        // an open claim is joined, not waited for, so none is ever taken over
+        let claim = self.store.claim_key(key, name, &task.digest, now, 0).await;
+        let (outcome, claimed_us) = match claim {
+            Ok(Claim::Answered { status, body }) => return Answer::First(status, body),
+            Ok(Claim::Conflict) => {
+                let message = "the idempotency key was used with another request";
+                return Answer::Outcome(Outcome::refused(Reason::IdempotencyConflict, message));
+            }
+            Ok(Claim::Open { intent: Some(intent), since_us }) => {
+                let outcome = match self.answer_known(&intent).await {
+                    Ok(Some(outcome)) => outcome,
+                    Ok(None) => self.once(task, upstream).await,
+                    Err(error) => error.into(),
+                };
+                (outcome, since_us)
+            }
+            Ok(Claim::Open { intent: None, since_us }) => {
+                (self.once(task, upstream).await, since_us)
+            }
+            Ok(Claim::New) => (self.once(task, upstream).await, now),
+            Err(error) => return Answer::Outcome(error.into()),
+        };
+        let kept = if outcome.is_final() {
+            let (status, body) = render(&outcome);
+            self.store.answer_key(key, status, &body).await
+        } else {
+            self.store.release_key(key, claimed_us).await
+        };
+        if let Err(error) = kept {
+            // the answer stands all the same: the journal has what it needs to repeat it
+            log::error!("store: {error}");
+        }
+        Answer::Outcome(outcome)
+    }
+
+    async fn once(&self, task: &Task, upstream: &mut Duration) -> Outcome {
+        let write = async {
+            match self.carry_out(task, upstream).await {
+                Ok(outcome) | Err(outcome) => outcome,
+            }
+        };
+        self.flights.join(task.digest, write).await
+    }
+
+    async fn carry_out(&self, task: &Task, upstream: &mut Duration) -> Result<Outcome, Outcome> {
+        let for_v2 = matches!(task.operation, Operation::RequireV2(_));
+        if for_v2 && let Decision::Already(more) = self.decide(task, "").await? {
+            // whatever else holds, even with pins unproven
+            return Ok(Outcome::already(more));
+        }
+        let epoch = self.proven(for_v2).await?;
+        self.ready_for(&epoch).await?;
+        if let Some(intent) = self.store.unresolved_by_digest(&epoch, &task.digest).await?
+            && let Some(outcome) = self.answer_known(&intent).await?
+        {
+            return Ok(outcome);
+        }
+        let signer = self.signers.of(role(task.operation.kind()));
+        let mut turn = signer.turn(&self.store).await?;
+        let written = self.write(task, signer, &mut turn, &epoch, upstream).await;
+        turn.release().await;
+        let (id, signed) = match written? {
+            Written::Nothing(outcome) => return Ok(outcome),
+            Written::Sent(id, signed) => (id, signed),
+        };
+        self.confirm(task, &id, &signed, &epoch).await
+    }
+
+    /// Decides and writes, in the account's turn.
+    async fn write(
+        &self,
+        task: &Task,
+        signer: &Signer,
+        turn: &mut Turn<'_>,
+        epoch: &str,
+        upstream: &mut Duration,
+    ) -> Result<Written, Outcome> {
+        // the wait for the turn may have been longer than a proof serves
+        let for_v2 = matches!(task.operation, Operation::RequireV2(_));
+        self.proven(for_v2).await?;
+        self.finish_all(epoch, Some(signer.account.address), Duration::ZERO).await?;
+        let calls = match self.decide(task, epoch).await? {
+            Decision::Already(more) => return Ok(Written::Nothing(Outcome::already(more))),
+            Decision::No(outcome) => return Err(outcome),
+            Decision::Write(calls) => calls,
+        };
+        let signed = signer.sign(&calls, &self.chain, self.pins.chain_id, &self.rules).await?;
+        turn.check().await?;
+        self.still(epoch).await?;
+        if let Some(taken) = operations::reserve(&task.operation, &self.state(epoch)).await? {
+            return Err(taken);
+        }
+        let id = match self.store.intend(&task.intent(signer, &signed, epoch), now_us()).await? {
+            Intended::New(id) => id,
+            Intended::Known(intent) => {
+                let outcome = self.answer_known(&intent).await?;
+                return outcome.map(Written::Nothing).ok_or_else(in_progress);
+            }
+            Intended::NonceTaken => return Err(in_progress()),
+        };
+        self.metrics.relay.nonce(signer.account.role, signed.nonce);
+        let method = "starknet_addInvokeTransaction";
+        let submission = Submission { id: &id, method, params: &signed.params, hash: signed.hash };
+        let sent = self.submit(&submission, task.traceparent.as_deref(), upstream).await;
+        if matches!(&sent, Err(outcome) if outcome.transaction_hash.is_none()) {
+            operations::give_back(&task.operation, &self.state(epoch)).await?;
+        }
+        sent.map(|()| Written::Sent(id, signed))
+    }
+
+    /// Waits for the receipt, and reads back what it was for.
+    async fn confirm(
+        &self,
+        task: &Task,
+        id: &IntentId,
+        signed: &Signed,
+        epoch: &str,
+    ) -> Result<Outcome, Outcome> {
+        let Some(receipt) = self.receipt(id, signed.hash).await? else {
+            return Ok(Outcome::pending(signed.hash));
+        };
+        if let Err(reason) = receipt.outcome {
+            return Err(Outcome::reverted(Some(signed.hash), reason.as_deref()));
+        }
+        if matches!(task.operation, Operation::RequireV2(_)) {
+            self.prover.forget().await;
+        }
+        let read_back = operations::read_back(&task.operation, &self.state(epoch)).await;
+        match read_back.map_err(Outcome::from) {
+            Ok(Some(more)) => Ok(Outcome::written(signed.hash, more)),
+            // it succeeded, and what it did was undone or can not be read just now
+            Ok(None) | Err(_) => {
+                log::warn!(operation = task.operation.kind().name(); "not read back");
+                Ok(Outcome::written(signed.hash, String::new()))
+            }
+        }
+    }
+
+    async fn decide(&self, task: &Task, epoch: &str) -> Result<Decision, Outcome> {
+        Ok(operations::decide(&task.operation, &self.state(epoch)).await?)
+    }
+
+    fn state<'a>(&'a self, epoch: &'a str) -> State<'a> {
+        State {
+            chain: &self.chain,
+            pins: &self.pins,
+            rules: &self.rules,
+            store: &self.store,
+            epoch,
+            now_us: now_us(),
+        }
+    }
+}
+
+/// What came of an account's turn.
+enum Written {
+    /// Nothing was to be written.
+    Nothing(Outcome),
+    /// The node took this.
+    Sent(IntentId, Signed),
+}
+
+fn in_progress() -> Outcome {
+    let message = "an earlier write of the account is not settled: try again soon";
+    Outcome::refused(Reason::InProgress, message)
+}
+
+impl Task {
+    fn intent<'a>(&'a self, signer: &Signer, signed: &'a Signed, epoch: &'a str) -> NewIntent<'a> {
+        NewIntent {
+            operation: self.operation.kind().name(),
+            digest: self.digest,
+            subject: subject(&self.operation),
+            request: &self.request,
+            epoch,
+            signer: signer.account.address,
+            nonce: signed.nonce,
+            transaction_hash: signed.hash,
+            transaction: &signed.params,
+            idempotency_key: self.key.as_deref(),
+        }
+    }
+}

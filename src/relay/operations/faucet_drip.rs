@@ -1,0 +1,77 @@
+//! `POST /faucet-drip`: pays a fixed amount to an identity's account, which may not exist yet.
+//!
+//! The chain knows nothing of drips, so the binding and the cooldown are the store's. Where the
+//! registry binds the identity, the registry's word counts.
+
+use crate::relay::outcome::Outcome;
+use crate::relay::state::{Decision, Halt, State};
+use crate::store::Binding;
+use portcullis_filters::felt::Felt;
+use portcullis_filters::operation::{FaucetDrip, OperationKind};
+use portcullis_filters::verdict::Reason;
+
+pub(super) async fn decide(drip: &FaucetDrip, state: &State<'_>) -> Result<Decision, Halt> {
+    let FaucetDrip { identity, recipient, .. } = *drip;
+    let registered = state.account_of(identity).await?;
+    let binding = if registered == recipient {
+        Binding::Bound
+    } else if registered != Felt::ZERO {
+        Binding::IdentityElsewhere
+    } else if state.identity_of(recipient).await? != Felt::ZERO {
+        Binding::RecipientElsewhere
+    } else {
+        state.store.faucet_binding(state.epoch, identity, recipient).await?
+    };
+    if let Some(taken) = taken(binding) {
+        return Ok(Decision::No(taken));
+    }
+    let last =
+        state.store.last_of(OperationKind::FaucetDrip.name(), recipient, state.epoch).await?;
+    if let Some(wait) = last.and_then(|last| wait(last, state)) {
+        return Ok(Decision::No(Outcome {
+            retry_after: Some(wait),
+            ..Outcome::refused(Reason::FaucetCooldown, "the recipient has had its drip")
+        }));
+    }
+    let amount = [Felt::from(state.rules.faucet_amount), Felt::ZERO];
+    let args = [[recipient].as_slice(), &amount].concat();
+    Ok(Decision::call(state.pins.token.address, "transfer", args))
+}
+
+fn taken(binding: Binding) -> Option<Outcome> {
+    let (reason, message) = match binding {
+        Binding::Bound => return None,
+        Binding::IdentityElsewhere => {
+            (Reason::IdentityTaken, "the identity is bound to another recipient")
+        }
+        Binding::RecipientElsewhere => {
+            (Reason::AccountTaken, "the recipient is bound to another identity")
+        }
+    };
+    Some(Outcome::refused(reason, message))
+}
+
+/// Binds the two, right before the first drip is on its way.
+pub(super) async fn bind(drip: &FaucetDrip, state: &State<'_>) -> Result<Option<Outcome>, Halt> {
+    let FaucetDrip { identity, recipient, .. } = *drip;
+    if state.account_of(identity).await? == recipient {
+        // the registry has bound them for good
+        return Ok(None);
+    }
+    let bound = state.store.bind_faucet(state.epoch, identity, recipient, state.now_us).await?;
+    Ok(taken(bound))
+}
+
+/// Takes the binding back when the drip was refused by the node, and none went before.
+pub(super) async fn unbind(drip: &FaucetDrip, state: &State<'_>) -> Result<(), Halt> {
+    let operation = OperationKind::FaucetDrip.name();
+    state.store.unbind_faucet(operation, state.epoch, drip.recipient).await?;
+    Ok(())
+}
+
+/// Seconds until the cooldown is over, if it is not.
+fn wait(last_us: i64, state: &State<'_>) -> Option<u32> {
+    let cooldown = i64::try_from(state.rules.faucet_cooldown.as_micros()).unwrap_or(i64::MAX);
+    let left = last_us.saturating_add(cooldown).saturating_sub(state.now_us);
+    u32::try_from(left.saturating_add(999_999) / 1_000_000).ok().filter(|seconds| *seconds > 0)
+}

@@ -1,0 +1,48 @@
+//! `POST /recovery-execute`: completes a recovery after its delay.
+
+use crate::relay::outcome::Outcome;
+use crate::relay::state::{Decision, Halt, State};
+use portcullis_filters::felt::Felt;
+use portcullis_filters::operation::RecoveryExecute;
+use portcullis_filters::verdict::Reason;
+use std::time::{Duration, SystemTime};
+
+pub(super) async fn decide(execute: &RecoveryExecute, state: &State<'_>) -> Result<Decision, Halt> {
+    let identity = execute.identity;
+    let Some(pending) = state.recovery_of(identity).await? else {
+        return Ok(not_pending());
+    };
+    if state.chain_time().await? < pending.ready_at {
+        let refused =
+            Outcome::refused(Reason::RecoveryNotReady, "the recovery's delay is not over");
+        return Ok(Decision::No(refused.ready_at(&rfc3339(pending.ready_at))));
+    }
+    if state.identity_of(pending.new_account).await? != Felt::ZERO {
+        let message = "the new account was bound to an identity in the meantime";
+        return Ok(Decision::no(Reason::AccountTaken, message));
+    }
+    Ok(Decision::call(state.pins.registry.address, "recovery_execute", vec![identity]))
+}
+
+pub(super) async fn read_back(
+    execute: &RecoveryExecute,
+    state: &State<'_>,
+) -> Result<Option<String>, Halt> {
+    if state.recovery_of(execute.identity).await?.is_some() {
+        return Ok(None);
+    }
+    let account = state.account_of(execute.identity).await?;
+    Ok(Some(format!(r#","account":"{account}""#)))
+}
+
+pub(super) fn not_pending() -> Decision {
+    Decision::no(Reason::RecoveryNotPending, "no recovery of the identity is pending")
+}
+
+/// Seconds since 1970 as RFC 3339 has them.
+pub(super) fn rfc3339(seconds: u64) -> String {
+    // the year 9999, where RFC 3339 ends
+    let seconds = seconds.min(253_402_300_799);
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+    humantime::format_rfc3339_seconds(time).to_string()
+}

@@ -1,0 +1,32 @@
+//! `POST /recovery-propose`: proposes another account for an identity, and starts the delay.
+
+use crate::relay::operations::recovery_execute::rfc3339;
+use crate::relay::outcome::Outcome;
+use crate::relay::state::{Decision, Halt, State};
+use portcullis_filters::felt::Felt;
+use portcullis_filters::operation::RecoveryPropose;
+use portcullis_filters::verdict::Reason;
+
+pub(super) async fn decide(propose: &RecoveryPropose, state: &State<'_>) -> Result<Decision, Halt> {
+    let RecoveryPropose { identity, new_account, .. } = *propose;
+    if let Some(pending) = state.recovery_of(identity).await? {
+        let ready_at = rfc3339(pending.ready_at);
+        return Ok(if pending.new_account == new_account {
+            Decision::Already(format!(r#","ready_at":"{ready_at}""#))
+        } else {
+            let message = "another recovery of the identity is pending";
+            Decision::No(Outcome::refused(Reason::RecoveryPending, message).ready_at(&ready_at))
+        });
+    }
+    if state.account_of(identity).await? == Felt::ZERO {
+        return Ok(Decision::no(Reason::NotRegistered, "the identity is bound to no account"));
+    }
+    if state.identity_of(new_account).await? != Felt::ZERO {
+        return Ok(Decision::no(Reason::AccountTaken, "the new account is bound to an identity"));
+    }
+    if let Some(unfit) = state.unfit(new_account).await? {
+        return Ok(unfit);
+    }
+    let registry = state.pins.registry.address;
+    Ok(Decision::call(registry, "recovery_propose", vec![identity, new_account]))
+}

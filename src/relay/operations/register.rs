@@ -1,0 +1,26 @@
+//! `POST /register`: binds an identity to an account.
+
+use crate::relay::state::{Decision, Halt, State};
+use portcullis_filters::felt::Felt;
+use portcullis_filters::operation::Register;
+use portcullis_filters::verdict::Reason;
+
+pub(super) async fn decide(register: &Register, state: &State<'_>) -> Result<Decision, Halt> {
+    let Register { identity, account, .. } = *register;
+    let bound = state.account_of(identity).await?;
+    if bound == account {
+        return Ok(Decision::Already(String::new()));
+    }
+    if bound != Felt::ZERO {
+        let message = "the identity is bound to another account";
+        return Ok(Decision::no(Reason::IdentityTaken, message));
+    }
+    if state.identity_of(account).await? != Felt::ZERO {
+        return Ok(Decision::no(Reason::AccountTaken, "the account is bound to another identity"));
+    }
+    if let Some(unfit) = state.unfit(account).await? {
+        return Ok(unfit);
+    }
+    let registry = state.pins.registry.address;
+    Ok(Decision::call(registry, "register_identity", vec![identity, account]))
+}

@@ -1,0 +1,18 @@
+//! `POST /require-v2`: activates permanent V2 verification, or confirms that it is active.
+
+use crate::relay::state::{Decision, Halt, State};
+use portcullis_filters::felt::Felt;
+use portcullis_filters::operation::RequireV2;
+use portcullis_filters::verdict::Reason;
+
+pub(super) async fn decide(require: &RequireV2, state: &State<'_>) -> Result<Decision, Halt> {
+    let [required] = state.registry("verification_v2_required", &[]).await?;
+    if required != Felt::ZERO {
+        return Ok(Decision::Already(r#","verification_v2_required":true"#.into()));
+    }
+    if !require.confirmed {
+        let message = "this can not be undone: confirm with ACTIVATE PERMANENT V2 VERIFICATION";
+        return Ok(Decision::no(Reason::ConfirmationRequired, message));
+    }
+    Ok(Decision::call(state.pins.registry.address, "require_v2", Vec::new()))
+}

@@ -1,0 +1,24 @@
+//! `POST /submit-usership`: submits an account's result of an epoch, once.
+
+use crate::relay::state::{Decision, Halt, State};
+use portcullis_filters::felt::Felt;
+use portcullis_filters::operation::SubmitUsership;
+use portcullis_filters::verdict::Reason;
+
+pub(super) async fn decide(submit: &SubmitUsership, state: &State<'_>) -> Result<Decision, Halt> {
+    let usership = state.pins.usership.address;
+    let of = [submit.account, Felt::from(submit.epoch)];
+    let result = [Felt::from(submit.units), submit.evidence];
+    let found: [Felt; 2] = state.view(usership, "usership_of", &of).await?;
+    if found == result {
+        return Ok(Decision::Already(String::new()));
+    }
+    if found != [Felt::ZERO; 2] {
+        let message = "another result was submitted for the epoch";
+        return Ok(Decision::no(Reason::UsershipConflict, message));
+    }
+    if state.identity_of(submit.account).await? == Felt::ZERO {
+        return Ok(Decision::no(Reason::NotRegistered, "the account is bound to no identity"));
+    }
+    Ok(Decision::call(usership, "submit_usership", [of, result].concat()))
+}

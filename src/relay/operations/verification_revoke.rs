@@ -1,0 +1,23 @@
+//! `POST /verification-revoke`: revokes what is attested of an account.
+
+use crate::relay::state::{Decision, Halt, State};
+use portcullis_filters::felt::Felt;
+use portcullis_filters::operation::VerificationRevoke;
+use portcullis_filters::verdict::Reason;
+
+pub(super) async fn decide(
+    revoke: &VerificationRevoke,
+    state: &State<'_>,
+) -> Result<Decision, Halt> {
+    let account = revoke.account;
+    // id (zero for one of V1), account, type, level, issued at, expires at, revoked
+    let [_, attested, _, _, _, _, revoked] = state.registry("attestation_of", &[account]).await?;
+    if attested == Felt::ZERO {
+        return Ok(Decision::no(Reason::NotAttested, "nothing is attested of the account"));
+    }
+    if revoked != Felt::ZERO {
+        return Ok(Decision::Already(String::new()));
+    }
+    let args = vec![account, revoke.reason.felt()];
+    Ok(Decision::call(state.pins.registry.address, "revoke", args))
+}

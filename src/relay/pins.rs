@@ -1,0 +1,116 @@
+//! Pins: what the chain must hold before anything is written to it.
+//!
+//! A [`Proof`] reads every pin and compares; it proves all of them or none, and serves for a few
+//! seconds. One proof at a time is made, however many requests wait for it. Whatever can not be
+//! read counts as not proven. The list is the owner's (`GET /readyz` proves …) and the wiring.
+
+mod table;
+
+use super::settings::Pins;
+use crate::node::chain::{Chain, Trouble};
+use crate::telemetry::{Metrics, PinState};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+/// A failed proof serves no longer than this, so that a repaired chain is seen soon.
+const RETRY: Duration = Duration::from_secs(1);
+/// The pin that `/require-v2` is there to make true.
+pub(super) const V2: &str = "verification_v2_required";
+
+/// One pin, compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pin {
+    /// What is pinned.
+    pub name: &'static str,
+    /// What it must be.
+    pub expected: String,
+    /// What the chain says; `unreadable` when it does not.
+    pub actual: String,
+    /// Whether they agree.
+    pub ok: bool,
+}
+
+/// All pins at one time.
+#[derive(Clone, Debug)]
+pub struct Proof {
+    /// When.
+    pub checked_at: SystemTime,
+    /// Which life of the chain it holds for: a test network can start again from nothing.
+    pub epoch: Option<String>,
+    /// Each pin.
+    pub pins: Vec<Pin>,
+    made: Instant,
+}
+
+impl Proof {
+    /// Whether every pin holds.
+    pub fn is_ready(&self) -> bool {
+        self.epoch.is_some() && self.pins.iter().all(|pin| pin.ok)
+    }
+
+    /// Whether every pin holds that must before V2 is activated.
+    pub fn is_ready_for_v2(&self) -> bool {
+        self.epoch.is_some() && self.pins.iter().all(|pin| pin.ok || pin.name == V2)
+    }
+}
+
+/// Makes proofs, and keeps the last one while it serves.
+pub struct Prover {
+    pins: Pins,
+    max_age: Duration,
+    last: Mutex<Option<Arc<Proof>>>,
+    metrics: Arc<Metrics>,
+}
+
+impl Prover {
+    /// Of these pins; a proof serves for `max_age`.
+    pub fn new(pins: Pins, max_age: Duration, metrics: Arc<Metrics>) -> Self {
+        Self { pins, max_age, last: Mutex::new(None), metrics }
+    }
+
+    /// A proof that is fresh, made now if none is.
+    pub async fn prove(&self, chain: &Chain) -> Arc<Proof> {
+        let mut last = self.last.lock().await;
+        if let Some(proof) = &*last {
+            let serves = if proof.is_ready() { self.max_age } else { self.max_age.min(RETRY) };
+            if proof.made.elapsed() < serves {
+                return Arc::clone(proof);
+            }
+        }
+        let proof = Arc::new(self.make(chain).await);
+        self.metrics.relay.proved(&PinState {
+            ready: proof.is_ready(),
+            unproven: proof.pins.iter().filter(|pin| !pin.ok).count(),
+            at: proof.checked_at,
+        });
+        *last = Some(Arc::clone(&proof));
+        proof
+    }
+
+    /// The next proof is made anew: what was written may have changed a pin.
+    pub async fn forget(&self) {
+        *self.last.lock().await = None;
+    }
+
+    async fn make(&self, chain: &Chain) -> Proof {
+        let made = Instant::now();
+        let checked_at = SystemTime::now();
+        let before = epoch(chain).await;
+        let pins = table::read(&self.pins, chain, &self.metrics).await;
+        // a chain that started again in the meantime proves nothing
+        let epoch = match (before, epoch(chain).await) {
+            (Ok(before), Ok(after)) if before == after => Some(after),
+            _ => None,
+        };
+        Proof { checked_at, epoch, pins, made }
+    }
+}
+
+/// The chain's life: its first block. A test network that starts again has another timestamp there,
+/// though the hash be the same.
+pub(super) async fn epoch(chain: &Chain) -> Result<String, Trouble> {
+    let genesis = chain.genesis().await?;
+    Ok(format!("{}@{}", genesis.hash, genesis.timestamp))
+}

@@ -1,0 +1,182 @@
+//! After a crash, and whenever an answer was lost: what became of the transactions whose end the
+//! journal does not know.
+//!
+//! Done before anything is written, and again in the background. The chain decides: a receipt ends
+//! the matter; an intent that was never sent is lost; one that was sent, and whose nonce is still
+//! free, is handed to the node once more as the same transaction, which can only happen once; one
+//! whose nonce another transaction took can not happen any more. An intent of a chain that started
+//! again from nothing is lost with it.
+
+use super::Relay;
+use super::outcome::Outcome;
+use super::submit::now_us;
+use crate::node::chain::{NodeError, Trouble, code};
+use crate::store::{Intent, State};
+use portcullis_filters::verdict::Reason;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often unfinished business is looked at when nobody asks for it.
+const LOOK: Duration = Duration::from_secs(2);
+/// An answer that was lost may still be on its way: nothing is sent again before this.
+const SETTLED: Duration = Duration::from_secs(10);
+
+/// What an unfinished intent came to.
+enum Found {
+    /// Its end is in the journal.
+    Ended,
+    /// The node has it, and it is in no block yet.
+    Waiting,
+    /// The chain does not say.
+    Unclear,
+}
+
+impl Relay {
+    /// Finishes what earlier processes left, once for each life of the chain.
+    ///
+    /// # Errors
+    /// The chain or the store can not be asked: nothing may be written.
+    pub(super) async fn ready_for(&self, epoch: &str) -> Result<(), Outcome> {
+        let mut reconciled = self.reconciled.lock().await;
+        if reconciled.as_deref() == Some(epoch) {
+            return Ok(());
+        }
+        for intent in self.store.unresolved_of_other_epochs(epoch).await? {
+            let detail = Some("the chain started again");
+            self.store.advance(intent.id, State::Lost, detail, now_us()).await?;
+        }
+        for signer in self.signers.all() {
+            let turn = signer.turn(&self.store).await?;
+            let left = self.finish_all(epoch, Some(signer.account.address), Duration::ZERO).await;
+            turn.release().await;
+            left?;
+        }
+        // another process that lives may be at work on users' transactions: those take no turns
+        let settled = if self.store.is_exclusive() { Duration::ZERO } else { SETTLED };
+        self.finish_all(epoch, None, settled).await?;
+        *reconciled = Some(epoch.to_owned());
+        Ok(())
+    }
+
+    /// Looks at what is unfinished of `signer` (or of users, when none is given). Whoever asks for
+    /// one of our accounts has its turn.
+    ///
+    /// # Errors
+    /// Something of the signer's is still open: nothing may be signed with its next nonce.
+    pub(super) async fn finish_all(
+        &self,
+        epoch: &str,
+        signer: Option<portcullis_filters::felt::Felt>,
+        settled: Duration,
+    ) -> Result<(), Outcome> {
+        let is_ours = |intent: &Intent| {
+            self.signers.all().any(|signer| signer.account.address == intent.signer)
+        };
+        for intent in self.store.unresolved(epoch, signer).await? {
+            if signer.is_none() && is_ours(&intent) {
+                continue;
+            }
+            let found = self.finish(&intent, settled).await?;
+            if signer.is_some() && !matches!(found, Found::Ended) && !self.is_past(&intent).await? {
+                let message = "an earlier write of the account is not settled: try again soon";
+                return Err(Outcome::refused(Reason::InProgress, message));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the account's next nonce is beyond the intent's.
+    async fn is_past(&self, intent: &Intent) -> Result<bool, Outcome> {
+        Ok(self.chain.nonce(intent.signer).await? > intent.nonce)
+    }
+
+    /// Finds out what became of one intent.
+    async fn finish(&self, intent: &Intent, settled: Duration) -> Result<Found, Outcome> {
+        let lost = async |why| {
+            self.store.advance(intent.id, State::Lost, Some(why), now_us()).await?;
+            Ok(Found::Ended)
+        };
+        let age = Duration::from_micros(now_us().abs_diff(intent.updated_us));
+        if intent.state == State::Intended {
+            if age < settled {
+                return Ok(Found::Unclear);
+            }
+            let lost = self.store.lose_unsent(intent.id, "never sent", now_us()).await?;
+            return Ok(if lost { Found::Ended } else { Found::Unclear });
+        }
+        match self.chain.receipt(intent.transaction_hash).await? {
+            Some(receipt) if receipt.accepted => {
+                self.settle(&intent.id, &receipt).await?;
+                return Ok(Found::Ended);
+            }
+            Some(_) => return Ok(Found::Waiting),
+            None if age < settled => return Ok(Found::Unclear),
+            None => {}
+        }
+        if self.next_nonce(intent).await? > intent.nonce {
+            // looked at once more: it may have been taken between the two questions
+            return match self.chain.receipt(intent.transaction_hash).await? {
+                Some(_) => Ok(Found::Waiting),
+                None => lost("another transaction took its nonce").await,
+            };
+        }
+        self.send_again(intent).await
+    }
+
+    async fn next_nonce(&self, intent: &Intent) -> Result<u64, Outcome> {
+        match self.chain.nonce(intent.signer).await {
+            // an account that is still to be deployed
+            Err(Trouble::Refused(NodeError { code: code::CONTRACT_NOT_FOUND, .. })) => Ok(0),
+            other => Ok(other?),
+        }
+    }
+
+    async fn send_again(&self, intent: &Intent) -> Result<Found, Outcome> {
+        self.still(&intent.epoch).await?;
+        let method = super::method_of(&intent.operation);
+        let mut took = Duration::ZERO;
+        match self.chain.add(method, &intent.transaction, None, &mut took).await {
+            Ok(_) | Err(Trouble::Refused(NodeError { code: code::DUPLICATE, .. })) => {
+                self.store.advance(intent.id, State::Accepted, None, now_us()).await?;
+                let receipt = self.receipt(&intent.id, intent.transaction_hash).await?;
+                Ok(if receipt.is_some() { Found::Ended } else { Found::Waiting })
+            }
+            Err(Trouble::Refused(error)) if error.is_definite() => {
+                // unless the first one came through at this very moment
+                if self.chain.receipt(intent.transaction_hash).await?.is_some() {
+                    return Ok(Found::Waiting);
+                }
+                let detail = format!("code {}", error.code);
+                self.store.advance(intent.id, State::Rejected, Some(&detail), now_us()).await?;
+                Ok(Found::Ended)
+            }
+            Err(trouble) => Err(trouble.into()),
+        }
+    }
+
+    /// Looks after unfinished business until the process ends.
+    pub(super) async fn look_after(self: Arc<Self>) {
+        loop {
+            let _woken = tokio::time::timeout(LOOK, self.wake.notified()).await;
+            let proof = self.prover.prove(&self.chain).await;
+            let Some(epoch) = proof.epoch.as_deref().filter(|_| proof.is_ready_for_v2()) else {
+                continue;
+            };
+            if self.ready_for(epoch).await.is_err() {
+                continue;
+            }
+            for signer in self.signers.all() {
+                // nobody waits for this: a signer that is busy settles its own
+                if let Ok(turn) = signer.turn(&self.store).await {
+                    let _open = self.finish_all(epoch, Some(signer.account.address), SETTLED).await;
+                    turn.release().await;
+                }
+            }
+            let _open = self.finish_all(epoch, None, SETTLED).await;
+            let counts = self.store.counts_by_state().await.unwrap_or_default();
+            counts
+                .iter()
+                .for_each(|(state, count)| self.metrics.relay.journal(state.name(), *count));
+        }
+    }
+}

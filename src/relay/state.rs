@@ -1,0 +1,136 @@
+//! The chain's state as the operations read it, and what they decide on it.
+
+use super::outcome::Outcome;
+use super::settings::{Pins, Rules};
+use crate::node::chain::{Chain, Trouble};
+use crate::store::{Store, StoreError};
+use portcullis_filters::felt::Felt;
+use portcullis_filters::tx::{Call, selector};
+use portcullis_filters::verdict::Reason;
+
+/// What an operation reads from.
+pub(super) struct State<'a> {
+    pub(super) chain: &'a Chain,
+    pub(super) pins: &'a Pins,
+    pub(super) rules: &'a Rules,
+    pub(super) store: &'a Store,
+    /// The life of the chain.
+    pub(super) epoch: &'a str,
+    /// Microseconds since 1970.
+    pub(super) now_us: i64,
+}
+
+/// What an operation comes to, the state being what it is.
+pub(super) enum Decision {
+    /// It is so already: members of the answer, as JSON text with a comma before each.
+    Already(String),
+    /// It can not be.
+    No(Outcome),
+    /// These calls do it.
+    Write(Vec<Call>),
+}
+
+/// Why there is no decision.
+pub(super) enum Halt {
+    Trouble(Trouble),
+    Store(StoreError),
+}
+
+impl From<Trouble> for Halt {
+    fn from(trouble: Trouble) -> Self {
+        Self::Trouble(trouble)
+    }
+}
+
+impl From<StoreError> for Halt {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<Halt> for Outcome {
+    fn from(halt: Halt) -> Self {
+        match halt {
+            Halt::Trouble(trouble) => trouble.into(),
+            Halt::Store(error) => error.into(),
+        }
+    }
+}
+
+impl Decision {
+    /// It can not be, for this reason.
+    pub(super) fn no(reason: Reason, message: &'static str) -> Self {
+        Self::No(Outcome::refused(reason, message))
+    }
+
+    /// One call does it.
+    pub(super) fn call(to: Felt, entrypoint: &str, args: Vec<Felt>) -> Self {
+        Self::Write(vec![Call { to, selector: selector(entrypoint), args }])
+    }
+}
+
+/// A pending recovery.
+pub(super) struct Recovery {
+    pub(super) new_account: Felt,
+    /// Seconds since 1970.
+    pub(super) ready_at: u64,
+}
+
+impl State<'_> {
+    /// What a view returns: exactly so many felts.
+    pub(super) async fn view<const N: usize>(
+        &self,
+        to: Felt,
+        view: &str,
+        args: &[Felt],
+    ) -> Result<[Felt; N], Trouble> {
+        let result = self.chain.call(to, selector(view), args).await?;
+        result.try_into().map_err(|_| Trouble::Strange)
+    }
+
+    /// What a view of the registry returns.
+    pub(super) async fn registry<const N: usize>(
+        &self,
+        view: &str,
+        args: &[Felt],
+    ) -> Result<[Felt; N], Trouble> {
+        self.view(self.pins.registry.address, view, args).await
+    }
+
+    /// The identity that an account is bound to; zero for none.
+    pub(super) async fn identity_of(&self, account: Felt) -> Result<Felt, Trouble> {
+        self.registry("identity_of", &[account]).await.map(|[identity]| identity)
+    }
+
+    /// The account that an identity is bound to; zero for none.
+    pub(super) async fn account_of(&self, identity: Felt) -> Result<Felt, Trouble> {
+        self.registry("account_of", &[identity]).await.map(|[account]| account)
+    }
+
+    /// The recovery that an identity has pending.
+    pub(super) async fn recovery_of(&self, identity: Felt) -> Result<Option<Recovery>, Trouble> {
+        let [new_account, ready_at] = self.registry("recovery_of", &[identity]).await?;
+        let ready_at = ready_at.to_u64().ok_or(Trouble::Strange)?;
+        Ok((new_account != Felt::ZERO).then_some(Recovery { new_account, ready_at }))
+    }
+
+    /// Why an account can not be bound, if so: it must be deployed, with the pinned class.
+    pub(super) async fn unfit(&self, account: Felt) -> Result<Option<Decision>, Trouble> {
+        Ok(match self.chain.class_hash_at(account).await? {
+            None => Some(Decision::no(Reason::AccountNotDeployed, "the account is not deployed")),
+            Some(class) if class != self.pins.account_class => Some(Decision::no(
+                Reason::ClassNotApproved,
+                "the account is not of the approved class",
+            )),
+            Some(_) => None,
+        })
+    }
+
+    /// The time as the next block will have it, in seconds since 1970: a test network's clock may
+    /// be ahead of ours.
+    pub(super) async fn chain_time(&self) -> Result<u64, Trouble> {
+        let head = self.chain.head().await?;
+        let ours = u64::try_from(self.now_us / 1_000_000).unwrap_or_default();
+        Ok(head.timestamp.max(ours))
+    }
+}

@@ -1,0 +1,150 @@
+//! The relay's metrics: requests, writes, pins, signers, journal.
+//!
+//! Label sets are closed: operations, outcomes, reasons, the three roles, the states of an intent.
+
+use super::metrics::{LATENCY, Maker};
+use portcullis_filters::operation::OperationKind;
+use portcullis_filters::verdict::Reason;
+use prometheus::{GaugeVec, Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
+use std::time::{Duration, SystemTime};
+
+/// What is counted beside the operations: users' transactions.
+const TRANSACTIONS: [&str; 2] = ["invoke", "deploy-account"];
+/// What can come of a write.
+const OUTCOMES: [&str; 6] = ["written", "idempotent", "pending", "reverted", "refused", "failed"];
+
+/// The relay's metrics.
+#[derive(Debug)]
+pub struct RelayMetrics {
+    answered: IntCounter,
+    unanswered: [IntCounter; Reason::ALL.len()],
+    seconds: Histogram,
+    writes: IntCounterVec,
+    pins_ready: IntGauge,
+    pins_unproven: IntGauge,
+    pins_checked: IntGauge,
+    nonces: IntGaugeVec,
+    queues: IntGaugeVec,
+    balances: GaugeVec,
+    journal: IntGaugeVec,
+}
+
+/// How a proof of the pins came out.
+#[derive(Clone, Copy, Debug)]
+pub struct PinState {
+    /// All of them hold.
+    pub ready: bool,
+    /// How many do not.
+    pub unproven: usize,
+    /// When it was made.
+    pub at: SystemTime,
+}
+
+impl RelayMetrics {
+    pub(super) fn new(make: &Maker) -> Self {
+        let requests = make.counters(
+            "portcullis_relay_requests_total",
+            "Relay requests by what came of them and why.",
+            &["verdict", "reason"],
+        );
+        let with = |reason: Option<Reason>| {
+            let name = reason.map_or("none", Reason::name);
+            requests.with_label_values(&[super::log::verdict(reason), name])
+        };
+        let writes = make.counters(
+            "portcullis_relay_writes_total",
+            "Writes that passed the policy, by operation and outcome.",
+            &["operation", "outcome"],
+        );
+        for operation in OperationKind::ALL.map(OperationKind::name).into_iter().chain(TRANSACTIONS)
+        {
+            for outcome in OUTCOMES {
+                writes.with_label_values(&[operation, outcome]);
+            }
+        }
+        Self {
+            answered: with(None),
+            unanswered: Reason::ALL.map(|reason| with(Some(reason))),
+            seconds: make.histogram(
+                "portcullis_relay_request_duration_seconds",
+                "From the whole head of a relay request to the last byte of its answer.",
+                &LATENCY,
+            ),
+            writes,
+            pins_ready: make.gauge("portcullis_relay_pins_ready", "1 while all pins are proven."),
+            pins_unproven: make.gauge(
+                "portcullis_relay_pins_unproven",
+                "Pins that the last proof did not find as they must be.",
+            ),
+            pins_checked: make.gauge(
+                "portcullis_relay_pins_checked_timestamp_seconds",
+                "When the pins were last read.",
+            ),
+            nonces: make.gauges(
+                "portcullis_relay_signer_nonce",
+                "The last nonce that an account wrote with.",
+                "account",
+            ),
+            queues: make.gauges(
+                "portcullis_relay_signer_queue",
+                "Operations that wait for an account's turn.",
+                "account",
+            ),
+            balances: make.floats(
+                "portcullis_relay_balance_strk",
+                "What a signing account holds, as the last proof read it.",
+                "account",
+            ),
+            journal: make.gauges(
+                "portcullis_relay_journal_intents",
+                "Intents in the journal by state.",
+                "state",
+            ),
+        }
+    }
+
+    /// Counts a request that is over.
+    pub fn request(&self, reason: Option<Reason>, total: Duration) {
+        let counter = match reason {
+            Some(reason) => self.unanswered.get(reason as usize),
+            None => Some(&self.answered),
+        };
+        if let Some(counter) = counter {
+            counter.inc();
+        }
+        self.seconds.observe(total.as_secs_f64());
+    }
+
+    /// Counts a write that passed the policy. Both names come from closed lists.
+    pub fn write(&self, operation: &str, outcome: &str) {
+        self.writes.with_label_values(&[operation, outcome]).inc();
+    }
+
+    /// A proof was made.
+    pub fn proved(&self, state: &PinState) {
+        self.pins_ready.set(i64::from(state.ready));
+        self.pins_unproven.set(i64::try_from(state.unproven).unwrap_or(i64::MAX));
+        let at = state.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        self.pins_checked.set(i64::try_from(at.as_secs()).unwrap_or(i64::MAX));
+    }
+
+    /// An account writes with this nonce.
+    pub fn nonce(&self, role: &str, nonce: u64) {
+        self.nonces.with_label_values(&[role]).set(i64::try_from(nonce).unwrap_or(i64::MAX));
+    }
+
+    /// So many operations wait for an account.
+    pub fn queue(&self, role: &str, waiting: usize) {
+        self.queues.with_label_values(&[role]).set(i64::try_from(waiting).unwrap_or(i64::MAX));
+    }
+
+    /// An account holds so many fri.
+    pub fn balance(&self, role: &str, fri: u128) {
+        self.balances.with_label_values(&[role]).set(fri as f64 / 1e18);
+    }
+
+    /// The journal has so many intents in a state.
+    pub fn journal(&self, state: &'static str, intents: i64) {
+        self.journal.with_label_values(&[state]).set(intents);
+    }
+}
