@@ -1,0 +1,72 @@
+// The relay's journal as `portcullis journal export` prints it, and what must hold of any journal.
+import assert from 'node:assert/strict';
+import { journal } from './processes.mjs';
+
+const OPEN = ['intended', 'sent', 'accepted'];
+const DONE = ['succeeded', 'reverted'];
+const NOTHING = ['rejected', 'lost'];
+const ORDER = ['intended', 'sent', 'accepted'];
+
+export class Journal {
+  static async read(folder, env) {
+    const text = await journal(folder, env, 'export');
+    const entries = text.split('\n').filter(Boolean).map((line) => JSON.parse(line));
+    return new Journal(entries);
+  }
+
+  constructor(entries) {
+    this.entries = entries;
+    this.intents = new Map();
+    entries.forEach((entry, at) => {
+      assert.equal(entry.seq, at + 1, 'the journal has no gap');
+      if (entry.intent === null) return;
+      if (entry.kind === 'intended') this.#begin(entry);
+      else this.#move(entry);
+    });
+  }
+
+  #begin({ intent, operation, detail }) {
+    assert.ok(!this.intents.has(intent), `intent ${intent} begins once`);
+    const { signer, nonce: text, transaction_hash: hash, epoch } = detail;
+    const nonce = Number(text);
+    const made = { intent, operation, signer, nonce, hash, epoch, state: 'intended' };
+    this.intents.set(intent, made);
+  }
+
+  #move({ intent, kind, detail }) {
+    const one = this.intents.get(intent);
+    assert.ok(OPEN.includes(one.state), `intent ${intent}: ${kind} after ${one.state}`);
+    const backwards = OPEN.includes(kind) && ORDER.indexOf(kind) <= ORDER.indexOf(one.state);
+    assert.ok(!backwards, `intent ${intent}: ${kind} after ${one.state}`);
+    Object.assign(one, { state: kind, detail: detail.detail });
+  }
+
+  all() {
+    return [...this.intents.values()];
+  }
+
+  /** Intents whose end is not known. */
+  open() {
+    return this.all().filter(({ state }) => OPEN.includes(state));
+  }
+
+  /** Intents that the chain has. */
+  done() {
+    return this.all().filter(({ state }) => DONE.includes(state));
+  }
+
+  /** Intents that came to nothing. */
+  nothing() {
+    return this.all().filter(({ state }) => NOTHING.includes(state));
+  }
+
+  /** How many intents are in each state. */
+  counts() {
+    const counts = {};
+    for (const { state } of this.all()) counts[state] = (counts[state] ?? 0) + 1;
+    return counts;
+  }
+}
+
+/** Recomputes the chain of hashes: throws when it is broken. */
+export const verify = (folder, env) => journal(folder, env, 'verify');

@@ -1,0 +1,144 @@
+// The processes of a test: the node, the relay, PostgreSQL. Real ones, which can be killed and
+// paused. Whatever is still alive when the tests end is ended then.
+import { execFile, spawn } from 'node:child_process';
+import { createWriteStream, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+
+const run = promisify(execFile);
+const PORTCULLIS = process.env.PORTCULLIS ?? 'portcullis';
+const NODE = process.env.STARKNET_DEVNET ?? 'starknet-devnet';
+const POSTGRES = fileURLToPath(new URL('../../lib/postgres.sh', import.meta.url));
+
+const alive = new Set();
+const FOLDER = mkdtempSync(join(tmpdir(), 'portcullis-crash.'));
+
+/** A new place below the folder of this run. */
+export const place = (name) => join(FOLDER, name);
+
+/** Ends every process that is left, and removes what they wrote unless it is to be looked at. */
+export async function endAll(keep) {
+  await Promise.all([...alive].map((one) => one.kill('SIGKILL')));
+  if (keep) console.log(`what the processes wrote is in ${FOLDER}`);
+  else rmSync(FOLDER, { recursive: true, force: true });
+}
+
+/** A child process whose lines of output are read until `ready` made something of one. */
+class Process {
+  static async start(command, args, { env = {}, log, ready }) {
+    const child = spawn(command, args, { env: { ...process.env, ...env }, stdio: 'pipe' });
+    const self = new Process();
+    self.child = child;
+    self.gone = new Promise((resolve) => {
+      child.once('exit', resolve);
+      child.once('error', resolve);
+    }).finally(() => alive.delete(self));
+    alive.add(self);
+    const out = createWriteStream(log, { flags: 'a' });
+    const lines = new Promise((resolve) => {
+      for (const stream of [child.stdout, child.stderr]) {
+        createInterface({ input: stream }).on('line', (line) => {
+          out.write(`${line}\n`);
+          const made = ready(line);
+          if (made !== undefined) resolve(made);
+        });
+      }
+    });
+    const early = self.gone.then((why) => {
+      throw new Error(`${command} did not come up (${why}): see ${log}`);
+    });
+    self.made = await Promise.race([lines, early]);
+    early.catch(() => {});
+    return self;
+  }
+
+  /** Sends a signal; the promise is of the process's end. */
+  kill(signal = 'SIGKILL') {
+    this.child.kill(signal);
+    return this.gone;
+  }
+
+  /** Stops it where it is, or lets it go on: it does not end. */
+  pause() {
+    this.child.kill('SIGSTOP');
+  }
+
+  resume() {
+    this.child.kill('SIGCONT');
+  }
+}
+
+let nodes = 0;
+/** A node with a chain of its own; `made` is its URL. */
+export function startNode() {
+  nodes += 1;
+  const chain = ['--seed', '0', '--chain-id', 'PORTCULLIS_DEV'];
+  const args = ['--host', '127.0.0.1', '--port', '0', ...chain];
+  const ready = (line) => {
+    const [, port] = /listening on 127\.0\.0\.1:(\d+)/.exec(line) ?? [];
+    return port && `http://127.0.0.1:${port}/rpc`;
+  };
+  return Process.start(NODE, args, { log: place(`node-${nodes}.log`), ready });
+}
+
+let prepared = Promise.resolve();
+/** Deploys what the relay's pins name, and writes its configuration into `folder`. One at a time:
+ * two that declare the same classes would be in each other's way. */
+export function prepare(node, folder) {
+  const make = () => run(PORTCULLIS, ['dev', '--node', node, '--state', folder, '--prepare']);
+  const made = prepared.then(make);
+  prepared = made.catch(() => {});
+  return made;
+}
+
+const ANY_PORT = '127.0.0.1:0';
+const SETTINGS = {
+  PORTCULLIS__GATEWAY__LISTEN: ANY_PORT,
+  PORTCULLIS__RELAY__LISTEN: ANY_PORT,
+  PORTCULLIS__ADMIN__LISTEN: ANY_PORT,
+  PORTCULLIS__LOG__FORMAT: 'json',
+  PORTCULLIS__RELAY__REQUESTS_PER_MINUTE: '1000000',
+};
+
+/** A relay; `made` is its URL. */
+export function startRelay(folder, env) {
+  const ready = (line) => {
+    const { message, surface, address } = line.startsWith('{') ? JSON.parse(line) : {};
+    return message === 'listening' && surface === 'relay' ? `http://${address}` : undefined;
+  };
+  const args = ['serve', '--config', `${folder}/portcullis.toml`];
+  return Process.start(PORTCULLIS, args, {
+    env: { ...SETTINGS, ...env },
+    log: `${folder}/relay.log`,
+    ready,
+  });
+}
+
+/** What `portcullis journal` prints; an exit code other than 0 is an error. */
+export async function journal(folder, env, command) {
+  const args = ['journal', '--config', `${folder}/portcullis.toml`, command];
+  const { stdout } = await run(PORTCULLIS, args, {
+    env: { ...process.env, ...env },
+    maxBuffer: 1 << 30,
+  });
+  return stdout;
+}
+
+/** A PostgreSQL cluster of this run's own; `made` is the URL of a database in it. It ends with its
+ * standard input. */
+export async function startPostgres() {
+  const ready = (line) => /^url (.*)/.exec(line)?.[1];
+  const script = 'echo "url ${PORTCULLIS_TEST_POSTGRES}postgres"; cat';
+  const server = await Process.start(POSTGRES, ['bash', '-c', script], {
+    log: place('postgres.log'),
+    ready,
+  });
+  server.kill = () => {
+    server.child.stdin.end();
+    return server.gone;
+  };
+  return server;
+}

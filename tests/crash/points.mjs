@@ -1,0 +1,102 @@
+// The relay is killed at exact points of five writes at once: one of each signer, and users' own.
+import assert from 'node:assert/strict';
+import {
+  approval,
+  deployment,
+  drip,
+  dripTo,
+  mint,
+  underKey,
+  usership,
+} from './lib/operations.mjs';
+import { User } from './lib/stark.mjs';
+import { once, tally, totals } from './lib/truth.mjs';
+import { World } from './lib/world.mjs';
+
+const ADD = /^starknet_add/;
+const ESTIMATE = /^starknet_estimateFee$/;
+const RECEIPT = /^starknet_getTransactionReceipt$/;
+const SENT = Array(5).fill('sent');
+const ACCEPTED = Array(5).fill('accepted');
+
+/** Where the writes are when the relay dies, and what the journal says of them then. Users' own
+ * have no estimate. */
+const POINTS = [
+  { name: 'before anything is intended', at: 'before', method: ESTIMATE, held: 3, open: [] },
+  { name: 'before the node has what was sent', at: 'before', method: ADD, held: 5, open: SENT },
+  {
+    name: 'after the send, and the node has it when the relay is back',
+    at: 'before',
+    method: ADD,
+    held: 5,
+    open: SENT,
+    late: true,
+  },
+  { name: 'between send and answer', at: 'after', method: ADD, held: 5, open: SENT },
+  { name: 'before the receipt is read', at: 'before', method: RECEIPT, held: 5, open: ACCEPTED },
+  { name: 'after the receipt was read', at: 'after', method: RECEIPT, held: 5, open: ACCEPTED },
+];
+
+/** The first `count` of five writes, every other one under a key. */
+async function writes(count, world, user, at) {
+  const newcomer = new User();
+  await world.must(dripTo(newcomer));
+  const makes = [
+    () => mint(user),
+    drip,
+    () => usership(user),
+    () => approval(user, world),
+    () => deployment(newcomer),
+  ];
+  const made = makes.slice(0, count).map((make) => make());
+  return made.map((one, index) => ((index + at) % 2 ? underKey(one) : one));
+}
+
+async function killedAt(world, user, point, number) {
+  const { proxy } = world;
+  const operations = await writes(point.held, world, user, number);
+  const gate =
+    point.at === 'before'
+      ? proxy.holdBefore(point.method, point.held)
+      : proxy.holdAnswers(point.method, point.held);
+  const asked = operations.map((one) => world.post(one));
+  await gate.reached();
+  await world.kill();
+  totals.kills += 1;
+  if (point.late) gate.end();
+  else gate.drop();
+  const answers = await Promise.all(asked);
+  const open = (await world.journal()).open().map(({ state }) => state);
+  assert.deepEqual(open, point.open, `the journal of a relay that was killed ${point.name}`);
+  await world.startRelay();
+  if (point.late) {
+    await world.settled();
+    gate.open();
+  }
+  await once(world, operations, answers);
+}
+
+/** Killed as soon as the answers are there. */
+async function killedAfterAnswers(world, user) {
+  const operations = await writes(5, world, user, 0);
+  const answers = await Promise.all(operations.map((one) => world.post(one)));
+  await world.kill();
+  totals.kills += 1;
+  answers.forEach(({ status }) => assert.equal(status, 200));
+  await world.startRelay();
+  await once(world, operations, answers);
+}
+
+export async function points(node, say) {
+  const world = await World.on(node);
+  await world.startRelay();
+  const user = await world.citizen();
+  for (const [number, point] of POINTS.entries()) {
+    await killedAt(world, user, point, number);
+    say(`killed ${point.name}: each happened once`);
+  }
+  await killedAfterAnswers(world, user);
+  say('killed right after the answers: each happened once');
+  tally(await world.settled());
+  await world.close();
+}
