@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
 use serde_json::Value;
@@ -100,9 +100,12 @@ impl Setup {
         let sink = Arc::clone(&log);
         std::thread::spawn(move || sink.drain(BufReader::new(stderr)));
         let has = |section: &str| self.keys.keys().any(|key| key.starts_with(section));
-        let mut edge = Edge { child, log, gateway: None, admin: None, file };
+        let mut edge = Edge { child, log, gateway: None, relay: None, admin: None, file };
         if has("gateway.") {
             edge.gateway = edge.listens_on("gateway");
+        }
+        if has("relay.") {
+            edge.relay = edge.listens_on("relay");
         }
         if has("admin.") {
             edge.admin = edge.listens_on("admin");
@@ -111,16 +114,22 @@ impl Setup {
     }
 
     fn command(&self, subcommand: &str, file: &ConfigFile) -> Command {
-        let mut command = Command::new(PROGRAM);
-        for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("PORTCULLIS") {
-                command.env_remove(name);
-            }
-        }
+        let mut command = program();
         command.args([subcommand, "--config"]).arg(&file.0);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
     }
+}
+
+/// The program with nothing said to it: no arguments, and no `PORTCULLIS` in its environment.
+pub(crate) fn program() -> Command {
+    let mut command = Command::new(PROGRAM);
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("PORTCULLIS") {
+            command.env_remove(name);
+        }
+    }
+    command
 }
 
 /// A path of its own for every caller, short enough for a socket.
@@ -195,6 +204,7 @@ pub(crate) struct Edge {
     child: Child,
     log: Arc<Log>,
     gateway: Option<SocketAddr>,
+    relay: Option<SocketAddr>,
     admin: Option<SocketAddr>,
     file: ConfigFile,
 }
@@ -214,6 +224,11 @@ impl Edge {
     /// Where the gateway listens.
     pub(crate) fn gateway(&self) -> SocketAddr {
         self.gateway.expect("the gateway is on a TCP port")
+    }
+
+    /// Where the relay listens.
+    pub(crate) fn relay(&self) -> SocketAddr {
+        self.relay.expect("the relay is on a TCP port")
     }
 
     /// Where the admin surface listens.
@@ -250,7 +265,9 @@ impl Edge {
 
     /// Every line of the log so far.
     pub(crate) fn lines(&self) -> Vec<String> {
-        self.log.state.lock().unwrap().0.clone()
+        // also for a test that failed while it read the log
+        let state = self.log.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.0.clone()
     }
 
     /// Writes another configuration where this one was read from.

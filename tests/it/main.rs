@@ -2,7 +2,8 @@
 //!
 //! Reading order: `edge` starts the program, `client` talks to it (`request`, `response`), `node`
 //! stands behind it (`script`), `check` holds what is true of every answer; then one file for each
-//! topic. Every test has its own process on free ports, and none sleeps: they wait for bytes.
+//! topic, and the folder `relay` for the write path. Every test has its own process on free ports,
+//! and none sleeps: they wait for bytes.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking, too")]
 
@@ -22,6 +23,7 @@ mod node_head;
 mod node_time;
 mod order;
 mod refusals;
+mod relay;
 mod reload;
 mod request;
 mod response;

@@ -13,7 +13,7 @@ pub(in crate::config) const SECTIONS: &[Section] = &[
     section("gateway.connections", "Bounds on each client connection of the gateway."),
     section(
         "relay",
-        "The protected write path, for the token's holders. Leave the section out to switch it off.",
+        "The protected write path, for the token's holders. Leave it out to switch it off.",
     ),
     section(
         "relay.policy",
