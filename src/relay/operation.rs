@@ -178,8 +178,11 @@ impl Relay {
         let method = "starknet_addInvokeTransaction";
         let submission = Submission { id: &id, method, params: &signed.params, hash: signed.hash };
         let sent = self.submit(&submission, task.traceparent.as_deref(), upstream).await;
-        if matches!(&sent, Err(outcome) if outcome.transaction_hash.is_none()) {
-            operations::give_back(&task.operation, &self.state(epoch)).await?;
+        if matches!(&sent, Err(outcome) if outcome.transaction_hash.is_none())
+            && let Err(halt) = operations::give_back(&task.operation, &self.state(epoch)).await
+        {
+            let Outcome { refusal, .. } = halt.into();
+            log::warn!("what was reserved is not given back: {refusal:?}");
         }
         sent.map(|()| Written::Sent(id, signed))
     }
@@ -192,9 +195,12 @@ impl Relay {
         signed: &Signed,
         epoch: &str,
     ) -> Result<Outcome, Outcome> {
-        let Some(receipt) = self.receipt(id, signed.hash).await? else {
-            return Ok(Outcome::pending(signed.hash));
-        };
+        let receipt = self.receipt(id, signed.hash).await.unwrap_or_else(|error| {
+            // the node has it, and the journal knows that: how it ends is written down later
+            log::error!("store: {error}");
+            None
+        });
+        let Some(receipt) = receipt else { return Ok(Outcome::pending(signed.hash)) };
         if let Err(reason) = receipt.outcome {
             return Err(Outcome::reverted(Some(signed.hash), reason.as_deref()));
         }

@@ -7,6 +7,7 @@
 mod table;
 
 use super::settings::Pins;
+use crate::config::MAX_NODE_TIMEOUT;
 use crate::node::chain::{Chain, Trouble};
 use crate::telemetry::{Metrics, PinState};
 use std::sync::Arc;
@@ -97,14 +98,20 @@ impl Prover {
     async fn make(&self, chain: &Chain) -> Proof {
         let made = Instant::now();
         let checked_at = SystemTime::now();
-        let before = epoch(chain).await;
+        // whoever waits for a proof is told within the time of one call
+        let read = tokio::time::timeout(MAX_NODE_TIMEOUT, self.read(chain)).await;
+        let (epoch, pins) = read.ok().flatten().unwrap_or((None, table::unreadable(&self.pins)));
+        Proof { checked_at, epoch, pins, made }
+    }
+
+    /// The chain's life, unless it began anew meanwhile, and every pin; `None` when the node is
+    /// away.
+    async fn read(&self, chain: &Chain) -> Option<(Option<String>, Vec<Pin>)> {
+        let before = epoch(chain).await.ok()?;
         let pins = table::read(&self.pins, chain, &self.metrics).await;
         // a chain that started again in the meantime proves nothing
-        let epoch = match (before, epoch(chain).await) {
-            (Ok(before), Ok(after)) if before == after => Some(after),
-            _ => None,
-        };
-        Proof { checked_at, epoch, pins, made }
+        let after = epoch(chain).await.ok().filter(|after| *after == before);
+        Some((after, pins))
     }
 }
 

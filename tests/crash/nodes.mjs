@@ -113,7 +113,7 @@ async function rebornAtOnce(say) {
 /** The node stands still for longer than the relay waits, and then goes on. */
 async function frozen(say) {
   const node = await startNode();
-  const world = await World.on(node, { PORTCULLIS__NODE__TIMEOUT: '1s' });
+  const world = await World.on(node, { PORTCULLIS__NODE__TIMEOUT: '3s' });
   await world.startRelay();
   const { gate, operations, asked } = await held(world, await world.citizen());
   node.pause();

@@ -2,6 +2,7 @@
 // nonces and the chain tell the same story, and every operation happened once.
 import assert from 'node:assert/strict';
 import { verify } from './journal.mjs';
+import { eventually } from './world.mjs';
 
 /** What all runs together have checked. */
 export const totals = {
@@ -72,9 +73,21 @@ async function atMostOnce(world, operations, answers) {
   return counts;
 }
 
+/** What a busy machine may answer for a while: whoever is told so asks again. */
+const FOR_A_WHILE = ['upstream_timeout', 'pins_unproven', 'in_progress'];
+
+async function answered(world, operation) {
+  let answer;
+  await eventually('the repeat has an answer', async () => {
+    answer = await world.post(operation);
+    return !FOR_A_WHILE.includes(answer.reason);
+  });
+  return answer;
+}
+
 /** Asks for each once more; what was done before must not be done again, and all is done then. */
 async function repeated(world, operations, counts, firsts) {
-  const answers = await Promise.all(operations.map((one) => world.post(one)));
+  const answers = await Promise.all(operations.map((one) => answered(world, one)));
   answers.forEach((answer, at) => {
     const { kind, key, hash } = operations[at];
     const what = `${kind}, done ${counts[at]} times before: ${JSON.stringify(answer)}`;
