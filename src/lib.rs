@@ -2,18 +2,19 @@
 //!
 //! ```text
 //! listener ── gate (connections: caps, lifetime, head deadline)
-//!    └─ edge: ProxyHttp, answers in request_filter
-//!         head ─▶ policy.admit ─▶ bounded body ─▶ policy.inspect ─▶ ReadPermit
-//!                                                                      │
-//!                  gateway.answer ◀────────────────────────────────────┘
-//!                       │
-//!                     node (fetch: one deadline, one size cap, verified) ─▶ Reply
+//!    └─ edge: ProxyHttp over a surface, answers in request_filter
+//!         head ─▶ policy.admit ─▶ bounded body ─▶ policy.inspect ─▶ a permit
+//!                                                                       │
+//!              gateway.answer · relay.transact · relay.operate ◀────────┘
+//!                       │            │
+//!                     node         store (journal, intents)
+//!                       └──────▶ Reply ◀─┘
 //!         every refusal and every fault ─▶ reply, the one place that knows statuses and bodies
 //! ```
-//! Imports point one way: `cli → server → gateway → {edge, node, reply} → config → filters`. The
-//! policy is a crate of its own, `portcullis_filters`, which can do no I/O.
-//! Reading order: [`edge`], [`gate`], [`body`], [`gateway`], [`node`], [`reply`], then [`config`],
-//! [`server`], [`stop`], [`telemetry`].
+//! Imports point one way: `cli → server → edge → {gateway, relay} → {node, store, reply} → config →
+//! filters`. The policy is a crate of its own, `portcullis_filters`, which can do no I/O.
+//! Reading order: [`edge`], [`gate`], [`body`], [`gateway`], [`relay`], [`node`], [`store`],
+//! [`reply`], then [`config`], [`secrets`], [`server`], [`stop`], [`telemetry`].
 
 pub mod body;
 pub mod cli;

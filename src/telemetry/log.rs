@@ -164,12 +164,12 @@ impl RequestLine<'_> {
         let Self { request_id, method, status, bytes, total, .. } = self;
         let (surface, client) = (self.surface.name(), self.client.shown(shown));
         let verdict = verdict(self.reason);
+        write!(out, "{now} info {surface} {client} {status} {verdict}")?;
         let reason = self.reason.map_or("", Reason::name);
-        writeln!(
-            out,
-            "{now} info {surface} {client} {status} {verdict} {method}{reason} {bytes} B \
-             {total:.1?} {request_id}"
-        )
+        for word in [method, reason].into_iter().filter(|word| !word.is_empty()) {
+            write!(out, " {word}")?;
+        }
+        writeln!(out, " {bytes} B {total:.1?} {request_id}")
     }
 }
 
