@@ -11,7 +11,7 @@ use portcullis_filters::client::Client;
 use portcullis_filters::head::Head;
 use portcullis_filters::limit::Standing;
 use portcullis_filters::policy::{Endpoint, Inspected, RelayAdmitted, RelayCall};
-use portcullis_filters::verdict::{OperationPermit, Refusal, Unverified};
+use portcullis_filters::verdict::{OperationPermit, Reason, Refusal, Unverified};
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -141,7 +141,10 @@ impl RelayService {
 
     /// A refusal by the state of things: what was submitted has its place in the journal already.
     async fn journal(&self, endpoint: Endpoint, outcome: &Outcome, about: &About<'_>) {
-        if let (Some((reason, _)), None) = (&outcome.refusal, outcome.transaction_hash) {
+        if let (Some((reason, _)), None) = (&outcome.refusal, outcome.transaction_hash)
+            // the journal has just shown that it takes nothing
+            && *reason != Reason::StoreUnavailable
+        {
             self.0.journal_refusal(endpoint.name(), *reason, about.request_id).await;
         }
     }

@@ -10,7 +10,7 @@ use crate::response::{Framing, Response};
 use crate::script::SECRET;
 
 /// Reason and status, as the contract has them.
-const REASONS: [(&str, u16); 47] = [
+const REASONS: [(&str, u16); 49] = [
     ("parse_error", 400),
     ("invalid_request", 400),
     ("batch", 400),
@@ -44,6 +44,7 @@ const REASONS: [(&str, u16); 47] = [
     ("idempotency_conflict", 409),
     ("nonce_conflict", 409),
     ("rejected", 409),
+    ("in_progress", 409),
     ("body_too_large", 413),
     ("unsupported_media_type", 415),
     ("unsupported_encoding", 415),
@@ -57,6 +58,7 @@ const REASONS: [(&str, u16); 47] = [
     ("draining", 503),
     ("overloaded", 503),
     ("pins_unproven", 503),
+    ("store_unavailable", 503),
     ("outcome_unknown", 504),
 ];
 

@@ -12,6 +12,7 @@ mod devnet;
 mod expect;
 mod folder;
 mod stage;
+mod unsettled;
 mod user;
 
 mod arguments;
