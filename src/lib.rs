@@ -18,6 +18,7 @@
 
 pub mod body;
 pub mod cli;
+pub mod clients;
 pub mod config;
 pub mod deadline;
 pub mod edge;
@@ -33,4 +34,5 @@ pub mod secrets;
 pub mod server;
 pub mod stop;
 pub mod store;
+pub mod surfaces;
 pub mod telemetry;

@@ -3,10 +3,9 @@
 //! All of it or none: a file with a mistake changes nothing and is reported as `check` would. Each
 //! change is logged, and each that only a restart brings.
 
-use crate::config::Config;
-use crate::config::LoadError;
+use crate::config::{Config, LoadError};
 use crate::secrets::SecretError;
-use crate::server::Surfaces;
+use crate::surfaces::Surfaces;
 use crate::{gateway, relay};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};

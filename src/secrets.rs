@@ -82,6 +82,14 @@ pub fn read(path: &Path) -> Result<Secret, SecretError> {
     Ok(secret)
 }
 
+/// Reads a secret that may be left out.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_optional(path: Option<&Path>) -> Result<Option<Secret>, SecretError> {
+    path.map(read).transpose()
+}
+
 fn locate(path: &Path) -> PathBuf {
     let credentials = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
     let credential = credentials.filter(|_| path.is_relative()).map(|folder| folder.join(path));

@@ -13,9 +13,10 @@ use crate::process::Process;
 use crate::relay::settings::{Keys, Settings};
 use crate::relay::{Parts, Relay};
 use crate::reload::Reload;
-use crate::secrets::{self, Secret, SecretError};
+use crate::secrets::{self, SecretError};
 use crate::stop::{Stop, StopOnSignal};
 use crate::store::{Store, StoreConfig, StoreError};
+use crate::surfaces::Surfaces;
 use crate::telemetry::admin::Admin;
 use crate::telemetry::{Log, Metrics, Surface};
 use async_trait::async_trait;
@@ -88,15 +89,6 @@ pub struct Bound {
     pub relay: Option<Listen>,
     /// Where the admin listener is, its port known.
     pub admin: Option<Listen>,
-}
-
-/// The surfaces that answer requests, unless they are switched off.
-#[derive(Clone, Default)]
-pub struct Surfaces {
-    /// The public read path.
-    pub gateway: Option<Arc<Gateway>>,
-    /// The protected write path.
-    pub relay: Option<Arc<Relay>>,
 }
 
 /// Binds every listener and wires every part.
@@ -230,12 +222,8 @@ impl Bound {
 }
 
 fn open_store(runtime: &Runtime, config: &RelayConfig) -> Result<Store, StartError> {
-    let password = config.store.password_file.as_deref().map(secrets::read).transpose()?;
-    let store = StoreConfig {
-        url: &config.store.url,
-        password: password.as_ref().map(Secret::expose),
-        max_connections: config.store.max_connections,
-    };
+    let password = secrets::read_optional(config.store.password_file.as_deref())?;
+    let store = StoreConfig::new(&config.store, password.as_ref());
     runtime.block_on(Store::open(&store)).map_err(StartError::Store)
 }
 

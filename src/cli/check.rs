@@ -56,9 +56,7 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
 /// Reads every secret of the relay.
 fn secrets(config: &RelayConfig) -> Result<Keys, SecretError> {
     Settings::load(config)?;
-    if let Some(file) = &config.store.password_file {
-        secrets::read(file)?;
-    }
+    secrets::read_optional(config.store.password_file.as_deref())?;
     Keys::load(config)
 }
 

@@ -23,19 +23,14 @@ pub(super) fn run(arguments: &JournalArguments) -> ExitCode {
         eprintln!("the configuration has no [relay]");
         return ExitCode::from(USAGE);
     };
-    let password = relay.store.password_file.as_deref().map(secrets::read).transpose();
-    let password = match password {
+    let password = match secrets::read_optional(relay.store.password_file.as_deref()) {
         Ok(password) => password,
         Err(error) => {
             eprintln!("{error}");
             return ExitCode::from(USAGE);
         }
     };
-    let store = StoreConfig {
-        url: &relay.store.url,
-        password: password.as_ref().map(secrets::Secret::expose),
-        max_connections: relay.store.max_connections,
-    };
+    let store = StoreConfig::new(&relay.store, password.as_ref());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let done = runtime.map_err(Failed::Out).and_then(|runtime| {
         runtime.block_on(async {

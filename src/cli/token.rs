@@ -30,10 +30,14 @@ pub(super) fn run(command: &TokenCommand) -> ExitCode {
 
 /// Writes a new secret of 64 hexadecimal digits.
 pub(super) fn new(file: &Path) -> io::Result<()> {
-    let mut random = [0; 32];
+    write(file, &random_digits::<32>()?)
+}
+
+/// So many random bytes from the kernel, in hexadecimal.
+pub(super) fn random_digits<const BYTES: usize>() -> io::Result<String> {
+    let mut random = [0; BYTES];
     File::open("/dev/urandom")?.read_exact(&mut random)?;
-    let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-    write(file, &digits)
+    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Writes a new file that only its owner can read.

@@ -9,7 +9,7 @@ use super::file::Reader;
 use super::units::Amount;
 use super::values::{boolean, distinct, duration, integer, refusal, text};
 use ipnet::IpNet;
-use portcullis_filters::felt::Felt;
+use portcullis_filters::felt::{Felt, ShortString};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -303,11 +303,9 @@ fn amount(text: &str) -> Result<Amount, String> {
     Amount::parse(text).ok_or_else(|| "it is none".to_owned())
 }
 
-/// A Cairo short string.
 fn short_string(text: &str) -> Result<String, String> {
-    let fits =
-        (1..=31).contains(&text.len()) && text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
-    if fits { Ok(text.to_owned()) } else { Err("it is none".to_owned()) }
+    let known = ShortString::parse(text).ok_or("it is none")?;
+    Ok(known.as_str().to_owned())
 }
 
 fn must_be_v2(text: &str) -> Result<(), String> {

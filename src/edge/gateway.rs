@@ -22,7 +22,7 @@ impl Service for Gateway {
     }
 
     fn told(settings: &Settings) -> Told<'_> {
-        Told { quota: &settings.quota_header, cors: Some(&settings.cors) }
+        Told { quota: &settings.limits.quota_header, cors: Some(&settings.cors) }
     }
 
     fn admit(&self, settings: &Settings, head: &Head<'_>, now: Instant) -> Admission<()> {
@@ -61,6 +61,6 @@ impl Service for Gateway {
     }
 
     fn standing(&self, peer: Client) -> Option<Standing> {
-        Some(Gateway::standing(self, peer))
+        Some(self.clients().standing(peer))
     }
 }

@@ -37,7 +37,7 @@ impl Service for RelayService {
 
     fn told(settings: &Settings) -> Told<'_> {
         // no web page may hold the token
-        Told { quota: &settings.quota_header, cors: None }
+        Told { quota: &settings.limits.quota_header, cors: None }
     }
 
     fn admit(&self, settings: &Settings, head: &Head<'_>, now: Instant) -> Admission<Self::Call> {

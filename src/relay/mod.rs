@@ -22,24 +22,22 @@ mod transaction;
 pub use operation::Answer;
 pub use outcome::Outcome;
 
+use crate::clients::Clients;
 use crate::config::RelayConfig;
 use crate::node::chain::Chain;
 use crate::store::Store;
 use crate::telemetry::Metrics;
 use arc_swap::ArcSwap;
 use flights::Flights;
-use pingora_limits::inflight::{Guard, Inflight};
+use pingora_limits::inflight::Guard;
 use pingora_limits::rate::Rate;
 use pins::{Proof, Prover};
-use portcullis_filters::client::{Client, ClientKey};
+use portcullis_filters::client::ClientKey;
 use portcullis_filters::head::Head;
-use portcullis_filters::limit::{Millis, SharedLimiter, Standing};
 use portcullis_filters::policy::RelayAdmission;
 use portcullis_filters::verdict::Reason;
 use settings::{Keys, Pins, Rules, Settings};
 use signers::Signers;
-use std::hash::RandomState;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -52,10 +50,8 @@ const MAX_GUESSES: isize = 10;
 /// The relay's policy and state.
 pub struct Relay {
     settings: ArcSwap<Settings>,
-    limiter: SharedLimiter<RandomState>,
-    in_flight: Inflight,
+    clients: Clients,
     guesses: Rate,
-    started: Instant,
     pins: Pins,
     rules: Rules,
     signers: Signers,
@@ -90,15 +86,11 @@ impl Relay {
     /// A relay as configured. Looks after what earlier processes left unfinished from now on.
     pub fn start(config: &RelayConfig, parts: Parts) -> Arc<Self> {
         let Parts { settings, keys, chain, store, metrics, runtime } = parts;
-        let capacity = u32::try_from(config.max_clients).unwrap_or(u32::MAX);
-        let capacity = NonZeroU32::new(capacity).unwrap_or(NonZeroU32::MIN);
         let pins = Pins::new(config, &keys);
         let relay = Arc::new(Self {
-            limiter: SharedLimiter::new(settings.quota, capacity, RandomState::new()),
+            clients: Clients::new(&settings.limits, config.max_clients),
             settings: ArcSwap::from_pointee(settings),
-            in_flight: Inflight::new(),
             guesses: Rate::new(Duration::from_secs(60)),
-            started: Instant::now(),
             rules: Rules::from(config),
             signers: Signers::new(&pins, keys),
             prover: Prover::new(pins.clone(), config.pins_max_age, Arc::clone(&metrics)),
@@ -122,7 +114,7 @@ impl Relay {
 
     /// Takes over other settings, for the requests to come.
     pub fn change(&self, settings: Settings) {
-        self.limiter.set_quota(settings.quota);
+        self.clients.change(&settings.limits);
         self.settings.store(Arc::new(settings));
     }
 
@@ -134,20 +126,9 @@ impl Relay {
         now: Instant,
     ) -> RelayAdmission<Guard> {
         let too_many_guesses = |client: ClientKey| self.guesses.observe(&client, 1) > MAX_GUESSES;
-        settings.policy.admit(head, &self.limiter, self.millis(now), too_many_guesses, |client| {
-            let (guard, count) = self.in_flight.incr(client, 1);
-            (count <= settings.max_in_flight).then_some(guard)
-        })
-    }
-
-    /// How a peer stands with its limit, without counting anything.
-    pub fn standing(&self, peer: Client) -> Standing {
-        self.limiter.peek(peer.key, self.millis(Instant::now()))
-    }
-
-    fn millis(&self, now: Instant) -> Millis {
-        let millis = now.duration_since(self.started).as_millis();
-        Millis(u64::try_from(millis).unwrap_or(u64::MAX))
+        let enter = |client| self.clients.enter(client, &settings.limits);
+        let (limiter, now) = (self.clients.limiter(), self.clients.millis(now));
+        settings.policy.admit(head, limiter, now, too_many_guesses, enter)
     }
 
     /// A proof of the pins that is fresh.

@@ -119,7 +119,7 @@ impl Relay {
     }
 
     async fn carry_out(&self, task: &Task, upstream: &mut Duration) -> Result<Outcome, Outcome> {
-        let for_v2 = matches!(task.operation, Operation::RequireV2(_));
+        let for_v2 = task.is_for_v2();
         if for_v2 && let Decision::Already(more) = self.decide(task, "").await? {
             // whatever else holds, even with pins unproven
             return Ok(Outcome::already(more));
@@ -152,9 +152,8 @@ impl Relay {
         upstream: &mut Duration,
     ) -> Result<Written, Outcome> {
         // the wait for the turn may have been longer than a proof serves
-        let for_v2 = matches!(task.operation, Operation::RequireV2(_));
-        self.proven(for_v2).await?;
-        self.finish_all(epoch, Some(signer.account.address), Duration::ZERO).await?;
+        self.proven(task.is_for_v2()).await?;
+        self.finish_own(epoch, signer, Duration::ZERO).await?;
         let calls = match self.decide(task, epoch).await? {
             Decision::Already(more) => return Ok(Written::Nothing(Outcome::already(more))),
             Decision::No(outcome) => return Err(outcome),
@@ -170,9 +169,9 @@ impl Relay {
             Intended::New(id) => id,
             Intended::Known(intent) => {
                 let outcome = self.answer_known(&intent).await?;
-                return outcome.map(Written::Nothing).ok_or_else(in_progress);
+                return outcome.map(Written::Nothing).ok_or_else(Outcome::unsettled);
             }
-            Intended::NonceTaken => return Err(in_progress()),
+            Intended::NonceTaken => return Err(Outcome::unsettled()),
         };
         self.metrics.relay.nonce(signer.account.role, signed.nonce);
         let method = "starknet_addInvokeTransaction";
@@ -204,7 +203,7 @@ impl Relay {
         if let Err(reason) = receipt.outcome {
             return Err(Outcome::reverted(Some(signed.hash), reason.as_deref()));
         }
-        if matches!(task.operation, Operation::RequireV2(_)) {
+        if task.is_for_v2() {
             self.prover.forget().await;
         }
         let read_back = operations::read_back(&task.operation, &self.state(epoch)).await;
@@ -242,12 +241,12 @@ enum Written {
     Sent(IntentId, Signed),
 }
 
-fn in_progress() -> Outcome {
-    let message = "an earlier write of the account is not settled: try again soon";
-    Outcome::refused(Reason::InProgress, message)
-}
-
 impl Task {
+    /// Whether it is there to make the V2 pin true, which therefore need not hold before.
+    fn is_for_v2(&self) -> bool {
+        matches!(self.operation, Operation::RequireV2(_))
+    }
+
     fn intent<'a>(&'a self, signer: &Signer, signed: &'a Signed, epoch: &'a str) -> NewIntent<'a> {
         NewIntent {
             operation: self.operation.kind().name(),

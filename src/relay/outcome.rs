@@ -69,6 +69,12 @@ impl Outcome {
         Self { transaction_hash: Some(hash), ..Self::refused(Reason::OutcomeUnknown, message) }
     }
 
+    /// An earlier write of the account may still take its nonce.
+    pub fn unsettled() -> Self {
+        let message = "an earlier write of the account is not settled: try again soon";
+        Self::refused(Reason::InProgress, message)
+    }
+
     /// This transaction reverted, for the contract's reason.
     pub fn reverted(hash: Option<Felt>, reason: Option<&str>) -> Self {
         let reason = reason.unwrap_or("no reason given");

@@ -9,10 +9,10 @@
 
 use super::Relay;
 use super::outcome::Outcome;
+use super::signers::Signer;
 use super::submit::now_us;
 use crate::node::chain::{NodeError, Trouble, code};
 use crate::store::{Intent, State};
-use portcullis_filters::verdict::Reason;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,16 +20,6 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_secs(2);
 /// An answer that was lost may still be on its way: nothing is sent again before this.
 const SETTLED: Duration = Duration::from_secs(10);
-
-/// What an unfinished intent came to.
-enum Found {
-    /// Its end is in the journal.
-    Ended,
-    /// The node has it, and it is in no block yet.
-    Waiting,
-    /// The chain does not say.
-    Unclear,
-}
 
 impl Relay {
     /// Finishes what earlier processes left, once for each life of the chain.
@@ -47,78 +37,71 @@ impl Relay {
         }
         for signer in self.signers.all() {
             let turn = signer.turn(&self.store).await?;
-            let left = self.finish_all(epoch, Some(signer.account.address), Duration::ZERO).await;
+            let left = self.finish_own(epoch, signer, Duration::ZERO).await;
             turn.release().await;
             left?;
         }
         // another process that lives may be at work on users' transactions: those take no turns
         let settled = if self.store.is_exclusive() { Duration::ZERO } else { SETTLED };
-        self.finish_all(epoch, None, settled).await?;
+        self.finish_users(epoch, settled).await?;
         *reconciled = Some(epoch.to_owned());
         Ok(())
     }
 
-    /// Looks at what is unfinished of `signer` (or of users, when none is given). Whoever asks for
-    /// one of our accounts has its turn.
+    /// Looks at what is unfinished of one of our accounts. Whoever asks has its turn.
     ///
     /// # Errors
-    /// Something of the signer's is still open: nothing may be signed with its next nonce.
-    pub(super) async fn finish_all(
+    /// Something is still open: nothing may be signed with the account's next nonce.
+    pub(super) async fn finish_own(
         &self,
         epoch: &str,
-        signer: Option<portcullis_filters::felt::Felt>,
+        signer: &Signer,
         settled: Duration,
     ) -> Result<(), Outcome> {
-        let is_ours = |intent: &Intent| {
-            self.signers.all().any(|signer| signer.account.address == intent.signer)
-        };
-        for intent in self.store.unresolved(epoch, signer).await? {
-            if signer.is_none() && is_ours(&intent) {
-                continue;
-            }
-            let found = self.finish(&intent, settled).await?;
-            if signer.is_some() && !matches!(found, Found::Ended) && !self.is_past(&intent).await? {
-                let message = "an earlier write of the account is not settled: try again soon";
-                return Err(Outcome::refused(Reason::InProgress, message));
+        for intent in self.store.unresolved(epoch, Some(signer.account.address)).await? {
+            let has_ended = self.finish(&intent, settled).await?;
+            if !has_ended && self.next_nonce(&intent).await? <= intent.nonce {
+                return Err(Outcome::unsettled());
             }
         }
         Ok(())
     }
 
-    /// Whether the account's next nonce is beyond the intent's.
-    async fn is_past(&self, intent: &Intent) -> Result<bool, Outcome> {
-        Ok(self.chain.nonce(intent.signer).await? > intent.nonce)
+    /// Looks at what is unfinished of users.
+    async fn finish_users(&self, epoch: &str, settled: Duration) -> Result<(), Outcome> {
+        let ours: Vec<_> = self.signers.all().map(|signer| signer.account.address).collect();
+        for intent in self.store.unresolved(epoch, None).await? {
+            if !ours.contains(&intent.signer) {
+                self.finish(&intent, settled).await?;
+            }
+        }
+        Ok(())
     }
 
-    /// Finds out what became of one intent.
-    async fn finish(&self, intent: &Intent, settled: Duration) -> Result<Found, Outcome> {
-        let lost = async |why| {
-            self.store.advance(intent.id, State::Lost, Some(why), now_us()).await?;
-            Ok(Found::Ended)
-        };
+    /// Finds out what became of one intent; whether its end is in the journal now.
+    async fn finish(&self, intent: &Intent, settled: Duration) -> Result<bool, Outcome> {
         let age = Duration::from_micros(now_us().abs_diff(intent.updated_us));
         if intent.state == State::Intended {
-            if age < settled {
-                return Ok(Found::Unclear);
-            }
-            let lost = self.store.lose_unsent(intent.id, "never sent", now_us()).await?;
-            return Ok(if lost { Found::Ended } else { Found::Unclear });
+            let is_due = age >= settled;
+            return Ok(is_due && self.store.lose_unsent(intent.id, "never sent", now_us()).await?);
         }
         match self.chain.receipt(intent.transaction_hash).await? {
             Some(receipt) if receipt.accepted => {
                 self.settle(&intent.id, &receipt).await?;
-                return Ok(Found::Ended);
+                return Ok(true);
             }
-            Some(_) => return Ok(Found::Waiting),
-            None if age < settled => return Ok(Found::Unclear),
+            Some(_) => return Ok(false),
+            None if age < settled => return Ok(false),
             None => {}
         }
         if self.next_nonce(intent).await? > intent.nonce {
             // looked at once more: it may have been taken between the two questions
-            return match self.chain.receipt(intent.transaction_hash).await? {
-                Some(_) => Ok(Found::Waiting),
-                None => lost("another transaction took its nonce").await,
-            };
+            if self.chain.receipt(intent.transaction_hash).await?.is_some() {
+                return Ok(false);
+            }
+            let why = Some("another transaction took its nonce");
+            self.store.advance(intent.id, State::Lost, why, now_us()).await?;
+            return Ok(true);
         }
         self.send_again(intent).await
     }
@@ -131,7 +114,7 @@ impl Relay {
         }
     }
 
-    async fn send_again(&self, intent: &Intent) -> Result<Found, Outcome> {
+    async fn send_again(&self, intent: &Intent) -> Result<bool, Outcome> {
         self.still(&intent.epoch).await?;
         let method = super::method_of(&intent.operation);
         let mut took = Duration::ZERO;
@@ -139,16 +122,15 @@ impl Relay {
             Ok(_) | Err(Trouble::Refused(NodeError { code: code::DUPLICATE, .. })) => {
                 self.store.advance(intent.id, State::Accepted, None, now_us()).await?;
                 let receipt = self.receipt(&intent.id, intent.transaction_hash).await?;
-                Ok(if receipt.is_some() { Found::Ended } else { Found::Waiting })
+                Ok(receipt.is_some())
             }
             Err(Trouble::Refused(error)) if error.is_definite() => {
                 // unless the first one came through at this very moment
                 if self.chain.receipt(intent.transaction_hash).await?.is_some() {
-                    return Ok(Found::Waiting);
+                    return Ok(false);
                 }
-                let detail = format!("code {}", error.code);
-                self.store.advance(intent.id, State::Rejected, Some(&detail), now_us()).await?;
-                Ok(Found::Ended)
+                self.reject(intent.id, &format!("code {}", error.code)).await?;
+                Ok(true)
             }
             Err(trouble) => Err(trouble.into()),
         }
@@ -168,11 +150,11 @@ impl Relay {
             for signer in self.signers.all() {
                 // nobody waits for this: a signer that is busy settles its own
                 if let Ok(turn) = signer.turn(&self.store).await {
-                    let _open = self.finish_all(epoch, Some(signer.account.address), SETTLED).await;
+                    let _open = self.finish_own(epoch, signer, SETTLED).await;
                     turn.release().await;
                 }
             }
-            let _open = self.finish_all(epoch, None, SETTLED).await;
+            let _open = self.finish_users(epoch, SETTLED).await;
             let counts = self.store.counts_by_state().await.unwrap_or_default();
             counts
                 .iter()

@@ -3,13 +3,12 @@
 //! In: a [`RelayConfig`] and the files it names. Secrets stay in [`Tokens`] and [`SecretKey`],
 //! which wipe themselves and print nothing.
 
+use crate::clients::ClientLimits;
 use crate::config::{Amount, PinnedContract, RelayConfig};
 use crate::secrets::{self, SecretError};
-use http::HeaderValue;
 use portcullis_filters::bearer::Tokens;
 use portcullis_filters::client::TrustedProxies;
 use portcullis_filters::felt::Felt;
-use portcullis_filters::limit::Quota;
 use portcullis_filters::policy::{Caps, Contracts, RelayPolicy};
 use portcullis_filters::secret::SecretKey;
 use std::path::Path;
@@ -20,10 +19,8 @@ use std::time::Duration;
 pub struct Settings {
     /// The policy.
     pub policy: RelayPolicy,
-    /// `RateLimit-Policy`, as every answer carries it.
-    pub quota_header: HeaderValue,
-    pub(super) quota: Quota,
-    pub(super) max_in_flight: isize,
+    /// How much one client may ask.
+    pub limits: ClientLimits,
 }
 
 impl Settings {
@@ -32,19 +29,12 @@ impl Settings {
     /// # Errors
     /// A token's file can not be used.
     pub fn load(config: &RelayConfig) -> Result<Self, SecretError> {
-        let quota = config.requests_per_minute;
         Ok(Self {
             policy: policy(config, tokens(config)?),
-            quota_header: HeaderValue::try_from(format!("\"minute\";q={quota};w=60"))
-                .expect("digits, letters and ASCII punctuation are a header value"),
-            quota: Quota::per_minute(quota)
-                .expect("the configuration takes 1 to 1,000,000,000, and so does a quota"),
-            max_in_flight: isize::try_from(config.max_in_flight_per_client).unwrap_or(isize::MAX),
+            limits: ClientLimits::new(config.requests_per_minute, config.max_in_flight_per_client),
         })
     }
-}
 
-impl Settings {
     /// These settings with what a running relay does not change: all of the policy but who may
     /// speak, and how often.
     pub fn taken_over_by(mut self, running: &Self) -> Self {

@@ -7,6 +7,7 @@ use crate::store::{Store, StoreError};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::tx::{Call, selector};
 use portcullis_filters::verdict::Reason;
+use std::time::{Duration, SystemTime};
 
 /// What an operation reads from.
 pub(super) struct State<'a> {
@@ -63,6 +64,11 @@ impl Decision {
         Self::No(Outcome::refused(reason, message))
     }
 
+    /// There is no recovery to go on with.
+    pub(super) fn no_recovery() -> Self {
+        Self::no(Reason::RecoveryNotPending, "no recovery of the identity is pending")
+    }
+
     /// One call does it.
     pub(super) fn call(to: Felt, entrypoint: &str, args: Vec<Felt>) -> Self {
         Self::Write(vec![Call { to, selector: selector(entrypoint), args }])
@@ -74,6 +80,16 @@ pub(super) struct Recovery {
     pub(super) new_account: Felt,
     /// Seconds since 1970.
     pub(super) ready_at: u64,
+}
+
+impl Recovery {
+    /// When it is ready, in RFC 3339.
+    pub(super) fn ready_at_text(&self) -> String {
+        // the year 9999, where RFC 3339 ends
+        let seconds = self.ready_at.min(253_402_300_799);
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        humantime::format_rfc3339_seconds(time).to_string()
+    }
 }
 
 impl State<'_> {

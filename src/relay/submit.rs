@@ -46,15 +46,12 @@ impl Relay {
                 self.taken(what).await
             }
             Err(Trouble::Refused(error)) if error.is_definite() => {
-                let outcome = Outcome::rejected(&error);
-                let detail = format!("code {}", error.code);
-                self.store.advance(*what.id, State::Rejected, Some(&detail), now_us()).await?;
-                Err(outcome)
+                self.reject(*what.id, &format!("code {}", error.code)).await?;
+                Err(Outcome::rejected(&error))
             }
             Err(Trouble::Fault(fault)) if fault.is_unsent() => {
                 // as good as refused: not a byte of it left
-                let detail = format!("not sent: {}", fault.name());
-                self.store.advance(*what.id, State::Rejected, Some(&detail), now_us()).await?;
+                self.reject(*what.id, &format!("not sent: {}", fault.name())).await?;
                 Err(Trouble::Fault(fault).into())
             }
             Ok(_) | Err(_) => {
@@ -62,6 +59,11 @@ impl Relay {
                 Err(Outcome::unknown(what.hash))
             }
         }
+    }
+
+    /// Journals that the node has none of it.
+    pub(super) async fn reject(&self, id: IntentId, why: &str) -> Result<(), StoreError> {
+        self.store.advance(id, State::Rejected, Some(why), now_us()).await.map(drop)
     }
 
     async fn taken(&self, what: &Submission<'_>) -> Result<(), Outcome> {

@@ -214,7 +214,7 @@ impl Row {
 
 /// A felt as it is stored.
 pub(super) fn felt_text(felt: Felt) -> String {
-    format!("{felt:?}")
+    felt.to_string()
 }
 
 /// Does the work, or gives it up.

@@ -21,6 +21,8 @@ mod signer;
 pub mod sql;
 mod state;
 
+use crate::config;
+use crate::secrets::Secret;
 use db::Db;
 use open::{FileLock, Place};
 
@@ -42,6 +44,17 @@ pub struct StoreConfig<'a> {
     pub password: Option<&'a [u8]>,
     /// Connections to PostgreSQL, besides one for each locked signer.
     pub max_connections: u32,
+}
+
+impl<'a> StoreConfig<'a> {
+    /// As configured, with the password that was read.
+    pub fn new(config: &'a config::StoreConfig, password: Option<&'a Secret>) -> Self {
+        Self {
+            url: &config.url,
+            password: password.map(Secret::expose),
+            max_connections: config.max_connections,
+        }
+    }
 }
 
 /// What is kept, to be read and written.

@@ -7,7 +7,7 @@ use super::metrics::Sample;
 use crate::gate;
 use crate::node::{Memory, Node};
 use crate::process::Process;
-use crate::server::Surfaces;
+use crate::surfaces::Surfaces;
 use async_trait::async_trait;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{Response, StatusCode};
@@ -36,7 +36,7 @@ impl Admin {
             .surfaces
             .gateway
             .as_ref()
-            .map(|gateway| gateway.limiter_population())
+            .map(|gateway| gateway.clients().population())
             .unwrap_or_default();
         let node = self.node.standing();
         Sample {

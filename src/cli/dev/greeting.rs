@@ -1,11 +1,10 @@
 //! What `dev` prints: where everything is, and what to try.
 
+use super::network::TOKEN;
 use crate::server::Bound;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// The STRK token, predeployed on the node.
-const STRK: &str = "0x4718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab07201858f4287c938d";
 /// The selector of `decimals`.
 const DECIMALS: &str = "0x4c4fb1ab068f6039d5780c68dd0fa2f8742cceb3426d19667778ca7f3518a9";
 
@@ -36,7 +35,7 @@ pub(super) fn text(node: &str, state: &Path, bound: &Bound) -> String {
         line("  # a view call goes through: the STRK token's decimals".into());
         line(format!(
             "  {post} '{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"starknet_call\",\"params\":\
-             {{\"request\":{{\"contract_address\":\"{STRK}\",\"entry_point_selector\":\
+             {{\"request\":{{\"contract_address\":\"{TOKEN}\",\"entry_point_selector\":\
              \"{DECIMALS}\",\"calldata\":[]}},\"block_id\":\"latest\"}}}}'"
         ));
         line("  # a write does not: 403".into());

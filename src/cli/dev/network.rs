@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// The class of the node's own accounts (OpenZeppelin 1.0.0), which it declares at its start.
 const ACCOUNT_CLASS: &str = "0x5b4b537eaa2399e3aa99c4e2e0208ebd6c71bc1467938cd52c798c601e43564";
 /// STRK, predeployed on the node.
-const TOKEN: &str = "0x4718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab07201858f4287c938d";
+pub(super) const TOKEN: &str = "0x4718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab07201858f4287c938d";
 /// The universal deployer, predeployed on the node.
 const DEPLOYER: &str = "0x41a78e741e5af2fec34b695679bc6891742439f7afb8484ecd7766661ad02bf";
 /// A stand-in for the contract on L1: nobody listens there.

@@ -6,8 +6,7 @@ use crate::cli::token;
 use crate::secrets::{self, SecretError};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::secret::SecretKey;
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// An account with its key.
@@ -73,8 +72,5 @@ fn account(file: &Path) -> Result<Account, KeyError> {
 
 /// 248 random bits: below the curve's order without a second try.
 fn new_key(file: &Path) -> io::Result<()> {
-    let mut random = [0; 31];
-    File::open("/dev/urandom")?.read_exact(&mut random)?;
-    let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-    token::write(file, &format!("0x{digits}"))
+    token::write(file, &format!("0x{}", token::random_digits::<31>()?))
 }

@@ -1,7 +1,6 @@
 //! `POST /recovery-cancel`: cancels a pending recovery, within the configured window.
 
 use crate::node::chain::Trouble;
-use crate::relay::operations::recovery_execute::not_pending;
 use crate::relay::state::{Decision, Halt, State};
 use portcullis_filters::operation::RecoveryCancel;
 use portcullis_filters::verdict::Reason;
@@ -9,7 +8,7 @@ use portcullis_filters::verdict::Reason;
 pub(super) async fn decide(cancel: &RecoveryCancel, state: &State<'_>) -> Result<Decision, Halt> {
     let identity = cancel.identity;
     let Some(pending) = state.recovery_of(identity).await? else {
-        return Ok(not_pending());
+        return Ok(Decision::no_recovery());
     };
     let [delay] = state.registry("recovery_delay", &[]).await?;
     let proposed_at = pending.ready_at.saturating_sub(delay.to_u64().ok_or(Trouble::Strange)?);

@@ -5,17 +5,16 @@ use crate::relay::state::{Decision, Halt, State};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::operation::RecoveryExecute;
 use portcullis_filters::verdict::Reason;
-use std::time::{Duration, SystemTime};
 
 pub(super) async fn decide(execute: &RecoveryExecute, state: &State<'_>) -> Result<Decision, Halt> {
     let identity = execute.identity;
     let Some(pending) = state.recovery_of(identity).await? else {
-        return Ok(not_pending());
+        return Ok(Decision::no_recovery());
     };
     if state.chain_time().await? < pending.ready_at {
         let refused =
             Outcome::refused(Reason::RecoveryNotReady, "the recovery's delay is not over");
-        return Ok(Decision::No(refused.ready_at(&rfc3339(pending.ready_at))));
+        return Ok(Decision::No(refused.ready_at(&pending.ready_at_text())));
     }
     if state.identity_of(pending.new_account).await? != Felt::ZERO {
         let message = "the new account was bound to an identity in the meantime";
@@ -33,16 +32,4 @@ pub(super) async fn read_back(
     }
     let account = state.account_of(execute.identity).await?;
     Ok(Some(format!(r#","account":"{account}""#)))
-}
-
-pub(super) fn not_pending() -> Decision {
-    Decision::no(Reason::RecoveryNotPending, "no recovery of the identity is pending")
-}
-
-/// Seconds since 1970 as RFC 3339 has them.
-pub(super) fn rfc3339(seconds: u64) -> String {
-    // the year 9999, where RFC 3339 ends
-    let seconds = seconds.min(253_402_300_799);
-    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-    humantime::format_rfc3339_seconds(time).to_string()
 }

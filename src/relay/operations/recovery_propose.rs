@@ -1,6 +1,5 @@
 //! `POST /recovery-propose`: proposes another account for an identity, and starts the delay.
 
-use crate::relay::operations::recovery_execute::rfc3339;
 use crate::relay::outcome::Outcome;
 use crate::relay::state::{Decision, Halt, State};
 use portcullis_filters::felt::Felt;
@@ -10,7 +9,7 @@ use portcullis_filters::verdict::Reason;
 pub(super) async fn decide(propose: &RecoveryPropose, state: &State<'_>) -> Result<Decision, Halt> {
     let RecoveryPropose { identity, new_account, .. } = *propose;
     if let Some(pending) = state.recovery_of(identity).await? {
-        let ready_at = rfc3339(pending.ready_at);
+        let ready_at = pending.ready_at_text();
         return Ok(if pending.new_account == new_account {
             Decision::Already(format!(r#","ready_at":"{ready_at}""#))
         } else {

@@ -1,0 +1,87 @@
+//! How much one client may ask of a surface: requests in any minute, and requests at a time.
+//!
+//! Each surface that has clients keeps one [`Clients`]; what can change while it runs is in
+//! [`ClientLimits`]. The counting itself is the policy's.
+
+use http::HeaderValue;
+use pingora_limits::inflight::{Guard, Inflight};
+use portcullis_filters::client::{Client, ClientKey};
+use portcullis_filters::limit::{Millis, Quota, SharedLimiter, Standing};
+use std::hash::RandomState;
+use std::num::NonZeroU32;
+use tokio::time::Instant;
+
+/// The limits in force.
+#[derive(Debug)]
+pub struct ClientLimits {
+    /// `RateLimit-Policy`, as every answer carries it.
+    pub quota_header: HeaderValue,
+    quota: Quota,
+    max_in_flight: isize,
+}
+
+impl ClientLimits {
+    /// As configured: 1 to 1,000,000,000 requests in any minute, and at least one at a time.
+    pub fn new(requests_per_minute: u32, max_in_flight: usize) -> Self {
+        let quota = requests_per_minute;
+        Self {
+            quota_header: HeaderValue::try_from(format!("\"minute\";q={quota};w=60"))
+                .expect("digits, letters and ASCII punctuation are a header value"),
+            quota: Quota::per_minute(quota)
+                .expect("the configuration takes 1 to 1,000,000,000, and so does a quota"),
+            max_in_flight: isize::try_from(max_in_flight).unwrap_or(isize::MAX),
+        }
+    }
+}
+
+/// The clients of a surface, counted.
+pub struct Clients {
+    limiter: SharedLimiter<RandomState>,
+    in_flight: Inflight,
+    started: Instant,
+}
+
+impl Clients {
+    /// Remembers so many clients.
+    pub fn new(limits: &ClientLimits, max_clients: usize) -> Self {
+        let capacity = u32::try_from(max_clients).unwrap_or(u32::MAX);
+        let capacity = NonZeroU32::new(capacity).unwrap_or(NonZeroU32::MIN);
+        Self {
+            limiter: SharedLimiter::new(limits.quota, capacity, RandomState::new()),
+            in_flight: Inflight::new(),
+            started: Instant::now(),
+        }
+    }
+
+    /// Counts by other limits from now on.
+    pub fn change(&self, limits: &ClientLimits) {
+        self.limiter.set_quota(limits.quota);
+    }
+
+    /// The limiter, for the policy.
+    pub fn limiter(&self) -> &SharedLimiter<RandomState> {
+        &self.limiter
+    }
+
+    /// The instant as the limiter counts it.
+    pub fn millis(&self, now: Instant) -> Millis {
+        let millis = now.duration_since(self.started).as_millis();
+        Millis(u64::try_from(millis).unwrap_or(u64::MAX))
+    }
+
+    /// A place among the client's requests in flight; `None` when it has too many.
+    pub fn enter(&self, client: ClientKey, limits: &ClientLimits) -> Option<Guard> {
+        let (guard, count) = self.in_flight.incr(client, 1);
+        (count <= limits.max_in_flight).then_some(guard)
+    }
+
+    /// How a peer stands with its limit, without counting anything.
+    pub fn standing(&self, peer: Client) -> Standing {
+        self.limiter.peek(peer.key, self.millis(Instant::now()))
+    }
+
+    /// Clients that the limiter remembers, and how many it forgot because it was full.
+    pub fn population(&self) -> (u64, u64) {
+        (u64::from(self.limiter.population()), self.limiter.evicted())
+    }
+}
