@@ -7,8 +7,9 @@
 //!
 //! Reading order: [`head`] (what a request looks like), [`policy`] (the order of all checks),
 //! [`rpc`] (JSON-RPC and the thirteen reads), [`tx`] (transactions, and the calls that users may
-//! sign), [`operation`] (what the relay signs), [`limit`], [`client`], [`bearer`] and [`secret`]
-//! (how often, and who), [`verdict`] (what comes out).
+//! sign), [`operation`] (what the relay signs), [`webhook`] (what the age verifier signs),
+//! [`limit`], [`client`], [`bearer`], [`hmac`] and [`secret`] (how often, and who), [`verdict`]
+//! (what comes out).
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(
     not(test),
@@ -21,6 +22,7 @@ pub mod bearer;
 pub mod client;
 pub mod felt;
 pub mod head;
+pub mod hmac;
 pub mod limit;
 pub mod operation;
 pub mod policy;
@@ -29,3 +31,4 @@ pub mod secret;
 mod stark;
 pub mod tx;
 pub mod verdict;
+pub mod webhook;

@@ -5,7 +5,8 @@
 //! here reaches the node.
 
 use super::head::{
-    body_headers, declared_size, too_many_in_flight, within_rate, within_size, wrong_method,
+    MAX_BODY, body_headers, declared_size, too_many_in_flight, within_rate, within_size,
+    wrong_method,
 };
 use crate::client::{Client, ClientKey, TrustedProxies};
 use crate::head::Head;
@@ -96,7 +97,7 @@ impl GatewayPolicy {
                 within_rate(standing)?;
                 let slot = enter(client.key).ok_or_else(too_many_in_flight)?;
                 let expects_continue = body_headers(head)?;
-                declared_size(head)?;
+                declared_size(head, MAX_BODY)?;
                 Ok(Admitted::Call(AdmittedCall { slot, expects_continue }))
             }
         });
@@ -121,7 +122,7 @@ impl GatewayPolicy {
         body: &'a [u8],
         mut passed: impl FnMut(Finding<'_>),
     ) -> Result<ReadPermit<'a>, Refusal> {
-        within_size(body.len())?;
+        within_size(body.len(), MAX_BODY)?;
         passed(Finding::Size(body.len()));
         let Envelope { id, method, params } = Envelope::parse(body)?;
         passed(Finding::Envelope(id.as_str()));

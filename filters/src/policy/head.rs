@@ -3,18 +3,19 @@
 use crate::head::Head;
 use crate::limit::Standing;
 use crate::verdict::{Reason, Refusal};
+use alloc::format;
 use http::{Version, header};
 
-/// 64 KiB: the contract's bound on a request, in bytes of the body on the wire.
+/// 64 KiB: the contract's bound on a JSON-RPC request, in bytes of the body on the wire.
 pub const MAX_BODY: usize = 65_536;
 
-/// Refuses a body of more than [`MAX_BODY`] bytes; also to be asked while the body comes in.
+/// Refuses a body of more than `max` bytes; also to be asked while the body comes in.
 ///
 /// # Errors
 /// `body_too_large`.
-pub fn within_size(bytes: usize) -> Result<(), Refusal> {
-    if bytes > MAX_BODY {
-        return Err(Refusal::new(Reason::BodyTooLarge, "a request is at most 65536 bytes"));
+pub fn within_size(bytes: usize, max: usize) -> Result<(), Refusal> {
+    if bytes > max {
+        return Err(Refusal::new(Reason::BodyTooLarge, format!("the body is at most {max} bytes")));
     }
     Ok(())
 }
@@ -51,22 +52,33 @@ pub(super) fn any_headers(head: &Head<'_>) -> Result<(), Refusal> {
 /// `100 Continue`.
 pub(super) fn body_headers(head: &Head<'_>) -> Result<bool, Refusal> {
     any_headers(head)?;
-    let expects_continue = match head.single(header::EXPECT) {
+    let expects_continue = expects_continue(head)?;
+    if !is_json(head) {
+        return Err(not_json());
+    }
+    no_coding(head)?;
+    Ok(expects_continue)
+}
+
+/// Whether the client waits for `100 Continue`; no other expectation is met.
+pub(super) fn expects_continue(head: &Head<'_>) -> Result<bool, Refusal> {
+    match head.single(header::EXPECT) {
         // RFC 9110, section 10.1.1: an HTTP/1.0 client can not mean it
-        _ if head.version < Version::HTTP_11 => false,
-        None => false,
-        Some(Some(value)) if value.as_bytes().eq_ignore_ascii_case(b"100-continue") => true,
+        _ if head.version < Version::HTTP_11 => Ok(false),
+        None => Ok(false),
+        Some(Some(value)) if value.as_bytes().eq_ignore_ascii_case(b"100-continue") => Ok(true),
         Some(_) => {
             let message = "the only expectation that is met is 100-continue";
-            return Err(Refusal::new(Reason::ExpectationFailed, message));
+            Err(Refusal::new(Reason::ExpectationFailed, message))
         }
-    };
-    media_type(head)?;
+    }
+}
+
+/// Refuses a body in any content coding.
+pub(super) fn no_coding(head: &Head<'_>) -> Result<(), Refusal> {
     match head.single(header::CONTENT_ENCODING) {
-        None => Ok(expects_continue),
-        Some(Some(value)) if value.as_bytes().eq_ignore_ascii_case(b"identity") => {
-            Ok(expects_continue)
-        }
+        None => Ok(()),
+        Some(Some(value)) if value.as_bytes().eq_ignore_ascii_case(b"identity") => Ok(()),
         Some(_) => {
             let message = "the body must carry no content coding";
             Err(Refusal::new(Reason::UnsupportedEncoding, message))
@@ -88,19 +100,21 @@ fn framing(head: &Head<'_>) -> Result<(), Refusal> {
     Err(Refusal::new(Reason::ConflictingFraming, message))
 }
 
-fn media_type(head: &Head<'_>) -> Result<(), Refusal> {
+/// Whether the body is said to be JSON, with any parameters.
+pub(super) fn is_json(head: &Head<'_>) -> bool {
     let essence = head.single(header::CONTENT_TYPE).flatten().and_then(|value| {
         value.as_bytes().split(|byte| *byte == b';').next().map(<[u8]>::trim_ascii)
     });
-    if essence.is_some_and(|essence| essence.eq_ignore_ascii_case(b"application/json")) {
-        return Ok(());
-    }
-    Err(Refusal::new(Reason::UnsupportedMediaType, "send Content-Type: application/json"))
+    essence.is_some_and(|essence| essence.eq_ignore_ascii_case(b"application/json"))
+}
+
+pub(crate) fn not_json() -> Refusal {
+    Refusal::new(Reason::UnsupportedMediaType, "send Content-Type: application/json")
 }
 
 /// An early answer where the size is declared; what counts is the body itself. A length that is no
 /// number was refused with the framing.
-pub(super) fn declared_size(head: &Head<'_>) -> Result<(), Refusal> {
+pub(super) fn declared_size(head: &Head<'_>, max: usize) -> Result<(), Refusal> {
     let declared = head.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
-    within_size(declared.and_then(|text| text.parse().ok()).unwrap_or(0))
+    within_size(declared.and_then(|text| text.parse().ok()).unwrap_or(0), max)
 }

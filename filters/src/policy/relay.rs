@@ -6,8 +6,8 @@
 //! asked afterwards, with the permit.
 
 use super::head::{
-    any_headers, body_headers, declared_size, too_many_in_flight, within_rate, within_size,
-    wrong_method,
+    MAX_BODY, any_headers, body_headers, declared_size, too_many_in_flight, within_rate,
+    within_size, wrong_method,
 };
 use crate::bearer::Tokens;
 use crate::client::{Client, ClientKey, TrustedProxies};
@@ -175,7 +175,7 @@ impl RelayPolicy {
                 Endpoint::Rpc | Endpoint::Operation(_) => body_headers(head)?,
             };
             let idempotency_key = idempotency_key(head)?;
-            declared_size(head)?;
+            declared_size(head, MAX_BODY)?;
             Ok(RelayAdmitted::Call(RelayCall { endpoint, slot, expects_continue, idempotency_key }))
         });
         RelayAdmission { client, standing, endpoint, verdict }
@@ -224,7 +224,7 @@ impl RelayPolicy {
         now: u64,
         mut passed: impl FnMut(RelayFinding<'_>),
     ) -> Result<Inspected<'a>, Refusal> {
-        within_size(body.len())?;
+        within_size(body.len(), MAX_BODY)?;
         passed(RelayFinding::Size(body.len()));
         match endpoint {
             Endpoint::Rpc => self.transaction(body, &mut passed).map(Inspected::Transaction),

@@ -21,7 +21,7 @@ pub enum Json<'a> {
     /// `null`
     Null,
     /// `true` or `false`
-    Bool,
+    Bool(bool),
     /// A number that is a non-negative integer below 2^64 and written as one.
     Integer(u64),
     /// Any other number.
@@ -118,8 +118,8 @@ impl<'de> Visitor<'de> for Value {
         Ok(Json::Null)
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<Json<'de>, E> {
-        Ok(Json::Bool)
+    fn visit_bool<E>(self, value: bool) -> Result<Json<'de>, E> {
+        Ok(Json::Bool(value))
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<Json<'de>, E> {

@@ -42,6 +42,24 @@ reasons! {
         WrongHttpMethod = "wrong_http_method",
         /// The request carries no good bearer token.
         Unauthorized = "unauthorized",
+        /// The token is none that can be read.
+        BadJwt = "bad_jwt",
+        /// The token is of a kind that is not for this.
+        BadJwtType = "bad_jwt_type",
+        /// The token has expired, or is not valid yet.
+        JwtExpired = "jwt_expired",
+        /// The token is for another service.
+        BadJwtAudience = "bad_jwt_audience",
+        /// The token is for another method.
+        BadJwtLexiconMethod = "bad_jwt_lexicon_method",
+        /// The token's issuer is none whose keys can be known.
+        BadJwtIss = "bad_jwt_iss",
+        /// The token's signature is not its issuer's.
+        BadJwtSignature = "bad_jwt_signature",
+        /// The webhook's signature is not the verifier's over this body.
+        BadWebhookSignature = "bad_webhook_signature",
+        /// The user may not do this.
+        Forbidden = "forbidden",
         /// The client spent its requests of this minute.
         RateLimited = "rate_limited",
         /// The client has too many requests under way.
@@ -52,11 +70,13 @@ reasons! {
         HeaderTooLarge = "header_too_large",
         /// An `Expect` that we do not meet.
         ExpectationFailed = "expectation_failed",
+        /// An XRPC method that is not served here.
+        UnknownMethod = "unknown_method",
         /// Not `application/json`.
         UnsupportedMediaType = "unsupported_media_type",
         /// The body carries a content coding.
         UnsupportedEncoding = "unsupported_encoding",
-        /// The body is over 64 KiB.
+        /// The body is larger than what the endpoint takes.
         BodyTooLarge = "body_too_large",
         /// The head or the body did not arrive in time.
         RequestTimeout = "request_timeout",
@@ -70,6 +90,18 @@ reasons! {
         MethodNotAllowed = "method_not_allowed",
         /// The parameters are not those of the method.
         InvalidParams = "invalid_params",
+        /// A feed that this service does not generate.
+        UnknownFeed = "unknown_feed",
+        /// What was asked for was taken down, for good.
+        Gone = "gone",
+        /// No session has this subject reference.
+        UnknownSubject = "unknown_subject",
+        /// The event's id was used with another meaning.
+        EventConflict = "event_conflict",
+        /// The event is older than what is known.
+        StaleTransition = "stale_transition",
+        /// The status can not follow the one before.
+        InvalidTransition = "invalid_transition",
         /// A call goes to a contract that is not pinned.
         ContractNotAllowed = "contract_not_allowed",
         /// A call goes to an entrypoint that users may not sign for.
@@ -168,6 +200,10 @@ reasons! {
         PinsUnproven = "pins_unproven",
         /// The store could not keep or tell what it must.
         StoreUnavailable = "store_unavailable",
+        /// The operator has not configured what this needs.
+        NotConfigured = "not_configured",
+        /// The keys that sessions are verified with can not be had.
+        KeysUnavailable = "keys_unavailable",
         /// The transaction was sent, and no answer came.
         OutcomeUnknown = "outcome_unknown",
     }
@@ -188,6 +224,8 @@ impl Reason {
                 | Self::Draining
                 | Self::PinsUnproven
                 | Self::StoreUnavailable
+                | Self::NotConfigured
+                | Self::KeysUnavailable
                 | Self::OutcomeUnknown
         )
     }

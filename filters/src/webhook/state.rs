@@ -1,0 +1,277 @@
+//! The states of a proof of age, and which may follow which.
+//!
+//! Events may come late, twice or in any order. What counts is when they occurred: an older one
+//! never undoes a newer one, and of two at the same instant the one that grants less stands.
+
+/// How a proof of age stands. Greater is what stands of two that occurred at the same instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AgeStatus {
+    /// Under way.
+    Pending,
+    /// The age is proven.
+    Verified,
+    /// It is not; another attempt may.
+    Rejected,
+    /// It was, or an attempt was given up; another may.
+    Expired,
+    /// For good: only a new session begins again.
+    Revoked,
+}
+
+impl AgeStatus {
+    /// Every status, in the order of the variants.
+    pub const ALL: [Self; 5] =
+        [Self::Pending, Self::Verified, Self::Rejected, Self::Expired, Self::Revoked];
+
+    /// The name in events, answers and the store.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Verified => "verified",
+            Self::Rejected => "rejected",
+            Self::Expired => "expired",
+            Self::Revoked => "revoked",
+        }
+    }
+
+    /// The status of exactly this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.name() == name)
+    }
+
+    /// Whether an event that occurred later may bring this status about.
+    fn may_become(self, next: Self) -> bool {
+        match (self, next) {
+            (Self::Revoked, _) => next == Self::Revoked,
+            (Self::Verified, Self::Pending) | (Self::Rejected, Self::Expired) => false,
+            _ => true,
+        }
+    }
+}
+
+/// How a subject or a user stands, and since when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The status.
+    pub status: AgeStatus,
+    /// When the last event occurred that counted; `None` before the first.
+    pub last_occurred_us: Option<i64>,
+}
+
+impl Standing {
+    /// Whether an event stands against what is known: it occurred later, or at the same instant
+    /// and grants less.
+    fn yields_to(self, event: AgeStatus, occurred_us: i64) -> bool {
+        self.last_occurred_us.is_none_or(|last| (last, self.status) < (occurred_us, event))
+    }
+}
+
+/// What an event does to its subject.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is the subject's status now, and the last that occurred.
+    Applied,
+    /// Something else occurred later, or at the same instant and grants less.
+    Stale,
+    /// It can not follow the status before.
+    Invalid,
+}
+
+/// Judges an event by how its subject stands. Only an applied one changes anything.
+pub fn decide(subject: Standing, event: AgeStatus, occurred_us: i64) -> Verdict {
+    // at one instant nothing follows anything, so that every order of arrival ends the same
+    let at_once = subject.last_occurred_us == Some(occurred_us);
+    if !subject.yields_to(event, occurred_us) {
+        Verdict::Stale
+    } else if at_once || subject.status.may_become(event) {
+        Verdict::Applied
+    } else {
+        Verdict::Invalid
+    }
+}
+
+/// Whether an event that was applied to one of a user's subjects is the user's status, too: the
+/// newest of all subjects is.
+pub fn moves_user(user: Option<Standing>, event: AgeStatus, occurred_us: i64) -> bool {
+    user.is_none_or(|user| user.yields_to(event, occurred_us))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The contract's table, one line for each status that is left.
+    const TABLE: &str = "
+        from\\to  pending  verified  rejected  expired  revoked
+        pending   yes      yes       yes       yes      yes
+        verified  no       yes       yes       yes      yes
+        rejected  yes      yes       yes       no       yes
+        expired   yes      yes       yes       yes      yes
+        revoked   no       no        no        no       yes";
+    /// At the same instant, the one further left stands.
+    const RANKS: [&str; 5] = ["revoked", "expired", "rejected", "verified", "pending"];
+
+    fn in_table(from: &str, to: &str) -> bool {
+        let mut lines = TABLE.trim().lines();
+        let column = lines.next().unwrap().split_whitespace().position(|word| word == to);
+        let line = lines.find(|line| line.trim_start().starts_with(from)).unwrap();
+        line.split_whitespace().nth(column.unwrap()).unwrap() == "yes"
+    }
+
+    /// What the contract says of an event, word by word: the outcome and the state after it.
+    fn model<'a>(
+        state: (&'a str, Option<i64>),
+        event: &'a str,
+        occurred: i64,
+    ) -> (&'static str, (&'a str, Option<i64>)) {
+        let (status, last) = state;
+        let rank = |status| RANKS.iter().position(|name| *name == status).unwrap();
+        let applied = ("applied", (event, Some(occurred)));
+        if let Some(last) = last {
+            if occurred < last {
+                return ("stale", state);
+            }
+            if occurred == last {
+                return if rank(event) < rank(status) { applied } else { ("stale", state) };
+            }
+        }
+        if in_table(status, event) { applied } else { ("invalid", state) }
+    }
+
+    fn name(verdict: Verdict) -> &'static str {
+        match verdict {
+            Verdict::Applied => "applied",
+            Verdict::Stale => "stale",
+            Verdict::Invalid => "invalid",
+        }
+    }
+
+    fn standing(status: AgeStatus, last_occurred_us: Option<i64>) -> Standing {
+        Standing { status, last_occurred_us }
+    }
+
+    #[test]
+    fn a_status_has_one_name() {
+        for status in AgeStatus::ALL {
+            assert_eq!(AgeStatus::parse(status.name()), Some(status));
+        }
+        for name in ["", "Pending", "pending ", "unverified", "approved"] {
+            assert_eq!(AgeStatus::parse(name), None, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_later_event_does_what_the_table_says() {
+        for from in AgeStatus::ALL {
+            for to in AgeStatus::ALL {
+                let allowed = in_table(from.name(), to.name());
+                let expected = if allowed { Verdict::Applied } else { Verdict::Invalid };
+                for last in [None, Some(99)] {
+                    let found = decide(standing(from, last), to, 100);
+                    assert_eq!(found, expected, "{from:?} to {to:?} after {last:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_earlier_event_is_stale_whatever_it_says() {
+        for from in AgeStatus::ALL {
+            for to in AgeStatus::ALL {
+                let found = decide(standing(from, Some(100)), to, 99);
+                assert_eq!(found, Verdict::Stale, "{from:?} to {to:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn of_two_at_the_same_instant_the_one_that_grants_less_stands() {
+        for (at, greater) in RANKS.into_iter().enumerate() {
+            for (other_at, other) in RANKS.into_iter().enumerate() {
+                let [event, known] = [greater, other].map(|name| AgeStatus::parse(name).unwrap());
+                let subject = standing(known, Some(100));
+                let stands = at < other_at;
+                let expected = if stands { Verdict::Applied } else { Verdict::Stale };
+                assert_eq!(decide(subject, event, 100), expected, "{greater} upon {other}");
+                assert_eq!(moves_user(Some(subject), event, 100), stands, "{greater} upon {other}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_newest_event_of_all_subjects_is_the_user_s() {
+        for event in AgeStatus::ALL {
+            assert!(moves_user(None, event, 100), "the first: {event:?}");
+            for known in AgeStatus::ALL {
+                assert!(moves_user(Some(standing(known, None)), event, 100), "{known:?} {event:?}");
+                for (last, moves) in [(99, true), (101, false)] {
+                    let user = standing(known, Some(last));
+                    assert_eq!(moves_user(Some(user), event, 100), moves, "{user:?} {event:?}");
+                }
+            }
+        }
+    }
+
+    /// Every order of these items.
+    fn orders<T: Copy>(items: &[T]) -> Vec<Vec<T>> {
+        if items.is_empty() {
+            return vec![vec![]];
+        }
+        let mut all = Vec::new();
+        for at in 0..items.len() {
+            let mut rest = items.to_vec();
+            let first = rest.remove(at);
+            all.extend(orders(&rest).into_iter().map(|order| [vec![first], order].concat()));
+        }
+        all
+    }
+
+    fn events() -> impl Strategy<Value = Vec<(AgeStatus, i64)>> {
+        prop::collection::vec((prop::sample::select(&AgeStatus::ALL), 0..4_i64), 1..7)
+    }
+
+    proptest! {
+        #[test]
+        fn events_in_every_order_end_as_the_contract_says(events in events()) {
+            let newest = events.iter().map(|(status, at)| (*at, *status)).max();
+            let newest = newest.map(|(_, status)| status);
+            for order in orders(&events) {
+                let mut subject = standing(AgeStatus::Pending, None);
+                let mut expected = ("pending", None);
+                for &(event, occurred) in &order {
+                    let verdict = decide(subject, event, occurred);
+                    let (outcome, next) = model(expected, event.name(), occurred);
+                    prop_assert_eq!(name(verdict), outcome, "{:?} in {:?}", event, order);
+                    expected = next;
+                    if verdict == Verdict::Applied {
+                        let before = (subject.last_occurred_us, subject.status);
+                        prop_assert!(before < (Some(occurred), event), "nothing newer is undone");
+                        subject = standing(event, Some(occurred));
+                    }
+                    let state = (subject.status.name(), subject.last_occurred_us);
+                    prop_assert_eq!(state, expected, "{:?}", order);
+                }
+                if newest == Some(AgeStatus::Revoked) {
+                    prop_assert_eq!(subject.status, AgeStatus::Revoked, "{:?}", order);
+                }
+            }
+        }
+
+        /// The user's status depends on what was applied, not on the order of it.
+        #[test]
+        fn a_user_s_status_is_the_same_in_every_order(events in events()) {
+            let newest = events.iter().map(|(status, at)| (*at, *status)).max();
+            for order in orders(&events) {
+                let mut user = None;
+                for &(event, occurred) in &order {
+                    if moves_user(user, event, occurred) {
+                        user = Some(standing(event, Some(occurred)));
+                    }
+                }
+                let found = user.map(|user| (user.last_occurred_us.unwrap(), user.status));
+                prop_assert_eq!(found, newest, "{:?}", order);
+            }
+        }
+    }
+}
