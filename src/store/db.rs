@@ -5,7 +5,9 @@
 //! asks again instead of taking it for undone. Nothing here knows a table.
 
 use super::error::{Cause, StoreError};
+use super::sql;
 use portcullis_filters::felt::Felt;
+use serde::de::DeserializeOwned;
 use sqlx::postgres::PgRow;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Decode, PgPool, Postgres, Row as _, Sqlite, SqlitePool, Transaction, Type};
@@ -51,6 +53,23 @@ impl From<Option<i64>> for Arg<'_> {
     }
 }
 
+impl Arg<'_> {
+    /// Whether PostgreSQL can have a value like it: text without a NUL.
+    fn is_storable(&self) -> bool {
+        !matches!(self, Self::Text(Some(text)) if text.contains('\0'))
+    }
+}
+
+/// One argument for each of so many places, NULL where there are fewer texts.
+pub(super) fn slots<const PLACES: usize>(
+    texts: &[String],
+) -> Result<[Arg<'_>; PLACES], StoreError> {
+    if texts.len() > PLACES {
+        return Err(StoreError::TooLarge("labels"));
+    }
+    Ok(std::array::from_fn(|at| texts.get(at).map(String::as_str).into()))
+}
+
 /// A statement with its arguments, for the driver that the place of use infers.
 macro_rules! query {
     ($sql:expr, $args:expr) => {
@@ -84,6 +103,8 @@ impl Db {
                 let rows = bounded(query!(sql, args).fetch_all(readers)).await?;
                 Ok(rows.into_iter().map(Row::Sqlite).collect())
             }
+            // no row has what can not be stored: SQLite finds none either
+            Self::Postgres(_) if !args.iter().all(Arg::is_storable) => Ok(Vec::new()),
             Self::Postgres(pool) => {
                 let rows = bounded(query!(sql, args).fetch_all(pool)).await?;
                 Ok(rows.into_iter().map(Row::Postgres).collect())
@@ -167,21 +188,47 @@ impl Tx {
         sql: &'static str,
         args: &[Arg<'_>],
     ) -> Result<u64, StoreError> {
+        self.run_within(PATIENCE, sql, args).await
+    }
+
+    /// The same with another patience than that of a request.
+    pub(super) async fn run_within(
+        &mut self,
+        patience: Duration,
+        sql: &'static str,
+        args: &[Arg<'_>],
+    ) -> Result<u64, StoreError> {
         match self {
             Self::Sqlite(tx) => {
-                Ok(bounded(query!(sql, args).execute(&mut **tx)).await?.rows_affected())
+                let done = within(patience, query!(sql, args).execute(&mut **tx)).await?;
+                Ok(done.rows_affected())
             }
             Self::Postgres(tx) => {
-                Ok(bounded(query!(sql, args).execute(&mut **tx)).await?.rows_affected())
+                let done = within(patience, query!(sql, args).execute(&mut **tx)).await?;
+                Ok(done.rows_affected())
             }
+        }
+    }
+
+    /// Waits until no other transaction has the lock of this name, and has it to the end.
+    pub(super) async fn lock(&mut self, name: &str) -> Result<(), StoreError> {
+        match self {
+            // one transaction at a time
+            Self::Sqlite(_) => Ok(()),
+            Self::Postgres(_) => self.run(sql::NAME_LOCK, &[name.into()]).await.map(drop),
         }
     }
 
     /// Makes all of it durable.
     pub(super) async fn commit(self) -> Result<(), StoreError> {
+        self.commit_within(PATIENCE).await
+    }
+
+    /// The same with another patience than that of a request.
+    pub(super) async fn commit_within(self, patience: Duration) -> Result<(), StoreError> {
         match self {
-            Self::Sqlite(tx) => bounded(tx.commit()).await,
-            Self::Postgres(tx) => bounded(tx.commit()).await,
+            Self::Sqlite(tx) => within(patience, tx.commit()).await,
+            Self::Postgres(tx) => within(patience, tx.commit()).await,
         }
     }
 }
@@ -206,6 +253,17 @@ impl Row {
         }
     }
 
+    /// A column that is 0 or 1.
+    pub(super) fn flag(&self, column: &'static str) -> Result<bool, StoreError> {
+        Ok(self.get::<i64>(column)? != 0)
+    }
+
+    /// A column that holds JSON.
+    pub(super) fn json<T: DeserializeOwned>(&self, column: &'static str) -> Result<T, StoreError> {
+        let text: String = self.get(column)?;
+        serde_json::from_str(&text).map_err(|_| StoreError::Corrupt(column))
+    }
+
     /// A column that holds a felt.
     pub(super) fn felt(&self, column: &'static str) -> Result<Felt, StoreError> {
         Felt::parse(&self.get::<String>(column)?).ok_or(StoreError::Corrupt(column))
@@ -221,7 +279,14 @@ pub(super) fn felt_text(felt: Felt) -> String {
 pub(super) async fn bounded<T>(
     work: impl Future<Output = Result<T, sqlx::Error>>,
 ) -> Result<T, StoreError> {
-    match tokio::time::timeout(PATIENCE, work).await {
+    within(PATIENCE, work).await
+}
+
+async fn within<T>(
+    patience: Duration,
+    work: impl Future<Output = Result<T, sqlx::Error>>,
+) -> Result<T, StoreError> {
+    match tokio::time::timeout(patience, work).await {
         Ok(done) => Ok(done?),
         Err(_) => Err(StoreError::Unavailable(Cause::Timeout)),
     }

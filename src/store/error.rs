@@ -15,7 +15,7 @@ pub enum StoreError {
     Url(&'static str),
     /// The database does not answer, or not in time. What was asked may or may not be done.
     Unavailable(Cause),
-    /// Another relay uses this SQLite database; the lock file says so.
+    /// Another process uses this SQLite database; the lock file says so.
     Locked(PathBuf),
     /// Another process kept the signer for longer than the caller would wait.
     SignerHeld,
@@ -23,7 +23,7 @@ pub enum StoreError {
     Migration(MigrateError),
     /// The tables are of another version, and a reader does not change them.
     Version,
-    /// The journal was asked for in a database that no relay has opened.
+    /// The database was to be read, and nothing was ever kept in it.
     NoTables,
     /// The database refused a statement: full, read-only, damaged, or not allowed to us.
     Failed {
@@ -32,13 +32,13 @@ pub enum StoreError {
         /// What it said.
         message: String,
     },
-    /// A row is not what this program wrote; the name says what.
+    /// A row is not what the tables are for; the name says what.
     Corrupt(&'static str),
     /// There is no such intent.
     UnknownIntent(IntentId),
     /// The idempotency key was not claimed.
     UnknownKey,
-    /// A number is too large to be stored; the name says which.
+    /// More than can be stored or asked for; the name says what.
     TooLarge(&'static str),
 }
 
@@ -69,8 +69,8 @@ impl fmt::Display for StoreError {
             Self::Unavailable(cause) => write!(f, "the database is unavailable: {cause}"),
             Self::Locked(file) => write!(
                 f,
-                "another relay uses this SQLite database (it holds {}); \
-                 several relays need PostgreSQL",
+                "another process uses this SQLite database (it holds {}); \
+                 several need PostgreSQL",
                 file.display()
             ),
             Self::SignerHeld => f.write_str("another process holds the signer"),
@@ -78,14 +78,14 @@ impl fmt::Display for StoreError {
                 write!(f, "the tables can not be brought up to date: {error}")
             }
             Self::Version => f.write_str("the tables are of another version of this program"),
-            Self::NoTables => f.write_str("no relay has kept anything in this database"),
+            Self::NoTables => f.write_str("nothing was ever kept in this database"),
             Self::Failed { code, message } => {
                 write!(f, "the database refused: {message} ({code})")
             }
-            Self::Corrupt(what) => write!(f, "the database holds what no relay wrote: {what}"),
+            Self::Corrupt(what) => write!(f, "the database holds what can not be read: {what}"),
             Self::UnknownIntent(id) => write!(f, "there is no intent {id}"),
             Self::UnknownKey => f.write_str("the idempotency key was not claimed"),
-            Self::TooLarge(what) => write!(f, "too large to be stored: {what}"),
+            Self::TooLarge(what) => write!(f, "more than can be stored or asked for: {what}"),
         }
     }
 }
@@ -133,6 +133,19 @@ impl From<MigrateError> for StoreError {
         match error {
             MigrateError::Execute(error) => Self::from(error),
             error => Self::Migration(error),
+        }
+    }
+}
+
+impl StoreError {
+    /// Whether a row would have broken a rule of its table.
+    ///
+    /// SQLite: 19 SQLITE_CONSTRAINT in the low byte. PostgreSQL: class 23.
+    pub(super) fn is_broken_rule(&self) -> bool {
+        let Self::Failed { code, .. } = self else { return false };
+        match code.len() {
+            5 => code.starts_with("23"),
+            _ => code.parse().is_ok_and(|code: u32| code & 0xff == 19),
         }
     }
 }

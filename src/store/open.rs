@@ -11,7 +11,7 @@ use super::{StoreConfig, sql};
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{ConnectOptions as _, Connection as _, PgConnection, SqlSafeStr as _};
+use sqlx::{ConnectOptions as _, Connection as _, PgConnection, SqlSafeStr as _, SqlitePool};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -34,12 +34,20 @@ struct Version {
 }
 
 /// All versions in order. One that was ever released never changes.
-const VERSIONS: [Version; 1] = [Version {
-    number: 1,
-    name: "relay",
-    sqlite: include_str!("migrations/sqlite/0001_relay.sql"),
-    postgres: include_str!("migrations/postgres/0001_relay.sql"),
-}];
+const VERSIONS: [Version; 2] = [
+    Version {
+        number: 1,
+        name: "relay",
+        sqlite: include_str!("migrations/sqlite/0001_relay.sql"),
+        postgres: include_str!("migrations/postgres/0001_relay.sql"),
+    },
+    Version {
+        number: 2,
+        name: "sidecar",
+        sqlite: include_str!("migrations/sqlite/0002_sidecar.sql"),
+        postgres: include_str!("migrations/postgres/0002_sidecar.sql"),
+    },
+];
 
 /// Where it is kept.
 pub(super) enum Place {
@@ -118,6 +126,29 @@ fn private(options: &mut OpenOptions) -> &mut OpenOptions {
 
 /// Opens a SQLite file for one process, creating it for its owner only.
 pub(super) async fn sqlite(file: &Path) -> Result<Db, StoreError> {
+    let (writer, readers) = sqlite_pools(file).await?;
+    let migrating = migrator(|version| version.sqlite);
+    migrated(migrating.run(&writer)).await?;
+    Ok(Db::Sqlite { writer, readers })
+}
+
+/// Opens a SQLite file beside a process that may have it open. Tables are made only by who has the
+/// file for itself.
+pub(super) async fn sqlite_beside(file: &Path) -> Result<Db, StoreError> {
+    let (writer, readers) = sqlite_pools(file).await?;
+    let db = Db::Sqlite { writer, readers };
+    match check_version(&db).await {
+        Err(StoreError::NoTables) => {
+            db.close().await;
+            let _lock = lock_file(file)?;
+            sqlite(file).await
+        }
+        checked => checked.map(|()| db),
+    }
+}
+
+/// The one connection that writes, which makes the file, and those that read.
+async fn sqlite_pools(file: &Path) -> Result<(SqlitePool, SqlitePool), StoreError> {
     match private(OpenOptions::new().create_new(true)).open(file) {
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -128,10 +159,8 @@ pub(super) async fn sqlite(file: &Path) -> Result<Db, StoreError> {
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(true);
     let writer = bounded(sqlite_pool(1).connect_with(options)).await?;
-    let migrating = migrator(|version| version.sqlite);
-    migrated(migrating.run(&writer)).await?;
     let readers = sqlite_options(file).read_only(true);
-    Ok(Db::Sqlite { writer, readers: sqlite_pool(READERS).connect_lazy_with(readers) })
+    Ok((writer, sqlite_pool(READERS).connect_lazy_with(readers)))
 }
 
 /// Opens a SQLite file beside a process that may be writing it.
@@ -141,7 +170,8 @@ pub(super) async fn sqlite_read_only(file: &Path) -> Result<Db, StoreError> {
     }
     let options = sqlite_options(file).read_only(true);
     let readers = bounded(sqlite_pool(READERS).connect_with(options)).await?;
-    check_version(Db::Sqlite { writer: readers.clone(), readers }).await
+    let db = Db::Sqlite { writer: readers.clone(), readers };
+    check_version(&db).await.map(|()| db)
 }
 
 fn sqlite_options(file: &Path) -> SqliteConnectOptions {
@@ -174,7 +204,24 @@ pub(super) async fn postgres(
 pub(super) async fn postgres_read_only(options: &PgConnectOptions) -> Result<Db, StoreError> {
     bounded(connect(options).await?.close()).await?;
     let options = options.clone().options([("default_transaction_read_only", "on")]);
-    check_version(Db::Postgres(postgres_pool(options, READERS))).await
+    let db = Db::Postgres(postgres_pool(options, READERS));
+    check_version(&db).await.map(|()| db)
+}
+
+/// Connects to PostgreSQL, and changes no tables that are there.
+pub(super) async fn postgres_beside(
+    options: &PgConnectOptions,
+    connections: u32,
+) -> Result<Db, StoreError> {
+    bounded(connect(options).await?.close()).await?;
+    let db = Db::Postgres(postgres_pool(options.clone(), connections));
+    match check_version(&db).await {
+        Err(StoreError::NoTables) => {
+            db.close().await;
+            postgres(options, connections).await
+        }
+        checked => checked.map(|()| db),
+    }
 }
 
 /// One connection beside the pool.
@@ -208,8 +255,8 @@ async fn migrated(work: impl Future<Output = Result<(), MigrateError>>) -> Resul
     }
 }
 
-/// Refuses tables of another version: a reader never changes them.
-async fn check_version(db: Db) -> Result<Db, StoreError> {
+/// Refuses tables of another version.
+pub(super) async fn check_version(db: &Db) -> Result<(), StoreError> {
     let found = match db.row(sql::VERSION, &[]).await {
         Ok(row) => row.and_then(|row| row.get::<Option<i64>>("version").transpose()).transpose()?,
         Err(StoreError::Failed { .. }) => None,
@@ -219,7 +266,7 @@ async fn check_version(db: Db) -> Result<Db, StoreError> {
     if found.is_none() {
         return Err(StoreError::NoTables);
     }
-    if found != ours { Err(StoreError::Version) } else { Ok(db) }
+    if found != ours { Err(StoreError::Version) } else { Ok(()) }
 }
 
 #[cfg(test)]

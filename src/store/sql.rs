@@ -1,7 +1,14 @@
 //! Every statement, once for both databases: SQLite takes `$1`, too.
 //!
 //! A condition on states repeats the one of its partial index word for word, which is what SQLite
-//! needs to use it. Public, so that a test can ask for the plans.
+//! needs to use it. Public, so that a test can ask for the plans. Here: what the relay keeps;
+//! `content` and `age` have what the service endpoints read and keep.
+
+mod age;
+mod content;
+
+pub use age::*;
+pub use content::*;
 
 /// Locks the chain until the transaction ends, and reads where it ends.
 pub const CHAIN_LOCK: &str = "UPDATE chain_head SET seq = seq RETURNING seq, hash";
@@ -120,5 +127,26 @@ pub const SIGNER_LOCK: &str = "SELECT pg_advisory_lock($1)";
 pub const SIGNER_UNLOCK: &str = "SELECT pg_advisory_unlock($1)";
 /// PostgreSQL only: how long the session waits for a lock.
 pub const SIGNER_WAIT: &str = "SELECT set_config('lock_timeout', $1, false)";
+/// PostgreSQL only: waits until no other transaction has the lock of this name. Two numbers are
+/// apart from the one of a signer.
+pub const NAME_LOCK: &str = "SELECT pg_advisory_xact_lock(1, hashtext($1))";
 /// The version of the tables.
 pub const VERSION: &str = "SELECT max(version) AS version FROM _sqlx_migrations";
+
+/// Forgets age events that were received long ago, so many at most.
+pub const AGE_EVENTS_FORGET: &str = "DELETE FROM age_event WHERE event_id IN \
+    (SELECT event_id FROM age_event WHERE received_us < $1 ORDER BY received_us LIMIT $2)";
+/// Forgets age sessions to which nothing ever came, so many at most.
+pub const AGE_SESSIONS_FORGET: &str = "DELETE FROM age_session WHERE subject_ref IN \
+    (SELECT subject_ref FROM age_session WHERE last_occurred_us IS NULL AND expires_us < $1 \
+    ORDER BY expires_us LIMIT $2)";
+/// Forgets old feed items, so many at most.
+pub const FEED_ITEMS_FORGET: &str = "DELETE FROM feed_item WHERE (feed, post_uri) IN \
+    (SELECT feed, post_uri FROM feed_item WHERE sort_us < $1 ORDER BY sort_us LIMIT $2)";
+/// The viewer of the suggestion that is so many further on.
+pub const SUGGESTION_VIEWER: &str =
+    "SELECT viewer_did FROM suggestion WHERE viewer_did > $1 ORDER BY viewer_did LIMIT 1 OFFSET $2";
+/// Forgets old snapshots of a range of viewers, but for the newest of each.
+pub const SUGGESTIONS_FORGET: &str = "DELETE FROM suggestion \
+    WHERE viewer_did > $1 AND viewer_did <= $2 AND built_us < $3 AND snapshot_id < \
+    (SELECT max(n.snapshot_id) FROM suggestion n WHERE n.viewer_did = suggestion.viewer_did)";

@@ -1,0 +1,123 @@
+//! What the service endpoints read of the content: feeds, suggestions, accounts, podcasts, pages.
+//!
+//! A page of a feed goes by its index from the position of the last one, and is never counted to.
+//! Blocked labels have 16 places and asked ones 10, NULL where there are fewer.
+
+/// What stands under none of the blocked labels `$5` to `$20`.
+macro_rules! unblocked {
+    ($table:literal) => {
+        concat!(
+            "NOT EXISTS (SELECT 1 FROM moderation_label WHERE moderation_label.post_uri = ",
+            $table,
+            ".post_uri AND moderation_label.label IN ",
+            "($5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20))"
+        )
+    };
+}
+
+/// `$4` posts of the feed `$1` after the position `$2`, `$3`.
+macro_rules! page {
+    ($table:literal, $filter:expr) => {
+        concat!(
+            "SELECT post_uri, sort_us FROM ",
+            $table,
+            " WHERE feed = $1 AND ",
+            $filter,
+            "hidden = 0 AND (sort_us, post_uri) < ($2, $3) AND ",
+            unblocked!($table),
+            " ORDER BY sort_us DESC, post_uri DESC LIMIT $4"
+        )
+    };
+}
+
+/// A page of the posts with one of the labels `$21` to `$30`: the first ones of each label's page,
+/// so that a rare label costs no more than a common one.
+macro_rules! labelled {
+    ($($slot:literal)+; $filter:literal) => {
+        concat!(
+            "SELECT post_uri, sort_us FROM (SELECT '' AS post_uri, 0 AS sort_us LIMIT 0) AS none",
+            $(" UNION SELECT post_uri, sort_us FROM (",
+            page!("feed_label", concat!("label = ", $slot, " AND ", $filter)),
+            ") AS labelled",)+
+            " ORDER BY sort_us DESC, post_uri DESC LIMIT $4"
+        )
+    };
+    (where $filter:literal) => {
+        labelled!("$21" "$22" "$23" "$24" "$25" "$26" "$27" "$28" "$29" "$30"; $filter)
+    };
+}
+
+/// A page of a feed.
+pub const FEED: &str = page!("feed_item", "");
+/// A page of a feed within the set `$21`.
+pub const FEED_OF_SET: &str = page!("feed_item", "set_code = $21 AND ");
+/// A page of a feed under some labels.
+pub const FEED_OF_LABELS: &str = labelled!(where "");
+/// A page of a feed under some labels within the set `$31`.
+pub const FEED_OF_LABELS_AND_SET: &str = labelled!(where "set_code = $31 AND ");
+
+/// A viewer's newest snapshot.
+pub const SNAPSHOT: &str = "SELECT snapshot_id, built_us FROM suggestion WHERE viewer_did = $1 \
+    ORDER BY snapshot_id DESC, rank DESC LIMIT 1";
+/// Whether a viewer has a snapshot.
+pub const SNAPSHOT_AT: &str = "SELECT snapshot_id FROM suggestion WHERE viewer_did = $1 \
+    AND snapshot_id = $2 LIMIT 1";
+/// `$4` suggestions to the viewer `$1` from the snapshot `$2` of `$21` after the rank `$3`. What
+/// came after the snapshot counts, too: whom the viewer follows, and whose account is closed.
+pub const SUGGESTIONS: &str = concat!(
+    "SELECT rank, actor_did, post_uri, reason FROM suggestion ",
+    "WHERE viewer_did = $21 AND snapshot_id = $2 AND rank > $3 AND actor_did <> $1 ",
+    "AND NOT EXISTS (SELECT 1 FROM follow WHERE follow.did = $1 ",
+    "AND follow.subject_did = suggestion.actor_did) ",
+    "AND NOT EXISTS (SELECT 1 FROM account WHERE account.did = suggestion.actor_did ",
+    "AND account.status <> 'active') AND ",
+    unblocked!("suggestion"),
+    " ORDER BY rank LIMIT $4"
+);
+
+/// All columns of an account, with the condition.
+macro_rules! account {
+    ($condition:literal) => {
+        concat!("SELECT user_id, did, handle, status FROM account WHERE ", $condition)
+    };
+}
+
+/// The account of a user.
+pub const ACCOUNT_OF_USER: &str = account!("user_id = $1");
+/// The account with a DID.
+pub const ACCOUNT_OF_DID: &str = account!("did = $1");
+/// The account with a handle.
+pub const ACCOUNT_OF_HANDLE: &str = account!("handle = $1");
+
+/// A creator's podcast.
+pub const PODCAST: &str = "SELECT did, guid, title, description, link, language, author, \
+    category, subcategory, explicit, image_url, kind, medium, locked, owner_name, owner_email, \
+    copyright, funding, persons, txt, complete, block, new_feed_url, \
+    CAST(CASE status WHEN 'taken_down' THEN 1 ELSE 0 END AS BIGINT) AS taken_down, updated_us \
+    FROM podcast WHERE did = $1";
+/// The newest episodes of a podcast that are out at `$2`.
+pub const EPISODES: &str = "SELECT id, did, guid, title, description_html, link, enclosure_url, \
+    enclosure_length, enclosure_type, duration_s, published_us, season, number, kind, explicit, \
+    image_url, transcripts, persons, chapters_url, social_uri, updated_us \
+    FROM episode WHERE did = $1 AND visibility = 'public' AND published_us <= $2 \
+    ORDER BY published_us DESC, id DESC LIMIT $3";
+/// When the next episode of a podcast comes out after `$2`.
+pub const NEXT_PUBLICATION: &str = "SELECT min(published_us) AS published_us FROM episode \
+    WHERE did = $1 AND visibility = 'public' AND published_us > $2";
+
+/// The pages of the sitemap that have an address, at most `$1`: from each a step to the next.
+pub const SITEMAP_PAGES: &str = "WITH RECURSIVE found (page) AS ( \
+    SELECT min(page) FROM sitemap_url WHERE indexable = 1 \
+    UNION ALL SELECT (SELECT min(sitemap_url.page) FROM sitemap_url \
+    WHERE indexable = 1 AND sitemap_url.page > found.page) FROM found WHERE found.page IS NOT NULL) \
+    SELECT page, (SELECT max(lastmod_us) FROM sitemap_url \
+    WHERE indexable = 1 AND sitemap_url.page = found.page) AS lastmod_us \
+    FROM found WHERE page IS NOT NULL ORDER BY page LIMIT $1";
+/// What a page of the sitemap comes to. The sum changes with every id and every time: each id of a
+/// page has a factor of its own, and 45,000 such products fit into 63 bits.
+pub const SITEMAP_STAMP: &str = "SELECT count(*) AS urls, max(lastmod_us) AS lastmod_us, \
+    CAST(sum((lastmod_us % 2147483647 + 1) * (id % 45000 + 1)) AS BIGINT) AS checksum \
+    FROM sitemap_url WHERE page = $1 AND indexable = 1";
+/// Addresses of a page of the sitemap after an id.
+pub const SITEMAP_URLS: &str = "SELECT id, loc, lastmod_us, images FROM sitemap_url \
+    WHERE page = $1 AND indexable = 1 AND id > $2 ORDER BY id LIMIT $3";

@@ -1,0 +1,136 @@
+//! What identifiers, addresses and texts look like, for tables that others read without a doubt.
+//!
+//! Stricter than their specifications where those leave a choice that makes two spellings of one
+//! thing.
+
+/// 2,047 bytes: a sitemap takes no more, and neither do most clients.
+pub(super) const MAX_URL: usize = 2_047;
+/// 700 bytes: the cursor of a feed holds one in its 1 KiB.
+pub(super) const MAX_AT_URI: usize = 700;
+/// 256 bytes: `did:web:` and a whole host name with its port.
+const MAX_DID: usize = 256;
+
+pub(super) fn is_uuid(text: &str) -> bool {
+    let canonical = uuid::Uuid::try_parse(text).ok().map(|uuid| uuid.to_string());
+    canonical.as_deref() == Some(text)
+}
+
+/// AT Protocol, "DID": `did:`, a method in lower case, an identifier.
+pub(super) fn is_did(text: &str) -> bool {
+    let Some((method, id)) = text.strip_prefix("did:").and_then(|rest| rest.split_once(':')) else {
+        return false;
+    };
+    let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"._:%-".contains(&byte);
+    match method {
+        "plc" => id.len() == 24 && id.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'2'..=b'7')),
+        _ => {
+            let has_method = !method.is_empty() && method.bytes().all(|b| b.is_ascii_lowercase());
+            let ends_well = !id.is_empty() && !id.ends_with([':', '%']);
+            text.len() <= MAX_DID && has_method && ends_well && id.bytes().all(is_known)
+        }
+    }
+}
+
+/// AT Protocol, "Handle": a domain name of two labels or more, its last one not numeric.
+pub(super) fn is_handle(text: &str) -> bool {
+    let is_label = |label: &str| {
+        let is_known = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+        (1..=63).contains(&label.len())
+            && label.bytes().all(is_known)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    let Some((_, last)) = text.rsplit_once('.') else { return false };
+    let is_named = last.starts_with(|letter: char| letter.is_ascii_lowercase());
+    text.len() <= 253 && is_named && text.split('.').all(is_label)
+}
+
+/// AT Protocol, "AT URI", of a record. Its authority is a DID: a handle may be another's one day.
+pub(super) fn is_at_uri(text: &str) -> bool {
+    let Some(rest) = text.strip_prefix("at://") else { return false };
+    let parts: Vec<&str> = rest.split('/').collect();
+    let [did, collection, key] = parts.as_slice() else { return false };
+    text.len() <= MAX_AT_URI && is_did(did) && is_nsid(collection) && is_record_key(key)
+}
+
+fn is_nsid(text: &str) -> bool {
+    let Some((domain, name)) = text.rsplit_once('.') else { return false };
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric();
+    let is_named = name.starts_with(|letter: char| letter.is_ascii_alphabetic());
+    let domain = domain.to_ascii_lowercase();
+    let starts_well = domain.starts_with(|letter: char| letter.is_ascii_lowercase());
+    let is_part = |part: &str| {
+        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    text.len() <= 317
+        && is_named
+        && name.bytes().all(is_name)
+        && starts_well
+        && domain.contains('.')
+        && domain.split('.').all(is_part)
+}
+
+fn is_record_key(text: &str) -> bool {
+    let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"._:~-".contains(&byte);
+    (1..=512).contains(&text.len()) && text.bytes().all(is_known) && !matches!(text, "." | "..")
+}
+
+/// A URL with a host and without a user; what is not ASCII is percent-encoded in it.
+pub(super) fn is_url(text: &str, schemes: &[&str]) -> bool {
+    let Some(rest) = schemes.iter().find_map(|scheme| text.strip_prefix(scheme)) else {
+        return false;
+    };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (authority, None),
+    };
+    let is_host_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-.[]:".contains(&byte);
+    let is_port = port.is_none_or(|port| port.parse().is_ok_and(|port: u16| port > 0));
+    text.len() <= MAX_URL
+        && is_visible(text)
+        && !text.contains(['"', '<', '>', '\\', '^', '`', '{', '|', '}'])
+        && !host.is_empty()
+        && host.bytes().all(is_host_byte)
+        && is_port
+}
+
+pub(super) fn is_email(text: &str) -> bool {
+    let Some((local, domain)) = text.split_once('@') else { return false };
+    let has_parts = !local.is_empty() && domain.split('.').count() > 1;
+    text.len() <= 254
+        && is_visible(text)
+        && has_parts
+        && domain.split('.').all(|part| !part.is_empty())
+        && !domain.contains('@')
+}
+
+/// BCP 47, as far as feeds use it: a language and further parts.
+pub(super) fn is_language(text: &str) -> bool {
+    let mut parts = text.split('-');
+    let first = parts.next().unwrap_or_default();
+    let is_first =
+        matches!(first.len(), 2 | 3) && first.bytes().all(|byte| byte.is_ascii_lowercase());
+    let is_part = |part: &str| {
+        matches!(part.len(), 1..=8) && part.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    };
+    is_first && text.len() <= 35 && parts.all(is_part)
+}
+
+pub(super) fn is_visible(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+/// PostgreSQL takes no NUL, and XML none of the other control characters.
+pub(super) fn is_text(text: &str) -> bool {
+    let is_known = |letter: char| !letter.is_control() || matches!(letter, '\t' | '\n' | '\r');
+    !text.trim().is_empty() && text.chars().all(is_known)
+}
+
+pub(super) fn is_tag(text: &str) -> bool {
+    let is_known = |letter: char| !letter.is_control() && letter != ',';
+    !text.is_empty()
+        && text.trim() == text
+        && text.chars().all(is_known)
+        && text.to_lowercase() == text
+}
