@@ -17,19 +17,24 @@ pub enum Incomplete {
     Gone,
 }
 
-/// Reads the whole body within `timeout`. Bytes are counted as they come, whatever was declared.
+/// Reads the whole body of at most `max` bytes within `timeout`. Bytes are counted as they come,
+/// whatever was declared.
 ///
 /// # Errors
 /// `body_too_large`, `request_timeout`, `conflicting_framing` for chunks that make no sense, or
 /// [`Incomplete::Gone`].
-pub async fn read(session: &mut ServerSession, timeout: Duration) -> Result<Bytes, Incomplete> {
-    match within(timeout, read_all(session)).await {
+pub async fn read(
+    session: &mut ServerSession,
+    timeout: Duration,
+    max: usize,
+) -> Result<Bytes, Incomplete> {
+    match within(timeout, read_all(session, max)).await {
         Some(result) => result,
         None => Err(refused(Reason::RequestTimeout, "the body did not arrive in time")),
     }
 }
 
-async fn read_all(session: &mut ServerSession) -> Result<Bytes, Incomplete> {
+async fn read_all(session: &mut ServerSession, max: usize) -> Result<Bytes, Incomplete> {
     let mut first = Bytes::new();
     let mut all = BytesMut::new();
     loop {
@@ -45,7 +50,7 @@ async fn read_all(session: &mut ServerSession) -> Result<Bytes, Incomplete> {
                 });
             }
         };
-        policy::within_size(first.len().max(all.len()) + piece.len())
+        policy::within_size(first.len().max(all.len()) + piece.len(), max)
             .map_err(Incomplete::Refused)?;
         if first.is_empty() {
             first = piece;

@@ -7,12 +7,16 @@ mod dev;
 mod explain;
 mod journal;
 mod serve;
+mod sign_webhook;
+mod store;
 mod token;
 
 use crate::config::LogFormat;
+use crate::store::content_types;
 use clap::{Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// A check found something wrong.
 const CHECK_FAILED: u8 = 1;
@@ -41,6 +45,11 @@ enum Command {
     Explain(ExplainArguments),
     /// Read the relay's journal; works while a relay runs.
     Journal(JournalArguments),
+    /// Fill, show and tidy up what is stored; works while a server runs.
+    #[command(subcommand)]
+    Store(StoreCommand),
+    /// Sign the body of a webhook, as the age verifier does.
+    SignWebhook(SignWebhookArguments),
     /// Make a fresh relay token.
     #[command(subcommand)]
     Token(TokenCommand),
@@ -130,6 +139,67 @@ enum JournalCommand {
 }
 
 #[derive(Debug, Subcommand)]
+enum StoreCommand {
+    /// Create the tables, or bring them up to date.
+    Migrate(ConfigArgument),
+    /// Take content in: files of one JSON object per line, each of them whole or not at all.
+    Import(ImportArguments),
+    /// Write the content to standard output, as import takes it.
+    Export(ExportArguments),
+    /// Forget what is old and not needed any more.
+    Prune(PruneArguments),
+}
+
+#[derive(Debug, clap::Args)]
+struct ImportArguments {
+    #[command(flatten)]
+    file: ConfigArgument,
+    /// Where the feeds of podcasts are: makes the guid of a new one that has none.
+    #[arg(long, value_name = "URL")]
+    base_url: Option<String>,
+    /// The files; - is standard input.
+    #[arg(value_name = "FILE", required = true)]
+    content: Vec<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+struct ExportArguments {
+    #[command(flatten)]
+    file: ConfigArgument,
+    /// Records of this type only.
+    #[arg(long = "type", value_name = "TYPE", value_parser = content_type)]
+    only: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+struct PruneArguments {
+    #[command(flatten)]
+    file: ConfigArgument,
+    /// Idempotency keys, by their age.
+    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = duration)]
+    keys_older_than: Duration,
+    /// Suggestions, by the age of their snapshot; the newest of each viewer stays.
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = duration)]
+    suggestions_older_than: Duration,
+    /// Age sessions that were never used, by the time since they expired.
+    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = duration)]
+    age_sessions_older_than: Duration,
+    /// Feed items, by their age; none unless this is given.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    feed_items_older_than: Option<Duration>,
+}
+
+#[derive(Debug, clap::Args)]
+struct SignWebhookArguments {
+    /// The file of the secret.
+    #[arg(long, value_name = "FILE")]
+    secret_file: PathBuf,
+    /// A file with the body; - reads it from standard input.
+    #[arg(value_name = "BODY", default_value = "-")]
+    body: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
 enum TokenCommand {
     /// Write 32 random bytes in hexadecimal to a new file of mode 0600.
     New {
@@ -153,6 +223,17 @@ impl From<LogFormatArgument> for LogFormat {
     }
 }
 
+fn content_type(name: &str) -> Result<String, String> {
+    let types: Vec<_> = content_types().collect();
+    let expected = || format!("expected one of {}", types.join(", "));
+    types.contains(&name).then(|| name.to_owned()).ok_or_else(expected)
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let duration = humantime::parse_duration(text);
+    duration.map_err(|_| "expected a number and its unit, such as 90d or 12h".to_owned())
+}
+
 /// Runs the program with the process's arguments, and says how it ended.
 pub fn run() -> ExitCode {
     match Arguments::parse().command {
@@ -161,6 +242,8 @@ pub fn run() -> ExitCode {
         Command::Dev(arguments) => dev::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Journal(arguments) => journal::run(&arguments),
+        Command::Store(command) => store::run(&command),
+        Command::SignWebhook(arguments) => sign_webhook::run(&arguments),
         Command::Token(command) => token::run(&command),
     }
 }

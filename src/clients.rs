@@ -3,6 +3,7 @@
 //! Each surface that has clients keeps one [`Clients`]; what can change while it runs is in
 //! [`ClientLimits`]. The counting itself is the policy's.
 
+use crate::config::ClientsConfig;
 use http::HeaderValue;
 use pingora_limits::inflight::{Guard, Inflight};
 use portcullis_filters::client::{Client, ClientKey};
@@ -21,15 +22,15 @@ pub struct ClientLimits {
 }
 
 impl ClientLimits {
-    /// As configured: 1 to 1,000,000,000 requests in any minute, and at least one at a time.
-    pub fn new(requests_per_minute: u32, max_in_flight: usize) -> Self {
-        let quota = requests_per_minute;
+    /// As configured.
+    pub fn new(config: &ClientsConfig) -> Self {
+        let quota = config.requests_per_minute;
         Self {
             quota_header: HeaderValue::try_from(format!("\"minute\";q={quota};w=60"))
                 .expect("digits, letters and ASCII punctuation are a header value"),
             quota: Quota::per_minute(quota)
                 .expect("the configuration takes 1 to 1,000,000,000, and so does a quota"),
-            max_in_flight: isize::try_from(max_in_flight).unwrap_or(isize::MAX),
+            max_in_flight: isize::try_from(config.max_in_flight_per_client).unwrap_or(isize::MAX),
         }
     }
 }
@@ -42,9 +43,9 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Remembers so many clients.
-    pub fn new(limits: &ClientLimits, max_clients: usize) -> Self {
-        let capacity = u32::try_from(max_clients).unwrap_or(u32::MAX);
+    /// Remembers as many clients as configured.
+    pub fn new(limits: &ClientLimits, config: &ClientsConfig) -> Self {
+        let capacity = u32::try_from(config.max_clients).unwrap_or(u32::MAX);
         let capacity = NonZeroU32::new(capacity).unwrap_or(NonZeroU32::MIN);
         Self {
             limiter: SharedLimiter::new(limits.quota, capacity, RandomState::new()),

@@ -10,11 +10,13 @@ mod gateway;
 mod relay;
 mod request_id;
 mod service;
+mod sidecar;
 mod voice;
 
 pub use relay::RelayService;
 pub use request_id::RequestIds;
 pub use service::{About, Admission, Next, Service, Told};
+pub use sidecar::SidecarService;
 pub use voice::GateVoice;
 
 use crate::body::{self, Incomplete};
@@ -22,10 +24,12 @@ use crate::config::ConnectionsConfig;
 use crate::deadline::within;
 use crate::gate::{self, Connection};
 use crate::process::Process;
-use crate::reply::{self, Facts, Persistence, Reply, Style};
+use crate::reply::{self, Facts, Persistence, Reply, Rest, Style};
 use crate::stop::InFlight;
 use crate::telemetry::RequestLine;
 use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::StreamExt as _;
 use http::header::{EXPECT, HOST, ORIGIN, TRANSFER_ENCODING};
 use http::{HeaderValue, Method, Version};
 use pingora_core::modules::http::HttpModules;
@@ -59,6 +63,7 @@ pub struct Context {
     client: Option<Client>,
     standing: Option<Standing>,
     style: Style,
+    is_for_pages: bool,
     method: &'static str,
     upstream: Duration,
     outcome: Option<Outcome>,
@@ -88,13 +93,16 @@ impl<S: Service> Edge<S> {
         settings: &S::Settings,
         context: &mut Context,
     ) -> Option<Reply> {
-        let Admission { client, standing, style, verdict } = self.admit(session, settings, context);
-        context.client = Some(client);
-        context.standing = standing;
-        context.style = style;
-        let (call, slot, expects_continue) = match verdict {
+        let admission = self.admit(session, settings, context);
+        context.client = Some(admission.client);
+        context.standing = admission.standing;
+        context.style = admission.style;
+        context.is_for_pages = admission.is_for_pages;
+        let (call, slot, expects_continue, max_body) = match admission.verdict {
             Ok(Next::Reply(reply)) => return Some(reply),
-            Ok(Next::Read { call, slot, expects_continue }) => (call, slot, expects_continue),
+            Ok(Next::Read { call, slot, expects_continue, max_body }) => {
+                (call, slot, expects_continue, max_body)
+            }
             Err(refusal) => return Some(context.refused(&refusal)),
         };
         if self.process.stop.refuses() {
@@ -106,7 +114,7 @@ impl<S: Service> Edge<S> {
             let told = session.write_continue_response();
             within(self.connections.body_timeout, told).await?.ok()?;
         }
-        let body = match body::read(session, self.connections.body_timeout).await {
+        let body = match body::read(session, self.connections.body_timeout, max_body).await {
             Ok(body) => body,
             Err(Incomplete::Refused(refusal)) => return Some(context.refused(&refusal)),
             Err(Incomplete::Gone) => return None,
@@ -149,7 +157,7 @@ impl<S: Service> Edge<S> {
         &self,
         session: &mut ServerSession,
         settings: &S::Settings,
-        reply: Reply,
+        mut reply: Reply,
         context: &mut Context,
     ) -> pingora_core::Result<()> {
         let bytes = reply.length();
@@ -161,8 +169,12 @@ impl<S: Service> Edge<S> {
         if !ends {
             connection.linger();
         }
-        let last = !ends || connection.is_old(context.started) || self.process.stop.has_begun();
         let request = session.req_header();
+        let chunks = request.version == Version::HTTP_11;
+        let last = !ends
+            || connection.is_old(context.started)
+            || self.process.stop.has_begun()
+            || (reply.rest.is_some() && !chunks);
         let persistence = match request.version {
             _ if last || session.get_keepalive().is_none() => Persistence::Closes,
             Version::HTTP_11 => Persistence::Stays,
@@ -174,16 +186,61 @@ impl<S: Service> Edge<S> {
             &Facts {
                 request_id: &context.request_id,
                 quota: context.standing.map(|standing| (told.quota, standing)),
-                cross_origin: request.headers.get(ORIGIN).zip(told.cors),
+                cross_origin: request
+                    .headers
+                    .get(ORIGIN)
+                    .zip(told.cors.filter(|_| context.is_for_pages)),
                 persistence,
+                chunks,
                 without_body: request.method == Method::HEAD,
             },
         );
-        connection.answer(pieces);
+        let rest = reply.rest.take().filter(|_| request.method != Method::HEAD);
         if last {
             session.set_keepalive(None);
         }
-        // the gate sends it with this flush
+        self.flush(session, pieces).await?;
+        let Some(rest) = rest else { return Ok(()) };
+        let sent = self.stream(session, rest, chunks).await;
+        if let (Some(outcome), Ok(more)) = (&mut context.outcome, &sent) {
+            outcome.bytes += more;
+        }
+        sent.map(|_| ())
+    }
+
+    /// Sends the rest of a body as it is made, and says how long it was.
+    async fn stream(
+        &self,
+        session: &mut ServerSession,
+        mut rest: Rest,
+        chunks: bool,
+    ) -> pingora_core::Result<usize> {
+        let mut bytes = 0;
+        while let Some(piece) = rest.0.next().await {
+            let Ok(piece) = piece else {
+                return Error::e_explain(ErrorType::InternalError, "the rest can not be had");
+            };
+            bytes += piece.len();
+            let pieces =
+                if chunks { reply::chunk(piece) } else { [piece, Bytes::new(), Bytes::new()] };
+            self.flush(session, pieces).await?;
+        }
+        if chunks {
+            let end = Bytes::from_static(reply::LAST_CHUNK);
+            self.flush(session, [end, Bytes::new(), Bytes::new()]).await?;
+        }
+        Ok(bytes)
+    }
+
+    /// The gate sends the pieces with this flush.
+    async fn flush(
+        &self,
+        session: &mut ServerSession,
+        pieces: [Bytes; 3],
+    ) -> pingora_core::Result<()> {
+        if let Some(connection) = gate::opened(session) {
+            connection.answer(pieces);
+        }
         within(self.connections.write_timeout, session.finish_body()).await.unwrap_or_else(|| {
             Error::e_explain(ErrorType::WriteTimedout, "the client does not read")
         })
@@ -215,7 +272,7 @@ impl Context {
     /// A client over its rate is told when its oldest request leaves the window.
     fn told_to_wait(&self, mut reply: Reply) -> Reply {
         if reply.reason == Some(Reason::RateLimited)
-            && let Some(standing) = self.standing
+            && let Some(standing) = self.standing.filter(|standing| !standing.admitted)
         {
             reply.retry_after = Some(standing.reset_seconds);
         }
@@ -234,7 +291,8 @@ impl<S: Service> ProxyHttp for Edge<S> {
             request_id: HeaderValue::from_static(""),
             client: None,
             standing: None,
-            style: Style::JsonRpc,
+            style: S::STYLE,
+            is_for_pages: true,
             method: "",
             upstream: Duration::ZERO,
             outcome: None,

@@ -40,10 +40,10 @@ impl From<&GatewayConfig> for Settings {
         Self {
             policy: GatewayPolicy {
                 methods: MethodSet::new(&config.methods),
-                trusted_proxies: TrustedProxies::from(config.trusted_proxies.clone()),
+                trusted_proxies: TrustedProxies::from(config.clients.trusted_proxies.clone()),
             },
             cors: config.cors_origins.clone(),
-            limits: ClientLimits::new(config.requests_per_minute, config.max_in_flight_per_client),
+            limits: ClientLimits::new(&config.clients),
         }
     }
 }
@@ -53,7 +53,7 @@ impl Gateway {
     pub fn new(config: &GatewayConfig, node: Arc<Node>) -> Self {
         let settings = Settings::from(config);
         Self {
-            clients: Clients::new(&settings.limits, config.max_clients),
+            clients: Clients::new(&settings.limits, &config.clients),
             settings: ArcSwap::from_pointee(settings),
             node,
         }

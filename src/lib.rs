@@ -32,6 +32,7 @@ pub mod reload;
 pub mod reply;
 pub mod secrets;
 pub mod server;
+pub mod sidecar;
 pub mod stop;
 pub mod store;
 pub mod surfaces;

@@ -24,6 +24,7 @@ impl Process {
         match line.surface {
             Surface::Gateway => self.metrics.request(line.reason, line.bytes, line.total),
             Surface::Relay => self.metrics.relay.request(line.reason, line.total),
+            Surface::Sidecar => self.metrics.sidecar.request(line.reason, line.total),
             Surface::Admin => {}
         }
         self.log.request(line);

@@ -6,7 +6,7 @@
 use crate::config::{Config, LoadError};
 use crate::secrets::SecretError;
 use crate::surfaces::Surfaces;
-use crate::{gateway, relay};
+use crate::{gateway, relay, sidecar};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
@@ -25,15 +25,16 @@ impl Reload {
 
     /// Reads the files again, and takes over what can be.
     pub fn run(&self) {
-        let (new, relay_settings) = match self.read() {
-            Ok(new) => new,
-            Err(error) => {
-                for line in error.to_string().lines() {
-                    log::error!("not reloaded, nothing changes: {line}");
+        let Read { config: new, relay: relay_settings, sidecar: sidecar_settings } =
+            match self.read() {
+                Ok(read) => read,
+                Err(error) => {
+                    for line in error.to_string().lines() {
+                        log::error!("not reloaded, nothing changes: {line}");
+                    }
+                    return;
                 }
-                return;
-            }
-        };
+            };
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if let (Some(gateway), Some(config)) = (&self.surfaces.gateway, &new.gateway) {
             gateway.change(gateway::Settings::from(config));
@@ -42,6 +43,10 @@ impl Reload {
             // the tokens may be others, though their files' names are not
             relay.change(settings.taken_over_by(&relay.settings()));
             log::warn!("the relay's tokens were read again");
+        }
+        if let (Some(sidecar), Some(settings)) = (&self.surfaces.sidecar, sidecar_settings) {
+            sidecar.change(settings);
+            log::warn!("the sidecar's secrets were read again");
         }
         log::set_max_level(new.log.level);
         let changes = current.values.changes(&new.values);
@@ -57,12 +62,22 @@ impl Reload {
         *current = new;
     }
 
-    /// The configuration and the tokens, all of them or nothing.
-    fn read(&self) -> Result<(Config, Option<relay::settings::Settings>), ReadError> {
+    /// The configuration and the secrets, all of them or nothing.
+    fn read(&self) -> Result<Read, ReadError> {
         let config = Config::load(&self.path, std::env::vars_os()).map_err(ReadError::Config)?;
-        let settings = config.relay.as_ref().map(relay::settings::Settings::load).transpose();
-        settings.map(|settings| (config, settings)).map_err(ReadError::Secret)
+        let relay = config.relay.as_ref().map(relay::settings::Settings::load).transpose();
+        let relay = relay.map_err(ReadError::Secret)?;
+        let sidecar = config.sidecar.as_ref().map(sidecar::Settings::load).transpose();
+        let sidecar = sidecar.map_err(ReadError::Secret)?;
+        Ok(Read { config, relay, sidecar })
     }
+}
+
+/// What was read.
+struct Read {
+    config: Config,
+    relay: Option<relay::settings::Settings>,
+    sidecar: Option<sidecar::Settings>,
 }
 
 enum ReadError {

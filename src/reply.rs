@@ -4,13 +4,20 @@
 //! from [`render`] its bytes. What a client reads here is all it learns: no address, no internal
 //! text.
 
+mod reasons;
 mod wire;
 
-pub use wire::{Facts, Persistence, render};
+pub use reasons::status_and_code;
+use reasons::xrpc_name;
+pub use wire::{Cors, Facts, LAST_CHUNK, Persistence, chunk, render};
 
 use crate::node::{Answer, Fault, Lease};
 use bytes::Bytes;
+use futures_util::Stream;
 use portcullis_filters::verdict::{Reason, Refusal};
+use std::borrow::Cow;
+use std::fmt;
+use std::pin::Pin;
 
 /// What goes back to a client, but for what every answer carries ([`render`] adds that).
 #[derive(Debug, Default)]
@@ -23,6 +30,12 @@ pub struct Reply {
     pub media_type: Option<&'static str>,
     /// The body, in pieces.
     pub body: [Bytes; 3],
+    /// What comes after them, for a body that is made while it is sent.
+    pub rest: Option<Rest>,
+    /// `Cache-Control`, where it is not `no-store`.
+    pub cache_control: Option<Cow<'static, str>>,
+    /// Other fields of the head.
+    pub fields: Vec<(&'static str, String)>,
     /// `Allow`.
     pub allow: Option<&'static str>,
     /// `Retry-After` in seconds.
@@ -33,6 +46,19 @@ pub struct Reply {
     pub lease: Option<Lease>,
 }
 
+/// The rest of a body, piece by piece.
+pub struct Rest(pub Pin<Box<dyn Stream<Item = Result<Bytes, Cut>> + Send>>);
+
+/// The rest of a body can not be had: it ends too soon, and the client can tell.
+#[derive(Clone, Copy, Debug)]
+pub struct Cut;
+
+impl fmt::Debug for Rest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Rest")
+    }
+}
+
 /// How an error is worded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
@@ -40,6 +66,8 @@ pub enum Style {
     JsonRpc,
     /// `{"ok":false,"error":…}`, as the relay's operations answer.
     Plain,
+    /// `{"error":"Name","message":…}`, as XRPC answers: <https://atproto.com/specs/xrpc>.
+    Xrpc,
 }
 
 const JSON: Option<&str> = Some("application/json");
@@ -102,11 +130,15 @@ impl Reply {
             Style::Plain => format!(
                 r#"{{"ok":false,"error":{{"reason":"{name}","message":{message},"request_id":"{request_id}"{more}}}}}"#
             ),
+            Style::Xrpc => format!(
+                r#"{{"error":"{}","message":{message},"request_id":"{request_id}"{more}}}"#,
+                xrpc_name(reason)
+            ),
         };
         Self {
             reason: Some(reason),
             retry_after: matches!(status, 429 | 503).then_some(1),
-            www_authenticate: status == 401,
+            www_authenticate: status == 401 && reason != Reason::BadWebhookSignature,
             ..Self::json(status, body)
         }
     }
@@ -115,6 +147,13 @@ impl Reply {
     pub fn json(status: u16, body: String) -> Self {
         let body = [body.into(), Bytes::new(), Bytes::new()];
         Self { status, media_type: JSON, body, ..Self::default() }
+    }
+
+    /// The same, kept by no cache: it is one user's.
+    pub fn personal(mut self) -> Self {
+        self.cache_control = Some("private, no-store".into());
+        self.fields.push(("vary", "authorization".to_owned()));
+        self
     }
 
     /// Bytes of the body.
@@ -135,72 +174,5 @@ pub fn fault_words(fault: Fault) -> (Reason, &'static str) {
         Fault::Oversized => (Reason::UpstreamOversized, "the node's answer is over 4 MiB"),
         Fault::Invalid => (Reason::UpstreamInvalid, "the node's answer is not valid"),
         Fault::Overloaded => (Reason::Overloaded, "too much is under way: try again soon"),
-    }
-}
-
-/// The HTTP status and the JSON-RPC code of each reason. Codes: JSON-RPC 2.0, section 5.1; -32005
-/// is the "limit exceeded" that Ethereum's EIP-1474 brought into use.
-pub fn status_and_code(reason: Reason) -> (u16, i32) {
-    use Reason as R;
-    match reason {
-        R::ParseError => (400, -32700),
-        R::InvalidRequest | R::Batch | R::ConflictingFraming => (400, -32600),
-        R::InvalidParams => (400, -32602),
-        R::Unauthorized => (401, -32600),
-        R::MethodNotAllowed => (403, -32601),
-        R::ContractNotAllowed
-        | R::EntrypointNotAllowed
-        | R::ArgumentNotAllowed
-        | R::TransactionVersion
-        | R::TipNotZero
-        | R::PaymasterData
-        | R::ProofData
-        | R::AccountDeploymentData
-        | R::DataAvailabilityMode
-        | R::TooManyCalls
-        | R::CalldataTooLarge
-        | R::CalldataMalformed
-        | R::FeeBoundExceeded
-        | R::ClassNotApproved
-        | R::AddressMismatch
-        | R::PublicKeyInvalid
-        | R::SignatureInvalid
-        | R::AssuranceNotAllowed
-        | R::EpochOutOfRange
-        | R::ConfirmationRequired => (403, -32602),
-        R::NotFound => (404, -32600),
-        R::WrongHttpMethod => (405, -32600),
-        R::RequestTimeout => (408, -32600),
-        R::IdentityTaken
-        | R::AccountTaken
-        | R::AccountNotDeployed
-        | R::NotRegistered
-        | R::NotVerified
-        | R::NotAttested
-        | R::AttestationReplayed
-        | R::AlreadyMinted
-        | R::UsershipConflict
-        | R::RecoveryPending
-        | R::RecoveryNotPending
-        | R::RecoveryNotReady
-        | R::RecoveryNotCancellable
-        | R::NonceConflict
-        | R::Rejected
-        | R::Reverted
-        | R::IdempotencyConflict
-        | R::InProgress => (409, -32000),
-        R::BodyTooLarge => (413, -32600),
-        R::UnsupportedMediaType | R::UnsupportedEncoding => (415, -32600),
-        R::ExpectationFailed => (417, -32600),
-        R::RateLimited | R::TooManyInFlight | R::FaucetCooldown => (429, -32005),
-        R::HeaderTooLarge => (431, -32600),
-        R::UpstreamTimeout
-        | R::UpstreamUnreachable
-        | R::UpstreamRedirect
-        | R::UpstreamStatus
-        | R::UpstreamOversized
-        | R::UpstreamInvalid => (502, -32603),
-        R::Overloaded | R::Draining | R::PinsUnproven | R::StoreUnavailable => (503, -32603),
-        R::OutcomeUnknown => (504, -32603),
     }
 }

@@ -1,9 +1,10 @@
 //! From a configuration to a running server: every listener is bound and every part wired here.
 
 use crate::config::{
-    AdminConfig, Config, ConnectionsConfig, GatewayConfig, Listen, LogClients, RelayConfig,
+    self, AdminConfig, Config, ConnectionsConfig, GatewayConfig, Listen, LogClients, RelayConfig,
+    SidecarConfig,
 };
-use crate::edge::{Edge, GateVoice, RelayService, RequestIds, Service as Surfaced};
+use crate::edge::{Edge, GateVoice, RelayService, RequestIds, Service as Surfaced, SidecarService};
 use crate::gate::Gate;
 use crate::gateway::Gateway;
 use crate::hardening;
@@ -14,6 +15,7 @@ use crate::relay::settings::{Keys, Settings};
 use crate::relay::{Parts, Relay};
 use crate::reload::Reload;
 use crate::secrets::{self, SecretError};
+use crate::sidecar::{self, Sidecar};
 use crate::stop::{Stop, StopOnSignal};
 use crate::store::{Store, StoreConfig, StoreError};
 use crate::surfaces::Surfaces;
@@ -37,12 +39,12 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 
 /// A Unix socket is for its owner and group: whoever may write to it may ask.
 const SOCKET_MODE: u32 = 0o660;
-/// Threads for writes: they wait for the node and the store, and hash a little.
-const WRITERS: usize = 2;
+/// Threads for what outlives its request: they wait for the node and the store, and hash a little.
+const KEEPERS: usize = 2;
 
 /// Why there is no server.
 #[derive(Debug)]
@@ -53,7 +55,7 @@ pub enum StartError {
     Secret(SecretError),
     /// The store could not be opened.
     Store(StoreError),
-    /// No runtime could be made for the relay.
+    /// No runtime could be made for the store.
     Runtime(io::Error),
 }
 
@@ -81,12 +83,14 @@ pub struct Bound {
     server: Server,
     stop: StopOnSignal,
     surfaces: Surfaces,
-    /// Where writes run, until the process ends.
-    writes: Option<Runtime>,
+    /// Where what outlives its request runs, until the process ends.
+    keepers: Option<Runtime>,
     /// Where the gateway listens, its port known.
     pub gateway: Option<Listen>,
     /// Where the relay listens, its port known.
     pub relay: Option<Listen>,
+    /// Where the sidecar listens, its port known.
+    pub sidecar: Option<Listen>,
     /// Where the admin listener is, its port known.
     pub admin: Option<Listen>,
 }
@@ -110,9 +114,10 @@ pub fn bind(config: &Config, log: Log) -> Result<Bound, StartError> {
         server: Server::new_with_opt_and_conf(None, server_conf(config)),
         stop: StopOnSignal::new(stop, metrics.draining.clone(), &config.server),
         surfaces: Surfaces::default(),
-        writes: None,
+        keepers: None,
         gateway: None,
         relay: None,
+        sidecar: None,
         admin: None,
     };
     if let Some(config) = &config.gateway {
@@ -120,10 +125,20 @@ pub fn bind(config: &Config, log: Log) -> Result<Bound, StartError> {
         bound.gateway = Some(bound.add_gateway(config, Arc::clone(&gateway), &process)?);
         bound.surfaces.gateway = Some(gateway);
     }
-    if let Some(relay) = &config.relay {
-        // connections of its own: writes do not queue behind reads
-        let node = Node::new(&config.node, Arc::clone(&memory), Arc::clone(&metrics));
-        bound.relay = Some(bound.add_relay(relay, Chain::new(node), &process)?);
+    if let Some(store) = &config.store {
+        hardening::no_core_files();
+        let (runtime, store) = open_store(store)?;
+        let keeping = Keeping { store, runtime: runtime.handle().clone() };
+        bound.keepers = Some(runtime);
+        if let Some(relay) = &config.relay {
+            // connections of its own: writes do not queue behind reads
+            let node = Node::new(&config.node, Arc::clone(&memory), Arc::clone(&metrics));
+            let chain = Chain::new(node);
+            bound.relay = Some(bound.add_relay(relay, chain, keeping.clone(), &process)?);
+        }
+        if let Some(sidecar) = &config.sidecar {
+            bound.sidecar = Some(bound.add_sidecar(sidecar, keeping, &process)?);
+        }
     }
     if let Some(config) = &config.admin {
         let surfaces = bound.surfaces.clone();
@@ -131,6 +146,13 @@ pub fn bind(config: &Config, log: Log) -> Result<Bound, StartError> {
         bound.admin = Some(bound.add_admin(config, app, process)?);
     }
     Ok(bound)
+}
+
+/// What is kept, and where work on it runs.
+#[derive(Clone)]
+struct Keeping {
+    store: Arc<Store>,
+    runtime: Handle,
 }
 
 impl Bound {
@@ -141,7 +163,7 @@ impl Bound {
         process: &Process,
     ) -> Result<Listen, StartError> {
         let limits = config.connections.clone();
-        let trusted = TrustedProxies::from(config.trusted_proxies.clone());
+        let trusted = TrustedProxies::from(config.clients.trusted_proxies.clone());
         self.add_surface(&config.listen, gateway, limits, trusted, process)
     }
 
@@ -149,28 +171,37 @@ impl Bound {
         &mut self,
         config: &RelayConfig,
         chain: Chain,
+        keeping: Keeping,
         process: &Process,
     ) -> Result<Listen, StartError> {
-        hardening::no_core_files();
         let settings = Settings::load(config)?;
         let keys = Keys::load(config)?;
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(WRITERS)
-            .thread_name("relay")
-            .enable_all()
-            .build()
-            .map_err(StartError::Runtime)?;
-        let store = open_store(&runtime, config)?;
+        let Keeping { store, runtime } = keeping;
         let metrics = Arc::clone(&process.metrics);
-        let parts =
-            Parts { settings, keys, chain, store, metrics, runtime: runtime.handle().clone() };
+        let parts = Parts { settings, keys, chain, store, metrics, runtime };
         let relay = Relay::start(config, parts);
-        self.writes = Some(runtime);
         self.surfaces.relay = Some(Arc::clone(&relay));
         let limits = ConnectionsConfig::BACKEND;
-        let trusted = TrustedProxies::from(config.trusted_proxies.clone());
+        let trusted = TrustedProxies::from(config.clients.trusted_proxies.clone());
         let service = Arc::new(RelayService(relay));
         self.add_surface(&config.listen, service, limits, trusted, process)
+    }
+
+    fn add_sidecar(
+        &mut self,
+        config: &SidecarConfig,
+        Keeping { store, runtime }: Keeping,
+        process: &Process,
+    ) -> Result<Listen, StartError> {
+        let settings = sidecar::Settings::load(config)?;
+        let auth = sidecar::auth_settings(config)?;
+        let metrics = Arc::clone(&process.metrics);
+        let parts = sidecar::Parts { settings, auth, store, metrics, runtime };
+        let sidecar = Arc::new(Sidecar::new(config, parts));
+        self.surfaces.sidecar = Some(Arc::clone(&sidecar));
+        let trusted = TrustedProxies::from(config.clients.trusted_proxies.clone());
+        let service = Arc::new(SidecarService(sidecar));
+        self.add_surface(&config.listen, service, ConnectionsConfig::PUBLIC, trusted, process)
     }
 
     fn add_surface<S: Surfaced>(
@@ -221,10 +252,17 @@ impl Bound {
     }
 }
 
-fn open_store(runtime: &Runtime, config: &RelayConfig) -> Result<Store, StartError> {
-    let password = secrets::read_optional(config.store.password_file.as_deref())?;
-    let store = StoreConfig::new(&config.store, password.as_ref());
-    runtime.block_on(Store::open(&store)).map_err(StartError::Store)
+fn open_store(config: &config::StoreConfig) -> Result<(Runtime, Arc<Store>), StartError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(KEEPERS)
+        .thread_name("keeper")
+        .enable_all()
+        .build()
+        .map_err(StartError::Runtime)?;
+    let password = secrets::read_optional(config.password_file.as_deref())?;
+    let place = StoreConfig::new(config, password.as_ref());
+    let store = runtime.block_on(Store::open(&place)).map_err(StartError::Store)?;
+    Ok((runtime, Arc::new(store)))
 }
 
 fn server_conf(config: &Config) -> ServerConf {

@@ -2,6 +2,7 @@
 
 use crate::gateway::Gateway;
 use crate::relay::Relay;
+use crate::sidecar::Sidecar;
 use std::sync::Arc;
 
 /// Each surface, unless it is switched off.
@@ -11,4 +12,6 @@ pub struct Surfaces {
     pub gateway: Option<Arc<Gateway>>,
     /// The protected write path.
     pub relay: Option<Arc<Relay>>,
+    /// The service endpoints.
+    pub sidecar: Option<Arc<Sidecar>>,
 }

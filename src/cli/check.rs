@@ -11,6 +11,7 @@ use crate::node::{Fault, MAX_ANSWER, Memory, Node, Over};
 use crate::relay::pins::Prover;
 use crate::relay::settings::{Keys, Pins, Settings};
 use crate::secrets::{self, SecretError};
+use crate::sidecar;
 use crate::telemetry::Metrics;
 use portcullis_filters::client::TrustedProxies;
 use portcullis_filters::policy::GatewayPolicy;
@@ -27,7 +28,7 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
             return ExitCode::from(CHECK_FAILED);
         }
     };
-    let keys = match config.relay.as_ref().map(secrets).transpose() {
+    let keys = match secrets(&config) {
         Ok(keys) => keys,
         Err(error) => {
             eprintln!("{error}");
@@ -53,11 +54,18 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
     }
 }
 
-/// Reads every secret of the relay.
-fn secrets(config: &RelayConfig) -> Result<Keys, SecretError> {
+/// Reads every secret; the relay's keys are those that are used here.
+fn secrets(config: &Config) -> Result<Option<Keys>, SecretError> {
+    if let Some(store) = &config.store {
+        secrets::read_optional(store.password_file.as_deref())?;
+    }
+    if let Some(config) = &config.sidecar {
+        sidecar::Settings::load(config)?;
+        sidecar::auth_settings(config)?;
+    }
+    let Some(config) = &config.relay else { return Ok(None) };
     Settings::load(config)?;
-    secrets::read_optional(config.store.password_file.as_deref())?;
-    Keys::load(config)
+    Keys::load(config).map(Some)
 }
 
 /// Proves the relay's pins, and shows each.

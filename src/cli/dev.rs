@@ -1,9 +1,11 @@
 //! `portcullis dev`: the whole system on loopback, with a real node and nothing to configure.
 //!
 //! Finds or installs `starknet-devnet`, starts it on a free port, deploys and wires the contracts,
-//! runs the edge before it with the embedded defaults and fresh keys, and prints what to try. Ends
-//! both on Ctrl-C. A node that runs already (`--node`) is never started, restarted or stopped.
+//! fills the store with sample content, runs the edge with the embedded defaults and fresh keys,
+//! and prints what to try. Ends both on Ctrl-C. A node that runs already (`--node`) is never
+//! started, restarted or stopped.
 
+mod content;
 mod greeting;
 mod network;
 mod node;
@@ -14,6 +16,7 @@ use crate::config::{Config, NodeUrl};
 use crate::server;
 use crate::stop::Signals;
 use crate::telemetry::Log;
+use content::ContentError;
 use network::{Network, NetworkError};
 use node::{Devnet, StartError};
 use secrets::{Accounts, KeyError};
@@ -31,6 +34,7 @@ enum DevError {
     State(PathBuf, std::io::Error),
     Keys(KeyError),
     Network(NetworkError),
+    Content(ContentError),
     Config(crate::config::Errors),
     Bind(server::StartError),
 }
@@ -45,6 +49,7 @@ impl std::fmt::Display for DevError {
             }
             Self::Keys(error) => write!(f, "can not keep keys: {error}"),
             Self::Network(error) => write!(f, "can not make the network: {error}"),
+            Self::Content(error) => write!(f, "can not fill the store: {error}"),
             Self::Config(errors) => errors.fmt(f),
             Self::Bind(error) => error.fmt(f),
         }
@@ -61,7 +66,8 @@ pub(super) fn run(arguments: &DevArguments) -> ExitCode {
                 DevError::Node(_)
                 | DevError::State(..)
                 | DevError::Keys(_)
-                | DevError::Network(_) => INTERNAL,
+                | DevError::Network(_)
+                | DevError::Content(_) => INTERNAL,
             })
         }
     }
@@ -128,6 +134,7 @@ async fn make(url: &str, state: &Path, arguments: &DevArguments) -> Result<Strin
     let node = Config::parse(&reading, []).map_err(DevError::Config)?.node;
     let network = Network::on(&node, accounts).await.map_err(DevError::Network)?;
     network.make(!arguments.without_v2).await.map_err(DevError::Network)?;
+    content::fill(state).await.map_err(DevError::Content)?;
     let state = state.display().to_string();
     Ok(CONFIG
         .replace("NODE_URL", url)

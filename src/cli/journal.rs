@@ -19,18 +19,18 @@ pub(super) fn run(arguments: &JournalArguments) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    let Some(relay) = config.relay else {
+    let (Some(_), Some(store)) = (&config.relay, &config.store) else {
         eprintln!("the configuration has no [relay]");
         return ExitCode::from(USAGE);
     };
-    let password = match secrets::read_optional(relay.store.password_file.as_deref()) {
+    let password = match secrets::read_optional(store.password_file.as_deref()) {
         Ok(password) => password,
         Err(error) => {
             eprintln!("{error}");
             return ExitCode::from(USAGE);
         }
     };
-    let store = StoreConfig::new(&relay.store, password.as_ref());
+    let store = StoreConfig::new(store, password.as_ref());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let done = runtime.map_err(Failed::Out).and_then(|runtime| {
         runtime.block_on(async {

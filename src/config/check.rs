@@ -10,10 +10,10 @@ use std::time::Duration;
 use log::LevelFilter;
 use portcullis_filters::rpc::Method;
 
-use super::address::{self, CorsOrigins, Listen, NodeUrl, NonEmpty};
+use super::address::{CorsOrigins, Listen, NodeUrl, NonEmpty};
+use super::clients::{clients, paths};
 use super::error::Origin;
 use super::file::Reader;
-use super::relay;
 use super::units::Size;
 use super::values::{
     choice, cors_origins, distinct, duration, integer, method, node_url, size, text,
@@ -22,6 +22,7 @@ use super::{
     AdminConfig, Config, ConnectionsConfig, GatewayConfig, LogClients, LogConfig, LogFormat,
     MAX_NODE_TIMEOUT, MIN_ANSWER_MEMORY, NodeConfig, ServerConfig,
 };
+use super::{relay, sidecar, store};
 
 /// Shorter ones would end honest requests on a slow network.
 pub(super) const SHORTEST: Duration = Duration::from_millis(100);
@@ -53,6 +54,8 @@ pub(super) fn config(reader: &mut Reader<'_>) -> Config {
         node: node(reader),
         gateway: reader.has("gateway").then(|| gateway(reader)),
         relay: reader.has("relay").then(|| relay::relay(reader)),
+        sidecar: reader.has("sidecar").then(|| sidecar::sidecar(reader)),
+        store: (reader.has("relay") || reader.has("sidecar")).then(|| store::store(reader)),
         admin: reader.has("admin").then(|| admin(reader)),
         values: reader.texts(),
     };
@@ -111,18 +114,7 @@ fn node(reader: &mut Reader<'_>) -> NodeConfig {
 fn gateway(reader: &mut Reader<'_>) -> GatewayConfig {
     GatewayConfig {
         listen: reader.take("gateway.listen", text(LISTEN_FORM, Listen::parse)),
-        requests_per_minute: reader.take(
-            "gateway.requests_per_minute",
-            integer(1..=1_000_000_000, "zero refuses everyone, and the limiter counts in 32 bits"),
-        ),
-        max_clients: reader.take("gateway.max_clients", integer(1..=10_000_000, WHY_MEMORY)),
-        max_in_flight_per_client: reader
-            .take("gateway.max_in_flight_per_client", integer(1..=1_000_000, WHY_MEMORY)),
-        trusted_proxies: reader.take_list(
-            "gateway.trusted_proxies",
-            text("a network such as \"10.0.0.0/8\" or an IP address", address::network),
-            |networks| distinct(networks, ToString::to_string),
-        ),
+        clients: clients(reader, paths!("gateway")),
         methods: reader.take_list("gateway.methods", method, methods),
         cors_origins: reader.take_list(
             "gateway.cors_origins",
@@ -187,12 +179,14 @@ fn together(config: &Config, reader: &mut Reader<'_>) {
     let listeners = [
         ("gateway.listen", config.gateway.as_ref().map(|gateway| &gateway.listen)),
         ("relay.listen", config.relay.as_ref().map(|relay| &relay.listen)),
+        ("sidecar.listen", config.sidecar.as_ref().map(|sidecar| &sidecar.listen)),
         ("admin.listen", config.admin.as_ref().map(|admin| &admin.listen)),
     ];
     let listeners = listeners.map(|(key, listen)| listen.map(|listen| (key, listen)));
     let listeners: Vec<_> = listeners.into_iter().flatten().collect();
     if listeners.is_empty() {
-        let message = "expected [gateway], [relay] or [admin]: without them nothing is served";
+        let message = "expected [gateway], [relay], [sidecar] or [admin]: without them \
+                       nothing is served";
         reader.report("gateway", Origin::Absent, message.to_owned());
     }
     for (at, (other, taken)) in listeners.iter().enumerate() {

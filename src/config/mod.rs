@@ -10,10 +10,13 @@
 mod address;
 mod changes;
 mod check;
+mod clients;
 mod error;
 mod file;
 mod keys;
 mod relay;
+mod sidecar;
+mod store;
 mod suggest;
 #[cfg(test)]
 mod tests;
@@ -27,17 +30,19 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::time::Duration;
 
-use ipnet::IpNet;
 use log::LevelFilter;
 use portcullis_filters::rpc::Method;
 
 pub use address::{CorsOrigins, Listen, NodeUrl, NonEmpty};
 pub use changes::{Change, Values};
+pub use clients::ClientsConfig;
 pub use error::{ConfigError, Errors, LoadError, Origin};
 pub use keys::example;
-pub use relay::{
-    KeysConfig, PinnedContract, PinsConfig, RelayConfig, RelayPolicyConfig, StoreConfig,
+pub use relay::{KeysConfig, PinnedContract, PinsConfig, RelayConfig, RelayPolicyConfig};
+pub use sidecar::{
+    AgeConfig, FeedsConfig, HealthConfig, Provider, RobotsConfig, SessionConfig, SidecarConfig,
 };
+pub use store::StoreConfig;
 pub use units::{Amount, Readable, Size};
 
 /// The gateway's contract: an answer or an error within this time.
@@ -62,6 +67,10 @@ pub struct Config {
     pub gateway: Option<GatewayConfig>,
     /// The protected write path, unless it is switched off.
     pub relay: Option<RelayConfig>,
+    /// The service endpoints, unless they are switched off.
+    pub sidecar: Option<SidecarConfig>,
+    /// Where the relay and the sidecar keep things, if there is either.
+    pub store: Option<StoreConfig>,
     /// Metrics and probes, unless they are switched off.
     pub admin: Option<AdminConfig>,
     /// Each key's value as text, to tell what a reload changes.
@@ -132,14 +141,8 @@ pub struct NodeConfig {
 pub struct GatewayConfig {
     /// Where it listens.
     pub listen: Listen,
-    /// Requests of one client in any 60 seconds; 1 to 1,000,000,000.
-    pub requests_per_minute: u32,
-    /// Clients that the limiter remembers; at least 1.
-    pub max_clients: usize,
-    /// Requests of one client at a time; at least 1.
-    pub max_in_flight_per_client: usize,
-    /// Peers whose `X-Forwarded-For` is believed; empty means none.
-    pub trusted_proxies: Vec<IpNet>,
+    /// How much one client may ask.
+    pub clients: ClientsConfig,
     /// The methods that are answered, distinct.
     pub methods: NonEmpty<Method>,
     /// Which web pages may read answers.
@@ -184,6 +187,9 @@ impl ConnectionsConfig {
         write_timeout: Duration::from_secs(60),
         ..Self::OPERATOR
     };
+
+    /// Those of the sidecar's listener: whoever reads feeds and crawls.
+    pub const PUBLIC: Self = Self { max: 10_000, max_per_client: 256, ..Self::BACKEND };
 
     /// Those of the operator's listener: a few local clients with small requests.
     pub const OPERATOR: Self = Self {

@@ -1,19 +1,18 @@
-//! The write path's configuration: `[relay]`, its policy, pins and keys, and `[store]`.
+//! The write path's configuration: `[relay]`, its policy, pins and keys.
 //!
 //! In: the reader. Out: [`RelayConfig`], with addresses and amounts parsed and secrets as paths
 //! only: whoever needs one reads it ([`crate::secrets`]). What pins mean is in `relay::pins`.
 
-use super::address::{self, Listen, NonEmpty};
-use super::check::{LISTEN_FORM, SHORTEST, WHY_MEMORY, WHY_TIMEOUTS};
+use super::address::{Listen, NonEmpty};
+use super::check::{LISTEN_FORM, SHORTEST, WHY_TIMEOUTS};
+use super::clients::{ClientsConfig, clients, paths};
 use super::file::Reader;
 use super::units::Amount;
-use super::values::{boolean, distinct, duration, integer, refusal, text};
-use ipnet::IpNet;
+use super::values::{boolean, distinct, duration, integer, text};
 use portcullis_filters::felt::{Felt, ShortString};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
-use toml::de::DeValue;
 
 /// `[relay]`: the protected write path.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,14 +21,8 @@ pub struct RelayConfig {
     pub listen: Listen,
     /// Files of the bearer tokens, one or two.
     pub token_files: NonEmpty<PathBuf>,
-    /// Requests of one client in any 60 seconds; 1 to 1,000,000,000.
-    pub requests_per_minute: u32,
-    /// Clients that the limiter remembers; at least 1.
-    pub max_clients: usize,
-    /// Requests of one client at a time; at least 1.
-    pub max_in_flight_per_client: usize,
-    /// Peers whose `X-Forwarded-For` is believed.
-    pub trusted_proxies: Vec<IpNet>,
+    /// How much one client may ask.
+    pub clients: ClientsConfig,
     /// How long one proof of the pins serves.
     pub pins_max_age: Duration,
     /// How long an answer waits for a receipt.
@@ -40,8 +33,6 @@ pub struct RelayConfig {
     pub pins: PinsConfig,
     /// Where the private keys are.
     pub keys: KeysConfig,
-    /// Where the journal is kept.
-    pub store: StoreConfig,
 }
 
 /// `[relay.policy]`: what may be written.
@@ -120,40 +111,18 @@ pub struct KeysConfig {
     pub faucet: Option<PathBuf>,
 }
 
-/// `[store]`: where things are kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoreConfig {
-    /// `sqlite:FILE` or `postgres://…`, without a password.
-    pub url: String,
-    /// The file of PostgreSQL's password.
-    pub password_file: Option<PathBuf>,
-    /// Connections to PostgreSQL.
-    pub max_connections: u32,
-}
-
 const MONTH: Duration = Duration::from_secs(30 * 24 * 3_600);
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 const WHY_POLICY: &str = "zero refuses everything, and a node executes all of it under one lock";
 const FELT_FORM: &str = "a felt: 0x and 1 to 64 hexadecimal digits, below the Stark prime";
 
-/// Reads `[relay]` and `[store]`.
+/// Reads `[relay]`.
 pub(super) fn relay(reader: &mut Reader<'_>) -> RelayConfig {
     let config = RelayConfig {
         listen: reader.take("relay.listen", text(LISTEN_FORM, Listen::parse)),
         token_files: reader.take_list("relay.token_files", text("a path", path), token_files),
-        requests_per_minute: reader.take(
-            "relay.requests_per_minute",
-            integer(1..=1_000_000_000, "zero refuses everyone, and the limiter counts in 32 bits"),
-        ),
-        max_clients: reader.take("relay.max_clients", integer(1..=10_000_000, WHY_MEMORY)),
-        max_in_flight_per_client: reader
-            .take("relay.max_in_flight_per_client", integer(1..=1_000_000, WHY_MEMORY)),
-        trusted_proxies: reader.take_list(
-            "relay.trusted_proxies",
-            text("a network such as \"10.0.0.0/8\" or an IP address", address::network),
-            |networks| distinct(networks, ToString::to_string),
-        ),
+        clients: clients(reader, paths!("relay")),
         pins_max_age: reader.take("relay.pins_max_age", duration(SHORTEST..=MINUTE, WHY_TIMEOUTS)),
         receipt_timeout: reader
             .take("relay.receipt_timeout", duration(SECOND..=MINUTE, WHY_TIMEOUTS)),
@@ -164,17 +133,10 @@ pub(super) fn relay(reader: &mut Reader<'_>) -> RelayConfig {
             verifier: reader.take("relay.keys.verifier_file", text("a path", path)),
             faucet: reader.take("relay.keys.faucet_file", text("a path", optional_path)),
         },
-        store: StoreConfig {
-            url: reader.take("store.url", store_url),
-            password_file: reader.take("store.password_file", text("a path", optional_path)),
-            max_connections: reader.take("store.max_connections", integer(2..=100, WHY_STORE)),
-        },
     };
     together(&config, reader);
     config
 }
-
-const WHY_STORE: &str = "one waits while another writes, and a database has few to give";
 
 fn policy(reader: &mut Reader<'_>) -> RelayPolicyConfig {
     // owner's table "Required relay policy values": anything else stops the start
@@ -282,7 +244,7 @@ fn path(text: &str) -> Result<PathBuf, String> {
     optional_path(text)?.ok_or_else(|| "it is empty".to_owned())
 }
 
-fn optional_path(text: &str) -> Result<Option<PathBuf>, String> {
+pub(super) fn optional_path(text: &str) -> Result<Option<PathBuf>, String> {
     match text {
         "" => Ok(None),
         _ if text.contains('\0') => Err("a path holds no NUL".to_owned()),
@@ -310,21 +272,4 @@ fn short_string(text: &str) -> Result<String, String> {
 
 fn must_be_v2(text: &str) -> Result<(), String> {
     if text == "v2" { Ok(()) } else { Err("there is no other mode".to_owned()) }
-}
-
-/// Where the journal is kept. What may hold a password is not shown.
-fn store_url(value: &DeValue<'_>) -> Result<String, String> {
-    const EXPECTED: &str = "sqlite:FILE or postgres://USER@HOST:PORT/DATABASE";
-    let why = |why: &str| format!("expected {EXPECTED}: {why}");
-    let text = value.as_str().ok_or_else(|| refusal(EXPECTED, value))?;
-    if let Some(file) = text.strip_prefix("sqlite:") {
-        let is_file = !file.is_empty() && !file.starts_with("//") && !file.contains(['?', '\0']);
-        return if is_file { Ok(text.to_owned()) } else { Err(why("it names no file")) };
-    }
-    let rest = text.strip_prefix("postgres://").ok_or_else(|| why("the scheme is neither"))?;
-    let user = rest.rsplit_once('@').map_or("", |(user, _)| user);
-    if user.contains(':') || rest.to_ascii_lowercase().contains("password=") {
-        return Err(why("a password belongs in the file of store.password_file"));
-    }
-    Ok(text.to_owned())
 }

@@ -37,7 +37,7 @@ pub(super) fn duration(
     range: RangeInclusive<Duration>,
     why: &'static str,
 ) -> impl Fn(&DeValue<'_>) -> Result<Duration, String> {
-    const FORM: &str = "a duration with its unit (ms, s, m or h), such as \"8s\"";
+    const FORM: &str = "a duration with its unit (ms, s, m, h or d), such as \"8s\"";
     move |value| {
         let duration = value.as_str().and_then(units::duration);
         let duration = duration.ok_or_else(|| refusal(FORM, value))?;
@@ -75,6 +75,11 @@ pub(super) fn boolean(
         Some(flag) if flag == only => Ok(()),
         _ => Err(refusal(&format!("{only} ({why})"), value)),
     }
+}
+
+/// A flag.
+pub(super) fn flag(value: &DeValue<'_>) -> Result<bool, String> {
+    value.as_bool().ok_or_else(|| refusal("true or false", value))
 }
 
 /// One word of a closed list.

@@ -2,18 +2,19 @@
 
 use super::service::{About, Admission, Next, Service, Told};
 use crate::gateway::{Gateway, Settings};
-use crate::reply::{Reply, Style};
+use crate::reply::{Cors, Reply, Style};
 use crate::telemetry::Surface;
 use bytes::Bytes;
 use portcullis_filters::client::Client;
 use portcullis_filters::head::Head;
 use portcullis_filters::limit::Standing;
-use portcullis_filters::policy::Admitted;
+use portcullis_filters::policy::{Admitted, MAX_BODY};
 use std::sync::Arc;
 use tokio::time::Instant;
 
 impl Service for Gateway {
     const SURFACE: Surface = Surface::Gateway;
+    const STYLE: Style = Style::JsonRpc;
     type Settings = Settings;
     type Call = ();
 
@@ -22,7 +23,9 @@ impl Service for Gateway {
     }
 
     fn told(settings: &Settings) -> Told<'_> {
-        Told { quota: &settings.limits.quota_header, cors: Some(&settings.cors) }
+        let headers = "Content-Type, X-Request-Id";
+        let cors = Cors { origins: &settings.cors, methods: "POST", headers };
+        Told { quota: &settings.limits.quota_header, cors: Some(cors) }
     }
 
     fn admit(&self, settings: &Settings, head: &Head<'_>, now: Instant) -> Admission<()> {
@@ -32,11 +35,16 @@ impl Service for Gateway {
             Admitted::Preflight => Next::Reply(Reply::no_content()),
             Admitted::Call(call) => {
                 let (slot, expects_continue) = (call.slot, call.expects_continue);
-                Next::Read { call: (), slot, expects_continue }
+                Next::Read { call: (), slot, expects_continue, max_body: MAX_BODY }
             }
         });
-        let standing = Some(admission.standing);
-        Admission { client: admission.client, standing, style: Style::JsonRpc, verdict }
+        Admission {
+            client: admission.client,
+            standing: Some(admission.standing),
+            style: Style::JsonRpc,
+            is_for_pages: true,
+            verdict,
+        }
     }
 
     async fn answer(

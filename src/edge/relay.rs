@@ -10,7 +10,7 @@ use bytes::Bytes;
 use portcullis_filters::client::Client;
 use portcullis_filters::head::Head;
 use portcullis_filters::limit::Standing;
-use portcullis_filters::policy::{Endpoint, Inspected, RelayAdmitted, RelayCall};
+use portcullis_filters::policy::{Endpoint, Inspected, MAX_BODY, RelayAdmitted, RelayCall};
 use portcullis_filters::verdict::{OperationPermit, Reason, Refusal, Unverified};
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -28,6 +28,7 @@ pub struct RelayService(pub Arc<Relay>);
 
 impl Service for RelayService {
     const SURFACE: Surface = Surface::Relay;
+    const STYLE: Style = Style::JsonRpc;
     type Settings = Settings;
     type Call = Call;
 
@@ -47,10 +48,17 @@ impl Service for RelayService {
             RelayAdmitted::Health => Next::Reply(Reply::health()),
             RelayAdmitted::Call(admitted) => {
                 let RelayCall { endpoint, slot, expects_continue, idempotency_key } = admitted;
-                Next::Read { call: Call { endpoint, idempotency_key }, slot, expects_continue }
+                let call = Call { endpoint, idempotency_key };
+                Next::Read { call, slot, expects_continue, max_body: MAX_BODY }
             }
         });
-        Admission { client: admission.client, standing: admission.standing, style, verdict }
+        Admission {
+            client: admission.client,
+            standing: admission.standing,
+            style,
+            is_for_pages: false,
+            verdict,
+        }
     }
 
     async fn answer(

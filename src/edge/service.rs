@@ -1,7 +1,6 @@
 //! What the edge asks of a surface: to judge a head, and to answer a body.
 
-use crate::config::CorsOrigins;
-use crate::reply::{Reply, Style};
+use crate::reply::{Cors, Reply, Style};
 use crate::telemetry::{Metrics, Surface};
 use bytes::Bytes;
 use http::HeaderValue;
@@ -18,6 +17,8 @@ use tokio::time::Instant;
 pub trait Service: Send + Sync + 'static {
     /// Which one it is.
     const SURFACE: Surface;
+    /// How it words what no head of a request is there for.
+    const STYLE: Style;
     /// What is in force for one request, from its head to its answer.
     type Settings: Send + Sync;
     /// What the policy made of a head that passed.
@@ -56,7 +57,7 @@ pub struct Told<'a> {
     /// `RateLimit-Policy`.
     pub quota: &'a HeaderValue,
     /// Which web pages may read answers, if any may.
-    pub cors: Option<&'a CorsOrigins>,
+    pub cors: Option<Cors<'a>>,
 }
 
 /// What came of a head.
@@ -68,6 +69,8 @@ pub struct Admission<C> {
     pub standing: Option<Standing>,
     /// How a refusal is worded.
     pub style: Style,
+    /// Whether web pages may read the answer, if they may read any.
+    pub is_for_pages: bool,
     /// What to do.
     pub verdict: Result<Next<C>, Refusal>,
 }
@@ -85,6 +88,8 @@ pub enum Next<C> {
         slot: Guard,
         /// The client waits for `100 Continue` before it sends the body.
         expects_continue: bool,
+        /// Bytes that the body may have.
+        max_body: usize,
     },
 }
 

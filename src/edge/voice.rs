@@ -35,7 +35,7 @@ impl<S: Service> Voice for GateVoice<S> {
             Reason::Overloaded => "too many connections",
             Reason::HeaderTooLarge => "the request's head is too large",
             Reason::RequestTimeout => "the request's head came too slowly",
-            Reason::WrongHttpMethod => "this is no proxy: send POST /rpc",
+            Reason::WrongHttpMethod => "this is no proxy",
             Reason::ConflictingFraming => "Content-Length or Transfer-Encoding is not usable",
             _ => "the request's head is malformed",
         };
@@ -44,9 +44,10 @@ impl<S: Service> Voice for GateVoice<S> {
         let client = Client::identify(peer, std::iter::empty(), &TrustedProxies::default());
         let mut refusal = Refusal::new(reason, message);
         if reason == Reason::WrongHttpMethod {
-            refusal.allow = Some(policy::RPC_METHODS);
+            let is_rpc = S::STYLE == Style::JsonRpc;
+            refusal.allow = Some(if is_rpc { policy::RPC_METHODS } else { "GET, HEAD, POST" });
         }
-        let reply = Reply::refusal(Style::JsonRpc, &refusal, id_text);
+        let reply = Reply::refusal(S::STYLE, &refusal, id_text);
         self.process.request_is_over(&RequestLine {
             surface: self.surface,
             request_id: id_text,
@@ -67,6 +68,7 @@ impl<S: Service> Voice for GateVoice<S> {
             quota,
             cross_origin: None,
             persistence: Persistence::Closes,
+            chunks: false,
             without_body: false,
         };
         reply::render(&reply, &facts)

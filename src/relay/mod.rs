@@ -57,7 +57,7 @@ pub struct Relay {
     signers: Signers,
     prover: Prover,
     chain: Chain,
-    store: Store,
+    store: Arc<Store>,
     flights: Flights,
     /// The life of the chain for which earlier processes' business is finished.
     reconciled: Mutex<Option<String>>,
@@ -75,7 +75,7 @@ pub struct Parts {
     /// The node.
     pub chain: Chain,
     /// The journal.
-    pub store: Store,
+    pub store: Arc<Store>,
     /// The metrics.
     pub metrics: Arc<Metrics>,
     /// Where writes run.
@@ -88,7 +88,7 @@ impl Relay {
         let Parts { settings, keys, chain, store, metrics, runtime } = parts;
         let pins = Pins::new(config, &keys);
         let relay = Arc::new(Self {
-            clients: Clients::new(&settings.limits, config.max_clients),
+            clients: Clients::new(&settings.limits, &config.clients),
             settings: ArcSwap::from_pointee(settings),
             guesses: Rate::new(Duration::from_secs(60)),
             rules: Rules::from(config),

@@ -31,7 +31,7 @@ impl Settings {
     pub fn load(config: &RelayConfig) -> Result<Self, SecretError> {
         Ok(Self {
             policy: policy(config, tokens(config)?),
-            limits: ClientLimits::new(config.requests_per_minute, config.max_in_flight_per_client),
+            limits: ClientLimits::new(&config.clients),
         })
     }
 
@@ -63,7 +63,7 @@ pub fn policy(config: &RelayConfig, tokens: Tokens) -> RelayPolicy {
     let RelayConfig { policy, pins, .. } = config;
     RelayPolicy {
         tokens,
-        trusted_proxies: TrustedProxies::from(config.trusted_proxies.clone()),
+        trusted_proxies: TrustedProxies::from(config.clients.trusted_proxies.clone()),
         chain_id: chain_id(&pins.chain_id),
         account_class: pins.account_class,
         contracts: Contracts {

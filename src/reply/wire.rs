@@ -1,7 +1,7 @@
 //! A reply as bytes: the one place that knows the headers of an answer.
 //!
-//! Every answer is written here, whole, and in one buffer where it is small: it leaves in one
-//! write, and no header map is built for it. RFC 9112, section 4.
+//! Every answer is written here, in one buffer where it is small: it leaves in one write, and no
+//! header map is built for it. RFC 9112, section 4.
 
 use super::Reply;
 use crate::config::CorsOrigins;
@@ -20,11 +20,24 @@ pub struct Facts<'a> {
     /// `RateLimit-Policy`, and how the client stands; for whoever has a limit.
     pub quota: Option<(&'a HeaderValue, Standing)>,
     /// The request's `Origin`, and which origins may read answers.
-    pub cross_origin: Option<(&'a HeaderValue, &'a CorsOrigins)>,
+    pub cross_origin: Option<(&'a HeaderValue, Cors<'a>)>,
     /// Whether the connection goes on.
     pub persistence: Persistence,
+    /// Whether a body without a known end comes in chunks: HTTP/1.0 ends it with the connection.
+    pub chunks: bool,
     /// Whether the body is only described: the answer to a HEAD.
     pub without_body: bool,
+}
+
+/// Which web pages may read answers, and what they may send.
+#[derive(Clone, Copy, Debug)]
+pub struct Cors<'a> {
+    /// Whose pages.
+    pub origins: &'a CorsOrigins,
+    /// `Access-Control-Allow-Methods`.
+    pub methods: &'static str,
+    /// `Access-Control-Allow-Headers`.
+    pub headers: &'static str,
 }
 
 /// What becomes of the connection; RFC 9112, section 9.3.
@@ -46,15 +59,22 @@ pub fn render(reply: &Reply, facts: &Facts<'_>) -> [Bytes; 3] {
     let mut out = Head(Vec::with_capacity(640 + if in_one { length } else { 0 }));
     out.status(reply.status);
     out.field("date", date::get_cached_date().as_bytes());
-    out.field("cache-control", b"no-store");
+    out.field("cache-control", reply.cache_control.as_deref().unwrap_or("no-store").as_bytes());
     out.field("x-content-type-options", b"nosniff");
     out.field("x-request-id", facts.request_id.as_bytes());
     if let Some(media_type) = reply.media_type {
         out.field("content-type", media_type.as_bytes());
     }
-    // 204 has no body and no length: RFC 9110, section 8.6
-    if reply.status != 204 {
+    // 204 and 304 have no body and no length: RFC 9110, section 8.6
+    if reply.rest.is_some() {
+        if facts.chunks {
+            out.field("transfer-encoding", b"chunked");
+        }
+    } else if !matches!(reply.status, 204 | 304) {
         out.number("content-length", length);
+    }
+    for (name, value) in &reply.fields {
+        out.field(name, value.as_bytes());
     }
     if let Some((policy, standing)) = facts.quota {
         out.field("ratelimit-policy", policy.as_bytes());
@@ -71,7 +91,7 @@ pub fn render(reply: &Reply, facts: &Facts<'_>) -> [Bytes; 3] {
         out.field("www-authenticate", b"Bearer");
     }
     if let Some((origin, cors)) = facts.cross_origin {
-        out.cross_origin(origin, cors, reply.status == 204);
+        out.cross_origin(origin, &cors, reply.status == 204);
     }
     match facts.persistence {
         Persistence::Stays => {}
@@ -93,6 +113,15 @@ pub fn render(reply: &Reply, facts: &Facts<'_>) -> [Bytes; 3] {
     [bytes.into(), payload.clone(), end.clone()]
 }
 
+/// A piece of a body as a chunk; RFC 9112, section 7.1. An empty one would end the body: see
+/// [`LAST_CHUNK`].
+pub fn chunk(piece: Bytes) -> [Bytes; 3] {
+    [format!("{:x}\r\n", piece.len()).into(), piece, Bytes::from_static(b"\r\n")]
+}
+
+/// The end of a body in chunks.
+pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
 /// A head being written.
 struct Head(Vec<u8>);
 
@@ -108,6 +137,7 @@ impl Head {
 
     /// Values are header values or literals: none holds a line end.
     fn field(&mut self, name: &str, value: &[u8]) {
+        debug_assert!(!value.iter().any(u8::is_ascii_control), "{name} is a header value");
         self.0.extend_from_slice(name.as_bytes());
         self.0.extend_from_slice(b": ");
         self.0.extend_from_slice(value);
@@ -129,8 +159,8 @@ impl Head {
 
     /// Lets a page of `origin` read the answer, without credentials:
     /// <https://fetch.spec.whatwg.org/#http-cors-protocol>.
-    fn cross_origin(&mut self, origin: &HeaderValue, cors: &CorsOrigins, is_preflight: bool) {
-        match cors {
+    fn cross_origin(&mut self, origin: &HeaderValue, cors: &Cors<'_>, is_preflight: bool) {
+        match cors.origins {
             CorsOrigins::Any => self.field("access-control-allow-origin", b"*"),
             CorsOrigins::List(origins) => {
                 self.field("vary", b"origin");
@@ -141,8 +171,8 @@ impl Head {
             }
         }
         if is_preflight {
-            self.field("access-control-allow-methods", b"POST");
-            self.field("access-control-allow-headers", b"Content-Type, X-Request-Id");
+            self.field("access-control-allow-methods", cors.methods.as_bytes());
+            self.field("access-control-allow-headers", cors.headers.as_bytes());
             self.field("access-control-max-age", b"86400");
         } else {
             let exposed = b"RateLimit, RateLimit-Policy, Retry-After, X-Request-Id";

@@ -186,18 +186,18 @@ fn push_digits(mut number: u64, width: usize, out: &mut Vec<u8>) {
 }
 
 impl ::log::Log for Log {
-    /// Pingora logs an error for much that any client can do, with the bytes that it sent. Those
-    /// are not logged at any level: our own line says what came of the request. What Pingora says
-    /// of its listeners and its start is for the operator.
+    /// Libraries log what clients sent and where we ask: Pingora the bytes of bad requests, an HTTP
+    /// client its URLs. None of it is logged at any level: our own lines say what came of a
+    /// request. What Pingora says of its listeners and its start is for the operator.
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        const OPERATIONAL: [&str; 2] = ["pingora_core::server", "pingora_core::listeners"];
+        const OPERATIONAL: [&str; 3] = [
+            "pingora_core::server",
+            "pingora_core::listeners",
+            "pingora_core::services::listening",
+        ];
         let target = metadata.target();
-        let handshake = target.starts_with("pingora_core::services::listening");
-        if !target.starts_with("pingora") {
-            return true;
-        }
         let operational = OPERATIONAL.iter().any(|module| target.starts_with(module));
-        (operational || handshake) && metadata.level() <= ::log::Level::Warn
+        target.starts_with("portcullis") || (operational && metadata.level() <= ::log::Level::Warn)
     }
 
     fn log(&self, record: &Record<'_>) {

@@ -5,6 +5,7 @@
 
 use super::log::verdict;
 use super::relay::RelayMetrics;
+use super::sidecar::SidecarMetrics;
 use crate::node::Fault;
 use portcullis_filters::rpc::Method;
 use portcullis_filters::verdict::Reason;
@@ -23,15 +24,21 @@ pub enum Surface {
     Admin,
     /// The protected write path.
     Relay,
+    /// The service endpoints.
+    Sidecar,
 }
 
 impl Surface {
+    /// Every surface, in the order of the variants.
+    pub const ALL: [Self; 4] = [Self::Gateway, Self::Admin, Self::Relay, Self::Sidecar];
+
     /// The name in logs and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Gateway => "gateway",
             Self::Admin => "admin",
             Self::Relay => "relay",
+            Self::Sidecar => "sidecar",
         }
     }
 }
@@ -59,15 +66,17 @@ pub struct Metrics {
     /// Connections that the pool replaced because the node had closed them.
     pub node_retries: IntCounter,
     /// Connections open, by surface.
-    pub connections: [IntGauge; 3],
-    connections_accepted: [IntCounter; 3],
-    connections_refused: [IntCounter; 3],
+    pub connections: BySurface<IntGauge>,
+    connections_accepted: BySurface<IntCounter>,
+    connections_refused: BySurface<IntCounter>,
     /// Requests between their head and the end of their answer.
     pub in_flight: IntGauge,
     /// 1 while the process is shutting down.
     pub draining: IntGauge,
     /// The relay's.
     pub relay: RelayMetrics,
+    /// The sidecar's.
+    pub sidecar: SidecarMetrics,
     sampled: Sampled,
 }
 
@@ -182,6 +191,27 @@ const fn is_of_the_gateway(reason: Reason) -> bool {
     )
 }
 
+/// One of each surface.
+type BySurface<T> = [T; Surface::ALL.len()];
+
+/// Connections open, accepted and refused.
+fn connections(
+    make: &Maker,
+) -> (BySurface<IntGauge>, BySurface<IntCounter>, BySurface<IntCounter>) {
+    let open = make.gauges("portcullis_connections", "Client connections open.", "surface");
+    let come = make.counters(
+        "portcullis_connections_total",
+        "Client connections by whether they were served or turned away.",
+        &["surface", "outcome"],
+    );
+    let surfaces = Surface::ALL.map(Surface::name);
+    (
+        surfaces.map(|surface| open.with_label_values(&[surface])),
+        surfaces.map(|surface| come.with_label_values(&[surface, "accepted"])),
+        surfaces.map(|surface| come.with_label_values(&[surface, "refused"])),
+    )
+}
+
 impl Default for Metrics {
     fn default() -> Self {
         Self::new()
@@ -210,13 +240,7 @@ impl Metrics {
             "Calls to the node by outcome.",
             &["outcome"],
         );
-        let open = make.gauges("portcullis_connections", "Client connections open.", "surface");
-        let accepted = make.counters(
-            "portcullis_connections_total",
-            "Client connections by whether they were served or turned away.",
-            &["surface", "outcome"],
-        );
-        let surfaces = [Surface::Gateway, Surface::Admin, Surface::Relay].map(Surface::name);
+        let (connections, connections_accepted, connections_refused) = connections(&make);
         Self {
             requests_answered: with(None),
             requests_unanswered: Reason::ALL
@@ -248,14 +272,13 @@ impl Metrics {
                 "portcullis_node_retries_total",
                 "Calls sent again because a pooled connection had died before its first byte.",
             ),
-            connections: surfaces.map(|surface| open.with_label_values(&[surface])),
-            connections_accepted: surfaces
-                .map(|surface| accepted.with_label_values(&[surface, "accepted"])),
-            connections_refused: surfaces
-                .map(|surface| accepted.with_label_values(&[surface, "refused"])),
+            connections,
+            connections_accepted,
+            connections_refused,
             in_flight: make.gauge("portcullis_requests_in_flight", "Requests being answered."),
             draining: make.gauge("portcullis_draining", "1 while the process is shutting down."),
             relay: RelayMetrics::new(&make),
+            sidecar: SidecarMetrics::new(&make),
             sampled: Sampled::new(&make),
             registry: make.registry,
         }

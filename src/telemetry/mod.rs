@@ -7,7 +7,9 @@ pub mod admin;
 pub mod log;
 pub mod metrics;
 mod relay;
+mod sidecar;
 
 pub use self::log::{Log, RequestLine};
 pub use metrics::{Metrics, Surface};
 pub use relay::{PinState, RelayMetrics};
+pub use sidecar::SidecarMetrics;

@@ -24,6 +24,9 @@ pub(super) fn text(node: &str, state: &Path, bound: &Bound) -> String {
             "  relay     http://{relay}   (for whoever has the token in {state}/relay.token)"
         ));
     }
+    if let Some(sidecar) = &bound.sidecar {
+        line(format!("  sidecar   http://{sidecar}/functions/   (feeds, podcasts, health, age)"));
+    }
     if let Some(admin) = &bound.admin {
         line(format!("  admin     http://{admin}/metrics"));
     }
@@ -52,6 +55,20 @@ pub(super) fn text(node: &str, state: &Path, bound: &Bound) -> String {
         line(format!(
             "  curl -s {bearer} -H 'content-type: application/json' -d '{{}}' \
              http://{relay}/require-v2"
+        ));
+    }
+    if let Some(sidecar) = &bound.sidecar {
+        let functions = format!("http://{sidecar}/functions");
+        line("  # a feed, and a podcast".into());
+        line(format!(
+            "  curl -s '{functions}/getFeedSkeleton?limit=3&feed=at://did:web:127.0.0.1%253A8082/\
+             app.bsky.feed.generator/fresh-pulls'"
+        ));
+        line(format!("  curl -s '{functions}/podcast-rss-feed?handle=ember.cards.example'"));
+        line("  # a signed-in user begins to prove an age".into());
+        line(format!(
+            "  curl -s -X POST -H \"authorization: Bearer $(cat {state}/user.session)\" \
+             {functions}/age-verification-session"
         ));
     }
     if let Some(admin) = &bound.admin {

@@ -1,13 +1,22 @@
-//! The secrets of the development network: keys of three accounts and a token, made where they are
-//! missing, kept in files that only their owner can read.
+//! The secrets of the development network: keys of three accounts, tokens, HMAC secrets and one
+//! user's session, made where they are missing, kept in files that only their owner can read.
 
 use super::network::account_address;
 use crate::cli::token;
 use crate::secrets::{self, SecretError};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use portcullis_filters::felt::Felt;
+use portcullis_filters::hmac;
 use portcullis_filters::secret::SecretKey;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// The first user of the sample content.
+const USER: &str = "8eb5140f-16f4-4881-9724-1955b91dddd9";
+/// 30 days.
+const SESSION: u64 = 30 * 24 * 3_600;
 
 /// An account with its key.
 pub(super) struct Account {
@@ -41,12 +50,15 @@ impl std::fmt::Display for KeyError {
 }
 
 impl Accounts {
-    /// Those whose keys are in `folder`, with a token beside them.
+    /// Those whose keys are in `folder`, with the other secrets beside them.
     pub(super) fn in_folder(folder: &Path) -> Result<Self, KeyError> {
-        let token = folder.join("relay.token");
-        if !token.exists() {
-            token::new(&token).map_err(|error| KeyError::Io(token, error))?;
+        for name in ["relay.token", "operator.token", "session.secret", "webhook.secret"] {
+            let file = folder.join(name);
+            if !file.exists() {
+                token::new(&file).map_err(|error| KeyError::Io(file, error))?;
+            }
         }
+        session(folder)?;
         let account = |name| account(&folder.join(name));
         Ok(Self {
             owner: account("owner.key")?,
@@ -58,6 +70,26 @@ impl Accounts {
     pub(super) fn all(&self) -> [&Account; 3] {
         [&self.owner, &self.verifier, &self.faucet]
     }
+}
+
+/// Signs a session of the sample content's first user in, anew at each start.
+fn session(folder: &Path) -> Result<(), KeyError> {
+    let secret = secrets::read(&folder.join("session.secret")).map_err(KeyError::Secret)?;
+    let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
+    let claims = format!(
+        r#"{{"aud":"authenticated","role":"authenticated","sub":"{USER}","iat":{now},"exp":{}}}"#,
+        now.saturating_add(SESSION)
+    );
+    let part = |text: &str| URL_SAFE_NO_PAD.encode(text);
+    let signed = format!("{}.{}", part(r#"{"alg":"HS256","typ":"JWT"}"#), part(&claims));
+    let signature = URL_SAFE_NO_PAD.encode(hmac::sign(&secret, signed.as_bytes()));
+    let file = folder.join("user.session");
+    let failed = |error| KeyError::Io(file.clone(), error);
+    match std::fs::remove_file(&file) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    token::write(&file, &format!("{signed}.{signature}")).map_err(failed)
 }
 
 fn account(file: &Path) -> Result<Account, KeyError> {

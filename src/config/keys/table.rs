@@ -28,12 +28,21 @@ pub(in crate::config) const SECTIONS: &[Section] = &[
         "Files with the private keys of the accounts that sign (0x-hex, mode 0600 or stricter). \
          Relative paths are looked for in $CREDENTIALS_DIRECTORY first.",
     ),
-    section("store", "Where the relay keeps its journal. Not used when [relay] is left out."),
+    section(
+        "sidecar",
+        "The service endpoints: /functions/<name>. Leave the section out to switch them off.",
+    ),
+    section("sidecar.feeds", "The feed generator."),
+    section("sidecar.session", "Who is signed in: nobody, without a secret or a key set."),
+    section("sidecar.age", "Age verification: no event is taken in without a secret."),
+    section("sidecar.robots", "What crawlers may fetch."),
+    section("sidecar.health", r#"What the health check asks by GET; "" is not configured."#),
+    section("store", "What the relay and the sidecar keep. Not used when both are left out."),
     section("admin", "Metrics and probes for operators. Leave the section out to switch it off."),
 ];
 
 /// The keys that a running process takes over on SIGHUP.
-pub(super) const LIVE: [&str; 10] = [
+pub(super) const LIVE: [&str; 27] = [
     "log.level",
     "gateway.requests_per_minute",
     "gateway.max_in_flight_per_client",
@@ -44,6 +53,23 @@ pub(super) const LIVE: [&str; 10] = [
     "relay.requests_per_minute",
     "relay.max_in_flight_per_client",
     "relay.trusted_proxies",
+    "sidecar.requests_per_minute",
+    "sidecar.max_in_flight_per_client",
+    "sidecar.trusted_proxies",
+    "sidecar.operator_token_file",
+    "sidecar.feeds.publisher_did",
+    "sidecar.feeds.privacy_policy",
+    "sidecar.feeds.terms_of_service",
+    "sidecar.feeds.blocked_labels",
+    "sidecar.age.webhook_secret_files",
+    "sidecar.age.signature_header",
+    "sidecar.age.age_bands",
+    "sidecar.age.verification_url",
+    "sidecar.age.session_lifetime",
+    "sidecar.age.validity",
+    "sidecar.robots.indexing",
+    "sidecar.robots.disallow",
+    "sidecar.robots.blocked_agents",
 ];
 
 pub(in crate::config) const KEYS: &[Key] = &[
@@ -277,6 +303,100 @@ pub(in crate::config) const KEYS: &[Key] = &[
     required("relay.keys.owner_file", r#""owner.key""#, "Required. The owner's key."),
     required("relay.keys.verifier_file", r#""verifier.key""#, "Required. The verifier's key."),
     key("relay.keys.faucet_file", r#""""#, r#"The faucet's key; "" when relay.pins.faucet is ""."#),
+    key("sidecar.listen", r#""127.0.0.1:8082""#, "address:port, or unix:/absolute/path."),
+    required(
+        "sidecar.base_url",
+        r#""https://cards.example""#,
+        "Required. The origin under which it is reached; http:// for this machine only.",
+    ),
+    key("sidecar.requests_per_minute", "600", "Requests of one client in any 60 seconds."),
+    key("sidecar.max_clients", "100000", "Clients that the limiter remembers."),
+    key("sidecar.max_in_flight_per_client", "64", "Requests of one client at a time."),
+    key(
+        "sidecar.trusted_proxies",
+        r#"["127.0.0.0/8", "::1/128"]"#,
+        "Peers whose X-Forwarded-For is believed: IP addresses or networks.",
+    ),
+    key(
+        "sidecar.operator_token_file",
+        r#""""#,
+        r#"A file with a token (32 characters or more) that shows details of health-check; "" for none."#,
+    ),
+    key(
+        "sidecar.feeds.publisher_did",
+        r#""""#,
+        r#"The account that published the feeds; "" is the service."#,
+    ),
+    key(
+        "sidecar.feeds.service_did",
+        r#""""#,
+        r#"The feed generator's DID; "" is did:web of base_url's host."#,
+    ),
+    key("sidecar.feeds.privacy_policy", r#""""#, r#"A URL, or ""."#),
+    key("sidecar.feeds.terms_of_service", r#""""#, r#"A URL, or ""."#),
+    key(
+        "sidecar.feeds.blocked_labels",
+        r#"["!hide", "!takedown", "spam", "csam", "scam", "impersonation"]"#,
+        "Moderation labels that hide a post; at most 16.",
+    ),
+    key("sidecar.session.issuer", r#""""#, r#"The iss of platform sessions; "" takes any."#),
+    key("sidecar.session.audience", r#""authenticated""#, "The aud of platform sessions."),
+    key(
+        "sidecar.session.hs256_secret_files",
+        "[]",
+        "Files of HS256 secrets: none, one, or two while it is changed.",
+    ),
+    key(
+        "sidecar.session.jwks_url",
+        r#""""#,
+        r#"Where the keys of ES256 and RS256 sessions are; "" for none."#,
+    ),
+    key("sidecar.session.plc_url", r#""https://plc.directory""#, "Where did:plc documents are."),
+    key(
+        "sidecar.session.localhost_dids",
+        "false",
+        "Takes did:web:localhost%3APORT for an account, over http: for development only.",
+    ),
+    key(
+        "sidecar.age.webhook_secret_files",
+        "[]",
+        "Files of the verifier's secrets, 32 bytes or more: none, one, or two in a rotation.",
+    ),
+    key(
+        "sidecar.age.signature_header",
+        r#""x-service-verifier-signature""#,
+        "The header of the webhook's HMAC.",
+    ),
+    key(
+        "sidecar.age.age_bands",
+        r#"["under_13", "13_15", "16_17", "18_plus"]"#,
+        "The age bands that may be attested.",
+    ),
+    key(
+        "sidecar.age.verification_url",
+        r#""""#,
+        r#"Where a user proves an age, with {subject_ref} in it; "" tells none."#,
+    ),
+    key(
+        "sidecar.age.session_lifetime",
+        r#""24h""#,
+        "How long a session waits for its first event.",
+    ),
+    key("sidecar.age.validity", r#""365d""#, "How long a verification holds that names no end."),
+    key("sidecar.robots.indexing", "true", "false keeps every crawler away: for staging."),
+    key(
+        "sidecar.robots.disallow",
+        r#"["/auth", "/settings", "/search"]"#,
+        "Paths that crawlers may not fetch.",
+    ),
+    key("sidecar.robots.blocked_agents", "[]", "Crawlers that may fetch nothing."),
+    key("sidecar.health.platform", r#""""#, "The application platform; critical when given."),
+    key("sidecar.health.card_data", "[]", r#"Card data providers: "name=URL"."#),
+    key("sidecar.health.pds", r#""""#, "The personal data server; /xrpc/_health is asked."),
+    key("sidecar.health.email", r#""""#, "The e-mail service."),
+    key("sidecar.health.web_push", r#""""#, "The web push service."),
+    key("sidecar.health.podcast_syndication", r#""""#, "The podcast syndication service."),
+    key("sidecar.health.payments", "[]", r#"Payment services: "name=URL"."#),
     key(
         "store.url",
         r#""sqlite:portcullis.db""#,

@@ -19,13 +19,10 @@ fn with_env(text: &str, env: &[(&str, &str)]) -> Result<Config, Errors> {
     Config::parse(text, env.iter().map(|(name, value)| (name.into(), value.into())))
 }
 
-/// [`LEAST`] and all that the relay needs, with one key set.
+/// Every section with what it needs, and one key set.
 fn whole(path: &str, literal: &str) -> String {
     let mut text = String::new();
-    for section in ["node", "gateway", "relay", "relay.policy", "relay.pins", "relay.keys", "store"]
-        .into_iter()
-        .chain(["admin"])
-    {
+    for section in keys::SECTIONS.iter().map(|section| section.path) {
         text += &format!("[{section}]\n");
         for key in keys::KEYS {
             let (of, name) = key.path.rsplit_once('.').unwrap();
@@ -39,16 +36,16 @@ fn whole(path: &str, literal: &str) -> String {
     text
 }
 
-fn is_of_the_relay(path: &str) -> bool {
-    path.starts_with("relay.") || path.starts_with("store.")
+fn is_of_the_whole(path: &str) -> bool {
+    ["relay.", "sidecar.", "store."].iter().any(|section| path.starts_with(section))
 }
 
-/// [`LEAST`] with one key set, and the relay where that key is of it.
+/// [`LEAST`] with one key set, and all sections where that key is of them.
 fn with(path: &str, literal: &str) -> String {
     let (section, key) = path.rsplit_once('.').unwrap();
     let line = format!("{key} = {literal}\n");
     match section {
-        _ if is_of_the_relay(path) => whole(path, literal),
+        _ if is_of_the_whole(path) => whole(path, literal),
         "node" if key == "url" => format!("[node]\n{line}[gateway]\n[admin]\n"),
         "node" | "gateway" | "admin" => {
             let header = format!("[{section}]\n");
@@ -106,7 +103,7 @@ fn every_key_stands_in_for_itself_when_it_is_wrong() {
         assert_eq!(found.len(), 1, "only {} is wrong: {found:?}", key.path);
         assert!(found[0].contains(key.path) && found[0].contains("found a table"), "{found:?}");
         assert!(found[0].starts_with("line "), "{found:?}");
-        let base = if is_of_the_relay(key.path) { &*whole("", "") } else { LEAST };
+        let base = if is_of_the_whole(key.path) { &*whole("", "") } else { LEAST };
         let found = messages(with_env(base, &[(&key.variable(), "[[]]")]));
         assert_eq!(found.len(), 1, "only {} is wrong: {found:?}", key.path);
         assert!(found[0].starts_with(&format!("environment variable {}: ", key.variable())));
@@ -130,7 +127,7 @@ fn defaults_are_typed_values() {
     assert_eq!(config.node.urls.first().to_string(), "http://127.0.0.1:5050/rpc");
     let gateway = config.gateway.unwrap();
     assert_eq!(gateway.listen, Listen::Tcp("127.0.0.1:8080".parse().unwrap()));
-    assert_eq!(gateway.requests_per_minute, 180);
+    assert_eq!(gateway.clients.requests_per_minute, 180);
     assert_eq!(gateway.cors_origins, CorsOrigins::Any);
     assert_eq!(gateway.connections.lifetime, Duration::from_secs(3_600));
     assert_eq!(config.admin.unwrap().listen.to_string(), "127.0.0.1:8083");
@@ -142,7 +139,7 @@ fn the_relay_needs_its_policy_its_pins_and_its_keys() {
     assert_eq!(relay.pins.faucet, relay.pins.owner, "the owner pays unless told otherwise");
     let found = messages(parse(&format!("{LEAST}[relay]\n")));
     let required = |key: &&keys::Key| matches!(key.preset, keys::Preset::Required(_));
-    let missing = keys::KEYS.iter().filter(required).filter(|key| is_of_the_relay(key.path));
+    let missing = keys::KEYS.iter().filter(required).filter(|key| key.path.starts_with("relay."));
     assert_eq!(found.len(), missing.count(), "{found:?}");
     for (path, literal, expected) in [
         ("relay.policy.identity_verification_mode", "\"v1\"", "there is no other mode"),
@@ -176,8 +173,8 @@ fn a_surface_without_its_section_is_switched_off() {
     assert_eq!(config.gateway.unwrap().connections.max, 5);
     assert!(config.admin.is_none());
     let found = messages(parse(node));
-    let expected =
-        "gateway: expected [gateway], [relay] or [admin]: without them nothing is served";
+    let expected = "gateway: expected [gateway], [relay], [sidecar] or [admin]: without them \
+                    nothing is served";
     assert_eq!(found, [expected]);
 }
 
@@ -214,7 +211,7 @@ fn unknown_names_are_refused_with_the_nearest_known_one() {
         ("[gatway]\nlisten = \"\"", "gatway: unknown section; did you mean [gateway]?"),
         ("[gateway.conections]", "did you mean [gateway.connections]?"),
         ("[rely]\ntoken = 1", "rely: unknown section; did you mean [relay]?"),
-        ("[sidecar]\ntoken = 1", "sidecar: unknown section; the sections are server, log, node,"),
+        ("[siphon]\ntoken = 1", "siphon: unknown section; the sections are server, log, node,"),
         ("\"gateway.listen\" = 1", "gateway.listen: unknown key; did you mean gateway.listen?"),
         ("\"a\\nb\" = 1", "a\\nb: unknown key; the sections are"),
         ("[[gateway]]", "gateway: expected a table written as [gateway], found an array"),
@@ -267,12 +264,12 @@ fn the_environment_overrides_the_file() {
     assert_eq!(config.node.timeout, Duration::from_secs(5));
     let gateway = config.gateway.unwrap();
     assert_eq!(gateway.listen.to_string(), "127.0.0.1:0");
-    assert_eq!(gateway.requests_per_minute, 1_000);
+    assert_eq!(gateway.clients.requests_per_minute, 1_000);
     assert_eq!(gateway.connections.header_size, Size::from_kib(8));
     let methods: Vec<_> = gateway.methods.iter().map(|method| method.name()).collect();
     assert_eq!(methods, ["starknet_call", "starknet_chainId"]);
     assert_eq!(gateway.cors_origins, CorsOrigins::List(vec!["https://app.example".to_owned()]));
-    assert_eq!(gateway.trusted_proxies, []);
+    assert_eq!(gateway.clients.trusted_proxies, []);
 }
 
 #[test]
@@ -296,7 +293,11 @@ fn a_mistake_in_the_environment_names_the_variable() {
         ("ADMIN__PORT", "1", "admin.port: unknown key; [admin] takes listen"),
         ("GATEWAY__MAX_CLIENTS", "", "gateway.max_clients: expected an integer from 1"),
         ("GATEWAY__METHODS", "[\"starknet_call\", 3]", "read method, found the integer 3;"),
-        ("NODE__TIMEOUT", "8", "expected a duration with its unit (ms, s, m or h), such as \"8s\""),
+        (
+            "NODE__TIMEOUT",
+            "8",
+            "expected a duration with its unit (ms, s, m, h or d), such as \"8s\"",
+        ),
         ("ADMIN__LISTEN", "127.0.0.1:8080", "admin.listen: expected another address than gateway"),
     ] {
         let name = format!("PORTCULLIS__{name}");

@@ -60,7 +60,7 @@ fn values_out_of_range_are_refused_with_the_range() {
         ("gateway.connections.body_timeout", "\"61m\"", "a duration from 100ms to 1h ("),
         ("gateway.connections.write_timeout", "\"1ms\"", "a duration from 100ms to 1h ("),
         ("gateway.connections.idle_timeout", "\"61m\"", "a duration from 100ms to 1h ("),
-        ("gateway.connections.lifetime", "\"25h\"", "a duration from 100ms to 24h ("),
+        ("gateway.connections.lifetime", "\"25h\"", "a duration from 100ms to 1d ("),
     ] {
         refused(path, literal, expected);
     }
@@ -79,7 +79,7 @@ fn values_of_another_kind_are_refused_with_what_was_found() {
         (
             "node.timeout",
             "8",
-            "a duration with its unit (ms, s, m or h), such as \"8s\", found the i",
+            "a duration with its unit (ms, s, m, h or d), such as \"8s\", found the i",
         ),
         ("node.timeout", "\"8\"", "such as \"8s\", found \"8\""),
         ("node.timeout", "true", "found the boolean true"),
@@ -225,7 +225,7 @@ fn what_may_be_a_secret_in_a_url_is_not_shown() {
 fn trusted_proxies_are_networks() {
     let literal = "[\"10.0.0.0/8\", \"192.0.2.7\", \"2001:db8::/32\", \"::1\"]";
     let gateway = parse(&with("gateway.trusted_proxies", literal)).unwrap().gateway.unwrap();
-    let shown: Vec<_> = gateway.trusted_proxies.iter().map(ToString::to_string).collect();
+    let shown: Vec<_> = gateway.clients.trusted_proxies.iter().map(ToString::to_string).collect();
     assert_eq!(shown, ["10.0.0.0/8", "192.0.2.7/32", "2001:db8::/32", "::1/128"]);
     for (literal, expected) in [
         ("\"10.0.0.1/8\"", "bits are set behind the prefix; write 10.0.0.0/8"),

@@ -1,0 +1,58 @@
+//! Sample content: something to see behind every service endpoint.
+
+use crate::store::{ImportError, Store, StoreConfig, StoreError};
+use std::io::Cursor;
+use std::path::Path;
+
+/// In an order in which they can be imported.
+const FILES: [&str; 6] = [
+    include_str!("../../../conf/dev/content/1-accounts.ndjson"),
+    include_str!("../../../conf/dev/content/2-podcasts.ndjson"),
+    include_str!("../../../conf/dev/content/3-feed-items.ndjson"),
+    include_str!("../../../conf/dev/content/4-follows.ndjson"),
+    include_str!("../../../conf/dev/content/5-suggestions.ndjson"),
+    include_str!("../../../conf/dev/content/6-pages.ndjson"),
+];
+
+/// Where the sidecar of the embedded defaults is reached.
+const BASE_URL: &str = "http://127.0.0.1:8082";
+
+/// Puts the sample content into the store of `state`, unless it is there.
+pub(super) async fn fill(state: &Path) -> Result<(), ContentError> {
+    let url = format!("sqlite:{}", state.join("portcullis.db").display());
+    let place = StoreConfig { url: &url, password: None, max_connections: 2 };
+    let store = Store::open_beside(&place).await?;
+    for file in FILES {
+        store.import(&mut Cursor::new(file), Some(BASE_URL), |_, _| {}).await?;
+    }
+    store.close().await;
+    Ok(())
+}
+
+/// Why there is none.
+#[derive(Debug)]
+pub(super) enum ContentError {
+    Store(StoreError),
+    Import(ImportError),
+}
+
+impl std::fmt::Display for ContentError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Store(error) => error.fmt(f),
+            Self::Import(error) => error.fmt(f),
+        }
+    }
+}
+
+impl From<StoreError> for ContentError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<ImportError> for ContentError {
+    fn from(error: ImportError) -> Self {
+        Self::Import(error)
+    }
+}

@@ -1,0 +1,77 @@
+//! `portcullis store import`: files one after the other, with a bar where somebody watches.
+
+use super::Failed;
+use crate::store::{ImportError, Stage, Store};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufReader, Seek as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+const BAR: &str = "{prefix} {msg:<8} [{bar:32}] {bytes}/{total_bytes}, {eta} left";
+
+/// Opens all files before anything is imported.
+pub(super) fn open(paths: &[PathBuf]) -> Result<Vec<(PathBuf, File)>, Failed> {
+    let open = |path: &PathBuf| match readable_twice(path) {
+        Ok(file) => Ok((path.clone(), file)),
+        Err(error) => Err(Failed::File(path.clone(), error)),
+    };
+    paths.iter().map(open).collect()
+}
+
+/// Imports the files in this order, up to the first that is refused.
+pub(super) async fn run(
+    store: &Store,
+    files: Vec<(PathBuf, File)>,
+    base_url: Option<&str>,
+) -> Result<(), Failed> {
+    for (path, file) in files {
+        let length = file.metadata()?.len();
+        let bar = bar(&path, length);
+        let seen = |stage, bytes| {
+            bar.set_message(match stage {
+                Stage::Checking => "checking",
+                Stage::Applying if bytes < length => "writing",
+                Stage::Applying => "syncing",
+            });
+            bar.set_position(bytes);
+        };
+        let done = store.import(&mut BufReader::new(file), base_url, seen).await;
+        bar.finish_and_clear();
+        match done {
+            Ok(imported) => writeln!(io::stdout(), "{}: {imported}", path.display())?,
+            Err(ImportError::Read(error)) => return Err(Failed::File(path, error)),
+            Err(error) => return Err(Failed::Import(path, error)),
+        }
+    }
+    Ok(())
+}
+
+/// A bar on standard error, if that is a terminal.
+fn bar(path: &Path, length: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template(BAR).expect("the template is constant");
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+    ProgressBar::new(length).with_style(style.progress_chars("=> ")).with_prefix(name)
+}
+
+/// A file that can be read twice. A pipe can not: what comes out of it is put into a temporary file
+/// first, which is gone with the process.
+fn readable_twice(path: &Path) -> io::Result<File> {
+    let mut pipe: Box<dyn io::Read> = if path == Path::new("-") {
+        Box::new(io::stdin())
+    } else {
+        let file = File::open(path)?;
+        if file.metadata()?.is_file() {
+            return Ok(file);
+        }
+        Box::new(file)
+    };
+    let name = format!("portcullis-import-{}", std::process::id());
+    let spool = std::env::temp_dir().join(name);
+    let mut file =
+        OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&spool)?;
+    std::fs::remove_file(&spool)?;
+    io::copy(&mut pipe, &mut file)?;
+    file.rewind()?;
+    Ok(file)
+}

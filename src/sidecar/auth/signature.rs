@@ -1,0 +1,146 @@
+//! Public keys, and what they signed: ES256 and RS256 (RFC 7518), ES256K (RFC 8812).
+//!
+//! A key has one algorithm, so that a token can not choose another one for it. Signatures on curves
+//! are `r` and `s`, 32 bytes each; DER is none. A high `s` is taken: the tokens of AT Protocol have
+//! always been taken with one, though its repositories refuse it.
+
+use super::p256;
+use k256::ecdsa::signature::Verifier as _;
+use k256::ecdsa::{Signature, VerifyingKey};
+use ring::signature::{
+    ECDSA_P256_SHA256_FIXED, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents, UnparsedPublicKey,
+};
+
+/// 2,048 to 8,192 bits, in bytes.
+const RSA_MODULUS: std::ops::RangeInclusive<usize> = 256..=1024;
+/// The codecs of a Multikey: which curve the compressed point after it is on.
+const MULTIKEY_P256: [u8; 2] = [0x80, 0x24];
+const MULTIKEY_K256: [u8; 2] = [0xe7, 0x01];
+/// A key has 48 characters, one without compression 89: decoding takes the square of it.
+const MAX_MULTIBASE: usize = 128;
+
+/// What a token can be signed with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Alg {
+    Hs256,
+    Es256,
+    Es256k,
+    Rs256,
+}
+
+impl Alg {
+    /// By its name in a token's header.
+    pub(super) fn parse(name: &str) -> Option<Self> {
+        [Self::Hs256, Self::Es256, Self::Es256k, Self::Rs256]
+            .into_iter()
+            .find(|alg| alg.name() == name)
+    }
+
+    /// Its name.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Hs256 => "HS256",
+            Self::Es256 => "ES256",
+            Self::Es256k => "ES256K",
+            Self::Rs256 => "RS256",
+        }
+    }
+}
+
+/// A public key.
+#[derive(Debug)]
+pub(super) enum PublicKey {
+    /// ES256: a point, not compressed.
+    P256(p256::Point),
+    /// ES256K.
+    K256(VerifyingKey),
+    /// RS256: modulus and exponent.
+    Rsa(RsaPublicKeyComponents<Vec<u8>>),
+}
+
+impl PublicKey {
+    /// A point of P-256, compressed or not.
+    pub(super) fn p256(point: &[u8]) -> Option<Self> {
+        p256::point(point).map(Self::P256)
+    }
+
+    /// A point of secp256k1, compressed or not.
+    pub(super) fn k256(point: &[u8]) -> Option<Self> {
+        VerifyingKey::from_sec1_bytes(point).ok().map(Self::K256)
+    }
+
+    /// Modulus and exponent, big-endian.
+    pub(super) fn rsa(n: &[u8], e: &[u8]) -> Option<Self> {
+        // some write a sign byte, which is no part of the number
+        let n = n.strip_prefix(&[0]).unwrap_or(n);
+        let is_long = RSA_MODULUS.contains(&n.len()) && (n.len() > 256 || n[0] >= 0x80);
+        is_long.then(|| Self::Rsa(RsaPublicKeyComponents { n: n.to_owned(), e: e.to_owned() }))
+    }
+
+    /// A Multikey: the curve's codec and a compressed point, in base58.
+    pub(super) fn multikey(text: &str) -> Option<Self> {
+        let bytes = multibase(text)?;
+        match bytes.split_first_chunk()? {
+            (&MULTIKEY_P256, point) if point.len() == p256::COMPRESSED => Self::p256(point),
+            (&MULTIKEY_K256, point) if point.len() == p256::COMPRESSED => Self::k256(point),
+            _ => None,
+        }
+    }
+
+    /// The algorithm that it is for.
+    pub(super) fn alg(&self) -> Alg {
+        match self {
+            Self::P256(_) => Alg::Es256,
+            Self::K256(_) => Alg::Es256k,
+            Self::Rsa(_) => Alg::Rs256,
+        }
+    }
+
+    /// Whether the key signed the message, by this algorithm.
+    pub(super) fn verify(&self, alg: Alg, message: &[u8], signature: &[u8]) -> bool {
+        alg == self.alg()
+            && match self {
+                Self::P256(point) => UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point)
+                    .verify(message, signature)
+                    .is_ok(),
+                Self::K256(key) => Signature::from_slice(signature).is_ok_and(|signature| {
+                    let low = signature.normalize_s().unwrap_or(signature);
+                    key.verify(message, &low).is_ok()
+                }),
+                Self::Rsa(key) => {
+                    key.verify(&RSA_PKCS1_2048_8192_SHA256, message, signature).is_ok()
+                }
+            }
+    }
+}
+
+/// Bytes in base58, as multibase marks them.
+pub(super) fn multibase(text: &str) -> Option<Vec<u8>> {
+    let digits = text.strip_prefix('z').filter(|digits| digits.len() <= MAX_MULTIBASE)?;
+    bs58::decode(digits).into_vec().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_rsa_key_has_at_least_2048_bits() {
+        let sized = |first: u8, length: usize| {
+            let mut n = vec![0xff; length];
+            n[0] = first;
+            n
+        };
+        for (what, n, ok) in [
+            ("2048 bits", sized(0x80, 256), true),
+            ("2048 bits after a sign byte", [vec![0], sized(0x80, 256)].concat(), true),
+            ("8192 bits", sized(0x80, 1024), true),
+            ("2047 bits", sized(0x7f, 256), false),
+            ("1024 bits", sized(0x80, 128), false),
+            ("more than 8192 bits", sized(0x01, 1025), false),
+            ("none", Vec::new(), false),
+        ] {
+            assert_eq!(PublicKey::rsa(&n, &[1, 0, 1]).is_some(), ok, "{what}");
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Who asks, shown with keys made here and a server on loopback that holds sets of keys and DID
+//! documents. The time is an argument.
+
+mod platform;
+mod service_tokens;
+mod stub;
+
+use super::signature::Alg;
+use super::{Auth, AuthSettings};
+use crate::secrets::Secret;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use k256::ecdsa::SigningKey;
+use k256::ecdsa::signature::Signer as _;
+use portcullis_filters::verdict::{Reason, Refusal};
+use ring::rand::SystemRandom;
+use ring::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair,
+    RsaPublicKeyComponents,
+};
+use serde_json::{Value, json};
+use std::time::{Duration, SystemTime};
+
+const NOW: u64 = 1_800_000_000;
+const SECRET: &str = "the platform's secret, 32 bytes or more";
+const AUDIENCE: &str = "authenticated";
+
+fn at(second: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(NOW + second)
+}
+
+/// With no key of the platform, and nobody to ask.
+fn settings() -> AuthSettings {
+    AuthSettings {
+        issuer: None,
+        audience: AUDIENCE.to_owned(),
+        hs256_secrets: Vec::new(),
+        jwks_url: None,
+        plc_url: "http://127.0.0.1:9".to_owned(),
+        service_did: "did:web:feeds.example".to_owned(),
+        localhost_dids: false,
+    }
+}
+
+fn with_secret() -> AuthSettings {
+    AuthSettings { hs256_secrets: vec![Secret::new(SECRET.into())], ..settings() }
+}
+
+/// Whoever signs tokens.
+enum Key {
+    Secret(Vec<u8>),
+    P256(EcdsaKeyPair),
+    K256(SigningKey),
+    Rsa(RsaKeyPair),
+}
+
+impl Key {
+    fn secret(text: &str) -> Self {
+        Self::Secret(text.into())
+    }
+
+    fn p256() -> Self {
+        let (scheme, random) = (&ECDSA_P256_SHA256_FIXED_SIGNING, SystemRandom::new());
+        let pkcs8 = EcdsaKeyPair::generate_pkcs8(scheme, &random).expect("a key");
+        Self::P256(EcdsaKeyPair::from_pkcs8(scheme, pkcs8.as_ref(), &random).expect("a key"))
+    }
+
+    /// The key of this number.
+    fn k256(number: u8) -> Self {
+        let mut scalar = [0; 32];
+        scalar[31] = number;
+        Self::K256(SigningKey::from_slice(&scalar).expect("a key"))
+    }
+
+    /// A key that is used nowhere else, because making one takes seconds.
+    fn rsa() -> Self {
+        Self::Rsa(RsaKeyPair::from_der(include_bytes!("rsa.der")).expect("a key"))
+    }
+
+    fn alg(&self) -> Alg {
+        match self {
+            Self::Secret(_) => Alg::Hs256,
+            Self::P256(_) => Alg::Es256,
+            Self::K256(_) => Alg::Es256k,
+            Self::Rsa(_) => Alg::Rs256,
+        }
+    }
+
+    fn sign(&self, message: &[u8]) -> Vec<u8> {
+        let random = SystemRandom::new();
+        match self {
+            Self::Secret(secret) => {
+                let secret = Secret::new(secret.clone());
+                portcullis_filters::hmac::sign(&secret, message).to_vec()
+            }
+            Self::P256(key) => key.sign(&random, message).expect("signed").as_ref().to_vec(),
+            Self::K256(key) => {
+                let signature: k256::ecdsa::Signature = key.sign(message);
+                signature.to_vec()
+            }
+            Self::Rsa(key) => {
+                let mut signature = vec![0; key.public().modulus_len()];
+                key.sign(&RSA_PKCS1_SHA256, &random, message, &mut signature).expect("signed");
+                signature
+            }
+        }
+    }
+
+    /// As a set of keys shows it.
+    fn jwk(&self, kid: &str) -> Value {
+        let number = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+        match self {
+            Self::Secret(secret) => json!({"kty": "oct", "kid": kid, "k": number(secret)}),
+            Self::P256(key) => {
+                let (x, y) = key.public_key().as_ref()[1..].split_at(32);
+                let [x, y] = [x, y].map(number);
+                json!({"kty": "EC", "crv": "P-256", "kid": kid, "alg": "ES256", "x": x, "y": y})
+            }
+            Self::K256(key) => {
+                let point = key.verifying_key().to_encoded_point(false);
+                let [x, y] = [point.x(), point.y()].map(|part| number(part.expect("a point")));
+                json!({"kty": "EC", "crv": "secp256k1", "kid": kid, "x": x, "y": y})
+            }
+            Self::Rsa(key) => {
+                let RsaPublicKeyComponents::<Vec<u8>> { n, e } = key.public().into();
+                let [n, e] = [n, e].map(|part| number(&part));
+                json!({"kty": "RSA", "kid": kid, "use": "sig", "n": n, "e": e})
+            }
+        }
+    }
+
+    /// As a DID document shows it: the point, compressed or not, after these bytes.
+    fn multibase(&self, codec: &[u8], compressed: bool) -> String {
+        let point = match self {
+            Self::K256(key) => key.verifying_key().to_encoded_point(compressed).as_bytes().to_vec(),
+            Self::P256(key) => {
+                let full = key.public_key().as_ref();
+                let short = || [&[2 + (full[64] & 1)], &full[1..33]].concat();
+                if compressed { short() } else { full.to_vec() }
+            }
+            Self::Secret(_) | Self::Rsa(_) => unreachable!("an account has a key on a curve"),
+        };
+        format!("z{}", bs58::encode([codec, &point].concat()).into_string())
+    }
+
+    fn multikey(&self) -> String {
+        match self {
+            Self::P256(_) => self.multibase(&[0x80, 0x24], true),
+            _ => self.multibase(&[0xe7, 0x01], true),
+        }
+    }
+
+    /// `Authorization` with a token of these claims.
+    fn bearer(&self, claims: &Value) -> String {
+        self.bearer_with(&json!({"alg": self.alg().name(), "typ": "JWT"}), claims)
+    }
+
+    fn bearer_with(&self, header: &Value, claims: &Value) -> String {
+        signed(header, claims, |message| self.sign(message))
+    }
+}
+
+/// `Authorization` with a token that is signed so.
+fn signed(header: &Value, claims: &Value, sign: impl Fn(&[u8]) -> Vec<u8>) -> String {
+    let [header, claims] = [header, claims].map(|part| URL_SAFE_NO_PAD.encode(part.to_string()));
+    let message = format!("{header}.{claims}");
+    let signature = URL_SAFE_NO_PAD.encode(sign(message.as_bytes()));
+    format!("Bearer {message}.{signature}")
+}
+
+/// An object with some members changed: `null` takes one away.
+fn with(object: &Value, changes: &Value) -> Value {
+    let mut object = object.clone();
+    let members = object.as_object_mut().expect("an object");
+    for (name, value) in changes.as_object().expect("an object") {
+        members.insert(name.clone(), value.clone());
+    }
+    members.retain(|_, value| !value.is_null());
+    object
+}
+
+fn reason<T>(result: Result<T, Refusal>) -> Option<Reason> {
+    result.err().map(|refusal| refusal.reason)
+}

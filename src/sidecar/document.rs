@@ -1,0 +1,155 @@
+//! Whole documents and what tells a client that it has one already (RFC 9110, section 13).
+//!
+//! A document is made of what is stored alone, never of the time of the request, so equal content
+//! has equal bytes and an equal `ETag`.
+
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// The last second that HTTP and RFC 3339 can write: the end of the year 9999.
+const LAST_SECOND: i64 = 253_402_300_799;
+
+/// A document, ready to be sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Document {
+    /// Its bytes.
+    pub(super) body: Bytes,
+    /// `Content-Type`.
+    pub(super) media_type: &'static str,
+    /// `ETag`: strong, of the bytes.
+    pub(super) etag: String,
+    /// `Last-Modified`, in microseconds since 1970.
+    pub(super) modified_us: Option<i64>,
+}
+
+impl Document {
+    /// A document of these bytes.
+    pub(super) fn new(body: Bytes, media_type: &'static str, modified_us: Option<i64>) -> Self {
+        let etag = etag(&[&body]);
+        Self { body, media_type, etag, modified_us }
+    }
+}
+
+/// A strong `ETag` of some bytes.
+pub(super) fn etag(parts: &[&[u8]]) -> String {
+    let digest = parts.iter().fold(Sha256::new(), |digest, part| digest.chain_update(part));
+    let mut tag = String::with_capacity(66);
+    tag.push('"');
+    for byte in digest.finalize() {
+        write!(tag, "{byte:02x}").expect("memory takes every write");
+    }
+    tag + "\""
+}
+
+/// Whether a client that sent these two headers has the document: 304. An `If-None-Match` decides
+/// alone; an `If-Modified-Since` that is no date is ignored.
+pub(super) fn is_unchanged(
+    if_none_match: Option<&str>,
+    if_modified_since: Option<&str>,
+    etag: &str,
+    modified_us: Option<i64>,
+) -> bool {
+    if let Some(list) = if_none_match {
+        return names(list, etag);
+    }
+    let since = if_modified_since.and_then(|date| httpdate::parse_http_date(date.trim()).ok());
+    matches!((since, modified_us), (Some(since), Some(us)) if instant(us) <= since)
+}
+
+/// Whether an `If-None-Match` names a tag, weak or strong. A list that breaks off in the middle
+/// counts as far as it goes.
+fn names(list: &str, etag: &str) -> bool {
+    let mut rest = list.trim();
+    if rest == "*" {
+        return true;
+    }
+    loop {
+        rest = rest.trim_start_matches([' ', '\t', ',']);
+        let tag = rest.strip_prefix("W/").unwrap_or(rest);
+        // a comma may be part of a tag, a quote may not
+        let Some(end) = tag.strip_prefix('"').and_then(|tag| tag.find('"')) else { return false };
+        let (tag, after) = tag.split_at(end + 2);
+        if tag == etag {
+            return true;
+        }
+        rest = after;
+    }
+}
+
+/// A stored instant as HTTP and RSS write it: in whole seconds.
+pub(super) fn http_date(us: i64) -> String {
+    httpdate::fmt_http_date(instant(us))
+}
+
+/// Whole seconds since 1970 of a stored instant, within what dates can say.
+pub(super) fn seconds(us: i64) -> i64 {
+    us.div_euclid(1_000_000).clamp(0, LAST_SECOND)
+}
+
+fn instant(us: i64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(seconds(us).unsigned_abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MODIFIED: i64 = 784_111_777_654_321; // Sun, 06 Nov 1994 08:49:37.65 GMT
+
+    #[test]
+    fn a_client_that_has_the_document_is_told_so() {
+        let tag = etag(&[b"document"]);
+        let weak = format!("W/{tag}");
+        let listed = format!("\"a,b\" , W/\"c\",, {tag}");
+        let other = etag(&[b"other"]);
+        let same = Some("Sun, 06 Nov 1994 08:49:37 GMT");
+        let older = Some("Sun, 06 Nov 1994 08:49:36 GMT");
+        let table: &[(Option<&str>, Option<&str>, bool, &str)] = &[
+            (None, None, false, "nothing is asked"),
+            (Some(&tag), None, true, "the tag"),
+            (Some(&weak), None, true, "weak comparison"),
+            (Some(&listed), None, true, "in a list after tags with a comma"),
+            (Some(" * "), None, true, "any document"),
+            (Some(&other), None, false, "another tag"),
+            (Some(&tag[1..65]), None, false, "a tag without quotes"),
+            (Some(&tag[..65]), None, false, "a tag that breaks off"),
+            (Some(""), None, false, "an empty list"),
+            (Some("*, \"a\""), None, false, "a star is no member of a list"),
+            (Some(&other), same, false, "If-None-Match decides alone"),
+            (Some("nonsense"), same, false, "also when it makes no sense"),
+            (None, same, true, "the same second"),
+            (None, Some("Monday, 07-Nov-94 08:49:37 GMT"), true, "later, as RFC 850 writes it"),
+            (None, Some("Sun Nov  6 08:49:37 1994"), true, "as asctime writes it"),
+            (None, older, false, "modified since"),
+            (None, Some("yesterday"), false, "no date"),
+        ];
+        for (none_match, since, unchanged, why) in table {
+            let found = is_unchanged(*none_match, *since, &tag, Some(MODIFIED));
+            assert_eq!(found, *unchanged, "{why}");
+        }
+        assert!(!is_unchanged(None, same, &tag, None), "no date is known of the document");
+    }
+
+    #[test]
+    fn a_tag_is_the_quoted_digest_of_the_bytes() {
+        let document = Document::new(Bytes::from_static(b"abc"), "text/plain", None);
+        let digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(document.etag, format!("\"{digest}\""));
+        assert_eq!(etag(&[b"a", b"bc"]), document.etag);
+    }
+
+    #[test]
+    fn dates_stay_within_what_can_be_written() {
+        for (us, date) in [
+            (MODIFIED, "Sun, 06 Nov 1994 08:49:37 GMT"),
+            (0, "Thu, 01 Jan 1970 00:00:00 GMT"),
+            (-1, "Thu, 01 Jan 1970 00:00:00 GMT"),
+            (i64::MIN, "Thu, 01 Jan 1970 00:00:00 GMT"),
+            (i64::MAX, "Fri, 31 Dec 9999 23:59:59 GMT"),
+        ] {
+            assert_eq!(http_date(us), date, "{us}");
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! The feed, read back as a podcast app reads it.
+
+use super::*;
+use crate::sidecar::xml::tests::{Node, read};
+use crate::store::{Funding, Transcript, Txt};
+
+const BASE: &str = "https://cards.example";
+const DID: &str = "did:plc:z72i7hdynmk6r22z27h6tvur";
+const DAY: i64 = 86_400_000_000;
+const NOVEMBER: i64 = 1_793_491_200_000_000; // Sun, 01 Nov 2026 00:00:00 GMT
+
+fn text(text: &str) -> Option<String> {
+    Some(text.to_owned())
+}
+
+fn person(name: &str) -> Person {
+    let name = name.to_owned();
+    Person { name, role: text("guest"), group: None, image: None, href: text("https://a.example") }
+}
+
+fn podcast() -> Podcast {
+    Podcast {
+        did: DID.to_owned(),
+        guid: "917393e3-1b1e-5cef-ace4-edaa54e1f810".to_owned(),
+        title: "Pulls & <Packs>".to_owned(),
+        description: "Cards, \"opened\"\nweekly.".to_owned(),
+        link: "https://cards.example/@ana".to_owned(),
+        language: "en".to_owned(),
+        author: text("Ana"),
+        category: "Leisure".to_owned(),
+        subcategory: text("Hobbies"),
+        explicit: false,
+        image_url: "https://cards.example/art.jpg".to_owned(),
+        kind: "serial".to_owned(),
+        medium: "podcast".to_owned(),
+        locked: true,
+        owner_name: None,
+        owner_email: None,
+        copyright: text("© Ana"),
+        funding: vec![Funding {
+            url: "https://cards.example/tip".to_owned(),
+            text: "Tip".to_owned(),
+        }],
+        persons: vec![person("Ana")],
+        txt: vec![Txt { purpose: text("verify"), value: "code".to_owned() }],
+        complete: false,
+        block: false,
+        new_feed_url: None,
+        taken_down: false,
+        updated_us: NOVEMBER,
+    }
+}
+
+fn episode(number: i64) -> Episode {
+    Episode {
+        id: format!("e{number}"),
+        did: DID.to_owned(),
+        guid: format!("at://{DID}/example.episode/{number}"),
+        title: format!("Box {number}"),
+        description_html: "<p>One &amp; <a href='https://a.example'>two</a></p><p>Three".to_owned(),
+        link: text("https://cards.example/e"),
+        enclosure_url: format!("https://media.example/{number}.mp3"),
+        enclosure_length: 12_345_678,
+        enclosure_type: "audio/mpeg".to_owned(),
+        duration_s: Some(3723),
+        published_us: NOVEMBER - number * DAY,
+        season: Some(2),
+        number: Some(number),
+        kind: "full".to_owned(),
+        explicit: Some(true),
+        image_url: text("https://cards.example/é.jpg"),
+        transcripts: vec![Transcript {
+            url: "https://media.example/1.vtt".to_owned(),
+            kind: "text/vtt".to_owned(),
+            language: text("en"),
+        }],
+        persons: vec![person("Bo"), person("Cy")],
+        chapters_url: text("https://media.example/1.json"),
+        social_uri: Some(format!("at://{DID}/app.bsky.feed.post/{number}")),
+        updated_us: NOVEMBER - number * DAY,
+    }
+}
+
+fn document(podcast: &Podcast, episodes: &[Episode]) -> Document {
+    render(&Feed { podcast, episodes, handle: Some("ana.cards.example"), base_url: BASE })
+}
+
+fn channel(podcast: &Podcast, episodes: &[Episode]) -> Node {
+    let mut rss = read(&document(podcast, episodes).body);
+    assert_eq!(rss.name, "rss");
+    assert_eq!(rss.children.len(), 1, "a feed has one channel");
+    rss.children.remove(0)
+}
+
+/// What a path leads to: elements, then an attribute after `@`; the text when there is none.
+fn at<'a>(node: &'a Node, path: &str) -> &'a str {
+    let (elements, attribute) = path.split_once('@').unwrap_or((path, ""));
+    let node = elements.split_terminator('/').fold(node, |node, name| node.one(name));
+    if attribute.is_empty() { &node.text } else { node.attribute(attribute).unwrap_or_default() }
+}
+
+#[test]
+fn a_channel_has_what_psp_1_and_apple_require() {
+    let channel = channel(&podcast(), &[episode(1), episode(2)]);
+    let own = format!("{BASE}/functions/podcast-rss-feed?did={DID}");
+    for (path, expected) in [
+        ("atom:link@href", &*own),
+        ("atom:link@rel", "self"),
+        ("atom:link@type", "application/rss+xml"),
+        ("title", "Pulls & <Packs>"),
+        ("description", "Cards, \"opened\"\nweekly."),
+        ("link", "https://cards.example/@ana"),
+        ("language", "en"),
+        ("copyright", "© Ana"),
+        ("image/url", "https://cards.example/art.jpg"),
+        ("image/title", "Pulls & <Packs>"),
+        ("image/link", "https://cards.example/@ana"),
+        ("pubDate", "Sat, 31 Oct 2026 00:00:00 GMT"),
+        ("lastBuildDate", "Sun, 01 Nov 2026 00:00:00 GMT"),
+        ("itunes:author", "Ana"),
+        ("itunes:category@text", "Leisure"),
+        ("itunes:category/itunes:category@text", "Hobbies"),
+        ("itunes:explicit", "false"),
+        ("itunes:image@href", "https://cards.example/art.jpg"),
+        ("itunes:type", "serial"),
+        ("podcast:guid", "917393e3-1b1e-5cef-ace4-edaa54e1f810"),
+        ("podcast:medium", "podcast"),
+        ("podcast:locked", "yes"),
+        ("podcast:funding", "Tip"),
+        ("podcast:funding@url", "https://cards.example/tip"),
+        ("podcast:person", "Ana"),
+        ("podcast:person@role", "guest"),
+        ("podcast:person@href", "https://a.example"),
+        ("podcast:txt", "code"),
+        ("podcast:txt@purpose", "verify"),
+    ] {
+        assert_eq!(at(&channel, path), expected, "{path}");
+    }
+    for absent in ["itunes:owner", "itunes:new-feed-url", "itunes:complete", "itunes:block"] {
+        assert_eq!(channel.all(absent).count(), 0, "{absent} is said only when it is so");
+    }
+    assert_eq!(channel.one("podcast:locked").attributes, [], "no address that was not given");
+    assert_eq!(channel.all("item").count(), 2);
+}
+
+#[test]
+fn an_episode_has_what_psp_1_and_apple_ask_for() {
+    let channel = channel(&podcast(), &[episode(1)]);
+    let item = channel.one("item");
+    let guid = format!("at://{DID}/example.episode/1");
+    let post = format!("at://{DID}/app.bsky.feed.post/1");
+    for (path, expected) in [
+        ("title", "Box 1"),
+        ("enclosure@url", "https://media.example/1.mp3"),
+        ("enclosure@length", "12345678"),
+        ("enclosure@type", "audio/mpeg"),
+        ("guid", &*guid),
+        ("guid@isPermaLink", "false"),
+        ("link", "https://cards.example/e"),
+        ("pubDate", "Sat, 31 Oct 2026 00:00:00 GMT"),
+        ("description", "One & two\n\nThree"),
+        ("content:encoded", "<p>One &amp; <a href=\"https://a.example\">two</a></p><p>Three</p>"),
+        ("itunes:title", "Box 1"),
+        ("itunes:duration", "3723"),
+        ("itunes:season", "2"),
+        ("itunes:episode", "1"),
+        ("itunes:episodeType", "full"),
+        ("itunes:explicit", "true"),
+        ("itunes:image@href", "https://cards.example/%C3%A9.jpg"),
+        ("podcast:transcript@url", "https://media.example/1.vtt"),
+        ("podcast:transcript@type", "text/vtt"),
+        ("podcast:transcript@language", "en"),
+        ("podcast:chapters@url", "https://media.example/1.json"),
+        ("podcast:chapters@type", "application/json+chapters"),
+        ("podcast:socialInteract@protocol", "atproto"),
+        ("podcast:socialInteract@uri", &*post),
+        ("podcast:socialInteract@accountId", "@ana.cards.example"),
+    ] {
+        assert_eq!(at(item, path), expected, "{path}");
+    }
+    let names: Vec<_> = item.all("podcast:person").map(|person| &*person.text).collect();
+    assert_eq!(names, ["Bo", "Cy"], "an episode names its own persons");
+}
+
+#[test]
+fn what_is_not_known_of_an_episode_is_not_written() {
+    let bare = Episode {
+        description_html: String::new(),
+        link: None,
+        duration_s: None,
+        season: None,
+        number: None,
+        explicit: None,
+        image_url: None,
+        transcripts: Vec::new(),
+        persons: Vec::new(),
+        chapters_url: None,
+        social_uri: text("https://not-atproto.example/1"),
+        ..episode(1)
+    };
+    let channel = channel(&podcast(), &[bare]);
+    let names: Vec<_> = channel.one("item").children.iter().map(|child| &*child.name).collect();
+    let expected = ["title", "enclosure", "guid", "pubDate", "itunes:title", "itunes:episodeType"];
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn what_a_creator_chose_is_said() {
+    let chosen = Podcast {
+        owner_email: text("ana@cards.example"),
+        new_feed_url: text("https://new.example/feed"),
+        complete: true,
+        block: true,
+        locked: false,
+        explicit: true,
+        subcategory: None,
+        description: " ".to_owned(),
+        ..podcast()
+    };
+    let channel = channel(&chosen, &[]);
+    for (path, expected) in [
+        ("itunes:owner/itunes:name", "Ana"),
+        ("itunes:owner/itunes:email", "ana@cards.example"),
+        ("podcast:locked@owner", "ana@cards.example"),
+        ("podcast:locked", "no"),
+        ("itunes:new-feed-url", "https://new.example/feed"),
+        ("itunes:complete", "yes"),
+        ("itunes:block", "yes"),
+        ("itunes:explicit", "true"),
+        ("description", "Pulls & <Packs>"),
+    ] {
+        assert_eq!(at(&channel, path), expected, "{path}");
+    }
+    assert_eq!(channel.one("itunes:category").children.len(), 0);
+    assert_eq!(channel.all("pubDate").count(), 0, "nothing is published");
+}
+
+#[test]
+fn every_prefix_in_use_is_declared() {
+    fn prefixes(node: &Node, found: &mut Vec<String>) {
+        found.extend(node.name.split_once(':').map(|(prefix, _)| format!("xmlns:{prefix}")));
+        node.children.iter().for_each(|child| prefixes(child, found));
+    }
+    let rss = read(&document(&podcast(), &[episode(1)]).body);
+    assert_eq!(rss.attribute("version"), Some("2.0"));
+    let mut found = Vec::new();
+    prefixes(&rss, &mut found);
+    for prefix in found {
+        assert!(rss.attribute(&prefix).is_some(), "{prefix} is declared");
+    }
+}
+
+#[test]
+fn hard_text_arrives_as_it_was_meant() {
+    let hard = "ana@b.example \u{1}<b>🃏</b> \u{5d0}\u{5d1} \u{202e}x ]]> &amp;";
+    let clean = "ana@b.example <b>🃏</b> \u{5d0}\u{5d1} \u{202e}x ]]> &amp;";
+    let podcast = Podcast {
+        title: hard.to_owned(),
+        description: hard.to_owned(),
+        author: text(hard),
+        ..podcast()
+    };
+    let episode =
+        Episode { title: hard.to_owned(), description_html: hard.to_owned(), ..episode(1) };
+    let channel = channel(&podcast, &[episode]);
+    for path in ["title", "description", "itunes:author", "item/title", "item/itunes:title"] {
+        assert_eq!(at(&channel, path), clean, "{path}");
+    }
+    let plain = "ana@b.example 🃏 \u{5d0}\u{5d1} \u{202e}x ]]> &";
+    assert_eq!(at(&channel, "item/description"), plain);
+    let html = "ana@b.example <b>🃏</b> \u{5d0}\u{5d1} \u{202e}x ]]&gt; &amp;";
+    assert_eq!(at(&channel, "item/content:encoded"), html);
+}
+
+#[test]
+fn texts_keep_to_their_bounds() {
+    let long = "&🃏é ".repeat(4000);
+    let podcast = Podcast {
+        title: long.clone(),
+        description: long.clone(),
+        persons: vec![person(&long)],
+        ..podcast()
+    };
+    let episode =
+        Episode { title: long.clone(), description_html: format!("<p>{long}</p>"), ..episode(1) };
+    let channel = channel(&podcast, &[episode]);
+    for path in ["description", "item/description"] {
+        let text = at(&channel, path);
+        assert!(text.ends_with('…') && text.len() <= 4000, "{path}: {} bytes", text.len());
+        assert!(text.len() > 3980, "{path} is cut at the end only");
+    }
+    for (path, max) in [("title", 255), ("item/title", 255), ("podcast:person", 128)] {
+        let found = at(&channel, path).chars().count();
+        assert!((max - 1..=max).contains(&found), "{path}: {found} characters");
+    }
+    let whole = at(&channel, "item/content:encoded");
+    assert_eq!(whole.matches('🃏').count(), 4000, "the whole is in content:encoded");
+}
+
+#[test]
+fn a_feed_is_dated_by_its_content() {
+    let base = podcast();
+    for (updated, published, edited, expected, why) in [
+        (9, 3, 3, 9, "the podcast was edited last"),
+        (1, 5, 2, 5, "an episode appeared last"),
+        (1, 5, 7, 7, "an episode was edited last"),
+    ] {
+        let podcast = Podcast { updated_us: updated, ..base.clone() };
+        let newest = Episode { published_us: published, updated_us: edited, ..episode(1) };
+        let older = Episode { published_us: 0, updated_us: 0, ..episode(2) };
+        let document = document(&podcast, &[newest, older]);
+        assert_eq!(document.modified_us, Some(expected), "{why}");
+    }
+}
+
+#[test]
+fn a_feed_names_itself_by_its_did() {
+    let podcast = Podcast { did: "did:web:localhost%3A3000".to_owned(), ..podcast() };
+    let feed = Feed { podcast: &podcast, episodes: &[], handle: None, base_url: BASE };
+    let url = "https://cards.example/functions/podcast-rss-feed?did=did:web:localhost%253A3000";
+    assert_eq!(feed.url(), url);
+    assert_eq!(render(&feed), render(&feed), "equal content, equal bytes");
+    assert_eq!(render(&feed).media_type, "application/rss+xml; charset=utf-8");
+}

@@ -1,0 +1,311 @@
+//! The sitemap: the pages that search engines may list, at any number of them.
+//!
+//! An address stays on its page of the sitemap for ever, since a page is a range of ids. A page is
+//! read and written a thousand addresses at a time, so it takes the memory of one such step. The
+//! home page is the first address of page 1, which is never empty for it.
+
+use super::document::{Document, etag, seconds};
+use super::xml::{Attributes, Xml, url};
+use crate::store::{SitemapPage, SitemapStamp, SitemapUrl, Store, StoreError};
+use bytes::Bytes;
+use futures_util::stream::{self, Stream};
+use std::sync::Arc;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+/// `Content-Type` of a sitemap.
+pub(super) const MEDIA_TYPE: &str = "application/xml; charset=utf-8";
+/// Addresses of one step: some hundred kilobytes.
+const STEP: u32 = 1000;
+/// 50 MB in any meaning of the word: the protocol's bound on a file.
+const MAX_BYTES: usize = 50_000_000;
+/// The protocol's bound on an address, which a percent-encoded one may pass.
+const MAX_LOC: usize = 2048;
+/// Google's bound on the images of an address.
+const MAX_IMAGES: usize = 1000;
+
+const PROTOCOL: (&str, &str) = ("xmlns", "http://www.sitemaps.org/schemas/sitemap/0.9");
+const URLSET: Attributes<'_> =
+    &[PROTOCOL, ("xmlns:image", "http://www.google.com/schemas/sitemap-image/1.1")];
+
+/// Whether all addresses are on page 1, so that no index is needed.
+pub(super) fn fits_one_page(pages: &[SitemapPage]) -> bool {
+    pages.iter().all(|page| page.page == 1)
+}
+
+/// The index of all pages.
+pub(super) fn index(pages: &[SitemapPage], base_url: &str) -> Document {
+    let mut xml = Xml::begin();
+    xml.open("sitemapindex", &[PROTOCOL]);
+    if pages.iter().all(|page| page.page != 1) {
+        sitemap(&mut xml, base_url, 1, None);
+    }
+    for page in pages {
+        sitemap(&mut xml, base_url, page.page, Some(page.lastmod_us));
+    }
+    xml.close("sitemapindex");
+    let modified = pages.iter().map(|page| page.lastmod_us).max();
+    Document::new(xml.take(), MEDIA_TYPE, modified)
+}
+
+fn sitemap(xml: &mut Xml, base_url: &str, page: i64, lastmod_us: Option<i64>) {
+    xml.open("sitemap", &[]);
+    xml.text("loc", &*format!("{base_url}/functions/seo-sitemap?page={page}"));
+    xml.text("lastmod", lastmod_us.map(lastmod).as_deref());
+    xml.close("sitemap");
+}
+
+/// The `ETag` of a page, without its bytes: from what tells one state of it from another.
+pub(super) fn page_etag(base_url: &str, page: i64, stamp: Option<&SitemapStamp>) -> String {
+    let state = stamp.map_or([0; 3], |stamp| [stamp.urls, stamp.checksum, stamp.lastmod_us]);
+    let [urls, checksum, lastmod] = state.map(i64::to_be_bytes);
+    etag(&[&page.to_be_bytes(), &urls, &checksum, &lastmod, base_url.as_bytes()])
+}
+
+/// A page, in chunks.
+pub(super) fn urlset(
+    store: Arc<Store>,
+    page: i64,
+    base_url: &str,
+) -> impl Stream<Item = Result<Bytes, StoreError>> + Send + use<> {
+    let urlset = Urlset::begin(page, base_url, MAX_BYTES);
+    stream::try_unfold((store, urlset), |(store, mut urlset)| async move {
+        if urlset.is_ended {
+            return Ok(None);
+        }
+        let rows = store.sitemap_urls(urlset.page, urlset.after_id, STEP).await?;
+        let is_last = rows.len() < STEP as usize;
+        let chunk = urlset.next(&rows, is_last);
+        Ok(Some((chunk, (store, urlset))))
+    })
+}
+
+/// A page that is being written.
+struct Urlset {
+    page: i64,
+    home: String,
+    xml: Xml,
+    after_id: i64,
+    room: usize,
+    is_ended: bool,
+}
+
+impl Urlset {
+    fn begin(page: i64, base_url: &str, max_bytes: usize) -> Self {
+        let home = format!("{base_url}/");
+        let mut xml = Xml::begin();
+        xml.open("urlset", URLSET);
+        if page == 1 {
+            // when it changed is known of no home page
+            entry(&mut xml, &home, None, &[]);
+        }
+        let room = max_bytes - "\n</urlset>".len();
+        Self { page, home, xml, after_id: 0, room, is_ended: false }
+    }
+
+    /// The next addresses, and the end after the last ones.
+    fn next(&mut self, rows: &[SitemapUrl], is_last: bool) -> Bytes {
+        self.is_ended = is_last;
+        for row in rows {
+            self.after_id = row.id;
+            let loc = url(&row.loc);
+            if loc.len() >= MAX_LOC || (self.page == 1 && loc == self.home) {
+                continue;
+            }
+            let before = self.xml.written();
+            entry(&mut self.xml, &loc, Some(row.lastmod_us), &row.images);
+            if self.xml.written() > self.room {
+                self.xml.truncate(before);
+                self.is_ended = true;
+                log::error!("sitemap: page {} is cut short, it is too large", self.page);
+                break;
+            }
+        }
+        self.room -= self.xml.written();
+        if self.is_ended {
+            self.xml.close("urlset");
+        }
+        self.xml.take()
+    }
+}
+
+fn entry(xml: &mut Xml, loc: &str, lastmod_us: Option<i64>, images: &[String]) {
+    xml.open("url", &[]);
+    xml.text("loc", loc);
+    xml.text("lastmod", lastmod_us.map(lastmod).as_deref());
+    for image in images.iter().take(MAX_IMAGES) {
+        xml.open("image:image", &[]);
+        xml.text("image:loc", &*url(image));
+        xml.close("image:image");
+    }
+    xml.close("url");
+}
+
+fn lastmod(us: i64) -> String {
+    let instant = OffsetDateTime::from_unix_timestamp(seconds(us));
+    let instant = instant.expect("the seconds are within four-digit years");
+    instant.format(&Rfc3339).expect("years of four digits can be written")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sidecar::xml::tests::{Node, read};
+    use crate::store::StoreConfig;
+    use futures_util::TryStreamExt as _;
+    use sqlx::{Connection as _, SqliteConnection};
+
+    const BASE: &str = "https://cards.example";
+    const NOVEMBER: i64 = 1_793_491_200_999_999; // just before 2026-11-01T00:00:01Z
+
+    fn row(id: i64, path: &str) -> SitemapUrl {
+        let loc = format!("{BASE}/{path}");
+        SitemapUrl { id, loc, lastmod_us: NOVEMBER, images: Vec::new() }
+    }
+
+    fn locs(root: &Node) -> Vec<&str> {
+        root.children.iter().map(|child| child.one("loc").text.as_str()).collect()
+    }
+
+    #[test]
+    fn an_index_lists_the_pages_and_always_the_first() {
+        let pages = [2, 7].map(|page| SitemapPage { page, lastmod_us: NOVEMBER - page });
+        let document = index(&pages, BASE);
+        assert_eq!(document.modified_us, Some(NOVEMBER - 2));
+        assert_eq!(document.media_type, "application/xml; charset=utf-8");
+        let root = read(&document.body);
+        assert_eq!(root.name, "sitemapindex");
+        assert_eq!(root.attribute("xmlns"), Some(PROTOCOL.1));
+        let expected = [1, 2, 7].map(|page| format!("{BASE}/functions/seo-sitemap?page={page}"));
+        assert_eq!(locs(&root), expected);
+        assert_eq!(root.children[0].all("lastmod").count(), 0, "of an empty page nothing is known");
+        assert_eq!(root.children[1].one("lastmod").text, "2026-11-01T00:00:00Z");
+    }
+
+    #[test]
+    fn an_index_is_needed_for_more_than_page_1() {
+        let pages = |pages: &[i64]| -> Vec<_> {
+            pages.iter().map(|page| SitemapPage { page: *page, lastmod_us: 0 }).collect()
+        };
+        for (on, fits) in [(&[][..], true), (&[1], true), (&[2], false), (&[1, 2], false)] {
+            assert_eq!(fits_one_page(&pages(on)), fits, "{on:?}");
+        }
+    }
+
+    #[test]
+    fn a_page_is_one_document_in_chunks() {
+        let mut urlset = Urlset::begin(1, BASE, MAX_BYTES);
+        let first = urlset.next(&[row(1, "a?b&c"), row(2, ""), row(5, "é x")], false);
+        assert_eq!(urlset.after_id, 5);
+        assert!(!urlset.is_ended);
+        let second = urlset.next(&[row(6, &"x".repeat(2100)), row(9, "z")], true);
+        assert!(urlset.is_ended);
+        let root = read(&[first, second].concat());
+        assert_eq!(root.name, "urlset");
+        for (name, value) in URLSET {
+            assert_eq!(root.attribute(name), Some(*value));
+        }
+        let expected = ["/", "/a?b&c", "/%C3%A9%20x", "/z"].map(|path| format!("{BASE}{path}"));
+        assert_eq!(locs(&root), expected, "home is first and there once, no address is too long");
+        assert_eq!(root.children[1].one("lastmod").text, "2026-11-01T00:00:00Z");
+    }
+
+    #[test]
+    fn a_page_without_rows_is_the_home_page() {
+        let page = Urlset::begin(1, BASE, MAX_BYTES).next(&[], true);
+        assert_eq!(locs(&read(&page)), [format!("{BASE}/")]);
+    }
+
+    #[test]
+    fn another_page_does_not_begin_with_the_home_page() {
+        let page = Urlset::begin(2, BASE, MAX_BYTES).next(&[row(45_001, "a")], true);
+        assert_eq!(locs(&read(&page)), [format!("{BASE}/a")]);
+    }
+
+    #[test]
+    fn images_are_listed_with_their_page() {
+        let images = (0..1001).map(|at| format!("https://media.example/{at}.jpg?é&x")).collect();
+        let row = SitemapUrl { images, ..row(1, "a") };
+        let page = Urlset::begin(2, BASE, MAX_BYTES).next(&[row], true);
+        let root = read(&page);
+        let images: Vec<_> = root.children[0].all("image:image").collect();
+        assert_eq!(images.len(), MAX_IMAGES, "no more than are read");
+        assert_eq!(images[7].one("image:loc").text, "https://media.example/7.jpg?%C3%A9&x");
+    }
+
+    #[test]
+    fn a_page_that_grows_too_large_ends_early_and_well() {
+        let rows: Vec<_> = (1..=100).map(|id| row(id, &format!("page-{id}"))).collect();
+        let whole = Urlset::begin(2, BASE, MAX_BYTES).next(&rows, true).len();
+        for (max, listed) in [(whole, 100), (whole - 1, 99), (whole / 2, 49)] {
+            let mut urlset = Urlset::begin(2, BASE, max);
+            let mut page = Vec::new();
+            for rows in rows.chunks(10) {
+                if !urlset.is_ended {
+                    page.extend_from_slice(&urlset.next(rows, rows[0].id == 91));
+                }
+            }
+            assert!(urlset.is_ended && page.len() <= max, "{} of {max} bytes", page.len());
+            assert_eq!(read(&page).children.len(), listed, "in {max} bytes");
+        }
+    }
+
+    #[test]
+    fn the_tag_of_a_page_tells_its_states_apart() {
+        let stamp = |urls, checksum, lastmod_us| SitemapStamp { urls, checksum, lastmod_us };
+        let tags = [
+            page_etag(BASE, 1, None),
+            page_etag(BASE, 2, None),
+            page_etag(BASE, 1, Some(&stamp(1, 0, 0))),
+            page_etag(BASE, 1, Some(&stamp(0, 1, 0))),
+            page_etag(BASE, 1, Some(&stamp(0, 0, 1))),
+            page_etag("https://other.example", 1, None),
+        ];
+        for (at, tag) in tags.iter().enumerate() {
+            assert_eq!(tag.len(), 66, "a quoted digest: {tag}");
+            assert!(!tags[..at].contains(tag), "{at} has a tag of its own");
+        }
+        assert_eq!(tags[0], page_etag(BASE, 1, None));
+    }
+
+    /// Runs a test on a store with the rows that this statement adds.
+    fn on_rows(insert: &'static str, test: impl AsyncFnOnce(Arc<Store>)) {
+        let folder = std::env::temp_dir().join(format!("sitemap_{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let url = format!("sqlite:{}", folder.join("content.db").display());
+        let work = async {
+            let config = StoreConfig { url: &url, password: None, max_connections: 1 };
+            let store = Store::open(&config).await.unwrap();
+            let mut beside = SqliteConnection::connect(&url).await.unwrap();
+            sqlx::raw_sql(insert).execute(&mut beside).await.unwrap();
+            test(Arc::new(store)).await;
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.unwrap().block_on(work);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_page_streams_every_row_once_and_in_order() {
+        let insert = "WITH RECURSIVE ids (id) AS \
+            (SELECT 1 UNION ALL SELECT id + 1 FROM ids WHERE id < 2000) \
+            INSERT INTO sitemap_url (id, loc, lastmod_us, indexable) \
+            SELECT id, 'https://cards.example/' || id, id, 1 FROM ids UNION ALL \
+            SELECT id + 45000, 'https://cards.example/b/' || id, id, id % 2 FROM ids";
+        on_rows(insert, async |store| {
+            for (page, chunks, listed, last) in
+                [(1, 3, 2001, "/2000"), (2, 2, 1000, "/b/1999"), (3, 1, 0, "")]
+            {
+                let stream = urlset(store.clone(), page, BASE);
+                let found: Vec<Bytes> = stream.try_collect().await.unwrap();
+                assert_eq!(found.len(), chunks, "page {page} is read in steps");
+                assert!(found.iter().all(|chunk| !chunk.is_empty()), "an empty chunk ends a body");
+                let root = read(&found.concat());
+                let locs = locs(&root);
+                assert_eq!(locs.len(), listed, "page {page}");
+                let end = locs.last().copied().unwrap_or_default();
+                assert!(end.ends_with(last), "page {page} ends with {end}");
+            }
+        });
+    }
+}
