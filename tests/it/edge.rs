@@ -100,12 +100,16 @@ impl Setup {
         let sink = Arc::clone(&log);
         std::thread::spawn(move || sink.drain(BufReader::new(stderr)));
         let has = |section: &str| self.keys.keys().any(|key| key.starts_with(section));
-        let mut edge = Edge { child, log, gateway: None, relay: None, admin: None, file };
+        let mut edge =
+            Edge { child, log, gateway: None, relay: None, sidecar: None, admin: None, file };
         if has("gateway.") {
             edge.gateway = edge.listens_on("gateway");
         }
         if has("relay.") {
             edge.relay = edge.listens_on("relay");
+        }
+        if has("sidecar.") {
+            edge.sidecar = edge.listens_on("sidecar");
         }
         if has("admin.") {
             edge.admin = edge.listens_on("admin");
@@ -205,6 +209,7 @@ pub(crate) struct Edge {
     log: Arc<Log>,
     gateway: Option<SocketAddr>,
     relay: Option<SocketAddr>,
+    sidecar: Option<SocketAddr>,
     admin: Option<SocketAddr>,
     file: ConfigFile,
 }
@@ -229,6 +234,11 @@ impl Edge {
     /// Where the relay listens.
     pub(crate) fn relay(&self) -> SocketAddr {
         self.relay.expect("the relay is on a TCP port")
+    }
+
+    /// Where the sidecar listens.
+    pub(crate) fn sidecar(&self) -> SocketAddr {
+        self.sidecar.expect("the sidecar is on a TCP port")
     }
 
     /// Where the admin surface listens.

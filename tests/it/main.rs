@@ -2,8 +2,8 @@
 //!
 //! Reading order: `edge` starts the program, `client` talks to it (`request`, `response`), `node`
 //! stands behind it (`script`), `check` holds what is true of every answer; then one file for each
-//! topic, and the folder `relay` for the write path. Every test has its own process on free ports,
-//! and none sleeps: they wait for bytes.
+//! topic, and a folder for each of the other surfaces: `relay`, `sidecar`. Every test has its own
+//! process on free ports, and none sleeps: they wait for bytes.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking, too")]
 
@@ -14,6 +14,7 @@ mod client;
 mod commands;
 mod connections;
 mod edge;
+mod folder;
 mod framing;
 mod heads;
 mod limits;
@@ -28,6 +29,7 @@ mod reload;
 mod request;
 mod response;
 mod script;
+mod sidecar;
 mod slow;
 mod startup;
 mod stop;

@@ -7,10 +7,11 @@
 //! the tricks that a node falls for, or that a careless filter lets through; each test shows that
 //! the trick alone was refused: what it was made of passes. Reads are judged in `refusals`.
 
+use crate::folder;
+
 mod chain;
 mod devnet;
 mod expect;
-mod folder;
 mod stage;
 mod unsettled;
 mod user;

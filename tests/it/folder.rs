@@ -1,4 +1,4 @@
-//! A folder of a test's own: tokens and keys as the relay wants them, and its store.
+//! A folder of a test's own: tokens and keys as the program wants them, and its store.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -8,27 +8,27 @@ use std::path::{Path, PathBuf};
 use crate::edge::scratch_path;
 
 /// A new folder; gone when it is dropped.
-pub(super) struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let path = scratch_path("d");
         std::fs::create_dir(&path).expect("the directory for temporary files can be written");
         Self(path)
     }
 
     /// Where it is.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 
     /// The path of a file in it, as text.
-    pub(super) fn file(&self, name: &str) -> String {
+    pub(crate) fn file(&self, name: &str) -> String {
         self.0.join(name).display().to_string()
     }
 
     /// Writes a file that only its owner can read, over one that is there; its path.
-    pub(super) fn secret(&self, name: &str, text: &str) -> String {
+    pub(crate) fn secret(&self, name: &str, text: &str) -> String {
         let path = self.0.join(name);
         let file =
             OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);

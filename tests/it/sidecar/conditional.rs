@@ -1,0 +1,166 @@
+//! Conditional requests: who has it already is told so, and nothing more.
+
+use std::time::{Duration, SystemTime};
+
+use super::content::ALICE_DID;
+use super::expect::{common, lasting_headers};
+use super::stage::{Stage, encoded};
+use crate::check::each;
+use crate::request::Request;
+use crate::response::Response;
+
+/// Documents with an `ETag`, and whether they have a `Last-Modified`.
+fn documents() -> [(String, bool); 6] {
+    [
+        (format!("/functions/podcast-rss-feed?did={}", encoded(ALICE_DID)), true),
+        ("/functions/seo-sitemap".to_owned(), true),
+        ("/functions/seo-sitemap?page=1".to_owned(), true),
+        ("/sitemap.xml".to_owned(), true),
+        ("/functions/seo-robots".to_owned(), false),
+        ("/robots.txt".to_owned(), false),
+    ]
+}
+
+fn etag(response: &Response) -> String {
+    response.header("ETag").unwrap_or_default().to_owned()
+}
+
+fn date(response: &Response, shift: i64) -> String {
+    let told = response.header("Last-Modified").unwrap_or_default();
+    let told = httpdate::parse_http_date(told).expect("Last-Modified is a date");
+    let shifted = match u64::try_from(shift) {
+        Ok(later) => told + Duration::from_secs(later),
+        Err(_) => told - Duration::from_secs(shift.unsigned_abs()),
+    };
+    httpdate::fmt_http_date(shifted)
+}
+
+/// 304 with the headers of 200 that a cache refreshes, and without a body.
+fn assert_unchanged(answer: &Response, whole: &Response, why: &str) {
+    common(answer, why);
+    assert_eq!(answer.status, 304, "{why}");
+    assert!(answer.body.is_empty(), "{why}: no body");
+    for name in ["ETag", "Last-Modified", "Cache-Control", "Vary", "Link"] {
+        let (told, known) = (answer.header(name), whole.header(name));
+        assert!(told == known || name == "Link" && told.is_none(), "{why}: {name} is {told:?}");
+    }
+}
+
+fn assert_whole(answer: &Response, whole: &Response, why: &str) {
+    common(answer, why);
+    assert_eq!(answer.status, 200, "{why}");
+    assert_eq!(answer.body, whole.body, "{why}: the whole document");
+    assert_eq!(lasting_headers(answer), lasting_headers(whole), "{why}: and its headers");
+}
+
+#[test]
+fn documents_have_strong_tags_and_dates_of_their_content() {
+    let stage = Stage::new();
+    each(documents(), |(path, dated)| {
+        let whole = stage.get(&path);
+        let tag = etag(&whole);
+        let inner = tag.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+        let hex = |own: char| own.is_ascii_hexdigit() && !own.is_ascii_uppercase();
+        let strong = inner.is_some_and(|own| own.len() == 64 && own.chars().all(hex));
+        assert!(strong, "{path}: {tag} is a strong tag");
+        assert_eq!(etag(&stage.get(&path)), tag, "{path}: the same again");
+        assert_eq!(whole.header("Last-Modified").is_some(), dated, "{path}");
+        if dated {
+            let written = SystemTime::UNIX_EPOCH + Duration::from_secs(1_788_912_000);
+            assert_eq!(date(&whole, 0), httpdate::fmt_http_date(written), "{path}: of the data");
+        }
+    });
+}
+
+#[test]
+fn who_has_the_tag_already_is_told_so() {
+    let stage = Stage::new();
+    each(documents(), |(path, _)| {
+        let whole = stage.get(&path);
+        let tag = etag(&whole);
+        let same = [
+            tag.clone(),
+            format!("W/{tag}"),
+            format!("\"other\", {tag}"),
+            format!("{tag} , \"other\""),
+            format!("W/\"other\",W/{tag}"),
+            "*".to_owned(),
+        ];
+        for value in same {
+            let answer = stage.get_with(&path, "If-None-Match", &value);
+            assert_unchanged(&answer, &whole, &format!("{path}: {value}"));
+        }
+        let lines = Request::new("GET", &path).with("If-None-Match", "\"other\"");
+        let answer = stage.ask(&lines.with("If-None-Match", &tag));
+        assert_unchanged(&answer, &whole, &format!("{path}: two lines are one list"));
+        let others = [
+            "\"other\"",
+            "W/\"other\"",
+            tag.trim_matches('"'),
+            &tag.replacen('"', "\"x", 1),
+            &tag.to_uppercase(),
+            "\"*\"",
+            "",
+        ];
+        for value in others {
+            let answer = stage.get_with(&path, "If-None-Match", value);
+            assert_whole(&answer, &whole, &format!("{path}: {value}"));
+        }
+    });
+}
+
+#[test]
+fn a_date_counts_where_no_tag_is_given() {
+    let stage = Stage::new();
+    each(documents().into_iter().filter(|(_, dated)| *dated), |(path, _)| {
+        let whole = stage.get(&path);
+        for later in [0, 1, 86_400] {
+            let answer = stage.get_with(&path, "If-Modified-Since", &date(&whole, later));
+            assert_unchanged(&answer, &whole, &format!("{path}: {later} s later"));
+        }
+        let earlier = date(&whole, -1);
+        for since in [earlier.as_str(), "yesterday", "", "1788912000", "Wed, 09 Sep 2026"] {
+            let answer = stage.get_with(&path, "If-Modified-Since", since);
+            assert_whole(&answer, &whole, &format!("{path}: {since}"));
+        }
+        let both = |tag: &str, since: &str| {
+            let request = Request::new("GET", &path).with("If-None-Match", tag);
+            stage.ask(&request.with("If-Modified-Since", since))
+        };
+        let answer = both("\"other\"", &date(&whole, 1));
+        assert_whole(&answer, &whole, &format!("{path}: the tag wins over the date"));
+        let answer = both(&etag(&whole), &earlier);
+        assert_unchanged(&answer, &whole, &format!("{path}: the tag wins over the date"));
+    });
+}
+
+#[test]
+fn a_head_is_answered_conditionally_as_well() {
+    let stage = Stage::new();
+    each(documents(), |(path, _)| {
+        let whole = stage.get(&path);
+        let request = Request::new("HEAD", &path).with("If-None-Match", &etag(&whole));
+        assert_unchanged(&stage.head(&request, &path), &whole, &path);
+        let request = Request::new("HEAD", &path).with("If-None-Match", "\"other\"");
+        assert_eq!(stage.head(&request, &path).status, 200, "{path}");
+    });
+}
+
+#[test]
+fn a_tag_changes_with_the_document() {
+    let mut stage = Stage::new();
+    let paths = documents().map(|(path, _)| path);
+    let before = paths.clone().map(|path| etag(&stage.get(&path)));
+    let later = 1_788_912_060_000_000_i64;
+    stage.sql(&format!("UPDATE podcast SET title = 'Boosters', updated_us = {later};"));
+    stage.sql(&format!("UPDATE sitemap_url SET lastmod_us = {later} WHERE id = 2;"));
+    // a feed that was made serves for some seconds
+    stage.restart();
+    for (path, before) in paths.iter().zip(before) {
+        let answer = stage.get_with(path, "If-None-Match", &before);
+        let expected = if path.contains("robots") { 304 } else { 200 };
+        assert_eq!(answer.status, expected, "{path} changed, or did not");
+        let changed = etag(&answer) != before;
+        assert_eq!(changed, expected == 200, "{path}: another tag for another document");
+    }
+}

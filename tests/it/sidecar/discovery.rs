@@ -1,0 +1,147 @@
+//! What crawlers read: robots.txt and the sitemap. How they must look is judged by parsers.
+
+use super::content::page;
+use super::expect::{common, refused};
+use super::stage::{BASE, Stage};
+use crate::check::each;
+use crate::request::Request;
+use crate::response::Framing;
+
+const SITEMAP: &str = "/functions/seo-sitemap";
+const ROBOTS: &str = "/functions/seo-robots";
+
+/// The addresses in a document, in order.
+fn locations(text: &str) -> Vec<&str> {
+    let rest = text.split("<loc>").skip(1);
+    rest.map(|rest| rest.split("</loc>").next().unwrap_or_default()).collect()
+}
+
+#[test]
+fn the_sitemap_lists_the_home_page_and_whatever_may_be_listed() {
+    let stage = Stage::new();
+    let map = stage.get(SITEMAP);
+    common(&map, "the sitemap");
+    let kind = map.header("Content-Type");
+    assert_eq!(kind, Some("application/xml; charset=utf-8"), "what it is");
+    assert_eq!(map.framing, Framing::Chunked, "it is streamed");
+    let expected = [
+        "https://cards.example/",
+        "https://cards.example/cards/pikachu",
+        "https://cards.example/cards/mew",
+    ];
+    assert_eq!(locations(map.text()), expected, "without what is private");
+    assert!(map.text().contains("<urlset"), "one list of pages");
+    let first = stage.get(&format!("{SITEMAP}?page=1"));
+    assert_eq!(first.text(), map.text(), "which is the first page");
+}
+
+#[test]
+fn a_client_of_http_1_0_gets_all_of_it_and_then_the_end() {
+    let stage = Stage::new();
+    let request = Request::new("GET", "/sitemap.xml").line("GET /sitemap.xml HTTP/1.0");
+    let old = stage.ask(&request);
+    assert_eq!((old.status, old.framing), (200, Framing::Close), "chunks are unknown to it");
+    assert_eq!(old.body, stage.get("/sitemap.xml").body, "the whole document");
+}
+
+#[test]
+fn a_store_without_pages_has_a_sitemap_of_the_home_page() {
+    let stage = Stage::empty(&[]);
+    let map = stage.get(SITEMAP);
+    assert_eq!(map.status, 200, "an empty list would be no sitemap: {}", map.text());
+    assert_eq!(locations(map.text()), ["https://cards.example/"], "home is always there");
+}
+
+#[test]
+fn more_pages_than_fit_are_an_index_of_sitemaps() {
+    let stage = Stage::new();
+    stage.sql(&page(45_000, "https://cards.example/cards/last", 1));
+    assert!(stage.get(SITEMAP).text().contains("<urlset"), "45,000 fit");
+    stage.sql(&page(45_001, "https://cards.example/cards/first", 1));
+    stage.sql(&page(135_001, "https://cards.example/cards/far", 1));
+    let index = stage.get(SITEMAP);
+    common(&index, "the index");
+    assert!(index.text().contains("<sitemapindex"), "{}", index.text());
+    let expected = [1, 2, 4].map(|page| format!("{BASE}{SITEMAP}?page={page}"));
+    assert_eq!(locations(index.text()), expected, "those that have pages");
+    for (number, expected) in [
+        (1, "https://cards.example/cards/last"),
+        (2, "https://cards.example/cards/first"),
+        (4, "https://cards.example/cards/far"),
+    ] {
+        let shard = stage.get(&format!("{SITEMAP}?page={number}"));
+        let listed = locations(shard.text());
+        assert_eq!(listed.last(), Some(&expected), "page {number}");
+        let has_home = listed.contains(&"https://cards.example/");
+        assert_eq!(has_home, number == 1, "home is on the first page alone");
+    }
+    assert_eq!(stage.get("/sitemap.xml").text(), index.text(), "the alias is the index, too");
+    stage.sql("UPDATE sitemap_url SET indexable = 0 WHERE id = 45001;");
+    let gone = stage.get(&format!("{SITEMAP}?page=2"));
+    refused(&gone, "NotFound", "a page on which nothing may be listed any more");
+}
+
+#[test]
+fn a_page_that_is_not_there_is_not_found_and_one_that_is_none_is_invalid() {
+    let stage = Stage::new();
+    for page in ["2", "45000", "4294967295"] {
+        refused(&stage.get(&format!("{SITEMAP}?page={page}")), "NotFound", page);
+    }
+    let bad =
+        ["0", "-1", "1.0", "one", "%201", "0x1", "1,2", "99999999999999999999", "+1", "%D9%A1"];
+    each(bad, |page| {
+        refused(&stage.get(&format!("{SITEMAP}?page={page}")), "InvalidRequest", page);
+    });
+    refused(&stage.get(&format!("{SITEMAP}?page=1&page=1")), "InvalidRequest", "twice");
+    assert_eq!(stage.get(&format!("{SITEMAP}?x=1")).status, 200, "others are ignored");
+}
+
+#[test]
+fn robots_are_told_where_to_look_and_where_not() {
+    let stage = Stage::with(&[("sidecar.robots.blocked_agents", "[\"GreedyBot\"]")]);
+    let robots = stage.get(ROBOTS);
+    common(&robots, "robots");
+    assert_eq!(robots.header("Content-Type"), Some("text/plain; charset=utf-8"), "what it is");
+    let lines: Vec<&str> = robots.text().lines().collect();
+    for line in [
+        "User-agent: *",
+        "User-agent: GreedyBot",
+        "Disallow: /functions/",
+        "Disallow: /auth",
+        "Disallow: /settings",
+        "Disallow: /search",
+        "Sitemap: https://cards.example/sitemap.xml",
+    ] {
+        assert!(lines.contains(&line), "{line} in {lines:?}");
+    }
+    let clean = robots.text().is_ascii() && !robots.text().contains('\r');
+    assert!(clean && robots.text().ends_with('\n'), "plain lines: {lines:?}");
+    let at = |wanted: &str| lines.iter().position(|line| *line == wanted);
+    let allowed = lines.iter().rposition(|line| line.starts_with("Allow: /functions/"));
+    assert!(allowed < at("Disallow: /functions/"), "what is allowed comes first: {lines:?}");
+}
+
+#[test]
+fn a_site_that_is_not_to_be_listed_tells_every_robot() {
+    let stage = Stage::with(&[("sidecar.robots.indexing", "false")]);
+    let robots = stage.get("/robots.txt");
+    let rules: Vec<&str> = robots
+        .text()
+        .lines()
+        .filter(|line| line.contains("llow:") || line.starts_with("User-agent"))
+        .collect();
+    assert_eq!(rules, ["User-agent: *", "Disallow: /"], "nothing at all");
+    assert_eq!(robots.status, 200, "an error would be read in another way");
+}
+
+#[test]
+fn links_begin_with_the_base_url_whatever_host_was_asked() {
+    let stage = Stage::new();
+    for path in [SITEMAP, ROBOTS, "/functions/describeFeedGenerator", "/.well-known/did.json"] {
+        let asked = Request::new("GET", path).without("Host");
+        let asked = asked.with("Host", "evil.test").with("X-Forwarded-Host", "evil.test");
+        let answer = stage.ask(&asked.with("Forwarded", "host=evil.test;proto=http"));
+        assert!(!answer.text().contains("evil.test"), "{path} repeats a header: {answer:?}");
+        assert_eq!(answer.body, stage.get(path).body, "{path} is the same for everyone");
+    }
+}

@@ -1,0 +1,159 @@
+//! What the head of an answer says: how long it may be kept, by whom, and which pages may read it.
+
+use super::content::{ALICE, ALICE_DID, PAGED_FEED};
+use super::event::{SESSION, WEBHOOK, signed};
+use super::expect::{common, refused, request_id};
+use super::skeleton::feed;
+use super::stage::{Stage, post};
+use super::token::Token;
+use crate::check::each;
+use crate::request::Request;
+use crate::response::Response;
+
+const ORIGIN: &str = "https://www.cards.example";
+
+/// Requests that are answered and refused, all but webhooks.
+fn of_pages() -> Vec<(String, Request)> {
+    let paths = [
+        "/functions/describeFeedGenerator".to_owned(),
+        format!("/functions/getFeedSkeleton?{}", feed(PAGED_FEED)),
+        format!("/xrpc/app.bsky.feed.getFeedSkeleton?{}", feed(PAGED_FEED)),
+        format!("/functions/getFeedSkeleton?{}", feed("whoto-follow")),
+        "/functions/getFeedSkeleton".to_owned(),
+        format!("/functions/podcast-rss-feed?did={ALICE_DID}"),
+        "/functions/podcast-rss-feed".to_owned(),
+        "/functions/seo-sitemap".to_owned(),
+        "/functions/seo-sitemap?page=none".to_owned(),
+        "/functions/seo-robots".to_owned(),
+        "/functions/health-check?probe=live".to_owned(),
+        "/.well-known/did.json".to_owned(),
+        SESSION.to_owned(),
+    ];
+    let mut requests: Vec<_> =
+        paths.map(|path| (path.clone(), Request::new("GET", &path))).into_iter().collect();
+    requests.push(("a status".to_owned(), Token::of(ALICE).get(SESSION)));
+    requests.push(("a session".to_owned(), Token::of(ALICE).post(SESSION)));
+    requests.push(("a bad session".to_owned(), Token::of(ALICE).on(post(SESSION, "[]"))));
+    requests.push(("PUT".to_owned(), Request::new("PUT", SESSION).with("Content-Length", "0")));
+    requests
+}
+
+#[test]
+fn every_answer_says_how_long_it_may_be_kept() {
+    let stage = Stage::new();
+    let skeleton = "public, max-age=30, s-maxage=30, stale-while-revalidate=60";
+    let podcast = format!("/functions/podcast-rss-feed?did={ALICE_DID}");
+    let paged = format!("/functions/getFeedSkeleton?{}", feed(PAGED_FEED));
+    let cases = [
+        ("/healthz", "no-store"),
+        ("/functions/describeFeedGenerator", "public, max-age=3600"),
+        (&paged, skeleton),
+        (&podcast, "public, max-age=300, stale-if-error=86400"),
+        ("/functions/seo-sitemap", "public, max-age=3600"),
+        ("/functions/seo-sitemap?page=1", "public, max-age=3600"),
+        ("/functions/seo-robots", "public, max-age=3600"),
+        ("/functions/health-check", "no-store"),
+        ("/functions/health-check?probe=live", "no-store"),
+        ("/functions/nothing", "no-store"),
+        ("/functions/getFeedSkeleton", "no-store"),
+        ("/functions/seo-sitemap?page=9", "no-store"),
+        (SESSION, "no-store"),
+        (WEBHOOK, "no-store"),
+    ];
+    each(cases, |(path, expected)| {
+        let answer = stage.get(path);
+        assert_eq!(answer.header("Cache-Control"), Some(expected), "{path}: {}", answer.status);
+    });
+    let of_alice = Token::of(ALICE);
+    for request in [of_alice.get(SESSION), of_alice.post(SESSION)] {
+        let answer = stage.ask(&request);
+        assert_eq!(answer.header("Cache-Control"), Some("no-store"), "{}", answer.status);
+    }
+}
+
+#[test]
+fn a_request_id_is_echoed_when_it_is_one_and_made_when_it_is_none() {
+    let stage = Stage::new();
+    each(of_pages(), |(what, request)| {
+        let answer = stage.ask(&request.clone().with("X-Request-Id", "a-clients-own-id-42"));
+        assert_eq!(request_id(&answer), "a-clients-own-id-42", "{what}");
+        common(&answer, &what);
+    });
+    for none in ["short", "with spaces in it", "under_score_under_score", &"a".repeat(65), ""] {
+        let request = Request::new("GET", "/robots.txt").with("X-Request-Id", none);
+        let answer = stage.ask(&request);
+        common(&answer, none);
+        assert_ne!(request_id(&answer), none, "{none:?} is none");
+    }
+    let made = |_| request_id(&stage.get("/robots.txt")).to_owned();
+    let [first, second] = [0, 1].map(made);
+    assert_ne!(first, second, "each request has its own");
+    let answer = stage.ask(&signed("{}").with("X-Request-Id", "the-verifiers-own-id"));
+    assert_eq!(request_id(&answer), "the-verifiers-own-id", "a webhook");
+}
+
+fn assert_open_to_pages(answer: &Response, why: &str) {
+    assert_eq!(answer.header("Access-Control-Allow-Origin"), Some("*"), "{why}: any page");
+    let credentials = answer.header("Access-Control-Allow-Credentials");
+    assert_eq!(credentials, None, "{why}: but never with cookies");
+}
+
+#[test]
+fn pages_of_any_origin_may_read_every_answer_but_a_webhooks() {
+    let stage = Stage::new();
+    each(of_pages(), |(what, request)| {
+        let answer = stage.ask(&request.clone().with("Origin", ORIGIN));
+        assert_open_to_pages(&answer, &what);
+        let exposed = answer.header("Access-Control-Expose-Headers").unwrap_or_default();
+        for name in ["RateLimit", "RateLimit-Policy", "Retry-After", "X-Request-Id"] {
+            let told = exposed.split(", ").any(|own| own.eq_ignore_ascii_case(name));
+            assert!(told, "{what}: {name} in {exposed}");
+        }
+    });
+    for request in [
+        signed("{}"),
+        post(WEBHOOK, "{}"),
+        Request::new("GET", WEBHOOK),
+        Request::new("OPTIONS", WEBHOOK),
+    ] {
+        let answer = stage.ask(&request.with("Origin", ORIGIN));
+        let cors: Vec<_> = answer
+            .headers
+            .iter()
+            .filter(|(name, _)| name.to_lowercase().starts_with("access-control"))
+            .collect();
+        assert!(cors.is_empty(), "a webhook is no page's business: {cors:?}");
+    }
+}
+
+#[test]
+fn a_preflight_tells_what_a_page_may_send() {
+    let stage = Stage::empty(&[]);
+    let cases = [
+        ("/functions/describeFeedGenerator", ["GET", "HEAD"].as_slice()),
+        ("/xrpc/app.bsky.feed.getFeedSkeleton", &["GET", "HEAD"]),
+        ("/functions/podcast-rss-feed", &["GET", "HEAD"]),
+        ("/functions/health-check", &["GET", "HEAD"]),
+        (SESSION, &["GET", "HEAD", "POST"]),
+    ];
+    each(cases, |(path, methods)| {
+        let bare = Request::new("OPTIONS", path);
+        let asked = bare.clone().with("Origin", ORIGIN);
+        assert_eq!(stage.ask(&bare).status, 204, "{path}: of no page");
+        for request in [asked.clone(), asked.with("Access-Control-Request-Method", "GET")] {
+            let answer = stage.ask(&request);
+            common(&answer, path);
+            assert_eq!(answer.status, 204, "{path}");
+            assert_open_to_pages(&answer, path);
+            assert_eq!(answer.header("Access-Control-Max-Age"), Some("86400"), "{path}: a day");
+            let allowed = answer.header("Access-Control-Allow-Methods").unwrap_or_default();
+            let allows = |method: &&str| allowed.split(", ").any(|own| own == *method);
+            assert!(methods.iter().all(allows), "{path}: {methods:?} in {allowed}");
+            let headers = answer.header("Access-Control-Allow-Headers");
+            let expected = "Authorization, X-Client-Info, Apikey, Content-Type, X-Request-Id";
+            assert_eq!(headers, Some(expected), "{path}");
+        }
+    });
+    let webhook = stage.ask(&Request::new("OPTIONS", WEBHOOK).with("Origin", ORIGIN));
+    refused(&webhook, "MethodNotAllowed", "a preflight of the webhook");
+}
