@@ -74,7 +74,7 @@ get_devnet() {
 get_js() {
   local js=tests/clients/js
   cmp -s "$js/package-lock.json" "$js/node_modules/.installed" && return
-  echo "installing starknet.js"
+  echo "installing the JavaScript clients"
   # its engines field asks for a newer node than the tests need: that warning is silenced
   (cd "$js" && npm ci --no-audit --no-fund --loglevel=error)
   cp "$js/package-lock.json" "$js/node_modules/.installed"
@@ -84,7 +84,7 @@ get_py() {
   local pinned=tests/clients/py/requirements.txt
   VENV=$TARGET/clients-py
   cmp -s "$pinned" "$VENV/installed.txt" && return
-  echo "installing starknet.py into a virtual environment"
+  echo "installing the Python clients into a virtual environment"
   rm -rf "$VENV"
   python3 -m venv "$VENV"
   "$VENV/bin/pip" install -q --disable-pip-version-check -r "$pinned"

@@ -36,7 +36,7 @@ export async function endAll(...started) {
 }
 
 /** A child process whose output is kept, and which ends with us at the latest. */
-class Child {
+export class Child {
   constructor(command, args, env = {}) {
     this.output = '';
     this.process = spawn(command, args, {
