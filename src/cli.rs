@@ -154,7 +154,8 @@ enum StoreCommand {
 struct ImportArguments {
     #[command(flatten)]
     file: ConfigArgument,
-    /// Where the feeds of podcasts are: makes the guid of a new one that has none.
+    /// Where the feeds of podcasts are, if not at sidecar.base_url: makes the guid of a new one
+    /// that has none.
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
     /// The files; - is standard input.

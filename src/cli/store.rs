@@ -5,14 +5,16 @@
 
 mod import;
 
-use super::{CHECK_FAILED, ExportArguments, INTERNAL, PruneArguments, StoreCommand, USAGE};
+use super::{
+    CHECK_FAILED, ConfigArgument, ExportArguments, INTERNAL, PruneArguments, StoreCommand, USAGE,
+};
 use crate::config::{self, Config, LoadError};
-use crate::secrets::{self, SecretError};
+use crate::secrets::{self, Secret, SecretError};
 use crate::store::{
     AGE_EVENTS_KEPT, ExportError, Forget, ImportError, Store, StoreConfig, StoreError,
 };
 use std::io::{self, BufWriter, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -93,25 +95,32 @@ impl From<ExportError> for Failed {
 async fn answer(command: &StoreCommand) -> Result<(), Failed> {
     match command {
         StoreCommand::Migrate(file) => {
-            open(&file.config).await?.close().await;
+            let config = load(file)?;
+            let (config, password) = place(&config)?;
+            // alone: whoever has the store open expects the tables that are there
+            let store = Store::open(&StoreConfig::new(config, password.as_ref())).await?;
+            store.close().await;
             writeln!(io::stdout(), "the tables are up to date")?;
             Ok(())
         }
         StoreCommand::Import(arguments) => {
             let files = import::open(&arguments.content)?;
-            let store = open(&arguments.file.config).await?;
-            let done = import::run(&store, files, arguments.base_url.as_deref()).await;
+            let config = load(&arguments.file)?;
+            let sidecar = config.sidecar.as_ref().map(|sidecar| &*sidecar.base_url);
+            let base_url = arguments.base_url.as_deref().or(sidecar);
+            let store = open(&config).await?;
+            let done = import::run(&store, files, base_url).await;
             store.close().await;
             done
         }
         StoreCommand::Export(arguments) => {
-            let store = open(&arguments.file.config).await?;
+            let store = open(&load(&arguments.file)?).await?;
             let done = export(&store, arguments).await;
             store.close().await;
             done
         }
         StoreCommand::Prune(arguments) => {
-            let store = open(&arguments.file.config).await?;
+            let store = open(&load(&arguments.file)?).await?;
             let done = prune(&store, arguments).await;
             store.close().await;
             done
@@ -119,17 +128,21 @@ async fn answer(command: &StoreCommand) -> Result<(), Failed> {
     }
 }
 
-/// Opens the configured store, beside whoever uses it.
-async fn open(file: &Path) -> Result<Store, Failed> {
-    let config = Config::load(file, std::env::vars_os()).map_err(Failed::Config)?;
-    let config = store_of(&config).ok_or(Failed::NoStore)?;
-    let password = secrets::read_optional(config.password_file.as_deref());
-    let password = password.map_err(Failed::Secret)?;
-    Ok(Store::open_beside(&StoreConfig::new(config, password.as_ref())).await?)
+fn load(file: &ConfigArgument) -> Result<Config, Failed> {
+    Config::load(&file.config, std::env::vars_os()).map_err(Failed::Config)
 }
 
-fn store_of(config: &Config) -> Option<&config::StoreConfig> {
-    config.store.as_ref()
+/// Where the configured store is, and the password to it.
+fn place(config: &Config) -> Result<(&config::StoreConfig, Option<Secret>), Failed> {
+    let config = config.store.as_ref().ok_or(Failed::NoStore)?;
+    let password = secrets::read_optional(config.password_file.as_deref());
+    Ok((config, password.map_err(Failed::Secret)?))
+}
+
+/// Opens the configured store, beside whoever uses it.
+async fn open(config: &Config) -> Result<Store, Failed> {
+    let (config, password) = place(config)?;
+    Ok(Store::open_beside(&StoreConfig::new(config, password.as_ref())).await?)
 }
 
 async fn export(store: &Store, arguments: &ExportArguments) -> Result<(), Failed> {

@@ -177,7 +177,7 @@ impl Podcast {
             complete: row.flag("complete")?,
             block: row.flag("block")?,
             new_feed_url: row.get("new_feed_url")?,
-            taken_down: row.flag("taken_down")?,
+            taken_down: row.get::<String>("status")? != "active",
             updated_us: row.get("updated_us")?,
         })
     }

@@ -4,6 +4,8 @@
 use super::db::Row;
 use super::{Store, StoreError, sql};
 
+/// 45,000: the ids of a page, as the tables have it, below the 50,000 that a sitemap may have.
+const PAGE_IDS: i64 = 45_000;
 /// 50,000: as many pages as an index of a sitemap may name.
 const MAX_PAGES: i64 = 50_000;
 
@@ -93,7 +95,9 @@ impl Store {
         after_id: i64,
         limit: u32,
     ) -> Result<Vec<SitemapUrl>, StoreError> {
-        let args = [page.into(), after_id.into(), i64::from(limit).into()];
+        let last = page.saturating_mul(PAGE_IDS);
+        let after_id = after_id.max(last.saturating_sub(PAGE_IDS));
+        let args = [after_id.into(), last.into(), i64::from(limit).into()];
         let rows = self.db.rows(sql::SITEMAP_URLS, &args).await?;
         rows.iter().map(SitemapUrl::read).collect()
     }

@@ -142,7 +142,7 @@ pub const AGE_SESSIONS_FORGET: &str = "DELETE FROM age_session WHERE subject_ref
     ORDER BY expires_us LIMIT $2)";
 /// Forgets old feed items, so many at most.
 pub const FEED_ITEMS_FORGET: &str = "DELETE FROM feed_item WHERE (feed, post_uri) IN \
-    (SELECT feed, post_uri FROM feed_item WHERE sort_us < $1 ORDER BY sort_us LIMIT $2)";
+    (SELECT feed, post_uri FROM feed_item WHERE sort_us < $1 LIMIT $2)";
 /// The viewer of the suggestion that is so many further on.
 pub const SUGGESTION_VIEWER: &str =
     "SELECT viewer_did FROM suggestion WHERE viewer_did > $1 ORDER BY viewer_did LIMIT 1 OFFSET $2";

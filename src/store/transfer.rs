@@ -17,7 +17,7 @@ mod record;
 mod sql;
 mod syntax;
 
-use super::db::Tx;
+use super::db::{Db, Tx};
 use super::{Store, StoreError};
 use batch::{Batch, Unapplied};
 use kind::KINDS;
@@ -166,11 +166,7 @@ impl Store {
     ) -> Result<Imported, ImportError> {
         check(&mut *file, |bytes| seen(Stage::Checking, bytes))?;
         file.rewind()?;
-        let mut tx = self.db.begin().await?;
-        if matches!(tx, Tx::Postgres(_)) {
-            let patience = BATCH_PATIENCE.as_millis().to_string();
-            tx.row(sql::PATIENCE, &[(&patience).into()]).await?;
-        }
+        let mut tx = begin(&self.db).await?;
         let mut imported = Imported::default();
         let mut batch = Batch::default();
         let mut lines = Lines::new(file);
@@ -190,6 +186,19 @@ impl Store {
     }
 }
 
+/// Begins to write much.
+async fn begin(db: &Db) -> Result<Tx, StoreError> {
+    if matches!(db, Db::Sqlite { .. }) {
+        db.run(sql::CACHE, &[]).await?;
+    }
+    let mut tx = db.begin().await?;
+    if matches!(tx, Tx::Postgres(_)) {
+        let patience = BATCH_PATIENCE.as_millis().to_string();
+        tx.row(sql::PATIENCE, &[(&patience).into()]).await?;
+    }
+    Ok(tx)
+}
+
 /// Finds everything that is wrong with a file by itself.
 fn check(file: impl BufRead, mut seen: impl FnMut(u64)) -> Result<(), ImportError> {
     let mut lines = Lines::new(file);
@@ -204,7 +213,7 @@ fn check(file: impl BufRead, mut seen: impl FnMut(u64)) -> Result<(), ImportErro
             Err(ImportError::Refused(..)) => more += 1,
             Err(error) => return Err(error),
         }
-        if lines.number % SEEN_EVERY == 0 {
+        if lines.number.is_multiple_of(SEEN_EVERY) {
             seen(lines.bytes);
         }
     }

@@ -119,7 +119,7 @@ impl Setup {
 
     fn command(&self, subcommand: &str, file: &ConfigFile) -> Command {
         let mut command = program();
-        command.args([subcommand, "--config"]).arg(&file.0);
+        command.args(subcommand.split(' ')).arg("--config").arg(&file.0);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
     }

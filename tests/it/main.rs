@@ -33,3 +33,4 @@ mod sidecar;
 mod slow;
 mod startup;
 mod stop;
+mod store;

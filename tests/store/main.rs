@@ -6,12 +6,18 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking, too")]
 
+mod age;
+mod beside;
+mod content;
+mod feeds;
 mod intents;
 mod journal;
 mod keys;
 mod plans;
 mod processes;
+mod prune;
 mod tampering;
+mod transfer;
 mod world;
 
 macro_rules! on_both {
@@ -81,6 +87,56 @@ on_both! {
         what_was_intended_survives_a_kill
         a_signer_is_one_holder_s_at_a_time
         a_closed_store_can_be_opened_again;
+    transfer:
+        the_samples_come_out_as_they_went_in
+        the_examples_of_the_tables_documentation_work
+        a_record_needs_no_more_than_it_must_have
+        a_record_is_deleted_by_its_key_also_when_it_is_gone
+        of_a_file_all_is_imported_or_nothing
+        what_is_wrong_is_told_with_its_line_and_member
+        a_member_holds_what_its_readers_can_use
+        a_podcast_keeps_the_guid_that_it_was_given_first
+        what_the_tables_do_not_allow_is_told_with_its_line
+        labels_are_those_of_the_newest_import
+        a_snapshot_of_suggestions_never_changes
+        a_page_keeps_its_id_and_no_id_is_used_up
+        many_lines_go_through_in_pages;
+    prune:
+        what_is_old_is_forgotten_and_what_is_needed_stays
+        of_many_viewers_each_keeps_the_newest_snapshot;
+    feeds:
+        a_page_holds_the_newest_that_the_filters_let_through
+        pages_neither_repeat_nor_skip_while_posts_come_and_go
+        labels_follow_their_post
+        a_label_does_not_show_a_post_that_is_just_being_hidden
+        what_no_row_can_hold_finds_nothing
+        more_labels_than_there_are_places_are_refused;
+    content:
+        suggestions_come_from_the_newest_snapshot_of_the_viewer_or_of_all
+        a_page_of_suggestions_is_of_the_snapshot_of_the_one_before
+        nobody_is_suggested_whom_the_viewer_follows_or_whose_account_is_closed
+        an_account_is_found_by_each_of_its_names
+        a_podcast_is_read_as_it_was_written
+        episodes_come_newest_first_when_their_time_has_come
+        an_episode_is_read_as_it_was_written
+        a_sitemap_has_pages_of_fixed_ids_with_gaps
+        a_page_s_stamp_changes_with_all_that_its_addresses_do;
+    age:
+        a_user_opens_five_sessions_a_minute_and_ten_at_once
+        of_sessions_that_a_user_opens_at_once_five_are_opened
+        a_user_stands_as_the_newest_event_says
+        an_event_counts_once_and_a_repeated_one_finds_what_came_of_it
+        an_event_of_an_unknown_subject_is_not_kept
+        of_parallel_equal_events_one_is_applied
+        of_parallel_events_with_one_id_for_two_subjects_one_counts
+        of_parallel_events_of_one_user_the_newest_stands
+        events_in_every_order_do_what_the_rules_say;
+    beside:
+        a_second_store_reads_and_writes_beside_the_first
+        beside_nobody_tables_are_made_once
+        beside_tables_of_another_version_nothing_is_opened
+        a_ping_tells_what_is_wrong;
     plans:
-        every_look_up_uses_its_index;
+        every_look_up_uses_its_index
+        every_look_up_of_content_uses_its_index;
 }

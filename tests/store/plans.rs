@@ -23,6 +23,55 @@ const LOOK_UPS: [(&str, &[&str], &str); 15] = [
     (sql::BOUND_TO, &["'e'", "'0x900'"], "faucet_binding_pkey"),
 ];
 
+/// The same for content. What blocks stands from `$5` on, so what comes after it is apart.
+const CONTENT_LOOK_UPS: [(&str, &[&str], &[&str], &str); 23] = [
+    (sql::FEED, &["'showcase'", "4500", "'u'", "51"], &[], "feed_item_page"),
+    (sql::FEED_OF_SET, &["'showcase'", "4500", "'u'", "51"], &["'base1'"], "feed_item_set"),
+    (
+        sql::FEED_OF_LABELS,
+        &["'showcase'", "4500", "'u'", "51"],
+        &["'common'", "'rare'"],
+        "feed_label_page or feed_label_set",
+    ),
+    (
+        sql::FEED_OF_LABELS_AND_SET,
+        &["'showcase'", "4500", "'u'", "51"],
+        &["'rare'", NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, "'base1'"],
+        "feed_label_set",
+    ),
+    (sql::SNAPSHOT, &["'did:9'"], &[], "suggestion_pkey"),
+    (sql::SNAPSHOT_AT, &["'did:9'", "9"], &[], "suggestion_pkey"),
+    (sql::SUGGESTIONS, &["'did:9'", "9", "1", "51"], &["'did:9'"], "suggestion_pkey"),
+    (sql::ACCOUNT_OF_USER, &["'9'"], &[], "account_pkey"),
+    (sql::ACCOUNT_OF_DID, &["'did:9'"], &[], "account_did_key"),
+    (sql::ACCOUNT_OF_HANDLE, &["'h9'"], &[], "account_handle_key"),
+    (sql::PODCAST, &["'did:9'"], &[], "podcast_pkey"),
+    (sql::EPISODES, &["'did:9'", "4500", "300"], &[], "episode_page"),
+    (sql::NEXT_PUBLICATION, &["'did:9'", "4500"], &[], "episode_page"),
+    (sql::SITEMAP_PAGES, &["50000"], &[], "sitemap_url_lastmod"),
+    (sql::SITEMAP_STAMP, &["3"], &[], "sitemap_url_lastmod"),
+    (sql::SITEMAP_URLS, &["100000", "135000", "1000"], &[], "sitemap_url_pkey"),
+    (sql::AGE_OPENED, &["'9'", "10"], &[], "age_session_user"),
+    (sql::AGE_OPEN, &["'9'", "10"], &[], "age_session_user"),
+    (sql::AGE_SUBJECT, &["'9'"], &[], "age_session_pkey"),
+    (sql::AGE_SESSION, &["'9'"], &[], "age_session_pkey"),
+    (sql::AGE_SESSION_MOVE, &["'9'", "'verified'", "1"], &[], "age_session_pkey"),
+    (sql::AGE_EVENT, &["'e9'"], &[], "age_event_pkey"),
+    (sql::AGE_USER, &["'9'"], &[], "age_user_pkey"),
+];
+const NULL: &str = "NULL";
+/// What must never be read from one end to the other.
+const TABLES: [&str; 8] = [
+    "feed_item",
+    "feed_label",
+    "suggestion",
+    "account",
+    "episode",
+    "sitemap_url",
+    "age_session",
+    "age_event",
+];
+
 /// Many rows of which few are unresolved.
 const FILL: &str = "
     WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9000)
@@ -35,10 +84,37 @@ const FILL: &str = "
     WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9000)
     INSERT INTO faucet_binding SELECT 'e', '0x' || i, '0x' || i, i FROM n";
 
-/// The statement with its arguments in it.
+/// Many rows of each table: feeds with a rare label and some that are blocked, pages with gaps.
+const FILL_CONTENT: &str = "
+    WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9000)
+    INSERT INTO feed_item SELECT CASE i % 2 WHEN 0 THEN 'showcase' ELSE 'journals' END, 'p' || i,
+      NULL, 'did:' || i, CASE i % 5 WHEN 0 THEN 'base1' ELSE 'neo' END, i, i % 50 / 49 FROM n;
+    INSERT INTO feed_label (feed, post_uri, label) SELECT feed, post_uri,
+      CASE sort_us % 300 WHEN 0 THEN 'rare' ELSE 'common' END FROM feed_item;
+    INSERT INTO moderation_label SELECT post_uri, 'spam' FROM feed_item WHERE sort_us % 3 = 0;
+    WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9000)
+    INSERT INTO account SELECT '' || i, 'did:' || i, 'h' || i, 'active', i FROM n;
+    INSERT INTO follow SELECT did, 'did:' || (created_us + 1) FROM account;
+    INSERT INTO suggestion SELECT 'did:' || (created_us % 90), created_us % 90, created_us,
+      did, 'p' || created_us, 'similar', created_us FROM account;
+    INSERT INTO podcast (did, guid, title, description, link, language, category, explicit,
+      image_url, updated_us) SELECT did, did, '', '', '', 'en', '', 0, '', 1 FROM account;
+    INSERT INTO episode (id, did, guid, title, description_html, enclosure_url, enclosure_length,
+      enclosure_type, published_us, updated_us) SELECT user_id, 'did:' || (created_us % 90 + 1),
+      did, '', '', did, 1, '', created_us, 1 FROM account;
+    INSERT INTO sitemap_url (id, loc, lastmod_us) SELECT created_us * 50, did, created_us
+      FROM account;
+    INSERT INTO age_session SELECT did, user_id, 'pending', NULL, 1, 99 FROM account;
+    INSERT INTO age_event SELECT 'e' || user_id, '', did, 'verified', NULL, 1, 1, 1, 1, 'applied',
+      'verified' FROM account;
+    INSERT INTO age_user SELECT user_id, 'verified', NULL, 1, 1, 1 FROM account";
+
+/// The statement with its arguments in it; the rest of them are NULL.
 fn filled(statement: &str, arguments: &[&str]) -> String {
-    let numbered = arguments.iter().enumerate();
-    numbered.fold(format!(" {statement}"), |text, (at, argument)| {
+    let rest = std::iter::repeat_n(&NULL, 31_usize.saturating_sub(arguments.len()));
+    let numbered = arguments.iter().chain(rest).enumerate().collect::<Vec<_>>();
+    // the other way round $1 would be found in $10
+    numbered.into_iter().rev().fold(format!(" {statement}"), |text, (at, argument)| {
         text.replace(&format!("${}", at + 1), argument)
     })
 }
@@ -69,6 +145,68 @@ pub(crate) async fn every_look_up_uses_its_index(world: World) {
         let used = expected.split(" or ").any(|index| plan.contains(index));
         assert!(used, "{statement}: {expected} is not in\n{plan}");
     }
+}
+
+pub(crate) async fn every_look_up_of_content_uses_its_index(world: World) {
+    world.open().await.close().await;
+    world.raw(FILL_CONTENT).await.unwrap();
+    if !world.is_sqlite() {
+        world.raw("ANALYZE").await.unwrap();
+    }
+    for (statement, first, beyond, index) in CONTENT_LOOK_UPS {
+        let mut arguments = first.to_vec();
+        if statement.contains("$20") {
+            arguments.push("'spam'");
+            arguments.resize(20, NULL);
+        }
+        arguments.extend(beyond);
+        let (plans, expected) = if world.is_sqlite() {
+            (vec![sqlite_plan(&world.url, filled(statement, &arguments)).await], sqlite_name(index))
+        } else {
+            let custom = postgres_plan(&world.url, filled(statement, &arguments)).await;
+            let generic = postgres_generic_plan(&world.url, statement, &arguments).await;
+            (vec![custom, generic], index)
+        };
+        for plan in plans {
+            let used = expected.split(" or ").any(|index| plan.contains(index));
+            let scanned = TABLES.iter().any(|table| {
+                plan.contains(&format!("Seq Scan on {table}"))
+                    || plan.lines().any(|line| line == format!("SCAN {table}"))
+            });
+            assert!(used && !scanned, "{statement}: {expected} is not in\n{plan}");
+        }
+    }
+}
+
+/// SQLite has names of its own for the indexes behind keys.
+fn sqlite_name(index: &'static str) -> &'static str {
+    match index {
+        "sitemap_url_pkey" => "INTEGER PRIMARY KEY",
+        "suggestion_pkey" => "sqlite_autoindex_suggestion_1",
+        "account_pkey" => "sqlite_autoindex_account_1",
+        "account_did_key" => "sqlite_autoindex_account_2",
+        "account_handle_key" => "sqlite_autoindex_account_3",
+        "podcast_pkey" => "sqlite_autoindex_podcast_1",
+        "age_session_pkey" => "sqlite_autoindex_age_session_1",
+        "age_event_pkey" => "sqlite_autoindex_age_event_1",
+        "age_user_pkey" => "sqlite_autoindex_age_user_1",
+        named => named,
+    }
+}
+
+/// The plan that PostgreSQL makes for any arguments, and may keep.
+async fn postgres_generic_plan(url: &str, statement: &str, arguments: &[&str]) -> String {
+    let mut connection = PgConnection::connect(url).await.unwrap();
+    let setting = "SET plan_cache_mode = force_generic_plan";
+    sqlx::query(setting).execute(&mut connection).await.unwrap();
+    let prepare = AssertSqlSafe(format!("PREPARE look_up AS {statement}"));
+    sqlx::raw_sql(prepare).execute(&mut connection).await.unwrap();
+    let places = (1..=31).rev().find(|place| statement.contains(&format!("${place}"))).unwrap();
+    let mut arguments = arguments.to_vec();
+    arguments.resize(places, NULL);
+    let explain = AssertSqlSafe(format!("EXPLAIN EXECUTE look_up({})", arguments.join(", ")));
+    let rows = sqlx::query(explain).fetch_all(&mut connection).await.unwrap();
+    rows.iter().map(|row| row.get::<String, _>(0)).collect::<Vec<_>>().join("\n")
 }
 
 async fn sqlite_plan(url: &str, statement: String) -> String {

@@ -108,7 +108,7 @@ fn a_sqlite_file_is_one_relay_s() {
             let refused = Store::open(&config).await.unwrap_err();
             assert!(matches!(refused, StoreError::Locked(_)), "{refused}");
             let text = refused.to_string();
-            assert!(text.contains("another relay uses this SQLite database"), "{text}");
+            assert!(text.contains("another process uses this SQLite database"), "{text}");
             assert!(text.contains(&format!("{path}.lock")), "{text}");
         }
         for file in ["", "-wal", ".lock"] {

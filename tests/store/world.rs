@@ -78,8 +78,29 @@ impl World {
         Store::open(&self.config()).await.unwrap()
     }
 
+    /// Another database, empty, whichever this one is.
+    pub(crate) async fn other(&self) -> Store {
+        let folder = self.folder.clone().unwrap_or_else(std::env::temp_dir);
+        let file = folder.join(format!("{}.db", name()));
+        let url = format!("sqlite:{}", file.display());
+        let config = StoreConfig { url: &url, password: None, max_connections: 2 };
+        Store::open_beside(&config).await.unwrap()
+    }
+
     pub(crate) async fn read_only(&self) -> Result<Journal, StoreError> {
         Store::open_read_only(&self.config()).await
+    }
+
+    /// The number that a query finds.
+    pub(crate) async fn number(&self, query: &str) -> i64 {
+        let query = AssertSqlSafe(query.to_owned());
+        if self.is_sqlite() {
+            let mut connection = SqliteConnection::connect(&self.url).await.unwrap();
+            sqlx::query_scalar(query).fetch_one(&mut connection).await.unwrap()
+        } else {
+            let mut connection = PgConnection::connect(&self.url).await.unwrap();
+            sqlx::query_scalar(query).fetch_one(&mut connection).await.unwrap()
+        }
     }
 
     pub(crate) async fn raw(&self, statements: &str) -> Result<(), sqlx::Error> {
@@ -122,5 +143,22 @@ pub(crate) async fn intend(store: &Store, new: &NewIntent<'_>) -> IntentId {
     match store.intend(new, NOW).await.unwrap() {
         Intended::New(id) => id,
         other => panic!("{new:?} is new, not {other:?}"),
+    }
+}
+
+/// Numbers that look like chance, the same in every run.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// A number below another: SplitMix64.
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % bound
     }
 }

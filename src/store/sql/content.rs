@@ -3,13 +3,14 @@
 //! A page of a feed goes by its index from the position of the last one, and is never counted to.
 //! Blocked labels have 16 places and asked ones 10, NULL where there are fewer.
 
-/// What stands under none of the blocked labels `$5` to `$20`.
+/// What stands under none of the blocked labels `$5` to `$20`. The expression around the label
+/// keeps it out of the search: the few labels of a post are read at once, not sought one by one.
 macro_rules! unblocked {
     ($table:literal) => {
         concat!(
             "NOT EXISTS (SELECT 1 FROM moderation_label WHERE moderation_label.post_uri = ",
             $table,
-            ".post_uri AND moderation_label.label IN ",
+            ".post_uri AND moderation_label.label || '' IN ",
             "($5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20))"
         )
     };
@@ -33,17 +34,22 @@ macro_rules! page {
 /// A page of the posts with one of the labels `$21` to `$30`: the first ones of each label's page,
 /// so that a rare label costs no more than a common one.
 macro_rules! labelled {
-    ($($slot:literal)+; $filter:literal) => {
+    ($filter:literal) => {
+        labelled!($filter; "$21" "$22" "$23" "$24" "$25" "$26" "$27" "$28" "$29" "$30")
+    };
+    ($filter:literal; $first:literal $($other:literal)*) => {
         concat!(
-            "SELECT post_uri, sort_us FROM (SELECT '' AS post_uri, 0 AS sort_us LIMIT 0) AS none",
-            $(" UNION SELECT post_uri, sort_us FROM (",
-            page!("feed_label", concat!("label = ", $slot, " AND ", $filter)),
-            ") AS labelled",)+
+            labelled!(under $first, $filter),
+            $(" UNION ", labelled!(under $other, $filter),)*
             " ORDER BY sort_us DESC, post_uri DESC LIMIT $4"
         )
     };
-    (where $filter:literal) => {
-        labelled!("$21" "$22" "$23" "$24" "$25" "$26" "$27" "$28" "$29" "$30"; $filter)
+    (under $label:literal, $filter:literal) => {
+        concat!(
+            "SELECT post_uri, sort_us FROM (",
+            page!("feed_label", concat!("label = ", $label, " AND ", $filter)),
+            ") AS labelled"
+        )
     };
 }
 
@@ -52,9 +58,9 @@ pub const FEED: &str = page!("feed_item", "");
 /// A page of a feed within the set `$21`.
 pub const FEED_OF_SET: &str = page!("feed_item", "set_code = $21 AND ");
 /// A page of a feed under some labels.
-pub const FEED_OF_LABELS: &str = labelled!(where "");
+pub const FEED_OF_LABELS: &str = labelled!("");
 /// A page of a feed under some labels within the set `$31`.
-pub const FEED_OF_LABELS_AND_SET: &str = labelled!(where "set_code = $31 AND ");
+pub const FEED_OF_LABELS_AND_SET: &str = labelled!("set_code = $31 AND ");
 
 /// A viewer's newest snapshot.
 pub const SNAPSHOT: &str = "SELECT snapshot_id, built_us FROM suggestion WHERE viewer_did = $1 \
@@ -92,8 +98,7 @@ pub const ACCOUNT_OF_HANDLE: &str = account!("handle = $1");
 /// A creator's podcast.
 pub const PODCAST: &str = "SELECT did, guid, title, description, link, language, author, \
     category, subcategory, explicit, image_url, kind, medium, locked, owner_name, owner_email, \
-    copyright, funding, persons, txt, complete, block, new_feed_url, \
-    CAST(CASE status WHEN 'taken_down' THEN 1 ELSE 0 END AS BIGINT) AS taken_down, updated_us \
+    copyright, funding, persons, txt, complete, block, new_feed_url, status, updated_us \
     FROM podcast WHERE did = $1";
 /// The newest episodes of a podcast that are out at `$2`.
 pub const EPISODES: &str = "SELECT id, did, guid, title, description_html, link, enclosure_url, \
@@ -109,7 +114,8 @@ pub const NEXT_PUBLICATION: &str = "SELECT min(published_us) AS published_us FRO
 pub const SITEMAP_PAGES: &str = "WITH RECURSIVE found (page) AS ( \
     SELECT min(page) FROM sitemap_url WHERE indexable = 1 \
     UNION ALL SELECT (SELECT min(sitemap_url.page) FROM sitemap_url \
-    WHERE indexable = 1 AND sitemap_url.page > found.page) FROM found WHERE found.page IS NOT NULL) \
+    WHERE indexable = 1 AND sitemap_url.page > found.page) \
+    FROM found WHERE found.page IS NOT NULL) \
     SELECT page, (SELECT max(lastmod_us) FROM sitemap_url \
     WHERE indexable = 1 AND sitemap_url.page = found.page) AS lastmod_us \
     FROM found WHERE page IS NOT NULL ORDER BY page LIMIT $1";
@@ -118,6 +124,6 @@ pub const SITEMAP_PAGES: &str = "WITH RECURSIVE found (page) AS ( \
 pub const SITEMAP_STAMP: &str = "SELECT count(*) AS urls, max(lastmod_us) AS lastmod_us, \
     CAST(sum((lastmod_us % 2147483647 + 1) * (id % 45000 + 1)) AS BIGINT) AS checksum \
     FROM sitemap_url WHERE page = $1 AND indexable = 1";
-/// Addresses of a page of the sitemap after an id.
+/// Addresses of the sitemap after an id, up to another.
 pub const SITEMAP_URLS: &str = "SELECT id, loc, lastmod_us, images FROM sitemap_url \
-    WHERE page = $1 AND indexable = 1 AND id > $2 ORDER BY id LIMIT $3";
+    WHERE id > $1 AND id <= $2 AND indexable = 1 ORDER BY id LIMIT $3";

@@ -124,6 +124,9 @@ pub(super) const SAVE: &str = "SAVEPOINT batch";
 pub(super) const UNDO: &str = "ROLLBACK TO SAVEPOINT batch";
 /// Keeps a batch.
 pub(super) const KEEP: &str = "RELEASE SAVEPOINT batch";
+/// SQLite only: 64 MiB of pages in memory. With its usual 2 MB, the indexes of a large table go to
+/// the disk and back for every row.
+pub(super) const CACHE: &str = "PRAGMA cache_size = -65536";
 /// PostgreSQL only: how long a statement, and the silence between two, may be in a transaction.
 pub(super) const PATIENCE: &str = "SELECT set_config('statement_timeout', $1, true), \
     set_config('idle_in_transaction_session_timeout', $1, true)";
@@ -221,34 +224,32 @@ pub(super) const MODERATION_SELECT: Select = Select {
     after: &[Text("post_uri")],
 };
 
-/// An item that is not in a snapshot that is there, or of one before the newest.
+/// An item that is not in the snapshot of its instant, though that or a later one is there.
 pub(super) const SUGGESTION_OLD: Statement = over_rows!(
     "SELECT 1 AS found FROM ",
-    " WHERE CAST(r.value ->> 'built_us' AS BIGINT) <= (SELECT max(n.snapshot_id) \
+    " WHERE CAST(r.value ->> 'built_us' AS BIGINT) <= (SELECT max(n.built_us) \
     FROM suggestion n WHERE n.viewer_did = r.value ->> 'viewer_did') \
     AND NOT EXISTS (SELECT 1 FROM suggestion s WHERE s.viewer_did = r.value ->> 'viewer_did' \
-    AND s.snapshot_id = CAST(r.value ->> 'built_us' AS BIGINT) \
+    AND s.built_us = CAST(r.value ->> 'built_us' AS BIGINT) \
     AND s.rank = CAST(r.value ->> 'rank' AS BIGINT) AND s.actor_did = r.value ->> 'actor_did' \
     AND s.post_uri = r.value ->> 'post_uri' AND s.reason = r.value ->> 'reason') LIMIT 1"
 );
+/// Adds the items of snapshots that are not there: what is there was found to be the same.
 pub(super) const SUGGESTION_PUT: Statement = over_rows!(
     "INSERT INTO suggestion \
     (viewer_did, snapshot_id, rank, actor_did, post_uri, reason, built_us) \
     SELECT r.value ->> 'viewer_did', CAST(r.value ->> 'built_us' AS BIGINT), \
     CAST(r.value ->> 'rank' AS BIGINT), r.value ->> 'actor_did', r.value ->> 'post_uri', \
     r.value ->> 'reason', CAST(r.value ->> 'built_us' AS BIGINT) FROM ",
-    " WHERE true ON CONFLICT DO NOTHING"
+    " WHERE NOT EXISTS (SELECT 1 FROM suggestion s WHERE s.viewer_did = r.value ->> 'viewer_did' \
+    AND s.built_us = CAST(r.value ->> 'built_us' AS BIGINT))"
 );
-pub(super) const SUGGESTION_DELETE: Statement = over_rows!(
-    "DELETE FROM suggestion WHERE (viewer_did, snapshot_id) IN \
-    (SELECT r.value ->> 'viewer_did', CAST(r.value ->> 'built_us' AS BIGINT) FROM ",
-    ")"
-);
+pub(super) const SUGGESTION_DELETE: Statement = delete!(suggestion: text viewer_did, int built_us);
 /// A page of snapshots: `$object` makes an item, `$fold` and `$end` a list of them.
 macro_rules! suggestions {
     ($fold:literal, $object:literal, $end:literal) => {
         concat!(
-            "SELECT viewer_did, snapshot_id AS built_us, ",
+            "SELECT viewer_did, snapshot_id, max(built_us) AS built_us, ",
             $fold,
             $object,
             "('actor_did', actor_did, 'post_uri', post_uri, 'reason', reason) ORDER BY rank",
@@ -263,7 +264,7 @@ pub(super) const SUGGESTION_SELECT: Select = Select {
         sqlite: suggestions!("json_group_array(", "json_object", ")"),
         postgres: suggestions!("CAST(json_agg(", "json_build_object", ") AS TEXT)"),
     },
-    after: &[Text("viewer_did"), Int("built_us")],
+    after: &[Text("viewer_did"), Int("snapshot_id")],
 };
 
 pub(super) const FOLLOW_PUT: Statement = add!(follow: text did, text subject_did);

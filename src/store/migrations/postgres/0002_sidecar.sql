@@ -28,6 +28,7 @@ CREATE TABLE feed_item (
 CREATE INDEX feed_item_page ON feed_item (feed, sort_us DESC, post_uri DESC) WHERE hidden = 0;
 CREATE INDEX feed_item_set ON feed_item (feed, set_code, sort_us DESC, post_uri DESC)
   WHERE hidden = 0;
+-- To forget by age. One in order would be taken for pages of all feeds at once.
 CREATE INDEX feed_item_age ON feed_item USING brin (sort_us);
 
 -- What a post is filtered by. Triggers copy the last three columns from the item: one index then
@@ -165,7 +166,6 @@ CREATE TABLE sitemap_url (
   images TEXT NOT NULL DEFAULT '[]',
   indexable BIGINT NOT NULL DEFAULT 1 CHECK (indexable IN (0, 1))
 );
-CREATE INDEX sitemap_url_page ON sitemap_url (page, id) WHERE indexable = 1;
 CREATE INDEX sitemap_url_lastmod ON sitemap_url (page, lastmod_us, id) WHERE indexable = 1;
 
 -- One attempt of a user to prove an age. The reference is all that the verifier knows of the user.

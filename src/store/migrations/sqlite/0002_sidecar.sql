@@ -158,7 +158,6 @@ CREATE TABLE sitemap_url (
   images TEXT NOT NULL DEFAULT '[]',
   indexable INTEGER NOT NULL DEFAULT 1 CHECK (indexable IN (0, 1))
 ) STRICT;
-CREATE INDEX sitemap_url_page ON sitemap_url (page, id) WHERE indexable = 1;
 CREATE INDEX sitemap_url_lastmod ON sitemap_url (page, lastmod_us, id) WHERE indexable = 1;
 
 -- One attempt of a user to prove an age. The reference is all that the verifier knows of the user.

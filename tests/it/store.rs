@@ -1,0 +1,140 @@
+//! What an operator does to the store by hand: `store migrate`, `import`, `export`, `prune`, and
+//! `sign-webhook`.
+
+use std::path::Path;
+use std::process::Output;
+
+use crate::edge::{Setup, program};
+use crate::folder::Folder;
+use crate::node::Node;
+
+const FOLLOW: &str =
+    r#"{"type":"follow","did":"did:web:a.example","subject_did":"did:web:b.example"}"#;
+
+fn printed(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("what is printed is text")
+}
+
+fn complaint(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("what is printed is text")
+}
+
+/// A configuration with nothing but a sidecar, and its store in the folder.
+fn setup(folder: &Folder) -> Setup {
+    Setup::before(Node::nowhere())
+        .unset("gateway.listen")
+        .unset("gateway.requests_per_minute")
+        .set("sidecar.listen", "\"127.0.0.1:0\"")
+        .set("sidecar.base_url", "\"https://cards.example\"")
+        .set("store.url", &format!("\"sqlite:{}\"", folder.file("content.db")))
+}
+
+/// `portcullis store COMMAND --config FILE MORE…`
+fn store(setup: &Setup, command: &str, more: &[&str], input: &str) -> Output {
+    setup.run_with(&format!("store {command}"), more, input)
+}
+
+#[test]
+fn what_is_exported_can_be_imported_elsewhere() {
+    let (folder, other) = (Folder::new(), Folder::new());
+    let from = setup(&folder);
+    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("conf/dev/content");
+    let mut files: Vec<_> =
+        samples.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let files: Vec<_> = files.iter().map(|file| file.to_str().unwrap()).collect();
+    let output = store(&from, "import", &files, "");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = printed(&output);
+    assert_eq!(text.lines().count(), files.len(), "a line for each file: {text}");
+    assert!(text.contains("1-accounts.ndjson: 14 account"), "{text}");
+    assert_eq!(complaint(&output), "", "no bar where nobody watches");
+
+    let content = printed(&store(&from, "export", &[], ""));
+    let to = setup(&other);
+    let output = store(&to, "import", &["-"], &content);
+    assert_eq!(output.status.code(), Some(0), "from standard input: {output:?}");
+    assert_eq!(printed(&store(&to, "export", &[], "")), content);
+    let pages = printed(&store(&to, "export", &["--type", "page"], ""));
+    assert!(!pages.is_empty() && pages.lines().all(|line| line.contains("\"page\"")), "{pages}");
+}
+
+#[test]
+fn a_file_that_is_refused_leaves_the_store_as_it_was() {
+    let folder = Folder::new();
+    let setup = setup(&folder);
+    let (good, bad) = (folder.path().join("good"), folder.path().join("bad"));
+    std::fs::write(&good, FOLLOW).unwrap();
+    std::fs::write(&bad, format!("{FOLLOW}\n{{\"type\":\"follow\"}}\n")).unwrap();
+    let (good, bad) = (good.to_str().unwrap(), bad.to_str().unwrap());
+
+    let output = store(&setup, "import", &[bad, good], "");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let text = complaint(&output);
+    assert!(text.contains(bad) && text.contains("line 2: follow.did is missing"), "{text}");
+    assert_eq!(printed(&store(&setup, "export", &[], "")), "", "nor is a file after it imported");
+
+    let output = store(&setup, "import", &[good, bad], "");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(printed(&store(&setup, "export", &[], "")), format!("{FOLLOW}\n"), "one before it");
+}
+
+#[test]
+fn a_command_that_makes_no_sense_is_a_mistake_of_usage() {
+    let folder = Folder::new();
+    let setup = setup(&folder);
+    for (command, more) in [
+        ("import", &[][..]),
+        ("import", &["no/such/file"]),
+        ("export", &["--type", "feed"]),
+        ("prune", &["--keys-older-than", "old"]),
+    ] {
+        let output = store(&setup, command, more, "");
+        assert_eq!(output.status.code(), Some(2), "{command} {more:?}: {output:?}");
+    }
+    assert!(!folder.path().join("content.db").exists(), "and makes no store");
+    let without = Setup::before(Node::nowhere());
+    let output = store(&without, "migrate", &[], "");
+    assert_eq!(output.status.code(), Some(2), "no store is configured: {output:?}");
+    let elsewhere = setup.set("store.url", "\"sqlite:/no/such/folder/a.db\"");
+    let output = store(&elsewhere, "migrate", &[], "");
+    assert_eq!(output.status.code(), Some(70), "it can not be opened: {output:?}");
+}
+
+#[test]
+fn the_tables_are_made_and_tidied_up() {
+    let folder = Folder::new();
+    let setup = setup(&folder);
+    for _ in 0..2 {
+        let output = store(&setup, "migrate", &[], "");
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+    }
+    assert!(folder.path().join("content.db").exists());
+    let old = r#"{"type":"feed_item","feed":"showcase","author_did":"did:web:a.example","post_uri":"at://did:web:a.example/a.b.c/1","sort_at":"2020-01-01T00:00:00Z"}"#;
+    assert!(store(&setup, "import", &["-"], old).status.success());
+    for (more, forgotten) in
+        [(&[][..], 0), (&["--feed-items-older-than", "90d"], 1), (&["--keys-older-than", "1s"], 0)]
+    {
+        let output = store(&setup, "prune", more, "");
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let text = printed(&output);
+        assert!(text.contains(&format!("feed items {:>15} forgotten", forgotten)), "{text}");
+    }
+}
+
+#[test]
+fn a_webhook_is_signed_as_others_sign_it() {
+    let folder = Folder::new();
+    // RFC 4231 has no ASCII key of 32 bytes: this one is from `openssl dgst -sha256 -hmac`
+    let secret = folder.secret("secret", "0123456789abcdef0123456789abcdef\n");
+    let body = folder.path().join("body");
+    std::fs::write(&body, "{\"event_id\":\"1\"}").unwrap();
+    let signed = |body: &str| {
+        let arguments = ["sign-webhook", "--secret-file", &secret, body];
+        program().args(arguments).output().unwrap()
+    };
+    let output = signed(body.to_str().unwrap());
+    let expected = "sha256=e41d46d480f406dec7deca048a2054c07693611a9c1c3979677213ac867ff5a1\n";
+    assert_eq!(printed(&output), expected, "{output:?}");
+    assert_eq!(signed("no/such/file").status.code(), Some(2));
+}

@@ -1,0 +1,320 @@
+//! Suggestions, accounts, podcasts and the sitemap.
+
+use crate::world::{NOW, World};
+use portcullis::store::{
+    AccountStatus, Funding, Person, SitemapPage, Store, StoreError, SuggestionQuery, Transcript,
+    Txt,
+};
+
+const VIEWER: &str = "did:plc:viewer";
+
+/// A snapshot of these actors, ranked as they come.
+async fn snapshot(world: &World, viewer: &str, id: i64, built_us: i64, actors: &[&str]) {
+    let row = |(at, actor): (usize, &&str)| {
+        let place = format!("'{viewer}', {id}, {}", at + 1);
+        format!(
+            "INSERT INTO suggestion VALUES \
+                 ({place}, 'did:plc:{actor}', 'at://{actor}', 'similar', {built_us});"
+        )
+    };
+    world.raw(&actors.iter().enumerate().map(row).collect::<String>()).await.unwrap();
+}
+
+fn first() -> SuggestionQuery<'static> {
+    SuggestionQuery { viewer_did: VIEWER, blocked: &[], after: None, newer_than_us: 0, limit: 10 }
+}
+
+/// The snapshot, and the actors without `did:plc:`.
+async fn suggested(store: &Store, query: SuggestionQuery<'_>) -> Option<(i64, Vec<String>)> {
+    let found = store.suggestions(&query).await.unwrap()?;
+    let name = |did: &str| did.trim_start_matches("did:plc:").to_owned();
+    Some((found.snapshot_id, found.items.iter().map(|item| name(&item.actor_did)).collect()))
+}
+
+fn some(snapshot: i64, actors: &[&str]) -> Option<(i64, Vec<String>)> {
+    Some((snapshot, actors.iter().map(ToString::to_string).collect()))
+}
+
+pub(crate) async fn suggestions_come_from_the_newest_snapshot_of_the_viewer_or_of_all(
+    world: World,
+) {
+    let store = world.open().await;
+    assert_eq!(suggested(&store, first()).await, None);
+    snapshot(&world, "did:plc:other", 1, 1, &["x"]).await;
+    assert_eq!(suggested(&store, first()).await, None);
+    snapshot(&world, "*", 2, 2, &["a", "viewer", "b", "c"]).await;
+    assert_eq!(suggested(&store, first()).await, some(2, &["a", "b", "c"]), "never themselves");
+    snapshot(&world, VIEWER, 3, 3, &["d", "e"]).await;
+    snapshot(&world, VIEWER, 4, 4, &["f", "e", "d"]).await;
+    assert_eq!(suggested(&store, first()).await, some(4, &["f", "e", "d"]));
+    let found = store.suggestions(&first()).await.unwrap().unwrap().items.remove(0);
+    assert_eq!((found.rank, found.reason.as_str()), (1, "similar"));
+    assert_eq!(found.post_uri, "at://f");
+    for (newer_than_us, expected) in [(3, Some(4)), (4, None)] {
+        let found = suggested(&store, SuggestionQuery { newer_than_us, ..first() }).await;
+        assert_eq!(found.map(|(id, _)| id), expected, "newer than {newer_than_us}");
+    }
+    snapshot(&world, "*", 5, 9, &["g"]).await;
+    let found = suggested(&store, SuggestionQuery { newer_than_us: 4, ..first() }).await;
+    assert_eq!(found, some(5, &["g"]), "an own one that is too old is as good as none");
+}
+
+pub(crate) async fn a_page_of_suggestions_is_of_the_snapshot_of_the_one_before(world: World) {
+    let store = world.open().await;
+    snapshot(&world, VIEWER, 1, 1, &["a", "b", "c", "d"]).await;
+    snapshot(&world, "*", 2, 2, &["e", "f"]).await;
+    snapshot(&world, VIEWER, 3, 3, &["d", "c"]).await;
+    snapshot(&world, "did:plc:other", 4, 4, &["x", "y"]).await;
+    for (after, limit, expected) in [
+        ((1, 0), 2, some(1, &["a", "b"])),
+        ((1, 2), 2, some(1, &["c", "d"])),
+        ((1, 4), 2, some(1, &[])),
+        ((2, 1), 9, some(2, &["f"])),
+        ((4, 1), 9, None),
+        ((5, 1), 9, None),
+    ] {
+        let newer_than_us = 2;
+        let query = SuggestionQuery { after: Some(after), limit, newer_than_us, ..first() };
+        assert_eq!(suggested(&store, query).await, expected, "{after:?}");
+    }
+}
+
+pub(crate) async fn nobody_is_suggested_whom_the_viewer_follows_or_whose_account_is_closed(
+    world: World,
+) {
+    let store = world.open().await;
+    snapshot(&world, VIEWER, 1, 1, &["a", "b", "c", "d", "e", "f"]).await;
+    world
+        .raw(
+            "INSERT INTO follow VALUES ('did:plc:viewer', 'did:plc:b'), ('did:plc:a', 'did:plc:c');
+             INSERT INTO moderation_label VALUES ('at://d', 'spam'), ('at://e', 'nudity');
+             INSERT INTO account (user_id, did, status, created_us) VALUES \
+               ('1', 'did:plc:a', 'active', 0), ('2', 'did:plc:f', 'taken_down', 0)",
+        )
+        .await
+        .unwrap();
+    let blocked = ["spam".to_owned()];
+    let query = SuggestionQuery { blocked: &blocked, ..first() };
+    assert_eq!(suggested(&store, query).await, some(1, &["a", "c", "e"]));
+    let query = SuggestionQuery { after: Some((1, 1)), limit: 1, ..query };
+    assert_eq!(suggested(&store, query).await, some(1, &["c"]), "a page is filled up");
+}
+
+pub(crate) async fn an_account_is_found_by_each_of_its_names(world: World) {
+    let store = world.open().await;
+    world
+        .raw(
+            "INSERT INTO account VALUES ('u1', 'did:plc:a', 'ash.cards.example', 'active', 1),
+             ('u2', NULL, NULL, 'banned', 2), ('u3', 'did:plc:c', NULL, 'deactivated', 3)",
+        )
+        .await
+        .unwrap();
+    let ash = store.account_of_user("u1").await.unwrap().unwrap();
+    assert_eq!((ash.user_id.as_str(), ash.status), ("u1", AccountStatus::Active));
+    assert_eq!(store.account_of_did("did:plc:a").await.unwrap(), Some(ash.clone()));
+    assert_eq!(store.account_of_handle("ash.cards.example").await.unwrap(), Some(ash));
+    let second = store.account_of_user("u2").await.unwrap().unwrap();
+    assert_eq!((second.did, second.handle, second.status), (None, None, AccountStatus::Banned));
+    let third = store.account_of_did("did:plc:c").await.unwrap().unwrap();
+    assert_eq!(third.status, AccountStatus::Deactivated);
+    assert_eq!(store.account_of_user("did:plc:a").await.unwrap(), None);
+    assert_eq!(store.account_of_did("u1").await.unwrap(), None);
+    assert_eq!(store.account_of_handle("Ash.cards.example").await.unwrap(), None);
+}
+
+/// A podcast with what a row needs.
+const PODCAST: &str = "INSERT INTO podcast (did, guid, title, description, link, language, \
+    category, explicit, image_url, updated_us) VALUES \
+    ('did:plc:a', 'g', 'T', 'D', 'https://a.example', 'en', 'Leisure', 0, 'https://i.example', 5)";
+
+pub(crate) async fn a_podcast_is_read_as_it_was_written(world: World) {
+    let store = world.open().await;
+    assert_eq!(store.podcast("did:plc:a").await.unwrap(), None);
+    world.raw(PODCAST).await.unwrap();
+    let plain = store.podcast("did:plc:a").await.unwrap().unwrap();
+    assert_eq!((plain.guid.as_str(), plain.author.as_deref()), ("g", None));
+    assert_eq!((plain.kind.as_str(), plain.medium.as_str()), ("episodic", "podcast"));
+    assert_eq!(
+        (plain.explicit, plain.locked, plain.complete, plain.block),
+        (false, true, false, false)
+    );
+    assert!(plain.funding.is_empty() && plain.persons.is_empty() && plain.txt.is_empty());
+    assert_eq!((plain.taken_down, plain.updated_us), (false, 5));
+    let lists = r#"UPDATE podcast SET explicit = 1, locked = 0, complete = 1, block = 1,
+        funding = '[{"url":"https://f.example","text":"Ü"}]',
+        persons = '[{"name":"Ash","role":"host"},{"name":"Bo"}]',
+        txt = '[{"purpose":"verify","value":"v"},{"value":"w"}]', status = 'taken_down'"#;
+    world.raw(lists).await.unwrap();
+    let full = store.podcast("did:plc:a").await.unwrap().unwrap();
+    assert_eq!((full.explicit, full.locked, full.complete, full.block), (true, false, true, true));
+    let funding = Funding { url: "https://f.example".to_owned(), text: "Ü".to_owned() };
+    assert_eq!(full.funding, [funding]);
+    let host =
+        Person { name: "Ash".to_owned(), role: Some("host".to_owned()), ..Person::default() };
+    assert_eq!(full.persons, [host, Person { name: "Bo".to_owned(), ..Person::default() }]);
+    let verify = Txt { purpose: Some("verify".to_owned()), value: "v".to_owned() };
+    assert_eq!(full.txt, [verify, Txt { purpose: None, value: "w".to_owned() }]);
+    assert!(full.taken_down);
+    for wrong in ["nonsense", "{}", "[{}]", "[1]"] {
+        world.raw(&format!("UPDATE podcast SET funding = '{wrong}'")).await.unwrap();
+        let refused = store.podcast("did:plc:a").await;
+        assert!(matches!(refused, Err(StoreError::Corrupt("funding"))), "{wrong}: {refused:?}");
+    }
+}
+
+/// An episode with what a row needs.
+fn episode(id: &str, published_us: i64, visibility: &str) -> String {
+    format!(
+        "INSERT INTO episode (id, did, guid, title, description_html, enclosure_url, \
+         enclosure_length, enclosure_type, published_us, visibility, updated_us) VALUES \
+         ('{id}', 'did:plc:a', 'g{id}', 'T', '<p>', 'https://e.example/{id}', 7, 'audio/mpeg', \
+         {published_us}, '{visibility}', 1);"
+    )
+}
+
+pub(crate) async fn episodes_come_newest_first_when_their_time_has_come(world: World) {
+    let store = world.open().await;
+    world.raw(PODCAST).await.unwrap();
+    let mut rows = String::new();
+    for (id, published_us, visibility) in [
+        ("1", NOW - 9, "public"),
+        ("2", NOW - 3, "public"),
+        ("3", NOW - 3, "public"),
+        ("4", NOW, "public"),
+        ("5", NOW + 1, "public"),
+        ("6", NOW + 5, "public"),
+        ("7", NOW - 1, "hidden"),
+        ("8", NOW - 1, "members"),
+        ("9", NOW + 1, "draft"),
+    ] {
+        rows += &episode(id, published_us, visibility);
+    }
+    world.raw(&rows).await.unwrap();
+    let ids = async |did, now_us, limit| {
+        let episodes = store.episodes(did, now_us, limit).await.unwrap();
+        episodes.into_iter().map(|episode| episode.id).collect::<String>()
+    };
+    assert_eq!(ids("did:plc:a", NOW, 300).await, "4321");
+    assert_eq!(ids("did:plc:a", NOW, 2).await, "43");
+    assert_eq!(ids("did:plc:a", NOW - 1, 300).await, "321");
+    assert_eq!(ids("did:plc:a", NOW + 9, 300).await, "654321");
+    assert_eq!(ids("did:plc:b", NOW, 300).await, "");
+    for (now_us, next) in
+        [(NOW - 1, Some(NOW)), (NOW, Some(NOW + 1)), (NOW + 1, Some(NOW + 5)), (NOW + 5, None)]
+    {
+        let found = store.next_publication("did:plc:a", now_us).await.unwrap();
+        assert_eq!(found, next, "after {now_us}");
+    }
+    assert_eq!(store.next_publication("did:plc:b", NOW).await.unwrap(), None);
+}
+
+pub(crate) async fn an_episode_is_read_as_it_was_written(world: World) {
+    let store = world.open().await;
+    world.raw(&format!("{PODCAST}; {}", episode("1", NOW, "public"))).await.unwrap();
+    let read = async || store.episodes("did:plc:a", NOW, 1).await.unwrap().remove(0);
+    let plain = read().await;
+    assert_eq!((plain.enclosure_length, plain.duration_s, plain.explicit), (7, None, None));
+    assert_eq!((plain.kind.as_str(), plain.published_us), ("full", NOW));
+    world
+        .raw(
+            r#"UPDATE episode SET explicit = 0, duration_s = 60, season = 2, number = 3,
+            transcripts = '[{"url":"https://t.example","kind":"text/vtt","language":"en"}]',
+            persons = '[{"name":"Bo","href":"https://b.example"}]', social_uri = 'at://a/b/c'"#,
+        )
+        .await
+        .unwrap();
+    let full = read().await;
+    assert_eq!((full.explicit, full.duration_s), (Some(false), Some(60)));
+    assert_eq!((full.season, full.number), (Some(2), Some(3)));
+    let transcript = Transcript {
+        url: "https://t.example".to_owned(),
+        kind: "text/vtt".to_owned(),
+        language: Some("en".to_owned()),
+    };
+    assert_eq!(full.transcripts, [transcript]);
+    assert_eq!(full.persons[0].href.as_deref(), Some("https://b.example"));
+    assert_eq!(full.social_uri.as_deref(), Some("at://a/b/c"));
+}
+
+pub(crate) async fn a_sitemap_has_pages_of_fixed_ids_with_gaps(world: World) {
+    let store = world.open().await;
+    assert_eq!(store.sitemap_pages().await.unwrap(), []);
+    assert_eq!(store.sitemap_stamp(1).await.unwrap(), None);
+    let mut rows = String::new();
+    for (id, lastmod_us, indexable) in [
+        (1, 5, 1),
+        (45_000, 9, 1),
+        (45_001, 99, 0),
+        (135_001, 7, 1),
+        (135_002, 8, 0),
+        (9_000_000_000_000_000_000_i64, NOW, 1),
+    ] {
+        rows += &format!(
+            "INSERT INTO sitemap_url (id, loc, lastmod_us, indexable, images) VALUES \
+             ({id}, 'https://c.example/{id}', {lastmod_us}, {indexable}, \
+             '[\"https://i.example\"]');"
+        );
+    }
+    world.raw(&rows).await.unwrap();
+    let page = |page, lastmod_us| SitemapPage { page, lastmod_us };
+    let expected = [page(1, 9), page(4, 7), page(200_000_000_000_000, NOW)];
+    assert_eq!(store.sitemap_pages().await.unwrap(), expected);
+    for (number, urls) in [(0, None), (1, Some(2)), (2, None), (4, Some(1)), (i64::MAX, None)] {
+        let stamp = store.sitemap_stamp(number).await.unwrap();
+        assert_eq!(stamp.map(|stamp| stamp.urls), urls, "page {number}");
+    }
+    let ids = async |page, after, limit| {
+        let urls = store.sitemap_urls(page, after, limit).await.unwrap();
+        urls.into_iter().map(|url| url.id).collect::<Vec<_>>()
+    };
+    assert_eq!(ids(1, 0, 10).await, [1, 45_000]);
+    assert_eq!(ids(1, 0, 1).await, [1]);
+    assert_eq!(ids(1, 1, 1).await, [45_000]);
+    assert_eq!(ids(1, 45_000, 1).await, [0; 0]);
+    assert_eq!(ids(2, 0, 10).await, [0; 0]);
+    assert_eq!(ids(i64::MAX, 0, 10).await, [0; 0]);
+    assert_eq!(ids(i64::MIN, 0, 10).await, [0; 0]);
+    let url = store.sitemap_urls(4, 0, 10).await.unwrap().remove(0);
+    assert_eq!((url.loc.as_str(), url.lastmod_us), ("https://c.example/135001", 7));
+    assert_eq!(url.images, ["https://i.example"]);
+    assert!(
+        world
+            .raw("INSERT INTO sitemap_url (id, loc, lastmod_us) VALUES (0, 'x', 1)")
+            .await
+            .is_err()
+    );
+}
+
+pub(crate) async fn a_page_s_stamp_changes_with_all_that_its_addresses_do(world: World) {
+    let store = world.open().await;
+    // a whole page of the greatest values there are
+    world
+        .raw(&format!(
+            "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 45000)
+             INSERT INTO sitemap_url (id, loc, lastmod_us) \
+             SELECT i, 'https://c.example/' || i, {} FROM n",
+            i64::MAX / 2_147_483_647 * 2_147_483_647 - 1
+        ))
+        .await
+        .unwrap();
+    let mut stamps = vec![store.sitemap_stamp(1).await.unwrap().unwrap()];
+    assert_eq!(stamps[0].urls, 45_000);
+    assert_eq!(store.sitemap_pages().await.unwrap().len(), 1);
+    for change in [
+        "UPDATE sitemap_url SET lastmod_us = 1000000 WHERE id = 7",
+        "UPDATE sitemap_url SET lastmod_us = 2000000 WHERE id = 7",
+        "UPDATE sitemap_url SET lastmod_us = 1000000 WHERE id IN (7, 8)",
+        "UPDATE sitemap_url SET lastmod_us = 3000000 WHERE id = 8",
+        "UPDATE sitemap_url SET lastmod_us = 4000000 - lastmod_us WHERE id IN (7, 8)",
+        "DELETE FROM sitemap_url WHERE id = 9",
+        "INSERT INTO sitemap_url (id, loc, lastmod_us) VALUES (9, 'https://c.example', 1000000)",
+        "UPDATE sitemap_url SET indexable = 0 WHERE id = 45000",
+        "UPDATE sitemap_url SET indexable = 1 - indexable WHERE id IN (44999, 45000)",
+    ] {
+        world.raw(change).await.unwrap();
+        let stamp = store.sitemap_stamp(1).await.unwrap().unwrap();
+        assert!(!stamps.contains(&stamp), "{change}: {stamp:?}");
+        stamps.push(stamp);
+    }
+    assert_eq!(store.sitemap_stamp(1).await.unwrap().as_ref(), stamps.last(), "and else it stays");
+}

@@ -1,0 +1,84 @@
+//! What is forgotten, and what never is.
+
+use crate::transfer::{ANN, BOB};
+use crate::world::World;
+use portcullis::store::{Forget, Forgotten};
+
+/// Before this, everything is old.
+const LIMIT: i64 = 1_000_000;
+
+fn everything_before(limit: i64) -> Forget {
+    Forget {
+        keys_us: limit,
+        suggestions_us: limit,
+        age_sessions_us: limit,
+        age_events_us: limit,
+        feed_items_us: Some(limit),
+    }
+}
+
+pub(crate) async fn what_is_old_is_forgotten_and_what_is_needed_stays(world: World) {
+    let store = world.open().await;
+    for statement in [
+        // of each table a row that is old, one that is not, and whatever is old and needed
+        "INSERT INTO idempotency (key, operation, digest, status, body, created_us) \
+         VALUES ('old', 'drip', 'd', 200, '', 1), ('new', 'drip', 'd', 200, '', 1000000)",
+        "INSERT INTO feed_item (feed, post_uri, author_did, sort_us) \
+         VALUES ('showcase', 'old', 'a', 999999), ('showcase', 'new', 'a', 1000000)",
+        "INSERT INTO feed_label (feed, post_uri, label) VALUES ('showcase', 'old', 'rare')",
+        "INSERT INTO age_session (subject_ref, user_id, status, last_occurred_us, created_us, \
+         expires_us) VALUES ('old', 'u', 'pending', NULL, 1, 999999), \
+         ('used', 'u', 'verified', 5, 1, 999999), ('new', 'u', 'pending', NULL, 1, 1000000)",
+        "INSERT INTO age_event (event_id, digest, subject_ref, status, occurred_us, received_us, \
+         outcome, status_after) VALUES ('old', 'd', 'used', 'verified', 5, 999999, 'applied', \
+         'verified'), ('new', 'd', 'used', 'verified', 5, 1000000, 'stale', 'verified')",
+        "INSERT INTO age_user (user_id, status, last_occurred_us) VALUES ('u', 'verified', 5)",
+    ] {
+        world.raw(statement).await.unwrap();
+    }
+    for (viewer, built) in [(ANN, 1), (ANN, 2), (ANN, 3), (BOB, 1), ("*", 999_999)] {
+        snapshot(&world, viewer, built).await;
+    }
+    snapshot(&world, "*", LIMIT).await;
+
+    let all = everything_before(LIMIT);
+    let kept = store.forget(&Forget { feed_items_us: None, ..all }).await.unwrap();
+    assert_eq!(kept.feed_items, 0, "feed items stay unless it is asked for");
+    let then = store.forget(&all).await.unwrap();
+    assert_eq!(then, Forgotten { feed_items: 1, ..Forgotten::default() });
+    let expected =
+        Forgotten { keys: 1, suggestions: 6, age_sessions: 1, age_events: 1, feed_items: 0 };
+    assert_eq!(kept, expected, "two snapshots of Ann's and the old one of everybody");
+    for (table, rows) in [
+        ("idempotency", 1),
+        ("feed_item", 1),
+        ("feed_label", 0),
+        ("age_session", 2),
+        ("age_event", 1),
+        ("age_user", 1),
+        ("suggestion", 6),
+    ] {
+        assert_eq!(world.number(&format!("SELECT count(*) FROM {table}")).await, rows, "{table}");
+    }
+}
+
+async fn snapshot(world: &World, viewer: &str, built: i64) {
+    for rank in [1, 2] {
+        let row = format!(
+            "INSERT INTO suggestion VALUES ('{viewer}', {built}, {rank}, 'a', 'p', 'r', {built})"
+        );
+        world.raw(&row).await.unwrap();
+    }
+}
+
+pub(crate) async fn of_many_viewers_each_keeps_the_newest_snapshot(world: World) {
+    let store = world.open().await;
+    let fill = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9000) \
+                INSERT INTO suggestion SELECT 'did:web:' || (i % 2000), i, 1, 'a', 'p', 'r', i \
+                FROM n";
+    world.raw(fill).await.unwrap();
+    let forgotten = store.forget(&everything_before(LIMIT)).await.unwrap();
+    assert_eq!(forgotten.suggestions, 7_000);
+    assert_eq!(world.number("SELECT count(*) FROM suggestion").await, 2_000);
+    assert_eq!(store.forget(&everything_before(LIMIT)).await.unwrap(), Forgotten::default());
+}
