@@ -1,0 +1,163 @@
+// A sidecar on a store of its own: configured, started, killed, started again where it was.
+import assert from 'node:assert/strict';
+import { execFile, spawn } from 'node:child_process';
+import { createHmac, randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { mkdirSync, openSync, writeFileSync } from 'node:fs';
+import http from 'node:http';
+import { createServer } from 'node:net';
+import { text } from 'node:stream/consumers';
+import { setTimeout as pause } from 'node:timers/promises';
+import { promisify } from 'node:util';
+
+const PORTCULLIS = process.env.PORTCULLIS ?? 'portcullis';
+const run = promisify(execFile);
+/** How long anything may take that happens by itself: only ever the end of a test that fails. */
+const PATIENCE_MS = 90_000;
+/** An answer that takes longer is no answer; a database is given up after 5 s. */
+const ANSWER_MS = 30_000;
+const LOOK_MS = 20;
+
+export const SESSION = '/functions/age-verification-session';
+export const WEBHOOK = '/functions/age-verifier-webhook';
+
+/** Asks until there is an answer. */
+export async function eventually(what, ask) {
+  const end = Date.now() + PATIENCE_MS;
+  for (;;) {
+    const found = await ask();
+    if (found) return found;
+    assert.ok(Date.now() < end, `in time: ${what}`);
+    await pause(LOOK_MS);
+  }
+}
+
+/** One request. `lost` when the connection broke before the whole answer was there. */
+export async function ask(url, { method = 'GET', headers = {}, body = '', agent } = {}) {
+  const lengthy = body && { 'content-length': Buffer.byteLength(body) };
+  const request = http.request(url, { method, headers: { ...headers, ...lengthy }, agent });
+  const late = new Error(`${method} ${url} had no answer in ${ANSWER_MS} ms`);
+  request.setTimeout(ANSWER_MS, () => request.destroy(late));
+  try {
+    request.end(body);
+    const [answer] = await once(request, 'response');
+    const said = await text(answer);
+    const isJson = /^application\/json\b/.test(answer.headers['content-type'] ?? '');
+    const json = isJson && said ? JSON.parse(said) : undefined;
+    return { status: answer.statusCode, headers: answer.headers, text: said, json };
+  } catch (error) {
+    if (error === late || !error.code) throw error;
+    return { lost: true, status: 0, why: error.code };
+  }
+}
+
+/** A connection that is kept, for one request after the other. */
+export const connection = () => new http.Agent({ keepAlive: true, maxSockets: 1 });
+
+/** A port of the loopback that nobody listens on: the same one before and after a crash. */
+async function freePort() {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address();
+  server.close();
+  await once(server, 'close');
+  return port;
+}
+
+const configuration = ({ folder, port, store }) => `
+[node]
+url = "http://127.0.0.1:9"
+[store]
+url = "${store}"
+[sidecar]
+listen = "127.0.0.1:${port}"
+base_url = "https://cards.example"
+requests_per_minute = 1000000000
+max_in_flight_per_client = 100000
+[sidecar.session]
+hs256_secret_files = ["${folder}/session.key"]
+[sidecar.age]
+webhook_secret_files = ["${folder}/webhook.key"]
+`;
+
+const base64 = (json) => Buffer.from(JSON.stringify(json)).toString('base64url');
+
+export class Sidecar {
+  /** Makes what a sidecar needs in `folder`, and its tables in the store at a URL. */
+  static async on(store, folder) {
+    const sidecar = new Sidecar();
+    mkdirSync(folder, { recursive: true });
+    const port = await freePort();
+    Object.assign(sidecar, { store, folder, starts: 0, url: `http://127.0.0.1:${port}` });
+    sidecar.sessionSecret = sidecar.#secret('session.key');
+    sidecar.webhookSecret = sidecar.#secret('webhook.key');
+    sidecar.config = `${folder}/portcullis.toml`;
+    writeFileSync(sidecar.config, configuration({ folder, port, store }));
+    await run(PORTCULLIS, ['store', 'migrate', '--config', sidecar.config]);
+    return sidecar;
+  }
+
+  #secret(name) {
+    const secret = randomBytes(32).toString('hex');
+    writeFileSync(`${this.folder}/${name}`, `${secret}\n`, { mode: 0o600 });
+    return secret;
+  }
+
+  get pid() {
+    return this.child.pid;
+  }
+
+  async start() {
+    this.starts += 1;
+    const log = `${this.folder}/sidecar-${this.starts}.log`;
+    const out = openSync(log, 'a');
+    this.child = spawn(PORTCULLIS, ['serve', '--config', this.config], {
+      stdio: ['ignore', out, out],
+    });
+    this.gone = once(this.child, 'exit').then(([code, signal]) => `exit ${code ?? signal}`);
+    let ended;
+    this.gone.then((why) => (ended = why));
+    await eventually('the sidecar answers', async () => {
+      assert.equal(ended, undefined, `the sidecar did not come up: see ${log}`);
+      return (await ask(`${this.url}/healthz`)).status === 200;
+    });
+  }
+
+  /** Without a word, no warning and no chance to tidy up. */
+  async kill(signal = 'SIGKILL') {
+    this.child?.kill(signal);
+    return this.gone;
+  }
+
+  /** The token of a user who signed in. */
+  token(user) {
+    const now = Math.floor(Date.now() / 1000);
+    const claims = { sub: user, aud: 'authenticated', role: 'authenticated', is_anonymous: false };
+    const signed = [{ alg: 'HS256', typ: 'JWT' }, { ...claims, iat: now, exp: now + 3600 }];
+    const payload = signed.map(base64).join('.');
+    const mac = createHmac('sha256', this.sessionSecret).update(payload);
+    return `${payload}.${mac.digest('base64url')}`;
+  }
+
+  /** The verifier's signature of a body. */
+  signature(body) {
+    return createHmac('sha256', this.webhookSecret).update(body).digest('hex');
+  }
+
+  /** Opens a session of a user's, which goes by the reference that this gives. */
+  async open(user, agent) {
+    const headers = { authorization: `Bearer ${this.token(user)}` };
+    const answer = await ask(this.url + SESSION, { method: 'POST', headers, agent });
+    assert.equal(answer.status, 201, answer.text);
+    return answer.json.subject_ref;
+  }
+
+  /** Reports an event as the verifier does. */
+  report(body, agent) {
+    const headers = {
+      'content-type': 'application/json',
+      'x-service-verifier-signature': this.signature(body),
+    };
+    return ask(this.url + WEBHOOK, { method: 'POST', headers, body, agent });
+  }
+}
