@@ -194,9 +194,8 @@ impl Bound {
         process: &Process,
     ) -> Result<Listen, StartError> {
         let settings = sidecar::Settings::load(config)?;
-        let auth = sidecar::auth_settings(config)?;
         let metrics = Arc::clone(&process.metrics);
-        let parts = sidecar::Parts { settings, auth, store, metrics, runtime };
+        let parts = sidecar::Parts { settings, store, metrics, runtime };
         let sidecar = Arc::new(Sidecar::new(config, parts));
         self.surfaces.sidecar = Some(Arc::clone(&sidecar));
         let trusted = TrustedProxies::from(config.clients.trusted_proxies.clone());

@@ -61,7 +61,6 @@ fn secrets(config: &Config) -> Result<Option<Keys>, SecretError> {
     }
     if let Some(config) = &config.sidecar {
         sidecar::Settings::load(config)?;
-        sidecar::auth_settings(config)?;
     }
     let Some(config) = &config.relay else { return Ok(None) };
     Settings::load(config)?;

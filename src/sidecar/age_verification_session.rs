@@ -27,7 +27,7 @@ impl Sidecar {
         asked: &Asked,
         body: &[u8],
     ) -> Result<Reply, Refused> {
-        let user = self.auth.user(sole(&asked.authorization)?, SystemTime::now()).await?;
+        let user = settings.auth.user(sole(&asked.authorization)?, SystemTime::now()).await?;
         let account = self.store.account_of_user(&user.id).await?;
         if account.is_some_and(|account| account.status == AccountStatus::Banned) {
             return Err(refused(Reason::Forbidden, "this user may not do this"));

@@ -84,7 +84,7 @@ impl Sidecar {
         asked: &Asked,
         query: &Query,
     ) -> Result<Reply, Refused> {
-        let did = self.viewer(&asked.authorization).await?;
+        let did = self.viewer(settings, &asked.authorization).await?;
         let Page { limit, cursor, .. } = page(query)?;
         let print = Fingerprint::of([PERSONAL, &did]);
         let after = match position(print, cursor.as_deref())? {
@@ -119,9 +119,13 @@ impl Sidecar {
     }
 
     /// The account of whoever looks at a feed of their own.
-    async fn viewer(&self, authorization: &Authorization) -> Result<String, Refused> {
+    async fn viewer(
+        &self,
+        settings: &Settings,
+        authorization: &Authorization,
+    ) -> Result<String, Refused> {
         let now = SystemTime::now();
-        let viewer = self.auth.viewer(sole(authorization)?, LXM, now).await?;
+        let viewer = settings.auth.viewer(sole(authorization)?, LXM, now).await?;
         let user = match viewer {
             Viewer::Did(did) => return Ok(did),
             Viewer::User(user) => user,

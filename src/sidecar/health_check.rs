@@ -5,9 +5,9 @@
 //! words: never an address, nor what a driver said. The operator sees times and names of providers,
 //! too. <https://datatracker.ietf.org/doc/html/draft-inadarei-api-health-check-06>
 
-use super::Sidecar;
 use super::fetch::{self, FetchError, Trust};
 use super::query::Query;
+use super::{Settings, Sidecar};
 use crate::config::{HealthConfig, Provider};
 use crate::deadline::within;
 use crate::reply::Reply;
@@ -167,13 +167,13 @@ impl Finding {
 }
 
 impl Sidecar {
-    pub(super) async fn health_check(&self, asked: &Asked) -> Reply {
+    pub(super) async fn health_check(&self, settings: &Settings, asked: &Asked) -> Reply {
         let query = Query::parse(&asked.query);
         if query.all("probe").any(|probe| probe == "live") {
             let body = json!({ "status": "pass", "version": env!("CARGO_PKG_VERSION") });
             return media_type(Reply::json(200, body.to_string()), asked);
         }
-        let findings = self.health.findings(&self.store).await;
+        let findings = settings.health.findings(&self.store).await;
         let mut checks = Map::new();
         for finding in findings.iter() {
             let entries = checks.entry(finding.component).or_insert_with(|| json!([]));

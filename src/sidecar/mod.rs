@@ -26,7 +26,7 @@ mod settings;
 mod sitemap;
 mod xml;
 
-pub use settings::{Settings, auth_settings};
+pub use settings::Settings;
 
 use crate::clients::Clients;
 use crate::config::SidecarConfig;
@@ -34,9 +34,7 @@ use crate::reply::Reply;
 use crate::store::{Store, StoreError};
 use crate::telemetry::Metrics;
 use arc_swap::ArcSwap;
-use auth::{Auth, AuthSettings};
 use document::Document;
-use health_check::Health;
 use pingora_limits::inflight::Guard;
 use podcast_rss_feed::Podcasts;
 use portcullis_filters::head::Head;
@@ -52,8 +50,6 @@ use tokio::time::Instant;
 pub struct Sidecar {
     settings: ArcSwap<Settings>,
     clients: Clients,
-    auth: Auth,
-    health: Health,
     podcasts: Podcasts,
     base_url: String,
     store: Arc<Store>,
@@ -65,8 +61,6 @@ pub struct Sidecar {
 pub struct Parts {
     /// What it can change while it runs.
     pub settings: Settings,
-    /// How it finds out who asks.
-    pub auth: AuthSettings,
     /// What is kept.
     pub store: Arc<Store>,
     /// The metrics.
@@ -106,12 +100,10 @@ fn refused(reason: Reason, message: impl Into<Cow<'static, str>>) -> Refused {
 impl Sidecar {
     /// A sidecar as configured.
     pub fn new(config: &SidecarConfig, parts: Parts) -> Self {
-        let Parts { settings, auth, store, metrics, runtime } = parts;
+        let Parts { settings, store, metrics, runtime } = parts;
         Self {
             clients: Clients::new(&settings.limits, &config.clients),
             settings: ArcSwap::from_pointee(settings),
-            auth: Auth::new(auth),
-            health: Health::new(&config.health),
             podcasts: Podcasts::new(),
             base_url: config.base_url.clone(),
             store,
@@ -160,7 +152,7 @@ impl Sidecar {
             Function::PodcastRssFeed => self.podcast_rss_feed(asked).await,
             Function::SeoSitemap => self.seo_sitemap(asked).await,
             Function::SeoRobots => Ok(document_reply(&settings.robots, asked, HOUR)),
-            Function::HealthCheck => Ok(self.health_check(asked).await),
+            Function::HealthCheck => Ok(self.health_check(settings, asked).await),
             Function::AgeVerificationSession => {
                 self.age_verification_session(settings, asked, body).await
             }

@@ -3,8 +3,9 @@
 //! In: a [`SidecarConfig`] and the files it names. Secrets stay in types that wipe themselves and
 //! print nothing.
 
-use super::auth::AuthSettings;
+use super::auth::{Auth, AuthSettings};
 use super::document::Document;
+use super::health_check::Health;
 use super::seo_robots::{self, Robots};
 use crate::clients::ClientLimits;
 use crate::config::{AgeConfig, CorsOrigins, FeedsConfig, SidecarConfig};
@@ -17,7 +18,6 @@ use portcullis_filters::webhook::WebhookPolicy;
 use std::path::{Path, PathBuf};
 
 /// What a running sidecar can change.
-#[derive(Debug)]
 pub struct Settings {
     /// The policy.
     pub policy: SidecarPolicy,
@@ -27,12 +27,15 @@ pub struct Settings {
     pub cors: CorsOrigins,
     pub(super) base_url: String,
     pub(super) feeds: FeedsConfig,
+    pub(super) auth: Auth,
+    pub(super) health: Health,
     pub(super) age: AgeConfig,
     pub(super) robots: Document,
 }
 
 impl Settings {
-    /// Reads the verifier's secrets and the operator's token.
+    /// Reads the secrets of sessions and of the verifier, and the operator's token. Keys and
+    /// answers that were fetched for other settings are not taken over.
     ///
     /// # Errors
     /// A secret's file can not be used.
@@ -53,6 +56,8 @@ impl Settings {
             cors: CorsOrigins::Any,
             base_url: base_url.clone(),
             feeds: feeds.clone(),
+            auth: Auth::new(auth(config)?),
+            health: Health::new(&config.health),
             age: age.clone(),
             robots: seo_robots::robots(&Robots {
                 base_url,
@@ -65,10 +70,7 @@ impl Settings {
 }
 
 /// How the sidecar finds out who asks.
-///
-/// # Errors
-/// A secret's file can not be used.
-pub fn auth_settings(config: &SidecarConfig) -> Result<AuthSettings, SecretError> {
+fn auth(config: &SidecarConfig) -> Result<AuthSettings, SecretError> {
     let session = &config.session;
     Ok(AuthSettings {
         issuer: session.issuer.clone(),

@@ -115,6 +115,21 @@ relay_js() {
 # Crashes that are crashes: kill -9 at chosen and at random moments.
 crashes() { PORTCULLIS=$TARGET/debug/portcullis node tests/crash/run.mjs --rounds "$1"; }
 
+# The sidecar's suites start what they need, too, on SQLite and on PostgreSQL.
+sidecar_js() {
+  (cd tests/clients/js && PORTCULLIS=$TARGET/debug/portcullis \
+    node --test --test-concurrency=2 sidecar_*.test.mjs)
+}
+
+sidecar_py() {
+  PORTCULLIS=$TARGET/debug/portcullis "$VENV/bin/python" -B -m pytest \
+    -c tests/clients/py/sidecar/pytest.ini tests/clients/py/sidecar
+}
+
+sidecar_crashes() {
+  PORTCULLIS=$TARGET/debug/portcullis node tests/crash/webhook.mjs --rounds "$1"
+}
+
 client_py() {
   with_urls "$VENV/bin/python" -B -m pytest -c tests/clients/py/pytest.ini tests/clients/py
 }
@@ -166,7 +181,8 @@ dev_smoke() {
   # any free ports: the defaults may be taken on a machine that runs the program already
   start dev env -C "$WORK/dev" SMOKE_MARK="$WORK" \
     PORTCULLIS__GATEWAY__LISTEN=127.0.0.1:0 PORTCULLIS__ADMIN__LISTEN=127.0.0.1:0 \
-    PORTCULLIS__RELAY__LISTEN=127.0.0.1:0 "$TARGET/debug/portcullis" dev
+    PORTCULLIS__RELAY__LISTEN=127.0.0.1:0 PORTCULLIS__SIDECAR__LISTEN=127.0.0.1:0 \
+    "$TARGET/debug/portcullis" dev
   local pid=$STARTED line answer ran=0
   await_line dev "$pid" 's/.*(http:\/\/127\.0\.0\.1:[0-9]+\/rpc).*/\1/p'
   echo "up: $FOUND"
@@ -175,7 +191,8 @@ dev_smoke() {
     echo "\$ $line"
     answer=$(cd "$WORK/dev" && bash -c "$line" </dev/null)
     echo "${answer:0:200}"
-    if [[ -z $answer || $answer =~ '"reason":"'(parse|invalid|upstream|internal|unauthorized|pins) ]]; then
+    if [[ -z $answer || $answer =~ '"reason":"'(parse|invalid|upstream|internal|unauthorized|pins) ||
+      $answer =~ '"error":"'[A-Z] ]]; then
       echo "a printed command does not work" >&2
       return 1
     fi

@@ -42,7 +42,7 @@ pub(in crate::config) const SECTIONS: &[Section] = &[
 ];
 
 /// The keys that a running process takes over on SIGHUP.
-pub(super) const LIVE: [&str; 27] = [
+pub(super) const LIVE: [&str; 41] = [
     "log.level",
     "gateway.requests_per_minute",
     "gateway.max_in_flight_per_client",
@@ -58,9 +58,16 @@ pub(super) const LIVE: [&str; 27] = [
     "sidecar.trusted_proxies",
     "sidecar.operator_token_file",
     "sidecar.feeds.publisher_did",
+    "sidecar.feeds.service_did",
     "sidecar.feeds.privacy_policy",
     "sidecar.feeds.terms_of_service",
     "sidecar.feeds.blocked_labels",
+    "sidecar.session.issuer",
+    "sidecar.session.audience",
+    "sidecar.session.hs256_secret_files",
+    "sidecar.session.jwks_url",
+    "sidecar.session.plc_url",
+    "sidecar.session.localhost_dids",
     "sidecar.age.webhook_secret_files",
     "sidecar.age.signature_header",
     "sidecar.age.age_bands",
@@ -70,6 +77,13 @@ pub(super) const LIVE: [&str; 27] = [
     "sidecar.robots.indexing",
     "sidecar.robots.disallow",
     "sidecar.robots.blocked_agents",
+    "sidecar.health.platform",
+    "sidecar.health.card_data",
+    "sidecar.health.pds",
+    "sidecar.health.email",
+    "sidecar.health.web_push",
+    "sidecar.health.podcast_syndication",
+    "sidecar.health.payments",
 ];
 
 pub(in crate::config) const KEYS: &[Key] = &[
