@@ -11,7 +11,7 @@ mod sign_webhook;
 mod store;
 mod token;
 
-use crate::config::LogFormat;
+use crate::config::{LogFormat, parse_origin};
 use crate::store::content_types;
 use clap::{Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -156,7 +156,7 @@ struct ImportArguments {
     file: ConfigArgument,
     /// Where the feeds of podcasts are, if not at sidecar.base_url: makes the guid of a new one
     /// that has none.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = parse_origin)]
     base_url: Option<String>,
     /// The files; - is standard input.
     #[arg(value_name = "FILE", required = true)]

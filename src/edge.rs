@@ -15,7 +15,7 @@ mod voice;
 
 pub use relay::RelayService;
 pub use request_id::RequestIds;
-pub use service::{About, Admission, Next, Service, Told};
+pub use service::{About, Admission, Next, Pending, Service, Told};
 pub use sidecar::SidecarService;
 pub use voice::GateVoice;
 
@@ -98,14 +98,12 @@ impl<S: Service> Edge<S> {
         context.standing = admission.standing;
         context.style = admission.style;
         context.is_for_pages = admission.is_for_pages;
-        let (call, slot, expects_continue, max_body) = match admission.verdict {
+        let Pending { call, slot, expects_continue, max_body, always } = match admission.verdict {
             Ok(Next::Reply(reply)) => return Some(reply),
-            Ok(Next::Read { call, slot, expects_continue, max_body }) => {
-                (call, slot, expects_continue, max_body)
-            }
+            Ok(Next::Read(pending)) => pending,
             Err(refusal) => return Some(context.refused(&refusal)),
         };
-        if self.process.stop.refuses() {
+        if self.process.stop.refuses() && !always {
             let refusal = Refusal::new(Reason::Draining, "shutting down: use another instance");
             return Some(context.refused(&refusal));
         }
@@ -181,15 +179,18 @@ impl<S: Service> Edge<S> {
             _ => Persistence::StaysIfTold,
         };
         let told = S::told(settings);
+        let origin = request.headers.get(ORIGIN);
         let pieces = reply::render(
             &reply,
             &Facts {
                 request_id: &context.request_id,
                 quota: context.standing.map(|standing| (told.quota, standing)),
-                cross_origin: request
-                    .headers
-                    .get(ORIGIN)
-                    .zip(told.cors.filter(|_| context.is_for_pages)),
+                // what a shared cache keeps is the same for every page, and for none
+                cross_origin: told
+                    .cors
+                    .filter(|_| context.is_for_pages)
+                    .filter(|_| origin.is_some() || reply.cache_control.is_some())
+                    .map(|cors| (cors, origin)),
                 persistence,
                 chunks,
                 without_body: request.method == Method::HEAD,
@@ -201,26 +202,28 @@ impl<S: Service> Edge<S> {
         }
         self.flush(session, pieces).await?;
         let Some(rest) = rest else { return Ok(()) };
-        let sent = self.stream(session, rest, chunks).await;
-        if let (Some(outcome), Ok(more)) = (&mut context.outcome, &sent) {
-            outcome.bytes += more;
-        }
-        sent.map(|_| ())
+        let Some(outcome) = &mut context.outcome else { return Ok(()) };
+        self.stream(session, rest, chunks, outcome).await
     }
 
-    /// Sends the rest of a body as it is made, and says how long it was.
+    /// Sends the rest of a body as it is made, and notes what came of it.
     async fn stream(
         &self,
         session: &mut ServerSession,
         mut rest: Rest,
         chunks: bool,
-    ) -> pingora_core::Result<usize> {
-        let mut bytes = 0;
+        outcome: &mut Outcome,
+    ) -> pingora_core::Result<()> {
         while let Some(piece) = rest.0.next().await {
             let Ok(piece) = piece else {
+                outcome.reason = Some(Reason::StoreUnavailable);
                 return Error::e_explain(ErrorType::InternalError, "the rest can not be had");
             };
-            bytes += piece.len();
+            // an empty chunk would be the last one
+            if piece.is_empty() {
+                continue;
+            }
+            outcome.bytes += piece.len();
             let pieces =
                 if chunks { reply::chunk(piece) } else { [piece, Bytes::new(), Bytes::new()] };
             self.flush(session, pieces).await?;
@@ -229,7 +232,7 @@ impl<S: Service> Edge<S> {
             let end = Bytes::from_static(reply::LAST_CHUNK);
             self.flush(session, [end, Bytes::new(), Bytes::new()]).await?;
         }
-        Ok(bytes)
+        Ok(())
     }
 
     /// The gate sends the pieces with this flush.

@@ -14,6 +14,7 @@ pub use wire::{Cors, Facts, LAST_CHUNK, Persistence, chunk, render};
 use crate::node::{Answer, Fault, Lease};
 use bytes::Bytes;
 use futures_util::Stream;
+use http::HeaderValue;
 use portcullis_filters::verdict::{Reason, Refusal};
 use std::borrow::Cow;
 use std::fmt;
@@ -35,7 +36,7 @@ pub struct Reply {
     /// `Cache-Control`, where it is not `no-store`.
     pub cache_control: Option<Cow<'static, str>>,
     /// Other fields of the head.
-    pub fields: Vec<(&'static str, String)>,
+    pub fields: Vec<(&'static str, HeaderValue)>,
     /// `Allow`.
     pub allow: Option<&'static str>,
     /// `Retry-After` in seconds.
@@ -152,8 +153,15 @@ impl Reply {
     /// The same, kept by no cache: it is one user's.
     pub fn personal(mut self) -> Self {
         self.cache_control = Some("private, no-store".into());
-        self.fields.push(("vary", "authorization".to_owned()));
+        self.field("vary", "authorization");
         self
+    }
+
+    /// Adds a field, unless its value is none of a header.
+    pub fn field(&mut self, name: &'static str, value: impl TryInto<HeaderValue>) {
+        if let Ok(value) = value.try_into() {
+            self.fields.push((name, value));
+        }
     }
 
     /// Bytes of the body.

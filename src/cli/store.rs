@@ -65,6 +65,9 @@ impl std::fmt::Display for Failed {
             Self::Secret(error) => error.fmt(f),
             Self::File(file, error) => write!(f, "{}: {error}", file.display()),
             Self::Import(file, error) => write!(f, "{}:\n{error}", file.display()),
+            Self::Store(error @ StoreError::Version) => {
+                write!(f, "{error}: run `portcullis store migrate`, unless a newer one made them")
+            }
             Self::Store(error) => error.fmt(f),
             Self::Out(error) => error.fmt(f),
         }

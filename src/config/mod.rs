@@ -41,6 +41,7 @@ pub use keys::example;
 pub use relay::{KeysConfig, PinnedContract, PinsConfig, RelayConfig, RelayPolicyConfig};
 pub use sidecar::{
     AgeConfig, FeedsConfig, HealthConfig, Provider, RobotsConfig, SessionConfig, SidecarConfig,
+    parse_origin,
 };
 pub use store::StoreConfig;
 pub use units::{Amount, Readable, Size};

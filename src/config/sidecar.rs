@@ -190,7 +190,10 @@ fn age(reader: &mut Reader<'_>) -> AgeConfig {
         age_bands: reader.take_list(
             "sidecar.age.age_bands",
             text("a word of at most 64 letters, digits or _", band),
-            |bands| at_most(MAX_PROVIDERS, distinct(bands, Clone::clone)?),
+            |bands| match at_most(MAX_PROVIDERS, distinct(bands, Clone::clone)?)? {
+                none if none.is_empty() => Err("expected at least one, found none".to_owned()),
+                bands => Ok(bands),
+            },
         ),
         verification_url: reader.take(
             "sidecar.age.verification_url",
@@ -273,6 +276,10 @@ fn parsed(text: &str) -> Result<Uri, String> {
     if !is_web || authority.is_empty() {
         return Err("the scheme is neither".to_owned());
     }
+    // the parser drops a fragment
+    if text.contains('#') {
+        return Err("a fragment is for browsers".to_owned());
+    }
     if authority.contains('@') {
         return Err("what opens a door belongs in no URL".to_owned());
     }
@@ -285,6 +292,11 @@ fn url(text: &str) -> Result<Option<String>, String> {
 
 fn some_url(text: &str) -> Result<String, String> {
     parsed(text).map(|_| text.trim_end_matches('/').to_owned())
+}
+
+/// Reads an origin as `sidecar.base_url` is read, or says what is expected.
+pub fn parse_origin(text: &str) -> Result<String, String> {
+    origin(text).map_err(|why| format!("expected {ORIGIN_FORM}: {why}"))
 }
 
 /// A scheme and a host, and nothing after them: XRPC clients would drop a path.

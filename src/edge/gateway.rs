@@ -1,6 +1,6 @@
 //! The gateway behind the edge.
 
-use super::service::{About, Admission, Next, Service, Told};
+use super::service::{About, Admission, Next, Pending, Service, Told};
 use crate::gateway::{Gateway, Settings};
 use crate::reply::{Cors, Reply, Style};
 use crate::telemetry::Surface;
@@ -35,7 +35,8 @@ impl Service for Gateway {
             Admitted::Preflight => Next::Reply(Reply::no_content()),
             Admitted::Call(call) => {
                 let (slot, expects_continue) = (call.slot, call.expects_continue);
-                Next::Read { call: (), slot, expects_continue, max_body: MAX_BODY }
+                let max_body = MAX_BODY;
+                Next::Read(Pending { call: (), slot, expects_continue, max_body, always: false })
             }
         });
         Admission {

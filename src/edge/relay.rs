@@ -1,6 +1,6 @@
 //! The relay behind the edge: outcomes to statuses and bodies.
 
-use super::service::{About, Admission, Next, Service, Told};
+use super::service::{About, Admission, Next, Pending, Service, Told};
 use crate::relay::pins::Proof;
 use crate::relay::settings::Settings;
 use crate::relay::{Answer, Outcome, Relay};
@@ -49,7 +49,8 @@ impl Service for RelayService {
             RelayAdmitted::Call(admitted) => {
                 let RelayCall { endpoint, slot, expects_continue, idempotency_key } = admitted;
                 let call = Call { endpoint, idempotency_key };
-                Next::Read { call, slot, expects_continue, max_body: MAX_BODY }
+                let max_body = MAX_BODY;
+                Next::Read(Pending { call, slot, expects_continue, max_body, always: false })
             }
         });
         Admission {

@@ -81,16 +81,22 @@ pub enum Next<C> {
     /// Answer it: there is no body to judge.
     Reply(Reply),
     /// Read its body, then ask [`Service::answer`].
-    Read {
-        /// What the policy made of the head.
-        call: C,
-        /// The client's place among its requests in flight, held until the answer is out.
-        slot: Guard,
-        /// The client waits for `100 Continue` before it sends the body.
-        expects_continue: bool,
-        /// Bytes that the body may have.
-        max_body: usize,
-    },
+    Read(Pending<C>),
+}
+
+/// A call whose body is to be read.
+#[derive(Debug)]
+pub struct Pending<C> {
+    /// What the policy made of the head.
+    pub call: C,
+    /// The client's place among its requests in flight, held until the answer is out.
+    pub slot: Guard,
+    /// The client waits for `100 Continue` before it sends the body.
+    pub expects_continue: bool,
+    /// Bytes that the body may have.
+    pub max_body: usize,
+    /// Whether it is answered while the process is shutting down, too.
+    pub always: bool,
 }
 
 /// A request that is being answered: what its surface may know of it, and what it tells back for

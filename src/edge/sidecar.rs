@@ -1,6 +1,6 @@
 //! The sidecar behind the edge.
 
-use super::service::{About, Admission, Next, Service, Told};
+use super::service::{About, Admission, Next, Pending, Service, Told};
 use crate::reply::{Cors, Reply, Style};
 use crate::sidecar::{Refused, Settings, Sidecar};
 use crate::telemetry::Surface;
@@ -41,7 +41,10 @@ impl Service for SidecarService {
             SidecarAdmitted::Preflight => Next::Reply(Reply::no_content()),
             SidecarAdmitted::Call(call) => {
                 let SidecarCall { function, asked, slot, expects_continue, max_body } = call;
-                Next::Read { call: (function, asked), slot, expects_continue, max_body }
+                // a crawler takes an error for the whole site being forbidden
+                let always = function == Function::SeoRobots;
+                let call = (function, asked);
+                Next::Read(Pending { call, slot, expects_continue, max_body, always })
             }
         });
         Admission {

@@ -19,8 +19,8 @@ pub struct Facts<'a> {
     pub request_id: &'a HeaderValue,
     /// `RateLimit-Policy`, and how the client stands; for whoever has a limit.
     pub quota: Option<(&'a HeaderValue, Standing)>,
-    /// The request's `Origin`, and which origins may read answers.
-    pub cross_origin: Option<(&'a HeaderValue, Cors<'a>)>,
+    /// Which origins may read the answer, and the request's own.
+    pub cross_origin: Option<(Cors<'a>, Option<&'a HeaderValue>)>,
     /// Whether the connection goes on.
     pub persistence: Persistence,
     /// Whether a body without a known end comes in chunks: HTTP/1.0 ends it with the connection.
@@ -90,8 +90,8 @@ pub fn render(reply: &Reply, facts: &Facts<'_>) -> [Bytes; 3] {
         // RFC 6750, section 3: no error code when nothing is to be told
         out.field("www-authenticate", b"Bearer");
     }
-    if let Some((origin, cors)) = facts.cross_origin {
-        out.cross_origin(origin, &cors, reply.status == 204);
+    if let Some((cors, origin)) = facts.cross_origin {
+        out.cross_origin(&cors, origin, reply.status == 204);
     }
     match facts.persistence {
         Persistence::Stays => {}
@@ -137,7 +137,6 @@ impl Head {
 
     /// Values are header values or literals: none holds a line end.
     fn field(&mut self, name: &str, value: &[u8]) {
-        debug_assert!(!value.iter().any(u8::is_ascii_control), "{name} is a header value");
         self.0.extend_from_slice(name.as_bytes());
         self.0.extend_from_slice(b": ");
         self.0.extend_from_slice(value);
@@ -159,14 +158,13 @@ impl Head {
 
     /// Lets a page of `origin` read the answer, without credentials:
     /// <https://fetch.spec.whatwg.org/#http-cors-protocol>.
-    fn cross_origin(&mut self, origin: &HeaderValue, cors: &Cors<'_>, is_preflight: bool) {
+    fn cross_origin(&mut self, cors: &Cors<'_>, origin: Option<&HeaderValue>, is_preflight: bool) {
         match cors.origins {
             CorsOrigins::Any => self.field("access-control-allow-origin", b"*"),
             CorsOrigins::List(origins) => {
                 self.field("vary", b"origin");
-                if !origins.iter().any(|listed| listed == origin) {
-                    return;
-                }
+                let listed = origin.filter(|one| origins.iter().any(|listed| listed == *one));
+                let Some(origin) = listed else { return };
                 self.field("access-control-allow-origin", origin.as_bytes());
             }
         }

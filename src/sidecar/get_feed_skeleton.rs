@@ -126,13 +126,19 @@ impl Sidecar {
     ) -> Result<String, Refused> {
         let now = SystemTime::now();
         let viewer = settings.auth.viewer(sole(authorization)?, LXM, now).await?;
-        let user = match viewer {
-            Viewer::Did(did) => return Ok(did),
-            Viewer::User(user) => user,
+        let viewer = match viewer {
+            // an account need not be known here, but one that is known must be open
+            Viewer::Did(did) => match self.store.account_of_did(&did).await? {
+                Some(account) if account.status != AccountStatus::Active => None,
+                _ => Some(did),
+            },
+            Viewer::User(user) => {
+                let account = self.store.account_of_user(&user.id).await?;
+                let open = account.filter(|account| account.status == AccountStatus::Active);
+                open.and_then(|account| account.did)
+            }
         };
-        let account = self.store.account_of_user(&user.id).await?;
-        let active = account.filter(|account| account.status == AccountStatus::Active);
-        active.and_then(|account| account.did).ok_or_else(|| {
+        viewer.ok_or_else(|| {
             refused(Reason::Forbidden, "this user has no account that could follow others")
         })
     }

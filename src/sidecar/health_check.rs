@@ -180,8 +180,11 @@ impl Sidecar {
             if let Some(entries) = entries.as_array_mut() {
                 entries.push(finding.shown(asked.is_operator));
             }
+            // of several providers the worst counts
+            let same = findings.iter().filter(|other| other.component == finding.component);
             if finding.configured {
-                self.metrics.sidecar.component(finding.component, finding.fault.is_none());
+                let is_healthy = same.into_iter().all(|one| one.fault.is_none());
+                self.metrics.sidecar.component(finding.component, is_healthy);
             }
         }
         let worst = ["fail", "warn"]
@@ -205,7 +208,7 @@ fn media_type(mut reply: Reply, asked: &Asked) -> Reply {
     if accepted.is_some_and(|accept| accept.to_ascii_lowercase().contains(NAME)) {
         reply.media_type = Some(NAME);
     }
-    reply.fields.push(("vary", "accept".to_owned()));
+    reply.field("vary", "accept");
     reply
 }
 

@@ -51,7 +51,6 @@ pub struct Sidecar {
     settings: ArcSwap<Settings>,
     clients: Clients,
     podcasts: Podcasts,
-    base_url: String,
     store: Arc<Store>,
     metrics: Arc<Metrics>,
     runtime: Handle,
@@ -105,7 +104,6 @@ impl Sidecar {
             clients: Clients::new(&settings.limits, &config.clients),
             settings: ArcSwap::from_pointee(settings),
             podcasts: Podcasts::new(),
-            base_url: config.base_url.clone(),
             store,
             metrics,
             runtime,
@@ -118,7 +116,8 @@ impl Sidecar {
     }
 
     /// Takes over other settings, for the requests to come.
-    pub fn change(&self, settings: Settings) {
+    pub fn change(&self, mut settings: Settings) {
+        settings.auth.keep(&self.settings().auth);
         self.clients.change(&settings.limits);
         self.settings.store(Arc::new(settings));
     }
@@ -149,8 +148,8 @@ impl Sidecar {
             Function::DescribeFeedGenerator => Ok(describe_feed_generator::answer(settings)),
             Function::DidDocument => describe_feed_generator::did_document(settings),
             Function::GetFeedSkeleton => self.get_feed_skeleton(settings, asked).await,
-            Function::PodcastRssFeed => self.podcast_rss_feed(asked).await,
-            Function::SeoSitemap => self.seo_sitemap(asked).await,
+            Function::PodcastRssFeed => self.podcast_rss_feed(settings, asked).await,
+            Function::SeoSitemap => self.seo_sitemap(settings, asked).await,
             Function::SeoRobots => Ok(document_reply(&settings.robots, asked, HOUR)),
             Function::HealthCheck => Ok(self.health_check(settings, asked).await),
             Function::AgeVerificationSession => {
@@ -198,14 +197,16 @@ fn validated(
     let (if_none_match, since) = (text(&asked.if_none_match), text(&asked.if_modified_since));
     let unchanged =
         document::is_unchanged(if_none_match.as_deref(), since.as_deref(), etag, modified_us);
-    let mut fields = vec![("etag", etag.to_owned())];
-    fields.extend(modified_us.map(|us| ("last-modified", document::http_date(us))));
-    Reply {
+    let mut reply = Reply {
         status: if unchanged { 304 } else { 200 },
         cache_control: Some(cache_control.into()),
-        fields,
         ..Reply::default()
+    };
+    reply.field("etag", etag);
+    if let Some(us) = modified_us {
+        reply.field("last-modified", document::http_date(us));
     }
+    reply
 }
 
 /// Microseconds since 1970, as the store counts.

@@ -7,11 +7,11 @@
 use super::document::Document;
 use super::podcast::{self, Feed};
 use super::query::{Query, invalid};
-use super::{Refused, Sidecar, document_reply, now_us, refused};
+use super::{Refused, Settings, Sidecar, document_reply, now_us, refused};
 use crate::reply::Reply;
 use crate::store::{Account, AccountStatus};
 use portcullis_filters::policy::Asked;
-use portcullis_filters::verdict::Reason;
+use portcullis_filters::verdict::{Reason, Refusal};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use std::sync::Arc;
@@ -29,23 +29,32 @@ const MEMORY: u64 = 64 << 20;
 /// Feeds that are expected in it.
 const FEEDS: usize = 1_000;
 
-/// Feeds that were made a short time ago, by their creators' DIDs.
-pub(super) struct Podcasts(Cache<String, Arc<Made>, Bytes>);
+/// How long a failure of ours does: whoever comes meanwhile need not wait for another.
+const FAILURE_KEPT: Duration = Duration::from_secs(1);
+
+/// Feeds that were made a short time ago, by their creators' DIDs, and why there is none.
+pub(super) struct Podcasts(Cache<String, Arc<Attempt>, Bytes>);
+
+/// What came of making a feed, and when.
+struct Attempt {
+    at: Instant,
+    result: Result<Made, Refusal>,
+}
 
 /// A feed, and until when it is up to date.
 struct Made {
     document: Document,
     address: String,
-    at: Instant,
     next_publication_us: Option<i64>,
 }
 
 #[derive(Clone)]
 struct Bytes;
 
-impl Weighter<String, Arc<Made>> for Bytes {
-    fn weight(&self, did: &String, made: &Arc<Made>) -> u64 {
-        (did.len() + made.document.body.len()) as u64
+impl Weighter<String, Arc<Attempt>> for Bytes {
+    fn weight(&self, did: &String, attempt: &Arc<Attempt>) -> u64 {
+        let body = attempt.result.as_ref().map_or(0, |made| made.document.body.len());
+        (did.len() + body + size_of::<Attempt>()) as u64
     }
 }
 
@@ -55,71 +64,82 @@ impl Podcasts {
     }
 }
 
-impl Made {
+impl Attempt {
     fn is_fresh(&self) -> bool {
-        self.at.elapsed() < KEPT && self.next_publication_us.is_none_or(|next| next > now_us())
+        match &self.result {
+            Ok(made) => {
+                let next = made.next_publication_us;
+                self.at.elapsed() < KEPT && next.is_none_or(|next| next > now_us())
+            }
+            Err(refusal) => refusal.reason.is_failure() && self.at.elapsed() < FAILURE_KEPT,
+        }
     }
 }
 
 impl Sidecar {
-    pub(super) async fn podcast_rss_feed(&self, asked: &Asked) -> Result<Reply, Refused> {
+    pub(super) async fn podcast_rss_feed(
+        &self,
+        settings: &Settings,
+        asked: &Asked,
+    ) -> Result<Reply, Refused> {
         let query = Query::parse(&asked.query);
         let (did, handle) = (query.one("did")?, query.one("handle")?);
         let handle = handle.map(|text| text.strip_prefix('@').unwrap_or(text).to_lowercase());
-        let made = match (did, handle.as_deref()) {
+        let attempt = match (did, handle.as_deref()) {
             (None, None) => return Err(invalid("did or handle is missing")),
-            (Some(did), None) => self.made(did).await?,
+            (Some(did), None) => self.attempt(settings, did).await,
             (did, Some(handle)) => {
                 let account = self.store.account_of_handle(handle).await?.ok_or_else(unknown)?;
                 let own = account.did.ok_or_else(unknown)?;
                 if did.is_some_and(|did| did != own) {
                     return Err(invalid("did and handle are of two creators"));
                 }
-                self.made(&own).await?
+                self.attempt(settings, &own).await
             }
         };
+        let made = attempt.result.as_ref().map_err(Clone::clone)?;
         let age = max_age(now_us(), made.next_publication_us);
         let cache_control = format!("public, max-age={age}, stale-if-error=86400");
         let mut reply = document_reply(&made.document, asked, cache_control);
-        reply.fields.push(("link", format!("<{}>; rel=\"self\"", made.address)));
+        reply.field("link", format!("<{}>; rel=\"self\"", made.address));
         Ok(reply)
     }
 
-    /// The feed of a creator. One that is not kept is made once, however many ask for it.
-    async fn made(&self, did: &str) -> Result<Arc<Made>, Refused> {
+    /// What came of making a creator's feed. One that is not kept is made once, however many ask.
+    async fn attempt(&self, settings: &Settings, did: &str) -> Arc<Attempt> {
         let kept = &self.podcasts.0;
-        if kept.peek(did).is_some_and(|made| !made.is_fresh()) {
-            kept.remove(did);
-        }
+        kept.remove_if(did, |attempt| !attempt.is_fresh());
         match kept.get_value_or_guard_async(did).await {
-            Ok(made) => Ok(made),
+            Ok(attempt) => attempt,
             Err(guard) => {
-                let made = Arc::new(self.make(did).await?);
+                let at = Instant::now();
+                let result = self.make(settings, did).await.map_err(|refused| refused.refusal);
+                let attempt = Arc::new(Attempt { at, result });
                 // one that was removed meanwhile is made again for the next who asks
-                let _ = guard.insert(Arc::clone(&made));
-                Ok(made)
+                let _ = guard.insert(Arc::clone(&attempt));
+                attempt
             }
         }
     }
 
-    async fn make(&self, did: &str) -> Result<Made, Refused> {
+    async fn make(&self, settings: &Settings, did: &str) -> Result<Made, Refused> {
         let account = self.store.account_of_did(did).await?;
         let podcast = self.store.podcast(did).await?.ok_or_else(unknown)?;
         let is_gone = |account: &Account| account.status != AccountStatus::Active;
         if podcast.taken_down || account.as_ref().is_some_and(is_gone) {
             return Err(refused(Reason::Gone, "this podcast was taken down"));
         }
-        let (at, now) = (Instant::now(), now_us());
+        let now = now_us();
         let next_publication_us = self.store.next_publication(did, now).await?;
         let episodes = self.store.episodes(did, now, MAX_EPISODES).await?;
         let feed = Feed {
             podcast: &podcast,
             episodes: &episodes,
             handle: account.as_ref().and_then(|account| account.handle.as_deref()),
-            base_url: &self.base_url,
+            base_url: &settings.base_url,
         };
         let (document, address) = (podcast::render(&feed), feed.url());
-        Ok(Made { document, address, at, next_publication_us })
+        Ok(Made { document, address, next_publication_us })
     }
 }
 

@@ -34,8 +34,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads the secrets of sessions and of the verifier, and the operator's token. Keys and
-    /// answers that were fetched for other settings are not taken over.
+    /// Reads the secrets of sessions and of the verifier, and the operator's token.
     ///
     /// # Errors
     /// A secret's file can not be used.

@@ -1,7 +1,7 @@
 //! The sitemap: the pages that search engines may list, at any number of them.
 //!
 //! An address stays on its page of the sitemap for ever, since a page is a range of ids. A page is
-//! read and written a thousand addresses at a time, so it takes the memory of one such step. The
+//! read and written some hundred addresses at a time, so it takes the memory of one such step. The
 //! home page is the first address of page 1, which is never empty for it.
 
 use super::document::{Document, etag, seconds};
@@ -15,8 +15,8 @@ use time::format_description::well_known::Rfc3339;
 
 /// `Content-Type` of a sitemap.
 pub(super) const MEDIA_TYPE: &str = "application/xml; charset=utf-8";
-/// Addresses of one step: some hundred kilobytes.
-const STEP: u32 = 1000;
+/// Addresses of one step: some ten kilobytes, or megabytes where each has many images.
+const STEP: u32 = 250;
 /// 50 MB in any meaning of the word: the protocol's bound on a file.
 const MAX_BYTES: usize = 50_000_000;
 /// The protocol's bound on an address, which a percent-encoded one may pass.
@@ -294,7 +294,7 @@ mod tests {
             SELECT id + 45000, 'https://cards.example/b/' || id, id, id % 2 FROM ids";
         on_rows(insert, async |store| {
             for (page, chunks, listed, last) in
-                [(1, 3, 2001, "/2000"), (2, 2, 1000, "/b/1999"), (3, 1, 0, "")]
+                [(1, 9, 2001, "/2000"), (2, 5, 1000, "/b/1999"), (3, 1, 0, "")]
             {
                 let stream = urlset(store.clone(), page, BASE);
                 let found: Vec<Bytes> = stream.try_collect().await.unwrap();

@@ -139,16 +139,22 @@ impl Store {
         user_id: &str,
         now_us: i64,
     ) -> Result<Option<AgeUser>, StoreError> {
-        let Some(row) = self.db.row(sql::AGE_USER, &[user_id.into()]).await? else {
+        let user = [user_id.into()];
+        let mut known = self.db.row(sql::AGE_USER, &user).await?;
+        if known.is_none() {
             let open = self.db.row(sql::AGE_OPEN, &[user_id.into(), now_us.into()]).await?;
-            let pending = AgeUser {
-                status: AgeStatus::Pending,
-                age_band: None,
-                verified_us: None,
-                expires_us: None,
-            };
-            return Ok(full(open, "until_us", 1)?.map(|_| pending));
-        };
+            if full(open, "until_us", 1)?.is_some() {
+                return Ok(Some(AgeUser {
+                    status: AgeStatus::Pending,
+                    age_band: None,
+                    verified_us: None,
+                    expires_us: None,
+                }));
+            }
+            // the first event may have come between the two
+            known = self.db.row(sql::AGE_USER, &user).await?;
+        }
+        let Some(row) = known else { return Ok(None) };
         let expires_us: Option<i64> = row.get("expires_us")?;
         let has_ended = expires_us.is_some_and(|end| end <= now_us);
         Ok(Some(AgeUser {
@@ -191,8 +197,8 @@ impl Store {
             // the same event came at the same time: it is there now
             return known(&mut tx, event).await?.ok_or(StoreError::Corrupt("age_event"));
         }
-        if verdict == Verdict::Applied {
-            apply(&mut tx, event, &user_id).await?;
+        if verdict == Verdict::Applied && !apply(&mut tx, event, &user_id).await? {
+            return Ok(EventOutcome::UnknownSubject);
         }
         tx.commit().await?;
         Ok(match verdict {
@@ -258,11 +264,14 @@ async fn keep(
     Ok(tx.run(sql::AGE_EVENT_ADD, &args).await? == 1)
 }
 
-/// Moves the subject, and the user unless another subject of theirs moved later.
-async fn apply(tx: &mut Tx, event: &SignedEvent, user_id: &str) -> Result<(), StoreError> {
+/// Moves the subject, and the user unless another subject of theirs moved later; false when the
+/// subject was just forgotten.
+async fn apply(tx: &mut Tx, event: &SignedEvent, user_id: &str) -> Result<bool, StoreError> {
     let (status, occurred_us) = (event.status(), event.occurred_us());
     let args = [event.subject_ref().into(), status.name().into(), occurred_us.into()];
-    tx.run(sql::AGE_SESSION_MOVE, &args).await?;
+    if tx.run(sql::AGE_SESSION_MOVE, &args).await? == 0 {
+        return Ok(false);
+    }
     let row = tx.row(sql::AGE_USER, &[user_id.into()]).await?;
     let user = row.as_ref().map(standing).transpose()?;
     if moves_user(user, status, occurred_us) {
@@ -276,5 +285,5 @@ async fn apply(tx: &mut Tx, event: &SignedEvent, user_id: &str) -> Result<(), St
         ];
         tx.run(sql::AGE_USER_MOVE, &args).await?;
     }
-    Ok(())
+    Ok(true)
 }

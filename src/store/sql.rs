@@ -136,8 +136,10 @@ pub const VERSION: &str = "SELECT max(version) AS version FROM _sqlx_migrations"
 /// Forgets age events that were received long ago, so many at most.
 pub const AGE_EVENTS_FORGET: &str = "DELETE FROM age_event WHERE event_id IN \
     (SELECT event_id FROM age_event WHERE received_us < $1 ORDER BY received_us LIMIT $2)";
-/// Forgets age sessions to which nothing ever came, so many at most.
-pub const AGE_SESSIONS_FORGET: &str = "DELETE FROM age_session WHERE subject_ref IN \
+/// Forgets age sessions to which nothing ever came, so many at most. What was waited for is asked
+/// again outside: PostgreSQL looks at nothing else of a row that another transaction just changed.
+pub const AGE_SESSIONS_FORGET: &str = "DELETE FROM age_session \
+    WHERE last_occurred_us IS NULL AND expires_us < $1 AND subject_ref IN \
     (SELECT subject_ref FROM age_session WHERE last_occurred_us IS NULL AND expires_us < $1 \
     ORDER BY expires_us LIMIT $2)";
 /// Forgets old feed items, so many at most.

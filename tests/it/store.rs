@@ -1,8 +1,10 @@
 //! What an operator does to the store by hand: `store migrate`, `import`, `export`, `prune`, and
 //! `sign-webhook`.
 
+use sqlx::Connection as _;
+use std::io::Write as _;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
 
 use crate::edge::{Setup, program};
 use crate::folder::Folder;
@@ -86,6 +88,9 @@ fn a_command_that_makes_no_sense_is_a_mistake_of_usage() {
     for (command, more) in [
         ("import", &[][..]),
         ("import", &["no/such/file"]),
+        ("import", &["--base-url", "cards.example", "-"]),
+        ("import", &["--base-url", "https://cards.example/path", "-"]),
+        ("import", &["--base-url", "http://cards.example", "-"]),
         ("export", &["--type", "feed"]),
         ("prune", &["--keys-older-than", "old"]),
     ] {
@@ -99,6 +104,58 @@ fn a_command_that_makes_no_sense_is_a_mistake_of_usage() {
     let elsewhere = setup.set("store.url", "\"sqlite:/no/such/folder/a.db\"");
     let output = store(&elsewhere, "migrate", &[], "");
     assert_eq!(output.status.code(), Some(70), "it can not be opened: {output:?}");
+}
+
+#[test]
+fn a_podcast_is_named_below_the_base_url_however_that_is_written() {
+    let guid = |more: &[&str]| {
+        let folder = Folder::new();
+        let setup = setup(&folder);
+        let podcast = r#"{"type":"podcast","did":"did:web:a.example","title":"T","description":"D","link":"https://a.example/","language":"en","category":"Leisure","explicit":false,"image_url":"https://a.example/i.jpg","updated_at":"2026-11-21T08:00:00Z"}"#;
+        let output = store(&setup, "import", &[more, &["-"]].concat(), podcast);
+        assert_eq!(output.status.code(), Some(0), "{more:?}: {output:?}");
+        printed(&store(&setup, "export", &[], ""))
+    };
+    let configured = guid(&[]);
+    assert_eq!(guid(&["--base-url", "https://Cards.Example/"]), configured);
+    assert_ne!(guid(&["--base-url", "https://other.example"]), configured);
+}
+
+#[test]
+fn standard_input_is_kept_under_no_name_that_can_be_guessed() {
+    let folder = Folder::new();
+    let file = folder.secret("config.toml", &setup(&folder).toml());
+    // exec keeps the process's number
+    let script = r#"ln -s "$TMPDIR/else" "$TMPDIR/portcullis-import-$$" && exec "$0" "$@""#;
+    let mut command = Command::new("sh");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_portcullis")]);
+    command.args(["store", "import", "--config", &file, "-"]).env("TMPDIR", folder.path());
+    let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(FOLLOW.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(printed(&store(&setup(&folder), "export", &[], "")), format!("{FOLLOW}\n"));
+    let left = folder.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name());
+    let left: Vec<_> = left.filter(|name| name.to_string_lossy().contains("import")).collect();
+    assert_eq!(left.len(), 1, "nothing but what was there before: {left:?}");
+}
+
+#[tokio::test]
+async fn tables_of_an_older_version_are_to_be_migrated_first() {
+    let folder = Folder::new();
+    let setup = setup(&folder);
+    assert!(store(&setup, "migrate", &[], "").status.success());
+    let url = format!("sqlite:{}", folder.file("content.db"));
+    let mut tables = sqlx::SqliteConnection::connect(&url).await.unwrap();
+    let older = "DELETE FROM _sqlx_migrations WHERE version > 1";
+    sqlx::raw_sql(older).execute(&mut tables).await.unwrap();
+    tables.close().await.unwrap();
+    for (command, more) in [("import", &["-"][..]), ("export", &[]), ("prune", &[])] {
+        let output = store(&setup, command, more, FOLLOW);
+        assert_eq!(output.status.code(), Some(70), "{command}: {output:?}");
+        let text = complaint(&output);
+        assert!(text.contains("run `portcullis store migrate`"), "{command}: {text}");
+    }
 }
 
 #[test]

@@ -103,6 +103,7 @@ on_both! {
         many_lines_go_through_in_pages;
     prune:
         what_is_old_is_forgotten_and_what_is_needed_stays
+        a_session_that_an_event_just_came_to_is_not_forgotten
         of_many_viewers_each_keeps_the_newest_snapshot;
     feeds:
         a_page_holds_the_newest_that_the_filters_let_through

@@ -1,6 +1,7 @@
 //! `portcullis store import`: files one after the other, with a bar where somebody watches.
 
 use super::Failed;
+use crate::cli::token::random_digits;
 use crate::store::{ImportError, Stage, Store};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fs::{File, OpenOptions};
@@ -55,7 +56,7 @@ fn bar(path: &Path, length: u64) -> ProgressBar {
 }
 
 /// A file that can be read twice. A pipe can not: what comes out of it is put into a temporary file
-/// first, which is gone with the process.
+/// first, whose name nobody can take before, and which is gone with the process.
 fn readable_twice(path: &Path) -> io::Result<File> {
     let mut pipe: Box<dyn io::Read> = if path == Path::new("-") {
         Box::new(io::stdin())
@@ -66,7 +67,7 @@ fn readable_twice(path: &Path) -> io::Result<File> {
         }
         Box::new(file)
     };
-    let name = format!("portcullis-import-{}", std::process::id());
+    let name = format!("portcullis-import-{}", random_digits::<16>()?);
     let spool = std::env::temp_dir().join(name);
     let mut file =
         OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&spool)?;

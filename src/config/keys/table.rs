@@ -42,7 +42,7 @@ pub(in crate::config) const SECTIONS: &[Section] = &[
 ];
 
 /// The keys that a running process takes over on SIGHUP.
-pub(super) const LIVE: [&str; 41] = [
+pub(super) const LIVE: [&str; 42] = [
     "log.level",
     "gateway.requests_per_minute",
     "gateway.max_in_flight_per_client",
@@ -53,6 +53,7 @@ pub(super) const LIVE: [&str; 41] = [
     "relay.requests_per_minute",
     "relay.max_in_flight_per_client",
     "relay.trusted_proxies",
+    "sidecar.base_url",
     "sidecar.requests_per_minute",
     "sidecar.max_in_flight_per_client",
     "sidecar.trusted_proxies",

@@ -102,8 +102,17 @@ impl Dids {
         did: &Did<'_>,
         seen: &Arc<PublicKey>,
         now: SystemTime,
-    ) -> Option<Arc<PublicKey>> {
-        self.kept(did).renew(seen, now, self.look_up(did)).await
+    ) -> Result<Option<Arc<PublicKey>>, Refusal> {
+        match self.kept(did).renew(seen, now, self.look_up(did)).await {
+            Err(Failure::Unavailable) => Err(keys_unavailable()),
+            Err(Failure::Absent) => Ok(None),
+            Ok(newer) => Ok(newer),
+        }
+    }
+
+    /// Whether both look in the same places.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        (&self.plc_url, self.localhost) == (&other.plc_url, other.localhost)
     }
 
     fn kept(&self, did: &Did<'_>) -> Arc<Kept<PublicKey>> {

@@ -30,12 +30,18 @@ impl Jwks {
         Self { url, keys: Kept::default() }
     }
 
+    /// Whether these are the keys at the same place.
+    pub(super) fn is_at(&self, other: &Self) -> bool {
+        self.url == other.url
+    }
+
     /// Whether one of the keys signed the token. A key that is not known may be a new one.
     pub(super) async fn verify(&self, jwt: &Jwt<'_>, now: SystemTime) -> Result<bool, Refusal> {
         let mut keys =
             self.keys.get(&TERMS, now, self.fetch()).await.map_err(|_| keys_unavailable())?;
         if !keys.named(jwt).any(|_| true)
-            && let Some(newer) = self.keys.renew(&keys, now, self.fetch()).await
+            && let Some(newer) =
+                self.keys.renew(&keys, now, self.fetch()).await.map_err(|_| keys_unavailable())?
         {
             keys = newer;
         }

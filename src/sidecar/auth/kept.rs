@@ -49,7 +49,8 @@ struct Dated<V> {
 #[derive(Debug, Default)]
 struct Flight {
     failed: Option<(Failure, SystemTime)>,
-    renewed: Option<SystemTime>,
+    /// When it was last fetched again, and why in vain.
+    renewed: Option<(SystemTime, Option<Failure>)>,
 }
 
 impl<V> Default for Kept<V> {
@@ -100,24 +101,27 @@ impl<V> Kept<V> {
     }
 
     /// Another value than the one `seen`, which did not fit: fetched now, unless that was done a
-    /// short time ago.
+    /// short time ago. A failure is told for as long as it is not tried again.
     pub(super) async fn renew(
         &self,
         seen: &Arc<V>,
         now: SystemTime,
         fetch: impl Future<Output = Result<V, Failure>>,
-    ) -> Option<Arc<V>> {
+    ) -> Result<Option<Arc<V>>, Failure> {
         let mut flight = self.flight.lock().await;
         if let Some(last) = &*self.last.load()
             && !Arc::ptr_eq(&last.value, seen)
         {
-            return Some(Arc::clone(&last.value));
+            return Ok(Some(Arc::clone(&last.value)));
         }
-        if flight.renewed.is_some_and(|at| age(at, now) < RENEWAL) {
-            return None;
+        match flight.renewed {
+            Some((at, None)) if age(at, now) < RENEWAL => return Ok(None),
+            Some((at, Some(failure))) if age(at, now) < failure.pause() => return Err(failure),
+            _ => {}
         }
-        flight.renewed = Some(now);
-        Some(self.keep(fetch.await.ok()?, now))
+        let renewed = fetch.await;
+        flight.renewed = Some((now, renewed.as_ref().err().copied()));
+        Ok(Some(self.keep(renewed?, now)))
     }
 
     fn keep(&self, value: V, at: SystemTime) -> Arc<V> {

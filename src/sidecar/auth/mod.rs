@@ -83,6 +83,13 @@ impl Auth {
         }
     }
 
+    /// Goes on with what `running` looked up, where it would look in the same place: a change of
+    /// other settings must not sign everybody out while keys can not be had.
+    pub fn keep(&mut self, running: &Self) {
+        self.platform.keep(&running.platform);
+        self.service_tokens.keep(&running.service_tokens);
+    }
+
     /// Whether the keys of platform sessions are known.
     pub fn is_configured(&self) -> bool {
         self.platform.is_configured()

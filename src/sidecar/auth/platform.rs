@@ -10,6 +10,7 @@ use super::signature::Alg;
 use crate::secrets::Secret;
 use portcullis_filters::hmac::Secrets;
 use portcullis_filters::verdict::{Reason, Refusal};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use uuid::Uuid;
 
@@ -24,7 +25,7 @@ pub(super) struct Platform {
     issuer: Option<String>,
     audience: String,
     secrets: Option<Secrets>,
-    jwks: Option<Jwks>,
+    jwks: Option<Arc<Jwks>>,
 }
 
 impl Platform {
@@ -34,7 +35,17 @@ impl Platform {
         secrets: Vec<Secret>,
         jwks_url: Option<String>,
     ) -> Self {
-        Self { issuer, audience, secrets: Secrets::new(secrets), jwks: jwks_url.map(Jwks::new) }
+        let jwks = jwks_url.map(|url| Arc::new(Jwks::new(url)));
+        Self { issuer, audience, secrets: Secrets::new(secrets), jwks }
+    }
+
+    /// Goes on with the keys that `running` fetched.
+    pub(super) fn keep(&mut self, running: &Self) {
+        if let (Some(jwks), Some(kept)) = (&mut self.jwks, &running.jwks)
+            && jwks.is_at(kept)
+        {
+            *jwks = Arc::clone(kept);
+        }
     }
 
     pub(super) fn is_configured(&self) -> bool {

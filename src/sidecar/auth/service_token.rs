@@ -8,6 +8,7 @@ use super::did::Dids;
 use super::jwt::{Audience, Jwt, bad_signature, seconds, wrong_alg};
 use super::signature::{Alg, PublicKey};
 use portcullis_filters::verdict::{Reason, Refusal};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// How far the clocks of a server and ours may be apart: strict checks have broken real feeds.
@@ -23,12 +24,19 @@ pub(super) const KEY: &str = "#atproto";
 #[derive(Debug)]
 pub(super) struct ServiceTokens {
     service_did: String,
-    dids: Dids,
+    dids: Arc<Dids>,
 }
 
 impl ServiceTokens {
     pub(super) fn new(service_did: String, plc_url: String, localhost_dids: bool) -> Self {
-        Self { service_did, dids: Dids::new(plc_url, localhost_dids) }
+        Self { service_did, dids: Arc::new(Dids::new(plc_url, localhost_dids)) }
+    }
+
+    /// Goes on with the keys that `running` looked up.
+    pub(super) fn keep(&mut self, running: &Self) {
+        if self.dids.is_like(&running.dids) {
+            self.dids = Arc::clone(&running.dids);
+        }
     }
 
     /// Whose token this is: the account's DID.
@@ -51,7 +59,7 @@ impl ServiceTokens {
             return Ok(iss.to_owned());
         }
         // the account may have changed its key
-        match self.dids.newer_key(&did, &key, now).await {
+        match self.dids.newer_key(&did, &key, now).await? {
             Some(newer) if signed(&newer) => Ok(iss.to_owned()),
             _ => Err(bad_signature()),
         }

@@ -14,6 +14,7 @@ mod tests;
 use super::document::Document;
 use super::xml::{Attributes, Xml, line, url};
 use crate::store::{Episode, Person, Podcast};
+use std::fmt::Write as _;
 
 /// `Content-Type` of the feed.
 const MEDIA_TYPE: &str = "application/rss+xml; charset=utf-8";
@@ -48,7 +49,15 @@ pub(super) struct Feed<'a> {
 impl Feed<'_> {
     /// The feed's own URL: by the DID, since a handle can change hands.
     pub(super) fn url(&self) -> String {
-        let did = self.podcast.did.replace('%', "%25");
+        let did: String = self.podcast.did.bytes().fold(String::new(), |mut url, byte| {
+            if byte.is_ascii_alphanumeric() || b":._-".contains(&byte) {
+                url.push(char::from(byte));
+            } else {
+                // writing to a string does not fail
+                let _ = write!(url, "%{byte:02X}");
+            }
+            url
+        });
         format!("{}/functions/podcast-rss-feed?did={did}", self.base_url)
     }
 

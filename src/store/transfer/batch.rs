@@ -57,53 +57,51 @@ impl Batch {
     pub(super) async fn apply(&mut self, tx: &mut Tx) -> Result<(), Unapplied> {
         let records = std::mem::take(self).records;
         let Some((_, first)) = records.first() else { return Ok(()) };
-        let (kind, is_deletion) = (first.kind, first.is_deletion);
+        let kind = first.kind;
+        let delete = [Step::Run(kind.delete, Rows::All)];
+        let steps = if first.is_deletion { &delete[..] } else { kind.put };
         tx.run(sql::SAVE, &[]).await?;
         let rows: Vec<&Row> = records.iter().map(|(_, record)| &record.row).collect();
-        if run(tx, kind, is_deletion, &rows).await?.is_none() {
+        let mut fits = true;
+        for step in steps {
+            fits = fits && run(tx, kind, step, &rows).await?.is_none();
+        }
+        if fits {
             tx.run(sql::KEEP, &[]).await?;
             return Ok(());
         }
-        // one by one, to know which; the caller gives the whole file up
+        // again, each step row by row, to know which; the caller gives the whole file up
         tx.run(sql::UNDO, &[]).await?;
-        for (line, record) in &records {
-            if let Some(why) = run(tx, kind, is_deletion, &[&record.row]).await? {
-                let wrong = Wrong::Refused(kind.name, why);
-                return Err(Unapplied::Refused(Refused { line: *line, wrong }));
+        for step in steps {
+            for (line, record) in &records {
+                if let Some(why) = run(tx, kind, step, &[&record.row]).await? {
+                    let wrong = Wrong::Refused(kind.name, why);
+                    return Err(Unapplied::Refused(Refused { line: *line, wrong }));
+                }
             }
         }
         Ok(())
     }
 }
 
-/// Runs the statements of a type; why not, if the rows do not fit what is stored.
+/// Runs one step of a type; why not, if the rows do not fit what is stored.
 async fn run(
     tx: &mut Tx,
     kind: &Kind,
-    is_deletion: bool,
+    step: &Step,
     rows: &[&Row],
 ) -> Result<Option<&'static str>, StoreError> {
-    let delete = [Step::Run(kind.delete, Rows::All)];
-    for step in if is_deletion { &delete[..] } else { kind.put } {
-        match step {
-            Step::Run(statement, of) => {
-                let Some(list) = list(kind, rows, *of) else { continue };
-                let sql = text(statement, tx);
-                match tx.run_within(BATCH_PATIENCE, sql, &[Arg::from(&list)]).await {
-                    Ok(_) => {}
-                    Err(error) if error.is_broken_rule() => return Ok(Some(kind.clash)),
-                    Err(error) => return Err(error),
-                }
-            }
-            Step::Check(statement, of, why) => {
-                let Some(list) = list(kind, rows, *of) else { continue };
-                if tx.row(text(statement, tx), &[Arg::from(&list)]).await?.is_some() {
-                    return Ok(Some(why));
-                }
-            }
-        }
+    let (Step::Run(statement, of) | Step::Check(statement, of, _)) = step;
+    let Some(list) = list(kind, rows, *of) else { return Ok(None) };
+    let (sql, args) = (text(statement, tx), [Arg::from(&list)]);
+    match step {
+        Step::Check(_, _, why) => Ok(tx.row(sql, &args).await?.map(|_| *why)),
+        Step::Run(..) => match tx.run_within(BATCH_PATIENCE, sql, &args).await {
+            Ok(_) => Ok(None),
+            Err(error) if error.is_broken_rule() => Ok(Some(kind.clash)),
+            Err(error) => Err(error),
+        },
     }
-    Ok(None)
 }
 
 fn text(statement: &Statement, tx: &Tx) -> &'static str {

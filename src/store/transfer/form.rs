@@ -38,8 +38,8 @@ pub(super) enum Form {
     /// Greater than 0, of these units.
     Whole(&'static str),
     Instant,
-    /// Up to so many of one form.
-    List(&'static Form, usize),
+    /// At least and at most so many of one form.
+    List(&'static Form, usize, usize),
     Object(&'static [Member]),
 }
 
@@ -156,7 +156,9 @@ impl Form {
             (Self::Instant, Json::String(text)) => {
                 micros(&text).map(Value::from).ok_or_else(misfit)
             }
-            (Self::List(form, most), Json::Array(items)) if items.len() <= most => {
+            (Self::List(form, least, most), Json::Array(items))
+                if (least..=most).contains(&items.len()) =>
+            {
                 let items = items.into_iter().enumerate().map(|(at, item)| {
                     form.read(item).map_err(|misfit| misfit.under(&format!("[{at}]")))
                 });
@@ -238,7 +240,8 @@ impl Form {
             Self::Flag => "true or false".into(),
             Self::Whole(units) => format!("a whole number of {units}, greater than 0"),
             Self::Instant => "an instant of RFC 3339, such as 2026-11-21T08:00:00Z".into(),
-            Self::List(_, most) => format!("a list of at most {most}"),
+            Self::List(_, 0, most) => format!("a list of at most {most}"),
+            Self::List(_, least, most) => format!("a list of {least} to {most}"),
             Self::Object(members) => {
                 let names: Vec<_> = members.iter().map(|member| member.name).collect();
                 format!("an object of {}", names.join(", "))

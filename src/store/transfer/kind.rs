@@ -49,10 +49,12 @@ impl Kind {
 use Rows::{All, Each, With};
 use Step::{Check, Run};
 
-pub(super) const MODERATION_LABELS: &str = "moderation_labels";
-const LABELS: Form = Form::List(&Form::Tag(128), 32);
+const MODERATION_LABELS: &str = "moderation_labels";
+const LABELS: Form = Form::List(&Form::Tag(128), 0, 32);
 const UNTRUE: &str = "false";
 const NONE: &str = "[]";
+const NOT_NEWER: &str = "built_at must be later than that of every snapshot of this viewer, and \
+                         none of them changes";
 
 const PERSON: &[Member] = &[
     Member::must("name", Form::Text(128)),
@@ -102,7 +104,7 @@ pub(super) static KINDS: [Kind; 8] = [
             ),
             Member::instant("created_at", "created_us"),
         ],
-        put: &[Run(sql::ACCOUNT_PUT, All)],
+        put: &[Run(sql::ACCOUNT_CLEAR, All), Run(sql::ACCOUNT_PUT, All)],
         delete: sql::ACCOUNT_DELETE,
         select: sql::ACCOUNT_SELECT,
         clash: "another account has its did or handle",
@@ -132,9 +134,9 @@ pub(super) static KINDS: [Kind; 8] = [
             Member::may("owner_name", Form::Text(255)),
             Member::may("owner_email", Form::Email),
             Member::may("copyright", Form::Text(255)),
-            Member::or("funding", Form::List(&Form::Object(FUNDING), 20), NONE),
-            Member::or("persons", Form::List(&Form::Object(PERSON), 50), NONE),
-            Member::or("txt", Form::List(&Form::Object(TXT), 20), NONE),
+            Member::or("funding", Form::List(&Form::Object(FUNDING), 0, 20), NONE),
+            Member::or("persons", Form::List(&Form::Object(PERSON), 0, 50), NONE),
+            Member::or("txt", Form::List(&Form::Object(TXT), 0, 20), NONE),
             Member::or("complete", Form::Flag, UNTRUE),
             Member::or("block", Form::Flag, UNTRUE),
             Member::may("new_feed_url", Form::Https),
@@ -186,8 +188,8 @@ pub(super) static KINDS: [Kind; 8] = [
             Member::or("kind", Form::OneOf(&["full", "trailer", "bonus"]), r#""full""#),
             Member::may("explicit", Form::Flag),
             Member::may("image_url", Form::Https),
-            Member::or("transcripts", Form::List(&Form::Object(TRANSCRIPT), 20), NONE),
-            Member::or("persons", Form::List(&Form::Object(PERSON), 50), NONE),
+            Member::or("transcripts", Form::List(&Form::Object(TRANSCRIPT), 0, 20), NONE),
+            Member::or("persons", Form::List(&Form::Object(PERSON), 0, 50), NONE),
             Member::may("chapters_url", Form::Https),
             Member::may("social_uri", Form::AtUri),
             Member::or(
@@ -255,15 +257,11 @@ pub(super) static KINDS: [Kind; 8] = [
         members: &[
             Member::must("viewer_did", Form::Viewer),
             Member::instant("built_at", "built_us"),
-            Member::must("items", Form::List(&Form::Object(SUGGESTED), 500)),
+            Member::must("items", Form::List(&Form::Object(SUGGESTED), 1, 500)),
         ],
         put: &[
-            Check(
-                sql::SUGGESTION_OLD,
-                Each("items"),
-                "built_at must be later than that of every snapshot of this viewer, and none of \
-                 them changes",
-            ),
+            Check(sql::SUGGESTION_OLD, Each("items"), NOT_NEWER),
+            Check(sql::SUGGESTION_SHORT, All, NOT_NEWER),
             Run(sql::SUGGESTION_PUT, Each("items")),
         ],
         delete: sql::SUGGESTION_DELETE,
@@ -285,7 +283,7 @@ pub(super) static KINDS: [Kind; 8] = [
         members: &[
             Member::must("loc", Form::Url),
             Member::instant("lastmod_at", "lastmod_us"),
-            Member::or("images", Form::List(&Form::Url, 1_000), NONE),
+            Member::or("images", Form::List(&Form::Url, 0, 1_000), NONE),
             Member::or("indexable", Form::Flag, "true"),
         ],
         put: &[Run(sql::PAGE_UPDATE, All), Run(sql::PAGE_ADD, All)],

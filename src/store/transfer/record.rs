@@ -1,7 +1,7 @@
 //! One line of a file: an object of a known type, its members turned into the columns of a row.
 
 use super::form::{Misfit, read_members};
-use super::kind::{KINDS, Kind, MODERATION_LABELS};
+use super::kind::{KINDS, Kind};
 use portcullis_filters::rpc::json::Json;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -80,8 +80,9 @@ impl Record {
             value => value.map(Value::to_string).unwrap_or_default(),
         };
         let columns = match self.kind.name {
-            // the labels of a post are the same in each feed, and the snapshots of a viewer ordered
-            "feed_item" if self.row.contains_key(MODERATION_LABELS) => &["post_uri"][..],
+            // what moderators say of a post is the same in each feed, and the snapshots of a
+            // viewer are ordered
+            "feed_item" if !self.is_deletion => &["post_uri"][..],
             "suggestion" => &["viewer_did"],
             _ => return self.kind.key().map(text).collect::<Vec<_>>().join("\n"),
         };

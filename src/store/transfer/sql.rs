@@ -131,6 +131,13 @@ pub(super) const CACHE: &str = "PRAGMA cache_size = -65536";
 pub(super) const PATIENCE: &str = "SELECT set_config('statement_timeout', $1, true), \
     set_config('idle_in_transaction_session_timeout', $1, true)";
 
+/// Takes names from accounts that get others: two that swap theirs would be in each other's way.
+pub(super) const ACCOUNT_CLEAR: Statement = over_rows!(
+    "UPDATE account SET did = NULL, handle = NULL FROM ",
+    " WHERE account.user_id = r.value ->> 'user_id' \
+    AND (account.did IS DISTINCT FROM r.value ->> 'did' \
+    OR account.handle IS DISTINCT FROM r.value ->> 'handle')"
+);
 pub(super) const ACCOUNT_PUT: Statement =
     put!(account, "user_id": text user_id; text did, text handle, text status, int created_us);
 pub(super) const ACCOUNT_DELETE: Statement = delete!(account: text user_id);
@@ -224,15 +231,24 @@ pub(super) const MODERATION_SELECT: Select = Select {
     after: &[Text("post_uri")],
 };
 
-/// An item that is not in the snapshot of its instant, though that or a later one is there.
+/// An item that is not in the snapshot of its instant, though that or one that readers would take
+/// for newer is there.
 pub(super) const SUGGESTION_OLD: Statement = over_rows!(
     "SELECT 1 AS found FROM ",
-    " WHERE CAST(r.value ->> 'built_us' AS BIGINT) <= (SELECT max(n.built_us) \
-    FROM suggestion n WHERE n.viewer_did = r.value ->> 'viewer_did') \
+    " WHERE EXISTS (SELECT 1 FROM suggestion n WHERE n.viewer_did = r.value ->> 'viewer_did' \
+    AND (n.snapshot_id >= CAST(r.value ->> 'built_us' AS BIGINT) \
+    OR n.built_us >= CAST(r.value ->> 'built_us' AS BIGINT))) \
     AND NOT EXISTS (SELECT 1 FROM suggestion s WHERE s.viewer_did = r.value ->> 'viewer_did' \
     AND s.built_us = CAST(r.value ->> 'built_us' AS BIGINT) \
     AND s.rank = CAST(r.value ->> 'rank' AS BIGINT) AND s.actor_did = r.value ->> 'actor_did' \
     AND s.post_uri = r.value ->> 'post_uri' AND s.reason = r.value ->> 'reason') LIMIT 1"
+);
+/// A snapshot that has fewer items than the one of its instant that is there.
+pub(super) const SUGGESTION_SHORT: Statement = over_rows!(
+    "SELECT 1 AS found FROM ",
+    " WHERE EXISTS (SELECT 1 FROM suggestion s WHERE s.viewer_did = r.value ->> 'viewer_did' \
+    AND s.built_us = CAST(r.value ->> 'built_us' AS BIGINT) \
+    AND s.rank > json_array_length(r.value -> 'items')) LIMIT 1"
 );
 /// Adds the items of snapshots that are not there: what is there was found to be the same.
 pub(super) const SUGGESTION_PUT: Statement = over_rows!(

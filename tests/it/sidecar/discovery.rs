@@ -145,3 +145,21 @@ fn links_begin_with_the_base_url_whatever_host_was_asked() {
         assert_eq!(answer.body, stage.get(path).body, "{path} is the same for everyone");
     }
 }
+
+#[test]
+fn rows_that_no_sitemap_can_list_do_not_end_it() {
+    let stage = Stage::empty(&[]);
+    // once encoded each is longer than an address may be: whole steps of them have nothing to send
+    let rows: String = (1..=600)
+        .map(|id| page(id, &format!("https://cards.example/{id}/{}", "\u{e9}".repeat(400)), 1))
+        .collect();
+    stage.sql(&rows);
+    stage.sql(&page(601, "https://cards.example/last", 1));
+    let mut client = stage.client();
+    client.send(Request::new("GET", SITEMAP).bytes());
+    let map = client.response();
+    assert_eq!(locations(map.text()), ["https://cards.example/", "https://cards.example/last"]);
+    assert!(map.text().trim_end().ends_with("</urlset>"), "it is whole");
+    client.send(Request::new("GET", ROBOTS).bytes());
+    assert!(client.response().text().starts_with("User-agent"), "and the next answer is the next");
+}

@@ -127,6 +127,17 @@ fn pages_of_any_origin_may_read_every_answer_but_a_webhooks() {
 }
 
 #[test]
+fn what_a_shared_cache_keeps_is_open_to_pages_whoever_asked_first() {
+    let stage = Stage::new();
+    for path in ["/robots.txt", "/sitemap.xml", "/functions/describeFeedGenerator"] {
+        let answer = stage.get(path);
+        assert_open_to_pages(&answer, path);
+        let cached = answer.header("Cache-Control").unwrap_or_default();
+        assert!(cached.starts_with("public"), "{path}: {cached}");
+    }
+}
+
+#[test]
 fn a_preflight_tells_what_a_page_may_send() {
     let stage = Stage::empty(&[]);
     let cases = [

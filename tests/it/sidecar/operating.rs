@@ -132,6 +132,19 @@ fn limits_change_on_sighup_and_a_mistake_changes_nothing() {
 }
 
 #[test]
+fn another_base_url_is_everybody_s_at_once() {
+    let stage = Stage::new();
+    let key = "sidecar.base_url";
+    stage.reload(key, &stage.setup.clone().set(key, "\"https://moved.example\""));
+    for path in ["/robots.txt", "/sitemap.xml", "/.well-known/did.json"] {
+        let text = stage.get(path).text().to_owned();
+        assert!(text.contains("moved.example"), "{path}: {text}");
+    }
+    let home = "<loc>https://cards.example/</loc>";
+    assert!(!stage.get("/sitemap.xml").text().contains(home), "home has moved, too");
+}
+
+#[test]
 fn what_is_in_flight_is_answered_and_what_is_new_is_told_to_go_elsewhere() {
     let mut stage = Stage::empty(&[]);
     let event = Event::new("drain", NOBODY, "verified", 0).request();
@@ -142,9 +155,11 @@ fn what_is_in_flight_is_answered_and_what_is_new_is_told_to_go_elsewhere() {
     late.send(&event.head()[..20]);
     stage.edge.signal("TERM");
     let deadline = Instant::now() + PATIENCE;
-    while stage.get("/functions/seo-robots").status != 503 {
+    while stage.get("/functions/describeFeedGenerator").status != 503 {
         assert!(Instant::now() < deadline, "a stopping edge still takes requests");
     }
+    let robots = stage.get("/functions/seo-robots");
+    assert_eq!(robots.status, 200, "a crawler would take an error for a whole site forbidden");
     late.send(&event.bytes()[20..]);
     refused(&late.response(), "NotEnoughResources", "a request that came after the signal");
     late.ends("its connection is over");
