@@ -6,7 +6,7 @@
 //! made of stored data alone, so that the same data is the same bytes.
 //!
 //! One file per function, named as its path; then what they share: `query.rs`, `cursor.rs`,
-//! [`document`], `xml.rs`, `fetch.rs`, and `auth/`: who asks.
+//! `document.rs`, `xml.rs`, [`fetch`], and [`auth`]: who asks.
 
 mod age_verification_session;
 mod age_verifier_webhook;

@@ -7,6 +7,7 @@ pub mod admin;
 pub mod log;
 pub mod metrics;
 mod relay;
+mod requests;
 mod sidecar;
 
 pub use self::log::{Log, RequestLine};

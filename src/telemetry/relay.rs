@@ -2,10 +2,11 @@
 //!
 //! Label sets are closed: operations, outcomes, reasons, the three roles, the states of an intent.
 
-use super::metrics::{LATENCY, Maker};
+use super::metrics::Maker;
+use super::requests::Requests;
 use portcullis_filters::operation::OperationKind;
 use portcullis_filters::verdict::Reason;
-use prometheus::{GaugeVec, Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
+use prometheus::{GaugeVec, IntCounterVec, IntGauge, IntGaugeVec};
 use std::time::{Duration, SystemTime};
 
 /// What is counted beside the operations: users' transactions.
@@ -16,9 +17,7 @@ const OUTCOMES: [&str; 6] = ["written", "idempotent", "pending", "reverted", "re
 /// The relay's metrics.
 #[derive(Debug)]
 pub struct RelayMetrics {
-    answered: IntCounter,
-    unanswered: [IntCounter; Reason::ALL.len()],
-    seconds: Histogram,
+    requests: Requests,
     writes: IntCounterVec,
     pins_ready: IntGauge,
     pins_unproven: IntGauge,
@@ -42,15 +41,6 @@ pub struct PinState {
 
 impl RelayMetrics {
     pub(super) fn new(make: &Maker) -> Self {
-        let requests = make.counters(
-            "portcullis_relay_requests_total",
-            "Relay requests by what came of them and why.",
-            &["verdict", "reason"],
-        );
-        let with = |reason: Option<Reason>| {
-            let name = reason.map_or("none", Reason::name);
-            requests.with_label_values(&[super::log::verdict(reason), name])
-        };
         let writes = make.counters(
             "portcullis_relay_writes_total",
             "Writes that passed the policy, by operation and outcome.",
@@ -63,12 +53,13 @@ impl RelayMetrics {
             }
         }
         Self {
-            answered: with(None),
-            unanswered: Reason::ALL.map(|reason| with(Some(reason))),
-            seconds: make.histogram(
-                "portcullis_relay_request_duration_seconds",
-                "From the whole head of a relay request to the last byte of its answer.",
-                &LATENCY,
+            requests: Requests::new(
+                make,
+                ["portcullis_relay_requests_total", "Relay requests by what came of them and why."],
+                [
+                    "portcullis_relay_request_duration_seconds",
+                    "From the whole head of a relay request to the last byte of its answer.",
+                ],
             ),
             writes,
             pins_ready: make.gauge("portcullis_relay_pins_ready", "1 while all pins are proven."),
@@ -105,14 +96,7 @@ impl RelayMetrics {
 
     /// Counts a request that is over.
     pub fn request(&self, reason: Option<Reason>, total: Duration) {
-        let counter = match reason {
-            Some(reason) => self.unanswered.get(reason as usize),
-            None => Some(&self.answered),
-        };
-        if let Some(counter) = counter {
-            counter.inc();
-        }
-        self.seconds.observe(total.as_secs_f64());
+        self.requests.count(reason, total);
     }
 
     /// Counts a write that passed the policy. Both names come from closed lists.

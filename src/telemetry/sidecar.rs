@@ -2,10 +2,11 @@
 //!
 //! Label sets are closed: functions, reasons, outcomes of an event, components.
 
-use super::metrics::{LATENCY, Maker};
+use super::metrics::Maker;
+use super::requests::Requests;
 use portcullis_filters::policy::Function;
 use portcullis_filters::verdict::Reason;
-use prometheus::{Histogram, IntCounter, IntCounterVec, IntGaugeVec};
+use prometheus::{IntCounter, IntCounterVec, IntGaugeVec};
 use std::time::Duration;
 
 /// What can come of a webhook's event that was well-formed and signed.
@@ -14,9 +15,7 @@ const OUTCOMES: [&str; 6] = ["applied", "duplicate", "stale", "invalid", "confli
 /// The sidecar's metrics.
 #[derive(Debug)]
 pub struct SidecarMetrics {
-    answered: IntCounter,
-    unanswered: [IntCounter; Reason::ALL.len()],
-    seconds: Histogram,
+    requests: Requests,
     calls: [IntCounter; Function::ALL.len()],
     events: IntCounterVec,
     components: IntGaugeVec,
@@ -24,15 +23,6 @@ pub struct SidecarMetrics {
 
 impl SidecarMetrics {
     pub(super) fn new(make: &Maker) -> Self {
-        let requests = make.counters(
-            "portcullis_sidecar_requests_total",
-            "Sidecar requests by what came of them and why.",
-            &["verdict", "reason"],
-        );
-        let with = |reason: Option<Reason>| {
-            let name = reason.map_or("none", Reason::name);
-            requests.with_label_values(&[super::log::verdict(reason), name])
-        };
         let calls = make.counters(
             "portcullis_sidecar_calls_total",
             "Calls whose head passed the policy, by function.",
@@ -47,12 +37,16 @@ impl SidecarMetrics {
             events.with_label_values(&[outcome]);
         }
         Self {
-            answered: with(None),
-            unanswered: Reason::ALL.map(|reason| with(Some(reason))),
-            seconds: make.histogram(
-                "portcullis_sidecar_request_duration_seconds",
-                "From the whole head of a sidecar request to the last byte of its answer.",
-                &LATENCY,
+            requests: Requests::new(
+                make,
+                [
+                    "portcullis_sidecar_requests_total",
+                    "Sidecar requests by what came of them and why.",
+                ],
+                [
+                    "portcullis_sidecar_request_duration_seconds",
+                    "From the whole head of a sidecar request to the last byte of its answer.",
+                ],
             ),
             calls: Function::ALL.map(|function| calls.with_label_values(&[function.name()])),
             events,
@@ -66,14 +60,7 @@ impl SidecarMetrics {
 
     /// Counts a request that is over.
     pub fn request(&self, reason: Option<Reason>, total: Duration) {
-        let counter = match reason {
-            Some(reason) => self.unanswered.get(reason as usize),
-            None => Some(&self.answered),
-        };
-        if let Some(counter) = counter {
-            counter.inc();
-        }
-        self.seconds.observe(total.as_secs_f64());
+        self.requests.count(reason, total);
     }
 
     /// Counts a call that passed the policy.
