@@ -136,6 +136,11 @@ pub(super) async fn sqlite(file: &Path) -> Result<Db, StoreError> {
 /// Opens a SQLite file beside a process that may have it open. Tables are made only by who has the
 /// file for itself.
 pub(super) async fn sqlite_beside(file: &Path) -> Result<Db, StoreError> {
+    // a new file goes over to WAL first: whoever looks meanwhile is told that it is locked
+    if file.metadata().map_or(0, |found| found.len()) == 0 {
+        let _lock = lock_file(file)?;
+        return sqlite(file).await;
+    }
     let (writer, readers) = sqlite_pools(file).await?;
     let db = Db::Sqlite { writer, readers };
     match check_version(&db).await {
