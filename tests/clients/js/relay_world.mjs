@@ -212,7 +212,7 @@ export class Portcullis {
 
   async serve() {
     const env = { ...this.env };
-    for (const surface of ['GATEWAY', 'RELAY', 'ADMIN']) {
+    for (const surface of ['GATEWAY', 'RELAY', 'SIDECAR', 'ADMIN']) {
       env[`PORTCULLIS__${surface}__LISTEN`] = '127.0.0.1:0';
     }
     this.child = new Child(PORTCULLIS, ['serve', '--config', this.config], env);
