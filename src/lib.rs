@@ -19,6 +19,7 @@
 pub mod body;
 pub mod cli;
 pub mod clients;
+pub mod clock;
 pub mod config;
 pub mod deadline;
 pub mod edge;

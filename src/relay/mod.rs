@@ -23,6 +23,7 @@ pub use operation::Answer;
 pub use outcome::Outcome;
 
 use crate::clients::Clients;
+use crate::clock::now_us;
 use crate::config::RelayConfig;
 use crate::node::chain::Chain;
 use crate::store::Store;
@@ -146,7 +147,7 @@ impl Relay {
     ) {
         let (relay, request_id) = (Arc::clone(self), request_id.to_owned());
         let refused = async move {
-            let now = submit::now_us();
+            let now = now_us();
             relay.store.refused(endpoint, reason.name(), None, &request_id, now).await
         };
         if let Err(error) = self.run(refused).await {

@@ -10,7 +10,7 @@
 use super::Relay;
 use super::outcome::Outcome;
 use super::signers::Signer;
-use super::submit::now_us;
+use crate::clock::now_us;
 use crate::node::chain::{NodeError, Trouble, code};
 use crate::store::{Intent, State};
 use std::sync::Arc;

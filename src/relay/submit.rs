@@ -5,6 +5,7 @@
 
 use super::Relay;
 use super::outcome::Outcome;
+use crate::clock::now_us;
 use crate::node::chain::{NodeError, Receipt, Trouble, code};
 use crate::store::{Intent, IntentId, State, StoreError};
 use portcullis_filters::felt::Felt;
@@ -130,10 +131,4 @@ impl Relay {
             _ => Ok(Outcome::of(intent)),
         }
     }
-}
-
-/// The time, in microseconds since 1970.
-pub(super) fn now_us() -> i64 {
-    let since = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }

@@ -6,7 +6,8 @@
 
 use super::Relay;
 use super::outcome::Outcome;
-use super::submit::{Submission, now_us};
+use super::submit::Submission;
+use crate::clock::now_us;
 use crate::node::chain::Receipt;
 use crate::store::{Intended, IntentId, NewIntent};
 use portcullis_filters::felt::Felt;

@@ -180,10 +180,10 @@ impl Sidecar {
             if let Some(entries) = entries.as_array_mut() {
                 entries.push(finding.shown(asked.is_operator));
             }
-            // of several providers the worst counts
-            let same = findings.iter().filter(|other| other.component == finding.component);
             if finding.configured {
-                let is_healthy = same.into_iter().all(|one| one.fault.is_none());
+                // of several providers the worst counts
+                let mut same = findings.iter().filter(|one| one.component == finding.component);
+                let is_healthy = same.all(|one| one.fault.is_none());
                 self.metrics.sidecar.component(finding.component, is_healthy);
             }
         }

@@ -29,6 +29,7 @@ mod xml;
 pub use settings::Settings;
 
 use crate::clients::Clients;
+use crate::clock::{micros, now_us};
 use crate::config::SidecarConfig;
 use crate::reply::Reply;
 use crate::store::{Store, StoreError};
@@ -42,7 +43,6 @@ use portcullis_filters::policy::{Asked, Function, SidecarAdmission};
 use portcullis_filters::verdict::{Reason, Refusal};
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
@@ -191,12 +191,9 @@ fn validated(
     etag: &str,
     modified_us: Option<i64>,
 ) -> Reply {
-    let text = |field: &Option<Box<[u8]>>| {
-        field.as_deref().and_then(|value| str::from_utf8(value).ok()).map(str::to_owned)
-    };
-    let (if_none_match, since) = (text(&asked.if_none_match), text(&asked.if_modified_since));
-    let unchanged =
-        document::is_unchanged(if_none_match.as_deref(), since.as_deref(), etag, modified_us);
+    let [if_none_match, since] = [&asked.if_none_match, &asked.if_modified_since]
+        .map(|field| field.as_deref().and_then(|value| str::from_utf8(value).ok()));
+    let unchanged = document::is_unchanged(if_none_match, since, etag, modified_us);
     let mut reply = Reply {
         status: if unchanged { 304 } else { 200 },
         cache_control: Some(cache_control.into()),
@@ -207,15 +204,4 @@ fn validated(
         reply.field("last-modified", document::http_date(us));
     }
     reply
-}
-
-/// Microseconds since 1970, as the store counts.
-fn now_us() -> i64 {
-    let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-    i64::try_from(now.as_micros()).unwrap_or(i64::MAX)
-}
-
-/// The same of a duration.
-fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }

@@ -8,7 +8,7 @@ use super::document::Document;
 use super::health_check::Health;
 use super::seo_robots::{self, Robots};
 use crate::clients::ClientLimits;
-use crate::config::{AgeConfig, CorsOrigins, FeedsConfig, SidecarConfig};
+use crate::config::{AgeConfig, FeedsConfig, SidecarConfig};
 use crate::secrets::{self, Secret, SecretError};
 use portcullis_filters::bearer::Tokens;
 use portcullis_filters::client::TrustedProxies;
@@ -23,8 +23,6 @@ pub struct Settings {
     pub policy: SidecarPolicy,
     /// How much one client may ask.
     pub limits: ClientLimits,
-    /// Which web pages may read answers.
-    pub cors: CorsOrigins,
     pub(super) base_url: String,
     pub(super) feeds: FeedsConfig,
     pub(super) auth: Auth,
@@ -52,7 +50,6 @@ impl Settings {
                 signature_header: age.signature_header.clone(),
             },
             limits: ClientLimits::new(&config.clients),
-            cors: CorsOrigins::Any,
             base_url: base_url.clone(),
             feeds: feeds.clone(),
             auth: Auth::new(auth(config)?),
