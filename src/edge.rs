@@ -1,10 +1,10 @@
 //! One request, from its whole head to the last byte of its answer.
 //!
-//! The adapter between Pingora's `ProxyHttp` and a surface ([`Service`]). It answers in
-//! `request_filter`, under deadlines of its own, because a native forward would send the node's
-//! status before the body is known. `upstream_peer` is an error: no request can slip past. Control
-//! flow lives here; what is allowed is the policy's, what is said is `reply`'s, who answers is the
-//! surface's.
+//! The adapter between Pingora's `HttpServerApp` and a surface ([`Service`]). It answers under
+//! deadlines of its own and when the node's whole answer is verified. Pingora's `ProxyHttp` would
+//! send the node's status before the body is known; answering in its `request_filter` would do, but
+//! its state machine, made anew for each request, costs as much as the policy. Control flow lives
+//! here; what is allowed is the policy's, what is said is `reply`'s, who answers is the surface's.
 
 mod gateway;
 mod relay;
@@ -32,12 +32,11 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use http::header::{EXPECT, HOST, ORIGIN, TRANSFER_ENCODING};
 use http::{HeaderValue, Method, Version};
-use pingora_core::modules::http::HttpModules;
+use pingora_core::apps::{HttpServerApp, ReusedHttpStream};
 use pingora_core::protocols::http::ServerSession;
-use pingora_core::upstreams::peer::HttpPeer;
+use pingora_core::server::ShutdownWatch;
 use pingora_core::{Error, ErrorType};
 use pingora_limits::inflight::Guard;
-use pingora_proxy::{FailToProxy, ProxyHttp, Session};
 use portcullis_filters::client::Client;
 use portcullis_filters::head::{self, Head};
 use portcullis_filters::limit::Standing;
@@ -84,6 +83,23 @@ impl<S: Service> Edge<S> {
     /// An edge before `service`.
     pub fn new(service: Arc<S>, connections: ConnectionsConfig, process: Process) -> Self {
         Self { service, connections, process }
+    }
+
+    /// A request begins.
+    fn context(&self, request_id: HeaderValue) -> Context {
+        Context {
+            started: Instant::now(),
+            request_id,
+            client: None,
+            standing: None,
+            style: S::STYLE,
+            is_for_pages: true,
+            method: "",
+            upstream: Duration::ZERO,
+            outcome: None,
+            slot: None,
+            _in_flight: self.process.stop.enter(),
+        }
     }
 
     /// The reply to a request, or `None` if the client is gone.
@@ -248,6 +264,23 @@ impl<S: Service> Edge<S> {
             Error::e_explain(ErrorType::WriteTimedout, "the client does not read")
         })
     }
+
+    /// Logs and counts a request. A client that left before its answer has none.
+    fn is_over(&self, context: &Context) {
+        if let (Some(outcome), Some(client)) = (context.outcome, context.client) {
+            self.process.request_is_over(&RequestLine {
+                surface: S::SURFACE,
+                request_id: context.request_id(),
+                client,
+                method: context.method,
+                reason: outcome.reason,
+                status: outcome.status,
+                bytes: outcome.bytes,
+                upstream: context.upstream,
+                total: context.started.elapsed(),
+            });
+        }
+    }
 }
 
 /// Whether the end of the request is known and reached, so that what comes next on the connection
@@ -284,99 +317,31 @@ impl Context {
 }
 
 #[async_trait]
-impl<S: Service> ProxyHttp for Edge<S> {
-    // boxed: Pingora moves it through each of its states
-    type CTX = Box<Context>;
-
-    fn new_ctx(&self) -> Box<Context> {
-        Box::new(Context {
-            started: Instant::now(),
-            request_id: HeaderValue::from_static(""),
-            client: None,
-            standing: None,
-            style: S::STYLE,
-            is_for_pages: true,
-            method: "",
-            upstream: Duration::ZERO,
-            outcome: None,
-            slot: None,
-            _in_flight: self.process.stop.enter(),
-        })
-    }
-
-    /// None: Pingora's own would offer compression, to be set up for every request.
-    fn init_downstream_modules(&self, _: &mut HttpModules) {}
-
-    async fn early_request_filter(
-        &self,
-        session: &mut Session,
-        context: &mut Box<Context>,
-    ) -> pingora_core::Result<()> {
-        if let Some(connection) = gate::opened(session) {
-            connection.head_is_read();
+impl<S: Service> HttpServerApp for Edge<S> {
+    async fn process_new_http(
+        self: &Arc<Self>,
+        mut session: ServerSession,
+        _: &ShutdownWatch,
+    ) -> Option<ReusedHttpStream> {
+        if !gate::parse_head(&mut session).await {
+            return None;
         }
-        // Pingora waits without end for the next request unless told each time
-        let keeps_alive = session.get_keepalive().is_some();
-        session
-            .set_keepalive(keeps_alive.then_some(self.connections.idle_timeout.as_secs().max(1)));
-        // reads of the body are under one deadline of their own
+        // the body and the answer are under deadlines of their own
         session.set_read_timeout(None);
         let headers = &session.req_header().headers;
-        context.request_id = self.process.request_ids.accept_or_mint(headers);
-        Ok(())
-    }
-
-    async fn request_filter(
-        &self,
-        session: &mut Session,
-        context: &mut Box<Context>,
-    ) -> pingora_core::Result<bool> {
-        let session = session.as_downstream_mut();
+        let mut context = self.context(self.process.request_ids.accept_or_mint(headers));
         let settings = self.service.settings();
-        match self.judge(session, &settings, context).await {
-            Some(reply) => self.send(session, &settings, reply, context).await?,
+        let sent = match self.judge(&mut session, &settings, &mut context).await {
+            Some(reply) => self.send(&mut session, &settings, reply, &mut context).await.is_ok(),
             // nobody is there to be answered
-            None => session.set_keepalive(None),
+            None => false,
+        };
+        self.is_over(&context);
+        drop(context);
+        if !sent {
+            return None;
         }
-        Ok(true)
-    }
-
-    async fn upstream_peer(
-        &self,
-        _: &mut Session,
-        _: &mut Box<Context>,
-    ) -> pingora_core::Result<Box<HttpPeer>> {
-        Error::e_explain(ErrorType::InternalError, "every request is answered before this")
-    }
-
-    async fn fail_to_proxy(&self, _: &mut Session, _: &Error, _: &mut Box<Context>) -> FailToProxy {
-        // the client is gone or did not take its answer: there is nothing to send
-        FailToProxy { error_code: 0, can_reuse_downstream: false }
-    }
-
-    fn suppress_error_log(&self, _: &Session, _: &Box<Context>, _: &Error) -> bool {
-        true
-    }
-
-    async fn logging(&self, session: &mut Session, _: Option<&Error>, context: &mut Box<Context>) {
-        if let Some(connection) = gate::opened(session) {
-            connection.request_is_over();
-        }
-        let total = context.started.elapsed();
-        // a client that left before its answer has none
-        let Some(outcome) = context.outcome else { return };
-        if let Some(client) = context.client {
-            self.process.request_is_over(&RequestLine {
-                surface: S::SURFACE,
-                request_id: context.request_id(),
-                client,
-                method: context.method,
-                reason: outcome.reason,
-                status: outcome.status,
-                bytes: outcome.bytes,
-                upstream: context.upstream,
-                total,
-            });
-        }
+        let reusable = session.finish().await.ok().flatten()?;
+        Some(ReusedHttpStream::new(reusable.into_parts().0, None))
     }
 }

@@ -1,21 +1,25 @@
 //! Connections: how many, how long, and how slowly a head may come.
 //!
 //! Pingora reads the head of a request before any filter of ours runs, with a timeout per read but
-//! none in all, and answers a broken one by itself. [`Gate`] wraps each accepted stream in a
-//! [`Connection`] that knows whether a head is being read: it bounds the head's size and time, on a
-//! reused connection too, and replaces Pingora's own bare refusals by ours. It also caps the
-//! connections, in all and per peer, and their age. Next: `edge`, which takes each request.
+//! none in all, answers a broken one by itself, and keeps its buffers while a client says nothing.
+//! [`Gate`] wraps each accepted stream in a [`Connection`], which reads each head whole, in bounded
+//! size and time, and replaces Pingora's own bare refusals by ours; only then is there a session,
+//! and Pingora parses the head from memory. The gate also caps the connections, in all and per
+//! peer, and their age. Next: `edge`, which takes each request.
 
 mod connection;
 
 pub use connection::{Connection, Limits, opened};
 
+use http::Method;
+
 use crate::config::ConnectionsConfig;
 use crate::telemetry::{Metrics, Surface};
 use async_trait::async_trait;
 use bytes::Bytes;
-use pingora_core::apps::ServerApp;
+use pingora_core::apps::{HttpServerApp, ServerApp};
 use pingora_core::protocols::Stream;
+use pingora_core::protocols::http::ServerSession;
 use pingora_core::server::ShutdownWatch;
 use portcullis_filters::client::TrustedProxies;
 use portcullis_filters::verdict::Reason;
@@ -27,6 +31,9 @@ use tokio::io::AsyncWriteExt;
 
 /// Beyond its lifetime a connection has this long to finish the request that it serves.
 const LAST_REQUEST: Duration = Duration::from_secs(120);
+/// Seconds that Pingora is told to keep a connection, so that it gives it back: how long it may be
+/// idle is [`Limits`]'.
+const KEPT: u64 = 60;
 /// To tell a client that is turned away.
 const TURN_AWAY: Duration = Duration::from_secs(1);
 
@@ -35,6 +42,22 @@ pub trait Voice: Send + Sync + 'static {
     /// The whole HTTP response to a request whose head was refused, and its place in log and
     /// metrics.
     fn refuse(&self, reason: Reason, peer: Option<IpAddr>) -> [Bytes; 3];
+}
+
+/// Has Pingora parse the head that the gate read. `false` if it is none, or asks for a tunnel: the
+/// client was told, and the connection is closed.
+pub async fn parse_head(session: &mut ServerSession) -> bool {
+    let parsed = session.read_request().await.unwrap_or(false);
+    let is_request = parsed && session.req_header().method != Method::CONNECT;
+    match opened(session) {
+        Some(connection) if is_request => connection.open(),
+        Some(connection) => connection.refuse_head(),
+        None => return false,
+    }
+    if !is_request {
+        session.shutdown().await;
+    }
+    is_request
 }
 
 /// Stands before an app and lets connections in.
@@ -105,8 +128,25 @@ impl<A> Gate<A> {
     }
 }
 
+impl<A: HttpServerApp + Send + Sync + 'static> Gate<A> {
+    /// Serves one request after the other. Only the connection lives on between two: a session,
+    /// its buffers and its state machine are made when a head is there.
+    async fn serve(&self, connection: Connection, shutdown: &ShutdownWatch) {
+        let mut connection = Box::new(connection);
+        while let Some(head) = connection.next_head().await {
+            let mut session = ServerSession::new_http1(connection);
+            session.set_keepalive(Some(KEPT));
+            session.set_pipelined_prefix(head);
+            let Some(reused) = self.app.process_new_http(session, shutdown).await else { return };
+            let (stream, _) = reused.consume();
+            let Ok(stream) = stream.into_any().downcast() else { return };
+            connection = stream;
+        }
+    }
+}
+
 #[async_trait]
-impl<A: ServerApp + Send + Sync + 'static> ServerApp for Gate<A> {
+impl<A: HttpServerApp + Send + Sync + 'static> ServerApp for Gate<A> {
     async fn process_new(
         self: &Arc<Self>,
         mut stream: Stream,
@@ -127,13 +167,14 @@ impl<A: ServerApp + Send + Sync + 'static> ServerApp for Gate<A> {
         };
         let limits = Arc::clone(&self.limits);
         let connection = Connection::new(stream, peer, limits, Arc::clone(&self.voice));
-        let served = self.app.process_new(Box::new(connection), shutdown);
+        let served = self.serve(connection, shutdown);
         // between requests the edge ends an old connection; this ends one that never gets there
-        tokio::time::timeout(self.limits.lifetime + LAST_REQUEST, served).await.ok().flatten()
+        let _ = tokio::time::timeout(self.limits.lifetime + LAST_REQUEST, served).await;
+        None
     }
 
     async fn cleanup(&self) {
-        self.app.cleanup().await;
+        self.app.http_cleanup().await;
     }
 }
 

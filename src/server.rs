@@ -29,7 +29,6 @@ use pingora_core::server::configuration::ServerConf;
 use pingora_core::server::{ListenFds, RunArgs, Server, ShutdownWatch};
 use pingora_core::services::Service;
 use pingora_core::services::listening::Service as ListeningService;
-use pingora_proxy::http_proxy;
 use portcullis_filters::client::TrustedProxies;
 use std::fs::Permissions;
 use std::io;
@@ -213,9 +212,8 @@ impl Bound {
     ) -> Result<Listen, StartError> {
         let voice = GateVoice::new(S::SURFACE, Some(Arc::clone(&service)), process.clone());
         let edge = Edge::new(service, limits.clone(), process.clone());
-        let proxy = http_proxy(&self.server.configuration, edge);
         let metrics = Arc::clone(&process.metrics);
-        let gate = Gate::new(proxy, S::SURFACE, &limits, trusted, metrics, Arc::new(voice));
+        let gate = Gate::new(edge, S::SURFACE, &limits, trusted, metrics, Arc::new(voice));
         let (service, listen) = listen_on(S::SURFACE, listen, gate)?;
         self.server.add_service(service);
         Ok(listen)

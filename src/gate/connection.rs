@@ -1,8 +1,9 @@
-//! One client connection, as Pingora sees it: a stream that watches over the heads read from it.
+//! One client connection: its heads are read here, whole and in time, before Pingora parses them.
 
 use super::Voice;
+use crate::deadline::within;
 use async_trait::async_trait;
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes, BytesMut};
 use pingora_core::protocols::http::ServerSession;
 use pingora_core::protocols::raw_connect::ProxyDigest;
 use pingora_core::protocols::tls::SslDigest;
@@ -12,14 +13,16 @@ use pingora_core::protocols::{
 };
 use portcullis_filters::verdict::Reason;
 use std::fmt;
-use std::io;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
 /// A client that is told off while it still sends gets this long to read it; RFC 9112, section 9.6.
@@ -37,22 +40,17 @@ pub struct Limits {
     pub header_size: usize,
     /// From the first byte of a head to its last.
     pub header_timeout: Duration,
-    /// A client that connects and says nothing; between requests Pingora keeps this time.
+    /// A client that says nothing, after it connected or between two requests.
     pub idle_timeout: Duration,
     /// The age at which a connection serves its last request.
     pub lifetime: Duration,
 }
 
-/// Nothing has come yet.
-const NEW: u8 = 0;
-/// Between requests: whatever comes next begins a head.
-const IDLE: u8 = 1;
-/// A head has begun and no filter has seen it.
-const HEAD: u8 = 2;
-/// A filter has the request: its body and its answer pass untouched.
-const OPEN: u8 = 3;
-/// The head was refused: our words go out, and nothing else.
-const REFUSED: u8 = 4;
+/// 16 KiB, on the stack: what is read at a time before it is known how much is to come. A head and
+/// a usual body fit.
+const STEP: usize = 16 << 10;
+/// A connection keeps no larger buffer for heads while it is idle.
+const IDLE_HEAD: usize = 1 << 10;
 
 /// A client's stream.
 pub struct Connection {
@@ -61,14 +59,21 @@ pub struct Connection {
     limits: Arc<Limits>,
     voice: Arc<dyn Voice>,
     born: Instant,
-    phase: AtomicU8,
+    /// The head is parsed: what comes now is the body.
+    is_open: AtomicBool,
     /// Bytes are on their way that nobody will read.
     lingers: AtomicBool,
-    /// The head so far, while it is read.
+    /// The head that Pingora has, for the case that it refuses it.
     head: Vec<u8>,
+    /// Rings when the connection may have been idle for too long, if it was ever idle at all: it is
+    /// not set for every request, but looked at and put off when it rings.
     alarm: Option<Pin<Box<Sleep>>>,
     /// What goes out with the next flush.
     outbox: Mutex<[Bytes; 3]>,
+    /// Rings when the client had its time to read what it was told last.
+    farewell: Option<Pin<Box<Sleep>>>,
+    /// Bytes dropped meanwhile.
+    taken: usize,
 }
 
 /// The connection under a session, if it came through a gate.
@@ -90,11 +95,13 @@ impl Connection {
             limits,
             voice,
             born: Instant::now(),
-            phase: AtomicU8::new(NEW),
+            is_open: AtomicBool::new(false),
             lingers: AtomicBool::new(false),
             head: Vec::new(),
             alarm: None,
             outbox: Mutex::default(),
+            farewell: None,
+            taken: 0,
         }
     }
 
@@ -103,20 +110,20 @@ impl Connection {
         self.peer
     }
 
-    /// A filter has the head: its clock stops.
-    pub fn head_is_read(&self) {
-        self.phase.store(OPEN, Ordering::Relaxed);
+    /// The head is parsed.
+    pub(super) fn open(&self) {
+        self.is_open.store(true, Ordering::Relaxed);
+    }
+
+    /// The head is none that can be parsed: that is told when the connection is closed.
+    pub(super) fn refuse_head(&self) {
+        self.refuse(refusal_of(&self.head));
     }
 
     /// Puts a whole answer, in pieces, where the next flush sends it from. Pingora's own way of
     /// writing an answer would build a header map for it, and write twice.
     pub fn answer(&self, pieces: [Bytes; 3]) {
         *self.outbox.lock().unwrap_or_else(PoisonError::into_inner) = pieces;
-    }
-
-    /// The request is over: the next byte begins a head.
-    pub fn request_is_over(&self) {
-        self.phase.store(IDLE, Ordering::Relaxed);
     }
 
     /// The client is still sending what nobody reads: take some of it in when the connection is
@@ -130,85 +137,140 @@ impl Connection {
         now.duration_since(self.born) >= self.limits.lifetime
     }
 
-    fn phase(&self) -> u8 {
-        self.phase.load(Ordering::Relaxed)
-    }
-
-    /// Notes what was read while a head is awaited.
-    fn note(&mut self, read: &[u8]) {
-        if matches!(self.phase(), NEW | IDLE) && !read.is_empty() {
-            self.phase.store(HEAD, Ordering::Relaxed);
-            self.head.clear();
-            self.alarm = None;
+    /// Waits for the next request, and reads its head: whole, in time, and with whatever came in
+    /// the same read. `None` when the connection is over; a client that is refused was told.
+    ///
+    /// Nothing is kept for a request before its first byte is there.
+    pub(super) async fn next_head(&mut self) -> Option<BytesMut> {
+        self.is_open.store(false, Ordering::Relaxed);
+        self.head.clear();
+        self.head.shrink_to(IDLE_HEAD);
+        let mut read = BytesMut::new();
+        let mut put_off = None;
+        poll_fn(|cx| self.poll_first(cx, &mut read, &mut put_off)).await?;
+        match within(self.limits.header_timeout, self.rest_of_head(&mut read)).await {
+            Some(Ok(end)) => {
+                self.head.extend_from_slice(read.get(..end).unwrap_or_default());
+                return Some(read);
+            }
+            Some(Err(Unread::Gone)) => return None,
+            Some(Err(Unread::TooLarge)) => self.refuse(Reason::HeaderTooLarge),
+            None => self.refuse(Reason::RequestTimeout),
         }
-        // a body may follow in the same read: what a head may be is enough to tell what it was
-        let room = self.limits.header_size.saturating_sub(self.head.len());
-        self.head.extend_from_slice(&read[..read.len().min(room)]);
+        Shutdown::shutdown(self).await;
+        None
     }
 
-    fn refuse(&mut self, reason: Reason) {
-        self.phase.store(REFUSED, Ordering::Relaxed);
+    /// The first bytes of a request; `None` when the client leaves, or says nothing for too long.
+    fn poll_first(
+        &mut self,
+        cx: &mut Context<'_>,
+        read: &mut BytesMut,
+        put_off: &mut Option<Instant>,
+    ) -> Poll<Option<()>> {
+        if let Poll::Ready(result) = self.poll_piece(cx, read) {
+            return Poll::Ready(result.ok().filter(|bytes| *bytes > 0).map(|_| ()));
+        }
+        let until = *put_off.get_or_insert_with(|| Instant::now() + self.limits.idle_timeout);
+        let alarm = self.alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
+        while alarm.as_mut().poll(cx).is_ready() {
+            if alarm.deadline() >= until {
+                return Poll::Ready(None);
+            }
+            alarm.as_mut().reset(until);
+        }
+        Poll::Pending
+    }
+
+    /// Reads until the head is whole, and says where it ends.
+    async fn rest_of_head(&mut self, read: &mut BytesMut) -> Result<usize, Unread> {
+        let mut searched = 0;
+        loop {
+            match end_of_head(read, searched) {
+                Some(end) if end <= self.limits.header_size => return Ok(end),
+                Some(_) => return Err(Unread::TooLarge),
+                None if read.len() >= self.limits.header_size => return Err(Unread::TooLarge),
+                // the end may have begun with what was read last
+                None => searched = read.len().saturating_sub(2),
+            }
+            match poll_fn(|cx| self.poll_piece(cx, read)).await {
+                Ok(bytes) if bytes > 0 => {}
+                _ => return Err(Unread::Gone),
+            }
+        }
+    }
+
+    /// Appends what has come, and says how much: nothing at the end.
+    fn poll_piece(&mut self, cx: &mut Context<'_>, to: &mut BytesMut) -> Poll<io::Result<usize>> {
+        let mut step = [MaybeUninit::uninit(); STEP];
+        let mut piece = ReadBuf::uninit(&mut step);
+        ready!(Pin::new(&mut self.inner).poll_read(cx, &mut piece))?;
+        to.extend_from_slice(piece.filled());
+        Poll::Ready(Ok(piece.filled().len()))
+    }
+
+    /// Says the last word, and takes in what the client is still sending until it has read that.
+    /// What fails here fails because the client is gone.
+    fn poll_farewell(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let _ = ready!(self.poll_outbox(cx));
+        let _ = ready!(Pin::new(&mut self.inner).poll_shutdown(cx));
+        let mut dropped = BytesMut::new();
+        while self.taken < LINGER_BYTES {
+            match ready!(self.poll_piece(cx, &mut dropped)) {
+                Ok(bytes) if bytes > 0 => self.taken += bytes,
+                _ => break,
+            }
+            dropped.clear();
+        }
+        Poll::Ready(())
+    }
+
+    fn refuse(&self, reason: Reason) {
         self.lingers.store(true, Ordering::Relaxed);
         self.answer(self.voice.refuse(reason, self.peer));
     }
 
-    fn poll_noted(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        let result = ready!(Pin::new(&mut self.inner).poll_read(cx, buf));
-        self.note(buf.filled().get(before..).unwrap_or_default());
-        Poll::Ready(result)
-    }
-
-    /// A read, or `None` when `limit` has passed since the first of these waited. What comes in one
-    /// piece, as nearly all heads do, sets no alarm.
-    fn poll_within(
-        &mut self,
-        limit: Duration,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<Option<io::Result<()>>> {
-        if let Poll::Ready(result) = self.poll_noted(cx, buf) {
-            return Poll::Ready(Some(result));
-        }
-        let alarm = self.alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
-        alarm.as_mut().poll(cx).map(|()| None)
-    }
-
-    /// The first bytes in time, or the end of the stream.
-    fn poll_first(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let read = ready!(self.poll_within(self.limits.idle_timeout, cx, buf));
-        Poll::Ready(read.unwrap_or(Ok(())))
-    }
-
-    /// Reads of a head in time and size, or the end of the stream.
-    fn poll_head(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if self.head.len() >= self.limits.header_size {
-            self.refuse(Reason::HeaderTooLarge);
-            return self.poll_outbox(cx);
-        }
-        match ready!(self.poll_within(self.limits.header_timeout, cx, buf)) {
-            Some(result) => Poll::Ready(result),
-            None => {
-                self.refuse(Reason::RequestTimeout);
-                self.poll_outbox(cx)
-            }
-        }
-    }
-
-    /// Sends what is in the outbox.
+    /// Sends what is in the outbox, as much as goes with one call.
     fn poll_outbox(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let pieces = self.outbox.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for piece in pieces {
-            while !piece.is_empty() {
-                let sent = ready!(Pin::new(&mut self.inner).poll_write(cx, piece))?;
-                if sent == 0 {
-                    return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-                }
-                piece.advance(sent);
+        while pieces.iter().any(|piece| !piece.is_empty()) {
+            let slices = pieces.each_ref().map(|piece| IoSlice::new(piece));
+            let mut sent = ready!(Pin::new(&mut self.inner).poll_write_vectored(cx, &slices))?;
+            if sent == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            for piece in &mut *pieces {
+                let of_this = sent.min(piece.len());
+                piece.advance(of_this);
+                sent -= of_this;
             }
         }
         Pin::new(&mut self.inner).poll_flush(cx)
     }
+}
+
+/// Why a head was not read.
+enum Unread {
+    /// The client left.
+    Gone,
+    /// It is larger than a head may be.
+    TooLarge,
+}
+
+/// Where the head ends that `read` begins with, looked for from `searched` on: after an empty line
+/// (RFC 9112, section 2.2; like Pingora's parser, any before the request line do not count, and a
+/// line may end with LF alone).
+fn end_of_head(read: &[u8], searched: usize) -> Option<usize> {
+    let begins = read.iter().position(|byte| !matches!(byte, b'\r' | b'\n'))?;
+    let from = searched.max(begins);
+    memchr::memchr_iter(b'\n', read.get(from..)?).find_map(|at| {
+        let next = from + at + 1;
+        match read.get(next..)? {
+            [b'\n', ..] => Some(next + 1),
+            [b'\r', b'\n', ..] => Some(next + 2),
+            _ => None,
+        }
+    })
 }
 
 /// Why Pingora refused a head by itself: it answers 405 to CONNECT and 400 to anything malformed.
@@ -247,13 +309,11 @@ impl AsyncRead for Connection {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        match this.phase() {
-            OPEN => Pin::new(&mut this.inner).poll_read(cx, buf),
-            HEAD => this.poll_head(cx, buf),
-            REFUSED => this.poll_outbox(cx),
-            NEW => this.poll_first(cx, buf),
-            _ => this.poll_noted(cx, buf),
+        if !this.is_open.load(Ordering::Relaxed) {
+            // Pingora has a whole head and wants more of it: there is none
+            return Poll::Ready(Ok(()));
         }
+        Pin::new(&mut this.inner).poll_read(cx, buf)
     }
 }
 
@@ -263,15 +323,7 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        if this.phase() == HEAD {
-            this.refuse(refusal_of(&this.head));
-        }
-        if this.phase() == REFUSED {
-            ready!(this.poll_outbox(cx))?;
-            return Poll::Ready(Ok(data.len()));
-        }
-        Pin::new(&mut this.inner).poll_write(cx, data)
+        Pin::new(&mut self.get_mut().inner).poll_write(cx, data)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -279,30 +331,22 @@ impl AsyncWrite for Connection {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().inner).poll_shutdown(cx)
+        let this = self.get_mut();
+        if this.lingers.load(Ordering::Relaxed) {
+            let until = this.farewell.get_or_insert_with(|| Box::pin(tokio::time::sleep(LINGER)));
+            if until.as_mut().poll(cx).is_pending() {
+                ready!(this.poll_farewell(cx));
+            }
+        }
+        Pin::new(&mut this.inner).poll_shutdown(cx)
     }
 }
 
 #[async_trait]
 impl Shutdown for Connection {
     async fn shutdown(&mut self) {
-        if self.lingers.load(Ordering::Relaxed) {
-            let rest = async {
-                // a client that is gone needs no farewell
-                let _ = self.inner.flush().await;
-                let _ = AsyncWriteExt::shutdown(&mut self.inner).await;
-                let mut taken = 0;
-                let mut sink = [0; 4096];
-                while taken < LINGER_BYTES {
-                    match self.inner.read(&mut sink).await {
-                        Ok(read) if read > 0 => taken += read,
-                        _ => break,
-                    }
-                }
-            };
-            let _ = tokio::time::timeout(LINGER, rest).await;
-        }
-        Shutdown::shutdown(&mut *self.inner).await;
+        // a client that is gone needs no farewell
+        let _ = AsyncWriteExt::shutdown(self).await;
     }
 }
 
@@ -331,7 +375,8 @@ impl Ssl for Connection {
 
 impl GetTimingDigest for Connection {
     fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
-        self.inner.get_timing_digest()
+        // asked for with every request, and read by nobody
+        Vec::new()
     }
 }
 
@@ -343,7 +388,8 @@ impl GetProxyDigest for Connection {
 
 impl GetSocketDigest for Connection {
     fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
-        self.inner.get_socket_digest()
+        // asked for with every request, and read by nobody: the gate knows the peer
+        None
     }
 }
 

@@ -11,8 +11,9 @@ use crate::surfaces::Surfaces;
 use async_trait::async_trait;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{Response, StatusCode};
-use pingora_core::apps::http_app::ServeHttp;
+use pingora_core::apps::{HttpServerApp, ReusedHttpStream};
 use pingora_core::protocols::http::ServerSession;
+use pingora_core::server::ShutdownWatch;
 use std::sync::Arc;
 
 /// What the admin listener shows.
@@ -90,14 +91,21 @@ fn respond(status: StatusCode, content_type: &'static str, body: Vec<u8>) -> Res
 }
 
 #[async_trait]
-impl ServeHttp for Admin {
-    async fn response(&self, session: &mut ServerSession) -> Response<Vec<u8>> {
-        if let Some(connection) = gate::opened(session) {
-            connection.head_is_read();
+impl HttpServerApp for Admin {
+    async fn process_new_http(
+        self: &Arc<Self>,
+        mut session: ServerSession,
+        _: &ShutdownWatch,
+    ) -> Option<ReusedHttpStream> {
+        if gate::parse_head(&mut session).await {
+            // one request a connection: scrapes and probes are few
+            session.set_keepalive(None);
+            let header = session.req_header();
+            let (head, body) = self.answer(header.method.as_str(), header.raw_path()).into_parts();
+            session.write_response_header(Box::new(head.into())).await.ok()?;
+            session.write_response_body(body.into(), true).await.ok()?;
+            session.finish().await.ok()?;
         }
-        // one request a connection: scrapes and probes are few
-        session.set_keepalive(None);
-        let header = session.req_header();
-        self.answer(header.method.as_str(), header.raw_path())
+        None
     }
 }
