@@ -1,27 +1,42 @@
 //! The public read path: a permitted read to one verified answer of the node.
 //!
 //! It holds the policy and what the policy counts with. It never sees a head or a body that the
-//! policy did not, and never writes to a client. Next: `node`, which fetches the answer.
+//! policy did not, and never writes to a client. Next: `reads` (one read, from its permit on),
+//! `flights` (identical reads at a time), `cache` (what is given again), `watch` and `watcher` (for
+//! how long), and `node`, which fetches the answer.
+
+mod cache;
+mod flights;
+mod reads;
+mod watch;
+mod watcher;
+
+pub use cache::Standing as CacheStanding;
+pub use reads::Begun;
+pub use watch::Cause;
+pub use watcher::Watcher;
 
 use crate::clients::{ClientLimits, Clients};
-use crate::config::{CorsOrigins, GatewayConfig};
-use crate::node::{Answer, Fault, Node, Over};
+use crate::config::{CorsOrigins, GatewayConfig, NodeConfig};
+use crate::node::{Memory, Node};
+use crate::telemetry::Metrics;
 use arc_swap::ArcSwap;
+use cache::Cache;
 use pingora_limits::inflight::Guard;
 use portcullis_filters::client::TrustedProxies;
 use portcullis_filters::head::Head;
 use portcullis_filters::policy::{Admission, GatewayPolicy};
 use portcullis_filters::rpc::MethodSet;
 use portcullis_filters::verdict::ReadPermit;
+use reads::Reads;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::time::Instant;
 
 /// The gateway's policy and state.
 pub struct Gateway {
     settings: ArcSwap<Settings>,
     clients: Clients,
-    node: Arc<Node>,
+    reads: Arc<Reads>,
 }
 
 /// What a running gateway can change.
@@ -33,6 +48,10 @@ pub struct Settings {
     pub cors: CorsOrigins,
     /// How much one client may ask.
     pub limits: ClientLimits,
+    /// Whether identical reads at a time are one call to the node.
+    pub single_flight: bool,
+    /// Whether answers that can not change are given again.
+    pub cache: bool,
 }
 
 impl From<&GatewayConfig> for Settings {
@@ -44,19 +63,31 @@ impl From<&GatewayConfig> for Settings {
             },
             cors: config.cors_origins.clone(),
             limits: ClientLimits::new(&config.clients),
+            single_flight: config.single_flight,
+            cache: config.cache.enabled,
         }
     }
 }
 
 impl Gateway {
-    /// A gateway as configured, before this node.
-    pub fn new(config: &GatewayConfig, node: Arc<Node>) -> Self {
+    /// A gateway as configured, before this node. `memory` is where the node's answers have theirs.
+    pub fn new(config: &GatewayConfig, node: Arc<Node>, memory: Arc<Memory>) -> Self {
         let settings = Settings::from(config);
         Self {
             clients: Clients::new(&settings.limits, &config.clients),
             settings: ArcSwap::from_pointee(settings),
-            node,
+            reads: Reads::new(node, Cache::new(&config.cache, memory)),
         }
+    }
+
+    /// What watches the chain for its cache.
+    pub fn watcher(
+        &self,
+        config: &GatewayConfig,
+        node: &NodeConfig,
+        metrics: Arc<Metrics>,
+    ) -> Watcher {
+        Watcher::new(Arc::clone(&self.reads.cache), config.cache.watch_interval, node, metrics)
     }
 
     /// The settings in force.
@@ -67,6 +98,7 @@ impl Gateway {
     /// Takes over other settings, for the requests to come.
     pub fn change(&self, settings: Settings) {
         self.clients.change(&settings.limits);
+        self.reads.cache.switch(settings.cache);
         self.settings.store(Arc::new(settings));
     }
 
@@ -76,28 +108,23 @@ impl Gateway {
         settings.policy.admit(head, self.clients.limiter(), self.clients.millis(now), enter)
     }
 
-    /// Answers a permitted read, and says in `took` how long the node took.
-    ///
-    /// # Errors
-    /// The fault that kept the node's answer from being passed on.
-    pub async fn answer(
+    /// Begins a permitted read. `traceparent` reaches the node if this read does.
+    pub fn begin(
         &self,
+        settings: &Settings,
         permit: &ReadPermit<'_>,
         traceparent: Option<&[u8]>,
-        took: &mut Duration,
-    ) -> Result<Answer, Fault> {
-        self.node
-            .fetch(
-                |id, out: &mut Vec<u8>| permit.write_request(id, out),
-                Over::Pool,
-                traceparent,
-                took,
-            )
-            .await
+    ) -> Begun {
+        self.reads.begin(settings, permit, traceparent)
     }
 
     /// Its clients.
     pub fn clients(&self) -> &Clients {
         &self.clients
+    }
+
+    /// How its cache stands.
+    pub fn cache(&self) -> CacheStanding {
+        self.reads.cache.standing()
     }
 }

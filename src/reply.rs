@@ -19,6 +19,7 @@ use portcullis_filters::verdict::{Reason, Refusal};
 use std::borrow::Cow;
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 
 /// What goes back to a client, but for what every answer carries ([`render`] adds that).
 #[derive(Debug, Default)]
@@ -37,6 +38,8 @@ pub struct Reply {
     pub cache_control: Option<Cow<'static, str>>,
     /// Other fields of the head.
     pub fields: Vec<(&'static str, HeaderValue)>,
+    /// `X-Cache`.
+    pub cache: Option<&'static str>,
     /// `Allow`.
     pub allow: Option<&'static str>,
     /// `Retry-After` in seconds.
@@ -44,7 +47,7 @@ pub struct Reply {
     /// Whether to say that a bearer token is asked for.
     pub www_authenticate: bool,
     /// The answer's share of memory, held until it is sent.
-    pub lease: Option<Lease>,
+    pub lease: Option<Arc<Lease>>,
 }
 
 /// The rest of a body, piece by piece.

@@ -28,6 +28,7 @@ use pingora_core::protocols::l4::stream::L4BufferSettings;
 use pingora_core::server::configuration::ServerConf;
 use pingora_core::server::{ListenFds, RunArgs, Server, ShutdownWatch};
 use pingora_core::services::Service;
+use pingora_core::services::background::background_service;
 use pingora_core::services::listening::Service as ListeningService;
 use portcullis_filters::client::TrustedProxies;
 use std::fs::Permissions;
@@ -119,9 +120,13 @@ pub fn bind(config: &Config, log: Log) -> Result<Bound, StartError> {
         sidecar: None,
         admin: None,
     };
+    let node_config = &config.node;
     if let Some(config) = &config.gateway {
-        let gateway = Arc::new(Gateway::new(config, Arc::clone(&node)));
+        let gateway = Gateway::new(config, Arc::clone(&node), Arc::clone(&memory));
+        let gateway = Arc::new(gateway);
         bound.gateway = Some(bound.add_gateway(config, Arc::clone(&gateway), &process)?);
+        let watcher = gateway.watcher(config, node_config, Arc::clone(&metrics));
+        bound.server.add_service(background_service("cache watch", watcher));
         bound.surfaces.gateway = Some(gateway);
     }
     if let Some(store) = &config.store {

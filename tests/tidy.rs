@@ -142,10 +142,7 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ),
     ("reply.rs", &["cli", "server", "gateway", "relay", "sidecar", "edge", "gate", "store"]),
     ("body.rs", &["cli", "server", "gateway", "relay", "sidecar", "edge", "gate", "node", "store"]),
-    (
-        "gateway.rs",
-        &["cli", "server", "relay", "sidecar", "edge", "gate", "store", "reply", "body"],
-    ),
+    ("gateway", &["cli", "server", "relay", "sidecar", "edge", "gate", "store", "reply", "body"]),
     ("relay", &["cli", "server", "gateway", "sidecar", "edge", "gate", "body"]),
     ("sidecar", &["cli", "server", "gateway", "relay", "edge", "gate", "node", "body"]),
     ("gate", &["cli", "server", "gateway", "relay", "sidecar", "edge", "node", "store", "reply"]),

@@ -16,11 +16,11 @@ use super::error::Origin;
 use super::file::Reader;
 use super::units::Size;
 use super::values::{
-    choice, cors_origins, distinct, duration, integer, method, node_url, size, text,
+    choice, cors_origins, distinct, duration, flag, integer, method, node_url, size, text,
 };
 use super::{
-    AdminConfig, Config, ConnectionsConfig, GatewayConfig, LogClients, LogConfig, LogFormat,
-    MAX_NODE_TIMEOUT, MIN_ANSWER_MEMORY, NodeConfig, ServerConfig,
+    AdminConfig, CacheConfig, Config, ConnectionsConfig, GatewayConfig, LogClients, LogConfig,
+    LogFormat, MAX_NODE_TIMEOUT, MIN_ANSWER_MEMORY, NodeConfig, ServerConfig,
 };
 use super::{relay, sidecar, store};
 
@@ -121,7 +121,32 @@ fn gateway(reader: &mut Reader<'_>) -> GatewayConfig {
             text("\"*\" or an origin such as \"https://app.example\"", CorsOrigins::parse_item),
             cors_origins,
         ),
+        single_flight: reader.take("gateway.single_flight", flag),
+        cache: cache(reader),
         connections: connections(reader),
+    }
+}
+
+fn cache(reader: &mut Reader<'_>) -> CacheConfig {
+    const MINUTE: Duration = Duration::from_secs(60);
+    CacheConfig {
+        enabled: reader.take("gateway.cache.enabled", flag),
+        size: reader.take(
+            "gateway.cache.size",
+            size(
+                Size::from_mib(1)..=Size::from_mib(1 << 20),
+                "less holds no class, and no machine has more than this to spare",
+            ),
+        ),
+        max_entries: reader.take("gateway.cache.max_entries", integer(1..=10_000_000, WHY_MEMORY)),
+        watch_interval: reader.take(
+            "gateway.cache.watch_interval",
+            duration(
+                SHORTEST..=MINUTE,
+                "shorter only keeps the node busy, and for so long a block that was taken back \
+                 may still be told",
+            ),
+        ),
     }
 }
 
@@ -176,6 +201,22 @@ fn methods(methods: Vec<Method>) -> Result<NonEmpty<Method>, String> {
 
 /// What no key can tell alone.
 fn together(config: &Config, reader: &mut Reader<'_>) {
+    listeners(config, reader);
+    let memory = config.server.answer_memory;
+    let cache = config.gateway.as_ref().map(|gateway| &gateway.cache);
+    if let Some(cache) = cache.filter(|cache| cache.enabled)
+        && cache.size.bytes().saturating_add(MIN_ANSWER_MEMORY.bytes()) > memory.bytes()
+    {
+        let message = format!(
+            "expected at most server.answer_memory ({memory}) less {MIN_ANSWER_MEMORY}, which one \
+             answer may take beside a full cache, found {}",
+            cache.size
+        );
+        reader.clash("gateway.cache.size", "server.answer_memory", message);
+    }
+}
+
+fn listeners(config: &Config, reader: &mut Reader<'_>) {
     let listeners = [
         ("gateway.listen", config.gateway.as_ref().map(|gateway| &gateway.listen)),
         ("relay.listen", config.relay.as_ref().map(|relay| &relay.listen)),

@@ -87,7 +87,7 @@ pub struct ServerConfig {
     pub drain_delay: Duration,
     /// How long requests in flight then have to finish, while new ones get 503.
     pub grace_period: Duration,
-    /// Bound on the memory of node answers in flight, over all clients.
+    /// Bound on the memory of node answers, in flight over all clients and kept.
     pub answer_memory: Size,
 }
 
@@ -148,8 +148,25 @@ pub struct GatewayConfig {
     pub methods: NonEmpty<Method>,
     /// Which web pages may read answers.
     pub cors_origins: CorsOrigins,
+    /// Whether identical reads at a time are one call to the node.
+    pub single_flight: bool,
+    /// The cache of answers that can not change.
+    pub cache: CacheConfig,
     /// Bounds on each client connection.
     pub connections: ConnectionsConfig,
+}
+
+/// `[gateway.cache]`: answers that can not change are given again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CacheConfig {
+    /// Whether it is switched on.
+    pub enabled: bool,
+    /// Memory for it, out of that for answers.
+    pub size: Size,
+    /// Answers in it; at least 1.
+    pub max_entries: usize,
+    /// How often the chain is looked at.
+    pub watch_interval: Duration,
 }
 
 /// `[gateway.connections]`: bounds on client connections.

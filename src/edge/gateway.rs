@@ -3,7 +3,7 @@
 use super::service::{About, Admission, Next, Pending, Service, Told};
 use crate::gateway::{Gateway, Settings};
 use crate::reply::{Cors, Reply, Style};
-use crate::telemetry::Surface;
+use crate::telemetry::{CacheUse, Surface};
 use bytes::Bytes;
 use portcullis_filters::client::Client;
 use portcullis_filters::head::Head;
@@ -24,7 +24,8 @@ impl Service for Gateway {
 
     fn told(settings: &Settings) -> Told<'_> {
         let headers = "Content-Type, X-Request-Id";
-        let cors = Cors { origins: &settings.cors, methods: "POST", headers };
+        let exposed = "RateLimit, RateLimit-Policy, Retry-After, X-Cache, X-Request-Id";
+        let cors = Cors { origins: &settings.cors, methods: "POST", headers, exposed };
         Told { quota: &settings.limits.quota_header, cors: Some(cors) }
     }
 
@@ -60,13 +61,16 @@ impl Service for Gateway {
             Err(refusal) => return Reply::refusal(Style::JsonRpc, &refusal, about.request_id),
         };
         about.method = permit.method().name();
-        about.metrics.call(permit.method(), body.len());
-        let answer = Gateway::answer(self, &permit, about.traceparent, &mut about.upstream).await;
+        let begun = self.begin(settings, &permit, about.traceparent);
+        let cache = begun.cache();
+        about.metrics.call(permit.method(), cache, body.len());
+        let answer = begun.answer(&mut about.upstream).await;
         let id = permit.id().as_str();
-        match answer {
+        let reply = match answer {
             Ok(answer) => Reply::answer(id, answer),
             Err(fault) => Reply::fault(Style::JsonRpc, fault, Some(id), about.request_id),
-        }
+        };
+        Reply { cache: (cache != CacheUse::Off).then(|| cache.name()), ..reply }
     }
 
     fn standing(&self, peer: Client) -> Option<Standing> {

@@ -31,6 +31,7 @@ impl Service for SidecarService {
             origins: &CorsOrigins::Any,
             methods: "GET, HEAD, POST",
             headers: "Authorization, X-Client-Info, Apikey, Content-Type, X-Request-Id",
+            exposed: "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id",
         };
         Told { quota: &settings.limits.quota_header, cors: Some(cors) }
     }

@@ -4,9 +4,10 @@
 //! with its code, or the fault that kept it from answering. State is read at the block being built,
 //! so that a write is seen as soon as the node has taken it. Starknet API 0.10.
 
-use super::{Answer, Fault, Node, Over};
+use super::{Fault, Node, Over};
 use portcullis_filters::felt::Felt;
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 use std::time::Duration;
 
 /// Why a call has no result.
@@ -31,6 +32,8 @@ pub struct NodeError {
 
 /// The codes that matter here.
 pub mod code {
+    /// No block of this id.
+    pub const BLOCK_NOT_FOUND: i64 = 24;
     /// No contract at the address.
     pub const CONTRACT_NOT_FOUND: i64 = 20;
     /// No transaction of this hash.
@@ -62,6 +65,19 @@ pub struct Block {
     pub hash: Felt,
     /// Seconds since 1970.
     pub timestamp: u64,
+}
+
+/// An accepted block as it was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sighting {
+    /// Its number.
+    pub number: u64,
+    /// What tells it from any other block: a digest of all that it says of itself but its status,
+    /// which may change. A block's hash alone does not on every node: `starknet-devnet` leaves the
+    /// block's contents out of it.
+    pub print: [u8; 32],
+    /// Whether it is accepted on L1, not only on L2.
+    pub on_l1: bool,
 }
 
 /// A transaction's receipt.
@@ -161,6 +177,21 @@ impl Chain {
         })
     }
 
+    /// The accepted block of this id (in JSON), if there is one.
+    pub async fn sight(&self, id: &str) -> Result<Option<Sighting>, Trouble> {
+        let params = format!(r#"{{"block_id":{id}}}"#);
+        let block = self.ask("starknet_getBlockWithTxHashes", &params).await;
+        let Some(mut block) = found(block, code::BLOCK_NOT_FOUND)? else { return Ok(None) };
+        let number = integer(&block["block_number"])?;
+        let status = block.as_object_mut().and_then(|members| members.remove("status"));
+        let on_l1 = match status.as_ref().and_then(Value::as_str) {
+            Some("ACCEPTED_ON_L1") => true,
+            Some("ACCEPTED_ON_L2") => false,
+            _ => return Err(Trouble::Strange),
+        };
+        Ok(Some(Sighting { number, print: Sha256::digest(block.to_string()).into(), on_l1 }))
+    }
+
     /// What executing `transaction` (a signed one of the query version, in JSON) would take.
     pub async fn estimate(&self, transaction: &str) -> Result<Estimate, Trouble> {
         let params = format!(
@@ -228,9 +259,8 @@ impl Chain {
         };
         let answer = self.node.fetch(write, over, traceparent, took).await;
         let answer = answer.map_err(Trouble::Fault)?;
-        let Answer { member, payload, lease: _lease } = answer;
-        let value = serde_json::from_slice(&payload).map_err(|_| Trouble::Strange)?;
-        if member == "result" { Ok(value) } else { Err(Trouble::Refused(NodeError::read(&value))) }
+        let value = serde_json::from_slice(&answer.payload).map_err(|_| Trouble::Strange)?;
+        if answer.is_result() { Ok(value) } else { Err(Trouble::Refused(NodeError::read(&value))) }
     }
 }
 

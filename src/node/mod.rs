@@ -90,16 +90,26 @@ pub enum Over {
     New,
 }
 
-/// The payload of a verified answer, and its share of the memory for answers.
-#[derive(Debug)]
+/// The payload of a verified answer, and its share of the memory for answers. Clones share both.
+#[derive(Clone, Debug)]
 pub struct Answer {
     /// The name of the payload's member: `result` or `error`.
     pub member: &'static str,
     /// The payload's JSON text, as the node wrote it.
     pub payload: Bytes,
-    /// Given back when the answer has been sent.
-    pub lease: Lease,
+    /// Given back when the answer has been sent to everyone who waits for it.
+    pub lease: Arc<Lease>,
 }
+
+impl Answer {
+    /// Whether it is a result, not an error of the node's.
+    pub fn is_result(&self) -> bool {
+        self.member == RESULT
+    }
+}
+
+/// The name of a positive answer's payload.
+const RESULT: &str = "result";
 
 /// The node, under one or more URLs.
 pub struct Node {
@@ -146,14 +156,34 @@ impl Node {
         took: &mut Duration,
     ) -> Result<Answer, Fault> {
         let start = Instant::now();
+        let answer = self.fetch_by(start + self.timeout, request, over, traceparent).await;
+        *took = start.elapsed();
+        answer
+    }
+
+    /// When what begins now must have its answer.
+    pub fn deadline(&self) -> Instant {
+        Instant::now() + self.timeout
+    }
+
+    /// The same as [`Self::fetch`] under a deadline that other calls may share.
+    ///
+    /// # Errors
+    /// As [`Self::fetch`].
+    pub async fn fetch_by(
+        &self,
+        deadline: Instant,
+        request: impl Fn(u64, &mut Vec<u8>) + Send + Sync,
+        over: Over,
+        traceparent: Option<&[u8]>,
+    ) -> Result<Answer, Fault> {
+        let start = Instant::now();
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let mut lease = Lease::of(&self.memory);
-        let deadline = start + self.timeout;
         let write = |out: &mut Vec<u8>| request(id, out);
         let answer = self.exchange(write, over, traceparent, deadline, &mut lease).await;
         let answer = answer.and_then(|body| verify(body, id, lease));
-        *took = start.elapsed();
-        self.metrics.node_call(answer.as_ref().err().copied(), *took);
+        self.metrics.node_call(answer.as_ref().err().copied(), start.elapsed());
         answer
     }
 
@@ -198,8 +228,8 @@ impl Node {
 
 fn verify(body: Bytes, id: u64, lease: Lease) -> Result<Answer, Fault> {
     let (member, payload) = match Outcome::verify(&body, id).ok_or(Fault::Invalid)? {
-        Outcome::Result(text) => ("result", text),
+        Outcome::Result(text) => (RESULT, text),
         Outcome::Error(text) => ("error", text),
     };
-    Ok(Answer { member, payload: body.slice_ref(payload.as_bytes()), lease })
+    Ok(Answer { member, payload: body.slice_ref(payload.as_bytes()), lease: Arc::new(lease) })
 }

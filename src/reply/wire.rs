@@ -38,6 +38,8 @@ pub struct Cors<'a> {
     pub methods: &'static str,
     /// `Access-Control-Allow-Headers`.
     pub headers: &'static str,
+    /// `Access-Control-Expose-Headers`.
+    pub exposed: &'static str,
 }
 
 /// What becomes of the connection; RFC 9112, section 9.3.
@@ -75,6 +77,9 @@ pub fn render(reply: &Reply, facts: &Facts<'_>) -> [Bytes; 3] {
     }
     for (name, value) in &reply.fields {
         out.field(name, value.as_bytes());
+    }
+    if let Some(cache) = reply.cache {
+        out.field("x-cache", cache.as_bytes());
     }
     if let Some((policy, standing)) = facts.quota {
         out.field("ratelimit-policy", policy.as_bytes());
@@ -173,8 +178,7 @@ impl Head {
             self.field("access-control-allow-headers", cors.headers.as_bytes());
             self.field("access-control-max-age", b"86400");
         } else {
-            let exposed = b"RateLimit, RateLimit-Policy, Retry-After, X-Request-Id";
-            self.field("access-control-expose-headers", exposed);
+            self.field("access-control-expose-headers", cors.exposed.as_bytes());
         }
     }
 }

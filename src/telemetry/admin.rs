@@ -39,11 +39,13 @@ impl Admin {
             .as_ref()
             .map(|gateway| gateway.clients().population())
             .unwrap_or_default();
+        let cache = self.surfaces.gateway.as_ref().map(|gateway| gateway.cache());
         let node = self.node.standing();
         Sample {
             limiter_clients,
             limiter_evictions,
             answer_memory: self.memory.taken() as u64,
+            cache: cache.unwrap_or_default(),
             node_idle: node.idle as u64,
             node_busy: node.busy as u64,
             node_open_breakers: node.open_breakers as u64,

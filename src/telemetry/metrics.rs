@@ -6,6 +6,7 @@
 use super::log::verdict;
 use super::relay::RelayMetrics;
 use super::sidecar::SidecarMetrics;
+use crate::gateway::{CacheStanding, Cause};
 use crate::node::Fault;
 use portcullis_filters::rpc::Method;
 use portcullis_filters::verdict::Reason;
@@ -43,6 +44,34 @@ impl Surface {
     }
 }
 
+/// How the cache took part in a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheUse {
+    /// The answer was kept from an earlier call.
+    Hit,
+    /// The same call was under way for somebody else.
+    Shared,
+    /// The node was asked.
+    Miss,
+    /// Nothing is kept or shared.
+    Off,
+}
+
+impl CacheUse {
+    /// Every one, in the order of the variants.
+    pub const ALL: [Self; 4] = [Self::Hit, Self::Shared, Self::Miss, Self::Off];
+
+    /// The name in metrics and in `X-Cache`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hit => "hit",
+            Self::Shared => "shared",
+            Self::Miss => "miss",
+            Self::Off => "off",
+        }
+    }
+}
+
 /// Seconds; the node's deadline is 8 s, a cached answer takes microseconds.
 pub(super) const LATENCY: [f64; 14] =
     [1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 1.0, 4.0, 8.0];
@@ -59,7 +88,8 @@ pub struct Metrics {
     request_seconds: Histogram,
     request_bytes: Histogram,
     response_bytes: Histogram,
-    calls: [IntCounter; Method::ALL.len()],
+    calls: [[IntCounter; CacheUse::ALL.len()]; Method::ALL.len()],
+    cache_epochs: [IntCounter; Cause::ALL.len()],
     node_calls_ok: IntCounter,
     node_calls_failed: [IntCounter; Fault::ALL.len()],
     node_seconds: Histogram,
@@ -86,6 +116,10 @@ struct Sampled {
     limiter_clients: IntGauge,
     limiter_evictions: IntGauge,
     answer_memory: IntGauge,
+    cache_entries: IntGauge,
+    cache_bytes: IntGauge,
+    cache_settled_block: IntGauge,
+    cache_suspended: IntGauge,
     node_idle: IntGauge,
     node_busy: IntGauge,
     node_open_breakers: IntGauge,
@@ -99,8 +133,10 @@ pub struct Sample {
     pub limiter_clients: u64,
     /// Clients it forgot because it was full.
     pub limiter_evictions: u64,
-    /// Bytes held by node answers in flight.
+    /// Bytes held by node answers, in flight and in the gateway's cache.
     pub answer_memory: u64,
+    /// The gateway's cache.
+    pub cache: CacheStanding,
     /// Idle connections to the node.
     pub node_idle: u64,
     /// Connections to the node with a call under way.
@@ -212,6 +248,26 @@ fn connections(
     )
 }
 
+fn calls(make: &Maker) -> [[IntCounter; CacheUse::ALL.len()]; Method::ALL.len()] {
+    let calls = make.counters(
+        "portcullis_calls_total",
+        "Calls that passed the policy, by method and by how the cache took part.",
+        &["method", "cache"],
+    );
+    Method::ALL.map(|method| {
+        CacheUse::ALL.map(|cache| calls.with_label_values(&[method.name(), cache.name()]))
+    })
+}
+
+fn cache_epochs(make: &Maker) -> [IntCounter; Cause::ALL.len()] {
+    let epochs = make.counters(
+        "portcullis_cache_epochs_total",
+        "Times that the gateway's cache was emptied, by what was seen of the chain.",
+        &["cause"],
+    );
+    Cause::ALL.map(|cause| epochs.with_label_values(&[cause.name()]))
+}
+
 impl Default for Metrics {
     fn default() -> Self {
         Self::new()
@@ -230,11 +286,6 @@ impl Metrics {
         let with = |reason: Option<Reason>| {
             requests.with_label_values(&[verdict(reason), reason.map_or("none", Reason::name)])
         };
-        let calls = make.counters(
-            "portcullis_calls_total",
-            "Calls that passed the policy, by method and by how the cache took part.",
-            &["method", "cache"],
-        );
         let node = make.counters(
             "portcullis_node_calls_total",
             "Calls to the node by outcome.",
@@ -260,7 +311,8 @@ impl Metrics {
                 "Bodies of gateway answers.",
                 &SIZE,
             ),
-            calls: Method::ALL.map(|method| calls.with_label_values(&[method.name(), "off"])),
+            calls: calls(&make),
+            cache_epochs: cache_epochs(&make),
             node_calls_ok: node.with_label_values(&["ok"]),
             node_calls_failed: Fault::ALL.map(|fault| node.with_label_values(&[fault.name()])),
             node_seconds: make.histogram(
@@ -298,11 +350,19 @@ impl Metrics {
     }
 
     /// Counts a call that passed the policy, with the bytes of its body.
-    pub fn call(&self, method: Method, bytes: usize) {
-        if let Some(counter) = self.calls.get(method as usize) {
+    pub fn call(&self, method: Method, cache: CacheUse, bytes: usize) {
+        let counters = self.calls.get(method as usize);
+        if let Some(counter) = counters.and_then(|counters| counters.get(cache as usize)) {
             counter.inc();
         }
         self.request_bytes.observe(bytes as f64);
+    }
+
+    /// Counts that the gateway's cache was emptied.
+    pub fn cache_epoch(&self, cause: Cause) {
+        if let Some(counter) = self.cache_epochs.get(cause as usize) {
+            counter.inc();
+        }
     }
 
     /// Counts a call to the node.
@@ -350,8 +410,21 @@ impl Sampled {
                 "portcullis_limiter_evicted_clients",
                 "Clients forgotten because the rate limiter was full, since the start.",
             ),
-            answer_memory: make
-                .gauge("portcullis_answer_memory_bytes", "Held by node answers in flight."),
+            answer_memory: make.gauge(
+                "portcullis_answer_memory_bytes",
+                "Held by node answers, in flight and in the cache.",
+            ),
+            cache_entries: make
+                .gauge("portcullis_cache_entries", "Answers in the gateway's cache."),
+            cache_bytes: make.gauge("portcullis_cache_bytes", "What they weigh."),
+            cache_settled_block: make.gauge(
+                "portcullis_cache_settled_block",
+                "The newest block that a kept answer may stand on; -1 while there is none.",
+            ),
+            cache_suspended: make.gauge(
+                "portcullis_cache_suspended",
+                "1 while the cache gives no answer: it is off, or the node is not seen.",
+            ),
             node_idle: node.with_label_values(&["idle"]),
             node_busy: node.with_label_values(&["busy"]),
             node_open_breakers: make.gauge(
@@ -370,6 +443,9 @@ impl Sampled {
             (&self.limiter_clients, sample.limiter_clients),
             (&self.limiter_evictions, sample.limiter_evictions),
             (&self.answer_memory, sample.answer_memory),
+            (&self.cache_entries, sample.cache.entries),
+            (&self.cache_bytes, sample.cache.bytes),
+            (&self.cache_suspended, u64::from(sample.cache.suspended)),
             (&self.node_idle, sample.node_idle),
             (&self.node_busy, sample.node_busy),
             (&self.node_open_breakers, sample.node_open_breakers),
@@ -377,5 +453,7 @@ impl Sampled {
         ] {
             gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
         }
+        let settled = sample.cache.settled.map(|number| i64::try_from(number).unwrap_or(i64::MAX));
+        self.cache_settled_block.set(settled.unwrap_or(-1));
     }
 }

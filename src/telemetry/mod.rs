@@ -11,6 +11,6 @@ mod requests;
 mod sidecar;
 
 pub use self::log::{Log, RequestLine};
-pub use metrics::{Metrics, Surface};
+pub use metrics::{CacheUse, Metrics, Surface};
 pub use relay::{PinState, RelayMetrics};
 pub use sidecar::SidecarMetrics;

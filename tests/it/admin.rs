@@ -102,7 +102,8 @@ fn calls_are_counted_by_method_and_the_node_by_outcome() {
         assert_eq!(edge.ask(&Request::post(rpc("1", method, "[]"))).status, 200, "it passes");
     }
     eventually(&edge, "two starknet_chainId, one starknet_specVersion, three good calls", |now| {
-        let calls = |method: &str| series(now, "portcullis_calls_total", &[method]);
+        let calls =
+            |method: &str| series(now, "portcullis_calls_total", &[method, "cache=\"miss\""]);
         calls("\"starknet_chainId\"") == 2.0
             && calls("\"starknet_specVersion\"") == 1.0
             && calls("\"starknet_getNonce\"") == 0.0

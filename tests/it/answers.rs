@@ -302,7 +302,7 @@ fn a_browser_of_any_origin_may_ask() {
     let headers = list(&response, "Access-Control-Allow-Headers");
     assert_eq!(headers, ["content-type", "x-request-id"], "what a client may send");
     assert_eq!(response.header("Access-Control-Max-Age"), Some("86400"), "for a day");
-    let exposed = ["ratelimit", "ratelimit-policy", "retry-after", "x-request-id"];
+    let exposed = ["ratelimit", "ratelimit-policy", "retry-after", "x-cache", "x-request-id"];
     for body in [QUESTION, "{"] {
         let response = edge.ask(&Request::post(body).with("Origin", "https://wallet.test"));
         assert_common(&response, "a request of a browser");

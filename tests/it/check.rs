@@ -42,7 +42,7 @@ pub(crate) const REASONS: [(&str, u16, i64); 24] = [
 ];
 
 /// The only headers that an answer can carry.
-const HEADERS: [&str; 18] = [
+const HEADERS: [&str; 19] = [
     "access-control-allow-headers",
     "access-control-allow-methods",
     "access-control-allow-origin",
@@ -59,6 +59,7 @@ const HEADERS: [&str; 18] = [
     "ratelimit-policy",
     "retry-after",
     "vary",
+    "x-cache",
     "x-content-type-options",
     "x-request-id",
 ];

@@ -2,10 +2,12 @@
 //!
 //! A body passes through [`json`] (one strict pass to a tree that borrows from it), [`envelope`]
 //! (exactly one request, its id kept byte for byte), [`method`] (the allowlist) and [`params`]
-//! (typed, and written again in one canonical form). [`response`] judges what the node answers.
+//! (typed, and written again in one canonical form). [`response`] judges what the node answers,
+//! [`keep`] whether that may be given again.
 
 pub mod envelope;
 pub mod json;
+pub mod keep;
 pub mod method;
 pub mod params;
 pub mod response;

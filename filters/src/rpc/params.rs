@@ -144,6 +144,17 @@ impl Params {
         &self.0
     }
 
+    /// The same at another block, where there is one.
+    pub(crate) fn at(&self, block: BlockId) -> Self {
+        let mut params = self.clone();
+        for (_, argument) in &mut params.0 {
+            if let Argument::Block(at) = argument {
+                *at = block;
+            }
+        }
+        params
+    }
+
     /// Appends the parameters as a JSON object in canonical form: equal parameters, equal bytes.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.push(b'{');

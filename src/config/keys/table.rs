@@ -10,6 +10,7 @@ pub(in crate::config) const SECTIONS: &[Section] = &[
         "gateway",
         "The public read gateway: POST /rpc. Leave the section out to switch it off.",
     ),
+    section("gateway.cache", "Answers that can not change any more are given again, from memory."),
     section("gateway.connections", "Bounds on each client connection of the gateway."),
     section(
         "relay",
@@ -42,13 +43,15 @@ pub(in crate::config) const SECTIONS: &[Section] = &[
 ];
 
 /// The keys that a running process takes over on SIGHUP.
-pub(super) const LIVE: [&str; 42] = [
+pub(super) const LIVE: [&str; 44] = [
     "log.level",
     "gateway.requests_per_minute",
     "gateway.max_in_flight_per_client",
     "gateway.trusted_proxies",
     "gateway.methods",
     "gateway.cors_origins",
+    "gateway.single_flight",
+    "gateway.cache.enabled",
     "relay.token_files",
     "relay.requests_per_minute",
     "relay.max_in_flight_per_client",
@@ -106,7 +109,7 @@ pub(in crate::config) const KEYS: &[Key] = &[
     key(
         "server.answer_memory",
         r#""256 MiB""#,
-        "Memory for node answers in flight, over all clients; 4 MiB (one answer) to 1024 GiB.",
+        "Memory for node answers, in flight and kept; 4 MiB (one answer) to 1024 GiB.",
     ),
     key(
         "log.level",
@@ -181,6 +184,23 @@ pub(in crate::config) const KEYS: &[Key] = &[
         "gateway.cors_origins",
         r#"["*"]"#,
         "Web pages that may read answers: \"*\" for all, or origins (\"https://app.example\").",
+    ),
+    key(
+        "gateway.single_flight",
+        "true",
+        "Identical requests at the same time are one call to the node.",
+    ),
+    key("gateway.cache.enabled", "true", "false keeps nothing, and the node is not watched."),
+    key(
+        "gateway.cache.size",
+        r#""64 MiB""#,
+        "Memory for it, out of server.answer_memory, which must have 4 MiB more; from 1 MiB.",
+    ),
+    key("gateway.cache.max_entries", "50000", "Answers in it; 1 to 10000000."),
+    key(
+        "gateway.cache.watch_interval",
+        r#""1s""#,
+        "Between two looks at the chain, which find blocks that were taken back; 100ms to 1m.",
     ),
     key("gateway.connections.max", "20000", "Connections at a time, over all clients."),
     key(

@@ -129,6 +129,9 @@ fn defaults_are_typed_values() {
     assert_eq!(gateway.listen, Listen::Tcp("127.0.0.1:8080".parse().unwrap()));
     assert_eq!(gateway.clients.requests_per_minute, 180);
     assert_eq!(gateway.cors_origins, CorsOrigins::Any);
+    assert!(gateway.single_flight && gateway.cache.enabled);
+    assert_eq!(gateway.cache.size, Size::from_mib(64));
+    assert_eq!(gateway.cache.watch_interval, Duration::from_secs(1));
     assert_eq!(gateway.connections.lifetime, Duration::from_secs(3_600));
     assert_eq!(config.admin.unwrap().listen.to_string(), "127.0.0.1:8083");
 }

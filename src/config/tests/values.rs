@@ -9,7 +9,7 @@ fn values_at_the_edge_are_accepted() {
         ("server.threads", "0x10"),
         ("server.drain_delay", "\"1h\""),
         ("server.grace_period", "\"0s\""),
-        ("server.answer_memory", "\"4 MiB\""),
+        ("server.answer_memory", "\"68 MiB\""),
         ("server.answer_memory", "\"1024 GiB\""),
         ("log.level", "\"debug\""),
         ("log.format", "\"text\""),
@@ -22,6 +22,10 @@ fn values_at_the_edge_are_accepted() {
         ("gateway.methods", "\"starknet_call\""),
         ("gateway.trusted_proxies", "[]"),
         ("gateway.cors_origins", "[]"),
+        ("gateway.cache.size", "\"1 MiB\""),
+        ("gateway.cache.size", "\"252 MiB\""),
+        ("gateway.cache.max_entries", "10000000"),
+        ("gateway.cache.watch_interval", "\"100ms\""),
         ("gateway.connections.header_size", "\"1KiB\""),
         ("gateway.connections.header_size", "\"256 KiB\""),
         ("gateway.connections.lifetime", "\"24h\""),
@@ -52,6 +56,9 @@ fn values_out_of_range_are_refused_with_the_range() {
         ("gateway.requests_per_minute", "1000000001", "an integer from 1 to 1000000000 ("),
         ("gateway.max_clients", "10000001", "an integer from 1 to 10000000 ("),
         ("gateway.max_in_flight_per_client", "0", "an integer from 1 to 1000000 ("),
+        ("gateway.cache.size", "\"1023 KiB\"", "a size from 1 MiB to 1024 GiB ("),
+        ("gateway.cache.max_entries", "0", "an integer from 1 to 10000000 ("),
+        ("gateway.cache.watch_interval", "\"61s\"", "a duration from 100ms to 1m ("),
         ("gateway.connections.max", "0", "an integer from 1 to 1000000 ("),
         ("gateway.connections.max_per_client", "0", "an integer from 1 to 1000000 ("),
         ("gateway.connections.header_size", "\"1023 B\"", "a size from 1 KiB to 256 KiB ("),
@@ -150,6 +157,31 @@ fn two_surfaces_do_not_share_an_address() {
     }
     let found = messages(parse(&with("gateway.listen", "\"127.0.0.1:8083\"")));
     assert_eq!(found.len(), 1, "a default counts as well: {found:?}");
+}
+
+#[test]
+fn a_full_cache_leaves_room_for_an_answer() {
+    let with = |memory: &str, size: &str, enabled: bool| {
+        let server = format!("[server]\nanswer_memory = \"{memory}\"\n");
+        let cache = format!("[gateway.cache]\nsize = \"{size}\"\nenabled = {enabled}\n");
+        messages(parse(&format!("{server}{LEAST}{cache}")))
+    };
+    for (memory, size, enabled, fits) in [
+        ("256 MiB", "252 MiB", true, true),
+        ("256 MiB", "253 MiB", true, false),
+        ("8 MiB", "4 MiB", true, true),
+        ("4 MiB", "1 MiB", true, false),
+        ("4 MiB", "64 MiB", false, true),
+    ] {
+        let found = with(memory, size, enabled);
+        assert_eq!(found.is_empty(), fits, "{size} of {memory}: {found:?}");
+        for message in found {
+            assert!(message.starts_with("line 8, column 8: gateway.cache.size: "), "{message}");
+            assert!(message.contains("server.answer_memory"), "both keys are named: {message}");
+        }
+    }
+    let text = format!("[server]\nanswer_memory = \"16 MiB\"\n{LEAST}");
+    assert_eq!(messages(parse(&text)).len(), 1, "a default counts as well");
 }
 
 #[test]

@@ -1,0 +1,82 @@
+//! The proof that lets a read go on, and the read in the one form in which the node is asked.
+
+use crate::rpc::params::BlockId;
+use crate::rpc::{Id, Method, Params};
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+/// Proof that a read passed the whole policy. Borrows the request body it was parsed from.
+#[derive(Debug)]
+pub struct ReadPermit<'a> {
+    id: Id<'a>,
+    method: Method,
+    params: Params,
+}
+
+impl<'a> ReadPermit<'a> {
+    pub(crate) fn new(id: Id<'a>, method: Method, params: Params) -> Self {
+        Self { id, method, params }
+    }
+
+    /// The client's request id, byte for byte.
+    pub fn id(&self) -> Id<'a> {
+        self.id
+    }
+
+    /// The method, one of the thirteen.
+    pub fn method(&self) -> Method {
+        self.method
+    }
+
+    /// The parameters as they were understood.
+    pub fn params(&self) -> &Params {
+        &self.params
+    }
+
+    /// What the node is asked, without the client.
+    pub fn call(&self) -> ReadCall {
+        ReadCall::new(self.method, &self.params)
+    }
+
+    /// The same at another block, for a method that takes one.
+    pub fn call_at(&self, block: BlockId) -> ReadCall {
+        ReadCall::new(self.method, &self.params.at(block))
+    }
+
+    /// Appends the request that the node gets: this method and these parameters, by name, with
+    /// `id` in place of the client's.
+    pub fn write_request(&self, id: u64, out: &mut Vec<u8>) {
+        self.call().write_request(id, out);
+    }
+}
+
+/// A permitted read, whoever asked: its method and its parameters in canonical form. Equal reads,
+/// equal bytes, and only a permit makes one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ReadCall(Vec<u8>);
+
+impl ReadCall {
+    fn new(method: Method, params: &Params) -> Self {
+        // a method, a hash or two and their names
+        let mut bytes = Vec::with_capacity(256);
+        bytes.extend_from_slice(br#""method":""#);
+        bytes.extend_from_slice(method.name().as_bytes());
+        bytes.extend_from_slice(br#"","params":"#);
+        params.write(&mut bytes);
+        Self(bytes)
+    }
+
+    /// Appends the request that the node gets under this id.
+    pub fn write_request(&self, id: u64, out: &mut Vec<u8>) {
+        out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+        out.extend_from_slice(id.to_string().as_bytes());
+        out.push(b',');
+        out.extend_from_slice(&self.0);
+        out.push(b'}');
+    }
+
+    /// Its bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}

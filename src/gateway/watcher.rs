@@ -1,0 +1,136 @@
+//! Looks at the chain at every tick and tells the cache what stands.
+//!
+//! It runs beside the listeners, over connections of its own, so that it sees the node however busy
+//! the gateway is. While the cache is switched off it asks nothing.
+
+use super::cache::Cache;
+use super::watch::{Cause, L1, Look, Step, Watch};
+use crate::config::NodeConfig;
+use crate::node::chain::{Chain, Sighting, Trouble};
+use crate::node::{MAX_ANSWER, Memory, Node};
+use crate::telemetry::Metrics;
+use async_trait::async_trait;
+use pingora_core::server::ShutdownWatch;
+use pingora_core::services::background::BackgroundService;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, MissedTickBehavior};
+
+/// Blocks in one look.
+const BLOCKS: usize = 5;
+
+/// Watches the chain for the gateway's cache.
+pub struct Watcher {
+    cache: Arc<Cache>,
+    interval: Duration,
+    chain: Chain,
+    metrics: Arc<Metrics>,
+}
+
+#[async_trait]
+impl BackgroundService for Watcher {
+    async fn start(&self, mut shutdown: ShutdownWatch) {
+        tokio::select! {
+            _ = shutdown.changed() => {}
+            () = self.run() => {}
+        }
+    }
+}
+
+impl Watcher {
+    /// With connections and memory of its own: clients who take all of theirs do not blind it.
+    pub(super) fn new(
+        cache: Arc<Cache>,
+        interval: Duration,
+        node: &NodeConfig,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let memory = Memory::new(BLOCKS * MAX_ANSWER);
+        let chain = Chain::new(Node::new(node, memory, Arc::clone(&metrics)));
+        Self { cache, interval, chain, metrics }
+    }
+
+    async fn run(&self) {
+        let mut switch = self.cache.switched();
+        loop {
+            while !*switch.borrow_and_update() {
+                // what an unfinished look may have said since
+                self.cache.suspend();
+                if switch.changed().await.is_err() {
+                    return;
+                }
+            }
+            self.watch(&mut switch).await;
+        }
+    }
+
+    /// Looks until the cache is switched off.
+    async fn watch(&self, switch: &mut tokio::sync::watch::Receiver<bool>) {
+        let mut watch = Watch::default();
+        let mut ticks = tokio::time::interval(self.interval);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut was_blind = false;
+        while *switch.borrow_and_update() {
+            tokio::select! {
+                _ = ticks.tick() => {}
+                _ = switch.changed() => continue,
+            }
+            let look = self.look(&watch).await;
+            let step = watch.step(look, Instant::now());
+            self.cache.take_over(&step);
+            self.tell(&step, was_blind);
+            was_blind = step.standing.is_none();
+        }
+    }
+
+    fn tell(&self, step: &Step, was_blind: bool) {
+        if let Some(cause) = step.broke {
+            self.metrics.cache_epoch(cause);
+            log::warn!(cause = cause.name(); "the cache is emptied");
+        }
+        if was_blind && step.standing.is_some() {
+            log::info!("the node is seen again: the cache is in use");
+        }
+    }
+
+    /// Asks for all blocks of a look at the same time.
+    async fn look(&self, watch: &Watch) -> Result<Look, Cause> {
+        let (settled, candidate) = (watch.settled(), watch.candidate());
+        let (head, genesis, settled_block, candidate_block, l1) = tokio::join!(
+            self.chain.sight("\"latest\""),
+            self.sight(Some(0)),
+            // block 0 is asked for anyway
+            self.sight(settled.filter(|number| *number > 0)),
+            self.sight(candidate.filter(|number| *number > 0)),
+            self.chain.sight("\"l1_accepted\""),
+        );
+        let genesis = genesis.map_err(cause)?.ok_or(Cause::Strange)?;
+        let or_genesis = |number, block| if number == Some(0) { Some(genesis) } else { block };
+        Ok(Look {
+            head: head.map_err(cause)?.ok_or(Cause::Strange)?,
+            genesis,
+            settled: or_genesis(settled, settled_block.map_err(cause)?),
+            candidate: or_genesis(candidate, candidate_block.map_err(cause)?),
+            l1: match l1 {
+                Ok(block) => L1::Head(block),
+                Err(Trouble::Fault(_)) => return Err(Cause::Unreachable),
+                Err(_) => L1::Unknown,
+            },
+        })
+    }
+
+    /// The block of this number, if one is asked for and there is one.
+    async fn sight(&self, number: Option<u64>) -> Result<Option<Sighting>, Trouble> {
+        let Some(number) = number else { return Ok(None) };
+        let block = self.chain.sight(&format!(r#"{{"block_number":{number}}}"#)).await?;
+        // another block than the one that was asked for is none
+        Ok(block.filter(|block| block.number == number))
+    }
+}
+
+fn cause(trouble: Trouble) -> Cause {
+    match trouble {
+        Trouble::Fault(_) => Cause::Unreachable,
+        Trouble::Refused(_) | Trouble::Strange => Cause::Strange,
+    }
+}
