@@ -1,70 +1,56 @@
 //! The allowlist: thirteen reads, and nothing else, ever.
 
-use Method::{
-    BlockNumber, Call, ChainId, EstimateFee, GetBlockWithTxHashes, GetClass, GetClassAt,
-    GetClassHashAt, GetNonce, GetTransactionByHash, GetTransactionReceipt, GetTransactionStatus,
-    SpecVersion,
-};
+/// The enum, its list and both ways between variant and name from one table.
+macro_rules! methods {
+    (
+        $(#[$about:meta])*
+        pub enum Method { $($method:ident = $name:literal,)* }
+    ) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[expect(missing_docs, reason = "each is the method of its name in the Starknet API")]
+        pub enum Method {
+            $($method,)*
+        }
 
-/// A read method of the Starknet JSON-RPC API that the gateway lets through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "each is the method of its name in the Starknet API")]
-pub enum Method {
-    SpecVersion,
-    ChainId,
-    BlockNumber,
-    GetBlockWithTxHashes,
-    GetTransactionByHash,
-    GetTransactionReceipt,
-    GetTransactionStatus,
-    GetClassHashAt,
-    GetClass,
-    GetClassAt,
-    GetNonce,
-    Call,
-    EstimateFee,
+        impl Method {
+            /// Every method, in the order of the variants.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$method),*];
+
+            /// The name on the wire.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$method => $name,)*
+                }
+            }
+
+            /// The method of exactly this name.
+            pub fn parse(name: &str) -> Option<Self> {
+                match name {
+                    $($name => Some(Self::$method),)*
+                    _ => None,
+                }
+            }
+        }
+    };
 }
 
-impl Method {
-    /// Every method, in the order of the variants.
-    pub const ALL: [Self; 13] = [
-        SpecVersion,
-        ChainId,
-        BlockNumber,
-        GetBlockWithTxHashes,
-        GetTransactionByHash,
-        GetTransactionReceipt,
-        GetTransactionStatus,
-        GetClassHashAt,
-        GetClass,
-        GetClassAt,
-        GetNonce,
-        Call,
-        EstimateFee,
-    ];
-
-    /// The name on the wire.
-    pub const fn name(self) -> &'static str {
-        match self {
-            SpecVersion => "starknet_specVersion",
-            ChainId => "starknet_chainId",
-            BlockNumber => "starknet_blockNumber",
-            GetBlockWithTxHashes => "starknet_getBlockWithTxHashes",
-            GetTransactionByHash => "starknet_getTransactionByHash",
-            GetTransactionReceipt => "starknet_getTransactionReceipt",
-            GetTransactionStatus => "starknet_getTransactionStatus",
-            GetClassHashAt => "starknet_getClassHashAt",
-            GetClass => "starknet_getClass",
-            GetClassAt => "starknet_getClassAt",
-            GetNonce => "starknet_getNonce",
-            Call => "starknet_call",
-            EstimateFee => "starknet_estimateFee",
-        }
-    }
-
-    /// The method of exactly this name.
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|method| method.name() == name)
+methods! {
+    /// A read method of the Starknet JSON-RPC API that the gateway lets through.
+    pub enum Method {
+        SpecVersion = "starknet_specVersion",
+        ChainId = "starknet_chainId",
+        BlockNumber = "starknet_blockNumber",
+        GetBlockWithTxHashes = "starknet_getBlockWithTxHashes",
+        GetTransactionByHash = "starknet_getTransactionByHash",
+        GetTransactionReceipt = "starknet_getTransactionReceipt",
+        GetTransactionStatus = "starknet_getTransactionStatus",
+        GetClassHashAt = "starknet_getClassHashAt",
+        GetClass = "starknet_getClass",
+        GetClassAt = "starknet_getClassAt",
+        GetNonce = "starknet_getNonce",
+        Call = "starknet_call",
+        EstimateFee = "starknet_estimateFee",
     }
 }
 
@@ -86,10 +72,12 @@ impl MethodSet {
 
 #[cfg(test)]
 mod tests {
+    use super::Method::{Call, ChainId};
     use super::*;
 
     #[test]
     fn a_method_is_let_through_by_its_exact_name_only() {
+        assert_eq!(Method::ALL.len(), 13, "the thirteen reads");
         for (at, method) in Method::ALL.into_iter().enumerate() {
             assert_eq!(method as usize, at, "{method:?} stands where its variant stands");
             assert_eq!(Method::parse(method.name()), Some(method));
