@@ -82,11 +82,14 @@ enum Read<'a> {
     Scalar,
 }
 
+/// The members so far; each is `None` until it is seen, whatever its value is.
 #[derive(Default)]
 struct Members<'a> {
-    jsonrpc: Option<Json<'a>>,
+    /// Whether it is `"2.0"`.
+    jsonrpc: Option<bool>,
     id: Option<&'a RawValue>,
-    method: Option<Json<'a>>,
+    /// The string, if it is one.
+    method: Option<Option<Cow<'a, str>>>,
     params: Option<Json<'a>>,
     duplicate: bool,
     two_ids: bool,
@@ -106,13 +109,11 @@ impl<'a> Members<'a> {
         if self.unknown {
             return Err(invalid("only jsonrpc, id, method and params are members of a request"));
         }
-        if self.jsonrpc.as_ref().and_then(Json::as_str) != Some("2.0") {
+        if self.jsonrpc != Some(true) {
             return Err(invalid("jsonrpc must be the string \"2.0\""));
         }
         let id = id.ok_or_else(|| invalid("id must be a number or a string"))?;
-        let Some(Json::String(method)) = self.method else {
-            return Err(invalid("method must be a string"));
-        };
+        let method = self.method.flatten().ok_or_else(|| invalid("method must be a string"))?;
         let params = match self.params {
             None | Some(Json::Null) => None,
             Some(params @ (Json::Array(_) | Json::Object(_))) => Some(params),
@@ -135,23 +136,29 @@ impl<'de> Visitor<'de> for Request {
         let value = || Value { levels: MAX_DEPTH.saturating_sub(1) };
         let mut members = Members::default();
         while let Some(name) = map.next_key_seed(Name)? {
-            let previous = match &*name {
+            let twice = match &*name {
                 // raw, because an id is echoed as it was written: 1.0 is not 1
-                "id" => members.id.replace(map.next_value()?).map(|_| {
+                "id" => {
                     // which of two ids would be answered is anybody's guess
-                    members.two_ids = true;
-                    Json::Null
-                }),
-                "jsonrpc" => members.jsonrpc.replace(map.next_value_seed(value())?),
-                "method" => members.method.replace(map.next_value_seed(value())?),
-                "params" => members.params.replace(map.next_value_seed(value())?),
+                    members.two_ids = members.id.replace(map.next_value()?).is_some();
+                    members.two_ids
+                }
+                "jsonrpc" => {
+                    let is_ours = map.next_value_seed(value())?.as_str() == Some("2.0");
+                    members.jsonrpc.replace(is_ours).is_some()
+                }
+                "method" => {
+                    let method = map.next_value_seed(value())?.into_string();
+                    members.method.replace(method).is_some()
+                }
+                "params" => members.params.replace(map.next_value_seed(value())?).is_some(),
                 _ => {
                     map.next_value_seed(value())?;
                     members.unknown = true;
-                    None
+                    false
                 }
             };
-            members.duplicate |= previous.is_some();
+            members.duplicate |= twice;
         }
         Ok(Read::Object(members))
     }

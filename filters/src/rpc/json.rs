@@ -67,6 +67,14 @@ impl<'a> Json<'a> {
         }
     }
 
+    /// The text of a string, taken out of it.
+    pub fn into_string(self) -> Option<Cow<'a, str>> {
+        match self {
+            Self::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
     /// Takes an object apart: each member at the place of its name in `names`, `None` where it is
     /// absent. Any other member, and any member given twice, is a fault, so the work is bounded by
     /// the number of names however many members there are.

@@ -8,10 +8,11 @@
 use super::json::{Json, MemberFault};
 use super::method::Method;
 pub use super::values::Misfit;
-use super::values::{FELT, felt, felts, misfit, write_felt, write_felts, write_list};
+use super::values::{
+    FELT, felt, felts, misfit, write_felt, write_felts, write_integer, write_list,
+};
 use crate::felt::Felt;
 use crate::tx::Transaction;
-use alloc::string::ToString;
 use alloc::vec::Vec;
 
 /// Transactions in one `estimateFee`. A wallet deploys and invokes in one go, and each costs the
@@ -312,7 +313,7 @@ impl BlockId {
             }
             Self::Number(number) => {
                 out.extend_from_slice(br#"{"block_number":"#);
-                out.extend_from_slice(number.to_string().as_bytes());
+                write_integer(number, out);
                 out.push(b'}');
             }
             Self::Latest => out.extend_from_slice(br#""latest""#),

@@ -26,10 +26,13 @@ pub(crate) fn felt(value: &Json<'_>) -> Option<Felt> {
 }
 
 pub(crate) fn felts(value: &Json<'_>) -> Option<Vec<Felt>> {
-    match value {
-        Json::Array(items) => items.iter().map(felt).collect(),
-        _ => None,
+    let Json::Array(items) = value else { return None };
+    // collecting options would not know the length, and grow the list step by step
+    let mut felts = Vec::with_capacity(items.len());
+    for item in items {
+        felts.push(felt(item)?);
     }
+    Some(felts)
 }
 
 pub(crate) fn write_felt(felt: &Felt, out: &mut Vec<u8>) {
@@ -53,9 +56,42 @@ pub(crate) fn write_list<T>(items: &[T], out: &mut Vec<u8>, write: impl Fn(&T, &
     out.push(b']');
 }
 
+/// Appends a number in decimal digits, without a string in between.
+pub(crate) fn write_integer(number: u64, out: &mut Vec<u8>) {
+    let start = out.len();
+    let mut rest = number;
+    // the lowest digit first, so the digits are turned round at the end
+    loop {
+        let [.., digit] = (rest % 10).to_be_bytes();
+        out.push(b'0' | digit);
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    out.get_mut(start..).unwrap_or_default().reverse();
+}
+
 /// Appends a string that needs no escape.
 pub(crate) fn write_plain(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     out.extend_from_slice(text.as_bytes());
     out.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn an_integer_is_written_as_the_formatter_does(number: u64, shift in 0..64) {
+            for number in [number >> shift, 10_u64.pow(shift as u32 % 20), u64::MAX, 0] {
+                let mut out = b"before".to_vec();
+                write_integer(number, &mut out);
+                prop_assert_eq!(String::from_utf8(out).unwrap(), format!("before{number}"));
+            }
+        }
+    }
 }
