@@ -192,6 +192,7 @@ fn the_policy_crate_depends_on_data_structures_locks_parsers_and_arithmetic_only
         "hmac",
         "http",
         "ipnet",
+        "itoa",
         "parking_lot",
         "serde",
         "serde_json",

@@ -1,7 +1,7 @@
 //! One client connection: its heads are read here, whole and in time, before Pingora parses them.
 
 use super::Voice;
-use crate::deadline::within;
+use crate::deadline::{Alarm, within};
 use async_trait::async_trait;
 use bytes::{Buf, Bytes, BytesMut};
 use pingora_core::protocols::http::ServerSession;
@@ -65,9 +65,8 @@ pub struct Connection {
     lingers: AtomicBool,
     /// The head that Pingora has, for the case that it refuses it.
     head: Vec<u8>,
-    /// Rings when the connection may have been idle for too long, if it was ever idle at all: it is
-    /// not set for every request, but looked at and put off when it rings.
-    alarm: Option<Pin<Box<Sleep>>>,
+    /// Rings when the client says nothing for too long.
+    idle: Alarm,
     /// What goes out with the next flush.
     outbox: Mutex<[Bytes; 3]>,
     /// Rings when the client had its time to read what it was told last.
@@ -98,7 +97,7 @@ impl Connection {
             is_open: AtomicBool::new(false),
             lingers: AtomicBool::new(false),
             head: Vec::new(),
-            alarm: None,
+            idle: Alarm::default(),
             outbox: Mutex::default(),
             farewell: None,
             taken: 0,
@@ -146,8 +145,8 @@ impl Connection {
         self.head.clear();
         self.head.shrink_to(IDLE_HEAD);
         let mut read = BytesMut::new();
-        let mut put_off = None;
-        poll_fn(|cx| self.poll_first(cx, &mut read, &mut put_off)).await?;
+        let mut until = None;
+        poll_fn(|cx| self.poll_first(cx, &mut read, &mut until)).await?;
         match within(self.limits.header_timeout, self.rest_of_head(&mut read)).await {
             Some(Ok(end)) => {
                 self.head.extend_from_slice(read.get(..end).unwrap_or_default());
@@ -166,20 +165,13 @@ impl Connection {
         &mut self,
         cx: &mut Context<'_>,
         read: &mut BytesMut,
-        put_off: &mut Option<Instant>,
+        until: &mut Option<Instant>,
     ) -> Poll<Option<()>> {
         if let Poll::Ready(result) = self.poll_piece(cx, read) {
             return Poll::Ready(result.ok().filter(|bytes| *bytes > 0).map(|_| ()));
         }
-        let until = *put_off.get_or_insert_with(|| Instant::now() + self.limits.idle_timeout);
-        let alarm = self.alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
-        while alarm.as_mut().poll(cx).is_ready() {
-            if alarm.deadline() >= until {
-                return Poll::Ready(None);
-            }
-            alarm.as_mut().reset(until);
-        }
-        Poll::Pending
+        let until = *until.get_or_insert_with(|| Instant::now() + self.limits.idle_timeout);
+        self.idle.poll_until(until, cx).map(|()| None)
     }
 
     /// Reads until the head is whole, and says where it ends.

@@ -4,11 +4,13 @@
 //! used again only when exactly one complete answer was read from it.
 
 use super::{Fault, Lease, MAX_ANSWER};
+use crate::deadline::Alarm;
 use bytes::{Buf, Bytes, BytesMut};
 use httparse::{EMPTY_HEADER, Header, Status};
 use std::io::ErrorKind;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 
 /// 16 KiB: a node sends a few hundred bytes of head.
 const MAX_HEAD: usize = 16 << 10;
@@ -28,6 +30,8 @@ pub(super) struct Connection {
     /// Bytes read and not yet taken.
     buffer: BytesMut,
     reusable: bool,
+    /// Rings when an exchange takes too long.
+    alarm: Alarm,
 }
 
 /// An exchange that gave no answer.
@@ -61,7 +65,7 @@ const INVALID: Broken = Broken::Answer(Fault::Invalid);
 
 impl Connection {
     pub(super) fn new(stream: TcpStream) -> Self {
-        Self { stream, buffer: BytesMut::new(), reusable: false }
+        Self { stream, buffer: BytesMut::new(), reusable: false, alarm: Alarm::default() }
     }
 
     /// Whether the last exchange left the connection ready for another.
@@ -76,12 +80,20 @@ impl Connection {
         read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
     }
 
-    /// Sends `request` and reads its answer's body.
+    /// Sends `request` and reads its answer's body, until `deadline`.
     pub(super) async fn exchange(
         &mut self,
         request: &[u8],
+        deadline: Instant,
         lease: &mut Lease,
     ) -> Result<Bytes, Broken> {
+        let mut alarm = std::mem::take(&mut self.alarm);
+        let answer = alarm.within(deadline, self.ask(request, lease)).await;
+        self.alarm = alarm;
+        answer.unwrap_or(Err(Broken::Answer(Fault::Timeout)))
+    }
+
+    async fn ask(&mut self, request: &[u8], lease: &mut Lease) -> Result<Bytes, Broken> {
         self.reusable = false;
         self.stream.write_all(request).await.map_err(|_| Broken::BeforeAnswer)?;
         let head = self.read_head().await?;

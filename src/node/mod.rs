@@ -200,10 +200,7 @@ impl Node {
         for target in &self.targets {
             let Some(trial) = target.breaker.enter(Instant::now) else { continue };
             let request = target.request(traceparent, &request);
-            let exchange = target.exchange(&request, over, lease, &self.metrics);
-            let result = tokio::time::timeout_at(deadline, exchange)
-                .await
-                .unwrap_or(Err(target::Failure::After(Fault::Timeout)));
+            let result = target.exchange(&request, over, deadline, lease, &self.metrics).await;
             trial.over(result.as_ref().err().copied(), Instant::now);
             match result {
                 Ok(body) => return Ok(body),

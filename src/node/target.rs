@@ -88,18 +88,20 @@ impl Target {
         request.extend_from_slice(b"\r\n\r\n");
         let body_starts = request.len();
         body(&mut request);
-        let digits = (request.len() - body_starts).to_string();
+        let mut digits = itoa::Buffer::new();
+        let digits = digits.format(request.len() - body_starts);
         let digits_start = length_ends - digits.len();
         request[digits_start..length_ends].copy_from_slice(digits.as_bytes());
         request
     }
 
-    /// Sends `request` and reads the whole answer. Sent again, once, only when a pooled connection
+    /// Sends `request` and reads the whole answer, until `deadline`. Sent again, once, only when a pooled connection
     /// turns out to have died before the first byte of an answer.
     pub(super) async fn exchange(
         &self,
         request: &[u8],
         over: Over,
+        deadline: Instant,
         lease: &mut Lease,
         metrics: &Metrics,
     ) -> Result<Bytes, Failure> {
@@ -108,15 +110,17 @@ impl Target {
         if over == Over::Pool
             && let Some(mut connection) = self.take_idle()
         {
-            match connection.exchange(request, lease).await {
+            match connection.exchange(request, deadline, lease).await {
                 Ok(body) => return Ok(self.keep(connection, body)),
                 Err(Broken::BeforeAnswer) => metrics.node_retries.inc(),
                 Err(Broken::Answer(fault)) => return Err(Failure::After(fault)),
             }
             no_connection = Failure::Gone;
         }
-        let mut connection = self.connect().await.ok_or(no_connection)?;
-        match connection.exchange(request, lease).await {
+        let connect = tokio::time::timeout_at(deadline, self.connect()).await;
+        let connection = connect.map_err(|_| Failure::After(Fault::Timeout))?;
+        let mut connection = connection.ok_or(no_connection)?;
+        match connection.exchange(request, deadline, lease).await {
             Ok(body) => Ok(self.keep(connection, body)),
             Err(Broken::BeforeAnswer) => Err(Failure::After(Fault::Cut)),
             Err(Broken::Answer(fault)) => Err(Failure::After(fault)),

@@ -148,16 +148,16 @@ impl Head {
         self.0.extend_from_slice(b"\r\n");
     }
 
-    fn number(&mut self, name: &str, number: impl ToString) {
-        self.field(name, number.to_string().as_bytes());
+    fn number(&mut self, name: &str, number: impl itoa::Integer) {
+        self.field(name, itoa::Buffer::new().format(number).as_bytes());
     }
 
     /// What is left of the quota, and when the oldest counted request leaves the window.
     fn limits(&mut self, standing: Standing) {
         self.0.extend_from_slice(b"ratelimit: \"minute\";r=");
-        self.0.extend_from_slice(standing.remaining.to_string().as_bytes());
+        self.0.extend_from_slice(itoa::Buffer::new().format(standing.remaining).as_bytes());
         self.0.extend_from_slice(b";t=");
-        self.0.extend_from_slice(standing.reset_seconds.to_string().as_bytes());
+        self.0.extend_from_slice(itoa::Buffer::new().format(standing.reset_seconds).as_bytes());
         self.0.extend_from_slice(b"\r\n");
     }
 

@@ -10,8 +10,8 @@ use ::log::kv::{Error, Key, Value, VisitSource};
 use ::log::{LevelFilter, Metadata, Record};
 use portcullis_filters::client::{Client, Shown};
 use portcullis_filters::verdict::Reason;
-use std::fmt::Display;
 use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -63,9 +63,18 @@ pub struct Log {
 }
 
 struct Sink {
-    pending: Mutex<Vec<u8>>,
+    pending: Mutex<Pending>,
     ready: Condvar,
     dropped: AtomicU64,
+}
+
+/// What waits for the writer.
+#[derive(Default)]
+struct Pending {
+    lines: Vec<u8>,
+    /// The second of the last line, and its text: most lines share it with the one before.
+    second: u64,
+    text: String,
 }
 
 impl Log {
@@ -104,10 +113,9 @@ impl Log {
         if ::log::max_level() < LevelFilter::Info {
             return;
         }
-        let now = humantime::format_rfc3339_millis(SystemTime::now());
-        self.sink.append(|out| match self.format {
-            LogFormat::Json => line.write_json(&now, self.shown, out),
-            LogFormat::Text => line.write_text(&now, self.shown, out),
+        self.sink.append(self.format, |out| match self.format {
+            LogFormat::Json => line.write_json(self.shown, out),
+            LogFormat::Text => line.write_text(self.shown, out),
         });
     }
 }
@@ -115,18 +123,20 @@ impl Log {
 impl RequestLine<'_> {
     /// Every text is from a closed set, a number, or in the alphabet of request ids: nothing needs
     /// an escape. Piece by piece, because formatting would cost more than the rest of the line.
-    fn write_json(
-        &self,
-        now: &impl Display,
-        shown: Shown,
-        out: &mut Vec<u8>,
-    ) -> std::io::Result<()> {
-        write!(out, r#"{{"time":"{now}","level":"info","surface":""#)?;
-        for text in [self.surface.name(), r#"","request_id":""#, self.request_id, r#"","client":""#]
-        {
+    fn write_json(&self, shown: Shown, out: &mut Vec<u8>) -> std::io::Result<()> {
+        for text in [
+            r#"","level":"info","surface":""#,
+            self.surface.name(),
+            r#"","request_id":""#,
+            self.request_id,
+            r#"","client":""#,
+        ] {
             out.extend_from_slice(text.as_bytes());
         }
-        write!(out, "{}", self.client.shown(shown))?;
+        match (shown, self.client.address) {
+            (Shown::Full, IpAddr::V4(address)) => write_ipv4(address, out),
+            _ => write!(out, "{}", self.client.shown(shown))?,
+        }
         for text in [
             r#"","method":""#,
             self.method,
@@ -155,21 +165,25 @@ impl RequestLine<'_> {
         Ok(())
     }
 
-    fn write_text(
-        &self,
-        now: &impl Display,
-        shown: Shown,
-        out: &mut Vec<u8>,
-    ) -> std::io::Result<()> {
+    fn write_text(&self, shown: Shown, out: &mut Vec<u8>) -> std::io::Result<()> {
         let Self { request_id, method, status, bytes, total, .. } = self;
         let (surface, client) = (self.surface.name(), self.client.shown(shown));
         let verdict = verdict(self.reason);
-        write!(out, "{now} info {surface} {client} {status} {verdict}")?;
+        write!(out, " info {surface} {client} {status} {verdict}")?;
         let reason = self.reason.map_or("", Reason::name);
         for word in [method, reason].into_iter().filter(|word| !word.is_empty()) {
             write!(out, " {word}")?;
         }
         writeln!(out, " {bytes} B {total:.1?} {request_id}")
+    }
+}
+
+fn write_ipv4(address: Ipv4Addr, out: &mut Vec<u8>) {
+    for (at, octet) in address.octets().into_iter().enumerate() {
+        if at > 0 {
+            out.push(b'.');
+        }
+        push_digits(octet.into(), 1, out);
     }
 }
 
@@ -204,17 +218,16 @@ impl ::log::Log for Log {
         if !self.enabled(record.metadata()) {
             return;
         }
-        let now = humantime::format_rfc3339_millis(SystemTime::now());
         let level = record.level().as_str().to_ascii_lowercase();
         let message = record.args().to_string();
-        self.sink.append(|out| {
+        self.sink.append(self.format, |out| {
             let mut fields = Fields { out, format: self.format };
             match self.format {
                 LogFormat::Json => {
-                    write!(fields.out, r#"{{"time":"{now}","level":"{level}","message":"#)?;
+                    write!(fields.out, r#"","level":"{level}","message":"#)?;
                     json_string(fields.out, &message)?;
                 }
-                LogFormat::Text => write!(fields.out, "{now} {level} {message}")?,
+                LogFormat::Text => write!(fields.out, " {level} {message}")?,
             }
             // visiting a record's own fields fails only where a visitor does
             let _ = record.key_values().visit(&mut fields);
@@ -228,7 +241,7 @@ impl ::log::Log for Log {
 
     fn flush(&self) {
         let mut pending = self.sink.lock();
-        let lines = std::mem::take(&mut *pending);
+        let lines = std::mem::take(&mut pending.lines);
         // under the lock, so that lines stay in order; nothing can be done about a broken stderr
         let _ = std::io::stderr().write_all(&lines);
     }
@@ -257,19 +270,21 @@ fn json_string(out: &mut Vec<u8>, text: &str) -> std::io::Result<()> {
 }
 
 impl Sink {
-    fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
+    fn lock(&self) -> MutexGuard<'_, Pending> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn append(&self, line: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) {
+    /// Appends a line: the time, and what `rest` writes.
+    fn append(&self, format: LogFormat, rest: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) {
         let mut pending = self.lock();
-        if pending.len() > MAX_PENDING {
+        if pending.lines.len() > MAX_PENDING {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        let first = pending.is_empty();
+        let first = pending.lines.is_empty();
+        pending.begin(format);
         // writing to memory does not fail
-        let _ = line(&mut pending);
+        let _ = rest(&mut pending.lines);
         drop(pending);
         if first {
             self.ready.notify_one();
@@ -281,13 +296,33 @@ impl Sink {
         let mut lines = Vec::new();
         loop {
             let pending = self.lock();
-            let waited = self.ready.wait_while(pending, |pending| pending.is_empty());
+            let waited = self.ready.wait_while(pending, |pending| pending.lines.is_empty());
             drop(waited);
             std::thread::sleep(GATHER);
-            std::mem::swap(&mut lines, &mut *self.lock());
+            std::mem::swap(&mut lines, &mut self.lock().lines);
             // a broken stderr must not stop the edge
             let _ = std::io::stderr().write_all(&lines);
             lines.clear();
         }
+    }
+}
+
+impl Pending {
+    /// Begins a line with the time: RFC 3339, in milliseconds.
+    fn begin(&mut self, format: LogFormat) {
+        let now = SystemTime::now();
+        let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        if self.second != since.as_secs() || self.text.is_empty() {
+            self.second = since.as_secs();
+            self.text = humantime::format_rfc3339_seconds(now).to_string();
+            self.text.pop();
+        }
+        if format == LogFormat::Json {
+            self.lines.extend_from_slice(br#"{"time":""#);
+        }
+        self.lines.extend_from_slice(self.text.as_bytes());
+        self.lines.push(b'.');
+        push_digits(since.subsec_millis().into(), 3, &mut self.lines);
+        self.lines.push(b'Z');
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::rpc::params::BlockId;
 use crate::rpc::{Id, Method, Params};
-use alloc::string::ToString;
 use alloc::vec::Vec;
 
 /// Proof that a read passed the whole policy. Borrows the request body it was parsed from.
@@ -69,7 +68,7 @@ impl ReadCall {
     /// Appends the request that the node gets under this id.
     pub fn write_request(&self, id: u64, out: &mut Vec<u8>) {
         out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
-        out.extend_from_slice(id.to_string().as_bytes());
+        out.extend_from_slice(itoa::Buffer::new().format(id).as_bytes());
         out.push(b',');
         out.extend_from_slice(&self.0);
         out.push(b'}');
