@@ -25,9 +25,9 @@ impl<'a> Outcome<'a> {
     /// result or an error.
     pub fn verify(answer: &'a [u8], id: u64) -> Option<Self> {
         let mut from = serde_json::Deserializer::from_str(str::from_utf8(answer).ok()?);
-        let response = from.deserialize_map(Response).ok()?;
+        let response = from.deserialize_map(Response { id }).ok()?;
         from.end().ok()?;
-        if response.jsonrpc?.as_str() != Some("2.0") || response.id? != Json::Integer(id) {
+        if (response.jsonrpc, response.id) != (Some(true), Some(true)) {
             return None;
         }
         match (response.result, response.error) {
@@ -74,13 +74,18 @@ fn is_error_object(text: &str) -> bool {
 
 #[derive(Default)]
 struct Members<'a> {
-    jsonrpc: Option<Json<'a>>,
-    id: Option<Json<'a>>,
+    /// Whether it is `"2.0"`.
+    jsonrpc: Option<bool>,
+    /// Whether it is that of our request.
+    id: Option<bool>,
     result: Option<&'a RawValue>,
     error: Option<&'a RawValue>,
 }
 
-struct Response;
+/// The response to the request of this id.
+struct Response {
+    id: u64,
+}
 
 impl<'de> Visitor<'de> for Response {
     type Value = Members<'de>;
@@ -94,8 +99,14 @@ impl<'de> Visitor<'de> for Response {
         let mut members = Members::default();
         while let Some(name) = map.next_key_seed(Name)? {
             let twice = match &*name {
-                "jsonrpc" => members.jsonrpc.replace(map.next_value_seed(value())?).is_some(),
-                "id" => members.id.replace(map.next_value_seed(value())?).is_some(),
+                "jsonrpc" => {
+                    let is_ours = map.next_value_seed(value())?.as_str() == Some("2.0");
+                    members.jsonrpc.replace(is_ours).is_some()
+                }
+                "id" => {
+                    let is_ours = map.next_value_seed(value())? == Json::Integer(self.id);
+                    members.id.replace(is_ours).is_some()
+                }
                 "result" => members.result.replace(map.next_value()?).is_some(),
                 "error" => members.error.replace(map.next_value()?).is_some(),
                 _ => {
