@@ -3,6 +3,7 @@
 
 use portcullis_filters::client::TrustedProxies;
 use portcullis_filters::policy::GatewayPolicy;
+use portcullis_filters::rpc::keep::{Keep, Keepable};
 use portcullis_filters::rpc::response::Outcome;
 use portcullis_filters::rpc::{Method, MethodSet};
 use serde_json::Value;
@@ -74,4 +75,30 @@ fn what_a_real_node_answers_is_verified_with_its_payload_unchanged() {
         assert!(body.contains(&format!("\"{member}\":{payload}")), "as the node wrote it: {body}");
         assert_eq!(Outcome::verify(body.as_bytes(), id + 1), None, "another id: {body}");
     }
+}
+
+#[test]
+fn only_what_a_later_block_can_not_change_is_kept_of_what_a_real_node_answers() {
+    let policy = policy();
+    let mut kept = 0;
+    for vector in vectors("kept.ndjson") {
+        let text = |name: &str| vector[name].as_str().expect("it is a string");
+        let permit = policy.inspect(text("request").as_bytes()).expect("it is permitted");
+        let request: Value = serde_json::from_str(text("request")).expect("it is JSON");
+        let id = request["id"].as_u64().expect("an integer");
+        let keep = match Outcome::verify(text("answer").as_bytes(), id).expect("it is one") {
+            Outcome::Result(result) => Keepable::of(permit.method(), permit.params())
+                .and_then(|keepable| keepable.judge(result)),
+            Outcome::Error(_) => None,
+        };
+        let said = match keep {
+            None => "no".to_owned(),
+            Some(Keep::Briefly) => "briefly".to_owned(),
+            Some(Keep::WithBlock(number)) => format!("with block {number}"),
+            Some(Keep::UntilL1(number)) => format!("until L1: block {number}"),
+        };
+        assert_eq!(said, text("keep"), "{}: {}", text("request"), text("answer"));
+        kept += usize::from(keep.is_some());
+    }
+    assert!(kept > 5, "{kept} answers were kept");
 }

@@ -209,3 +209,6 @@ impl Cache {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

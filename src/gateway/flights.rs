@@ -103,3 +103,6 @@ impl<T: Clone + Send + Sync + 'static> Drop for Place<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -174,3 +174,6 @@ impl Sighting {
         self.number == other.number && self.print == other.print
     }
 }
+
+#[cfg(test)]
+mod tests;

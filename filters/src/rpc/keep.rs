@@ -146,3 +146,80 @@ impl<'de> Deserialize<'de> for Text<'de> {
         from.deserialize_str(Name).map(Text)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const L1: Option<Keep> = Some(Keep::WithBlock(7));
+    const L2: Option<Keep> = Some(Keep::UntilL1(7));
+
+    #[test]
+    fn a_block_says_once_and_at_its_top_level_that_it_was_accepted_and_where() {
+        for (block, keep) in [
+            (r#"{"status":"ACCEPTED_ON_L1","block_number":7,"transactions":[]}"#, L1),
+            (r#"{"status":"ACCEPTED_ON_L2","block_number":7}"#, L2),
+            ("{\"block_number\":7,\n \"st\\u0061tus\":\"ACCEPTED\\u005fON_L2\"}", L2),
+            (r#"{"status":"PRE_CONFIRMED","block_number":7}"#, None),
+            (r#"{"status":"REJECTED","block_number":7}"#, None),
+            (r#"{"status":"accepted_on_l1","block_number":7}"#, None),
+            (r#"{"status":"ACCEPTED_ON_L1 ","block_number":7}"#, None),
+            (r#"{"status":null,"block_number":7}"#, None),
+            (r#"{"block_number":7}"#, None),
+            (r#"{"status":"ACCEPTED_ON_L1"}"#, None),
+            (r#"{"status":"ACCEPTED_ON_L1","block_number":null}"#, None),
+            (r#"{"status":"ACCEPTED_ON_L1","block_number":"7"}"#, None),
+            (r#"{"status":"ACCEPTED_ON_L1","block_number":7.0}"#, None),
+            (r#"{"status":"ACCEPTED_ON_L1","block_number":-7}"#, None),
+            (r#"{"block":{"status":"ACCEPTED_ON_L1"},"block_number":7}"#, None),
+            (r#"{"status":"ACCEPTED_ON_L2","block_number":7,"status":"ACCEPTED_ON_L1"}"#, None),
+            (r#"{"status":"ACCEPTED_ON_L1","block_number":7,"block_number":7}"#, None),
+            (r#"{"status":"ACCEPTED_ON_L1","st\u0061tus":"X","block_number":7}"#, None),
+            (r#"{"finality_status":"ACCEPTED_ON_L1","block_number":7}"#, None),
+            (r#"[{"status":"ACCEPTED_ON_L1","block_number":7}]"#, None),
+            (r#"{"status":"ACCEPTED_ON_L1","block_number":7"#, None),
+            ("null", None),
+            ("", None),
+        ] {
+            assert_eq!(Keepable::BlockOfHash.judge(block), keep, "{block}");
+        }
+    }
+
+    #[test]
+    fn a_block_by_number_is_kept_when_it_is_that_one_and_final() {
+        let block = |status: &str| format!(r#"{{"status":"{status}","block_number":7}}"#);
+        for (keepable, status, keep) in [
+            (Keepable::BlockAt(7), "ACCEPTED_ON_L1", L1),
+            (Keepable::BlockAt(7), "ACCEPTED_ON_L2", None),
+            (Keepable::BlockAt(8), "ACCEPTED_ON_L1", None),
+        ] {
+            assert_eq!(keepable.judge(&block(status)), keep, "{keepable:?} {status}");
+        }
+    }
+
+    #[test]
+    fn a_receipt_says_by_its_own_member_that_it_is_in_a_block() {
+        for (receipt, keep) in [
+            (r#"{"finality_status":"ACCEPTED_ON_L1","block_number":7}"#, L1),
+            (r#"{"finality_status":"ACCEPTED_ON_L2","block_number":7}"#, L2),
+            (r#"{"finality_status":"ACCEPTED_ON_L2"}"#, None),
+            (r#"{"finality_status":"PRE_CONFIRMED","block_number":7}"#, None),
+            (r#"{"status":"ACCEPTED_ON_L2","block_number":7}"#, None),
+        ] {
+            assert_eq!(Keepable::Receipt.judge(receipt), keep, "{receipt}");
+        }
+    }
+
+    #[test]
+    fn a_class_is_an_object_and_stands_on_the_block_that_it_was_asked_at() {
+        for (keepable, result, keep) in [
+            (Keepable::ClassAt(7), r#"{"abi":[]}"#, L1),
+            (Keepable::ClassAt(7), "null", None),
+            (Keepable::ClassAtHead, r#"{"abi":[]}"#, None),
+            (Keepable::Constant, r#""0x1""#, Some(Keep::Briefly)),
+            (Keepable::Constant, "null", None),
+        ] {
+            assert_eq!(keepable.judge(result), keep, "{keepable:?} {result}");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Chains that grow, lose blocks and mine them again, looked at in virtual time.
+
+use super::*;
+
+/// A chain of blocks on L2, each with what it holds; a block's print does not know its ancestors,
+/// as on a real development node.
+#[derive(Clone)]
+struct Chain {
+    blocks: Vec<u8>,
+    l1: Option<usize>,
+}
+
+impl Chain {
+    fn of(contents: &[u8]) -> Self {
+        Self { blocks: contents.to_vec(), l1: None }
+    }
+
+    fn sight(&self, number: u64) -> Option<Sighting> {
+        let at = usize::try_from(number).expect("chains here are short");
+        let on_l1 = self.l1.is_some_and(|l1| at <= l1);
+        self.blocks.get(at).map(|holds| Sighting { number, print: [*holds; 32], on_l1 })
+    }
+
+    fn look(&self, watch: &Watch) -> Result<Look, Cause> {
+        let head = self.sight(self.blocks.len() as u64 - 1).expect("it has a block");
+        Ok(Look {
+            head,
+            genesis: self.sight(0).expect("it has a block"),
+            settled: watch.settled().and_then(|number| self.sight(number)),
+            candidate: watch.candidate().and_then(|number| self.sight(number)),
+            l1: L1::Head(self.l1.and_then(|at| self.sight(at as u64))),
+        })
+    }
+}
+
+/// A watch in virtual time.
+struct World {
+    watch: Watch,
+    start: Instant,
+    /// Milliseconds since then.
+    now: u64,
+}
+
+impl World {
+    fn new() -> Self {
+        Self { watch: Watch::default(), start: Instant::now(), now: 0 }
+    }
+
+    /// Looks at `chain` so many milliseconds later.
+    fn see(&mut self, later: u64, chain: &Chain) -> Step {
+        let look = chain.look(&self.watch);
+        self.step(later, look)
+    }
+
+    fn fail(&mut self, later: u64, cause: Cause) -> Step {
+        self.step(later, Err(cause))
+    }
+
+    fn step(&mut self, later: u64, look: Result<Look, Cause>) -> Step {
+        self.now += later;
+        self.watch.step(look, self.start + Duration::from_millis(self.now))
+    }
+
+    /// One that has settled on the head of `chain`.
+    fn settled_on(chain: &Chain) -> Self {
+        let mut world = Self::new();
+        world.see(0, chain);
+        let step = world.see(2_000, chain);
+        assert_eq!(settled(step), Some(chain.blocks.len() as u64 - 1));
+        world
+    }
+}
+
+/// The settled block of a step in which nothing broke.
+fn settled(step: Step) -> Option<u64> {
+    assert_eq!(step.broke, None, "the chain stands");
+    step.standing.expect("the look did not fail").settled
+}
+
+#[test]
+fn a_head_settles_when_it_is_the_same_two_seconds_after_it_was_first_seen() {
+    let chain = Chain::of(&[0, 1, 2]);
+    let mut world = World::new();
+    for (later, expected) in [(0, None), (1_000, None), (999, None), (1, Some(2)), (1_000, Some(2))]
+    {
+        assert_eq!(settled(world.see(later, &chain)), expected, "{} ms", world.now);
+    }
+}
+
+#[test]
+fn the_settled_block_follows_a_chain_that_grows_at_every_look() {
+    let mut chain = Chain::of(&[0]);
+    let mut world = World::new();
+    let mut seen = Vec::new();
+    for block in 1..=8 {
+        seen.push(settled(world.see(1_000, &chain)));
+        chain.blocks.push(block);
+    }
+    // the head of the look at which the one before settled is the next to settle
+    let expected = [None, None, Some(0), Some(0), Some(2), Some(2), Some(4), Some(4)];
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn whatever_contradicts_what_is_known_begins_another_epoch() {
+    let known = Chain::of(&[0, 1, 2, 3]);
+    for (chain, cause, why) in [
+        (Chain::of(&[0, 1, 2]), Cause::Rollback, "the settled block was aborted"),
+        (Chain::of(&[0]), Cause::Rollback, "all but the first were"),
+        (Chain::of(&[0, 1, 2, 9]), Cause::Rollback, "it was mined again, with another content"),
+        (Chain::of(&[0, 1, 2, 9, 4, 5]), Cause::Rollback, "and the chain is longer than before"),
+        (Chain::of(&[7, 1, 2, 3]), Cause::Genesis, "the node began anew, up to the same block"),
+        (Chain::of(&[7]), Cause::Genesis, "the node began anew"),
+    ] {
+        let mut world = World::settled_on(&known);
+        let step = world.see(1_000, &chain);
+        assert_eq!(step.broke, Some(cause), "{why}");
+        let standing = step.standing.expect("the node is seen");
+        assert_eq!(standing.settled, None, "nothing has settled in a new epoch: {why}");
+        let head = chain.blocks.len() as u64 - 1;
+        assert_eq!(settled(world.see(1_999, &chain)), None, "not before its time: {why}");
+        assert_eq!(settled(world.see(1, &chain)), Some(head), "then as before: {why}");
+    }
+}
+
+#[test]
+fn a_candidate_that_is_mined_again_never_settles() {
+    let mut world = World::settled_on(&Chain::of(&[0, 1]));
+    assert_eq!(settled(world.see(1_000, &Chain::of(&[0, 1, 2]))), Some(1), "2 is a candidate");
+    let step = world.see(1_000, &Chain::of(&[0, 1, 9]));
+    assert_eq!(step.broke, Some(Cause::Rollback), "it is another");
+    assert_eq!(settled(world.see(1_000, &Chain::of(&[0, 1, 9]))), None, "seen for a second");
+    assert_eq!(settled(world.see(1_000, &Chain::of(&[0, 1, 9]))), Some(2), "seen for two");
+}
+
+/// Two blocks of the same second with the same transactions can not be told apart, so neither may
+/// have settled while the other could still take its place.
+#[test]
+fn a_block_that_is_mined_again_within_its_second_had_not_settled() {
+    let chain = Chain::of(&[0, 1]);
+    let mut world = World::new();
+    // mined at 0.1 s of a second, seen at 0.2 s, mined again with another parent until 1 s
+    assert_eq!(settled(world.see(200, &chain)), None);
+    assert_eq!(
+        settled(world.see(800, &chain)),
+        None,
+        "it looks the same, and nothing stands on it"
+    );
+    assert_eq!(settled(world.see(1_200, &chain)), Some(1), "its second has been over for long");
+}
+
+#[test]
+fn a_head_that_is_lower_than_a_candidate_is_a_rollback() {
+    let mut world = World::settled_on(&Chain::of(&[0, 1]));
+    assert_eq!(settled(world.see(1_000, &Chain::of(&[0, 1, 2, 3]))), Some(1));
+    let step = world.see(1_000, &Chain::of(&[0, 1, 2]));
+    assert_eq!(step.broke, Some(Cause::Rollback), "3 was seen, and is gone");
+}
+
+#[test]
+fn a_node_that_stays_away_breaks_once_and_nothing_stands_meanwhile() {
+    let chain = Chain::of(&[0, 1]);
+    for cause in [Cause::Unreachable, Cause::Strange] {
+        let mut world = World::settled_on(&chain);
+        let gone = Step { broke: Some(cause), standing: None };
+        assert_eq!(world.fail(1_000, cause), gone);
+        for _ in 0..3 {
+            assert_eq!(world.fail(1_000, cause), Step { broke: None, standing: None });
+        }
+        assert_eq!(settled(world.see(1_000, &chain)), None, "what was known is forgotten");
+        assert_eq!(settled(world.see(2_000, &chain)), Some(1), "and learnt again");
+        assert_eq!(world.fail(1_000, cause), gone, "the next time counts again");
+    }
+    let first = World::new().fail(0, Cause::Unreachable);
+    assert_eq!(first.broke, Some(Cause::Unreachable), "a node that was never there is told, too");
+}
+
+#[test]
+fn a_block_that_is_accepted_on_l1_stands_and_changes_the_state_of_l1() {
+    let mut chain = Chain::of(&[0, 1, 2]);
+    let mut world = World::settled_on(&chain);
+    let mut l1 = |chain: &Chain| {
+        let step = world.see(1_000, chain);
+        assert_eq!((step.broke, settled(step)), (None, Some(2)), "the chain stands");
+        step.standing.and_then(|standing| standing.l1)
+    };
+    let before = l1(&chain);
+    assert!(before.is_some(), "that none is accepted there is known");
+    assert_eq!(l1(&chain), before, "nothing changed");
+    chain.l1 = Some(1);
+    let after = l1(&chain);
+    assert_ne!(after, before, "two blocks are on L1");
+    assert_eq!(l1(&chain), after, "nothing changed");
+    chain.l1 = Some(2);
+    assert_ne!(l1(&chain), after, "one more is");
+}
+
+#[test]
+fn a_node_that_does_not_tell_of_l1_has_no_state_of_it() {
+    let chain = Chain::of(&[0, 1]);
+    let mut world = World::settled_on(&chain);
+    let mut look = chain.look(&world.watch).expect("the chain can be seen");
+    look.l1 = L1::Unknown;
+    let step = world.step(1_000, Ok(look));
+    assert_eq!(settled(step), Some(1), "all else is known");
+    assert_eq!(step.standing.and_then(|standing| standing.l1), None);
+}
