@@ -1,9 +1,9 @@
 //! A request's body: whole, bounded, and in time.
 
 use crate::deadline::within;
+use crate::gate::Request;
 use bytes::{Bytes, BytesMut};
 use pingora_core::ErrorType::{ConnectionClosed, ReadError};
-use pingora_core::protocols::http::ServerSession;
 use portcullis_filters::policy;
 use portcullis_filters::verdict::{Reason, Refusal};
 use std::time::Duration;
@@ -24,21 +24,21 @@ pub enum Incomplete {
 /// `body_too_large`, `request_timeout`, `conflicting_framing` for chunks that make no sense, or
 /// [`Incomplete::Gone`].
 pub async fn read(
-    session: &mut ServerSession,
+    request: &mut Request,
     timeout: Duration,
     max: usize,
 ) -> Result<Bytes, Incomplete> {
-    match within(timeout, read_all(session, max)).await {
+    match within(timeout, read_all(request, max)).await {
         Some(result) => result,
         None => Err(refused(Reason::RequestTimeout, "the body did not arrive in time")),
     }
 }
 
-async fn read_all(session: &mut ServerSession, max: usize) -> Result<Bytes, Incomplete> {
+async fn read_all(request: &mut Request, max: usize) -> Result<Bytes, Incomplete> {
     let mut first = Bytes::new();
     let mut all = BytesMut::new();
     loop {
-        let piece = match session.read_request_body().await {
+        let piece = match request.read_body().await {
             Ok(Some(piece)) => piece,
             // a body in one piece, as nearly all are, is not copied
             Ok(None) if all.is_empty() => return Ok(first),
@@ -65,11 +65,11 @@ async fn read_all(session: &mut ServerSession, max: usize) -> Result<Bytes, Inco
 
 /// Reads and drops what is left of a body that is refused, if it is small and already on its way,
 /// so that the connection can be used again. Says whether the end was reached.
-pub async fn discard(session: &mut ServerSession, timeout: Duration) -> bool {
+pub async fn discard(request: &mut Request, timeout: Duration) -> bool {
     let rest = async {
         let mut bytes = 0;
         loop {
-            match session.read_request_body().await {
+            match request.read_body().await {
                 Ok(Some(piece)) => bytes += piece.len(),
                 Ok(None) => return true,
                 Err(_) => return false,

@@ -1,7 +1,6 @@
 //! One request, from its whole head to the last byte of its answer.
 //!
-//! The adapter between Pingora's `HttpServerApp` and a surface ([`Service`]). It answers under
-//! deadlines of its own and when the node's whole answer is verified. Pingora's `ProxyHttp` would
+//! The adapter between the gate and a surface ([`Service`]). It answers under deadlines of its own and when the node's whole answer is verified. Pingora's `ProxyHttp` would
 //! send the node's status before the body is known; answering in its `request_filter` would do, but
 //! its state machine, made anew for each request, costs as much as the policy. Control flow lives
 //! here; what is allowed is the policy's, what is said is `reply`'s, who answers is the surface's.
@@ -22,19 +21,15 @@ pub use voice::GateVoice;
 use crate::body::{self, Incomplete};
 use crate::config::ConnectionsConfig;
 use crate::deadline::within;
-use crate::gate::{self, Connection};
+use crate::gate::{App, Request};
 use crate::process::Process;
 use crate::reply::{self, Facts, Persistence, Reply, Rest, Style};
 use crate::stop::InFlight;
 use crate::telemetry::RequestLine;
-use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use http::header::{EXPECT, HOST, ORIGIN, TRANSFER_ENCODING};
 use http::{HeaderValue, Method, Version};
-use pingora_core::apps::{HttpServerApp, ReusedHttpStream};
-use pingora_core::protocols::http::ServerSession;
-use pingora_core::server::ShutdownWatch;
 use pingora_core::{Error, ErrorType};
 use pingora_limits::inflight::Guard;
 use portcullis_filters::client::Client;
@@ -105,11 +100,11 @@ impl<S: Service> Edge<S> {
     /// The reply to a request, or `None` if the client is gone.
     async fn judge(
         &self,
-        session: &mut ServerSession,
+        request: &mut Request,
         settings: &S::Settings,
         context: &mut Context,
     ) -> Option<Reply> {
-        let admission = self.admit(session, settings, context);
+        let admission = self.admit(request, settings, context);
         context.client = Some(admission.client);
         context.standing = admission.standing;
         context.style = admission.style;
@@ -125,17 +120,17 @@ impl<S: Service> Edge<S> {
         }
         context.slot = Some(slot);
         if expects_continue {
-            let told = session.write_continue_response();
+            let told = request.write_continue();
             within(self.connections.body_timeout, told).await?.ok()?;
         }
-        let body = match body::read(session, self.connections.body_timeout, max_body).await {
+        let body = match body::read(request, self.connections.body_timeout, max_body).await {
             Ok(body) => body,
             Err(Incomplete::Refused(refusal)) => return Some(context.refused(&refusal)),
             Err(Incomplete::Gone) => return None,
         };
         let mut about = About {
             request_id: context.request_id.to_str().unwrap_or_default(),
-            traceparent: head::traceparent(&session.req_header().headers),
+            traceparent: head::traceparent(&request.header().headers),
             metrics: &self.process.metrics,
             method: "",
             upstream: Duration::ZERO,
@@ -147,20 +142,18 @@ impl<S: Service> Edge<S> {
 
     fn admit(
         &self,
-        session: &ServerSession,
+        request: &Request,
         settings: &S::Settings,
         context: &Context,
     ) -> Admission<S::Call> {
-        let request = session.req_header();
-        let raw = session.as_http1().filter(|_| head::needs_raw(&request.headers));
-        let raw = raw.map(|http1| http1.get_headers_raw_bytes()).unwrap_or_default();
+        let (header, connection) = (request.header(), request.connection());
         let head = Head {
-            method: request.method.as_str(),
-            target: request.raw_path(),
-            version: request.version,
-            headers: &request.headers,
-            raw: &raw,
-            peer: gate::opened(session).and_then(Connection::peer),
+            method: header.method.as_str(),
+            target: header.raw_path(),
+            version: header.version,
+            headers: &header.headers,
+            raw: connection.head(),
+            peer: connection.peer(),
         };
         self.service.admit(settings, &head, context.started)
     }
@@ -169,33 +162,31 @@ impl<S: Service> Edge<S> {
     /// closed without the reply being lost.
     async fn send(
         &self,
-        session: &mut ServerSession,
+        request: &mut Request,
         settings: &S::Settings,
         mut reply: Reply,
         context: &mut Context,
     ) -> pingora_core::Result<()> {
         let bytes = reply.length();
         context.outcome = Some(Outcome { reason: reply.reason, status: reply.status, bytes });
-        let ends = ends_where_it_says(session).await;
-        let Some(connection) = gate::opened(session) else {
-            return Error::e_explain(ErrorType::InternalError, "a session that no gate let in");
-        };
+        let ends = ends_where_it_says(request).await;
         if !ends {
-            connection.linger();
+            request.connection().linger();
         }
-        let request = session.req_header();
-        let chunks = request.version == Version::HTTP_11;
+        let header = request.header();
+        let is_head = header.method == Method::HEAD;
+        let chunks = header.version == Version::HTTP_11;
         let last = !ends
-            || connection.is_old(context.started)
+            || request.connection().is_old(context.started)
             || self.process.stop.has_begun()
             || (reply.rest.is_some() && !chunks);
-        let persistence = match request.version {
-            _ if last || session.get_keepalive().is_none() => Persistence::Closes,
+        let persistence = match header.version {
+            _ if last || !request.keeps_alive() => Persistence::Closes,
             Version::HTTP_11 => Persistence::Stays,
             _ => Persistence::StaysIfTold,
         };
         let told = S::told(settings);
-        let origin = request.headers.get(ORIGIN);
+        let origin = header.headers.get(ORIGIN);
         let pieces = reply::render(
             &reply,
             &Facts {
@@ -209,23 +200,23 @@ impl<S: Service> Edge<S> {
                     .map(|cors| (cors, origin)),
                 persistence,
                 chunks,
-                without_body: request.method == Method::HEAD,
+                without_body: is_head,
             },
         );
-        let rest = reply.rest.take().filter(|_| request.method != Method::HEAD);
+        let rest = reply.rest.take().filter(|_| !is_head);
         if last {
-            session.set_keepalive(None);
+            request.close();
         }
-        self.flush(session, pieces).await?;
+        self.flush(request, pieces).await?;
         let Some(rest) = rest else { return Ok(()) };
         let Some(outcome) = &mut context.outcome else { return Ok(()) };
-        self.stream(session, rest, chunks, outcome).await
+        self.stream(request, rest, chunks, outcome).await
     }
 
     /// Sends the rest of a body as it is made, and notes what came of it.
     async fn stream(
         &self,
-        session: &mut ServerSession,
+        request: &mut Request,
         mut rest: Rest,
         chunks: bool,
         outcome: &mut Outcome,
@@ -242,25 +233,18 @@ impl<S: Service> Edge<S> {
             outcome.bytes += piece.len();
             let pieces =
                 if chunks { reply::chunk(piece) } else { [piece, Bytes::new(), Bytes::new()] };
-            self.flush(session, pieces).await?;
+            self.flush(request, pieces).await?;
         }
         if chunks {
             let end = Bytes::from_static(reply::LAST_CHUNK);
-            self.flush(session, [end, Bytes::new(), Bytes::new()]).await?;
+            self.flush(request, [end, Bytes::new(), Bytes::new()]).await?;
         }
         Ok(())
     }
 
-    /// The gate sends the pieces with this flush.
-    async fn flush(
-        &self,
-        session: &mut ServerSession,
-        pieces: [Bytes; 3],
-    ) -> pingora_core::Result<()> {
-        if let Some(connection) = gate::opened(session) {
-            connection.answer(pieces);
-        }
-        within(self.connections.write_timeout, session.finish_body()).await.unwrap_or_else(|| {
+    async fn flush(&self, request: &mut Request, pieces: [Bytes; 3]) -> pingora_core::Result<()> {
+        let sent = request.send(pieces);
+        within(self.connections.write_timeout, sent).await.unwrap_or_else(|| {
             Error::e_explain(ErrorType::WriteTimedout, "the client does not read")
         })
     }
@@ -285,15 +269,15 @@ impl<S: Service> Edge<S> {
 
 /// Whether the end of the request is known and reached, so that what comes next on the connection
 /// is another request. Chunks are not trusted with that: Pingora reads some that others do not.
-async fn ends_where_it_says(session: &mut ServerSession) -> bool {
-    let headers = &session.req_header().headers;
+async fn ends_where_it_says(request: &mut Request) -> bool {
+    let headers = &request.header().headers;
     // nor is whoever leaves out the one field that HTTP/1.1 demands
     if headers.contains_key(TRANSFER_ENCODING) || !headers.contains_key(HOST) {
         return false;
     }
     // the client may or may not send a body that it was not told to send
     let awaits_continue = headers.contains_key(EXPECT);
-    session.is_body_done() || (!awaits_continue && body::discard(session, DISCARD).await)
+    request.is_body_read() || (!awaits_continue && body::discard(request, DISCARD).await)
 }
 
 impl Context {
@@ -316,32 +300,17 @@ impl Context {
     }
 }
 
-#[async_trait]
-impl<S: Service> HttpServerApp for Edge<S> {
-    async fn process_new_http(
-        self: &Arc<Self>,
-        mut session: ServerSession,
-        _: &ShutdownWatch,
-    ) -> Option<ReusedHttpStream> {
-        if !gate::parse_head(&mut session).await {
-            return None;
-        }
-        // the body and the answer are under deadlines of their own
-        session.set_read_timeout(None);
-        let headers = &session.req_header().headers;
+impl<S: Service> App for Edge<S> {
+    async fn serve(&self, request: &mut Request) -> bool {
+        let headers = &request.header().headers;
         let mut context = self.context(self.process.request_ids.accept_or_mint(headers));
         let settings = self.service.settings();
-        let sent = match self.judge(&mut session, &settings, &mut context).await {
-            Some(reply) => self.send(&mut session, &settings, reply, &mut context).await.is_ok(),
+        let sent = match self.judge(request, &settings, &mut context).await {
+            Some(reply) => self.send(request, &settings, reply, &mut context).await.is_ok(),
             // nobody is there to be answered
             None => false,
         };
         self.is_over(&context);
-        drop(context);
-        if !sent {
-            return None;
-        }
-        let reusable = session.finish().await.ok().flatten()?;
-        Some(ReusedHttpStream::new(reusable.into_parts().0, None))
+        sent
     }
 }

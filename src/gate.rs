@@ -8,32 +8,30 @@
 //! peer, and their age. Next: `edge`, which takes each request.
 
 mod connection;
+mod known;
+mod request;
 
-pub use connection::{Connection, Limits, opened};
-
-use http::Method;
+pub use connection::{Connection, Limits};
+pub use request::Request;
 
 use crate::config::ConnectionsConfig;
 use crate::telemetry::{Metrics, Surface};
 use async_trait::async_trait;
 use bytes::Bytes;
-use pingora_core::apps::{HttpServerApp, ServerApp};
+use pingora_core::apps::ServerApp;
 use pingora_core::protocols::Stream;
-use pingora_core::protocols::http::ServerSession;
 use pingora_core::server::ShutdownWatch;
 use portcullis_filters::client::TrustedProxies;
 use portcullis_filters::verdict::Reason;
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 
 /// Beyond its lifetime a connection has this long to finish the request that it serves.
 const LAST_REQUEST: Duration = Duration::from_secs(120);
-/// Seconds that Pingora is told to keep a connection, so that it gives it back: how long it may be
-/// idle is [`Limits`]'.
-const KEPT: u64 = 60;
 /// To tell a client that is turned away.
 const TURN_AWAY: Duration = Duration::from_secs(1);
 
@@ -44,20 +42,10 @@ pub trait Voice: Send + Sync + 'static {
     fn refuse(&self, reason: Reason, peer: Option<IpAddr>) -> [Bytes; 3];
 }
 
-/// Has Pingora parse the head that the gate read. `false` if it is none, or asks for a tunnel: the
-/// client was told, and the connection is closed.
-pub async fn parse_head(session: &mut ServerSession) -> bool {
-    let parsed = session.read_request().await.unwrap_or(false);
-    let is_request = parsed && session.req_header().method != Method::CONNECT;
-    match opened(session) {
-        Some(connection) if is_request => connection.open(),
-        Some(connection) => connection.refuse_head(),
-        None => return false,
-    }
-    if !is_request {
-        session.shutdown().await;
-    }
-    is_request
+/// What is behind a gate.
+pub trait App: Send + Sync + 'static {
+    /// Answers a request. Says whether the answer was sent, so that the connection may go on.
+    fn serve(&self, request: &mut Request) -> impl Future<Output = bool> + Send;
 }
 
 /// Stands before an app and lets connections in.
@@ -128,29 +116,29 @@ impl<A> Gate<A> {
     }
 }
 
-impl<A: HttpServerApp + Send + Sync + 'static> Gate<A> {
-    /// Serves one request after the other. Only the connection lives on between two: a session,
-    /// its buffers and its state machine are made when a head is there.
-    async fn serve(&self, connection: Connection, shutdown: &ShutdownWatch) {
+impl<A: App> Gate<A> {
+    /// Serves one request after the other. Only the connection lives on between two.
+    async fn serve(&self, connection: Connection) {
         let mut connection = Box::new(connection);
-        while let Some(head) = connection.next_head().await {
-            let mut session = ServerSession::new_http1(connection);
-            session.set_keepalive(Some(KEPT));
-            session.set_pipelined_prefix(head);
-            let Some(reused) = self.app.process_new_http(session, shutdown).await else { return };
-            let (stream, _) = reused.consume();
-            let Ok(stream) = stream.into_any().downcast() else { return };
-            connection = stream;
+        while let Some(mut request) = connection.next_request().await {
+            // boxed, so that an idle connection is not as large as one with a request
+            let serve: Pin<Box<dyn Future<Output = bool> + Send>> =
+                Box::pin(self.app.serve(&mut request));
+            if !serve.await {
+                return;
+            }
+            let Some(kept) = request.finish().await else { return };
+            connection = kept;
         }
     }
 }
 
 #[async_trait]
-impl<A: HttpServerApp + Send + Sync + 'static> ServerApp for Gate<A> {
+impl<A: App> ServerApp for Gate<A> {
     async fn process_new(
         self: &Arc<Self>,
         mut stream: Stream,
-        shutdown: &ShutdownWatch,
+        _: &ShutdownWatch,
     ) -> Option<Stream> {
         let digest = stream.get_socket_digest();
         let address = digest.as_ref().and_then(|digest| digest.peer_addr());
@@ -167,14 +155,10 @@ impl<A: HttpServerApp + Send + Sync + 'static> ServerApp for Gate<A> {
         };
         let limits = Arc::clone(&self.limits);
         let connection = Connection::new(stream, peer, limits, Arc::clone(&self.voice));
-        let served = self.serve(connection, shutdown);
+        let served = self.serve(connection);
         // between requests the edge ends an old connection; this ends one that never gets there
         let _ = tokio::time::timeout(self.limits.lifetime + LAST_REQUEST, served).await;
         None
-    }
-
-    async fn cleanup(&self) {
-        self.app.http_cleanup().await;
     }
 }
 

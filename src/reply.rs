@@ -80,8 +80,13 @@ const TEXT: Option<&str> = Some("text/plain; charset=utf-8");
 impl Reply {
     /// The liveness answer.
     pub fn health() -> Self {
-        let body = [Bytes::from_static(b"ok\n"), Bytes::new(), Bytes::new()];
-        Self { status: 200, media_type: TEXT, body, ..Self::default() }
+        Self::text(200, "ok\n")
+    }
+
+    /// An answer in plain text.
+    pub fn text(status: u16, text: &'static str) -> Self {
+        let body = [Bytes::from_static(text.as_bytes()), Bytes::new(), Bytes::new()];
+        Self { status, media_type: TEXT, body, ..Self::default() }
     }
 
     /// An answer without a body.

@@ -15,8 +15,7 @@ pub struct Head<'a> {
     pub version: Version,
     /// The header fields.
     pub headers: &'a HeaderMap,
-    /// The head's bytes as they came, where the server keeps them: parsing may have dropped a
-    /// field that contradicted another.
+    /// The head's bytes as they came: parsing may have dropped a field that contradicted another.
     pub raw: &'a [u8],
     /// The address at the other end of the socket; `None` for a Unix socket.
     pub peer: Option<IpAddr>,
@@ -38,12 +37,6 @@ impl<'a> Head<'a> {
                 field.trim_ascii().eq_ignore_ascii_case(name.as_str().as_bytes())
             })
     }
-}
-
-/// Whether [`Head::raw`] matters for a request with these fields: only framing by
-/// `Transfer-Encoding` can have cost it a field.
-pub fn needs_raw(headers: &HeaderMap) -> bool {
-    headers.contains_key(http::header::TRANSFER_ENCODING)
 }
 
 /// The trace context to pass on: a `traceparent` of version 00, well-formed and given once.

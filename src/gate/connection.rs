@@ -1,6 +1,8 @@
 //! One client connection: its heads are read here, whole and in time, before Pingora parses them.
 
 use super::Voice;
+use super::known::{Known, are_alike};
+use super::request::Request;
 use crate::deadline::{Alarm, within};
 use async_trait::async_trait;
 use bytes::{Buf, Bytes, BytesMut};
@@ -63,8 +65,10 @@ pub struct Connection {
     is_open: AtomicBool,
     /// Bytes are on their way that nobody will read.
     lingers: AtomicBool,
-    /// The head that Pingora has, for the case that it refuses it.
+    /// The last head that was read.
     head: Vec<u8>,
+    /// It, parsed, if it came twice.
+    known: Option<Box<Known>>,
     /// Rings when the client says nothing for too long.
     idle: Alarm,
     /// What goes out with the next flush.
@@ -75,10 +79,11 @@ pub struct Connection {
     taken: usize,
 }
 
-/// The connection under a session, if it came through a gate.
-pub fn opened(session: &ServerSession) -> Option<&Connection> {
-    let stream = session.as_http1()?.stream();
-    (**stream).as_any().downcast_ref()
+/// The connection under a session that the gate made.
+pub(super) fn opened(session: &ServerSession) -> &Connection {
+    let stream = session.as_http1().map(|http1| http1.stream());
+    let connection = stream.and_then(|stream| (**stream).as_any().downcast_ref());
+    connection.expect("the gate makes sessions of HTTP/1 over its own connections")
 }
 
 impl Connection {
@@ -97,6 +102,7 @@ impl Connection {
             is_open: AtomicBool::new(false),
             lingers: AtomicBool::new(false),
             head: Vec::new(),
+            known: None,
             idle: Alarm::default(),
             outbox: Mutex::default(),
             farewell: None,
@@ -136,27 +142,45 @@ impl Connection {
         now.duration_since(self.born) >= self.limits.lifetime
     }
 
-    /// Waits for the next request, and reads its head: whole, in time, and with whatever came in
-    /// the same read. `None` when the connection is over; a client that is refused was told.
+    /// The last head that was read.
+    pub fn head(&self) -> &[u8] {
+        &self.head
+    }
+
+    /// Keeps what Pingora made of the last head, for the case that it comes again.
+    pub(super) fn learn(&mut self, known: Option<Box<Known>>) {
+        self.known = known;
+    }
+
+    /// Waits for the next request, and reads its head: whole and in time. `None` when the
+    /// connection is over; a client that is refused was told.
     ///
     /// Nothing is kept for a request before its first byte is there.
-    pub(super) async fn next_head(&mut self) -> Option<BytesMut> {
+    pub(super) async fn next_request(mut self: Box<Self>) -> Option<Request> {
         self.is_open.store(false, Ordering::Relaxed);
-        self.head.clear();
-        self.head.shrink_to(IDLE_HEAD);
         let mut read = BytesMut::new();
         let mut until = None;
         poll_fn(|cx| self.poll_first(cx, &mut read, &mut until)).await?;
-        match within(self.limits.header_timeout, self.rest_of_head(&mut read)).await {
+        if let Some(mut known) = self.known.take()
+            && let Some(body) = known.body_of(&mut read)
+        {
+            return Some(Request::repeated(self, known, body));
+        }
+        let refusal = match within(self.limits.header_timeout, self.rest_of_head(&mut read)).await {
             Some(Ok(end)) => {
-                self.head.extend_from_slice(read.get(..end).unwrap_or_default());
-                return Some(read);
+                let head = read.get(..end).unwrap_or_default();
+                let twice = are_alike(&self.head, head);
+                self.head.clear();
+                self.head.shrink_to(IDLE_HEAD);
+                self.head.extend_from_slice(head);
+                return Request::parse(self, read, twice).await;
             }
             Some(Err(Unread::Gone)) => return None,
-            Some(Err(Unread::TooLarge)) => self.refuse(Reason::HeaderTooLarge),
-            None => self.refuse(Reason::RequestTimeout),
-        }
-        Shutdown::shutdown(self).await;
+            Some(Err(Unread::TooLarge)) => Reason::HeaderTooLarge,
+            None => Reason::RequestTimeout,
+        };
+        self.refuse(refusal);
+        Shutdown::shutdown(&mut *self).await;
         None
     }
 

@@ -340,7 +340,7 @@ mod tests {
         let mut connection = Connection::new(stream);
         for size in [1 << 20, 2] {
             let mut lease = Lease::of(&memory);
-            let body = connection.exchange(b"GET", &mut lease).await.unwrap();
+            let body = connection.ask(b"GET", &mut lease).await.unwrap();
             assert_eq!(body.len(), size);
         }
         assert!(connection.is_reusable());

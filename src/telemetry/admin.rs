@@ -4,17 +4,19 @@
 //! it takes requests: 503 from the moment a stop was asked for. It is on loopback or a Unix socket.
 
 use super::metrics::Sample;
-use crate::gate;
+use crate::deadline::within;
+use crate::gate::{App, Request};
 use crate::node::{Memory, Node};
 use crate::process::Process;
+use crate::reply::{self, Facts, Persistence, Reply};
 use crate::surfaces::Surfaces;
-use async_trait::async_trait;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
-use http::{Response, StatusCode};
-use pingora_core::apps::{HttpServerApp, ReusedHttpStream};
-use pingora_core::protocols::http::ServerSession;
-use pingora_core::server::ShutdownWatch;
+use bytes::Bytes;
+use http::Method;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// To take an answer.
+const TAKE: Duration = Duration::from_secs(10);
 
 /// What the admin listener shows.
 pub struct Admin {
@@ -53,61 +55,43 @@ impl Admin {
         }
     }
 
-    fn answer(&self, method: &str, target: &[u8]) -> Response<Vec<u8>> {
+    fn answer(&self, method: &Method, target: &[u8]) -> Reply {
         let known = matches!(target, b"/metrics" | b"/livez" | b"/readyz");
         if !known {
-            return text(StatusCode::NOT_FOUND, "not found: try /metrics, /livez or /readyz\n");
+            return Reply::text(404, "not found: try /metrics, /livez or /readyz\n");
         }
-        if !matches!(method, "GET" | "HEAD") {
-            let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "GET or HEAD\n");
-            response.headers_mut().insert(ALLOW, http::HeaderValue::from_static("GET, HEAD"));
-            return response;
+        if !matches!(*method, Method::GET | Method::HEAD) {
+            return Reply { allow: Some("GET, HEAD"), ..Reply::text(405, "GET or HEAD\n") };
         }
         match target {
             b"/metrics" => {
-                let content_type = "text/plain; version=0.0.4; charset=utf-8";
-                respond(StatusCode::OK, content_type, self.process.metrics.text(&self.sample()))
+                let text = self.process.metrics.text(&self.sample());
+                let body = [text.into(), Bytes::new(), Bytes::new()];
+                let media_type = Some("text/plain; version=0.0.4; charset=utf-8");
+                Reply { status: 200, media_type, body, ..Reply::default() }
             }
-            b"/readyz" if self.process.stop.has_begun() => {
-                text(StatusCode::SERVICE_UNAVAILABLE, "draining\n")
-            }
-            _ => text(StatusCode::OK, "ok\n"),
+            b"/readyz" if self.process.stop.has_begun() => Reply::text(503, "draining\n"),
+            _ => Reply::text(200, "ok\n"),
         }
     }
 }
 
-fn text(status: StatusCode, text: &str) -> Response<Vec<u8>> {
-    respond(status, "text/plain; charset=utf-8", text.into())
-}
-
-fn respond(status: StatusCode, content_type: &'static str, body: Vec<u8>) -> Response<Vec<u8>> {
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    let length = response.body().len();
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, http::HeaderValue::from_static(content_type));
-    headers.insert(CONTENT_LENGTH, length.into());
-    headers.insert(CACHE_CONTROL, http::HeaderValue::from_static("no-store"));
-    headers.insert(X_CONTENT_TYPE_OPTIONS, http::HeaderValue::from_static("nosniff"));
-    response
-}
-
-#[async_trait]
-impl HttpServerApp for Admin {
-    async fn process_new_http(
-        self: &Arc<Self>,
-        mut session: ServerSession,
-        _: &ShutdownWatch,
-    ) -> Option<ReusedHttpStream> {
-        if gate::parse_head(&mut session).await {
-            // one request a connection: scrapes and probes are few
-            session.set_keepalive(None);
-            let header = session.req_header();
-            let (head, body) = self.answer(header.method.as_str(), header.raw_path()).into_parts();
-            session.write_response_header(Box::new(head.into())).await.ok()?;
-            session.write_response_body(body.into(), true).await.ok()?;
-            session.finish().await.ok()?;
-        }
-        None
+impl App for Admin {
+    async fn serve(&self, request: &mut Request) -> bool {
+        // one request a connection: scrapes and probes are few
+        request.close();
+        let header = request.header();
+        let pieces = reply::render(
+            &self.answer(&header.method, header.raw_path()),
+            &Facts {
+                request_id: &self.process.request_ids.accept_or_mint(&header.headers),
+                quota: None,
+                cross_origin: None,
+                persistence: Persistence::Closes,
+                chunks: false,
+                without_body: header.method == Method::HEAD,
+            },
+        );
+        within(TAKE, request.send(pieces)).await.is_some_and(|sent| sent.is_ok())
     }
 }
