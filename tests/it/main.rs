@@ -9,11 +9,14 @@
 
 mod admin;
 mod answers;
+mod cache;
+mod chain;
 mod check;
 mod client;
 mod commands;
 mod connections;
 mod edge;
+mod flights;
 mod folder;
 mod framing;
 mod heads;

@@ -1,0 +1,349 @@
+//! What can not change any more is given again, and nothing of a chain that is gone.
+
+use serde_json::Value;
+
+use crate::admin::eventually;
+use crate::chain::{Chain, ChainNode, Health, question};
+use crate::check::{assert_common, assert_error};
+use crate::edge::Edge;
+use crate::response::Response;
+
+const CLASS: &str = "0xc1a55";
+const LATEST_CLASS: &str = r#"["latest","0xc1a55"]"#;
+const BLOCK_1: &str = r#"[{"block_number":1}]"#;
+const BLOCK_1_BY_HASH: &str = r#"[{"block_hash":"0x101"}]"#;
+const RECEIPT: (&str, &str) = ("getTransactionReceipt", r#"["0xa1"]"#);
+
+/// Four blocks: a class in the first, a transaction in the second, which is accepted on L1, and
+/// another in the third, which is not.
+fn chain() -> Chain {
+    let mut chain = Chain::default();
+    chain.declare(0, CLASS);
+    chain.mine(10, &["0xa1"]);
+    chain.mine(20, &["0xa2"]);
+    chain.mine(30, &[]);
+    chain.l1 = Some(1);
+    chain
+}
+
+/// An edge before this node, once the block of this number has settled.
+fn settled(node: &ChainNode, number: u64) -> Edge {
+    let edge = node.setup().start();
+    has_settled(&edge, number);
+    edge
+}
+
+fn has_settled(edge: &Edge, number: u64) {
+    eventually(edge, &format!("block {number} settles"), |now| {
+        now.get("portcullis_cache_settled_block") == Some(&(number as f64))
+    });
+}
+
+fn epochs(edge: &Edge, cause: &str, count: f64) {
+    eventually(edge, &format!("{count} epochs by {cause}"), |now| {
+        now.get(&format!("portcullis_cache_epochs_total{{cause=\"{cause}\"}}")) == Some(&count)
+    });
+}
+
+/// Asks, and tells how the cache took part.
+fn ask(edge: &Edge, (method, params): (&str, &str)) -> (String, Response) {
+    let response = edge.ask(&question(method, params));
+    assert_common(&response, method);
+    (response.header("X-Cache").unwrap_or("none").to_owned(), response)
+}
+
+fn cache(edge: &Edge, question: (&str, &str)) -> String {
+    ask(edge, question).0
+}
+
+#[test]
+fn what_is_settled_and_final_is_given_again_without_the_node() {
+    let node = ChainNode::start(chain());
+    let edge = settled(&node, 3);
+    for (method, params) in [
+        ("getClass", LATEST_CLASS),
+        ("getClass", r#"[{"block_number":2},"0xc1a55"]"#),
+        ("getBlockWithTxHashes", BLOCK_1),
+        ("getBlockWithTxHashes", BLOCK_1_BY_HASH),
+        ("getBlockWithTxHashes", r#"[{"block_hash":"0x102"}]"#),
+        RECEIPT,
+        ("getTransactionReceipt", r#"["0xa2"]"#),
+        ("chainId", "[]"),
+        ("specVersion", "[]"),
+    ] {
+        let asked = node.asked().len();
+        let (first, from_the_node) = ask(&edge, (method, params));
+        assert_eq!(first, "miss", "{method} {params}: nobody asked before");
+        let request_id = from_the_node.header("X-Request-Id");
+        for _ in 0..2 {
+            let (again, kept) = ask(&edge, (method, params));
+            assert_eq!(again, "hit", "{method} {params}");
+            assert_eq!(kept.text(), from_the_node.text(), "the same bytes");
+            assert_ne!(kept.header("X-Request-Id"), request_id, "its own request id");
+        }
+        assert_eq!(node.asked().len(), asked + 1, "{method} {params}: the node was asked once");
+        let id = kept_for(&edge, method, params);
+        assert_eq!(id["id"], "another", "whose id it is: {id}");
+    }
+}
+
+/// The same question under another id and by name, from the cache.
+fn kept_for(edge: &Edge, method: &str, params: &str) -> Value {
+    let text = format!(
+        r#"{{"id":"another","method":"starknet_{method}","params":{params},"jsonrpc":"2.0"}}"#
+    );
+    let response = edge.ask(&crate::request::Request::post(text));
+    assert_eq!(response.header("X-Cache"), Some("hit"), "an id makes no other question");
+    response.json()
+}
+
+#[test]
+fn what_may_change_is_asked_for_every_time() {
+    let node = ChainNode::start(chain());
+    let edge = settled(&node, 3);
+    for question in [
+        ("getBlockWithTxHashes", r#"["latest"]"#),
+        ("getBlockWithTxHashes", r#"["pre_confirmed"]"#),
+        ("getBlockWithTxHashes", r#"["l1_accepted"]"#),
+        // not yet on L1
+        ("getBlockWithTxHashes", r#"[{"block_number":2}]"#),
+        ("getClass", r#"["l1_accepted","0xc1a55"]"#),
+        ("getClass", r#"[{"block_hash":"0x101"},"0xc1a55"]"#),
+        ("getClassAt", r#"["latest","0x1"]"#),
+        ("getClassHashAt", r#"[{"block_number":1},"0x1"]"#),
+        ("getNonce", r#"[{"block_number":1},"0x1"]"#),
+        ("getTransactionByHash", r#"["0xa1"]"#),
+        ("getTransactionStatus", r#"["0xa1"]"#),
+        ("blockNumber", "[]"),
+        // what does not exist may come to be
+        ("getTransactionReceipt", r#"["0xdead"]"#),
+        ("getBlockWithTxHashes", r#"[{"block_number":9}]"#),
+        ("getClass", r#"[{"block_number":1},"0xdead"]"#),
+    ] {
+        let asked = node.asked().len();
+        for _ in 0..2 {
+            assert_eq!(cache(&edge, question), "miss", "{question:?}");
+        }
+        assert_eq!(node.asked().len(), asked + 2, "{question:?}: the node is asked each time");
+    }
+}
+
+#[test]
+fn a_class_at_a_tag_is_asked_for_at_the_settled_block_and_kept_for_both_tags() {
+    let node = ChainNode::start(chain());
+    let edge = settled(&node, 3);
+    for (params, expected) in [
+        (LATEST_CLASS, "miss"),
+        (LATEST_CLASS, "hit"),
+        (r#"{"class_hash":"0x0C1A55","block_id":"pre_confirmed"}"#, "hit"),
+    ] {
+        assert_eq!(cache(&edge, ("getClass", params)), expected, "{params}");
+    }
+    assert_eq!(node.asked(), [r#"getClass {"block_number":3}"#]);
+}
+
+#[test]
+fn a_class_that_is_newer_than_the_settled_block_is_given_and_not_kept() {
+    let node = ChainNode::start(chain());
+    let edge = settled(&node, 3);
+    node.change(|chain| chain.declare(40, "0xfe"));
+    for _ in 0..2 {
+        let (cache, answer) = ask(&edge, ("getClass", r#"["latest","0xfe"]"#));
+        assert_eq!(answer.json()["result"]["abi"], "0xfe", "it is there");
+        if cache == "hit" {
+            // its block has settled meanwhile: this machine is slow
+            return;
+        }
+    }
+    let asked = node.asked();
+    assert_eq!(asked[0], r#"getClass {"block_number":3}"#, "first at the settled block");
+    assert_eq!(asked[1], r#"getClass "latest""#, "then as the client did");
+    has_settled(&edge, 4);
+    let question = ("getClass", r#"["latest","0xfe"]"#);
+    assert_eq!((cache(&edge, question), cache(&edge, question)), ("miss".into(), "hit".into()));
+}
+
+#[test]
+fn nothing_about_a_block_is_kept_before_one_has_settled() {
+    let node = ChainNode::start(chain());
+    let edge = node.setup().set("gateway.cache.watch_interval", "\"1m\"").start();
+    eventually(&edge, "the first look", |now| now.get("portcullis_cache_suspended") == Some(&0.0));
+    // the second look is a minute away
+    for question in [RECEIPT, ("getBlockWithTxHashes", BLOCK_1), ("getClass", LATEST_CLASS)] {
+        for _ in 0..2 {
+            assert_eq!(cache(&edge, question), "miss", "{question:?}");
+        }
+    }
+    assert_eq!(cache(&edge, ("chainId", "[]")), "miss", "the first");
+    assert_eq!(cache(&edge, ("chainId", "[]")), "hit", "it is about no block");
+}
+
+#[test]
+fn nothing_of_a_branch_that_is_gone_is_given() {
+    let node = ChainNode::start(chain());
+    let edge = settled(&node, 3);
+    let plain = node.setup().set("gateway.cache.enabled", "false").start();
+    let questions = [
+        RECEIPT,
+        ("getBlockWithTxHashes", BLOCK_1),
+        ("getBlockWithTxHashes", BLOCK_1_BY_HASH),
+        ("getClass", LATEST_CLASS),
+    ];
+    type Change = (&'static str, f64, fn(&mut Chain));
+    let changes: [Change; 4] = [
+        ("rollback", 1.0, |chain| {
+            // taken back, and the same transactions mined again: only the times differ
+            chain.blocks.truncate(1);
+            chain.mine(50, &["0xa1"]);
+            chain.mine(51, &["0xa2"]);
+            chain.mine(52, &[]);
+        }),
+        ("rollback", 2.0, |chain| {
+            chain.blocks.truncate(3);
+        }),
+        ("rollback", 3.0, |chain| {
+            // the branch is another one before anyone has looked, and longer
+            chain.blocks.truncate(1);
+            (chain.l1, chain.blocks[0].classes) = (None, Vec::new());
+            for time in 60..66 {
+                chain.mine(time, &[]);
+            }
+        }),
+        ("genesis", 1.0, |chain| {
+            *chain = Chain::default();
+            chain.declare(99, CLASS);
+            chain.mine(100, &["0xa1"]);
+            chain.l1 = Some(1);
+        }),
+    ];
+    for (cause, count, change) in changes {
+        for question in questions {
+            cache(&edge, question);
+        }
+        node.change(change);
+        epochs(&edge, cause, count);
+        for question in questions {
+            let (cache, answer) = ask(&edge, question);
+            assert_eq!(cache, "miss", "{question:?} after {cause} {count}");
+            let (_, truth) = ask(&plain, question);
+            assert_eq!(answer.text(), truth.text(), "{question:?} after {cause} {count}");
+        }
+        let head = node.chain.lock().unwrap().blocks.len() as u64 - 1;
+        has_settled(&edge, head);
+    }
+}
+
+#[test]
+fn a_node_that_is_away_suspends_the_cache_until_it_is_seen_again() {
+    let node = ChainNode::start(chain());
+    let edge = settled(&node, 3);
+    assert_eq!(cache(&edge, RECEIPT), "miss");
+    assert_eq!(cache(&edge, RECEIPT), "hit");
+    node.change(|chain| chain.health = Health::Away);
+    eventually(&edge, "it is suspended", |now| {
+        now.get("portcullis_cache_suspended") == Some(&1.0)
+            && now.get("portcullis_cache_entries") == Some(&0.0)
+    });
+    let (cached, answer) = ask(&edge, RECEIPT);
+    assert_error(&answer, "upstream_unreachable", "1", "nothing is told that can not be seen");
+    assert_eq!(cached, "miss");
+    edge.line("that it is emptied", |line| line["cause"] == "unreachable");
+    let logged = || edge.lines().iter().filter(|line| line.contains("cache is emptied")).count();
+    assert_eq!(logged(), 1, "it is told once, not at every look");
+    node.change(|chain| chain.health = Health::Well);
+    has_settled(&edge, 3);
+    assert_eq!(cache(&edge, RECEIPT), "miss");
+    assert_eq!(cache(&edge, RECEIPT), "hit");
+    assert_eq!(logged(), 1);
+
+    node.change(|chain| chain.health = Health::Mad);
+    epochs(&edge, "strange", 1.0);
+    assert_eq!(cache(&edge, RECEIPT), "miss", "a node that talks nonsense is not seen, either");
+}
+
+#[test]
+fn what_was_on_l2_is_asked_for_again_when_more_is_accepted_on_l1() {
+    let node = ChainNode::start(chain());
+    let edge = settled(&node, 3);
+    let on_l2 = ("getTransactionReceipt", r#"["0xa2"]"#);
+    for question in [on_l2, RECEIPT] {
+        assert_eq!(cache(&edge, question), "miss");
+        assert_eq!(cache(&edge, question), "hit");
+    }
+    node.change(|chain| chain.l1 = Some(2));
+    let looks = node.looks();
+    // each look is four calls: one that began after the change has ended after eight
+    node.node.wait_for_calls(node.node.calls().len() + 8);
+    assert!(node.looks() >= looks + 8);
+    let (cached, answer) = ask(&edge, on_l2);
+    assert_eq!(answer.json()["result"]["finality_status"], "ACCEPTED_ON_L1");
+    assert_eq!(cached, "miss");
+    assert_eq!(cache(&edge, on_l2), "hit", "now it is final");
+    assert_eq!(cache(&edge, RECEIPT), "hit", "this one was");
+}
+
+#[test]
+fn no_more_than_the_configured_entries_are_kept() {
+    let mut long = Chain::default();
+    for time in 0..60 {
+        long.mine(time, &[]);
+    }
+    long.l1 = Some(59);
+    let node = ChainNode::start(long);
+    let edge = node.setup().set("gateway.cache.max_entries", "20").start();
+    has_settled(&edge, 59);
+    let block = |number: usize| format!(r#"[{{"block_number":{number}}}]"#);
+    for number in 0..60 {
+        assert_eq!(cache(&edge, ("getBlockWithTxHashes", &block(number))), "miss");
+    }
+    eventually(&edge, "some are kept", |now| {
+        let entries = now.get("portcullis_cache_entries").copied().unwrap_or_default();
+        assert!(entries <= 20.0, "{entries} entries");
+        entries >= 10.0
+    });
+}
+
+#[test]
+fn switched_off_nothing_is_kept_and_nobody_watches() {
+    let node = ChainNode::start(chain());
+    let setup = node.setup();
+    let edge = setup.clone().start();
+    has_settled(&edge, 3);
+    assert_eq!(cache(&edge, RECEIPT), "miss");
+    assert_eq!(cache(&edge, RECEIPT), "hit");
+    let reload = |enabled: &str| {
+        edge.rewrite(&setup.clone().set("gateway.cache.enabled", enabled));
+        edge.signal("HUP");
+        edge.line("the change", |line| {
+            line["key"] == "gateway.cache.enabled" && line["to"] == enabled
+        });
+    };
+    reload("false");
+    assert_eq!(cache(&edge, RECEIPT), "miss", "it is given no more");
+    eventually(&edge, "it is empty", |now| {
+        now.get("portcullis_cache_entries") == Some(&0.0)
+            && now.get("portcullis_cache_suspended") == Some(&1.0)
+            && now.get("portcullis_cache_settled_block") == Some(&-1.0)
+    });
+    // a chain that changes while nobody watches
+    node.change(|chain| chain.blocks[1].time = 11);
+    reload("true");
+    has_settled(&edge, 3);
+    let (cached, answer) = ask(&edge, RECEIPT);
+    assert_eq!((cached.as_str(), &answer.json()["result"]["time"]), ("miss", &11.into()));
+    assert_eq!(cache(&edge, RECEIPT), "hit", "it is used again");
+}
+
+#[test]
+fn a_gateway_without_a_cache_never_asks_the_node_by_itself() {
+    let node = ChainNode::start(chain());
+    let edge = node.setup().set("gateway.cache.enabled", "false").start();
+    for _ in 0..20 {
+        assert_eq!(cache(&edge, RECEIPT), "miss");
+    }
+    assert_eq!((node.asked().len(), node.looks()), (20, 0));
+    let alone = node.setup().set("gateway.single_flight", "false").start();
+    has_settled(&alone, 3);
+    assert_eq!(cache(&alone, RECEIPT), "miss", "a cache needs no flights");
+    assert_eq!(cache(&alone, RECEIPT), "hit");
+}
