@@ -106,6 +106,12 @@ with_urls() { env PORTCULLIS_GATEWAY="$GATEWAY" PORTCULLIS_NODE="$NODE" "$@"; }
 
 client_js() { (cd tests/clients/js && with_urls node --test {account,reads,refusals}.test.mjs); }
 
+# A chain of their own to take back, and a gateway that keeps what it says.
+cache_js() {
+  (cd tests/clients/js && PORTCULLIS=$TARGET/debug/portcullis \
+    node --test --test-concurrency=2 cache_*.test.mjs)
+}
+
 # The relay's own suites start what they need: a node, networks on it, relays.
 relay_js() {
   (cd tests/clients/js && PORTCULLIS=$TARGET/debug/portcullis \

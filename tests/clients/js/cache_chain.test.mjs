@@ -1,0 +1,207 @@
+// A chain that loses blocks, begins anew or is another one: once the gateway has looked at it, every
+// answer is the node's own again, however busy clients were meanwhile.
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { join } from 'node:path';
+import {
+  BLOCK, CLASS, Gateway, RECEIPT, Way, abort, agrees, ask, chainNode, declare, height, mint, poll,
+} from './cache_world.mjs';
+import { endAll } from './relay_world.mjs';
+
+const ACCOUNT_CLASS = '0x5b4b537eaa2399e3aa99c4e2e0208ebd6c71bc1467938cd52c798c601e43564';
+
+let node;
+let way;
+let gateway;
+/** Every hash that was ever seen, of branches that are gone, too. */
+const seen = { transactions: new Set(), blocks: new Set(), classes: new Set([ACCOUNT_CLASS]) };
+let heights = 4;
+
+before(async () => {
+  node = await chainNode('--dump-on', 'request');
+  way = await Way.to(node);
+  gateway = await Gateway.start(way);
+});
+after(() => endAll(gateway, way, node));
+
+/** Whatever may be kept, about all that was ever there. */
+function questions() {
+  const asked = [
+    ['starknet_chainId', []],
+    ['starknet_specVersion', []],
+    ['starknet_blockNumber', []],
+    [BLOCK, ['latest']],
+    [BLOCK, ['l1_accepted']],
+  ];
+  for (let number = 0; number <= heights; number += 1) {
+    asked.push([BLOCK, [{ block_number: number }]]);
+  }
+  for (const hash of seen.blocks) asked.push([BLOCK, [{ block_hash: hash }]]);
+  for (const hash of seen.transactions) asked.push([RECEIPT, [hash]]);
+  for (const hash of seen.classes) {
+    for (const block of ['latest', 'pre_confirmed', { block_number: 1 }]) {
+      asked.push([CLASS, [block, hash]]);
+    }
+  }
+  return asked;
+}
+
+async function look() {
+  const head = await node.ask(BLOCK, ['latest']);
+  seen.blocks.add(head.block_hash);
+  head.transactions.forEach((hash) => seen.transactions.add(hash));
+  heights = Math.max(heights, head.block_number + 1);
+}
+
+/** One more block. */
+async function mined(amount) {
+  const hash = await mint(node, amount);
+  await look();
+  return hash;
+}
+
+/** A chain of some blocks that have settled, so that most answers are kept. */
+async function settle() {
+  for (let block = 0; block < 3; block += 1) await mined(1000 + block);
+  await gateway.settled(await height(node));
+}
+
+async function hits() {
+  return gateway.metric('portcullis_calls_total{cache="hit"');
+}
+
+/** While clients ask for everything, does something to the chain, looks once, and compares. */
+async function survives(why, change) {
+  const clients = poll(gateway, questions);
+  await change();
+  await look();
+  await way.look();
+  await clients.stop();
+  await agrees(gateway, node, questions(), why);
+}
+
+test('what is kept is what the node says, byte for byte', async () => {
+  await settle();
+  seen.classes.add(await declare(node, 'card'));
+  await look();
+  await gateway.settled(await height(node));
+  await agrees(gateway, node, questions(), 'before anything happens');
+  const before = await hits();
+  await agrees(gateway, node, questions(), 'again');
+  assert.ok((await hits()) > before + questions().length, 'most of it came from memory');
+});
+
+test('aborted blocks are gone, with their transactions and classes', async () => {
+  await survives('the chain was cut in its middle', () => abort(node, 2));
+  await settle();
+});
+
+test('the same transactions mined again at once are in other blocks', async () => {
+  await survives('aborted and mined again', async () => {
+    const from = (await height(node)) - 1;
+    await abort(node, from);
+    for (const amount of [1001, 1002, 1003]) await mined(amount);
+  });
+  await settle();
+});
+
+test('a block that came and went between two looks leaves nothing', async () => {
+  await survives('nobody looked meanwhile', async () => {
+    const hash = await mined(7);
+    const { text } = await ask(gateway.url, [RECEIPT, [hash]]);
+    assert.match(text, /ACCEPTED_ON_L2/, 'it was given while it was there');
+    await abort(node, await height(node));
+  });
+});
+
+test('a class that was declared, read and aborted between two looks is gone', async () => {
+  for (const name of ['bridge', 'usership']) {
+    await gateway.settled(await height(node));
+    await survives(`${name} is gone`, async () => {
+      const hash = await declare(node, name);
+      for (const block of ['latest', 'pre_confirmed']) {
+        const { text } = await ask(gateway.url, [CLASS, [block, hash]]);
+        assert.match(text, /"result"/, 'it was given while it was there');
+      }
+      await abort(node, await height(node));
+      // the chain is as long as before
+      if (name === 'usership') await mined(8);
+      seen.classes.add(hash);
+    });
+  }
+});
+
+test('what is accepted on L1 says so', async () => {
+  await settle();
+  await agrees(gateway, node, questions(), 'on L2');
+  for (const from of [2, 1]) {
+    const at = (await height(node)) - from;
+    await survives(`block ${at} is on L1`, () => {
+      return node.ask('devnet_acceptOnL1', { starting_block_id: { block_number: at } });
+    });
+  }
+  // one that was on L1 is taken back, and its number is on L2 again
+  const head = (await height(node)) - 1;
+  await survives('a block on L1 is aborted', () => abort(node, head));
+  await survives('and mined again', () => mined(9));
+  await survives('and accepted again', () => {
+    return node.ask('devnet_acceptOnL1', { starting_block_id: { block_number: head } });
+  });
+});
+
+test('a snapshot that is taken back to is the chain of then', async () => {
+  const id = await node.ask('devnet_snapshot', {});
+  await settle();
+  await agrees(gateway, node, questions(), 'before');
+  await survives('reverted', () => node.ask('devnet_revert', { snapshot_id: id }));
+  await settle();
+});
+
+test('a dump that is loaded is another chain', async () => {
+  const path = join(gateway.dir, 'chain.json');
+  await node.ask('devnet_dump', { path });
+  await settle();
+  await agrees(gateway, node, questions(), 'before');
+  await survives('loaded', () => node.ask('devnet_load', { path }));
+  await settle();
+});
+
+test('a node that begins anew has nothing of before', async () => {
+  await agrees(gateway, node, questions(), 'before');
+  await survives('restarted', () => node.ask('devnet_restart', {}));
+  await settle();
+  await agrees(gateway, node, questions(), 'before');
+  await survives('restarted and busy', async () => {
+    await node.ask('devnet_restart', {});
+    for (const amount of [1000, 1001, 1002]) await mined(amount);
+  });
+});
+
+test('another process in the place of the node is another chain', async () => {
+  await settle();
+  await agrees(gateway, node, questions(), 'before');
+  const clients = poll(gateway, questions);
+  await node.end();
+  node = await chainNode();
+  way.node = node;
+  await look();
+  await way.look();
+  await clients.stop();
+  await agrees(gateway, node, questions(), 'killed and started again');
+  assert.match(gateway.child.output, /"cause":"(unreachable|genesis)"/, 'it was seen');
+});
+
+test('whatever happens to a chain, one look later every answer is the node’s', async () => {
+  const rounds = process.env.PORTCULLIS_TEST_LONG ? 60 : 8;
+  for (let round = 0; round < rounds; round += 1) {
+    if (round % 3 === 0) await gateway.settled(await height(node));
+    const steps = Array.from({ length: 1 + (round % 4) }, () => Math.random());
+    await survives(`round ${round}: ${steps}`, async () => {
+      for (const step of steps) {
+        const head = await height(node);
+        if (step < 0.5 || head < 2) await mined(1000 + Math.floor(step * 6));
+        else await abort(node, Math.max(1, head - Math.floor((step - 0.5) * 8)));
+      }
+    });
+  }
+});
