@@ -5,6 +5,7 @@
 //! `flights` (identical reads at a time), `cache` (what is given again), `watch` and `watcher` (for
 //! how long), and `node`, which fetches the answer.
 
+mod asked;
 mod cache;
 mod flights;
 mod reads;
@@ -36,7 +37,7 @@ use tokio::time::Instant;
 pub struct Gateway {
     settings: ArcSwap<Settings>,
     clients: Clients,
-    reads: Arc<Reads>,
+    reads: Reads,
 }
 
 /// What a running gateway can change.
@@ -109,12 +110,12 @@ impl Gateway {
     }
 
     /// Begins a permitted read. `traceparent` reaches the node if this read does.
-    pub fn begin(
-        &self,
+    pub fn begin<'a>(
+        &'a self,
         settings: &Settings,
         permit: &ReadPermit<'_>,
-        traceparent: Option<&[u8]>,
-    ) -> Begun {
+        traceparent: Option<&'a [u8]>,
+    ) -> Begun<'a> {
         self.reads.begin(settings, permit, traceparent)
     }
 

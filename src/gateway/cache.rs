@@ -6,13 +6,13 @@
 //! copy of its payload, cut to size, under a lease on the memory for answers: one that is thrown
 //! out while slow clients still read it counts until they have it.
 
+use super::asked::Asked;
 use super::watch::Step;
 use crate::config::CacheConfig;
 use crate::node::{Answer, Lease, Memory};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use portcullis_filters::rpc::keep::Keep;
-use portcullis_filters::verdict::ReadCall;
 use quick_cache::sync::DefaultLifecycle;
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub(super) struct Cache {
     memory: Arc<Memory>,
 }
 
-type Kept = quick_cache::sync::Cache<Arc<ReadCall>, Entry, Weight>;
+type Kept = quick_cache::sync::Cache<Arc<Asked>, Entry, Weight>;
 
 #[derive(Clone)]
 struct Entry {
@@ -82,14 +82,14 @@ struct Weight {
     least: usize,
 }
 
-impl Weighter<Arc<ReadCall>, Entry> for Weight {
-    fn weight(&self, call: &Arc<ReadCall>, entry: &Entry) -> u64 {
-        bytes(call, &entry.answer.payload).max(self.least) as u64
+impl Weighter<Arc<Asked>, Entry> for Weight {
+    fn weight(&self, asked: &Arc<Asked>, entry: &Entry) -> u64 {
+        bytes(asked, &entry.answer.payload).max(self.least) as u64
     }
 }
 
-fn bytes(call: &ReadCall, payload: &Bytes) -> usize {
-    call.as_bytes().len() + payload.len() + OVERHEAD
+fn bytes(asked: &Asked, payload: &Bytes) -> usize {
+    asked.call().as_bytes().len() + payload.len() + OVERHEAD
 }
 
 impl Cache {
@@ -120,8 +120,8 @@ impl Cache {
     }
 
     /// The answer that is kept for this call, if it still holds.
-    pub(super) fn get(&self, call: &ReadCall, view: &View) -> Option<Answer> {
-        let entry = self.kept.get(call)?;
+    pub(super) fn get(&self, asked: &Asked, view: &View) -> Option<Answer> {
+        let entry = self.kept.get(asked)?;
         let holds = view.in_use
             && entry.epoch == view.epoch
             && (entry.l1.is_none() || entry.l1 == view.l1)
@@ -131,7 +131,7 @@ impl Cache {
 
     /// Keeps an answer that was asked for under `view`, as far as it may be: the block that it
     /// stands on was settled before it was asked for, and nothing has come in between.
-    pub(super) fn keep(&self, call: Arc<ReadCall>, answer: &Answer, keep: Keep, view: &View) {
+    pub(super) fn keep(&self, asked: Arc<Asked>, answer: &Answer, keep: Keep, view: &View) {
         let (block, l1, until) = match keep {
             Keep::Briefly => (None, None, Some(Instant::now() + BRIEFLY)),
             Keep::WithBlock(block) => (Some(block), None, None),
@@ -143,7 +143,7 @@ impl Cache {
             return;
         }
         let mut lease = Lease::of(&self.memory);
-        if lease.cover(bytes(&call, &answer.payload)).is_err() {
+        if lease.cover(bytes(&asked, &answer.payload)).is_err() {
             // those who wait for answers come first
             return;
         }
@@ -152,7 +152,7 @@ impl Cache {
             payload: Bytes::copy_from_slice(&answer.payload),
             lease: Arc::new(lease),
         };
-        self.kept.insert(call, Entry { epoch: view.epoch, l1, until, answer });
+        self.kept.insert(asked, Entry { epoch: view.epoch, l1, until, answer });
     }
 
     /// Takes over what the watch found.

@@ -1,13 +1,15 @@
 //! One permitted read: given again, shared with others who ask the same now, or asked of the node.
 
 use super::Settings;
+use super::asked::Asked;
 use super::cache::{Cache, View};
-use super::flights::{Flight, Flights, Part};
+use super::flights::{Flights, Seat};
 use crate::node::{Answer, Fault, Node, Over};
 use crate::telemetry::CacheUse;
+use ahash::RandomState;
 use portcullis_filters::rpc::keep::Keepable;
 use portcullis_filters::rpc::params::BlockId;
-use portcullis_filters::verdict::{ReadCall, ReadPermit};
+use portcullis_filters::verdict::ReadPermit;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -17,40 +19,45 @@ pub(super) struct Reads {
     node: Arc<Node>,
     pub(super) cache: Arc<Cache>,
     flights: Arc<Flights<Result<Answer, Fault>>>,
+    /// What reads are hashed with.
+    keys: RandomState,
 }
 
 /// A read that has begun.
-pub struct Begun {
+pub struct Begun<'a> {
     cache: CacheUse,
-    from: Source,
+    from: Source<'a>,
 }
 
-enum Source {
+enum Source<'a> {
     Cache(Answer),
-    Flight(Flight<Result<Answer, Fault>>),
-    /// For this one alone, not asked yet.
-    Node(Arc<Reads>, Question),
+    Node {
+        reads: &'a Reads,
+        question: Question<'a>,
+        /// With others who ask the same, unless everybody asks alone.
+        seat: Option<Seat<Result<Answer, Fault>>>,
+    },
 }
 
 /// What to ask the node, and what to do with its answer.
-struct Question {
-    call: Arc<ReadCall>,
-    traceparent: Option<Vec<u8>>,
+struct Question<'a> {
+    asked: Arc<Asked>,
+    traceparent: Option<&'a [u8]>,
+    /// What stood when it was begun.
+    view: View,
     keeping: Option<Keeping>,
 }
 
 /// How an answer may be kept.
 struct Keeping {
     /// What it is an answer to.
-    call: Arc<ReadCall>,
+    asked: Arc<Asked>,
     rule: Keepable,
-    /// What stood when the node was asked.
-    view: View,
     /// The same read at the settled block, where that answers this one for good.
-    settled: Option<(ReadCall, u64)>,
+    settled: Option<(Asked, u64)>,
 }
 
-impl Begun {
+impl Begun<'_> {
     /// How the cache takes part.
     pub fn cache(&self) -> CacheUse {
         self.cache
@@ -61,11 +68,26 @@ impl Begun {
     /// # Errors
     /// The fault that kept the node's answer from being passed on.
     pub async fn answer(self, took: &mut Duration) -> Result<Answer, Fault> {
-        let start = Instant::now();
-        let answer = match self.from {
+        let (reads, question, mut seat) = match self.from {
             Source::Cache(answer) => return Ok(answer),
-            Source::Flight(flight) => flight.await,
-            Source::Node(reads, question) => reads.ask(question).await,
+            Source::Node { reads, question, seat } => (reads, question, seat),
+        };
+        let start = Instant::now();
+        let deadline = start + reads.node.timeout();
+        let answer = loop {
+            match seat {
+                None => break reads.ask(&question, deadline).await,
+                Some(Seat::Leads(lead)) => {
+                    let answer = reads.ask(&question, deadline).await;
+                    lead.land(&answer);
+                    break answer;
+                }
+                Some(Seat::Follows(told)) => match told.await {
+                    Ok(answer) => break answer,
+                    // the leader has gone
+                    Err(_) => seat = Some(reads.join(&question)),
+                },
+            }
         };
         *took = start.elapsed();
         answer
@@ -73,70 +95,68 @@ impl Begun {
 }
 
 impl Reads {
-    pub(super) fn new(node: Arc<Node>, cache: Cache) -> Arc<Self> {
-        Arc::new(Self { node, cache: Arc::new(cache), flights: Flights::new() })
+    pub(super) fn new(node: Arc<Node>, cache: Cache) -> Self {
+        let keys = RandomState::new();
+        Self { node, cache: Arc::new(cache), flights: Flights::new(), keys }
     }
 
     /// Begins a permitted read.
-    pub(super) fn begin(
-        self: &Arc<Self>,
+    pub(super) fn begin<'a>(
+        &'a self,
         settings: &Settings,
         permit: &ReadPermit<'_>,
-        traceparent: Option<&[u8]>,
-    ) -> Begun {
+        traceparent: Option<&'a [u8]>,
+    ) -> Begun<'a> {
         let view = self.cache.view();
-        let call = permit.call();
+        let key = |call| Asked::new(call, &self.keys);
+        let asked = key(permit.call());
         let rule = Keepable::of(permit.method(), permit.params());
         let rule = rule.filter(|_| settings.cache && view.in_use);
         // whatever tag it is asked at, it is the same class
         let at_head =
-            (rule == Some(Keepable::ClassAtHead)).then(|| permit.call_at(BlockId::Latest));
+            (rule == Some(Keepable::ClassAtHead)).then(|| key(permit.call_at(BlockId::Latest)));
         if rule.is_some()
-            && let Some(answer) = self.cache.get(at_head.as_ref().unwrap_or(&call), &view)
+            && let Some(answer) = self.cache.get(at_head.as_ref().unwrap_or(&asked), &view)
         {
             return Begun { cache: CacheUse::Hit, from: Source::Cache(answer) };
         }
-        let call = Arc::new(call);
-        let question = || Question {
-            call: Arc::clone(&call),
-            traceparent: traceparent.map(<[u8]>::to_vec),
-            keeping: rule.map(|rule| {
-                let settled = view.settled.filter(|_| at_head.is_some());
-                let at = |number| (permit.call_at(BlockId::Number(number)), number);
-                let call = at_head.map_or_else(|| Arc::clone(&call), Arc::new);
-                Keeping { call, rule, view, settled: settled.map(at) }
-            }),
+        let asked = Arc::new(asked);
+        let keeping = rule.map(|rule| {
+            let settled = view.settled.filter(|_| at_head.is_some());
+            let at = |number| (key(permit.call_at(BlockId::Number(number))), number);
+            let asked = at_head.map_or_else(|| Arc::clone(&asked), Arc::new);
+            Keeping { asked, rule, settled: settled.map(at) }
+        });
+        let question = Question { asked, traceparent, view, keeping };
+        let seat = settings.single_flight.then(|| self.join(&question));
+        let cache = match seat {
+            None if !settings.cache => CacheUse::Off,
+            None | Some(Seat::Leads(_)) => CacheUse::Miss,
+            Some(Seat::Follows(_)) => CacheUse::Shared,
         };
-        if !settings.single_flight {
-            let cache = if settings.cache { CacheUse::Miss } else { CacheUse::Off };
-            return Begun { cache, from: Source::Node(Arc::clone(self), question()) };
-        }
-        let begin = || Arc::clone(self).ask(question());
-        let (flight, part) = self.flights.join(view.epoch, Arc::clone(&call), begin);
-        let cache = match part {
-            Part::Leads => CacheUse::Miss,
-            Part::Joins => CacheUse::Shared,
-        };
-        Begun { cache, from: Source::Flight(flight) }
+        Begun { cache, from: Source::Node { reads: self, question, seat } }
     }
 
-    /// Asks the node, within one deadline, and keeps what may be kept.
-    async fn ask(self: Arc<Self>, question: Question) -> Result<Answer, Fault> {
-        let Question { call, traceparent, keeping } = question;
-        let (deadline, trace) = (self.node.deadline(), traceparent.as_deref());
-        if let Some(Keeping { call, view, settled: Some((settled, number)), .. }) = &keeping {
-            let answer = self.fetch(deadline, settled, trace).await?;
+    fn join(&self, question: &Question<'_>) -> Seat<Result<Answer, Fault>> {
+        self.flights.join(question.view.epoch, Arc::clone(&question.asked))
+    }
+
+    /// Asks the node, until `deadline`, and keeps what may be kept.
+    async fn ask(&self, question: &Question<'_>, deadline: Instant) -> Result<Answer, Fault> {
+        let Question { asked, traceparent, view, keeping } = question;
+        if let Some(Keeping { asked, settled: Some((settled, number)), .. }) = keeping {
+            let answer = self.fetch(deadline, settled, *traceparent).await?;
             if answer.is_result() {
-                self.keep(call, Keepable::ClassAt(*number), view, &answer);
+                self.keep(asked, Keepable::ClassAt(*number), view, &answer);
                 return Ok(answer);
             }
             // newer than the settled block, or the node does not go back that far
         }
-        let answer = self.fetch(deadline, &call, trace).await?;
-        if let Some(Keeping { call, rule, view, .. }) = &keeping
+        let answer = self.fetch(deadline, asked, *traceparent).await?;
+        if let Some(Keeping { asked, rule, .. }) = keeping
             && answer.is_result()
         {
-            self.keep(call, *rule, view, &answer);
+            self.keep(asked, *rule, view, &answer);
         }
         Ok(answer)
     }
@@ -144,17 +164,17 @@ impl Reads {
     async fn fetch(
         &self,
         deadline: Instant,
-        call: &ReadCall,
+        asked: &Asked,
         traceparent: Option<&[u8]>,
     ) -> Result<Answer, Fault> {
-        let request = |id, out: &mut Vec<u8>| call.write_request(id, out);
+        let request = |id, out: &mut Vec<u8>| asked.call().write_request(id, out);
         self.node.fetch_by(deadline, request, Over::Pool, traceparent).await
     }
 
-    fn keep(&self, call: &Arc<ReadCall>, rule: Keepable, view: &View, answer: &Answer) {
+    fn keep(&self, asked: &Arc<Asked>, rule: Keepable, view: &View, answer: &Answer) {
         let result = std::str::from_utf8(&answer.payload).ok();
         if let Some(keep) = result.and_then(|result| rule.judge(result)) {
-            self.cache.keep(Arc::clone(call), answer, keep, view);
+            self.cache.keep(Arc::clone(asked), answer, keep, view);
         }
     }
 }

@@ -161,9 +161,9 @@ impl Node {
         answer
     }
 
-    /// When what begins now must have its answer.
-    pub fn deadline(&self) -> Instant {
-        Instant::now() + self.timeout
+    /// How long an answer may take.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     /// The same as [`Self::fetch`] under a deadline that other calls may share.
