@@ -39,7 +39,7 @@ function questions() {
   for (const hash of seen.blocks) asked.push([BLOCK, [{ block_hash: hash }]]);
   for (const hash of seen.transactions) asked.push([RECEIPT, [hash]]);
   for (const hash of seen.classes) {
-    for (const block of ['latest', 'pre_confirmed', { block_number: 1 }]) {
+    for (const block of ['pre_confirmed', { block_number: 1 }]) {
       asked.push([CLASS, [block, hash]]);
     }
   }
@@ -72,6 +72,7 @@ async function hits() {
 
 /** While clients ask for everything, does something to the chain, looks once, and compares. */
 async function survives(why, change) {
+  await agrees(gateway, node, questions(), `before: ${why}`);
   const clients = poll(gateway, questions);
   await change();
   await look();
@@ -114,6 +115,41 @@ test('a block that came and went between two looks leaves nothing', async () => 
   });
 });
 
+test('two branches with the same last block within one second are told apart', async () => {
+  // looks are frequent here, so that there are some within the second
+  const busy = await Gateway.start(way, { PORTCULLIS__GATEWAY__CACHE__WATCH_INTERVAL: '100ms' });
+  try {
+    await busy.settled(await height(node));
+    // until it fits in a second: a busy machine may need more than one
+    for (let round = 0, fits = false; round < 5 && !fits; round += 1) {
+      await nextSecond();
+      const first = await mint(node, 5, `0xa${round}`);
+      const from = await height(node);
+      const last = await mint(node, 5);
+      const before = await node.ask(BLOCK, ['latest']);
+      const asked = [[RECEIPT, [first]], [BLOCK, [{ block_hash: before.parent_hash }]]];
+      const looks = way.looks + 5;
+      while (way.looks < looks) for (const question of asked) await ask(busy.url, question);
+      await abort(node, from);
+      await mint(node, 5, `0xb${round}`);
+      assert.equal(await mint(node, 5), last, 'the same transaction');
+      const after = await node.ask(BLOCK, ['latest']);
+      fits = JSON.stringify(after) === JSON.stringify(before);
+      await way.look();
+      await agrees(busy, node, asked, 'nothing but a block before the last is another');
+      await busy.settled(await height(node));
+      await agrees(busy, node, asked, 'and it has settled');
+    }
+  } finally {
+    await busy.end();
+  }
+});
+
+/** When a second has just begun: blocks tell their time in whole ones. */
+function nextSecond() {
+  return new Promise((resolve) => setTimeout(resolve, 1000 - (Date.now() % 1000)));
+}
+
 test('a class that was declared, read and aborted between two looks is gone', async () => {
   for (const name of ['bridge', 'usership']) {
     await gateway.settled(await height(node));
@@ -133,7 +169,6 @@ test('a class that was declared, read and aborted between two looks is gone', as
 
 test('what is accepted on L1 says so', async () => {
   await settle();
-  await agrees(gateway, node, questions(), 'on L2');
   for (const from of [2, 1]) {
     const at = (await height(node)) - from;
     await survives(`block ${at} is on L1`, () => {
@@ -152,7 +187,6 @@ test('what is accepted on L1 says so', async () => {
 test('a snapshot that is taken back to is the chain of then', async () => {
   const id = await node.ask('devnet_snapshot', {});
   await settle();
-  await agrees(gateway, node, questions(), 'before');
   await survives('reverted', () => node.ask('devnet_revert', { snapshot_id: id }));
   await settle();
 });
@@ -161,16 +195,13 @@ test('a dump that is loaded is another chain', async () => {
   const path = join(gateway.dir, 'chain.json');
   await node.ask('devnet_dump', { path });
   await settle();
-  await agrees(gateway, node, questions(), 'before');
   await survives('loaded', () => node.ask('devnet_load', { path }));
   await settle();
 });
 
 test('a node that begins anew has nothing of before', async () => {
-  await agrees(gateway, node, questions(), 'before');
   await survives('restarted', () => node.ask('devnet_restart', {}));
   await settle();
-  await agrees(gateway, node, questions(), 'before');
   await survives('restarted and busy', async () => {
     await node.ask('devnet_restart', {});
     for (const amount of [1000, 1001, 1002]) await mined(amount);

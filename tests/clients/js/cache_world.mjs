@@ -27,8 +27,8 @@ export function chainNode(...more) {
   return Node.start('--state-archive-capacity', 'full', ...more);
 }
 
-export async function mint(node, amount = 1000) {
-  const { tx_hash } = await node.ask('devnet_mint', { address: '0x123', amount, unit: 'FRI' });
+export async function mint(node, amount = 1000, address = '0x123') {
+  const { tx_hash } = await node.ask('devnet_mint', { address, amount, unit: 'FRI' });
   return tx_hash;
 }
 
