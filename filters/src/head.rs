@@ -39,10 +39,14 @@ impl<'a> Head<'a> {
     }
 }
 
+/// Fields that `http` has no constants for: looked up by text, a name is parsed each time.
+pub(crate) static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
 /// The trace context to pass on: a `traceparent` of version 00, well-formed and given once.
 /// <https://www.w3.org/TR/trace-context/#traceparent-header>
 pub fn traceparent(headers: &HeaderMap) -> Option<&[u8]> {
-    let mut values = headers.get_all("traceparent").iter();
+    let mut values = headers.get_all(&TRACEPARENT).iter();
     let value = values.next()?.as_bytes();
     let mut fields = value.split(|byte| *byte == b'-');
     let mut is_field = |length| {

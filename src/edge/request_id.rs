@@ -1,8 +1,10 @@
 //! Request ids: the client's if it has the right form, else one of ours.
 
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Makes ids that no other process makes: a random prefix and a count.
 #[derive(Debug)]
@@ -26,7 +28,7 @@ impl RequestIds {
     /// The `X-Request-Id` of the request if it is 8 to 64 letters, digits and hyphens, else a new
     /// one.
     pub fn accept_or_mint(&self, headers: &HeaderMap) -> HeaderValue {
-        match headers.get("x-request-id") {
+        match headers.get(&X_REQUEST_ID) {
             Some(given) if is_well_formed(given.as_bytes()) => given.clone(),
             _ => self.mint(),
         }

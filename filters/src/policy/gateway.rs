@@ -9,7 +9,7 @@ use super::head::{
     wrong_method,
 };
 use crate::client::{Client, ClientKey, TrustedProxies};
-use crate::head::Head;
+use crate::head::{Head, X_FORWARDED_FOR};
 use crate::limit::{Millis, SharedLimiter, Standing};
 use crate::rpc::{Envelope, Id, Method, MethodSet, Misfit, Params};
 use crate::verdict::{ReadPermit, Reason, Refusal};
@@ -83,7 +83,7 @@ impl GatewayPolicy {
         now: Millis,
         enter: impl FnOnce(ClientKey) -> Option<G>,
     ) -> Admission<G> {
-        let forwarded = head.headers.get_all("x-forwarded-for").iter().map(|v| v.as_bytes());
+        let forwarded = head.headers.get_all(&X_FORWARDED_FOR).iter().map(|v| v.as_bytes());
         let client = Client::identify(head.peer, forwarded, &self.trusted_proxies);
         let route = route(head);
         let standing = match route {

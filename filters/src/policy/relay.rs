@@ -12,7 +12,7 @@ use super::head::{
 use crate::bearer::Tokens;
 use crate::client::{Client, ClientKey, TrustedProxies};
 use crate::felt::Felt;
-use crate::head::Head;
+use crate::head::{Head, X_FORWARDED_FOR};
 use crate::limit::{Millis, SharedLimiter, Standing};
 use crate::operation::{Operation, OperationKind};
 use crate::tx::{AllowedCall, Contracts, Transaction};
@@ -161,7 +161,7 @@ impl RelayPolicy {
         guesses: impl FnOnce(ClientKey) -> bool,
         enter: impl FnOnce(ClientKey) -> Option<G>,
     ) -> RelayAdmission<G> {
-        let forwarded = head.headers.get_all("x-forwarded-for").iter().map(|v| v.as_bytes());
+        let forwarded = head.headers.get_all(&X_FORWARDED_FOR).iter().map(|v| v.as_bytes());
         let client = Client::identify(head.peer, forwarded, &self.trusted_proxies);
         let mut standing = None;
         let (endpoint, allowed) = route(head);

@@ -11,7 +11,7 @@ use super::head::{
 };
 use crate::bearer::Tokens;
 use crate::client::{Client, ClientKey, TrustedProxies};
-use crate::head::Head;
+use crate::head::{Head, X_FORWARDED_FOR};
 use crate::limit::{Millis, SharedLimiter, Standing};
 use crate::secret::Secret;
 use crate::verdict::{Reason, Refusal};
@@ -215,7 +215,7 @@ impl SidecarPolicy {
         now: Millis,
         enter: impl FnOnce(ClientKey) -> Option<G>,
     ) -> SidecarAdmission<G> {
-        let forwarded = head.headers.get_all("x-forwarded-for").iter().map(|v| v.as_bytes());
+        let forwarded = head.headers.get_all(&X_FORWARDED_FOR).iter().map(|v| v.as_bytes());
         let client = Client::identify(head.peer, forwarded, &self.trusted_proxies);
         let mut target = head.target.splitn(2, |byte| *byte == b'?');
         let path = target.next().unwrap_or_default();
