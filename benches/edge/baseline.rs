@@ -1,0 +1,62 @@
+//! Bare Pingora: passes every request on to the node, and looks at nothing. What a proxy on Pingora
+//! costs at least when it is written in the usual way.
+//!
+//! A child process of the bench, on one thread like the program beside it.
+
+use async_trait::async_trait;
+use pingora_core::server::Server;
+use pingora_core::server::configuration::ServerConf;
+use pingora_core::upstreams::peer::HttpPeer;
+use pingora_proxy::{ProxyHttp, Session, http_proxy_service};
+use std::net::{SocketAddr, TcpListener};
+
+/// The first argument of such a child.
+const WORD: &str = "--pass-through";
+
+/// The arguments of a child that listens on `own`.
+pub(crate) fn arguments(own: SocketAddr, node: SocketAddr) -> [String; 3] {
+    [WORD.into(), own.to_string(), node.to_string()]
+}
+
+/// Whether this process is such a child: where it is to listen, and the node.
+pub(crate) fn asked_for() -> Option<(SocketAddr, SocketAddr)> {
+    let mut arguments = std::env::args().skip(1);
+    arguments.next().filter(|first| first == WORD)?;
+    Some((arguments.next()?.parse().ok()?, arguments.next()?.parse().ok()?))
+}
+
+/// An address that nobody listens on; Pingora does not tell which port it took.
+pub(crate) fn free_address() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    listener.local_addr().expect("it is bound")
+}
+
+struct PassThrough {
+    node: SocketAddr,
+}
+
+#[async_trait]
+impl ProxyHttp for PassThrough {
+    type CTX = ();
+
+    fn new_ctx(&self) {}
+
+    async fn upstream_peer(
+        &self,
+        _: &mut Session,
+        (): &mut (),
+    ) -> pingora_core::Result<Box<HttpPeer>> {
+        Ok(Box::new(HttpPeer::new(self.node, false, String::new())))
+    }
+}
+
+/// Serves until the process is ended.
+pub(crate) fn run(own: SocketAddr, node: SocketAddr) {
+    let conf = ServerConf { threads: 1, work_stealing: false, ..ServerConf::default() };
+    let mut server = Server::new_with_opt_and_conf(None, conf);
+    server.bootstrap();
+    let mut service = http_proxy_service(&server.configuration, PassThrough { node });
+    service.add_tcp(&own.to_string());
+    server.add_service(service);
+    server.run_forever();
+}

@@ -1,0 +1,68 @@
+//! One end of an HTTP/1.1 connection: bytes in, messages with a known length out.
+//!
+//! Both ends are ours, so nothing else is understood. Used by the small node and by its askers.
+
+use std::io;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpStream;
+
+/// 16 KiB: what is read at a time of a message whose length is not known.
+const STEP: usize = 16 << 10;
+
+/// A connection, and what came of the next message.
+pub(crate) struct Stream {
+    /// To write to.
+    pub(crate) tcp: TcpStream,
+    unread: Vec<u8>,
+}
+
+/// A whole message.
+pub(crate) struct Message<'a> {
+    /// Its head.
+    pub(crate) head: &'a [u8],
+    /// Its body.
+    pub(crate) body: &'a [u8],
+    /// The length of both.
+    pub(crate) length: usize,
+}
+
+impl Stream {
+    pub(crate) fn over(tcp: TcpStream) -> io::Result<Self> {
+        tcp.set_nodelay(true)?;
+        Ok(Self { tcp, unread: Vec::new() })
+    }
+
+    /// The next message, or `None` if the connection ends first. `framed` tells the lengths of head
+    /// and body as soon as it can.
+    pub(crate) async fn message(
+        &mut self,
+        framed: impl Fn(&[u8]) -> Option<(usize, usize)>,
+    ) -> Option<Message<'_>> {
+        let mut known = None;
+        loop {
+            known = known.or_else(|| framed(&self.unread));
+            let whole = known.map_or(self.unread.len() + STEP, |(head, body)| head + body);
+            if self.unread.len() >= whole {
+                let (head, rest) = self.unread.split_at(known?.0);
+                let (body, _) = rest.split_at(known?.1);
+                return Some(Message { head, body, length: whole });
+            }
+            self.unread.reserve(whole - self.unread.len());
+            if self.tcp.read_buf(&mut self.unread).await.ok()? == 0 {
+                return None;
+            }
+        }
+    }
+
+    /// Forgets a message that was read.
+    pub(crate) fn consume(&mut self, length: usize) {
+        self.unread.drain(..length);
+    }
+}
+
+/// What `Content-Length` says; without one there is no body.
+pub(crate) fn content_length(headers: &[httparse::Header<'_>]) -> usize {
+    let named = headers.iter().find(|header| header.name.eq_ignore_ascii_case("content-length"));
+    let text = named.and_then(|header| std::str::from_utf8(header.value).ok());
+    text.and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+}
