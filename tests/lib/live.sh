@@ -121,6 +121,9 @@ relay_js() {
 # Crashes that are crashes: kill -9 at chosen and at random moments.
 crashes() { PORTCULLIS=$TARGET/debug/portcullis node tests/crash/run.mjs --rounds "$1"; }
 
+# Every answer is compared with the node's own.
+soak() { PORTCULLIS=$TARGET/debug/portcullis node tests/soak/run.mjs "$1"; }
+
 # The sidecar's suites start what they need, too, on SQLite and on PostgreSQL.
 sidecar_js() {
   (cd tests/clients/js && PORTCULLIS=$TARGET/debug/portcullis \

@@ -1,7 +1,7 @@
 // The processes of a test: the node, the relay, PostgreSQL. Real ones, which can be killed and
 // paused. Whatever is still alive when the tests end is ended then.
 import { execFile, spawn } from 'node:child_process';
-import { createWriteStream, mkdtempSync, rmSync } from 'node:fs';
+import { createWriteStream, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -72,11 +72,11 @@ class Process {
 }
 
 let nodes = 0;
-/** A node with a chain of its own; `made` is its URL. */
-export function startNode() {
+/** A node with a chain of its own; `made` is its URL. `more` are further arguments. */
+export function startNode({ port = 0, more = [] } = {}) {
   nodes += 1;
   const chain = ['--seed', '0', '--chain-id', 'PORTCULLIS_DEV'];
-  const args = ['--host', '127.0.0.1', '--port', '0', ...chain];
+  const args = ['--host', '127.0.0.1', '--port', String(port), ...chain, ...more];
   const ready = (line) => {
     const [, port] = /listening on 127\.0\.0\.1:(\d+)/.exec(line) ?? [];
     return port && `http://127.0.0.1:${port}/rpc`;
@@ -104,17 +104,29 @@ const SETTINGS = {
   PORTCULLIS__RELAY__REQUESTS_PER_MINUTE: '1000000',
 };
 
+/** Finds in the log where a surface listens. */
+const listening = (wanted) => (line) => {
+  const { message, surface, address } = line.startsWith('{') ? JSON.parse(line) : {};
+  return message === 'listening' && surface === wanted ? `http://${address}` : undefined;
+};
+
 /** A relay; `made` is its URL. */
 export function startRelay(folder, env) {
-  const ready = (line) => {
-    const { message, surface, address } = line.startsWith('{') ? JSON.parse(line) : {};
-    return message === 'listening' && surface === 'relay' ? `http://${address}` : undefined;
-  };
   const args = ['serve', '--config', `${folder}/portcullis.toml`];
   return Process.start(PORTCULLIS, args, {
     env: { ...SETTINGS, ...env },
     log: `${folder}/relay.log`,
-    ready,
+    ready: listening('relay'),
+  });
+}
+
+/** A gateway with this configuration; `made` is its URL. */
+export function startGateway(config) {
+  const file = place('gateway.toml');
+  writeFileSync(file, config);
+  return Process.start(PORTCULLIS, ['serve', '--config', file], {
+    log: place('gateway.log'),
+    ready: listening('gateway'),
   });
 }
 

@@ -1,0 +1,155 @@
+// Whether an answer of the gateway is right.
+//
+// Everything that changes the node happens here, one change after the other, and the judge is told
+// when each begins and ends. Between changes the node says the same whenever it is asked. So it is
+// asked directly before and after each call of the gateway, and an answer is
+//
+// - right, if it is what the node says after the call; or what it said before the call, if a change
+//   began or ended during the call. For half of the calls changes wait, so that only the former
+//   counts. A call that shared another's answer lasts from the beginning of that other one;
+// - late, if it was kept (`X-Cache: hit`) and the node itself said it on a branch of the chain that
+//   was given up not longer ago than what the gateway promises: one watch interval and one request.
+//   One request is the longest that anybody's took in the last seconds;
+// - a fault (502, 503), if the node was down since the breaker's pause and one request;
+// - moving, if changes left no way to tell: more than one during the call, or the node was gone;
+// - else wrong. Wrong is, too, what is kept and must not be, and any other status.
+import { createHash } from 'node:crypto';
+import { performance } from 'node:perf_hooks';
+
+/** How long the breaker leaves a node alone that failed: `src/node/breaker.rs`. */
+const BREAKER_PAUSE_MS = 1_000;
+/** How long the time of a request is remembered. */
+const RECENT_MS = 5_000;
+/** How long a change is remembered: far longer than any call lasts. */
+const REMEMBERED_MS = 60_000;
+
+export const now = () => performance.now();
+const digest = (text) => createHash('sha1').update(text).digest('base64');
+
+export class Judge {
+  constructor(watchIntervalMs) {
+    this.interval = watchIntervalMs;
+    this.changes = [];
+    /** When each branch of the chain was given up; the last one was not. */
+    this.branches = [Infinity];
+    /** What is asked, to what the node said of it, to the last branch on which it did. */
+    this.said = new Map();
+    /** What is asked, to the calls under way that ask it. */
+    this.underway = new Map();
+    this.requests = [];
+    this.latest = 0;
+  }
+
+  /** Tells of a change while `work` makes it. One that disrupts ends a branch of the chain. */
+  async during(kind, work) {
+    const change = { ...kind, began: now(), ended: Infinity };
+    this.changes = this.changes.filter(({ ended }) => ended > change.began - REMEMBERED_MS);
+    this.changes.push(change);
+    const branch = this.branches.length - 1;
+    if (kind.disrupts) this.branches.push(Infinity);
+    try {
+      return await work();
+    } finally {
+      change.ended = now();
+      if (kind.disrupts) this.branches[branch] = change.ended;
+    }
+  }
+
+  /** What the node itself says to what is asked; null when it says nothing. */
+  async hear(key, ask) {
+    const began = now();
+    const from = this.#oldest(began);
+    const answer = await ask();
+    if (answer === null) return null;
+    this.#took(began);
+    const texts = this.said.get(key) ?? new Map();
+    this.said.set(key, texts);
+    // in the middle of a disruption it may be either branch: the older one excuses less
+    const text = digest(answer.payload);
+    texts.set(text, Math.max(from, texts.get(text) ?? 0));
+    return answer.payload;
+  }
+
+  /** A call to the gateway begins. */
+  begin(key, mayBeKept) {
+    const others = this.underway.get(key) ?? new Set();
+    this.underway.set(key, others);
+    const began = now();
+    const since = Math.min(began, ...[...others].map((other) => other.since));
+    const call = { key, mayBeKept, began, since };
+    others.add(call);
+    return call;
+  }
+
+  /** It is over. */
+  end(call) {
+    call.ended = now();
+    this.#took(call.began);
+    const others = this.underway.get(call.key);
+    others.delete(call);
+    if (!others.size) this.underway.delete(call.key);
+  }
+
+  /** `before` and `after` are what the node said, null if it did not; it was first `asked` then. */
+  verdict(call, answer, { before, after, asked }) {
+    const { status, cache, payload } = answer;
+    if (status === 502 || status === 503) return this.#wasDown(call) ? 'fault' : 'wrong';
+    if (status !== 200) return 'wrong';
+    const isHit = cache === 'hit';
+    if (isHit && !(call.mayBeKept && payload.startsWith('"result"'))) return 'wrong';
+    if (payload === after) return 'right';
+    const from = cache === 'shared' ? call.since : call.began;
+    if (payload === before && this.#changed(from)) return 'right';
+    if (isHit && this.#isLate(call, payload)) return 'late';
+    const changed = this.#changed(Math.min(from, asked));
+    if (after === null || changed > 1) return 'moving';
+    return changed === 1 && before === null ? 'moving' : 'wrong';
+  }
+
+  /** What happened shortly before and during a call, for whoever looks into a wrong answer. */
+  story(call) {
+    const isNear = ({ disrupts, ended }) => ended >= call.began - (disrupts ? 10_000 : 300);
+    const at = (time) => (time === Infinity ? 'under way' : `${Math.round(time - call.began)} ms`);
+    const changes = this.changes
+      .filter(isNear)
+      .map(({ name, began, ended }) => `${name} ${at(began)} to ${at(ended)}`);
+    return `allowance ${Math.round(this.#allowance())} ms; ${changes.join(', ')}`;
+  }
+
+  /** How many changes were under way since then; one that has states in between counts twice. */
+  #changed(since) {
+    const during = this.changes.filter(({ ended }) => ended >= since);
+    return during.reduce((sum, { steps = 1 }) => sum + steps, 0);
+  }
+
+  #wasDown({ began }) {
+    const from = began - BREAKER_PAUSE_MS - this.#slowest();
+    return this.changes.some(({ isDown, ended }) => isDown && ended >= from);
+  }
+
+  #isLate({ key, began }, payload) {
+    const branch = this.said.get(key)?.get(digest(payload));
+    const isAllowed = branch >= this.#oldest(began - this.#allowance());
+    if (isAllowed) this.latest = Math.max(this.latest, began - this.branches[branch]);
+    return isAllowed;
+  }
+
+  /** The oldest branch that was not given up before then. */
+  #oldest(time) {
+    return this.branches.findIndex((ended) => ended >= time);
+  }
+
+  #allowance() {
+    return this.interval + this.#slowest();
+  }
+
+  #took(began) {
+    const ended = now();
+    this.requests = this.requests.filter((one) => one.ended > ended - RECENT_MS);
+    this.requests.push({ ended, took: ended - began });
+  }
+
+  #slowest() {
+    return Math.max(0, ...this.requests.map(({ took }) => took));
+  }
+}

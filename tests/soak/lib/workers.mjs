@@ -1,0 +1,100 @@
+// Clients that ask the gateway without a pause, and have every answer judged.
+import { Client } from './client.mjs';
+import { now } from './judge.mjs';
+
+/** Of the calls, that changes wait for. */
+const STILL = 0.5;
+/** Of the calls, that their client does not wait for. */
+const LEAVES = 0.02;
+/** Wrong answers that are told in full. */
+const TOLD = 10;
+
+/** What came of all calls. */
+export class Tally {
+  constructor() {
+    this.calls = 0;
+    this.left = 0;
+    this.verdicts = { right: 0, late: 0, fault: 0, moving: 0, wrong: 0 };
+    /** By `X-Cache`. */
+    this.caches = {};
+    /** By kind of question. */
+    this.hits = {};
+    this.told = [];
+  }
+
+  count(kind, { cache = 'none' }, verdict) {
+    this.calls += 1;
+    this.verdicts[verdict] += 1;
+    this.caches[cache] = (this.caches[cache] ?? 0) + 1;
+    if (cache === 'hit') this.hits[kind] = (this.hits[kind] ?? 0) + 1;
+  }
+}
+
+export class Worker {
+  constructor({ gateway, node, world, judge, lock, chance, tally }) {
+    Object.assign(this, { world, judge, lock, chance, tally });
+    this.gateway = new Client(gateway);
+    this.node = new Client(node.url);
+  }
+
+  /** Until `isOver` says so. */
+  async run(isOver) {
+    while (!isOver()) {
+      const question = this.world.question();
+      if (this.chance.happens(LEAVES)) await this.#leave(question);
+      else if (this.chance.happens(STILL)) await this.lock.whileStill(() => this.#check(question));
+      else await this.#checkBetween(question);
+    }
+    this.gateway.close();
+    this.node.close();
+  }
+
+  async #leave({ method, params }) {
+    this.tally.left += 1;
+    await this.gateway.leave(method, params);
+  }
+
+  /** What the node says afterwards is what it said all the time. */
+  async #check(question) {
+    const { call, answer } = await this.#call(question);
+    const after = await this.#hear(question);
+    this.#judge(question, call, answer, { before: null, after, asked: call.began });
+  }
+
+  /** The node may change meanwhile: it is asked before, too. */
+  async #checkBetween(question) {
+    const asked = now();
+    const before = await this.#hear(question);
+    const { call, answer } = await this.#call(question);
+    const after = await this.#hear(question);
+    this.#judge(question, call, answer, { before, after, asked });
+  }
+
+  #hear({ key, method, params }) {
+    return this.judge.hear(key, () => this.node.ask(method, params));
+  }
+
+  async #call({ key, method, params, mayBeKept }) {
+    const call = this.judge.begin(key, mayBeKept);
+    const answer = await this.gateway.ask(method, params);
+    this.judge.end(call);
+    if (!answer) throw new Error(`the gateway gave no answer to ${key}`);
+    return { call, answer };
+  }
+
+  #judge({ kind, key }, call, answer, truth) {
+    const verdict = this.judge.verdict(call, answer, truth);
+    this.tally.count(kind, answer, verdict);
+    if (verdict !== 'wrong' || this.tally.told.length === TOLD) return;
+    const { status, cache, payload } = answer;
+    this.tally.told.push(
+      [
+        `WRONG ${key}`,
+        `  ${status} ${cache}: ${payload.slice(0, 400)}`,
+        `  the node before: ${truth.before?.slice(0, 400) ?? 'not asked'}`,
+        `  the node after: ${truth.after?.slice(0, 400)}`,
+        `  took ${Math.round(call.ended - call.began)} ms; ${this.judge.story(call)}`,
+      ].join('\n'),
+    );
+  }
+}

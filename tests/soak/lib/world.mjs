@@ -1,0 +1,246 @@
+// What is on the chain, as far as somebody may ask for it; of what is gone, too.
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+
+const require = createRequire(new URL('../../clients/js/package.json', import.meta.url));
+const { ec, hash } = require('starknet');
+
+const STRK = '0x4718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab07201858f4287c938d';
+const UDC = '0x41a78e741e5af2fec34b695679bc6891742439f7afb8484ecd7766661ad02bf';
+const ACCOUNT_CLASS = '0x5b4b537eaa2399e3aa99c4e2e0208ebd6c71bc1467938cd52c798c601e43564';
+const BALANCE_OF = '0x35a73cd311a05d46deda634c5ee045db92f811b4e74bca4437fcb5302b7af33';
+const CHAIN_ID = `0x${Buffer.from('PORTCULLIS_DEV').toString('hex')}`;
+const QUERY_VERSION_3 = '0x100000000000000000000000000000003';
+/** The first account of `--seed 0`; its key is public knowledge. */
+const SEEDED = {
+  address: '0x64b48806902a367c8598f4f95c305e8c1a1acba5f082d294a43793113115691',
+  key: '0x71d7bb07b9a64f6f78ac4c816aff4da9',
+};
+/** Who is given money: few, so that a transaction that was lost is made again, sometimes. */
+const RECIPIENTS = ['0x501', '0x502', '0x503'];
+/** How many blocks and transactions are asked for: the newest, those that were lost included. */
+const REMEMBERED = 40;
+
+const hex = (value) => `0x${BigInt(value).toString(16)}`;
+
+/** What is asked: method, params by name, and whether the gateway may keep the answer. */
+const ask = (kind, method, params, mayBeKept = false) => {
+  const name = `starknet_${method}`;
+  return { kind, method: name, params, mayBeKept, key: `${name} ${JSON.stringify(params)}` };
+};
+
+export class World {
+  constructor(chance) {
+    this.chance = chance;
+    this.head = 0;
+    this.blocks = [];
+    this.transactions = [];
+    this.declares = declares();
+  }
+
+  /** A block was seen at the head. */
+  saw({ block_hash: block, block_number: number, transactions }) {
+    this.head = number;
+    remember(this.blocks, [block]);
+    remember(this.transactions, transactions);
+  }
+
+  /** A transaction was sent; it may be in no block yet. */
+  sent(transaction) {
+    remember(this.transactions, [transaction]);
+  }
+
+  /** The parameters of a payment. */
+  payment() {
+    const { chance } = this;
+    return { address: chance.one(RECIPIENTS), amount: chance.between(1, 3), unit: 'FRI' };
+  }
+
+  /** Something to ask for; most often something that others ask for, too. */
+  question() {
+    return this.chance.weighted(QUESTIONS)(this);
+  }
+
+  number() {
+    return Math.max(0, this.head + 1 - this.chance.between(0, REMEMBERED));
+  }
+
+  block() {
+    return this.chance.one(this.blocks) ?? '0x1';
+  }
+
+  transaction() {
+    return { transaction_hash: this.chance.one(this.transactions) ?? '0x1' };
+  }
+
+  recipient() {
+    return this.chance.one(RECIPIENTS);
+  }
+
+  declared() {
+    return this.chance.one(this.declares).class;
+  }
+}
+
+function remember(list, added) {
+  for (const one of added) if (!list.includes(one)) list.push(one);
+  list.splice(0, Math.max(0, list.length - REMEMBERED));
+}
+
+const balance = (address) => ({
+  contract_address: STRK,
+  entry_point_selector: BALANCE_OF,
+  calldata: [address],
+});
+
+const NOTHING = { max_amount: '0x0', max_price_per_unit: '0x0' };
+
+/** An unsigned call by the seeded account, as a wallet sends it to have its fee estimated. */
+const estimate = () => ({
+  request: [
+    {
+      type: 'INVOKE',
+      sender_address: SEEDED.address,
+      calldata: ['0x1', STRK, BALANCE_OF, '0x1', SEEDED.address],
+      version: QUERY_VERSION_3,
+      signature: [],
+      nonce: '0x0',
+      resource_bounds: { l2_gas: NOTHING, l1_gas: NOTHING, l1_data_gas: NOTHING },
+      tip: '0x0',
+      paymaster_data: [],
+      account_deployment_data: [],
+      nonce_data_availability_mode: 'L1',
+      fee_data_availability_mode: 'L1',
+    },
+  ],
+  simulation_flags: ['SKIP_VALIDATE'],
+  block_id: 'latest',
+});
+
+const at = (block_id) => ask('block by tag', 'getBlockWithTxHashes', { block_id });
+const byNumber = (world) => ({ block_number: world.number() });
+const byHash = (world) => ({ block_hash: world.block() });
+const classOf = (block_id, class_hash, kind, mayBeKept) =>
+  ask(kind, 'getClass', { block_id, class_hash }, mayBeKept);
+
+/** Kinds that the gateway keeps: of each a soak must see hits. */
+export const KEPT = [
+  'chain id',
+  'spec version',
+  'block by number',
+  'block by hash',
+  'receipt',
+  'class at a tag',
+  'class at a number',
+];
+
+const QUESTIONS = [
+  [2, () => ask('chain id', 'chainId', {}, true)],
+  [2, () => ask('spec version', 'specVersion', {}, true)],
+  [3, () => ask('head', 'blockNumber', {})],
+  [3, () => at('latest')],
+  [1, () => at('pre_confirmed')],
+  [2, () => at('l1_accepted')],
+  [
+    12,
+    (world) =>
+      ask('block by number', 'getBlockWithTxHashes', { block_id: byNumber(world) }, true),
+  ],
+  [12, (world) => ask('block by hash', 'getBlockWithTxHashes', { block_id: byHash(world) }, true)],
+  [5, (world) => ask('transaction', 'getTransactionByHash', world.transaction())],
+  [15, (world) => ask('receipt', 'getTransactionReceipt', world.transaction(), true)],
+  [5, (world) => ask('status', 'getTransactionStatus', world.transaction())],
+  [
+    3,
+    (world) => {
+      const params = { block_id: byNumber(world), contract_address: SEEDED.address };
+      return ask('class hash at', 'getClassHashAt', params);
+    },
+  ],
+  [2, (world) => classOf('latest', world.declared(), 'class at a tag', true)],
+  [1, (world) => classOf('pre_confirmed', world.declared(), 'class at a tag', true)],
+  [2, (world) => classOf(byNumber(world), world.declared(), 'class at a number', true)],
+  [0.2, () => classOf('latest', ACCOUNT_CLASS, 'class at a tag', true)],
+  [1, () => ask('class at', 'getClassAt', { block_id: 'latest', contract_address: UDC })],
+  [
+    5,
+    () => {
+      const params = { block_id: 'latest', contract_address: SEEDED.address };
+      return ask('nonce', 'getNonce', params);
+    },
+  ],
+  [
+    4,
+    (world) => ask('call', 'call', { request: balance(world.recipient()), block_id: 'latest' }),
+  ],
+  [
+    3,
+    (world) => {
+      const params = { request: balance(world.recipient()), block_id: byNumber(world) };
+      return ask('call', 'call', params);
+    },
+  ],
+  [2, () => ask('estimate', 'estimateFee', estimate())],
+];
+
+const BOUNDS = {
+  l1_gas: { max_amount: '0x0', max_price_per_unit: '0x2540be400' },
+  l1_data_gas: { max_amount: '0x2710', max_price_per_unit: '0x2540be400' },
+  l2_gas: { max_amount: '0x3b9aca00', max_price_per_unit: '0x2540be400' },
+};
+
+/** The declarations of small classes by the seeded account, one for each nonce from 0 on. Signed
+ * once: the same transaction may be sent again when its block was lost. */
+function declares() {
+  const folder = new URL('../../../conf/dev/contracts/build/', import.meta.url);
+  const read = (name) => JSON.parse(readFileSync(new URL(name, folder), 'utf8'));
+  const classes = read('classes.json');
+  return ['usership', 'bridge'].map((name, nonce) => {
+    const { class_hash: classHash, compiled_class_hash: compiledClassHash } = classes[name];
+    const bounds = Object.entries(BOUNDS).map(([resource, bound]) => [
+      resource,
+      {
+        max_amount: BigInt(bound.max_amount),
+        max_price_per_unit: BigInt(bound.max_price_per_unit),
+      },
+    ]);
+    const transactionHash = hash.calculateDeclareTransactionHash({
+      classHash,
+      compiledClassHash,
+      senderAddress: SEEDED.address,
+      version: '0x3',
+      chainId: CHAIN_ID,
+      nonce: BigInt(nonce),
+      accountDeploymentData: [],
+      nonceDataAvailabilityMode: 0,
+      feeDataAvailabilityMode: 0,
+      resourceBounds: Object.fromEntries(bounds),
+      tip: 0n,
+      paymasterData: [],
+    });
+    const { r, s } = ec.starkCurve.sign(transactionHash, SEEDED.key);
+    const { sierra_program, contract_class_version, entry_points_by_type, abi } = read(
+      `${name}.sierra.json`,
+    );
+    const text = typeof abi === 'string' ? abi : JSON.stringify(abi);
+    const declare_transaction = {
+      type: 'DECLARE',
+      version: '0x3',
+      sender_address: SEEDED.address,
+      compiled_class_hash: compiledClassHash,
+      contract_class: { sierra_program, contract_class_version, entry_points_by_type, abi: text },
+      signature: [hex(r), hex(s)],
+      nonce: hex(nonce),
+      resource_bounds: BOUNDS,
+      tip: '0x0',
+      paymaster_data: [],
+      account_deployment_data: [],
+      nonce_data_availability_mode: 'L1',
+      fee_data_availability_mode: 'L1',
+    };
+    return { class: classHash, nonce, params: { declare_transaction } };
+  });
+}
+
+/** Who declares. */
+export const DECLARER = SEEDED.address;
