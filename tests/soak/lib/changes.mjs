@@ -185,7 +185,8 @@ const DISRUPTION = {
       return changes.must('devnet_revert', { snapshot_id: snapshot ?? '0x0' });
     },
   },
-  restart: { work: (changes) => changes.must('devnet_restart', {}) },
+  // it may answer nothing for longer than the gateway waits
+  restart: { isDown: true, work: (changes) => changes.must('devnet_restart', {}) },
   'kill, start': { isDown: true, work: ({ node }) => node.reborn() },
 };
 

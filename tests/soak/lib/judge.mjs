@@ -10,7 +10,8 @@
 // - late, if it was kept (`X-Cache: hit`) and the node itself said it on a branch of the chain that
 //   was given up not longer ago than what the gateway promises: one watch interval and one request.
 //   One request is the longest that anybody's took in the last seconds;
-// - a fault (502, 503), if the node was down since the breaker's pause and one request;
+// - a fault (502, 503), if the node was down or began anew, the breaker's pause and one request ago
+//   or later;
 // - moving, if changes left no way to tell: more than one during the call, or the node was gone;
 // - else wrong. Wrong is, too, what is kept and must not be, and any other status.
 import { createHash } from 'node:crypto';

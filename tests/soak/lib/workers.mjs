@@ -49,9 +49,12 @@ export class Worker {
     this.node.close();
   }
 
-  async #leave({ method, params }) {
+  /** The answer may be kept all the same: the judge has to have heard it. */
+  async #leave(question) {
     this.tally.left += 1;
-    await this.gateway.leave(method, params);
+    await this.#hear(question);
+    await this.gateway.leave(question.method, question.params);
+    await this.#hear(question);
   }
 
   /** What the node says afterwards is what it said all the time. */
