@@ -18,12 +18,10 @@ pub(crate) struct Stream {
 
 /// A whole message.
 pub(crate) struct Message<'a> {
-    /// Its head.
-    pub(crate) head: &'a [u8],
+    /// Head and body.
+    pub(crate) whole: &'a [u8],
     /// Its body.
     pub(crate) body: &'a [u8],
-    /// The length of both.
-    pub(crate) length: usize,
 }
 
 impl Stream {
@@ -41,13 +39,12 @@ impl Stream {
         let mut known = None;
         loop {
             known = known.or_else(|| framed(&self.unread));
-            let whole = known.map_or(self.unread.len() + STEP, |(head, body)| head + body);
-            if self.unread.len() >= whole {
-                let (head, rest) = self.unread.split_at(known?.0);
-                let (body, _) = rest.split_at(known?.1);
-                return Some(Message { head, body, length: whole });
+            let length = known.map_or(self.unread.len() + STEP, |(head, body)| head + body);
+            if self.unread.len() >= length {
+                let whole = &self.unread[..length];
+                return Some(Message { whole, body: &whole[known?.0..] });
             }
-            self.unread.reserve(whole - self.unread.len());
+            self.unread.reserve(length - self.unread.len());
             if self.tcp.read_buf(&mut self.unread).await.ok()? == 0 {
                 return None;
             }

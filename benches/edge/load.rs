@@ -171,7 +171,7 @@ impl Client {
         let answer = tokio::time::timeout(DEADLINE, exchange).await.ok().flatten();
         let answer = answer.ok_or_else(|| format!("no answer to {method}"))?;
         let verdict = judge(&answer, number, &expected);
-        let length = answer.length;
+        let length = answer.whole.len();
         self.stream.consume(length);
         verdict
     }
@@ -204,7 +204,7 @@ fn is_response(bytes: &[u8]) -> Option<(usize, usize)> {
 fn judge(answer: &Message<'_>, id: u64, expected: &Expected) -> Result<Right, String> {
     let mut headers = [httparse::EMPTY_HEADER; 32];
     let mut response = httparse::Response::new(&mut headers);
-    let _whole = response.parse(answer.head).map_err(|error| error.to_string())?;
+    let _whole = response.parse(answer.whole).map_err(|error| error.to_string())?;
     let status = response.code.unwrap_or_default();
     let cache = response.headers.iter().find(|field| field.name.eq_ignore_ascii_case("x-cache"));
     let cache = cache.map(|field| field.value).unwrap_or_default();

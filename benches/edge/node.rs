@@ -43,7 +43,7 @@ impl Node {
 async fn serve(stream: TcpStream) {
     let Ok(mut stream) = Stream::over(stream) else { return };
     while let Some(request) = stream.message(is_request).await {
-        let length = request.length;
+        let length = request.whole.len();
         let Some(answer) = answer(request.body).await else { return };
         stream.consume(length);
         if stream.tcp.write_all(answer.as_bytes()).await.is_err() {

@@ -1,0 +1,132 @@
+//! What single-flight and the cache cost a read, without the network: a hit, the miss that leads a
+//! flight, the one that joins it, and the same with both switched off.
+//!
+//! `cargo bench --bench cache`. The gateway is whole, from the permit on; its node is the small one
+//! of the `edge` bench, because nothing is kept before the watch has seen a chain stand. Whole
+//! requests are measured there.
+
+#[path = "edge/answers.rs"]
+mod answers;
+#[path = "edge/connection.rs"]
+mod connection;
+#[path = "edge/node.rs"]
+mod node;
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use futures_util::FutureExt as _;
+use pingora_core::services::background::BackgroundService;
+use portcullis::config::Config;
+use portcullis::gateway::{Begun, Gateway, Settings};
+use portcullis::node::{Memory, Node};
+use portcullis::telemetry::{CacheUse, Metrics};
+use portcullis_filters::verdict::ReadPermit;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+
+/// A receipt, which is kept.
+const RECEIPT: &str = r#"{"jsonrpc":"2.0","id":1,"method":"starknet_getTransactionReceipt","params":{"transaction_hash":"0x71"}}"#;
+/// A class of 256 KiB, which is kept.
+const CLASS: &str = r#"{"jsonrpc":"2.0","id":1,"method":"starknet_getClass","params":{"block_id":"latest","class_hash":"0xc1a55"}}"#;
+/// A nonce, which is not.
+const NONCE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"starknet_getNonce","params":{"block_id":"latest","contract_address":"0x64b4"}}"#;
+
+/// How long a chain may take to be seen to stand.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A gateway whose watch runs.
+struct World {
+    gateway: Arc<Gateway>,
+    settings: Arc<Settings>,
+    runtime: Runtime,
+}
+
+impl World {
+    /// With single-flight and the cache, or with neither.
+    fn new(keeps: bool) -> Self {
+        let address = node::Node::start().address;
+        let text = format!(
+            "[node]\nurl = \"http://{address}/rpc\"\n[gateway]\nsingle_flight = {keeps}\n\
+             [gateway.cache]\nenabled = {keeps}\n"
+        );
+        let config = Config::parse(&text, []).expect("it has what is required");
+        let gateway_config = config.gateway.expect("it has a gateway");
+        let metrics = Arc::new(Metrics::new());
+        let memory = Memory::new(256 << 20);
+        let node = Node::new(&config.node, Arc::clone(&memory), Arc::clone(&metrics));
+        let gateway = Arc::new(Gateway::new(&gateway_config, Arc::new(node), memory));
+        let watcher = gateway.watcher(&gateway_config, &config.node, metrics);
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime can be made");
+        runtime.spawn(async move {
+            // whoever could stop it is gone with the process
+            let (stop, shutdown) = tokio::sync::watch::channel(false);
+            watcher.start(shutdown).await;
+            drop(stop);
+        });
+        let settings = gateway.settings();
+        Self { gateway, settings, runtime }
+    }
+
+    fn permit<'a>(&self, body: &'a str) -> ReadPermit<'a> {
+        self.settings.policy.inspect(body.as_bytes()).expect("it is permitted")
+    }
+
+    fn begin(&self, permit: &ReadPermit<'_>) -> Begun {
+        self.gateway.begin(&self.settings, black_box(permit), None)
+    }
+
+    /// Asks until the answer is a kept one.
+    fn until_kept(&self, permit: &ReadPermit<'_>) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let begun = self.begin(permit);
+            if begun.cache() == CacheUse::Hit {
+                return;
+            }
+            assert!(Instant::now() < end, "what may be kept is kept in time");
+            let mut took = Duration::ZERO;
+            let answer = self.runtime.block_on(begun.answer(&mut took));
+            answer.expect("the node answers");
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+fn reads(c: &mut Criterion) {
+    let world = World::new(true);
+    for (name, body) in [("hit", RECEIPT), ("hit of 256 KiB", CLASS)] {
+        let permit = world.permit(body);
+        world.until_kept(&permit);
+        c.bench_function(name, |b| {
+            b.iter(|| {
+                let begun = world.begin(&permit);
+                assert_eq!(begun.cache(), CacheUse::Hit, "the chain still stands");
+                let mut took = Duration::ZERO;
+                begun.answer(&mut took).now_or_never()
+            });
+        });
+    }
+    let permit = world.permit(NONCE);
+    c.bench_function("miss, as it leads a flight and leaves it", |b| {
+        b.iter(|| world.begin(&permit));
+    });
+    let leader = world.begin(&permit);
+    c.bench_function("joining a flight", |b| {
+        b.iter(|| {
+            let begun = world.begin(&permit);
+            assert_eq!(begun.cache(), CacheUse::Shared, "the leader is still there");
+            begun
+        });
+    });
+    drop(leader);
+    let plain = World::new(false);
+    c.bench_function("miss, both switched off", |b| {
+        b.iter(|| plain.begin(&permit));
+    });
+}
+
+criterion_group!(benches, reads);
+criterion_main!(benches);
