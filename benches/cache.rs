@@ -74,7 +74,7 @@ impl World {
         self.settings.policy.inspect(body.as_bytes()).expect("it is permitted")
     }
 
-    fn begin(&self, permit: &ReadPermit<'_>) -> Begun {
+    fn begin(&self, permit: &ReadPermit<'_>) -> Begun<'_> {
         self.gateway.begin(&self.settings, black_box(permit), None)
     }
 
