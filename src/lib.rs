@@ -5,7 +5,7 @@
 //!    └─ edge: ProxyHttp over a surface, answers in request_filter
 //!         head ─▶ policy.admit ─▶ bounded body ─▶ policy.inspect ─▶ a permit
 //!                                                                       │
-//!              gateway.answer · relay.transact · relay.operate ◀────────┘
+//!              gateway.begin · relay.transact  · relay.operate ◀────────┘
 //!                       │            │
 //!                     node         store (journal, intents)
 //!                       └──────▶ Reply ◀─┘

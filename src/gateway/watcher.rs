@@ -46,7 +46,12 @@ impl Watcher {
         metrics: Arc<Metrics>,
     ) -> Self {
         let memory = Memory::new(BLOCKS * MAX_ANSWER);
-        let chain = Chain::new(Node::new(node, memory, Arc::clone(&metrics)));
+        let node = NodeConfig {
+            max_idle: node.max_idle.max(BLOCKS),
+            max_connections: node.max_connections.max(BLOCKS),
+            ..node.clone()
+        };
+        let chain = Chain::new(Node::new(&node, memory, Arc::clone(&metrics)));
         Self { cache, interval, chain, metrics }
     }
 

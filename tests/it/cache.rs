@@ -342,7 +342,9 @@ fn a_gateway_without_a_cache_never_asks_the_node_by_itself() {
         assert_eq!(cache(&edge, RECEIPT), "miss");
     }
     assert_eq!((node.asked().len(), node.looks()), (20, 0));
-    let alone = node.setup().set("gateway.single_flight", "false").start();
+    let alone = node.setup().set("gateway.single_flight", "false");
+    // the watch has connections of its own
+    let alone = alone.set("node.max_connections", "1").start();
     has_settled(&alone, 3);
     assert_eq!(cache(&alone, RECEIPT), "miss", "a cache needs no flights");
     assert_eq!(cache(&alone, RECEIPT), "hit");
