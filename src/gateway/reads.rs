@@ -85,7 +85,7 @@ impl Begun<'_> {
                 Some(Seat::Follows(told)) => match told.await {
                     Ok(answer) => break answer,
                     // the leader has gone
-                    Err(_) => seat = Some(reads.join(&question)),
+                    Err(_) => seat = Some(reads.join(question.view.epoch, &question.asked)),
                 },
             }
         };
@@ -121,6 +121,14 @@ impl Reads {
             return Begun { cache: CacheUse::Hit, from: Source::Cache(answer) };
         }
         let asked = Arc::new(asked);
+        let seat = settings.single_flight.then(|| self.join(view.epoch, &asked));
+        // who came as a flight ended missed the cache before, and finds what it brought now
+        if rule.is_some()
+            && matches!(seat, Some(Seat::Leads(_)))
+            && let Some(answer) = self.cache.get(at_head.as_ref().unwrap_or(&asked), &view)
+        {
+            return Begun { cache: CacheUse::Hit, from: Source::Cache(answer) };
+        }
         let keeping = rule.map(|rule| {
             let settled = view.settled.filter(|_| at_head.is_some());
             let at = |number| (key(permit.call_at(BlockId::Number(number))), number);
@@ -128,7 +136,6 @@ impl Reads {
             Keeping { asked, rule, settled: settled.map(at) }
         });
         let question = Question { asked, traceparent, view, keeping };
-        let seat = settings.single_flight.then(|| self.join(&question));
         let cache = match seat {
             None if !settings.cache => CacheUse::Off,
             None | Some(Seat::Leads(_)) => CacheUse::Miss,
@@ -137,8 +144,8 @@ impl Reads {
         Begun { cache, from: Source::Node { reads: self, question, seat } }
     }
 
-    fn join(&self, question: &Question<'_>) -> Seat<Result<Answer, Fault>> {
-        self.flights.join(question.view.epoch, Arc::clone(&question.asked))
+    fn join(&self, epoch: u64, asked: &Arc<Asked>) -> Seat<Result<Answer, Fault>> {
+        self.flights.join(epoch, Arc::clone(asked))
     }
 
     /// Asks the node, until `deadline`, and keeps what may be kept.
