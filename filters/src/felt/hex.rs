@@ -43,8 +43,7 @@ pub(super) fn parse(text: &str) -> Option<[u64; 4]> {
 pub(super) fn write(limbs: &[u64; 4], out: &mut Vec<u8>) {
     let mut digits = [[0; 2]; 2 * SIXTEEN];
     for (pair, byte) in digits.iter_mut().zip(limbs.map(u64::to_be_bytes).as_flattened()) {
-        *pair = [byte >> 4, byte & 0xf]
-            .map(|nibble| nibble + if nibble < 10 { b'0' } else { b'a' - 10 });
+        *pair = [digit(byte >> 4), digit(byte & 0xf)];
     }
     let zero_bits = match limbs {
         // zero has one digit
@@ -56,6 +55,11 @@ pub(super) fn write(limbs: &[u64; 4], out: &mut Vec<u8>) {
     let zeros = usize::try_from(zero_bits / 4).unwrap_or_default();
     out.extend_from_slice(b"0x");
     out.extend_from_slice(digits.as_flattened().get(zeros..).unwrap_or_default());
+}
+
+#[inline]
+const fn digit(nibble: u8) -> u8 {
+    nibble + if nibble < 10 { b'0' } else { b'a' - 10 }
 }
 
 fn parse_limb(digits: &[u8; SIXTEEN]) -> Option<u64> {
@@ -73,6 +77,7 @@ fn parse_limb(digits: &[u8; SIXTEEN]) -> Option<u64> {
 }
 
 /// This in each byte.
+#[inline]
 const fn each(byte: u8) -> u128 {
     u128::from_ne_bytes([byte; SIXTEEN])
 }
