@@ -105,17 +105,19 @@ export class Changes {
 
   /** Whether it happened: the node may find that it can not be. */
   #change(kind, work) {
-    return this.lock.toChange(() =>
-      this.judge.during(kind, async () => {
-        try {
-          await work();
-          return true;
-        } catch (error) {
-          if (error instanceof Refused && error.answered) return false;
-          throw error;
-        }
-      }),
-    );
+    const change = async () => {
+      try {
+        await work();
+        return true;
+      } catch (error) {
+        if (error instanceof Refused && error.answered) return false;
+        throw error;
+      }
+    };
+    return this.lock.toChange(async () => {
+      if (kind.disrupts) await this.judge.hearAll(this.client);
+      return this.judge.during(kind, change);
+    });
   }
 
   must(method, params) {

@@ -21,6 +21,8 @@ import { performance } from 'node:perf_hooks';
 const BREAKER_PAUSE_MS = 1_000;
 /** How long the time of a request is remembered. */
 const RECENT_MS = 5_000;
+/** How long after its last use something may be asked for again. */
+const IN_USE_MS = 20_000;
 /** How long a change is remembered: far longer than any call lasts. */
 const REMEMBERED_MS = 60_000;
 
@@ -33,7 +35,8 @@ export class Judge {
     this.changes = [];
     /** When each branch of the chain was given up; the last one was not. */
     this.branches = [Infinity];
-    /** What is asked, to what the node said of it, to the last branch on which it did. */
+    /** What is asked, to the question, its last use and what the node said, each with the last
+     * branch on which it did. */
     this.said = new Map();
     /** What is asked, to the calls under way that ask it. */
     this.underway = new Map();
@@ -56,19 +59,32 @@ export class Judge {
     }
   }
 
-  /** What the node itself says to what is asked; null when it says nothing. */
-  async hear(key, ask) {
+  /** What the node itself says to a question; null when it says nothing. */
+  async hear(question, node) {
     const began = now();
     const from = this.#oldest(began);
-    const answer = await ask();
+    const answer = await node.ask(question.method, question.params);
     if (answer === null) return null;
     this.#took(began);
-    const texts = this.said.get(key) ?? new Map();
-    this.said.set(key, texts);
+    const heard = this.said.get(question.key) ?? { question, texts: new Map() };
+    this.said.set(question.key, heard);
+    heard.used = began;
     // in the middle of a disruption it may be either branch: the older one excuses less
     const text = digest(answer.payload);
-    texts.set(text, Math.max(from, texts.get(text) ?? 0));
+    heard.texts.set(text, Math.max(from, heard.texts.get(text) ?? 0));
+    if (answer.payload.startsWith('"result"')) heard.found = from;
     return answer.payload;
+  }
+
+  /** Makes sure that, of all that may be kept, the judge has heard what the node says of it on this
+   * branch, before that is given up. */
+  async hearAll(node) {
+    const branch = this.#oldest(Infinity);
+    const end = now() - IN_USE_MS;
+    for (const [key, { question, used, found }] of this.said) {
+      if (used < end) this.said.delete(key);
+      else if (question.mayBeKept && found < branch) await this.hear(question, node);
+    }
   }
 
   /** A call to the gateway begins. */
@@ -129,7 +145,7 @@ export class Judge {
   }
 
   #isLate({ key, began }, payload) {
-    const branch = this.said.get(key)?.get(digest(payload));
+    const branch = this.said.get(key)?.texts.get(digest(payload));
     const isAllowed = branch >= this.#oldest(began - this.#allowance());
     if (isAllowed) this.latest = Math.max(this.latest, began - this.branches[branch]);
     return isAllowed;

@@ -9,6 +9,13 @@ const LEAVES = 0.02;
 /** Wrong answers that are told in full. */
 const TOLD = 10;
 
+/** Of a text, the place where it is not the other one. */
+function excerpt(text, other) {
+  if (!text) return 'nothing';
+  const at = [...text].findIndex((letter, place) => letter !== other?.[place]);
+  return `${text.length} characters, … ${text.slice(Math.max(0, at - 80), Math.max(0, at) + 160)}`;
+}
+
 /** What came of all calls. */
 export class Tally {
   constructor() {
@@ -73,8 +80,8 @@ export class Worker {
     this.#judge(question, call, answer, { before, after, asked });
   }
 
-  #hear({ key, method, params }) {
-    return this.judge.hear(key, () => this.node.ask(method, params));
+  #hear(question) {
+    return this.judge.hear(question, this.node);
   }
 
   async #call({ key, method, params, mayBeKept }) {
@@ -93,9 +100,9 @@ export class Worker {
     this.tally.told.push(
       [
         `WRONG ${key}`,
-        `  ${status} ${cache}: ${payload.slice(0, 400)}`,
-        `  the node before: ${truth.before?.slice(0, 400) ?? 'not asked'}`,
-        `  the node after: ${truth.after?.slice(0, 400)}`,
+        `  ${status} ${cache}: ${excerpt(payload, truth.after)}`,
+        `  the node before: ${truth.before ? excerpt(truth.before, payload) : 'not asked'}`,
+        `  the node after: ${excerpt(truth.after, payload)}`,
         `  took ${Math.round(call.ended - call.began)} ms; ${this.judge.story(call)}`,
       ].join('\n'),
     );
