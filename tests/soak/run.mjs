@@ -8,7 +8,7 @@
 import { parseArgs } from 'node:util';
 import { endAll, startGateway } from '../crash/lib/processes.mjs';
 import { Chance } from './lib/chance.mjs';
-import { Changes, DISRUPTIONS, Node } from './lib/changes.mjs';
+import { Changes, Node, ROUND } from './lib/changes.mjs';
 import { Judge } from './lib/judge.mjs';
 import { Liar } from './lib/liar.mjs';
 import { Lock } from './lib/lock.mjs';
@@ -18,7 +18,7 @@ import { KEPT, World } from './lib/world.mjs';
 const WORKERS = 12;
 const WATCH_INTERVAL_MS = 1_000;
 /** How long a liar is given to be found out, and what is to be kept to be kept once. */
-const PATIENCE_MS = 60_000;
+const PATIENCE_MS = 120_000;
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -44,12 +44,12 @@ watch_interval = "${WATCH_INTERVAL_MS}ms"
 `;
 
 /** Puts the load on until `isOver`; gives what was counted. */
-async function load(node, gateway, kinds, isOver) {
+async function load(node, gateway, round, isOver) {
   // what happens to the node is repeatable; what is asked meanwhile depends on when
   const chance = new Chance(seed);
   const world = new World(chance);
   const [judge, lock, tally] = [new Judge(WATCH_INTERVAL_MS), new Lock(), new Tally()];
-  const changes = new Changes({ node, world, judge, lock, chance, kinds });
+  const changes = new Changes({ node, world, judge, lock, chance, round });
   await changes.begin();
   const ends = () => changes.ended || isOver(tally);
   const workers = Array.from({ length: WORKERS }, (_, at) => {
@@ -78,7 +78,7 @@ async function soak(node, gateway) {
     const over = Date.now() - end;
     return over > PATIENCE_MS || (over > 0 && !never(tally).length);
   };
-  const { tally, judge, counts } = await load(node, gateway, DISRUPTIONS, isOver);
+  const { tally, judge, counts } = await load(node, gateway, ROUND, isOver);
   tally.told.forEach((one) => console.log(one));
   const verdicts = listed(tally.verdicts);
   console.log(`${tally.calls} calls judged (${verdicts}), ${tally.left} clients left`);
@@ -100,7 +100,7 @@ async function liar(node, gateway) {
   const lies = await Liar.before(gateway);
   const end = Date.now() + PATIENCE_MS;
   const isOver = ({ verdicts }) => verdicts.wrong > 0 || Date.now() > end;
-  const { tally } = await load(node, lies.url, [[1, 'abort']], isOver);
+  const { tally } = await load(node, lies.url, ['abort'], isOver);
   await lies.close();
   const { wrong } = tally.verdicts;
   const counted = `${wrong} of ${tally.calls} answers were found wrong`;

@@ -28,6 +28,12 @@ export class Chance {
     return list[Math.floor(this.next() * list.length)];
   }
 
+  /** The same in another order. */
+  shuffled(list) {
+    const keyed = list.map((value) => [this.next(), value]);
+    return keyed.sort(([one], [other]) => one - other).map(([, value]) => value);
+  }
+
   /** One of `[weight, value]`. */
   weighted(table) {
     let left = this.next() * table.reduce((sum, [weight]) => sum + weight, 0);

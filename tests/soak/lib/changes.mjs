@@ -47,8 +47,9 @@ export class Node {
 }
 
 export class Changes {
-  constructor({ node, world, judge, lock, chance, kinds = DISRUPTIONS }) {
-    Object.assign(this, { node, world, judge, lock, chance, kinds });
+  constructor({ node, world, judge, lock, chance, round }) {
+    Object.assign(this, { node, world, judge, lock, chance, round });
+    this.toCome = [];
     this.client = new Client(node.url);
     this.counts = {};
     this.ended = false;
@@ -59,7 +60,8 @@ export class Changes {
     let next = this.#due();
     while (!this.ended) {
       if (Date.now() >= next) {
-        await this.disrupt(this.chance.weighted(this.kinds));
+        if (!this.toCome.length) this.toCome = this.chance.shuffled(this.round);
+        await this.#disrupt(this.toCome.pop());
         next = this.#due();
       }
       await this.#write();
@@ -76,12 +78,14 @@ export class Changes {
     return Date.now() + this.chance.between(...DISRUPT_MS);
   }
 
-  /** Some blocks to begin with. */
+  /** Some blocks to begin with, accepted on L1. */
   async begin() {
-    while (this.world.head < DEEPEST) await this.#write();
+    do await this.#write();
+    while (this.world.head < DEEPEST);
+    await this.#disrupt('accept on L1');
   }
 
-  async disrupt(name) {
+  async #disrupt(name) {
     const { work, ...kind } = DISRUPTION[name];
     const happened = await this.#change({ name, disrupts: true, ...kind }, () => work(this));
     if (!happened) return;
@@ -174,10 +178,10 @@ const DISRUPTION = {
     },
   },
   'accept on L1': {
-    work({ world, chance, client }) {
-      const number = Math.max(0, world.head - chance.between(0, DEEPEST));
-      const params = { starting_block_id: { block_number: number } };
-      return client.must('devnet_acceptOnL1', params);
+    work(changes) {
+      const number = Math.max(0, changes.world.head - changes.chance.between(0, DEEPEST));
+      const newest = changes.chance.happens(0.5) ? 'latest' : { block_number: number };
+      return changes.must('devnet_acceptOnL1', { starting_block_id: newest });
     },
   },
   revert: {
@@ -192,13 +196,13 @@ const DISRUPTION = {
   'kill, start': { isDown: true, work: ({ node }) => node.reborn() },
 };
 
-/** How often each. */
-export const DISRUPTIONS = [
-  [4, 'abort'],
-  [4, 'abort, mine again'],
-  [2, 'declare, abort'],
-  [4, 'accept on L1'],
-  [2, 'revert'],
-  [1, 'restart'],
-  [1, 'kill, start'],
+/** What happens before the same happens again, in any order. */
+export const ROUND = [
+  ...Array(3).fill('abort'),
+  ...Array(3).fill('abort, mine again'),
+  'declare, abort',
+  ...Array(3).fill('accept on L1'),
+  ...Array(2).fill('revert'),
+  'restart',
+  'kill, start',
 ];

@@ -13,7 +13,8 @@ const TOLD = 10;
 function excerpt(text, other) {
   if (!text) return 'nothing';
   const at = [...text].findIndex((letter, place) => letter !== other?.[place]);
-  return `${text.length} characters, … ${text.slice(Math.max(0, at - 80), Math.max(0, at) + 160)}`;
+  const from = Math.max(0, at - 80);
+  return `${text.length} characters, … ${text.slice(from, from + 240)}`;
 }
 
 /** What came of all calls. */
