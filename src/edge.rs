@@ -1,9 +1,10 @@
 //! One request, from its whole head to the last byte of its answer.
 //!
-//! The adapter between the gate and a surface ([`Service`]). It answers under deadlines of its own and when the node's whole answer is verified. Pingora's `ProxyHttp` would
-//! send the node's status before the body is known; answering in its `request_filter` would do, but
-//! its state machine, made anew for each request, costs as much as the policy. Control flow lives
-//! here; what is allowed is the policy's, what is said is `reply`'s, who answers is the surface's.
+//! The adapter between the gate and a surface ([`Service`]). It answers under deadlines of its own
+//! and when the node's whole answer is verified: Pingora's `ProxyHttp` would send the node's status
+//! before the body is known, and would make its whole state machine anew for each request. Control
+//! flow lives here; what is allowed is the policy's, what is said is `reply`'s, who answers is the
+//! surface's.
 
 mod gateway;
 mod relay;

@@ -1,8 +1,8 @@
 //! Portcullis, the edge in front of a private Starknet node.
 //!
 //! ```text
-//! listener ── gate (connections: caps, lifetime, head deadline)
-//!    └─ edge: ProxyHttp over a surface, answers in request_filter
+//! listener ── gate (connections: caps, lifetime; heads, whole and in time)
+//!    └─ edge: a request of a surface, from its head to its answer
 //!         head ─▶ policy.admit ─▶ bounded body ─▶ policy.inspect ─▶ a permit
 //!                                                                       │
 //!              gateway.begin · relay.transact  · relay.operate ◀────────┘

@@ -95,8 +95,8 @@ impl Target {
         request
     }
 
-    /// Sends `request` and reads the whole answer, until `deadline`. Sent again, once, only when a pooled connection
-    /// turns out to have died before the first byte of an answer.
+    /// Sends `request` and reads the whole answer, until `deadline`. Sent again, once, only when a
+    /// pooled connection turns out to have died before the first byte of an answer.
     pub(super) async fn exchange(
         &self,
         request: &[u8],

@@ -29,6 +29,7 @@ mod order;
 mod refusals;
 mod relay;
 mod reload;
+mod repeats;
 mod request;
 mod response;
 mod script;

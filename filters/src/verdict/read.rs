@@ -1,6 +1,7 @@
 //! The proof that lets a read go on, and the read in the one form in which the node is asked.
 
 use crate::rpc::params::BlockId;
+use crate::rpc::values::write_integer;
 use crate::rpc::{Id, Method, Params};
 use alloc::vec::Vec;
 
@@ -68,7 +69,7 @@ impl ReadCall {
     /// Appends the request that the node gets under this id.
     pub fn write_request(&self, id: u64, out: &mut Vec<u8>) {
         out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
-        out.extend_from_slice(itoa::Buffer::new().format(id).as_bytes());
+        write_integer(id, out);
         out.push(b',');
         out.extend_from_slice(&self.0);
         out.push(b'}');

@@ -1,0 +1,132 @@
+//! Connections on which the same head comes again and again, with other bodies: what is known of
+//! the head must never be taken for more than it says.
+
+use crate::check::{assert_error, assert_one_of, assert_result, each, rate_limit};
+use crate::client::Client;
+use crate::edge::Edge;
+use crate::node::Node;
+use crate::request::{Request, padded, rpc};
+use crate::script::{RESULT, good};
+use std::io::Write;
+
+/// A question with this id: its length depends on it.
+fn question(id: usize) -> Request {
+    Request::post(rpc(&id.to_string(), "starknet_blockNumber", "[]"))
+}
+
+/// A client whose head the edge has seen often enough to know it.
+fn familiar(edge: &Edge) -> Client {
+    let mut client = edge.client();
+    for id in [1, 22, 333, 4_444] {
+        let response = client.ask(&question(id));
+        assert_result(&response, &id.to_string(), RESULT, "a head that becomes familiar");
+    }
+    client
+}
+
+#[test]
+fn a_familiar_head_is_answered_by_its_body_whatever_its_length() {
+    let node = Node::start(good);
+    let edge = Edge::start(&node);
+    let mut client = familiar(&edge);
+    let mut left = None;
+    for power in 0..19 {
+        let id = 10_usize.pow(power);
+        let response = client.ask(&question(id));
+        assert_result(&response, &id.to_string(), RESULT, "each body its own answer");
+        let (remaining, _) = rate_limit(&response, "every request counts");
+        assert!(left.is_none_or(|left| remaining + 1 == left), "one request less: {remaining}");
+        left = Some(remaining);
+    }
+    assert_eq!(node.calls().len(), 23, "each reached the node once");
+}
+
+#[test]
+fn the_body_of_a_familiar_head_may_come_later_and_in_pieces() {
+    let node = Node::start(good);
+    let edge = Edge::start(&node);
+    let mut client = familiar(&edge);
+    for id in [5, 66] {
+        let bytes = question(id).bytes();
+        let head = question(id).head().len();
+        for cut in [head - 3, head, head + 1, bytes.len() - 1] {
+            let mut writer = client.writer();
+            client.send(&bytes[..cut]);
+            // until the edge has read the first piece, or the two would come as one
+            assert!(client.silent_for(std::time::Duration::from_millis(50)), "not whole yet");
+            writer.write_all(&bytes[cut..]).expect("the connection is open");
+            assert_result(&client.response(), &id.to_string(), RESULT, "cut in two");
+        }
+    }
+}
+
+#[test]
+fn what_comes_behind_a_familiar_request_is_answered_in_order_or_not_at_all() {
+    let node = Node::start(good);
+    let edge = Edge::start(&node);
+    let mut client = familiar(&edge);
+    client.send([question(5).bytes(), question(66).bytes()].concat());
+    assert_result(&client.response(), "5", RESULT, "the first");
+    match client.try_response() {
+        Ok(second) => assert_result(&second, "66", RESULT, "the second, if at all"),
+        Err(_) => assert_eq!(node.calls().len(), 5, "or it never reached the node"),
+    }
+}
+
+#[test]
+fn a_head_that_is_nearly_familiar_is_judged_by_what_it_says() {
+    let node = Node::start(good);
+    let edge = Edge::start(&node);
+    let (whole, text) = (question(5), rpc("5", "starknet_blockNumber", "[]"));
+    let length = text.len();
+    let with_length = |value: &str| {
+        let head = String::from_utf8(whole.head()).expect("text");
+        let line = format!("Content-Length: {length}");
+        [head.replace(&line, &format!("Content-Length: {value}")).as_bytes(), text.as_bytes()]
+            .concat()
+    };
+    let typed = |media: &str| {
+        let request = Request::new("POST", "/rpc").with("Content-Type", media);
+        [request.with("Content-Length", &length.to_string()).head(), text.clone().into()].concat()
+    };
+    each(
+        [
+            ("another media type", typed("text/plain"), "unsupported_media_type"),
+            ("another path", whole.clone().line("POST /rpx HTTP/1.1").bytes(), "not_found"),
+            (
+                "another method",
+                whole.clone().line("PUT /rpc HTTP/1.1").bytes(),
+                "wrong_http_method",
+            ),
+            (
+                "a coding",
+                whole.clone().with("Content-Encoding", "gzip").bytes(),
+                "unsupported_encoding",
+            ),
+            ("a length with a sign", with_length(&format!("+{length}")), "conflicting_framing"),
+            ("two lengths", with_length(&format!("{length}, 3")), "conflicting_framing"),
+            ("no length", with_length(""), "conflicting_framing"),
+            ("a length of letters", with_length("abc"), "conflicting_framing"),
+            ("too large a body", Request::post(padded(&text, 65_537)).bytes(), "body_too_large"),
+        ],
+        |(what, bytes, reason)| {
+            let mut client = familiar(&edge);
+            client.send(&bytes);
+            assert_one_of(&client.response(), &[reason], "null", what);
+        },
+    );
+    let mut client = familiar(&edge);
+    let refused = client.ask(&Request::post(rpc("9", "devnet_mint", "[]")));
+    assert_error(&refused, "method_not_allowed", "9", "a familiar head lets no method through");
+    assert_result(&client.ask(&question(10)), "10", RESULT, "and the connection goes on");
+}
+
+#[test]
+fn a_familiar_client_that_asks_to_close_is_answered_and_closed() {
+    let node = Node::start(good);
+    let edge = Edge::start(&node);
+    let mut client = familiar(&edge);
+    let response = client.ask(&question(5).with("Connection", "close"));
+    assert_result(&response, "5", RESULT, "the last one");
+    client.ends("it was asked to");
+}
