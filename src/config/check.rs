@@ -138,7 +138,7 @@ fn cache(reader: &mut Reader<'_>) -> CacheConfig {
                 "less holds no class, and no machine has more than this to spare",
             ),
         ),
-        max_entries: reader.take("gateway.cache.max_entries", integer(1..=10_000_000, WHY_MEMORY)),
+        max_entries: reader.take("gateway.cache.max_entries", integer(16..=10_000_000, WHY_MEMORY)),
         watch_interval: reader.take(
             "gateway.cache.watch_interval",
             duration(

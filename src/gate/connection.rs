@@ -1,7 +1,7 @@
 //! One client connection: its heads are read here, whole and in time, before Pingora parses them.
 
 use super::Voice;
-use super::known::{Known, are_alike};
+use super::known::{Known, MAX_SIZE, are_alike};
 use super::request::Request;
 use crate::deadline::{Alarm, within};
 use async_trait::async_trait;
@@ -51,8 +51,6 @@ pub struct Limits {
 /// 16 KiB, on the stack: what is read at a time before it is known how much is to come. A head and
 /// a usual body fit.
 const STEP: usize = 16 << 10;
-/// A connection keeps no larger buffer for heads while it is idle.
-const IDLE_HEAD: usize = 1 << 10;
 
 /// A client's stream.
 pub struct Connection {
@@ -150,6 +148,10 @@ impl Connection {
     /// Keeps what Pingora made of the last head, for the case that it comes again.
     pub(super) fn learn(&mut self, known: Option<Box<Known>>) {
         self.known = known;
+        if self.head.len() > MAX_SIZE {
+            // it will not be known, and an idle connection keeps no buffer
+            self.head = Vec::new();
+        }
     }
 
     /// Waits for the next request, and reads its head: whole and in time. `None` when the
@@ -168,10 +170,10 @@ impl Connection {
         }
         let refusal = match within(self.limits.header_timeout, self.rest_of_head(&mut read)).await {
             Some(Ok(end)) => {
-                let head = read.get(..end).unwrap_or_default();
+                let begins = read.iter().position(|byte| !is_line_end(*byte)).unwrap_or(0);
+                let head = read.get(begins..end).unwrap_or_default();
                 let twice = are_alike(&self.head, head);
                 self.head.clear();
-                self.head.shrink_to(IDLE_HEAD);
                 self.head.extend_from_slice(head);
                 return Request::parse(self, read, twice).await;
             }
@@ -273,11 +275,15 @@ enum Unread {
     TooLarge,
 }
 
+fn is_line_end(byte: u8) -> bool {
+    matches!(byte, b'\r' | b'\n')
+}
+
 /// Where the head ends that `read` begins with, looked for from `searched` on: after an empty line
 /// (RFC 9112, section 2.2; like Pingora's parser, any before the request line do not count, and a
 /// line may end with LF alone).
 fn end_of_head(read: &[u8], searched: usize) -> Option<usize> {
-    let begins = read.iter().position(|byte| !matches!(byte, b'\r' | b'\n'))?;
+    let begins = read.iter().position(|byte| !is_line_end(*byte))?;
     let from = searched.max(begins);
     memchr::memchr_iter(b'\n', read.get(from..)?).find_map(|at| {
         let next = from + at + 1;

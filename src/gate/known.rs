@@ -1,13 +1,16 @@
 //! A head that was parsed before: the same bytes are the same head.
 
 use bytes::{Bytes, BytesMut};
-use http::Version;
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, TRANSFER_ENCODING};
+use http::{HeaderValue, Version};
 use pingora_http::RequestHeader;
 use std::ops::Range;
 
 /// 7 digits: a body of a request is smaller.
 const MAX_DIGITS: usize = 7;
+/// 2 KiB, in 32 fields: an honest client's head is smaller, and connections keep it while idle.
+pub(super) const MAX_SIZE: usize = 2 << 10;
+const MAX_FIELDS: usize = 32;
 
 /// A head with one `Content-Length`, and what Pingora made of it. Whatever else stands in it, other
 /// digits of that length make no other head of it.
@@ -23,7 +26,9 @@ impl Known {
     /// `None` for a head that says more about the connection or its framing than a length.
     pub(super) fn new(head: &[u8], header: &RequestHeader) -> Option<Self> {
         let fields = &header.headers;
-        let plain = header.version == Version::HTTP_11
+        let plain = head.len() <= MAX_SIZE
+            && fields.len() <= MAX_FIELDS
+            && header.version == Version::HTTP_11
             && fields.contains_key(HOST)
             && ![CONNECTION, EXPECT, TRANSFER_ENCODING]
                 .iter()
@@ -33,7 +38,7 @@ impl Known {
         Some(Self {
             before: head.get(..digits.start)?.to_vec(),
             after: head.get(digits.end..)?.to_vec(),
-            header: header.clone(),
+            header: copied(header)?,
             length,
         })
     }
@@ -58,6 +63,19 @@ impl Known {
         }
         Some(read.split_off(read.len() - length).freeze())
     }
+}
+
+/// A copy with memory of its own: a clone would hold on to all that was read with the head.
+fn copied(header: &RequestHeader) -> Option<RequestHeader> {
+    let fields = &header.headers;
+    let (method, path) = (header.method.as_str(), header.raw_path());
+    let mut copy = RequestHeader::build(method, path, Some(fields.len())).ok()?;
+    copy.set_version(header.version);
+    for (name, value) in fields {
+        let value = HeaderValue::from_bytes(value.as_bytes()).ok()?;
+        copy.append_header(name.clone(), value).ok()?;
+    }
+    Some(copy)
 }
 
 /// Whether two heads differ in nothing but the digits of their `Content-Length`.
@@ -177,6 +195,13 @@ mod tests {
             header.insert_header(name, value).expect("a field");
             assert!(Known::new(HEAD.as_bytes(), &header).is_none(), "{name}");
         }
+        let long = HEAD.replace("*/*", &"x".repeat(MAX_SIZE));
+        assert!(Known::new(long.as_bytes(), &parsed(12)).is_none(), "an idle connection is small");
+        let mut header = parsed(12);
+        for field in 0..MAX_FIELDS {
+            header.insert_header(format!("x-{field}"), "").expect("a field");
+        }
+        assert!(Known::new(HEAD.as_bytes(), &header).is_none(), "and so is what is made of it");
         let mut header = parsed(12);
         header.set_version(Version::HTTP_10);
         assert!(Known::new(HEAD.as_bytes(), &header).is_none(), "HTTP/1.0");

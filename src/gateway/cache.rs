@@ -9,7 +9,7 @@
 use super::asked::Asked;
 use super::watch::Step;
 use crate::config::CacheConfig;
-use crate::node::{Answer, Lease, Memory};
+use crate::node::{Answer, Lease, MAX_ANSWER, Memory};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use portcullis_filters::rpc::keep::Keep;
@@ -27,6 +27,8 @@ const BRIEFLY: Duration = Duration::from_secs(10);
 const OVERHEAD: usize = 256;
 /// A part of the cache under one lock holds at least so much: some of the largest answers.
 const SHARD: usize = 16 << 20;
+/// And so many entries: one that weighs as much as a part may hold is not taken.
+const SHARD_ENTRIES: usize = 16;
 /// Locks: more threads than this do not get in each other's way.
 const MAX_SHARDS: usize = 64;
 
@@ -95,8 +97,9 @@ fn bytes(asked: &Asked, payload: &Bytes) -> usize {
 impl Cache {
     /// An empty one. `memory` is where answers have theirs.
     pub(super) fn new(config: &CacheConfig, memory: Arc<Memory>) -> Self {
-        let size = config.size.bytes();
-        let shards = (size / SHARD).clamp(1, MAX_SHARDS);
+        // a reload can switch on what the start had no memory for: an answer must always fit beside
+        let size = config.size.bytes().min(memory.size().saturating_sub(MAX_ANSWER)).max(1);
+        let shards = (size / SHARD).min(config.max_entries / SHARD_ENTRIES).clamp(1, MAX_SHARDS);
         let options = OptionsBuilder::new()
             // a power of two, rounded down: each is to hold SHARD
             .shards(1 << shards.ilog2())
@@ -152,7 +155,11 @@ impl Cache {
             payload: Bytes::copy_from_slice(&answer.payload),
             lease: Arc::new(lease),
         };
-        self.kept.insert(asked, Entry { epoch: view.epoch, l1, until, answer });
+        self.kept.insert(Arc::clone(&asked), Entry { epoch: view.epoch, l1, until, answer });
+        if self.view.load().epoch != view.epoch {
+            // it came after the others were cleared away: no hit, but its memory would be held
+            self.kept.remove(&asked);
+        }
     }
 
     /// Takes over what the watch found.
@@ -170,6 +177,11 @@ impl Cache {
         self.change(true, |view| {
             (view.in_use, view.settled, view.l1) = (false, None, None);
         });
+    }
+
+    /// Gives and keeps nothing until a look is quick enough; what is kept may stand yet.
+    pub(super) fn pause(&self) {
+        self.change(false, |view| view.in_use = false);
     }
 
     /// Another view; in another life of the chain, nothing of before is worth its memory.

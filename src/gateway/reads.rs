@@ -12,7 +12,7 @@ use portcullis_filters::rpc::params::BlockId;
 use portcullis_filters::verdict::ReadPermit;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 /// What answers reads.
 pub(super) struct Reads {
@@ -82,10 +82,11 @@ impl Begun<'_> {
                     lead.land(&answer);
                     break answer;
                 }
-                Some(Seat::Follows(told)) => match told.await {
-                    Ok(answer) => break answer,
+                Some(Seat::Follows(told)) => match timeout_at(deadline, told).await {
+                    Ok(Ok(answer)) => break answer,
+                    Err(_) => break Err(Fault::Timeout),
                     // the leader has gone
-                    Err(_) => seat = Some(reads.join(question.view.epoch, &question.asked)),
+                    Ok(Err(_)) => seat = Some(reads.join(question.view.epoch, &question.asked)),
                 },
             }
         };
@@ -127,6 +128,9 @@ impl Reads {
             && matches!(seat, Some(Seat::Leads(_)))
             && let Some(answer) = self.cache.get(at_head.as_ref().unwrap_or(&asked), &view)
         {
+            if let Some(Seat::Leads(lead)) = seat {
+                lead.land(&Ok(answer.clone()));
+            }
             return Begun { cache: CacheUse::Hit, from: Source::Cache(answer) };
         }
         let keeping = rule.map(|rule| {

@@ -4,7 +4,8 @@
 //! with the same numbers and hashes; only timestamps and contents tell them apart, and a timestamp
 //! is in whole seconds. So an answer may be kept only when the block that it stands on is no newer
 //! than the *settled* one: a head that was first seen [`SETTLE`] ago and is still the same.
-//! Whatever takes its place later has a later timestamp, and the next look finds that.
+//! Whatever takes its place later has a later timestamp, and the next look finds that; on a chain
+//! whose time is set by hand (`devnet_setTime`), it need not.
 
 use crate::node::chain::Sighting;
 use std::time::Duration;
@@ -143,6 +144,16 @@ impl Watch {
             (Some(known), Some(seen)) => known.is(seen) && known.number <= look.head.number,
             (Some(_), None) => false,
         });
+        let is_taken_back = |known: Sighting, seen: Option<Sighting>| {
+            seen.is_none_or(|seen| {
+                seen.number < known.number || (seen.number == known.number && !known.is(seen))
+            })
+        };
+        let stands = stands
+            && match (self.l1, look.l1) {
+                (L1::Head(Some(known)), L1::Head(seen)) => !is_taken_back(known, seen),
+                _ => true,
+            };
         (!stands).then_some(Cause::Rollback)
     }
 
@@ -165,6 +176,7 @@ impl Watch {
 
     fn forget(&mut self) {
         (self.genesis, self.settled, self.candidate) = (None, None, None);
+        self.l1 = L1::Unknown;
     }
 }
 

@@ -18,6 +18,8 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 /// Blocks in one look.
 const BLOCKS: usize = 5;
+/// A look may take an interval, and this long where intervals are shorter.
+const SLOW: Duration = Duration::from_secs(1);
 
 /// Watches the chain for the gateway's cache.
 pub struct Watcher {
@@ -30,10 +32,20 @@ pub struct Watcher {
 #[async_trait]
 impl BackgroundService for Watcher {
     async fn start(&self, mut shutdown: ShutdownWatch) {
+        let _unwatched = Unwatched(&self.cache);
         tokio::select! {
             _ = shutdown.changed() => {}
             () = self.run() => {}
         }
+    }
+}
+
+/// However the watch ends: nothing is given from a cache that nobody watches.
+struct Unwatched<'a>(&'a Cache);
+
+impl Drop for Unwatched<'_> {
+    fn drop(&mut self) {
+        self.0.suspend();
     }
 }
 
@@ -80,7 +92,13 @@ impl Watcher {
                 _ = ticks.tick() => {}
                 _ = switch.changed() => continue,
             }
-            let look = self.look(&watch).await;
+            let look = self.look(&watch);
+            let Ok(look) = tokio::time::timeout(self.interval.max(SLOW), look).await else {
+                // the blocks may be gone that it saw when it began: it is given up, and what is kept
+                // waits for one that is quick enough to be believed
+                self.cache.pause();
+                continue;
+            };
             let step = watch.step(look, Instant::now());
             self.cache.take_over(&step);
             self.tell(&step, was_blind);
@@ -98,11 +116,11 @@ impl Watcher {
         }
     }
 
-    /// Asks for all blocks of a look at the same time.
+    /// Asks for the newest block, and when the node answers, for all others at the same time.
     async fn look(&self, watch: &Watch) -> Result<Look, Cause> {
         let (settled, candidate) = (watch.settled(), watch.candidate());
-        let (head, genesis, settled_block, candidate_block, l1) = tokio::join!(
-            self.chain.sight("\"latest\""),
+        let head = self.chain.sight("\"latest\"").await.map_err(cause)?.ok_or(Cause::Strange)?;
+        let (genesis, settled_block, candidate_block, l1) = tokio::join!(
             self.sight(Some(0)),
             // block 0 is asked for anyway
             self.sight(settled.filter(|number| *number > 0)),
@@ -112,7 +130,7 @@ impl Watcher {
         let genesis = genesis.map_err(cause)?.ok_or(Cause::Strange)?;
         let or_genesis = |number, block| if number == Some(0) { Some(genesis) } else { block };
         Ok(Look {
-            head: head.map_err(cause)?.ok_or(Cause::Strange)?,
+            head,
             genesis,
             settled: or_genesis(settled, settled_block.map_err(cause)?),
             candidate: or_genesis(candidate, candidate_block.map_err(cause)?),

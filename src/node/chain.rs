@@ -76,8 +76,6 @@ pub struct Sighting {
     /// which may change. A block's hash alone does not on every node: `starknet-devnet` leaves the
     /// block's contents out of it.
     pub print: [u8; 32],
-    /// Whether it is accepted on L1, not only on L2.
-    pub on_l1: bool,
 }
 
 /// A transaction's receipt.
@@ -184,12 +182,12 @@ impl Chain {
         let Some(mut block) = found(block, code::BLOCK_NOT_FOUND)? else { return Ok(None) };
         let number = integer(&block["block_number"])?;
         let status = block.as_object_mut().and_then(|members| members.remove("status"));
-        let on_l1 = match status.as_ref().and_then(Value::as_str) {
-            Some("ACCEPTED_ON_L1") => true,
-            Some("ACCEPTED_ON_L2") => false,
-            _ => return Err(Trouble::Strange),
-        };
-        Ok(Some(Sighting { number, print: Sha256::digest(block.to_string()).into(), on_l1 }))
+        let is_accepted = matches!(
+            status.as_ref().and_then(Value::as_str),
+            Some("ACCEPTED_ON_L1" | "ACCEPTED_ON_L2")
+        );
+        let sighting = Sighting { number, print: Sha256::digest(block.to_string()).into() };
+        is_accepted.then_some(Some(sighting)).ok_or(Trouble::Strange)
     }
 
     /// What executing `transaction` (a signed one of the query version, in JSON) would take.

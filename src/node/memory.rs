@@ -1,7 +1,7 @@
-//! The bound on memory held by node answers in flight, over all clients.
+//! The bound on memory held by node answers, in flight and kept, over all clients.
 //!
 //! An answer takes its bytes from the pool before it reads them and gives them back when it has
-//! been sent, so slow readers of large answers can not use up the machine: whoever comes when the
+//! been sent, or when the cache has let it go, so slow readers of large answers can not use up the machine: whoever comes when the
 //! pool is empty is told to come back.
 
 use super::Fault;
@@ -19,6 +19,11 @@ impl Memory {
     /// A pool of `size` bytes.
     pub fn new(size: usize) -> Arc<Self> {
         Arc::new(Self { free: AtomicUsize::new(size), size })
+    }
+
+    /// Bytes in all.
+    pub fn size(&self) -> usize {
+        self.size
     }
 
     /// Bytes taken.

@@ -196,7 +196,7 @@ pub(in crate::config) const KEYS: &[Key] = &[
         r#""64 MiB""#,
         "Memory for it, out of server.answer_memory, which must have 4 MiB more; from 1 MiB.",
     ),
-    key("gateway.cache.max_entries", "50000", "Answers in it; 1 to 10000000."),
+    key("gateway.cache.max_entries", "50000", "Answers in it; 16 to 10000000."),
     key(
         "gateway.cache.watch_interval",
         r#""1s""#,

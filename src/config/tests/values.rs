@@ -57,7 +57,7 @@ fn values_out_of_range_are_refused_with_the_range() {
         ("gateway.max_clients", "10000001", "an integer from 1 to 10000000 ("),
         ("gateway.max_in_flight_per_client", "0", "an integer from 1 to 1000000 ("),
         ("gateway.cache.size", "\"1023 KiB\"", "a size from 1 MiB to 1024 GiB ("),
-        ("gateway.cache.max_entries", "0", "an integer from 1 to 10000000 ("),
+        ("gateway.cache.max_entries", "0", "an integer from 16 to 10000000 ("),
         ("gateway.cache.watch_interval", "\"61s\"", "a duration from 100ms to 1m ("),
         ("gateway.connections.max", "0", "an integer from 1 to 1000000 ("),
         ("gateway.connections.max_per_client", "0", "an integer from 1 to 1000000 ("),

@@ -143,7 +143,9 @@ async fn what_is_about_no_block_is_kept_for_ten_seconds() {
 
 #[test]
 fn it_holds_no_more_bytes_and_no_more_entries_than_configured() {
-    for (size, max_entries, payload) in [(4, 1_000, 64 << 10), (4, 100, 2), (64, 50, 2)] {
+    for (size, max_entries, payload) in
+        [(4, 1_000, 64 << 10), (4, 100, 2), (64, 50, 2), (64, 16, 2)]
+    {
         let memory = Memory::new(256 << 20);
         let cache = Cache::new(&config(Size::from_mib(size), max_entries), Arc::clone(&memory));
         cache.take_over(&stands(Some(10_000), Some(0)));
@@ -159,6 +161,30 @@ fn it_holds_no_more_bytes_and_no_more_entries_than_configured() {
         assert!(standing.entries >= 16, "it is of use: {what}");
         assert!(memory.taken() as u64 <= standing.bytes, "leases are given back: {what}");
     }
+}
+
+#[test]
+fn room_for_the_largest_answer_stays_free_whatever_a_reload_switches_on() {
+    let memory = Memory::new(2 * MAX_ANSWER);
+    let cache = Cache::new(&config(Size::from_mib(64), 1_000), Arc::clone(&memory));
+    cache.take_over(&stands(Some(10_000), Some(0)));
+    let view = cache.view();
+    for number in 0..1_000 {
+        let answer = answer(&memory, vec![b' '; 64 << 10]);
+        cache.keep(call(number), &answer, Keep::WithBlock(number), &view);
+    }
+    assert!(cache.standing().entries > 16, "it is of use: {:?}", cache.standing());
+    assert!(memory.taken() <= MAX_ANSWER, "{} bytes are taken", memory.taken());
+}
+
+#[test]
+fn a_pause_gives_nothing_and_forgets_nothing() {
+    let world = World::new();
+    world.keep(1, Keep::WithBlock(1), &world.cache.view());
+    world.cache.pause();
+    assert!(!world.gives(1), "nobody sees the chain");
+    world.cache.take_over(&stands(Some(5), Some(0)));
+    assert!(world.gives(1), "it stood all the time");
 }
 
 #[test]

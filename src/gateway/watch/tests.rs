@@ -17,8 +17,7 @@ impl Chain {
 
     fn sight(&self, number: u64) -> Option<Sighting> {
         let at = usize::try_from(number).expect("chains here are short");
-        let on_l1 = self.l1.is_some_and(|l1| at <= l1);
-        self.blocks.get(at).map(|holds| Sighting { number, print: [*holds; 32], on_l1 })
+        self.blocks.get(at).map(|holds| Sighting { number, print: [*holds; 32] })
     }
 
     fn look(&self, watch: &Watch) -> Result<Look, Cause> {
@@ -193,6 +192,22 @@ fn a_block_that_is_accepted_on_l1_stands_and_changes_the_state_of_l1() {
     assert_eq!(l1(&chain), after, "nothing changed");
     chain.l1 = Some(2);
     assert_ne!(l1(&chain), after, "one more is");
+}
+
+#[test]
+fn what_was_accepted_on_l1_and_is_not_any_more_ends_the_epoch() {
+    for (before, after, broke) in [
+        (Some(1), Some(2), None),
+        (Some(2), Some(1), Some(Cause::Rollback)),
+        (Some(1), None, Some(Cause::Rollback)),
+        (None, Some(1), None),
+    ] {
+        let mut chain = Chain::of(&[0, 1, 2]);
+        chain.l1 = before;
+        let mut world = World::settled_on(&chain);
+        chain.l1 = after;
+        assert_eq!(world.see(1_000, &chain).broke, broke, "{before:?} to {after:?}");
+    }
 }
 
 #[test]
