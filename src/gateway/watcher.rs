@@ -94,8 +94,8 @@ impl Watcher {
             }
             let look = self.look(&watch);
             let Ok(look) = tokio::time::timeout(self.interval.max(SLOW), look).await else {
-                // the blocks may be gone that it saw when it began: it is given up, and what is kept
-                // waits for one that is quick enough to be believed
+                // blocks that it saw when it began may be gone: it is given up, and what is kept
+                // waits for a look that is quick enough to be believed
                 self.cache.pause();
                 continue;
             };

@@ -1,8 +1,8 @@
 //! The bound on memory held by node answers, in flight and kept, over all clients.
 //!
 //! An answer takes its bytes from the pool before it reads them and gives them back when it has
-//! been sent, or when the cache has let it go, so slow readers of large answers can not use up the machine: whoever comes when the
-//! pool is empty is told to come back.
+//! been sent, or when the cache has let it go, so slow readers of large answers can not use up the
+//! machine: whoever comes when the pool is empty is told to come back.
 
 use super::Fault;
 use std::sync::Arc;

@@ -9,7 +9,7 @@ const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const WRITE = { name: 'write' };
 /** In the share of the writes. */
 const DECLARATIONS = 0.1;
-const SNAPSHOTS = 0.05;
+const SNAPSHOTS = 0.1;
 /** In the share of the writes, where a block has to be asked for. */
 const BLOCKS = 0.6;
 /** Between two writes. */
@@ -100,7 +100,10 @@ export class Changes {
 
   async #write() {
     const { chance } = this;
-    if (chance.happens(SNAPSHOTS)) this.snapshot = await this.must('devnet_snapshot', {});
+    // each takes the node much memory: one at a time
+    if (!this.snapshot && chance.happens(SNAPSHOTS)) {
+      this.snapshot = await this.must('devnet_snapshot', {});
+    }
     const write = chance.happens(DECLARATIONS) ? () => this.declare() : () => this.pay();
     await this.#change(WRITE, write);
     if (this.node.isManual && chance.happens(BLOCKS)) await this.#change(WRITE, () => this.mine());

@@ -4,14 +4,17 @@ export class Lock {
   constructor() {
     this.still = 0;
     this.changing = false;
-    /** Changes that wait go first: else they would wait forever. */
-    this.changes = [];
-    this.stills = [];
+    /** Changes that wait: nobody holds the world still before them. */
+    this.waiting = [];
   }
 
-  /** Runs `work` while nothing changes. */
+  /** Whether the world can be held still now. */
+  get isStill() {
+    return !this.changing && !this.waiting.length;
+  }
+
+  /** Runs `work` while nothing changes; only when the world can be held still. */
   async whileStill(work) {
-    while (this.changing || this.changes.length) await queued(this.stills);
     this.still += 1;
     try {
       return await work();
@@ -21,9 +24,11 @@ export class Lock {
     }
   }
 
-  /** Runs `work` while nobody needs the world to be still. */
+  /** Runs `work` when nobody needs the world to be still. */
   async toChange(work) {
-    while (this.changing || this.still) await queued(this.changes);
+    while (this.changing || this.still) {
+      await new Promise((resolve) => this.waiting.push(resolve));
+    }
     this.changing = true;
     try {
       return await work();
@@ -34,10 +39,6 @@ export class Lock {
   }
 
   #wake() {
-    if (this.changing || this.still) return;
-    if (this.changes.length) this.changes.shift()();
-    else this.stills.splice(0).forEach((go) => go());
+    if (!this.changing && !this.still) this.waiting.shift()?.();
   }
 }
-
-const queued = (queue) => new Promise((resolve) => queue.push(resolve));

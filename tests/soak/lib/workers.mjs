@@ -2,7 +2,7 @@
 import { Client } from './client.mjs';
 import { now } from './judge.mjs';
 
-/** Of the calls, that changes wait for. */
+/** Of the calls, that changes wait for; while something changes, none. */
 const STILL = 0.5;
 /** Of the calls, that their client does not wait for. */
 const LEAVES = 0.02;
@@ -49,9 +49,11 @@ export class Worker {
   async run(isOver) {
     while (!isOver()) {
       const question = this.world.question();
-      if (this.chance.happens(LEAVES)) await this.#leave(question);
-      else if (this.chance.happens(STILL)) await this.lock.whileStill(() => this.#check(question));
-      else await this.#checkBetween(question);
+      const { chance, lock } = this;
+      if (chance.happens(LEAVES)) await this.#leave(question);
+      else if (lock.isStill && chance.happens(STILL)) {
+        await lock.whileStill(() => this.#check(question));
+      } else await this.#checkBetween(question);
     }
     this.gateway.close();
     this.node.close();
