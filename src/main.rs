@@ -2,8 +2,7 @@
 
 use std::process::ExitCode;
 
-/// Small allocations on every request: mimalloc spends less on them than the system's allocator,
-/// and gives memory back when connections close.
+/// Small allocations on every request: mimalloc spends less on them than the system's allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
