@@ -52,10 +52,10 @@ pub struct Edge<S> {
 }
 
 /// One request's facts, gathered on its way for headers, log and metrics.
-pub struct Context {
+struct Context {
     started: Instant,
     request_id: HeaderValue,
-    client: Option<Client>,
+    client: Client,
     standing: Option<Standing>,
     style: Style,
     is_for_pages: bool,
@@ -81,21 +81,29 @@ impl<S: Service> Edge<S> {
         Self { service, connections, process }
     }
 
-    /// A request begins.
-    fn context(&self, request_id: HeaderValue) -> Context {
-        Context {
-            started: Instant::now(),
-            request_id,
-            client: None,
-            standing: None,
-            style: S::STYLE,
-            is_for_pages: true,
+    /// A request begins: its facts, and what its head came to.
+    fn begin(
+        &self,
+        request: &Request,
+        settings: &S::Settings,
+    ) -> (Context, Result<Next<S::Call>, Refusal>) {
+        let in_flight = self.process.stop.enter();
+        let started = Instant::now();
+        let admission = self.admit(request, settings, started);
+        let context = Context {
+            started,
+            request_id: self.process.request_ids.accept_or_mint(&request.header().headers),
+            client: admission.client,
+            standing: admission.standing,
+            style: admission.style,
+            is_for_pages: admission.is_for_pages,
             method: "",
             upstream: Duration::ZERO,
             outcome: None,
             slot: None,
-            _in_flight: self.process.stop.enter(),
-        }
+            _in_flight: in_flight,
+        };
+        (context, admission.verdict)
     }
 
     /// The reply to a request, or `None` if the client is gone.
@@ -103,14 +111,10 @@ impl<S: Service> Edge<S> {
         &self,
         request: &mut Request,
         settings: &S::Settings,
+        verdict: Result<Next<S::Call>, Refusal>,
         context: &mut Context,
     ) -> Option<Reply> {
-        let admission = self.admit(request, settings, context);
-        context.client = Some(admission.client);
-        context.standing = admission.standing;
-        context.style = admission.style;
-        context.is_for_pages = admission.is_for_pages;
-        let Pending { call, slot, expects_continue, max_body, always } = match admission.verdict {
+        let Pending { call, slot, expects_continue, max_body, always } = match verdict {
             Ok(Next::Reply(reply)) => return Some(reply),
             Ok(Next::Read(pending)) => pending,
             Err(refusal) => return Some(context.refused(&refusal)),
@@ -141,12 +145,7 @@ impl<S: Service> Edge<S> {
         Some(context.told_to_wait(reply))
     }
 
-    fn admit(
-        &self,
-        request: &Request,
-        settings: &S::Settings,
-        context: &Context,
-    ) -> Admission<S::Call> {
+    fn admit(&self, request: &Request, settings: &S::Settings, now: Instant) -> Admission<S::Call> {
         let (header, connection) = (request.header(), request.connection());
         let head = Head {
             method: header.method.as_str(),
@@ -156,7 +155,7 @@ impl<S: Service> Edge<S> {
             raw: connection.head(),
             peer: connection.peer(),
         };
-        self.service.admit(settings, &head, context.started)
+        self.service.admit(settings, &head, now)
     }
 
     /// Sends the reply, and leaves the connection in a state in which it can be used again, or
@@ -252,11 +251,11 @@ impl<S: Service> Edge<S> {
 
     /// Logs and counts a request. A client that left before its answer has none.
     fn is_over(&self, context: &Context) {
-        if let (Some(outcome), Some(client)) = (context.outcome, context.client) {
+        if let Some(outcome) = context.outcome {
             self.process.request_is_over(&RequestLine {
                 surface: S::SURFACE,
                 request_id: context.request_id(),
-                client,
+                client: context.client,
                 method: context.method,
                 reason: outcome.reason,
                 status: outcome.status,
@@ -303,10 +302,9 @@ impl Context {
 
 impl<S: Service> App for Edge<S> {
     async fn serve(&self, request: &mut Request) -> bool {
-        let headers = &request.header().headers;
-        let mut context = self.context(self.process.request_ids.accept_or_mint(headers));
         let settings = self.service.settings();
-        let sent = match self.judge(request, &settings, &mut context).await {
+        let (mut context, verdict) = self.begin(request, &settings);
+        let sent = match self.judge(request, &settings, verdict, &mut context).await {
             Some(reply) => self.send(request, &settings, reply, &mut context).await.is_ok(),
             // nobody is there to be answered
             None => false,

@@ -50,7 +50,7 @@ pub trait App: Send + Sync + 'static {
 
 /// Stands before an app and lets connections in.
 pub struct Gate<A> {
-    app: Arc<A>,
+    app: A,
     surface: Surface,
     limits: Arc<Limits>,
     max: usize,
@@ -80,7 +80,7 @@ impl<A> Gate<A> {
         voice: Arc<dyn Voice>,
     ) -> Self {
         Self {
-            app: Arc::new(app),
+            app,
             surface,
             limits: Arc::new(Limits {
                 header_size: config.header_size.bytes(),

@@ -19,6 +19,7 @@ use portcullis_filters::rpc::{Method, MethodSet};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 
 pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
     let config = match Config::load(&arguments.file.config, std::env::vars_os()) {
@@ -117,9 +118,9 @@ async fn ask(
     let request = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{}"}}"#, method.name());
     let permit =
         policy.inspect(request.as_bytes()).expect("a call without parameters is permitted");
-    let mut took = Duration::ZERO;
     let request = |id, out: &mut Vec<u8>| permit.write_request(id, out);
-    let answer = node.fetch(request, Over::Pool, None, &mut took).await;
+    let start = Instant::now();
+    let answer = node.fetch(request, Over::Pool, None, start + node.timeout()).await;
     let answer = answer.map(|answer| String::from_utf8_lossy(&answer.payload).into_owned());
-    (answer, took)
+    (answer, start.elapsed())
 }

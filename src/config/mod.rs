@@ -163,7 +163,7 @@ pub struct CacheConfig {
     pub enabled: bool,
     /// Memory for it, out of that for answers.
     pub size: Size,
-    /// Answers in it; at least 1.
+    /// Answers in it; at least 16.
     pub max_entries: usize,
     /// How often the chain is looked at.
     pub watch_interval: Duration,

@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 
 /// A client that is told off while it still sends gets this long to read it; RFC 9112, section 9.6.
 const LINGER: Duration = Duration::from_secs(2);
@@ -67,12 +67,12 @@ pub struct Connection {
     head: Vec<u8>,
     /// It, parsed, if it came twice.
     known: Option<Box<Known>>,
-    /// Rings when the client says nothing for too long.
-    idle: Alarm,
+    /// Rings when the client says nothing for too long, or had its time to read the last word.
+    alarm: Alarm,
     /// What goes out with the next flush.
     outbox: Mutex<[Bytes; 3]>,
-    /// Rings when the client had its time to read what it was told last.
-    farewell: Option<Pin<Box<Sleep>>>,
+    /// Until when the client may read what it was told last.
+    lingers_until: Option<Instant>,
     /// Bytes dropped meanwhile.
     taken: usize,
 }
@@ -101,9 +101,9 @@ impl Connection {
             lingers: AtomicBool::new(false),
             head: Vec::new(),
             known: None,
-            idle: Alarm::default(),
+            alarm: Alarm::default(),
             outbox: Mutex::default(),
-            farewell: None,
+            lingers_until: None,
             taken: 0,
         }
     }
@@ -197,7 +197,7 @@ impl Connection {
             return Poll::Ready(result.ok().filter(|bytes| *bytes > 0).map(|_| ()));
         }
         let until = *until.get_or_insert_with(|| Instant::now() + self.limits.idle_timeout);
-        self.idle.poll_until(until, cx).map(|()| None)
+        self.alarm.poll_until(until, cx).map(|()| None)
     }
 
     /// Reads until the head is whole, and says where it ends.
@@ -355,8 +355,8 @@ impl AsyncWrite for Connection {
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if this.lingers.load(Ordering::Relaxed) {
-            let until = this.farewell.get_or_insert_with(|| Box::pin(tokio::time::sleep(LINGER)));
-            if until.as_mut().poll(cx).is_pending() {
+            let until = *this.lingers_until.get_or_insert_with(|| Instant::now() + LINGER);
+            if this.alarm.poll_until(until, cx).is_pending() {
                 ready!(this.poll_farewell(cx));
             }
         }

@@ -110,28 +110,28 @@ impl Reads {
     ) -> Begun<'a> {
         let view = self.cache.view();
         let key = |call| Asked::new(call, &self.keys);
-        let asked = key(permit.call());
+        let asked = Arc::new(key(permit.call()));
         let rule = Keepable::of(permit.method(), permit.params());
         let rule = rule.filter(|_| settings.cache && view.in_use);
         // whatever tag it is asked at, it is the same class
         let at_head =
             (rule == Some(Keepable::ClassAtHead)).then(|| key(permit.call_at(BlockId::Latest)));
-        if rule.is_some()
-            && let Some(answer) = self.cache.get(at_head.as_ref().unwrap_or(&asked), &view)
-        {
-            return Begun { cache: CacheUse::Hit, from: Source::Cache(answer) };
+        let kept = || {
+            let key = at_head.as_ref().unwrap_or(&asked);
+            rule.and_then(|_| self.cache.get(key, &view))
+        };
+        let hit = |answer| Begun { cache: CacheUse::Hit, from: Source::Cache(answer) };
+        if let Some(answer) = kept() {
+            return hit(answer);
         }
-        let asked = Arc::new(asked);
-        let seat = settings.single_flight.then(|| self.join(view.epoch, &asked));
-        // who came as a flight ended missed the cache before, and finds what it brought now
-        if rule.is_some()
-            && matches!(seat, Some(Seat::Leads(_)))
-            && let Some(answer) = self.cache.get(at_head.as_ref().unwrap_or(&asked), &view)
-        {
-            if let Some(Seat::Leads(lead)) = seat {
+        let mut seat = settings.single_flight.then(|| self.join(view.epoch, &asked));
+        if let Some(Seat::Leads(lead)) = seat {
+            // who came as a flight ended missed the cache before, and finds what it brought now
+            if let Some(answer) = kept() {
                 lead.land(&Ok(answer.clone()));
+                return hit(answer);
             }
-            return Begun { cache: CacheUse::Hit, from: Source::Cache(answer) };
+            seat = Some(Seat::Leads(lead));
         }
         let keeping = rule.map(|rule| {
             let settled = view.settled.filter(|_| at_head.is_some());
@@ -179,7 +179,7 @@ impl Reads {
         traceparent: Option<&[u8]>,
     ) -> Result<Answer, Fault> {
         let request = |id, out: &mut Vec<u8>| asked.call().write_request(id, out);
-        self.node.fetch_by(deadline, request, Over::Pool, traceparent).await
+        self.node.fetch(request, Over::Pool, traceparent, deadline).await
     }
 
     fn keep(&self, asked: &Arc<Asked>, rule: Keepable, view: &View, answer: &Answer) {

@@ -9,6 +9,7 @@ use portcullis_filters::felt::Felt;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// Why a call has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -255,7 +256,10 @@ impl Chain {
                 format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
             out.extend_from_slice(request.as_bytes());
         };
-        let answer = self.node.fetch(write, over, traceparent, took).await;
+        let start = Instant::now();
+        let deadline = start + self.node.timeout();
+        let answer = self.node.fetch(write, over, traceparent, deadline).await;
+        *took = start.elapsed();
         let answer = answer.map_err(Trouble::Fault)?;
         let value = serde_json::from_slice(&answer.payload).map_err(|_| Trouble::Strange)?;
         if answer.is_result() { Ok(value) } else { Err(Trouble::Refused(NodeError::read(&value))) }

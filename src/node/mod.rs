@@ -143,39 +143,22 @@ impl Node {
         }
     }
 
-    /// Asks the node what `request` writes under the id it is given, and says in `took` how long
-    /// that took. `traceparent` is passed on as it is: it must be well-formed.
-    ///
-    /// # Errors
-    /// The [`Fault`] that kept an answer from being complete and verified within the deadline.
-    pub async fn fetch(
-        &self,
-        request: impl Fn(u64, &mut Vec<u8>) + Send + Sync,
-        over: Over,
-        traceparent: Option<&[u8]>,
-        took: &mut Duration,
-    ) -> Result<Answer, Fault> {
-        let start = Instant::now();
-        let answer = self.fetch_by(start + self.timeout, request, over, traceparent).await;
-        *took = start.elapsed();
-        answer
-    }
-
     /// How long an answer may take.
     pub fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// The same as [`Self::fetch`] under a deadline that other calls may share.
+    /// Asks the node what `request` writes under the id it is given. `traceparent` is passed on as
+    /// it is: it must be well-formed.
     ///
     /// # Errors
-    /// As [`Self::fetch`].
-    pub async fn fetch_by(
+    /// The [`Fault`] that kept an answer from being complete and verified by `deadline`.
+    pub async fn fetch(
         &self,
-        deadline: Instant,
         request: impl Fn(u64, &mut Vec<u8>) + Send + Sync,
         over: Over,
         traceparent: Option<&[u8]>,
+        deadline: Instant,
     ) -> Result<Answer, Fault> {
         let start = Instant::now();
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);

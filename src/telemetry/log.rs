@@ -188,15 +188,11 @@ fn write_ipv4(address: Ipv4Addr, out: &mut Vec<u8>) {
 }
 
 /// Appends a number in decimal, with zeros before it up to `width`.
-fn push_digits(mut number: u64, width: usize, out: &mut Vec<u8>) {
-    let mut digits = [b'0'; 20];
-    let mut start = digits.len();
-    while number > 0 || digits.len() - start < width {
-        start -= 1;
-        digits[start] = b'0' + u8::try_from(number % 10).unwrap_or_default();
-        number /= 10;
-    }
-    out.extend_from_slice(&digits[start..]);
+fn push_digits(number: u64, width: usize, out: &mut Vec<u8>) {
+    let mut digits = itoa::Buffer::new();
+    let digits = digits.format(number).as_bytes();
+    out.extend(std::iter::repeat_n(b'0', width.saturating_sub(digits.len())));
+    out.extend_from_slice(digits);
 }
 
 impl ::log::Log for Log {
