@@ -23,7 +23,7 @@ use std::num::NonZeroU32;
 
 /// The program's own: allocations are a good part of the small steps.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// A view call as starknet.js sends it.
 const CALL: &str = r#"{"id":424,"jsonrpc":"2.0","method":"starknet_call","params":{"request":{"contract_address":"0x1fd38616408aa2fc74a8ed976dc06a18a0da3ee30af5999ce7345c57097903d","entry_point_selector":"0x2be2a5476c0756ff56b32d7cdea4cef84b2e4fb8aaeefc66e1e9d5ddebfc646","calldata":["0x7f793d298e1fee9d"]},"block_id":"latest"}}"#;

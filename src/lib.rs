@@ -16,7 +16,6 @@
 //! Reading order: [`edge`], [`gate`], [`body`], [`gateway`], [`relay`], [`node`], [`store`],
 //! [`reply`], then [`config`], [`secrets`], [`server`], [`stop`], [`telemetry`].
 
-pub mod allocator;
 pub mod body;
 pub mod cli;
 pub mod clients;

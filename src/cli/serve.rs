@@ -1,14 +1,12 @@
 //! `portcullis serve`: run the edge until a signal stops it.
 
 use super::{ServeArguments, USAGE};
-use crate::allocator;
 use crate::config::Config;
 use crate::server;
 use crate::telemetry::Log;
 use std::process::ExitCode;
 
 pub(super) fn run(arguments: &ServeArguments) -> ExitCode {
-    allocator::give_back_what_is_freed();
     let mut config = match Config::load(&arguments.file.config, std::env::vars_os()) {
         Ok(config) => config,
         Err(error) => {

@@ -252,8 +252,16 @@ impl Connection {
     fn poll_outbox(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let pieces = self.outbox.get_mut().unwrap_or_else(PoisonError::into_inner);
         while pieces.iter().any(|piece| !piece.is_empty()) {
-            let slices = pieces.each_ref().map(|piece| IoSlice::new(piece));
-            let mut sent = ready!(Pin::new(&mut self.inner).poll_write_vectored(cx, &slices))?;
+            let mut sent = ready!(match &*pieces {
+                // most answers are one piece: the kernel takes that with less ado
+                [piece, second, third] if second.is_empty() && third.is_empty() => {
+                    Pin::new(&mut self.inner).poll_write(cx, piece)
+                }
+                pieces => {
+                    let slices = pieces.each_ref().map(|piece| IoSlice::new(piece));
+                    Pin::new(&mut self.inner).poll_write_vectored(cx, &slices)
+                }
+            })?;
             if sent == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
