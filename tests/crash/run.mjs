@@ -5,7 +5,7 @@
 //
 // Needs starknet-devnet on PATH, PostgreSQL, and starknet.js where the clients' tests have it.
 import { parseArgs } from 'node:util';
-import { endAll, startNode } from './lib/processes.mjs';
+import { program, startNode } from './lib/processes.mjs';
 import { totals } from './lib/truth.mjs';
 import { moments } from './moments.mjs';
 import { connections, nodes, standstill } from './nodes.mjs';
@@ -53,13 +53,4 @@ async function main() {
   return failed ? 1 : 0;
 }
 
-for (const signal of ['SIGINT', 'SIGTERM']) {
-  process.once(signal, () => endAll(true).then(() => process.exit(130)));
-}
-let code = 1;
-try {
-  code = await main();
-} finally {
-  await endAll(values.keep || code !== 0);
-}
-process.exit(code);
+await program(main, { keep: values.keep });

@@ -11,7 +11,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { agrees, events } from './lib/age.mjs';
 import { postgres } from './lib/cluster.mjs';
-import { endAll, place } from './lib/processes.mjs';
+import { endAll, place, program } from './lib/processes.mjs';
 import { Sidecar, ask, connection, eventually } from './lib/sidecar.mjs';
 import { rows } from './lib/tables.mjs';
 
@@ -276,13 +276,4 @@ async function end(keep) {
   await endAll(keep);
 }
 
-for (const signal of ['SIGINT', 'SIGTERM']) {
-  process.once(signal, () => end(true).then(() => process.exit(130)));
-}
-let code = 1;
-try {
-  code = await main();
-} finally {
-  await end(values.keep || code !== 0);
-}
-process.exit(code);
+await program(main, { keep: values.keep, end });

@@ -6,7 +6,7 @@
 // Needs starknet-devnet on PATH, and starknet.js where the clients' tests have it. Fails if an
 // answer was wrong, if something that should be kept never was, or if the judge lets a liar pass.
 import { parseArgs } from 'node:util';
-import { endAll, startGateway } from '../crash/lib/processes.mjs';
+import { program, startGateway } from '../crash/lib/processes.mjs';
 import { Chance } from './lib/chance.mjs';
 import { Changes, Node, ROUND } from './lib/changes.mjs';
 import { Judge } from './lib/judge.mjs';
@@ -117,13 +117,4 @@ async function main() {
   return failed ? 1 : 0;
 }
 
-for (const signal of ['SIGINT', 'SIGTERM']) {
-  process.once(signal, () => endAll(true).then(() => process.exit(130)));
-}
-let code = 1;
-try {
-  code = await main();
-} finally {
-  await endAll(values.keep || code !== 0);
-}
-process.exit(code);
+await program(main, { keep: values.keep });

@@ -6,9 +6,8 @@ import { join } from 'node:path';
 import {
   BLOCK, CLASS, Gateway, RECEIPT, Way, abort, agrees, ask, chainNode, declare, height, mint, poll,
 } from './cache_world.mjs';
+import { ACCOUNT_CLASS } from './devnet.mjs';
 import { endAll } from './relay_world.mjs';
-
-const ACCOUNT_CLASS = '0x5b4b537eaa2399e3aa99c4e2e0208ebd6c71bc1467938cd52c798c601e43564';
 
 let node;
 let way;

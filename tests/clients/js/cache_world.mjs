@@ -6,15 +6,11 @@ import http from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Account, RpcProvider } from 'starknet';
+import { SEEDED } from './devnet.mjs';
 import { Child, Node, eventually } from './relay_world.mjs';
 
 const PORTCULLIS = process.env.PORTCULLIS ?? 'portcullis';
 const BUILD = new URL('../../../conf/dev/contracts/build/', import.meta.url);
-/** The first account of `--seed 0`; its key is public knowledge. */
-const SEEDED = {
-  address: '0x64b48806902a367c8598f4f95c305e8c1a1acba5f082d294a43793113115691',
-  key: '0x71d7bb07b9a64f6f78ac4c816aff4da9',
-};
 /** Tells a client's call from one of the watch: it is passed on to the node. */
 const TRACE = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
 

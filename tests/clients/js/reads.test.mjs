@@ -1,27 +1,10 @@
 // Each of the 13 methods, by name and by position: the result is the node's, byte for byte.
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { ACCOUNT_CLASS, GATEWAY, NODE, SEEDED, STRK, gateway, mint, node, rpc } from './world.mjs';
+import {
+  ACCOUNT_CLASS, BALANCE_OF, GATEWAY, NODE, SEEDED, STRK, UNSIGNED, gateway, mint, node, rpc,
+} from './world.mjs';
 
-const BALANCE_OF = '0x35a73cd311a05d46deda634c5ee045db92f811b4e74bca4437fcb5302b7af33';
-const QUERY_VERSION_3 = '0x100000000000000000000000000000003';
-const NOTHING = { max_amount: '0x0', max_price_per_unit: '0x0' };
-
-/** An unsigned call by the seeded account, as a wallet sends it to have its fee estimated. */
-const transaction = {
-  type: 'INVOKE',
-  sender_address: SEEDED.address,
-  calldata: ['0x1', STRK, BALANCE_OF, '0x1', SEEDED.address],
-  version: QUERY_VERSION_3,
-  signature: [],
-  nonce: '0x0',
-  resource_bounds: { l2_gas: NOTHING, l1_gas: NOTHING, l1_data_gas: NOTHING },
-  tip: '0x0',
-  paymaster_data: [],
-  account_deployment_data: [],
-  nonce_data_availability_mode: 'L1',
-  fee_data_availability_mode: 'L1',
-};
 const call = {
   contract_address: STRK,
   entry_point_selector: BALANCE_OF,
@@ -57,7 +40,7 @@ const reads = [
   ['starknet_call', () => ({ request: call, block_id: 'latest' }), ['request', 'block_id']],
   [
     'starknet_estimateFee',
-    () => ({ request: [transaction], block_id: 'latest', simulation_flags: ['SKIP_VALIDATE'] }),
+    () => ({ request: [UNSIGNED], block_id: 'latest', simulation_flags: ['SKIP_VALIDATE'] }),
     ['request', 'simulation_flags', 'block_id'],
   ],
 ];

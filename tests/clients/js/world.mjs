@@ -1,6 +1,9 @@
 // What every test here stands on: the two URLs, the seed-0 world behind them, and an account
 // that reads through the gateway and writes to the node.
 import { Account, CallData, RpcProvider, cairo, ec, hash, stark } from 'starknet';
+import { ACCOUNT_CLASS, SEEDED, STRK } from './devnet.mjs';
+
+export * from './devnet.mjs';
 
 function need(name) {
   const value = process.env[name];
@@ -10,15 +13,6 @@ function need(name) {
 
 export const GATEWAY = need('PORTCULLIS_GATEWAY');
 export const NODE = need('PORTCULLIS_NODE');
-
-export const STRK = '0x4718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab07201858f4287c938d';
-/** OpenZeppelin account 1.0.0, declared on every starknet-devnet. */
-export const ACCOUNT_CLASS = '0x5b4b537eaa2399e3aa99c4e2e0208ebd6c71bc1467938cd52c798c601e43564';
-/** The first account of `--seed 0`; its key is public knowledge. */
-export const SEEDED = {
-  address: '0x64b48806902a367c8598f4f95c305e8c1a1acba5f082d294a43793113115691',
-  key: '0x71d7bb07b9a64f6f78ac4c816aff4da9',
-};
 
 /** Reads, and nothing else, as a wallet or an explorer would. */
 export const gateway = new RpcProvider({ nodeUrl: GATEWAY });

@@ -1,6 +1,7 @@
 // The chain as the node tells it, without the relay: what is true.
 import assert from 'node:assert/strict';
-import { STRK, hex, selector } from './stark.mjs';
+import { STRK } from '../../clients/js/devnet.mjs';
+import { hex, selector } from './stark.mjs';
 
 const UNKNOWN_TRANSACTION = 29;
 

@@ -26,6 +26,20 @@ export async function endAll(keep) {
   else rmSync(FOLDER, { recursive: true, force: true });
 }
 
+/** Runs a test program: its exit code is what `main` gives, and whatever comes, its processes end. */
+export async function program(main, { keep, end = endAll }) {
+  for (const signal of ['SIGINT', 'SIGTERM']) {
+    process.once(signal, () => end(true).then(() => process.exit(130)));
+  }
+  let code = 1;
+  try {
+    code = await main();
+  } finally {
+    await end(keep || code !== 0);
+  }
+  process.exit(code);
+}
+
 /** A child process whose lines of output are read until `ready` made something of one. */
 class Process {
   static async start(command, args, { env = {}, log, ready }) {

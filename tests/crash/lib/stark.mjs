@@ -1,12 +1,11 @@
 // Keys, addresses and signatures of users, with starknet.js as the clients' tests install it.
 import { randomBytes } from 'node:crypto';
 import { createRequire } from 'node:module';
+import { ACCOUNT_CLASS, STRK } from '../../clients/js/devnet.mjs';
 
 const require = createRequire(new URL('../../clients/js/package.json', import.meta.url));
 const { ec, hash, transaction } = require('starknet');
 
-export const STRK = '0x4718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab07201858f4287c938d';
-const ACCOUNT_CLASS = '0x5b4b537eaa2399e3aa99c4e2e0208ebd6c71bc1467938cd52c798c601e43564';
 const CHAIN_ID = `0x${Buffer.from('PORTCULLIS_DEV').toString('hex')}`;
 
 export const hex = (value) => `0x${BigInt(value).toString(16)}`;

@@ -1,21 +1,15 @@
 // What is on the chain, as far as somebody may ask for it; of what is gone, too.
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import {
+  ACCOUNT_CLASS, BALANCE_OF, SEEDED, STRK, UNSIGNED,
+} from '../../clients/js/devnet.mjs';
 
 const require = createRequire(new URL('../../clients/js/package.json', import.meta.url));
 const { ec, hash } = require('starknet');
 
-const STRK = '0x4718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab07201858f4287c938d';
 const UDC = '0x41a78e741e5af2fec34b695679bc6891742439f7afb8484ecd7766661ad02bf';
-const ACCOUNT_CLASS = '0x5b4b537eaa2399e3aa99c4e2e0208ebd6c71bc1467938cd52c798c601e43564';
-const BALANCE_OF = '0x35a73cd311a05d46deda634c5ee045db92f811b4e74bca4437fcb5302b7af33';
 const CHAIN_ID = `0x${Buffer.from('PORTCULLIS_DEV').toString('hex')}`;
-const QUERY_VERSION_3 = '0x100000000000000000000000000000003';
-/** The first account of `--seed 0`; its key is public knowledge. */
-const SEEDED = {
-  address: '0x64b48806902a367c8598f4f95c305e8c1a1acba5f082d294a43793113115691',
-  key: '0x71d7bb07b9a64f6f78ac4c816aff4da9',
-};
 /** Who is given money: few, so that a transaction that was lost is made again, sometimes. */
 const RECIPIENTS = ['0x501', '0x502', '0x503'];
 /** How many blocks and transactions are asked for: the newest, those that were lost included. */
@@ -93,26 +87,8 @@ const balance = (address) => ({
   calldata: [address],
 });
 
-const NOTHING = { max_amount: '0x0', max_price_per_unit: '0x0' };
-
-/** An unsigned call by the seeded account, as a wallet sends it to have its fee estimated. */
 const estimate = () => ({
-  request: [
-    {
-      type: 'INVOKE',
-      sender_address: SEEDED.address,
-      calldata: ['0x1', STRK, BALANCE_OF, '0x1', SEEDED.address],
-      version: QUERY_VERSION_3,
-      signature: [],
-      nonce: '0x0',
-      resource_bounds: { l2_gas: NOTHING, l1_gas: NOTHING, l1_data_gas: NOTHING },
-      tip: '0x0',
-      paymaster_data: [],
-      account_deployment_data: [],
-      nonce_data_availability_mode: 'L1',
-      fee_data_availability_mode: 'L1',
-    },
-  ],
+  request: [UNSIGNED],
   simulation_flags: ['SKIP_VALIDATE'],
   block_id: 'latest',
 });
