@@ -79,6 +79,8 @@ impl<A> Gate<A> {
         metrics: Arc<Metrics>,
         voice: Arc<dyn Voice>,
     ) -> Self {
+        let max = i64::try_from(config.max).unwrap_or(i64::MAX);
+        metrics.connections_limit[surface as usize].set(max);
         Self {
             app,
             surface,

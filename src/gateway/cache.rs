@@ -68,6 +68,8 @@ struct Entry {
 /// How the cache stands, for the metrics.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Standing {
+    /// Whether it is switched on.
+    pub enabled: bool,
     /// Answers in it.
     pub entries: u64,
     /// What they weigh.
@@ -214,6 +216,7 @@ impl Cache {
     pub(super) fn standing(&self) -> Standing {
         let view = self.view();
         Standing {
+            enabled: *self.switch.borrow(),
             entries: self.kept.len() as u64,
             bytes: self.kept.weight(),
             settled: view.settled,

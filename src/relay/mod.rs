@@ -88,6 +88,7 @@ impl Relay {
     pub fn start(config: &RelayConfig, parts: Parts) -> Arc<Self> {
         let Parts { settings, keys, chain, store, metrics, runtime } = parts;
         let pins = Pins::new(config, &keys);
+        metrics.relay.minimum_balance(pins.minimum_balance.fri());
         let relay = Arc::new(Self {
             clients: Clients::new(&settings.limits, &config.clients),
             settings: ArcSwap::from_pointee(settings),
@@ -117,6 +118,11 @@ impl Relay {
     pub fn change(&self, settings: Settings) {
         self.clients.change(&settings.limits);
         self.settings.store(Arc::new(settings));
+    }
+
+    /// Its clients.
+    pub fn clients(&self) -> &Clients {
+        &self.clients
     }
 
     /// Judges a head that came at `now`.

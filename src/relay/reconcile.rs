@@ -67,15 +67,18 @@ impl Relay {
         Ok(())
     }
 
-    /// Looks at what is unfinished of users.
-    async fn finish_users(&self, epoch: &str, settled: Duration) -> Result<(), Outcome> {
+    /// Looks at what is unfinished of users. Gives when the oldest of all that stays open, ours
+    /// too, was intended: microseconds since 1970.
+    async fn finish_users(&self, epoch: &str, settled: Duration) -> Result<Option<i64>, Outcome> {
         let ours: Vec<_> = self.signers.all().map(|signer| signer.account.address).collect();
+        let mut oldest = None;
         for intent in self.store.unresolved(epoch, None).await? {
-            if !ours.contains(&intent.signer) {
-                self.finish(&intent, settled).await?;
+            let is_open = ours.contains(&intent.signer) || !self.finish(&intent, settled).await?;
+            if is_open && oldest.is_none() {
+                oldest = Some(intent.created_us);
             }
         }
-        Ok(())
+        Ok(oldest)
     }
 
     /// Finds out what became of one intent; whether its end is in the journal now.
@@ -154,11 +157,15 @@ impl Relay {
                     turn.release().await;
                 }
             }
-            let _open = self.finish_users(epoch, SETTLED).await;
-            let counts = self.store.counts_by_state().await.unwrap_or_default();
-            counts
-                .iter()
-                .for_each(|(state, count)| self.metrics.relay.journal(state.name(), *count));
+            if let Ok(oldest) = self.finish_users(epoch, SETTLED).await {
+                self.metrics.relay.looked_after(now_us(), oldest);
+            }
+            if let Ok(counts) = self.store.counts_by_state().await {
+                for state in State::ALL {
+                    let found = counts.iter().find(|(found, _)| *found == state);
+                    self.metrics.relay.journal(state, found.map_or(0, |(_, intents)| *intents));
+                }
+            }
         }
     }
 }

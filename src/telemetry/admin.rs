@@ -3,7 +3,8 @@
 //! `GET /metrics` is Prometheus' text format, `/livez` says that the process runs, `/readyz` that
 //! it takes requests: 503 from the moment a stop was asked for. It is on loopback or a Unix socket.
 
-use super::metrics::Sample;
+use super::Sample;
+use crate::clients::Clients;
 use crate::deadline::within;
 use crate::gate::{App, Request};
 use crate::node::{Memory, Node};
@@ -35,18 +36,18 @@ impl Admin {
         for (role, waiting) in self.surfaces.relay.iter().flat_map(|relay| relay.queues()) {
             self.process.metrics.relay.queue(role, waiting);
         }
-        let (limiter_clients, limiter_evictions) = self
-            .surfaces
-            .gateway
-            .as_ref()
-            .map(|gateway| gateway.clients().population())
-            .unwrap_or_default();
-        let cache = self.surfaces.gateway.as_ref().map(|gateway| gateway.cache());
+        let Surfaces { gateway, relay, sidecar } = &self.surfaces;
+        let clients = [
+            gateway.as_ref().map(|gateway| gateway.clients()),
+            relay.as_ref().map(|relay| relay.clients()),
+            sidecar.as_ref().map(|sidecar| sidecar.clients()),
+        ];
+        let cache = gateway.as_ref().map(|gateway| gateway.cache());
         let node = self.node.standing();
         Sample {
-            limiter_clients,
-            limiter_evictions,
+            limiters: clients.map(|of| of.map(Clients::population).unwrap_or_default()),
             answer_memory: self.memory.taken() as u64,
+            answer_memory_limit: self.memory.size() as u64,
             cache: cache.unwrap_or_default(),
             node_idle: node.idle as u64,
             node_busy: node.busy as u64,

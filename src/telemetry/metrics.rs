@@ -4,15 +4,17 @@
 //! atomic additions and no look-up, and no client can grow the number of series.
 
 use super::log::verdict;
+use super::process::ProcessMetrics;
 use super::relay::RelayMetrics;
+use super::sampled::{Sample, Sampled};
 use super::sidecar::SidecarMetrics;
-use crate::gateway::{CacheStanding, Cause};
+use crate::gateway::Cause;
 use crate::node::Fault;
 use portcullis_filters::rpc::Method;
 use portcullis_filters::verdict::Reason;
 use prometheus::{
-    Encoder, GaugeVec, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
-    Opts, Registry, TextEncoder,
+    Counter, Encoder, Gauge, GaugeVec, Histogram, HistogramOpts, IntCounter, IntCounterVec,
+    IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
 };
 use std::time::Duration;
 
@@ -97,6 +99,8 @@ pub struct Metrics {
     pub node_retries: IntCounter,
     /// Connections open, by surface.
     pub connections: BySurface<IntGauge>,
+    /// Connections that may be open, by surface; 0 for one that is off.
+    pub connections_limit: BySurface<IntGauge>,
     connections_accepted: BySurface<IntCounter>,
     connections_refused: BySurface<IntCounter>,
     /// Requests between their head and the end of their answer.
@@ -107,44 +111,8 @@ pub struct Metrics {
     pub relay: RelayMetrics,
     /// The sidecar's.
     pub sidecar: SidecarMetrics,
+    process: ProcessMetrics,
     sampled: Sampled,
-}
-
-/// Gauges that are read from their owners at each scrape.
-#[derive(Debug)]
-struct Sampled {
-    limiter_clients: IntGauge,
-    limiter_evictions: IntGauge,
-    answer_memory: IntGauge,
-    cache_entries: IntGauge,
-    cache_bytes: IntGauge,
-    cache_settled_block: IntGauge,
-    cache_suspended: IntGauge,
-    node_idle: IntGauge,
-    node_busy: IntGauge,
-    node_open_breakers: IntGauge,
-    log_dropped: IntGauge,
-}
-
-/// What the owners of the sampled gauges say at a scrape.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Sample {
-    /// Clients that the limiter remembers.
-    pub limiter_clients: u64,
-    /// Clients it forgot because it was full.
-    pub limiter_evictions: u64,
-    /// Bytes held by node answers, in flight and in the gateway's cache.
-    pub answer_memory: u64,
-    /// The gateway's cache.
-    pub cache: CacheStanding,
-    /// Idle connections to the node.
-    pub node_idle: u64,
-    /// Connections to the node with a call under way.
-    pub node_busy: u64,
-    /// Node URLs whose circuit breaker is open.
-    pub node_open_breakers: u64,
-    /// Log lines dropped.
-    pub log_dropped: u64,
 }
 
 /// Makes and registers metrics; the first failure is kept and told once.
@@ -171,8 +139,12 @@ impl Maker {
         metric
     }
 
-    fn counter(&self, name: &str, help: &str) -> IntCounter {
+    pub(super) fn counter(&self, name: &str, help: &str) -> IntCounter {
         self.add(IntCounter::new(name, help))
+    }
+
+    pub(super) fn float_counter(&self, name: &str, help: &str) -> Counter {
+        self.add(Counter::new(name, help))
     }
 
     pub(super) fn counters(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
@@ -185,6 +157,10 @@ impl Maker {
 
     pub(super) fn gauges(&self, name: &str, help: &str, label: &str) -> IntGaugeVec {
         self.add(IntGaugeVec::new(Opts::new(name, help), &[label]))
+    }
+
+    pub(super) fn float(&self, name: &str, help: &str) -> Gauge {
+        self.add(Gauge::new(name, help))
     }
 
     pub(super) fn floats(&self, name: &str, help: &str, label: &str) -> GaugeVec {
@@ -230,22 +206,23 @@ const fn is_of_the_gateway(reason: Reason) -> bool {
 /// One of each surface.
 type BySurface<T> = [T; Surface::ALL.len()];
 
-/// Connections open, accepted and refused.
-fn connections(
-    make: &Maker,
-) -> (BySurface<IntGauge>, BySurface<IntCounter>, BySurface<IntCounter>) {
-    let open = make.gauges("portcullis_connections", "Client connections open.", "surface");
+/// A gauge for each surface.
+fn by_surface(make: &Maker, name: &str, help: &str) -> BySurface<IntGauge> {
+    let gauges = make.gauges(name, help, "surface");
+    Surface::ALL.map(|surface| gauges.with_label_values(&[surface.name()]))
+}
+
+/// Connections accepted and refused.
+fn connections(make: &Maker) -> (BySurface<IntCounter>, BySurface<IntCounter>) {
     let come = make.counters(
         "portcullis_connections_total",
         "Client connections by whether they were served or turned away.",
         &["surface", "outcome"],
     );
-    let surfaces = Surface::ALL.map(Surface::name);
-    (
-        surfaces.map(|surface| open.with_label_values(&[surface])),
-        surfaces.map(|surface| come.with_label_values(&[surface, "accepted"])),
-        surfaces.map(|surface| come.with_label_values(&[surface, "refused"])),
-    )
+    let with = |outcome: &'static str| {
+        Surface::ALL.map(|surface| come.with_label_values(&[surface.name(), outcome]))
+    };
+    (with("accepted"), with("refused"))
 }
 
 fn calls(make: &Maker) -> [[IntCounter; CacheUse::ALL.len()]; Method::ALL.len()] {
@@ -291,7 +268,7 @@ impl Metrics {
             "Calls to the node by outcome.",
             &["outcome"],
         );
-        let (connections, connections_accepted, connections_refused) = connections(&make);
+        let (connections_accepted, connections_refused) = connections(&make);
         Self {
             requests_answered: with(None),
             requests_unanswered: Reason::ALL
@@ -324,13 +301,19 @@ impl Metrics {
                 "portcullis_node_retries_total",
                 "Calls sent again because a pooled connection had died before its first byte.",
             ),
-            connections,
+            connections: by_surface(&make, "portcullis_connections", "Client connections open."),
+            connections_limit: by_surface(
+                &make,
+                "portcullis_connections_limit",
+                "Client connections that may be open; 0 for a surface that is off.",
+            ),
             connections_accepted,
             connections_refused,
             in_flight: make.gauge("portcullis_requests_in_flight", "Requests being answered."),
             draining: make.gauge("portcullis_draining", "1 while the process is shutting down."),
             relay: RelayMetrics::new(&make),
             sidecar: SidecarMetrics::new(&make),
+            process: ProcessMetrics::new(&make),
             sampled: Sampled::new(&make),
             registry: make.registry,
         }
@@ -386,74 +369,15 @@ impl Metrics {
         }
     }
 
-    /// The metrics in Prometheus' text format, the sampled ones as `sample` has them.
+    /// The metrics in Prometheus' text format, the sampled ones as `sample` has them. One scrape
+    /// at a time, as the admin listener's one thread makes them: what is counted elsewhere is
+    /// taken over here.
     pub fn text(&self, sample: &Sample) -> Vec<u8> {
         self.sampled.set(sample);
+        self.process.read();
         let mut out = Vec::with_capacity(16 << 10);
         // the families are our own; encoding them to memory does not fail
         let _ = TextEncoder::new().encode(&self.registry.gather(), &mut out);
         out
-    }
-}
-
-impl Sampled {
-    fn new(make: &Maker) -> Self {
-        let node = make.gauges(
-            "portcullis_node_connections",
-            "Connections to the node by what they are doing.",
-            "state",
-        );
-        Self {
-            limiter_clients: make
-                .gauge("portcullis_limiter_clients", "Clients that the rate limiter remembers."),
-            limiter_evictions: make.gauge(
-                "portcullis_limiter_evicted_clients",
-                "Clients forgotten because the rate limiter was full, since the start.",
-            ),
-            answer_memory: make.gauge(
-                "portcullis_answer_memory_bytes",
-                "Held by node answers, in flight and in the cache.",
-            ),
-            cache_entries: make
-                .gauge("portcullis_cache_entries", "Answers in the gateway's cache."),
-            cache_bytes: make.gauge("portcullis_cache_bytes", "What they weigh."),
-            cache_settled_block: make.gauge(
-                "portcullis_cache_settled_block",
-                "The newest block that a kept answer may stand on; -1 while there is none.",
-            ),
-            cache_suspended: make.gauge(
-                "portcullis_cache_suspended",
-                "1 while the cache gives no answer: it is off, or the node is not seen.",
-            ),
-            node_idle: node.with_label_values(&["idle"]),
-            node_busy: node.with_label_values(&["busy"]),
-            node_open_breakers: make.gauge(
-                "portcullis_node_open_breakers",
-                "Node URLs that are not asked because they failed.",
-            ),
-            log_dropped: make.gauge(
-                "portcullis_log_dropped_lines",
-                "Log lines dropped because stderr was not read, since the start.",
-            ),
-        }
-    }
-
-    fn set(&self, sample: &Sample) {
-        for (gauge, value) in [
-            (&self.limiter_clients, sample.limiter_clients),
-            (&self.limiter_evictions, sample.limiter_evictions),
-            (&self.answer_memory, sample.answer_memory),
-            (&self.cache_entries, sample.cache.entries),
-            (&self.cache_bytes, sample.cache.bytes),
-            (&self.cache_suspended, u64::from(sample.cache.suspended)),
-            (&self.node_idle, sample.node_idle),
-            (&self.node_busy, sample.node_busy),
-            (&self.node_open_breakers, sample.node_open_breakers),
-            (&self.log_dropped, sample.log_dropped),
-        ] {
-            gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
-        }
-        let settled = sample.cache.settled.map(|number| i64::try_from(number).unwrap_or(i64::MAX));
-        self.cache_settled_block.set(settled.unwrap_or(-1));
     }
 }

@@ -6,11 +6,14 @@
 pub mod admin;
 pub mod log;
 pub mod metrics;
+mod process;
 mod relay;
 mod requests;
+mod sampled;
 mod sidecar;
 
 pub use self::log::{Log, RequestLine};
 pub use metrics::{CacheUse, Metrics, Surface};
 pub use relay::{PinState, RelayMetrics};
+pub use sampled::Sample;
 pub use sidecar::SidecarMetrics;

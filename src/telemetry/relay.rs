@@ -4,9 +4,10 @@
 
 use super::metrics::Maker;
 use super::requests::Requests;
+use crate::store::State;
 use portcullis_filters::operation::OperationKind;
 use portcullis_filters::verdict::Reason;
-use prometheus::{GaugeVec, IntCounterVec, IntGauge, IntGaugeVec};
+use prometheus::{Gauge, GaugeVec, IntCounterVec, IntGauge, IntGaugeVec};
 use std::time::{Duration, SystemTime};
 
 /// What is counted beside the operations: users' transactions.
@@ -25,7 +26,10 @@ pub struct RelayMetrics {
     nonces: IntGaugeVec,
     queues: IntGaugeVec,
     balances: GaugeVec,
-    journal: IntGaugeVec,
+    minimum_balance: Gauge,
+    journal: [IntGauge; State::ALL.len()],
+    oldest_open: Gauge,
+    looked_after: Gauge,
 }
 
 /// How a proof of the pins came out.
@@ -41,17 +45,11 @@ pub struct PinState {
 
 impl RelayMetrics {
     pub(super) fn new(make: &Maker) -> Self {
-        let writes = make.counters(
-            "portcullis_relay_writes_total",
-            "Writes that passed the policy, by operation and outcome.",
-            &["operation", "outcome"],
+        let journal = make.gauges(
+            "portcullis_relay_journal_intents",
+            "Intents in the journal by state.",
+            "state",
         );
-        for operation in OperationKind::ALL.map(OperationKind::name).into_iter().chain(TRANSACTIONS)
-        {
-            for outcome in OUTCOMES {
-                writes.with_label_values(&[operation, outcome]);
-            }
-        }
         Self {
             requests: Requests::new(
                 make,
@@ -61,7 +59,7 @@ impl RelayMetrics {
                     "From the whole head of a relay request to the last byte of its answer.",
                 ],
             ),
-            writes,
+            writes: writes(make),
             pins_ready: make.gauge("portcullis_relay_pins_ready", "1 while all pins are proven."),
             pins_unproven: make.gauge(
                 "portcullis_relay_pins_unproven",
@@ -86,10 +84,18 @@ impl RelayMetrics {
                 "What a signing account holds, as the last proof read it.",
                 "account",
             ),
-            journal: make.gauges(
-                "portcullis_relay_journal_intents",
-                "Intents in the journal by state.",
-                "state",
+            minimum_balance: make.float(
+                "portcullis_relay_minimum_balance_strk",
+                "What each signing account must hold at least.",
+            ),
+            journal: State::ALL.map(|state| journal.with_label_values(&[state.name()])),
+            oldest_open: make.float(
+                "portcullis_relay_oldest_open_intent_timestamp_seconds",
+                "When the oldest intent was made whose end is not known; 0 while there is none.",
+            ),
+            looked_after: make.float(
+                "portcullis_relay_reconciled_timestamp_seconds",
+                "When all intents whose end was not known were last looked at.",
             ),
         }
     }
@@ -127,8 +133,35 @@ impl RelayMetrics {
         self.balances.with_label_values(&[role]).set(fri as f64 / 1e18);
     }
 
-    /// The journal has so many intents in a state.
-    pub fn journal(&self, state: &'static str, intents: i64) {
-        self.journal.with_label_values(&[state]).set(intents);
+    /// Each signing account must hold so many fri.
+    pub fn minimum_balance(&self, fri: u128) {
+        self.minimum_balance.set(fri as f64 / 1e18);
     }
+
+    /// The journal has so many intents in a state.
+    pub fn journal(&self, state: State, intents: i64) {
+        self.journal[state as usize].set(intents);
+    }
+
+    /// All that is open was looked at, and `oldest` is when the oldest that stays so was intended.
+    /// Both in microseconds since 1970.
+    pub fn looked_after(&self, now_us: i64, oldest: Option<i64>) {
+        self.looked_after.set(now_us as f64 / 1e6);
+        self.oldest_open.set(oldest.unwrap_or_default() as f64 / 1e6);
+    }
+}
+
+/// A series for each operation and outcome.
+fn writes(make: &Maker) -> IntCounterVec {
+    let writes = make.counters(
+        "portcullis_relay_writes_total",
+        "Writes that passed the policy, by operation and outcome.",
+        &["operation", "outcome"],
+    );
+    for operation in OperationKind::ALL.map(OperationKind::name).into_iter().chain(TRANSACTIONS) {
+        for outcome in OUTCOMES {
+            writes.with_label_values(&[operation, outcome]);
+        }
+    }
+    writes
 }

@@ -149,7 +149,8 @@ fn metrics_are_named_helped_and_typed() {
             let kind = words.next().unwrap_or_default().to_owned();
             let total = name.ends_with("_total");
             assert_eq!(total, kind == "counter", "{name}: counters, and only they, are totals");
-            assert!(name.starts_with("portcullis_"), "{name} is ours");
+            let ours = ["portcullis_", "process_"].iter().any(|prefix| name.starts_with(prefix));
+            assert!(ours, "{name} is ours, or of any process");
             let unit = name.contains("_seconds") || name.contains("_bytes");
             assert!(kind != "histogram" || unit, "{name}: a histogram tells its unit");
             typed.insert(name, kind);
