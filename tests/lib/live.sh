@@ -153,6 +153,17 @@ metrics_are_clean() {
   }
 }
 
+# What operators are woken by: it parses, and each alert fires when it should and not before.
+alerts_are_right() {
+  promtool check config conf/prometheus/prometheus.yml
+  promtool test rules conf/prometheus/tests/*.yml
+}
+
+# The same files and the dashboard, before a real Prometheus that scrapes a real program.
+prometheus_live() {
+  PORTCULLIS=$TARGET/debug/portcullis python3 -B tests/prometheus/run.py
+}
+
 stop_network() {
   finish TERM "$GATEWAY_PID"
   finish TERM "$DEVNET_PID" || true # how the node ends is not ours

@@ -30,22 +30,23 @@ apt_install() {
     apt-get install -qq -y --no-install-recommends "$@" >/dev/null
 }
 
-# Taken out of its package, not installed: installed, that would start a Prometheus server.
-get_promtool() {
-  local into=$TARGET/promtool
+# Taken out of their package, not installed: installed, it would start a server of its own.
+get_prometheus() {
+  local into=$TARGET/prometheus
   PATH=$PATH:$into/usr/bin
-  if ! has promtool; then
-    echo "taking promtool out of the package prometheus"
+  if ! has promtool || ! has prometheus; then
+    echo "taking prometheus and promtool out of the package prometheus"
     apt_update
     mkdir -p "$into"
     (
       cd "$into" || exit
       apt-get -qq -o APT::Sandbox::User=root download prometheus
-      dpkg-deb --fsys-tarfile prometheus_*.deb | tar -x ./usr/bin/promtool
+      dpkg-deb --fsys-tarfile prometheus_*.deb |
+        tar -x ./usr/bin/prometheus ./usr/bin/promtool
       rm prometheus_*.deb
     )
   fi
-  promtool --version 2>&1 | sed -n 1p
+  prometheus --version 2>&1 | sed -n 1p
 }
 
 # The server's programs only: a cluster of the system's own is not wanted.
@@ -112,7 +113,7 @@ prepare_tools() {
   node --version
   python3 --version
 
-  get_promtool
+  get_prometheus
   get_postgres
   get_devnet
   get_js
