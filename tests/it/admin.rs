@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use crate::check::REASONS;
-use crate::client::PATIENCE;
+use crate::client::{Client, PATIENCE};
 use crate::edge::Edge;
 use crate::node::Node;
 use crate::node_head::ask_about;
@@ -30,7 +30,7 @@ fn metrics(edge: &Edge) -> BTreeMap<String, f64> {
 /// Waits until the metrics are as wanted: they are counted after the answer is sent.
 pub(crate) fn eventually(edge: &Edge, what: &str, wanted: impl Fn(&BTreeMap<String, f64>) -> bool) {
     let deadline = Instant::now() + PATIENCE;
-    let mut pause = edge.client();
+    let mut pause = Client::connect(edge.admin());
     loop {
         let now = metrics(edge);
         if wanted(&now) {
@@ -184,6 +184,60 @@ fn connections_are_seen_while_they_are_open() {
 }
 
 #[test]
+fn bounds_are_shown_beside_what_they_bound() {
+    let node = Node::start(good);
+    let keys = [
+        ("gateway.connections.max", "77"),
+        ("gateway.cache.enabled", "true"),
+        ("gateway.cache.size", "\"5 MiB\""),
+        ("server.answer_memory", "\"9 MiB\""),
+    ];
+    let now = metrics(&Edge::with(&node, &keys));
+    let limit = |surface: &str| series(&now, "portcullis_connections_limit", &[surface]);
+    assert_eq!(limit("\"gateway\""), 77.0, "as configured");
+    assert_eq!(limit("\"relay\""), 0.0, "it is off");
+    assert_eq!(now.get("portcullis_answer_memory_limit_bytes"), Some(&f64::from(9 << 20)));
+    assert_eq!(now.get("portcullis_cache_enabled"), Some(&1.0), "it is on");
+}
+
+#[test]
+fn clients_that_the_limiter_forgets_are_counted_once() {
+    let node = Node::start(good);
+    let edge = Edge::with(&node, &[("gateway.max_clients", "2")]);
+    let of_gateway = |now: &BTreeMap<String, f64>, name: &str| series(now, name, &["\"gateway\""]);
+    for number in 1..=5 {
+        edge.ask(&Request::post(QUESTION).with("X-Forwarded-For", &format!("203.0.113.{number}")));
+    }
+    for _ in 0..2 {
+        let now = metrics(&edge);
+        let [kept, gone] = ["clients", "evictions_total"]
+            .map(|name| of_gateway(&now, &format!("portcullis_limiter_{name}")));
+        assert_eq!([kept, gone], [2.0, 3.0], "a second look counts nothing twice");
+    }
+}
+
+#[test]
+fn what_the_process_takes_of_its_machine_is_shown() {
+    let node = Node::start(good);
+    let edge = Edge::start(&node);
+    let now = metrics(&edge);
+    let value = |name: &str| now.get(name).copied().unwrap_or_default();
+    let opened: Vec<_> = (0..20).map(|_| edge.client()).collect();
+    let before = value("process_open_fds");
+    eventually(&edge, "twenty connections are twenty files", |now| {
+        now.get("process_open_fds").is_some_and(|open| *open >= before + 19.0)
+    });
+    drop(opened);
+    assert!(before > 3.0 && before < value("process_max_fds"), "{before} files are open");
+    assert!(value("process_resident_memory_bytes") > f64::from(1 << 20), "a MiB at least");
+    let seconds = value("process_cpu_seconds_total");
+    assert!(seconds > 0.0 && seconds < 60.0, "{seconds} s of CPU for nothing");
+    let clock = std::time::SystemTime::UNIX_EPOCH.elapsed().map(|now| now.as_secs_f64());
+    let age = clock.map(|clock| clock - value("process_start_time_seconds"));
+    assert!(age.is_ok_and(|age| age > 0.0 && age < 600.0), "it started just now");
+}
+
+#[test]
 fn the_admin_surface_knows_its_paths_and_nothing_else() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
@@ -192,7 +246,7 @@ fn the_admin_surface_knows_its_paths_and_nothing_else() {
     for path in ["/", "/metrics/", "/rpc", "/healthz", "/metrics?x", "/debug"] {
         assert_eq!(edge.admin_get(path).status, 404, "{path} is nothing here");
     }
-    let posted = crate::client::Client::connect(edge.admin())
+    let posted = Client::connect(edge.admin())
         .ask(&Request::new("POST", "/metrics").with("Content-Length", "0"));
     assert_eq!(posted.status, 405, "metrics are only read");
     for path in ["/metrics", "/livez", "/readyz"] {

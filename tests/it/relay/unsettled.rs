@@ -1,15 +1,24 @@
 //! What a client is told while something is in the way: an earlier write that is in no block yet,
-//! a journal that can not be written.
+//! a journal that can not be written. And how the operator sees it.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
+
+use portcullis_filters::felt::Felt;
 use sqlx::Connection as _;
 
-use super::chain::{error, honest, is_add, is_view, method, result};
-use super::expect::{common, refused};
+use super::chain::{USER_KEY, error, honest, is_add, is_view, method, receipt, result, took};
+use super::expect::{common, refused, submitted};
 use super::stage::Stage;
+use super::user::User;
+use crate::admin::eventually;
 use crate::node::{Act, Call};
 
 const MINT: &str = r#"{"recipient":"0x9","card_id":"7"}"#;
 const OTHER: &str = r#"{"recipient":"0x9","card_id":"8"}"#;
+const OLDEST: &str = "portcullis_relay_oldest_open_intent_timestamp_seconds";
 
 /// A chain that has taken everything before, and puts nothing into a block.
 fn standing(call: &Call) -> Vec<Act> {
@@ -57,4 +66,39 @@ fn nothing_is_sent_that_the_journal_can_not_keep() {
     });
     let answer = stage.post("/mint-card", MINT);
     assert_eq!(answer.status, 202, "it is free again: {}", answer.text());
+}
+
+#[test]
+fn an_open_write_is_shown_with_its_age_until_the_chain_has_its_receipt() {
+    let landed = Arc::new(AtomicBool::new(false));
+    let has_landed = Arc::clone(&landed);
+    let fine = Arc::new(Mutex::new(Felt::ZERO));
+    let hash = Arc::clone(&fine);
+    let stage = Stage::with_script(
+        move |call| match method(call).as_str() {
+            "starknet_addInvokeTransaction" => took(call, *hash.lock().unwrap()),
+            "starknet_getTransactionReceipt" if has_landed.load(Ordering::Relaxed) => receipt(call),
+            _ => honest(call),
+        },
+        &[],
+    );
+    let shown = |now: &BTreeMap<String, f64>, state: &str| {
+        now.get(&format!("portcullis_relay_journal_intents{{state=\"{state}\"}}")).copied()
+    };
+    eventually(&stage.edge, "nothing is open", |now| {
+        let looked_after = now.get("portcullis_relay_reconciled_timestamp_seconds").copied();
+        looked_after > Some(0.0) && now.get(OLDEST) == Some(&0.0)
+    });
+    let before = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs_f64();
+    let transaction = stage.fine(&User::with_key(USER_KEY), 0);
+    *fine.lock().unwrap() = transaction.hash;
+    submitted(&stage.post("/rpc", transaction.body()), transaction.hash, "the node has it");
+    eventually(&stage.edge, "it is open, and how long", |now| {
+        shown(now, "accepted") == Some(1.0) && now.get(OLDEST).is_some_and(|at| *at >= before)
+    });
+    landed.store(true, Ordering::Relaxed);
+    eventually(&stage.edge, "it has ended, and nothing is open", |now| {
+        [shown(now, "succeeded"), shown(now, "accepted")] == [Some(1.0), Some(0.0)]
+            && now.get(OLDEST) == Some(&0.0)
+    });
 }
