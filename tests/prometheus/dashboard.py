@@ -37,7 +37,7 @@ class Dashboard:
         """What Grafana would show wrongly or not at all."""
         ids = [panel["id"] for panel in self.panels]
         yield from (f"id {one} is used twice" for one in set(ids) if ids.count(one) > 1)
-        taken = {}
+        taken, overlaps = {}, set()
         for panel in self.panels:
             name = f"{panel['type']} {panel['title']!r}"
             place = panel["gridPos"]
@@ -48,9 +48,10 @@ class Dashboard:
                 for y in range(place["y"], place["y"] + place["h"]):
                     other = taken.setdefault((x, y), name)
                     if other != name:
-                        yield f"{name} lies over {other} at {x},{y}"
+                        overlaps.add(f"{name} lies over {other}")
             if panel["type"] not in ("row", "text"):
                 yield from self.faults_of(name, panel)
+        yield from overlaps
 
     def faults_of(self, name, panel):
         defaults = panel["fieldConfig"]["defaults"]

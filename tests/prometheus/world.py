@@ -173,6 +173,8 @@ class Prometheus:
             f"--config.file={config}",
             f"--storage.tsdb.path={folder / 'data'}",
             "--web.listen-address=127.0.0.1:0",
+            # it tells times in its own zone
+            env={"TZ": "UTC"},
         )
         address = self.child.says(r'"?Listening on"?.* address=(127\.0\.0\.1:\d+)')[1]
         self.url = f"http://{address}/api/v1"
@@ -198,8 +200,11 @@ class Prometheus:
         count = "min(count_over_time(portcullis_requests_total[1h]))"
         eventually("three scrapes", lambda: (n := self.query(count)) and int(n[0]["value"][1]) >= 3)
         since = datetime.now(UTC).isoformat()
-        fresh = lambda: all(rule["lastEvaluation"] > since for rule in self.rules())
-        eventually("all rules to be evaluated", fresh)
+
+        def are_fresh():
+            return all(rule["lastEvaluation"] > since for rule in self.rules())
+
+        eventually("all rules to be evaluated", are_fresh)
 
     def end(self):
         self.child.end()
