@@ -101,7 +101,7 @@ impl Sampled {
             node_busy: node.with_label_values(&["busy"]),
             node_open_breakers: make.gauge(
                 "portcullis_node_open_breakers",
-                "Node URLs that are not asked because they failed.",
+                "Node URLs that the gateway does not ask because they failed.",
             ),
             log_dropped: make.counter(
                 "portcullis_log_dropped_lines_total",
