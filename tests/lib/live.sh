@@ -112,6 +112,11 @@ cache_js() {
     node --test --test-concurrency=2 cache_*.test.mjs)
 }
 
+# A page in a real browser, on another origin than the gateway.
+browser_js() {
+  (cd tests/clients/js && PORTCULLIS=$TARGET/debug/portcullis node --test browser_*.test.mjs)
+}
+
 # The relay's own suites start what they need: a node, networks on it, relays.
 relay_js() {
   (cd tests/clients/js && PORTCULLIS=$TARGET/debug/portcullis \

@@ -108,6 +108,7 @@ prepare_tools() {
   has curl || missing+=(curl ca-certificates)
   has node || missing+=(nodejs)
   has npm || missing+=(npm)
+  has chromium || missing+=(chromium)
   python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3 python3-venv)
   ((${#missing[@]} == 0)) || apt_install "${missing[@]}"
   node --version

@@ -1,0 +1,213 @@
+// A web page as a wallet: starknet.js in a real Chromium, on another origin than the gateway, before
+// a real node. What only a browser enforces: preflights, exposed headers, refused origins, cookies.
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import { RpcProvider } from 'starknet';
+import { Browser, Site } from './browser_world.mjs';
+import { Gateway } from './cache_world.mjs';
+import { Node, endAll } from './relay_world.mjs';
+
+const STRK = '0x4718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab07201858f4287c938d';
+const ACCOUNT_CLASS = '0x5b4b537eaa2399e3aa99c4e2e0208ebd6c71bc1467938cd52c798c601e43564';
+/** The first account of `--seed 0`. */
+const ACCOUNT = '0x64b48806902a367c8598f4f95c305e8c1a1acba5f082d294a43793113115691';
+/** So many requests a minute, where a test runs into the limit. */
+const FEW = 5;
+
+let node;
+let site;
+let browser;
+const gateways = [];
+
+before(async () => {
+  [node, site, browser] = await Promise.all([Node.start(), Site.start(), Browser.start()]);
+});
+after(() => endAll(browser, ...gateways, site, node));
+
+async function gateway(env = {}) {
+  const started = await Gateway.start(node, env);
+  gateways.push(started);
+  return started;
+}
+
+/** What the page sent to the gateway: the preflights, and the calls. */
+function sentTo(page, { url }) {
+  const sent = page.sent.filter((request) => request.url === url);
+  const [preflights, calls] = [[], []];
+  for (const one of sent) (one.method === 'OPTIONS' ? preflights : calls).push(one);
+  return { preflights, calls };
+}
+
+/** Why the page may not have an answer: what `fetch` says of it there. */
+function refusal(page, url, options = {}) {
+  return page.evaluate(
+    (url, options) => window.read(url, options).then(JSON.stringify, (error) => error.name),
+    url,
+    options,
+  );
+}
+
+// the limit is one of a minute: the other pages read meanwhile
+describe('a page', { concurrency: true }, () => {
+  test('reads with starknet.js what the node itself says', async () => {
+    const { url } = await gateway();
+    const page = await browser.open(site.origin);
+    const reads = (nodeUrl, token, account, classHash) => {
+      const { Account, Contract, Signer } = window.starknet;
+      const provider = new window.starknet.RpcProvider({ nodeUrl });
+      // whoever only asks for a fee signs nothing: a signer that is asked to would fail
+      const signer = new Signer('0x1');
+      signer.signTransaction = () => Promise.reject(new Error('it was to be signed'));
+      const payer = new Account({ provider, address: account, signer, cairoVersion: '1' });
+      const transfer = {
+        contractAddress: token,
+        entrypoint: 'transfer',
+        calldata: ['0xf00d', '7', '0'],
+      };
+      const read = async () => {
+        const { abi } = await provider.getClassAt(token);
+        const contract = new Contract({ abi, address: token, providerOrAccount: provider });
+        return {
+          chain: await provider.getChainId(),
+          spec: await provider.getSpecVersion(),
+          number: await provider.getBlockNumber(),
+          block: await provider.getBlockWithTxHashes('latest'),
+          balance: await contract.balance_of(account),
+          nonce: await provider.getNonceForAddress(account),
+          class: await provider.getClassByHash(classHash),
+          fee: await payer.estimateInvokeFee(transfer, { tip: 0n }),
+        };
+      };
+      const plain = (_, value) => (typeof value === 'bigint' ? `0x${value.toString(16)}` : value);
+      return read().then((found) => JSON.stringify(found, plain));
+    };
+    const ask = async (nodeUrl) =>
+      JSON.parse(await page.evaluate(reads, nodeUrl, STRK, ACCOUNT, ACCOUNT_CLASS));
+
+    const found = await ask(url);
+    // the node lets pages read it as well, or this could not be compared
+    assert.deepEqual(found, await ask(node.url));
+    assert.equal(found.chain, '0x504f525443554c4c49535f444556');
+    assert.ok(BigInt(found.balance) > 0n && BigInt(found.fee.overall_fee) > 0n);
+    assert.equal(found.nonce, '0x0');
+    assert.ok(found.class.sierra_program.length > 0);
+    const provider = new RpcProvider({ nodeUrl: node.url });
+    assert.equal(found.block.block_hash, (await provider.getBlockWithTxHashes('latest')).block_hash);
+  });
+
+  test('reads the headers of rate, cache and request, and no other', async () => {
+    const { url } = await gateway();
+    const page = await browser.open(site.origin);
+    const headers = { 'x-request-id': 'the-wallets-own-id' };
+    const first = await page.evaluate((url, headers) => window.read(url, { headers }), url, headers);
+    assert.equal(first.status, 200);
+    assert.match(first.headers.ratelimit, /^"minute";r=\d+;t=\d+$/);
+    assert.equal(first.headers['ratelimit-policy'], '"minute";q=1000000;w=60');
+    assert.equal(first.headers['x-cache'], 'miss');
+    assert.equal(first.headers['x-request-id'], 'the-wallets-own-id');
+    assert.equal(first.headers['retry-after'], null, 'there is nothing to wait for');
+    assert.equal(first.headers.date, null, 'it came, and it is not for pages');
+    const second = await page.evaluate((url) => window.read(url), url);
+    assert.equal(second.headers['x-cache'], 'hit');
+  });
+
+  test('is told how long to wait by a 429, waits that long once, and goes on', async () => {
+    const { url } = await gateway({ PORTCULLIS__GATEWAY__REQUESTS_PER_MINUTE: `${FEW}` });
+    const page = await browser.open(site.origin);
+    const answers = await page.evaluate(
+      async (url, calls) => {
+        const { provider, answers } = window.wallet(url);
+        for (let call = 0; call < calls; call += 1) await provider.getBlockNumber();
+        return answers;
+      },
+      url,
+      FEW + 1,
+    );
+    const statuses = answers.map(({ status }) => status);
+    assert.deepEqual(statuses, [...Array(FEW).fill(200), 429, 200]);
+    const left = answers.map(({ headers }) => Number(headers.ratelimit.match(/r=(\d+)/)[1]));
+    assert.deepEqual(left.slice(0, FEW + 1), [4, 3, 2, 1, 0, 0]);
+    const refused = answers.at(-2);
+    const told = Number(refused.headers['retry-after']);
+    assert.ok(told >= 1 && told <= 60, `${told}`);
+    assert.equal(refused.headers.ratelimit, `"minute";r=0;t=${told}`);
+    assert.ok(answers.at(-1).at - refused.at >= told * 1000, 'it waited');
+  });
+
+  test('sees a refusal with its reason, as starknet.js reports it', async () => {
+    const { url } = await gateway();
+    const page = await browser.open(site.origin);
+    const found = await page.evaluate(async (nodeUrl) => {
+      const provider = new window.starknet.RpcProvider({ nodeUrl });
+      const failure = (call) => call.then(() => undefined, (error) => error);
+      const unlisted = await failure(provider.getStorageAt('0x1', '0x0'));
+      const missing = await failure(provider.getClassHashAt('0xdead'));
+      const { reason } = unlisted.baseError.data;
+      return { reason, code: unlisted.code, missing: missing.code };
+    }, url);
+    assert.deepEqual(found, { reason: 'method_not_allowed', code: -32601, missing: 20 });
+  });
+
+  test('asks once whether it may, and not again for the next page', async () => {
+    const started = await gateway();
+    const page = await browser.open(site.origin);
+    const read = () => page.evaluate((url) => window.read(url), started.url);
+    for (let call = 0; call < 5; call += 1) assert.equal((await read()).status, 200);
+    const ours = { headers: { 'x-request-id': 'the-wallets-own-id' } };
+    await page.evaluate((url, ours) => window.read(url, ours), started.url, ours);
+    const { preflights, calls } = sentTo(page, started);
+    assert.equal(calls.length, 6);
+    assert.equal(preflights.length, 1, 'for all headers that a page may send');
+
+    const again = await page.browserContext().newPage();
+    const session = await again.createCDPSession();
+    const sent = [];
+    session.on('Network.requestWillBeSent', ({ request }) => sent.push(request));
+    await session.send('Network.enable');
+    await again.goto(site.origin);
+    const status = await again.evaluate(
+      (url, body) =>
+        fetch(url, { method: 'POST', headers: { 'content-type': 'application/json' }, body })
+          .then((answer) => answer.status),
+      started.url,
+      '{"jsonrpc":"2.0","id":1,"method":"starknet_chainId"}',
+    );
+    assert.equal(status, 200);
+    const methods = sent.filter(({ url }) => url === started.url).map(({ method }) => method);
+    assert.deepEqual(methods, ['POST'], 'the answer is kept for a day');
+  });
+
+  test('sends no cookie, gets none, and can not read an answer to its credentials', async () => {
+    const started = await gateway();
+    const page = await browser.open(site.origin);
+    const cookies = () => page.browserContext().cookies();
+    assert.deepEqual((await cookies()).map(({ name }) => name), ['session']);
+    assert.equal((await page.evaluate((url) => window.read(url), started.url)).status, 200);
+    const [call] = sentTo(page, started).calls;
+    const headers = page.headers.get(call.requestId);
+    assert.equal(headers.Origin, site.origin, 'these are the headers that went out');
+    assert.equal(headers.Cookie, undefined);
+    assert.equal(await refusal(page, started.url, { credentials: 'include' }), 'TypeError');
+    assert.deepEqual((await cookies()).map(({ name }) => name), ['session']);
+  });
+
+  test('of an origin that is not listed reads nothing, and the node is not asked', async () => {
+    const origins = { PORTCULLIS__GATEWAY__CORS_ORIGINS: site.origin };
+    const started = await gateway(origins);
+    const listed = await browser.open(site.origin);
+    const other = await browser.open(site.otherOrigin);
+    const asked = () => started.metric('portcullis_calls_total{');
+
+    assert.equal((await listed.evaluate((url) => window.read(url), started.url)).status, 200);
+    const before = await asked();
+    assert.equal(before, 1);
+    assert.equal(await refusal(other, started.url), 'TypeError');
+    assert.equal(sentTo(other, started).preflights.length, 1);
+    // without a preflight: the gateway takes no such type, and the page may not even see that
+    const simple = { headers: { 'content-type': 'text/plain' } };
+    assert.equal(await refusal(other, started.url, simple), 'TypeError');
+    assert.equal(await asked(), before);
+    // nor do credentials help a page that is listed
+    assert.equal(await refusal(listed, started.url, { credentials: 'include' }), 'TypeError');
+  });
+});
