@@ -1,11 +1,15 @@
 //! The command line: one file per subcommand.
 //!
-//! Exit codes: 0 fine, 1 a check failed, 2 usage or configuration, 70 internal.
+//! Exit codes: 0 fine, 1 a check failed, 2 usage or configuration, 70 internal. What `--help` and
+//! the manual pages say beside the options is in `help.rs`.
 
 mod check;
+mod completions;
 mod dev;
 mod explain;
+mod help;
 mod journal;
+mod man;
 mod serve;
 mod sign_webhook;
 mod store;
@@ -13,7 +17,8 @@ mod token;
 
 use crate::config::{LogFormat, parse_origin};
 use crate::store::content_types;
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -53,6 +58,17 @@ enum Command {
     /// Make a fresh relay token.
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Write what a shell needs to complete this command line.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Write the manual pages.
+    Man {
+        /// A folder for a page of each command; without it, this program's goes to standard output.
+        #[arg(value_name = "DIR")]
+        folder: Option<PathBuf>,
+    },
 }
 
 #[derive(Debug, clap::Args)]
@@ -237,7 +253,9 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 /// Runs the program with the process's arguments, and says how it ended.
 pub fn run() -> ExitCode {
-    match Arguments::parse().command {
+    let matches = help::with_examples(Arguments::command()).get_matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    match arguments.command {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Dev(arguments) => dev::run(&arguments),
@@ -246,5 +264,7 @@ pub fn run() -> ExitCode {
         Command::Store(command) => store::run(&command),
         Command::SignWebhook(arguments) => sign_webhook::run(&arguments),
         Command::Token(command) => token::run(&command),
+        Command::Completions { shell } => completions::run(shell),
+        Command::Man { folder } => man::run(folder.as_deref()),
     }
 }

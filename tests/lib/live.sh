@@ -199,6 +199,42 @@ EOF
   done
 }
 
+# Every manual page renders without a complaint, and each shell takes and uses its completions.
+manual_and_completions() {
+  local program=$TARGET/debug/portcullis page shell complaints found
+  "$program" man "$WORK/man" >"$WORK/pages"
+  for page in "$WORK"/man/*.1; do
+    complaints=$(groff -ww -mandoc -Tutf8 -rLL=120n "$page" 2>&1 >"$WORK/page")
+    [[ -z $complaints && -s $WORK/page ]] || {
+      echo "${page##*/}: $complaints" >&2
+      return 1
+    }
+  done
+  echo "$(wc -l <"$WORK/pages") manual pages"
+  for shell in bash zsh fish; do
+    "$program" completions "$shell" >"$WORK/completions.$shell"
+    "$shell" -n "$WORK/completions.$shell"
+    found=$(cd "$WORK" && "completed_by_$shell")
+    echo "$shell: portcullis store im -> $found"
+    [[ $found == import* ]] || return 1
+  done
+}
+
+completed_by_bash() {
+  bash --norc -c 'source completions.bash && complete -p portcullis >/dev/null || exit
+    COMP_WORDS=(portcullis store im) COMP_CWORD=2
+    _portcullis portcullis im store && echo "${COMPREPLY[@]}"'
+}
+
+# It can be asked at a terminal only: what is asked here is whether it would be.
+completed_by_zsh() {
+  zsh -f -c 'autoload -U compinit && compinit -D && source ./completions.zsh
+    [[ $_comps[portcullis] == _portcullis ]] && functions _portcullis__subcmd__store_commands |
+      grep -o "import:[A-Za-z ]*"'
+}
+
+completed_by_fish() { fish -N -c 'source completions.fish; complete -C "portcullis store im"'; }
+
 # From the command to the printed URL, through each printed command, to a Ctrl-C that leaves no
 # process behind.
 dev_smoke() {

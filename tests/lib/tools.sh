@@ -109,6 +109,9 @@ prepare_tools() {
   has node || missing+=(nodejs)
   has npm || missing+=(npm)
   has chromium || missing+=(chromium)
+  has groff || missing+=(groff-base)
+  has zsh || missing+=(zsh)
+  has fish || missing+=(fish)
   python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3 python3-venv)
   ((${#missing[@]} == 0)) || apt_install "${missing[@]}"
   node --version
