@@ -1,4 +1,5 @@
-//! Every key of the configuration: its path, its default and its meaning, in one table.
+//! Every key of the configuration: its path, its default and its meaning, in one table, and the
+//! reasons in another.
 //!
 //! The reader takes defaults and known names from here, and [`example`] renders the annotated
 //! `conf/portcullis.toml`, so the three cannot drift apart. Types and ranges are in `check.rs`.
@@ -8,8 +9,11 @@ use std::fmt::Write as _;
 use super::suggest::closest;
 use table::LIVE;
 
+mod reasons;
 mod table;
 
+#[cfg(test)]
+pub(super) use reasons::REASONS;
 pub(super) use table::{KEYS, SECTIONS};
 
 /// The start of every environment variable that overrides a key.
@@ -127,7 +131,7 @@ fn last_segment(path: &str) -> &str {
     path.rsplit_once('.').map_or(path, |(_, last)| last)
 }
 
-/// The annotated example file: every section and key with its meaning and default.
+/// The annotated example file: every section and key with its meaning, its reason and its default.
 pub fn example() -> String {
     let mut text = String::from(EXAMPLE_HEAD);
     for section in SECTIONS {
@@ -136,13 +140,17 @@ pub fn example() -> String {
         for key in keys_of(section) {
             let live = if key.is_live() { " Taken over on SIGHUP." } else { "" };
             let name = last_segment(key.path);
-            let _ = writeln!(text, "\n# {}{live}\n{name} = {}", key.doc, key.literal());
+            let _ = writeln!(text, "\n# {}{live}", key.doc);
+            if let Some(reason) = reasons::reason(key.path) {
+                let _ = writeln!(text, "# Why: {reason}");
+            }
+            let _ = writeln!(text, "{name} = {}", key.literal());
         }
     }
     text
 }
 
-const EXAMPLE_HEAD: &str = r#"# The configuration of Portcullis: every key, with its default.
+const EXAMPLE_HEAD: &str = r#"# The configuration of Portcullis: every key, with its meaning, its default and the reason for it.
 #
 # Required are node.url, at least one of the sections [gateway], [relay] and [admin], and the keys
 # that say so. Durations ("500ms", "8s", "2m", "1h"), sizes ("100 B", "64 KiB", "4 MiB", "1 GiB")

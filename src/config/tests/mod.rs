@@ -97,6 +97,22 @@ fn every_key_is_read_and_every_one_that_is_read_is_known() {
 }
 
 #[test]
+fn every_key_says_why_it_is_so() {
+    let given = keys::REASONS.iter().flat_map(|(section, reasons)| {
+        reasons.iter().map(move |(name, reason)| (format!("{section}.{name}"), *reason))
+    });
+    let mut given: Vec<_> = given.collect();
+    for (path, reason) in &given {
+        assert!(reason.ends_with('.') && reason.len() <= 90, "{path}: one short sentence");
+    }
+    given.sort_unstable();
+    let mut known: Vec<_> = keys::KEYS.iter().map(|key| key.path).collect();
+    known.sort_unstable();
+    let given: Vec<_> = given.iter().map(|(path, _)| &**path).collect();
+    assert_eq!(given, known, "one reason in keys/reasons.rs for each key");
+}
+
+#[test]
 fn every_key_stands_in_for_itself_when_it_is_wrong() {
     for key in keys::KEYS {
         let found = messages(parse(&with(key.path, "{ }")));
