@@ -1,5 +1,5 @@
 //! The rules of the house, run: import directions, sizes, what the policy crate may depend on,
-//! module docs, and that every metric that a document names exists.
+//! module docs, and that every metric, file, link and key that a document names exists.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -229,13 +229,97 @@ fn the_policy_crate_is_built_without_the_standard_library() {
     assert_none("bytes and time in, verdicts out", &wrong);
 }
 
+/// What people read.
+const DOCUMENTS: [&str; 8] = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "CHANGELOG.md",
+    "conf/README.md",
+    "conf/store/README.md",
+    "conf/dev/contracts/README.md",
+];
+
+/// The anchor that a forge makes of a heading.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = kept.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+#[test]
+fn every_link_of_a_document_leads_somewhere() {
+    let mut wrong = Vec::new();
+    for document in DOCUMENTS {
+        let path = root().join(document);
+        let text = read(&path);
+        let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        for link in links.filter(|link| !link.contains("://")) {
+            let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+            let target = if file.is_empty() { path.clone() } else { path.with_file_name(file) };
+            let leads = target.exists()
+                && (heading.is_empty()
+                    || read(&target)
+                        .lines()
+                        .any(|line| line.starts_with('#') && anchor(line) == heading));
+            if !leads {
+                wrong.push(format!("{document}: {link}"));
+            }
+        }
+    }
+    assert_none("links lead to files and headings", &wrong);
+}
+
+/// What stands between backticks in a document's prose, if it is one word.
+fn names(document: &str) -> Vec<String> {
+    let text = read(&root().join(document));
+    let prose = text.split("```").step_by(2);
+    let quoted = prose.flat_map(|prose| prose.split('`').skip(1).step_by(2));
+    let is_name = |name: &&str| name.chars().all(|c| c.is_alphanumeric() || "._-/".contains(c));
+    quoted.filter(is_name).map(str::to_owned).collect()
+}
+
+#[test]
+fn every_file_that_a_document_names_exists() {
+    let mut wrong = Vec::new();
+    // the log of changes may tell of files that are gone
+    for document in DOCUMENTS.iter().filter(|document| **document != "CHANGELOG.md") {
+        for name in names(document) {
+            let is_ours = ["src/", "filters/", "tests/", "benches/", "conf/"]
+                .iter()
+                .any(|folder| name.starts_with(folder));
+            if is_ours && !root().join(&name).exists() {
+                wrong.push(format!("{document}: {name}"));
+            }
+        }
+    }
+    assert_none("documents name files that exist", &wrong);
+}
+
+#[test]
+fn every_key_that_a_document_for_operators_names_exists() {
+    let keys = read(&root().join("src/config/keys/table.rs"));
+    let mut wrong = Vec::new();
+    for document in ["README.md", "SECURITY.md", "conf/README.md", "conf/store/README.md"] {
+        for name in names(document) {
+            let is_section = |name: &str| keys.contains(&format!("\"{name}."));
+            let is_key = name.split_once('.').is_some_and(|(section, _)| is_section(section));
+            if is_key && !keys.contains(&format!("\"{name}\"")) {
+                wrong.push(format!("{document}: {name}"));
+            }
+        }
+    }
+    assert_none("documents name keys that exist", &wrong);
+}
+
 #[test]
 fn every_metric_that_a_document_names_exists() {
     let code = ["metrics.rs", "relay.rs", "sampled.rs", "sidecar.rs"]
         .map(|file| read(&root().join("src/telemetry").join(file)));
     let code = code.concat();
     let mut wrong = Vec::new();
-    for document in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"] {
+    for document in DOCUMENTS {
         let text = read(&root().join(document));
         for word in text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_') {
             let base = ["_bucket", "_sum", "_count"]

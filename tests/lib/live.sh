@@ -235,6 +235,28 @@ completed_by_zsh() {
 
 completed_by_fish() { fish -N -c 'source completions.fish; complete -C "portcullis store im"'; }
 
+# Runs the shell blocks of a section of a document, as a newcomer would, before the addresses that
+# `dev` took. A comment that begins with a status says what the call before it must be answered with.
+follow() {
+  local document=$1 section=$2 surface address expected found
+  local blocks=$WORK/blocks.sh
+  awk -v section="$section" '/^##/ { here = $0 ~ "^#+ " section "$"; next }
+    /^```/ { code = /^```sh/; next } here && code' "$document" >"$blocks"
+  for surface in gateway:8080 relay:8081 sidecar:8082 admin:8083; do
+    address=$(sed -nE "s/^  ${surface%:*} +http:\/\/([0-9.:]+).*/\1/p" "$WORK/dev.log")
+    sed -i "s/127\.0\.0\.1:${surface#*:}/$address/g" "$blocks"
+  done
+  expected=$(sed -nE 's/.* # ([0-9]{3})(:.*)?$/\1/p' "$blocks" | xargs)
+  (cd "$WORK/dev" && PATH=$TARGET/debug:$PATH bash "$blocks" </dev/null) >"$WORK/followed.log" 2>&1
+  found=$(sed -nE 's/.* -> ([0-9]{3})$/\1/p' "$WORK/followed.log" | xargs)
+  echo "${document##*/}, $section: $found"
+  [[ -n $found && $found == "$expected" ]] && ! grep -i 'not found$\|error:' "$WORK/followed.log" || {
+    echo "it says $expected" >&2
+    cat "$WORK/followed.log" >&2
+    return 1
+  }
+}
+
 # From the command to the printed URL, through each printed command, to a Ctrl-C that leaves no
 # process behind.
 dev_smoke() {
@@ -263,6 +285,8 @@ dev_smoke() {
     echo "dev printed no command to try" >&2
     return 1
   }
+  follow README.md "In sixty seconds"
+  follow conf/README.md "Try the webhook"
 
   kill -s INT -- "-$pid" # the whole group, as a terminal does
   for _ in {1..300}; do

@@ -73,7 +73,7 @@ pub(super) fn text(node: &str, state: &Path, bound: &Bound) -> String {
     }
     if let Some(admin) = &bound.admin {
         line("  # what came of them".into());
-        line(format!("  curl -s http://{admin}/metrics | grep requests_total | grep -v ' 0$'"));
+        line(format!("  curl -s http://{admin}/metrics | grep 'requests_total{{' | grep -v ' 0$'"));
     }
     line("\nCtrl-C ends it all. Log lines follow.\n".into());
     text

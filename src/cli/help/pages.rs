@@ -98,6 +98,10 @@ pub(super) const PAGES: &[Page] = &[
         examples: &[
             ("all of it, until Ctrl-C", "portcullis dev"),
             ("another chain, other keys, another store", "portcullis dev --fresh"),
+            (
+                "where port 8080 is taken",
+                "PORTCULLIS__GATEWAY__LISTEN=127.0.0.1:9080 portcullis dev",
+            ),
             ("on a node that runs already", "portcullis dev --node http://127.0.0.1:5050/rpc"),
             (
                 "only the contracts and a configuration for serve",
