@@ -152,7 +152,7 @@ pub fn example() -> String {
 
 const EXAMPLE_HEAD: &str = r#"# The configuration of Portcullis: every key, with its meaning, its default and the reason for it.
 #
-# Required are node.url, at least one of the sections [gateway], [relay] and [admin], and the keys
+# Required are node.url, at least one of [gateway], [relay], [sidecar] and [admin], and the keys
 # that say so. Durations ("500ms", "8s", "2m", "1h"), sizes ("100 B", "64 KiB", "4 MiB", "1 GiB")
 # and amounts ("10 STRK", "0.5 STRK", "1000 fri") carry their unit. A list of one may be written as
 # that one value.

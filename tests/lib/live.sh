@@ -236,7 +236,7 @@ completed_by_zsh() {
 completed_by_fish() { fish -N -c 'source completions.fish; complete -C "portcullis store im"'; }
 
 # Runs the shell blocks of a section of a document, as a newcomer would, before the addresses that
-# `dev` took. A comment that begins with a status says what the call before it must be answered with.
+# `dev` took. A comment that begins with a status says how the call before it must be answered.
 follow() {
   local document=$1 section=$2 surface address expected found
   local blocks=$WORK/blocks.sh
@@ -250,11 +250,12 @@ follow() {
   (cd "$WORK/dev" && PATH=$TARGET/debug:$PATH bash "$blocks" </dev/null) >"$WORK/followed.log" 2>&1
   found=$(sed -nE 's/.* -> ([0-9]{3})$/\1/p' "$WORK/followed.log" | xargs)
   echo "${document##*/}, $section: $found"
-  [[ -n $found && $found == "$expected" ]] && ! grep -i 'not found$\|error:' "$WORK/followed.log" || {
+  if [[ -z $found || $found != "$expected" ]] || grep -i 'not found$\|error:' "$WORK/followed.log"
+  then
     echo "it says $expected" >&2
     cat "$WORK/followed.log" >&2
     return 1
-  }
+  fi
 }
 
 # From the command to the printed URL, through each printed command, to a Ctrl-C that leaves no

@@ -1,5 +1,5 @@
-// A web page as a wallet: starknet.js in a real Chromium, on another origin than the gateway, before
-// a real node. What only a browser enforces: preflights, exposed headers, refused origins, cookies.
+// A web page as a wallet: starknet.js in a real Chromium, on another origin than the gateway. The
+// node is real. What only a browser enforces: preflights, exposed headers, origins, cookies.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { RpcProvider } from 'starknet';
@@ -91,15 +91,15 @@ describe('a page', { concurrency: true }, () => {
     assert.ok(BigInt(found.balance) > 0n && BigInt(found.fee.overall_fee) > 0n);
     assert.equal(found.nonce, '0x0');
     assert.ok(found.class.sierra_program.length > 0);
-    const provider = new RpcProvider({ nodeUrl: node.url });
-    assert.equal(found.block.block_hash, (await provider.getBlockWithTxHashes('latest')).block_hash);
+    const latest = await new RpcProvider({ nodeUrl: node.url }).getBlockWithTxHashes('latest');
+    assert.equal(found.block.block_hash, latest.block_hash);
   });
 
   test('reads the headers of rate, cache and request, and no other', async () => {
     const { url } = await gateway();
     const page = await browser.open(site.origin);
-    const headers = { 'x-request-id': 'the-wallets-own-id' };
-    const first = await page.evaluate((url, headers) => window.read(url, { headers }), url, headers);
+    const named = { headers: { 'x-request-id': 'the-wallets-own-id' } };
+    const first = await page.evaluate((url, named) => window.read(url, named), url, named);
     assert.equal(first.status, 200);
     assert.match(first.headers.ratelimit, /^"minute";r=\d+;t=\d+$/);
     assert.equal(first.headers['ratelimit-policy'], '"minute";q=1000000;w=60');

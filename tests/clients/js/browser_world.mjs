@@ -6,7 +6,7 @@ import puppeteer from 'puppeteer-core';
 
 const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
 const BUNDLE = new URL('node_modules/starknet/dist/index.global.js', import.meta.url);
-/** What the package's own script puts its exports into is a global of the page: `starknet`. */
+/** The bundle makes one global, `starknet`. */
 const PAGE = `<!doctype html>
 <meta charset="utf-8">
 <link rel="icon" href="data:,">
@@ -25,7 +25,7 @@ export class Site {
       const headers = { 'content-type': type, 'set-cookie': 'session=of-the-wallet; Path=/' };
       response.writeHead(200, headers).end(isScript ? bundle : PAGE);
     });
-    await new Promise((resolve) => site.server.listen(0, resolve));
+    await new Promise((resolve) => site.server.listen(0, '127.0.0.1', resolve));
     const { port } = site.server.address();
     site.origin = `http://127.0.0.1:${port}`;
     site.otherOrigin = `http://localhost:${port}`;
@@ -50,7 +50,7 @@ export class Browser {
     return browser;
   }
 
-  /** A page of `origin`, and what it sends: `sent` fills with `[type, method, url, headers]`. */
+  /** A page of `origin`: `sent` fills with what it sends, `headers` with how that went out. */
   async open(origin) {
     const context = await this.process.createBrowserContext();
     const page = await context.newPage();
@@ -58,8 +58,8 @@ export class Browser {
     const session = await page.createCDPSession();
     await session.send('Network.enable');
     page.sent = [];
-    session.on('Network.requestWillBeSent', ({ requestId, type, request }) => {
-      page.sent.push({ requestId, type, method: request.method, url: request.url });
+    session.on('Network.requestWillBeSent', ({ requestId, request }) => {
+      page.sent.push({ requestId, method: request.method, url: request.url });
     });
     // what really went out: cookies, and what the browser adds
     page.headers = new Map();
