@@ -104,6 +104,7 @@ function inPage() {
         answers.push({ ...seen(answer), at: performance.now() });
         if (answer.status !== 429) return answer;
         const seconds = Number(answer.headers.get('retry-after'));
+        if (!(seconds >= 1)) throw new Error('it does not say how long to wait');
         await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
       }
     };
