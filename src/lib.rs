@@ -14,7 +14,7 @@
 //! Imports point one way: `cli → server → edge → {gateway, relay} → {node, store, reply} → config →
 //! filters`. The policy is a crate of its own, `portcullis_filters`, which can do no I/O.
 //! Reading order: [`edge`], [`gate`], [`body`], [`gateway`], [`relay`], [`node`], [`store`],
-//! [`reply`], then [`config`], [`secrets`], [`server`], [`stop`], [`telemetry`].
+//! [`reply`], then [`docs`], [`config`], [`secrets`], [`server`], [`stop`], [`telemetry`].
 
 pub mod body;
 pub mod cli;
@@ -22,6 +22,7 @@ pub mod clients;
 pub mod clock;
 pub mod config;
 pub mod deadline;
+pub mod docs;
 pub mod edge;
 pub mod gate;
 pub mod gateway;

@@ -7,8 +7,7 @@
 mod reasons;
 mod wire;
 
-pub use reasons::status_and_code;
-use reasons::xrpc_name;
+pub use reasons::{status_and_code, xrpc_name};
 pub use wire::{Cors, Facts, LAST_CHUNK, Persistence, chunk, render};
 
 use crate::node::{Answer, Fault, Lease};

@@ -141,6 +141,10 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
         &["cli", "server", "gateway", "relay", "sidecar", "edge", "gate", "node", "reply", "body"],
     ),
     ("reply.rs", &["cli", "server", "gateway", "relay", "sidecar", "edge", "gate", "store"]),
+    (
+        "docs",
+        &["cli", "server", "gateway", "relay", "sidecar", "edge", "gate", "node", "store", "body"],
+    ),
     ("body.rs", &["cli", "server", "gateway", "relay", "sidecar", "edge", "node", "store"]),
     ("gateway", &["cli", "server", "relay", "sidecar", "edge", "gate", "store", "reply", "body"]),
     ("relay", &["cli", "server", "gateway", "sidecar", "edge", "gate", "body"]),

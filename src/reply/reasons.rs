@@ -47,7 +47,7 @@ pub fn status_and_code(reason: Reason) -> (u16, i32) {
 }
 
 /// The name of an error in XRPC: those of its default names that fit, and what tells more.
-pub(super) fn xrpc_name(reason: Reason) -> &'static str {
+pub fn xrpc_name(reason: Reason) -> &'static str {
     use Reason as R;
     match reason {
         R::UnknownFeed => "UnknownFeed",

@@ -1,11 +1,13 @@
 //! The operator's listener: metrics and probes.
 //!
 //! `GET /metrics` is Prometheus' text format, `/livez` says that the process runs, `/readyz` that
-//! it takes requests: 503 from the moment a stop was asked for. It is on loopback or a Unix socket.
+//! it takes requests: 503 from the moment a stop was asked for. `/docs` shows the documents of all
+//! surfaces. It is on loopback or a Unix socket.
 
 use super::Sample;
 use crate::clients::Clients;
 use crate::deadline::within;
+use crate::docs;
 use crate::gate::{App, Request};
 use crate::node::{Memory, Node};
 use crate::process::Process;
@@ -57,12 +59,16 @@ impl Admin {
     }
 
     fn answer(&self, method: &Method, target: &[u8]) -> Reply {
-        let known = matches!(target, b"/metrics" | b"/livez" | b"/readyz");
+        let document = docs::reply(target);
+        let known = matches!(target, b"/metrics" | b"/livez" | b"/readyz") || document.is_some();
         if !known {
-            return Reply::text(404, "not found: try /metrics, /livez or /readyz\n");
+            return Reply::text(404, "not found: try /metrics, /livez, /readyz or /docs\n");
         }
         if !matches!(*method, Method::GET | Method::HEAD) {
             return Reply { allow: Some("GET, HEAD"), ..Reply::text(405, "GET or HEAD\n") };
+        }
+        if let Some(document) = document {
+            return document;
         }
         match target {
             b"/metrics" => {

@@ -1,0 +1,241 @@
+//! The documents hold what the program has: every path, every method, every reason, no other.
+
+use super::*;
+use crate::reply::{status_and_code, xrpc_name};
+use portcullis_filters::operation::OperationKind;
+use portcullis_filters::policy::{Endpoint, Function};
+use portcullis_filters::rpc::Method;
+use portcullis_filters::verdict::Reason;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+fn document(path: &str) -> Value {
+    let document = DOCUMENTS.iter().find(|document| document.path == path);
+    let text = document.expect("a document of this path").text;
+    serde_json::from_str(text).expect("the build script writes JSON")
+}
+
+fn openapi(surface: &str) -> Value {
+    document(&format!("/docs/openapi/{surface}.json"))
+}
+
+/// The surfaces that a reason is told on: gateway, relay, sidecar.
+#[rustfmt::skip] // a line for each set of surfaces
+fn told_on(reason: Reason) -> [bool; 3] {
+    use Reason as R;
+    match reason {
+        R::NotFound | R::WrongHttpMethod | R::RateLimited | R::TooManyInFlight
+        | R::ConflictingFraming | R::HeaderTooLarge | R::ExpectationFailed
+        | R::UnsupportedMediaType | R::UnsupportedEncoding | R::BodyTooLarge | R::RequestTimeout
+        | R::InvalidRequest | R::Overloaded | R::Draining => [true; 3],
+        R::ParseError | R::Batch | R::MethodNotAllowed | R::UpstreamTimeout
+        | R::UpstreamUnreachable | R::UpstreamRedirect | R::UpstreamStatus | R::UpstreamOversized
+        | R::UpstreamInvalid => [true, true, false],
+        R::InvalidParams => [true, false, false],
+        R::Unauthorized | R::StoreUnavailable => [false, true, true],
+        R::BadJwt | R::BadJwtType | R::JwtExpired | R::BadJwtAudience | R::BadJwtLexiconMethod
+        | R::BadJwtIss | R::BadJwtSignature | R::BadWebhookSignature | R::Forbidden
+        | R::UnknownMethod | R::UnknownFeed | R::Gone | R::UnknownSubject | R::EventConflict
+        | R::StaleTransition | R::InvalidTransition | R::NotConfigured
+        | R::KeysUnavailable => [false, false, true],
+        R::ContractNotAllowed | R::EntrypointNotAllowed | R::ArgumentNotAllowed
+        | R::TransactionVersion | R::TipNotZero | R::PaymasterData | R::ProofData
+        | R::AccountDeploymentData | R::DataAvailabilityMode | R::TooManyCalls
+        | R::CalldataTooLarge | R::CalldataMalformed | R::FeeBoundExceeded | R::ClassNotApproved
+        | R::AddressMismatch | R::PublicKeyInvalid | R::SignatureInvalid | R::AssuranceNotAllowed
+        | R::EpochOutOfRange | R::ConfirmationRequired | R::IdentityTaken | R::AccountTaken
+        | R::AccountNotDeployed | R::NotRegistered | R::NotVerified | R::NotAttested
+        | R::AttestationReplayed | R::AlreadyMinted | R::UsershipConflict | R::RecoveryPending
+        | R::RecoveryNotPending | R::RecoveryNotReady | R::RecoveryNotCancellable
+        | R::NonceConflict | R::Rejected | R::Reverted | R::IdempotencyConflict | R::InProgress
+        | R::FaucetCooldown | R::PinsUnproven | R::OutcomeUnknown => [false, true, false],
+    }
+}
+
+fn reasons_of(surface: usize) -> impl Iterator<Item = Reason> {
+    Reason::ALL.into_iter().filter(move |reason| told_on(*reason)[surface])
+}
+
+/// What a node is, or refers to.
+fn follow<'a>(root: &'a Value, node: &'a Value) -> &'a Value {
+    let to = node["$ref"].as_str().and_then(|to| root.pointer(to.trim_start_matches('#')));
+    to.unwrap_or(node)
+}
+
+/// Each status with the answers that have it, of all operations and of any other request.
+fn answers(root: &Value) -> Vec<(u16, &Value)> {
+    let operations = root["paths"].as_object().expect("paths").values();
+    let operations = operations.flat_map(|path| path.as_object().expect("methods").values());
+    let all = operations.chain([&root["x-any-request"]]);
+    let responses = all.flat_map(|of| of["responses"].as_object().expect("responses"));
+    let parsed = responses.map(|(status, response)| {
+        (status.parse().expect("a status is a number"), follow(root, response))
+    });
+    parsed.collect()
+}
+
+/// The reasons that a schema names, each with its JSON-RPC code where it has one: `at` says where
+/// a name stands, under the schema or what that refers to.
+fn named(root: &Value, schema: &Value, found: &mut BTreeSet<(String, Option<i64>)>) {
+    for list in ["oneOf", "anyOf", "allOf"] {
+        for one in schema[list].as_array().into_iter().flatten() {
+            named(root, one, found);
+        }
+    }
+    let error = &schema["properties"]["error"];
+    let plain = &error["properties"];
+    for place in [error, &plain["reason"], &plain["data"]["properties"]["reason"]] {
+        let names = place["enum"].as_array().cloned().unwrap_or_default();
+        for name in names.iter().chain(place.get("const")).filter_map(Value::as_str) {
+            found.insert((name.to_owned(), plain["code"]["const"].as_i64()));
+        }
+    }
+    let to = follow(root, schema);
+    if !std::ptr::eq(to, schema) {
+        named(root, to, found);
+    }
+}
+
+/// Every status, name and code that a document tells of.
+fn told(root: &Value) -> BTreeSet<(u16, String, Option<i64>)> {
+    let mut all = BTreeSet::new();
+    for (status, response) in answers(root) {
+        let mut found = BTreeSet::new();
+        for content in response["content"].as_object().into_iter().flatten() {
+            named(root, &content.1["schema"], &mut found);
+        }
+        all.extend(found.into_iter().map(|(name, code)| (status, name, code)));
+    }
+    all
+}
+
+#[test]
+fn every_reason_of_the_gateway_stands_in_its_document_with_its_status_and_code() {
+    let expected: BTreeSet<_> = reasons_of(0)
+        .map(|reason| {
+            let (status, code) = status_and_code(reason);
+            (status, reason.name().to_owned(), Some(i64::from(code)))
+        })
+        .collect();
+    assert_eq!(told(&openapi("gateway")), expected);
+}
+
+#[test]
+fn every_reason_of_the_relay_stands_in_its_document_with_its_status_and_code() {
+    let told = told(&openapi("relay"));
+    let names: BTreeSet<_> = told.iter().map(|row| row.1.as_str()).collect();
+    assert_eq!(names, reasons_of(1).map(Reason::name).collect(), "no other, and none is missing");
+    for (status, name, code) in &told {
+        let reason = Reason::ALL.into_iter().find(|reason| reason.name() == name);
+        let (own_status, own_code) = status_and_code(reason.expect("checked just before"));
+        assert_eq!(*status, own_status, "{name}");
+        assert!(code.is_none_or(|code| code == i64::from(own_code)), "{name}: {code:?}");
+    }
+}
+
+#[test]
+fn every_name_of_the_sidecar_stands_in_its_document_with_its_status() {
+    let told = told(&openapi("sidecar")).into_iter().map(|(status, name, _)| (status, name));
+    let expected =
+        reasons_of(2).map(|reason| (status_and_code(reason).0, xrpc_name(reason).to_owned()));
+    assert_eq!(told.collect::<BTreeSet<_>>(), expected.collect());
+}
+
+/// What the JSON-RPC codes of the methods' document stand for.
+#[test]
+fn every_reason_of_the_gateway_stands_among_the_errors_of_its_methods() {
+    let root = document("/docs/openrpc/gateway.json");
+    let mut told = BTreeMap::new();
+    for error in root["components"]["errors"].as_object().expect("errors").values() {
+        for reason in error["data"]["reason"].as_array().into_iter().flatten() {
+            told.insert(reason.as_str().expect("a name").to_owned(), error["code"].as_i64());
+        }
+    }
+    let code = |reason| Some(i64::from(status_and_code(reason).1));
+    let expected = reasons_of(0).map(|reason| (reason.name().to_owned(), code(reason)));
+    assert_eq!(told, expected.collect());
+}
+
+#[test]
+fn the_thirteen_methods_are_those_of_the_documents_in_their_order() {
+    let names = |list: &Value, member: &str| -> Vec<String> {
+        let list = list.as_array().expect("a list").iter();
+        let name = |one: &Value| if member.is_empty() { one.clone() } else { one[member].clone() };
+        list.map(|one| name(one).as_str().unwrap_or_default().to_owned()).collect()
+    };
+    let expected: Vec<_> = Method::ALL.map(|method| method.name().to_owned()).into();
+    let methods = document("/docs/openrpc/gateway.json")["methods"].clone();
+    assert_eq!(names(&methods, "name"), expected);
+    let listed = openapi("gateway")["components"]["schemas"]["Method"]["enum"].clone();
+    assert_eq!(names(&listed, ""), expected);
+}
+
+fn paths(surface: &str) -> BTreeSet<String> {
+    let root = openapi(surface);
+    root["paths"].as_object().expect("paths").keys().cloned().collect()
+}
+
+#[test]
+fn every_operation_of_the_relay_and_every_function_of_the_sidecar_has_its_path() {
+    let endpoints = [Endpoint::Ready, Endpoint::Rpc].map(|one| format!("/{}", one.name()));
+    let operations = OperationKind::ALL.map(|kind| kind.path().to_owned());
+    let health = "/healthz".to_owned();
+    let relay = endpoints.into_iter().chain(operations).chain([health.clone()]).collect();
+    assert_eq!(paths("relay"), relay);
+    assert_eq!(paths("gateway"), BTreeSet::from(["/rpc".to_owned(), health]));
+    let sidecar = paths("sidecar");
+    for function in Function::ALL.into_iter().filter(|one| *one != Function::DidDocument) {
+        assert!(sidecar.contains(&format!("/functions/{}", function.name())), "{function:?}");
+    }
+}
+
+/// Each document stands for itself, and says the same of what they share.
+#[test]
+fn a_header_of_one_name_is_the_same_in_each_document() {
+    let mut known: BTreeMap<String, Value> = BTreeMap::new();
+    for surface in ["gateway", "relay", "sidecar", "admin"] {
+        let headers = openapi(surface)["components"]["headers"].clone();
+        for (name, header) in headers.as_object().expect("headers") {
+            // what each surface says of its own
+            if matches!(name.as_str(), "NoStore" | "Allow" | "Bearer") {
+                continue;
+            }
+            let first = known.entry(name.clone()).or_insert_with(|| header.clone());
+            assert_eq!(first, header, "{surface}: {name}");
+        }
+    }
+}
+
+#[test]
+fn the_page_shows_every_path_and_method_and_every_link_on_it_leads_somewhere() {
+    for surface in ["gateway", "relay", "sidecar", "admin"] {
+        for path in paths(surface) {
+            assert!(PAGE.contains(&format!("<code>{path}</code>")), "{surface}: {path}");
+        }
+    }
+    for method in Method::ALL {
+        assert!(PAGE.contains(&format!("<code>{}</code>", method.name())), "{method:?}");
+    }
+    for reason in Reason::ALL.into_iter().filter(|reason| told_on(*reason) != [false, false, true])
+    {
+        assert!(PAGE.contains(&format!("<code>{}</code>", reason.name())), "{reason:?}");
+    }
+    let ids: Vec<_> =
+        PAGE.split(" id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert_eq!(ids.len(), ids.iter().collect::<BTreeSet<_>>().len(), "an anchor is one place");
+    for link in PAGE.split(" href=\"").skip(1).filter_map(|rest| rest.split('"').next()) {
+        let leads = match link.strip_prefix('#') {
+            Some(anchor) => ids.contains(&anchor),
+            None => reply(link.as_bytes()).is_some(),
+        };
+        assert!(leads, "{link} leads nowhere");
+    }
+}
+
+#[test]
+fn the_page_loads_nothing_and_runs_nothing() {
+    assert!(PAGE.contains(&format!("<style>{STYLE}</style>")), "the style that the policy names");
+    for word in ["<script", "<img", "<link", "url(", "@import", " src=", " style=", "http-equiv"] {
+        assert!(!PAGE.contains(word), "{word} would be stopped by the page's own policy");
+    }
+}

@@ -1,0 +1,45 @@
+//! Texts as HTML: escaped, with the little Markdown that the documents use.
+
+/// A text as it stands in HTML, also in an attribute.
+pub(crate) fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// Code between backticks, the rest as it is.
+pub(crate) fn inline(text: &str) -> String {
+    let parts = text.trim().split('`').enumerate();
+    let html = parts.map(|(at, part)| match at % 2 {
+        0 => escape(part),
+        _ => format!("<code>{}</code>", escape(part)),
+    });
+    html.collect()
+}
+
+/// Paragraphs, and lists of lines that begin with a hyphen.
+pub(crate) fn blocks(text: &str) -> String {
+    text.trim().split("\n\n").filter(|block| !block.trim().is_empty()).map(block).collect()
+}
+
+fn block(text: &str) -> String {
+    let (before, list) = match text.find("- ") {
+        Some(0) => ("", text),
+        _ => text.split_once("\n- ").map_or((text, ""), |(before, list)| (before, list)),
+    };
+    let mut html = String::new();
+    if !before.is_empty() {
+        html.push_str(&format!("<p>{}</p>", inline(before)));
+    }
+    if !list.is_empty() {
+        let items = list.trim_start_matches("- ").split("\n- ");
+        let items: String = items.map(|item| format!("<li>{}</li>", inline(item))).collect();
+        html.push_str(&format!("<ul>{items}</ul>"));
+    }
+    html
+}
+
+/// Words as an anchor: letters, digits and hyphens.
+pub(crate) fn anchor(words: &str) -> String {
+    let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
+    let text: String = words.chars().map(plain).collect();
+    text.split('-').filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-")
+}
