@@ -255,6 +255,30 @@ fn the_admin_surface_knows_its_paths_and_nothing_else() {
     }
 }
 
+#[test]
+fn the_documents_of_all_surfaces_and_a_page_of_them_are_on_the_admin_surface_alone() {
+    let node = Node::start(good);
+    let edge = Edge::start(&node);
+    let page = edge.admin_get("/docs");
+    assert_eq!(page.status, 200, "the page");
+    assert!(page.text().starts_with("<!doctype html>"), "it is one");
+    let policy = page.header("Content-Security-Policy").unwrap_or_default();
+    assert!(!policy.contains("unsafe") && !policy.contains("http"), "it loads nothing: {policy}");
+    let openrpc = edge.admin_get("/docs/openrpc.json");
+    for document in portcullis::docs::DOCUMENTS {
+        let given = edge.admin_get(document.path);
+        assert_eq!((given.status, given.text()), (200, document.text), "{}", document.path);
+        assert_eq!(given.header("Content-Type"), Some(document.media_type), "{}", document.path);
+        if document.path == "/docs/openrpc/gateway.json" {
+            assert_eq!(given.text(), openrpc.text(), "where tools look for it, too");
+        }
+        assert_eq!(edge.ask(&Request::new("GET", document.path)).status, 404, "not for everybody");
+    }
+    for path in ["/docs/", "/docs?x", "/docs/openapi", "/docs/openapi/../gateway.yaml"] {
+        assert_eq!(edge.admin_get(path).status, 404, "{path} is nothing here");
+    }
+}
+
 /// What a line about a request says, and all it says.
 const FIELDS: [&str; 13] = [
     "bytes",

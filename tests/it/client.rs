@@ -2,12 +2,15 @@
 //!
 //! In: raw bytes, or a [`Request`] that spells them out. Out: one [`Response`] at a time, or how
 //! the connection broke. It never retries, never follows anything, and never waits longer than
-//! [`PATIENCE`]. What an answer may look like is in `response`.
+//! [`PATIENCE`]. What an answer may look like is in `response`; whatever a surface answers is held
+//! against its document.
 
+use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
+use crate::documents::{self, Asked, Document};
 use crate::request::Request;
 use crate::response::{Framing, Response, chunk_size, content_length, parse_head};
 
@@ -31,13 +34,17 @@ pub(crate) enum Broken {
 pub(crate) struct Client {
     stream: TcpStream,
     unread: Vec<u8>,
+    /// Of the surface at the other end, if it is one.
+    document: Option<&'static Document>,
+    /// What was asked and not answered yet; empty when that was sent another way.
+    asked: VecDeque<Asked>,
 }
 
 impl Client {
     /// Connects, and bounds every later wait.
     pub(crate) fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("the edge listens");
-        Self::over(stream)
+        Self { document: documents::at(address), ..Self::over(stream) }
     }
 
     /// A client over a connection that is there already.
@@ -45,11 +52,16 @@ impl Client {
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout above zero is valid");
         stream.set_write_timeout(Some(PATIENCE)).expect("a timeout above zero is valid");
         stream.set_nodelay(true).expect("the socket is open");
-        Self { stream, unread: Vec::new() }
+        Self { stream, unread: Vec::new(), document: None, asked: VecDeque::new() }
     }
 
     /// Sends these bytes; a peer that has hung up already is no fault of the test.
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+        let asked = Asked::of(bytes.as_ref());
+        // what begins no request goes on with the one before
+        if asked != Asked::Unclear || self.asked.is_empty() {
+            self.asked.push_back(asked);
+        }
         self.stream.write_all(bytes.as_ref()).is_ok()
     }
 
@@ -145,6 +157,13 @@ impl Client {
             Framing::Chunked => self.take_chunks()?,
             Framing::Close => self.rest()?,
         };
+        if response.status < 200 {
+            return Ok(response);
+        }
+        let asked = self.asked.pop_front().unwrap_or_default();
+        if let Some(document) = self.document {
+            document.judge(&asked, &response);
+        }
         Ok(response)
     }
 

@@ -16,6 +16,7 @@ use std::time::Instant;
 use serde_json::Value;
 
 use crate::client::{Client, PATIENCE};
+use crate::documents;
 use crate::node::Node;
 use crate::request::Request;
 use crate::response::Response;
@@ -313,13 +314,16 @@ impl Edge {
             line["message"] == "listening" && line["surface"] == surface
         });
         let address = line["address"].as_str().expect("a listening line has an address");
-        address.parse().ok()
+        let address = address.parse().ok()?;
+        documents::listens(surface, address, self.child.id());
+        Some(address)
     }
 }
 
 impl Drop for Edge {
     fn drop(&mut self) {
         let _gone_already = self.child.kill();
+        documents::gone(self.child.id());
         let _status = self.child.wait();
         if std::thread::panicking() {
             eprintln!("log of the edge:\n{}", self.lines().join("\n"));

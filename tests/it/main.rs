@@ -1,9 +1,10 @@
 //! The program on the wire: real processes, raw sockets, a node that misbehaves on command.
 //!
 //! Reading order: `edge` starts the program, `client` talks to it (`request`, `response`), `node`
-//! stands behind it (`script`), `check` holds what is true of every answer; then one file for each
-//! topic, and a folder for each of the other surfaces: `relay`, `sidecar`. Every test has its own
-//! process on free ports, and none sleeps: they wait for bytes.
+//! stands behind it (`script`), `check` holds what is true of every answer, `documents` holds each
+//! against the document of its surface; then one file for each topic, and a folder for each of the
+//! other surfaces: `relay`, `sidecar`. Every test has its own process on free ports, and none
+//! sleeps: they wait for bytes.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking, too")]
 
@@ -15,6 +16,7 @@ mod check;
 mod client;
 mod commands;
 mod connections;
+mod documents;
 mod edge;
 mod flights;
 mod folder;

@@ -28,3 +28,4 @@ mod start;
 mod threats_calls;
 mod threats_fields;
 mod threats_text;
+mod walk;

@@ -31,3 +31,4 @@ mod signatures;
 mod skeleton;
 mod store;
 mod viewers;
+mod walk;

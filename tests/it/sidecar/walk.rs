@@ -1,0 +1,77 @@
+//! Each path to the statuses that the other tests show on one of its names only: `documents` judges
+//! every answer.
+
+use std::time::Instant;
+
+use serde_json::json;
+
+use super::content::ALICE;
+use super::event::{Event, SESSION, WEBHOOK};
+use super::skeleton::feed;
+use super::stage::{Stage, post};
+use super::token::Token;
+use crate::client::PATIENCE;
+use crate::request::Request;
+
+const SKELETON: &str = "/xrpc/app.bsky.feed.getFeedSkeleton";
+
+/// Every path that is read and counted.
+const READ: [&str; 12] = [
+    "/functions/describeFeedGenerator",
+    "/functions/getFeedSkeleton",
+    "/functions/podcast-rss-feed",
+    "/functions/seo-sitemap",
+    "/functions/seo-robots",
+    "/functions/health-check",
+    SESSION,
+    "/xrpc/app.bsky.feed.describeFeedGenerator",
+    SKELETON,
+    "/.well-known/did.json",
+    "/robots.txt",
+    "/sitemap.xml",
+];
+
+#[test]
+fn each_path_counts_who_asks_and_says_when_it_is_too_often() {
+    let stage = Stage::empty(&[("sidecar.requests_per_minute", "1")]);
+    let reads = READ.map(|path| Request::new("GET", path));
+    let writes = [post(SESSION, "{}"), post(WEBHOOK, "{}")];
+    for (at, request) in reads.into_iter().chain(writes).enumerate() {
+        let request = request.with("X-Forwarded-For", &format!("192.0.2.{at}"));
+        stage.ask(&request);
+        let again = stage.ask(&request);
+        assert_eq!(again.status, 429, "{request:?}: {}", again.text());
+    }
+}
+
+#[test]
+fn each_path_but_what_crawlers_need_says_that_the_process_is_stopping() {
+    let mut stage = Stage::empty(&[]);
+    let event = Event::new("walk", "0".repeat(48).as_str(), "verified", 0).request();
+    let mut early = stage.client();
+    early.send(event.clone().with("Expect", "100-continue").head());
+    assert_eq!(early.response().status, 100, "it is in flight");
+    stage.edge.signal("TERM");
+    let deadline = Instant::now() + PATIENCE;
+    while stage.get(READ[0]).status != 503 {
+        assert!(Instant::now() < deadline, "a stopping edge still takes requests");
+    }
+    for path in READ {
+        let crawled = ["/functions/seo-robots", "/robots.txt"].contains(&path);
+        let expected = if crawled { 200 } else { 503 };
+        assert_eq!(stage.get(path).status, expected, "{path}");
+    }
+    early.send(event.body());
+    assert_eq!(early.response().status, 404, "what was in flight is answered");
+    assert_eq!(stage.edge.wait().code(), Some(0), "a stop is no failure");
+}
+
+#[test]
+fn another_name_of_a_path_refuses_as_the_first_one_does() {
+    let stage = Stage::new();
+    assert_eq!(stage.get("/sitemap.xml?page=0").status, 400, "there is no such page");
+    let personal = format!("{SKELETON}?{}", feed("whoto-follow"));
+    assert_eq!(stage.get(&personal).status, 401, "nobody is signed in");
+    let anonymous = Token::of(ALICE).with("is_anonymous", json!(true)).get(&personal);
+    assert_eq!(stage.ask(&anonymous).status, 403, "an anonymous user follows nobody");
+}
