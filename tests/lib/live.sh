@@ -9,6 +9,7 @@ PIDS=()
 start() {
   local name=$1
   shift
+  : >"$WORK/$name.log" # there for whoever reads it before the command has begun
   set -m
   "$@" >"$WORK/$name.log" 2>&1 </dev/null &
   STARTED=$!
@@ -145,7 +146,13 @@ sidecar_crashes() {
 }
 
 client_py() {
-  with_urls "$VENV/bin/python" -B -m pytest -c tests/clients/py/pytest.ini tests/clients/py
+  PORTCULLIS=$TARGET/debug/portcullis with_urls "$VENV/bin/python" -B -m pytest \
+    -c tests/clients/py/pytest.ini tests/clients/py
+}
+
+# What tests/it saw, against what the documents tell of.
+documents_are_seen() {
+  "$VENV/bin/python" -B tests/lib/seen.py "$WORK/seen" conf/openapi/*.yaml
 }
 
 metrics_are_clean() {

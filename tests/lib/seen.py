@@ -1,0 +1,35 @@
+"""Which answers that a document tells of did no test see?
+
+In: the file that tests/it noted what it saw in (PORTCULLIS_SEEN), and documents of conf/openapi.
+Out: each operation and status that is missing there, and exit code 1 if there is one.
+"""
+
+import sys
+from pathlib import Path
+
+import yaml
+
+METHODS = ("get", "post", "put", "options")
+
+
+def told(document):
+    """Surface, method, path and status of each answer of an operation."""
+    surface = document.stem
+    for path, operations in yaml.safe_load(document.read_text())["paths"].items():
+        for method in METHODS:
+            for status in operations.get(method, {}).get("responses", {}):
+                yield f"{surface} {method.upper()} {path} {status}"
+
+
+def main(seen_file, *documents):
+    seen = set(Path(seen_file).read_text().splitlines())
+    all_told = [answer for name in documents for answer in told(Path(name))]
+    missing = [answer for answer in all_told if answer not in seen]
+    print(f"{len(all_told) - len(missing)} of {len(all_told)} documented answers seen")
+    for answer in missing:
+        print(f"not seen: {answer}")
+    return 1 if missing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
