@@ -1,0 +1,28 @@
+"""What Schemathesis needs to know of the relay: its token, and that guesses at it are counted."""
+
+import ipaddress
+import itertools
+import os
+
+import schemathesis
+from requests.auth import AuthBase
+
+CLIENTS = (ipaddress.ip_address("10.0.0.1") + count for count in itertools.count())
+
+
+@schemathesis.hook
+def before_call(_context, case, _kwargs):
+    """Each request is another client's, as a proxy tells it."""
+    case.headers = {**(case.headers or {}), "X-Forwarded-For": str(next(CLIENTS))}
+
+
+class Bearer(AuthBase):
+    """Shows the token where that is asked for."""
+
+    def __call__(self, request):
+        request.headers["Authorization"] = f"Bearer {os.environ['RELAY_TOKEN']}"
+        return request
+
+
+if "RELAY_TOKEN" in os.environ:
+    schemathesis.auth.set_from_requests(Bearer())

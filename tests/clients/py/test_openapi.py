@@ -1,0 +1,88 @@
+"""The running gateway and relay keep to their documents, as Schemathesis sees it."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+from openapi_spec_validator import validate
+
+from world import GATEWAY, NODE
+
+HERE = Path(__file__).parent
+DOCUMENTS = HERE.parents[2] / "conf/openapi"
+PORTCULLIS = os.environ["PORTCULLIS"]
+SEED = "20261121"
+PATIENCE = 60
+
+
+@pytest.mark.parametrize("name", ["gateway", "relay", "admin"])
+def test_a_document_is_valid_openapi(name):
+    validate(yaml.safe_load((DOCUMENTS / f"{name}.yaml").read_text()))
+
+
+def schemathesis(name, origin, folder, **environment):
+    """Fails with what Schemathesis has to say."""
+    command = [Path(sys.executable).with_name("schemathesis")]
+    command += ["--config-file", HERE / "schemathesis.toml", "run", DOCUMENTS / f"{name}.yaml"]
+    command += ["--url", origin, "--checks", "all", "--max-examples", "30", "--seed", SEED]
+    command += ["--continue-on-failure", "--no-color"]
+    env = {**os.environ, "PYTHONPATH": str(HERE), "PYTHONDONTWRITEBYTECODE": "1"}
+    env |= {"SCHEMATHESIS_HOOKS": "schemathesis_hooks", **environment}
+    done = subprocess.run(
+        command, cwd=folder, env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-20_000:] + done.stderr
+    assert re.search(r"Test cases:\n +[1-9]", done.stdout), done.stdout[-2_000:]
+
+
+def test_the_gateway_gives_no_answer_that_its_document_does_not_tell(tmp_path):
+    schemathesis("gateway", GATEWAY.removesuffix("/rpc"), tmp_path)
+
+
+@contextmanager
+def relay(folder):
+    """A relay before the node, with contracts of its own: where it is, and its token."""
+    state = folder / "network"
+    prepare = [PORTCULLIS, "dev", "--prepare", "--node", NODE, "--state", state]
+    subprocess.run(prepare, check=True, capture_output=True, timeout=PATIENCE)
+    surfaces = ("GATEWAY", "RELAY", "SIDECAR", "ADMIN")
+    env = {f"PORTCULLIS__{surface}__LISTEN": "127.0.0.1:0" for surface in surfaces}
+    env |= {"PORTCULLIS__LOG__FORMAT": "json", "PORTCULLIS__RELAY__REQUESTS_PER_MINUTE": "1000000"}
+    log = folder / "log"
+    with log.open("wb") as stderr:
+        process = subprocess.Popen(
+            [PORTCULLIS, "serve", "--config", state / "portcullis.toml"],
+            env={**os.environ, **env},
+            stderr=stderr,
+        )
+    try:
+        yield listening(process, log), (state / "relay.token").read_text().strip()
+    finally:
+        process.terminate()
+        status = process.wait(PATIENCE)
+    assert status == 0, log.read_text()[-2_000:]
+
+
+def listening(process, log):
+    """The origin of the relay, as soon as it says so."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        assert process.poll() is None, log.read_text()
+        for line in log.read_text().splitlines():
+            entry = json.loads(line) if line.startswith("{") else {}
+            if (entry.get("message"), entry.get("surface")) == ("listening", "relay"):
+                return f"http://{entry['address']}"
+        time.sleep(0.02)
+    raise AssertionError("the relay does not listen")
+
+
+def test_the_relay_gives_no_answer_that_its_document_does_not_tell(tmp_path):
+    with relay(tmp_path) as (origin, token):
+        schemathesis("relay", origin, tmp_path, RELAY_TOKEN=token)
