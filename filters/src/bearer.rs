@@ -54,8 +54,8 @@ impl Tokens {
         scheme.eq_ignore_ascii_case(b"Bearer ") && self.contains(token)
     }
 
-    /// Compares with every token, whichever is right.
-    fn contains(&self, token: &[u8]) -> bool {
+    /// Whether this is one of the tokens. Compares with every one, whichever is right.
+    pub fn contains(&self, token: &[u8]) -> bool {
         let given = digest(token);
         let none = Choice::from(0);
         self.0.iter().fold(none, |any, known| any | known.as_slice().ct_eq(&given)).into()

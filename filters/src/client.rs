@@ -35,6 +35,15 @@ impl ClientKey {
             }
         }
     }
+
+    /// The address that was counted; of an IPv6 network, the first.
+    #[must_use]
+    pub fn address(self) -> IpAddr {
+        match u32::try_from(self.0) {
+            Ok(v4) => IpAddr::V4(Ipv4Addr::from_bits(v4)),
+            Err(_) => IpAddr::V6(Ipv6Addr::from_bits(u128::from(self.0) << 64)),
+        }
+    }
 }
 
 /// The networks whose `X-Forwarded-For` is believed.
@@ -298,6 +307,18 @@ mod tests {
         ];
         for (address, key) in cases {
             assert_eq!(ClientKey::of(ip(address)), ClientKey(key), "{address}");
+        }
+    }
+
+    #[test]
+    fn a_key_gives_back_the_address_or_the_first_of_its_network() {
+        for (address, counted) in [
+            ("192.0.2.1", "192.0.2.1"),
+            ("::ffff:192.0.2.1", "192.0.2.1"),
+            ("0.0.0.0", "0.0.0.0"),
+            ("2001:db8:1:2:ffff::9", "2001:db8:1:2::"),
+        ] {
+            assert_eq!(ClientKey::of(ip(address)).address(), ip(counted), "{address}");
         }
     }
 

@@ -10,6 +10,7 @@
 //! [`SharedLimiter`]; one thread can use [`Limiter`].
 
 mod blocks;
+mod busiest;
 mod chunks;
 mod code;
 mod recent;
@@ -21,6 +22,7 @@ mod window;
 use core::hash::BuildHasher;
 use core::num::NonZeroU32;
 
+pub use self::busiest::Busy;
 pub use self::shared::SharedLimiter;
 
 use self::blocks::Blocks;

@@ -41,6 +41,13 @@ pub(super) struct Recent<S> {
     oldest: u32,
 }
 
+impl<S> Recent<S> {
+    /// The client in the slot of this number, and its window.
+    pub(super) fn at(&self, number: u32) -> Option<(ClientKey, &Window)> {
+        self.slots.get(number).map(|slot| (slot.client, &slot.window))
+    }
+}
+
 impl<S: BuildHasher> Recent<S> {
     pub(super) const fn new(hasher: S) -> Self {
         let index = HashTable::new();

@@ -99,12 +99,19 @@ impl<S: BuildHasher + Clone> SharedLimiter<S> {
     }
 
     fn shards(&self) -> impl Iterator<Item = MutexGuard<'_, Limiter<S>>> {
-        core::iter::once(&self.first).chain(&self.further).map(Mutex::lock)
+        self.locks().map(Mutex::lock)
     }
 
     /// Takes a free place, if there is one, for a client that is about to be inserted.
     fn take_place(&self) -> bool {
         let next = |taken: u32| (taken < self.capacity).then(|| taken.saturating_add(1));
         self.places_taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok()
+    }
+}
+
+impl<S> SharedLimiter<S> {
+    /// Every shard, for whoever locks them for a moment only.
+    pub(super) fn locks(&self) -> impl Iterator<Item = &Mutex<Limiter<S>>> {
+        core::iter::once(&self.first).chain(&self.further)
     }
 }
