@@ -5,9 +5,10 @@
 //! what was kept before, also after a crash at any point, and the content of the service endpoints,
 //! which others write. It reads no clock and knows no chain; every call ends within seconds.
 //!
-//! Reading order: `intent.rs`, `journal.rs` with `entry.rs` and `state.rs`, `idempotency.rs`,
-//! `faucet.rs`, `signer.rs`; `feed.rs`, `suggestion.rs`, `account.rs`, `podcast.rs`, `sitemap.rs`,
-//! `age.rs`; then what carries them: [`sql`], `db.rs`, `open.rs`, `error.rs`.
+//! Reading order: `intent.rs`, `journal.rs` with `entry.rs` and `state.rs`, `search.rs`,
+//! `idempotency.rs`, `faucet.rs`, `signer.rs`; `feed.rs`, `suggestion.rs`, `account.rs`,
+//! `podcast.rs`, `sitemap.rs`, `age.rs`; then what carries them: [`sql`], `db.rs`, `open.rs`,
+//! `error.rs`.
 
 mod account;
 mod age;
@@ -23,6 +24,7 @@ mod journal;
 mod open;
 mod podcast;
 mod prune;
+mod search;
 mod signer;
 mod sitemap;
 pub mod sql;
@@ -46,6 +48,7 @@ pub use intent::{Intended, Intent, IntentId, NewIntent};
 pub use journal::{Break, Journal, PAGE, Verified};
 pub use podcast::{Episode, Funding, Person, Podcast, Transcript, Txt};
 pub use prune::{AGE_EVENTS_KEPT, Forget, Forgotten};
+pub use search::Search;
 pub use signer::SignerLock;
 pub use sitemap::{SitemapPage, SitemapStamp, SitemapUrl};
 pub use state::{Kind, State};

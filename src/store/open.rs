@@ -35,7 +35,7 @@ struct Version {
 }
 
 /// All versions in order. One that was ever released never changes.
-const VERSIONS: [Version; 2] = [
+const VERSIONS: [Version; 3] = [
     Version {
         number: 1,
         name: "relay",
@@ -47,6 +47,12 @@ const VERSIONS: [Version; 2] = [
         name: "sidecar",
         sqlite: include_str!("migrations/sqlite/0002_sidecar.sql"),
         postgres: include_str!("migrations/postgres/0002_sidecar.sql"),
+    },
+    Version {
+        number: 3,
+        name: "search",
+        sqlite: include_str!("migrations/sqlite/0003_search.sql"),
+        postgres: include_str!("migrations/postgres/0003_search.sql"),
     },
 ];
 

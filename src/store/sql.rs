@@ -2,13 +2,15 @@
 //!
 //! A condition on states repeats the one of its partial index word for word, which is what SQLite
 //! needs to use it. Public, so that a test can ask for the plans. Here: what the relay keeps;
-//! `content` and `age` have what the service endpoints read and keep.
+//! `search` has what an operator looks for, `content` and `age` what the service endpoints keep.
 
 mod age;
 mod content;
+mod search;
 
 pub use age::*;
 pub use content::*;
+pub use search::*;
 
 /// Locks the chain until the transaction ends, and reads where it ends.
 pub const CHAIN_LOCK: &str = "UPDATE chain_head SET seq = seq RETURNING seq, hash";
@@ -44,6 +46,7 @@ macro_rules! intent {
         )
     };
 }
+use intent;
 
 /// Adds an intent, unless it breaks a unique rule.
 pub const INTENT_ADD: &str = "INSERT INTO intent \

@@ -37,10 +37,10 @@ pub(crate) async fn beside_nobody_tables_are_made_once(world: World) {
 pub(crate) async fn beside_tables_of_another_version_nothing_is_opened(world: World) {
     world.open().await.close().await;
     for change in ["version = version + 1", "version = version - 2"] {
-        let newest = "version = (SELECT max(version) FROM _sqlx_migrations)";
-        let all = "DELETE FROM _sqlx_migrations WHERE version = 1";
-        world.raw(all).await.unwrap();
-        world.raw(&format!("UPDATE _sqlx_migrations SET {change} WHERE {newest}")).await.unwrap();
+        let newest = "(SELECT max(version) FROM _sqlx_migrations)";
+        let others = format!("DELETE FROM _sqlx_migrations WHERE version <> {newest}");
+        world.raw(&others).await.unwrap();
+        world.raw(&format!("UPDATE _sqlx_migrations SET {change}")).await.unwrap();
         let refused = Store::open_beside(&world.config()).await;
         assert!(matches!(refused, Err(StoreError::Version)), "{change}: {refused:?}");
     }

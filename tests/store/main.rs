@@ -16,6 +16,7 @@ mod keys;
 mod plans;
 mod processes;
 mod prune;
+mod search;
 mod tampering;
 mod transfer;
 mod world;
@@ -137,6 +138,9 @@ on_both! {
         beside_nobody_tables_are_made_once
         beside_tables_of_another_version_nothing_is_opened
         a_ping_tells_what_is_wrong;
+    search:
+        intents_are_found_by_what_they_are_about
+        refusals_are_found_by_operation_and_in_pages;
     plans:
         every_look_up_uses_its_index
         every_look_up_of_content_uses_its_index;

@@ -5,7 +5,7 @@ use portcullis::store::sql;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection, Row as _, SqliteConnection};
 
 /// Statement, its arguments, and the index; two where both hold nothing but what is unresolved.
-const LOOK_UPS: [(&str, &[&str], &str); 15] = [
+const LOOK_UPS: [(&str, &[&str], &str); 21] = [
     (sql::ENTRIES, &["900", "10"], "journal_pkey"),
     (sql::ENTRIES_NEWEST, &["10"], "journal_pkey"),
     (sql::ENTRIES_OF, &["900"], "journal_intent"),
@@ -21,6 +21,16 @@ const LOOK_UPS: [(&str, &[&str], &str); 15] = [
     (sql::KEY_ANSWER, &["'k900'", "200", "''"], "idempotency_pkey"),
     (sql::KEY_PRUNE, &["20"], "idempotency_created"),
     (sql::BOUND_TO, &["'e'", "'0x900'"], "faucet_binding_pkey"),
+    (sql::SEARCH, &["900", "25"], "intent_pkey"),
+    (sql::SEARCH_BY_HASH, &["900", "25", "'0x800'"], "intent_search_hash"),
+    (sql::SEARCH_BY_SUBJECT, &["900", "25", NULL, "'0x800'"], "intent_search_subject"),
+    (sql::SEARCH_BY_STATE, &["900", "25", NULL, NULL, "'sent'"], "intent_search_state"),
+    (
+        sql::SEARCH_BY_OPERATION,
+        &["900", "25", NULL, NULL, NULL, "'none'"],
+        "intent_search_operation",
+    ),
+    (sql::REFUSALS, &["900", "25"], "journal_refused"),
 ];
 
 /// The same for content. What blocks stands from `$5` on, so what comes after it is apart.

@@ -1,0 +1,72 @@
+//! Looking for what was written: intents by what they are about, and refusals.
+
+use super::db::felt_text;
+use super::{Entry, Intent, Journal, PAGE, State, StoreError, sql};
+use portcullis_filters::felt::Felt;
+
+/// What an intent must be to be found; what is none may be anything.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Search {
+    /// The transaction's hash.
+    pub hash: Option<Felt>,
+    /// Whom it is about.
+    pub subject: Option<Felt>,
+    /// How far it is.
+    pub state: Option<State>,
+    /// The operation's name.
+    pub operation: Option<String>,
+}
+
+impl Search {
+    /// The statement whose index has the fewest rows to go through.
+    fn statement(&self) -> &'static str {
+        match self {
+            Self { hash: Some(_), .. } => sql::SEARCH_BY_HASH,
+            Self { subject: Some(_), .. } => sql::SEARCH_BY_SUBJECT,
+            Self { state: Some(_), .. } => sql::SEARCH_BY_STATE,
+            Self { operation: Some(_), .. } => sql::SEARCH_BY_OPERATION,
+            _ => sql::SEARCH,
+        }
+    }
+}
+
+impl Journal {
+    /// Intents with a number below `before`, newest first; at most `limit`, and at most [`PAGE`].
+    ///
+    /// # Errors
+    /// The database is unavailable, or a row is damaged.
+    pub async fn search(
+        &self,
+        search: &Search,
+        before: i64,
+        limit: u32,
+    ) -> Result<Vec<Intent>, StoreError> {
+        let [hash, subject] = [search.hash, search.subject].map(|felt| felt.map(felt_text));
+        let args = [
+            before.into(),
+            i64::from(limit.min(PAGE)).into(),
+            hash.as_deref().into(),
+            subject.as_deref().into(),
+            search.state.map(State::name).into(),
+            search.operation.as_deref().into(),
+        ];
+        let rows = self.db.rows(search.statement(), &args).await?;
+        rows.iter().map(Intent::read).collect()
+    }
+
+    /// Refusals with a number below `before`, newest first, of one operation or of any; at most
+    /// `limit`, and at most [`PAGE`].
+    ///
+    /// # Errors
+    /// The database is unavailable, or a row is damaged.
+    pub async fn refusals(
+        &self,
+        operation: Option<&str>,
+        before: i64,
+        limit: u32,
+    ) -> Result<Vec<Entry>, StoreError> {
+        let args = [before.into(), i64::from(limit.min(PAGE)).into(), operation.into()];
+        let rows = self.db.rows(sql::REFUSALS, &args).await?;
+        rows.iter().map(Entry::read).collect()
+    }
+}

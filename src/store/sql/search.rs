@@ -1,0 +1,38 @@
+//! What an operator looks for: intents by what they are about, newest first, in pages.
+//!
+//! Each takes the same arguments: before which one, how many, and what they must be (NULL is
+//! anything): the transaction's hash, the subject, the state, the operation. Each goes by the index
+//! of what it is named for, which must be given.
+
+use super::intent;
+
+/// Intents, whatever they are: the newest.
+pub const SEARCH: &str = intent!(
+    "id < $1 AND ($3 IS NULL OR transaction_hash = $3) AND ($4 IS NULL OR subject = $4) \
+    AND ($5 IS NULL OR state = $5) AND ($6 IS NULL OR operation = $6) ORDER BY id DESC LIMIT $2"
+);
+/// Intents of a transaction.
+pub const SEARCH_BY_HASH: &str = intent!(
+    "id < $1 AND transaction_hash = $3 AND ($4 IS NULL OR subject = $4) \
+    AND ($5 IS NULL OR state = $5) AND ($6 IS NULL OR operation = $6) ORDER BY id DESC LIMIT $2"
+);
+/// Intents about a subject.
+pub const SEARCH_BY_SUBJECT: &str = intent!(
+    "id < $1 AND ($3 IS NULL OR transaction_hash = $3) AND subject = $4 \
+    AND ($5 IS NULL OR state = $5) AND ($6 IS NULL OR operation = $6) ORDER BY id DESC LIMIT $2"
+);
+/// Intents in a state.
+pub const SEARCH_BY_STATE: &str = intent!(
+    "id < $1 AND ($3 IS NULL OR transaction_hash = $3) AND ($4 IS NULL OR subject = $4) \
+    AND state = $5 AND ($6 IS NULL OR operation = $6) ORDER BY id DESC LIMIT $2"
+);
+/// Intents of an operation.
+pub const SEARCH_BY_OPERATION: &str = intent!(
+    "id < $1 AND ($3 IS NULL OR transaction_hash = $3) AND ($4 IS NULL OR subject = $4) \
+    AND ($5 IS NULL OR state = $5) AND operation = $6 ORDER BY id DESC LIMIT $2"
+);
+/// Refusals before an entry, newest first, of an operation or of any.
+pub const REFUSALS: &str = "SELECT \
+    seq, at_us, kind, intent_id, operation, detail, prev_hash, hash FROM journal \
+    WHERE kind = 'refused' AND seq < $1 AND ($3 IS NULL OR operation = $3) \
+    ORDER BY seq DESC LIMIT $2";
