@@ -11,6 +11,7 @@ mod relay;
 mod request_id;
 mod service;
 mod sidecar;
+pub mod stream;
 mod voice;
 
 pub use relay::RelayService;
@@ -24,11 +25,9 @@ use crate::config::ConnectionsConfig;
 use crate::deadline::within;
 use crate::gate::{App, Request};
 use crate::process::Process;
-use crate::reply::{self, Facts, Persistence, Reply, Rest, Style};
+use crate::reply::{self, Facts, Persistence, Reply, Style};
 use crate::stop::InFlight;
 use crate::telemetry::RequestLine;
-use bytes::Bytes;
-use futures_util::StreamExt as _;
 use http::header::{EXPECT, HOST, ORIGIN, TRANSFER_ENCODING};
 use http::{HeaderValue, Method, Version};
 use pingora_core::{Error, ErrorType};
@@ -39,6 +38,7 @@ use portcullis_filters::limit::Standing;
 use portcullis_filters::verdict::{Reason, Refusal};
 use std::sync::Arc;
 use std::time::Duration;
+use stream::Unsent;
 use tokio::time::Instant;
 
 /// A refused body that is small and already sent is read, so that the connection can stay.
@@ -207,46 +207,19 @@ impl<S: Service> Edge<S> {
         if last {
             request.close();
         }
-        self.flush(request, pieces).await?;
+        let patience = self.connections.write_timeout;
+        stream::send(request, pieces, patience).await?;
         let Some(rest) = rest else { return Ok(()) };
         let Some(outcome) = &mut context.outcome else { return Ok(()) };
-        self.stream(request, rest, chunks, outcome).await
-    }
-
-    /// Sends the rest of a body as it is made, and notes what came of it.
-    async fn stream(
-        &self,
-        request: &mut Request,
-        mut rest: Rest,
-        chunks: bool,
-        outcome: &mut Outcome,
-    ) -> pingora_core::Result<()> {
-        while let Some(piece) = rest.0.next().await {
-            let Ok(piece) = piece else {
+        let rest = stream::Body { rest, chunks, sent: &mut outcome.bytes };
+        match stream::stream(request, rest, patience).await {
+            Err(Unsent::Cut) => {
                 outcome.reason = Some(Reason::StoreUnavailable);
-                return Error::e_explain(ErrorType::InternalError, "the rest can not be had");
-            };
-            // an empty chunk would be the last one
-            if piece.is_empty() {
-                continue;
+                Error::e_explain(ErrorType::InternalError, "the rest can not be had")
             }
-            outcome.bytes += piece.len();
-            let pieces =
-                if chunks { reply::chunk(piece) } else { [piece, Bytes::new(), Bytes::new()] };
-            self.flush(request, pieces).await?;
+            Err(Unsent::Gone(error)) => Err(error),
+            Ok(()) => Ok(()),
         }
-        if chunks {
-            let end = Bytes::from_static(reply::LAST_CHUNK);
-            self.flush(request, [end, Bytes::new(), Bytes::new()]).await?;
-        }
-        Ok(())
-    }
-
-    async fn flush(&self, request: &mut Request, pieces: [Bytes; 3]) -> pingora_core::Result<()> {
-        let sent = request.send(pieces);
-        within(self.connections.write_timeout, sent).await.unwrap_or_else(|| {
-            Error::e_explain(ErrorType::WriteTimedout, "the client does not read")
-        })
     }
 
     /// Logs and counts a request. A client that left before its answer has none.
