@@ -7,7 +7,7 @@ use crate::config::ClientsConfig;
 use http::HeaderValue;
 use pingora_limits::inflight::{Guard, Inflight};
 use portcullis_filters::client::{Client, ClientKey};
-use portcullis_filters::limit::{Millis, Quota, SharedLimiter, Standing};
+use portcullis_filters::limit::{Busy, Millis, Quota, SharedLimiter, Standing};
 use std::hash::RandomState;
 use std::num::NonZeroU32;
 use tokio::time::Instant;
@@ -32,6 +32,16 @@ impl ClientLimits {
                 .expect("the configuration takes 1 to 1,000,000,000, and so does a quota"),
             max_in_flight: isize::try_from(config.max_in_flight_per_client).unwrap_or(isize::MAX),
         }
+    }
+
+    /// Requests of one client in any minute.
+    pub fn per_minute(&self) -> u32 {
+        self.quota.requests()
+    }
+
+    /// Requests of one client at a time.
+    pub fn in_flight(&self) -> u64 {
+        self.max_in_flight.unsigned_abs() as u64
     }
 }
 
@@ -79,6 +89,11 @@ impl Clients {
     /// How a peer stands with its limit, without counting anything.
     pub fn standing(&self, peer: Client) -> Standing {
         self.limiter.peek(peer.key, self.millis(Instant::now()))
+    }
+
+    /// The clients with the most requests in the last minute, busiest first; at most `most`.
+    pub fn busiest(&self, most: usize) -> Vec<Busy> {
+        self.limiter.busiest(self.millis(Instant::now()), most)
     }
 
     /// Clients that the limiter remembers, and how many it forgot because it was full.

@@ -7,7 +7,6 @@
 use crate::reply::Reply;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use bytes::Bytes;
-use http::HeaderValue;
 use sha2::{Digest as _, Sha256};
 
 /// A document as it is given out.
@@ -80,7 +79,6 @@ fn page() -> Reply {
          frame-ancestors 'none'"
     );
     reply.field("content-security-policy", policy);
-    reply.field("referrer-policy", HeaderValue::from_static("no-referrer"));
     reply
 }
 

@@ -14,8 +14,10 @@
 //! Imports point one way: `cli → server → edge → {gateway, relay} → {node, store, reply} → config →
 //! filters`. The policy is a crate of its own, `portcullis_filters`, which can do no I/O.
 //! Reading order: [`edge`], [`gate`], [`body`], [`gateway`], [`relay`], [`node`], [`store`],
-//! [`reply`], then [`docs`], [`config`], [`secrets`], [`server`], [`stop`], [`telemetry`].
+//! [`reply`], then [`docs`], [`config`], [`secrets`], [`server`], [`stop`], [`telemetry`],
+//! [`admin`].
 
+pub mod admin;
 pub mod body;
 pub mod cli;
 pub mod clients;

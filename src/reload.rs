@@ -1,54 +1,115 @@
 //! SIGHUP: the configuration is read again, and what a running process can change is changed.
 //!
 //! All of it or none: a file with a mistake changes nothing and is reported as `check` would. Each
-//! change is logged, and each that only a restart brings.
+//! change is logged, and each that only a restart brings; [`InForce`] tells both apart later on.
 
-use crate::config::{Config, LoadError};
+use crate::admin::Access;
+use crate::config::{Config, LoadError, Values};
 use crate::secrets::SecretError;
 use crate::surfaces::Surfaces;
 use crate::{gateway, relay, sidecar};
+use portcullis_filters::bearer::Tokens;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+/// The configuration that the process started with, and what was read since.
+#[derive(Debug)]
+pub struct InForce {
+    started: Values,
+    read: Mutex<LastRead>,
+}
+
+/// The last reload.
+#[derive(Clone, Debug)]
+pub struct LastRead {
+    /// The values that were taken over, or wait for a restart: those of the last file without a
+    /// mistake.
+    pub values: Values,
+    /// When somebody last asked for a reload.
+    pub at: Option<SystemTime>,
+    /// Whether the file had a mistake then, so that nothing changed.
+    pub is_mistaken: bool,
+    /// How often it was asked for.
+    pub count: u64,
+}
+
+impl InForce {
+    /// A process that starts with these values.
+    pub fn new(values: &Values) -> Self {
+        let read = LastRead { values: values.clone(), at: None, is_mistaken: false, count: 0 };
+        Self { started: values.clone(), read: Mutex::new(read) }
+    }
+
+    /// The values that the process started with.
+    pub fn started(&self) -> &Values {
+        &self.started
+    }
+
+    /// What was read last.
+    pub fn last_read(&self) -> LastRead {
+        self.lock().clone()
+    }
+
+    /// How often a reload was asked for.
+    pub fn reloads(&self) -> u64 {
+        self.lock().count
+    }
+
+    /// Notes a reload: its values, or that there was a mistake.
+    fn note(&self, values: Option<&Values>) {
+        let mut read = self.lock();
+        read.at = Some(SystemTime::now());
+        read.count += 1;
+        read.is_mistaken = values.is_none();
+        if let Some(values) = values {
+            read.values = values.clone();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LastRead> {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What can be changed while the process runs.
+#[derive(Clone)]
+pub struct Live {
+    /// The surfaces.
+    pub surfaces: Surfaces,
+    /// Who may see the operator's page, if there is one.
+    pub access: Option<Arc<Access>>,
+    /// Where it is noted.
+    pub in_force: Arc<InForce>,
+}
 
 /// What it takes to reload.
 pub struct Reload {
     path: PathBuf,
     current: Mutex<Config>,
-    surfaces: Surfaces,
+    live: Live,
 }
 
 impl Reload {
     /// Reloads `path` over `current`, which is in force.
-    pub fn new(path: PathBuf, current: Config, surfaces: Surfaces) -> Self {
-        Self { path, current: Mutex::new(current), surfaces }
+    pub fn new(path: PathBuf, current: Config, live: Live) -> Self {
+        Self { path, current: Mutex::new(current), live }
     }
 
     /// Reads the files again, and takes over what can be.
     pub fn run(&self) {
-        let Read { config: new, relay: relay_settings, sidecar: sidecar_settings } =
-            match self.read() {
-                Ok(read) => read,
-                Err(error) => {
-                    for line in error.to_string().lines() {
-                        log::error!("not reloaded, nothing changes: {line}");
-                    }
-                    return;
+        let read = match self.read() {
+            Ok(read) => read,
+            Err(error) => {
+                for line in error.to_string().lines() {
+                    log::error!("not reloaded, nothing changes: {line}");
                 }
-            };
+                self.live.in_force.note(None);
+                return;
+            }
+        };
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if let (Some(gateway), Some(config)) = (&self.surfaces.gateway, &new.gateway) {
-            gateway.change(gateway::Settings::from(config));
-        }
-        if let (Some(relay), Some(settings)) = (&self.surfaces.relay, relay_settings) {
-            // the tokens may be others, though their files' names are not
-            relay.change(settings.taken_over_by(&relay.settings()));
-            log::warn!("the relay's tokens were read again");
-        }
-        if let (Some(sidecar), Some(settings)) = (&self.surfaces.sidecar, sidecar_settings) {
-            sidecar.change(settings);
-            log::warn!("the sidecar's secrets were read again");
-        }
-        log::set_max_level(new.log.level);
+        let new = self.take_over(read);
         let changes = current.values.changes(&new.values);
         for change in &changes {
             let (key, from, to) = (change.key, change.from, change.to);
@@ -59,7 +120,32 @@ impl Reload {
             log::warn!("configuration read again: nothing changed");
         }
         drop(changes);
+        self.live.in_force.note(Some(&new.values));
         *current = new;
+    }
+
+    /// Changes what can change, and gives back the configuration.
+    fn take_over(&self, read: Read) -> Config {
+        let Surfaces { gateway, relay, sidecar } = &self.live.surfaces;
+        if let (Some(gateway), Some(config)) = (gateway, &read.config.gateway) {
+            gateway.change(gateway::Settings::from(config));
+        }
+        if let (Some(relay), Some(settings)) = (relay, read.relay) {
+            // the tokens may be others, though their files' names are not
+            relay.change(settings.taken_over_by(&relay.settings()));
+            log::warn!("the relay's tokens were read again");
+        }
+        if let (Some(sidecar), Some(settings)) = (sidecar, read.sidecar) {
+            sidecar.change(settings);
+            log::warn!("the sidecar's secrets were read again");
+        }
+        if let (Some(access), Some(tokens)) = (&self.live.access, read.admin)
+            && access.change(tokens)
+        {
+            log::warn!("the operator's token was read again");
+        }
+        log::set_max_level(read.config.log.level);
+        read.config
     }
 
     /// The configuration and the secrets, all of them or nothing.
@@ -69,7 +155,9 @@ impl Reload {
         let relay = relay.map_err(ReadError::Secret)?;
         let sidecar = config.sidecar.as_ref().map(sidecar::Settings::load).transpose();
         let sidecar = sidecar.map_err(ReadError::Secret)?;
-        Ok(Read { config, relay, sidecar })
+        let admin = config.admin.as_ref().map(Access::load).transpose();
+        let admin = admin.map_err(ReadError::Secret)?;
+        Ok(Read { config, relay, sidecar, admin })
     }
 }
 
@@ -78,6 +166,7 @@ struct Read {
     config: Config,
     relay: Option<relay::settings::Settings>,
     sidecar: Option<sidecar::Settings>,
+    admin: Option<Option<Tokens>>,
 }
 
 enum ReadError {

@@ -1,5 +1,6 @@
 //! From a configuration to a running server: every listener is bound and every part wired here.
 
+use crate::admin::{Access, Admin, Listener, Operator};
 use crate::config::{
     self, AdminConfig, Config, ConnectionsConfig, GatewayConfig, Listen, LogClients, RelayConfig,
     SidecarConfig,
@@ -13,13 +14,12 @@ use crate::node::{Memory, Node};
 use crate::process::Process;
 use crate::relay::settings::{Keys, Settings};
 use crate::relay::{Parts, Relay};
-use crate::reload::Reload;
+use crate::reload::{InForce, Live, Reload};
 use crate::secrets::{self, SecretError};
 use crate::sidecar::{self, Sidecar};
 use crate::stop::{Stop, StopOnSignal};
 use crate::store::{Store, StoreConfig, StoreError};
 use crate::surfaces::Surfaces;
-use crate::telemetry::admin::Admin;
 use crate::telemetry::{Log, Metrics, Surface};
 use async_trait::async_trait;
 use pingora_core::apps::ServerApp;
@@ -39,6 +39,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 use tokio::runtime::{Handle, Runtime};
 
 /// A Unix socket is for its owner and group: whoever may write to it may ask.
@@ -83,6 +84,9 @@ pub struct Bound {
     server: Server,
     stop: StopOnSignal,
     surfaces: Surfaces,
+    listeners: Vec<Listener>,
+    in_force: Arc<InForce>,
+    access: Option<Arc<Access>>,
     /// Where what outlives its request runs, until the process ends.
     keepers: Option<Runtime>,
     /// Where the gateway listens, its port known.
@@ -114,6 +118,9 @@ pub fn bind(config: &Config, log: Log) -> Result<Bound, StartError> {
         server: Server::new_with_opt_and_conf(None, server_conf(config)),
         stop: StopOnSignal::new(stop, metrics.draining.clone(), &config.server),
         surfaces: Surfaces::default(),
+        listeners: Vec::new(),
+        in_force: Arc::new(InForce::new(&config.values)),
+        access: None,
         keepers: None,
         gateway: None,
         relay: None,
@@ -121,6 +128,7 @@ pub fn bind(config: &Config, log: Log) -> Result<Bound, StartError> {
         admin: None,
     };
     let node_config = &config.node;
+    let mut journal = None;
     if let Some(config) = &config.gateway {
         let gateway = Gateway::new(config, Arc::clone(&node), Arc::clone(&memory));
         let gateway = Arc::new(gateway);
@@ -138,6 +146,7 @@ pub fn bind(config: &Config, log: Log) -> Result<Bound, StartError> {
             // connections of its own: writes do not queue behind reads
             let node = Node::new(&config.node, Arc::clone(&memory), Arc::clone(&metrics));
             let chain = Chain::new(node);
+            journal = Some((keeping.store.journal(), keeping.runtime.clone()));
             bound.relay = Some(bound.add_relay(relay, chain, keeping.clone(), &process)?);
         }
         if let Some(sidecar) = &config.sidecar {
@@ -145,9 +154,17 @@ pub fn bind(config: &Config, log: Log) -> Result<Bound, StartError> {
         }
     }
     if let Some(config) = &config.admin {
-        let surfaces = bound.surfaces.clone();
-        let app = Admin { process: process.clone(), surfaces, node, memory };
-        bound.admin = Some(bound.add_admin(config, app, process)?);
+        bound.add_admin(config, |bound, access| Admin {
+            process,
+            started: SystemTime::now(),
+            surfaces: bound.surfaces.clone(),
+            listeners: bound.listeners.clone(),
+            node,
+            memory,
+            journal,
+            in_force: Arc::clone(&bound.in_force),
+            access,
+        })?;
     }
     Ok(bound)
 }
@@ -221,30 +238,44 @@ impl Bound {
         let gate = Gate::new(edge, S::SURFACE, &limits, trusted, metrics, Arc::new(voice));
         let (service, listen) = listen_on(S::SURFACE, listen, gate)?;
         self.server.add_service(service);
+        let max_connections = limits.max;
+        let listener = Listener { surface: S::SURFACE, listen: listen.clone(), max_connections };
+        self.listeners.push(listener);
         Ok(listen)
     }
 
     fn add_admin(
         &mut self,
         config: &AdminConfig,
-        app: Admin,
-        process: Process,
-    ) -> Result<Listen, StartError> {
+        admin: impl FnOnce(&Self, Arc<Access>) -> Admin,
+    ) -> Result<(), StartError> {
         let surface = Surface::Admin;
+        let access = Access::new(config.listen.clone(), Access::load(config)?);
+        let access = Arc::new(access);
+        let admin = admin(self, Arc::clone(&access));
+        let process = admin.process.clone();
         let metrics = Arc::clone(&process.metrics);
         let voice = Arc::new(GateVoice::<Gateway>::new(surface, None, process));
         let trusted = TrustedProxies::default();
         let limits = ConnectionsConfig::OPERATOR;
+        let app = Operator::new(admin);
         let gate = Gate::new(app, surface, &limits, trusted, metrics, voice);
         let (mut service, listen) = listen_on(surface, &config.listen, gate)?;
         service.inner.threads = Some(1);
         self.server.add_service(service);
-        Ok(listen)
+        self.admin = Some(listen);
+        self.access = Some(access);
+        Ok(())
     }
 
     /// Reloads `path` on SIGHUP; `config` is what was read from it.
     pub fn reload_from(&mut self, path: PathBuf, config: Config) {
-        self.stop.reload_with(Reload::new(path, config, self.surfaces.clone()));
+        let live = Live {
+            surfaces: self.surfaces.clone(),
+            access: self.access.clone(),
+            in_force: Arc::clone(&self.in_force),
+        };
+        self.stop.reload_with(Reload::new(path, config, live));
     }
 
     /// Runs until a signal stops it, and returns when it has stopped.

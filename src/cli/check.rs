@@ -5,6 +5,7 @@
 //! the relay's pins.
 
 use super::{CHECK_FAILED, CheckArguments, INTERNAL};
+use crate::admin::Access;
 use crate::config::{Config, NodeConfig, NodeUrl, NonEmpty, RelayConfig};
 use crate::node::chain::Chain;
 use crate::node::{Fault, MAX_ANSWER, Memory, Node, Over};
@@ -62,6 +63,9 @@ fn secrets(config: &Config) -> Result<Option<Keys>, SecretError> {
     }
     if let Some(config) = &config.sidecar {
         sidecar::Settings::load(config)?;
+    }
+    if let Some(config) = &config.admin {
+        Access::load(config)?;
     }
     let Some(config) = &config.relay else { return Ok(None) };
     Settings::load(config)?;

@@ -173,13 +173,16 @@ fn connections(reader: &mut Reader<'_>) -> ConnectionsConfig {
 }
 
 fn admin(reader: &mut Reader<'_>) -> AdminConfig {
-    let listen = |text: &str| {
-        let listen = Listen::parse(text)?;
-        let refused =
-            || "Loopback or Unix socket only: whoever reaches it needs no token".to_owned();
-        listen.is_local().then_some(listen).ok_or_else(refused)
+    let config = AdminConfig {
+        listen: reader.take("admin.listen", text(LISTEN_FORM, Listen::parse)),
+        token_file: reader.take("admin.token_file", text("a path", relay::optional_path)),
     };
-    AdminConfig { listen: reader.take("admin.listen", text(LISTEN_FORM, listen)) }
+    if config.token_file.is_none() && !config.listen.is_local() {
+        let message = "Loopback or Unix socket only: whoever reaches it needs no token, unless \
+                       admin.token_file names one";
+        reader.clash("admin.listen", "admin.token_file", message.to_owned());
+    }
+    config
 }
 
 fn node_urls(urls: Vec<NodeUrl>) -> Result<NonEmpty<NodeUrl>, String> {

@@ -27,7 +27,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use log::LevelFilter;
@@ -72,7 +72,7 @@ pub struct Config {
     pub sidecar: Option<SidecarConfig>,
     /// Where the relay and the sidecar keep things, if there is either.
     pub store: Option<StoreConfig>,
-    /// Metrics and probes, unless they are switched off.
+    /// The operator's page, metrics and probes, unless they are switched off.
     pub admin: Option<AdminConfig>,
     /// Each key's value as text, to tell what a reload changes.
     pub values: Values,
@@ -190,11 +190,13 @@ pub struct ConnectionsConfig {
     pub lifetime: Duration,
 }
 
-/// `[admin]`: metrics and probes for operators.
+/// `[admin]`: the operator's page, metrics and probes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdminConfig {
-    /// Where it listens: loopback or a Unix socket.
+    /// Where it listens: loopback or a Unix socket, unless there is a token.
     pub listen: Listen,
+    /// A file with the operator's token, if one is asked for.
+    pub token_file: Option<PathBuf>,
 }
 
 impl ConnectionsConfig {

@@ -78,6 +78,10 @@ pub struct Standing {
     pub settled: Option<u64>,
     /// Whether none is given.
     pub suspended: bool,
+    /// Which life of the chain this is; every doubt begins another.
+    pub epoch: u64,
+    /// What they may weigh.
+    pub capacity: u64,
 }
 
 /// Weighs an entry by its bytes, and as much at least as lets no more than the most entries in.
@@ -221,6 +225,8 @@ impl Cache {
             bytes: self.kept.weight(),
             settled: view.settled,
             suspended: !view.in_use,
+            epoch: view.epoch,
+            capacity: self.kept.capacity(),
         }
     }
 }

@@ -110,6 +110,11 @@ impl Chain {
         Self { node }
     }
 
+    /// The node, for whoever looks at how it stands.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
     /// The chain's id.
     ///
     /// # Errors

@@ -120,6 +120,19 @@ pub struct Node {
     next_id: AtomicU64,
 }
 
+/// How one URL of the node stands.
+#[derive(Clone, Debug)]
+pub struct UrlStanding {
+    /// The URL as it is configured.
+    pub url: String,
+    /// Connections that wait for a call.
+    pub idle: usize,
+    /// Connections with a call under way.
+    pub busy: usize,
+    /// Whether it is not asked because it failed.
+    pub is_open: bool,
+}
+
 /// How the connections to the node stand.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Standing {
@@ -198,10 +211,20 @@ impl Node {
 
     /// How the connections stand, for the metrics.
     pub fn standing(&self) -> Standing {
-        self.targets.iter().fold(Standing::default(), |sum, target| Standing {
-            idle: sum.idle + target.idle(),
-            busy: sum.busy + target.busy(),
-            open_breakers: sum.open_breakers + usize::from(target.breaker.is_open()),
+        self.urls().fold(Standing::default(), |sum, url| Standing {
+            idle: sum.idle + url.idle,
+            busy: sum.busy + url.busy,
+            open_breakers: sum.open_breakers + usize::from(url.is_open),
+        })
+    }
+
+    /// How each URL stands, in order of preference.
+    pub fn urls(&self) -> impl Iterator<Item = UrlStanding> {
+        self.targets.iter().map(|target| UrlStanding {
+            url: target.url.clone(),
+            idle: target.idle(),
+            busy: target.busy(),
+            is_open: target.breaker.is_open(),
         })
     }
 }

@@ -26,6 +26,8 @@ pub(super) enum Failure {
 
 /// One URL of the node.
 pub(super) struct Target {
+    /// As it is configured, for whoever looks on.
+    pub(super) url: String,
     host: String,
     port: u16,
     /// The request head up to the length's digits.
@@ -56,6 +58,7 @@ impl Target {
             url.path, url.authority
         );
         Self {
+            url: url.to_string(),
             host: url.host.clone(),
             port: url.port,
             head: head.into_bytes(),

@@ -25,6 +25,7 @@ pub use outcome::Outcome;
 use crate::clients::Clients;
 use crate::clock::now_us;
 use crate::config::RelayConfig;
+use crate::node::Node;
 use crate::node::chain::Chain;
 use crate::store::Store;
 use crate::telemetry::Metrics;
@@ -34,6 +35,7 @@ use pingora_limits::inflight::Guard;
 use pingora_limits::rate::Rate;
 use pins::{Proof, Prover};
 use portcullis_filters::client::ClientKey;
+use portcullis_filters::felt::Felt;
 use portcullis_filters::head::Head;
 use portcullis_filters::policy::RelayAdmission;
 use portcullis_filters::verdict::Reason;
@@ -65,6 +67,17 @@ pub struct Relay {
     wake: Notify,
     metrics: Arc<Metrics>,
     runtime: Handle,
+}
+
+/// How an account that signs stands.
+#[derive(Clone, Copy, Debug)]
+pub struct SignerStanding {
+    /// `owner`, `verifier` or `faucet`.
+    pub role: &'static str,
+    /// Its address.
+    pub address: Felt,
+    /// Operations that wait for its turn.
+    pub waiting: usize,
 }
 
 /// What a relay is made of.
@@ -118,11 +131,6 @@ impl Relay {
     pub fn change(&self, settings: Settings) {
         self.clients.change(&settings.limits);
         self.settings.store(Arc::new(settings));
-    }
-
-    /// Its clients.
-    pub fn clients(&self) -> &Clients {
-        &self.clients
     }
 
     /// Judges a head that came at `now`.
@@ -192,9 +200,33 @@ impl Relay {
         Err(Outcome::refused(Reason::PinsUnproven, message))
     }
 
-    /// For the metrics: the role of each signing account, and how many operations wait for it.
-    pub fn queues(&self) -> impl Iterator<Item = (&'static str, usize)> {
-        self.signers.all().map(|signer| (signer.account.role, signer.waiting()))
+    /// How each signing account stands.
+    pub fn signers(&self) -> impl Iterator<Item = SignerStanding> {
+        self.signers.all().map(|signer| SignerStanding {
+            role: signer.account.role,
+            address: signer.account.address,
+            waiting: signer.waiting(),
+        })
+    }
+
+    /// The newest proof of the pins, however old; nothing is asked for it.
+    pub fn newest_proof(&self) -> Option<Arc<Proof>> {
+        self.prover.newest()
+    }
+
+    /// What the operations go by.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// Its clients.
+    pub fn clients(&self) -> &Clients {
+        &self.clients
+    }
+
+    /// The node as the relay asks it.
+    pub fn node(&self) -> &Node {
+        self.chain.node()
     }
 }
 

@@ -10,6 +10,7 @@ use super::settings::Pins;
 use crate::config::MAX_NODE_TIMEOUT;
 use crate::node::chain::{Chain, Trouble};
 use crate::telemetry::{Metrics, PinState};
+use arc_swap::ArcSwapOption;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::Mutex;
@@ -62,13 +63,15 @@ pub struct Prover {
     pins: Pins,
     max_age: Duration,
     last: Mutex<Option<Arc<Proof>>>,
+    /// The newest, for whoever only looks on: it may serve no more.
+    newest: ArcSwapOption<Proof>,
     metrics: Arc<Metrics>,
 }
 
 impl Prover {
     /// Of these pins; a proof serves for `max_age`.
     pub fn new(pins: Pins, max_age: Duration, metrics: Arc<Metrics>) -> Self {
-        Self { pins, max_age, last: Mutex::new(None), metrics }
+        Self { pins, max_age, last: Mutex::new(None), newest: ArcSwapOption::empty(), metrics }
     }
 
     /// A proof that is fresh, made now if none is.
@@ -86,8 +89,14 @@ impl Prover {
             unproven: proof.pins.iter().filter(|pin| !pin.ok).count(),
             at: proof.checked_at,
         });
+        self.newest.store(Some(Arc::clone(&proof)));
         *last = Some(Arc::clone(&proof));
         proof
+    }
+
+    /// The newest proof, however old; nothing is asked and nobody waited for.
+    pub fn newest(&self) -> Option<Arc<Proof>> {
+        self.newest.load_full()
     }
 
     /// The next proof is made anew: what was written may have changed a pin.

@@ -4,7 +4,7 @@
 //! pipe never holds up an answer. The buffer is bounded: when the reader of stderr stalls, lines
 //! are dropped and counted. Events of the program itself come through the `log` macros.
 
-use super::Surface;
+use super::{Recent, Surface};
 use crate::config::{LogConfig, LogFormat};
 use ::log::kv::{Error, Key, Value, VisitSource};
 use ::log::{LevelFilter, Metadata, Record};
@@ -66,6 +66,8 @@ struct Sink {
     pending: Mutex<Pending>,
     ready: Condvar,
     dropped: AtomicU64,
+    /// The last warnings and errors.
+    recent: Recent,
 }
 
 /// What waits for the writer.
@@ -84,6 +86,7 @@ impl Log {
             pending: Mutex::default(),
             ready: Condvar::new(),
             dropped: AtomicU64::new(0),
+            recent: Recent::default(),
         });
         let writer = Arc::clone(&sink);
         let thread = std::thread::Builder::new().name("log".into());
@@ -106,6 +109,11 @@ impl Log {
     /// Lines that were dropped because the reader of stderr stalled.
     pub fn dropped(&self) -> u64 {
         self.sink.dropped.load(Ordering::Relaxed)
+    }
+
+    /// The last warnings and errors.
+    pub fn recent(&self) -> &Recent {
+        &self.sink.recent
     }
 
     /// Logs one request.
@@ -216,6 +224,9 @@ impl ::log::Log for Log {
         }
         let level = record.level().as_str().to_ascii_lowercase();
         let message = record.args().to_string();
+        if record.level() <= ::log::Level::Warn {
+            self.sink.recent.add(record, &message);
+        }
         self.sink.append(self.format, |out| {
             let mut fields = Fields { out, format: self.format };
             match self.format {
@@ -243,9 +254,10 @@ impl ::log::Log for Log {
     }
 }
 
-struct Fields<'a> {
-    out: &'a mut Vec<u8>,
-    format: LogFormat,
+/// Writes the fields of a record after its message.
+pub(super) struct Fields<'a> {
+    pub(super) out: &'a mut Vec<u8>,
+    pub(super) format: LogFormat,
 }
 
 impl<'kvs> VisitSource<'kvs> for Fields<'_> {

@@ -12,6 +12,7 @@ use crate::gateway::Cause;
 use crate::node::Fault;
 use portcullis_filters::rpc::Method;
 use portcullis_filters::verdict::Reason;
+use prometheus::proto::MetricFamily;
 use prometheus::{
     Counter, Encoder, Gauge, GaugeVec, Histogram, HistogramOpts, IntCounter, IntCounterVec,
     IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
@@ -75,7 +76,7 @@ impl CacheUse {
 }
 
 /// Seconds; the node's deadline is 8 s, a cached answer takes microseconds.
-pub(super) const LATENCY: [f64; 14] =
+pub const LATENCY: [f64; 14] =
     [1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 1.0, 4.0, 8.0];
 /// Bytes; a request is at most 64 KiB, an answer at most 4 MiB.
 const SIZE: [f64; 8] = [128.0, 512.0, 2048.0, 8192.0, 32768.0, 131_072.0, 524_288.0, 4_194_304.0];
@@ -369,15 +370,19 @@ impl Metrics {
         }
     }
 
-    /// The metrics in Prometheus' text format, the sampled ones as `sample` has them. One scrape
-    /// at a time, as the admin listener's one thread makes them: what is counted elsewhere is
-    /// taken over here.
-    pub fn text(&self, sample: &Sample) -> Vec<u8> {
+    /// Every metric with its series, the sampled ones as `sample` has them. One caller at a time,
+    /// as the admin listener's one thread is: what is counted elsewhere is taken over here.
+    pub fn gather(&self, sample: &Sample) -> Vec<MetricFamily> {
         self.sampled.set(sample);
         self.process.read();
+        self.registry.gather()
+    }
+
+    /// The same in Prometheus' text format.
+    pub fn text(&self, sample: &Sample) -> Vec<u8> {
         let mut out = Vec::with_capacity(16 << 10);
         // the families are our own; encoding them to memory does not fail
-        let _ = TextEncoder::new().encode(&self.registry.gather(), &mut out);
+        let _ = TextEncoder::new().encode(&self.gather(sample), &mut out);
         out
     }
 }

@@ -243,7 +243,7 @@ fn the_admin_surface_knows_its_paths_and_nothing_else() {
     let edge = Edge::start(&node);
     assert_eq!(edge.admin_get("/livez").status, 200, "alive");
     assert_eq!(edge.admin_get("/readyz").status, 200, "ready");
-    for path in ["/", "/metrics/", "/rpc", "/healthz", "/metrics?x", "/debug"] {
+    for path in ["/metrics/", "/rpc", "/healthz", "/metrics?x", "/?x", "/page", "/debug", "//"] {
         assert_eq!(edge.admin_get(path).status, 404, "{path} is nothing here");
     }
     let posted = Client::connect(edge.admin())

@@ -89,11 +89,19 @@ impl Client {
         }
     }
 
-    /// The answer to a `HEAD`: whatever length it tells, no body follows.
+    /// The answer to a `HEAD`, or the head of one: whatever length it tells, no body is read.
     pub(crate) fn response_to_head(&mut self) -> Response {
         match self.read_response(false) {
             Ok(response) => response,
             Err(broken) => panic!("no answer: {broken:?}"),
+        }
+    }
+
+    /// The next chunk of a body whose head was read apart; an empty one is its end.
+    pub(crate) fn chunk(&mut self) -> Vec<u8> {
+        match self.take_chunk() {
+            Ok(chunk) => chunk,
+            Err(broken) => panic!("no chunk: {broken:?}"),
         }
     }
 
@@ -170,18 +178,23 @@ impl Client {
     fn take_chunks(&mut self) -> Result<Vec<u8>, Broken> {
         let mut body = Vec::new();
         loop {
-            let end = self.find(b"\r\n")?;
-            let line: Vec<u8> = self.unread.drain(..end + 2).collect();
-            let size = chunk_size(&line[..end]).map_err(Broken::Malformed)?;
-            let mut chunk = self.take(size + 2)?;
-            if chunk.split_off(size) != b"\r\n" {
-                return Err(Broken::Malformed("a chunk does not end where it said".into()));
-            }
-            if size == 0 {
+            let mut chunk = self.take_chunk()?;
+            if chunk.is_empty() {
                 return Ok(body);
             }
             body.append(&mut chunk);
         }
+    }
+
+    fn take_chunk(&mut self) -> Result<Vec<u8>, Broken> {
+        let end = self.find(b"\r\n")?;
+        let line: Vec<u8> = self.unread.drain(..end + 2).collect();
+        let size = chunk_size(&line[..end]).map_err(Broken::Malformed)?;
+        let mut chunk = self.take(size + 2)?;
+        if chunk.split_off(size) != b"\r\n" {
+            return Err(Broken::Malformed("a chunk does not end where it said".into()));
+        }
+        Ok(chunk)
     }
 
     fn take(&mut self, count: usize) -> Result<Vec<u8>, Broken> {

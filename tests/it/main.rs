@@ -27,6 +27,7 @@ mod node;
 mod node_body;
 mod node_head;
 mod node_time;
+mod operator;
 mod order;
 mod refusals;
 mod relay;

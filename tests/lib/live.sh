@@ -124,6 +124,12 @@ relay_js() {
     node --test --test-concurrency=2 relay_*.test.mjs)
 }
 
+# The operator's page in a real browser, before a system of its own.
+operator_page() {
+  (cd tests/clients/js && PORTCULLIS=$TARGET/debug/portcullis CHROMIUM=$(command -v chromium) \
+    node --test operator_*.test.mjs)
+}
+
 # Crashes that are crashes: kill -9 at chosen and at random moments.
 crashes() { PORTCULLIS=$TARGET/debug/portcullis node tests/crash/run.mjs --rounds "$1"; }
 

@@ -200,5 +200,7 @@ const STORE: &[(&str, &str)] = &[
     ("max_connections", "a query takes milliseconds, and PostgreSQL has 100 for everybody."),
 ];
 
-const ADMIN: &[(&str, &str)] =
-    &[("listen", "metrics tell how the service is used: they are for this machine.")];
+const ADMIN: &[(&str, &str)] = &[
+    ("listen", "it tells how the service is used: that is for this machine."),
+    ("token_file", "whoever reaches a local listener may look; farther away, whoever knows more."),
+];

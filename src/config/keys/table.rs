@@ -39,11 +39,14 @@ pub(in crate::config) const SECTIONS: &[Section] = &[
     section("sidecar.robots", "What crawlers may fetch."),
     section("sidecar.health", r#"What the health check asks by GET; "" is not configured."#),
     section("store", "What the relay and the sidecar keep. Not used when both are left out."),
-    section("admin", "Metrics and probes for operators. Leave the section out to switch it off."),
+    section(
+        "admin",
+        "The operator's page, metrics and probes. Leave the section out to switch them off.",
+    ),
 ];
 
 /// The keys that a running process takes over on SIGHUP.
-pub(super) const LIVE: [&str; 44] = [
+pub(super) const LIVE: [&str; 45] = [
     "log.level",
     "gateway.requests_per_minute",
     "gateway.max_in_flight_per_client",
@@ -88,6 +91,7 @@ pub(super) const LIVE: [&str; 44] = [
     "sidecar.health.web_push",
     "sidecar.health.podcast_syndication",
     "sidecar.health.payments",
+    "admin.token_file",
 ];
 
 pub(in crate::config) const KEYS: &[Key] = &[
@@ -439,5 +443,14 @@ pub(in crate::config) const KEYS: &[Key] = &[
     ),
     key("store.password_file", r#""""#, r#"A file with PostgreSQL's password; "" for none."#),
     key("store.max_connections", "8", "Connections to PostgreSQL; 2 to 100."),
-    key("admin.listen", r#""127.0.0.1:8083""#, "Loopback address:port or unix:/path only."),
+    key(
+        "admin.listen",
+        r#""127.0.0.1:8083""#,
+        "Loopback address:port or unix:/path; any other address only with a token.",
+    ),
+    key(
+        "admin.token_file",
+        r#""""#,
+        r#"A file with a token (32 characters or more) that all but the probes then ask for; "" for none."#,
+    ),
 ];

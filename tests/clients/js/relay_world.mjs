@@ -166,7 +166,7 @@ export class Way {
 export class Portcullis {
   /** `env` overrides the configuration; without `v2` the last step is left to the test. */
   static async start(node, { v2 = true, env = {}, way = node, prepareBy = node } = {}) {
-    const portcullis = new Portcullis();
+    const portcullis = new this();
     const dir = await mkdtemp(join(tmpdir(), 'portcullis-relay-'));
     const config = join(dir, 'portcullis.toml');
     // what is ours to keep secret; and all that was ever written or answered
@@ -211,10 +211,9 @@ export class Portcullis {
   }
 
   async serve() {
-    const env = { ...this.env };
-    for (const surface of ['GATEWAY', 'RELAY', 'SIDECAR', 'ADMIN']) {
-      env[`PORTCULLIS__${surface}__LISTEN`] = '127.0.0.1:0';
-    }
+    const surfaces = ['GATEWAY', 'RELAY', 'SIDECAR', 'ADMIN'];
+    const free = surfaces.map((surface) => [`PORTCULLIS__${surface}__LISTEN`, '127.0.0.1:0']);
+    const env = { ...Object.fromEntries(free), ...this.env };
     this.child = new Child(PORTCULLIS, ['serve', '--config', this.config], env);
     const url = async (surface) => {
       const line = new RegExp(`"listening","surface":"${surface}","address":"([^"]+)"`);
@@ -223,6 +222,7 @@ export class Portcullis {
     };
     this.gateway = `${await url('gateway')}/rpc`;
     this.relay = await url('relay');
+    this.sidecar = await url('sidecar');
     this.admin = await url('admin');
   }
 

@@ -20,6 +20,7 @@ mod arguments;
 mod bearer;
 mod commands;
 mod http;
+mod journal;
 mod operations;
 mod outcome;
 mod pins;

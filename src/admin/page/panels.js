@@ -1,0 +1,193 @@
+// The sections of the page: each is a function that shows a snapshot.
+import { cache, node, surfaces } from './cards.js';
+import {
+  Table, bar, clock, count, each, el, instant, look, perSecond, pill, say, span,
+} from './dom.js';
+import { totalOf } from './rates.js';
+
+const byId = (id) => document.getElementById(id);
+
+/** Every section but the journal. */
+export function panels() {
+  return [
+    surfaces(byId('surface-cards')),
+    cache(byId('behind-cards')),
+    node(byId('behind-cards')),
+    refusals(byId('refusals-panel')),
+    clients(byId('client-cards')),
+    pins(byId('pins-panel')),
+    signers(byId('signers-panel')),
+    errors(byId('errors-panel')),
+    configuration(byId('configuration-panel')),
+  ];
+}
+
+/** Why requests were not answered, most first. */
+function refusals(place) {
+  const none = el('p', { class: 'note' }, 'Nothing was refused, and nothing failed.');
+  const table = new Table('Refusals and failures by reason', [
+    ['Reason', 'code'], ['Surface', ''], ['Kind', ''], ['Now', 'number'], ['Total', 'number'],
+    ['', ''],
+  ]);
+  place.append(none, table.node);
+  return (snapshot, history) => {
+    const rows = snapshot.surfaces.flatMap((surface) => ['refused', 'failed'].flatMap((kind) =>
+      surface[kind].map(({ name, total }) => ({ surface: surface.name, kind, name, total }))));
+    for (const row of rows) {
+      row.rate = history.rate((one) => {
+        const surface = one.surfaces.find(({ name }) => name === row.surface);
+        return totalOf(surface?.[row.kind], row.name);
+      });
+    }
+    rows.sort((a, b) => b.total - a.total || a.name.localeCompare(b.name));
+    const most = Math.max(1, ...rows.map(({ total }) => total));
+    none.hidden = rows.length > 0;
+    table.node.hidden = rows.length === 0;
+    table.show(rows, (row) => `${row.surface} ${row.kind} ${row.name}`, (one, row) => [
+      one.name, one.surface, pill(row, one.kind, one.kind === 'failed' ? 'bad' : 'warn'),
+      one.rate === null ? '–' : `${perSecond(one.rate)}/s`, count(one.total),
+      bar(row, one.total / most, one.kind === 'failed' ? 'bad' : 'warn'),
+    ]);
+  };
+}
+
+/** What one client may ask of each surface, and who asks the most. */
+function clients(place) {
+  return (snapshot) => {
+    each(place, snapshot.surfaces, ({ name }) => name, ({ name }) => {
+      const card = el('article', { class: 'card', 'aria-label': `Clients of the ${name}` },
+        el('header', {}, el('h3', {}, name)));
+      card.rules = el('p', { class: 'note' });
+      card.table = new Table(`Busiest clients of the ${name}`, [
+        ['Network', 'code'], ['Last minute', 'number'], ['', ''],
+      ]);
+      card.append(card.rules, card.table.node);
+      return card;
+    }, (card, { limits, connections }) => {
+      const forgotten = limits.forgotten > 0 ? `, ${count(limits.forgotten)} forgotten` : '';
+      const away = connections.turned_away;
+      const turned = away > 0 ? ` ${count(away)} connections were turned away.` : '';
+      say(card.rules, `${count(limits.per_minute)} requests a minute and ${count(limits.at_a_time)}`
+        + ` at a time for each client. ${count(limits.clients)} known${forgotten}.${turned}`);
+      // two clients of one network are two rows
+      const busiest = limits.busiest.map((busy, at) => ({ ...busy, at }));
+      card.table.node.hidden = busiest.length === 0;
+      card.table.show(busiest, ({ at }) => at, ({ network, requests }, row) => {
+        const share = requests / limits.per_minute;
+        const kind = share >= 1 ? 'bad' : share >= 0.8 ? 'warn' : '';
+        return [network, count(requests), bar(row, share, kind)];
+      });
+    });
+  };
+}
+
+/** What the chain must hold, what fails first. */
+function pins(place) {
+  const state = el('span');
+  const when = el('span', { class: 'note' });
+  const table = new Table('Pins', [
+    ['Pin', 'name'], ['State', ''], ['Expected', 'code'], ['Found', 'code'],
+  ]);
+  place.append(el('p', {}, state, ' ', when), el('div', { class: 'scroll', tabindex: '0' },
+    table.node));
+  return (snapshot) => {
+    if (!snapshot.relay) return;
+    const { proof } = snapshot.relay;
+    const failing = proof?.pins.filter((pin) => !pin.ok) ?? [];
+    const all = proof?.pins.length;
+    const [word, kind] = !proof ? ['not read yet', 'quiet']
+      : proof.ready ? [`all ${all} proven`, 'good']
+        : [`${failing.length || 'some'} of ${all} not proven: nothing is written`, 'bad'];
+    say(state, word);
+    look(state, `pill ${kind}`);
+    if (!proof) return;
+    say(when, `read ${span(snapshot.at_ms - proof.checked_ms)} ago, at `
+      + clock(proof.checked_ms, snapshot.at_ms));
+    const rows = [...proof.pins].sort((a, b) => a.ok - b.ok);
+    table.show(rows, ({ name }) => name, (pin, row) => [
+      pin.name, pin.ok ? pill(row, 'proven', 'good') : pill(row, 'not proven', 'bad'),
+      pin.expected, pin.actual === pin.expected ? 'the same' : pin.actual,
+    ], (pin) => (pin.ok ? '' : 'failing'));
+  };
+}
+
+/** The accounts that sign, and the faucet's rules. */
+function signers(place) {
+  const table = new Table('Signers', [
+    ['Role', 'name'], ['Address', 'code'], ['Balance', 'number'], ['Last nonce', 'number'],
+    ['Waiting', 'number'],
+  ]);
+  const faucet = el('p', { class: 'note' });
+  place.append(table.node, faucet);
+  const strk = new Intl.NumberFormat('en', { maximumFractionDigits: 4 });
+  return (snapshot) => {
+    if (!snapshot.relay) return;
+    const { relay, surfaces: all } = snapshot;
+    table.show(relay.signers, ({ role }) => role, (signer) => [
+      signer.role, signer.address,
+      signer.balance === null ? '–' : `${strk.format(signer.balance)} STRK`,
+      signer.nonce === null ? '–' : count(signer.nonce), count(signer.waiting),
+    ]);
+    const { amount, cooldown } = relay.faucet;
+    const calls = all.find(({ name }) => name === 'relay')?.calls;
+    const drips = count(totalOf(calls, 'faucet-drip'));
+    say(faucet, `The faucet gives ${strk.format(amount)} STRK to a recipient once in `
+      + `${span(cooldown * 1000)}; it was asked ${drips} times since the start.`);
+  };
+}
+
+/** Asks the server for JSON. */
+async function ask(path) {
+  const answer = await fetch(path);
+  if (!answer.ok) throw new Error(`${path}: ${answer.status}`);
+  return answer.json();
+}
+
+/** Shows what `path` has whenever its mark changes, and tries again when it can not be had. */
+function following(path, mark, show) {
+  let seen = null;
+  return (snapshot) => {
+    const now = `${snapshot.started_ms} ${mark(snapshot)}`;
+    if (seen === now) return;
+    seen = now;
+    ask(path).then((what) => show(what, snapshot)).catch(() => {
+      seen = null;
+    });
+  };
+}
+
+/** The log's last warnings and errors. */
+function errors(place) {
+  const none = el('p', { class: 'note' }, 'None since the start.');
+  const list = el('ul', { class: 'events' });
+  place.append(none, el('div', { class: 'scroll', tabindex: '0' }, list));
+  return following('/errors', ({ errors: number }) => number, (lines) => {
+    none.hidden = lines.length > 0;
+    list.replaceChildren(...lines.map(({ at_ms: at, level, text }) => el('li', {}, instant(at),
+      el('span', { class: `pill ${level === 'error' ? 'bad' : 'warn'}` }, level),
+      el('span', { class: 'code' }, text))));
+  });
+}
+
+/** What of the configuration is other than at the start. */
+function configuration(place) {
+  const words = el('p', { class: 'note' });
+  const table = new Table('Changed keys', [
+    ['Key', 'code'], ['At the start', 'code'], ['In the file', 'code'], ['In force', ''],
+  ]);
+  place.append(words, table.node);
+  const mark = ({ reloads }) => reloads;
+  return following('/config', mark, ({ reloaded_ms: at, mistaken, changes }) => {
+    const mistake = 'has a mistake, so nothing changed: see the errors.';
+    const reloaded = at === null ? 'It was not read again since the start (SIGHUP does that).'
+      : mistaken ? `It was read at ${clock(at)} and ${mistake}`
+        : `It was read again at ${clock(at)}.`;
+    const same = changes.length === 0 ? ' Everything is as it was then.' : '';
+    say(words, reloaded + (at === null ? '' : same));
+    table.node.hidden = changes.length === 0;
+    table.show(changes, ({ key }) => key, (change, row) => [
+      change.key, change.from, change.to,
+      change.live ? pill(row, 'now', 'good') : pill(row, 'after a restart', 'warn'),
+    ]);
+  });
+}

@@ -1,0 +1,328 @@
+//! The operator's page on the wire: its files, who may have them, what it follows, and that nobody
+//! who listens holds up a stop. What it looks like is tested in a browser, its journal in `relay`.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::client::{Client, PATIENCE};
+use crate::edge::{Edge, Setup};
+use crate::folder::Folder;
+use crate::node::Node;
+use crate::request::{QUESTION, Request, rpc};
+use crate::response::Response;
+use crate::script::good;
+
+const TOKEN: &str = "token-of-the-operator-0123456789abc";
+const OTHER: &str = "another-token-0123456789abcdef01234";
+/// As many pages may listen.
+const LISTENERS: usize = 16;
+/// Everything that belongs to the page.
+const PATHS: [&str; 5] = ["/", "/page.js", "/page.css", "/config", "/errors"];
+
+/// A `GET` as a browser on this machine sends it.
+pub(crate) fn local(path: &str) -> Request {
+    Request::new("GET", path).without("Host").with("Host", "127.0.0.1:8083")
+}
+
+pub(crate) fn ask(edge: &Edge, request: &Request) -> Response {
+    Client::connect(edge.admin()).ask(request)
+}
+
+/// A connection that follows the events.
+struct Page(Client);
+
+impl Page {
+    /// Listens, or is told why not.
+    fn open(edge: &Edge) -> Result<Self, Response> {
+        let mut client = Client::connect(edge.admin());
+        client.send(local("/events").bytes());
+        let head = client.response_to_head();
+        if head.status != 200 {
+            return Err(head);
+        }
+        assert_eq!(head.header("Content-Type"), Some("text/event-stream"));
+        assert_eq!(client.chunk(), b"retry: 1000\n\n", "it says when to come again");
+        Ok(Self(client))
+    }
+
+    fn listening(edge: &Edge) -> Self {
+        Self::open(edge).unwrap_or_else(|refused| panic!("there is room: {refused:?}"))
+    }
+
+    /// The next snapshot; `None` at the end.
+    fn next(&mut self) -> Option<Value> {
+        let event = self.0.chunk();
+        if event.is_empty() {
+            return None;
+        }
+        let text = std::str::from_utf8(&event).expect("an event is text");
+        let data = text.strip_prefix("data: ").and_then(|rest| rest.strip_suffix("\n\n"));
+        let data = data.unwrap_or_else(|| panic!("one event of one line: {text:?}"));
+        Some(serde_json::from_str(data).expect("a snapshot is JSON"))
+    }
+
+    /// The first snapshot that is as wanted.
+    fn until(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let snapshot = self.next().unwrap_or_else(|| panic!("it ended before: {what}"));
+            if wanted(&snapshot) {
+                return snapshot;
+            }
+            assert!(Instant::now() < deadline, "never came true: {what}; {snapshot:#}");
+        }
+    }
+}
+
+fn total(counts: &Value, name: &str) -> u64 {
+    let all = counts.as_array().expect("counts are a list");
+    let found = all.iter().find(|count| count["name"] == name);
+    found.and_then(|count| count["total"].as_u64()).unwrap_or_default()
+}
+
+#[test]
+fn each_file_of_the_page_comes_with_what_keeps_it_to_itself() {
+    let node = Node::start(good);
+    let edge = Edge::start(&node);
+    let html = ask(&edge, &local("/"));
+    assert_eq!(html.header("Content-Type"), Some("text/html; charset=utf-8"));
+    let mut paths = vec!["/", "/dom.js", "/plot.js"];
+    let text = html.text().to_owned();
+    paths.extend(text.split('"').filter(|word| word.starts_with('/') && word.contains('.')));
+    assert!(paths.len() > 5, "the page asks for files: {paths:?}");
+    for path in paths {
+        let answer = ask(&edge, &local(path));
+        assert_eq!(answer.status, 200, "{path}");
+        assert!(!answer.body.is_empty(), "{path} is not empty");
+        let policy = answer.header("Content-Security-Policy").unwrap_or_default();
+        for part in ["default-src 'none'", "frame-ancestors 'none'", "script-src 'self'"] {
+            assert!(policy.contains(part), "{path}: {part} in {policy}");
+        }
+        assert!(!policy.contains("unsafe"), "{path}: {policy}");
+        for (name, value) in [
+            ("X-Frame-Options", "DENY"),
+            ("Referrer-Policy", "no-referrer"),
+            ("X-Content-Type-Options", "nosniff"),
+            ("Cross-Origin-Resource-Policy", "same-origin"),
+            ("Cache-Control", "no-store"),
+        ] {
+            assert_eq!(answer.header(name), Some(value), "{path}");
+        }
+        assert!(answer.announces_close(), "{path}: one request a connection");
+        let mut client = Client::connect(edge.admin());
+        client.send(local(path).line(&format!("HEAD {path} HTTP/1.1")).bytes());
+        let head = client.response_to_head();
+        let length = answer.body.len().to_string();
+        assert_eq!(head.header("Content-Length"), Some(&*length), "{path}: HEAD tells the length");
+        client.ends("and nothing else");
+        let posted = local(path).line(&format!("POST {path} HTTP/1.1"));
+        let posted = ask(&edge, &posted.with("Content-Length", "0"));
+        assert_eq!((posted.status, posted.header("Allow")), (405, Some("GET, HEAD")), "{path}");
+        assert_eq!(ask(&edge, &local(&format!("{path}?x=1"))).status, 404, "{path} has no query");
+        assert_eq!(edge.ask(&Request::new("GET", path)).status, 404, "{path} is not public");
+    }
+}
+
+#[test]
+fn a_name_that_leads_here_from_elsewhere_sees_nothing_of_the_page() {
+    let node = Node::start(good);
+    let edge = Edge::start(&node);
+    let named = |path, host| Request::new("GET", path).without("Host").with("Host", host);
+    for path in PATHS.into_iter().chain(["/events", "/journal", "/journal/entries?intent=1"]) {
+        for host in ["evil.example", "evil.example:8083", "localhost.evil.example", "10.1.2.3"] {
+            let refused = ask(&edge, &named(path, host));
+            assert_eq!(refused.status, 421, "{path} as {host}");
+            assert!(!refused.text().contains(host), "{path}: nothing is repeated");
+        }
+        let other = ask(&edge, &local(path).with("Sec-Fetch-Site", "cross-site"));
+        assert_eq!(other.status, 403, "{path} for another page");
+    }
+    for path in PATHS {
+        for host in ["localhost", "127.0.0.1:9", "[::1]:8083"] {
+            assert_eq!(ask(&edge, &named(path, host)).status, 200, "{path} as {host}");
+        }
+    }
+    for path in ["/metrics", "/livez", "/readyz"] {
+        let answer = ask(&edge, &named(path, "portcullis.internal:8083"));
+        assert_eq!(answer.status, 200, "{path}: a scraper has names of its own");
+    }
+}
+
+#[test]
+fn the_events_tell_what_happens() {
+    let node = Node::start(good);
+    let edge = Edge::with(&node, &[("gateway.requests_per_minute", "3")]);
+    let mut page = Page::listening(&edge);
+    let first = page.next().expect("the first comes at once");
+    assert_eq!(first["draining"], false);
+    assert_eq!(first["surfaces"][0]["name"], "gateway");
+    assert_eq!(first["surfaces"][0]["listen"], edge.gateway().to_string());
+    assert_eq!(first["surfaces"][0]["answered"], 0);
+    assert_eq!((&first["relay"], &first["sidecar"]), (&Value::Null, &Value::Null));
+    let url = format!("http://{}/rpc", node.address());
+    let urls = &first["node"]["urls"];
+    assert_eq!((&urls[0]["url"], &urls[0]["broken"]), (&url.into(), &false.into()));
+    for body in [QUESTION, &rpc("1", "devnet_mint", "[]"), "{", QUESTION] {
+        edge.ask(&Request::post(body).with("X-Forwarded-For", "203.0.113.77"));
+    }
+    let after = page.until("all four are counted", |now| {
+        let gateway = &now["surfaces"][0];
+        gateway["answered"] == 1 && total(&gateway["refused"], "rate_limited") == 1
+    });
+    let gateway = &after["surfaces"][0];
+    assert_eq!(total(&gateway["refused"], "method_not_allowed"), 1);
+    assert_eq!(total(&gateway["refused"], "parse_error"), 1);
+    assert_eq!(total(&gateway["calls"], "starknet_blockNumber"), 1);
+    assert_eq!(gateway["latency"]["count"], 4);
+    let bounds = after["bounds"].as_array().map(Vec::len);
+    assert_eq!(gateway["latency"]["below"].as_array().map(Vec::len), bounds, "a count a bound");
+    assert_eq!(total(&after["node"]["calls"], "ok"), 1);
+    let busiest = &gateway["limits"]["busiest"][0];
+    assert_eq!((&busiest["network"], &busiest["requests"]), (&"203.0.113.0/24".into(), &3.into()));
+    assert!(!after.to_string().contains("203.0.113.77"), "no client is shown in full");
+}
+
+#[test]
+fn only_so_many_pages_listen_and_one_that_is_closed_makes_room() {
+    let node = Node::start(good);
+    let edge = Edge::start(&node);
+    let mut pages: Vec<_> = (0..LISTENERS).map(|_| Page::listening(&edge)).collect();
+    let refused = Page::open(&edge).err().expect("one too many");
+    assert_eq!((refused.status, refused.header("Retry-After")), (503, Some("5")));
+    let [first, second] = [0, 1].map(|at| pages[at].next().expect("a snapshot"));
+    assert_eq!(first, second, "all have the same");
+    pages.pop();
+    let deadline = Instant::now() + PATIENCE;
+    while let Err(refused) = Page::open(&edge) {
+        assert_eq!(refused.status, 503);
+        assert!(Instant::now() < deadline, "the place of a page that is gone stays taken");
+    }
+    assert!(pages[0].next().is_some(), "the others go on");
+}
+
+#[test]
+fn the_head_of_the_events_can_be_asked_for_and_http_1_0_gets_them_without_chunks() {
+    let node = Node::start(good);
+    let edge = Edge::start(&node);
+    let mut client = Client::connect(edge.admin());
+    client.send(local("/events").line("HEAD /events HTTP/1.1").bytes());
+    let head = client.response_to_head();
+    assert_eq!((head.status, head.header("Transfer-Encoding")), (200, Some("chunked")));
+    assert_eq!(head.header("Content-Type"), Some("text/event-stream"));
+    client.ends("nothing follows a head");
+    let mut old = Client::connect(edge.admin());
+    old.send(local("/events").line("GET /events HTTP/1.0").bytes());
+    let head = old.response_to_head();
+    assert_eq!((head.status, head.header("Transfer-Encoding")), (200, None));
+    assert!(!old.silent_for(Duration::from_secs(10)), "events come");
+}
+
+#[test]
+fn whoever_listens_sees_the_drain_and_does_not_hold_up_the_stop() {
+    let node = Node::start(good);
+    let mut edge = Edge::with(&node, &[("server.drain_delay", "\"2500ms\"")]);
+    let mut page = Page::listening(&edge);
+    assert!(page.next().is_some());
+    let start = Instant::now();
+    edge.signal("TERM");
+    page.until("it drains", |now| now["draining"] == true);
+    assert_eq!(edge.wait().code(), Some(0), "a stop is no failure");
+    assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_listener_for_others_needs_a_token_and_opens_for_it_alone() {
+    let (node, folder) = (Node::start(good), Folder::new());
+    let file = folder.secret("operator.token", TOKEN);
+    let open = Setup::before(node.address()).set("admin.listen", "\"0.0.0.0:0\"");
+    let refused = open.run("check");
+    assert_eq!(refused.status.code(), Some(1), "without a token it is for this machine");
+    let edge = open.set("admin.token_file", &format!("\"{file}\"")).start();
+    let with = |path, value: &str| Request::new("GET", path).with("Authorization", value);
+    // base64 of ":" and the token, and of "operator:" and the token
+    let basics = [
+        "Basic OnRva2VuLW9mLXRoZS1vcGVyYXRvci0wMTIzNDU2Nzg5YWJj",
+        "Basic b3BlcmF0b3I6dG9rZW4tb2YtdGhlLW9wZXJhdG9yLTAxMjM0NTY3ODlhYmM=",
+    ];
+    for path in PATHS.into_iter().chain(["/metrics"]) {
+        for request in [Request::new("GET", path), with(path, &format!("Bearer {OTHER}"))] {
+            let closed = ask(&edge, &request);
+            assert_eq!(closed.status, 401, "{path}");
+            let asked: Vec<_> = closed
+                .headers
+                .iter()
+                .filter(|(name, _)| name.eq_ignore_ascii_case("www-authenticate"))
+                .map(|(_, value)| value.as_str())
+                .collect();
+            assert!(asked.contains(&"Bearer"), "{path}: {asked:?}");
+            assert!(asked.iter().any(|one| one.starts_with("Basic realm=")), "{path}: {asked:?}");
+        }
+        for value in [&*format!("Bearer {TOKEN}"), basics[0], basics[1]] {
+            assert_eq!(ask(&edge, &with(path, value)).status, 200, "{path} with {value}");
+        }
+    }
+    for path in ["/livez", "/readyz"] {
+        assert_eq!(ask(&edge, &Request::new("GET", path)).status, 200, "{path} tells nothing");
+    }
+    folder.secret("operator.token", OTHER);
+    edge.signal("HUP");
+    edge.line("the reload", |line| line["message"] == "the operator's token was read again");
+    assert_eq!(ask(&edge, &with("/", &format!("Bearer {TOKEN}"))).status, 401, "the old one");
+    let config = ask(&edge, &with("/config", &format!("Bearer {OTHER}")));
+    assert_eq!(config.status, 200, "the new one");
+    for line in edge.lines() {
+        assert!(!line.contains(TOKEN) && !line.contains(OTHER), "a token is in the log: {line}");
+    }
+}
+
+#[test]
+fn a_reload_is_shown_as_what_is_in_force_and_what_waits() {
+    let node = Node::start(good);
+    let setup = Setup::before(node.address());
+    let edge = setup.start();
+    let config = ask(&edge, &local("/config")).json();
+    assert_eq!((&config["reloaded_ms"], &config["mistaken"]), (&Value::Null, &false.into()));
+    assert_eq!(config["changes"], Value::Array(Vec::new()), "nothing is other than it was");
+    let mut page = Page::listening(&edge);
+    let setup = setup.set("node.max_idle", "3").set("gateway.requests_per_minute", "7000");
+    edge.rewrite(&setup);
+    edge.signal("HUP");
+    page.until("it was read again", |now| now["reloads"] == 1);
+    let config = ask(&edge, &local("/config")).json();
+    assert!(config["reloaded_ms"].as_u64() > Some(0), "{config}");
+    let changes = config["changes"].as_array().expect("a list");
+    let found: Vec<_> = changes
+        .iter()
+        .map(|change| (change["key"].as_str(), change["to"].as_str(), change["live"].as_bool()))
+        .collect();
+    let expected = [
+        (Some("node.max_idle"), Some("3"), Some(false)),
+        (Some("gateway.requests_per_minute"), Some("7000"), Some(true)),
+    ];
+    assert_eq!(found, expected);
+    edge.rewrite(&setup.set("node.max_idle", "\"many\""));
+    edge.signal("HUP");
+    page.until("the mistake is noted", |now| now["reloads"] == 2);
+    let config = ask(&edge, &local("/config")).json();
+    assert_eq!(config["mistaken"], true);
+    assert_eq!(config["changes"].as_array(), Some(changes), "nothing changed by it");
+    let errors = ask(&edge, &local("/errors")).json();
+    let newest = &errors[0];
+    assert_eq!(newest["level"], "error", "the newest comes first");
+    let text = newest["text"].as_str().unwrap_or_default();
+    assert!(text.contains("not reloaded") || text.contains("node.max_idle"), "{text}");
+    let live = errors.as_array().expect("a list").iter().any(|line| {
+        let text = line["text"].as_str().unwrap_or_default();
+        text.contains("key=gateway.requests_per_minute") && text.contains("effective=now")
+    });
+    assert!(live, "each change is among the warnings: {errors}");
+}
+
+#[test]
+fn a_journal_is_not_there_without_a_relay() {
+    let node = Node::start(good);
+    let edge = Edge::start(&node);
+    assert_eq!(ask(&edge, &local("/journal")).status, 404);
+    assert_eq!(ask(&edge, &local("/journal?state=gone")).status, 400);
+}
