@@ -90,7 +90,8 @@ pub fn read_optional(path: Option<&Path>) -> Result<Option<Secret>, SecretError>
     path.map(read).transpose()
 }
 
-fn locate(path: &Path) -> PathBuf {
+/// Where a file of the configuration is: a relative path may be a credential of the unit.
+pub fn locate(path: &Path) -> PathBuf {
     let credentials = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
     let credential = credentials.filter(|_| path.is_relative()).map(|folder| folder.join(path));
     credential.filter(|path| path.exists()).unwrap_or_else(|| path.to_owned())

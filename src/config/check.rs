@@ -14,6 +14,7 @@ use super::address::{CorsOrigins, Listen, NodeUrl, NonEmpty};
 use super::clients::{clients, paths};
 use super::error::Origin;
 use super::file::Reader;
+use super::tls::{tls, tls_paths};
 use super::units::Size;
 use super::values::{
     choice, cors_origins, distinct, duration, flag, integer, method, node_url, size, text,
@@ -114,6 +115,7 @@ fn node(reader: &mut Reader<'_>) -> NodeConfig {
 fn gateway(reader: &mut Reader<'_>) -> GatewayConfig {
     GatewayConfig {
         listen: reader.take("gateway.listen", text(LISTEN_FORM, Listen::parse)),
+        tls: tls(reader, tls_paths!("gateway")),
         clients: clients(reader, paths!("gateway")),
         methods: reader.take_list("gateway.methods", method, methods),
         cors_origins: reader.take_list(
@@ -176,6 +178,7 @@ fn admin(reader: &mut Reader<'_>) -> AdminConfig {
     let config = AdminConfig {
         listen: reader.take("admin.listen", text(LISTEN_FORM, Listen::parse)),
         token_file: reader.take("admin.token_file", text("a path", relay::optional_path)),
+        tls: tls(reader, tls_paths!("admin")),
     };
     if config.token_file.is_none() && !config.listen.is_local() {
         let message = "Loopback or Unix socket only: whoever reaches it needs no token, unless \

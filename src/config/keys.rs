@@ -7,8 +7,9 @@
 use std::fmt::Write as _;
 
 use super::suggest::closest;
-use table::LIVE;
+use live::LIVE;
 
+mod live;
 mod reasons;
 mod table;
 

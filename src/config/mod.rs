@@ -20,6 +20,7 @@ mod store;
 mod suggest;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod units;
 mod values;
 
@@ -44,6 +45,7 @@ pub use sidecar::{
     parse_origin,
 };
 pub use store::StoreConfig;
+pub use tls::TlsConfig;
 pub use units::{Amount, Readable, Size};
 
 /// The gateway's contract: an answer or an error within this time.
@@ -142,6 +144,8 @@ pub struct NodeConfig {
 pub struct GatewayConfig {
     /// Where it listens.
     pub listen: Listen,
+    /// What its connections are secured with, if they are.
+    pub tls: Option<TlsConfig>,
     /// How much one client may ask.
     pub clients: ClientsConfig,
     /// The methods that are answered, distinct.
@@ -197,6 +201,8 @@ pub struct AdminConfig {
     pub listen: Listen,
     /// A file with the operator's token, if one is asked for.
     pub token_file: Option<PathBuf>,
+    /// What its connections are secured with, if they are.
+    pub tls: Option<TlsConfig>,
 }
 
 impl ConnectionsConfig {

@@ -7,6 +7,7 @@ use super::address::{Listen, NonEmpty};
 use super::check::{LISTEN_FORM, SHORTEST, WHY_TIMEOUTS};
 use super::clients::{ClientsConfig, clients, paths};
 use super::file::Reader;
+use super::tls::{TlsConfig, tls, tls_paths};
 use super::units::Amount;
 use super::values::{boolean, distinct, duration, integer, text};
 use portcullis_filters::felt::{Felt, ShortString};
@@ -21,6 +22,8 @@ pub struct RelayConfig {
     pub listen: Listen,
     /// Files of the bearer tokens, one or two.
     pub token_files: NonEmpty<PathBuf>,
+    /// What its connections are secured with, if they are.
+    pub tls: Option<TlsConfig>,
     /// How much one client may ask.
     pub clients: ClientsConfig,
     /// How long one proof of the pins serves.
@@ -122,6 +125,7 @@ pub(super) fn relay(reader: &mut Reader<'_>) -> RelayConfig {
     let config = RelayConfig {
         listen: reader.take("relay.listen", text(LISTEN_FORM, Listen::parse)),
         token_files: reader.take_list("relay.token_files", text("a path", path), token_files),
+        tls: tls(reader, tls_paths!("relay")),
         clients: clients(reader, paths!("relay")),
         pins_max_age: reader.take("relay.pins_max_age", duration(SHORTEST..=MINUTE, WHY_TIMEOUTS)),
         receipt_timeout: reader
@@ -240,7 +244,7 @@ fn at_least_one<T>(items: Vec<T>) -> Result<NonEmpty<T>, String> {
     NonEmpty::new(items).ok_or_else(|| "expected at least one, found none".to_owned())
 }
 
-fn path(text: &str) -> Result<PathBuf, String> {
+pub(super) fn path(text: &str) -> Result<PathBuf, String> {
     optional_path(text)?.ok_or_else(|| "it is empty".to_owned())
 }
 

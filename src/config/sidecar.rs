@@ -8,6 +8,7 @@ use super::check::{LISTEN_FORM, WHY_TIMEOUTS};
 use super::clients::{ClientsConfig, clients, paths};
 use super::file::Reader;
 use super::relay::optional_path;
+use super::tls::{TlsConfig, tls, tls_paths};
 use super::values::{distinct, duration, flag, text};
 use http::{HeaderName, Uri};
 use std::path::PathBuf;
@@ -25,6 +26,8 @@ pub struct SidecarConfig {
     pub listen: Listen,
     /// The origin that its addresses begin with, without a slash at the end.
     pub base_url: String,
+    /// What its connections are secured with, if they are.
+    pub tls: Option<TlsConfig>,
     /// How much one client may ask.
     pub clients: ClientsConfig,
     /// The file of the token that shows details of the health check.
@@ -134,6 +137,7 @@ pub(super) fn sidecar(reader: &mut Reader<'_>) -> SidecarConfig {
     let base_url = reader.take("sidecar.base_url", text(ORIGIN_FORM, origin));
     SidecarConfig {
         listen: reader.take("sidecar.listen", text(LISTEN_FORM, Listen::parse)),
+        tls: tls(reader, tls_paths!("sidecar")),
         clients: clients(reader, paths!("sidecar")),
         operator_token_file: reader
             .take("sidecar.operator_token_file", text("a path", optional_path)),

@@ -37,7 +37,8 @@ fn whole(path: &str, literal: &str) -> String {
 }
 
 fn is_of_the_whole(path: &str) -> bool {
-    ["relay.", "sidecar.", "store."].iter().any(|section| path.starts_with(section))
+    let sections = ["relay.", "sidecar.", "store."];
+    sections.iter().any(|section| path.starts_with(section)) || path.contains(".tls.")
 }
 
 /// [`LEAST`] with one key set, and all sections where that key is of them.
@@ -153,12 +154,33 @@ fn defaults_are_typed_values() {
 }
 
 #[test]
+fn a_listener_speaks_in_the_clear_without_a_section_and_needs_both_files_with_one() {
+    assert_eq!(parse(LEAST).unwrap().gateway.unwrap().tls, None);
+    let found = messages(parse(&format!("{LEAST}[gateway.tls]\n")));
+    assert_eq!(found.len(), 2, "{found:?}");
+    let files = "certificate_file = \"a.pem\"\nkey_file = \"a.key\"\n";
+    let tls = parse(&format!("{LEAST}[gateway.tls]\n{files}")).unwrap().gateway.unwrap().tls;
+    let (certificate_file, key_file) = ("a.pem".into(), "a.key".into());
+    assert_eq!(tls, Some(TlsConfig { certificate_file, key_file, http2: true }));
+    let alone = parse("[node]\nurl = \"http://h/\"\n[admin.tls]\nhttp2 = false\n");
+    assert_eq!(messages(alone).len(), 2, "it names its surface, too");
+    let variables = [
+        ("PORTCULLIS__GATEWAY__TLS__CERTIFICATE_FILE", "b.pem"),
+        ("PORTCULLIS__GATEWAY__TLS__KEY_FILE", "b.key"),
+    ];
+    let tls = with_env(LEAST, &variables).unwrap().gateway.unwrap().tls.unwrap();
+    assert_eq!(tls.key_file, std::path::PathBuf::from("b.key"), "variables name a section");
+}
+
+#[test]
 fn the_relay_needs_its_policy_its_pins_and_its_keys() {
     let relay = parse(&whole("", "")).unwrap().relay.unwrap();
     assert_eq!(relay.pins.faucet, relay.pins.owner, "the owner pays unless told otherwise");
     let found = messages(parse(&format!("{LEAST}[relay]\n")));
     let required = |key: &&keys::Key| matches!(key.preset, keys::Preset::Required(_));
-    let missing = keys::KEYS.iter().filter(required).filter(|key| key.path.starts_with("relay."));
+    let is_of_the_relay =
+        |key: &&keys::Key| key.path.starts_with("relay.") && !key.path.contains(".tls.");
+    let missing = keys::KEYS.iter().filter(required).filter(is_of_the_relay);
     assert_eq!(found.len(), missing.count(), "{found:?}");
     for (path, literal, expected) in [
         ("relay.policy.identity_verification_mode", "\"v1\"", "there is no other mode"),
