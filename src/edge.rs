@@ -20,12 +20,13 @@ pub use service::{About, Admission, Next, Pending, Service, Told};
 pub use sidecar::SidecarService;
 pub use voice::GateVoice;
 
+use crate::answer::Answer;
 use crate::body::{self, Incomplete};
 use crate::config::ConnectionsConfig;
 use crate::deadline::within;
 use crate::gate::{App, Request};
 use crate::process::Process;
-use crate::reply::{self, Facts, Persistence, Reply, Style};
+use crate::reply::{Facts, Persistence, Reply, Style};
 use crate::stop::InFlight;
 use crate::telemetry::RequestLine;
 use http::header::{EXPECT, HOST, ORIGIN, TRANSFER_ENCODING};
@@ -146,14 +147,14 @@ impl<S: Service> Edge<S> {
     }
 
     fn admit(&self, request: &Request, settings: &S::Settings, now: Instant) -> Admission<S::Call> {
-        let (header, connection) = (request.header(), request.connection());
+        let (header, (raw, peer)) = (request.header(), request.came());
         let head = Head {
             method: header.method.as_str(),
             target: header.raw_path(),
             version: header.version,
             headers: &header.headers,
-            raw: connection.head(),
-            peer: connection.peer(),
+            raw,
+            peer,
         };
         self.service.admit(settings, &head, now)
     }
@@ -171,13 +172,13 @@ impl<S: Service> Edge<S> {
         context.outcome = Some(Outcome { reason: reply.reason, status: reply.status, bytes });
         let ends = ends_where_it_says(request).await;
         if !ends {
-            request.connection().linger();
+            request.linger();
         }
         let header = request.header();
         let is_head = header.method == Method::HEAD;
         let chunks = header.version == Version::HTTP_11;
         let last = !ends
-            || request.connection().is_old(context.started)
+            || request.is_old(context.started)
             || self.process.stop.has_begun()
             || (reply.rest.is_some() && !chunks);
         let persistence = match header.version {
@@ -187,31 +188,29 @@ impl<S: Service> Edge<S> {
         };
         let told = S::told(settings);
         let origin = header.headers.get(ORIGIN);
-        let pieces = reply::render(
-            &reply,
-            &Facts {
-                request_id: &context.request_id,
-                quota: context.standing.map(|standing| (told.quota, standing)),
-                // what a shared cache keeps is the same for every page, and for none
-                cross_origin: told
-                    .cors
-                    .filter(|_| context.is_for_pages)
-                    .filter(|_| origin.is_some() || reply.cache_control.is_some())
-                    .map(|cors| (cors, origin)),
-                persistence,
-                chunks,
-                without_body: is_head,
-            },
-        );
+        let facts = Facts {
+            request_id: &context.request_id,
+            quota: context.standing.map(|standing| (told.quota, standing)),
+            // what a shared cache keeps is the same for every page, and for none
+            cross_origin: told
+                .cors
+                .filter(|_| context.is_for_pages)
+                .filter(|_| origin.is_some() || reply.cache_control.is_some())
+                .map(|cors| (cors, origin)),
+            persistence,
+            chunks,
+            without_body: is_head,
+        };
+        let answer = Answer::new(request, &reply, &facts);
         let rest = reply.rest.take().filter(|_| !is_head);
         if last {
             request.close();
         }
         let patience = self.connections.write_timeout;
-        stream::send(request, pieces, patience).await?;
+        stream::in_time(answer.send(request), patience).await?;
         let Some(rest) = rest else { return Ok(()) };
         let Some(outcome) = &mut context.outcome else { return Ok(()) };
-        let rest = stream::Body { rest, chunks, sent: &mut outcome.bytes };
+        let rest = stream::Body { rest, sent: &mut outcome.bytes };
         match stream::stream(request, rest, patience).await {
             Err(Unsent::Cut) => {
                 outcome.reason = Some(Reason::StoreUnavailable);
@@ -243,7 +242,12 @@ impl<S: Service> Edge<S> {
 /// Whether the end of the request is known and reached, so that what comes next on the connection
 /// is another request. Chunks are not trusted with that: Pingora reads some that others do not.
 async fn ends_where_it_says(request: &mut Request) -> bool {
-    let headers = &request.header().headers;
+    let header = request.header();
+    // there each has a stream for itself
+    if header.version == Version::HTTP_2 {
+        return true;
+    }
+    let headers = &header.headers;
     // nor is whoever leaves out the one field that HTTP/1.1 demands
     if headers.contains_key(TRANSFER_ENCODING) || !headers.contains_key(HOST) {
         return false;

@@ -5,24 +5,33 @@
 //! [`Gate`] wraps each accepted stream in a [`Connection`], which reads each head whole, in bounded
 //! size and time, and replaces Pingora's own bare refusals by ours; only then is there a session,
 //! and Pingora parses the head from memory. The gate also caps the connections, in all and per
-//! peer, and their age. Next: `edge`, which takes each request.
+//! peer, and their age. Where there is a certificate it shakes hands first, and a client may choose
+//! HTTP/2 (`http2`). Next: `edge`, which takes each request.
 
 mod connection;
+mod http2;
 mod known;
 mod request;
+mod secured;
 
 pub use connection::{Connection, Limits};
+pub use http2::Exchange;
 pub use request::Request;
 
 use crate::config::ConnectionsConfig;
-use crate::telemetry::{Metrics, Surface};
+use crate::process::Process;
+use crate::stop::Stop;
+use crate::telemetry::{Handshake, Metrics, Surface};
+use crate::tls::{self, Identity, InForce};
 use async_trait::async_trait;
 use bytes::Bytes;
+use http::Response;
 use pingora_core::apps::ServerApp;
 use pingora_core::protocols::Stream;
 use pingora_core::server::ShutdownWatch;
 use portcullis_filters::client::TrustedProxies;
 use portcullis_filters::verdict::Reason;
+use secured::Secured;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -40,6 +49,9 @@ pub trait Voice: Send + Sync + 'static {
     /// The whole HTTP response to a request whose head was refused, and its place in log and
     /// metrics.
     fn refuse(&self, reason: Reason, peer: Option<IpAddr>) -> [Bytes; 3];
+
+    /// The same for a request over HTTP/2: the response's head and its body.
+    fn refuse_http2(&self, reason: Reason, peer: Option<IpAddr>) -> (Response<()>, Bytes);
 }
 
 /// What is behind a gate.
@@ -58,6 +70,8 @@ pub struct Gate<A> {
     trusted: TrustedProxies,
     live: Arc<Mutex<Live>>,
     metrics: Arc<Metrics>,
+    stop: Arc<Stop>,
+    tls: InForce,
     voice: Arc<dyn Voice>,
 }
 
@@ -69,24 +83,25 @@ struct Live {
 }
 
 impl<A> Gate<A> {
-    /// A gate before `app`. Peers in `trusted` are exempt from the cap per peer, because many
-    /// clients come through each.
+    /// A gate before `app`, in the clear. Peers in `trusted` are exempt from the cap per peer,
+    /// because many clients come through each.
     pub fn new(
         app: A,
         surface: Surface,
         config: &ConnectionsConfig,
         trusted: TrustedProxies,
-        metrics: Arc<Metrics>,
+        process: &Process,
         voice: Arc<dyn Voice>,
     ) -> Self {
         let max = i64::try_from(config.max).unwrap_or(i64::MAX);
-        metrics.connections_limit[surface as usize].set(max);
+        process.metrics.connections_limit[surface as usize].set(max);
         Self {
             app,
             surface,
             limits: Arc::new(Limits {
                 header_size: config.header_size.bytes(),
                 header_timeout: config.header_timeout,
+                write_timeout: config.write_timeout,
                 idle_timeout: config.idle_timeout,
                 lifetime: config.lifetime,
             }),
@@ -94,9 +109,17 @@ impl<A> Gate<A> {
             max_per_peer: config.max_per_client,
             trusted,
             live: Arc::default(),
-            metrics,
+            metrics: Arc::clone(&process.metrics),
+            stop: Arc::clone(&process.stop),
+            tls: InForce::default(),
             voice,
         }
+    }
+
+    /// The same, secured with what is in force for its surface whenever a client connects.
+    #[must_use]
+    pub fn secured_by(self, tls: InForce) -> Self {
+        Self { tls, ..self }
     }
 
     fn enter(&self, peer: Option<IpAddr>) -> Option<Place> {
@@ -119,6 +142,32 @@ impl<A> Gate<A> {
 }
 
 impl<A: App> Gate<A> {
+    /// Shakes hands, and serves what the client then speaks.
+    async fn serve_secured(
+        self: Arc<Self>,
+        stream: Stream,
+        identity: Arc<Identity>,
+        peer: Option<IpAddr>,
+    ) {
+        let config = Arc::clone(&identity.config);
+        let stream = match Secured::accept(stream, config, self.limits.header_timeout).await {
+            Ok(stream) => stream,
+            Err(outcome) => return self.metrics.tls.handshake(self.surface, outcome),
+        };
+        self.metrics.tls.handshake(self.surface, Handshake::Ok);
+        let is_http2 = tls::is_http2(stream.protocol());
+        let stream: Stream = Box::new(stream);
+        if is_http2 {
+            http2::serve(self, stream, peer).await;
+        } else {
+            self.serve(self.connection(stream, peer)).await;
+        }
+    }
+
+    fn connection(&self, stream: Stream, peer: Option<IpAddr>) -> Connection {
+        Connection::new(stream, peer, Arc::clone(&self.limits), Arc::clone(&self.voice))
+    }
+
     /// Serves one request after the other. Only the connection lives on between two.
     async fn serve(&self, connection: Connection) {
         let mut connection = Box::new(connection);
@@ -147,19 +196,29 @@ impl<A: App> ServerApp for Gate<A> {
         let peer = address.and_then(|address| address.as_inet()).map(std::net::SocketAddr::ip);
         let place = self.enter(peer);
         self.metrics.connection(self.surface, place.is_some());
+        let identity = self.tls.of(self.surface);
         let Some(_place) = place else {
             let [words, ..] = self.voice.refuse(Reason::Overloaded, peer);
+            if identity.is_some() {
+                // a handshake would cost more than what it is for
+                return None;
+            }
             // whether the client takes it or not, the connection ends here
             let told =
                 async { stream.write_all(&words).await.is_ok() && stream.flush().await.is_ok() };
             let _ = tokio::time::timeout(TURN_AWAY, told).await;
             return None;
         };
-        let limits = Arc::clone(&self.limits);
-        let connection = Connection::new(stream, peer, limits, Arc::clone(&self.voice));
-        let served = self.serve(connection);
         // between requests the edge ends an old connection; this ends one that never gets there
-        let _ = tokio::time::timeout(self.limits.lifetime + LAST_REQUEST, served).await;
+        let limit = self.limits.lifetime + LAST_REQUEST;
+        let _ = match identity {
+            None => tokio::time::timeout(limit, self.serve(self.connection(stream, peer))).await,
+            // boxed, so that a connection in the clear is not as large
+            Some(identity) => {
+                let served = Box::pin(Arc::clone(self).serve_secured(stream, identity, peer));
+                tokio::time::timeout(limit, served).await
+            }
+        };
         None
     }
 }

@@ -13,11 +13,12 @@
 //! ```
 //! Imports point one way: `cli → server → edge → {gateway, relay} → {node, store, reply} → config →
 //! filters`. The policy is a crate of its own, `portcullis_filters`, which can do no I/O.
-//! Reading order: [`edge`], [`gate`], [`body`], [`gateway`], [`relay`], [`node`], [`store`],
-//! [`reply`], then [`docs`], [`config`], [`secrets`], [`server`], [`stop`], [`telemetry`],
-//! [`admin`].
+//! Reading order: [`edge`], [`gate`], [`body`], [`answer`], [`gateway`], [`relay`], [`node`],
+//! [`store`], [`reply`], then [`docs`], [`config`], [`secrets`], [`tls`], [`server`], [`stop`],
+//! [`telemetry`], [`admin`].
 
 pub mod admin;
+pub mod answer;
 pub mod body;
 pub mod cli;
 pub mod clients;
@@ -41,3 +42,4 @@ pub mod stop;
 pub mod store;
 pub mod surfaces;
 pub mod telemetry;
+pub mod tls;

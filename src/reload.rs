@@ -5,8 +5,11 @@
 
 use crate::admin::Access;
 use crate::config::{Config, LoadError, Values};
+use crate::hardening;
 use crate::secrets::SecretError;
 use crate::surfaces::Surfaces;
+use crate::telemetry::Surface;
+use crate::tls::{Identities, TlsErrors};
 use crate::{gateway, relay, sidecar};
 use portcullis_filters::bearer::Tokens;
 use std::path::PathBuf;
@@ -126,7 +129,7 @@ impl Reload {
 
     /// Changes what can change, and gives back the configuration.
     fn take_over(&self, read: Read) -> Config {
-        let Surfaces { gateway, relay, sidecar } = &self.live.surfaces;
+        let Surfaces { gateway, relay, sidecar, .. } = &self.live.surfaces;
         if let (Some(gateway), Some(config)) = (gateway, &read.config.gateway) {
             gateway.change(gateway::Settings::from(config));
         }
@@ -144,8 +147,25 @@ impl Reload {
         {
             log::warn!("the operator's token was read again");
         }
+        self.change_identities(&read.identities);
         log::set_max_level(read.config.log.level);
         read.config
+    }
+
+    /// The certificates may be others, though their files' names are not.
+    fn change_identities(&self, identities: &Identities) {
+        if !identities.are_none() {
+            hardening::no_core_files();
+        }
+        self.live.surfaces.tls.change(identities);
+        for surface in Surface::ALL {
+            if self.live.surfaces.tls.of(surface).is_some() {
+                log::warn!(surface = surface.name(); "the certificate was read again");
+            }
+        }
+        for warning in identities.warnings(SystemTime::now()) {
+            log::warn!("{warning}");
+        }
     }
 
     /// The configuration and the secrets, all of them or nothing.
@@ -157,7 +177,8 @@ impl Reload {
         let sidecar = sidecar.map_err(ReadError::Secret)?;
         let admin = config.admin.as_ref().map(Access::load).transpose();
         let admin = admin.map_err(ReadError::Secret)?;
-        Ok(Read { config, relay, sidecar, admin })
+        let identities = Identities::load(&config).map_err(ReadError::Tls)?;
+        Ok(Read { config, relay, sidecar, admin, identities })
     }
 }
 
@@ -167,11 +188,13 @@ struct Read {
     relay: Option<relay::settings::Settings>,
     sidecar: Option<sidecar::Settings>,
     admin: Option<Option<Tokens>>,
+    identities: Identities,
 }
 
 enum ReadError {
     Config(LoadError),
     Secret(SecretError),
+    Tls(TlsErrors),
 }
 
 impl std::fmt::Display for ReadError {
@@ -179,6 +202,7 @@ impl std::fmt::Display for ReadError {
         match self {
             Self::Config(error) => error.fmt(f),
             Self::Secret(error) => error.fmt(f),
+            Self::Tls(errors) => errors.fmt(f),
         }
     }
 }

@@ -8,7 +8,7 @@ mod reasons;
 mod wire;
 
 pub use reasons::{status_and_code, xrpc_name};
-pub use wire::{Cors, Facts, LAST_CHUNK, Persistence, chunk, render};
+pub use wire::{Cors, Facts, LAST_CHUNK, Persistence, chunk, http2_head, render};
 
 use crate::node::{Answer, Fault, Lease};
 use bytes::Bytes;

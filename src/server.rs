@@ -21,6 +21,7 @@ use crate::stop::{Stop, StopOnSignal};
 use crate::store::{Store, StoreConfig, StoreError};
 use crate::surfaces::Surfaces;
 use crate::telemetry::{Log, Metrics, Surface};
+use crate::tls::{Identities, TlsErrors};
 use async_trait::async_trait;
 use pingora_core::apps::ServerApp;
 use pingora_core::listeners::ListenerConfig;
@@ -54,6 +55,8 @@ pub enum StartError {
     Bind(Listen, io::Error),
     /// A secret could not be used.
     Secret(SecretError),
+    /// A certificate or its key could not be used.
+    Tls(TlsErrors),
     /// The store could not be opened.
     Store(StoreError),
     /// No runtime could be made for the store.
@@ -65,6 +68,7 @@ impl std::fmt::Display for StartError {
         match self {
             Self::Bind(listen, error) => write!(f, "can not listen on {listen}: {error}"),
             Self::Secret(error) => error.fmt(f),
+            Self::Tls(errors) => errors.fmt(f),
             Self::Store(error) => write!(f, "can not open the store: {error}"),
             Self::Runtime(error) => write!(f, "can not start threads: {error}"),
         }
@@ -104,6 +108,10 @@ pub struct Bound {
 /// # Errors
 /// The first listener that can not be bound, or what else keeps it from starting.
 pub fn bind(config: &Config, log: Log) -> Result<Bound, StartError> {
+    let identities = Identities::load(config).map_err(StartError::Tls)?;
+    for warning in identities.warnings(SystemTime::now()) {
+        log::warn!("{warning}");
+    }
     let metrics = Arc::new(Metrics::new());
     let process = Process {
         request_ids: Arc::new(RequestIds::new()),
@@ -127,6 +135,7 @@ pub fn bind(config: &Config, log: Log) -> Result<Bound, StartError> {
         sidecar: None,
         admin: None,
     };
+    bound.surfaces.tls.change(&identities);
     let node_config = &config.node;
     let mut journal = None;
     if let Some(config) = &config.gateway {
@@ -137,8 +146,10 @@ pub fn bind(config: &Config, log: Log) -> Result<Bound, StartError> {
         bound.server.add_service(background_service("cache watch", watcher));
         bound.surfaces.gateway = Some(gateway);
     }
-    if let Some(store) = &config.store {
+    if config.store.is_some() || !identities.are_none() {
         hardening::no_core_files();
+    }
+    if let Some(store) = &config.store {
         let (runtime, store) = open_store(store)?;
         let keeping = Keeping { store, runtime: runtime.handle().clone() };
         bound.keepers = Some(runtime);
@@ -234,8 +245,8 @@ impl Bound {
     ) -> Result<Listen, StartError> {
         let voice = GateVoice::new(S::SURFACE, Some(Arc::clone(&service)), process.clone());
         let edge = Edge::new(service, limits.clone(), process.clone());
-        let metrics = Arc::clone(&process.metrics);
-        let gate = Gate::new(edge, S::SURFACE, &limits, trusted, metrics, Arc::new(voice));
+        let gate = Gate::new(edge, S::SURFACE, &limits, trusted, process, Arc::new(voice))
+            .secured_by(self.surfaces.tls.clone());
         let (service, listen) = listen_on(S::SURFACE, listen, gate)?;
         self.server.add_service(service);
         let max_connections = limits.max;
@@ -254,12 +265,12 @@ impl Bound {
         let access = Arc::new(access);
         let admin = admin(self, Arc::clone(&access));
         let process = admin.process.clone();
-        let metrics = Arc::clone(&process.metrics);
-        let voice = Arc::new(GateVoice::<Gateway>::new(surface, None, process));
+        let voice = Arc::new(GateVoice::<Gateway>::new(surface, None, process.clone()));
         let trusted = TrustedProxies::default();
         let limits = ConnectionsConfig::OPERATOR;
         let app = Operator::new(admin);
-        let gate = Gate::new(app, surface, &limits, trusted, metrics, voice);
+        let gate = Gate::new(app, surface, &limits, trusted, &process, voice)
+            .secured_by(self.surfaces.tls.clone());
         let (mut service, listen) = listen_on(surface, &config.listen, gate)?;
         service.inner.threads = Some(1);
         self.server.add_service(service);

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// How often the requests in flight are looked at while the process waits for them.
@@ -27,18 +28,25 @@ const DRAINING: u8 = 2;
 #[derive(Debug)]
 pub struct Stop {
     phase: AtomicU8,
-    in_flight: AtomicUsize,
+    /// What the process waits for.
+    held: AtomicUsize,
     gauge: IntGauge,
+    begun: watch::Sender<bool>,
 }
 
 /// A request in flight, until it is dropped.
 #[derive(Debug)]
-pub struct InFlight(Arc<Stop>);
+pub struct InFlight(Hold);
+
+/// Something that the process does not end before, until it is dropped.
+#[derive(Debug)]
+pub struct Hold(Arc<Stop>);
 
 impl Stop {
     /// Serving; `gauge` shows the requests in flight.
     pub fn new(gauge: IntGauge) -> Arc<Self> {
-        Arc::new(Self { phase: AtomicU8::new(SERVING), in_flight: AtomicUsize::new(0), gauge })
+        let (phase, held) = (AtomicU8::new(SERVING), AtomicUsize::new(0));
+        Arc::new(Self { phase, held, gauge, begun: watch::Sender::new(false) })
     }
 
     /// Whether a stop was asked for: the process is not ready any more.
@@ -51,18 +59,39 @@ impl Stop {
         self.phase.load(Ordering::Relaxed) >= DRAINING
     }
 
+    /// Waits until a stop is asked for.
+    pub fn begins(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut begun = self.begun.subscribe();
+        async move {
+            if begun.wait_for(|begun| *begun).await.is_err() {
+                // whoever could ask for it is gone
+                std::future::pending().await
+            }
+        }
+    }
+
     /// Counts a request in.
     pub fn enter(self: &Arc<Self>) -> InFlight {
-        self.in_flight.fetch_add(1, Ordering::Relaxed);
         self.gauge.inc();
-        InFlight(Arc::clone(self))
+        InFlight(self.hold())
+    }
+
+    /// Holds the end of the process back, for as long as requests may.
+    pub fn hold(self: &Arc<Self>) -> Hold {
+        self.held.fetch_add(1, Ordering::Relaxed);
+        Hold(Arc::clone(self))
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
-        self.0.gauge.dec();
+        self.0.0.gauge.dec();
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.held.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -89,6 +118,7 @@ impl StopOnSignal {
 
     async fn drain(&self) {
         self.stop.phase.store(UNREADY, Ordering::Relaxed);
+        self.stop.begun.send_replace(true);
         self.draining.set(1);
         log::info!("stopping: not ready any more, still serving");
         if !self.drain_delay.is_zero() {
@@ -96,7 +126,7 @@ impl StopOnSignal {
         }
         self.stop.phase.store(DRAINING, Ordering::Relaxed);
         let end = Instant::now() + self.grace_period;
-        while self.stop.in_flight.load(Ordering::Relaxed) > 0 {
+        while self.stop.held.load(Ordering::Relaxed) > 0 {
             if Instant::now() >= end {
                 log::warn!("stopping: the grace period is over, requests in flight are cut off");
                 return;

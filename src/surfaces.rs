@@ -3,6 +3,7 @@
 use crate::gateway::Gateway;
 use crate::relay::Relay;
 use crate::sidecar::Sidecar;
+use crate::tls::InForce;
 use std::sync::Arc;
 
 /// Each surface, unless it is switched off.
@@ -14,4 +15,6 @@ pub struct Surfaces {
     pub relay: Option<Arc<Relay>>,
     /// The service endpoints.
     pub sidecar: Option<Arc<Sidecar>>,
+    /// What their listeners present.
+    pub tls: InForce,
 }

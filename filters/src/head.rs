@@ -16,6 +16,7 @@ pub struct Head<'a> {
     /// The header fields.
     pub headers: &'a HeaderMap,
     /// The head's bytes as they came: parsing may have dropped a field that contradicted another.
+    /// Empty over HTTP/2, where none is dropped, and a contradiction is no request.
     pub raw: &'a [u8],
     /// The address at the other end of the socket; `None` for a Unix socket.
     pub peer: Option<IpAddr>,

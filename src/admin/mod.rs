@@ -17,6 +17,7 @@ mod state;
 
 pub use access::Access;
 
+use crate::answer::Answer;
 use crate::clients::Clients;
 use crate::config::Listen;
 use crate::docs;
@@ -25,7 +26,7 @@ use crate::gate::{App, Request};
 use crate::node::{Memory, Node};
 use crate::process::Process;
 use crate::reload::InForce;
-use crate::reply::{self, Facts, Persistence, Reply};
+use crate::reply::{Facts, Persistence, Reply};
 use crate::store::Journal;
 use crate::surfaces::Surfaces;
 use crate::telemetry::{Sample, Surface};
@@ -98,7 +99,7 @@ impl Admin {
         for signer in self.surfaces.relay.iter().flat_map(|relay| relay.signers()) {
             self.process.metrics.relay.queue(signer.role, signer.waiting);
         }
-        let Surfaces { gateway, relay, sidecar } = &self.surfaces;
+        let Surfaces { gateway, relay, sidecar, .. } = &self.surfaces;
         let clients = [
             gateway.as_ref().map(|gateway| gateway.clients()),
             relay.as_ref().map(|relay| relay.clients()),
@@ -115,6 +116,8 @@ impl Admin {
             node_busy: node.busy as u64,
             node_open_breakers: node.open_breakers as u64,
             log_dropped: self.process.log.dropped(),
+            certificates_end: Surface::ALL
+                .map(|surface| self.surfaces.tls.of(surface).map(|identity| identity.not_after)),
         }
     }
 
@@ -206,14 +209,14 @@ impl Operator {
 
     /// What a request wants, as far as its head tells.
     fn judge(&self, request: &Request) -> Wanted {
-        let (header, connection) = (request.header(), request.connection());
+        let (header, (raw, peer)) = (request.header(), request.came());
         let head = Head {
             method: header.method.as_str(),
             target: header.raw_path(),
             version: header.version,
             headers: &header.headers,
-            raw: connection.head(),
-            peer: connection.peer(),
+            raw,
+            peer,
         };
         let (path, query) = split(head.target);
         let is_probe = matches!(path, b"/livez" | b"/readyz");
@@ -326,22 +329,20 @@ impl App for Operator {
         let is_head = header.method == Method::HEAD;
         let chunks = header.version == Version::HTTP_11;
         let mut reply = page::guarded(self.answer(wanted, is_head).await);
-        let pieces = reply::render(
-            &reply,
-            &Facts {
-                request_id: &request_id,
-                quota: None,
-                cross_origin: None,
-                persistence: Persistence::Closes,
-                chunks,
-                without_body: is_head,
-            },
-        );
-        if stream::send(request, pieces, TAKE).await.is_err() {
+        let facts = Facts {
+            request_id: &request_id,
+            quota: None,
+            cross_origin: None,
+            persistence: Persistence::Closes,
+            chunks,
+            without_body: is_head,
+        };
+        let answer = Answer::new(request, &reply, &facts);
+        if stream::in_time(answer.send(request), TAKE).await.is_err() {
             return false;
         }
         let Some(rest) = reply.rest.take().filter(|_| !is_head) else { return true };
-        let rest = Body { rest, chunks, sent: &mut 0 };
+        let rest = Body { rest, sent: &mut 0 };
         stream::stream(request, rest, TAKE).await.is_ok()
     }
 }

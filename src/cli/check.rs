@@ -14,12 +14,13 @@ use crate::relay::settings::{Keys, Pins, Settings};
 use crate::secrets::{self, SecretError};
 use crate::sidecar;
 use crate::telemetry::Metrics;
+use crate::tls::Identities;
 use portcullis_filters::client::TrustedProxies;
 use portcullis_filters::policy::GatewayPolicy;
 use portcullis_filters::rpc::{Method, MethodSet};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
@@ -30,13 +31,17 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
             return ExitCode::from(CHECK_FAILED);
         }
     };
-    let keys = match secrets(&config) {
-        Ok(keys) => keys,
-        Err(error) => {
-            eprintln!("{error}");
+    let (keys, identities) = match (secrets(&config), Identities::load(&config)) {
+        (Ok(keys), Ok(identities)) => (keys, identities),
+        (keys, identities) => {
+            keys.err().iter().for_each(|error| eprintln!("{error}"));
+            identities.err().iter().for_each(|errors| eprintln!("{errors}"));
             return ExitCode::from(CHECK_FAILED);
         }
     };
+    for warning in identities.warnings(SystemTime::now()) {
+        eprintln!("warning: {warning}");
+    }
     println!("{}: ok", arguments.file.config.display());
     if !arguments.live {
         return ExitCode::SUCCESS;

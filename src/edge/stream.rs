@@ -1,19 +1,17 @@
 //! Answers on their way out: in pieces, each of which a client has to take in time.
 
+use crate::answer;
 use crate::deadline::within;
 use crate::gate::Request;
-use crate::reply::{self, Rest};
-use bytes::Bytes;
+use crate::reply::Rest;
 use futures_util::StreamExt as _;
 use pingora_core::{Error, ErrorType};
 use std::time::Duration;
 
-/// The rest of a body, and how it goes out.
+/// The rest of a body, and how much of it went out.
 pub struct Body<'a> {
     /// What is still to be made.
     pub rest: Rest,
-    /// Whether it goes out in chunks; else the end of the connection is its end.
-    pub chunks: bool,
     /// Bytes of the body that went out, to be counted on.
     pub sent: &'a mut usize,
 }
@@ -27,16 +25,15 @@ pub enum Unsent {
     Gone(Box<Error>),
 }
 
-/// Sends these bytes of an answer.
+/// Waits until a part of an answer is sent.
 ///
 /// # Errors
-/// The client left, or takes longer than `patience` to read them.
-pub async fn send(
-    request: &mut Request,
-    pieces: [Bytes; 3],
+/// The client left, or takes longer than `patience` to read it.
+pub async fn in_time(
+    sent: impl Future<Output = pingora_core::Result<()>>,
     patience: Duration,
 ) -> pingora_core::Result<()> {
-    within(patience, request.send(pieces))
+    within(patience, sent)
         .await
         .unwrap_or_else(|| Error::e_explain(ErrorType::WriteTimedout, "the client does not read"))
 }
@@ -52,18 +49,9 @@ pub async fn stream(
 ) -> Result<(), Unsent> {
     while let Some(piece) = body.rest.0.next().await {
         let piece = piece.map_err(|_| Unsent::Cut)?;
-        // an empty chunk would be the last one
-        if piece.is_empty() {
-            continue;
-        }
         *body.sent += piece.len();
-        let pieces =
-            if body.chunks { reply::chunk(piece) } else { [piece, Bytes::new(), Bytes::new()] };
-        send(request, pieces, patience).await.map_err(Unsent::Gone)?;
+        let sent = answer::send_more(request, piece);
+        in_time(sent, patience).await.map_err(Unsent::Gone)?;
     }
-    if body.chunks {
-        let end = [Bytes::from_static(reply::LAST_CHUNK), Bytes::new(), Bytes::new()];
-        send(request, end, patience).await.map_err(Unsent::Gone)?;
-    }
-    Ok(())
+    in_time(answer::end(request), patience).await.map_err(Unsent::Gone)
 }

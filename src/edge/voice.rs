@@ -7,6 +7,7 @@ use crate::process::Process;
 use crate::reply::{self, Facts, Persistence, Reply, Style};
 use crate::telemetry::{RequestLine, Surface};
 use bytes::Bytes;
+use http::Response;
 use portcullis_filters::client::{Client, TrustedProxies};
 use portcullis_filters::policy;
 use portcullis_filters::verdict::{Reason, Refusal};
@@ -29,8 +30,13 @@ impl<S> GateVoice<S> {
     }
 }
 
-impl<S: Service> Voice for GateVoice<S> {
-    fn refuse(&self, reason: Reason, peer: Option<IpAddr>) -> [Bytes; 3] {
+impl<S: Service> GateVoice<S> {
+    fn say<T>(
+        &self,
+        reason: Reason,
+        peer: Option<IpAddr>,
+        form: impl FnOnce(&Reply, &Facts<'_>) -> T,
+    ) -> T {
         let message = match reason {
             Reason::Overloaded => "too many connections",
             Reason::HeaderTooLarge => "the request's head is too large",
@@ -71,6 +77,20 @@ impl<S: Service> Voice for GateVoice<S> {
             chunks: false,
             without_body: false,
         };
-        reply::render(&reply, &facts)
+        form(&reply, &facts)
+    }
+}
+
+impl<S: Service> Voice for GateVoice<S> {
+    fn refuse(&self, reason: Reason, peer: Option<IpAddr>) -> [Bytes; 3] {
+        self.say(reason, peer, reply::render)
+    }
+
+    fn refuse_http2(&self, reason: Reason, peer: Option<IpAddr>) -> (Response<()>, Bytes) {
+        self.say(reason, peer, |reply, facts| {
+            // a refusal is one piece
+            let [text, ..] = &reply.body;
+            (reply::http2_head(reply, facts), text.clone())
+        })
     }
 }

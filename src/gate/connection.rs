@@ -33,7 +33,7 @@ const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 1 << 20;
 
 /// Pingora reads no head of more fields.
-const PINGORA_FIELDS: usize = 256;
+pub(super) const PINGORA_FIELDS: usize = 256;
 
 /// Bounds of each connection.
 #[derive(Debug)]
@@ -42,6 +42,8 @@ pub struct Limits {
     pub header_size: usize,
     /// From the first byte of a head to its last.
     pub header_timeout: Duration,
+    /// A client that takes nothing of what is written over HTTP/2; over HTTP/1 the app says.
+    pub write_timeout: Duration,
     /// A client that says nothing, after it connected or between two requests.
     pub idle_timeout: Duration,
     /// The age at which a connection serves its last request.

@@ -3,16 +3,19 @@
 //! Pingora parses each head that is new. Those who ask most send the same head with every request
 //! of a connection, but for the digits of its `Content-Length`: once Pingora has parsed it twice,
 //! what it made of it is used again ([`Known`]), and a request that came whole needs no session of
-//! Pingora's at all.
+//! Pingora's at all. A request over HTTP/2 is an [`Exchange`], beside others on its connection.
 
 use super::Connection;
 use super::connection::opened;
+use super::http2::Exchange;
 use super::known::Known;
 use bytes::{Bytes, BytesMut};
 use http::Method;
 use pingora_core::protocols::http::ServerSession;
 use pingora_http::RequestHeader;
+use std::net::IpAddr;
 use tokio::io::AsyncWriteExt;
+use tokio::time::Instant;
 
 /// Seconds that Pingora is told to keep a connection, so that it gives it back: how long it may be
 /// idle is the gate's to say.
@@ -33,6 +36,7 @@ enum Kind {
         body: Option<Bytes>,
         keeps_alive: bool,
     },
+    Http2(Box<Exchange>),
 }
 
 impl Request {
@@ -67,19 +71,47 @@ impl Request {
         Self(Kind::Repeated { connection, known, body: Some(body), keeps_alive: true })
     }
 
+    /// A request of a connection that has many at a time.
+    pub(super) fn http2(exchange: Exchange) -> Self {
+        Self(Kind::Http2(Box::new(exchange)))
+    }
+
     /// The head.
     pub fn header(&self) -> &RequestHeader {
         match &self.0 {
             Kind::Parsed { session, .. } => session.req_header(),
             Kind::Repeated { known, .. } => known.header(),
+            Kind::Http2(exchange) => exchange.header(),
         }
     }
 
-    /// The connection.
-    pub fn connection(&self) -> &Connection {
+    /// The head as it came, and the address it came from (`None` for a Unix socket). Over HTTP/2 no
+    /// field is dropped when a head is parsed: nothing came that is not in [`Self::header`].
+    pub fn came(&self) -> (&[u8], Option<IpAddr>) {
         match &self.0 {
-            Kind::Parsed { session, .. } => opened(session),
-            Kind::Repeated { connection, .. } => connection,
+            Kind::Http2(exchange) => (&[], exchange.peer()),
+            kind => kind.connection().map_or((&[], None), |own| (own.head(), own.peer())),
+        }
+    }
+
+    /// The client is still sending what nobody reads: see [`Connection::linger`]. HTTP/2 has a word
+    /// for it, which the end of the answer says.
+    pub fn linger(&self) {
+        if let Some(connection) = self.0.connection() {
+            connection.linger();
+        }
+    }
+
+    /// Whether its connection, where it has one for itself, has served long enough by `now`.
+    pub fn is_old(&self, now: Instant) -> bool {
+        self.0.connection().is_some_and(|connection| connection.is_old(now))
+    }
+
+    /// The exchange, if the answer is to be sent over HTTP/2.
+    pub fn as_http2(&mut self) -> Option<&mut Exchange> {
+        match &mut self.0 {
+            Kind::Http2(exchange) => Some(exchange),
+            _ => None,
         }
     }
 
@@ -91,6 +123,7 @@ impl Request {
         match &mut self.0 {
             Kind::Parsed { session, .. } => session.read_request_body().await,
             Kind::Repeated { body, .. } => Ok(body.take()),
+            Kind::Http2(exchange) => exchange.read_body().await,
         }
     }
 
@@ -99,6 +132,7 @@ impl Request {
         match &mut self.0 {
             Kind::Parsed { session, .. } => session.is_body_done(),
             Kind::Repeated { .. } => true,
+            Kind::Http2(exchange) => exchange.is_body_read(),
         }
     }
 
@@ -110,14 +144,16 @@ impl Request {
         match &mut self.0 {
             Kind::Parsed { session, .. } => session.write_continue_response().await,
             Kind::Repeated { .. } => Ok(()),
+            Kind::Http2(exchange) => exchange.write_continue(),
         }
     }
 
-    /// Whether another request may follow on the connection.
+    /// Whether another request may follow on the connection. One over HTTP/2 has no say in that.
     pub fn keeps_alive(&self) -> bool {
         match &self.0 {
             Kind::Parsed { session, .. } => session.get_keepalive().is_some(),
             Kind::Repeated { keeps_alive, .. } => *keeps_alive,
+            Kind::Http2(_) => true,
         }
     }
 
@@ -126,19 +162,26 @@ impl Request {
         match &mut self.0 {
             Kind::Parsed { session, .. } => session.set_keepalive(None),
             Kind::Repeated { keeps_alive, .. } => *keeps_alive = false,
+            Kind::Http2(_) => {}
         }
     }
 
-    /// Sends these bytes of the answer.
+    /// Sends these bytes of the answer; over HTTP/2, of its body.
     ///
     /// # Errors
     /// The client left.
     pub async fn send(&mut self, pieces: [Bytes; 3]) -> pingora_core::Result<()> {
-        self.connection().answer(pieces);
         match &mut self.0 {
-            // which flushes the connection
-            Kind::Parsed { session, .. } => session.finish_body().await.map(|_| ()),
-            Kind::Repeated { connection, .. } => Ok(connection.flush().await.map_err(gone)?),
+            Kind::Parsed { session, .. } => {
+                opened(session).answer(pieces);
+                // which flushes the connection
+                session.finish_body().await.map(|_| ())
+            }
+            Kind::Repeated { connection, .. } => {
+                connection.answer(pieces);
+                Ok(connection.flush().await.map_err(gone)?)
+            }
+            Kind::Http2(exchange) => exchange.send(pieces).await,
         }
     }
 
@@ -160,6 +203,18 @@ impl Request {
                 connection.learn(Some(known));
                 Some(connection)
             }
+            Kind::Http2(_) => None,
+        }
+    }
+}
+
+impl Kind {
+    /// The connection that the request has for itself.
+    fn connection(&self) -> Option<&Connection> {
+        match self {
+            Self::Parsed { session, .. } => Some(opened(session)),
+            Self::Repeated { connection, .. } => Some(connection),
+            Self::Http2(_) => None,
         }
     }
 }

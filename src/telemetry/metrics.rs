@@ -8,6 +8,7 @@ use super::process::ProcessMetrics;
 use super::relay::RelayMetrics;
 use super::sampled::{Sample, Sampled};
 use super::sidecar::SidecarMetrics;
+use super::tls::TlsMetrics;
 use crate::gateway::Cause;
 use crate::node::Fault;
 use portcullis_filters::rpc::Method;
@@ -112,6 +113,8 @@ pub struct Metrics {
     pub relay: RelayMetrics,
     /// The sidecar's.
     pub sidecar: SidecarMetrics,
+    /// Of handshakes and certificates.
+    pub tls: TlsMetrics,
     process: ProcessMetrics,
     sampled: Sampled,
 }
@@ -205,7 +208,7 @@ const fn is_of_the_gateway(reason: Reason) -> bool {
 }
 
 /// One of each surface.
-type BySurface<T> = [T; Surface::ALL.len()];
+pub type BySurface<T> = [T; Surface::ALL.len()];
 
 /// A gauge for each surface.
 fn by_surface(make: &Maker, name: &str, help: &str) -> BySurface<IntGauge> {
@@ -315,6 +318,7 @@ impl Metrics {
             relay: RelayMetrics::new(&make),
             sidecar: SidecarMetrics::new(&make),
             process: ProcessMetrics::new(&make),
+            tls: TlsMetrics::new(&make),
             sampled: Sampled::new(&make),
             registry: make.registry,
         }
@@ -374,6 +378,7 @@ impl Metrics {
     /// as the admin listener's one thread is: what is counted elsewhere is taken over here.
     pub fn gather(&self, sample: &Sample) -> Vec<MetricFamily> {
         self.sampled.set(sample);
+        self.tls.set(sample.certificates_end);
         self.process.read();
         self.registry.gather()
     }

@@ -11,10 +11,12 @@ mod relay;
 mod requests;
 mod sampled;
 mod sidecar;
+mod tls;
 
 pub use self::log::{Log, RequestLine};
-pub use metrics::{CacheUse, LATENCY, Metrics, Surface};
+pub use metrics::{BySurface, CacheUse, LATENCY, Metrics, Surface};
 pub use recent::{Event, Recent};
 pub use relay::{PinState, RelayMetrics};
 pub use sampled::Sample;
 pub use sidecar::SidecarMetrics;
+pub use tls::{Handshake, TlsMetrics};

@@ -1,7 +1,7 @@
 //! The metrics whose values their owners keep: they are read at each scrape.
 
 use super::Surface;
-use super::metrics::Maker;
+use super::metrics::{BySurface, Maker};
 use crate::gateway::CacheStanding;
 use prometheus::{IntCounter, IntGauge};
 
@@ -28,6 +28,8 @@ pub struct Sample {
     pub node_open_breakers: u64,
     /// Log lines dropped.
     pub log_dropped: u64,
+    /// When each surface's certificate ends, in seconds since 1970.
+    pub certificates_end: BySurface<Option<u64>>,
 }
 
 /// The sampled metrics.

@@ -41,8 +41,8 @@ pub(super) fn too_many_in_flight() -> Refusal {
 /// What every request must get right, with a body or without: its framing, and its host.
 pub(super) fn any_headers(head: &Head<'_>) -> Result<(), Refusal> {
     framing(head)?;
-    if head.version == Version::HTTP_11 && !head.headers.contains_key(header::HOST) {
-        // RFC 9112, section 3.2
+    if head.version >= Version::HTTP_11 && !head.headers.contains_key(header::HOST) {
+        // RFC 9112, section 3.2; over HTTP/2 it is `:authority`
         return Err(Refusal::new(Reason::InvalidRequest, "HTTP/1.1 asks for a Host header"));
     }
     Ok(())

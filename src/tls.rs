@@ -1,0 +1,252 @@
+//! TLS: what the listeners present, and what they accept.
+//!
+//! In: the files of the configuration. Out: an [`Identity`] for each listener that has one, or
+//! every reason why not. TLS 1.2 and 1.3 on ring, as rustls takes them: no early data, no
+//! renegotiation, and clients need no certificate. [`InForce`] is what new handshakes use; a reload
+//! puts another in its place, and open connections go on. The handshakes themselves are the gate's.
+
+use crate::config::{Config, TlsConfig};
+use crate::secrets::{self, SecretError};
+use crate::telemetry::{BySurface, Surface};
+use arc_swap::ArcSwapOption;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{InconsistentKeys, ServerConfig, crypto};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+use x509_cert::der::Decode as _;
+use x509_cert::time::Validity;
+
+/// 64 KiB: a dozen certificates.
+const MAX_CERTIFICATES: u64 = 64 << 10;
+
+/// The protocol names of RFC 9113, section 3.1, and RFC 7301, section 6.
+const HTTP_2: &[u8] = b"h2";
+const HTTP_1_1: &[u8] = b"http/1.1";
+
+/// What a listener presents.
+#[derive(Debug)]
+pub struct Identity {
+    /// For each handshake.
+    pub config: Arc<ServerConfig>,
+    /// When its certificate begins to hold, in seconds since 1970.
+    not_before: u64,
+    /// When its certificate ends, in seconds since 1970.
+    pub not_after: u64,
+}
+
+/// Why a listener has no identity.
+#[derive(Debug)]
+pub struct TlsError {
+    surface: Surface,
+    why: Why,
+}
+
+#[derive(Debug)]
+enum Why {
+    Certificate(PathBuf, WhyNoCertificate),
+    Key(SecretError),
+    /// The key is another certificate's.
+    Mismatch(PathBuf, PathBuf),
+    /// Ring signs with no such key, or there is no randomness.
+    Unusable(rustls::Error),
+}
+
+#[derive(Debug)]
+enum WhyNoCertificate {
+    Unreadable(io::Error),
+    TooLarge,
+    NotPem,
+    NotX509,
+}
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let section = self.surface.name();
+        match &self.why {
+            Why::Certificate(path, why) => {
+                write!(f, "{section}.tls.certificate_file: {}: {why}", path.display())
+            }
+            Why::Key(error) => write!(f, "{section}.tls.key_file: {error}"),
+            Why::Mismatch(key, certificate) => write!(
+                f,
+                "{section}.tls.key_file: the key in {} is not that of the first certificate in {}",
+                key.display(),
+                certificate.display()
+            ),
+            Why::Unusable(error) => write!(f, "{section}.tls: {error}"),
+        }
+    }
+}
+
+impl fmt::Display for WhyNoCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(error) => error.fmt(f),
+            Self::TooLarge => write!(f, "it is larger than {MAX_CERTIFICATES} bytes"),
+            Self::NotPem => f.write_str("it must hold certificates in PEM"),
+            Self::NotX509 => f.write_str("its first certificate is none of X.509"),
+        }
+    }
+}
+
+/// Every reason why listeners have no identity; shown one per line.
+#[derive(Debug)]
+pub struct TlsErrors(Vec<TlsError>);
+
+impl fmt::Display for TlsErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<_> = self.0.iter().map(ToString::to_string).collect();
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+impl std::error::Error for TlsErrors {}
+
+/// What each listener is to present, unless it speaks in the clear.
+#[derive(Debug, Default)]
+pub struct Identities(BySurface<Option<Arc<Identity>>>);
+
+impl Identities {
+    /// Reads the files of every listener that has some.
+    ///
+    /// # Errors
+    /// Everything that is wrong with them.
+    pub fn load(config: &Config) -> Result<Self, TlsErrors> {
+        let (mut identities, mut errors) = (Self::default(), Vec::new());
+        for (surface, tls) in [
+            (Surface::Gateway, config.gateway.as_ref().and_then(|gateway| gateway.tls.as_ref())),
+            (Surface::Relay, config.relay.as_ref().and_then(|relay| relay.tls.as_ref())),
+            (Surface::Sidecar, config.sidecar.as_ref().and_then(|sidecar| sidecar.tls.as_ref())),
+            (Surface::Admin, config.admin.as_ref().and_then(|admin| admin.tls.as_ref())),
+        ] {
+            match tls.map(Identity::load).transpose() {
+                Ok(identity) => identities.0[surface as usize] = identity.map(Arc::new),
+                Err(all) => errors.extend(all.into_iter().map(|why| TlsError { surface, why })),
+            }
+        }
+        if errors.is_empty() { Ok(identities) } else { Err(TlsErrors(errors)) }
+    }
+
+    /// Whether every listener speaks in the clear.
+    pub fn are_none(&self) -> bool {
+        self.0.iter().all(Option::is_none)
+    }
+
+    /// What an operator should know of certificates that can be used, and that no client takes
+    /// at `now`: a line for each.
+    pub fn warnings(&self, now: SystemTime) -> Vec<String> {
+        let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let found = Surface::ALL.into_iter().zip(&self.0).filter_map(|(surface, identity)| {
+            let key = format!("{}.tls.certificate_file", surface.name());
+            let identity = identity.as_ref()?;
+            if identity.not_after < now {
+                return Some(format!(
+                    "{key}: the certificate ended on {}",
+                    shown(identity.not_after)
+                ));
+            }
+            let begins = shown(identity.not_before);
+            (identity.not_before > now)
+                .then(|| format!("{key}: the certificate does not hold before {begins}"))
+        });
+        found.collect()
+    }
+}
+
+/// Seconds since 1970 as a date.
+fn shown(seconds: u64) -> String {
+    let time = SystemTime::UNIX_EPOCH.checked_add(std::time::Duration::from_secs(seconds));
+    let year_9999 = 253_402_300_799;
+    time.filter(|_| seconds <= year_9999)
+        .map_or_else(|| seconds.to_string(), |time| humantime::format_rfc3339(time).to_string())
+}
+
+impl Identity {
+    fn load(config: &TlsConfig) -> Result<Self, Vec<Why>> {
+        let chain = chain(&config.certificate_file)
+            .map_err(|why| Why::Certificate(config.certificate_file.clone(), why));
+        let key = key(&config.key_file).map_err(Why::Key);
+        let ((chain, validity), key) = match (chain, key) {
+            (Ok(chain), Ok(key)) => (chain, key),
+            (chain, key) => return Err([chain.err(), key.err()].into_iter().flatten().collect()),
+        };
+        let [not_before, not_after] =
+            [validity.not_before, validity.not_after].map(|time| time.to_unix_duration().as_secs());
+        let mut server = server(chain, key).map_err(|error| {
+            vec![match error {
+                rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+                    Why::Mismatch(config.key_file.clone(), config.certificate_file.clone())
+                }
+                error => Why::Unusable(error),
+            }]
+        })?;
+        if config.http2 {
+            server.alpn_protocols.push(HTTP_2.to_vec());
+        }
+        server.alpn_protocols.push(HTTP_1_1.to_vec());
+        Ok(Self { config: Arc::new(server), not_before, not_after })
+    }
+}
+
+fn server(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<ServerConfig, rustls::Error> {
+    let mut server =
+        ServerConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(chain, key)?;
+    // a session is kept by its client, sealed with keys that change: it takes no memory here
+    server.ticketer = crypto::ring::Ticketer::new()?;
+    Ok(server)
+}
+
+/// The certificates of a file, and how long the first of them holds.
+fn chain(path: &Path) -> Result<(Vec<CertificateDer<'static>>, Validity), WhyNoCertificate> {
+    let file = File::open(secrets::locate(path)).map_err(WhyNoCertificate::Unreadable)?;
+    let mut text = Vec::new();
+    file.take(MAX_CERTIFICATES + 1).read_to_end(&mut text).map_err(WhyNoCertificate::Unreadable)?;
+    if text.len() as u64 > MAX_CERTIFICATES {
+        return Err(WhyNoCertificate::TooLarge);
+    }
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    let chain = chain.map_err(|_| WhyNoCertificate::NotPem)?;
+    let first = chain.first().ok_or(WhyNoCertificate::NotPem)?;
+    let first = x509_cert::Certificate::from_der(first).map_err(|_| WhyNoCertificate::NotX509)?;
+    Ok((chain, first.tbs_certificate.validity))
+}
+
+fn key(path: &Path) -> Result<PrivateKeyDer<'static>, SecretError> {
+    let text = secrets::read(path)?;
+    PrivateKeyDer::from_pem_slice(text.expose())
+        .map_err(|_| SecretError::not(path, "a private key in PEM, not encrypted"))
+}
+
+/// What the listeners present now. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct InForce(Arc<BySurface<ArcSwapOption<Identity>>>);
+
+impl InForce {
+    /// Puts these in the place of those before, for every handshake from now on.
+    pub fn change(&self, identities: &Identities) {
+        for (place, identity) in self.0.iter().zip(&identities.0) {
+            place.store(identity.clone());
+        }
+    }
+
+    /// What the listener of a surface presents; `None` if it speaks in the clear.
+    pub fn of(&self, surface: Surface) -> Option<Arc<Identity>> {
+        self.0[surface as usize].load_full()
+    }
+}
+
+/// Whether a client chose HTTP/2.
+pub fn is_http2(protocol: Option<&[u8]>) -> bool {
+    protocol == Some(HTTP_2)
+}
