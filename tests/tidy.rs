@@ -175,6 +175,17 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
             "reply", "body",
         ],
     ),
+    (
+        "answer.rs",
+        &["admin", "cli", "server", "gateway", "relay", "sidecar", "edge", "node", "store"],
+    ),
+    (
+        "tls.rs",
+        &[
+            "admin", "cli", "server", "gateway", "relay", "sidecar", "edge", "gate", "node",
+            "store", "reply", "body",
+        ],
+    ),
     ("edge", &["admin", "cli", "server", "store"]),
     ("admin", &["cli", "server", "body"]),
     ("telemetry", &["admin", "cli", "server", "edge", "gate", "reply", "body"]),
@@ -347,6 +358,7 @@ fn every_key_that_a_document_for_operators_names_exists() {
 #[test]
 fn every_metric_that_a_document_names_exists() {
     let code = ["metrics.rs", "relay.rs", "sampled.rs", "sidecar.rs"]
+    let code = ["metrics.rs", "relay.rs", "sidecar.rs", "tls.rs"]
         .map(|file| read(&root().join("src/telemetry").join(file)));
     let code = code.concat();
     let mut wrong = Vec::new();

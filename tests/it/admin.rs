@@ -14,7 +14,7 @@ use crate::request::{QUESTION, Request, padded, rpc};
 use crate::script::{good, send};
 
 /// Every series with its value, as `/metrics` shows them.
-fn metrics(edge: &Edge) -> BTreeMap<String, f64> {
+pub(crate) fn metrics(edge: &Edge) -> BTreeMap<String, f64> {
     let response = edge.admin_get("/metrics");
     assert_eq!(response.status, 200, "metrics are there");
     let media_type = response.header("Content-Type").unwrap_or_default();
@@ -42,7 +42,7 @@ pub(crate) fn eventually(edge: &Edge, what: &str, wanted: impl Fn(&BTreeMap<Stri
 }
 
 /// The one series of this family with all of these labels.
-fn series(metrics: &BTreeMap<String, f64>, family: &str, labels: &[&str]) -> f64 {
+pub(crate) fn series(metrics: &BTreeMap<String, f64>, family: &str, labels: &[&str]) -> f64 {
     let mut found = metrics.iter().filter(|(name, _)| {
         name.starts_with(&format!("{family}{{")) && labels.iter().all(|label| name.contains(label))
     });

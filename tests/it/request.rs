@@ -72,6 +72,13 @@ impl Request {
         self
     }
 
+    /// Method, target and headers.
+    pub(crate) fn parts(&self) -> (&str, &str, &[(String, String)]) {
+        let mut words = self.line.split(' ');
+        let (method, target) = (words.next(), words.next());
+        (method.unwrap_or_default(), target.unwrap_or_default(), &self.headers)
+    }
+
     /// The head, up to and with the empty line.
     pub(crate) fn head(&self) -> Vec<u8> {
         let mut head = format!("{}\r\n", self.line);

@@ -27,6 +27,7 @@ mod operating;
 mod order;
 mod podcast;
 mod routes;
+mod secured;
 mod signatures;
 mod skeleton;
 mod store;

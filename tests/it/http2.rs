@@ -1,0 +1,385 @@
+//! The gateway over HTTP/2: the same answers as over HTTP/1.1, and the same bounds.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use h2::Reason;
+
+use crate::admin::{eventually, metrics, series};
+use crate::check::assert_error;
+use crate::client2::Client2;
+use crate::edge::{Edge, Setup};
+use crate::folder::Folder;
+use crate::node::{Act, Latch, Node};
+use crate::node_head::ask_about;
+use crate::request::{QUESTION, Request, padded, rpc};
+use crate::response::Response;
+use crate::script::{ANSWER_CAP, echo, good, json, padded_envelope, send};
+use crate::secure::{ABOUT_A_SECOND, Pair, secured};
+
+/// A gateway with a certificate.
+struct Stage {
+    node: Node,
+    edge: Edge,
+    pair: Pair,
+    _folder: Folder,
+}
+
+impl Stage {
+    fn before(node: Node, keys: &[(&str, &str)]) -> Self {
+        let (folder, pair) = (Folder::new(), Pair::new());
+        pair.write(&folder);
+        let setup = secured(Setup::before(node.address()), "gateway", &folder);
+        let setup = keys.iter().fold(setup, |setup, (key, value)| setup.set(key, value));
+        Self { edge: setup.start(), node, pair, _folder: folder }
+    }
+
+    fn new(keys: &[(&str, &str)]) -> Self {
+        Self::before(Node::start(good), keys)
+    }
+
+    /// Before a node that answers only when the latch is open.
+    fn held(keys: &[(&str, &str)]) -> (Self, Latch) {
+        let latch = Latch::default();
+        let hold = latch.clone();
+        let node = Node::start(move |call| {
+            [vec![Act::Hold(hold.clone())], echo(call)].into_iter().flatten().collect()
+        });
+        (Self::before(node, keys), latch)
+    }
+
+    fn client(&self) -> Client2 {
+        Client2::connect(self.edge.gateway(), &self.pair)
+    }
+
+    fn in_flight(&self, wanted: f64) {
+        eventually(&self.edge, "the requests in flight", |metrics| {
+            metrics.get("portcullis_requests_in_flight") == Some(&wanted)
+        });
+    }
+}
+
+/// A refusal, in the words that HTTP/1.1 has for it.
+fn assert_refused(mut response: Response, reason: &str, why: &str) {
+    assert_eq!(response.version, "HTTP/2");
+    response.version = "HTTP/1.1".into();
+    assert_error(&response, reason, "null", why);
+}
+
+/// What must be the same in both versions: status, fields and body, but for what differs between
+/// any two answers, and what is said of the connection.
+pub(crate) fn essence(response: &Response) -> (u16, Vec<(String, String)>, String) {
+    let differs = |name: &str| {
+        matches!(name, "date" | "x-request-id" | "connection" | "ratelimit" | "transfer-encoding")
+    };
+    let mut fields: Vec<_> = response
+        .headers
+        .iter()
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.clone()))
+        .filter(|(name, _)| !differs(name))
+        .collect();
+    fields.sort();
+    let id = response.header("x-request-id").expect("every answer has an id");
+    assert!(response.header("date").is_some(), "every answer has a date");
+    (response.status, fields, response.text().replace(id, "ID"))
+}
+
+#[test]
+fn the_same_request_gets_the_same_answer_over_both_versions() {
+    let stage = Stage::new(&[]);
+    let fill = |count: usize| "a".repeat(count);
+    let requests = [
+        ("a call", Request::post(QUESTION)),
+        ("an id of the client's", Request::post(QUESTION).with("X-Request-Id", "mine-0123456789")),
+        ("a page's call", Request::post(QUESTION).with("Origin", "https://app.example")),
+        ("no JSON", Request::post("{")),
+        ("a batch", Request::post("[]")),
+        ("a write", Request::post(rpc("1", "starknet_addInvokeTransaction", "[]"))),
+        ("a parameter too many", Request::post(rpc("1", "starknet_chainId", "[1]"))),
+        ("a body at the limit", Request::post(padded(QUESTION, 65_536))),
+        ("a body over the limit", Request::post(padded(QUESTION, 65_537))),
+        ("no media type", Request::post(QUESTION).without("Content-Type")),
+        ("a coding", Request::post(QUESTION).with("Content-Encoding", "gzip")),
+        ("another expectation", Request::post(QUESTION).with("Expect", "a-miracle")),
+        ("no such path", Request::new("GET", "/nothing")),
+        ("a query", Request::new("POST", "/rpc?x=1")),
+        ("the wrong method", Request::new("GET", "/rpc")),
+        ("another wrong method", Request::new("DELETE", "/rpc")),
+        ("health", Request::new("GET", "/healthz")),
+        ("a preflight", {
+            Request::new("OPTIONS", "/rpc")
+                .with("Origin", "https://app.example")
+                .with("Access-Control-Request-Method", "POST")
+        }),
+        ("no host", Request::new("GET", "/healthz").without("Host")),
+        ("a large head", Request::new("GET", "/healthz").with("X-Fill", &fill(17 << 10))),
+        ("a head that fits", Request::new("GET", "/healthz").with("X-Fill", &fill(15 << 10))),
+    ];
+    let mut client = stage.client();
+    for (what, request) in requests {
+        let over_1 = stage.pair.client(stage.edge.gateway()).ask(&request);
+        let over_2 = client.ask(&request);
+        assert_eq!(essence(&over_2), essence(&over_1), "{what}");
+        let allowed = over_2.headers.iter().all(|(name, _)| {
+            !matches!(name.as_str(), "connection" | "keep-alive" | "transfer-encoding")
+        });
+        assert!(allowed, "{what}: nothing is said of the connection: {over_2:?}");
+    }
+    let head = Request::new("HEAD", "/healthz");
+    let mut over_1 = stage.pair.client(stage.edge.gateway());
+    over_1.send(head.bytes());
+    let (over_1, over_2) = (over_1.response_to_head(), client.ask(&head));
+    assert_eq!(essence(&over_2), essence(&over_1), "HEAD");
+    assert_eq!(over_2.header("content-length"), Some("3"), "of the body that GET has");
+}
+
+#[test]
+fn what_http_2_has_other_words_for_is_refused() {
+    let stage = Stage::new(&[]);
+    let mut client = stage.client();
+    let tunnel = Request::new("CONNECT", "").with("X-Request-Id", "not-read-here");
+    let refused = client.ask(&tunnel);
+    assert_refused(refused, "wrong_http_method", "a tunnel");
+    // far more than ours is refused by the protocol's own means
+    let huge = Request::new("GET", "/healthz").with("X-Fill", &"a".repeat(60 << 10));
+    let status = client.try_ask(&huge).map(|response| response.status);
+    assert!(matches!(status, Ok(431) | Err(_)), "{status:?}");
+    let short = Request::post(QUESTION).without("Content-Length").with("Content-Length", "9");
+    let cut = client.try_ask(&short).expect_err("a body longer than its length");
+    assert_eq!(cut.reason(), Some(Reason::PROTOCOL_ERROR), "a length that lies");
+    assert_eq!(client.ask(&Request::post(QUESTION)).status, 200, "the connection goes on");
+    assert_eq!(stage.node.calls().len(), 1, "and the node heard of that one only");
+}
+
+#[test]
+fn limits_count_requests_and_not_connections() {
+    let stage = Stage::new(&[("gateway.requests_per_minute", "3")]);
+    let mut client = stage.client();
+    for _ in 0..3 {
+        assert_eq!(client.ask(&Request::post(QUESTION)).status, 200);
+    }
+    let over_2 = client.ask(&Request::post(QUESTION));
+    let over_1 = stage.pair.client(stage.edge.gateway()).ask(&Request::post(QUESTION));
+    let without_time = |response: &Response| {
+        let (status, mut fields, text) = essence(response);
+        fields.retain(|(name, _)| name != "retry-after");
+        (status, fields, text)
+    };
+    assert_eq!(over_2.status, 429);
+    assert!(over_2.header("retry-after").is_some());
+    assert_eq!(without_time(&over_2), without_time(&over_1), "one client, one limit");
+}
+
+#[test]
+fn requests_at_a_time_are_bounded_per_client_and_per_connection() {
+    let (stage, latch) = Stage::held(&[("gateway.max_in_flight_per_client", "2")]);
+    let mut client = stage.client();
+    let begun = [1, 2].map(|id| client.send(&ask_about(id, &id.to_string())).expect("sent"));
+    stage.node.wait_for_calls(2);
+    let refused = client.ask(&ask_about(3, "3"));
+    assert_refused(refused, "too_many_in_flight", "a third request");
+    latch.open();
+    for begun in begun {
+        assert_eq!(client.response(begun).expect("an answer").status, 200);
+    }
+    assert_eq!(client.max_streams(), 100, "and the connection has its own bound");
+}
+
+#[test]
+fn a_reset_cancels_one_request_and_no_other() {
+    let (stage, latch) = Stage::held(&[]);
+    let mut client = stage.client();
+    let mut given_up = client.send(&ask_about(1, "1")).expect("sent");
+    let kept = client.send(&ask_about(2, "2")).expect("sent");
+    stage.node.wait_for_calls(2);
+    stage.in_flight(2.0);
+    given_up.body.send_reset(Reason::CANCEL);
+    stage.in_flight(1.0);
+    latch.open();
+    assert_eq!(client.response(kept).expect("an answer").status, 200);
+    stage.in_flight(0.0);
+}
+
+#[test]
+fn a_client_that_takes_back_request_after_request_has_to_connect_anew() {
+    let (stage, _latch) = Stage::held(&[("gateway.connections.idle_timeout", "\"1h\"")]);
+    let mut client = stage.client();
+    for round in 0.. {
+        assert!(round < 1_000, "it may go on for ever");
+        let Ok(mut begun) = client.send(&Request::post(QUESTION)) else { break };
+        begun.body.send_reset(Reason::CANCEL);
+    }
+    let _how = client.ended();
+    stage.in_flight(0.0);
+    assert_eq!(stage.client().ask(&Request::new("GET", "/healthz")).status, 200, "others go on");
+}
+
+#[test]
+fn a_body_that_comes_too_slowly_is_given_up_at_the_deadline() {
+    let stage = Stage::new(&[("gateway.connections.body_timeout", "\"1s\"")]);
+    let mut client = stage.client();
+    let start = Instant::now();
+    let mut begun = client.begin(&Request::post(QUESTION), false).expect("sent");
+    begun.body.send_data(Bytes::from_static(b"{\"jsonrpc\""), false).expect("sent");
+    let told = client.response(begun).expect("an answer");
+    assert!(ABOUT_A_SECOND.contains(&start.elapsed()), "took {:?}", start.elapsed());
+    assert_refused(told, "request_timeout", "half a body");
+    assert_eq!(client.ask(&Request::post(QUESTION)).status, 200, "the connection goes on");
+}
+
+#[test]
+fn a_client_that_is_told_off_while_it_sends_gets_the_answer() {
+    let stage = Stage::new(&[]);
+    let mut client = stage.client();
+    let request = Request::post("").without("Content-Length");
+    let mut begun = client.begin(&request, false).expect("sent");
+    begun.body.send_data(Bytes::from(vec![b' '; 200_000]), false).expect("queued");
+    let told = client.response(begun).expect("an answer");
+    assert_refused(told, "body_too_large", "a body without an end");
+    assert_eq!(client.ask(&Request::post(QUESTION)).status, 200, "the connection goes on");
+}
+
+#[test]
+fn who_waits_to_be_told_to_continue_is_told() {
+    let stage = Stage::new(&[]);
+    let mut client = stage.client();
+    let asked = client.ask(&Request::post(QUESTION).with("Expect", "100-continue"));
+    assert_eq!(asked.status, 200);
+}
+
+#[test]
+fn the_largest_answer_is_whole() {
+    let stage =
+        Stage::before(Node::start(|call| send(json(padded_envelope(call, ANSWER_CAP)))), &[]);
+    let mut client = Client2::with_window(stage.edge.gateway(), &stage.pair, 20_000);
+    let over_2 = client.ask(&Request::post(QUESTION));
+    assert_eq!(over_2.status, 200);
+    let told = over_2.header("content-length").expect("a length").to_owned();
+    assert_eq!(told, over_2.body.len().to_string());
+    let over_1 = stage.pair.client(stage.edge.gateway()).ask(&Request::post(QUESTION));
+    assert!(over_1.body == over_2.body, "byte for byte what HTTP/1.1 gets");
+}
+
+#[test]
+fn a_client_that_does_not_read_its_answer_loses_it_at_the_deadline() {
+    let node = Node::start(|call| send(json(padded_envelope(call, ANSWER_CAP))));
+    let stage = Stage::before(node, &[("gateway.connections.write_timeout", "\"1s\"")]);
+    let mut client = Client2::with_window(stage.edge.gateway(), &stage.pair, 10_000);
+    let start = Instant::now();
+    let begun = client.send(&Request::post(QUESTION)).expect("sent");
+    assert_eq!(client.end_of(begun), Some(Reason::CANCEL), "the answer is cut");
+    assert!(ABOUT_A_SECOND.contains(&start.elapsed()), "took {:?}", start.elapsed());
+    assert_eq!(client.ask(&Request::new("GET", "/healthz")).status, 200, "the connection goes on");
+}
+
+#[test]
+fn a_head_that_comes_too_slowly_ends_the_connection() {
+    let stage = Stage::new(&[("gateway.connections.header_timeout", "\"1s\"")]);
+    let stream =
+        crate::secure::tunnel(stage.edge.gateway(), stage.pair.config(crate::secure::ANY, &["h2"]));
+    let mut client = crate::client::Client::over(stream);
+    client.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    client.send([0, 0, 0, 4, 0, 0, 0, 0, 0]); // SETTINGS
+    client.send([0, 0, 9, 1, 1, 0, 0, 0, 1]); // HEADERS, of which nothing follows
+    let start = Instant::now();
+    let _ours = client.rest();
+    assert!(ABOUT_A_SECOND.contains(&start.elapsed()), "took {:?}", start.elapsed());
+    stage.edge.line("the refusal", |line| line["reason"] == "request_timeout");
+}
+
+#[test]
+fn a_connection_without_requests_is_closed_when_it_was_idle_for_too_long() {
+    let stage = Stage::new(&[("gateway.connections.idle_timeout", "\"1s\"")]);
+    let mut client = stage.client();
+    assert_eq!(client.ask(&Request::post(QUESTION)).status, 200);
+    let start = Instant::now();
+    client.ended().expect("GOAWAY without an error");
+    assert!(ABOUT_A_SECOND.contains(&start.elapsed()), "took {:?}", start.elapsed());
+}
+
+#[test]
+fn an_old_connection_takes_no_other_request_and_finishes_what_it_has() {
+    let (stage, latch) = Stage::held(&[("gateway.connections.lifetime", "\"1s\"")]);
+    let mut client = stage.client();
+    let begun = client.send(&Request::post(QUESTION)).expect("sent");
+    client.farewell();
+    latch.open();
+    assert_eq!(client.response(begun).expect("an answer").status, 200);
+    client.ended().expect("GOAWAY without an error");
+}
+
+#[test]
+fn a_stopping_edge_says_goaway_and_answers_what_is_in_flight() {
+    let (mut stage, latch) = Stage::held(&[]);
+    let mut client = stage.client();
+    let begun = client.send(&Request::post(QUESTION)).expect("sent");
+    stage.node.wait_for_calls(1);
+    let idle = {
+        let mut idle = stage.client();
+        assert_eq!(idle.ask(&Request::new("GET", "/healthz")).status, 200);
+        idle
+    };
+    stage.edge.signal("TERM");
+    client.farewell();
+    idle.ended().expect("GOAWAY without an error");
+    latch.open();
+    assert_eq!(client.response(begun).expect("an answer").status, 200);
+    client.ended().expect("GOAWAY without an error");
+    assert_eq!(stage.edge.wait().code(), Some(0));
+}
+
+#[test]
+fn a_stopping_edge_serves_those_who_connect_in_the_drain_delay() {
+    let mut stage = Stage::new(&[("server.drain_delay", "\"3s\"")]);
+    assert_eq!(stage.client().ask(&Request::post(QUESTION)).status, 200, "it is up");
+    stage.edge.signal("TERM");
+    eventually(&stage.edge, "it stops", |metrics| metrics.get("portcullis_draining") == Some(&1.0));
+    let mut client = stage.client();
+    assert_eq!(client.ask(&Request::post(QUESTION)).status, 200, "the first request");
+    client.ended().expect("GOAWAY without an error");
+    assert_eq!(stage.edge.wait().code(), Some(0));
+}
+
+#[test]
+fn frames_without_content_end_the_connection() {
+    let stage = Stage::new(&[]);
+    let mut client = stage.client();
+    let mut begun = client.begin(&Request::post(QUESTION), false).expect("sent");
+    // the client may not send them all at once
+    while begun.body.send_data(Bytes::new(), false).is_ok() {
+        std::thread::yield_now();
+    }
+    let how = client.ended().expect_err("GOAWAY for a reason");
+    assert_eq!(how.reason(), Some(Reason::ENHANCE_YOUR_CALM));
+    assert_eq!(stage.client().ask(&Request::post(QUESTION)).status, 200, "others go on");
+}
+
+#[test]
+fn a_request_over_http_2_is_logged_and_counted_as_any_other() {
+    let stage = Stage::new(&[]);
+    let mut client = stage.client();
+    let request = Request::post(QUESTION).with("X-Request-Id", "logged-over-http-2");
+    let answer = client.ask(&request);
+    let line = stage.edge.request_line("logged-over-http-2");
+    assert_eq!(line["method"], "starknet_blockNumber");
+    assert_eq!(line["status"], 200);
+    assert_eq!(line["bytes"], answer.body.len());
+    assert_eq!(line["client"], "127.0.0.1");
+    client.ask(&Request::post("{"));
+    eventually(&stage.edge, "both are counted", |metrics| {
+        let count = |labels| series(metrics, "portcullis_requests_total", labels);
+        count(&["\"answered\"", "\"none\""]) == 1.0 && count(&["\"parse_error\""]) == 1.0
+    });
+    let open = series(&metrics(&stage.edge), "portcullis_connections", &["gateway"]);
+    assert_eq!(open, 1.0, "both came over one connection");
+}
+
+#[test]
+fn a_host_beside_the_authority_must_be_the_same() {
+    let stage = Stage::new(&[]);
+    let mut client = stage.client();
+    let request = Request::new("GET", "/healthz");
+    assert_eq!(client.ask(&request.clone().with("Host", "edge.test")).status, 200);
+    let refused = client.ask(&request.with("Host", "other.test"));
+    assert_refused(refused, "invalid_request", "two names for one place");
+}
