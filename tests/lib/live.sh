@@ -161,6 +161,11 @@ documents_are_seen() {
   "$VENV/bin/python" -B tests/lib/seen.py "$WORK/seen" conf/openapi/*.yaml
 }
 
+# A gateway of its own, with a certificate, in front of the same node.
+tls_clients() {
+  PORTCULLIS=$TARGET/debug/portcullis PORTCULLIS_NODE=$NODE tests/clients/tls.sh
+}
+
 metrics_are_clean() {
   curl -fsS -o "$WORK/metrics" "$ADMIN/metrics"
   echo "$(grep -vc '^#' "$WORK/metrics") samples"

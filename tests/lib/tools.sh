@@ -106,6 +106,9 @@ prepare_tools() {
   if ! has cc || ! has make; then missing+=(build-essential); fi
   has cmake || missing+=(cmake) # zlib-ng, which Pingora builds
   has curl || missing+=(curl ca-certificates)
+  has openssl || missing+=(openssl)
+  has h2load || missing+=(nghttp2-client)
+  has chromium || missing+=(chromium)
   has node || missing+=(nodejs)
   has npm || missing+=(npm)
   has chromium || missing+=(chromium)
