@@ -357,8 +357,7 @@ fn every_key_that_a_document_for_operators_names_exists() {
 
 #[test]
 fn every_metric_that_a_document_names_exists() {
-    let code = ["metrics.rs", "relay.rs", "sampled.rs", "sidecar.rs"]
-    let code = ["metrics.rs", "relay.rs", "sidecar.rs", "tls.rs"]
+    let code = ["metrics.rs", "relay.rs", "sampled.rs", "sidecar.rs", "tls.rs"]
         .map(|file| read(&root().join("src/telemetry").join(file)));
     let code = code.concat();
     let mut wrong = Vec::new();

@@ -16,11 +16,14 @@ pub(in crate::config) const REASONS: &[(&str, &[(&str, &str)])] = &[
     ("gateway", GATEWAY),
     ("gateway.cache", GATEWAY_CACHE),
     ("gateway.connections", GATEWAY_CONNECTIONS),
+    ("gateway.tls", TLS),
     ("relay", RELAY),
+    ("relay.tls", TLS),
     ("relay.policy", RELAY_POLICY),
     ("relay.pins", RELAY_PINS),
     ("relay.keys", RELAY_KEYS),
     ("sidecar", SIDECAR),
+    ("sidecar.tls", TLS),
     ("sidecar.feeds", SIDECAR_FEEDS),
     ("sidecar.session", SIDECAR_SESSION),
     ("sidecar.age", SIDECAR_AGE),
@@ -28,6 +31,7 @@ pub(in crate::config) const REASONS: &[(&str, &[(&str, &str)])] = &[
     ("sidecar.health", SIDECAR_HEALTH),
     ("store", STORE),
     ("admin", ADMIN),
+    ("admin.tls", TLS),
 ];
 
 const A_PROXY_HERE: &str = "a proxy on this machine; any other peer could name whom it likes.";
@@ -58,7 +62,7 @@ const NODE: &[(&str, &str)] = &[
 ];
 
 const GATEWAY: &[(&str, &str)] = &[
-    ("listen", "loopback: the public address, and TLS, are those of a proxy in front."),
+    ("listen", "loopback: the public address is usually that of a proxy in front, and TLS, too."),
     ("requests_per_minute", "the public contract: three a second are enough for a wallet's polls."),
     ("max_clients", "so many full windows fit in 32 MiB; a flood of addresses takes no more."),
     ("max_in_flight_per_client", "a page asks a few dozen things at once, not hundreds."),
@@ -84,6 +88,12 @@ const GATEWAY_CONNECTIONS: &[(&str, &str)] = &[
     ("write_timeout", "4 MiB pass in it at 70 KB a second."),
     ("idle_timeout", "a wallet polls every few seconds; who went away makes room."),
     ("lifetime", "now and then a client looks its address up again, and is balanced anew."),
+];
+
+const TLS: &[(&str, &str)] = &[
+    ("certificate_file", "whoever renews certificates writes files; SIGHUP takes them over."),
+    ("key_file", "a file is in no list of processes, and nobody else can read it."),
+    ("http2", "one connection for many requests at a time; every limit holds there, too."),
 ];
 
 const RELAY: &[(&str, &str)] = &[
