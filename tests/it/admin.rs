@@ -10,6 +10,7 @@ use crate::client::{Client, PATIENCE};
 use crate::edge::Edge;
 use crate::node::Node;
 use crate::node_head::ask_about;
+use crate::operator;
 use crate::request::{QUESTION, Request, padded, rpc};
 use crate::script::{good, send};
 
@@ -259,14 +260,15 @@ fn the_admin_surface_knows_its_paths_and_nothing_else() {
 fn the_documents_of_all_surfaces_and_a_page_of_them_are_on_the_admin_surface_alone() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
-    let page = edge.admin_get("/docs");
+    let get = |path| operator::ask(&edge, &operator::local(path));
+    let page = get("/docs");
     assert_eq!(page.status, 200, "the page");
     assert!(page.text().starts_with("<!doctype html>"), "it is one");
     let policy = page.header("Content-Security-Policy").unwrap_or_default();
     assert!(!policy.contains("unsafe") && !policy.contains("http"), "it loads nothing: {policy}");
-    let openrpc = edge.admin_get("/docs/openrpc.json");
+    let openrpc = get("/docs/openrpc.json");
     for document in portcullis::docs::DOCUMENTS {
-        let given = edge.admin_get(document.path);
+        let given = get(document.path);
         assert_eq!((given.status, given.text()), (200, document.text), "{}", document.path);
         assert_eq!(given.header("Content-Type"), Some(document.media_type), "{}", document.path);
         if document.path == "/docs/openrpc/gateway.json" {
@@ -275,7 +277,7 @@ fn the_documents_of_all_surfaces_and_a_page_of_them_are_on_the_admin_surface_alo
         assert_eq!(edge.ask(&Request::new("GET", document.path)).status, 404, "not for everybody");
     }
     for path in ["/docs/", "/docs?x", "/docs/openapi", "/docs/openapi/../gateway.yaml"] {
-        assert_eq!(edge.admin_get(path).status, 404, "{path} is nothing here");
+        assert_eq!(get(path).status, 404, "{path} is nothing here");
     }
 }
 

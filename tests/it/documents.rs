@@ -147,12 +147,12 @@ impl Document {
         assert!(known, "{document} tells of no such answer to {asked:?}: {faults:?} {response:?}");
     }
 
-    /// The operations that may tell of this answer. `GET` implies `HEAD`, only the sidecar takes a
-    /// query, and that another method is not taken is told by each operation of the path.
+    /// The operations that may tell of this answer. `GET` implies `HEAD`, only the sidecar and the
+    /// journal of the page take a query, and that another method is not taken is told by each operation of the path.
     fn operations(&self, method: &str, target: &str, status: u16) -> Vec<&(String, String)> {
         let method = if method == "HEAD" { "GET" } else { method };
         let path = match target.split_once('?') {
-            Some((path, _)) if self.surface == "sidecar" => path,
+            Some((path, _)) if self.surface == "sidecar" || path.starts_with("/journal") => path,
             _ => target,
         };
         let of_path = self.operations.keys().filter(|(_, template)| is_of(path, template));
@@ -163,7 +163,10 @@ impl Document {
     fn fault(&self, answer: &Answer, response: &Response) -> Option<String> {
         let told = || answer.headers.iter().chain(&self.every_answer);
         for header in told() {
-            let value = response.header(&header.name).map(Value::from);
+            // one of them, where there may be more
+            let mut sent = response.headers.iter();
+            let value = sent.find(|(name, _)| name.eq_ignore_ascii_case(&header.name));
+            let value = value.map(|(_, value)| Value::from(value.as_str()));
             let fault = match value {
                 None if header.required => Some("is not there".to_owned()),
                 None => None,
