@@ -20,8 +20,8 @@ pub use request::Request;
 
 use crate::config::ConnectionsConfig;
 use crate::process::Process;
-use crate::stop::Stop;
-use crate::telemetry::{Handshake, Metrics, Surface};
+use crate::stop::Watched;
+use crate::telemetry::{Handshake, Surface};
 use crate::tls::{self, Identity, InForce};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -33,9 +33,11 @@ use portcullis_filters::client::TrustedProxies;
 use portcullis_filters::verdict::Reason;
 use secured::Secured;
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 
@@ -69,8 +71,7 @@ pub struct Gate<A> {
     max_per_peer: usize,
     trusted: TrustedProxies,
     live: Arc<Mutex<Live>>,
-    metrics: Arc<Metrics>,
-    stop: Arc<Stop>,
+    process: Process,
     tls: InForce,
     voice: Arc<dyn Voice>,
 }
@@ -109,8 +110,7 @@ impl<A> Gate<A> {
             max_per_peer: config.max_per_client,
             trusted,
             live: Arc::default(),
-            metrics: Arc::clone(&process.metrics),
-            stop: Arc::clone(&process.stop),
+            process: process.clone(),
             tls: InForce::default(),
             voice,
         }
@@ -137,7 +137,8 @@ impl<A> Gate<A> {
         }
         live.all += 1;
         drop(live);
-        Some(Place::new(Arc::clone(&self.live), counted, self.surface, &self.metrics))
+        let gauge = self.process.metrics.connections[self.surface as usize].clone();
+        Some(Place::new(Arc::clone(&self.live), counted, gauge))
     }
 }
 
@@ -148,24 +149,25 @@ impl<A: App> Gate<A> {
         stream: Stream,
         identity: Arc<Identity>,
         peer: Option<IpAddr>,
+        stop: Watched,
     ) {
         let config = Arc::clone(&identity.config);
         let stream = match Secured::accept(stream, config, self.limits.header_timeout).await {
             Ok(stream) => stream,
-            Err(outcome) => return self.metrics.tls.handshake(self.surface, outcome),
+            Err(outcome) => return self.process.metrics.tls.handshake(self.surface, outcome),
         };
-        self.metrics.tls.handshake(self.surface, Handshake::Ok);
+        self.process.metrics.tls.handshake(self.surface, Handshake::Ok);
         let is_http2 = tls::is_http2(stream.protocol());
         let stream: Stream = Box::new(stream);
         if is_http2 {
-            http2::serve(self, stream, peer).await;
+            http2::serve(self, stream, peer, stop).await;
         } else {
-            self.serve(self.connection(stream, peer)).await;
+            self.serve(self.connection(stream, peer, stop)).await;
         }
     }
 
-    fn connection(&self, stream: Stream, peer: Option<IpAddr>) -> Connection {
-        Connection::new(stream, peer, Arc::clone(&self.limits), Arc::clone(&self.voice))
+    fn connection(&self, stream: Stream, peer: Option<IpAddr>, stop: Watched) -> Connection {
+        Connection::new(stream, peer, Arc::clone(&self.limits), Arc::clone(&self.voice), stop)
     }
 
     /// Serves one request after the other. Only the connection lives on between two.
@@ -195,7 +197,7 @@ impl<A: App> ServerApp for Gate<A> {
         let address = digest.as_ref().and_then(|digest| digest.peer_addr());
         let peer = address.and_then(|address| address.as_inet()).map(std::net::SocketAddr::ip);
         let place = self.enter(peer);
-        self.metrics.connection(self.surface, place.is_some());
+        self.process.metrics.connection(self.surface, place.is_some());
         let identity = self.tls.of(self.surface);
         let Some(_place) = place else {
             let [words, ..] = self.voice.refuse(Reason::Overloaded, peer);
@@ -209,13 +211,18 @@ impl<A: App> ServerApp for Gate<A> {
             let _ = tokio::time::timeout(TURN_AWAY, told).await;
             return None;
         };
+        let task = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
+        let stop = self.process.stop.watch(task);
         // between requests the edge ends an old connection; this ends one that never gets there
         let limit = self.limits.lifetime + LAST_REQUEST;
         let _ = match identity {
-            None => tokio::time::timeout(limit, self.serve(self.connection(stream, peer))).await,
+            None => {
+                let served = self.serve(self.connection(stream, peer, stop));
+                tokio::time::timeout(limit, served).await
+            }
             // boxed, so that a connection in the clear is not as large
             Some(identity) => {
-                let served = Box::pin(Arc::clone(self).serve_secured(stream, identity, peer));
+                let served = Box::pin(Arc::clone(self).serve_secured(stream, identity, peer, stop));
                 tokio::time::timeout(limit, served).await
             }
         };
@@ -231,13 +238,7 @@ struct Place {
 }
 
 impl Place {
-    fn new(
-        live: Arc<Mutex<Live>>,
-        peer: Option<IpAddr>,
-        surface: Surface,
-        metrics: &Metrics,
-    ) -> Self {
-        let gauge = metrics.connections[surface as usize].clone();
+    fn new(live: Arc<Mutex<Live>>, peer: Option<IpAddr>, gauge: prometheus::IntGauge) -> Self {
         gauge.inc();
         Self { live, peer, gauge }
     }

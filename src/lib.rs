@@ -14,8 +14,8 @@
 //! Imports point one way: `cli → server → edge → {gateway, relay} → {node, store, reply} → config →
 //! filters`. The policy is a crate of its own, `portcullis_filters`, which can do no I/O.
 //! Reading order: [`edge`], [`gate`], [`body`], [`answer`], [`gateway`], [`relay`], [`node`],
-//! [`store`], [`reply`], then [`docs`], [`config`], [`secrets`], [`tls`], [`server`], [`stop`],
-//! [`telemetry`], [`admin`].
+//! [`store`], [`reply`], then [`docs`], [`config`], [`secrets`], [`tls`], [`server`], [`listen`],
+//! [`life`], [`stop`], [`telemetry`], [`admin`].
 
 pub mod admin;
 pub mod answer;
@@ -29,7 +29,12 @@ pub mod docs;
 pub mod edge;
 pub mod gate;
 pub mod gateway;
+pub mod handover;
 pub mod hardening;
+pub mod inherited;
+pub mod life;
+pub mod listen;
+mod manager;
 pub mod node;
 pub mod process;
 pub mod relay;
@@ -43,3 +48,4 @@ pub mod store;
 pub mod surfaces;
 pub mod telemetry;
 pub mod tls;
+pub mod watchdog;

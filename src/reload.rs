@@ -8,7 +8,7 @@ use crate::config::{Config, LoadError, Values};
 use crate::hardening;
 use crate::secrets::SecretError;
 use crate::surfaces::Surfaces;
-use crate::telemetry::Surface;
+use crate::telemetry::{Metrics, Surface};
 use crate::tls::{Identities, TlsErrors};
 use crate::{gateway, relay, sidecar};
 use portcullis_filters::bearer::Tokens;
@@ -84,6 +84,8 @@ pub struct Live {
     pub access: Option<Arc<Access>>,
     /// Where it is noted.
     pub in_force: Arc<InForce>,
+    /// Where it is counted.
+    pub metrics: Arc<Metrics>,
 }
 
 /// What it takes to reload.
@@ -99,18 +101,19 @@ impl Reload {
         Self { path, current: Mutex::new(current), live }
     }
 
-    /// Reads the files again, and takes over what can be.
-    pub fn run(&self) {
-        let read = match self.read() {
-            Ok(read) => read,
-            Err(error) => {
-                for line in error.to_string().lines() {
-                    log::error!("not reloaded, nothing changes: {line}");
-                }
-                self.live.in_force.note(None);
-                return;
+    /// Reads the files again, and takes over what can be. Returns how many keys have changed.
+    ///
+    /// # Errors
+    /// A file can not be used: nothing has changed. It is logged.
+    pub fn run(&self) -> Result<usize, ReloadError> {
+        let read = self.read();
+        self.live.metrics.reloads.count(read.is_ok());
+        let read = read.inspect_err(|error| {
+            for line in error.to_string().lines() {
+                log::error!("not reloaded, nothing changes: {line}");
             }
-        };
+            self.live.in_force.note(None);
+        })?;
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let new = self.take_over(read);
         let changes = current.values.changes(&new.values);
@@ -122,9 +125,11 @@ impl Reload {
         if changes.is_empty() {
             log::warn!("configuration read again: nothing changed");
         }
+        let count = changes.len();
         drop(changes);
         self.live.in_force.note(Some(&new.values));
         *current = new;
+        Ok(count)
     }
 
     /// Changes what can change, and gives back the configuration.
@@ -169,15 +174,15 @@ impl Reload {
     }
 
     /// The configuration and the secrets, all of them or nothing.
-    fn read(&self) -> Result<Read, ReadError> {
-        let config = Config::load(&self.path, std::env::vars_os()).map_err(ReadError::Config)?;
+    fn read(&self) -> Result<Read, ReloadError> {
+        let config = Config::load(&self.path, std::env::vars_os()).map_err(ReloadError::Config)?;
         let relay = config.relay.as_ref().map(relay::settings::Settings::load).transpose();
-        let relay = relay.map_err(ReadError::Secret)?;
+        let relay = relay.map_err(ReloadError::Secret)?;
         let sidecar = config.sidecar.as_ref().map(sidecar::Settings::load).transpose();
-        let sidecar = sidecar.map_err(ReadError::Secret)?;
+        let sidecar = sidecar.map_err(ReloadError::Secret)?;
         let admin = config.admin.as_ref().map(Access::load).transpose();
-        let admin = admin.map_err(ReadError::Secret)?;
-        let identities = Identities::load(&config).map_err(ReadError::Tls)?;
+        let admin = admin.map_err(ReloadError::Secret)?;
+        let identities = Identities::load(&config).map_err(ReloadError::Tls)?;
         Ok(Read { config, relay, sidecar, admin, identities })
     }
 }
@@ -191,13 +196,20 @@ struct Read {
     identities: Identities,
 }
 
-enum ReadError {
+/// Why nothing was reloaded.
+#[derive(Debug)]
+pub enum ReloadError {
+    /// The configuration has mistakes, or can not be read.
     Config(LoadError),
+    /// A secret can not be used.
     Secret(SecretError),
+    /// A certificate or its key can not be used.
     Tls(TlsErrors),
 }
 
-impl std::fmt::Display for ReadError {
+impl std::error::Error for ReloadError {}
+
+impl std::fmt::Display for ReloadError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Config(error) => error.fmt(f),

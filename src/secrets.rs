@@ -15,6 +15,10 @@ use std::path::{Path, PathBuf};
 const MAX: u64 = 4 << 10;
 /// Permission bits that nobody but the owner may have.
 const OTHERS: u32 = 0o077;
+/// The same of a credential. Where its file system has access control lists, systemd lets the
+/// service read it by one of those, and its mask is what then stands in the group's place (acl(5)):
+/// such a file is 0440, and its group is root.
+const OTHERS_OF_CREDENTIALS: u32 = 0o037;
 
 /// Why a secret can not be used. It names the file, never what is in it.
 #[derive(Debug)]
@@ -63,12 +67,12 @@ impl SecretError {
 /// # Errors
 /// The file can not be read, is too large, or others can read it.
 pub fn read(path: &Path) -> Result<Secret, SecretError> {
-    let path = locate(path);
+    let (path, others) = found(path);
     let failed = |why| SecretError { path: path.clone(), why };
     let unreadable = |error| failed(Why::Unreadable(error));
     let file = File::open(&path).map_err(unreadable)?;
     let mode = file.metadata().map_err(unreadable)?.permissions().mode() & 0o7777;
-    if mode & OTHERS != 0 {
+    if mode & others != 0 {
         return Err(failed(Why::Exposed(mode)));
     }
     // never grown: a copy that is left behind is not wiped
@@ -92,7 +96,15 @@ pub fn read_optional(path: Option<&Path>) -> Result<Option<Secret>, SecretError>
 
 /// Where a file of the configuration is: a relative path may be a credential of the unit.
 pub fn locate(path: &Path) -> PathBuf {
+    found(path).0
+}
+
+/// Where the file is, and the permission bits that a secret there must not have.
+fn found(path: &Path) -> (PathBuf, u32) {
     let credentials = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
     let credential = credentials.filter(|_| path.is_relative()).map(|folder| folder.join(path));
-    credential.filter(|path| path.exists()).unwrap_or_else(|| path.to_owned())
+    match credential.filter(|path| path.exists()) {
+        Some(credential) => (credential, OTHERS_OF_CREDENTIALS),
+        None => (path.to_owned(), OTHERS),
+    }
 }

@@ -1,22 +1,20 @@
-//! Stopping without losing a request.
+//! How far a stop is, and what it waits for.
 //!
-//! SIGTERM or SIGINT: readiness fails, and for `drain_delay` requests are still served, so that
-//! whoever balances the load looks elsewhere. Then new calls get 503 `draining` and those in flight
-//! have `grace_period` to finish; as soon as none is left, the process ends. A second signal ends
-//! it at once. Pingora's own graceful stop would sleep its whole grace period whatever happens.
+//! In: connections and requests that come and go. Out: whether new calls are refused, whether a
+//! connection may stay, and the end of the last of them. What begins a stop is in `life`.
 
-use crate::config::ServerConfig;
-use crate::reload::Reload;
-use async_trait::async_trait;
-use pingora_core::server::{ShutdownSignal, ShutdownSignalWatch};
+use pingora_core::server::ShutdownWatch;
 use prometheus::IntGauge;
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
 use std::time::Duration;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
-use tokio::time::Instant;
 
+/// Once a stop has begun, a connection has this long to bring its next request: a client that sends
+/// one before it hears of the stop is answered, and told that it was the last.
+pub const LAST_CALL: Duration = Duration::from_secs(1);
 /// How often the requests in flight are looked at while the process waits for them.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -24,14 +22,24 @@ const SERVING: u8 = 0;
 const UNREADY: u8 = 1;
 const DRAINING: u8 = 2;
 
-/// How far the stop is, and how many requests are in flight.
+/// How far the stop is, and what is open and in flight.
 #[derive(Debug)]
 pub struct Stop {
     phase: AtomicU8,
     /// What the process waits for.
     held: AtomicUsize,
     gauge: IntGauge,
-    begun: watch::Sender<bool>,
+    /// Ends the listeners. Each of them, and each connection from the moment that it was accepted,
+    /// holds a receiver: when there is none any more, all are over.
+    listeners: watch::Sender<bool>,
+    open: Mutex<Open>,
+}
+
+/// The tasks of the connections that are open.
+#[derive(Debug, Default)]
+struct Open {
+    next: u64,
+    tasks: HashMap<u64, Waker>,
 }
 
 /// A request in flight, until it is dropped.
@@ -42,11 +50,23 @@ pub struct InFlight(Hold);
 #[derive(Debug)]
 pub struct Hold(Arc<Stop>);
 
+/// An open connection, until it is dropped.
+#[derive(Debug)]
+pub struct Watched {
+    stop: Arc<Stop>,
+    key: u64,
+}
+
 impl Stop {
     /// Serving; `gauge` shows the requests in flight.
     pub fn new(gauge: IntGauge) -> Arc<Self> {
-        let (phase, held) = (AtomicU8::new(SERVING), AtomicUsize::new(0));
-        Arc::new(Self { phase, held, gauge, begun: watch::Sender::new(false) })
+        Arc::new(Self {
+            phase: AtomicU8::new(SERVING),
+            held: AtomicUsize::new(0),
+            gauge,
+            listeners: watch::Sender::new(false),
+            open: Mutex::default(),
+        })
     }
 
     /// Whether a stop was asked for: the process is not ready any more.
@@ -59,17 +79,6 @@ impl Stop {
         self.phase.load(Ordering::Relaxed) >= DRAINING
     }
 
-    /// Waits until a stop is asked for.
-    pub fn begins(&self) -> impl Future<Output = ()> + Send + 'static {
-        let mut begun = self.begun.subscribe();
-        async move {
-            if begun.wait_for(|begun| *begun).await.is_err() {
-                // whoever could ask for it is gone
-                std::future::pending().await
-            }
-        }
-    }
-
     /// Counts a request in.
     pub fn enter(self: &Arc<Self>) -> InFlight {
         self.gauge.inc();
@@ -80,6 +89,68 @@ impl Stop {
     pub fn hold(self: &Arc<Self>) -> Hold {
         self.held.fetch_add(1, Ordering::Relaxed);
         Hold(Arc::clone(self))
+    }
+
+    /// Requests in flight, and connections that have answers to write.
+    pub fn in_flight(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// Becomes true when a listener has to end.
+    pub fn listener(&self) -> ShutdownWatch {
+        self.listeners.subscribe()
+    }
+
+    /// Has `task`, which serves a connection, looked after when a stop begins: it may be asleep
+    /// over a client that says nothing.
+    pub fn watch(self: &Arc<Self>, task: Waker) -> Watched {
+        let mut open = self.open();
+        let key = open.next;
+        open.next += 1;
+        open.tasks.insert(key, task);
+        drop(open);
+        Watched { stop: Arc::clone(self), key }
+    }
+
+    /// Begins: from now on every answer is the last of its connection, and what is idle has
+    /// [`LAST_CALL`].
+    pub(crate) fn begin(&self) {
+        self.phase.store(UNREADY, Ordering::Relaxed);
+        // a task that comes to be watched later finds the lock, and so the phase
+        self.open().tasks.values().for_each(Waker::wake_by_ref);
+    }
+
+    /// New calls are refused from now on.
+    pub(crate) fn refuse(&self) {
+        self.phase.store(DRAINING, Ordering::Relaxed);
+    }
+
+    /// No listener accepts any more.
+    pub(crate) fn close_listeners(&self) {
+        self.listeners.send_replace(true);
+    }
+
+    /// Waits until no request is in flight.
+    pub(crate) async fn nothing_in_flight(&self) {
+        while self.in_flight() > 0 {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Waits until the last listener and the last connection are over.
+    pub(crate) async fn nothing_open(&self) {
+        self.listeners.closed().await;
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Watched {
+    /// Whether a stop has begun.
+    pub fn has_begun(&self) -> bool {
+        self.stop.has_begun()
     }
 }
 
@@ -95,95 +166,8 @@ impl Drop for Hold {
     }
 }
 
-/// Waits for the signals, and carries the stop out.
-pub struct StopOnSignal {
-    stop: Arc<Stop>,
-    draining: IntGauge,
-    drain_delay: Duration,
-    grace_period: Duration,
-    reload: Option<Reload>,
-}
-
-impl StopOnSignal {
-    /// For this `stop`; `draining` becomes 1 when it begins.
-    pub fn new(stop: Arc<Stop>, draining: IntGauge, config: &ServerConfig) -> Self {
-        let ServerConfig { drain_delay, grace_period, .. } = *config;
-        Self { stop, draining, drain_delay, grace_period, reload: None }
-    }
-
-    /// Reloads on SIGHUP, too.
-    pub fn reload_with(&mut self, reload: Reload) {
-        self.reload = Some(reload);
-    }
-
-    async fn drain(&self) {
-        self.stop.phase.store(UNREADY, Ordering::Relaxed);
-        self.stop.begun.send_replace(true);
-        self.draining.set(1);
-        log::info!("stopping: not ready any more, still serving");
-        if !self.drain_delay.is_zero() {
-            tokio::time::sleep(self.drain_delay).await;
-        }
-        self.stop.phase.store(DRAINING, Ordering::Relaxed);
-        let end = Instant::now() + self.grace_period;
-        while self.stop.held.load(Ordering::Relaxed) > 0 {
-            if Instant::now() >= end {
-                log::warn!("stopping: the grace period is over, requests in flight are cut off");
-                return;
-            }
-            tokio::time::sleep(LOOK).await;
-        }
-        log::info!("stopping: nothing is in flight any more");
-    }
-}
-
-#[async_trait]
-impl ShutdownSignalWatch for StopOnSignal {
-    async fn recv(&self) -> ShutdownSignal {
-        let mut signals = Signals::new();
-        let mut hangup = signal(SignalKind::hangup()).expect("SIGHUP can be watched on Linux");
-        loop {
-            tokio::select! {
-                () = signals.wait() => break,
-                _ = hangup.recv() => self.reload.iter().for_each(Reload::run),
-            }
-        }
-        tokio::select! {
-            () = self.drain() => {}
-            () = signals.wait() => log::warn!("stopping at once: a second signal"),
-        }
-        ShutdownSignal::FastShutdown
-    }
-}
-
-/// SIGTERM and SIGINT.
-pub struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Default for Signals {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Signals {
-    /// Watches for them, from now on and within a tokio runtime; they do not end the process any
-    /// more.
-    pub fn new() -> Self {
-        let watch = |kind| signal(kind).expect("SIGTERM and SIGINT can be watched on Linux");
-        Self {
-            terminate: watch(SignalKind::terminate()),
-            interrupt: watch(SignalKind::interrupt()),
-        }
-    }
-
-    /// Waits for the next one.
-    pub async fn wait(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.stop.open().tasks.remove(&self.key);
     }
 }

@@ -357,8 +357,8 @@ fn every_key_that_a_document_for_operators_names_exists() {
 
 #[test]
 fn every_metric_that_a_document_names_exists() {
-    let code = ["metrics.rs", "relay.rs", "sampled.rs", "sidecar.rs", "tls.rs"]
-        .map(|file| read(&root().join("src/telemetry").join(file)));
+    let files = ["metrics.rs", "relay.rs", "reloads.rs", "sampled.rs", "sidecar.rs", "tls.rs"];
+    let code = files.map(|file| read(&root().join("src/telemetry").join(file)));
     let code = code.concat();
     let mut wrong = Vec::new();
     let documents = DOCUMENTS.iter().map(|document| root().join(document));

@@ -159,7 +159,7 @@ impl Admin {
                 waiting: signer.waiting,
             }
         });
-        let rules = relay.rules();
+        let rules = relay.settings().rules;
         Some(Relay {
             proof,
             signers: signers.collect(),

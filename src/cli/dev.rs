@@ -13,8 +13,9 @@ mod secrets;
 
 use super::{DevArguments, INTERNAL, USAGE};
 use crate::config::{Config, NodeUrl};
+use crate::inherited::Inherited;
+use crate::life::Signals;
 use crate::server;
-use crate::stop::Signals;
 use crate::telemetry::Log;
 use content::ContentError;
 use network::{Network, NetworkError};
@@ -90,7 +91,7 @@ fn start(arguments: &DevArguments) -> Result<(), DevError> {
     }
     let config = Config::parse(&text, std::env::vars_os()).map_err(DevError::Config)?;
     let log = Log::install(&config.log);
-    let bound = server::bind(&config, log).map_err(DevError::Bind)?;
+    let bound = server::bind(&config, log, Inherited::default()).map_err(DevError::Bind)?;
     print!("{}", greeting::text(&url, &arguments.state, &bound));
     bound.run();
     // the node goes last, so that requests in flight can finish

@@ -17,6 +17,13 @@ pub struct StoreConfig {
     pub max_connections: u32,
 }
 
+impl StoreConfig {
+    /// Whether only one process at a time can serve with it: SQLite.
+    pub fn is_for_one(&self) -> bool {
+        self.url.starts_with("sqlite:")
+    }
+}
+
 const WHY: &str = "one waits while another writes, and a database has few to give";
 
 /// Reads `[store]`.

@@ -4,6 +4,7 @@ use super::Voice;
 use super::known::{Known, MAX_SIZE, are_alike};
 use super::request::Request;
 use crate::deadline::{Alarm, within};
+use crate::stop::{LAST_CALL, Watched};
 use async_trait::async_trait;
 use bytes::{Buf, Bytes, BytesMut};
 use pingora_core::protocols::http::ServerSession;
@@ -60,6 +61,7 @@ pub struct Connection {
     peer: Option<IpAddr>,
     limits: Arc<Limits>,
     voice: Arc<dyn Voice>,
+    stop: Watched,
     born: Instant,
     /// The head is parsed: what comes now is the body.
     is_open: AtomicBool,
@@ -92,12 +94,14 @@ impl Connection {
         peer: Option<IpAddr>,
         limits: Arc<Limits>,
         voice: Arc<dyn Voice>,
+        stop: Watched,
     ) -> Self {
         Self {
             inner,
             peer,
             limits,
             voice,
+            stop,
             born: Instant::now(),
             is_open: AtomicBool::new(false),
             lingers: AtomicBool::new(false),
@@ -163,8 +167,12 @@ impl Connection {
     pub(super) async fn next_request(mut self: Box<Self>) -> Option<Request> {
         self.is_open.store(false, Ordering::Relaxed);
         let mut read = BytesMut::new();
-        let mut until = None;
-        poll_fn(|cx| self.poll_first(cx, &mut read, &mut until)).await?;
+        let mut wait = Wait::default();
+        if !poll_fn(|cx| self.poll_first(cx, &mut read, &mut wait)).await {
+            // in order, so that the client sees that nothing more will come
+            Shutdown::shutdown(&mut *self).await;
+            return None;
+        }
         if let Some(mut known) = self.known.take()
             && let Some(body) = known.body_of(&mut read)
         {
@@ -188,18 +196,23 @@ impl Connection {
         None
     }
 
-    /// The first bytes of a request; `None` when the client leaves, or says nothing for too long.
+    /// The first bytes of a request: false when the client leaves, or says nothing for too long.
+    /// Once a stop has begun, that is not long.
     fn poll_first(
         &mut self,
         cx: &mut Context<'_>,
         read: &mut BytesMut,
-        until: &mut Option<Instant>,
-    ) -> Poll<Option<()>> {
+        wait: &mut Wait,
+    ) -> Poll<bool> {
         if let Poll::Ready(result) = self.poll_piece(cx, read) {
-            return Poll::Ready(result.ok().filter(|bytes| *bytes > 0).map(|_| ()));
+            return Poll::Ready(result.is_ok_and(|bytes| bytes > 0));
         }
-        let until = *until.get_or_insert_with(|| Instant::now() + self.limits.idle_timeout);
-        self.alarm.poll_until(until, cx).map(|()| None)
+        let until = wait.until.get_or_insert_with(|| Instant::now() + self.limits.idle_timeout);
+        if !wait.is_last && self.stop.has_begun() {
+            wait.is_last = true;
+            *until = (*until).min(Instant::now() + LAST_CALL);
+        }
+        self.alarm.poll_until(*until, cx).map(|()| false)
     }
 
     /// Reads until the head is whole, and says where it ends.
@@ -275,6 +288,15 @@ impl Connection {
         }
         Pin::new(&mut self.inner).poll_flush(cx)
     }
+}
+
+/// A wait for the first bytes of a request.
+#[derive(Default)]
+struct Wait {
+    /// Until when, once it is known that there is a wait.
+    until: Option<Instant>,
+    /// A stop has begun, and the time was cut for it.
+    is_last: bool,
 }
 
 /// Why a head was not read.

@@ -14,7 +14,7 @@ use super::connection::PINGORA_FIELDS;
 use super::request::Request;
 use super::{App, Gate};
 use crate::deadline::{Alarm, within};
-use crate::stop::Hold;
+use crate::stop::{Hold, LAST_CALL, Watched};
 use bytes::Bytes;
 use exchange::Way;
 use h2::RecvStream;
@@ -27,7 +27,7 @@ use pingora_http::RequestHeader;
 use portcullis_filters::verdict::Reason;
 use std::future::poll_fn;
 use std::net::IpAddr;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
@@ -52,7 +52,12 @@ const MAX_WASTED: usize = 100;
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Serves the requests of a connection until it is over.
-pub(super) async fn serve<A: App>(gate: Arc<Gate<A>>, stream: Stream, peer: Option<IpAddr>) {
+pub(super) async fn serve<A: App>(
+    gate: Arc<Gate<A>>,
+    stream: Stream,
+    peer: Option<IpAddr>,
+    stop: Watched,
+) {
     let born = Instant::now();
     let limits = Arc::clone(&gate.limits);
     let (paced, pace) = Paced::new(stream, limits.header_timeout, limits.write_timeout);
@@ -68,7 +73,6 @@ pub(super) async fn serve<A: App>(gate: Arc<Gate<A>>, stream: Stream, peer: Opti
         .max_local_error_reset_streams(Some(MAX_MALFORMED));
     let handshake = within(limits.header_timeout, builder.handshake(paced));
     let Some(Ok(connection)) = handshake.await else { return };
-    let stops = Box::pin(gate.stop.begins());
     let mut conversation = Conversation {
         gate,
         peer,
@@ -77,7 +81,8 @@ pub(super) async fn serve<A: App>(gate: Arc<Gate<A>>, stream: Stream, peer: Opti
         requests: JoinSet::new(),
         wasted: 0,
         has_served: false,
-        stops: Some(stops),
+        stop,
+        last_call: None,
         ends: born + limits.lifetime,
         quiet_since: born,
         alarm: Alarm::default(),
@@ -102,8 +107,10 @@ struct Conversation<A> {
     /// Those that came to nothing.
     wasted: usize,
     has_served: bool,
-    /// The process begins to stop.
-    stops: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    /// Whether the process stops.
+    stop: Watched,
+    /// Until when it may bring a request yet, once the process stops.
+    last_call: Option<Instant>,
     /// When the connection is old.
     ends: Instant,
     /// Since when there was no request, if there is none.
@@ -138,12 +145,15 @@ impl<A: App> Conversation<A> {
             if is_quiet && !self.pace.is_stuck.load(Ordering::Relaxed) {
                 self.hold = None;
             }
-            let must_end = self.poll_stops(cx) || self.wasted > MAX_WASTED;
+            let stops = self.stop.has_begun();
+            // one that was just made is heard once, as over HTTP/1
+            let must_end = (stops && self.has_served) || self.wasted > MAX_WASTED;
             if must_end && self.farewell.is_none() {
                 self.say_farewell();
                 continue;
             }
             let until = match self.farewell {
+                None if stops => *self.last_call.get_or_insert_with(|| Instant::now() + LAST_CALL),
                 None if is_quiet => self.ends.min(self.quiet_since + self.gate.limits.idle_timeout),
                 None => self.ends,
                 Some(said) if is_quiet => said.max(self.quiet_since) + FAREWELL,
@@ -163,17 +173,6 @@ impl<A: App> Conversation<A> {
         self.connection.graceful_shutdown();
     }
 
-    /// Whether the process stops. A connection that was just made is heard once, as over HTTP/1:
-    /// where else its client could go is not known yet.
-    fn poll_stops(&mut self, cx: &mut Context<'_>) -> bool {
-        if let Some(stops) = &mut self.stops
-            && stops.as_mut().poll(cx).is_ready()
-        {
-            self.stops = None;
-        }
-        self.stops.is_none() && self.has_served
-    }
-
     /// Whether a request was finished.
     fn poll_finished(&mut self, cx: &mut Context<'_>) -> bool {
         let Poll::Ready(Some(finished)) = self.requests.poll_join_next(cx) else { return false };
@@ -185,7 +184,7 @@ impl<A: App> Conversation<A> {
     fn begin(&mut self, request: http::Request<RecvStream>, mut answer: SendResponse<Bytes>) {
         self.has_served = true;
         let (mut head, body) = request.into_parts();
-        self.hold.get_or_insert_with(|| self.gate.stop.hold());
+        self.hold.get_or_insert_with(|| self.gate.process.stop.hold());
         if let Err(reason) = take_authority(&mut head, self.gate.limits.header_size) {
             self.wasted += 1;
             let (head, text) = self.gate.voice.refuse_http2(reason, self.peer);

@@ -39,7 +39,7 @@ use portcullis_filters::felt::Felt;
 use portcullis_filters::head::Head;
 use portcullis_filters::policy::RelayAdmission;
 use portcullis_filters::verdict::Reason;
-use settings::{Keys, Pins, Rules, Settings};
+use settings::{Keys, Pins, Settings};
 use signers::Signers;
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,7 +56,6 @@ pub struct Relay {
     clients: Clients,
     guesses: Rate,
     pins: Pins,
-    rules: Rules,
     signers: Signers,
     prover: Prover,
     chain: Chain,
@@ -106,7 +105,6 @@ impl Relay {
             clients: Clients::new(&settings.limits, &config.clients),
             settings: ArcSwap::from_pointee(settings),
             guesses: Rate::new(Duration::from_secs(60)),
-            rules: Rules::from(config),
             signers: Signers::new(&pins, keys),
             prover: Prover::new(pins.clone(), config.pins_max_age, Arc::clone(&metrics)),
             pins,
@@ -212,11 +210,6 @@ impl Relay {
     /// The newest proof of the pins, however old; nothing is asked for it.
     pub fn newest_proof(&self) -> Option<Arc<Proof>> {
         self.prover.newest()
-    }
-
-    /// What the operations go by.
-    pub fn rules(&self) -> &Rules {
-        &self.rules
     }
 
     /// Its clients.

@@ -160,7 +160,8 @@ impl Relay {
             Decision::No(outcome) => return Err(outcome),
             Decision::Write(calls) => calls,
         };
-        let signed = signer.sign(&calls, &self.chain, self.pins.chain_id, &self.rules).await?;
+        let rules = self.settings().rules;
+        let signed = signer.sign(&calls, &self.chain, self.pins.chain_id, &rules).await?;
         turn.check().await?;
         self.still(epoch).await?;
         if let Some(taken) = operations::reserve(&task.operation, &self.state(epoch)).await? {
@@ -226,7 +227,7 @@ impl Relay {
         State {
             chain: &self.chain,
             pins: &self.pins,
-            rules: &self.rules,
+            rules: self.settings().rules,
             store: &self.store,
             epoch,
             now_us: now_us(),

@@ -19,6 +19,8 @@ use std::time::Duration;
 pub struct Settings {
     /// The policy.
     pub policy: RelayPolicy,
+    /// What the operations keep to.
+    pub rules: Rules,
     /// How much one client may ask.
     pub limits: ClientLimits,
 }
@@ -31,15 +33,16 @@ impl Settings {
     pub fn load(config: &RelayConfig) -> Result<Self, SecretError> {
         Ok(Self {
             policy: policy(config, tokens(config)?),
+            rules: Rules::from(config),
             limits: ClientLimits::new(&config.clients),
         })
     }
 
-    /// These settings with what a running relay does not change: all of the policy but who may
-    /// speak, and how often.
+    /// These settings with what a running relay does not change: the chain, the contracts and the
+    /// class of accounts, which its proofs are about.
     pub fn taken_over_by(mut self, running: &Self) -> Self {
-        let RelayPolicy { tokens, trusted_proxies, .. } = self.policy;
-        self.policy = RelayPolicy { tokens, trusted_proxies, ..running.policy.clone() };
+        let RelayPolicy { chain_id, account_class, contracts, .. } = running.policy.clone();
+        self.policy = RelayPolicy { chain_id, account_class, contracts, ..self.policy };
         self
     }
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 pub(super) struct State<'a> {
     pub(super) chain: &'a Chain,
     pub(super) pins: &'a Pins,
-    pub(super) rules: &'a Rules,
+    pub(super) rules: Rules,
     pub(super) store: &'a Store,
     /// The life of the chain.
     pub(super) epoch: &'a str,

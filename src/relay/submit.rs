@@ -85,7 +85,7 @@ impl Relay {
         id: &IntentId,
         hash: Felt,
     ) -> Result<Option<Receipt>, StoreError> {
-        let end = Instant::now() + self.rules.receipt_timeout;
+        let end = Instant::now() + self.settings().rules.receipt_timeout;
         let mut look = FIRST_LOOK;
         loop {
             match self.chain.receipt(hash).await {

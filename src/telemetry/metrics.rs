@@ -6,6 +6,7 @@
 use super::log::verdict;
 use super::process::ProcessMetrics;
 use super::relay::RelayMetrics;
+use super::reloads::ReloadMetrics;
 use super::sampled::{Sample, Sampled};
 use super::sidecar::SidecarMetrics;
 use super::tls::TlsMetrics;
@@ -109,6 +110,8 @@ pub struct Metrics {
     pub in_flight: IntGauge,
     /// 1 while the process is shutting down.
     pub draining: IntGauge,
+    /// Of the configuration.
+    pub reloads: ReloadMetrics,
     /// The relay's.
     pub relay: RelayMetrics,
     /// The sidecar's.
@@ -315,6 +318,7 @@ impl Metrics {
             connections_refused,
             in_flight: make.gauge("portcullis_requests_in_flight", "Requests being answered."),
             draining: make.gauge("portcullis_draining", "1 while the process is shutting down."),
+            reloads: ReloadMetrics::new(&make),
             relay: RelayMetrics::new(&make),
             sidecar: SidecarMetrics::new(&make),
             process: ProcessMetrics::new(&make),

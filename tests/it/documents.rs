@@ -148,7 +148,8 @@ impl Document {
     }
 
     /// The operations that may tell of this answer. `GET` implies `HEAD`, only the sidecar and the
-    /// journal of the page take a query, and that another method is not taken is told by each operation of the path.
+    /// journal of the page take a query, and that another method is not taken is told by each
+    /// operation of the path.
     fn operations(&self, method: &str, target: &str, status: u16) -> Vec<&(String, String)> {
         let method = if method == "HEAD" { "GET" } else { method };
         let path = match target.split_once('?') {

@@ -7,12 +7,14 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
+use command_fds::{CommandFdExt as _, FdMapping};
 use serde_json::Value;
 
 use crate::client::{Client, PATIENCE};
@@ -31,12 +33,15 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_portcullis");
 pub(crate) struct Setup {
     keys: BTreeMap<String, String>,
     environment: Vec<(String, String)>,
+    program: PathBuf,
+    sockets: Vec<(String, Arc<OwnedFd>)>,
 }
 
 impl Setup {
     /// Both surfaces on free ports, in front of a node at this address.
     pub(crate) fn before(node: SocketAddr) -> Self {
-        Self { keys: BTreeMap::new(), environment: Vec::new() }
+        let (keys, environment) = (BTreeMap::new(), Vec::new());
+        Self { keys, environment, program: PROGRAM.into(), sockets: Vec::new() }
             .set("server.threads", "2")
             .set("node.url", &format!("\"http://{node}/rpc\""))
             .set("gateway.listen", "\"127.0.0.1:0\"")
@@ -59,6 +64,18 @@ impl Setup {
     /// Sets an environment variable of the process.
     pub(crate) fn environment(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// Starts the program from this path.
+    pub(crate) fn program(mut self, path: &Path) -> Self {
+        self.program = path.into();
+        self
+    }
+
+    /// Hands a socket in under this name, as a service manager does.
+    pub(crate) fn socket(mut self, name: &str, socket: &Arc<OwnedFd>) -> Self {
+        self.sockets.push((name.into(), Arc::clone(socket)));
         self
     }
 
@@ -99,6 +116,7 @@ impl Setup {
     pub(crate) fn start(&self) -> Edge {
         let file = ConfigFile::write(&self.toml());
         let mut command = self.command("serve", &file);
+        self.hand_in(&mut command);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program can be started");
         let stderr = child.stderr.take().expect("it is piped");
@@ -123,8 +141,33 @@ impl Setup {
         edge
     }
 
+    /// Runs `serve` to its end, with the sockets.
+    pub(crate) fn serve_in_vain(&self) -> Output {
+        let file = ConfigFile::write(&self.toml());
+        let mut command = self.command("serve", &file);
+        self.hand_in(&mut command);
+        command.stdin(Stdio::null()).output().expect("the program can be started")
+    }
+
+    fn hand_in(&self, command: &mut Command) {
+        if self.sockets.is_empty() {
+            return;
+        }
+        let names: Vec<_> = self.sockets.iter().map(|(name, _)| name.as_str()).collect();
+        let fds = self.sockets.iter().map(|(_, fd)| fd.try_clone().expect("files are left"));
+        let mappings = (3..).zip(fds);
+        let mappings = mappings.map(|(child_fd, parent_fd)| FdMapping { parent_fd, child_fd });
+        command.env("LISTEN_FDS", names.len().to_string()).env("LISTEN_FDNAMES", names.join(":"));
+        command.fd_mappings(mappings.collect()).expect("each number is used once");
+    }
+
     fn command(&self, subcommand: &str, file: &ConfigFile) -> Command {
-        let mut command = program();
+        // LISTEN_PID names the process that the shell becomes
+        let shell = r#"LISTEN_PID=$$ exec "$0" "$@""#;
+        let mut command = match self.sockets.is_empty() {
+            true => program_by(&[&self.program]),
+            false => program_by(&[Path::new("sh"), "-c".as_ref(), shell.as_ref(), &self.program]),
+        };
         command.args(subcommand.split(' ')).arg("--config").arg(&file.0);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
@@ -133,7 +176,12 @@ impl Setup {
 
 /// The program with nothing said to it: no arguments, and no `PORTCULLIS` in its environment.
 pub(crate) fn program() -> Command {
-    let mut command = Command::new(PROGRAM);
+    program_by(&[Path::new(PROGRAM)])
+}
+
+fn program_by(words: &[&Path]) -> Command {
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("PORTCULLIS") {
             command.env_remove(name);
@@ -293,9 +341,17 @@ impl Edge {
 
     /// Sends a signal, by its short name.
     pub(crate) fn signal(&self, name: &str) {
-        let kill = format!("kill -{name} {}", self.child.id());
-        let sent = Command::new("sh").args(["-c", &kill]).status().expect("there is a shell");
-        assert!(sent.success(), "{kill} must work: the process is there");
+        signal(self.child.id(), name);
+    }
+
+    /// The program's process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until the process has ended, whoever else has its standard error.
+    pub(crate) fn wait_alone(&mut self) -> ExitStatus {
+        self.child.wait().expect("it is our child")
     }
 
     /// Waits until the process has ended.
@@ -318,6 +374,13 @@ impl Edge {
         documents::listens(surface, address, self.child.id());
         Some(address)
     }
+}
+
+/// Sends a signal, by its short name, to a process.
+pub(crate) fn signal(process: u32, name: &str) {
+    let kill = format!("kill -{name} {process}");
+    let sent = Command::new("sh").args(["-c", &kill]).status().expect("there is a shell");
+    assert!(sent.success(), "{kill} must work: the process is there");
 }
 
 impl Drop for Edge {

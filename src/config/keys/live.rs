@@ -1,7 +1,7 @@
 //! Which keys need no restart.
 
 /// The keys that a running process takes over on SIGHUP.
-pub(super) const LIVE: [&str; 57] = [
+pub(super) const LIVE: [&str; 69] = [
     "log.level",
     "gateway.requests_per_minute",
     "gateway.max_in_flight_per_client",
@@ -17,6 +17,18 @@ pub(super) const LIVE: [&str; 57] = [
     "relay.requests_per_minute",
     "relay.max_in_flight_per_client",
     "relay.trusted_proxies",
+    "relay.receipt_timeout",
+    "relay.policy.max_calls",
+    "relay.policy.max_calldata",
+    "relay.policy.max_l2_gas",
+    "relay.policy.max_fee",
+    "relay.policy.assurance_types",
+    "relay.policy.assurance_levels",
+    "relay.policy.usership_first_epoch",
+    "relay.policy.usership_last_epoch",
+    "relay.policy.faucet_amount",
+    "relay.policy.faucet_cooldown",
+    "relay.policy.recovery_cancel_window",
     "relay.tls.certificate_file",
     "relay.tls.key_file",
     "relay.tls.http2",

@@ -24,6 +24,7 @@ mod journal;
 mod operations;
 mod outcome;
 mod pins;
+mod reload;
 mod secured;
 mod signatures;
 mod start;

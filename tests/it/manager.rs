@@ -1,0 +1,77 @@
+//! A service manager, as far as a process can tell: it hears what the process says of itself
+//! (sd_notify(3)), and holds sockets for it.
+
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::client::PATIENCE;
+use crate::edge::{Setup, scratch_path};
+
+/// Hears what is told.
+pub(crate) struct Manager {
+    socket: UnixDatagram,
+    path: PathBuf,
+}
+
+impl Manager {
+    pub(crate) fn new() -> Self {
+        let path = scratch_path("notify");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self { socket, path }
+    }
+
+    /// A program that tells this one.
+    pub(crate) fn of(&self, setup: Setup) -> Setup {
+        setup.environment("NOTIFY_SOCKET", &self.path.display().to_string())
+    }
+
+    /// The next thing that is told, each state on a line of its own.
+    pub(crate) fn hear(&self) -> String {
+        let mut message = [0; 4096];
+        let length = self.socket.recv(&mut message).expect("something is told");
+        String::from_utf8(message[..length].to_vec()).expect("states are text")
+    }
+
+    /// Asserts that nothing was told.
+    pub(crate) fn is_silent(&self) {
+        self.socket.set_nonblocking(true).unwrap();
+        let told = self.socket.recv(&mut [0; 4096]);
+        assert!(told.is_err(), "{told:?} bytes were told");
+    }
+
+    /// The first thing that is told and has this state; what comes before is left aside.
+    pub(crate) fn hear_of(&self, state: &str) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            let message = self.hear();
+            if message.lines().any(|line| line.starts_with(state)) {
+                return message;
+            }
+        }
+        panic!("{state} is not told");
+    }
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        let _gone_already = std::fs::remove_file(&self.path);
+    }
+}
+
+/// What a message says for `name`.
+pub(crate) fn value<'a>(message: &'a str, name: &str) -> &'a str {
+    let line = message.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+    line.unwrap_or_else(|| panic!("no {name} in {message:?}"))
+}
+
+/// A TCP socket that listens, and where.
+pub(crate) fn listener() -> (Arc<OwnedFd>, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    (Arc::new(listener.into()), address)
+}

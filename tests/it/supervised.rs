@@ -1,0 +1,283 @@
+//! Under a service manager: what it is told, sockets that it holds, and restarts by it that lose
+//! nothing.
+
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+
+use crate::check::{assert_error, assert_result};
+use crate::client::{Client, PATIENCE};
+use crate::edge::{Setup, scratch_path};
+use crate::folder::Folder;
+use crate::manager::{Manager, listener, value};
+use crate::node::{Act, Latch, Node};
+use crate::node_head::{ask_about, row};
+use crate::request::{QUESTION, Request};
+use crate::response::parse_whole;
+use crate::script::{RESULT, echo, good};
+
+/// Where the gateway listens, and where admin does.
+fn quoted(address: impl std::fmt::Display) -> String {
+    format!("\"{address}\"")
+}
+
+#[test]
+fn ready_is_told_when_every_listener_accepts_and_the_store_is_open() {
+    let (node, folder, manager) = (Node::start(good), Folder::new(), Manager::new());
+    let database = folder.file("portcullis.db");
+    let setup = Setup::before(node.address())
+        .set("sidecar.listen", "\"127.0.0.1:0\"")
+        .set("sidecar.base_url", "\"https://cards.example\"")
+        .set("store.url", &quoted(format!("sqlite:{database}")));
+    let edge = manager.of(setup).start();
+    let ready = manager.hear();
+    assert!(ready.lines().any(|line| line == "READY=1"), "the first thing told: {ready}");
+    let status = value(&ready, "STATUS");
+    for (name, address) in
+        [("gateway", edge.gateway()), ("sidecar", edge.sidecar()), ("admin", edge.admin())]
+    {
+        assert!(status.contains(&format!("{name} {address}")), "{name} is shown: {status}");
+    }
+    assert!(std::path::Path::new(&database).exists(), "the store is there");
+    assert_eq!(edge.ask(&Request::post(QUESTION)).status, 200, "it serves");
+}
+
+#[test]
+fn ready_is_not_told_when_the_store_can_not_be_opened() {
+    let manager = Manager::new();
+    let setup = Setup::before(Node::nowhere())
+        .set("sidecar.listen", "\"127.0.0.1:0\"")
+        .set("sidecar.base_url", "\"https://cards.example\"")
+        .set("store.url", "\"sqlite:/nowhere/at/all/portcullis.db\"");
+    let output = manager.of(setup).run("serve");
+    assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
+    manager.is_silent();
+}
+
+#[test]
+fn a_reload_is_told_and_counted_and_so_is_one_that_failed() {
+    let (node, manager) = (Node::start(good), Manager::new());
+    let setup = manager.of(Setup::before(node.address()));
+    let edge = setup.start();
+    manager.hear_of("READY=1");
+    let metric = |name: &str| {
+        let response = edge.admin_get("/metrics");
+        let text = response.text();
+        let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
+        line.parse::<f64>().unwrap()
+    };
+    let outcomes = || {
+        ["ok", "failed"].map(|outcome| {
+            metric(&format!("portcullis_config_reloads_total{{outcome=\"{outcome}\"}}"))
+        })
+    };
+    assert_eq!(metric("portcullis_config_last_reload_successful"), 1.0, "the start read it");
+    let begin = metric("portcullis_config_last_reload_success_timestamp_seconds");
+    assert!(begin > 1.6e9, "seconds since 1970: {begin}");
+
+    edge.rewrite(&setup.clone().set("gateway.requests_per_minute", "7000"));
+    edge.signal("HUP");
+    let reloading = manager.hear_of("RELOADING=1");
+    assert!(value(&reloading, "MONOTONIC_USEC").parse::<u64>().is_ok(), "{reloading}");
+    let ready = manager.hear_of("READY=1");
+    assert!(value(&ready, "STATUS").contains("1 change"), "what came of it: {ready}");
+    assert_eq!(outcomes(), [1.0, 0.0]);
+
+    edge.rewrite(&setup.set("gateway.requests_per_minute", "\"many\""));
+    edge.signal("HUP");
+    manager.hear_of("RELOADING=1");
+    let ready = manager.hear_of("READY=1");
+    assert!(value(&ready, "STATUS").contains("FAILED"), "it serves on, and says so: {ready}");
+    assert_eq!(outcomes(), [1.0, 1.0]);
+    assert_eq!(metric("portcullis_config_last_reload_successful"), 0.0);
+    assert!(metric("portcullis_config_last_reload_success_timestamp_seconds") >= begin);
+}
+
+#[test]
+fn a_stop_is_told() {
+    let (node, manager) = (Node::start(good), Manager::new());
+    let mut edge = manager.of(Setup::before(node.address())).start();
+    manager.hear_of("READY=1");
+    edge.signal("TERM");
+    manager.hear_of("STOPPING=1");
+    assert_eq!(edge.wait().code(), Some(0), "a stop is no failure");
+}
+
+#[test]
+fn the_watchdog_is_fed_when_it_is_ours() {
+    let (node, manager) = (Node::start(good), Manager::new());
+    let setup = manager.of(Setup::before(node.address())).environment("WATCHDOG_USEC", "100000");
+    let _edge = setup.start();
+    for _ in 0..5 {
+        manager.hear_of("WATCHDOG=1");
+    }
+    let other = Manager::new();
+    let setup = other.of(Setup::before(node.address())).environment("WATCHDOG_USEC", "1000");
+    let mut edge = setup.environment("WATCHDOG_PID", "1").start();
+    other.hear_of("READY=1");
+    edge.signal("TERM");
+    assert!(!other.hear().contains("WATCHDOG"), "it is meant for another process");
+    edge.wait();
+}
+
+#[test]
+fn a_socket_is_taken_by_its_address_or_by_its_name() {
+    let node = Node::start(good);
+    let (socket, address) = listener();
+    for (name, listen) in
+        [("portcullis.socket", address.to_string()), ("gateway", "127.0.0.1:1".to_owned())]
+    {
+        let setup = Setup::before(node.address()).set("gateway.listen", &quoted(listen));
+        let edge = setup.socket(name, &socket).start();
+        assert_eq!(edge.gateway(), address, "{name}: it listens where the socket is bound");
+        let line = edge.line("listening", |line| line["surface"] == "gateway");
+        assert_eq!(line["holder"], "service manager", "{name}: whose it is is logged");
+        let response = edge.ask(&Request::post(QUESTION));
+        assert_result(&response, "7", RESULT, name);
+    }
+}
+
+#[test]
+fn a_unix_socket_is_taken_and_its_file_left_as_it_is() {
+    let node = Node::start(good);
+    let path = scratch_path("sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let listen = quoted(format!("unix:{}", path.display()));
+    let setup = Setup::before(node.address()).set("gateway.listen", &listen);
+    let mut edge = setup.socket("web", &Arc::new(listener.into())).start();
+    edge.line("listening", |line| line["holder"] == "service manager");
+    let mut stream = UnixStream::connect(&path).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(&Request::post(QUESTION).with("Connection", "close").bytes()).unwrap();
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    assert_result(&parse_whole(&bytes).unwrap(), "7", RESULT, "over a socket that was handed in");
+    let mode = std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode, 0o600, "the file is whoever's who bound it");
+    edge.signal("TERM");
+    assert_eq!(edge.wait().code(), Some(0));
+    assert!(path.exists(), "the file is still there for the next process");
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn a_socket_that_fits_nothing_is_an_error_that_says_which() {
+    let (socket, address) = listener();
+    let (other, _) = listener();
+    let datagram = Arc::new(std::net::UdpSocket::bind("127.0.0.1:0").unwrap().into());
+    let file = Arc::new(std::fs::File::open("/dev/null").unwrap().into());
+    let setup = Setup::before(Node::nowhere());
+    let cases = [
+        ("no such surface", setup.clone().socket("relay", &socket), "relay"),
+        ("another address", setup.clone().socket("web", &socket), &*address.to_string()),
+        (
+            "two for one",
+            setup.clone().socket("gateway", &other).socket("gateway", &socket),
+            "gateway",
+        ),
+        ("a datagram socket", setup.clone().socket("gateway", &datagram), "no listening socket"),
+        ("no socket at all", setup.socket("gateway", &file), "no listening socket"),
+    ];
+    for (what, setup, named) in cases {
+        let output = setup.serve_in_vain();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{what}: {said}");
+        assert!(said.contains("LISTEN_FDS") && said.contains(named), "{what}: {said}");
+    }
+}
+
+#[test]
+fn sockets_that_are_meant_for_another_process_are_left_alone() {
+    let node = Node::start(good);
+    // what a shell in between would leave behind
+    let setup = Setup::before(node.address()).environment("LISTEN_FDS", "2");
+    let edge = setup.environment("LISTEN_PID", "1").start();
+    assert_eq!(edge.ask(&Request::post(QUESTION)).status, 200, "it binds its own");
+}
+
+#[test]
+fn a_restart_under_a_held_socket_answers_everybody() {
+    let latch = Latch::default();
+    let hold = latch.clone();
+    let node = Node::start(move |call| {
+        let held = (row(call) == 1).then(|| Act::Hold(hold.clone()));
+        held.into_iter().chain(echo(call)).collect()
+    });
+    let (socket, _) = listener();
+    let setup = Setup::before(node.address())
+        .set("server.drain_delay", "\"60s\"")
+        .socket("gateway", &socket);
+    let mut first = setup.start();
+    let address = first.gateway();
+    let mut in_flight = first.client();
+    in_flight.send(ask_about(1, "\"held\"").bytes());
+    node.wait_for_calls(1);
+    let mut idle = first.client();
+    let mut kept = first.client();
+    for client in [&mut idle, &mut kept] {
+        assert_eq!(client.ask(&ask_about(2, "\"a\"")).status, 200, "a connection that is kept");
+    }
+    let next = ask_about(3, "\"b\"").bytes();
+    kept.send(&next[..20]);
+    first.signal("TERM");
+    first.line("the stop", |line| {
+        line["message"].as_str().is_some_and(|text| text.contains("another process"))
+    });
+    kept.send(&next[20..]);
+    let answered = kept.response();
+    assert_eq!(answered.status, 200, "no 503: {}", answered.text());
+    assert!(answered.announces_close(), "it was the connection's last");
+    kept.ends("the connection is closed in order");
+    idle.ends("and one that brings nothing more is, too");
+    // nobody accepts it now: it waits for the next process
+    let mut waiting = Client::connect(address);
+    waiting.send(ask_about(4, "\"c\"").bytes());
+    latch.open();
+    assert_eq!(in_flight.response().status, 200, "what was in flight is answered");
+    assert_eq!(first.wait().code(), Some(0), "a stop is no failure, and waits for no drain delay");
+    let _second = setup.start();
+    assert_eq!(waiting.response().status, 200, "who came in between is answered");
+}
+
+#[test]
+fn a_plain_stop_still_says_503_where_only_one_surface_is_held() {
+    let (node, folder) = (Node::start(good), Folder::new());
+    let (socket, _) = listener();
+    let database = folder.file("portcullis.db");
+    let setup = Setup::before(node.address())
+        .set("sidecar.listen", "\"127.0.0.1:0\"")
+        .set("sidecar.base_url", "\"https://cards.example\"")
+        .set("store.url", &quoted(format!("sqlite:{database}")));
+    let mut edge = setup.socket("gateway", &socket).start();
+    let mut halfway = edge.client();
+    let head = Request::post(QUESTION).bytes();
+    halfway.send(&head[..20]);
+    edge.signal("TERM");
+    edge.line("the stop", |line| {
+        line["message"].as_str().is_some_and(|text| text.contains("still serving"))
+    });
+    halfway.send(&head[20..]);
+    assert_error(&halfway.response(), "draining", "null", "the sidecar has no heir");
+    assert_eq!(edge.wait().code(), Some(0));
+}
+
+#[test]
+fn a_credential_may_have_the_mask_of_an_access_list_where_its_group_would_stand() {
+    let folder = Folder::new();
+    let setup = Setup::before(Node::nowhere())
+        .set("sidecar.base_url", "\"https://cards.example\"")
+        .set("sidecar.operator_token_file", "\"operator.token\"")
+        .set("store.url", &quoted(format!("sqlite:{}", folder.file("portcullis.db"))));
+    let path = folder.secret("operator.token", "0123456789abcdef0123456789abcdef");
+    for (mode, credential, plain) in [(0o400, 0, 0), (0o440, 0, 1), (0o444, 1, 1), (0o460, 1, 1)] {
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+        let directory = folder.path().display().to_string();
+        let output = setup.clone().environment("CREDENTIALS_DIRECTORY", &directory).run("check");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(credential), "{mode:o}, a credential: {said}");
+        let output = setup.clone().set("sidecar.operator_token_file", &quoted(&path)).run("check");
+        assert_eq!(output.status.code(), Some(plain), "{mode:o}, a file");
+    }
+}
