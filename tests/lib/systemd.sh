@@ -1,0 +1,256 @@
+# shellcheck shell=bash
+# The units and the installer, and the service under a real systemd of its own.
+# Reads TARGET and WORK, and what live.sh and systemd/machine.sh define.
+
+# shellcheck source=tests/systemd/machine.sh
+source tests/systemd/machine.sh
+
+SERVICES=(portcullis.service portcullis-prune.service)
+UNITS=("${SERVICES[@]}" portcullis.socket portcullis-relay.socket portcullis-sidecar.socket
+  portcullis-prune.timer)
+
+# What a service can reach, in systemd's own measure from 0 to 10.
+units_are_tight() {
+  local service
+  for service in "${SERVICES[@]}"; do
+    systemd-analyze security --offline=true --threshold=15 "systemd/$service" | tail -n 1
+  done
+}
+
+expect() {
+  local what=$1 expected=$2 actual=$3
+  [[ $expected == "$actual" ]] || {
+    printf '%s: expected\n%s\nnot\n%s\n' "$what" "$expected" "$actual" >&2
+    return 1
+  }
+}
+
+# One command puts everything into an empty folder, and takes it away again.
+install_into_a_root() {
+  local root=$WORK/root installed
+  mkdir "$root"
+  systemd/install --root "$root" --binary "$TARGET/debug/portcullis"
+  installed=$(cd "$root" && find . -mindepth 1 \( -type f -o -name secrets \) -printf '%m %P\n' |
+    LC_ALL=C sort)
+  expect "what is installed" "\
+644 etc/portcullis/portcullis.toml
+644 usr/local/lib/systemd/system/portcullis-prune.service
+644 usr/local/lib/systemd/system/portcullis-prune.timer
+644 usr/local/lib/systemd/system/portcullis-relay.socket
+644 usr/local/lib/systemd/system/portcullis-sidecar.socket
+644 usr/local/lib/systemd/system/portcullis.service
+644 usr/local/lib/systemd/system/portcullis.socket
+700 etc/portcullis/secrets
+755 usr/local/bin/portcullis" "$installed"
+  expect "whose it is" "$(id -un)" "$(find "$root" -printf '%u\n' | sort -u)"
+
+  echo "# mine" >>"$root/etc/portcullis/portcullis.toml"
+  echo s >"$root/etc/portcullis/secrets/relay.token"
+  systemd/install --root "$root" --binary "$TARGET/debug/portcullis" >/dev/null
+  grep -q "# mine" "$root/etc/portcullis/portcullis.toml"
+  systemctl --root="$root" enable portcullis.service portcullis-prune.timer 2>/dev/null
+  expect "what starts with the system" "\
+multi-user.target.wants/portcullis.service
+portcullis.service.wants/portcullis.socket
+sockets.target.wants/portcullis.socket
+timers.target.wants/portcullis-prune.timer" \
+    "$(cd "$root/etc/systemd/system" && find . -type l -printf '%P\n' | LC_ALL=C sort)"
+
+  chroot_check "$root"
+
+  systemd/install --root "$root" --uninstall 2>/dev/null
+  expect "what is left" "\
+etc/portcullis/portcullis.toml
+etc/portcullis/secrets/relay.token" \
+    "$(cd "$root" && find etc usr -type f -o -type l | LC_ALL=C sort)"
+}
+
+# The installed program accepts the installed configuration, with nothing but its own libraries.
+chroot_check() {
+  local root=$1 bare=$WORK/bare library
+  cp -r "$root" "$bare"
+  for library in $(ldd "$bare/usr/local/bin/portcullis" | grep -o '/[^ ]*'); do
+    mkdir -p "$bare${library%/*}"
+    cp -L "$library" "$bare$library"
+  done
+  unshare --map-root-user --root="$bare" /usr/local/bin/portcullis check \
+    --config /etc/portcullis/portcullis.toml
+  rm -rf "$bare"
+}
+
+# A node and the installed service in a machine with a systemd. It is the machine's own network, so
+# that the installed configuration can stand as it is but for the rate that one client is allowed.
+start_machine() {
+  ((EUID == 0)) || {
+    echo "a systemd of its own needs root: sudo -E tests/run" >&2
+    return 1
+  }
+  machine_files
+  systemd/install --root "$MACHINE_ROOT" --binary "$TARGET/debug/portcullis" >/dev/null
+  systemd-analyze --root="$MACHINE_ROOT" verify "${UNITS[@]}"
+  sed -i '/^\[gateway\]/a requests_per_minute = 10000000' \
+    "$MACHINE_ROOT/etc/portcullis/portcullis.toml"
+  machine_boot
+  start machine-node nsenter -t "$MACHINE_PID" -n \
+    starknet-devnet --seed 0 --chain-id PORTCULLIS_DEV --host 127.0.0.1 --port 5050
+  await_line machine-node "$STARTED" 's/.*listening on (127\.0\.0\.1:5050).*/\1/p'
+  machine_do systemctl enable --now portcullis.socket portcullis.service 2>/dev/null
+  machine_do systemctl status --no-pager --lines=0 portcullis.service
+}
+
+# $1 requests a second.
+lose_nothing() {
+  MACHINE="nsenter -t $MACHINE_PID -m -p -u -i -n -C" \
+    nsenter -t "$MACHINE_PID" -n node tests/systemd/load.mjs "$1"
+}
+
+service_property() { machine_do systemctl show --value -p "$1" portcullis.service; }
+
+await_property() {
+  local name=$1 expected=$2
+  for _ in {1..600}; do
+    [[ $(service_property "$name") != "$expected" ]] || return 0
+    sleep 0.1
+  done
+  echo "$name is $(service_property "$name"), not $expected" >&2
+  return 1
+}
+
+# A secret from the folder, the store, the prune beside it; reloads, one of them of a mistake; a
+# process that hangs is ended by the watchdog and started again.
+service_lives() {
+  local etc=$MACHINE_ROOT/etc drop_in=$MACHINE_ROOT/etc/systemd/system/portcullis.service.d
+  (umask 077 && "$TARGET/debug/portcullis" token new "$etc/portcullis/secrets/operator.token")
+  cat >>"$etc/portcullis/portcullis.toml" <<'EOT'
+[sidecar]
+base_url = "https://cards.example"
+operator_token_file = "secret_operator.token"
+EOT
+  mkdir -p "$drop_in"
+  printf '[Service]\nWatchdogSec=3s\n' >"$drop_in/watchdog.conf"
+  machine_do systemctl daemon-reload
+  machine_do systemctl enable portcullis-sidecar.socket portcullis-prune.timer 2>/dev/null
+  machine_do systemctl stop portcullis.service
+  machine_do systemctl start portcullis-sidecar.socket portcullis.service
+  curl_in -H "Authorization: Bearer $(cat "$etc/portcullis/secrets/operator.token")" \
+    http://127.0.0.1:8082/functions/health-check | grep -o '"database":[^]]*'
+  machine_do systemctl start portcullis-prune.service
+  expect "the prune" success \
+    "$(machine_do systemctl show --value -p Result portcullis-prune.service)"
+  expect "the store" "portcullis 600" \
+    "$(machine_do stat -c "%U %a" /var/lib/private/portcullis/portcullis.db)"
+
+  reloads_are_told
+
+  machine_do systemctl kill --signal=STOP --kill-whom=main portcullis.service
+  await_property NRestarts 1
+  await_property ActiveState active
+  machine_do journalctl --no-pager -o cat -u portcullis.service -g 'Watchdog timeout'
+  curl_in http://127.0.0.1:8083/readyz
+
+  machine_do systemctl stop portcullis.socket portcullis-sidecar.socket portcullis.service
+  expect "how it ended" success "$(service_property Result)"
+  machine_halt
+}
+
+curl_in() { nsenter -t "$MACHINE_PID" -n curl -fsS "$@"; }
+
+reloads_are_told() {
+  local file=$MACHINE_ROOT/etc/portcullis/portcullis.toml pid
+  pid=$(service_property MainPID)
+  cp "$file" "$WORK/right.toml"
+  echo "nonsense = 1" >>"$file"
+  machine_do systemctl reload portcullis.service
+  await_property StatusText '*the last reload FAILED*'
+  cp "$WORK/right.toml" "$file"
+  machine_do systemctl reload portcullis.service
+  await_property StatusText '*nothing had changed*'
+  expect "the process after reloads" "$pid" "$(service_property MainPID)"
+}
+
+service_property() { machine_do systemctl show --value -p "$1" portcullis.service; }
+
+await_property() {
+  local name=$1 expected=$2
+  for _ in {1..600}; do
+    [[ $(service_property "$name") != "$expected" ]] || return 0
+    sleep 0.1
+  done
+  echo "$name is $(service_property "$name"), not $expected" >&2
+  return 1
+}
+
+# A secret from the folder, the store, the prune beside it; reloads, one of them of a mistake; a
+# process that hangs is ended by the watchdog and started again.
+service_lives() {
+  local etc=$MACHINE_ROOT/etc drop_in=$MACHINE_ROOT/etc/systemd/system/portcullis.service.d
+  (umask 077 && "$TARGET/debug/portcullis" token new "$etc/portcullis/secrets/operator.token")
+  cat >>"$etc/portcullis/portcullis.toml" <<'EOT'
+[sidecar]
+base_url = "https://cards.example"
+operator_token_file = "secret_operator.token"
+EOT
+  mkdir -p "$drop_in"
+  printf '[Service]\nWatchdogSec=3s\n' >"$drop_in/watchdog.conf"
+  machine_do systemctl daemon-reload
+  machine_do systemctl enable portcullis-sidecar.socket portcullis-prune.timer 2>/dev/null
+  machine_do systemctl stop portcullis.service
+  machine_do systemctl start portcullis-sidecar.socket portcullis.service
+  curl_in -H "Authorization: Bearer $(cat "$etc/portcullis/secrets/operator.token")" \
+    http://127.0.0.1:8082/functions/health-check | grep -o '"database":[^]]*'
+  machine_do systemctl start portcullis-prune.service
+  expect "the prune" success \
+    "$(machine_do systemctl show --value -p Result portcullis-prune.service)"
+  expect "the store" "portcullis 600" \
+    "$(machine_do stat -c "%U %a" /var/lib/private/portcullis/portcullis.db)"
+
+  reloads_are_told
+
+  machine_do systemctl kill --signal=STOP --kill-whom=main portcullis.service
+  await_property NRestarts 1
+  await_property ActiveState active
+  machine_do journalctl --no-pager -o cat -u portcullis.service -g 'Watchdog timeout'
+  curl_in http://127.0.0.1:8083/readyz
+
+  machine_do systemctl stop portcullis.socket portcullis-sidecar.socket portcullis.service
+  expect "how it ended" success "$(service_property Result)"
+  machine_halt
+}
+
+curl_in() { nsenter -t "$MACHINE_PID" -n curl -fsS "$@"; }
+
+reloads_are_told() {
+  local file=$MACHINE_ROOT/etc/portcullis/portcullis.toml pid
+  pid=$(service_property MainPID)
+  cp "$file" "$WORK/right.toml"
+  echo "nonsense = 1" >>"$file"
+  machine_do systemctl reload portcullis.service
+  await_property StatusText '*the last reload FAILED*'
+  cp "$WORK/right.toml" "$file"
+  machine_do systemctl reload portcullis.service
+  await_property StatusText '*nothing had changed*'
+  expect "the process after reloads" "$pid" "$(service_property MainPID)"
+}
+
+upgrade_has_the_secret() {
+  local pid
+  pid=$(service_property MainPID)
+  machine_do systemctl kill --signal=USR2 --kill-whom=main portcullis.service
+  # the old process says that another has taken over, and that one that it serves
+  await_property StatusText 'serving; *'
+  [[ $(service_property MainPID) != "$pid" ]]
+}
+
+service_property() { machine_do systemctl show --value -p "$1" portcullis.service; }
+
+# Waits until a property fits a pattern.
+await_property() {
+  local name=$1 pattern=$2
+  for _ in {1..600}; do
+    # shellcheck disable=SC2053 # it is a pattern
+    [[ $(service_property "$name") != $pattern ]] || return 0
+    sleep 0.1
+  done
+  echo "$name is $(service_property "$name"), not $pattern" >&2
+  return 1
+}
