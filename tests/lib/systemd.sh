@@ -41,7 +41,11 @@ install_into_a_root() {
 644 usr/local/lib/systemd/system/portcullis.service
 644 usr/local/lib/systemd/system/portcullis.socket
 700 etc/portcullis/secrets
-755 usr/local/bin/portcullis" "$installed"
+644 usr/local/share/bash-completion/completions/portcullis
+644 usr/local/share/fish/vendor_completions.d/portcullis.fish
+644 usr/local/share/man/man1/portcullis.1
+644 usr/local/share/zsh/site-functions/_portcullis
+755 usr/local/bin/portcullis" "$(grep -v '/portcullis-[a-z-]*\.1$' <<<"$installed")"
   expect "whose it is" "$(id -un)" "$(find "$root" -printf '%u\n' | sort -u)"
 
   echo "# mine" >>"$root/etc/portcullis/portcullis.toml"

@@ -18,19 +18,6 @@ from world import ROOT, Portcullis, Prometheus
 
 RUNBOOK = "conf/prometheus/RUNBOOK.md"
 
-# Absent until reloads are counted and TLS is terminated here. When the program shows one, its line
-# must go: this test says so.
-ABSENT = {
-    "portcullis_config_reloads_total",
-    "portcullis_config_last_reload_successful",
-    "portcullis_config_last_reload_success_timestamp_seconds",
-    "portcullis_tls_handshakes_total",
-    "portcullis_tls_certificate_not_after_seconds",
-}
-
-# Without a listener that terminates TLS there is nothing to see of these: their panels are empty.
-QUIET = {"portcullis_tls_handshakes_total", "portcullis_tls_certificate_not_after_seconds"}
-
 # Shown by the program, and deliberately on no panel and in no alert.
 UNUSED = set()
 
@@ -51,7 +38,7 @@ def what_is_asked_for_exists(prometheus, asked):
     """Each name, and each value of a label that a matcher names."""
     for place, expression in asked:
         for selector in sorted(set(selectors(expression))):
-            if names(selector).isdisjoint(ABSENT) and not prometheus.series(selector):
+            if not prometheus.series(selector):
                 yield f"{place}: there is no {selector}"
 
 
@@ -61,8 +48,6 @@ def what_is_shown_is_asked_for(families, asked):
     yield from (f"{name} is on no panel and in no rule" for name in families - used - UNUSED)
     yield from (f"{name} is listed as unused, and used" for name in UNUSED & used)
     yield from (f"{name} is listed as unused, and not shown" for name in UNUSED - families)
-    yield from (f"{name} is there now: it is not absent any more" for name in ABSENT & families)
-    yield from (f"{name} is listed as absent, and nobody asks for it" for name in ABSENT - used)
 
 
 def panels_show_something(prometheus, dashboard):
@@ -73,7 +58,7 @@ def panels_show_something(prometheus, dashboard):
         except AssertionError as error:
             yield f"{place}: {error}"
         else:
-            if not found and names(expression).isdisjoint(ABSENT | QUIET):
+            if not found:
                 yield f"{place} shows nothing: {expression}"
 
 
@@ -107,7 +92,7 @@ def documents_are_true(rules, dashboard, families):
     alerts = {rule["name"].lower() for rule in rules if rule["type"] == "alerting"}
     dead = {one for one in sections if one.startswith("portcullis") and one not in alerts}
     yield from (f"the runbook's section {one} is for no alert" for one in dead - {"portcullis"})
-    known = families | ABSENT | {rule["name"] for rule in rules} | {"up"}
+    known = families | {rule["name"] for rule in rules} | {"up"}
     for name in names((ROOT / RUNBOOK).read_text()):
         if family(name) not in known:
             yield f"the runbook names {name}, which there is not"

@@ -28,7 +28,7 @@ pub(super) fn text(node: &str, state: &Path, bound: &Bound) -> String {
         line(format!("  sidecar   http://{sidecar}/functions/   (feeds, podcasts, health, age)"));
     }
     if let Some(admin) = &bound.admin {
-        line(format!("  operator  http://{admin}/   (a page for your browser; also /metrics)"));
+        line(format!("  admin     http://{admin}/   (a page for your browser; /docs, /metrics)"));
     }
     line(format!("  node      {node}   (private: a client never sees it)"));
     line(format!("  config    {state}/portcullis.toml"));
