@@ -34,7 +34,7 @@ use http::{HeaderValue, Method, Version};
 use pingora_core::{Error, ErrorType};
 use pingora_limits::inflight::Guard;
 use portcullis_filters::client::Client;
-use portcullis_filters::head::{self, Head};
+use portcullis_filters::head;
 use portcullis_filters::limit::Standing;
 use portcullis_filters::verdict::{Reason, Refusal};
 use std::sync::Arc;
@@ -90,7 +90,7 @@ impl<S: Service> Edge<S> {
     ) -> (Context, Result<Next<S::Call>, Refusal>) {
         let in_flight = self.process.stop.enter();
         let started = Instant::now();
-        let admission = self.admit(request, settings, started);
+        let admission = self.service.admit(settings, &request.head(), started);
         let context = Context {
             started,
             request_id: self.process.request_ids.accept_or_mint(&request.header().headers),
@@ -144,19 +144,6 @@ impl<S: Service> Edge<S> {
         let reply = self.service.answer(settings, call, body, &mut about).await;
         (context.method, context.upstream) = (about.method, about.upstream);
         Some(context.told_to_wait(reply))
-    }
-
-    fn admit(&self, request: &Request, settings: &S::Settings, now: Instant) -> Admission<S::Call> {
-        let (header, (raw, peer)) = (request.header(), request.came());
-        let head = Head {
-            method: header.method.as_str(),
-            target: header.raw_path(),
-            version: header.version,
-            headers: &header.headers,
-            raw,
-            peer,
-        };
-        self.service.admit(settings, &head, now)
     }
 
     /// Sends the reply, and leaves the connection in a state in which it can be used again, or

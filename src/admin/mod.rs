@@ -35,7 +35,6 @@ use bytes::Bytes;
 use events::{Events, Source};
 use http::{Method, Version};
 use journal::{Asked, json};
-use portcullis_filters::head::Head;
 use serde::Serialize;
 use snapshot::millis;
 use std::sync::Arc;
@@ -209,15 +208,7 @@ impl Operator {
 
     /// What a request wants, as far as its head tells.
     fn judge(&self, request: &Request) -> Wanted {
-        let (header, (raw, peer)) = (request.header(), request.came());
-        let head = Head {
-            method: header.method.as_str(),
-            target: header.raw_path(),
-            version: header.version,
-            headers: &header.headers,
-            raw,
-            peer,
-        };
+        let head = request.head();
         let (path, query) = split(head.target);
         let is_probe = matches!(path, b"/livez" | b"/readyz");
         let is_metrics = path == b"/metrics";
@@ -229,7 +220,7 @@ impl Operator {
             let text = "not found: try /, /docs, /metrics, /livez or /readyz\n";
             return Wanted::This(Reply::text(404, text));
         }
-        if !matches!(header.method, Method::GET | Method::HEAD) {
+        if !matches!(head.method, "GET" | "HEAD") {
             let reply = Reply::text(405, "GET or HEAD\n");
             return Wanted::This(Reply { allow: Some("GET, HEAD"), ..reply });
         }

@@ -13,7 +13,7 @@ use bytes::{Bytes, BytesMut};
 use http::Method;
 use pingora_core::protocols::http::ServerSession;
 use pingora_http::RequestHeader;
-use std::net::IpAddr;
+use portcullis_filters::head::Head;
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 
@@ -85,12 +85,21 @@ impl Request {
         }
     }
 
-    /// The head as it came, and the address it came from (`None` for a Unix socket). Over HTTP/2 no
-    /// field is dropped when a head is parsed: nothing came that is not in [`Self::header`].
-    pub fn came(&self) -> (&[u8], Option<IpAddr>) {
-        match &self.0 {
-            Kind::Http2(exchange) => (&[], exchange.peer()),
-            kind => kind.connection().map_or((&[], None), |own| (own.head(), own.peer())),
+    /// The head, as the policy judges it. Over HTTP/2 no field is dropped when a head is parsed, so
+    /// there are no bytes beside the fields.
+    pub fn head(&self) -> Head<'_> {
+        let header = self.header();
+        let (raw, peer) = match &self.0 {
+            Kind::Http2(exchange) => (&[][..], exchange.peer()),
+            kind => kind.connection().map_or((&[][..], None), |own| (own.head(), own.peer())),
+        };
+        Head {
+            method: header.method.as_str(),
+            target: header.raw_path(),
+            version: header.version,
+            headers: &header.headers,
+            raw,
+            peer,
         }
     }
 

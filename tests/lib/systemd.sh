@@ -108,18 +108,6 @@ lose_nothing() {
     nsenter -t "$MACHINE_PID" -n node tests/systemd/load.mjs "$1"
 }
 
-service_property() { machine_do systemctl show --value -p "$1" portcullis.service; }
-
-await_property() {
-  local name=$1 expected=$2
-  for _ in {1..600}; do
-    [[ $(service_property "$name") != "$expected" ]] || return 0
-    sleep 0.1
-  done
-  echo "$name is $(service_property "$name"), not $expected" >&2
-  return 1
-}
-
 # A secret from the folder, the store, the prune beside it; reloads, one of them of a mistake; a
 # process that hangs is ended by the watchdog and started again.
 service_lives() {
@@ -170,79 +158,6 @@ reloads_are_told() {
   machine_do systemctl reload portcullis.service
   await_property StatusText '*nothing had changed*'
   expect "the process after reloads" "$pid" "$(service_property MainPID)"
-}
-
-service_property() { machine_do systemctl show --value -p "$1" portcullis.service; }
-
-await_property() {
-  local name=$1 expected=$2
-  for _ in {1..600}; do
-    [[ $(service_property "$name") != "$expected" ]] || return 0
-    sleep 0.1
-  done
-  echo "$name is $(service_property "$name"), not $expected" >&2
-  return 1
-}
-
-# A secret from the folder, the store, the prune beside it; reloads, one of them of a mistake; a
-# process that hangs is ended by the watchdog and started again.
-service_lives() {
-  local etc=$MACHINE_ROOT/etc drop_in=$MACHINE_ROOT/etc/systemd/system/portcullis.service.d
-  (umask 077 && "$TARGET/debug/portcullis" token new "$etc/portcullis/secrets/operator.token")
-  cat >>"$etc/portcullis/portcullis.toml" <<'EOT'
-[sidecar]
-base_url = "https://cards.example"
-operator_token_file = "secret_operator.token"
-EOT
-  mkdir -p "$drop_in"
-  printf '[Service]\nWatchdogSec=3s\n' >"$drop_in/watchdog.conf"
-  machine_do systemctl daemon-reload
-  machine_do systemctl enable portcullis-sidecar.socket portcullis-prune.timer 2>/dev/null
-  machine_do systemctl stop portcullis.service
-  machine_do systemctl start portcullis-sidecar.socket portcullis.service
-  curl_in -H "Authorization: Bearer $(cat "$etc/portcullis/secrets/operator.token")" \
-    http://127.0.0.1:8082/functions/health-check | grep -o '"database":[^]]*'
-  machine_do systemctl start portcullis-prune.service
-  expect "the prune" success \
-    "$(machine_do systemctl show --value -p Result portcullis-prune.service)"
-  expect "the store" "portcullis 600" \
-    "$(machine_do stat -c "%U %a" /var/lib/private/portcullis/portcullis.db)"
-
-  reloads_are_told
-
-  machine_do systemctl kill --signal=STOP --kill-whom=main portcullis.service
-  await_property NRestarts 1
-  await_property ActiveState active
-  machine_do journalctl --no-pager -o cat -u portcullis.service -g 'Watchdog timeout'
-  curl_in http://127.0.0.1:8083/readyz
-
-  machine_do systemctl stop portcullis.socket portcullis-sidecar.socket portcullis.service
-  expect "how it ended" success "$(service_property Result)"
-  machine_halt
-}
-
-curl_in() { nsenter -t "$MACHINE_PID" -n curl -fsS "$@"; }
-
-reloads_are_told() {
-  local file=$MACHINE_ROOT/etc/portcullis/portcullis.toml pid
-  pid=$(service_property MainPID)
-  cp "$file" "$WORK/right.toml"
-  echo "nonsense = 1" >>"$file"
-  machine_do systemctl reload portcullis.service
-  await_property StatusText '*the last reload FAILED*'
-  cp "$WORK/right.toml" "$file"
-  machine_do systemctl reload portcullis.service
-  await_property StatusText '*nothing had changed*'
-  expect "the process after reloads" "$pid" "$(service_property MainPID)"
-}
-
-upgrade_has_the_secret() {
-  local pid
-  pid=$(service_property MainPID)
-  machine_do systemctl kill --signal=USR2 --kill-whom=main portcullis.service
-  # the old process says that another has taken over, and that one that it serves
-  await_property StatusText 'serving; *'
-  [[ $(service_property MainPID) != "$pid" ]]
 }
 
 service_property() { machine_do systemctl show --value -p "$1" portcullis.service; }
