@@ -147,12 +147,13 @@ impl Inherited {
     /// The socket for the surface `name` that is configured to listen on `listen`, and whether the
     /// service manager holds it, too.
     ///
-    /// What the service manager calls by the surface's name is its socket, wherever it is. What a
-    /// predecessor listened on is taken over where it is still wanted.
+    /// What the service manager calls by the surface's name is its socket, wherever it is, and that
+    /// of a successor, too. What a predecessor bound itself is taken over where it is still wanted.
     pub(crate) fn claim(&mut self, name: &str, listen: &Listen) -> Option<(Socket, bool)> {
         let succeeds = self.predecessor.is_some();
         let named = self.given.iter().position(|given| {
-            given.name == name && (!succeeds || is_wanted(&given.listen, listen))
+            let is_meant = !succeeds || given.is_held || is_wanted(&given.listen, listen);
+            given.name == name && is_meant
         });
         let at = named
             .or_else(|| self.given.iter().position(|given| !succeeds && given.listen == *listen))?;

@@ -48,6 +48,8 @@ pub enum StartError {
     Bind(Listen, io::Error),
     /// A socket was handed in that can not be used.
     Inherit(InheritError),
+    /// The admin listener was handed a socket that others can reach, and has no token.
+    Open(Listen),
     /// A secret could not be used.
     Secret(SecretError),
     /// A certificate or its key could not be used.
@@ -63,6 +65,12 @@ impl std::fmt::Display for StartError {
         match self {
             Self::Bind(listen, error) => write!(f, "can not listen on {listen}: {error}"),
             Self::Inherit(error) => error.fmt(f),
+            Self::Open(listen) => {
+                write!(
+                    f,
+                    "the admin listener is at {listen}: set admin.token_file, others reach it"
+                )
+            }
             Self::Secret(error) => error.fmt(f),
             Self::Tls(errors) => errors.fmt(f),
             Self::Store(error) => write!(f, "can not open the store: {error}"),
@@ -264,7 +272,8 @@ impl Bound {
         let edge = Edge::new(service, limits.clone(), process());
         let gate = Gate::new(edge, S::SURFACE, &limits, trusted, &self.process, Arc::new(voice))
             .secured_by(self.surfaces.tls.clone());
-        let listen = self.listen_on(S::SURFACE, listen, gate, None)?;
+        let bound = self.bind(S::SURFACE, listen)?;
+        let listen = self.listen_on(S::SURFACE, bound, gate, None)?;
         let max_connections = limits.max;
         let listener = Listener { surface: S::SURFACE, listen: listen.clone(), max_connections };
         self.listeners.push(listener);
@@ -277,29 +286,37 @@ impl Bound {
         admin: impl FnOnce(&Self, Arc<Access>) -> Admin,
     ) -> Result<(), StartError> {
         let surface = Surface::Admin;
-        let access = Access::new(config.listen.clone(), Access::load(config)?);
-        let access = Arc::new(access);
+        let tokens = Access::load(config)?;
+        let bound = self.bind(surface, &config.listen)?;
+        if tokens.is_none() && !bound.listen.is_local() {
+            return Err(StartError::Open(bound.listen));
+        }
+        let access = Arc::new(Access::new(bound.listen.clone(), tokens));
         let app = Operator::new(admin(self, Arc::clone(&access)));
         let voice = Arc::new(GateVoice::<Gateway>::new(surface, None, self.process.clone()));
         let trusted = TrustedProxies::default();
         let limits = ConnectionsConfig::OPERATOR;
         let gate = Gate::new(app, surface, &limits, trusted, &self.process, voice)
             .secured_by(self.surfaces.tls.clone());
-        self.admin = Some(self.listen_on(surface, &config.listen, gate, Some(1))?);
+        self.admin = Some(self.listen_on(surface, bound, gate, Some(1))?);
         self.access = Some(access);
         Ok(())
+    }
+
+    fn bind(&mut self, surface: Surface, listen: &Listen) -> Result<listen::Bound, StartError> {
+        listen::bind(surface, listen, &mut self.inherited)
+            .map_err(|error| StartError::Bind(listen.clone(), error))
     }
 
     fn listen_on<A: ServerApp + Send + Sync + 'static>(
         &mut self,
         surface: Surface,
-        listen: &Listen,
+        bound: listen::Bound,
         app: A,
         threads: Option<usize>,
     ) -> Result<Listen, StartError> {
-        let failed = |error| StartError::Bind(listen.clone(), error);
-        let bound = listen::bind(surface, listen, &mut self.inherited).map_err(failed)?;
         let listen::Bound { socket, listen: at, is_held } = bound;
+        let failed = |error| StartError::Bind(at.clone(), error);
         let shared = socket.share().map_err(failed)?;
         self.life.sockets.push(Bequest { surface, socket: shared, is_held });
         self.life.serves.push(format!("{} {at}", surface.name()));

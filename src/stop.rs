@@ -125,6 +125,11 @@ impl Stop {
         self.phase.store(DRAINING, Ordering::Relaxed);
     }
 
+    /// Whether no listener accepts any more: what would go on for ever ends now.
+    pub fn is_closing(&self) -> bool {
+        *self.listeners.borrow()
+    }
+
     /// No listener accepts any more.
     pub(crate) fn close_listeners(&self) {
         self.listeners.send_replace(true);

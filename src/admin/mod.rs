@@ -196,7 +196,8 @@ impl Admin {
 impl Source for Admin {
     fn snapshot(&self) -> Option<String> {
         // whoever listens would hold up a stop
-        (!self.process.stop.refuses()).then(|| json(&self.state()))
+        let stop = &self.process.stop;
+        (!stop.refuses() && !stop.is_closing()).then(|| json(&self.state()))
     }
 }
 

@@ -210,8 +210,9 @@ fn an_address_that_changed_is_bound_anew_and_the_rest_is_taken_over() {
 fn a_socket_that_the_service_manager_holds_is_still_its_own_after_a_handover() {
     let (node, manager) = (Node::start(good), Manager::new());
     let (socket, address) = listener();
-    let setup = manager.of(Setup::before(node.address())).socket("gateway", &socket);
-    let edge = setup.start();
+    // the service manager says where, whatever the configuration has
+    let setup = Setup::before(node.address()).set("gateway.listen", "\"127.0.0.1:1\"");
+    let edge = manager.of(setup).socket("gateway", &socket).start();
     manager.hear_of("READY=1");
     let successor = Successor::of(&edge, &manager);
     let mut kept = Client::connect(address);

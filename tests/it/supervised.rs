@@ -13,6 +13,7 @@ use crate::folder::Folder;
 use crate::manager::{Manager, listener, value};
 use crate::node::{Act, Latch, Node};
 use crate::node_head::{ask_about, row};
+use crate::operator;
 use crate::request::{QUESTION, Request};
 use crate::response::parse_whole;
 use crate::script::{RESULT, echo, good};
@@ -189,6 +190,15 @@ fn a_socket_that_fits_nothing_is_an_error_that_says_which() {
 }
 
 #[test]
+fn an_admin_socket_that_others_reach_is_not_served_without_a_token() {
+    let open = Arc::new(std::net::TcpListener::bind("0.0.0.0:0").unwrap().into());
+    let output = Setup::before(Node::nowhere()).socket("admin", &open).serve_in_vain();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("admin.token_file"), "it says what is missing: {said}");
+}
+
+#[test]
 fn sockets_that_are_meant_for_another_process_are_left_alone() {
     let node = Node::start(good);
     // what a shell in between would leave behind
@@ -208,9 +218,14 @@ fn a_restart_under_a_held_socket_answers_everybody() {
     let (socket, _) = listener();
     let setup = Setup::before(node.address())
         .set("server.drain_delay", "\"60s\"")
+        .set("server.grace_period", "\"60s\"")
         .socket("gateway", &socket);
     let mut first = setup.start();
     let address = first.gateway();
+    // who looks on keeps nobody waiting
+    let mut page = Client::connect(first.admin());
+    page.send(operator::local("/events").bytes());
+    assert_eq!(page.response_to_head().status, 200, "the operator's page follows");
     let mut in_flight = first.client();
     in_flight.send(ask_about(1, "\"held\"").bytes());
     node.wait_for_calls(1);

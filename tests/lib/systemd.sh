@@ -45,7 +45,8 @@ install_into_a_root() {
 644 usr/local/share/fish/vendor_completions.d/portcullis.fish
 644 usr/local/share/man/man1/portcullis.1
 644 usr/local/share/zsh/site-functions/_portcullis
-755 usr/local/bin/portcullis" "$(grep -v '/portcullis-[a-z-]*\.1$' <<<"$installed")"
+755 usr/local/bin/portcullis
+755 usr/local/bin/portcullis-with-secrets" "$(grep -v '/portcullis-[a-z-]*\.1$' <<<"$installed")"
   expect "whose it is" "$(id -un)" "$(find "$root" -printf '%u\n' | sort -u)"
 
   echo "# mine" >>"$root/etc/portcullis/portcullis.toml"
@@ -131,6 +132,8 @@ EOT
     "$(machine_do systemctl show --value -p Result portcullis-prune.service)"
   expect "the store" "portcullis 600" \
     "$(machine_do stat -c "%U %a" /var/lib/private/portcullis/portcullis.db)"
+
+  machine_do portcullis-with-secrets check --config /etc/portcullis/portcullis.toml
 
   reloads_are_told
 
