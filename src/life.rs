@@ -16,6 +16,9 @@ use crate::stop::Stop;
 use crate::telemetry::Surface;
 use crate::watchdog::{self, Runtimes};
 use async_trait::async_trait;
+use futures_util::FutureExt as _;
+use nix::sys::signal::{Signal as Signalled, kill};
+use nix::unistd::Pid;
 use pingora_core::server::{ShutdownSignal, ShutdownSignalWatch};
 use prometheus::IntGauge;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -116,6 +119,10 @@ impl Life {
                     manager::follow(id, &format!("process {id} has taken over"));
                     successor.go_on().await;
                     log::info!("handed over to process {id}");
+                    if hangup.recv().now_or_never().is_some() {
+                        // it was meant for whoever serves, who may have read the files before
+                        pass_on(Signalled::SIGHUP, id);
+                    }
                     return Heir::Successor;
                 },
             }
@@ -194,6 +201,14 @@ impl Life {
             }
             Err(_) => log::info!("stopping: the grace period is over, and nothing is in flight"),
         }
+    }
+}
+
+/// Sends a signal to a process that is most likely there.
+fn pass_on(signal: Signalled, process: u32) {
+    let sent = i32::try_from(process).map(|process| kill(Pid::from_raw(process), signal));
+    if !matches!(sent, Ok(Ok(()))) {
+        log::warn!("process {process} was not told of {signal}");
     }
 }
 

@@ -399,8 +399,8 @@ impl AsyncWrite for Connection {
 #[async_trait]
 impl Shutdown for Connection {
     async fn shutdown(&mut self) {
-        // a client that is gone needs no farewell
-        let _ = AsyncWriteExt::shutdown(self).await;
+        // a client that is gone needs no farewell, and over TLS one may have to be waited for
+        let _ = within(2 * LINGER, AsyncWriteExt::shutdown(self)).await;
     }
 }
 

@@ -17,8 +17,8 @@ use crate::deadline::{Alarm, within};
 use crate::stop::{Hold, LAST_CALL, Watched};
 use bytes::Bytes;
 use exchange::Way;
-use h2::RecvStream;
 use h2::server::{Builder, Connection, SendResponse};
+use h2::{Reason as Reset, RecvStream};
 use http::header::HOST;
 use http::{HeaderValue, Method, request};
 use pace::{Pace, Paced};
@@ -130,8 +130,13 @@ impl<A: App> Conversation<A> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             match self.connection.poll_accept(cx) {
-                Poll::Ready(Some(Ok((request, answer)))) => {
-                    self.begin(request, answer);
+                Poll::Ready(Some(Ok((request, mut answer)))) => {
+                    if self.farewell.is_some_and(|said| said.elapsed() > FAREWELL) {
+                        // it does not hear: others would safely send it again elsewhere
+                        answer.send_reset(Reset::REFUSED_STREAM);
+                    } else {
+                        self.begin(request, answer);
+                    }
                     continue;
                 }
                 Poll::Ready(_) => return Poll::Ready(()),
@@ -141,8 +146,13 @@ impl<A: App> Conversation<A> {
             if self.poll_finished(cx) {
                 continue;
             }
-            let is_quiet = self.requests.is_empty();
-            if is_quiet && !self.pace.is_stuck.load(Ordering::Relaxed) {
+            let is_stuck = self.pace.is_stuck.load(Ordering::Relaxed);
+            if is_stuck {
+                // an answer is still to be written, for as long as `pace` lets it
+                self.quiet_since = Instant::now();
+            }
+            let is_quiet = self.requests.is_empty() && !is_stuck;
+            if is_quiet {
                 self.hold = None;
             }
             let stops = self.stop.has_begun();

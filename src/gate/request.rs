@@ -11,6 +11,7 @@ use super::http2::Exchange;
 use super::known::Known;
 use bytes::{Bytes, BytesMut};
 use http::Method;
+use pingora_core::protocols::Shutdown;
 use pingora_core::protocols::http::ServerSession;
 use pingora_http::RequestHeader;
 use portcullis_filters::head::Head;
@@ -205,8 +206,7 @@ impl Request {
             }
             Kind::Repeated { mut connection, known, keeps_alive, .. } => {
                 if !keeps_alive {
-                    // a client that is gone needs no farewell
-                    let _ = connection.shutdown().await;
+                    Shutdown::shutdown(&mut *connection).await;
                     return None;
                 }
                 connection.learn(Some(known));

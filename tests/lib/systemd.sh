@@ -40,11 +40,11 @@ install_into_a_root() {
 644 usr/local/lib/systemd/system/portcullis-sidecar.socket
 644 usr/local/lib/systemd/system/portcullis.service
 644 usr/local/lib/systemd/system/portcullis.socket
-700 etc/portcullis/secrets
 644 usr/local/share/bash-completion/completions/portcullis
 644 usr/local/share/fish/vendor_completions.d/portcullis.fish
 644 usr/local/share/man/man1/portcullis.1
 644 usr/local/share/zsh/site-functions/_portcullis
+700 etc/portcullis/secrets
 755 usr/local/bin/portcullis
 755 usr/local/bin/portcullis-with-secrets" "$(grep -v '/portcullis-[a-z-]*\.1$' <<<"$installed")"
   expect "whose it is" "$(id -un)" "$(find "$root" -printf '%u\n' | sort -u)"
@@ -133,6 +133,7 @@ EOT
   expect "the store" "portcullis 600" \
     "$(machine_do stat -c "%U %a" /var/lib/private/portcullis/portcullis.db)"
 
+  machine_do systemctl start dbus.socket
   machine_do portcullis-with-secrets check --config /etc/portcullis/portcullis.toml
 
   reloads_are_told
