@@ -215,8 +215,8 @@ impl Operator {
         let is_metrics = path == b"/metrics";
         let data = [&b"/events"[..], b"/errors", b"/config", b"/journal", b"/journal/entries"];
         let searches = path.starts_with(b"/journal");
-        let is_file = page::file(path).is_some() || docs::reply(path).is_some();
-        let is_known = is_probe || is_metrics || is_file || data.contains(&path);
+        let file = page::file(path).or_else(|| docs::reply(path));
+        let is_known = is_probe || is_metrics || file.is_some() || data.contains(&path);
         if !is_known || (query.is_some() && !searches) {
             let text = "not found: try /, /docs, /metrics, /livez or /readyz\n";
             return Wanted::This(Reply::text(404, text));
@@ -239,22 +239,21 @@ impl Operator {
                 b"/readyz" => self.admin.readiness(),
                 _ => Reply::text(200, "ok\n"),
             }),
-            Ok(()) => self.of_the_page(path, query.unwrap_or_default()),
+            Ok(()) => match file {
+                Some(file) => Wanted::This(file),
+                None => self.data(path, query.unwrap_or_default()),
+            },
         }
     }
 
-    /// What belongs to the page.
-    fn of_the_page(&self, path: &[u8], query: &[u8]) -> Wanted {
+    /// What the page asks for.
+    fn data(&self, path: &[u8], query: &[u8]) -> Wanted {
         let asked = match path {
             b"/events" => return Wanted::Events,
             b"/errors" => return Wanted::This(self.admin.errors()),
             b"/config" => return Wanted::This(self.admin.configuration()),
             b"/journal" => Asked::search(query),
-            b"/journal/entries" => Asked::entries(query),
-            _ => {
-                let file = page::file(path).or_else(|| docs::reply(path));
-                return Wanted::This(file.unwrap_or_default());
-            }
+            _ => Asked::entries(query),
         };
         match asked {
             Ok(asked) => Wanted::Journal(asked),
