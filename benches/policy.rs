@@ -143,7 +143,8 @@ fn admission(c: &mut Criterion) {
         b.iter(|| {
             // slow enough for the quota: a refusal would be measured otherwise
             now += 400;
-            let admission = policy.admit(black_box(&head), &limiter, Millis(now), |_| Some(()));
+            let judged = policy.judge(black_box(&head));
+            let admission = policy.admit(&judged, &limiter, Millis(now), |_| Some(()));
             assert!(admission.verdict.is_ok(), "it is what a browser sends");
         });
     });

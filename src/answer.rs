@@ -1,7 +1,7 @@
 //! An answer on its way: whole, or piece by piece, in the form that its connection takes.
 //!
 //! What is said is `reply`'s, how it is sent is the gate's; this is where HTTP/1 and HTTP/2 part.
-//! Over HTTP/1 an answer is bytes that leave in one write; over HTTP/2 it is a head and pieces of
+//! Over HTTP/1 an answer is bytes that wait in the connection and leave in one write; over HTTP/2 it is a head and pieces of
 //! a body, sent as the client has room for them. No deadline is kept here.
 
 use crate::gate::Request;
@@ -12,8 +12,8 @@ use pingora_core::Result;
 
 /// An answer, ready to be sent. The lease on its memory stays with the reply.
 pub enum Answer {
-    /// As HTTP/1 writes it.
-    Http1([Bytes; 3]),
+    /// As HTTP/1 writes it: in its connection.
+    Http1,
     /// As HTTP/2 frames it.
     Http2(Box<Framed>),
 }
@@ -30,7 +30,8 @@ impl Answer {
     /// The answer to `request`.
     pub fn new(request: &Request, reply: &Reply, facts: &Facts<'_>) -> Self {
         if request.header().version != Version::HTTP_2 {
-            return Self::Http1(reply::render(reply, facts));
+            request.put(reply::render(reply, facts));
+            return Self::Http1;
         }
         let head = reply::http2_head(reply, facts);
         let is_head = facts.without_body;
@@ -45,7 +46,7 @@ impl Answer {
     /// The client left.
     pub async fn send(self, request: &mut Request) -> Result<()> {
         match self {
-            Self::Http1(pieces) => request.send(pieces).await,
+            Self::Http1 => request.flush().await,
             // boxed, so that an answer over HTTP/1 is not as large
             Self::Http2(framed) => Box::pin(framed.send(request)).await,
         }

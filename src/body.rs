@@ -28,7 +28,12 @@ pub async fn read(
     timeout: Duration,
     max: usize,
 ) -> Result<Bytes, Incomplete> {
-    match within(timeout, read_all(request, max)).await {
+    if let Some(body) = request.take_body() {
+        policy::within_size(body.len(), max).map_err(Incomplete::Refused)?;
+        return Ok(body);
+    }
+    // boxed, so that a body that is there already costs nothing of it
+    match within(timeout, Box::pin(read_all(request, max))).await {
         Some(result) => result,
         None => Err(refused(Reason::RequestTimeout, "the body did not arrive in time")),
     }
@@ -66,7 +71,7 @@ async fn read_all(request: &mut Request, max: usize) -> Result<Bytes, Incomplete
 /// Reads and drops what is left of a body that is refused, if it is small and already on its way,
 /// so that the connection can be used again. Says whether the end was reached.
 pub async fn discard(request: &mut Request, timeout: Duration) -> bool {
-    let rest = async {
+    let rest = Box::pin(async {
         let mut bytes = 0;
         loop {
             match request.read_body().await {
@@ -78,7 +83,7 @@ pub async fn discard(request: &mut Request, timeout: Duration) -> bool {
                 return false;
             }
         }
-    };
+    });
     within(timeout, rest).await.unwrap_or(false)
 }
 

@@ -4,11 +4,11 @@
 //! [`ClientLimits`]. The counting itself is the policy's.
 
 use crate::config::ClientsConfig;
+use ahash::RandomState;
 use http::HeaderValue;
 use pingora_limits::inflight::{Guard, Inflight};
 use portcullis_filters::client::{Client, ClientKey};
 use portcullis_filters::limit::{Busy, Millis, Quota, SharedLimiter, Standing};
-use std::hash::RandomState;
 use std::num::NonZeroU32;
 use tokio::time::Instant;
 

@@ -7,6 +7,7 @@
 //! surface's.
 
 mod gateway;
+mod head;
 mod relay;
 mod request_id;
 mod service;
@@ -15,7 +16,7 @@ pub mod stream;
 mod voice;
 
 pub use relay::RelayService;
-pub use request_id::RequestIds;
+pub use request_id::{RequestId, RequestIds};
 pub use service::{About, Admission, Next, Pending, Service, Told};
 pub use sidecar::SidecarService;
 pub use voice::GateVoice;
@@ -29,21 +30,18 @@ use crate::process::Process;
 use crate::reply::{Facts, Persistence, Reply, Style};
 use crate::stop::InFlight;
 use crate::telemetry::RequestLine;
-use http::header::{EXPECT, HOST, ORIGIN, TRANSFER_ENCODING};
-use http::{HeaderValue, Method, Version};
+use head::ReadHead;
+use http::Version;
 use pingora_core::{Error, ErrorType};
 use pingora_limits::inflight::Guard;
 use portcullis_filters::client::Client;
-use portcullis_filters::head;
 use portcullis_filters::limit::Standing;
 use portcullis_filters::verdict::{Reason, Refusal};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use stream::Unsent;
 use tokio::time::Instant;
-
-/// A refused body that is small and already sent is read, so that the connection can stay.
-const DISCARD: Duration = Duration::from_millis(50);
 
 /// What every request of a surface needs.
 pub struct Edge<S> {
@@ -55,7 +53,7 @@ pub struct Edge<S> {
 /// One request's facts, gathered on its way for headers, log and metrics.
 struct Context {
     started: Instant,
-    request_id: HeaderValue,
+    request_id: RequestId,
     client: Client,
     standing: Option<Standing>,
     style: Style,
@@ -86,14 +84,16 @@ impl<S: Service> Edge<S> {
     fn begin(
         &self,
         request: &Request,
-        settings: &S::Settings,
+        head: &ReadHead<S>,
     ) -> (Context, Result<Next<S::Call>, Refusal>) {
         let in_flight = self.process.stop.enter();
         let started = Instant::now();
-        let admission = self.service.admit(settings, &request.head(), started);
+        let ReadHead { settings, judged, .. } = head;
+        let admission = self.service.admit(settings, judged, &request.head(), started);
+        let given = head.given_request_id(request);
         let context = Context {
             started,
-            request_id: self.process.request_ids.accept_or_mint(&request.header().headers),
+            request_id: self.process.request_ids.accept_or_mint(given),
             client: admission.client,
             standing: admission.standing,
             style: admission.style,
@@ -111,7 +111,7 @@ impl<S: Service> Edge<S> {
     async fn judge(
         &self,
         request: &mut Request,
-        settings: &S::Settings,
+        head: &ReadHead<S>,
         verdict: Result<Next<S::Call>, Refusal>,
         context: &mut Context,
     ) -> Option<Reply> {
@@ -135,15 +135,16 @@ impl<S: Service> Edge<S> {
             Err(Incomplete::Gone) => return None,
         };
         let mut about = About {
-            request_id: context.request_id.to_str().unwrap_or_default(),
-            traceparent: head::traceparent(&request.header().headers),
+            request_id: context.request_id.as_str(),
+            traceparent: head.traceparent(request),
             metrics: &self.process.metrics,
             method: "",
             upstream: Duration::ZERO,
         };
-        let reply = self.service.answer(settings, call, body, &mut about).await;
+        let mut reply = self.service.answer(&head.settings, call, body, &mut about).await;
         (context.method, context.upstream) = (about.method, about.upstream);
-        Some(context.told_to_wait(reply))
+        context.tell_to_wait(&mut reply);
+        Some(reply)
     }
 
     /// Sends the reply, and leaves the connection in a state in which it can be used again, or
@@ -151,32 +152,30 @@ impl<S: Service> Edge<S> {
     async fn send(
         &self,
         request: &mut Request,
-        settings: &S::Settings,
-        mut reply: Reply,
+        head: &ReadHead<S>,
+        reply: &mut Reply,
         context: &mut Context,
     ) -> pingora_core::Result<()> {
         let bytes = reply.length();
         context.outcome = Some(Outcome { reason: reply.reason, status: reply.status, bytes });
-        let ends = ends_where_it_says(request).await;
+        let ends = head.reaches_end(request).await;
         if !ends {
             request.linger();
         }
-        let header = request.header();
-        let is_head = header.method == Method::HEAD;
-        let chunks = header.version == Version::HTTP_11;
+        let chunks = head.version == Version::HTTP_11;
         let last = !ends
             || request.is_old(context.started)
             || self.process.stop.has_begun()
             || (reply.rest.is_some() && !chunks);
-        let persistence = match header.version {
+        let persistence = match head.version {
             _ if last || !request.keeps_alive() => Persistence::Closes,
             Version::HTTP_11 => Persistence::Stays,
             _ => Persistence::StaysIfTold,
         };
-        let told = S::told(settings);
-        let origin = header.headers.get(ORIGIN);
+        let told = S::told(&head.settings);
+        let origin = head.origin(request);
         let facts = Facts {
-            request_id: &context.request_id,
+            request_id: context.request_id.as_str(),
             quota: context.standing.map(|standing| (told.quota, standing)),
             // what a shared cache keeps is the same for every page, and for none
             cross_origin: told
@@ -186,19 +185,20 @@ impl<S: Service> Edge<S> {
                 .map(|cors| (cors, origin)),
             persistence,
             chunks,
-            without_body: is_head,
+            without_body: head.is_head,
         };
-        let answer = Answer::new(request, &reply, &facts);
-        let rest = reply.rest.take().filter(|_| !is_head);
+        let answer = Answer::new(request, reply, &facts);
+        let rest = reply.rest.take().filter(|_| !head.is_head);
         if last {
             request.close();
         }
         let patience = self.connections.write_timeout;
-        stream::in_time(answer.send(request), patience).await?;
+        stream::in_time(pin!(answer.send(request)), patience).await?;
         let Some(rest) = rest else { return Ok(()) };
         let Some(outcome) = &mut context.outcome else { return Ok(()) };
         let rest = stream::Body { rest, sent: &mut outcome.bytes };
-        match stream::stream(request, rest, patience).await {
+        // boxed, because few answers have one
+        match Box::pin(stream::stream(request, rest, patience)).await {
             Err(Unsent::Cut) => {
                 outcome.reason = Some(Reason::StoreUnavailable);
                 Error::e_explain(ErrorType::InternalError, "the rest can not be had")
@@ -213,7 +213,7 @@ impl<S: Service> Edge<S> {
         if let Some(outcome) = context.outcome {
             self.process.request_is_over(&RequestLine {
                 surface: S::SURFACE,
-                request_id: context.request_id(),
+                request_id: context.request_id.as_str(),
                 client: context.client,
                 method: context.method,
                 reason: outcome.reason,
@@ -226,54 +226,34 @@ impl<S: Service> Edge<S> {
     }
 }
 
-/// Whether the end of the request is known and reached, so that what comes next on the connection
-/// is another request. Chunks are not trusted with that: Pingora reads some that others do not.
-async fn ends_where_it_says(request: &mut Request) -> bool {
-    let header = request.header();
-    // there each has a stream for itself
-    if header.version == Version::HTTP_2 {
-        return true;
-    }
-    let headers = &header.headers;
-    // nor is whoever leaves out the one field that HTTP/1.1 demands
-    if headers.contains_key(TRANSFER_ENCODING) || !headers.contains_key(HOST) {
-        return false;
-    }
-    // the client may or may not send a body that it was not told to send
-    let awaits_continue = headers.contains_key(EXPECT);
-    request.is_body_read() || (!awaits_continue && body::discard(request, DISCARD).await)
-}
-
 impl Context {
-    fn request_id(&self) -> &str {
-        self.request_id.to_str().unwrap_or_default()
-    }
-
     fn refused(&self, refusal: &Refusal) -> Reply {
-        self.told_to_wait(Reply::refusal(self.style, refusal, self.request_id()))
+        let mut reply = Reply::refusal(self.style, refusal, self.request_id.as_str());
+        self.tell_to_wait(&mut reply);
+        reply
     }
 
     /// A client over its rate is told when its oldest request leaves the window.
-    fn told_to_wait(&self, mut reply: Reply) -> Reply {
+    fn tell_to_wait(&self, reply: &mut Reply) {
         if reply.reason == Some(Reason::RateLimited)
             && let Some(standing) = self.standing.filter(|standing| !standing.admitted)
         {
             reply.retry_after = Some(standing.reset_seconds);
         }
-        reply
     }
 }
 
 impl<S: Service> App for Edge<S> {
     async fn serve(&self, request: &mut Request) -> bool {
-        let settings = self.service.settings();
-        let (mut context, verdict) = self.begin(request, &settings);
-        let sent = match self.judge(request, &settings, verdict, &mut context).await {
-            Some(reply) => self.send(request, &settings, reply, &mut context).await.is_ok(),
+        let head = ReadHead::of(request, &*self.service);
+        let (mut context, verdict) = self.begin(request, &head);
+        let sent = match self.judge(request, &head, verdict, &mut context).await {
+            Some(mut reply) => self.send(request, &head, &mut reply, &mut context).await.is_ok(),
             // nobody is there to be answered
             None => false,
         };
         self.is_over(&context);
+        request.note(head);
         sent
     }
 }

@@ -2,18 +2,19 @@
 //!
 //! It holds the policy and what the policy counts with. It never sees a head or a body that the
 //! policy did not, and never writes to a client. Next: `reads` (one read, from its permit on),
-//! `flights` (identical reads at a time), `cache` (what is given again), `watch` and `watcher` (for
+//! `flights` (identical reads at a time), `cache` (what is given again), `repeats` (bodies that came before), `watch` and `watcher` (for
 //! how long), and `node`, which fetches the answer.
 
 mod asked;
 mod cache;
 mod flights;
 mod reads;
+mod repeats;
 mod watch;
 mod watcher;
 
 pub use cache::Standing as CacheStanding;
-pub use reads::Begun;
+pub use reads::{Begun, Repeated};
 pub use watch::Cause;
 pub use watcher::Watcher;
 
@@ -25,8 +26,7 @@ use arc_swap::ArcSwap;
 use cache::Cache;
 use pingora_limits::inflight::Guard;
 use portcullis_filters::client::TrustedProxies;
-use portcullis_filters::head::Head;
-use portcullis_filters::policy::{Admission, GatewayPolicy};
+use portcullis_filters::policy::{Admission, GatewayPolicy, JudgedHead};
 use portcullis_filters::rpc::MethodSet;
 use portcullis_filters::verdict::ReadPermit;
 use reads::Reads;
@@ -103,20 +103,33 @@ impl Gateway {
         self.settings.store(Arc::new(settings));
     }
 
-    /// Judges a head that came at `now`.
-    pub fn admit(&self, settings: &Settings, head: &Head<'_>, now: Instant) -> Admission<Guard> {
+    /// Admits a request with a judged head that came at `now`.
+    pub fn admit(
+        &self,
+        settings: &Settings,
+        head: &JudgedHead,
+        now: Instant,
+    ) -> Admission<Guard> {
         let enter = |client| self.clients.enter(client, &settings.limits);
         settings.policy.admit(head, self.clients.limiter(), self.clients.millis(now), enter)
     }
 
-    /// Begins a permitted read. `traceparent` reaches the node if this read does.
+    /// The answer to a body that was permitted before, whatever number its id is now, and whose
+    /// answer is still kept. Whatever else a body is, it is for the policy to say.
+    pub fn repeated<'a>(&self, settings: &Settings, body: &'a [u8]) -> Option<Repeated<'a>> {
+        self.reads.repeated(settings, body)
+    }
+
+    /// Begins a read that was permitted with this body. `traceparent` reaches the node if this read
+    /// does.
     pub fn begin<'a>(
         &'a self,
         settings: &Settings,
+        body: &[u8],
         permit: &ReadPermit<'_>,
         traceparent: Option<&'a [u8]>,
     ) -> Begun<'a> {
-        self.reads.begin(settings, permit, traceparent)
+        self.reads.begin(settings, body, permit, traceparent)
     }
 
     /// Its clients.

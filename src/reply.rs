@@ -97,9 +97,11 @@ impl Reply {
     pub fn answer(id: &str, answer: Answer) -> Self {
         let Answer { member, payload, lease } = answer;
         let mut start = Vec::with_capacity(32 + id.len() + member.len());
-        for piece in [r#"{"jsonrpc":"2.0","id":"#, id, ",\"", member, "\":"] {
-            start.extend_from_slice(piece.as_bytes());
-        }
+        start.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+        start.extend_from_slice(id.as_bytes());
+        start.extend_from_slice(b",\"");
+        start.extend_from_slice(member.as_bytes());
+        start.extend_from_slice(b"\":");
         let body = [start.into(), payload, Bytes::from_static(b"}")];
         Self { status: 200, media_type: JSON, body, lease: Some(lease), ..Self::default() }
     }

@@ -13,7 +13,9 @@ mod sidecar;
 mod transactions;
 
 pub use crate::tx::Contracts;
-pub use gateway::{Admission, Admitted, AdmittedCall, Finding, GatewayPolicy, RPC_METHODS};
+pub use gateway::{
+    Admission, Admitted, AdmittedCall, Finding, GatewayPolicy, JudgedHead, RPC_METHODS,
+};
 pub(crate) use head::not_json;
 pub use head::{MAX_BODY, within_size};
 pub use relay::{

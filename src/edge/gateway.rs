@@ -1,14 +1,14 @@
 //! The gateway behind the edge.
 
 use super::service::{About, Admission, Next, Pending, Service, Told};
-use crate::gateway::{Gateway, Settings};
+use crate::gateway::{Gateway, Repeated, Settings};
 use crate::reply::{Cors, Reply, Style};
 use crate::telemetry::{CacheUse, Surface};
 use bytes::Bytes;
 use portcullis_filters::client::Client;
 use portcullis_filters::head::Head;
 use portcullis_filters::limit::Standing;
-use portcullis_filters::policy::{Admitted, MAX_BODY};
+use portcullis_filters::policy::{Admitted, JudgedHead, MAX_BODY};
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -16,6 +16,7 @@ impl Service for Gateway {
     const SURFACE: Surface = Surface::Gateway;
     const STYLE: Style = Style::JsonRpc;
     type Settings = Settings;
+    type Judged = JudgedHead;
     type Call = ();
 
     fn settings(&self) -> Arc<Settings> {
@@ -29,8 +30,18 @@ impl Service for Gateway {
         Told { quota: &settings.limits.quota_header, cors: Some(cors) }
     }
 
-    fn admit(&self, settings: &Settings, head: &Head<'_>, now: Instant) -> Admission<()> {
-        let admission = Gateway::admit(self, settings, head, now);
+    fn judge(&self, settings: &Settings, head: &Head<'_>) -> JudgedHead {
+        settings.policy.judge(head)
+    }
+
+    fn admit(
+        &self,
+        settings: &Settings,
+        judged: &JudgedHead,
+        _: &Head<'_>,
+        now: Instant,
+    ) -> Admission<()> {
+        let admission = Gateway::admit(self, settings, judged, now);
         let verdict = admission.verdict.map(|admitted| match admitted {
             Admitted::Health => Next::Reply(Reply::health()),
             Admitted::Preflight => Next::Reply(Reply::no_content()),
@@ -56,15 +67,22 @@ impl Service for Gateway {
         body: Bytes,
         about: &mut About<'_>,
     ) -> Reply {
+        if let Some(Repeated { method, id, answer }) = self.repeated(settings, &body) {
+            about.method = method.name();
+            about.metrics.call(method, CacheUse::Hit, body.len());
+            let reply = Reply::answer(id, answer);
+            return Reply { cache: Some(CacheUse::Hit.name()), ..reply };
+        }
         let permit = match settings.policy.inspect(&body) {
             Ok(permit) => permit,
             Err(refusal) => return Reply::refusal(Style::JsonRpc, &refusal, about.request_id),
         };
         about.method = permit.method().name();
-        let begun = self.begin(settings, &permit, about.traceparent);
+        let begun = self.begin(settings, &body, &permit, about.traceparent);
         let cache = begun.cache();
         about.metrics.call(permit.method(), cache, body.len());
-        let answer = begun.answer(&mut about.upstream).await;
+        // boxed, so that what is answered at once carries no room for asking the node
+        let answer = Box::pin(begun.answer(&mut about.upstream)).await;
         let id = permit.id().as_str();
         let reply = match answer {
             Ok(answer) => Reply::answer(id, answer),

@@ -30,6 +30,7 @@ impl Service for RelayService {
     const SURFACE: Surface = Surface::Relay;
     const STYLE: Style = Style::JsonRpc;
     type Settings = Settings;
+    type Judged = ();
     type Call = Call;
 
     fn settings(&self) -> Arc<Settings> {
@@ -41,7 +42,15 @@ impl Service for RelayService {
         Told { quota: &settings.limits.quota_header, cors: None }
     }
 
-    fn admit(&self, settings: &Settings, head: &Head<'_>, now: Instant) -> Admission<Self::Call> {
+    fn judge(&self, _: &Settings, _: &Head<'_>) {}
+
+    fn admit(
+        &self,
+        settings: &Settings,
+        (): &(),
+        head: &Head<'_>,
+        now: Instant,
+    ) -> Admission<Self::Call> {
         let admission = self.0.admit(settings, head, now);
         let style = style(admission.endpoint);
         let verdict = admission.verdict.map(|admitted| match admitted {

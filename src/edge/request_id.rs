@@ -1,17 +1,47 @@
 //! Request ids: the client's if it has the right form, else one of ours.
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::HeaderValue;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// A request's id: 8 to 64 letters, digits and hyphens.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct RequestId {
+    /// In place: a request needs no memory for its id.
+    text: [u8; MAX],
+    length: usize,
+}
+
+const MIN: usize = 8;
+const MAX: usize = 64;
+
+impl RequestId {
+    /// `None` for what is none.
+    fn new(id: &[u8]) -> Option<Self> {
+        let is_ours = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
+        let is_id = (MIN..=MAX).contains(&id.len()) && id.iter().all(is_ours);
+        let mut text = [0; MAX];
+        text.get_mut(..id.len()).filter(|_| is_id)?.copy_from_slice(id);
+        Some(Self { text, length: id.len() })
+    }
+
+    /// Its text.
+    pub fn as_str(&self) -> &str {
+        self.text.get(..self.length).and_then(|id| str::from_utf8(id).ok()).unwrap_or_default()
+    }
+}
 
 /// Makes ids that no other process makes: a random prefix and a count.
 #[derive(Debug)]
 pub struct RequestIds {
-    process: u64,
+    /// 16 digits and a hyphen.
+    process: [u8; PREFIX],
     next: AtomicU64,
 }
+
+const PREFIX: usize = 17;
+/// The digits of the count.
+const COUNT: usize = 16;
 
 impl Default for RequestIds {
     fn default() -> Self {
@@ -22,39 +52,34 @@ impl Default for RequestIds {
 impl RequestIds {
     /// With a prefix drawn from the randomness that the standard library keys its maps with.
     pub fn new() -> Self {
-        Self { process: RandomState::new().hash_one(0), next: AtomicU64::new(0) }
+        let mut process = [b'-'; PREFIX];
+        process[..COUNT].copy_from_slice(&hex(RandomState::new().hash_one(0)));
+        Self { process, next: AtomicU64::new(0) }
     }
 
-    /// The `X-Request-Id` of the request if it is 8 to 64 letters, digits and hyphens, else a new
-    /// one.
-    pub fn accept_or_mint(&self, headers: &HeaderMap) -> HeaderValue {
-        match headers.get(&X_REQUEST_ID) {
-            Some(given) if is_well_formed(given.as_bytes()) => given.clone(),
-            _ => self.mint(),
-        }
+    /// The client's own id if it is one, else a new one.
+    pub fn accept_or_mint(&self, given: Option<&HeaderValue>) -> RequestId {
+        given.and_then(|given| RequestId::new(given.as_bytes())).unwrap_or_else(|| self.mint())
     }
 
     /// A new id.
-    pub fn mint(&self) -> HeaderValue {
+    pub fn mint(&self) -> RequestId {
         let count = self.next.fetch_add(1, Ordering::Relaxed);
-        let mut text = [b'-'; 33];
-        let (process, rest) = text.split_at_mut(16);
-        write_hex(self.process, process);
-        write_hex(count, &mut rest[1..]);
-        HeaderValue::from_bytes(&text).expect("hexadecimal digits and a hyphen are a header value")
+        let mut text = [0; MAX];
+        text[..PREFIX].copy_from_slice(&self.process);
+        text[PREFIX..PREFIX + COUNT].copy_from_slice(&hex(count));
+        RequestId { text, length: PREFIX + COUNT }
     }
 }
 
-/// Fills `digits`, from the right.
-fn write_hex(mut number: u64, digits: &mut [u8]) {
-    for digit in digits.iter_mut().rev() {
-        *digit = b"0123456789abcdef"[(number & 0xf) as usize];
-        number >>= 4;
+/// All the digits, zeros before them too.
+fn hex(number: u64) -> [u8; COUNT] {
+    let mut digits = [0; COUNT];
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(number.to_be_bytes()) {
+        let digit = |half: u8| b"0123456789abcdef"[usize::from(half)];
+        pair.copy_from_slice(&[digit(byte >> 4), digit(byte & 0xf)]);
     }
-}
-
-fn is_well_formed(id: &[u8]) -> bool {
-    (8..=64).contains(&id.len()) && id.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'-')
+    digits
 }
 
 #[cfg(test)]
@@ -75,9 +100,8 @@ mod tests {
             ("under_score", false),
             ("\"quoted-id\"", false),
         ] {
-            let mut headers = HeaderMap::new();
-            headers.insert("x-request-id", given.parse().expect("a header value"));
-            assert_eq!(ids.accept_or_mint(&headers) == given, kept, "{given}");
+            let value = HeaderValue::from_str(given).expect("a header value");
+            assert_eq!(ids.accept_or_mint(Some(&value)).as_str() == given, kept, "{given}");
         }
     }
 
@@ -85,8 +109,8 @@ mod tests {
     fn minted_ids_have_the_form_that_is_accepted_and_differ() {
         let ids = RequestIds::new();
         let (one, two) = (ids.mint(), ids.mint());
-        assert!(is_well_formed(one.as_bytes()), "{one:?}");
-        assert_ne!(one, two);
-        assert_ne!(RequestIds::new().mint(), RequestIds::new().mint());
+        assert!(RequestId::new(one.as_str().as_bytes()) == Some(one), "{}", one.as_str());
+        assert_ne!(one.as_str(), two.as_str());
+        assert_ne!(RequestIds::new().mint().as_str(), RequestIds::new().mint().as_str());
     }
 }

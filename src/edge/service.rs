@@ -21,6 +21,8 @@ pub trait Service: Send + Sync + 'static {
     const STYLE: Style;
     /// What is in force for one request, from its head to its answer.
     type Settings: Send + Sync;
+    /// What a head says by itself, whenever it comes.
+    type Judged: Send + Sync;
     /// What the policy made of a head that passed.
     type Call: Send;
 
@@ -30,10 +32,14 @@ pub trait Service: Send + Sync + 'static {
     /// What every answer tells of these settings.
     fn told(settings: &Self::Settings) -> Told<'_>;
 
-    /// Judges a head that came at `now`.
+    /// Judges what holds of a head for as long as these settings do.
+    fn judge(&self, settings: &Self::Settings, head: &Head<'_>) -> Self::Judged;
+
+    /// Admits a request with this head, judged before, that came at `now`.
     fn admit(
         &self,
         settings: &Self::Settings,
+        judged: &Self::Judged,
         head: &Head<'_>,
         now: Instant,
     ) -> Admission<Self::Call>;

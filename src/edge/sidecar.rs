@@ -20,6 +20,7 @@ impl Service for SidecarService {
     const SURFACE: Surface = Surface::Sidecar;
     const STYLE: Style = Style::Xrpc;
     type Settings = Settings;
+    type Judged = ();
     type Call = (Function, Asked);
 
     fn settings(&self) -> Arc<Settings> {
@@ -36,7 +37,15 @@ impl Service for SidecarService {
         Told { quota: &settings.limits.quota_header, cors: Some(cors) }
     }
 
-    fn admit(&self, settings: &Settings, head: &Head<'_>, now: Instant) -> Admission<Self::Call> {
+    fn judge(&self, _: &Settings, _: &Head<'_>) {}
+
+    fn admit(
+        &self,
+        settings: &Settings,
+        (): &(),
+        head: &Head<'_>,
+        now: Instant,
+    ) -> Admission<Self::Call> {
         let admission = self.0.admit(settings, head, now);
         let verdict = admission.verdict.map(|admitted| match admitted {
             SidecarAdmitted::Health => Next::Reply(Reply::health()),

@@ -46,17 +46,17 @@ impl<S: Service> GateVoice<S> {
             _ => "the request's head is malformed",
         };
         let request_id = self.process.request_ids.mint();
-        let id_text = request_id.to_str().unwrap_or_default();
+        let request_id = request_id.as_str();
         let client = Client::identify(peer, std::iter::empty(), &TrustedProxies::default());
         let mut refusal = Refusal::new(reason, message);
         if reason == Reason::WrongHttpMethod {
             let is_rpc = S::STYLE == Style::JsonRpc;
             refusal.allow = Some(if is_rpc { policy::RPC_METHODS } else { "GET, HEAD, POST" });
         }
-        let reply = Reply::refusal(S::STYLE, &refusal, id_text);
+        let reply = Reply::refusal(S::STYLE, &refusal, request_id);
         self.process.request_is_over(&RequestLine {
             surface: self.surface,
-            request_id: id_text,
+            request_id,
             client,
             method: "",
             reason: reply.reason,
@@ -70,7 +70,7 @@ impl<S: Service> GateVoice<S> {
         let settings = self.service.as_ref().map(|service| service.settings());
         let quota = settings.as_ref().map(|settings| S::told(settings).quota).zip(standing);
         let facts = Facts {
-            request_id: &request_id,
+            request_id,
             quota,
             cross_origin: None,
             persistence: Persistence::Closes,

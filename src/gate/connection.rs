@@ -173,7 +173,7 @@ impl Connection {
             Shutdown::shutdown(&mut *self).await;
             return None;
         }
-        if let Some(mut known) = self.known.take()
+        if let Some(known) = self.known.take()
             && let Some(body) = known.body_of(&mut read)
         {
             return Some(Request::repeated(self, known, body));
@@ -264,7 +264,7 @@ impl Connection {
     }
 
     /// Sends what is in the outbox, as much as goes with one call.
-    fn poll_outbox(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(super) fn poll_outbox(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let pieces = self.outbox.get_mut().unwrap_or_else(PoisonError::into_inner);
         while pieces.iter().any(|piece| !piece.is_empty()) {
             let mut sent = ready!(match &*pieces {

@@ -1,9 +1,10 @@
 //! A head that was parsed before: the same bytes are the same head.
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, TRANSFER_ENCODING};
 use http::{HeaderValue, Version};
 use pingora_http::RequestHeader;
+use std::any::Any;
 use std::ops::Range;
 
 /// 7 digits: a body of a request is smaller.
@@ -17,9 +18,10 @@ const MAX_FIELDS: usize = 32;
 pub(super) struct Known {
     before: Vec<u8>,
     after: Vec<u8>,
+    /// Without the length: that is the one of the body, which is there.
     header: RequestHeader,
-    /// The length that `header` tells.
-    length: usize,
+    /// What whoever serves such requests made of it.
+    pub(super) notes: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Known {
@@ -34,22 +36,21 @@ impl Known {
                 .iter()
                 .any(|name| fields.contains_key(name));
         let digits = length_digits(head).filter(|_| plain)?;
-        let length = number(head.get(digits.clone())?)?;
         Some(Self {
             before: head.get(..digits.start)?.to_vec(),
             after: head.get(digits.end..)?.to_vec(),
             header: copied(header)?,
-            length,
+            notes: None,
         })
     }
 
-    /// The head, as Pingora parsed it.
+    /// The head, as Pingora parsed it, but for the length.
     pub(super) fn header(&self) -> &RequestHeader {
         &self.header
     }
 
     /// The body of a request that was read whole, with nothing behind it, and that has this head.
-    pub(super) fn body_of(&mut self, read: &mut BytesMut) -> Option<Bytes> {
+    pub(super) fn body_of(&self, read: &mut BytesMut) -> Option<Bytes> {
         let rest = read.strip_prefix(self.before.as_slice())?;
         let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let length = number(rest.get(..digits)?)?;
@@ -57,21 +58,21 @@ impl Known {
         if body.len() != length {
             return None;
         }
-        if self.length != length {
-            self.header.insert_header(CONTENT_LENGTH, length).ok()?;
-            self.length = length;
-        }
-        Some(read.split_off(read.len() - length).freeze())
+        // the bytes are not copied, nor is anything allocated to share them
+        let mut body = std::mem::take(read).freeze();
+        body.advance(body.len() - length);
+        Some(body)
     }
 }
 
-/// A copy with memory of its own: a clone would hold on to all that was read with the head.
+/// A copy but for the length, with memory of its own: a clone would hold on to all that was read
+/// with the head.
 fn copied(header: &RequestHeader) -> Option<RequestHeader> {
     let fields = &header.headers;
     let (method, path) = (header.method.as_str(), header.raw_path());
     let mut copy = RequestHeader::build(method, path, Some(fields.len())).ok()?;
     copy.set_version(header.version);
-    for (name, value) in fields {
+    for (name, value) in fields.iter().filter(|(name, _)| *name != CONTENT_LENGTH) {
         let value = HeaderValue::from_bytes(value.as_bytes()).ok()?;
         copy.append_header(name.clone(), value).ok()?;
     }
@@ -164,12 +165,13 @@ mod tests {
             (format!("\r\n{}", same("3", "abc")), None),
         ] {
             let mut bytes = BytesMut::from(read.as_bytes());
-            let mut known = known();
+            let known = known();
             let found = known.body_of(&mut bytes);
             assert_eq!(found.as_deref(), body.map(str::as_bytes), "{read:?}");
             if let Some(body) = body {
-                let told = known.header().headers.get(CONTENT_LENGTH).expect("a length");
-                assert_eq!(told, &body.len().to_string(), "the head tells the new length");
+                let told = known.header().headers.get(CONTENT_LENGTH);
+                assert_eq!(told, None, "the length of another request");
+                assert!(bytes.is_empty(), "{} bytes are no other request", body.len());
             }
         }
     }

@@ -15,7 +15,8 @@ use pingora_core::protocols::Shutdown;
 use pingora_core::protocols::http::ServerSession;
 use pingora_http::RequestHeader;
 use portcullis_filters::head::Head;
-use tokio::io::AsyncWriteExt;
+use std::any::Any;
+use std::future::poll_fn;
 use tokio::time::Instant;
 
 /// Seconds that Pingora is told to keep a connection, so that it gives it back: how long it may be
@@ -104,6 +105,31 @@ impl Request {
         }
     }
 
+    /// What was noted of this head when it came before, if it did and that is a `T`. To be noted
+    /// again.
+    pub fn notes<T: Any>(&mut self) -> Option<Box<T>> {
+        match &mut self.0 {
+            Kind::Repeated { known, .. } => known.notes.take()?.downcast().ok(),
+            _ => None,
+        }
+    }
+
+    /// Notes something of the head, for the case that it comes again. It is to hold for whatever
+    /// length a body has.
+    pub fn note(&mut self, notes: Box<dyn Any + Send + Sync>) {
+        if let Kind::Repeated { known, .. } = &mut self.0 {
+            known.notes = Some(notes);
+        }
+    }
+
+    /// The body, if it came with a head that was known, and nothing behind it.
+    pub fn take_body(&mut self) -> Option<Bytes> {
+        match &mut self.0 {
+            Kind::Repeated { body, .. } => body.take(),
+            _ => None,
+        }
+    }
+
     /// The client is still sending what nobody reads: see [`Connection::linger`]. HTTP/2 has a word
     /// for it, which the end of the answer says.
     pub fn linger(&self) {
@@ -182,16 +208,33 @@ impl Request {
     /// The client left.
     pub async fn send(&mut self, pieces: [Bytes; 3]) -> pingora_core::Result<()> {
         match &mut self.0 {
-            Kind::Parsed { session, .. } => {
-                opened(session).answer(pieces);
-                // which flushes the connection
-                session.finish_body().await.map(|_| ())
-            }
-            Kind::Repeated { connection, .. } => {
-                connection.answer(pieces);
-                Ok(connection.flush().await.map_err(gone)?)
-            }
             Kind::Http2(exchange) => exchange.send(pieces).await,
+            _ => {
+                self.put(pieces);
+                self.flush().await
+            }
+        }
+    }
+
+    /// Puts bytes of an answer over HTTP/1 where [`Self::flush`] sends them from.
+    pub fn put(&self, pieces: [Bytes; 3]) {
+        if let Some(connection) = self.0.connection() {
+            connection.answer(pieces);
+        }
+    }
+
+    /// Sends what was put.
+    ///
+    /// # Errors
+    /// The client left.
+    pub async fn flush(&mut self) -> pingora_core::Result<()> {
+        match &mut self.0 {
+            // which flushes the connection
+            Kind::Parsed { session, .. } => session.finish_body().await.map(|_| ()),
+            Kind::Repeated { connection, .. } => {
+                Ok(poll_fn(|cx| connection.poll_outbox(cx)).await.map_err(gone)?)
+            }
+            Kind::Http2(_) => Ok(()),
         }
     }
 

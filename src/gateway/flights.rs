@@ -6,13 +6,16 @@
 //! is waiting for, so it is bounded by the requests in flight.
 
 use super::asked::Asked;
+use ahash::RandomState;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
 /// The flights under way, and who follows each.
-pub(super) struct Flights<T>(Mutex<HashMap<Key, Vec<oneshot::Sender<T>>>>);
+pub(super) struct Flights<T>(Mutex<Table<T>>);
+
+type Table<T> = HashMap<Key, Vec<oneshot::Sender<T>>, RandomState>;
 
 /// What a flight answers, and in which life of the chain it began: nobody joins one of an earlier.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -38,7 +41,7 @@ pub(super) struct Lead<T> {
 
 impl<T> Flights<T> {
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self(Mutex::new(HashMap::new())))
+        Arc::new(Self(Mutex::new(Table::default())))
     }
 
     /// A place in the flight for this read; the first leads.
@@ -57,7 +60,7 @@ impl<T> Flights<T> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Vec<oneshot::Sender<T>>>> {
+    fn lock(&self) -> MutexGuard<'_, Table<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,9 +4,11 @@ use super::Settings;
 use super::asked::Asked;
 use super::cache::{Cache, View};
 use super::flights::{Flights, Seat};
+use super::repeats::Repeats;
 use crate::node::{Answer, Fault, Node, Over};
 use crate::telemetry::CacheUse;
 use ahash::RandomState;
+use portcullis_filters::rpc::Method;
 use portcullis_filters::rpc::keep::Keepable;
 use portcullis_filters::rpc::params::BlockId;
 use portcullis_filters::verdict::ReadPermit;
@@ -18,9 +20,20 @@ use tokio::time::{Instant, timeout_at};
 pub(super) struct Reads {
     node: Arc<Node>,
     pub(super) cache: Arc<Cache>,
+    repeats: Repeats,
     flights: Arc<Flights<Result<Answer, Fault>>>,
     /// What reads are hashed with.
     keys: RandomState,
+}
+
+/// A read whose body came before, and its answer from the cache.
+pub struct Repeated<'a> {
+    /// The method.
+    pub method: Method,
+    /// The JSON text of the id that it has this time.
+    pub id: &'a str,
+    /// The answer.
+    pub answer: Answer,
 }
 
 /// A read that has begun.
@@ -98,13 +111,30 @@ impl Begun<'_> {
 impl Reads {
     pub(super) fn new(node: Arc<Node>, cache: Cache) -> Self {
         let keys = RandomState::new();
-        Self { node, cache: Arc::new(cache), flights: Flights::new(), keys }
+        let (cache, repeats) = (Arc::new(cache), Repeats::new());
+        Self { node, cache, repeats, flights: Flights::new(), keys }
+    }
+
+    /// What is kept for a body that came before, if its method is still let through.
+    pub(super) fn repeated<'a>(
+        &self,
+        settings: &Settings,
+        body: &'a [u8],
+    ) -> Option<Repeated<'a>> {
+        let view = self.cache.view();
+        let may_hit = settings.cache && view.in_use;
+        let (judged, id) = may_hit.then(|| self.repeats.find(body)).flatten()?;
+        let method = judged.method;
+        let answer = self.cache.get(&judged.asked, &view);
+        let answer = answer.filter(|_| settings.policy.methods.contains(method))?;
+        Some(Repeated { method, id, answer })
     }
 
     /// Begins a permitted read.
     pub(super) fn begin<'a>(
         &'a self,
         settings: &Settings,
+        body: &[u8],
         permit: &ReadPermit<'_>,
         traceparent: Option<&'a [u8]>,
     ) -> Begun<'a> {
@@ -114,13 +144,14 @@ impl Reads {
         let rule = Keepable::of(permit.method(), permit.params());
         let rule = rule.filter(|_| settings.cache && view.in_use);
         // whatever tag it is asked at, it is the same class
-        let at_head =
-            (rule == Some(Keepable::ClassAtHead)).then(|| key(permit.call_at(BlockId::Latest)));
-        let kept = || {
-            let key = at_head.as_ref().unwrap_or(&asked);
-            rule.and_then(|_| self.cache.get(key, &view))
+        let at_head = (rule == Some(Keepable::ClassAtHead))
+            .then(|| Arc::new(key(permit.call_at(BlockId::Latest))));
+        let kept_as = at_head.as_ref().unwrap_or(&asked);
+        let kept = || rule.and_then(|_| self.cache.get(kept_as, &view));
+        let hit = |answer| {
+            self.repeats.add(body, permit, kept_as);
+            Begun { cache: CacheUse::Hit, from: Source::Cache(answer) }
         };
-        let hit = |answer| Begun { cache: CacheUse::Hit, from: Source::Cache(answer) };
         if let Some(answer) = kept() {
             return hit(answer);
         }
@@ -136,8 +167,7 @@ impl Reads {
         let keeping = rule.map(|rule| {
             let settled = view.settled.filter(|_| at_head.is_some());
             let at = |number| (key(permit.call_at(BlockId::Number(number))), number);
-            let asked = at_head.map_or_else(|| Arc::clone(&asked), Arc::new);
-            Keeping { asked, rule, settled: settled.map(at) }
+            Keeping { asked: Arc::clone(kept_as), rule, settled: settled.map(at) }
         });
         let question = Question { asked, traceparent, view, keeping };
         let cache = match seat {

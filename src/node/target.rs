@@ -120,7 +120,8 @@ impl Target {
             }
             no_connection = Failure::Gone;
         }
-        let connect = tokio::time::timeout_at(deadline, self.connect()).await;
+        // boxed, because most exchanges need none, and would be larger by it
+        let connect = tokio::time::timeout_at(deadline, Box::pin(self.connect())).await;
         let connection = connect.map_err(|_| Failure::After(Fault::Timeout))?;
         let mut connection = connection.ok_or(no_connection)?;
         match connection.exchange(request, deadline, lease).await {

@@ -17,7 +17,7 @@ const ONE_PIECE: usize = 16 << 10;
 /// What an answer says beside its reply.
 pub struct Facts<'a> {
     /// `X-Request-Id`.
-    pub request_id: &'a HeaderValue,
+    pub request_id: &'a str,
     /// `RateLimit-Policy`, and how the client stands; for whoever has a limit.
     pub quota: Option<(&'a HeaderValue, Standing)>,
     /// Which origins may read the answer, and the request's own.
@@ -150,6 +150,7 @@ trait Fields {
     fn pieces<const N: usize>(&mut self, name: &'static str, pieces: [&[u8]; N]);
 
     /// A field.
+    #[inline(always)]
     fn field(&mut self, name: &'static str, value: &[u8]) {
         self.pieces(name, [value]);
     }
@@ -170,7 +171,8 @@ impl Text {
 }
 
 impl Fields for Text {
-    #[inline]
+    // so that names and values that are known are copied without a call for each
+    #[inline(always)]
     fn pieces<const N: usize>(&mut self, name: &'static str, pieces: [&[u8]; N]) {
         self.0.extend_from_slice(name.as_bytes());
         self.0.extend_from_slice(b": ");

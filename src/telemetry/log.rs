@@ -132,43 +132,31 @@ impl RequestLine<'_> {
     /// Every text is from a closed set, a number, or in the alphabet of request ids: nothing needs
     /// an escape. Piece by piece, because formatting would cost more than the rest of the line.
     fn write_json(&self, shown: Shown, out: &mut Vec<u8>) -> std::io::Result<()> {
-        for text in [
-            r#"","level":"info","surface":""#,
-            self.surface.name(),
-            r#"","request_id":""#,
-            self.request_id,
-            r#"","client":""#,
-        ] {
-            out.extend_from_slice(text.as_bytes());
-        }
+        let mut put = |text: &str| out.extend_from_slice(text.as_bytes());
+        put(r#"","level":"info","surface":""#);
+        put(self.surface.name());
+        put(r#"","request_id":""#);
+        put(self.request_id);
+        put(r#"","client":""#);
         match (shown, self.client.address) {
-            (Shown::Full, IpAddr::V4(address)) => write_ipv4(address, out),
+            (Shown::Full, IpAddr::V4(address)) => push_ipv4(address, out),
             _ => write!(out, "{}", self.client.shown(shown))?,
         }
-        for text in [
-            r#"","method":""#,
-            self.method,
-            r#"","verdict":""#,
-            verdict(self.reason),
-            r#"","reason":""#,
-            self.reason.map_or("", Reason::name),
-        ] {
-            out.extend_from_slice(text.as_bytes());
-        }
-        let integers =
-            [(r#"","status":"#, u64::from(self.status)), (r#","bytes":"#, self.bytes as u64)];
-        for (name, integer) in integers {
-            out.extend_from_slice(name.as_bytes());
-            push_digits(integer, 1, out);
-        }
-        for (name, time) in [(r#","upstream_ms":"#, self.upstream), (r#","total_ms":"#, self.total)]
-        {
-            out.extend_from_slice(name.as_bytes());
-            let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-            push_digits(micros / 1000, 1, out);
-            out.push(b'.');
-            push_digits(micros % 1000, 3, out);
-        }
+        let mut put = |text: &str| out.extend_from_slice(text.as_bytes());
+        put(r#"","method":""#);
+        put(self.method);
+        put(r#"","verdict":""#);
+        put(verdict(self.reason));
+        put(r#"","reason":""#);
+        put(self.reason.map_or("", Reason::name));
+        put(r#"","status":"#);
+        push_integer(self.status.into(), out);
+        out.extend_from_slice(br#","bytes":"#);
+        push_integer(self.bytes as u64, out);
+        out.extend_from_slice(br#","upstream_ms":"#);
+        push_millis(self.upstream, out);
+        out.extend_from_slice(br#","total_ms":"#);
+        push_millis(self.total, out);
         out.extend_from_slice(b"}\n");
         Ok(())
     }
@@ -186,21 +174,42 @@ impl RequestLine<'_> {
     }
 }
 
-fn write_ipv4(address: Ipv4Addr, out: &mut Vec<u8>) {
-    for (at, octet) in address.octets().into_iter().enumerate() {
-        if at > 0 {
-            out.push(b'.');
+fn push_ipv4(address: Ipv4Addr, out: &mut Vec<u8>) {
+    let mut text = [b'.'; 16];
+    let mut end = 0;
+    for octet in address.octets() {
+        for (from, place) in [(100, 100), (10, 10), (0, 1)] {
+            if octet >= from {
+                text[end] = b'0' + octet / place % 10;
+                end += 1;
+            }
         }
-        push_digits(octet.into(), 1, out);
+        end += 1;
+    }
+    // but for the last dot
+    out.extend_from_slice(&text[..end - 1]);
+}
+
+/// Appends a time in milliseconds, to the microsecond.
+fn push_millis(time: Duration, out: &mut Vec<u8>) {
+    let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    push_integer(micros / 1000, out);
+    push_thousandths((micros % 1000) as u32, out);
+}
+
+/// Appends a number in decimal.
+fn push_integer(number: u64, out: &mut Vec<u8>) {
+    if let Ok(number @ 0..10) = u8::try_from(number) {
+        out.push(b'0' + number);
+    } else {
+        out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
     }
 }
 
-/// Appends a number in decimal, with zeros before it up to `width`.
-fn push_digits(number: u64, width: usize, out: &mut Vec<u8>) {
-    let mut digits = itoa::Buffer::new();
-    let digits = digits.format(number).as_bytes();
-    out.extend(std::iter::repeat_n(b'0', width.saturating_sub(digits.len())));
-    out.extend_from_slice(digits);
+/// Appends a number below 1000 as three digits behind a point.
+fn push_thousandths(number: u32, out: &mut Vec<u8>) {
+    let [hundreds, tens, ones] = [100, 10, 1].map(|place| b'0' + (number / place % 10) as u8);
+    out.extend_from_slice(&[b'.', hundreds, tens, ones]);
 }
 
 impl ::log::Log for Log {
@@ -329,8 +338,44 @@ impl Pending {
             self.lines.extend_from_slice(br#"{"time":""#);
         }
         self.lines.extend_from_slice(self.text.as_bytes());
-        self.lines.push(b'.');
-        push_digits(since.subsec_millis().into(), 3, &mut self.lines);
+        push_thousandths(since.subsec_millis(), &mut self.lines);
         self.lines.push(b'Z');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(push: impl FnOnce(&mut Vec<u8>)) -> String {
+        let mut out = Vec::new();
+        push(&mut out);
+        String::from_utf8(out).expect("it is ASCII")
+    }
+
+    #[test]
+    fn addresses_and_numbers_are_written_as_the_standard_library_would() {
+        for address in ["0.0.0.0", "1.10.100.255", "127.0.0.1", "203.0.113.99", "9.19.109.200"] {
+            let parsed = address.parse().expect("an address");
+            assert_eq!(written(|out| push_ipv4(parsed, out)), address);
+        }
+        for number in [0, 9, 10, 200, u64::MAX] {
+            assert_eq!(written(|out| push_integer(number, out)), number.to_string());
+        }
+    }
+
+    #[test]
+    fn a_time_is_written_in_milliseconds_to_the_microsecond() {
+        for (nanos, text) in [
+            (0, "0.000"),
+            (999, "0.000"),
+            (1_000, "0.001"),
+            (45_999, "0.045"),
+            (999_999, "0.999"),
+            (1_000_000, "1.000"),
+            (61_007_089_000, "61007.089"),
+        ] {
+            assert_eq!(written(|out| push_millis(Duration::from_nanos(nanos), out)), text);
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! The gateway's policy: thirteen reads, for anyone.
 //!
-//! [`GatewayPolicy::admit`] judges route, rate, requests in flight, headers and declared size;
-//! [`GatewayPolicy::inspect`] JSON, envelope, method and parameters. Only a [`ReadPermit`] from
-//! here reaches the node.
+//! [`GatewayPolicy::judge`] tells what a head says by itself; [`GatewayPolicy::admit`] goes through
+//! route, rate, requests in flight, headers and declared size; [`GatewayPolicy::inspect`] through
+//! JSON, envelope, method and parameters. Only a [`ReadPermit`] from here reaches the node.
 
 use super::head::{
     MAX_BODY, body_headers, declared_size, too_many_in_flight, within_rate, within_size,
@@ -26,6 +26,14 @@ pub struct GatewayPolicy {
     pub methods: MethodSet,
     /// Whose `X-Forwarded-For` is believed.
     pub trusted_proxies: TrustedProxies,
+}
+
+/// What a head says by itself. Under one policy the same head of the same peer always says the
+/// same, so a client that repeats its head is judged once.
+#[derive(Debug)]
+pub struct JudgedHead {
+    client: Client,
+    route: Result<Route, Refusal>,
 }
 
 /// What the head of a request came to.
@@ -73,34 +81,38 @@ pub enum Finding<'a> {
 }
 
 impl GatewayPolicy {
-    /// Judges the head of a request that arrived at `now`. Every `POST /rpc` counts against the
-    /// limit, whatever comes of it. `enter` takes a place among the client's requests in flight;
-    /// `None` when it has too many.
+    /// Judges what a head says, whenever it comes.
+    pub fn judge(&self, head: &Head<'_>) -> JudgedHead {
+        let forwarded = head.headers.get_all(&X_FORWARDED_FOR).iter().map(|v| v.as_bytes());
+        let client = Client::identify(head.peer, forwarded, &self.trusted_proxies);
+        JudgedHead { client, route: route(head) }
+    }
+
+    /// Admits a request with a judged head that arrived at `now`. Every `POST /rpc` counts against
+    /// the limit, whatever comes of it. `enter` takes a place among the client's requests in
+    /// flight; `None` when it has too many.
     pub fn admit<G>(
         &self,
-        head: &Head<'_>,
+        head: &JudgedHead,
         limiter: &SharedLimiter<impl BuildHasher + Clone>,
         now: Millis,
         enter: impl FnOnce(ClientKey) -> Option<G>,
     ) -> Admission<G> {
-        let forwarded = head.headers.get_all(&X_FORWARDED_FOR).iter().map(|v| v.as_bytes());
-        let client = Client::identify(head.peer, forwarded, &self.trusted_proxies);
-        let route = route(head);
-        let standing = match route {
-            Ok(Route::Rpc) => limiter.check(client.key, now),
+        let client = head.client;
+        let standing = match head.route {
+            Ok(Route::Rpc(_)) => limiter.check(client.key, now),
             _ => limiter.peek(client.key, now),
         };
-        let verdict = route.and_then(|route| match route {
-            Route::Health => Ok(Admitted::Health),
-            Route::Preflight => Ok(Admitted::Preflight),
-            Route::Rpc => {
-                within_rate(standing)?;
+        let verdict = match &head.route {
+            Err(refusal) => Err(refusal.clone()),
+            Ok(Route::Health) => Ok(Admitted::Health),
+            Ok(Route::Preflight) => Ok(Admitted::Preflight),
+            Ok(Route::Rpc(fields)) => within_rate(standing).and_then(|()| {
                 let slot = enter(client.key).ok_or_else(too_many_in_flight)?;
-                let expects_continue = body_headers(head)?;
-                declared_size(head, MAX_BODY)?;
+                let expects_continue = fields.clone()?;
                 Ok(Admitted::Call(AdmittedCall { slot, expects_continue }))
-            }
-        });
+            }),
+        };
         Admission { client, standing, verdict }
     }
 
@@ -152,16 +164,25 @@ impl GatewayPolicy {
     }
 }
 
+#[derive(Debug)]
 enum Route {
     Health,
     Preflight,
-    Rpc,
+    /// A call, and what its fields came to: whether the client waits for `100 Continue`.
+    Rpc(Result<bool, Refusal>),
+}
+
+/// What the fields of a call's head come to.
+fn call_headers(head: &Head<'_>) -> Result<bool, Refusal> {
+    let expects_continue = body_headers(head)?;
+    declared_size(head, MAX_BODY)?;
+    Ok(expects_continue)
 }
 
 /// Paths match exactly, on the raw bytes.
 fn route(head: &Head<'_>) -> Result<Route, Refusal> {
     match (head.target, head.method) {
-        (b"/rpc", "POST") => Ok(Route::Rpc),
+        (b"/rpc", "POST") => Ok(Route::Rpc(call_headers(head))),
         (b"/rpc", "OPTIONS") => Ok(Route::Preflight),
         (b"/healthz", "GET" | "HEAD") => Ok(Route::Health),
         (b"/rpc", _) => Err(wrong_method(RPC_METHODS, "/rpc takes POST")),

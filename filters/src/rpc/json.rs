@@ -15,6 +15,10 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 /// Arrays and objects may nest this deep: no read nests deeper than 8.
 pub const MAX_DEPTH: u8 = 64;
 
+/// Room that is made at once, with the first of them: a call's calldata and a transaction's members
+/// are seldom more than twice that.
+const USUAL: usize = 8;
+
 /// A JSON value, its strings borrowed where they hold no escape.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Json<'a> {
@@ -153,15 +157,21 @@ impl<'de> Visitor<'de> for Value {
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Json<'de>, A::Error> {
         let mut items = Vec::new();
         while let Some(item) = seq.next_element_seed(self.below()?)? {
+            if items.is_empty() {
+                items.reserve(USUAL);
+            }
             items.push(item);
         }
         Ok(Json::Array(items))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Json<'de>, A::Error> {
-        let mut members = Vec::with_capacity(4);
+        let mut members = Vec::new();
         let below = self.below()?.levels;
         while let Some(name) = map.next_key_seed(Name)? {
+            if members.is_empty() {
+                members.reserve(USUAL);
+            }
             members.push((name, map.next_value_seed(Self { levels: below })?));
         }
         Ok(Json::Object(members))

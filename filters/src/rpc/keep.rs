@@ -91,6 +91,10 @@ impl<'a> Found<'a> {
     /// Reads it from the top level of an object, each member there once. The rest is skipped: a
     /// block may hold thousands of transactions.
     fn read(result: &'a str, status: &'static str) -> Option<Self> {
+        if !result.starts_with('{') {
+            // to be told what else it is would cost more than all of this
+            return None;
+        }
         let mut from = serde_json::Deserializer::from_str(result);
         let found = from.deserialize_map(TopLevel { status }).ok()?;
         from.end().ok().map(|()| found)

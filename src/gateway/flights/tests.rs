@@ -1,7 +1,6 @@
 //! Who waits for what, step by step: nothing runs by itself.
 
 use super::*;
-use ahash::RandomState;
 use portcullis_filters::client::TrustedProxies;
 use portcullis_filters::policy::GatewayPolicy;
 use portcullis_filters::rpc::{Method, MethodSet};

@@ -1,0 +1,153 @@
+//! A request's body, taken apart at the number that is its id.
+//!
+//! Clients count their requests. Where two bodies are the same bytes but for the digits of their
+//! ids, they are the same JSON but for that number, and what the policy made of one it would make
+//! of the other: so it need not be asked twice.
+
+use super::envelope::Id;
+use core::hash::{Hash, Hasher};
+
+/// Digits of an id: no client counts further.
+const MAX_DIGITS: usize = 15;
+const NAME: &[u8] = b"\"id\"";
+
+/// A body with a number where its id seems to stand. Two are equal when they differ in nothing but
+/// that number.
+#[derive(Clone, Copy, Debug, Eq)]
+pub struct Numbered<'a> {
+    before: &'a [u8],
+    id: &'a str,
+    after: &'a [u8],
+}
+
+impl<'a> Numbered<'a> {
+    /// Finds the number where nearly every client writes it. That it is the id, and not part of
+    /// something else, is only known when the body was parsed: see [`Self::is_at`].
+    pub fn find(body: &'a [u8]) -> Option<Self> {
+        let mut colons = memchr::memchr_iter(b':', body);
+        let value = colons.find(|at| body.get(..*at).is_some_and(|to| to.ends_with(NAME)))? + 1;
+        let start = value + usize::from(body.get(value) == Some(&b' '));
+        let (before, rest) = body.split_at_checked(start)?;
+        let length = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let (digits, after) = rest.split_at_checked(length)?;
+        // one way to write each number, and the next byte ends it
+        let is_plain = matches!(digits, [b'1'..=b'9', ..] | [b'0']) && length <= MAX_DIGITS;
+        let ends = matches!(after.first(), Some(b',' | b'}'));
+        let id = str::from_utf8(digits).ok().filter(|_| is_plain && ends)?;
+        Some(Self { before, id, after })
+    }
+
+    /// One that was kept: its two parts in one piece, and where the second begins.
+    pub fn kept(parts: &'a [u8], at: usize) -> Option<Self> {
+        let (before, after) = parts.split_at_checked(at)?;
+        Some(Self { before, id: "", after })
+    }
+
+    /// What is before the number, and what is behind it.
+    pub fn parts(&self) -> [&'a [u8]; 2] {
+        [self.before, self.after]
+    }
+
+    /// The number, for a body that is equal to one whose number was the id.
+    pub fn id(&self) -> &'a str {
+        self.id
+    }
+
+    /// Whether the number is this id: not one that is equal, but these bytes of the body.
+    pub fn is_at(&self, id: Id<'_>) -> bool {
+        core::ptr::eq(self.id, id.as_str())
+    }
+}
+
+impl PartialEq for Numbered<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.before == other.before && self.after == other.after
+    }
+}
+
+impl Hash for Numbered<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write(self.before);
+        state.write(self.after);
+        state.write_usize(self.before.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rpc::Envelope;
+    use proptest::prelude::*;
+
+    fn found(body: &str) -> Option<&str> {
+        Numbered::find(body.as_bytes()).map(|numbered| numbered.id())
+    }
+
+    #[test]
+    fn a_number_is_found_where_clients_write_it() {
+        for (body, id) in [
+            (r#"{"jsonrpc":"2.0","id":7,"method":"m"}"#, Some("7")),
+            (r#"{"id": 0, "jsonrpc": "2.0"}"#, Some("0")),
+            (r#"{"jsonrpc":"2.0","id":123456789012345}"#, Some("123456789012345")),
+            (r#"{"id":1234567890123456}"#, None),
+            (r#"{"id":007}"#, None),
+            (r#"{"id":-7}"#, None),
+            (r#"{"id":7.0}"#, None),
+            (r#"{"id":7e3}"#, None),
+            (r#"{"id":7 }"#, None),
+            (r#"{"id":"7"}"#, None),
+            (r#"{"id":null}"#, None),
+            (r#"{"id":}"#, None),
+            (r#"{"id":7"#, None),
+            (r#"{"i\u0064":7}"#, None),
+            ("", None),
+        ] {
+            assert_eq!(found(body), id, "{body}");
+        }
+    }
+
+    #[test]
+    fn a_number_that_only_looks_like_the_id_is_told_from_it() {
+        for (body, is_id) in [
+            (r#"{"jsonrpc":"2.0","id":7,"method":"m"}"#, true),
+            (r#"{"jsonrpc":"2.0","id":7,"method":"m","params":{"id":7}}"#, true),
+            (r#"{"jsonrpc":"2.0","params":{"id":7},"method":"m","id":7}"#, false),
+            (r#"{"jsonrpc":"2.0","method":"\"id\":7,","id":7}"#, true),
+            (r#"{"jsonrpc":"2.0","params":["\\\"id\":7,"],"method":"m","i\u0064":7}"#, false),
+        ] {
+            let id = Envelope::parse(body.as_bytes()).map(|envelope| envelope.id);
+            let numbered = Numbered::find(body.as_bytes());
+            let both = numbered.zip(id.ok());
+            assert_eq!(both.is_some_and(|(numbered, id)| numbered.is_at(id)), is_id, "{body}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn bodies_that_are_equal_but_for_the_number_are_the_same_request(
+            one in 0u64..1_000_000_000_000_000, other in 0u64..1_000_000_000_000_000,
+            method in "[a-z_A-Z]{1,12}", params in "\\[(\"id\":[0-9],|[0-9\"x:{}, ]){0,9}\\]",
+            order in 0usize..3,
+        ) {
+            let body = |id: u64| match order {
+                0 => format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#),
+                1 => format!(r#"{{"id": {id}, "jsonrpc": "2.0","params":{params},"method":"{method}"}}"#),
+                _ => format!(r#"{{"params":{params},"method":"{method}","jsonrpc":"2.0","id":{id}}}"#),
+            };
+            let (one, other) = (body(one), body(other));
+            let (Some(first), Some(second)) =
+                (Numbered::find(one.as_bytes()), Numbered::find(other.as_bytes())) else {
+                return Ok(());
+            };
+            let (parsed, again) =
+                (Envelope::parse(one.as_bytes()), Envelope::parse(other.as_bytes()));
+            prop_assert_eq!(parsed.is_ok(), again.is_ok());
+            if let (Ok(parsed), Ok(again)) = (parsed, again) && first.is_at(parsed.id) {
+                prop_assert_eq!(&first, &second);
+                prop_assert_eq!(second.id(), again.id.as_str());
+                prop_assert_eq!(parsed.method, again.method);
+                prop_assert_eq!(parsed.params, again.params);
+            }
+        }
+    }
+}
