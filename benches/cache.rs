@@ -1,7 +1,8 @@
-//! What single-flight and the cache cost a read, without the network: a hit, the miss that leads a
-//! flight, the one that joins it, and the same with both switched off.
+//! What single-flight and the cache cost a read, without the network: to read a body that came
+//! before and one that is new, a hit, the miss that leads a flight, the one that joins it, and the
+//! same with both switched off.
 //!
-//! `cargo bench --bench cache`. The gateway is whole, from the permit on; its node is the small one
+//! `cargo bench --bench cache`. The gateway is whole, from the body on; its node is the small one
 //! of the `edge` bench, because nothing is kept before the watch has seen a chain stand. Whole
 //! requests are measured there.
 
@@ -13,13 +14,11 @@ mod connection;
 mod node;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use futures_util::FutureExt as _;
 use pingora_core::services::background::BackgroundService;
 use portcullis::config::Config;
-use portcullis::gateway::{Begun, Gateway, Settings};
+use portcullis::gateway::{Begun, Gateway, Settings, Wanted};
 use portcullis::node::{Memory, Node};
 use portcullis::telemetry::{CacheUse, Metrics};
-use portcullis_filters::verdict::ReadPermit;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -70,25 +69,22 @@ impl World {
         Self { gateway, settings, runtime }
     }
 
-    fn permit<'a>(&self, body: &'a str) -> ReadPermit<'a> {
-        self.settings.policy.inspect(body.as_bytes()).expect("it is permitted")
+    fn wanted(&self, body: &str) -> Arc<Wanted> {
+        let read = self.gateway.read(&self.settings, black_box(body).as_bytes());
+        read.expect("it is permitted").0
     }
 
-    fn begin(&self, permit: &ReadPermit<'_>) -> Begun<'_> {
-        self.gateway.begin(&self.settings, black_box(permit), None)
+    fn begin<'a>(&'a self, wanted: &'a Wanted) -> Begun<'a> {
+        self.gateway.begin(&self.settings, black_box(wanted), None)
     }
 
     /// Asks until the answer is a kept one.
-    fn until_kept(&self, permit: &ReadPermit<'_>) {
+    fn until_kept(&self, wanted: &Wanted) {
         let end = Instant::now() + PATIENCE;
-        loop {
-            let begun = self.begin(permit);
-            if begun.cache() == CacheUse::Hit {
-                return;
-            }
+        while let Begun::Asks(asks) = self.begin(wanted) {
             assert!(Instant::now() < end, "what may be kept is kept in time");
             let mut took = Duration::ZERO;
-            let answer = self.runtime.block_on(begun.answer(&mut took));
+            let answer = self.runtime.block_on(asks.answer(&mut took));
             answer.expect("the node answers");
             std::thread::sleep(LOOK);
         }
@@ -97,34 +93,41 @@ impl World {
 
 fn reads(c: &mut Criterion) {
     let world = World::new(true);
+    c.bench_function("the read of a body that came before", |b| {
+        b.iter(|| world.wanted(RECEIPT));
+    });
+    // no number to know it again by
+    let new = RECEIPT.replace(r#""id":1"#, r#""id":"1""#);
+    c.bench_function("the read of a new body", |b| {
+        b.iter(|| world.wanted(&new));
+    });
     for (name, body) in [("hit", RECEIPT), ("hit of 256 KiB", CLASS)] {
-        let permit = world.permit(body);
-        world.until_kept(&permit);
+        let wanted = world.wanted(body);
+        world.until_kept(&wanted);
         c.bench_function(name, |b| {
             b.iter(|| {
-                let begun = world.begin(&permit);
+                let begun = world.begin(&wanted);
                 assert_eq!(begun.cache(), CacheUse::Hit, "the chain still stands");
-                let mut took = Duration::ZERO;
-                begun.answer(&mut took).now_or_never()
+                drop(begun);
             });
         });
     }
-    let permit = world.permit(NONCE);
+    let wanted = world.wanted(NONCE);
     c.bench_function("miss, as it leads a flight and leaves it", |b| {
-        b.iter(|| world.begin(&permit));
+        b.iter(|| drop(world.begin(&wanted)));
     });
-    let leader = world.begin(&permit);
+    let leader = world.begin(&wanted);
     c.bench_function("joining a flight", |b| {
         b.iter(|| {
-            let begun = world.begin(&permit);
+            let begun = world.begin(&wanted);
             assert_eq!(begun.cache(), CacheUse::Shared, "the leader is still there");
-            begun
+            drop(begun);
         });
     });
     drop(leader);
     let plain = World::new(false);
     c.bench_function("miss, both switched off", |b| {
-        b.iter(|| plain.begin(&permit));
+        b.iter(|| drop(plain.begin(&wanted)));
     });
 }
 

@@ -1,7 +1,7 @@
-//! The public read path: a permitted read to one verified answer of the node.
+//! The public read path: a read that the policy permits to one verified answer of the node.
 //!
 //! It holds the policy and what the policy counts with. It never sees a head or a body that the
-//! policy did not, and never writes to a client. Next: `reads` (one read, from its permit on),
+//! policy did not, and never writes to a client. Next: `reads` (one read, from its body on),
 //! `flights` (identical reads at a time), `cache` (what is given again), `repeats` (bodies that came before), `watch` and `watcher` (for
 //! how long), and `node`, which fetches the answer.
 
@@ -13,8 +13,9 @@ mod repeats;
 mod watch;
 mod watcher;
 
+pub use asked::Wanted;
 pub use cache::Standing as CacheStanding;
-pub use reads::{Begun, Repeated};
+pub use reads::{Asks, Begun};
 pub use watch::Cause;
 pub use watcher::Watcher;
 
@@ -28,7 +29,7 @@ use pingora_limits::inflight::Guard;
 use portcullis_filters::client::TrustedProxies;
 use portcullis_filters::policy::{Admission, GatewayPolicy, JudgedHead};
 use portcullis_filters::rpc::MethodSet;
-use portcullis_filters::verdict::ReadPermit;
+use portcullis_filters::verdict::Refusal;
 use reads::Reads;
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -104,32 +105,31 @@ impl Gateway {
     }
 
     /// Admits a request with a judged head that came at `now`.
-    pub fn admit(
-        &self,
-        settings: &Settings,
-        head: &JudgedHead,
-        now: Instant,
-    ) -> Admission<Guard> {
+    pub fn admit(&self, settings: &Settings, head: &JudgedHead, now: Instant) -> Admission<Guard> {
         let enter = |client| self.clients.enter(client, &settings.limits);
         settings.policy.admit(head, self.clients.limiter(), self.clients.millis(now), enter)
     }
 
-    /// The answer to a body that was permitted before, whatever number its id is now, and whose
-    /// answer is still kept. Whatever else a body is, it is for the policy to say.
-    pub fn repeated<'a>(&self, settings: &Settings, body: &'a [u8]) -> Option<Repeated<'a>> {
-        self.reads.repeated(settings, body)
+    /// The read that the body of an admitted call asks for, and the JSON text of the request's id.
+    ///
+    /// # Errors
+    /// What the policy refuses it for.
+    pub fn read<'a>(
+        &self,
+        settings: &Settings,
+        body: &'a [u8],
+    ) -> Result<(Arc<Wanted>, &'a str), Refusal> {
+        self.reads.read(&settings.policy, body)
     }
 
-    /// Begins a read that was permitted with this body. `traceparent` reaches the node if this read
-    /// does.
+    /// Begins a permitted read. `traceparent` reaches the node if this read does.
     pub fn begin<'a>(
         &'a self,
         settings: &Settings,
-        body: &[u8],
-        permit: &ReadPermit<'_>,
+        wanted: &'a Wanted,
         traceparent: Option<&'a [u8]>,
     ) -> Begun<'a> {
-        self.reads.begin(settings, body, permit, traceparent)
+        self.reads.begin(settings, wanted, traceparent)
     }
 
     /// Its clients.

@@ -43,6 +43,7 @@ pub mod reply;
 pub mod secrets;
 pub mod server;
 pub mod sidecar;
+pub mod step;
 pub mod stop;
 pub mod store;
 pub mod surfaces;

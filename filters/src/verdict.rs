@@ -8,7 +8,7 @@ mod read;
 mod reason;
 mod write;
 
-pub use read::{ReadCall, ReadPermit};
+pub use read::{Read, ReadCall, ReadPermit};
 pub use reason::{Reason, Refusal};
 pub(crate) use write::{DEPLOY_ACCOUNT, INVOKE};
 pub use write::{OperationPermit, TransactionPermit, Unverified};

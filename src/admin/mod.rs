@@ -316,7 +316,8 @@ impl App for Operator {
         request.close();
         let wanted = self.judge(request);
         let header = request.header();
-        let request_id = self.admin.process.request_ids.accept_or_mint(header.headers.get("x-request-id"));
+        let request_id =
+            self.admin.process.request_ids.accept_or_mint(header.headers.get("x-request-id"));
         let is_head = header.method == Method::HEAD;
         let chunks = header.version == Version::HTTP_11;
         let mut reply = page::guarded(self.answer(wanted, is_head).await);

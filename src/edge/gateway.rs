@@ -1,7 +1,7 @@
 //! The gateway behind the edge.
 
 use super::service::{About, Admission, Next, Pending, Service, Told};
-use crate::gateway::{Gateway, Repeated, Settings};
+use crate::gateway::{Begun, Gateway, Settings};
 use crate::reply::{Cors, Reply, Style};
 use crate::telemetry::{CacheUse, Surface};
 use bytes::Bytes;
@@ -67,28 +67,25 @@ impl Service for Gateway {
         body: Bytes,
         about: &mut About<'_>,
     ) -> Reply {
-        if let Some(Repeated { method, id, answer }) = self.repeated(settings, &body) {
-            about.method = method.name();
-            about.metrics.call(method, CacheUse::Hit, body.len());
-            let reply = Reply::answer(id, answer);
-            return Reply { cache: Some(CacheUse::Hit.name()), ..reply };
-        }
-        let permit = match settings.policy.inspect(&body) {
-            Ok(permit) => permit,
+        let (wanted, id) = match self.read(settings, &body) {
+            Ok(read) => read,
             Err(refusal) => return Reply::refusal(Style::JsonRpc, &refusal, about.request_id),
         };
-        about.method = permit.method().name();
-        let begun = self.begin(settings, &body, &permit, about.traceparent);
+        about.method = wanted.method().name();
+        let begun = self.begin(settings, &wanted, about.traceparent);
         let cache = begun.cache();
-        about.metrics.call(permit.method(), cache, body.len());
-        // boxed, so that what is answered at once carries no room for asking the node
-        let answer = Box::pin(begun.answer(&mut about.upstream)).await;
-        let id = permit.id().as_str();
-        let reply = match answer {
+        about.metrics.call(wanted.method(), cache, body.len());
+        let answer = match begun {
+            Begun::Kept(answer) => Ok(answer),
+            // boxed, so that what is answered at once carries no room for asking the node
+            Begun::Asks(asks) => Box::pin(asks.answer(&mut about.upstream)).await,
+        };
+        let mut reply = match answer {
             Ok(answer) => Reply::answer(id, answer),
             Err(fault) => Reply::fault(Style::JsonRpc, fault, Some(id), about.request_id),
         };
-        Reply { cache: (cache != CacheUse::Off).then(|| cache.name()), ..reply }
+        reply.cache = (cache != CacheUse::Off).then(|| cache.name());
+        reply
     }
 
     fn standing(&self, peer: Client) -> Option<Standing> {

@@ -4,6 +4,7 @@ use super::Voice;
 use super::known::{Known, MAX_SIZE, are_alike};
 use super::request::Request;
 use crate::deadline::{Alarm, within};
+use crate::step::poll_step;
 use crate::stop::{LAST_CALL, Watched};
 use async_trait::async_trait;
 use bytes::{Buf, Bytes, BytesMut};
@@ -18,7 +19,6 @@ use portcullis_filters::verdict::Reason;
 use std::fmt;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
-use std::mem::MaybeUninit;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -50,10 +50,6 @@ pub struct Limits {
     /// The age at which a connection serves its last request.
     pub lifetime: Duration,
 }
-
-/// 16 KiB, on the stack: what is read at a time before it is known how much is to come. A head and
-/// a usual body fit.
-const STEP: usize = 16 << 10;
 
 /// A client's stream.
 pub struct Connection {
@@ -204,7 +200,7 @@ impl Connection {
         read: &mut BytesMut,
         wait: &mut Wait,
     ) -> Poll<bool> {
-        if let Poll::Ready(result) = self.poll_piece(cx, read) {
+        if let Poll::Ready(result) = poll_step(&mut self.inner, cx, read) {
             return Poll::Ready(result.is_ok_and(|bytes| bytes > 0));
         }
         let until = wait.until.get_or_insert_with(|| Instant::now() + self.limits.idle_timeout);
@@ -226,20 +222,11 @@ impl Connection {
                 // the end may have begun with what was read last
                 None => searched = read.len().saturating_sub(2),
             }
-            match poll_fn(|cx| self.poll_piece(cx, read)).await {
+            match poll_fn(|cx| poll_step(&mut self.inner, cx, read)).await {
                 Ok(bytes) if bytes > 0 => {}
                 _ => return Err(Unread::Gone),
             }
         }
-    }
-
-    /// Appends what has come, and says how much: nothing at the end.
-    fn poll_piece(&mut self, cx: &mut Context<'_>, to: &mut BytesMut) -> Poll<io::Result<usize>> {
-        let mut step = [MaybeUninit::uninit(); STEP];
-        let mut piece = ReadBuf::uninit(&mut step);
-        ready!(Pin::new(&mut self.inner).poll_read(cx, &mut piece))?;
-        to.extend_from_slice(piece.filled());
-        Poll::Ready(Ok(piece.filled().len()))
     }
 
     /// Says the last word, and takes in what the client is still sending until it has read that.
@@ -249,7 +236,7 @@ impl Connection {
         let _ = ready!(Pin::new(&mut self.inner).poll_shutdown(cx));
         let mut dropped = BytesMut::new();
         while self.taken < LINGER_BYTES {
-            match ready!(self.poll_piece(cx, &mut dropped)) {
+            match ready!(poll_step(&mut self.inner, cx, &mut dropped)) {
                 Ok(bytes) if bytes > 0 => self.taken += bytes,
                 _ => break,
             }

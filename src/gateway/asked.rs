@@ -1,8 +1,28 @@
-//! What is looked for in the cache and among the flights: a permitted read, its hash made once.
+//! What is looked for in the cache and among the flights: permitted reads, their hashes made once.
 
 use ahash::RandomState;
-use portcullis_filters::verdict::ReadCall;
+use portcullis_filters::rpc::Method;
+use portcullis_filters::rpc::keep::Keepable;
+use portcullis_filters::rpc::params::BlockId;
+use portcullis_filters::verdict::{Read, ReadCall};
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// A permitted read, ready to be asked for, whoever asks.
+pub struct Wanted {
+    method: Method,
+    /// What the node is asked.
+    pub(super) asked: Arc<Asked>,
+    /// How its answer may be kept, if it may be.
+    pub(super) rule: Option<Keepable>,
+    at_head: Option<AtHead>,
+}
+
+/// A class at a tag that follows the chain: whatever tag it is asked at, it is the same class.
+struct AtHead {
+    kept_as: Arc<Asked>,
+    read: Read,
+}
 
 /// A read, as a key.
 #[derive(Clone, Debug)]
@@ -10,6 +30,40 @@ pub(super) struct Asked {
     /// With keys that no client knows.
     hash: u64,
     call: ReadCall,
+}
+
+impl Wanted {
+    pub(super) fn new(read: Read, keys: &RandomState) -> Self {
+        let (method, asked) = (read.method(), Arc::new(Asked::new(read.call(), keys)));
+        let rule = Keepable::of(method, read.params());
+        let at_head = (rule == Some(Keepable::ClassAtHead)).then(|| AtHead {
+            kept_as: Arc::new(Asked::new(read.call_at(BlockId::Latest), keys)),
+            read,
+        });
+        Self { method, asked, rule, at_head }
+    }
+
+    /// The method, one of the thirteen.
+    pub fn method(&self) -> Method {
+        self.method
+    }
+
+    /// What its answer is kept under.
+    pub(super) fn kept_as(&self) -> &Arc<Asked> {
+        self.at_head.as_ref().map_or(&self.asked, |at_head| &at_head.kept_as)
+    }
+
+    /// The same read at the block of this number, where that answers this one for good.
+    pub(super) fn at(&self, block: u64, keys: &RandomState) -> Option<Asked> {
+        let AtHead { read, .. } = self.at_head.as_ref()?;
+        Some(Asked::new(read.call_at(BlockId::Number(block)), keys))
+    }
+
+    /// Bytes of what it holds.
+    pub(super) fn weight(&self) -> usize {
+        let bytes = |asked: &Asked| asked.call.as_bytes().len();
+        bytes(&self.asked) + self.at_head.as_ref().map_or(0, |at_head| 2 * bytes(&at_head.kept_as))
+    }
 }
 
 impl Asked {

@@ -1,17 +1,16 @@
 //! One permitted read: given again, shared with others who ask the same now, or asked of the node.
 
 use super::Settings;
-use super::asked::Asked;
+use super::asked::{Asked, Wanted};
 use super::cache::{Cache, View};
 use super::flights::{Flights, Seat};
 use super::repeats::Repeats;
 use crate::node::{Answer, Fault, Node, Over};
 use crate::telemetry::CacheUse;
 use ahash::RandomState;
-use portcullis_filters::rpc::Method;
+use portcullis_filters::policy::GatewayPolicy;
 use portcullis_filters::rpc::keep::Keepable;
-use portcullis_filters::rpc::params::BlockId;
-use portcullis_filters::verdict::ReadPermit;
+use portcullis_filters::verdict::Refusal;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
@@ -26,65 +25,50 @@ pub(super) struct Reads {
     keys: RandomState,
 }
 
-/// A read whose body came before, and its answer from the cache.
-pub struct Repeated<'a> {
-    /// The method.
-    pub method: Method,
-    /// The JSON text of the id that it has this time.
-    pub id: &'a str,
-    /// The answer.
-    pub answer: Answer,
-}
-
 /// A read that has begun.
-pub struct Begun<'a> {
-    cache: CacheUse,
-    from: Source<'a>,
+pub enum Begun<'a> {
+    /// Its answer was kept.
+    Kept(Answer),
+    /// It has to be asked for.
+    Asks(Asks<'a>),
 }
 
-enum Source<'a> {
-    Cache(Answer),
-    Node {
-        reads: &'a Reads,
-        question: Question<'a>,
-        /// With others who ask the same, unless everybody asks alone.
-        seat: Option<Seat<Result<Answer, Fault>>>,
-    },
+/// A read that the node is asked for, unless somebody else is asking the same.
+pub struct Asks<'a> {
+    reads: &'a Reads,
+    question: Question<'a>,
+    /// With others who ask the same, unless everybody asks alone.
+    seat: Option<Seat<Result<Answer, Fault>>>,
+    cache: CacheUse,
 }
 
 /// What to ask the node, and what to do with its answer.
 struct Question<'a> {
-    asked: Arc<Asked>,
+    wanted: &'a Wanted,
     traceparent: Option<&'a [u8]>,
     /// What stood when it was begun.
     view: View,
-    keeping: Option<Keeping>,
-}
-
-/// How an answer may be kept.
-struct Keeping {
-    /// What it is an answer to.
-    asked: Arc<Asked>,
-    rule: Keepable,
-    /// The same read at the settled block, where that answers this one for good.
-    settled: Option<(Asked, u64)>,
+    /// How the answer may be kept.
+    rule: Option<Keepable>,
 }
 
 impl Begun<'_> {
     /// How the cache takes part.
     pub fn cache(&self) -> CacheUse {
-        self.cache
+        match self {
+            Self::Kept(_) => CacheUse::Hit,
+            Self::Asks(asks) => asks.cache,
+        }
     }
+}
 
+impl Asks<'_> {
     /// The answer, and in `took` how long was waited for the node.
     ///
     /// # Errors
     /// The fault that kept the node's answer from being passed on.
     pub async fn answer(self, took: &mut Duration) -> Result<Answer, Fault> {
-        let (reads, question, mut seat) = match self.from {
-            Source::Cache(answer) => return Ok(answer),
-            Source::Node { reads, question, seat } => (reads, question, seat),
-        };
+        let Self { reads, question, mut seat, .. } = self;
         let start = Instant::now();
         let deadline = start + reads.node.timeout();
         let answer = loop {
@@ -99,7 +83,7 @@ impl Begun<'_> {
                     Ok(Ok(answer)) => break answer,
                     Err(_) => break Err(Fault::Timeout),
                     // the leader has gone
-                    Ok(Err(_)) => seat = Some(reads.join(question.view.epoch, &question.asked)),
+                    Ok(Err(_)) => seat = Some(reads.join(question.view.epoch, question.wanted)),
                 },
             }
         };
@@ -110,94 +94,85 @@ impl Begun<'_> {
 
 impl Reads {
     pub(super) fn new(node: Arc<Node>, cache: Cache) -> Self {
-        let keys = RandomState::new();
-        let (cache, repeats) = (Arc::new(cache), Repeats::new());
-        Self { node, cache, repeats, flights: Flights::new(), keys }
+        let (cache, keys) = (Arc::new(cache), RandomState::new());
+        Self { node, cache, repeats: Repeats::new(), flights: Flights::new(), keys }
     }
 
-    /// What is kept for a body that came before, if its method is still let through.
-    pub(super) fn repeated<'a>(
+    /// The read that this body asks for, and the JSON text of the request's id.
+    ///
+    /// # Errors
+    /// What the policy refuses it for.
+    pub(super) fn read<'a>(
         &self,
-        settings: &Settings,
+        policy: &GatewayPolicy,
         body: &'a [u8],
-    ) -> Option<Repeated<'a>> {
-        let view = self.cache.view();
-        let may_hit = settings.cache && view.in_use;
-        let (judged, id) = may_hit.then(|| self.repeats.find(body)).flatten()?;
-        let method = judged.method;
-        let answer = self.cache.get(&judged.asked, &view);
-        let answer = answer.filter(|_| settings.policy.methods.contains(method))?;
-        Some(Repeated { method, id, answer })
+    ) -> Result<(Arc<Wanted>, &'a str), Refusal> {
+        let said = self.repeats.said(body);
+        let known = said.as_ref().and_then(|said| self.repeats.find(said));
+        let still = known.filter(|wanted| policy.methods.contains(wanted.method()));
+        if let Some((wanted, said)) = still.zip(said.as_ref()) {
+            return Ok((wanted, said.id()));
+        }
+        let permit = policy.inspect(body)?;
+        let id = permit.id();
+        let wanted = Arc::new(Wanted::new(permit.into_read(), &self.keys));
+        if let Some(said) = said {
+            self.repeats.add(&said, id, &wanted);
+        }
+        Ok((wanted, id.as_str()))
     }
 
     /// Begins a permitted read.
     pub(super) fn begin<'a>(
         &'a self,
         settings: &Settings,
-        body: &[u8],
-        permit: &ReadPermit<'_>,
+        wanted: &'a Wanted,
         traceparent: Option<&'a [u8]>,
     ) -> Begun<'a> {
         let view = self.cache.view();
-        let key = |call| Asked::new(call, &self.keys);
-        let asked = Arc::new(key(permit.call()));
-        let rule = Keepable::of(permit.method(), permit.params());
-        let rule = rule.filter(|_| settings.cache && view.in_use);
-        // whatever tag it is asked at, it is the same class
-        let at_head = (rule == Some(Keepable::ClassAtHead))
-            .then(|| Arc::new(key(permit.call_at(BlockId::Latest))));
-        let kept_as = at_head.as_ref().unwrap_or(&asked);
-        let kept = || rule.and_then(|_| self.cache.get(kept_as, &view));
-        let hit = |answer| {
-            self.repeats.add(body, permit, kept_as);
-            Begun { cache: CacheUse::Hit, from: Source::Cache(answer) }
-        };
+        let rule = wanted.rule.filter(|_| settings.cache && view.in_use);
+        let kept = || rule.and_then(|_| self.cache.get(wanted.kept_as(), &view));
         if let Some(answer) = kept() {
-            return hit(answer);
+            return Begun::Kept(answer);
         }
-        let mut seat = settings.single_flight.then(|| self.join(view.epoch, &asked));
+        let mut seat = settings.single_flight.then(|| self.join(view.epoch, wanted));
         if let Some(Seat::Leads(lead)) = seat {
             // who came as a flight ended missed the cache before, and finds what it brought now
             if let Some(answer) = kept() {
                 lead.land(&Ok(answer.clone()));
-                return hit(answer);
+                return Begun::Kept(answer);
             }
             seat = Some(Seat::Leads(lead));
         }
-        let keeping = rule.map(|rule| {
-            let settled = view.settled.filter(|_| at_head.is_some());
-            let at = |number| (key(permit.call_at(BlockId::Number(number))), number);
-            Keeping { asked: Arc::clone(kept_as), rule, settled: settled.map(at) }
-        });
-        let question = Question { asked, traceparent, view, keeping };
         let cache = match seat {
             None if !settings.cache => CacheUse::Off,
             None | Some(Seat::Leads(_)) => CacheUse::Miss,
             Some(Seat::Follows(_)) => CacheUse::Shared,
         };
-        Begun { cache, from: Source::Node { reads: self, question, seat } }
+        let question = Question { wanted, traceparent, view, rule };
+        Begun::Asks(Asks { reads: self, question, seat, cache })
     }
 
-    fn join(&self, epoch: u64, asked: &Arc<Asked>) -> Seat<Result<Answer, Fault>> {
-        self.flights.join(epoch, Arc::clone(asked))
+    fn join(&self, epoch: u64, wanted: &Wanted) -> Seat<Result<Answer, Fault>> {
+        self.flights.join(epoch, Arc::clone(&wanted.asked))
     }
 
     /// Asks the node, until `deadline`, and keeps what may be kept.
     async fn ask(&self, question: &Question<'_>, deadline: Instant) -> Result<Answer, Fault> {
-        let Question { asked, traceparent, view, keeping } = question;
-        if let Some(Keeping { asked, settled: Some((settled, number)), .. }) = keeping {
-            let answer = self.fetch(deadline, settled, *traceparent).await?;
+        let Question { wanted, traceparent, view, rule } = question;
+        let settled = view.settled.filter(|_| rule.is_some());
+        let at_settled = settled.and_then(|block| wanted.at(block, &self.keys).zip(settled));
+        if let Some((settled, block)) = at_settled {
+            let answer = self.fetch(deadline, &settled, *traceparent).await?;
             if answer.is_result() {
-                self.keep(asked, Keepable::ClassAt(*number), view, &answer);
+                self.keep(wanted, Keepable::ClassAt(block), view, &answer);
                 return Ok(answer);
             }
             // newer than the settled block, or the node does not go back that far
         }
-        let answer = self.fetch(deadline, asked, *traceparent).await?;
-        if let Some(Keeping { asked, rule, .. }) = keeping
-            && answer.is_result()
-        {
-            self.keep(asked, *rule, view, &answer);
+        let answer = self.fetch(deadline, &wanted.asked, *traceparent).await?;
+        if let Some(rule) = rule.filter(|_| answer.is_result()) {
+            self.keep(wanted, rule, view, &answer);
         }
         Ok(answer)
     }
@@ -212,10 +187,10 @@ impl Reads {
         self.node.fetch(request, Over::Pool, traceparent, deadline).await
     }
 
-    fn keep(&self, asked: &Arc<Asked>, rule: Keepable, view: &View, answer: &Answer) {
+    fn keep(&self, wanted: &Wanted, rule: Keepable, view: &View, answer: &Answer) {
         let result = std::str::from_utf8(&answer.payload).ok();
         if let Some(keep) = result.and_then(|result| rule.judge(result)) {
-            self.cache.keep(Arc::clone(asked), answer, keep, view);
+            self.cache.keep(Arc::clone(wanted.kept_as()), answer, keep, view);
         }
     }
 }

@@ -1,44 +1,41 @@
 //! Reads that are asked again in the same words: what the policy made of a body holds for each that
 //! differs in the number of its id alone.
 //!
-//! Only reads whose answers were given from the cache get in here, so what comes once costs nothing
-//! but the look. What is kept is no answer: it says where to look for one.
+//! A body gets in here when it comes a second time, so those that come once cost little more than
+//! the look. What is kept is no answer: it says what to look for, or what to ask the node.
 
-use super::asked::Asked;
+use super::asked::Wanted;
 use ahash::RandomState;
-use portcullis_filters::rpc::{Method, Numbered};
-use portcullis_filters::verdict::ReadPermit;
+use portcullis_filters::rpc::{Id, Numbered};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, Equivalent, OptionsBuilder, Weighter};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-/// 4 MiB: some ten thousand reads.
+/// 4 MiB: some five thousand reads.
 const SIZE: usize = 4 << 20;
-/// 1 KiB: a read that may be kept is a method, a hash or two and their names.
-const MAX_BODY: usize = 1 << 10;
+/// 2 KiB: of a larger body, reading it is not what takes long.
+const MAX_BODY: usize = 2 << 10;
 /// What an entry takes beside its bytes.
 const OVERHEAD: usize = 256;
 /// Locks.
 const SHARDS: usize = 16;
+/// Bodies that are remembered to have come once: about as many come between one look of a client
+/// that asks every second and its next.
+const ONCE: usize = 4096;
 
 /// Reads that were asked before.
 pub(super) struct Repeats {
     kept: Kept,
+    /// Parts of the hashes of bodies that came once, each in the place that it says; the next one
+    /// for the same place takes it.
+    once: Box<[AtomicU32]>,
     /// What bodies are hashed with.
     keys: RandomState,
 }
 
-type Kept = Cache<Words, Judged, Weight>;
-
-/// What the policy made of a body.
-#[derive(Clone)]
-pub(super) struct Judged {
-    /// The method, to be let through still.
-    pub(super) method: Method,
-    /// What its answer is kept under.
-    pub(super) asked: Arc<Asked>,
-}
+type Kept = Cache<Words, Arc<Wanted>, Weight>;
 
 /// A body that is kept, but for the number.
 #[derive(Clone, PartialEq, Eq)]
@@ -49,8 +46,8 @@ struct Words {
     hash: u64,
 }
 
-/// A body that is looked for.
-struct Said<'a> {
+/// A body that came.
+pub(super) struct Said<'a> {
     body: Numbered<'a>,
     hash: u64,
 }
@@ -76,9 +73,16 @@ impl Equivalent<Words> for Said<'_> {
 #[derive(Clone)]
 struct Weight;
 
-impl Weighter<Words, Judged> for Weight {
-    fn weight(&self, words: &Words, judged: &Judged) -> u64 {
-        (words.parts.len() + judged.asked.call().as_bytes().len() + OVERHEAD) as u64
+impl Weighter<Words, Arc<Wanted>> for Weight {
+    fn weight(&self, words: &Words, wanted: &Arc<Wanted>) -> u64 {
+        (words.parts.len() + wanted.weight() + OVERHEAD) as u64
+    }
+}
+
+impl<'a> Said<'a> {
+    /// The JSON text of its id, if it is a body that is known.
+    pub(super) fn id(&self) -> &'a str {
+        self.body.id()
     }
 }
 
@@ -92,26 +96,37 @@ impl Repeats {
             .expect("both capacities are set");
         let lifecycle = DefaultLifecycle::default();
         let kept = Kept::with_options(options, Weight, DefaultHashBuilder::default(), lifecycle);
-        Self { kept, keys: RandomState::new() }
+        let once = std::iter::repeat_with(AtomicU32::default).take(ONCE).collect();
+        Self { kept, once, keys: RandomState::new() }
     }
 
-    /// What the policy made of this body when it came before, but for the number that is its id.
-    pub(super) fn find<'a>(&self, body: &'a [u8]) -> Option<(Judged, &'a str)> {
-        let body = Numbered::find(body)?;
-        let judged = self.kept.get(&Said { body, hash: self.keys.hash_one(body) })?;
-        Some((judged, body.id()))
+    /// A body in a form in which it can be known again, if it has one.
+    pub(super) fn said<'a>(&self, body: &'a [u8]) -> Option<Said<'a>> {
+        let body = Numbered::find(body).filter(|_| body.len() <= MAX_BODY)?;
+        Some(Said { body, hash: self.keys.hash_one(body) })
     }
 
-    /// Takes in what it made of this one.
-    pub(super) fn add(&self, body: &[u8], permit: &ReadPermit<'_>, asked: &Arc<Asked>) {
-        let body = Numbered::find(body).filter(|numbered| {
-            body.len() <= MAX_BODY && numbered.is_at(permit.id())
-        });
-        let Some(body) = body else { return };
+    /// What it asks for, if it came before.
+    pub(super) fn find(&self, said: &Said<'_>) -> Option<Arc<Wanted>> {
+        self.kept.get(said)
+    }
+
+    /// Takes in a body that the policy permitted, with this id: at its second time.
+    pub(super) fn add(&self, said: &Said<'_>, id: Id<'_>, wanted: &Arc<Wanted>) {
+        let Said { body, hash } = said;
+        if !body.is_at(id) || !self.came_before(*hash) {
+            return;
+        }
         let [before, after] = body.parts();
-        let hash = self.keys.hash_one(body);
-        let words = Words { parts: [before, after].concat().into(), at: before.len(), hash };
-        self.kept.insert(words, Judged { method: permit.method(), asked: Arc::clone(asked) });
+        let parts = [before, after].concat().into();
+        self.kept.insert(Words { parts, at: before.len(), hash: *hash }, Arc::clone(wanted));
+    }
+
+    /// Whether a body of this hash came lately; from now on one did.
+    fn came_before(&self, hash: u64) -> bool {
+        let place = self.once.get(hash as usize % ONCE);
+        let mark = (hash >> 32) as u32;
+        place.is_some_and(|place| place.swap(mark, Ordering::Relaxed) == mark)
     }
 }
 
@@ -120,26 +135,40 @@ mod tests {
     use super::*;
     use portcullis_filters::client::TrustedProxies;
     use portcullis_filters::policy::GatewayPolicy;
-    use portcullis_filters::rpc::MethodSet;
+    use portcullis_filters::rpc::{Method, MethodSet};
 
     /// A receipt, asked for under this id.
     fn body(id: &str) -> String {
         let params = r#""params":["0x71"]"#;
-        format!(r#"{{"id":{id},"method":"starknet_getTransactionReceipt",{params},"jsonrpc":"2.0"}}"#)
+        format!(
+            r#"{{"id":{id},"method":"starknet_getTransactionReceipt",{params},"jsonrpc":"2.0"}}"#
+        )
     }
 
-    fn add(repeats: &Repeats, body: &str) {
+    /// A body comes, is not known, and is permitted.
+    fn comes(repeats: &Repeats, body: &str) {
         let methods = MethodSet::new(&Method::ALL);
         let policy = GatewayPolicy { methods, trusted_proxies: TrustedProxies::default() };
         let permit = policy.inspect(body.as_bytes()).expect("it is permitted");
-        let asked = Asked::new(permit.call(), &RandomState::with_seed(0));
-        repeats.add(body.as_bytes(), &permit, &Arc::new(asked));
+        let id = permit.id();
+        let wanted = Wanted::new(permit.into_read(), &RandomState::with_seed(0));
+        if let Some(said) = repeats.said(body.as_bytes()) {
+            repeats.add(&said, id, &Arc::new(wanted));
+        }
+    }
+
+    /// The id of a body that is known.
+    fn known<'a>(repeats: &Repeats, body: &'a str) -> Option<&'a str> {
+        let said = repeats.said(body.as_bytes())?;
+        repeats.find(&said).map(|_| said.id())
     }
 
     #[test]
-    fn a_body_is_known_again_under_another_number_and_in_no_other_words() {
+    fn a_body_that_came_twice_is_known_under_another_number_and_in_no_other_words() {
         let repeats = Repeats::new();
-        add(&repeats, &body("7"));
+        comes(&repeats, &body("7"));
+        assert_eq!(known(&repeats, &body("7")), None, "it came once");
+        comes(&repeats, &body("80"));
         for (said, id) in [
             (body("7"), Some("7")),
             (body("800"), Some("800")),
@@ -147,17 +176,13 @@ mod tests {
             (body("08"), None),
             (body("-8"), None),
             (body("\"8\""), None),
-            (body(" 8"), None),
+            (body("  8"), None),
             (body("8").replace("0x71", "0x72"), None),
             (body("8").replace("0x71", "0x071"), None),
             (body("8").replace("2.0", "1.0"), None),
             (body("8") + " ", None),
         ] {
-            let found = repeats.find(said.as_bytes());
-            assert_eq!(found.as_ref().map(|(_, id)| *id), id, "{said}");
-            if let Some((judged, _)) = found {
-                assert_eq!(judged.method, Method::GetTransactionReceipt);
-            }
+            assert_eq!(known(&repeats, &said), id, "{said}");
         }
     }
 
@@ -166,7 +191,9 @@ mod tests {
         let long = body("7").replace(",\"jsonrpc", &format!("{},\"jsonrpc", " ".repeat(MAX_BODY)));
         for said in [body("\"7\""), body("7.5"), long] {
             let repeats = Repeats::new();
-            add(&repeats, &said);
+            for _ in 0..3 {
+                comes(&repeats, &said);
+            }
             assert_eq!(repeats.kept.len(), 0, "{said}");
         }
     }
@@ -175,8 +202,11 @@ mod tests {
     fn what_is_kept_is_bounded_in_bytes() {
         let repeats = Repeats::new();
         for number in 0..SIZE / OVERHEAD {
-            add(&repeats, &body("7").replace("0x71", &format!("{number:#x}")));
+            let said = body("7").replace("0x71", &format!("{number:#x}"));
+            comes(&repeats, &said);
+            comes(&repeats, &said);
         }
+        assert!(repeats.kept.len() > SHARDS, "{}", repeats.kept.len());
         assert!(repeats.kept.weight() <= SIZE as u64, "{}", repeats.kept.weight());
     }
 }

@@ -5,8 +5,10 @@
 
 use super::{Fault, Lease, MAX_ANSWER};
 use crate::deadline::Alarm;
+use crate::step::{STEP, poll_step};
 use bytes::{Buf, Bytes, BytesMut};
 use httparse::{EMPTY_HEADER, Header, Status};
+use std::future::poll_fn;
 use std::io::ErrorKind;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -20,8 +22,6 @@ const MAX_FIELDS: usize = 64;
 const MAX_INTERIM: usize = 8;
 /// 64 bytes: a chunk's size and extensions, or the end of it.
 const MAX_CHUNK_LINE: usize = 64;
-/// What is read at a time where the length is not known.
-const STEP: usize = 16 << 10;
 
 /// A connection to the node.
 #[derive(Debug)]
@@ -83,7 +83,7 @@ impl Connection {
     /// Sends `request` and reads its answer's body, until `deadline`.
     pub(super) async fn exchange(
         &mut self,
-        request: &[u8],
+        request: Vec<u8>,
         deadline: Instant,
         lease: &mut Lease,
     ) -> Result<Bytes, Broken> {
@@ -93,9 +93,11 @@ impl Connection {
         answer.unwrap_or(Err(Broken::Answer(Fault::Timeout)))
     }
 
-    async fn ask(&mut self, request: &[u8], lease: &mut Lease) -> Result<Bytes, Broken> {
+    async fn ask(&mut self, request: Vec<u8>, lease: &mut Lease) -> Result<Bytes, Broken> {
         self.reusable = false;
-        self.stream.write_all(request).await.map_err(|_| Broken::BeforeAnswer)?;
+        self.stream.write_all(&request).await.map_err(|_| Broken::BeforeAnswer)?;
+        // the next request's memory
+        drop(request);
         let head = self.read_head().await?;
         let body = match head.framing {
             Framing::Length(length) => self.read_length(length, lease).await?,
@@ -118,8 +120,7 @@ impl Connection {
             if self.buffer.len() >= MAX_HEAD {
                 return Err(INVALID);
             }
-            self.buffer.reserve(4096);
-            match self.stream.read_buf(&mut self.buffer).await {
+            match poll_fn(|cx| poll_step(&mut self.stream, cx, &mut self.buffer)).await {
                 Ok(read) if read > 0 => began = true,
                 // an end or an error
                 _ if began => return Err(INVALID),
@@ -161,12 +162,11 @@ impl Connection {
         while self.buffer.len() < length {
             self.read_more().await?;
         }
-        let body = self.buffer.split_to(length).freeze();
-        if length > STEP {
-            // what is left shares the body's memory, and an idle connection must not keep that
-            self.buffer = BytesMut::from(&*self.buffer);
-        }
-        Ok(body)
+        // what is left must not share the body's memory: an idle connection would keep that
+        let rest = BytesMut::from(self.buffer.get(length..).unwrap_or_default());
+        let mut body = std::mem::replace(&mut self.buffer, rest);
+        body.truncate(length);
+        Ok(body.freeze())
     }
 
     async fn read_to_end(&mut self, lease: &mut Lease) -> Result<Bytes, Broken> {
@@ -340,7 +340,7 @@ mod tests {
         let mut connection = Connection::new(stream);
         for size in [1 << 20, 2] {
             let mut lease = Lease::of(&memory);
-            let body = connection.ask(b"GET", &mut lease).await.unwrap();
+            let body = connection.ask(b"GET".to_vec(), &mut lease).await.unwrap();
             assert_eq!(body.len(), size);
         }
         assert!(connection.is_reusable());

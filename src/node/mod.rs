@@ -195,8 +195,8 @@ impl Node {
         let mut fault = Fault::Unreachable;
         for target in &self.targets {
             let Some(trial) = target.breaker.enter(Instant::now) else { continue };
-            let request = target.request(traceparent, &request);
-            let result = target.exchange(&request, over, deadline, lease, &self.metrics).await;
+            let request = || target.request(traceparent, &request);
+            let result = target.exchange(request, over, deadline, lease, &self.metrics).await;
             trial.over(result.as_ref().err().copied(), Instant::now);
             match result {
                 Ok(body) => return Ok(body),

@@ -98,11 +98,11 @@ impl Target {
         request
     }
 
-    /// Sends `request` and reads the whole answer, until `deadline`. Sent again, once, only when a
-    /// pooled connection turns out to have died before the first byte of an answer.
+    /// Sends what `request` makes and reads the whole answer, until `deadline`. Sent again, once,
+    /// only when a pooled connection turns out to have died before the first byte of an answer.
     pub(super) async fn exchange(
         &self,
-        request: &[u8],
+        request: impl Fn() -> Vec<u8> + Send + Sync,
         over: Over,
         deadline: Instant,
         lease: &mut Lease,
@@ -113,7 +113,7 @@ impl Target {
         if over == Over::Pool
             && let Some(mut connection) = self.take_idle()
         {
-            match connection.exchange(request, deadline, lease).await {
+            match connection.exchange(request(), deadline, lease).await {
                 Ok(body) => return Ok(self.keep(connection, body)),
                 Err(Broken::BeforeAnswer) => metrics.node_retries.inc(),
                 Err(Broken::Answer(fault)) => return Err(Failure::After(fault)),
@@ -124,7 +124,7 @@ impl Target {
         let connect = tokio::time::timeout_at(deadline, Box::pin(self.connect())).await;
         let connection = connect.map_err(|_| Failure::After(Fault::Timeout))?;
         let mut connection = connection.ok_or(no_connection)?;
-        match connection.exchange(request, deadline, lease).await {
+        match connection.exchange(request(), deadline, lease).await {
             Ok(body) => Ok(self.keep(connection, body)),
             Err(Broken::BeforeAnswer) => Err(Failure::After(Fault::Cut)),
             Err(Broken::Answer(fault)) => Err(Failure::After(fault)),

@@ -1,6 +1,7 @@
 //! Reloading on SIGHUP: what can change changes at once, and a mistake changes nothing.
 
-use crate::check::assert_common_with_quota;
+use crate::check::{assert_common_with_quota, rate_limit};
+use crate::client::Client;
 use crate::edge::Setup;
 use crate::node::Node;
 use crate::request::{QUESTION, Request, rpc};
@@ -13,7 +14,10 @@ fn limits_and_methods_change_on_sighup_and_open_connections_stay() {
     let edge = setup.start();
     let mut client = edge.client();
     let nonce = Request::post(rpc("1", "starknet_getNonce", r#"["latest","0x1"]"#));
-    assert_eq!(client.ask(&nonce).status, 200, "every read is let through at first");
+    for _ in 0..4 {
+        // until it is known by heart
+        assert_eq!(client.ask(&nonce).status, 200, "every read is let through at first");
+    }
 
     edge.rewrite(
         &setup
@@ -36,6 +40,25 @@ fn limits_and_methods_change_on_sighup_and_open_connections_stay() {
     let answered = client.ask(&Request::post(QUESTION));
     assert_common_with_quota(&answered, 7000, "the new quota is in force");
     assert_eq!(answered.status, 200, "what is still on the list is answered");
+}
+
+#[test]
+fn a_head_that_was_judged_before_is_judged_anew_under_other_settings() {
+    let node = Node::start(good);
+    let trusting = r#"["127.0.0.0/8"]"#;
+    let setup = Setup::before(node.address()).set("gateway.trusted_proxies", trusting);
+    let edge = setup.start();
+    let mut client = edge.client();
+    let forwarded = Request::post(QUESTION).with("X-Forwarded-For", "192.0.2.1");
+    let left = |client: &mut Client| rate_limit(&client.ask(&forwarded), "each counts").0;
+    let first = left(&mut client);
+    for count in 1..4 {
+        assert_eq!(left(&mut client), first - count, "they are all of the client behind the proxy");
+    }
+    edge.rewrite(&setup.set("gateway.trusted_proxies", "[]"));
+    edge.signal("HUP");
+    edge.line("the change", |line| line["key"] == "gateway.trusted_proxies");
+    assert_eq!(left(&mut client), first, "now it is the proxy's own, and its first");
 }
 
 #[test]

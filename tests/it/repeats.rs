@@ -1,5 +1,5 @@
-//! Connections on which the same head comes again and again, with other bodies: what is known of
-//! the head must never be taken for more than it says.
+//! The same head again and again on a connection, and the same body under other ids: what is known
+//! of either must never be taken for more than it says.
 
 use crate::check::{assert_error, assert_one_of, assert_result, each, rate_limit};
 use crate::client::Client;
@@ -129,4 +129,50 @@ fn a_familiar_client_that_asks_to_close_is_answered_and_closed() {
     let response = client.ask(&question(5).with("Connection", "close"));
     assert_result(&response, "5", RESULT, "the last one");
     client.ends("it was asked to");
+}
+
+/// A read that is asked of the node each time, under this id.
+fn nonce(id: &str) -> String {
+    rpc(id, "starknet_getNonce", r#"["latest","0x64b4"]"#)
+}
+
+#[test]
+fn a_familiar_body_is_asked_for_each_time_and_answered_under_its_own_id() {
+    let node = Node::start(good);
+    let edge = Edge::start(&node);
+    let ids = ["1", "2", "3", "40", "0", "7000", "999999999999999", "9999999999999999"];
+    for (count, id) in ids.into_iter().enumerate() {
+        assert_result(&edge.ask(&Request::post(nonce(id))), id, RESULT, "its own id");
+        let asked = node.calls()[count].json();
+        assert_eq!(asked["method"], "starknet_getNonce", "{id}");
+        assert_eq!(asked["params"], node.calls()[0].json()["params"], "{id}: the same question");
+    }
+}
+
+#[test]
+fn a_body_that_is_nearly_familiar_is_judged_by_what_it_says() {
+    let node = Node::start(good);
+    let edge = Edge::start(&node);
+    for id in ["1", "2", "3", "4"] {
+        assert_result(&edge.ask(&Request::post(nonce(id))), id, RESULT, "it becomes familiar");
+    }
+    each(
+        [
+            ("a zero before it", nonce("05"), "parse_error", "null"),
+            ("nothing", nonce(""), "parse_error", "null"),
+            ("null", nonce("null"), "invalid_request", "null"),
+            ("two ids", nonce("5,\"id\":6"), "invalid_request", "null"),
+            ("another member", nonce("5,\"x\":6"), "invalid_request", "5"),
+            ("something behind it", nonce("5") + "5", "parse_error", "null"),
+            ("another method", nonce("5").replace("Nonce", "Storage"), "method_not_allowed", "5"),
+            ("other parameters", nonce("5").replace("0x64b4", "64b4"), "invalid_params", "5"),
+            ("another version", nonce("5").replace("2.0", "1.0"), "invalid_request", "5"),
+        ],
+        |(what, body, reason, id)| {
+            assert_error(&edge.ask(&Request::post(body)), reason, id, what);
+        },
+    );
+    for id in ["-5", "5.0", "5e3", "\"5\"", "\"\\u0035\"", "18446744073709551616"] {
+        assert_result(&edge.ask(&Request::post(nonce(id))), id, RESULT, "no plain number");
+    }
 }

@@ -66,7 +66,7 @@ impl MethodSet {
 
     /// Whether `method` is let through.
     pub fn contains(&self, method: Method) -> bool {
-        self.0.get(method as usize).is_some_and(|is_in| *is_in)
+        Method::ALL.into_iter().zip(self.0).any(|(member, is_in)| member == method && is_in)
     }
 }
 

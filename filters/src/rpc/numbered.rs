@@ -25,11 +25,12 @@ impl<'a> Numbered<'a> {
     /// something else, is only known when the body was parsed: see [`Self::is_at`].
     pub fn find(body: &'a [u8]) -> Option<Self> {
         let mut colons = memchr::memchr_iter(b':', body);
-        let value = colons.find(|at| body.get(..*at).is_some_and(|to| to.ends_with(NAME)))? + 1;
-        let start = value + usize::from(body.get(value) == Some(&b' '));
-        let (before, rest) = body.split_at_checked(start)?;
-        let length = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let (digits, after) = rest.split_at_checked(length)?;
+        let name = colons.find(|at| body.get(..*at).is_some_and(|to| to.ends_with(NAME)))?;
+        let value = body.get(name..)?.strip_prefix(b":")?;
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        let before = body.strip_suffix(value)?;
+        let length = value.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let (digits, after) = value.split_at_checked(length)?;
         // one way to write each number, and the next byte ends it
         let is_plain = matches!(digits, [b'1'..=b'9', ..] | [b'0']) && length <= MAX_DIGITS;
         let ends = matches!(after.first(), Some(b',' | b'}'));

@@ -9,13 +9,19 @@ use alloc::vec::Vec;
 #[derive(Debug)]
 pub struct ReadPermit<'a> {
     id: Id<'a>,
+    read: Read,
+}
+
+/// A read that passed the whole policy, whoever asks for it and under whatever id.
+#[derive(Debug)]
+pub struct Read {
     method: Method,
     params: Params,
 }
 
 impl<'a> ReadPermit<'a> {
     pub(crate) fn new(id: Id<'a>, method: Method, params: Params) -> Self {
-        Self { id, method, params }
+        Self { id, read: Read { method, params } }
     }
 
     /// The client's request id, byte for byte.
@@ -23,6 +29,29 @@ impl<'a> ReadPermit<'a> {
         self.id
     }
 
+    /// The method, one of the thirteen.
+    pub fn method(&self) -> Method {
+        self.read.method
+    }
+
+    /// The parameters as they were understood.
+    pub fn params(&self) -> &Params {
+        &self.read.params
+    }
+
+    /// The read, without the client.
+    pub fn into_read(self) -> Read {
+        self.read
+    }
+
+    /// Appends the request that the node gets: this method and these parameters, by name, with
+    /// `id` in place of the client's.
+    pub fn write_request(&self, id: u64, out: &mut Vec<u8>) {
+        self.read.call().write_request(id, out);
+    }
+}
+
+impl Read {
     /// The method, one of the thirteen.
     pub fn method(&self) -> Method {
         self.method
@@ -33,7 +62,7 @@ impl<'a> ReadPermit<'a> {
         &self.params
     }
 
-    /// What the node is asked, without the client.
+    /// What the node is asked.
     pub fn call(&self) -> ReadCall {
         ReadCall::new(self.method, &self.params)
     }
@@ -41,12 +70,6 @@ impl<'a> ReadPermit<'a> {
     /// The same at another block, for a method that takes one.
     pub fn call_at(&self, block: BlockId) -> ReadCall {
         ReadCall::new(self.method, &self.params.at(block))
-    }
-
-    /// Appends the request that the node gets: this method and these parameters, by name, with
-    /// `id` in place of the client's.
-    pub fn write_request(&self, id: u64, out: &mut Vec<u8>) {
-        self.call().write_request(id, out);
     }
 }
 

@@ -28,7 +28,7 @@ impl World {
         let body = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"starknet_getNonce","params":["latest","{account}"]}}"#
         );
-        let call = policy.inspect(body.as_bytes()).expect("it is permitted").call();
+        let call = policy.inspect(body.as_bytes()).expect("it is permitted").into_read().call();
         self.flights.join(epoch, Arc::new(Asked::new(call, &self.keys)))
     }
 
