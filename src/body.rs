@@ -71,7 +71,7 @@ async fn read_all(request: &mut Request, max: usize) -> Result<Bytes, Incomplete
 /// Reads and drops what is left of a body that is refused, if it is small and already on its way,
 /// so that the connection can be used again. Says whether the end was reached.
 pub async fn discard(request: &mut Request, timeout: Duration) -> bool {
-    let rest = Box::pin(async {
+    let rest = async {
         let mut bytes = 0;
         loop {
             match request.read_body().await {
@@ -83,7 +83,7 @@ pub async fn discard(request: &mut Request, timeout: Duration) -> bool {
                 return false;
             }
         }
-    });
+    };
     within(timeout, rest).await.unwrap_or(false)
 }
 

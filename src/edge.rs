@@ -80,12 +80,12 @@ impl<S: Service> Edge<S> {
         Self { service, connections, process }
     }
 
-    /// A request begins: its facts, and what its head came to.
+    /// A request begins: its facts, and what its head came to, be it the reply.
     fn begin(
         &self,
         request: &Request,
         head: &ReadHead<S>,
-    ) -> (Context, Result<Next<S::Call>, Refusal>) {
+    ) -> (Context, Result<Pending<S::Call>, Reply>) {
         let in_flight = self.process.stop.enter();
         let started = Instant::now();
         let ReadHead { settings, judged, .. } = head;
@@ -104,29 +104,31 @@ impl<S: Service> Edge<S> {
             slot: None,
             _in_flight: in_flight,
         };
-        (context, admission.verdict)
+        let pending = match admission.verdict {
+            Ok(Next::Reply(reply)) => Err(reply),
+            Ok(Next::Read(pending)) if self.process.stop.refuses() && !pending.always => {
+                let message = "shutting down: use another instance";
+                Err(context.refused(&Refusal::new(Reason::Draining, message)))
+            }
+            Ok(Next::Read(pending)) => Ok(pending),
+            Err(refusal) => Err(context.refused(&refusal)),
+        };
+        (context, pending)
     }
 
-    /// The reply to a request, or `None` if the client is gone.
-    async fn judge(
+    /// The reply to a request whose body is to be read, or `None` if the client is gone.
+    async fn read(
         &self,
         request: &mut Request,
         head: &ReadHead<S>,
-        verdict: Result<Next<S::Call>, Refusal>,
+        pending: Pending<S::Call>,
         context: &mut Context,
     ) -> Option<Reply> {
-        let Pending { call, slot, expects_continue, max_body, always } = match verdict {
-            Ok(Next::Reply(reply)) => return Some(reply),
-            Ok(Next::Read(pending)) => pending,
-            Err(refusal) => return Some(context.refused(&refusal)),
-        };
-        if self.process.stop.refuses() && !always {
-            let refusal = Refusal::new(Reason::Draining, "shutting down: use another instance");
-            return Some(context.refused(&refusal));
-        }
+        let Pending { call, slot, expects_continue, max_body, .. } = pending;
         context.slot = Some(slot);
         if expects_continue {
-            let told = request.write_continue();
+            // boxed, because few clients wait for it
+            let told = Box::pin(request.write_continue());
             within(self.connections.body_timeout, told).await?.ok()?;
         }
         let body = match body::read(request, self.connections.body_timeout, max_body).await {
@@ -172,22 +174,25 @@ impl<S: Service> Edge<S> {
             Version::HTTP_11 => Persistence::Stays,
             _ => Persistence::StaysIfTold,
         };
-        let told = S::told(&head.settings);
-        let origin = head.origin(request);
-        let facts = Facts {
-            request_id: context.request_id.as_str(),
-            quota: context.standing.map(|standing| (told.quota, standing)),
-            // what a shared cache keeps is the same for every page, and for none
-            cross_origin: told
-                .cors
-                .filter(|_| context.is_for_pages)
-                .filter(|_| origin.is_some() || reply.cache_control.is_some())
-                .map(|cors| (cors, origin)),
-            persistence,
-            chunks,
-            without_body: head.is_head,
+        // in a block of its own, so that none of it is there while the client reads
+        let answer = {
+            let told = S::told(&head.settings);
+            let origin = head.origin(request);
+            let facts = Facts {
+                request_id: context.request_id.as_str(),
+                quota: context.standing.map(|standing| (told.quota, standing)),
+                // what a shared cache keeps is the same for every page, and for none
+                cross_origin: told
+                    .cors
+                    .filter(|_| context.is_for_pages)
+                    .filter(|_| origin.is_some() || reply.cache_control.is_some())
+                    .map(|cors| (cors, origin)),
+                persistence,
+                chunks,
+                without_body: head.is_head,
+            };
+            Answer::new(request, reply, &facts)
         };
-        let answer = Answer::new(request, reply, &facts);
         let rest = reply.rest.take().filter(|_| !head.is_head);
         if last {
             request.close();
@@ -246,9 +251,13 @@ impl Context {
 impl<S: Service> App for Edge<S> {
     async fn serve(&self, request: &mut Request) -> bool {
         let head = ReadHead::of(request, &*self.service);
-        let (mut context, verdict) = self.begin(request, &head);
-        let sent = match self.judge(request, &head, verdict, &mut context).await {
-            Some(mut reply) => self.send(request, &head, &mut reply, &mut context).await.is_ok(),
+        let (mut context, pending) = self.begin(request, &head);
+        let mut reply = match pending {
+            Ok(pending) => self.read(request, &head, pending, &mut context).await,
+            Err(reply) => Some(reply),
+        };
+        let sent = match &mut reply {
+            Some(reply) => self.send(request, &head, reply, &mut context).await.is_ok(),
             // nobody is there to be answered
             None => false,
         };

@@ -84,6 +84,7 @@ impl<S: Service> ReadHead<S> {
             return false;
         }
         // the client may or may not send a body that it was not told to send
-        request.is_body_read() || (!self.awaits_continue && body::discard(request, DISCARD).await)
+        request.is_body_read()
+            || (!self.awaits_continue && Box::pin(body::discard(request, DISCARD)).await)
     }
 }

@@ -229,8 +229,8 @@ impl Request {
     /// The client left.
     pub async fn flush(&mut self) -> pingora_core::Result<()> {
         match &mut self.0 {
-            // which flushes the connection
-            Kind::Parsed { session, .. } => session.finish_body().await.map(|_| ()),
+            // which flushes the connection; boxed, because few heads are new
+            Kind::Parsed { session, .. } => Box::pin(session.finish_body()).await.map(|_| ()),
             Kind::Repeated { connection, .. } => {
                 Ok(poll_fn(|cx| connection.poll_outbox(cx)).await.map_err(gone)?)
             }
@@ -242,7 +242,9 @@ impl Request {
     pub(super) async fn finish(self) -> Option<Box<Connection>> {
         match self.0 {
             Kind::Parsed { session, learned } => {
-                let (stream, _) = session.finish().await.ok().flatten()?.into_parts();
+                // boxed, so that the task of a connection is not as large as a session
+                let finished = Box::pin(session.finish()).await;
+                let (stream, _) = finished.ok().flatten()?.into_parts();
                 let mut connection: Box<Connection> = stream.into_any().downcast().ok()?;
                 connection.learn(learned);
                 Some(connection)

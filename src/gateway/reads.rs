@@ -177,14 +177,14 @@ impl Reads {
         Ok(answer)
     }
 
-    async fn fetch(
-        &self,
+    fn fetch<'a>(
+        &'a self,
         deadline: Instant,
-        asked: &Asked,
-        traceparent: Option<&[u8]>,
-    ) -> Result<Answer, Fault> {
+        asked: &'a Asked,
+        traceparent: Option<&'a [u8]>,
+    ) -> impl Future<Output = Result<Answer, Fault>> + 'a {
         let request = |id, out: &mut Vec<u8>| asked.call().write_request(id, out);
-        self.node.fetch(request, Over::Pool, traceparent, deadline).await
+        self.node.fetch(request, Over::Pool, traceparent, deadline)
     }
 
     fn keep(&self, wanted: &Wanted, rule: Keepable, view: &View, answer: &Answer) {

@@ -10,6 +10,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use httparse::{EMPTY_HEADER, Header, Status};
 use std::future::poll_fn;
 use std::io::ErrorKind;
+use std::pin::pin;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
@@ -88,7 +89,7 @@ impl Connection {
         lease: &mut Lease,
     ) -> Result<Bytes, Broken> {
         let mut alarm = std::mem::take(&mut self.alarm);
-        let answer = alarm.within(deadline, self.ask(request, lease)).await;
+        let answer = alarm.within(deadline, pin!(self.ask(request, lease))).await;
         self.alarm = alarm;
         answer.unwrap_or(Err(Broken::Answer(Fault::Timeout)))
     }

@@ -18,8 +18,11 @@ use std::time::{Duration, SystemTime};
 
 /// 4 MiB: some twenty thousand lines, a second of full load, may wait for the writer.
 const MAX_PENDING: usize = 4 << 20;
-/// How long the writer gathers lines before it writes them in one go.
+/// How long the writer gathers lines before it writes them in one go, unless there are many.
 const GATHER: Duration = Duration::from_millis(20);
+/// 32 KiB: more lines than that are written at once. They are still in the processor's cache then,
+/// and have not driven out what requests need.
+const MANY: usize = 32 << 10;
 
 /// What came of a request: `answered`, be it with an error of the node's; `refused` by the policy;
 /// or `failed`, when it passed and could not be answered.
@@ -298,12 +301,13 @@ impl Sink {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        let first = pending.lines.is_empty();
+        let before = pending.lines.len();
         pending.begin(format);
         // writing to memory does not fail
         let _ = rest(&mut pending.lines);
+        let after = pending.lines.len();
         drop(pending);
-        if first {
+        if before == 0 || (before < MANY && after >= MANY) {
             self.ready.notify_one();
         }
     }
@@ -314,9 +318,12 @@ impl Sink {
         loop {
             let pending = self.lock();
             let waited = self.ready.wait_while(pending, |pending| pending.lines.is_empty());
-            drop(waited);
-            std::thread::sleep(GATHER);
-            std::mem::swap(&mut lines, &mut self.lock().lines);
+            let pending = waited.unwrap_or_else(PoisonError::into_inner);
+            let are_few = |pending: &mut Pending| pending.lines.len() < MANY;
+            let waited = self.ready.wait_timeout_while(pending, GATHER, are_few);
+            let (mut pending, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            std::mem::swap(&mut lines, &mut pending.lines);
+            drop(pending);
             // a broken stderr must not stop the edge
             let _ = std::io::stderr().write_all(&lines);
             lines.clear();
