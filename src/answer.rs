@@ -1,8 +1,9 @@
 //! An answer on its way: whole, or piece by piece, in the form that its connection takes.
 //!
 //! What is said is `reply`'s, how it is sent is the gate's; this is where HTTP/1 and HTTP/2 part.
-//! Over HTTP/1 an answer is bytes that wait in the connection and leave in one write; over HTTP/2 it is a head and pieces of
-//! a body, sent as the client has room for them. No deadline is kept here.
+//! Over HTTP/1 an answer is bytes that wait in the connection and leave in one write; over HTTP/2
+//! it is a head and pieces of a body, sent as the client has room for them. No deadline is kept
+//! here.
 
 use crate::gate::Request;
 use crate::reply::{self, Facts, Reply};

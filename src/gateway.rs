@@ -2,8 +2,8 @@
 //!
 //! It holds the policy and what the policy counts with. It never sees a head or a body that the
 //! policy did not, and never writes to a client. Next: `reads` (one read, from its body on),
-//! `flights` (identical reads at a time), `cache` (what is given again), `repeats` (bodies that came before), `watch` and `watcher` (for
-//! how long), and `node`, which fetches the answer.
+//! `repeats` (bodies that came before), `flights` (identical reads at a time), `cache` (what is
+//! given again), `watch` and `watcher` (for how long), and `node`, which fetches the answer.
 
 mod asked;
 mod cache;

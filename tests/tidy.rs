@@ -237,6 +237,9 @@ fn the_policy_crate_depends_on_data_structures_locks_parsers_and_arithmetic_only
         "hmac",
         "http",
         "ipnet",
+        // a number's digits, and where a byte stands
+        "itoa",
+        "memchr",
         "parking_lot",
         "serde",
         "serde_json",
