@@ -12,7 +12,7 @@ use std::time::Duration;
 /// A refused body that is small and already sent is read, so that the connection can stay.
 const DISCARD: Duration = Duration::from_millis(50);
 
-pub(super) static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// A head that was read. Everything in it holds for each request with that head.
 pub(super) struct ReadHead<S: Service> {
