@@ -16,7 +16,7 @@ pub mod stream;
 mod voice;
 
 pub use relay::RelayService;
-pub use request_id::{RequestId, RequestIds};
+pub use request_id::{RequestId, RequestIds, X_REQUEST_ID};
 pub use service::{About, Admission, Next, Pending, Service, Told};
 pub use sidecar::SidecarService;
 pub use voice::GateVoice;

@@ -42,7 +42,8 @@ impl<'a> Head<'a> {
 
 /// Fields that `http` has no constants for: looked up by text, a name is parsed each time.
 pub(crate) static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+/// The field of a trace context, of whatever form: [`traceparent`] reads it.
+pub static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// The trace context to pass on: a `traceparent` of version 00, well-formed and given once.
 /// <https://www.w3.org/TR/trace-context/#traceparent-header>

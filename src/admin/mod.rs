@@ -21,6 +21,7 @@ use crate::answer::Answer;
 use crate::clients::Clients;
 use crate::config::Listen;
 use crate::docs;
+use crate::edge::X_REQUEST_ID;
 use crate::edge::stream::{self, Body};
 use crate::gate::{App, Request};
 use crate::node::{Memory, Node};
@@ -316,8 +317,8 @@ impl App for Operator {
         request.close();
         let wanted = self.judge(request);
         let header = request.header();
-        let request_id =
-            self.admin.process.request_ids.accept_or_mint(header.headers.get("x-request-id"));
+        let given = header.headers.get(&X_REQUEST_ID);
+        let request_id = self.admin.process.request_ids.accept_or_mint(given);
         let is_head = header.method == Method::HEAD;
         let chunks = header.version == Version::HTTP_11;
         let mut reply = page::guarded(self.answer(wanted, is_head).await);

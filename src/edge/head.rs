@@ -1,18 +1,17 @@
 //! What a head says, read once for all the requests of a connection that have the same.
 
+use super::request_id::X_REQUEST_ID;
 use super::service::Service;
 use crate::body;
 use crate::gate::Request;
 use http::header::{EXPECT, HOST, ORIGIN, TRANSFER_ENCODING};
-use http::{HeaderName, HeaderValue, Method, Version};
+use http::{HeaderValue, Method, Version};
 use portcullis_filters::head;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A refused body that is small and already sent is read, so that the connection can stay.
 const DISCARD: Duration = Duration::from_millis(50);
-
-static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// A head that was read. Everything in it holds for each request with that head.
 pub(super) struct ReadHead<S: Service> {
@@ -27,6 +26,7 @@ pub(super) struct ReadHead<S: Service> {
     is_framed: bool,
     awaits_continue: bool,
     gives_request_id: bool,
+    /// Of whatever form.
     has_trace: bool,
     has_origin: bool,
 }
@@ -52,7 +52,7 @@ impl<S: Service> ReadHead<S> {
             is_framed: !fields.contains_key(TRANSFER_ENCODING) && fields.contains_key(HOST),
             awaits_continue: fields.contains_key(EXPECT),
             gives_request_id: fields.contains_key(&X_REQUEST_ID),
-            has_trace: head::traceparent(fields).is_some(),
+            has_trace: fields.contains_key(&head::TRACEPARENT),
             has_origin: fields.contains_key(ORIGIN),
         })
     }

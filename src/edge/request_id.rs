@@ -1,8 +1,12 @@
 //! Request ids: the client's if it has the right form, else one of ours.
 
-use http::HeaderValue;
+use http::{HeaderName, HeaderValue};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The field that an id is given and told in. A static, because a name looked up by text is parsed
+/// each time.
+pub static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// A request's id: 8 to 64 letters, digits and hyphens.
 #[derive(Clone, Copy, PartialEq, Eq)]

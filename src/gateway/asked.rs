@@ -89,3 +89,13 @@ impl PartialEq for Asked {
 }
 
 impl Eq for Asked {}
+
+/// What a policy that lets all thirteen methods through makes of a body that it permits.
+#[cfg(test)]
+pub(super) fn permitted(body: &str) -> portcullis_filters::verdict::ReadPermit<'_> {
+    let policy = portcullis_filters::policy::GatewayPolicy {
+        methods: portcullis_filters::rpc::MethodSet::new(&Method::ALL),
+        trusted_proxies: portcullis_filters::client::TrustedProxies::default(),
+    };
+    policy.inspect(body.as_bytes()).expect("it is permitted")
+}

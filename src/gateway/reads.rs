@@ -108,9 +108,10 @@ impl Reads {
         body: &'a [u8],
     ) -> Result<(Arc<Wanted>, &'a str), Refusal> {
         let said = self.repeats.said(body);
-        let known = said.as_ref().and_then(|said| self.repeats.find(said));
-        let still = known.filter(|wanted| policy.methods.contains(wanted.method()));
-        if let Some((wanted, said)) = still.zip(said.as_ref()) {
+        if let Some(said) = &said
+            && let Some(wanted) = self.repeats.find(said)
+            && policy.methods.contains(wanted.method())
+        {
             return Ok((wanted, said.id()));
         }
         let permit = policy.inspect(body)?;

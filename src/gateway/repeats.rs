@@ -132,10 +132,8 @@ impl Repeats {
 
 #[cfg(test)]
 mod tests {
+    use super::super::asked::permitted;
     use super::*;
-    use portcullis_filters::client::TrustedProxies;
-    use portcullis_filters::policy::GatewayPolicy;
-    use portcullis_filters::rpc::{Method, MethodSet};
 
     /// A receipt, asked for under this id.
     fn body(id: &str) -> String {
@@ -147,9 +145,7 @@ mod tests {
 
     /// A body comes, is not known, and is permitted.
     fn comes(repeats: &Repeats, body: &str) {
-        let methods = MethodSet::new(&Method::ALL);
-        let policy = GatewayPolicy { methods, trusted_proxies: TrustedProxies::default() };
-        let permit = policy.inspect(body.as_bytes()).expect("it is permitted");
+        let permit = permitted(body);
         let id = permit.id();
         let wanted = Wanted::new(permit.into_read(), &RandomState::with_seed(0));
         if let Some(said) = repeats.said(body.as_bytes()) {

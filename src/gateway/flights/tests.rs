@@ -1,9 +1,7 @@
 //! Who waits for what, step by step: nothing runs by itself.
 
+use super::super::asked::permitted;
 use super::*;
-use portcullis_filters::client::TrustedProxies;
-use portcullis_filters::policy::GatewayPolicy;
-use portcullis_filters::rpc::{Method, MethodSet};
 use tokio::sync::oneshot::error::TryRecvError;
 
 type Answer = Result<u32, &'static str>;
@@ -21,14 +19,10 @@ impl World {
 
     /// Asks for the nonce of an account.
     fn join(&self, epoch: u64, account: &str) -> Seat<Answer> {
-        let policy = GatewayPolicy {
-            methods: MethodSet::new(&Method::ALL),
-            trusted_proxies: TrustedProxies::default(),
-        };
         let body = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"starknet_getNonce","params":["latest","{account}"]}}"#
         );
-        let call = policy.inspect(body.as_bytes()).expect("it is permitted").into_read().call();
+        let call = permitted(&body).into_read().call();
         self.flights.join(epoch, Arc::new(Asked::new(call, &self.keys)))
     }
 
