@@ -1,11 +1,12 @@
 //! The life of the process, by signals: from when it is ready to its end.
 //!
-//! SIGHUP reloads. SIGUSR2 starts a successor, and ends this process once that is ready. SIGTERM
-//! and SIGINT stop it: readiness fails, and for `drain_delay` requests are still served, so that
-//! whoever balances the load looks elsewhere; then new calls get 503 `draining` and those in flight
-//! have `grace_period` to finish. Where another process has the sockets, this one stops accepting
-//! at once, and answers what comes on its connections until they are closed. A second signal ends
-//! it at once. Pingora's own graceful stop would sleep its whole grace period whatever happens.
+//! SIGHUP reloads. SIGUSR2 starts a successor, and ends this process once that is ready. Both wait
+//! until the process serves. SIGTERM and SIGINT stop it: readiness fails, and for `drain_delay`
+//! requests are still served, so that whoever balances the load looks elsewhere; then new calls get
+//! 503 `draining` and those in flight have `grace_period` to finish. Where another process has the
+//! sockets, this one stops accepting at once, and answers what comes on its connections until they
+//! are closed. A second signal ends it at once. Pingora's own graceful stop would sleep its whole
+//! grace period whatever happens.
 
 use crate::config::ServerConfig;
 use crate::handover::{Bequest, Predecessor, Program, Successor};
@@ -17,7 +18,7 @@ use crate::telemetry::Surface;
 use crate::watchdog::{self, Runtimes};
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
-use nix::sys::signal::{Signal as Signalled, kill};
+use nix::sys::signal::{SigSet, Signal as Signalled, kill};
 use nix::unistd::Pid;
 use pingora_core::server::{ShutdownSignal, ShutdownSignalWatch};
 use prometheus::IntGauge;
@@ -105,10 +106,13 @@ impl Life {
         let watch = |kind| signal(kind).expect("SIGHUP and SIGUSR2 can be watched on Linux");
         let mut hangup = watch(SignalKind::hangup());
         let mut user = watch(SignalKind::user_defined2());
+        // this is the first thread: Pingora waits for its signals there
+        change_mask(SigSet::thread_unblock);
         self.runtimes.are(self.expected).await;
         if let Some(predecessor) = self.predecessor.take() {
             predecessor.relieve().await;
         }
+        log::info!("serving");
         manager::ready(&self.standing("serving"));
         tokio::spawn(watchdog::watch_over(Arc::clone(&self.runtimes)));
         loop {
@@ -202,6 +206,18 @@ impl Life {
             Err(_) => log::info!("stopping: the grace period is over, and nothing is in flight"),
         }
     }
+}
+
+/// Has SIGHUP and SIGUSR2 wait until the process serves: without a handler they would end it. To be
+/// called while the process has no threads yet.
+pub(crate) fn hold_back() {
+    change_mask(SigSet::thread_block);
+}
+
+/// Changes this thread's mask.
+fn change_mask(change: impl FnOnce(&SigSet) -> nix::Result<()>) {
+    let signals = SigSet::from_iter([Signalled::SIGHUP, Signalled::SIGUSR2]);
+    change(&signals).expect("a thread may change its mask");
 }
 
 /// Sends a signal to a process that is most likely there.

@@ -4,11 +4,13 @@ use super::{INTERNAL, ServeArguments, USAGE};
 use crate::config::Config;
 use crate::handover::Program;
 use crate::inherited::Inherited;
+use crate::life;
 use crate::server;
 use crate::telemetry::Log;
 use std::process::ExitCode;
 
 pub(super) fn run(arguments: &ServeArguments) -> ExitCode {
+    life::hold_back();
     let inherited = match Inherited::take() {
         Ok(inherited) => inherited,
         Err(error) => {

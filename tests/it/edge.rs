@@ -112,7 +112,7 @@ impl Setup {
         child.wait_with_output().expect("it is our child")
     }
 
-    /// Starts `serve`, and returns once every surface listens.
+    /// Starts `serve`, and returns once it serves.
     pub(crate) fn start(&self) -> Edge {
         let file = ConfigFile::write(&self.toml());
         let mut command = self.command("serve", &file);
@@ -126,6 +126,7 @@ impl Setup {
         let has = |section: &str| self.keys.keys().any(|key| key.starts_with(section));
         let mut edge =
             Edge { child, log, gateway: None, relay: None, sidecar: None, admin: None, file };
+        edge.line("serving", |line| line["message"] == "serving");
         if has("gateway.") {
             edge.gateway = edge.listens_on("gateway");
         }

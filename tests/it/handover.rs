@@ -65,6 +65,21 @@ fn says(edge: &Edge, words: &str) {
     edge.line(words, |line| line["message"].as_str().is_some_and(|text| text.contains(words)));
 }
 
+/// A connection that the process which stays has accepted. The one which leaves may accept some
+/// until it has closed its listeners: each of them is answered, too, for the first and last time.
+fn connection_to_the_successor(edge: &Edge) -> Client {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let mut new = edge.client();
+        let answered = new.ask(&ask_about(4, "\"c\""));
+        assert_eq!(answered.status, 200, "a new connection is answered: {}", answered.text());
+        if !answered.announces_close() {
+            return new;
+        }
+        assert!(Instant::now() < deadline, "the old process accepts connections for ever");
+    }
+}
+
 #[test]
 fn a_successor_serves_before_the_old_process_stops_accepting() {
     let latch = Latch::default();
@@ -91,10 +106,7 @@ fn a_successor_serves_before_the_old_process_stops_accepting() {
     let answered = kept.response();
     assert_eq!(answered.status, 200, "a kept connection is answered: {}", answered.text());
     assert!(answered.announces_close(), "for the last time");
-    let mut new = edge.client();
-    let answered = new.ask(&ask_about(4, "\"c\""));
-    assert_eq!(answered.status, 200, "a new connection is answered: {}", answered.text());
-    assert!(!answered.announces_close(), "by the process that stays");
+    let mut new = connection_to_the_successor(&edge);
     // a service manager that stops the service now tells the old process, too
     edge.signal("TERM");
     says(&edge, "stopping already");
@@ -212,9 +224,10 @@ fn a_socket_that_the_service_manager_holds_is_still_its_own_after_a_handover() {
     let (socket, address) = listener();
     // the service manager says where, whatever the configuration has
     let setup = Setup::before(node.address()).set("gateway.listen", "\"127.0.0.1:1\"");
-    let edge = manager.of(setup).socket("gateway", &socket).start();
+    let mut edge = manager.of(setup).socket("gateway", &socket).start();
     manager.hear_of("READY=1");
     let successor = Successor::of(&edge, &manager);
+    assert_eq!(edge.wait_alone().code(), Some(0), "nobody else accepts any more");
     let mut kept = Client::connect(address);
     assert_eq!(kept.ask(&Request::post(QUESTION)).status, 200);
     let request = Request::post(QUESTION).bytes();

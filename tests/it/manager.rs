@@ -4,7 +4,7 @@
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -23,6 +23,11 @@ impl Manager {
         let socket = UnixDatagram::bind(&path).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         Self { socket, path }
+    }
+
+    /// Where it is told: `NOTIFY_SOCKET`.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// A program that tells this one.

@@ -1,14 +1,16 @@
 //! Under a service manager: what it is told, sockets that it holds, and restarts by it that lose
 //! nothing.
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use crate::check::{assert_error, assert_result};
 use crate::client::{Client, PATIENCE};
-use crate::edge::{Setup, scratch_path};
+use crate::edge::{Setup, program, scratch_path, signal};
 use crate::folder::Folder;
 use crate::manager::{Manager, listener, value};
 use crate::node::{Act, Latch, Node};
@@ -93,6 +95,29 @@ fn a_reload_is_told_and_counted_and_so_is_one_that_failed() {
     assert_eq!(outcomes(), [1.0, 1.0]);
     assert_eq!(metric("portcullis_config_last_reload_successful"), 0.0);
     assert!(metric("portcullis_config_last_reload_success_timestamp_seconds") >= begin);
+}
+
+#[test]
+fn a_reload_that_is_asked_for_while_it_starts_follows_the_start() {
+    let (node, manager, path) = (Node::start(good), Manager::new(), scratch_path("fifo"));
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let text = Setup::before(node.address()).toml();
+    let mut command = program();
+    command.args(["serve", "--config"]).arg(&path).stderr(Stdio::null());
+    let mut edge = command.env("NOTIFY_SOCKET", manager.path()).spawn().unwrap();
+    // it stands in the midst of its start until it has read the configuration
+    let mut configuration = File::create(&path).unwrap();
+    signal(edge.id(), "HUP");
+    configuration.write_all(text.as_bytes()).expect("it is still there");
+    drop(configuration);
+    manager.hear_of("READY=1");
+    manager.hear_of("RELOADING=1");
+    std::fs::write(&path, text).unwrap();
+    let ready = manager.hear_of("READY=1");
+    assert!(value(&ready, "STATUS").contains("nothing had changed"), "{ready}");
+    edge.kill().unwrap();
+    edge.wait().unwrap();
+    std::fs::remove_file(path).unwrap();
 }
 
 #[test]
@@ -267,6 +292,7 @@ fn a_plain_stop_still_says_503_where_only_one_surface_is_held() {
         .set("store.url", &quoted(format!("sqlite:{database}")));
     let mut edge = setup.socket("gateway", &socket).start();
     let mut halfway = edge.client();
+    assert_eq!(halfway.ask(&Request::post(QUESTION)).status, 200, "its connection is accepted");
     let head = Request::post(QUESTION).bytes();
     halfway.send(&head[..20]);
     edge.signal("TERM");
