@@ -314,7 +314,8 @@ fn end_of_head(read: &[u8], searched: usize) -> Option<usize> {
     })
 }
 
-/// Why Pingora refused a head by itself: it answers 405 to CONNECT and 400 to anything malformed.
+/// Why a head is refused before it is judged: 405 for CONNECT, as Pingora has it, and 400 for
+/// anything malformed.
 fn refusal_of(head: &[u8]) -> Reason {
     if head.starts_with(b"CONNECT ") {
         return Reason::WrongHttpMethod;

@@ -70,7 +70,7 @@ impl Known {
 fn copied(header: &RequestHeader) -> Option<RequestHeader> {
     let fields = &header.headers;
     let (method, path) = (header.method.as_str(), header.raw_path());
-    let mut copy = RequestHeader::build(method, path, Some(fields.len())).ok()?;
+    let mut copy = RequestHeader::build_no_case(method, path, Some(fields.len())).ok()?;
     copy.set_version(header.version);
     for (name, value) in fields.iter().filter(|(name, _)| *name != CONTENT_LENGTH) {
         let value = HeaderValue::from_bytes(value.as_bytes()).ok()?;

@@ -42,9 +42,9 @@ enum Kind {
 }
 
 impl Request {
-    /// Has Pingora parse the head that `read` begins with. `None` if it is none, or asks for a
-    /// tunnel: the client is told, and the connection closed. `twice` if the last head was this
-    /// one but for its length.
+    /// Has Pingora parse the head that `read` begins with. `None` if it is none, asks for a tunnel,
+    /// or has a fragment in its target: the client is told, and the connection closed. `twice` if
+    /// the last head was this one but for its length.
     pub(super) async fn parse(
         connection: Box<Connection>,
         read: BytesMut,
@@ -57,7 +57,10 @@ impl Request {
         session.set_pipelined_prefix(read);
         let parsed = session.read_request().await.unwrap_or(false);
         let connection = opened(&session);
-        if !parsed || session.req_header().method == Method::CONNECT {
+        let is_none = !parsed
+            || session.req_header().method == Method::CONNECT
+            || has_fragment(connection.head());
+        if is_none {
             connection.refuse_head();
             session.shutdown().await;
             return None;
@@ -271,6 +274,13 @@ impl Kind {
             Self::Http2(_) => None,
         }
     }
+}
+
+/// Whether the target has a fragment, which Pingora would cut off; it is no part of any target (RFC
+/// 9112, section 3.2).
+fn has_fragment(head: &[u8]) -> bool {
+    let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    line.iter().skip_while(|byte| **byte != b' ').any(|byte| *byte == b'#')
 }
 
 fn gone(error: std::io::Error) -> Box<pingora_core::Error> {

@@ -3,7 +3,7 @@
 //! The first who asks leads: its own request asks the node, with no task between. Whoever asks the
 //! same meanwhile follows, and is handed the answer. A leader that goes away fails nobody: those
 //! who followed it are told, and one of them leads. The table holds nothing but what some request
-//! is waiting for, so it is bounded by the requests in flight.
+//! is waiting for, or was when it gave up less than a node's timeout ago.
 
 use super::asked::Asked;
 use ahash::RandomState;

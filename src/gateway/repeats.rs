@@ -102,7 +102,7 @@ impl Repeats {
 
     /// A body in a form in which it can be known again, if it has one.
     pub(super) fn said<'a>(&self, body: &'a [u8]) -> Option<Said<'a>> {
-        let body = Numbered::find(body).filter(|_| body.len() <= MAX_BODY)?;
+        let body = Some(body).filter(|body| body.len() <= MAX_BODY).and_then(Numbered::find)?;
         Some(Said { body, hash: self.keys.hash_one(body) })
     }
 

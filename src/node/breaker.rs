@@ -1,5 +1,6 @@
 //! Fails fast while a URL is down: after a few failures in a row it is left alone for a second,
-//! then one call tries it, and only that one.
+//! then one call tries it, and only that one. A call that takes too long while others are answered
+//! is a slow call: the URL is not down.
 
 use super::Fault;
 use super::target::Failure;
@@ -19,6 +20,8 @@ pub(super) struct Breaker(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     failures: u32,
+    /// How many calls were answered.
+    answers: u64,
     /// Set while open: when the next probe may go, if none is under way.
     probe_at: Option<Instant>,
     probing: bool,
@@ -30,6 +33,8 @@ struct State {
 pub(super) struct Trial<'a> {
     breaker: &'a Breaker,
     is_probe: bool,
+    /// How many were answered when it began.
+    answers: u64,
 }
 
 impl Breaker {
@@ -44,7 +49,7 @@ impl Breaker {
             }
             Some(_) => return None,
         };
-        Some(Trial { breaker: self, is_probe })
+        Some(Trial { breaker: self, is_probe, answers: state.answers })
     }
 
     /// Whether the URL is left alone.
@@ -62,6 +67,7 @@ impl Trial<'_> {
     pub(super) fn over(self, failure: Option<Failure>, now: impl FnOnce() -> Instant) {
         let mut state = self.breaker.lock();
         match failure {
+            Some(Failure::After(Fault::Timeout)) if state.answers != self.answers => {}
             Some(
                 Failure::Connect | Failure::Gone | Failure::After(Fault::Cut | Fault::Timeout),
             ) => {
@@ -74,6 +80,7 @@ impl Trial<'_> {
             Some(Failure::After(Fault::Overloaded)) => {}
             // a bad answer is an answer: the node is there
             _ => {
+                state.answers += 1;
                 state.failures = 0;
                 state.probe_at = None;
             }
@@ -115,6 +122,22 @@ mod tests {
             breaker.enter(|| later).is_some() && breaker.enter(|| later).is_some(),
             "closed again"
         );
+    }
+
+    #[test]
+    fn slow_calls_open_it_only_when_nothing_else_was_answered() {
+        const SLOW: Option<Failure> = Some(Failure::After(Fault::Timeout));
+        let breaker = Breaker::default();
+        let start = Instant::now();
+        let enter = || breaker.enter(|| start);
+        let slow = [enter(), enter(), enter()];
+        enter().expect("closed").over(None, || start);
+        slow.into_iter().flatten().for_each(|trial| trial.over(SLOW, || start));
+        assert!(enter().is_some(), "the node answers others");
+        for _ in 0..3 {
+            enter().expect("closed until the third").over(SLOW, || start);
+        }
+        assert!(enter().is_none(), "the node answers nobody");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! One HTTP/1.1 exchange with the node: a request in one write, its answer read whole and strictly.
 //!
 //! `httparse` reads the head; what follows is RFC 9112 with every liberty left out. A connection is
-//! used again only when exactly one complete answer was read from it.
+//! used again only when exactly one complete answer was read from it, and that to its request.
 
 use super::{Fault, Lease, MAX_ANSWER};
 use crate::deadline::Alarm;

@@ -176,30 +176,36 @@ impl Node {
         let start = Instant::now();
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let mut lease = Lease::of(&self.memory);
-        let write = |out: &mut Vec<u8>| request(id, out);
-        let answer = self.exchange(write, over, traceparent, deadline, &mut lease).await;
-        let answer = answer.and_then(|body| verify(body, id, lease));
+        let answer = self.exchange(id, request, over, traceparent, deadline, &mut lease).await;
         self.metrics.node_call(answer.as_ref().err().copied(), start.elapsed());
-        answer
+        let (member, payload) = answer?;
+        Ok(Answer { member, payload, lease: Arc::new(lease) })
     }
 
-    /// Tries the URLs in order until one can be connected to.
+    /// Tries the URLs in order until one can be connected to. Gives the verified payload, and the
+    /// name of its member.
     async fn exchange(
         &self,
-        request: impl Fn(&mut Vec<u8>) + Send + Sync,
+        id: u64,
+        request: impl Fn(u64, &mut Vec<u8>) + Send + Sync,
         over: Over,
         traceparent: Option<&[u8]>,
         deadline: Instant,
         lease: &mut Lease,
-    ) -> Result<Bytes, Fault> {
+    ) -> Result<(&'static str, Bytes), Fault> {
         let mut fault = Fault::Unreachable;
         for target in &self.targets {
             let Some(trial) = target.breaker.enter(Instant::now) else { continue };
-            let request = || target.request(traceparent, &request);
+            let request = || target.request(traceparent, |out| request(id, out));
             let result = target.exchange(request, over, deadline, lease, &self.metrics).await;
             trial.over(result.as_ref().err().copied(), Instant::now);
             match result {
-                Ok(body) => return Ok(body),
+                Ok((body, connection)) => {
+                    let payload = verify(&body, id)?;
+                    // behind an answer to something else the one to this may still come
+                    target.keep(connection);
+                    return Ok(payload);
+                }
                 Err(target::Failure::After(fault)) => return Err(fault),
                 // the next URL may have it
                 Err(target::Failure::Connect) => {}
@@ -229,10 +235,10 @@ impl Node {
     }
 }
 
-fn verify(body: Bytes, id: u64, lease: Lease) -> Result<Answer, Fault> {
-    let (member, payload) = match Outcome::verify(&body, id).ok_or(Fault::Invalid)? {
+fn verify(body: &Bytes, id: u64) -> Result<(&'static str, Bytes), Fault> {
+    let (member, payload) = match Outcome::verify(body, id).ok_or(Fault::Invalid)? {
         Outcome::Result(text) => (RESULT, text),
         Outcome::Error(text) => ("error", text),
     };
-    Ok(Answer { member, payload: body.slice_ref(payload.as_bytes()), lease: Arc::new(lease) })
+    Ok((member, body.slice_ref(payload.as_bytes())))
 }

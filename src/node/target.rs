@@ -99,7 +99,8 @@ impl Target {
     }
 
     /// Sends what `request` makes and reads the whole answer, until `deadline`. Sent again, once,
-    /// only when a pooled connection turns out to have died before the first byte of an answer.
+    /// only when a pooled connection turns out to have died before the first byte of an answer. The
+    /// connection is to be kept when the answer is one to this request: see [`Self::keep`].
     pub(super) async fn exchange(
         &self,
         request: impl Fn() -> Vec<u8> + Send + Sync,
@@ -107,14 +108,14 @@ impl Target {
         deadline: Instant,
         lease: &mut Lease,
         metrics: &Metrics,
-    ) -> Result<Bytes, Failure> {
+    ) -> Result<(Bytes, Connection), Failure> {
         let _busy = self.enter().ok_or(Failure::After(Fault::Overloaded))?;
         let mut no_connection = Failure::Connect;
         if over == Over::Pool
             && let Some(mut connection) = self.take_idle()
         {
             match connection.exchange(request(), deadline, lease).await {
-                Ok(body) => return Ok(self.keep(connection, body)),
+                Ok(body) => return Ok((body, connection)),
                 Err(Broken::BeforeAnswer) => metrics.node_retries.inc(),
                 Err(Broken::Answer(fault)) => return Err(Failure::After(fault)),
             }
@@ -125,7 +126,7 @@ impl Target {
         let connection = connect.map_err(|_| Failure::After(Fault::Timeout))?;
         let mut connection = connection.ok_or(no_connection)?;
         match connection.exchange(request(), deadline, lease).await {
-            Ok(body) => Ok(self.keep(connection, body)),
+            Ok(body) => Ok((body, connection)),
             Err(Broken::BeforeAnswer) => Err(Failure::After(Fault::Cut)),
             Err(Broken::Answer(fault)) => Err(Failure::After(fault)),
         }
@@ -155,7 +156,8 @@ impl Target {
         None
     }
 
-    fn keep(&self, connection: Connection, body: Bytes) -> Bytes {
+    /// Keeps a connection for the next request, if its last exchange left it ready for one.
+    pub(super) fn keep(&self, connection: Connection) {
         if connection.is_reusable() {
             let since = Instant::now();
             let mut idle = self.lock();
@@ -166,7 +168,6 @@ impl Target {
             }
             idle.push_back(Idle { connection, since });
         }
-        body
     }
 
     pub(super) fn idle(&self) -> usize {

@@ -50,6 +50,17 @@ fn any_path_but_the_two_is_not_found() {
     assert_eq!(node.connections(), 0, "a refused request never reaches the node");
 }
 
+#[test]
+fn a_target_with_a_fragment_is_none() {
+    let node = Node::start(good);
+    let edge = Edge::start(&node);
+    for (method, path) in [("POST", "/rpc#"), ("POST", "/rpc#x"), ("GET", "/healthz#x")] {
+        let response = edge.ask(&Request::post(QUESTION).line(&request_line(method, path)));
+        assert_error(&response, "invalid_request", "null", path);
+    }
+    assert_eq!(node.connections(), 0, "a refused request never reaches the node");
+}
+
 fn request_line(method: &str, path: &str) -> String {
     format!("{method} {path} HTTP/1.1")
 }

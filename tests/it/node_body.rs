@@ -3,7 +3,7 @@
 //! Rows as in `node_head`. What is right must pass as well: answers of exactly 4 MiB, chunks with
 //! trailers, an answer that ends with its connection, a JSON-RPC error.
 
-use crate::check::{assert_one_of, assert_result, each};
+use crate::check::{assert_error, assert_one_of, assert_result, each};
 use crate::edge::Edge;
 use crate::node::{Act, Call, Latch, Node};
 use crate::node_head::{Fault, ask_about, assert_faults, row};
@@ -381,6 +381,19 @@ fn bytes_after_an_answer_never_answer_the_next_request() {
             assert_result(&next, "\"next\"", &expected, &format!("after {what}"));
         }
     }
+}
+
+#[test]
+fn a_connection_that_answered_something_else_is_not_used_again() {
+    let node = Node::start(|call| match call.number {
+        1 => send(json(r#"{"jsonrpc":"2.0","id":"x","result":1}"#)),
+        _ => echo(call),
+    });
+    let edge = Edge::start(&node);
+    let first = edge.ask(&ask_about(1, "1"));
+    assert_error(&first, "upstream_invalid", "1", "an answer to something else");
+    assert_eq!(edge.ask(&ask_about(2, "2")).status, 200, "the next one is answered");
+    assert_eq!(node.connections(), 2, "the answer to the first may still come over its own");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::check::{assert_error, assert_one_of, assert_result};
 use crate::client::PATIENCE;
 use crate::edge::{Edge, Setup};
 use crate::node::{Act, Call, Latch, Node};
-use crate::node_head::ask_about;
+use crate::node_head::{ask_about, row};
 use crate::response::Response;
 use crate::script::{RESULT, echo, envelope, good, http, json};
 
@@ -264,6 +264,23 @@ fn the_breaker_lets_one_probe_through_and_closes_when_it_is_answered() {
     for number in 0..20 {
         assert_eq!(edge.ask(&ask_about(number, "7")).status, 200, "the node is back for all");
     }
+}
+
+#[test]
+fn slow_calls_do_not_shut_a_node_that_answers_others() {
+    const SLOW: usize = 6;
+    let node = Node::start(|call| if row(call) < SLOW { vec![Act::Hang] } else { echo(call) });
+    let edge = Edge::with(&node, &[("node.timeout", "\"2s\"")]);
+    let mut clients: Vec<_> = (0..SLOW).map(|_| edge.client()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.send(ask_about(number, "7").bytes());
+    }
+    node.wait_for_calls(SLOW);
+    assert_eq!(edge.ask(&ask_about(SLOW, "7")).status, 200, "the node answers others meanwhile");
+    for client in &mut clients {
+        assert_error(&client.response(), "upstream_timeout", "7", "a slow call");
+    }
+    assert_eq!(edge.ask(&ask_about(SLOW, "7")).status, 200, "and afterwards");
 }
 
 fn ask_until_it_is_not_unreachable(edge: &Edge) -> Response {
