@@ -18,6 +18,25 @@ pub async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Opti
     tokio::time::timeout(limit, future).await.ok()
 }
 
+/// Runs all that a task is for, for at most `limit`: `None` when that is over.
+///
+/// The timer asks to wake the task once, and not each time that the task was woken for something
+/// else: most lives are over long before their limit.
+pub async fn lifetime<T>(limit: Duration, life: impl Future<Output = T>) -> Option<T> {
+    let mut life = pin!(life);
+    let mut limit = pin!(tokio::time::sleep(limit));
+    // before anything else, as a task that has done much is put off
+    if poll_fn(|cx| Poll::Ready(limit.as_mut().poll(cx))).await.is_ready() {
+        return None;
+    }
+    poll_fn(|cx| match life.as_mut().poll(cx) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending if limit.is_elapsed() => Poll::Ready(None),
+        Poll::Pending => Poll::Pending,
+    })
+    .await
+}
+
 /// A timer that is put off when it rings, and not set anew for each deadline.
 ///
 /// Where what is waited for comes in time again and again, as requests of a connection do, it is
@@ -59,6 +78,22 @@ impl Alarm {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_life_ends_by_itself_or_at_its_limit_however_often_it_is_woken() {
+        let limit = Duration::from_secs(60);
+        assert_eq!(lifetime(limit, async { 7 }).await, Some(7));
+        for pause in [Duration::from_secs(7), Duration::from_secs(3600)] {
+            let begin = Instant::now();
+            let life = async move {
+                loop {
+                    tokio::time::sleep(pause).await;
+                }
+            };
+            let over: Option<()> = tokio::spawn(lifetime(limit, life)).await.expect("no panic");
+            assert_eq!((over, begin.elapsed().as_secs()), (None, 60));
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn an_alarm_rings_at_each_deadline_whether_the_last_was_sooner_or_later() {

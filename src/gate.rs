@@ -19,6 +19,7 @@ pub use http2::Exchange;
 pub use request::Request;
 
 use crate::config::ConnectionsConfig;
+use crate::deadline::lifetime;
 use crate::process::Process;
 use crate::stop::Watched;
 use crate::telemetry::{Handshake, Surface};
@@ -218,12 +219,12 @@ impl<A: App> ServerApp for Gate<A> {
         let _ = match identity {
             None => {
                 let served = self.serve(self.connection(stream, peer, stop));
-                tokio::time::timeout(limit, served).await
+                lifetime(limit, served).await
             }
             // boxed, so that a connection in the clear is not as large
             Some(identity) => {
                 let served = Box::pin(Arc::clone(self).serve_secured(stream, identity, peer, stop));
-                tokio::time::timeout(limit, served).await
+                lifetime(limit, served).await
             }
         };
         None
