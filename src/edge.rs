@@ -80,12 +80,12 @@ impl<S: Service> Edge<S> {
         Self { service, connections, process }
     }
 
-    /// A request begins: its facts, and what its head came to, be it the reply.
+    /// A request begins: its facts, and what its head came to: the reply, or what is to be read.
     fn begin(
         &self,
         request: &Request,
         head: &ReadHead<S>,
-    ) -> (Context, Result<Pending<S::Call>, Reply>) {
+    ) -> (Context, Option<Reply>, Option<Pending<S::Call>>) {
         let in_flight = self.process.stop.enter();
         let started = Instant::now();
         let ReadHead { settings, judged, .. } = head;
@@ -104,16 +104,16 @@ impl<S: Service> Edge<S> {
             slot: None,
             _in_flight: in_flight,
         };
-        let pending = match admission.verdict {
-            Ok(Next::Reply(reply)) => Err(reply),
+        let reply = match admission.verdict {
+            Ok(Next::Reply(reply)) => reply,
             Ok(Next::Read(pending)) if self.process.stop.refuses() && !pending.always => {
                 let message = "shutting down: use another instance";
-                Err(context.refused(&Refusal::new(Reason::Draining, message)))
+                context.refused(&Refusal::new(Reason::Draining, message))
             }
-            Ok(Next::Read(pending)) => Ok(pending),
-            Err(refusal) => Err(context.refused(&refusal)),
+            Ok(Next::Read(pending)) => return (context, None, Some(pending)),
+            Err(refusal) => context.refused(&refusal),
         };
-        (context, pending)
+        (context, Some(reply), None)
     }
 
     /// The reply to a request whose body is to be read, or `None` if the client is gone.
@@ -251,11 +251,10 @@ impl Context {
 impl<S: Service> App for Edge<S> {
     async fn serve(&self, request: &mut Request) -> bool {
         let head = ReadHead::of(request, &*self.service);
-        let (mut context, pending) = self.begin(request, &head);
-        let mut reply = match pending {
-            Ok(pending) => self.read(request, &head, pending, &mut context).await,
-            Err(reply) => Some(reply),
-        };
+        let (mut context, mut reply, pending) = self.begin(request, &head);
+        if let Some(pending) = pending {
+            reply = self.read(request, &head, pending, &mut context).await;
+        }
         let sent = match &mut reply {
             Some(reply) => self.send(request, &head, reply, &mut context).await.is_ok(),
             // nobody is there to be answered

@@ -67,28 +67,29 @@ impl Asks<'_> {
     ///
     /// # Errors
     /// The fault that kept the node's answer from being passed on.
-    pub async fn answer(self, took: &mut Duration) -> Result<Answer, Fault> {
+    pub fn answer(self, took: &mut Duration) -> impl Future<Output = Result<Answer, Fault>> {
         let Self { reads, question, mut seat, .. } = self;
         let start = Instant::now();
-        let deadline = start + reads.node.timeout();
-        let answer = loop {
-            match seat {
-                None => break reads.ask(&question, deadline).await,
-                Some(Seat::Leads(lead)) => {
-                    let answer = reads.ask(&question, deadline).await;
-                    lead.land(&answer);
-                    break answer;
-                }
-                Some(Seat::Follows(told)) => match timeout_at(deadline, told).await {
+        // a block, which holds once what a function would hold twice
+        async move {
+            let deadline = start + reads.node.timeout();
+            let answer = loop {
+                let Some(Seat::Follows(told)) = &mut seat else {
+                    break reads.ask(&question, deadline).await;
+                };
+                match timeout_at(deadline, told).await {
                     Ok(Ok(answer)) => break answer,
                     Err(_) => break Err(Fault::Timeout),
                     // the leader has gone
                     Ok(Err(_)) => seat = Some(reads.join(question.view.epoch, question.wanted)),
-                },
+                }
+            };
+            if let Some(Seat::Leads(lead)) = seat.take() {
+                lead.land(&answer);
             }
-        };
-        *took = start.elapsed();
-        answer
+            *took = start.elapsed();
+            answer
+        }
     }
 }
 
@@ -161,10 +162,11 @@ impl Reads {
     /// Asks the node, until `deadline`, and keeps what may be kept.
     async fn ask(&self, question: &Question<'_>, deadline: Instant) -> Result<Answer, Fault> {
         let Question { wanted, traceparent, view, rule } = question;
-        let settled = view.settled.filter(|_| rule.is_some());
-        let at_settled = settled.and_then(|block| wanted.at(block, &self.keys).zip(settled));
-        if let Some((settled, block)) = at_settled {
-            let answer = self.fetch(deadline, &settled, *traceparent).await?;
+        if let Some(block) = view.settled.filter(|_| rule.is_some())
+            && let Some(settled) = wanted.at(block, &self.keys)
+        {
+            // boxed, because few reads have another form
+            let answer = Box::pin(self.fetch(deadline, &settled, *traceparent)).await?;
             if answer.is_result() {
                 self.keep(wanted, Keepable::ClassAt(block), view, &answer);
                 return Ok(answer);

@@ -7,9 +7,10 @@ use super::{Fault, Lease, MAX_ANSWER};
 use crate::deadline::Alarm;
 use crate::step::{STEP, poll_step};
 use bytes::{Buf, Bytes, BytesMut};
-use httparse::{EMPTY_HEADER, Header, Status};
+use httparse::{Header, ParserConfig, Status};
 use std::future::poll_fn;
 use std::io::ErrorKind;
+use std::mem::MaybeUninit;
 use std::pin::pin;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -102,7 +103,8 @@ impl Connection {
         let head = self.read_head().await?;
         let body = match head.framing {
             Framing::Length(length) => self.read_length(length, lease).await?,
-            Framing::Chunked => self.read_chunks(lease).await?,
+            // boxed, so that what waits for an answer of a known length is smaller
+            Framing::Chunked => Box::pin(self.read_chunks(lease)).await?,
             Framing::Close => self.read_to_end(lease).await?,
         };
         self.reusable = head.keep_alive;
@@ -133,9 +135,12 @@ impl Connection {
     /// Takes a final answer's head off the buffer, with any interim ones before it.
     fn take_head(&mut self, interim: &mut usize) -> Result<Option<Head>, Broken> {
         loop {
-            let mut fields = [EMPTY_HEADER; MAX_FIELDS];
-            let mut response = httparse::Response::new(&mut fields);
-            let parsed = response.parse(&self.buffer).map_err(|_| INVALID)?;
+            let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
+            let mut response = httparse::Response::new(&mut []);
+            let parser = ParserConfig::default();
+            let parsed = parser
+                .parse_response_with_uninit_headers(&mut response, &self.buffer, &mut fields)
+                .map_err(|_| INVALID)?;
             let Status::Complete(length) = parsed else { return Ok(None) };
             if length > MAX_HEAD {
                 return Err(INVALID);

@@ -17,6 +17,7 @@ pub use memory::{Lease, Memory};
 use crate::config::NodeConfig;
 use crate::telemetry::Metrics;
 use bytes::Bytes;
+use http1::Connection;
 use portcullis_filters::rpc::response::Outcome;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -111,6 +112,17 @@ impl Answer {
 /// The name of a positive answer's payload.
 const RESULT: &str = "result";
 
+/// What the node is asked, and how. In one place, as what waits for the answer is to be small.
+struct Call<'a, W> {
+    id: u64,
+    /// Writes the request's body under an id.
+    write: W,
+    over: Over,
+    traceparent: Option<&'a [u8]>,
+    start: Instant,
+    deadline: Instant,
+}
+
 /// The node, under one or more URLs.
 pub struct Node {
     targets: Vec<Target>,
@@ -161,51 +173,51 @@ impl Node {
         self.timeout
     }
 
-    /// Asks the node what `request` writes under the id it is given. `traceparent` is passed on as
+    /// Asks the node what `write` writes under the id it is given. `traceparent` is passed on as
     /// it is: it must be well-formed.
     ///
     /// # Errors
     /// The [`Fault`] that kept an answer from being complete and verified by `deadline`.
-    pub async fn fetch(
-        &self,
-        request: impl Fn(u64, &mut Vec<u8>) + Send + Sync,
+    pub fn fetch<'a>(
+        &'a self,
+        write: impl Fn(u64, &mut Vec<u8>) + Send + Sync + 'a,
         over: Over,
-        traceparent: Option<&[u8]>,
+        traceparent: Option<&'a [u8]>,
         deadline: Instant,
-    ) -> Result<Answer, Fault> {
+    ) -> impl Future<Output = Result<Answer, Fault>> + Send + 'a {
         let start = Instant::now();
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let mut lease = Lease::of(&self.memory);
-        let answer = self.exchange(id, request, over, traceparent, deadline, &mut lease).await;
-        self.metrics.node_call(answer.as_ref().err().copied(), start.elapsed());
-        let (member, payload) = answer?;
-        Ok(Answer { member, payload, lease: Arc::new(lease) })
+        let call = Call { id, write, over, traceparent, start, deadline };
+        async move {
+            let mut lease = Lease::of(&self.memory);
+            let exchanged = self.exchange(&call, &mut lease).await;
+            let now = Instant::now();
+            let verified = exchanged.and_then(|(target, connection, body)| {
+                let payload = verify(&body, call.id)?;
+                // behind an answer to something else the one to this may still come
+                target.keep(connection, now);
+                Ok(payload)
+            });
+            self.metrics.node_call(verified.as_ref().err().copied(), now - call.start);
+            let (member, payload) = verified?;
+            Ok(Answer { member, payload, lease: Arc::new(lease) })
+        }
     }
 
-    /// Tries the URLs in order until one can be connected to. Gives the verified payload, and the
-    /// name of its member.
-    async fn exchange(
+    /// Tries the URLs in order until one can be connected to. Gives that, the connection, and the
+    /// answer's body.
+    async fn exchange<W: Fn(u64, &mut Vec<u8>) + Send + Sync>(
         &self,
-        id: u64,
-        request: impl Fn(u64, &mut Vec<u8>) + Send + Sync,
-        over: Over,
-        traceparent: Option<&[u8]>,
-        deadline: Instant,
+        call: &Call<'_, W>,
         lease: &mut Lease,
-    ) -> Result<(&'static str, Bytes), Fault> {
+    ) -> Result<(&Target, Box<Connection>, Bytes), Fault> {
         let mut fault = Fault::Unreachable;
         for target in &self.targets {
             let Some(trial) = target.breaker.enter(Instant::now) else { continue };
-            let request = || target.request(traceparent, |out| request(id, out));
-            let result = target.exchange(request, over, deadline, lease, &self.metrics).await;
+            let result = target.exchange(call, lease, &self.metrics).await;
             trial.over(result.as_ref().err().copied(), Instant::now);
             match result {
-                Ok((body, connection)) => {
-                    let payload = verify(&body, id)?;
-                    // behind an answer to something else the one to this may still come
-                    target.keep(connection);
-                    return Ok(payload);
-                }
+                Ok((connection, body)) => return Ok((target, connection, body)),
                 Err(target::Failure::After(fault)) => return Err(fault),
                 // the next URL may have it
                 Err(target::Failure::Connect) => {}

@@ -2,7 +2,7 @@
 
 use super::breaker::Breaker;
 use super::http1::{Broken, Connection};
-use super::{Fault, Lease, Over};
+use super::{Call, Fault, Lease, Over};
 use crate::config::{NodeConfig, NodeUrl};
 use crate::telemetry::Metrics;
 use bytes::Bytes;
@@ -42,7 +42,7 @@ pub(super) struct Target {
 }
 
 struct Idle {
-    connection: Connection,
+    connection: Box<Connection>,
     since: Instant,
 }
 
@@ -72,15 +72,11 @@ impl Target {
         }
     }
 
-    /// A whole request, its body written by `body`.
-    pub(super) fn request(
-        &self,
-        traceparent: Option<&[u8]>,
-        body: impl FnOnce(&mut Vec<u8>),
-    ) -> Vec<u8> {
+    /// A whole request.
+    fn request(&self, call: &Call<'_, impl Fn(u64, &mut Vec<u8>)>) -> Vec<u8> {
         let mut request = Vec::with_capacity(self.head.len() + 768);
         request.extend_from_slice(&self.head);
-        if let Some(traceparent) = traceparent {
+        if let Some(traceparent) = call.traceparent {
             request.extend_from_slice(b"traceparent: ");
             request.extend_from_slice(traceparent);
             request.extend_from_slice(b"\r\n");
@@ -90,7 +86,7 @@ impl Target {
         request.extend_from_slice(&[b' '; LENGTH]);
         request.extend_from_slice(b"\r\n\r\n");
         let body_starts = request.len();
-        body(&mut request);
+        (call.write)(call.id, &mut request);
         let mut digits = itoa::Buffer::new();
         let digits = digits.format(request.len() - body_starts);
         let digits_start = length_ends - digits.len();
@@ -98,35 +94,33 @@ impl Target {
         request
     }
 
-    /// Sends what `request` makes and reads the whole answer, until `deadline`. Sent again, once,
-    /// only when a pooled connection turns out to have died before the first byte of an answer. The
-    /// connection is to be kept when the answer is one to this request: see [`Self::keep`].
-    pub(super) async fn exchange(
+    /// Makes a call and reads the whole answer. The request is sent again, once, only when a pooled
+    /// connection turns out to have died before the first byte of an answer. The connection is to
+    /// be kept when the answer is one to this request: see [`Self::keep`].
+    pub(super) async fn exchange<W: Fn(u64, &mut Vec<u8>) + Send + Sync>(
         &self,
-        request: impl Fn() -> Vec<u8> + Send + Sync,
-        over: Over,
-        deadline: Instant,
+        call: &Call<'_, W>,
         lease: &mut Lease,
         metrics: &Metrics,
-    ) -> Result<(Bytes, Connection), Failure> {
+    ) -> Result<(Box<Connection>, Bytes), Failure> {
         let _busy = self.enter().ok_or(Failure::After(Fault::Overloaded))?;
         let mut no_connection = Failure::Connect;
-        if over == Over::Pool
-            && let Some(mut connection) = self.take_idle()
+        if call.over == Over::Pool
+            && let Some(mut connection) = self.take_idle(call.start)
         {
-            match connection.exchange(request(), deadline, lease).await {
-                Ok(body) => return Ok((body, connection)),
+            match connection.exchange(self.request(call), call.deadline, lease).await {
+                Ok(body) => return Ok((connection, body)),
                 Err(Broken::BeforeAnswer) => metrics.node_retries.inc(),
                 Err(Broken::Answer(fault)) => return Err(Failure::After(fault)),
             }
             no_connection = Failure::Gone;
         }
         // boxed, because most exchanges need none, and would be larger by it
-        let connect = tokio::time::timeout_at(deadline, Box::pin(self.connect())).await;
+        let connect = tokio::time::timeout_at(call.deadline, Box::pin(self.connect())).await;
         let connection = connect.map_err(|_| Failure::After(Fault::Timeout))?;
         let mut connection = connection.ok_or(no_connection)?;
-        match connection.exchange(request(), deadline, lease).await {
-            Ok(body) => Ok((body, connection)),
+        match connection.exchange(self.request(call), call.deadline, lease).await {
+            Ok(body) => Ok((connection, body)),
             Err(Broken::BeforeAnswer) => Err(Failure::After(Fault::Cut)),
             Err(Broken::Answer(fault)) => Err(Failure::After(fault)),
         }
@@ -137,32 +131,34 @@ impl Target {
         (self.busy.fetch_add(1, Ordering::Relaxed) < self.max_connections).then_some(busy)
     }
 
-    async fn connect(&self) -> Option<Connection> {
+    async fn connect(&self) -> Option<Box<Connection>> {
         let connect = TcpStream::connect((self.host.as_str(), self.port));
         let stream = tokio::time::timeout(self.connect_timeout, connect).await.ok()?.ok()?;
         // without it a small request may wait for an acknowledgement
         stream.set_nodelay(true).ok()?;
-        Some(Connection::new(stream))
+        Some(Box::new(Connection::new(stream)))
     }
 
     /// The connection that was used last, unless it idled too long or the node closed it.
-    fn take_idle(&self) -> Option<Connection> {
+    fn take_idle(&self, now: Instant) -> Option<Box<Connection>> {
         let mut idle = self.lock();
         while let Some(Idle { connection, since }) = idle.pop_back() {
-            if since.elapsed() < self.idle_timeout && connection.is_quiet() {
+            if now.duration_since(since) < self.idle_timeout && connection.is_quiet() {
                 return Some(connection);
             }
         }
         None
     }
 
-    /// Keeps a connection for the next request, if its last exchange left it ready for one.
-    pub(super) fn keep(&self, connection: Connection) {
+    /// Keeps a connection from `since` on for the next request, if its last exchange left it ready
+    /// for one.
+    pub(super) fn keep(&self, connection: Box<Connection>, since: Instant) {
         if connection.is_reusable() {
-            let since = Instant::now();
             let mut idle = self.lock();
             while idle.len() >= self.max_idle
-                || idle.front().is_some_and(|oldest| since - oldest.since >= self.idle_timeout)
+                || idle
+                    .front()
+                    .is_some_and(|oldest| since.duration_since(oldest.since) >= self.idle_timeout)
             {
                 idle.pop_front();
             }
