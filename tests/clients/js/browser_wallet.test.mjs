@@ -5,7 +5,7 @@ import { after, before, describe, test } from 'node:test';
 import { RpcProvider } from 'starknet';
 import { Browser, Site } from './browser_world.mjs';
 import { Gateway } from './cache_world.mjs';
-import { Node, endAll } from './relay_world.mjs';
+import { Node, endAll, eventually } from './relay_world.mjs';
 
 const STRK = '0x4718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab07201858f4287c938d';
 const ACCOUNT_CLASS = '0x5b4b537eaa2399e3aa99c4e2e0208ebd6c71bc1467938cd52c798c601e43564';
@@ -30,12 +30,18 @@ async function gateway(env = {}) {
   return started;
 }
 
-/** What the page sent to the gateway: the preflights, and the calls. */
-function sentTo(page, { url }) {
-  const sent = page.sent.filter((request) => request.url === url);
-  const [preflights, calls] = [[], []];
-  for (const one of sent) (one.method === 'OPTIONS' ? preflights : calls).push(one);
-  return { preflights, calls };
+/**
+ * What the page sent to the gateway: a preflight at least, and so many calls. Chromium tells of them
+ * on another way than the page has its answers on.
+ */
+function sentTo(page, { url }, count) {
+  return eventually(`a preflight and ${count} calls`, () => {
+    const [preflights, calls] = [[], []];
+    for (const one of page.sent.filter((request) => request.url === url)) {
+      (one.method === 'OPTIONS' ? preflights : calls).push(one);
+    }
+    return preflights.length > 0 && calls.length >= count && { preflights, calls };
+  });
 }
 
 /** Why the page may not have an answer: what `fetch` says of it there. */
@@ -155,7 +161,7 @@ describe('a page', { concurrency: true }, () => {
     for (let call = 0; call < 5; call += 1) assert.equal((await read()).status, 200);
     const ours = { headers: { 'x-request-id': 'the-wallets-own-id' } };
     await page.evaluate((url, ours) => window.read(url, ours), started.url, ours);
-    const { preflights, calls } = sentTo(page, started);
+    const { preflights, calls } = await sentTo(page, started, 6);
     assert.equal(calls.length, 6);
     assert.equal(preflights.length, 1, 'for all headers that a page may send');
 
@@ -173,7 +179,9 @@ describe('a page', { concurrency: true }, () => {
       '{"jsonrpc":"2.0","id":1,"method":"starknet_chainId"}',
     );
     assert.equal(status, 200);
-    const methods = sent.filter(({ url }) => url === started.url).map(({ method }) => method);
+    const toTheGateway = () => sent.filter(({ url }) => url === started.url);
+    await eventually('the call is told', () => toTheGateway().length > 0);
+    const methods = toTheGateway().map(({ method }) => method);
     assert.deepEqual(methods, ['POST'], 'the answer is kept for a day');
   });
 
@@ -183,8 +191,8 @@ describe('a page', { concurrency: true }, () => {
     const cookies = () => page.browserContext().cookies();
     assert.deepEqual((await cookies()).map(({ name }) => name), ['session']);
     assert.equal((await page.evaluate((url) => window.read(url), started.url)).status, 200);
-    const [call] = sentTo(page, started).calls;
-    const headers = page.headers.get(call.requestId);
+    const { calls: [call] } = await sentTo(page, started, 1);
+    const headers = await eventually('its headers', () => page.headers.get(call.requestId));
     assert.equal(headers.Origin, site.origin, 'these are the headers that went out');
     assert.equal(headers.Cookie, undefined);
     assert.equal(await refusal(page, started.url, { credentials: 'include' }), 'TypeError');
@@ -202,7 +210,7 @@ describe('a page', { concurrency: true }, () => {
     const before = await asked();
     assert.equal(before, 1);
     assert.equal(await refusal(other, started.url), 'TypeError');
-    assert.equal(sentTo(other, started).preflights.length, 1);
+    assert.equal((await sentTo(other, started, 0)).preflights.length, 1);
     // without a preflight: the gateway takes no such type, and the page may not even see that
     const simple = { headers: { 'content-type': 'text/plain' } };
     assert.equal(await refusal(other, started.url, simple), 'TypeError');
