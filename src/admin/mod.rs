@@ -8,6 +8,7 @@
 //! `state`; `journal` searches what was written.
 
 mod access;
+pub mod documents;
 mod events;
 mod journal;
 mod numbers;
@@ -17,19 +18,19 @@ mod state;
 
 pub use access::Access;
 
-use crate::answer::Answer;
-use crate::clients::Clients;
+use crate::config::InForce;
 use crate::config::Listen;
-use crate::docs;
-use crate::edge::X_REQUEST_ID;
-use crate::edge::stream::{self, Body};
-use crate::gate::{App, Request};
-use crate::node::{Memory, Node};
-use crate::process::Process;
-use crate::reload::InForce;
+use crate::http::X_REQUEST_ID;
+use crate::http::answer::Answer;
+use crate::http::clients::Clients;
+use crate::http::process::Process;
+use crate::http::stream::{self, Body};
+use crate::http::{App, Request};
+use crate::io::memory::Memory;
+use crate::node::Node;
+use crate::proxy::surfaces::Surfaces;
 use crate::reply::{Facts, Persistence, Reply};
 use crate::store::Journal;
-use crate::surfaces::Surfaces;
 use crate::telemetry::{Sample, Surface};
 use access::Denied;
 use bytes::Bytes;
@@ -216,7 +217,7 @@ impl Operator {
         let is_metrics = path == b"/metrics";
         let data = [&b"/events"[..], b"/errors", b"/config", b"/journal", b"/journal/entries"];
         let searches = path.starts_with(b"/journal");
-        let file = page::file(path).or_else(|| docs::reply(path));
+        let file = page::file(path).or_else(|| documents::reply(path));
         let is_known = is_probe || is_metrics || file.is_some() || data.contains(&path);
         if !is_known || (query.is_some() && !searches) {
             let text = "not found: try /, /docs, /metrics, /livez or /readyz\n";

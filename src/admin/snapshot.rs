@@ -6,7 +6,7 @@ use super::state::{
     Busy, Cache, Connections, Count, Faucet, Limits, Memory, Node, Pin, Proof, Relay, Sidecar,
     Signer, Snapshot, Surface, Url,
 };
-use crate::clients::{ClientLimits, Clients};
+use crate::http::clients::{ClientLimits, Clients};
 use crate::telemetry::{self, LATENCY};
 use portcullis_filters::client::{Client, Shown};
 use std::time::SystemTime;

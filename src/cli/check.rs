@@ -7,14 +7,15 @@
 use super::{CHECK_FAILED, CheckArguments, INTERNAL};
 use crate::admin::Access;
 use crate::config::{Config, NodeConfig, NodeUrl, NonEmpty, RelayConfig};
+use crate::http::tls::Identities;
+use crate::io::memory::Memory;
 use crate::node::chain::Chain;
-use crate::node::{Fault, MAX_ANSWER, Memory, Node, Over};
+use crate::node::{Fault, MAX_ANSWER, Node, Over};
 use crate::relay::pins::Prover;
 use crate::relay::settings::{Keys, Pins, Settings};
 use crate::secrets::{self, SecretError};
 use crate::sidecar;
 use crate::telemetry::Metrics;
-use crate::tls::Identities;
 use portcullis_filters::client::TrustedProxies;
 use portcullis_filters::policy::GatewayPolicy;
 use portcullis_filters::rpc::{Method, MethodSet};

@@ -2,15 +2,15 @@
 
 use super::{INTERNAL, ServeArguments, USAGE};
 use crate::config::Config;
-use crate::handover::Program;
-use crate::inherited::Inherited;
-use crate::life;
-use crate::server;
+use crate::process::handover::Program;
+use crate::process::inherited::Inherited;
+use crate::process::lifecycle;
+use crate::process::server;
 use crate::telemetry::Log;
 use std::process::ExitCode;
 
 pub(super) fn run(arguments: &ServeArguments) -> ExitCode {
-    life::hold_back();
+    lifecycle::hold_back();
     let inherited = match Inherited::take() {
         Ok(inherited) => inherited,
         Err(error) => {

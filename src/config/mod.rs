@@ -13,6 +13,7 @@ mod check;
 mod clients;
 mod error;
 mod file;
+mod in_force;
 mod keys;
 mod relay;
 mod sidecar;
@@ -38,6 +39,7 @@ pub use address::{CorsOrigins, Listen, NodeUrl, NonEmpty};
 pub use changes::{Change, Values};
 pub use clients::ClientsConfig;
 pub use error::{ConfigError, Errors, LoadError, Origin};
+pub use in_force::{InForce, LastRead};
 pub use keys::example;
 pub use relay::{KeysConfig, PinnedContract, PinsConfig, RelayConfig, RelayPolicyConfig};
 pub use sidecar::{

@@ -6,8 +6,9 @@
 use super::cache::Cache;
 use super::watch::{Cause, L1, Look, Step, Watch};
 use crate::config::NodeConfig;
+use crate::io::memory::Memory;
 use crate::node::chain::{Chain, Sighting, Trouble};
-use crate::node::{MAX_ANSWER, Memory, Node};
+use crate::node::{MAX_ANSWER, Node};
 use crate::telemetry::Metrics;
 use async_trait::async_trait;
 use pingora_core::server::ShutdownWatch;

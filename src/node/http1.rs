@@ -3,9 +3,10 @@
 //! `httparse` reads the head; what follows is RFC 9112 with every liberty left out. A connection is
 //! used again only when exactly one complete answer was read from it, and that to its request.
 
-use super::{Fault, Lease, MAX_ANSWER};
-use crate::deadline::Alarm;
-use crate::step::{STEP, poll_step};
+use super::{Fault, MAX_ANSWER};
+use crate::io::deadline::Alarm;
+use crate::io::memory::{Exhausted, Lease};
+use crate::io::step::{STEP, poll_step};
 use bytes::{Buf, Bytes, BytesMut};
 use httparse::{Header, ParserConfig, Status};
 use std::future::poll_fn;
@@ -43,6 +44,12 @@ pub(super) enum Broken {
     BeforeAnswer,
     /// The answer is not one to pass on.
     Answer(Fault),
+}
+
+impl From<Exhausted> for Broken {
+    fn from(exhausted: Exhausted) -> Self {
+        Self::Answer(exhausted.into())
+    }
 }
 
 impl From<Fault> for Broken {
@@ -326,7 +333,7 @@ fn has_token(list: &[u8], token: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::Memory;
+    use crate::io::memory::Memory;
     use tokio::net::TcpListener;
 
     #[tokio::test]

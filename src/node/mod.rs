@@ -9,12 +9,10 @@
 mod breaker;
 pub mod chain;
 mod http1;
-mod memory;
 mod target;
 
-pub use memory::{Lease, Memory};
-
 use crate::config::NodeConfig;
+use crate::io::memory::{Exhausted, Lease, Memory};
 use crate::telemetry::Metrics;
 use bytes::Bytes;
 use http1::Connection;
@@ -47,6 +45,12 @@ pub enum Fault {
     Invalid,
     /// Our own bound on memory or connections is reached.
     Overloaded,
+}
+
+impl From<Exhausted> for Fault {
+    fn from(Exhausted: Exhausted) -> Self {
+        Self::Overloaded
+    }
 }
 
 impl Fault {

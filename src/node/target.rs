@@ -2,8 +2,9 @@
 
 use super::breaker::Breaker;
 use super::http1::{Broken, Connection};
-use super::{Call, Fault, Lease, Over};
+use super::{Call, Fault, Over};
 use crate::config::{NodeConfig, NodeUrl};
+use crate::io::memory::Lease;
 use crate::telemetry::Metrics;
 use bytes::Bytes;
 use std::collections::VecDeque;

@@ -22,12 +22,12 @@ mod transaction;
 pub use operation::Answer;
 pub use outcome::Outcome;
 
-use crate::clients::Clients;
-use crate::clock::now_us;
 use crate::config::RelayConfig;
+use crate::http::clients::Clients;
 use crate::node::Node;
 use crate::node::chain::Chain;
 use crate::store::Store;
+use crate::store::clock::now_us;
 use crate::telemetry::Metrics;
 use arc_swap::ArcSwap;
 use flights::Flights;

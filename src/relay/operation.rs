@@ -10,7 +10,7 @@ use super::outcome::Outcome;
 use super::signers::{Signed, Signer, Turn};
 use super::state::{Decision, State};
 use super::submit::Submission;
-use crate::clock::now_us;
+use crate::store::clock::now_us;
 use crate::store::{Claim, Intended, IntentId, NewIntent};
 use portcullis_filters::operation::Operation;
 use portcullis_filters::verdict::{OperationPermit, Reason};

@@ -10,8 +10,8 @@
 use super::Relay;
 use super::outcome::Outcome;
 use super::signers::Signer;
-use crate::clock::now_us;
 use crate::node::chain::{NodeError, Trouble, code};
+use crate::store::clock::now_us;
 use crate::store::{Intent, State};
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,8 +3,8 @@
 //! In: a [`RelayConfig`] and the files it names. Secrets stay in [`Tokens`] and [`SecretKey`],
 //! which wipe themselves and print nothing.
 
-use crate::clients::ClientLimits;
 use crate::config::{Amount, PinnedContract, RelayConfig};
+use crate::http::clients::ClientLimits;
 use crate::secrets::{self, SecretError};
 use portcullis_filters::bearer::Tokens;
 use portcullis_filters::client::TrustedProxies;

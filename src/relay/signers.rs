@@ -6,8 +6,8 @@
 use super::operations::Role;
 use super::outcome::Outcome;
 use super::settings::{Account, Keys, Pins, Rules};
-use crate::hardening;
 use crate::node::chain::{Chain, Estimate};
+use crate::secrets::hardening;
 use crate::store::{SignerLock, Store};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::secret::SecretKey;

@@ -5,8 +5,8 @@
 
 use super::Relay;
 use super::outcome::Outcome;
-use crate::clock::now_us;
 use crate::node::chain::{NodeError, Receipt, Trouble, code};
+use crate::store::clock::now_us;
 use crate::store::{Intent, IntentId, State, StoreError};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::verdict::Reason;

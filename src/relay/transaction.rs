@@ -7,8 +7,8 @@
 use super::Relay;
 use super::outcome::Outcome;
 use super::submit::Submission;
-use crate::clock::now_us;
 use crate::node::chain::Receipt;
+use crate::store::clock::now_us;
 use crate::store::{Intended, IntentId, NewIntent};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::policy::RelayPolicy;

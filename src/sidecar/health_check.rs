@@ -9,7 +9,7 @@ use super::fetch::{self, FetchError, Trust};
 use super::query::Query;
 use super::{Settings, Sidecar};
 use crate::config::{HealthConfig, Provider};
-use crate::deadline::within;
+use crate::io::deadline::within;
 use crate::reply::Reply;
 use crate::store::Store;
 use futures_util::future::join_all;

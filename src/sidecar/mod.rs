@@ -28,10 +28,10 @@ mod xml;
 
 pub use settings::Settings;
 
-use crate::clients::Clients;
-use crate::clock::{micros, now_us};
 use crate::config::SidecarConfig;
+use crate::http::clients::Clients;
 use crate::reply::Reply;
+use crate::store::clock::{micros, now_us};
 use crate::store::{Store, StoreError};
 use crate::telemetry::Metrics;
 use arc_swap::ArcSwap;

@@ -12,6 +12,7 @@
 
 mod account;
 mod age;
+pub mod clock;
 mod db;
 mod entry;
 mod error;

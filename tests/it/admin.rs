@@ -5,14 +5,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use crate::check::REASONS;
-use crate::client::{Client, PATIENCE};
-use crate::edge::Edge;
-use crate::node::Node;
 use crate::node_head::ask_about;
 use crate::operator;
-use crate::request::{QUESTION, Request, padded, rpc};
-use crate::script::{good, send};
+use crate::support::check::REASONS;
+use crate::support::client::{Client, PATIENCE};
+use crate::support::edge::Edge;
+use crate::support::node::Node;
+use crate::support::request::{QUESTION, Request, padded, rpc};
+use crate::support::script::{good, send};
 
 /// Every series with its value, as `/metrics` shows them.
 pub(crate) fn metrics(edge: &Edge) -> BTreeMap<String, f64> {
@@ -267,7 +267,7 @@ fn the_documents_of_all_surfaces_and_a_page_of_them_are_on_the_admin_surface_alo
     let policy = page.header("Content-Security-Policy").unwrap_or_default();
     assert!(!policy.contains("unsafe") && !policy.contains("http"), "it loads nothing: {policy}");
     let openrpc = get("/docs/openrpc.json");
-    for document in portcullis::docs::DOCUMENTS {
+    for document in portcullis::admin::documents::DOCUMENTS {
         let given = get(document.path);
         assert_eq!((given.status, given.text()), (200, document.text), "{}", document.path);
         assert_eq!(given.header("Content-Type"), Some(document.media_type), "{}", document.path);

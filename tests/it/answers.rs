@@ -2,11 +2,11 @@
 //!
 //! What the node gets is compared byte for byte: the gateway writes it anew, from what it judged.
 
-use crate::check::{assert_common, assert_result};
-use crate::edge::{Edge, Setup};
-use crate::node::{Call, Node};
-use crate::request::{QUESTION, Request, rpc};
-use crate::script::{RESULT, echo, good, result, send};
+use crate::support::check::{assert_common, assert_result};
+use crate::support::edge::{Edge, Setup};
+use crate::support::node::{Call, Node};
+use crate::support::request::{QUESTION, Request, rpc};
+use crate::support::script::{RESULT, echo, good, result, send};
 
 const ADDRESS: &str = "0x049D36570D4e46f48e99674bd3fcc84644DdD6b96F7C741B1562B82f9e004dC7";
 const CANONICAL: &str = "0x49d36570d4e46f48e99674bd3fcc84644ddd6b96f7c741b1562b82f9e004dc7";
@@ -274,7 +274,7 @@ fn traceparent_is_passed_on_if_it_is_one() {
 }
 
 /// The value of a header as a sorted list, in lower case.
-fn list(response: &crate::response::Response, name: &str) -> Vec<String> {
+fn list(response: &crate::support::response::Response, name: &str) -> Vec<String> {
     let value = response.header(name).unwrap_or_default().to_ascii_lowercase();
     let mut items: Vec<String> = value
         .split(',')

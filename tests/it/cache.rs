@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::admin::{eventually, metrics, series};
-use crate::chain::{Chain, ChainNode, Health, question};
-use crate::check::{assert_common, assert_error};
-use crate::edge::Edge;
-use crate::response::Response;
+use crate::support::chain::{Chain, ChainNode, Health, question};
+use crate::support::check::{assert_common, assert_error};
+use crate::support::edge::Edge;
+use crate::support::response::Response;
 
 const CLASS: &str = "0xc1a55";
 const LATEST_CLASS: &str = r#"["latest","0xc1a55"]"#;
@@ -100,7 +100,7 @@ fn kept_for(edge: &Edge, method: &str, params: &str) -> Value {
     let text = format!(
         r#"{{"id":"another","method":"starknet_{method}","params":{params},"jsonrpc":"2.0"}}"#
     );
-    let response = edge.ask(&crate::request::Request::post(text));
+    let response = edge.ask(&crate::support::request::Request::post(text));
     assert_eq!(response.header("X-Cache"), Some("hit"), "an id makes no other question");
     response.json()
 }

@@ -2,10 +2,10 @@
 
 use std::process::Output;
 
-use crate::edge::Setup;
-use crate::node::Node;
-use crate::request::rpc;
-use crate::script::good;
+use crate::support::edge::Setup;
+use crate::support::node::Node;
+use crate::support::request::rpc;
+use crate::support::script::good;
 
 fn printed(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).expect("what is printed is text")

@@ -2,13 +2,13 @@
 
 use std::io::Write;
 
-use crate::check::{assert_error, assert_one_of, assert_result};
-use crate::client::{Broken, Client};
-use crate::edge::Edge;
-use crate::node::{Act, Latch, Node};
 use crate::node_head::{ask_about, row};
-use crate::request::{QUESTION, Request, padded, rpc};
-use crate::script::{RESULT, echo, good};
+use crate::support::check::{assert_error, assert_one_of, assert_result};
+use crate::support::client::{Broken, Client};
+use crate::support::edge::Edge;
+use crate::support::node::{Act, Latch, Node};
+use crate::support::request::{QUESTION, Request, padded, rpc};
+use crate::support::script::{RESULT, echo, good};
 
 #[test]
 fn many_requests_share_one_connection_on_both_sides() {

@@ -1,13 +1,13 @@
 //! Identical requests at the same time are one call to the node, and stay each client's own.
 
 use crate::admin::eventually;
-use crate::check::{assert_error, assert_result};
-use crate::client::Client;
-use crate::edge::{Edge, Setup};
-use crate::node::{Act, Call, Latch, Node};
-use crate::request::{Request, rpc};
-use crate::response::Response;
-use crate::script::{RESULT, echo, good, result, send};
+use crate::support::check::{assert_error, assert_result};
+use crate::support::client::Client;
+use crate::support::edge::{Edge, Setup};
+use crate::support::node::{Act, Call, Latch, Node};
+use crate::support::request::{Request, rpc};
+use crate::support::response::Response;
+use crate::support::script::{RESULT, echo, good, result, send};
 
 /// A node that answers as `then` says, but not before the latch is open.
 fn held(then: impl Fn(&Call) -> Vec<Act> + Send + Sync + 'static) -> (Node, Latch) {

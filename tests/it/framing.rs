@@ -3,13 +3,13 @@
 //! Behind every malformed request comes a well-formed one, the contraband. It must never reach the
 //! node and never be answered: where the end of a request is unclear, the connection ends.
 
-use crate::check::{assert_common, assert_one_of, assert_result, each};
-use crate::client::Broken;
-use crate::edge::Edge;
-use crate::node::Node;
-use crate::request::{QUESTION, Request, rpc};
-use crate::response::Response;
-use crate::script::{RESULT, good};
+use crate::support::check::{assert_common, assert_one_of, assert_result, each};
+use crate::support::client::Broken;
+use crate::support::edge::Edge;
+use crate::support::node::Node;
+use crate::support::request::{QUESTION, Request, rpc};
+use crate::support::response::Response;
+use crate::support::script::{RESULT, good};
 
 /// Short deadlines: a request that is taken for incomplete costs a second, not ten.
 const BRISK: [(&str, &str); 3] = [

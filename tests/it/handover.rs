@@ -5,14 +5,14 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::client::{Client, PATIENCE};
-use crate::edge::{Edge, Setup, scratch_path, signal};
-use crate::folder::Folder;
 use crate::manager::{Manager, listener, value};
-use crate::node::{Act, Latch, Node};
 use crate::node_head::{ask_about, row};
-use crate::request::{QUESTION, Request};
-use crate::script::{echo, good};
+use crate::support::client::{Client, PATIENCE};
+use crate::support::edge::{Edge, Setup, scratch_path, signal};
+use crate::support::folder::Folder;
+use crate::support::node::{Act, Latch, Node};
+use crate::support::request::{QUESTION, Request};
+use crate::support::script::{echo, good};
 
 /// A successor, ended with the test.
 struct Successor(u32);

@@ -3,12 +3,12 @@
 //! Routes, media types, codings, expectations, sizes of head and body. Whatever is refused never
 //! reaches the node, and its answer is like every other: JSON, with a request id.
 
-use crate::check::{assert_common, assert_error, assert_one_of, assert_result, each};
-use crate::edge::Edge;
-use crate::node::Node;
-use crate::request::{QUESTION, Request, padded};
-use crate::response::Response;
-use crate::script::{RESULT, good};
+use crate::support::check::{assert_common, assert_error, assert_one_of, assert_result, each};
+use crate::support::edge::Edge;
+use crate::support::node::Node;
+use crate::support::request::{QUESTION, Request, padded};
+use crate::support::response::Response;
+use crate::support::script::{RESULT, good};
 
 /// The gateway's bound on a request's body.
 const BODY_CAP: usize = 65_536;

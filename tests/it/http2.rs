@@ -6,16 +6,16 @@ use bytes::Bytes;
 use h2::Reason;
 
 use crate::admin::{eventually, metrics, series};
-use crate::check::assert_error;
-use crate::client2::Client2;
-use crate::edge::{Edge, Setup};
-use crate::folder::Folder;
-use crate::node::{Act, Latch, Node};
 use crate::node_head::ask_about;
-use crate::request::{QUESTION, Request, padded, rpc};
-use crate::response::Response;
-use crate::script::{ANSWER_CAP, echo, good, json, padded_envelope, send};
-use crate::secure::{ABOUT_A_SECOND, Pair, secured};
+use crate::support::check::assert_error;
+use crate::support::client2::Client2;
+use crate::support::edge::{Edge, Setup};
+use crate::support::folder::Folder;
+use crate::support::node::{Act, Latch, Node};
+use crate::support::request::{QUESTION, Request, padded, rpc};
+use crate::support::response::Response;
+use crate::support::script::{ANSWER_CAP, echo, good, json, padded_envelope, send};
+use crate::support::secure::{ABOUT_A_SECOND, Pair, secured};
 
 /// A gateway with a certificate.
 struct Stage {
@@ -275,9 +275,11 @@ fn a_client_that_does_not_read_its_answer_loses_it_at_the_deadline() {
 #[test]
 fn a_head_that_comes_too_slowly_ends_the_connection() {
     let stage = Stage::new(&[("gateway.connections.header_timeout", "\"1s\"")]);
-    let stream =
-        crate::secure::tunnel(stage.edge.gateway(), stage.pair.config(crate::secure::ANY, &["h2"]));
-    let mut client = crate::client::Client::over(stream);
+    let stream = crate::support::secure::tunnel(
+        stage.edge.gateway(),
+        stage.pair.config(crate::support::secure::ANY, &["h2"]),
+    );
+    let mut client = crate::support::client::Client::over(stream);
     client.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
     client.send([0, 0, 0, 4, 0, 0, 0, 0, 0]); // SETTINGS
     client.send([0, 0, 9, 1, 1, 0, 0, 0, 1]); // HEADERS, of which nothing follows

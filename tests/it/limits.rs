@@ -5,13 +5,13 @@
 use std::time::{Duration, Instant};
 
 use crate::admin::eventually;
-use crate::check::{assert_common_with_quota, assert_error, assert_result, rate_limit};
-use crate::client::{Client, PATIENCE};
-use crate::edge::{Edge, Setup};
-use crate::node::{Act, Latch, Node};
 use crate::node_head::{ask_about, row};
-use crate::request::{QUESTION, Request, rpc};
-use crate::script::{ANSWER_CAP, RESULT, echo, good, http, json, padded_envelope, send};
+use crate::support::check::{assert_common_with_quota, assert_error, assert_result, rate_limit};
+use crate::support::client::{Client, PATIENCE};
+use crate::support::edge::{Edge, Setup};
+use crate::support::node::{Act, Latch, Node};
+use crate::support::request::{QUESTION, Request, rpc};
+use crate::support::script::{ANSWER_CAP, RESULT, echo, good, http, json, padded_envelope, send};
 
 /// A question that came through a proxy for this client.
 fn forwarded(for_whom: &str) -> Request {

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::client::PATIENCE;
-use crate::edge::{Setup, scratch_path};
+use crate::support::client::PATIENCE;
+use crate::support::edge::{Setup, scratch_path};
 
 /// Hears what is told.
 pub(crate) struct Manager {

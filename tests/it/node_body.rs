@@ -3,12 +3,12 @@
 //! Rows as in `node_head`. What is right must pass as well: answers of exactly 4 MiB, chunks with
 //! trailers, an answer that ends with its connection, a JSON-RPC error.
 
-use crate::check::{assert_error, assert_one_of, assert_result, each};
-use crate::edge::Edge;
-use crate::node::{Act, Call, Latch, Node};
 use crate::node_head::{Fault, ask_about, assert_faults, row};
-use crate::request::chunked;
-use crate::script::{
+use crate::support::check::{assert_error, assert_one_of, assert_result, each};
+use crate::support::edge::Edge;
+use crate::support::node::{Act, Call, Latch, Node};
+use crate::support::request::chunked;
+use crate::support::script::{
     ANSWER_CAP, SECRET, echo, envelope, http, json, padded_envelope, send, send_and_close, sized,
 };
 
@@ -437,7 +437,7 @@ fn an_error_of_the_node_passes_unchanged_with_status_200() {
         assert_eq!(response.status, 200, "an error of the node is a normal answer: {error}");
         let expected = format!(r#"{{"jsonrpc":"2.0","id":"mine","error":{error}}}"#);
         assert_eq!(response.text(), expected, "an error of the node passes as it is");
-        crate::check::assert_common(&response, error);
+        crate::support::check::assert_common(&response, error);
     }
 }
 

@@ -4,11 +4,11 @@
 //! them all. After each fault a plain question must get its own right answer: nothing of a broken
 //! answer may be left behind.
 
-use crate::check::{assert_one_of, assert_result, each};
-use crate::edge::Edge;
-use crate::node::{Act, Call, Node};
-use crate::request::{Request, rpc};
-use crate::script::{ANSWER_CAP, echo, envelope, http, send, send_and_close, sized};
+use crate::support::check::{assert_one_of, assert_result, each};
+use crate::support::edge::Edge;
+use crate::support::node::{Act, Call, Node};
+use crate::support::request::{Request, rpc};
+use crate::support::script::{ANSWER_CAP, echo, envelope, http, send, send_and_close, sized};
 
 /// What the node does wrong, how, and the reasons that may be told for it.
 pub(crate) type Fault = (&'static str, fn(&Call) -> Vec<Act>, &'static [&'static str]);

@@ -4,13 +4,13 @@
 
 use std::time::{Duration, Instant};
 
-use crate::check::{assert_error, assert_one_of, assert_result};
-use crate::client::PATIENCE;
-use crate::edge::{Edge, Setup};
-use crate::node::{Act, Call, Latch, Node};
 use crate::node_head::{ask_about, row};
-use crate::response::Response;
-use crate::script::{RESULT, echo, envelope, good, http, json};
+use crate::support::check::{assert_error, assert_one_of, assert_result};
+use crate::support::client::PATIENCE;
+use crate::support::edge::{Edge, Setup};
+use crate::support::node::{Act, Call, Latch, Node};
+use crate::support::response::Response;
+use crate::support::script::{RESULT, echo, envelope, good, http, json};
 
 const CUT_OFF: &[&str] = &["upstream_invalid", "upstream_unreachable"];
 

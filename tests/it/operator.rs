@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::client::{Client, PATIENCE};
-use crate::edge::{Edge, Setup};
-use crate::folder::Folder;
-use crate::node::Node;
-use crate::request::{QUESTION, Request, rpc};
-use crate::response::Response;
-use crate::script::good;
+use crate::support::client::{Client, PATIENCE};
+use crate::support::edge::{Edge, Setup};
+use crate::support::folder::Folder;
+use crate::support::node::Node;
+use crate::support::request::{QUESTION, Request, rpc};
+use crate::support::response::Response;
+use crate::support::script::good;
 
 const TOKEN: &str = "token-of-the-operator-0123456789abc";
 const OTHER: &str = "another-token-0123456789abcdef01234";

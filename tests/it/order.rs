@@ -2,11 +2,11 @@
 //!
 //! Each request here breaks two rules at once; the answer names the one that is checked first.
 
-use crate::check::{assert_common_with_quota, assert_error};
-use crate::edge::Edge;
-use crate::node::Node;
-use crate::request::{QUESTION, Request, padded, rpc};
-use crate::script::good;
+use crate::support::check::{assert_common_with_quota, assert_error};
+use crate::support::edge::Edge;
+use crate::support::node::Node;
+use crate::support::request::{QUESTION, Request, padded, rpc};
+use crate::support::script::good;
 
 /// More than the gateway takes, and not JSON either.
 fn huge() -> Vec<u8> {
@@ -48,8 +48,11 @@ fn the_first_check_that_fails_answers() {
     ];
     for (what, request, reason, id) in cases {
         let response = edge.ask(&request);
-        let id =
-            if reason == "invalid_request" { crate::check::id_bytes(&response) } else { id.into() };
+        let id = if reason == "invalid_request" {
+            crate::support::check::id_bytes(&response)
+        } else {
+            id.into()
+        };
         assert_error(&response, reason, &id, what);
     }
     assert_eq!(node.connections(), 0, "a refused request never reaches the node");

@@ -3,11 +3,11 @@
 //! Each row of the gateway's table of errors has its wire tests here or, where the body does not
 //! matter, in `heads`. Whatever is refused never reaches the node.
 
-use crate::check::{assert_error, each, id_bytes};
-use crate::edge::{Edge, Setup};
-use crate::node::Node;
-use crate::request::{Request, rpc};
-use crate::script::good;
+use crate::support::check::{assert_error, each, id_bytes};
+use crate::support::edge::{Edge, Setup};
+use crate::support::node::Node;
+use crate::support::request::{Request, rpc};
+use crate::support::script::good;
 
 /// Asserts that each body gets this refusal and this id, and that the node hears of none.
 fn assert_bodies_refused(cases: &[(&str, Vec<u8>)], reason: &str, id: &str) {

@@ -1,11 +1,11 @@
 //! Reloading on SIGHUP: what can change changes at once, and a mistake changes nothing.
 
-use crate::check::{assert_common_with_quota, rate_limit};
-use crate::client::Client;
-use crate::edge::Setup;
-use crate::node::Node;
-use crate::request::{QUESTION, Request, rpc};
-use crate::script::good;
+use crate::support::check::{assert_common_with_quota, rate_limit};
+use crate::support::client::Client;
+use crate::support::edge::Setup;
+use crate::support::node::Node;
+use crate::support::request::{QUESTION, Request, rpc};
+use crate::support::script::good;
 
 #[test]
 fn limits_and_methods_change_on_sighup_and_open_connections_stay() {

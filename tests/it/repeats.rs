@@ -1,12 +1,12 @@
 //! The same head again and again on a connection, and the same body under other ids: what is known
 //! of either must never be taken for more than it says.
 
-use crate::check::{assert_error, assert_one_of, assert_result, each, rate_limit};
-use crate::client::Client;
-use crate::edge::Edge;
-use crate::node::Node;
-use crate::request::{Request, padded, rpc};
-use crate::script::{RESULT, good};
+use crate::support::check::{assert_error, assert_one_of, assert_result, each, rate_limit};
+use crate::support::client::Client;
+use crate::support::edge::Edge;
+use crate::support::node::Node;
+use crate::support::request::{Request, padded, rpc};
+use crate::support::script::{RESULT, good};
 use std::io::Write;
 
 /// A question with this id: its length depends on it.

@@ -5,13 +5,13 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use crate::check::{assert_error, assert_result};
-use crate::client::{Broken, Client};
-use crate::edge::Edge;
-use crate::node::Node;
-use crate::request::{QUESTION, Request};
-use crate::response::Response;
-use crate::script::{ANSWER_CAP, RESULT, good, json, padded_envelope, send};
+use crate::support::check::{assert_error, assert_result};
+use crate::support::client::{Broken, Client};
+use crate::support::edge::Edge;
+use crate::support::node::Node;
+use crate::support::request::{QUESTION, Request};
+use crate::support::response::Response;
+use crate::support::script::{ANSWER_CAP, RESULT, good, json, padded_envelope, send};
 
 const SECOND: (&str, &str) = ("gateway.connections.header_timeout", "\"1s\"");
 const BODY_SECOND: (&str, &str) = ("gateway.connections.body_timeout", "\"1s\"");

@@ -5,13 +5,13 @@ use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::process::Output;
 
-use crate::check::{assert_common_with_quota, assert_result};
-use crate::client::PATIENCE;
-use crate::edge::{Setup, scratch_path};
-use crate::node::Node;
-use crate::request::{QUESTION, Request};
-use crate::response::parse_whole;
-use crate::script::{RESULT, good};
+use crate::support::check::{assert_common_with_quota, assert_result};
+use crate::support::client::PATIENCE;
+use crate::support::edge::{Setup, scratch_path};
+use crate::support::node::Node;
+use crate::support::request::{QUESTION, Request};
+use crate::support::response::parse_whole;
+use crate::support::script::{RESULT, good};
 
 /// All that a process said.
 fn words(output: &Output) -> String {

@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use crate::check::{assert_common, assert_error};
-use crate::client::{Client, PATIENCE};
-use crate::edge::{Edge, Setup};
-use crate::node::{Act, Latch, Node};
 use crate::node_head::ask_about;
-use crate::request::{QUESTION, Request};
-use crate::script::{echo, good};
+use crate::support::check::{assert_common, assert_error};
+use crate::support::client::{Client, PATIENCE};
+use crate::support::edge::{Edge, Setup};
+use crate::support::node::{Act, Latch, Node};
+use crate::support::request::{QUESTION, Request};
+use crate::support::script::{echo, good};
 
 /// Far below any grace period or node timeout, far above what a stop takes.
 const SOON: Duration = Duration::from_secs(5);

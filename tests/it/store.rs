@@ -6,9 +6,9 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use crate::edge::{Setup, program};
-use crate::folder::Folder;
-use crate::node::Node;
+use crate::support::edge::{Setup, program};
+use crate::support::folder::Folder;
+use crate::support::node::Node;
 
 const FOLLOW: &str =
     r#"{"type":"follow","did":"did:web:a.example","subject_did":"did:web:b.example"}"#;

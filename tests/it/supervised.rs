@@ -8,17 +8,17 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use crate::check::{assert_error, assert_result};
-use crate::client::{Client, PATIENCE};
-use crate::edge::{Setup, program, scratch_path, signal};
-use crate::folder::Folder;
 use crate::manager::{Manager, listener, value};
-use crate::node::{Act, Latch, Node};
 use crate::node_head::{ask_about, row};
 use crate::operator;
-use crate::request::{QUESTION, Request};
-use crate::response::parse_whole;
-use crate::script::{RESULT, echo, good};
+use crate::support::check::{assert_error, assert_result};
+use crate::support::client::{Client, PATIENCE};
+use crate::support::edge::{Setup, program, scratch_path, signal};
+use crate::support::folder::Folder;
+use crate::support::node::{Act, Latch, Node};
+use crate::support::request::{QUESTION, Request};
+use crate::support::response::parse_whole;
+use crate::support::script::{RESULT, echo, good};
 
 /// Where the gateway listens, and where admin does.
 fn quoted(address: impl std::fmt::Display) -> String {

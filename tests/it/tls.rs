@@ -8,14 +8,14 @@ use rustls::ProtocolVersion::{TLSv1_2, TLSv1_3};
 use rustls::version::{TLS12, TLS13};
 
 use crate::admin::{eventually, metrics, series};
-use crate::check::{assert_common, assert_error, assert_result};
-use crate::client::{Client, PATIENCE};
-use crate::edge::{Edge, Setup};
-use crate::folder::Folder;
-use crate::node::Node;
-use crate::request::{QUESTION, Request};
-use crate::script::{RESULT, good};
-use crate::secure::{ABOUT_A_SECOND, ANY, Pair, handshake, secured};
+use crate::support::check::{assert_common, assert_error, assert_result};
+use crate::support::client::{Client, PATIENCE};
+use crate::support::edge::{Edge, Setup};
+use crate::support::folder::Folder;
+use crate::support::node::Node;
+use crate::support::request::{QUESTION, Request};
+use crate::support::script::{RESULT, good};
+use crate::support::secure::{ABOUT_A_SECOND, ANY, Pair, handshake, secured};
 
 const HANDSHAKES: &str = "portcullis_tls_handshakes_total";
 const NOT_AFTER: &str = "portcullis_tls_certificate_not_after_seconds";
@@ -357,7 +357,7 @@ fn the_admin_listener_can_be_secured_too() {
     let edge = secured(Setup::before(node.address()), "admin", &folder).start();
     let ready = pair.client(edge.admin()).ask(&Request::new("GET", "/readyz"));
     assert_eq!((ready.status, ready.text()), (200, "ok\n"));
-    let mut client = crate::client2::Client2::connect(edge.admin(), &pair);
+    let mut client = crate::support::client2::Client2::connect(edge.admin(), &pair);
     for _ in 0..2 {
         let ready = client.ask(&Request::new("GET", "/readyz"));
         assert_eq!((ready.status, ready.text()), (200, "ok\n"), "over HTTP/2, on one connection");

@@ -1,7 +1,7 @@
 //! What `dev` prints: where everything is, and what to try.
 
 use super::network::TOKEN;
-use crate::server::Bound;
+use crate::process::server::Bound;
 use std::fmt::Write as _;
 use std::path::Path;
 

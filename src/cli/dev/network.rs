@@ -6,8 +6,9 @@
 
 use super::secrets::{Account, Accounts};
 use crate::config::NodeConfig;
+use crate::io::memory::Memory;
 use crate::node::chain::{Chain, Trouble, code};
-use crate::node::{MAX_ANSWER, Memory, Node};
+use crate::node::{MAX_ANSWER, Node};
 use crate::telemetry::Metrics;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::tx::{

@@ -4,11 +4,11 @@
 
 use portcullis_filters::felt::Felt;
 
-use super::chain::{USER_KEY, honest, is_add, took};
-use super::expect::{rpc_refused, submitted};
-use super::stage::Stage;
-use super::user::{ID, User, call};
-use crate::check::each;
+use crate::support::check::each;
+use crate::support::relay::chain::{USER_KEY, honest, is_add, took};
+use crate::support::relay::expect::{rpc_refused, submitted};
+use crate::support::relay::stage::Stage;
+use crate::support::relay::user::{ID, User, call};
 
 /// Contract, entrypoint, arguments; then whether they pass.
 type Row = (&'static str, &'static str, &'static [&'static str], bool);
@@ -104,7 +104,7 @@ fn assert_rules(rows: &'static [Row]) {
     };
     let known = std::sync::Arc::new(std::sync::Mutex::new(Felt::ZERO));
     let hash = std::sync::Arc::clone(&known);
-    let script = move |call: &crate::node::Call| {
+    let script = move |call: &crate::support::node::Call| {
         if is_add(call) { took(call, *hash.lock().unwrap()) } else { honest(call) }
     };
     let stage = Stage::with_script(script, &[]);

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use super::expect::{common, refused, request_id, rpc_refused};
-use super::stage::{Stage, TOKEN, authorised};
-use crate::client::PATIENCE;
-use crate::edge::Setup;
-use crate::request::Request;
-use crate::response::Response;
+use crate::support::client::PATIENCE;
+use crate::support::edge::Setup;
+use crate::support::relay::expect::{common, refused, request_id, rpc_refused};
+use crate::support::relay::stage::{Stage, TOKEN, authorised};
+use crate::support::request::Request;
+use crate::support::response::Response;
 
 const OPERATIONS: [&str; 10] = [
     "/register",

@@ -9,14 +9,14 @@ use std::time::Instant;
 use serde_json::Value;
 use sqlx::Connection as _;
 
-use super::chain::{USER_KEY, honest, is_add, method, receipt, took};
-use super::expect::{refused, submitted};
-use super::folder::Folder;
-use super::stage::{Stage, setup};
-use super::user::{Signed, User};
-use crate::client::PATIENCE;
-use crate::edge::program;
-use crate::node::{Call, Node};
+use crate::support::client::PATIENCE;
+use crate::support::edge::program;
+use crate::support::folder::Folder;
+use crate::support::node::{Call, Node};
+use crate::support::relay::chain::{USER_KEY, honest, is_add, method, receipt, took};
+use crate::support::relay::expect::{refused, submitted};
+use crate::support::relay::stage::{Stage, setup};
+use crate::support::relay::user::{Signed, User};
 
 fn printed(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).expect("what is printed is text")
@@ -55,7 +55,7 @@ fn a_new_token_opens_a_relay() {
     assert!(program().args(["token", "new", &path]).output().unwrap().status.success());
     let token = std::fs::read_to_string(&path).unwrap();
     stage.edge.signal("HUP");
-    let request = crate::request::Request::new("GET", "/readyz");
+    let request = crate::support::request::Request::new("GET", "/readyz");
     let request = request.with("Authorization", &format!("Bearer {}", token.trim_end()));
     let deadline = Instant::now() + PATIENCE;
     // each question before it is taken over is a failed guess: then it is told to wait
@@ -217,7 +217,11 @@ fn no_secret_is_in_the_journal_or_in_the_log() {
     let (stage, _) = with_a_journal();
     let entries = exported(&stage);
     let all = format!("{entries:?}\n{}", stage.edge.lines().join("\n"));
-    for secret in [super::stage::TOKEN, super::chain::OWNER_KEY, super::chain::VERIFIER_KEY] {
+    for secret in [
+        crate::support::relay::stage::TOKEN,
+        crate::support::relay::chain::OWNER_KEY,
+        crate::support::relay::chain::VERIFIER_KEY,
+    ] {
         assert!(!all.contains(secret), "{secret} is in {all}");
     }
 }

@@ -2,12 +2,12 @@
 
 use std::time::Instant;
 
-use super::chain::{honest, method};
-use super::expect::{common, refused, rpc_refused};
-use super::stage::{Stage, authorised, post};
-use crate::client::PATIENCE;
-use crate::node::{Act, Latch};
-use crate::request::{Request, padded};
+use crate::support::client::PATIENCE;
+use crate::support::node::{Act, Latch};
+use crate::support::relay::chain::{honest, method};
+use crate::support::relay::expect::{common, refused, rpc_refused};
+use crate::support::relay::stage::{Stage, authorised, post};
+use crate::support::request::{Request, padded};
 
 /// A body that is refused by its content alone, so that whatever else is wrong shows.
 const JUDGED: &str = r#"{"recipient":"0x202","card_id":"7"}"#;
@@ -158,7 +158,7 @@ fn a_quota_is_counted_for_each_client_that_has_the_token() {
 fn a_stopping_relay_takes_nothing_new_and_ends_what_it_began() {
     let latch = Latch::default();
     let held = latch.clone();
-    let script = move |call: &crate::node::Call| {
+    let script = move |call: &crate::support::node::Call| {
         let wait = (method(call) == "starknet_specVersion").then(|| Act::Hold(held.clone()));
         wait.into_iter().chain(honest(call)).collect()
     };

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 use portcullis_filters::felt::Felt;
 use serde_json::Value;
 
-use super::chain::{USER_KEY, honest, is_add, took};
-use super::expect::submitted;
-use super::stage::Stage;
-use super::user::User;
-use crate::node::Call;
 use crate::operator::{ask, local};
+use crate::support::node::Call;
+use crate::support::relay::chain::{USER_KEY, honest, is_add, took};
+use crate::support::relay::expect::submitted;
+use crate::support::relay::stage::Stage;
+use crate::support::relay::user::User;
 
 /// What `/journal` finds.
 fn find(stage: &Stage, query: &str) -> Value {

@@ -7,14 +7,7 @@
 //! the tricks that a node falls for, or that a careless filter lets through; each test shows that
 //! the trick alone was refused: what it was made of passes. Reads are judged in `refusals`.
 
-use crate::folder;
-
-mod chain;
-mod devnet;
-mod expect;
-mod stage;
 mod unsettled;
-mod user;
 
 mod arguments;
 mod bearer;

@@ -3,13 +3,13 @@
 
 use serde_json::{Value, json};
 
-use super::chain::{USER_KEY, honest, is_view, result};
-use super::expect::refused;
-use super::stage::Stage;
 use super::threats_text::PRIME;
-use super::user::User;
-use crate::check::each;
-use crate::node::Call;
+use crate::support::check::each;
+use crate::support::node::Call;
+use crate::support::relay::chain::{USER_KEY, honest, is_view, result};
+use crate::support::relay::expect::refused;
+use crate::support::relay::stage::Stage;
+use crate::support::relay::user::User;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::tx::is_public_key;
 
@@ -209,7 +209,7 @@ fn a_well_formed_body_that_nobody_may_send_has_a_reason_of_its_own() {
 }
 
 /// The scripted chain before permanent V2 was activated.
-fn before_v2(call: &Call) -> Vec<crate::node::Act> {
+fn before_v2(call: &Call) -> Vec<crate::support::node::Act> {
     let is_asked = call.json()["method"] == "starknet_call";
     if is_asked && is_view(call, "verification_v2_required") {
         return result(call, "[\"0x0\"]");

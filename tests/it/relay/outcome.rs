@@ -6,14 +6,18 @@ use std::time::Instant;
 
 use portcullis_filters::felt::Felt;
 
-use super::chain::{self, USER_KEY, honest, is_add, is_view, method, receipt, result, took};
-use super::expect::{common, refused, rpc_refused, submitted};
-use super::stage::Stage;
-use super::user::{ID, User, call};
-use crate::check::each;
-use crate::client::PATIENCE;
-use crate::node::{Act, Call, Latch};
-use crate::script::{ANSWER_CAP, SECRET, http, json, padded_envelope, send, send_and_close, sized};
+use crate::support::check::each;
+use crate::support::client::PATIENCE;
+use crate::support::node::{Act, Call, Latch};
+use crate::support::relay::chain::{
+    self, USER_KEY, honest, is_add, is_view, method, receipt, result, took,
+};
+use crate::support::relay::expect::{common, refused, rpc_refused, submitted};
+use crate::support::relay::stage::Stage;
+use crate::support::relay::user::{ID, User, call};
+use crate::support::script::{
+    ANSWER_CAP, SECRET, http, json, padded_envelope, send, send_and_close, sized,
+};
 
 /// What a node does that does not answer as it should.
 type Fault = fn(&Call) -> Vec<Act>;
@@ -37,7 +41,7 @@ const FAULTS: [(&str, Fault, &str); 7] = [
 ];
 
 fn half(call: &Call) -> Vec<Act> {
-    let whole = crate::script::result(call, "\"0x1\"");
+    let whole = crate::support::script::result(call, "\"0x1\"");
     send_and_close(&whole[..whole.len() - 1])
 }
 
@@ -207,7 +211,7 @@ fn the_same_transaction_twice_at_once_is_sent_once() {
     *hash.lock().unwrap() = fine.hash;
     let mut clients: Vec<_> = (0..4).map(|_| stage.client()).collect();
     for client in &mut clients {
-        client.send(super::stage::post("/rpc", fine.body()).bytes());
+        client.send(crate::support::relay::stage::post("/rpc", fine.body()).bytes());
     }
     let deadline = Instant::now() + PATIENCE;
     while stage.adds().is_empty() {

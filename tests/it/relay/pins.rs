@@ -6,15 +6,15 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::chain::{self, USER_KEY, felt, honest, is_add, method, result, took};
-use super::expect::{common, refused, rpc_refused, submitted};
-use super::folder::Folder;
-use super::stage::{Stage, authorised, post, setup};
-use super::user::{ID, User};
-use crate::client::{Client, PATIENCE};
-use crate::node::{Act, Call, Latch, Node};
-use crate::request::Request;
-use crate::response::Response;
+use crate::support::client::{Client, PATIENCE};
+use crate::support::folder::Folder;
+use crate::support::node::{Act, Call, Latch, Node};
+use crate::support::relay::chain::{self, USER_KEY, felt, honest, is_add, method, result, took};
+use crate::support::relay::expect::{common, refused, rpc_refused, submitted};
+use crate::support::relay::stage::{Stage, authorised, post, setup};
+use crate::support::relay::user::{ID, User};
+use crate::support::request::Request;
+use crate::support::response::Response;
 use portcullis_filters::tx::selector;
 
 const EXECUTE: &str = r#"{"identity":"0x1d"}"#;
@@ -74,7 +74,7 @@ fn without_a_node_no_pin_is_readable_and_nothing_is_written() {
     }
     refused(&ask(&post("/recovery-execute", EXECUTE)), "pins_unproven", "an operation");
     let user = User::with_key(USER_KEY);
-    let call = super::user::call(felt("0x201"), "withdraw", &[]);
+    let call = crate::support::relay::user::call(felt("0x201"), "withdraw", &[]);
     let body = user.invoke(&[call], 0).body();
     rpc_refused(&ask(&post("/rpc", body)), "pins_unproven", ID, "a transaction");
 }

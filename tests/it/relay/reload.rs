@@ -1,9 +1,9 @@
 //! What the relay takes over on SIGHUP: what may be written, as well as who may ask.
 
-use super::chain::USER_KEY;
-use super::expect::rpc_refused;
-use super::stage::Stage;
-use super::user::{ID, User};
+use crate::support::relay::chain::USER_KEY;
+use crate::support::relay::expect::rpc_refused;
+use crate::support::relay::stage::Stage;
+use crate::support::relay::user::{ID, User};
 
 #[test]
 fn what_may_be_written_changes_on_sighup() {

@@ -1,14 +1,14 @@
 //! The relay inside TLS: the token first, and what it says over HTTP/2 is what it says over
 //! HTTP/1.1.
 
-use super::chain;
-use super::stage::{authorised, post, setup};
-use crate::client2::Client2;
-use crate::folder::Folder;
 use crate::http2::essence;
-use crate::node::Node;
-use crate::request::{Request, padded};
-use crate::secure::{Pair, secured};
+use crate::support::client2::Client2;
+use crate::support::folder::Folder;
+use crate::support::node::Node;
+use crate::support::relay::chain;
+use crate::support::relay::stage::{authorised, post, setup};
+use crate::support::request::{Request, padded};
+use crate::support::secure::{Pair, secured};
 
 #[test]
 fn every_refusal_is_the_same_over_both_versions() {

@@ -7,13 +7,13 @@ use std::time::Instant;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::tx::{Invoke, Transaction, is_public_key};
 
-use super::chain::{self, USER_KEY, felt, honest, is_add, method, took};
-use super::devnet;
-use super::expect::{rpc_refused, submitted};
-use super::stage::{Stage, Trick};
-use super::user::{BOUNDS, Signed, User, call, chain_id, replaced};
-use crate::client::PATIENCE;
-use crate::request::padded;
+use crate::support::client::PATIENCE;
+use crate::support::relay::chain::{self, USER_KEY, felt, honest, is_add, method, took};
+use crate::support::relay::devnet;
+use crate::support::relay::expect::{rpc_refused, submitted};
+use crate::support::relay::stage::{Stage, Trick};
+use crate::support::relay::user::{BOUNDS, Signed, User, call, chain_id, replaced};
+use crate::support::request::padded;
 
 /// The order of the curve, highest limb first.
 const ORDER: [u64; 4] =
@@ -173,7 +173,7 @@ fn row_34_the_same_transaction_after_the_chain_started_again_is_another_one() {
     let user = User::with_key(USER_KEY);
     let hash = Arc::new(std::sync::Mutex::new(Felt::ZERO));
     let (now, known) = (Arc::clone(&life), Arc::clone(&hash));
-    let script = move |call: &crate::node::Call| match method(call).as_str() {
+    let script = move |call: &crate::support::node::Call| match method(call).as_str() {
         _ if is_add(call) => took(call, *known.lock().unwrap()),
         "starknet_getBlockWithTxHashes" => chain::block(call, now.load(Ordering::Relaxed)),
         _ => honest(call),

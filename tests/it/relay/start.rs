@@ -3,12 +3,12 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Output;
 
-use super::chain::honest;
-use super::folder::Folder;
-use super::stage::{Stage, TOKEN, setup};
-use crate::check::each;
-use crate::edge::Setup;
-use crate::node::Node;
+use crate::support::check::each;
+use crate::support::edge::Setup;
+use crate::support::folder::Folder;
+use crate::support::node::Node;
+use crate::support::relay::chain::honest;
+use crate::support::relay::stage::{Stage, TOKEN, setup};
 
 fn words(output: &Output) -> String {
     String::from_utf8_lossy(&[output.stdout.as_slice(), &output.stderr].concat()).into_owned()

@@ -6,11 +6,11 @@
 use portcullis_filters::felt::Felt;
 use portcullis_filters::tx::{Bounds, Call};
 
-use super::chain::{CLASS, felt};
-use super::devnet;
-use super::expect::{rpc_refused, submitted};
-use super::stage::Stage;
-use super::user::{BOUNDS, ID, User, call, replaced};
+use crate::support::relay::chain::{CLASS, felt};
+use crate::support::relay::devnet;
+use crate::support::relay::expect::{rpc_refused, submitted};
+use crate::support::relay::stage::Stage;
+use crate::support::relay::user::{BOUNDS, ID, User, call, replaced};
 
 const DEPLOYER: &str = "0x41a78e741e5af2fec34b695679bc6891742439f7afb8484ecd7766661ad02bf";
 

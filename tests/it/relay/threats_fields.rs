@@ -3,11 +3,11 @@
 //!
 //! A trick is refused before its signature is looked at, so that it need not be signed anew.
 
-use super::expect::{rpc_refused, submitted};
-use super::stage::{authorised, post};
 use super::threats_text::scene;
-use super::user::ID;
-use crate::request::rpc;
+use crate::support::relay::expect::{rpc_refused, submitted};
+use crate::support::relay::stage::{authorised, post};
+use crate::support::relay::user::ID;
+use crate::support::request::rpc;
 
 const TIP: &str = r#""tip":"0x0""#;
 
@@ -221,6 +221,7 @@ fn row_23_a_method_that_is_not_on_the_list() {
     let real = "starknet_addInvokeTransaction";
     let tricks = methods.map(|method| (method, fine.bent(real, method), "method_not_allowed"));
     stage.assert_tricks(&fine, &tricks);
-    let answer = stage.ask(&authorised(crate::request::Request::post(rpc(ID, real, "[]"))));
+    let answer =
+        stage.ask(&authorised(crate::support::request::Request::post(rpc(ID, real, "[]"))));
     rpc_refused(&answer, "invalid_request", ID, "the method alone is not enough");
 }

@@ -3,10 +3,10 @@
 //! The node is a real one, which takes most of these. Each trick is bent out of a transaction that
 //! passes as it was signed.
 
-use super::devnet;
-use super::expect::{rpc_refused, submitted};
-use super::stage::Stage;
-use super::user::{ID, Signed, replaced};
+use crate::support::relay::devnet;
+use crate::support::relay::expect::{rpc_refused, submitted};
+use crate::support::relay::stage::Stage;
+use crate::support::relay::user::{ID, Signed, replaced};
 
 /// The prime: the first number that is no felt. The node reads it as zero.
 pub(super) const PRIME: &str = "0x800000000000011000000000000000000000000000000000000000000000001";
@@ -30,7 +30,8 @@ fn assert_invalid(rows: &[(&str, &str, &str)]) {
 fn row_1_a_member_of_the_transaction_is_given_twice() {
     let (stage, fine) = scene();
     let twice = format!(r#"{{"invoke_transaction":{0},"invoke_transaction":{0}}}"#, fine.text);
-    let twice = crate::request::rpc(ID, "starknet_addInvokeTransaction", &twice).into_bytes();
+    let twice =
+        crate::support::request::rpc(ID, "starknet_addInvokeTransaction", &twice).into_bytes();
     let l2_gas = r#""l2_gas":{"max_amount":"0x1","max_price_per_unit":"0x1"},"l2_gas""#;
     let rows = [
         ("the tip", r#""tip":"0x0""#, r#""tip":"0x0","tip":"0x5""#),

@@ -9,12 +9,14 @@ use std::time::SystemTime;
 use portcullis_filters::felt::Felt;
 use sqlx::Connection as _;
 
-use super::chain::{USER_KEY, error, honest, is_add, is_view, method, receipt, result, took};
-use super::expect::{common, refused, submitted};
-use super::stage::Stage;
-use super::user::User;
 use crate::admin::eventually;
-use crate::node::{Act, Call};
+use crate::support::node::{Act, Call};
+use crate::support::relay::chain::{
+    USER_KEY, error, honest, is_add, is_view, method, receipt, result, took,
+};
+use crate::support::relay::expect::{common, refused, submitted};
+use crate::support::relay::stage::Stage;
+use crate::support::relay::user::User;
 
 const MINT: &str = r#"{"recipient":"0x9","card_id":"7"}"#;
 const OTHER: &str = r#"{"recipient":"0x9","card_id":"8"}"#;

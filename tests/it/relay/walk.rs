@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use portcullis_filters::operation::{OperationKind, PHRASE};
 use portcullis_filters::tx::selector;
 
-use super::chain::{USER_KEY, error, felt, honest, is_add, method, result};
-use super::stage::{Stage, authorised, post};
-use super::user::User;
-use crate::check::each;
-use crate::node::{Act, Call};
-use crate::request::{Request, padded};
-use crate::script::{SECRET, sized};
+use crate::support::check::each;
+use crate::support::node::{Act, Call};
+use crate::support::relay::chain::{USER_KEY, error, felt, honest, is_add, method, result};
+use crate::support::relay::stage::{Stage, authorised, post};
+use crate::support::relay::user::User;
+use crate::support::request::{Request, padded};
+use crate::support::script::{SECRET, sized};
 
 /// Fast, and with proofs that last as long as a test.
 const KEYS: [(&str, &str); 3] = [
@@ -113,7 +113,7 @@ fn known(call: &Call) -> Vec<Act> {
 }
 
 fn in_a_block(call: &Call) -> Vec<Act> {
-    super::chain::receipt(call)
+    crate::support::relay::chain::receipt(call)
 }
 
 fn in_no_block(call: &Call) -> Vec<Act> {

@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::content::{ALICE, BOB, CAROL, STRANGER};
-use super::event::{Event, NOBODY, SESSION, time};
-use super::expect::{answered, refused};
-use super::stage::{Stage, post};
-use super::token::{Token, seconds_from_now};
-use crate::check::each;
-use crate::request::Request;
+use crate::support::check::each;
+use crate::support::request::Request;
+use crate::support::sidecar::content::{ALICE, BOB, CAROL, STRANGER};
+use crate::support::sidecar::event::{Event, NOBODY, SESSION, time};
+use crate::support::sidecar::expect::{answered, refused};
+use crate::support::sidecar::stage::{Stage, post};
+use crate::support::sidecar::token::{Token, seconds_from_now};
 
 /// Seconds from now to an instant of an answer.
 fn seconds_until(value: &Value) -> i64 {
@@ -99,7 +99,11 @@ fn a_verification_that_names_no_end_holds_as_long_as_configured() {
 #[test]
 fn only_a_user_who_is_signed_in_has_sessions() {
     let stage = Stage::new();
-    let service = Token::of_service(super::content::ALICE_DID, super::skeleton::SERVICE, "x.y.z");
+    let service = Token::of_service(
+        crate::support::sidecar::content::ALICE_DID,
+        super::skeleton::SERVICE,
+        "x.y.z",
+    );
     let cases = [
         ("an expired session", Token::of(ALICE).with("exp", json!(1)), "JwtExpired"),
         ("another secret", Token::of(ALICE).signed_with("?"), "BadJwtSignature"),

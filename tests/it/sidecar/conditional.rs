@@ -2,12 +2,12 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::content::ALICE_DID;
-use super::expect::{common, lasting_headers};
-use super::stage::{Stage, encoded};
-use crate::check::each;
-use crate::request::Request;
-use crate::response::Response;
+use crate::support::check::each;
+use crate::support::request::Request;
+use crate::support::response::Response;
+use crate::support::sidecar::content::ALICE_DID;
+use crate::support::sidecar::expect::{common, lasting_headers};
+use crate::support::sidecar::stage::{Stage, encoded};
 
 /// Documents with an `ETag`, and whether they have a `Last-Modified`.
 fn documents() -> [(String, bool); 6] {

@@ -4,7 +4,7 @@ use std::iter;
 
 use portcullis::config::{Config, Errors, SidecarConfig};
 
-use crate::check::each;
+use crate::support::check::each;
 
 /// The least that a sidecar needs, with one key set.
 fn parse(key: &str, literal: &str) -> Result<Config, Errors> {

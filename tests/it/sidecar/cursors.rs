@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use super::content::{PAGED, PAGED_FEED, item};
-use super::expect::refused;
 use super::skeleton::{PATH, feed, numbered, posts};
-use super::stage::{Stage, encoded};
-use crate::check::each;
+use crate::support::check::each;
+use crate::support::sidecar::content::{PAGED, PAGED_FEED, item};
+use crate::support::sidecar::expect::refused;
+use crate::support::sidecar::stage::{Stage, encoded};
 
 fn cursor(page: &Value) -> Option<&str> {
     page.get("cursor").map(|cursor| cursor.as_str().expect("a cursor is text"))

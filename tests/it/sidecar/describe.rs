@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use super::content::ALICE_DID;
-use super::expect::{answered, refused};
-use super::stage::{Stage, post};
+use crate::support::sidecar::content::ALICE_DID;
+use crate::support::sidecar::expect::{answered, refused};
+use crate::support::sidecar::stage::{Stage, post};
 
 const FEEDS: [&str; 7] = [
     "card-reviews",

@@ -1,11 +1,11 @@
 //! What crawlers read: robots.txt and the sitemap. How they must look is judged by parsers.
 
-use super::content::page;
-use super::expect::{common, refused};
-use super::stage::{BASE, Stage};
-use crate::check::each;
-use crate::request::Request;
-use crate::response::Framing;
+use crate::support::check::each;
+use crate::support::request::Request;
+use crate::support::response::Framing;
+use crate::support::sidecar::content::page;
+use crate::support::sidecar::expect::{common, refused};
+use crate::support::sidecar::stage::{BASE, Stage};
 
 const SITEMAP: &str = "/functions/seo-sitemap";
 const ROBOTS: &str = "/functions/seo-robots";

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::content::{ALICE, BOB};
-use super::event::Event;
-use super::expect::{answered, refused};
-use super::stage::Stage;
-use crate::check::each;
-use crate::response::Response;
+use crate::support::check::each;
+use crate::support::response::Response;
+use crate::support::sidecar::content::{ALICE, BOB};
+use crate::support::sidecar::event::Event;
+use crate::support::sidecar::expect::{answered, refused};
+use crate::support::sidecar::stage::Stage;
 
 /// Each outweighs those before it.
 const STATUSES: [&str; 5] = ["pending", "verified", "rejected", "expired", "revoked"];
@@ -111,7 +111,7 @@ fn the_same_event_in_other_words_is_the_same_and_another_meaning_is_a_conflict()
     let other_subject = stage.session(BOB);
     let event = || Event::new("one", &subject, "verified", 0);
     applied(&stage.send(&event()), "verified", "the first time");
-    let at = super::event::time(0);
+    let at = crate::support::sidecar::event::time(0);
     let in_other_words = [
         ("byte for byte", event()),
         ("a fraction of nothing", event().with("occurred_at", at.replace('Z', ".000Z"))),
@@ -122,15 +122,26 @@ fn the_same_event_in_other_words_is_the_same_and_another_meaning_is_a_conflict()
         duplicate(&stage.send(&event), "applied", "verified", what);
     });
     let spaced = event().body().replace(',', ",\n  ");
-    duplicate(&stage.ask(&super::event::signed(spaced)), "applied", "verified", "white space");
+    duplicate(
+        &stage.ask(&crate::support::sidecar::event::signed(spaced)),
+        "applied",
+        "verified",
+        "white space",
+    );
     let other_meanings = [
         ("another status", Event::new("one", &subject, "revoked", 0)),
-        ("another instant", event().with("occurred_at", super::event::time(1))),
+        ("another instant", event().with("occurred_at", crate::support::sidecar::event::time(1))),
         ("another band", event().with("age_band", "16_17")),
-        ("another verification", event().with("verified_at", super::event::time(-1))),
-        ("another end", event().with("expires_at", super::event::time(90_000))),
+        (
+            "another verification",
+            event().with("verified_at", crate::support::sidecar::event::time(-1)),
+        ),
+        ("another end", event().with("expires_at", crate::support::sidecar::event::time(90_000))),
         ("another subject", event().with("subject_ref", &*other_subject)),
-        ("a subject that is unknown", event().with("subject_ref", super::event::NOBODY)),
+        (
+            "a subject that is unknown",
+            event().with("subject_ref", crate::support::sidecar::event::NOBODY),
+        ),
     ];
     each(other_meanings, |(what, event)| {
         refused(&stage.send(&event), "EventConflict", what);

@@ -1,12 +1,12 @@
 //! Where a body ends, how large it is, and how long it is waited for.
 
-use super::content::ALICE;
-use super::event::{Event, NOBODY, SESSION, SIGNATURE, WEBHOOK, sign, signed};
-use super::expect::{answered, common, refused};
-use super::stage::{Stage, WEBHOOK_SECRET, post};
-use super::token::Token;
-use crate::check::each;
-use crate::request::{Request, chunked, padded};
+use crate::support::check::each;
+use crate::support::request::{Request, chunked, padded};
+use crate::support::sidecar::content::ALICE;
+use crate::support::sidecar::event::{Event, NOBODY, SESSION, SIGNATURE, WEBHOOK, sign, signed};
+use crate::support::sidecar::expect::{answered, common, refused};
+use crate::support::sidecar::stage::{Stage, WEBHOOK_SECRET, post};
+use crate::support::sidecar::token::Token;
 
 /// A signed event about nobody: refused for that alone, when all else is right.
 fn fine(size: usize) -> Vec<u8> {

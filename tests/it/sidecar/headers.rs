@@ -1,14 +1,14 @@
 //! What the head of an answer says: how long it may be kept, by whom, and which pages may read it.
 
-use super::content::{ALICE, ALICE_DID, PAGED_FEED};
-use super::event::{SESSION, WEBHOOK, signed};
-use super::expect::{common, refused, request_id};
 use super::skeleton::feed;
-use super::stage::{Stage, post};
-use super::token::Token;
-use crate::check::each;
-use crate::request::Request;
-use crate::response::Response;
+use crate::support::check::each;
+use crate::support::request::Request;
+use crate::support::response::Response;
+use crate::support::sidecar::content::{ALICE, ALICE_DID, PAGED_FEED};
+use crate::support::sidecar::event::{SESSION, WEBHOOK, signed};
+use crate::support::sidecar::expect::{common, refused, request_id};
+use crate::support::sidecar::stage::{Stage, post};
+use crate::support::sidecar::token::Token;
 
 const ORIGIN: &str = "https://www.cards.example";
 

@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::expect::{answered, common};
-use super::stage::Stage;
-use super::upstream::{Answer, Upstream};
-use crate::check::each;
-use crate::node::Node;
-use crate::request::Request;
-use crate::response::Response;
+use crate::support::check::each;
+use crate::support::node::Node;
+use crate::support::request::Request;
+use crate::support::response::Response;
+use crate::support::sidecar::expect::{answered, common};
+use crate::support::sidecar::stage::Stage;
+use crate::support::sidecar::upstream::{Answer, Upstream};
 
 const PATH: &str = "/functions/health-check";
 const OPERATOR: &str = "the-token-of-the-operator-0123456789abcdef";
@@ -201,7 +201,7 @@ fn a_live_probe_asks_nobody() {
 #[test]
 fn details_are_for_the_operator() {
     let upstream = upstream();
-    let folder = crate::folder::Folder::new();
+    let folder = crate::support::folder::Folder::new();
     let file = folder.secret("operator.token", OPERATOR);
     let url = upstream.url("/data/500");
     let stage = stage(

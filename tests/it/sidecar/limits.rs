@@ -1,13 +1,13 @@
 //! How much one client may ask: requests in a minute, and requests at a time.
 
-use super::content::{ALICE, PAGED_FEED};
-use super::event::{Event, NOBODY, SESSION, WEBHOOK, signed};
-use super::expect::{common_with_quota, refused, refused_with_quota};
 use super::skeleton::feed;
-use super::stage::{Stage, post};
-use super::token::Token;
-use crate::check::rate_limit;
-use crate::request::Request;
+use crate::support::check::rate_limit;
+use crate::support::request::Request;
+use crate::support::sidecar::content::{ALICE, PAGED_FEED};
+use crate::support::sidecar::event::{Event, NOBODY, SESSION, WEBHOOK, signed};
+use crate::support::sidecar::expect::{common_with_quota, refused, refused_with_quota};
+use crate::support::sidecar::stage::{Stage, post};
+use crate::support::sidecar::token::Token;
 
 const QUOTA: u32 = 12;
 

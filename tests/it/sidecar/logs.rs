@@ -4,15 +4,15 @@ use std::time::Instant;
 
 use serde_json::json;
 
-use super::content::{ALICE, ALICE_DID, PAGED_FEED};
-use super::event::{Event, NOBODY, SESSION, WEBHOOK, sign, signed};
-use super::expect::request_id;
 use super::skeleton::feed;
-use super::stage::{SESSION_SECRET, Stage, WEBHOOK_SECRET, post};
-use super::token::Token;
-use crate::check::each;
-use crate::client::PATIENCE;
-use crate::request::Request;
+use crate::support::check::each;
+use crate::support::client::PATIENCE;
+use crate::support::request::Request;
+use crate::support::sidecar::content::{ALICE, ALICE_DID, PAGED_FEED};
+use crate::support::sidecar::event::{Event, NOBODY, SESSION, WEBHOOK, sign, signed};
+use crate::support::sidecar::expect::request_id;
+use crate::support::sidecar::stage::{SESSION_SECRET, Stage, WEBHOOK_SECRET, post};
+use crate::support::sidecar::token::Token;
 
 #[test]
 fn each_request_has_one_line_that_names_its_function() {

@@ -4,13 +4,6 @@
 //! holds. `token` makes the sessions of its users, `event` what a verifier sends, `upstream` stands
 //! for whatever a health check or a look-up asks; `expect` knows what every answer must be.
 
-mod content;
-mod event;
-mod expect;
-mod stage;
-mod token;
-mod upstream;
-
 mod age;
 mod conditional;
 mod config;

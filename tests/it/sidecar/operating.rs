@@ -3,18 +3,18 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Instant;
 
-use super::content::PAGED_FEED;
-use super::event::{Event, NOBODY};
-use super::expect::{common_with_quota, refused, refused_with_quota};
 use super::skeleton::{PATH, feed};
-use super::stage::{SESSION_SECRET, Stage, WEBHOOK_SECRET, setup};
 use crate::admin::eventually;
-use crate::client::{Client, PATIENCE};
-use crate::edge::{AMPLE, Setup};
-use crate::folder::Folder;
-use crate::node::Node;
-use crate::request::{QUESTION, Request};
-use crate::script::good;
+use crate::support::client::{Client, PATIENCE};
+use crate::support::edge::{AMPLE, Setup};
+use crate::support::folder::Folder;
+use crate::support::node::Node;
+use crate::support::request::{QUESTION, Request};
+use crate::support::script::good;
+use crate::support::sidecar::content::PAGED_FEED;
+use crate::support::sidecar::event::{Event, NOBODY};
+use crate::support::sidecar::expect::{common_with_quota, refused, refused_with_quota};
+use crate::support::sidecar::stage::{SESSION_SECRET, Stage, WEBHOOK_SECRET, setup};
 
 impl Stage {
     /// Writes another configuration, and waits until the change of this key is in force.

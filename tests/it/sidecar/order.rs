@@ -1,12 +1,12 @@
 //! The webhook's checks and their order: a request that is wrong in two ways is refused for what
 //! is looked at first.
 
-use super::event::{Event, NOBODY, SIGNATURE, WEBHOOK, sign, signed, time};
-use super::expect::{anonymous, answered, refused, request_id};
-use super::stage::{Stage, WEBHOOK_SECRET};
-use super::{content::ALICE, content::BOB};
-use crate::check::each;
-use crate::request::{Request, padded};
+use crate::support::check::each;
+use crate::support::request::{Request, padded};
+use crate::support::sidecar::content::{ALICE, BOB};
+use crate::support::sidecar::event::{Event, NOBODY, SIGNATURE, WEBHOOK, sign, signed, time};
+use crate::support::sidecar::expect::{anonymous, answered, refused, request_id};
+use crate::support::sidecar::stage::{Stage, WEBHOOK_SECRET};
 
 /// What can be wrong, in the order in which it is looked at, and the refusal.
 const FAULTS: [(Fault, &str); 8] = [
@@ -234,7 +234,7 @@ fn refusals_of_a_signature_are_all_the_same() {
     let subject = stage.session(ALICE);
     let good = Event::new("uniform", &subject, "verified", 0);
     let bodies = [good.body(), "{}".to_owned(), String::new(), "not JSON".to_owned()];
-    let unsigned = |body: &String| super::stage::post(WEBHOOK, body);
+    let unsigned = |body: &String| crate::support::sidecar::stage::post(WEBHOOK, body);
     let mut answers = std::collections::BTreeSet::new();
     for body in &bodies {
         for value in [None, Some(""), Some("x"), Some(&*sign("another secret", body))] {

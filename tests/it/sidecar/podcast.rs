@@ -3,13 +3,15 @@
 
 use std::time::{Duration, Instant};
 
-use super::content::{ALICE_DID, DORA_DID, ERIN_DID, FRANK_DID, GINA_DID, episode};
-use super::expect::{common, refused};
-use super::stage::{BASE, Stage};
-use super::token::seconds_from_now;
-use crate::check::each;
-use crate::client::PATIENCE;
-use crate::response::Response;
+use crate::support::check::each;
+use crate::support::client::PATIENCE;
+use crate::support::response::Response;
+use crate::support::sidecar::content::{
+    ALICE_DID, DORA_DID, ERIN_DID, FRANK_DID, GINA_DID, episode,
+};
+use crate::support::sidecar::expect::{common, refused};
+use crate::support::sidecar::stage::{BASE, Stage};
+use crate::support::sidecar::token::seconds_from_now;
 
 const PATH: &str = "/functions/podcast-rss-feed";
 

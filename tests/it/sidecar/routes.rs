@@ -1,13 +1,15 @@
 //! Paths and methods: which there are, what each takes, and which are two names of one thing.
 
-use super::content::{ALICE, ALICE_DID, PAGED_FEED};
-use super::event::{SESSION, WEBHOOK};
-use super::expect::{anonymous, common, head_of_refusal, lasting_headers, refused};
 use super::skeleton::feed;
-use super::stage::{Stage, post};
-use super::token::Token;
-use crate::check::each;
-use crate::request::Request;
+use crate::support::check::each;
+use crate::support::request::Request;
+use crate::support::sidecar::content::{ALICE, ALICE_DID, PAGED_FEED};
+use crate::support::sidecar::event::{SESSION, WEBHOOK};
+use crate::support::sidecar::expect::{
+    anonymous, common, head_of_refusal, lasting_headers, refused,
+};
+use crate::support::sidecar::stage::{Stage, post};
+use crate::support::sidecar::token::Token;
 
 /// Paths that are read, with what they need to be answered with 200.
 fn readable() -> [(&'static str, String); 11] {

@@ -1,12 +1,12 @@
 //! The sidecar inside TLS: what it says over HTTP/2 is what it says over HTTP/1.1.
 
-use super::content;
-use super::stage::{Stage, post, setup};
-use crate::client2::Client2;
-use crate::folder::Folder;
 use crate::http2::essence;
-use crate::request::{Request, padded};
-use crate::secure::{Pair, secured};
+use crate::support::client2::Client2;
+use crate::support::folder::Folder;
+use crate::support::request::{Request, padded};
+use crate::support::secure::{Pair, secured};
+use crate::support::sidecar::content;
+use crate::support::sidecar::stage::{Stage, post, setup};
 
 /// A sidecar with a certificate and the content of the tests.
 fn stage() -> (Stage, Pair) {

@@ -3,12 +3,12 @@
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
-use super::content::ALICE;
-use super::event::{Event, SIGNATURE, WEBHOOK, sign};
-use super::expect::{answered, refused};
-use super::stage::{Stage, WEBHOOK_SECRET, post};
-use crate::check::each;
-use crate::request::Request;
+use crate::support::check::each;
+use crate::support::request::Request;
+use crate::support::sidecar::content::ALICE;
+use crate::support::sidecar::event::{Event, SIGNATURE, WEBHOOK, sign};
+use crate::support::sidecar::expect::{answered, refused};
+use crate::support::sidecar::stage::{Stage, WEBHOOK_SECRET, post};
 
 const FILES: &str = "sidecar.age.webhook_secret_files";
 const NEXT: &str = "the-next-secret-of-the-verifier-0123456";

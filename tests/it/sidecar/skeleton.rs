@@ -2,10 +2,12 @@
 
 use serde_json::Value;
 
-use super::content::{ALICE_DID, EMPTY_FEED, MODERATED_FEED, PAGED, PAGED_FEED, post};
-use super::expect::{answered, refused};
-use super::stage::{Stage, encoded};
-use crate::check::each;
+use crate::support::check::each;
+use crate::support::sidecar::content::{
+    ALICE_DID, EMPTY_FEED, MODERATED_FEED, PAGED, PAGED_FEED, post,
+};
+use crate::support::sidecar::expect::{answered, refused};
+use crate::support::sidecar::stage::{Stage, encoded};
 
 /// Who publishes the feeds, and what the service is called.
 pub(super) const SERVICE: &str = "did:web:cards.example";

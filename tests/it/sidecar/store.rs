@@ -4,15 +4,15 @@ use std::time::{Duration, Instant};
 
 use sqlx::{Connection as _, SqliteConnection};
 
-use super::content::{ALICE, ALICE_DID, EMPTY_FEED, PAGED_FEED};
-use super::event::{Event, SESSION};
-use super::expect::{answered, common, refused};
 use super::skeleton::{PATH, feed};
-use super::stage::Stage;
-use super::token::Token;
-use super::upstream::{Answer, Upstream};
-use crate::check::each;
-use crate::request::Request;
+use crate::support::check::each;
+use crate::support::request::Request;
+use crate::support::sidecar::content::{ALICE, ALICE_DID, EMPTY_FEED, PAGED_FEED};
+use crate::support::sidecar::event::{Event, SESSION};
+use crate::support::sidecar::expect::{answered, common, refused};
+use crate::support::sidecar::stage::Stage;
+use crate::support::sidecar::token::Token;
+use crate::support::sidecar::upstream::{Answer, Upstream};
 
 /// Takes every table away, as far as a test can take a database away from SQLite.
 fn lose_the_store(stage: &Stage) {

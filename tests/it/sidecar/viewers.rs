@@ -6,15 +6,17 @@ use k256::ecdsa::signature::Signer as _;
 use k256::ecdsa::{Signature, SigningKey};
 use serde_json::{Value, json};
 
-use super::content::{ALICE, ALICE_DID, BOB, CAROL, FRANK_DID, GINA_DID, PAGED_FEED, STRANGER};
-use super::expect::{anonymous, answered, refused};
 use super::skeleton::{PATH, SERVICE, feed, posts};
-use super::stage::Stage;
-use super::token::{Token, seconds_from_now};
-use super::upstream::{Answer, Upstream};
-use crate::check::each;
-use crate::request::Request;
-use crate::response::Response;
+use crate::support::check::each;
+use crate::support::request::Request;
+use crate::support::response::Response;
+use crate::support::sidecar::content::{
+    ALICE, ALICE_DID, BOB, CAROL, FRANK_DID, GINA_DID, PAGED_FEED, STRANGER,
+};
+use crate::support::sidecar::expect::{anonymous, answered, refused};
+use crate::support::sidecar::stage::Stage;
+use crate::support::sidecar::token::{Token, seconds_from_now};
+use crate::support::sidecar::upstream::{Answer, Upstream};
 
 const METHOD: &str = "app.bsky.feed.getFeedSkeleton";
 const ALIAS: &str = "/xrpc/app.bsky.feed.getFeedSkeleton";
@@ -168,7 +170,7 @@ fn a_bad_session_is_refused_by_its_own_name() {
 
 #[test]
 fn a_bad_token_of_another_service_is_refused_by_its_own_name() {
-    let closed = format!("\"http://{}\"", crate::node::Node::nowhere());
+    let closed = format!("\"http://{}\"", crate::support::node::Node::nowhere());
     let stage = Stage::with(&[("sidecar.session.plc_url", &*closed)]);
     let of = |issuer: &str| Token::of_service(issuer, SERVICE, METHOD);
     let alice = || of(ALICE_DID);

@@ -5,13 +5,13 @@ use std::time::Instant;
 
 use serde_json::json;
 
-use super::content::ALICE;
-use super::event::{Event, SESSION, WEBHOOK};
 use super::skeleton::feed;
-use super::stage::{Stage, post};
-use super::token::Token;
-use crate::client::PATIENCE;
-use crate::request::Request;
+use crate::support::client::PATIENCE;
+use crate::support::request::Request;
+use crate::support::sidecar::content::ALICE;
+use crate::support::sidecar::event::{Event, SESSION, WEBHOOK};
+use crate::support::sidecar::stage::{Stage, post};
+use crate::support::sidecar::token::Token;
 
 const SKELETON: &str = "/xrpc/app.bsky.feed.getFeedSkeleton";
 

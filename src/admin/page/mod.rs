@@ -1,0 +1,93 @@
+//! The operator's page: one document and the few files it asks for, all of them in the binary.
+//!
+//! It is written by hand and loads nothing from elsewhere. What it shows is text to it: it makes no
+//! markup of anything, and the policy that every answer carries has the browser see to that.
+
+use crate::reply::Reply;
+use bytes::Bytes;
+
+/// What the page may do: load its own files, ask its own server, and nothing else. No text ever
+/// becomes markup or a script: <https://www.w3.org/TR/CSP3/>,
+/// <https://www.w3.org/TR/trusted-types/>.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+    connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+    require-trusted-types-for 'script'; trusted-types 'none'";
+
+const CSP: &str = "content-security-policy";
+const HTML: &str = "text/html; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
+const JS: &str = "text/javascript; charset=utf-8";
+const SVG: &str = "image/svg+xml";
+
+/// A file of the page: its path, its media type, its text.
+type File = (&'static str, &'static str, &'static str);
+
+const FILES: [File; 10] = [
+    ("/", HTML, include_str!("index.html")),
+    ("/page.css", CSS, include_str!("page.css")),
+    ("/icon.svg", SVG, include_str!("icon.svg")),
+    ("/page.js", JS, include_str!("page.js")),
+    ("/dom.js", JS, include_str!("dom.js")),
+    ("/plot.js", JS, include_str!("plot.js")),
+    ("/rates.js", JS, include_str!("rates.js")),
+    ("/cards.js", JS, include_str!("cards.js")),
+    ("/panels.js", JS, include_str!("panels.js")),
+    ("/journal.js", JS, include_str!("journal.js")),
+];
+
+/// The file at this path.
+pub(super) fn file(path: &[u8]) -> Option<Reply> {
+    let (_, media_type, text) = FILES.iter().find(|(own, ..)| own.as_bytes() == path)?;
+    let body = [Bytes::from_static(text.as_bytes()), Bytes::new(), Bytes::new()];
+    Some(Reply { status: 200, media_type: Some(media_type), body, ..Reply::default() })
+}
+
+/// The same answer with what keeps it from being used elsewhere.
+pub(super) fn guarded(mut reply: Reply) -> Reply {
+    // the documents' page has a narrower policy of its own
+    if reply.fields.iter().all(|(name, _)| *name != CSP) {
+        reply.field(CSP, POLICY);
+    }
+    for (name, value) in [
+        ("x-frame-options", "DENY"),
+        ("referrer-policy", "no-referrer"),
+        ("cross-origin-resource-policy", "same-origin"),
+        ("cross-origin-opener-policy", "same-origin"),
+    ] {
+        reply.field(name, value);
+    }
+    reply
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_names_no_other_server_and_makes_no_markup_of_text() {
+        for (path, _, text) in FILES {
+            // the name of a vocabulary is no address
+            let text = text.replace("http://www.w3.org/2000/svg", "");
+            for word in ["http:", "https:", "//cdn", "innerHTML", "insertAdjacentHTML", "eval("] {
+                assert!(!text.contains(word), "{path} has {word}");
+            }
+            for word in [" style=\"", " onclick=", "<style", "javascript:"] {
+                assert!(!text.contains(word), "{path} has {word}, which its policy forbids");
+            }
+        }
+    }
+
+    #[test]
+    fn every_file_that_the_page_asks_for_is_there() {
+        for (path, _, text) in FILES {
+            let quoted = text.split(['"', '\'']).skip(1).step_by(2);
+            let files = quoted.filter(|word| {
+                word.ends_with(".js") || word.ends_with(".css") || word.ends_with(".svg")
+            });
+            for name in files {
+                let name = name.trim_start_matches('.');
+                assert!(file(name.as_bytes()).is_some(), "{path} asks for {name}");
+            }
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! How slowly the bytes of an HTTP/2 connection may come and go.
+//!
+//! The `h2` crate has no clock. A [`Paced`] stream ends when the client takes nothing of what is
+//! written for too long, and when a frame of a head is begun and not ended in time. To tell that,
+//! it follows the frames as they pass (RFC 9113, section 4.1): their lengths, and nothing in them.
+
+use crate::io::deadline::Alarm;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
+
+/// The client's preface, before its first frame; RFC 9113, section 3.4.
+const PREFACE: usize = 24;
+/// The head of a frame.
+const FRAME_HEAD: usize = 9;
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const CONTINUATION: u8 = 9;
+const END_HEADERS: u8 = 4;
+
+/// What others may know of a paced stream.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    /// Bytes wait that the client does not take.
+    pub(super) is_stuck: AtomicBool,
+    /// It ended because a head came too slowly.
+    pub(super) head_was_late: AtomicBool,
+}
+
+/// A stream with a pace to keep to.
+pub(super) struct Paced<S> {
+    inner: S,
+    pace: Arc<Pace>,
+    header_timeout: Duration,
+    write_timeout: Duration,
+    frames: Frames,
+    /// Since when something other than the content of a request is there in part.
+    partial_since: Option<Instant>,
+    read_alarm: Alarm,
+    stuck_since: Option<Instant>,
+    write_alarm: Alarm,
+}
+
+impl<S> Paced<S> {
+    pub(super) fn new(
+        inner: S,
+        header_timeout: Duration,
+        write_timeout: Duration,
+    ) -> (Self, Arc<Pace>) {
+        let pace = Arc::<Pace>::default();
+        let paced = Self {
+            inner,
+            pace: Arc::clone(&pace),
+            header_timeout,
+            write_timeout,
+            frames: Frames::default(),
+            partial_since: None,
+            read_alarm: Alarm::default(),
+            stuck_since: None,
+            write_alarm: Alarm::default(),
+        };
+        (paced, pace)
+    }
+
+    /// What a write or a flush came to; an error when the last that came to something is too long
+    /// ago.
+    fn written<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        self.pace.is_stuck.store(written.is_pending(), Ordering::Relaxed);
+        if written.is_ready() {
+            self.stuck_since = None;
+            return written;
+        }
+        let since = *self.stuck_since.get_or_insert_with(Instant::now);
+        self.write_alarm
+            .poll_until(since + self.write_timeout, cx)
+            .map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = buf.filled().len();
+        let read = Pin::new(&mut this.inner).poll_read(cx, buf);
+        if read.is_ready() {
+            let another = this.frames.pass(buf.filled().get(before..).unwrap_or_default());
+            if another || this.frames.are_whole() {
+                this.partial_since = None;
+            }
+            if !this.frames.are_whole() {
+                this.partial_since.get_or_insert_with(Instant::now);
+            }
+            return read;
+        }
+        let Some(since) = this.partial_since else { return Poll::Pending };
+        this.read_alarm.poll_until(since + this.header_timeout, cx).map(|()| {
+            this.pace.head_was_late.store(true, Ordering::Relaxed);
+            Err(io::ErrorKind::TimedOut.into())
+        })
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.inner).poll_write(cx, data);
+        this.written(cx, written)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.inner).poll_write_vectored(cx, pieces);
+        this.written(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let flushed = Pin::new(&mut this.inner).poll_flush(cx);
+        this.written(cx, flushed)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let shut = Pin::new(&mut this.inner).poll_shutdown(cx);
+        this.written(cx, shut)
+    }
+}
+
+/// Where in a client's frames the last byte was.
+#[derive(Debug)]
+struct Frames {
+    /// Bytes to come of the preface, or of the frame whose head has passed.
+    left: usize,
+    /// Whether these bytes are content.
+    is_content: bool,
+    head: [u8; FRAME_HEAD],
+    /// Bytes of `head` that have passed.
+    passed: usize,
+    /// A head of a request is begun, and not ended.
+    in_headers: bool,
+}
+
+impl Default for Frames {
+    fn default() -> Self {
+        let head = [0; FRAME_HEAD];
+        Self { left: PREFACE, is_content: false, head, passed: 0, in_headers: false }
+    }
+}
+
+impl Frames {
+    /// Says whether one was whole and another has begun.
+    fn pass(&mut self, mut bytes: &[u8]) -> bool {
+        let mut another = false;
+        while let Some((first, rest)) = bytes.split_first() {
+            another |= self.are_whole();
+            if self.left > 0 {
+                let of_this = self.left.min(bytes.len());
+                self.left -= of_this;
+                bytes = bytes.get(of_this..).unwrap_or_default();
+                continue;
+            }
+            bytes = rest;
+            if let Some(place) = self.head.get_mut(self.passed) {
+                *place = *first;
+            }
+            self.passed += 1;
+            if self.passed == FRAME_HEAD {
+                self.begin_frame();
+            }
+        }
+        another
+    }
+
+    fn begin_frame(&mut self) {
+        let [high, middle, low, kind, flags, ..] = self.head;
+        self.passed = 0;
+        self.left = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
+        self.is_content = kind == DATA;
+        if matches!(kind, HEADERS | CONTINUATION) {
+            self.in_headers = flags & END_HEADERS == 0;
+        }
+    }
+
+    /// Whether nothing is there in part but content, which has a deadline of its own.
+    fn are_whole(&self) -> bool {
+        let is_whole = self.passed == 0 && (self.left == 0 || self.is_content);
+        is_whole && !self.in_headers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(kind: u8, flags: u8, length: usize) -> Vec<u8> {
+        let [.., high, middle, low] = length.to_be_bytes();
+        let mut bytes = vec![high, middle, low, kind, flags, 0, 0, 0, 1];
+        bytes.resize(FRAME_HEAD + length, b'x');
+        bytes
+    }
+
+    fn whole_after(bytes: &[u8], step: usize) -> bool {
+        let mut frames = Frames::default();
+        frames.pass(&[b'p'; PREFACE]);
+        for piece in bytes.chunks(step) {
+            frames.pass(piece);
+        }
+        frames.are_whole()
+    }
+
+    #[test]
+    fn a_head_is_whole_with_the_last_byte_of_its_last_frame() {
+        let settings = frame(4, 0, 30);
+        let one = frame(HEADERS, END_HEADERS | 1, 70_000);
+        let (begun, ended) = (frame(HEADERS, 0, 5), frame(CONTINUATION, END_HEADERS, 300));
+        let (data, part) = (frame(DATA, 0, 900), [frame(DATA, 0, 900), one.clone()].concat());
+        for (bytes, is_whole) in [
+            (Vec::new(), true),
+            (settings.clone(), true),
+            (settings[..12].to_vec(), false),
+            (one.clone(), true),
+            (one[..one.len() - 1].to_vec(), false),
+            (one[..3].to_vec(), false),
+            (begun.clone(), false),
+            ([begun.clone(), ended.clone()].concat(), true),
+            ([begun.clone(), ended[..9].to_vec()].concat(), false),
+            ([settings, begun, ended, data.clone()].concat(), true),
+            // a body has a deadline of its own
+            (data[..100].to_vec(), true),
+            (part[..915].to_vec(), false),
+            (part, true),
+        ] {
+            for step in [1, 7, 4096, 1 << 20] {
+                let length = bytes.len();
+                assert_eq!(whole_after(&bytes, step), is_whole, "{length} bytes by {step}");
+            }
+        }
+    }
+
+    #[test]
+    fn time_is_counted_for_each_head_anew() {
+        let mut frames = Frames::default();
+        frames.pass(&[b'p'; PREFACE]);
+        let head = frame(HEADERS, END_HEADERS, 50);
+        let (start, end) = head.split_at(20);
+        assert!(frames.pass(start), "one begins");
+        assert!(!frames.pass(end), "it ends, and no other begins");
+        assert!(frames.pass(start));
+        assert!(!frames.pass(&end[..10]), "it goes on");
+        assert!(frames.pass(&[&end[10..], start].concat()), "it ends, and another begins");
+    }
+
+    #[test]
+    fn the_preface_is_a_head_too() {
+        let mut frames = Frames::default();
+        assert!(!frames.are_whole(), "a client that says nothing has not begun to speak");
+        frames.pass(&[b'p'; PREFACE]);
+        assert!(frames.are_whole());
+    }
+}

@@ -1,0 +1,147 @@
+//! TLS between a client and the gate.
+
+use crate::io::deadline::within;
+use crate::telemetry::Handshake;
+use async_trait::async_trait;
+use pingora_core::protocols::raw_connect::ProxyDigest;
+use pingora_core::protocols::{
+    GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, Ssl, Stream, UniqueID,
+    UniqueIDType,
+};
+use pingora_core::protocols::{SocketDigest, TimingDigest};
+use rustls::{Error, InvalidMessage, ServerConfig};
+use std::fmt;
+use std::io::{self, ErrorKind, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+/// A client's stream inside TLS, for whoever wants one of Pingora's.
+pub(super) struct Secured(Box<TlsStream<Stream>>);
+
+impl Secured {
+    /// Shakes hands within `timeout`.
+    ///
+    /// # Errors
+    /// What came of it instead.
+    pub(super) async fn accept(
+        stream: Stream,
+        config: Arc<ServerConfig>,
+        timeout: Duration,
+    ) -> Result<Self, Handshake> {
+        match within(timeout, TlsAcceptor::from(config).accept(stream)).await {
+            Some(Ok(stream)) => Ok(Self(Box::new(stream))),
+            Some(Err(error)) => Err(outcome(&error)),
+            None => Err(Handshake::Timeout),
+        }
+    }
+
+    /// The protocol that was chosen, if the client named any.
+    pub(super) fn protocol(&self) -> Option<&[u8]> {
+        self.0.get_ref().1.alpn_protocol()
+    }
+}
+
+/// What a failed handshake was.
+fn outcome(error: &io::Error) -> Handshake {
+    let why = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
+    match why {
+        None if error.kind() == ErrorKind::InvalidData => Handshake::Broken,
+        None => Handshake::Gone,
+        Some(Error::InvalidMessage(
+            InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion,
+        )) => Handshake::NotTls,
+        Some(Error::PeerIncompatible(_) | Error::NoApplicationProtocol) => Handshake::Incompatible,
+        Some(Error::AlertReceived(_)) => Handshake::Refused,
+        Some(_) => Handshake::Broken,
+    }
+}
+
+impl AsyncRead for Secured {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.0).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Secured {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut *self.0).poll_write(cx, data)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut *self.0).poll_write_vectored(cx, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.0.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.0).poll_shutdown(cx)
+    }
+}
+
+#[async_trait]
+impl Shutdown for Secured {
+    async fn shutdown(&mut self) {
+        // a client that is gone needs no farewell
+        let _ = AsyncWriteExt::shutdown(self).await;
+    }
+}
+
+impl fmt::Debug for Secured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // without the session and its keys
+        f.write_str("Secured")
+    }
+}
+
+impl UniqueID for Secured {
+    fn id(&self) -> UniqueIDType {
+        self.0.get_ref().0.id()
+    }
+}
+
+// asked for by Pingora's sessions, and read by nobody: the gate knows what it needs
+
+impl Ssl for Secured {}
+
+impl GetTimingDigest for Secured {
+    fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
+        Vec::new()
+    }
+}
+
+impl GetProxyDigest for Secured {
+    fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
+        None
+    }
+}
+
+impl GetSocketDigest for Secured {
+    fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
+        None
+    }
+}
+
+impl Peek for Secured {}

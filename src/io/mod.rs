@@ -1,0 +1,7 @@
+//! Bounded I/O for clients and node alike: deadlines, reads without idle buffers, memory permits.
+//!
+//! Imports nothing of the program's own.
+
+pub mod deadline;
+pub mod memory;
+pub mod step;

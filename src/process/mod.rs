@@ -1,0 +1,15 @@
+//! The process: how it starts, listens, reloads, drains, hands over and stops.
+//!
+//! [`server`] builds everything from a configuration and runs it under Pingora's `Server`;
+//! [`lifecycle`] reacts to signals; [`reload`] applies a changed configuration; [`listen`],
+//! [`inherited`] and [`handover`] bind, take and pass on sockets; `systemd` and [`watchdog`] report
+//! to the service manager.
+
+pub mod handover;
+pub mod inherited;
+pub mod lifecycle;
+pub mod listen;
+pub mod reload;
+pub mod server;
+mod systemd;
+pub mod watchdog;

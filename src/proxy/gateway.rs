@@ -1,0 +1,94 @@
+//! The gateway behind the edge.
+
+use super::surface::{About, Admission, Next, Pending, Service, Told};
+use crate::gateway::{Begun, Gateway, Settings};
+use crate::reply::{Cors, Reply, Style};
+use crate::telemetry::{CacheUse, Surface};
+use bytes::Bytes;
+use portcullis_filters::client::Client;
+use portcullis_filters::head::Head;
+use portcullis_filters::limit::Standing;
+use portcullis_filters::policy::{Admitted, JudgedHead, MAX_BODY};
+use std::sync::Arc;
+use tokio::time::Instant;
+
+impl Service for Gateway {
+    const SURFACE: Surface = Surface::Gateway;
+    const STYLE: Style = Style::JsonRpc;
+    type Settings = Settings;
+    type Judged = JudgedHead;
+    type Call = ();
+
+    fn settings(&self) -> Arc<Settings> {
+        Gateway::settings(self)
+    }
+
+    fn told(settings: &Settings) -> Told<'_> {
+        let headers = "Content-Type, X-Request-Id";
+        let exposed = "RateLimit, RateLimit-Policy, Retry-After, X-Cache, X-Request-Id";
+        let cors = Cors { origins: &settings.cors, methods: "POST", headers, exposed };
+        Told { quota: &settings.limits.quota_header, cors: Some(cors) }
+    }
+
+    fn judge(&self, settings: &Settings, head: &Head<'_>) -> JudgedHead {
+        settings.policy.judge(head)
+    }
+
+    fn admit(
+        &self,
+        settings: &Settings,
+        judged: &JudgedHead,
+        _: &Head<'_>,
+        now: Instant,
+    ) -> Admission<()> {
+        let admission = Gateway::admit(self, settings, judged, now);
+        let verdict = admission.verdict.map(|admitted| match admitted {
+            Admitted::Health => Next::Reply(Reply::health()),
+            Admitted::Preflight => Next::Reply(Reply::no_content()),
+            Admitted::Call(call) => {
+                let (slot, expects_continue) = (call.slot, call.expects_continue);
+                let max_body = MAX_BODY;
+                Next::Read(Pending { call: (), slot, expects_continue, max_body, always: false })
+            }
+        });
+        Admission {
+            client: admission.client,
+            standing: Some(admission.standing),
+            style: Style::JsonRpc,
+            is_for_pages: true,
+            verdict,
+        }
+    }
+
+    async fn answer(
+        &self,
+        settings: &Settings,
+        (): (),
+        body: Bytes,
+        about: &mut About<'_>,
+    ) -> Reply {
+        let (wanted, id) = match self.read(settings, &body) {
+            Ok(read) => read,
+            Err(refusal) => return Reply::refusal(Style::JsonRpc, &refusal, about.request_id),
+        };
+        about.method = wanted.method().name();
+        let begun = self.begin(settings, &wanted, about.traceparent);
+        let cache = begun.cache();
+        about.metrics.call(wanted.method(), cache, body.len());
+        let answer = match begun {
+            Begun::Kept(answer) => Ok(answer),
+            // boxed, so that what is answered at once carries no room for asking the node
+            Begun::Asks(asks) => Box::pin(asks.answer(&mut about.upstream)).await,
+        };
+        let mut reply = match answer {
+            Ok(answer) => Reply::answer(id, answer),
+            Err(fault) => Reply::fault(Style::JsonRpc, fault, Some(id), about.request_id),
+        };
+        reply.cache = (cache != CacheUse::Off).then(|| cache.name());
+        reply
+    }
+
+    fn standing(&self, peer: Client) -> Option<Standing> {
+        Some(self.clients().standing(peer))
+    }
+}

@@ -1,0 +1,92 @@
+//! The sidecar behind the edge.
+
+use super::surface::{About, Admission, Next, Pending, Service, Told};
+use crate::config::CorsOrigins;
+use crate::reply::{Cors, Reply, Style};
+use crate::sidecar::{Refused, Settings, Sidecar};
+use crate::telemetry::Surface;
+use bytes::Bytes;
+use portcullis_filters::client::Client;
+use portcullis_filters::head::Head;
+use portcullis_filters::limit::Standing;
+use portcullis_filters::policy::{Asked, Function, SidecarAdmitted, SidecarCall};
+use std::sync::Arc;
+use tokio::time::Instant;
+
+/// The sidecar, as a surface.
+pub struct SidecarService(pub Arc<Sidecar>);
+
+impl Service for SidecarService {
+    const SURFACE: Surface = Surface::Sidecar;
+    const STYLE: Style = Style::Xrpc;
+    type Settings = Settings;
+    type Judged = ();
+    type Call = (Function, Asked);
+
+    fn settings(&self) -> Arc<Settings> {
+        self.0.settings()
+    }
+
+    fn told(settings: &Settings) -> Told<'_> {
+        let cors = Cors {
+            origins: &CorsOrigins::Any,
+            methods: "GET, HEAD, POST",
+            headers: "Authorization, X-Client-Info, Apikey, Content-Type, X-Request-Id",
+            exposed: "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id",
+        };
+        Told { quota: &settings.limits.quota_header, cors: Some(cors) }
+    }
+
+    fn judge(&self, _: &Settings, _: &Head<'_>) {}
+
+    fn admit(
+        &self,
+        settings: &Settings,
+        (): &(),
+        head: &Head<'_>,
+        now: Instant,
+    ) -> Admission<Self::Call> {
+        let admission = self.0.admit(settings, head, now);
+        let verdict = admission.verdict.map(|admitted| match admitted {
+            SidecarAdmitted::Health => Next::Reply(Reply::health()),
+            SidecarAdmitted::Preflight => Next::Reply(Reply::no_content()),
+            SidecarAdmitted::Call(call) => {
+                let SidecarCall { function, asked, slot, expects_continue, max_body } = call;
+                // a crawler takes an error for the whole site being forbidden
+                let always = function == Function::SeoRobots;
+                let call = (function, asked);
+                Next::Read(Pending { call, slot, expects_continue, max_body, always })
+            }
+        });
+        Admission {
+            client: admission.client,
+            standing: Some(admission.standing),
+            style: Style::Xrpc,
+            is_for_pages: admission.function.is_none_or(Function::is_for_pages),
+            verdict,
+        }
+    }
+
+    async fn answer(
+        &self,
+        settings: &Settings,
+        (function, asked): Self::Call,
+        body: Bytes,
+        about: &mut About<'_>,
+    ) -> Reply {
+        about.method = function.name();
+        about.metrics.sidecar.call(function);
+        match self.0.answer(settings, function, &asked, &body).await {
+            Ok(reply) => reply,
+            Err(Refused { refusal, retry_after, is_personal }) => {
+                let mut reply = Reply::refusal(Style::Xrpc, &refusal, about.request_id);
+                reply.retry_after = retry_after.or(reply.retry_after);
+                if is_personal { reply.personal() } else { reply }
+            }
+        }
+    }
+
+    fn standing(&self, peer: Client) -> Option<Standing> {
+        Some(self.0.clients().standing(peer))
+    }
+}

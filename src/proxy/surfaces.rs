@@ -1,0 +1,20 @@
+//! The surfaces that answer requests, for whoever shows or changes all of them.
+
+use crate::gateway::Gateway;
+use crate::http::tls::InForce;
+use crate::relay::Relay;
+use crate::sidecar::Sidecar;
+use std::sync::Arc;
+
+/// Each surface, unless it is switched off.
+#[derive(Clone, Default)]
+pub struct Surfaces {
+    /// The public read path.
+    pub gateway: Option<Arc<Gateway>>,
+    /// The protected write path.
+    pub relay: Option<Arc<Relay>>,
+    /// The service endpoints.
+    pub sidecar: Option<Arc<Sidecar>>,
+    /// What their listeners present.
+    pub tls: InForce,
+}

@@ -1,0 +1,189 @@
+//! A node with a chain that a test can grow, take back and mine again.
+//!
+//! In: what the test does to the chain. Out: what a Starknet node answers about it, to the watch
+//! and to clients alike; a client's calls are told by the trace context that [`question`] adds.
+//! Like a real development node it leaves a block's contents out of its hash.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use crate::support::edge::Setup;
+use crate::support::node::{Act, Call, Node};
+use crate::support::request::{Request, rpc};
+use crate::support::script::{envelope, json as answer, send};
+
+/// What tells a client's call from one of the watch.
+const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+/// A block: its own time, the hashes of its transactions and of the classes declared in it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Block {
+    pub(crate) time: u64,
+    pub(crate) transactions: Vec<&'static str>,
+    pub(crate) classes: Vec<&'static str>,
+}
+
+/// A chain, its first block mined at second 0.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Chain {
+    pub(crate) blocks: Vec<Block>,
+    /// The newest block that is accepted on L1.
+    pub(crate) l1: Option<usize>,
+    /// How the node is.
+    pub(crate) health: Health,
+}
+
+/// How a node is.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Health {
+    /// It answers.
+    #[default]
+    Well,
+    /// It hangs up on everyone.
+    Away,
+    /// It talks nonsense.
+    Mad,
+}
+
+impl Chain {
+    /// Adds a block.
+    pub(crate) fn mine(&mut self, time: u64, transactions: &[&'static str]) {
+        let transactions = transactions.to_vec();
+        self.blocks.push(Block { time, transactions, classes: Vec::new() });
+    }
+
+    /// Adds a block with a class.
+    pub(crate) fn declare(&mut self, time: u64, class: &'static str) {
+        self.blocks.push(Block { time, transactions: Vec::new(), classes: vec![class] });
+    }
+
+    fn at(&self, id: &Value) -> Option<usize> {
+        let head = self.blocks.len() - 1;
+        let number = match id {
+            Value::String(tag) if tag == "l1_accepted" => return self.l1,
+            Value::String(_) => return Some(head),
+            _ if id["block_hash"].is_string() => {
+                (0..=head).find(|number| id["block_hash"] == hash(*number))?
+            }
+            _ => usize::try_from(id["block_number"].as_u64()?).ok()?,
+        };
+        (number <= head).then_some(number)
+    }
+
+    fn status(&self, number: usize) -> &'static str {
+        if self.l1 >= Some(number) { "ACCEPTED_ON_L1" } else { "ACCEPTED_ON_L2" }
+    }
+
+    /// The result, or the error's code.
+    fn answer(&self, method: &str, params: &Value) -> Result<Value, i64> {
+        match method {
+            _ if self.health == Health::Mad => Ok(json!("what?")),
+            "starknet_getBlockWithTxHashes" => {
+                let number = self.at(&params["block_id"]).ok_or(24)?;
+                let Block { time, transactions, .. } = &self.blocks[number];
+                Ok(json!({
+                    "status": self.status(number), "block_hash": hash(number),
+                    "block_number": number, "timestamp": time, "transactions": transactions,
+                }))
+            }
+            "starknet_getTransactionReceipt" => {
+                let wanted = params["transaction_hash"].as_str().unwrap_or_default();
+                let holds = |block: &Block| block.transactions.contains(&wanted);
+                let number = self.blocks.iter().position(holds).ok_or(29)?;
+                Ok(json!({
+                    "transaction_hash": wanted, "finality_status": self.status(number),
+                    "block_number": number, "time": self.blocks[number].time,
+                }))
+            }
+            "starknet_getClass" => {
+                let number = self.at(&params["block_id"]).ok_or(24)?;
+                let wanted = params["class_hash"].as_str().unwrap_or_default();
+                let holds = |block: &Block| block.classes.contains(&wanted);
+                let declared = self.blocks.iter().position(holds).filter(|at| *at <= number);
+                declared.map(|_| json!({"abi": wanted})).ok_or(28)
+            }
+            _ => Ok(json!("0x1")),
+        }
+    }
+}
+
+fn hash(number: usize) -> String {
+    format!("{:#x}", number + 0x100)
+}
+
+/// A node over a chain that the test holds, too.
+pub(crate) struct ChainNode {
+    pub(crate) node: Node,
+    pub(crate) chain: Arc<Mutex<Chain>>,
+}
+
+impl ChainNode {
+    /// A node with a chain of these blocks.
+    pub(crate) fn start(chain: Chain) -> Self {
+        let chain = Arc::new(Mutex::new(chain));
+        let node = Node::start(script(&chain));
+        Self { node, chain }
+    }
+
+    /// What the edge needs to keep answers, at tests' pace.
+    pub(crate) fn setup(&self) -> Setup {
+        Setup::before(self.node.address())
+            .set("gateway.cache.enabled", "true")
+            .set("gateway.cache.watch_interval", "\"100ms\"")
+    }
+
+    /// Does something to the chain.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Chain)) {
+        change(&mut self.chain.lock().unwrap());
+    }
+
+    /// What clients' calls came to the node: method and block, or method alone.
+    pub(crate) fn asked(&self) -> Vec<String> {
+        let calls = self.node.calls().into_iter().filter(is_a_client_s);
+        let told = calls.map(|call| {
+            let body = call.json();
+            let method = body["method"].as_str().unwrap_or_default().replace("starknet_", "");
+            match &body["params"]["block_id"] {
+                Value::Null => method,
+                block => format!("{method} {block}"),
+            }
+        });
+        told.collect()
+    }
+
+    /// How often the watch has asked.
+    pub(crate) fn looks(&self) -> usize {
+        self.node.calls().iter().filter(|call| !is_a_client_s(call)).count()
+    }
+}
+
+/// What a node over `chain` does.
+fn script(chain: &Arc<Mutex<Chain>>) -> impl Fn(&Call) -> Vec<Act> + Send + Sync + 'static {
+    let chain = Arc::clone(chain);
+    move |call| {
+        let body = call.json();
+        let method = body["method"].as_str().unwrap_or_default();
+        let chain = chain.lock().unwrap();
+        if chain.health == Health::Away {
+            return vec![Act::Close];
+        }
+        match chain.answer(method, &body["params"]) {
+            Ok(result) => send(answer(envelope(call, &result.to_string()))),
+            Err(code) => send(answer(format!(
+                r#"{{"jsonrpc":"2.0","id":{},"error":{{"code":{code},"message":"not found"}}}}"#,
+                call.id()
+            ))),
+        }
+    }
+}
+
+fn is_a_client_s(call: &Call) -> bool {
+    call.headers().iter().any(|(name, _)| name == "traceparent")
+}
+
+/// A client's request.
+pub(crate) fn question(method: &str, params: &str) -> Request {
+    let method = format!("starknet_{method}");
+    Request::post(rpc("1", &method, params)).with("traceparent", TRACE)
+}

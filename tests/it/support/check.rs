@@ -1,0 +1,169 @@
+//! What every answer of the gateway must be, whatever it is about.
+//!
+//! In: an answer, and the one word that it should be about. Out: nothing, or a failed test that
+//! says which promise is broken. The table of reasons is here, once.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::support::edge::AMPLE;
+use crate::support::response::{Framing, Response};
+use crate::support::script::SECRET;
+
+/// Reason, HTTP status and JSON-RPC code: the gateway's table of errors.
+pub(crate) const REASONS: [(&str, u16, i64); 24] = [
+    ("parse_error", 400, -32700),
+    ("invalid_request", 400, -32600),
+    ("batch", 400, -32600),
+    ("conflicting_framing", 400, -32600),
+    ("invalid_params", 400, -32602),
+    ("method_not_allowed", 403, -32601),
+    ("not_found", 404, -32600),
+    ("wrong_http_method", 405, -32600),
+    ("request_timeout", 408, -32600),
+    ("body_too_large", 413, -32600),
+    ("unsupported_media_type", 415, -32600),
+    ("unsupported_encoding", 415, -32600),
+    ("expectation_failed", 417, -32600),
+    ("rate_limited", 429, -32005),
+    ("too_many_in_flight", 429, -32005),
+    ("header_too_large", 431, -32600),
+    ("upstream_timeout", 502, -32603),
+    ("upstream_unreachable", 502, -32603),
+    ("upstream_redirect", 502, -32603),
+    ("upstream_status", 502, -32603),
+    ("upstream_oversized", 502, -32603),
+    ("upstream_invalid", 502, -32603),
+    ("overloaded", 503, -32603),
+    ("draining", 503, -32603),
+];
+
+/// The only headers that an answer can carry.
+const HEADERS: [&str; 19] = [
+    "access-control-allow-headers",
+    "access-control-allow-methods",
+    "access-control-allow-origin",
+    "access-control-expose-headers",
+    "access-control-max-age",
+    "allow",
+    "cache-control",
+    "connection",
+    "content-length",
+    "content-type",
+    "date",
+    "keep-alive",
+    "ratelimit",
+    "ratelimit-policy",
+    "retry-after",
+    "vary",
+    "x-cache",
+    "x-content-type-options",
+    "x-request-id",
+];
+
+/// Checks every row, even if some fail, and then fails the test with the number of those that did.
+pub(crate) fn each<T>(rows: impl IntoIterator<Item = T>, check: impl Fn(T)) {
+    let failed = |row| catch_unwind(AssertUnwindSafe(|| check(row))).is_err();
+    let failures = rows.into_iter().filter_map(|row| failed(row).then_some(())).count();
+    assert_eq!(failures, 0, "rows failed: see the panics above");
+}
+
+/// What a refused or failed request must get: the reason, its status and code, and this id.
+pub(crate) fn assert_error(response: &Response, reason: &str, id: &str, why: &str) {
+    assert_one_of(response, &[reason], id, why);
+}
+
+/// The same where the contract leaves more than one reason open.
+pub(crate) fn assert_one_of(response: &Response, reasons: &[&str], id: &str, why: &str) {
+    assert_common(response, why);
+    let body = response.json();
+    let reason = body["error"]["data"]["reason"].as_str().unwrap_or_default();
+    let status = response.status;
+    assert!(reasons.contains(&reason), "{why}: {reasons:?} expected, got {status} {body}");
+    let row = REASONS.iter().find(|row| row.0 == reason).expect("every reason is in the table");
+    assert_eq!(response.status, row.1, "{why}: the status of {reason}");
+    assert_eq!(body["error"]["code"], row.2, "{why}: the code of {reason}");
+    assert_eq!(content_type(response), "application/json", "{why}: errors are JSON");
+    assert_eq!(id_bytes(response), id, "{why}: the id of the request, byte for byte, in {body}");
+    assert_eq!(body["jsonrpc"], "2.0", "{why}: an error is a JSON-RPC response");
+    let message = body["error"]["message"].as_str().unwrap_or_default();
+    assert!(!message.is_empty(), "{why}: a message that people can read");
+    let told = body["error"]["data"]["request_id"].as_str();
+    assert_eq!(told, response.header("X-Request-Id"), "{why}: one request id in head and body");
+    assert_members(&body, &["jsonrpc", "id", "error"], why);
+    assert_members(&body["error"], &["code", "message", "data"], why);
+    assert_members(&body["error"]["data"], &["reason", "request_id"], why);
+    let retry = response.header("Retry-After").map(|value| value.parse::<u32>());
+    match response.status {
+        429 => assert!(matches!(retry, Some(Ok(1..=60))), "{why}: Retry-After is {retry:?}"),
+        503 => assert!(!matches!(retry, Some(Err(_))), "{why}: Retry-After is {retry:?}"),
+        _ => assert_eq!(retry, None, "{why}: nothing to wait for"),
+    }
+}
+
+/// What a good answer must be: 200, this id, and exactly this result.
+pub(crate) fn assert_result(response: &Response, id: &str, result: &str, why: &str) {
+    assert_common(response, why);
+    assert_eq!(response.status, 200, "{why}: {}", response.text());
+    assert_eq!(content_type(response), "application/json", "{why}: answers are JSON");
+    let expected = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#);
+    let (came, all) = (response.text(), expected.len());
+    let shown = came.chars().take(300).collect::<String>();
+    assert!(came == expected, "{why}: {all} bytes expected, {} came: {shown}", came.len());
+}
+
+/// What holds for every answer of the gateway, with the harness' own quota.
+pub(crate) fn assert_common(response: &Response, why: &str) {
+    assert_common_with_quota(response, AMPLE, why);
+}
+
+/// What holds for every answer of a gateway with this quota.
+pub(crate) fn assert_common_with_quota(response: &Response, quota: u32, why: &str) {
+    assert_eq!(response.version, "HTTP/1.1", "{why}: our version, whatever the client's");
+    assert_eq!(response.header("Cache-Control"), Some("no-store"), "{why}: nothing is stored");
+    let sniff = response.header("X-Content-Type-Options");
+    assert_eq!(sniff, Some("nosniff"), "{why}: no content sniffing");
+    let request_id = response.header("X-Request-Id").unwrap_or_default();
+    let fits = (8..=64).contains(&request_id.len());
+    let plain = request_id.bytes().all(|own| own.is_ascii_alphanumeric() || own == b'-');
+    assert!(fits && plain, "{why}: {request_id:?} is no request id: {response:?}");
+    for (name, value) in &response.headers {
+        let known = HEADERS.contains(&name.to_ascii_lowercase().as_str());
+        assert!(known, "{why}: the header {name}: {value} is nothing the edge says");
+    }
+    assert!(!String::from_utf8_lossy(&response.body).contains(SECRET), "{why}: the node leaks");
+    assert_ne!(response.framing, Framing::Close, "{why}: an answer tells its own end");
+    let policy = format!("\"minute\";q={quota};w=60");
+    assert_eq!(response.header("RateLimit-Policy"), Some(policy.as_str()), "{why}: the quota");
+    let (left, seconds) = rate_limit(response, why);
+    assert!(left <= quota && seconds <= 60, "{why}: {left} left, {seconds} s to wait");
+}
+
+/// What `RateLimit` tells: requests left, and seconds until there is more.
+pub(crate) fn rate_limit(response: &Response, why: &str) -> (u32, u32) {
+    let told = response.header("RateLimit").unwrap_or_default();
+    let parts = told.strip_prefix("\"minute\";r=").and_then(|rest| rest.split_once(";t="));
+    let numbers = parts.and_then(|(r, t)| Some((r.parse().ok()?, t.parse().ok()?)));
+    numbers.unwrap_or_else(|| panic!("{why}: RateLimit is {told:?}"))
+}
+
+/// The id of the answer, as it is written in it.
+pub(crate) fn id_bytes(response: &Response) -> String {
+    let members: BTreeMap<String, Box<RawValue>> =
+        serde_json::from_str(response.text()).expect("an envelope is an object");
+    members.get("id").map(|id| id.get().to_owned()).unwrap_or_default()
+}
+
+fn content_type(response: &Response) -> &str {
+    response.header("Content-Type").unwrap_or_default()
+}
+
+fn assert_members(value: &Value, expected: &[&str], why: &str) {
+    let members: Vec<&str> =
+        value.as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+    let same = members.len() == expected.len() && expected.iter().all(|own| members.contains(own));
+    assert!(same, "{why}: {members:?} instead of {expected:?}");
+}

@@ -1,0 +1,166 @@
+//! A client of HTTP/2 inside TLS that does what it is told, and reads answers as `client` does.
+//!
+//! In: a [`Request`], or a head whose body the test sends itself. Out: a [`Response`], or how the
+//! stream or the connection ended. It waits for nothing longer than [`PATIENCE`].
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use h2::client::{ResponseFuture, SendRequest};
+use h2::{Reason, RecvStream, SendStream};
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::support::client::PATIENCE;
+use crate::support::request::Request;
+use crate::support::response::{Framing, Response};
+use crate::support::secure::{ANY, Pair, tunnel};
+
+/// One connection.
+pub(crate) struct Client2 {
+    runtime: Runtime,
+    requests: SendRequest<Bytes>,
+    connection: JoinHandle<Result<(), h2::Error>>,
+}
+
+/// An answer that is awaited, and where more of the request's body goes.
+pub(crate) struct Begun {
+    pub(crate) answer: ResponseFuture,
+    pub(crate) body: SendStream<Bytes>,
+}
+
+impl Client2 {
+    /// Connects, and chooses `h2`.
+    pub(crate) fn connect(address: SocketAddr, pair: &Pair) -> Self {
+        Self::with_window(address, pair, 1 << 20)
+    }
+
+    /// The same, with room for so many bytes of each answer until more are asked for.
+    pub(crate) fn with_window(address: SocketAddr, pair: &Pair, window: u32) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let stream = tunnel(address, pair.config(ANY, &["h2"]));
+        stream.set_nonblocking(true).expect("it is open");
+        let (requests, connection) = runtime.block_on(async {
+            let stream = tokio::net::TcpStream::from_std(stream).expect("a socket");
+            let mut builder = h2::client::Builder::new();
+            builder.initial_window_size(window).initial_connection_window_size(8 << 20);
+            let shaken = timeout(PATIENCE, builder.handshake(stream)).await;
+            let (requests, connection) = shaken.expect("in time").expect("it speaks HTTP/2");
+            (requests, tokio::spawn(connection))
+        });
+        Self { runtime, requests, connection }
+    }
+
+    /// Sends a head; the body follows, unless `is_all`.
+    pub(crate) fn begin(&mut self, request: &Request, is_all: bool) -> Result<Begun, h2::Error> {
+        let (method, target, fields) = request.parts();
+        // the first Host is the authority, as clients have it
+        let host = fields.iter().position(|(name, _)| name.eq_ignore_ascii_case("host"));
+        let authority = host.map(|at| format!("https://{}", fields[at].1)).unwrap_or_default();
+        let uri = authority + target;
+        let mut head = http::Request::builder().method(method).uri(uri);
+        for (at, (name, value)) in fields.iter().enumerate() {
+            if Some(at) != host {
+                head = head.header(name.to_ascii_lowercase(), value);
+            }
+        }
+        let head = head.body(()).expect("a head that HTTP/2 has words for");
+        let requests = self.requests.clone();
+        let ready = self.runtime.block_on(async { timeout(PATIENCE, requests.ready()).await });
+        self.requests = ready.expect("in time")?;
+        let (answer, body) = self.requests.send_request(head, is_all)?;
+        Ok(Begun { answer, body })
+    }
+
+    /// Sends a request and reads its answer.
+    pub(crate) fn ask(&mut self, request: &Request) -> Response {
+        self.try_ask(request).expect("an answer")
+    }
+
+    /// The same, or why there is none.
+    pub(crate) fn try_ask(&mut self, request: &Request) -> Result<Response, h2::Error> {
+        let begun = self.send(request)?;
+        self.response(begun)
+    }
+
+    /// Sends a whole request.
+    pub(crate) fn send(&mut self, request: &Request) -> Result<Begun, h2::Error> {
+        let body = Bytes::copy_from_slice(request.body());
+        let mut begun = self.begin(request, body.is_empty())?;
+        if !body.is_empty() {
+            begun.body.send_data(body, true)?;
+        }
+        Ok(begun)
+    }
+
+    /// Reads the answer.
+    pub(crate) fn response(&self, begun: Begun) -> Result<Response, h2::Error> {
+        self.in_time(async {
+            let (head, body) = begun.answer.await?.into_parts();
+            let headers: Vec<_> = head
+                .headers
+                .iter()
+                .map(|(name, value)| (name.to_string(), value.to_str().expect("ASCII").to_owned()))
+                .collect();
+            let status = head.status.as_u16();
+            let ended = body.is_end_stream();
+            let body = read(body).await?;
+            let framing = if ended { Framing::Bodiless } else { Framing::Length };
+            Ok(Response { version: "HTTP/2".into(), status, headers, framing, body })
+        })
+    }
+
+    /// How the answer's stream ends that is not read.
+    pub(crate) fn end_of(&self, begun: Begun) -> Option<Reason> {
+        let ended = self.in_time(async {
+            let mut body = begun.answer.await?.into_body();
+            // what is there is read and no more is asked for
+            while let Some(piece) = body.data().await {
+                piece?;
+            }
+            Ok::<_, h2::Error>(())
+        });
+        ended.err().and_then(|error| error.reason())
+    }
+
+    /// Waits until the connection is over, and says how.
+    pub(crate) fn ended(self) -> Result<(), h2::Error> {
+        let Self { runtime, requests, connection } = self;
+        let ended = runtime.block_on(async { timeout(PATIENCE, connection).await });
+        drop(requests);
+        ended.expect("in time").expect("it does not panic")
+    }
+
+    /// Waits until the server takes no other request.
+    pub(crate) fn farewell(&self) {
+        self.in_time(async {
+            while self.requests.clone().ready().await.is_ok() {
+                tokio::task::yield_now().await;
+            }
+        });
+    }
+
+    /// How many requests may be under way at a time.
+    pub(crate) fn max_streams(&self) -> usize {
+        self.requests.current_max_send_streams()
+    }
+
+    fn in_time<T>(&self, done: impl Future<Output = T>) -> T {
+        self.runtime.block_on(async { timeout(PATIENCE, done).await }).expect("in time")
+    }
+}
+
+async fn read(mut body: RecvStream) -> Result<Vec<u8>, h2::Error> {
+    let mut all = Vec::new();
+    while let Some(piece) = body.data().await {
+        let piece = piece?;
+        all.extend_from_slice(&piece);
+        body.flow_control().release_capacity(piece.len())?;
+    }
+    Ok(all)
+}

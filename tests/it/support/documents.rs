@@ -1,0 +1,325 @@
+//! Every answer that a test sees, held against the document of its surface.
+//!
+//! In: what was asked, as far as the client knows, and what came. Out: nothing, or a failed test
+//! that says what the document does not tell: a status, a header, a media type, a body. With
+//! `PORTCULLIS_SEEN` set to a file, each answer of a documented operation is noted there, so that
+//! `tests/lib/seen.py` can tell which of them no test has seen.
+
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::{LazyLock, Mutex};
+
+use boon::{Compiler, Draft, SchemaIndex, Schemas};
+use portcullis::admin::documents::DOCUMENTS;
+use serde_json::Value;
+
+use crate::support::response::{Framing, Response};
+
+/// What HTTP itself needs, and no document tells.
+const TRANSPORT: [&str; 6] =
+    ["connection", "content-length", "content-type", "date", "keep-alive", "transfer-encoding"];
+
+/// Where surfaces listen now, and the process that each belongs to.
+static LISTENING: Mutex<BTreeMap<SocketAddr, (u32, &'static Document)>> =
+    Mutex::new(BTreeMap::new());
+
+/// What was asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// This HTTP method of this path.
+    Operation(String, String),
+    /// Nobody can tell: a head in pieces, or more than one.
+    #[default]
+    Unclear,
+}
+
+impl Asked {
+    /// What these bytes ask: one request line at their beginning, and no other one behind.
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(bytes);
+        let line = text.split("\r\n").next().unwrap_or_default();
+        let words: Vec<_> = line.split(' ').collect();
+        match words.as_slice() {
+            [method, target, "HTTP/1.1" | "HTTP/1.0"] if text.matches(" HTTP/1.").count() == 1 => {
+                Self::Operation((*method).to_owned(), (*target).to_owned())
+            }
+            _ => Self::Unclear,
+        }
+    }
+}
+
+/// A surface of this process listens here from now on.
+pub(crate) fn listens(surface: &str, address: SocketAddr, process: u32) {
+    let document = ALL.iter().find(|document| document.surface == surface);
+    let document = document.expect("every surface has a document");
+    LISTENING.lock().unwrap().insert(address, (process, document));
+}
+
+/// The process is gone, and its ports may be anybody's.
+pub(crate) fn gone(process: u32) {
+    // a test that failed in here is told of already
+    if let Ok(mut listening) = LISTENING.lock() {
+        listening.retain(|_, (own, _)| *own != process);
+    }
+}
+
+/// The document of whoever listens at this address.
+pub(crate) fn at(address: SocketAddr) -> Option<&'static Document> {
+    LISTENING.lock().unwrap().get(&address).map(|(_, document)| *document)
+}
+
+/// A document, made ready to judge by.
+pub(crate) struct Document {
+    surface: &'static str,
+    schemas: Schemas,
+    operations: BTreeMap<(String, String), Answers>,
+    any_request: Answers,
+    every_answer: Vec<Header>,
+}
+
+type Answers = BTreeMap<u16, Answer>;
+
+/// An answer as a document tells it.
+struct Answer {
+    headers: Vec<Header>,
+    content: BTreeMap<String, Option<SchemaIndex>>,
+}
+
+struct Header {
+    name: String,
+    required: bool,
+    schema: SchemaIndex,
+}
+
+static ALL: LazyLock<[Document; 4]> =
+    LazyLock::new(|| ["gateway", "relay", "sidecar", "admin"].map(Document::read));
+
+impl Document {
+    fn read(surface: &'static str) -> Self {
+        let path = format!("/docs/openapi/{surface}.json");
+        let document = DOCUMENTS.iter().find(|document| document.path == path);
+        let root: Value = serde_json::from_str(document.expect("it is given out").text).unwrap();
+        let mut reader = Reader::new(surface, &root);
+        let mut operations = BTreeMap::new();
+        for (path, methods) in root["paths"].as_object().unwrap() {
+            for (method, operation) in methods.as_object().unwrap() {
+                let at = format!("/paths/{}/{method}/responses", escaped(path));
+                let answers = reader.answers(&operation["responses"], &at);
+                operations.insert((method.to_uppercase(), path.clone()), answers);
+            }
+        }
+        let any_request =
+            reader.answers(&root["x-any-request"]["responses"], "/x-any-request/responses");
+        let every_answer = reader.headers(&root["x-every-answer"], "/x-every-answer");
+        let schemas = reader.schemas;
+        Self { surface, schemas, operations, any_request, every_answer }
+    }
+
+    /// Fails the test when the answer is none that the document tells of.
+    pub(crate) fn judge(&self, asked: &Asked, response: &Response) {
+        let mut faults = Vec::new();
+        let mut fits = |answers: Option<&Answers>| {
+            let Some(answer) = answers.and_then(|answers| answers.get(&response.status)) else {
+                return false;
+            };
+            let fault = self.fault(answer, response);
+            faults.extend(fault.clone());
+            fault.is_none()
+        };
+        let known = match asked {
+            Asked::Operation(method, target) => {
+                let names = self.operations(method, target, response.status);
+                let told: Vec<_> =
+                    names.into_iter().filter(|name| fits(self.operations.get(*name))).collect();
+                for name in &told {
+                    note(self.surface, name, response.status);
+                }
+                !told.is_empty() || fits(Some(&self.any_request))
+            }
+            Asked::Unclear => {
+                let mut all = self.operations.values().chain([&self.any_request]);
+                all.any(|answers| fits(Some(answers)))
+            }
+        };
+        let document = format!("conf/openapi/{}.yaml", self.surface);
+        assert!(known, "{document} tells of no such answer to {asked:?}: {faults:?} {response:?}");
+    }
+
+    /// The operations that may tell of this answer. `GET` implies `HEAD`, only the sidecar and the
+    /// journal of the page take a query, and that another method is not taken is told by each
+    /// operation of the path.
+    fn operations(&self, method: &str, target: &str, status: u16) -> Vec<&(String, String)> {
+        let method = if method == "HEAD" { "GET" } else { method };
+        let path = match target.split_once('?') {
+            Some((path, _)) if self.surface == "sidecar" || path.starts_with("/journal") => path,
+            _ => target,
+        };
+        let of_path = self.operations.keys().filter(|(_, template)| is_of(path, template));
+        of_path.filter(|(own, _)| own == method || status == 405).collect()
+    }
+
+    /// What the document does not tell of this answer.
+    fn fault(&self, answer: &Answer, response: &Response) -> Option<String> {
+        let told = || answer.headers.iter().chain(&self.every_answer);
+        for header in told() {
+            // one of them, where there may be more
+            let mut sent = response.headers.iter();
+            let value = sent.find(|(name, _)| name.eq_ignore_ascii_case(&header.name));
+            let value = value.map(|(_, value)| Value::from(value.as_str()));
+            let fault = match value {
+                None if header.required => Some("is not there".to_owned()),
+                None => None,
+                Some(value) => self.misfit(header.schema, &value),
+            };
+            if let Some(fault) = fault {
+                return Some(format!("the header {} {fault}", header.name));
+            }
+        }
+        for (name, _) in &response.headers {
+            let is_told = told().any(|header| header.name.eq_ignore_ascii_case(name));
+            if !is_told && !TRANSPORT.contains(&name.to_ascii_lowercase().as_str()) {
+                return Some(format!("the header {name}"));
+            }
+        }
+        let media_type = response.header("Content-Type").unwrap_or_default();
+        let essence = media_type.split(';').next().unwrap_or_default();
+        if essence.is_empty() && answer.content.is_empty() {
+            return None;
+        }
+        let Some(schema) = answer.content.get(essence) else {
+            return Some(format!("the media type {media_type:?}"));
+        };
+        let schema = schema.filter(|_| response.framing != Framing::Bodiless)?;
+        let body = match essence {
+            "application/json" | "application/health+json" => {
+                // the id of a request may be a number that is none of ours
+                serde_json::from_slice(&response.body).ok()?
+            }
+            _ => Value::from(response.text()),
+        };
+        self.misfit(schema, &body).map(|misfit| format!("the body {misfit}"))
+    }
+
+    fn misfit(&self, schema: SchemaIndex, value: &Value) -> Option<String> {
+        self.schemas.validate(value, schema).err().map(|error| format!("does not fit: {error}"))
+    }
+}
+
+/// Reads answers out of a document, and compiles their schemas.
+struct Reader<'a> {
+    root: &'a Value,
+    url: String,
+    compiler: Compiler,
+    schemas: Schemas,
+}
+
+impl<'a> Reader<'a> {
+    fn new(surface: &str, root: &'a Value) -> Self {
+        let url = format!("http://documents.test/{surface}.json");
+        let mut compiler = Compiler::new();
+        compiler.set_default_draft(Draft::V2020_12);
+        compiler.add_resource(&url, root.clone()).expect("it is JSON");
+        Self { root, url, compiler, schemas: Schemas::new() }
+    }
+
+    /// A node and where it stands, a reference followed.
+    fn follow<'b>(&self, node: &'b Value, at: &str) -> (&'b Value, String)
+    where
+        'a: 'b,
+    {
+        match node["$ref"].as_str().and_then(|to| to.strip_prefix('#')) {
+            Some(to) => (self.root.pointer(to).expect("it leads somewhere"), to.to_owned()),
+            None => (node, at.to_owned()),
+        }
+    }
+
+    fn answers(&mut self, responses: &'a Value, at: &str) -> Answers {
+        let mut answers = Answers::new();
+        for (status, response) in responses.as_object().into_iter().flatten() {
+            let (response, at) = self.follow(response, &format!("{at}/{status}"));
+            let headers = self.headers(response, &at);
+            let mut content = BTreeMap::new();
+            for (media_type, one) in response["content"].as_object().into_iter().flatten() {
+                let at = format!("{at}/content/{}/schema", escaped(media_type));
+                let schema = one.get("schema").map(|_| self.compile(&at));
+                content.insert(media_type.clone(), schema);
+            }
+            answers.insert(status.parse().unwrap(), Answer { headers, content });
+        }
+        answers
+    }
+
+    fn headers(&mut self, of: &'a Value, at: &str) -> Vec<Header> {
+        let mut headers = Vec::new();
+        for (name, header) in of["headers"].as_object().into_iter().flatten() {
+            let (header, at) = self.follow(header, &format!("{at}/headers/{}", escaped(name)));
+            let required = header["required"].as_bool().unwrap_or_default();
+            let schema = self.compile(&format!("{at}/schema"));
+            headers.push(Header { name: name.clone(), required, schema });
+        }
+        headers
+    }
+
+    fn compile(&mut self, at: &str) -> SchemaIndex {
+        let location = format!("{}#{at}", self.url);
+        match self.compiler.compile(&location, &mut self.schemas) {
+            Ok(schema) => schema,
+            Err(error) => panic!("{location}: {error:#}"),
+        }
+    }
+}
+
+/// A name as a JSON pointer has it; RFC 6901, section 3.
+fn escaped(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+/// Whether a path is one of a template, in which names in braces stand for one segment each.
+fn is_of(path: &str, template: &str) -> bool {
+    let (segments, names) = (path.split('/'), template.split('/'));
+    segments.clone().count() == names.clone().count()
+        && segments.zip(names).all(|(segment, name)| name.starts_with('{') || segment == name)
+}
+
+/// One line for each answer, written in one go: many tests do so at once.
+fn note(surface: &str, (method, path): &(String, String), status: u16) {
+    let Some(file) = std::env::var_os("PORTCULLIS_SEEN") else { return };
+    let line = format!("{surface} {method} {path} {status}\n");
+    let opened = OpenOptions::new().create(true).append(true).open(file);
+    opened.unwrap().write_all(line.as_bytes()).unwrap();
+}
+
+#[test]
+fn an_answer_that_no_document_tells_of_is_seen() {
+    let gateway = &ALL[0];
+    let asked = Asked::of(b"GET /healthz HTTP/1.1\r\n\r\n");
+    let headers = [
+        ("X-Content-Type-Options", "nosniff"),
+        ("X-Request-Id", "0123456789"),
+        ("RateLimit-Policy", "\"minute\";q=180;w=60"),
+        ("RateLimit", "\"minute\";r=180;t=0"),
+        ("Cache-Control", "no-store"),
+        ("Content-Type", "text/plain; charset=utf-8"),
+    ];
+    let answer = |status, body: &str, headers: &[(&str, &str)]| {
+        let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let headers = headers.iter().map(own).collect();
+        let (version, body) = ("HTTP/1.1".to_owned(), body.as_bytes().to_vec());
+        Response { version, status, headers, framing: Framing::Length, body }
+    };
+    let judged =
+        |response: Response| std::panic::catch_unwind(|| gateway.judge(&asked, &response)).is_ok();
+    assert!(judged(answer(200, "ok\n", &headers)), "what it says");
+    assert!(!judged(answer(201, "ok\n", &headers)), "another status");
+    assert!(!judged(answer(200, "fine\n", &headers)), "another body");
+    assert!(!judged(answer(200, "ok\n", &headers[1..])), "a header less");
+    let more = [headers.as_slice(), &[("Server", "x")]].concat();
+    assert!(!judged(answer(200, "ok\n", &more)), "a header more");
+    let other = headers.map(|(name, value)| match name {
+        "Content-Type" => (name, "text/html"),
+        _ => (name, value),
+    });
+    assert!(!judged(answer(200, "ok\n", &other)), "another media type");
+}

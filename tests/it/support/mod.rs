@@ -1,0 +1,18 @@
+//! The harness: `edge` starts the program, `client` and `client2` talk to it (`request`,
+//! `response`), `node` stands in for a faulty node (`script`), `check` holds what is true of every
+//! response, `documents` checks each against the document of its surface.
+
+pub(crate) mod chain;
+pub(crate) mod check;
+pub(crate) mod client;
+pub(crate) mod client2;
+pub(crate) mod documents;
+pub(crate) mod edge;
+pub(crate) mod folder;
+pub(crate) mod node;
+pub(crate) mod relay;
+pub(crate) mod request;
+pub(crate) mod response;
+pub(crate) mod script;
+pub(crate) mod secure;
+pub(crate) mod sidecar;

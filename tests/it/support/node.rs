@@ -1,0 +1,315 @@
+//! A Starknet node that misbehaves on command.
+//!
+//! In: a script, asked once for each request, that says in [`Act`]s what happens on the wire. Out:
+//! what reached the node, byte for byte ([`Node::calls`]) and over how many connections. It never
+//! decides anything by itself, and it never sleeps except where the script drips. What a script can
+//! say is built in `script`.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::support::client::PATIENCE;
+
+/// One request as the node got it.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    /// Which connection it came over, from 1.
+    pub(crate) connection: usize,
+    /// Which request of its connection it is, from 1.
+    pub(crate) turn: usize,
+    /// Which request of the node's life it is, from 1.
+    pub(crate) number: usize,
+    /// The head, with its empty line.
+    pub(crate) head: String,
+    /// The body.
+    pub(crate) body: Vec<u8>,
+}
+
+impl Call {
+    /// The body as JSON.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).expect("the edge sends JSON to the node")
+    }
+
+    /// The id to answer with, as it is written in the request.
+    pub(crate) fn id(&self) -> String {
+        self.json()["id"].to_string()
+    }
+
+    /// The header lines, names in lower case.
+    pub(crate) fn headers(&self) -> Vec<(String, String)> {
+        let lines = self.head.split("\r\n").skip(1);
+        let pairs = lines.filter_map(|line| line.split_once(':'));
+        pairs.map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned())).collect()
+    }
+}
+
+/// One step of what the node does with a request.
+pub(crate) enum Act {
+    /// Sends these bytes.
+    Send(Vec<u8>),
+    /// Sends these bytes one at a time with a pause before each.
+    Drip(Vec<u8>, Duration),
+    /// Sends these bytes over and over until the other end gives up.
+    Flood(Vec<u8>),
+    /// Waits until the test opens the latch.
+    Hold(Latch),
+    /// Tells the test that this step is reached.
+    Tell(Latch),
+    /// Says nothing more until the other end hangs up.
+    Hang,
+    /// Hangs up.
+    Close,
+    /// Hangs up rudely: a TCP reset.
+    Reset,
+}
+
+/// What a node does with each request.
+pub(crate) type Script = dyn Fn(&Call) -> Vec<Act> + Send + Sync;
+
+/// A gate that is shut until somebody opens it, once.
+#[derive(Clone, Default)]
+pub(crate) struct Latch(Arc<(Mutex<bool>, Condvar)>);
+
+impl Latch {
+    /// Lets everybody through from now on.
+    pub(crate) fn open(&self) {
+        *self.0.0.lock().unwrap() = true;
+        self.0.1.notify_all();
+    }
+
+    /// Waits until it is open; false when that took too long.
+    pub(crate) fn wait(&self) -> bool {
+        let guard = self.0.0.lock().unwrap();
+        let (open, _) = self.0.1.wait_timeout_while(guard, PATIENCE, |open| !*open).unwrap();
+        *open
+    }
+}
+
+#[derive(Default)]
+struct Seen {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    connections: usize,
+    open: usize,
+    calls: Vec<Call>,
+    strange: Vec<String>,
+    stopping: bool,
+}
+
+/// A running node; its port closes when it is dropped.
+pub(crate) struct Node {
+    address: SocketAddr,
+    seen: Arc<Seen>,
+}
+
+impl Node {
+    /// A node on a port of its own.
+    pub(crate) fn start(script: impl Fn(&Call) -> Vec<Act> + Send + Sync + 'static) -> Self {
+        Self::start_at(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), script)
+    }
+
+    /// A node at this very address.
+    pub(crate) fn start_at(
+        address: SocketAddr,
+        script: impl Fn(&Call) -> Vec<Act> + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind(address).expect("the address is free");
+        let address = listener.local_addr().expect("a bound socket has an address");
+        let seen = Arc::new(Seen::default());
+        let (shared, script) = (Arc::clone(&seen), Arc::new(script));
+        std::thread::spawn(move || accept(&listener, &shared, &script));
+        Self { address, seen }
+    }
+
+    /// An address where nothing listens and nothing else of this machine will: its own loopback IP.
+    pub(crate) fn nowhere() -> SocketAddr {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let [.., high, low] = std::process::id().to_be_bytes();
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        let last = u8::try_from(next + 2).expect("few tests need a closed port");
+        let own = Ipv4Addr::new(127, 64 | (high & 63), low, last);
+        let listener = TcpListener::bind((own, 0)).expect("all of 127/8 is ours");
+        listener.local_addr().expect("a bound socket has an address")
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Every request so far, in order of arrival.
+    pub(crate) fn calls(&self) -> Vec<Call> {
+        let state = self.seen.state.lock().unwrap();
+        assert!(state.strange.is_empty(), "the node got what is no request: {:?}", state.strange);
+        state.calls.clone()
+    }
+
+    /// How many connections were ever opened to it.
+    pub(crate) fn connections(&self) -> usize {
+        self.seen.state.lock().unwrap().connections
+    }
+
+    /// Waits until this many requests have come in all.
+    pub(crate) fn wait_for_calls(&self, count: usize) {
+        self.wait(&format!("{count} requests at the node"), |state| state.calls.len() >= count);
+    }
+
+    /// Waits until the edge has no connection to the node any more.
+    pub(crate) fn wait_for_no_connection(&self) {
+        self.wait("the edge hangs up on the node", |state| state.open == 0);
+    }
+
+    fn wait(&self, what: &str, done: impl Fn(&State) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        let mut state = self.seen.state.lock().unwrap();
+        while !done(&state) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero(), "waited in vain for: {what} ({} came)", state.calls.len());
+            state = self.seen.changed.wait_timeout(state, left).unwrap().0;
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if let Ok(mut state) = self.seen.state.lock() {
+            state.stopping = true;
+        }
+        let _wakes_the_accept_loop = TcpStream::connect(self.address);
+    }
+}
+
+fn accept<S: Fn(&Call) -> Vec<Act> + Send + Sync + 'static>(
+    listener: &TcpListener,
+    seen: &Arc<Seen>,
+    script: &Arc<S>,
+) {
+    for stream in listener.incoming() {
+        let Ok(stream) = stream else { return };
+        let connection = {
+            let mut state = seen.state.lock().unwrap();
+            if state.stopping {
+                return;
+            }
+            state.connections += 1;
+            state.open += 1;
+            state.connections
+        };
+        let (seen, script) = (Arc::clone(seen), Arc::clone(script));
+        std::thread::spawn(move || {
+            serve(stream, connection, &seen, &*script);
+            seen.state.lock().unwrap().open -= 1;
+            seen.changed.notify_all();
+        });
+    }
+}
+
+/// Speaks with one peer until it leaves or the script ends the connection.
+fn serve(mut stream: TcpStream, connection: usize, seen: &Seen, script: &Script) {
+    stream.set_nodelay(true).expect("the socket is open");
+    for turn in 1.. {
+        let (head, body) = match read_but_the_last_byte(&mut stream) {
+            Ok(Some(read)) => read,
+            Ok(None) => return,
+            Err(strange) => {
+                seen.state.lock().unwrap().strange.push(strange);
+                return;
+            }
+        };
+        let call = {
+            let mut state = seen.state.lock().unwrap();
+            let number = state.calls.len() + 1;
+            let call = Call { connection, turn, number, head, body };
+            state.calls.push(call.clone());
+            seen.changed.notify_all();
+            call
+        };
+        if !play(&mut stream, script(&call)) {
+            return;
+        }
+    }
+}
+
+/// True when the connection can take another request.
+fn play(stream: &mut TcpStream, acts: Vec<Act>) -> bool {
+    // A reset is what Linux sends when bytes are unread at the close: so the last one waits here.
+    if acts.iter().any(|act| matches!(act, Act::Reset)) {
+        let mut all_before = acts.into_iter().take_while(|act| !matches!(act, Act::Reset));
+        let _the_peer_may_leave_first = all_before.all(|act| step(stream, act));
+        return false;
+    }
+    stream.read_exact(&mut [0]).is_ok() && acts.into_iter().all(|act| step(stream, act))
+}
+
+fn step(stream: &mut TcpStream, act: Act) -> bool {
+    match act {
+        Act::Send(bytes) => stream.write_all(&bytes).is_ok(),
+        Act::Drip(bytes, pause) => bytes.iter().all(|byte| {
+            std::thread::sleep(pause);
+            stream.write_all(&[*byte]).is_ok()
+        }),
+        Act::Flood(bytes) => {
+            while stream.write_all(&bytes).is_ok() {}
+            false
+        }
+        Act::Hold(latch) => latch.wait(),
+        Act::Tell(latch) => {
+            latch.open();
+            true
+        }
+        Act::Hang => {
+            let _until_the_peer_leaves = std::io::copy(stream, &mut std::io::sink());
+            false
+        }
+        Act::Close | Act::Reset => false,
+    }
+}
+
+/// Reads one request, but leaves its last byte in the socket (see [`play`]).
+fn read_but_the_last_byte(stream: &mut TcpStream) -> Result<Option<(String, Vec<u8>)>, String> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        match stream.read_exact(&mut byte) {
+            Ok(()) => head.push(byte[0]),
+            Err(_) if head.is_empty() => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                return Err(format!("half a head: {}", String::from_utf8_lossy(&head)));
+            }
+            Err(_) => return Ok(None),
+        }
+    }
+    let head = String::from_utf8(head).map_err(|_| "a head that is not UTF-8".to_owned())?;
+    let lengths: Vec<&str> = head
+        .split("\r\n")
+        .filter_map(|line| line.split_once(':'))
+        .filter(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+        .map(|(_, value)| value.trim())
+        .collect();
+    let [length] = lengths.as_slice() else { return Err(format!("not one length: {head}")) };
+    let length: usize = length.parse().map_err(|_| format!("a bad length: {head}"))?;
+    if length == 0 {
+        return Err(format!("a request without a body: {head}"));
+    }
+    let mut body = vec![0; length];
+    let (last, all_before) = body.split_last_mut().expect("checked just above");
+    if stream.read_exact(all_before).is_err() {
+        return Ok(None);
+    }
+    let mut peeked = [0];
+    match stream.peek(&mut peeked) {
+        Ok(1) => *last = peeked[0],
+        _ => return Ok(None),
+    }
+    Ok(Some((head, body)))
+}

@@ -1,0 +1,122 @@
+//! A real node for all tests of this process, with the product's contracts on it.
+//!
+//! Started by the first test that asks for it, ended with the process. Every relay has a store of
+//! its own and every test a user of its own, so they can share the chain. Nothing here writes with
+//! the keys of the network after it is made.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use portcullis_filters::felt::Felt;
+use serde_json::Value;
+
+use super::user::User;
+use crate::support::client::Client;
+use crate::support::edge::{program, scratch_path};
+use crate::support::node::{Act, Call};
+use crate::support::request::{Request, rpc};
+use crate::support::script::{json, send};
+
+/// Ends the node, and removes what it left, as soon as this process is gone: then its end of the
+/// pipe that is read here closes. What is written is the node's alone, so that its end shows.
+const KEEPER: &str = r#""$0" --host 127.0.0.1 --port 0 --seed 0 --chain-id PORTCULLIS_DEV 2>&1 &
+exec >&2; read -r _; kill -9 $!; rm -rf "$1""#;
+
+/// The product's network on the node.
+pub(crate) struct Network {
+    address: SocketAddr,
+    folder: PathBuf,
+    /// The relay's pins, by name.
+    pub(crate) pins: Vec<(String, String)>,
+    _keeper: Child,
+}
+
+/// The network, made at the first call.
+pub(crate) fn network() -> &'static Network {
+    static NETWORK: LazyLock<Network> = LazyLock::new(Network::make);
+    &NETWORK
+}
+
+impl Network {
+    fn make() -> Self {
+        let folder = scratch_path("net");
+        let (address, keeper) = start(&folder);
+        let made = program()
+            .args(["dev", "--prepare", "--node", &format!("http://{address}/rpc"), "--state"])
+            .arg(&folder)
+            .output()
+            .expect("the program can be started");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let text = std::fs::read_to_string(folder.join("portcullis.toml"))
+            .expect("the configuration is written");
+        let config: toml::Table = text.parse().expect("the configuration is TOML");
+        let pins = config["relay"]["pins"].as_table().expect("the pins are a table");
+        let text = |value: &toml::Value| value.as_str().unwrap_or_default().to_owned();
+        let pins = pins.iter().map(|(name, value)| (name.clone(), text(value))).collect();
+        Self { address, folder, pins, _keeper: keeper }
+    }
+
+    /// The path of one of the network's files.
+    pub(crate) fn file(&self, name: &str) -> String {
+        self.folder.join(name).display().to_string()
+    }
+}
+
+fn start(folder: &std::path::Path) -> (SocketAddr, Child) {
+    let mut keeper = Command::new("sh")
+        .args(["-c", KEEPER, "starknet-devnet"])
+        .arg(folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("there is a shell");
+    let mut lines = BufReader::new(keeper.stdout.take().expect("it is piped")).lines();
+    let told = lines.by_ref().map_while(Result::ok).find_map(|line| {
+        let (_, address) = line.split_once("listening on ")?;
+        address.trim().parse().ok()
+    });
+    let address = told.expect("these tests need starknet-devnet 0.10.1 on PATH");
+    std::thread::spawn(move || lines.for_each(drop));
+    (address, keeper)
+}
+
+/// Asks the node itself; `params` in JSON.
+pub(crate) fn ask(method: &str, params: &str) -> Value {
+    let answer = Client::connect(network().address).ask(&Request::post(rpc("1", method, params)));
+    let body = answer.json();
+    assert!(body["error"].is_null(), "{method} {params}: {body}");
+    body["result"].clone()
+}
+
+/// Hands a request on to the node, and its answer back.
+pub(crate) fn forward(call: &Call) -> Vec<Act> {
+    let answer = Client::connect(network().address).ask(&Request::post(&call.body));
+    send(json(answer.body))
+}
+
+/// A new user, with 100 STRK and no account yet.
+pub(crate) fn funded() -> User {
+    static NEXT: AtomicU32 = AtomicU32::new(0x1000);
+    let user = User::with_key(&format!("{:#x}", NEXT.fetch_add(1, Ordering::Relaxed)));
+    mint(user.address);
+    user
+}
+
+/// A new user with an account.
+pub(crate) fn deployed() -> User {
+    let user = funded();
+    let deploy = user.deploy();
+    let params = format!(r#"{{"deploy_account_transaction":{}}}"#, deploy.text);
+    ask("starknet_addDeployAccountTransaction", &params);
+    user
+}
+
+fn mint(address: Felt) {
+    let amount = "100000000000000000000";
+    let params = format!(r#"{{"address":"{address}","amount":{amount},"unit":"FRI"}}"#);
+    ask("devnet_mint", &params);
+}

@@ -1,0 +1,145 @@
+//! What every answer of the relay must be, and its table of reasons, once.
+
+use serde_json::Value;
+
+use portcullis_filters::felt::Felt;
+
+use super::user::ID;
+use crate::support::check::id_bytes;
+use crate::support::response::{Framing, Response};
+use crate::support::script::SECRET;
+
+/// Reason and status, as the contract has them.
+const REASONS: [(&str, u16); 49] = [
+    ("parse_error", 400),
+    ("invalid_request", 400),
+    ("batch", 400),
+    ("conflicting_framing", 400),
+    ("unauthorized", 401),
+    ("method_not_allowed", 403),
+    ("contract_not_allowed", 403),
+    ("entrypoint_not_allowed", 403),
+    ("argument_not_allowed", 403),
+    ("transaction_version", 403),
+    ("tip_not_zero", 403),
+    ("paymaster_data", 403),
+    ("proof_data", 403),
+    ("account_deployment_data", 403),
+    ("data_availability_mode", 403),
+    ("too_many_calls", 403),
+    ("calldata_too_large", 403),
+    ("calldata_malformed", 403),
+    ("fee_bound_exceeded", 403),
+    ("class_not_approved", 403),
+    ("address_mismatch", 403),
+    ("public_key_invalid", 403),
+    ("signature_invalid", 403),
+    ("assurance_not_allowed", 403),
+    ("epoch_out_of_range", 403),
+    ("confirmation_required", 403),
+    ("not_found", 404),
+    ("wrong_http_method", 405),
+    ("request_timeout", 408),
+    ("account_not_deployed", 409),
+    ("idempotency_conflict", 409),
+    ("nonce_conflict", 409),
+    ("rejected", 409),
+    ("in_progress", 409),
+    ("body_too_large", 413),
+    ("unsupported_media_type", 415),
+    ("unsupported_encoding", 415),
+    ("rate_limited", 429),
+    ("upstream_timeout", 502),
+    ("upstream_unreachable", 502),
+    ("upstream_redirect", 502),
+    ("upstream_status", 502),
+    ("upstream_oversized", 502),
+    ("upstream_invalid", 502),
+    ("draining", 503),
+    ("overloaded", 503),
+    ("pins_unproven", 503),
+    ("store_unavailable", 503),
+    ("outcome_unknown", 504),
+];
+
+/// The only headers that an answer of the relay can carry.
+const HEADERS: [&str; 13] = [
+    "allow",
+    "cache-control",
+    "connection",
+    "content-length",
+    "content-type",
+    "date",
+    "keep-alive",
+    "ratelimit",
+    "ratelimit-policy",
+    "retry-after",
+    "www-authenticate",
+    "x-content-type-options",
+    "x-request-id",
+];
+
+/// What holds for every answer.
+pub(crate) fn common(response: &Response, why: &str) {
+    assert_eq!(response.header("Cache-Control"), Some("no-store"), "{why}: nothing is stored");
+    let sniff = response.header("X-Content-Type-Options");
+    assert_eq!(sniff, Some("nosniff"), "{why}: no content sniffing");
+    assert!(request_id(response).len() >= 8, "{why}: a request id: {response:?}");
+    for (name, value) in &response.headers {
+        let known = HEADERS.contains(&name.to_ascii_lowercase().as_str());
+        assert!(known, "{why}: the header {name}: {value} is nothing the relay says");
+    }
+    assert_ne!(response.framing, Framing::Close, "{why}: an answer tells its own end");
+    assert!(!String::from_utf8_lossy(&response.body).contains(SECRET), "{why}: the node leaks");
+}
+
+/// The id that the answer has in its head.
+pub(crate) fn request_id(response: &Response) -> &str {
+    response.header("X-Request-Id").unwrap_or_default()
+}
+
+/// An operation, a probe or an unknown path is refused in plain words: this reason, its status.
+/// Gives back the error.
+pub(crate) fn refused(response: &Response, reason: &str, why: &str) -> Value {
+    let body = response.json();
+    assert_eq!(body["ok"], false, "{why}: {body}");
+    assert_eq!(body.as_object().map(serde_json::Map::len), Some(2), "{why}: {body}");
+    assert_error(response, &body["error"], &body["error"], reason, why);
+    body["error"].clone()
+}
+
+/// A request to `/rpc` is refused in JSON-RPC's words, with the id of the request.
+pub(crate) fn rpc_refused(response: &Response, reason: &str, id: &str, why: &str) -> Value {
+    let body = response.json();
+    assert_eq!(body["jsonrpc"], "2.0", "{why}: {body}");
+    assert_eq!(body.as_object().map(serde_json::Map::len), Some(3), "{why}: {body}");
+    assert!(body["error"]["code"].is_i64(), "{why}: {body}");
+    assert_error(response, &body["error"], &body["error"]["data"], reason, why);
+    assert_eq!(id_bytes(response), id, "{why}: the id of the request, byte for byte: {body}");
+    body["error"]["data"].clone()
+}
+
+fn assert_error(response: &Response, error: &Value, data: &Value, reason: &str, why: &str) {
+    common(response, why);
+    assert_eq!(data["reason"], reason, "{why}: {}", response.text());
+    let row = REASONS.iter().find(|row| row.0 == reason).expect("every reason is in the table");
+    assert_eq!(response.status, row.1, "{why}: the status of {reason}");
+    assert_eq!(response.header("Content-Type"), Some("application/json"), "{why}");
+    let message = error["message"].as_str().unwrap_or_default();
+    assert!(!message.is_empty(), "{why}: a message that people can read");
+    assert_eq!(data["request_id"], request_id(response), "{why}: one id in head and body");
+    let waits = matches!(response.status, 429 | 503);
+    let retry = response.header("Retry-After").map(str::parse::<u32>);
+    assert_eq!(waits, matches!(retry, Some(Ok(1..))), "{why}: Retry-After is {retry:?}");
+    let asks = (response.status == 401).then_some("Bearer");
+    assert_eq!(response.header("WWW-Authenticate"), asks, "{why}: what is asked for");
+}
+
+/// A user's transaction went through under its own hash.
+pub(crate) fn submitted(response: &Response, hash: Felt, why: &str) {
+    common(response, why);
+    assert_eq!(response.status, 200, "{why}: {}", response.text());
+    let told = &response.json()["result"]["transaction_hash"];
+    assert_eq!(*told, hash.to_string(), "{why}: the hash that the wallet knows");
+    assert_eq!(id_bytes(response), ID, "{why}: the id of the request");
+}

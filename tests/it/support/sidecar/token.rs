@@ -1,0 +1,121 @@
+//! Sessions of the platform's users, signed by somebody else's code than what reads them.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use ring::hmac;
+use serde_json::{Map, Value, json};
+
+use super::stage::SESSION_SECRET;
+use crate::support::request::Request;
+
+/// A token in the making.
+#[derive(Clone)]
+pub(crate) struct Token {
+    header: Value,
+    claims: Map<String, Value>,
+    secret: String,
+}
+
+impl Token {
+    /// A session of this user for another hour.
+    pub(crate) fn of(user: &str) -> Self {
+        let claims = json!({
+            "iss": "https://project.example/auth/v1",
+            "aud": "authenticated",
+            "role": "authenticated",
+            "sub": user,
+            "iat": seconds_from_now(-60),
+            "exp": seconds_from_now(3600),
+            "is_anonymous": false,
+            "email": "nobody@mail.example",
+        });
+        let claims = claims.as_object().expect("it is an object").clone();
+        let header = json!({ "alg": "HS256", "typ": "JWT" });
+        Self { header, claims, secret: SESSION_SECRET.to_owned() }
+    }
+
+    /// A token by which an AT Protocol account calls a method of this service; nobody signed it.
+    pub(crate) fn of_service(issuer: &str, audience: &str, method: &str) -> Self {
+        let claims = json!({
+            "iss": issuer,
+            "aud": audience,
+            "lxm": method,
+            "iat": seconds_from_now(-1),
+            "exp": seconds_from_now(60),
+        });
+        let claims = claims.as_object().expect("it is an object").clone();
+        let header = json!({ "alg": "ES256K", "typ": "JWT" });
+        Self { header, claims, secret: SESSION_SECRET.to_owned() }
+    }
+
+    /// With another claim.
+    pub(crate) fn with(mut self, name: &str, value: Value) -> Self {
+        self.claims.insert(name.to_owned(), value);
+        self
+    }
+
+    /// Without this claim.
+    pub(crate) fn without(mut self, name: &str) -> Self {
+        self.claims.remove(name);
+        self
+    }
+
+    /// With another member of the header.
+    pub(crate) fn header(mut self, name: &str, value: Value) -> Self {
+        self.header[name] = value;
+        self
+    }
+
+    /// Signed with another secret.
+    pub(crate) fn signed_with(mut self, secret: &str) -> Self {
+        secret.clone_into(&mut self.secret);
+        self
+    }
+
+    /// The token.
+    pub(crate) fn text(&self) -> String {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, self.secret.as_bytes());
+        let of_a_curve = matches!(self.header["alg"].as_str(), Some("ES256K" | "ES256"));
+        // 32 bytes twice: as long as a signature over either curve
+        let times = if of_a_curve { 2 } else { 1 };
+        self.signed_by(|message| hmac::sign(&key, message).as_ref().repeat(times))
+    }
+
+    /// The token with anybody's signature.
+    pub(crate) fn signed_by(&self, sign: impl Fn(&[u8]) -> Vec<u8>) -> String {
+        let claims = Value::Object(self.claims.clone());
+        let parts = [self.header.to_string(), claims.to_string()];
+        let message = parts.map(|part| BASE64_URL_SAFE_NO_PAD.encode(part)).join(".");
+        let signature = sign(message.as_bytes());
+        format!("{message}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature))
+    }
+
+    /// A request in its name.
+    pub(crate) fn on(&self, request: Request) -> Request {
+        request.with("Authorization", &format!("Bearer {}", self.text()))
+    }
+
+    /// `GET` of a path in its name.
+    pub(crate) fn get(&self, path: &str) -> Request {
+        self.on(Request::new("GET", path))
+    }
+
+    /// `POST` of nothing to a path in its name.
+    pub(crate) fn post(&self, path: &str) -> Request {
+        self.on(Request::new("POST", path).with("Content-Length", "0"))
+    }
+}
+
+/// Seconds since 1970, this many from now.
+pub(crate) fn seconds_from_now(seconds: i64) -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970");
+    i64::try_from(now.as_secs()).expect("it is not so late") + seconds
+}
+
+/// RFC 3339 of a second since 1970.
+pub(crate) fn rfc3339(second: i64) -> String {
+    let since = Duration::from_secs(second.try_into().expect("it is later than 1970"));
+    humantime::format_rfc3339_seconds(UNIX_EPOCH + since).to_string()
+}
