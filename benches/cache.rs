@@ -16,8 +16,8 @@ mod node;
 use criterion::{Criterion, criterion_group, criterion_main};
 use pingora_core::services::background::BackgroundService;
 use portcullis::config::Config;
-use portcullis::gateway::{Begun, Gateway, Settings, Wanted};
-use portcullis::io::memory::Memory;
+use portcullis::gateway::{Gateway, Lookup, ReadRequest, Settings};
+use portcullis::io::memory::MemoryPool;
 use portcullis::node::Node;
 use portcullis::telemetry::{CacheUse, Metrics};
 use std::hint::black_box;
@@ -55,7 +55,7 @@ impl World {
         let config = Config::parse(&text, []).expect("it has what is required");
         let gateway_config = config.gateway.expect("it has a gateway");
         let metrics = Arc::new(Metrics::new());
-        let memory = Memory::new(256 << 20);
+        let memory = MemoryPool::new(256 << 20);
         let node = Node::new(&config.node, Arc::clone(&memory), Arc::clone(&metrics));
         let gateway = Arc::new(Gateway::new(&gateway_config, Arc::new(node), memory));
         let watcher = gateway.watcher(&gateway_config, &config.node, metrics);
@@ -70,22 +70,22 @@ impl World {
         Self { gateway, settings, runtime }
     }
 
-    fn wanted(&self, body: &str) -> Arc<Wanted> {
+    fn wanted(&self, body: &str) -> Arc<ReadRequest> {
         let read = self.gateway.read(&self.settings, black_box(body).as_bytes());
         read.expect("it is permitted").0
     }
 
-    fn begin<'a>(&'a self, wanted: &'a Wanted) -> Begun<'a> {
+    fn begin<'a>(&'a self, wanted: &'a ReadRequest) -> Lookup<'a> {
         self.gateway.begin(&self.settings, black_box(wanted), None)
     }
 
-    /// Asks until the answer is a kept one.
-    fn until_kept(&self, wanted: &Wanted) {
+    /// PendingRead until the answer is a kept one.
+    fn until_kept(&self, wanted: &ReadRequest) {
         let end = Instant::now() + PATIENCE;
-        while let Begun::Asks(asks) = self.begin(wanted) {
+        while let Lookup::Pending(pending) = self.begin(wanted) {
             assert!(Instant::now() < end, "what may be kept is kept in time");
             let mut took = Duration::ZERO;
-            let answer = self.runtime.block_on(asks.answer(&mut took));
+            let answer = self.runtime.block_on(pending.answer(&mut took));
             answer.expect("the node answers");
             std::thread::sleep(LOOK);
         }

@@ -26,7 +26,7 @@ use crate::http::clients::Clients;
 use crate::http::process::Process;
 use crate::http::stream::{self, Body};
 use crate::http::{App, Request};
-use crate::io::memory::Memory;
+use crate::io::memory::MemoryPool;
 use crate::node::Node;
 use crate::proxy::surfaces::Surfaces;
 use crate::reply::{Facts, Persistence, Reply};
@@ -70,7 +70,7 @@ pub struct Admin {
     /// The node, as the gateway asks it.
     pub node: Arc<Node>,
     /// The memory for answers.
-    pub memory: Arc<Memory>,
+    pub memory: Arc<MemoryPool>,
     /// What the relay wrote, if there is one, and where it is read.
     pub journal: Option<(Journal, Handle)>,
     /// The configuration.
@@ -107,7 +107,7 @@ impl Admin {
             sidecar.as_ref().map(|sidecar| sidecar.clients()),
         ];
         let cache = gateway.as_ref().map(|gateway| gateway.cache());
-        let node = self.node.standing();
+        let node = self.node.stats();
         Sample {
             limiters: clients.map(|of| of.map(Clients::population).unwrap_or_default()),
             answer_memory: self.memory.taken() as u64,

@@ -8,9 +8,9 @@ use super::{CHECK_FAILED, CheckArguments, INTERNAL};
 use crate::admin::Access;
 use crate::config::{Config, NodeConfig, NodeUrl, NonEmpty, RelayConfig};
 use crate::http::tls::Identities;
-use crate::io::memory::Memory;
+use crate::io::memory::MemoryPool;
 use crate::node::chain::Chain;
-use crate::node::{Fault, MAX_ANSWER, Node, Over};
+use crate::node::{ConnectionChoice, MAX_ANSWER, Node, NodeError};
 use crate::relay::pins::Prover;
 use crate::relay::settings::{Keys, Pins, Settings};
 use crate::secrets::{self, SecretError};
@@ -81,7 +81,7 @@ fn secrets(config: &Config) -> Result<Option<Keys>, SecretError> {
 /// Proves the relay's pins, and shows each.
 async fn pins(config: &RelayConfig, keys: &Keys, node: &NodeConfig) -> bool {
     let metrics = Arc::new(Metrics::new());
-    let chain = Chain::new(Node::new(node, Memory::new(16 * MAX_ANSWER), Arc::clone(&metrics)));
+    let chain = Chain::new(Node::new(node, MemoryPool::new(16 * MAX_ANSWER), Arc::clone(&metrics)));
     let prover = Prover::new(Pins::new(config, keys), config.pins_max_age, metrics);
     let proof = prover.prove(&chain).await;
     println!("\n{:<26} {:<7} expected, found", "pin", "");
@@ -117,10 +117,10 @@ async fn ask(
     url: &NodeUrl,
     config: &NodeConfig,
     method: Method,
-) -> (Result<String, Fault>, Duration) {
+) -> (Result<String, NodeError>, Duration) {
     let urls = NonEmpty::new(vec![url.clone()]).expect("one URL is not none");
     let config = NodeConfig { urls, ..config.clone() };
-    let node = Node::new(&config, Memory::new(MAX_ANSWER), Arc::new(Metrics::new()));
+    let node = Node::new(&config, MemoryPool::new(MAX_ANSWER), Arc::new(Metrics::new()));
     let policy = GatewayPolicy {
         methods: MethodSet::new(&[method]),
         trusted_proxies: TrustedProxies::default(),
@@ -130,7 +130,7 @@ async fn ask(
         policy.inspect(request.as_bytes()).expect("a call without parameters is permitted");
     let request = |id, out: &mut Vec<u8>| permit.write_request(id, out);
     let start = Instant::now();
-    let answer = node.fetch(request, Over::Pool, None, start + node.timeout()).await;
+    let answer = node.fetch(request, ConnectionChoice::Pooled, None, start + node.timeout()).await;
     let answer = answer.map(|answer| String::from_utf8_lossy(&answer.payload).into_owned());
     (answer, start.elapsed())
 }

@@ -2,26 +2,26 @@
 //!
 //! It holds the policy and what the policy counts with. It never sees a head or a body that the
 //! policy did not, and never writes to a client. Next: `reads` (one read, from its body on),
-//! `repeats` (bodies that came before), `flights` (identical reads at a time), `cache` (what is
+//! `bodies` (bodies that came before), `flights` (identical reads at a time), `cache` (what is
 //! given again), `watch` and `watcher` (for how long), and `node`, which fetches the answer.
 
-mod asked;
 mod cache;
+mod cache_key;
 mod flights;
+mod parsed_bodies;
 mod reads;
-mod repeats;
 mod watch;
 mod watcher;
 
-pub use asked::Wanted;
-pub use cache::Standing as CacheStanding;
-pub use reads::{Asks, Begun};
-pub use watch::Cause;
+pub use cache::CacheStats;
+pub use cache_key::ReadRequest;
+pub use reads::{Lookup, PendingRead};
+pub use watch::EpochCause;
 pub use watcher::Watcher;
 
 use crate::config::{CorsOrigins, GatewayConfig, NodeConfig};
 use crate::http::clients::{ClientLimits, Clients};
-use crate::io::memory::Memory;
+use crate::io::memory::MemoryPool;
 use crate::node::Node;
 use crate::telemetry::Metrics;
 use arc_swap::ArcSwap;
@@ -74,7 +74,7 @@ impl From<&GatewayConfig> for Settings {
 
 impl Gateway {
     /// A gateway as configured, before this node. `memory` is where the node's answers have theirs.
-    pub fn new(config: &GatewayConfig, node: Arc<Node>, memory: Arc<Memory>) -> Self {
+    pub fn new(config: &GatewayConfig, node: Arc<Node>, memory: Arc<MemoryPool>) -> Self {
         let settings = Settings::from(config);
         Self {
             clients: Clients::new(&settings.limits, &config.clients),
@@ -119,7 +119,7 @@ impl Gateway {
         &self,
         settings: &Settings,
         body: &'a [u8],
-    ) -> Result<(Arc<Wanted>, &'a str), Refusal> {
+    ) -> Result<(Arc<ReadRequest>, &'a str), Refusal> {
         self.reads.read(&settings.policy, body)
     }
 
@@ -127,9 +127,9 @@ impl Gateway {
     pub fn begin<'a>(
         &'a self,
         settings: &Settings,
-        wanted: &'a Wanted,
+        wanted: &'a ReadRequest,
         traceparent: Option<&'a [u8]>,
-    ) -> Begun<'a> {
+    ) -> Lookup<'a> {
         self.reads.begin(settings, wanted, traceparent)
     }
 
@@ -139,7 +139,7 @@ impl Gateway {
     }
 
     /// How its cache stands.
-    pub fn cache(&self) -> CacheStanding {
-        self.reads.cache.standing()
+    pub fn cache(&self) -> CacheStats {
+        self.reads.cache.stats()
     }
 }

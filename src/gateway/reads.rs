@@ -1,11 +1,11 @@
 //! One permitted read: given again, shared with others who ask the same now, or asked of the node.
 
 use super::Settings;
-use super::asked::{Asked, Wanted};
 use super::cache::{Cache, View};
-use super::flights::{Flights, Seat};
-use super::repeats::Repeats;
-use crate::node::{Answer, Fault, Node, Over};
+use super::cache_key::{CacheKey, ReadRequest};
+use super::flights::{Flights, Role};
+use super::parsed_bodies::ParsedBodyCache;
+use crate::node::{Answer, ConnectionChoice, Node, NodeError};
 use crate::telemetry::CacheUse;
 use ahash::RandomState;
 use portcullis_filters::policy::GatewayPolicy;
@@ -19,32 +19,32 @@ use tokio::time::{Instant, timeout_at};
 pub(super) struct Reads {
     node: Arc<Node>,
     pub(super) cache: Arc<Cache>,
-    repeats: Repeats,
-    flights: Arc<Flights<Result<Answer, Fault>>>,
+    bodies: ParsedBodyCache,
+    flights: Arc<Flights<Result<Answer, NodeError>>>,
     /// What reads are hashed with.
     keys: RandomState,
 }
 
 /// A read that has begun.
-pub enum Begun<'a> {
+pub enum Lookup<'a> {
     /// Its answer was kept.
-    Kept(Answer),
+    Cached(Answer),
     /// It has to be asked for.
-    Asks(Asks<'a>),
+    Pending(PendingRead<'a>),
 }
 
 /// A read that the node is asked for, unless somebody else is asking the same.
-pub struct Asks<'a> {
+pub struct PendingRead<'a> {
     reads: &'a Reads,
     question: Question<'a>,
     /// With others who ask the same, unless everybody asks alone.
-    seat: Option<Seat<Result<Answer, Fault>>>,
+    role: Option<Role<Result<Answer, NodeError>>>,
     cache: CacheUse,
 }
 
 /// What to ask the node, and what to do with its answer.
 struct Question<'a> {
-    wanted: &'a Wanted,
+    wanted: &'a ReadRequest,
     traceparent: Option<&'a [u8]>,
     /// What stood when it was begun.
     view: View,
@@ -52,40 +52,40 @@ struct Question<'a> {
     rule: Option<Keepable>,
 }
 
-impl Begun<'_> {
+impl Lookup<'_> {
     /// How the cache takes part.
     pub fn cache(&self) -> CacheUse {
         match self {
-            Self::Kept(_) => CacheUse::Hit,
-            Self::Asks(asks) => asks.cache,
+            Self::Cached(_) => CacheUse::Hit,
+            Self::Pending(pending) => pending.cache,
         }
     }
 }
 
-impl Asks<'_> {
+impl PendingRead<'_> {
     /// The answer, and in `took` how long was waited for the node.
     ///
     /// # Errors
     /// The fault that kept the node's answer from being passed on.
-    pub fn answer(self, took: &mut Duration) -> impl Future<Output = Result<Answer, Fault>> {
-        let Self { reads, question, mut seat, .. } = self;
+    pub fn answer(self, took: &mut Duration) -> impl Future<Output = Result<Answer, NodeError>> {
+        let Self { reads, question, mut role, .. } = self;
         let start = Instant::now();
         // a block, which holds once what a function would hold twice
         async move {
             let deadline = start + reads.node.timeout();
             let answer = loop {
-                let Some(Seat::Follows(told)) = &mut seat else {
+                let Some(Role::Follower(answer)) = &mut role else {
                     break reads.ask(&question, deadline).await;
                 };
-                match timeout_at(deadline, told).await {
+                match timeout_at(deadline, answer).await {
                     Ok(Ok(answer)) => break answer,
-                    Err(_) => break Err(Fault::Timeout),
+                    Err(_) => break Err(NodeError::Timeout),
                     // the leader has gone
-                    Ok(Err(_)) => seat = Some(reads.join(question.view.epoch, question.wanted)),
+                    Ok(Err(_)) => role = Some(reads.join(question.view.epoch, question.wanted)),
                 }
             };
-            if let Some(Seat::Leads(lead)) = seat.take() {
-                lead.land(&answer);
+            if let Some(Role::Leader(lead)) = role.take() {
+                lead.complete(&answer);
             }
             *took = start.elapsed();
             answer
@@ -96,7 +96,7 @@ impl Asks<'_> {
 impl Reads {
     pub(super) fn new(node: Arc<Node>, cache: Cache) -> Self {
         let (cache, keys) = (Arc::new(cache), RandomState::new());
-        Self { node, cache, repeats: Repeats::new(), flights: Flights::new(), keys }
+        Self { node, cache, bodies: ParsedBodyCache::new(), flights: Flights::new(), keys }
     }
 
     /// The read that this body asks for, and the JSON text of the request's id.
@@ -107,19 +107,19 @@ impl Reads {
         &self,
         policy: &GatewayPolicy,
         body: &'a [u8],
-    ) -> Result<(Arc<Wanted>, &'a str), Refusal> {
-        let said = self.repeats.said(body);
+    ) -> Result<(Arc<ReadRequest>, &'a str), Refusal> {
+        let said = self.bodies.said(body);
         if let Some(said) = &said
-            && let Some(wanted) = self.repeats.find(said)
+            && let Some(wanted) = self.bodies.find(said)
             && policy.methods.contains(wanted.method())
         {
             return Ok((wanted, said.id()));
         }
         let permit = policy.inspect(body)?;
         let id = permit.id();
-        let wanted = Arc::new(Wanted::new(permit.into_read(), &self.keys));
+        let wanted = Arc::new(ReadRequest::new(permit.into_read(), &self.keys));
         if let Some(said) = said {
-            self.repeats.add(&said, id, &wanted);
+            self.bodies.add(&said, id, &wanted);
         }
         Ok((wanted, id.as_str()))
     }
@@ -128,39 +128,39 @@ impl Reads {
     pub(super) fn begin<'a>(
         &'a self,
         settings: &Settings,
-        wanted: &'a Wanted,
+        wanted: &'a ReadRequest,
         traceparent: Option<&'a [u8]>,
-    ) -> Begun<'a> {
+    ) -> Lookup<'a> {
         let view = self.cache.view();
         let rule = wanted.rule.filter(|_| settings.cache && view.in_use);
         let kept = || rule.and_then(|_| self.cache.get(wanted.kept_as(), &view));
         if let Some(answer) = kept() {
-            return Begun::Kept(answer);
+            return Lookup::Cached(answer);
         }
-        let mut seat = settings.single_flight.then(|| self.join(view.epoch, wanted));
-        if let Some(Seat::Leads(lead)) = seat {
+        let mut role = settings.single_flight.then(|| self.join(view.epoch, wanted));
+        if let Some(Role::Leader(lead)) = role {
             // who came as a flight ended missed the cache before, and finds what it brought now
             if let Some(answer) = kept() {
-                lead.land(&Ok(answer.clone()));
-                return Begun::Kept(answer);
+                lead.complete(&Ok(answer.clone()));
+                return Lookup::Cached(answer);
             }
-            seat = Some(Seat::Leads(lead));
+            role = Some(Role::Leader(lead));
         }
-        let cache = match seat {
+        let cache = match role {
             None if !settings.cache => CacheUse::Off,
-            None | Some(Seat::Leads(_)) => CacheUse::Miss,
-            Some(Seat::Follows(_)) => CacheUse::Shared,
+            None | Some(Role::Leader(_)) => CacheUse::Miss,
+            Some(Role::Follower(_)) => CacheUse::Shared,
         };
         let question = Question { wanted, traceparent, view, rule };
-        Begun::Asks(Asks { reads: self, question, seat, cache })
+        Lookup::Pending(PendingRead { reads: self, question, role, cache })
     }
 
-    fn join(&self, epoch: u64, wanted: &Wanted) -> Seat<Result<Answer, Fault>> {
+    fn join(&self, epoch: u64, wanted: &ReadRequest) -> Role<Result<Answer, NodeError>> {
         self.flights.join(epoch, Arc::clone(&wanted.asked))
     }
 
     /// Asks the node, until `deadline`, and keeps what may be kept.
-    async fn ask(&self, question: &Question<'_>, deadline: Instant) -> Result<Answer, Fault> {
+    async fn ask(&self, question: &Question<'_>, deadline: Instant) -> Result<Answer, NodeError> {
         let Question { wanted, traceparent, view, rule } = question;
         if let Some(block) = view.settled.filter(|_| rule.is_some())
             && let Some(settled) = wanted.at(block, &self.keys)
@@ -183,14 +183,14 @@ impl Reads {
     fn fetch<'a>(
         &'a self,
         deadline: Instant,
-        asked: &'a Asked,
+        asked: &'a CacheKey,
         traceparent: Option<&'a [u8]>,
-    ) -> impl Future<Output = Result<Answer, Fault>> + 'a {
+    ) -> impl Future<Output = Result<Answer, NodeError>> + 'a {
         let request = |id, out: &mut Vec<u8>| asked.call().write_request(id, out);
-        self.node.fetch(request, Over::Pool, traceparent, deadline)
+        self.node.fetch(request, ConnectionChoice::Pooled, traceparent, deadline)
     }
 
-    fn keep(&self, wanted: &Wanted, rule: Keepable, view: &View, answer: &Answer) {
+    fn keep(&self, wanted: &ReadRequest, rule: Keepable, view: &View, answer: &Answer) {
         let result = std::str::from_utf8(&answer.payload).ok();
         if let Some(keep) = result.and_then(|result| rule.judge(result)) {
             self.cache.keep(Arc::clone(wanted.kept_as()), answer, keep, view);

@@ -4,10 +4,10 @@
 //! the gateway is. While the cache is switched off it asks nothing.
 
 use super::cache::Cache;
-use super::watch::{Cause, L1, Look, Step, Watch};
+use super::watch::{EpochCause, L1, Poll, Step, Watch};
 use crate::config::NodeConfig;
-use crate::io::memory::Memory;
-use crate::node::chain::{Chain, Sighting, Trouble};
+use crate::io::memory::MemoryPool;
+use crate::node::chain::{BlockIdentity, Chain, RpcError};
 use crate::node::{MAX_ANSWER, Node};
 use crate::telemetry::Metrics;
 use async_trait::async_trait;
@@ -33,7 +33,7 @@ pub struct Watcher {
 #[async_trait]
 impl BackgroundService for Watcher {
     async fn start(&self, mut shutdown: ShutdownWatch) {
-        let _unwatched = Unwatched(&self.cache);
+        let _unwatched = SuspendOnDrop(&self.cache);
         tokio::select! {
             _ = shutdown.changed() => {}
             () = self.run() => {}
@@ -42,9 +42,9 @@ impl BackgroundService for Watcher {
 }
 
 /// However the watch ends: nothing is given from a cache that nobody watches.
-struct Unwatched<'a>(&'a Cache);
+struct SuspendOnDrop<'a>(&'a Cache);
 
-impl Drop for Unwatched<'_> {
+impl Drop for SuspendOnDrop<'_> {
     fn drop(&mut self) {
         self.0.suspend();
     }
@@ -58,7 +58,7 @@ impl Watcher {
         node: &NodeConfig,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let memory = Memory::new(BLOCKS * MAX_ANSWER);
+        let memory = MemoryPool::new(BLOCKS * MAX_ANSWER);
         let node = NodeConfig {
             max_idle: node.max_idle.max(BLOCKS),
             max_connections: node.max_connections.max(BLOCKS),
@@ -118,43 +118,48 @@ impl Watcher {
     }
 
     /// Asks for the newest block, and when the node answers, for all others at the same time.
-    async fn look(&self, watch: &Watch) -> Result<Look, Cause> {
+    async fn look(&self, watch: &Watch) -> Result<Poll, EpochCause> {
         let (settled, candidate) = (watch.settled(), watch.candidate());
-        let head = self.chain.sight("\"latest\"").await.map_err(cause)?.ok_or(Cause::Strange)?;
+        let head = self
+            .chain
+            .fetch_block("\"latest\"")
+            .await
+            .map_err(cause)?
+            .ok_or(EpochCause::Strange)?;
         let (genesis, settled_block, candidate_block, l1) = tokio::join!(
-            self.sight(Some(0)),
+            self.fetch_block(Some(0)),
             // block 0 is asked for anyway
-            self.sight(settled.filter(|number| *number > 0)),
-            self.sight(candidate.filter(|number| *number > 0)),
-            self.chain.sight("\"l1_accepted\""),
+            self.fetch_block(settled.filter(|number| *number > 0)),
+            self.fetch_block(candidate.filter(|number| *number > 0)),
+            self.chain.fetch_block("\"l1_accepted\""),
         );
-        let genesis = genesis.map_err(cause)?.ok_or(Cause::Strange)?;
+        let genesis = genesis.map_err(cause)?.ok_or(EpochCause::Strange)?;
         let or_genesis = |number, block| if number == Some(0) { Some(genesis) } else { block };
-        Ok(Look {
+        Ok(Poll {
             head,
             genesis,
             settled: or_genesis(settled, settled_block.map_err(cause)?),
             candidate: or_genesis(candidate, candidate_block.map_err(cause)?),
             l1: match l1 {
                 Ok(block) => L1::Head(block),
-                Err(Trouble::Fault(_)) => return Err(Cause::Unreachable),
+                Err(RpcError::Node(_)) => return Err(EpochCause::Unreachable),
                 Err(_) => L1::Unknown,
             },
         })
     }
 
     /// The block of this number, if one is asked for and there is one.
-    async fn sight(&self, number: Option<u64>) -> Result<Option<Sighting>, Trouble> {
+    async fn fetch_block(&self, number: Option<u64>) -> Result<Option<BlockIdentity>, RpcError> {
         let Some(number) = number else { return Ok(None) };
-        let block = self.chain.sight(&format!(r#"{{"block_number":{number}}}"#)).await?;
+        let block = self.chain.fetch_block(&format!(r#"{{"block_number":{number}}}"#)).await?;
         // another block than the one that was asked for is none
         Ok(block.filter(|block| block.number == number))
     }
 }
 
-fn cause(trouble: Trouble) -> Cause {
+fn cause(trouble: RpcError) -> EpochCause {
     match trouble {
-        Trouble::Fault(_) => Cause::Unreachable,
-        Trouble::Refused(_) | Trouble::Strange => Cause::Strange,
+        RpcError::Node(_) => EpochCause::Unreachable,
+        RpcError::Returned(_) | RpcError::MalformedAnswer => EpochCause::Strange,
     }
 }

@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The pool, in bytes.
 #[derive(Debug)]
-pub struct Memory {
+pub struct MemoryPool {
     free: AtomicUsize,
     size: usize,
 }
 
-impl Memory {
+impl MemoryPool {
     /// A pool of `size` bytes.
     pub fn new(size: usize) -> Arc<Self> {
         Arc::new(Self { free: AtomicUsize::new(size), size })
@@ -37,14 +37,14 @@ pub struct Exhausted;
 
 /// One answer's share of the pool, given back on drop.
 #[derive(Debug)]
-pub struct Lease {
-    memory: Arc<Memory>,
+pub struct MemoryPermit {
+    memory: Arc<MemoryPool>,
     bytes: usize,
 }
 
-impl Lease {
+impl MemoryPermit {
     /// A share of nothing yet.
-    pub fn of(memory: &Arc<Memory>) -> Self {
+    pub fn of(memory: &Arc<MemoryPool>) -> Self {
         Self { memory: Arc::clone(memory), bytes: 0 }
     }
 
@@ -52,7 +52,7 @@ impl Lease {
     ///
     /// # Errors
     /// [`Exhausted`] when the pool has less; the share stays as it was.
-    pub fn cover(&mut self, bytes: usize) -> Result<(), Exhausted> {
+    pub fn reserve(&mut self, bytes: usize) -> Result<(), Exhausted> {
         let more = bytes.saturating_sub(self.bytes);
         let take = |free: usize| free.checked_sub(more);
         self.memory
@@ -64,7 +64,7 @@ impl Lease {
     }
 }
 
-impl Drop for Lease {
+impl Drop for MemoryPermit {
     fn drop(&mut self) {
         self.memory.free.fetch_add(self.bytes, Ordering::Relaxed);
     }
@@ -76,13 +76,13 @@ mod tests {
 
     #[test]
     fn a_share_is_taken_once_and_given_back() {
-        let memory = Memory::new(100);
-        let mut one = Lease::of(&memory);
-        let mut two = Lease::of(&memory);
-        assert_eq!(one.cover(60), Ok(()));
-        assert_eq!(one.cover(40), Ok(()), "it covers that already");
-        assert_eq!(two.cover(41), Err(Exhausted));
-        assert_eq!(two.cover(40), Ok(()));
+        let memory = MemoryPool::new(100);
+        let mut one = MemoryPermit::of(&memory);
+        let mut two = MemoryPermit::of(&memory);
+        assert_eq!(one.reserve(60), Ok(()));
+        assert_eq!(one.reserve(40), Ok(()), "it covers that already");
+        assert_eq!(two.reserve(41), Err(Exhausted));
+        assert_eq!(two.reserve(40), Ok(()));
         assert_eq!(memory.taken(), 100);
         drop(one);
         assert_eq!(memory.taken(), 40);

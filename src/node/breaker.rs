@@ -2,8 +2,8 @@
 //! then one call tries it, and only that one. A call that takes too long while others are answered
 //! is a slow call: the URL is not down.
 
-use super::Fault;
-use super::target::Failure;
+use super::NodeError;
+use super::target::CallFailure;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -30,7 +30,7 @@ struct State {
 /// A call that the breaker let through. Dropped without a word (its client is gone, say), it counts
 /// for nothing.
 #[derive(Debug)]
-pub(super) struct Trial<'a> {
+pub(super) struct Attempt<'a> {
     breaker: &'a Breaker,
     is_probe: bool,
     /// How many were answered when it began.
@@ -39,7 +39,7 @@ pub(super) struct Trial<'a> {
 
 impl Breaker {
     /// Lets a call through, or `None` while the URL is left alone.
-    pub(super) fn enter(&self, now: impl FnOnce() -> Instant) -> Option<Trial<'_>> {
+    pub(super) fn enter(&self, now: impl FnOnce() -> Instant) -> Option<Attempt<'_>> {
         let mut state = self.lock();
         let is_probe = match state.probe_at {
             None => false,
@@ -49,7 +49,7 @@ impl Breaker {
             }
             Some(_) => return None,
         };
-        Some(Trial { breaker: self, is_probe, answers: state.answers })
+        Some(Attempt { breaker: self, is_probe, answers: state.answers })
     }
 
     /// Whether the URL is left alone.
@@ -62,14 +62,16 @@ impl Breaker {
     }
 }
 
-impl Trial<'_> {
+impl Attempt<'_> {
     /// Tells the breaker what came of the call at `now`.
-    pub(super) fn over(self, failure: Option<Failure>, now: impl FnOnce() -> Instant) {
+    pub(super) fn record(self, failure: Option<CallFailure>, now: impl FnOnce() -> Instant) {
         let mut state = self.breaker.lock();
         match failure {
-            Some(Failure::After(Fault::Timeout)) if state.answers != self.answers => {}
+            Some(CallFailure::After(NodeError::Timeout)) if state.answers != self.answers => {}
             Some(
-                Failure::Connect | Failure::Gone | Failure::After(Fault::Cut | Fault::Timeout),
+                CallFailure::Connect
+                | CallFailure::Gone
+                | CallFailure::After(NodeError::Cut | NodeError::Timeout),
             ) => {
                 state.failures = state.failures.saturating_add(1);
                 if self.is_probe || state.failures >= FAILURES {
@@ -77,7 +79,7 @@ impl Trial<'_> {
                 }
             }
             // our own bound says nothing about the node
-            Some(Failure::After(Fault::Overloaded)) => {}
+            Some(CallFailure::After(NodeError::Overloaded)) => {}
             // a bad answer is an answer: the node is there
             _ => {
                 state.answers += 1;
@@ -88,7 +90,7 @@ impl Trial<'_> {
     }
 }
 
-impl Drop for Trial<'_> {
+impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         if self.is_probe {
             self.breaker.lock().probing = false;
@@ -100,24 +102,24 @@ impl Drop for Trial<'_> {
 mod tests {
     use super::*;
 
-    const DOWN: Option<Failure> = Some(Failure::Connect);
+    const DOWN: Option<CallFailure> = Some(CallFailure::Connect);
 
     #[test]
     fn three_failures_in_a_row_open_it_and_one_probe_closes_it() {
         let breaker = Breaker::default();
         let start = Instant::now();
         for failure in [DOWN, DOWN, None, DOWN, DOWN, DOWN] {
-            let trial = breaker.enter(|| start).expect("closed until three failures in a row");
-            trial.over(failure, || start);
+            let attempt = breaker.enter(|| start).expect("closed until three failures in a row");
+            attempt.record(failure, || start);
         }
         assert!(breaker.enter(|| start).is_none(), "open");
         let later = start + PAUSE;
         let probe = breaker.enter(|| later).expect("one probe after the pause");
         assert!(breaker.enter(|| later).is_none(), "only one at a time");
-        probe.over(DOWN, || later);
+        probe.record(DOWN, || later);
         assert!(breaker.enter(|| later).is_none(), "a failed probe keeps it open");
         let later = later + PAUSE;
-        breaker.enter(|| later).expect("the next probe").over(None, || later);
+        breaker.enter(|| later).expect("the next probe").record(None, || later);
         assert!(
             breaker.enter(|| later).is_some() && breaker.enter(|| later).is_some(),
             "closed again"
@@ -126,16 +128,16 @@ mod tests {
 
     #[test]
     fn slow_calls_open_it_only_when_nothing_else_was_answered() {
-        const SLOW: Option<Failure> = Some(Failure::After(Fault::Timeout));
+        const SLOW: Option<CallFailure> = Some(CallFailure::After(NodeError::Timeout));
         let breaker = Breaker::default();
         let start = Instant::now();
         let enter = || breaker.enter(|| start);
         let slow = [enter(), enter(), enter()];
-        enter().expect("closed").over(None, || start);
-        slow.into_iter().flatten().for_each(|trial| trial.over(SLOW, || start));
+        enter().expect("closed").record(None, || start);
+        slow.into_iter().flatten().for_each(|attempt| attempt.record(SLOW, || start));
         assert!(enter().is_some(), "the node answers others");
         for _ in 0..3 {
-            enter().expect("closed until the third").over(SLOW, || start);
+            enter().expect("closed until the third").record(SLOW, || start);
         }
         assert!(enter().is_none(), "the node answers nobody");
     }
@@ -145,7 +147,7 @@ mod tests {
         let breaker = Breaker::default();
         let start = Instant::now();
         for _ in 0..3 {
-            breaker.enter(|| start).expect("closed").over(DOWN, || start);
+            breaker.enter(|| start).expect("closed").record(DOWN, || start);
         }
         drop(breaker.enter(|| start + PAUSE).expect("a probe"));
         assert!(breaker.enter(|| start + PAUSE).is_some(), "the next probe");

@@ -1,10 +1,10 @@
 //! Typed calls to the node, as the relay makes them.
 //!
-//! In: addresses, selectors, transactions. Out: typed answers, or [`Trouble`]: the node's own error
-//! with its code, or the fault that kept it from answering. State is read at the block being built,
-//! so that a write is seen as soon as the node has taken it. Starknet API 0.10.
+//! In: addresses, selectors, transactions. Out: typed answers, or an [`RpcError`]: the node's own
+//! error with its code, or why it gave none. State is read at the block being built, so that a
+//! write is visible as soon as the node has accepted it. Starknet API 0.10.
 
-use super::{Fault, Node, Over};
+use super::{ConnectionChoice, Node, NodeError};
 use portcullis_filters::felt::Felt;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -13,18 +13,18 @@ use tokio::time::Instant;
 
 /// Why a call has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum RpcError {
     /// No verified answer.
-    Fault(Fault),
+    Node(NodeError),
     /// The node answered with an error.
-    Refused(NodeError),
+    Returned(ErrorObject),
     /// The result is not what the method returns.
-    Strange,
+    MalformedAnswer,
 }
 
 /// An error of the node: Starknet API, `components/errors`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeError {
+pub struct ErrorObject {
     /// Its code.
     pub code: i64,
     /// What it says of an execution that failed, cut to the contract's own short text.
@@ -70,13 +70,13 @@ pub struct Block {
 
 /// An accepted block as it was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sighting {
+pub struct BlockIdentity {
     /// Its number.
     pub number: u64,
     /// What tells it from any other block: a digest of all that it says of itself but its status,
     /// which may change. A block's hash alone does not on every node: `starknet-devnet` leaves the
     /// block's contents out of it.
-    pub print: [u8; 32],
+    pub fingerprint: [u8; 32],
 }
 
 /// A transaction's receipt.
@@ -105,7 +105,7 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// Over this node.
+    /// A typed view of this node.
     pub fn new(node: Node) -> Self {
         Self { node }
     }
@@ -118,19 +118,19 @@ impl Chain {
     /// The chain's id.
     ///
     /// # Errors
-    /// As every call: [`Trouble`].
-    pub async fn chain_id(&self) -> Result<Felt, Trouble> {
+    /// As every call: [`RpcError`].
+    pub async fn chain_id(&self) -> Result<Felt, RpcError> {
         felt(&self.ask("starknet_chainId", "[]").await?)
     }
 
     /// The version of the API that the node speaks.
-    pub async fn spec_version(&self) -> Result<String, Trouble> {
+    pub async fn spec_version(&self) -> Result<String, RpcError> {
         let version = self.ask("starknet_specVersion", "[]").await?;
-        version.as_str().map(str::to_owned).ok_or(Trouble::Strange)
+        version.as_str().map(str::to_owned).ok_or(RpcError::MalformedAnswer)
     }
 
     /// The class of the contract at `address`, if there is one.
-    pub async fn class_hash_at(&self, address: Felt) -> Result<Option<Felt>, Trouble> {
+    pub async fn class_hash_at(&self, address: Felt) -> Result<Option<Felt>, RpcError> {
         let params = format!(r#"{{"block_id":"pre_confirmed","contract_address":"{address}"}}"#);
         found(self.ask("starknet_getClassHashAt", &params).await, code::CONTRACT_NOT_FOUND)?
             .as_ref()
@@ -144,34 +144,34 @@ impl Chain {
         to: Felt,
         selector: Felt,
         args: &[Felt],
-    ) -> Result<Vec<Felt>, Trouble> {
+    ) -> Result<Vec<Felt>, RpcError> {
         let args: Vec<_> = args.iter().map(|arg| format!("\"{arg}\"")).collect();
         let params = format!(
             r#"{{"request":{{"contract_address":"{to}","entry_point_selector":"{selector}","calldata":[{}]}},"block_id":"pre_confirmed"}}"#,
             args.join(",")
         );
         let result = self.ask("starknet_call", &params).await?;
-        result.as_array().ok_or(Trouble::Strange)?.iter().map(felt).collect()
+        result.as_array().ok_or(RpcError::MalformedAnswer)?.iter().map(felt).collect()
     }
 
     /// The next nonce of an account.
-    pub async fn nonce(&self, account: Felt) -> Result<u64, Trouble> {
+    pub async fn nonce(&self, account: Felt) -> Result<u64, RpcError> {
         let params = format!(r#"{{"block_id":"pre_confirmed","contract_address":"{account}"}}"#);
         let nonce = felt(&self.ask("starknet_getNonce", &params).await?)?;
-        nonce.to_u64().ok_or(Trouble::Strange)
+        nonce.to_u64().ok_or(RpcError::MalformedAnswer)
     }
 
     /// The newest accepted block.
-    pub async fn head(&self) -> Result<Block, Trouble> {
+    pub async fn head(&self) -> Result<Block, RpcError> {
         self.block("\"latest\"").await
     }
 
     /// Block 0.
-    pub async fn genesis(&self) -> Result<Block, Trouble> {
+    pub async fn genesis(&self) -> Result<Block, RpcError> {
         self.block(r#"{"block_number":0}"#).await
     }
 
-    async fn block(&self, id: &str) -> Result<Block, Trouble> {
+    async fn block(&self, id: &str) -> Result<Block, RpcError> {
         let params = format!(r#"{{"block_id":{id}}}"#);
         let block = self.ask("starknet_getBlockWithTxHashes", &params).await?;
         Ok(Block {
@@ -182,7 +182,7 @@ impl Chain {
     }
 
     /// The accepted block of this id (in JSON), if there is one.
-    pub async fn sight(&self, id: &str) -> Result<Option<Sighting>, Trouble> {
+    pub async fn fetch_block(&self, id: &str) -> Result<Option<BlockIdentity>, RpcError> {
         let params = format!(r#"{{"block_id":{id}}}"#);
         let block = self.ask("starknet_getBlockWithTxHashes", &params).await;
         let Some(mut block) = found(block, code::BLOCK_NOT_FOUND)? else { return Ok(None) };
@@ -192,12 +192,12 @@ impl Chain {
             status.as_ref().and_then(Value::as_str),
             Some("ACCEPTED_ON_L1" | "ACCEPTED_ON_L2")
         );
-        let sighting = Sighting { number, print: Sha256::digest(block.to_string()).into() };
-        is_accepted.then_some(Some(sighting)).ok_or(Trouble::Strange)
+        let block = BlockIdentity { number, fingerprint: Sha256::digest(block.to_string()).into() };
+        is_accepted.then_some(Some(block)).ok_or(RpcError::MalformedAnswer)
     }
 
     /// What executing `transaction` (a signed one of the query version, in JSON) would take.
-    pub async fn estimate(&self, transaction: &str) -> Result<Estimate, Trouble> {
+    pub async fn estimate(&self, transaction: &str) -> Result<Estimate, RpcError> {
         let params = format!(
             r#"{{"request":[{transaction}],"simulation_flags":[],"block_id":"pre_confirmed"}}"#
         );
@@ -205,7 +205,7 @@ impl Chain {
         let of = |resource: &str| {
             let amount = wide(&estimates[0][format!("{resource}_consumed")])?;
             let price = wide(&estimates[0][format!("{resource}_price")])?;
-            Ok((u64::try_from(amount).map_err(|_| Trouble::Strange)?, price))
+            Ok((u64::try_from(amount).map_err(|_| RpcError::MalformedAnswer)?, price))
         };
         Ok(Estimate {
             l1_gas: of("l1_gas")?,
@@ -222,40 +222,40 @@ impl Chain {
         params: &str,
         traceparent: Option<&[u8]>,
         took: &mut Duration,
-    ) -> Result<Felt, Trouble> {
+    ) -> Result<Felt, RpcError> {
         // a submission that is sent twice may be told that its own nonce is taken
-        let result = self.ask_in(method, params, Over::New, traceparent, took).await?;
+        let result = self.ask_in(method, params, ConnectionChoice::New, traceparent, took).await?;
         felt(&result["transaction_hash"])
     }
 
     /// The receipt of a transaction, if the node knows one.
-    pub async fn receipt(&self, hash: Felt) -> Result<Option<Receipt>, Trouble> {
+    pub async fn receipt(&self, hash: Felt) -> Result<Option<Receipt>, RpcError> {
         let params = format!(r#"{{"transaction_hash":"{hash}"}}"#);
         let receipt = self.ask("starknet_getTransactionReceipt", &params).await;
         let Some(receipt) = found(receipt, code::TRANSACTION_NOT_FOUND)? else { return Ok(None) };
-        let finality = receipt["finality_status"].as_str().ok_or(Trouble::Strange)?;
+        let finality = receipt["finality_status"].as_str().ok_or(RpcError::MalformedAnswer)?;
         let outcome = match receipt["execution_status"].as_str() {
             Some("SUCCEEDED") => Ok(()),
             Some("REVERTED") => Err(receipt["revert_reason"].as_str().and_then(short_reason)),
-            _ => return Err(Trouble::Strange),
+            _ => return Err(RpcError::MalformedAnswer),
         };
         Ok(Some(Receipt { accepted: finality.starts_with("ACCEPTED_ON_"), outcome }))
     }
 
     /// Asks anything, with parameters in JSON.
-    pub async fn ask(&self, method: &str, params: &str) -> Result<Value, Trouble> {
+    pub async fn ask(&self, method: &str, params: &str) -> Result<Value, RpcError> {
         let mut took = Duration::ZERO;
-        self.ask_in(method, params, Over::Pool, None, &mut took).await
+        self.ask_in(method, params, ConnectionChoice::Pooled, None, &mut took).await
     }
 
     async fn ask_in(
         &self,
         method: &str,
         params: &str,
-        over: Over,
+        over: ConnectionChoice,
         traceparent: Option<&[u8]>,
         took: &mut Duration,
-    ) -> Result<Value, Trouble> {
+    ) -> Result<Value, RpcError> {
         let write = |id: u64, out: &mut Vec<u8>| {
             let request =
                 format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
@@ -265,13 +265,18 @@ impl Chain {
         let deadline = start + self.node.timeout();
         let answer = self.node.fetch(write, over, traceparent, deadline).await;
         *took = start.elapsed();
-        let answer = answer.map_err(Trouble::Fault)?;
-        let value = serde_json::from_slice(&answer.payload).map_err(|_| Trouble::Strange)?;
-        if answer.is_result() { Ok(value) } else { Err(Trouble::Refused(NodeError::read(&value))) }
+        let answer = answer.map_err(RpcError::Node)?;
+        let value =
+            serde_json::from_slice(&answer.payload).map_err(|_| RpcError::MalformedAnswer)?;
+        if answer.is_result() {
+            Ok(value)
+        } else {
+            Err(RpcError::Returned(ErrorObject::read(&value)))
+        }
     }
 }
 
-impl NodeError {
+impl ErrorObject {
     /// Whether it is certain that a transaction answered so was not taken: the errors of the write
     /// methods, and of a request that the node did not understand. Of an internal error it is not.
     pub const fn is_definite(&self) -> bool {
@@ -301,24 +306,24 @@ fn short_reason(report: &str) -> Option<String> {
 }
 
 /// `None` for an error of this code.
-fn found(result: Result<Value, Trouble>, missing: i64) -> Result<Option<Value>, Trouble> {
+fn found(result: Result<Value, RpcError>, missing: i64) -> Result<Option<Value>, RpcError> {
     match result {
         Ok(value) => Ok(Some(value)),
-        Err(Trouble::Refused(error)) if error.code == missing => Ok(None),
+        Err(RpcError::Returned(error)) if error.code == missing => Ok(None),
         Err(trouble) => Err(trouble),
     }
 }
 
-fn felt(value: &Value) -> Result<Felt, Trouble> {
-    value.as_str().and_then(Felt::parse).ok_or(Trouble::Strange)
+fn felt(value: &Value) -> Result<Felt, RpcError> {
+    value.as_str().and_then(Felt::parse).ok_or(RpcError::MalformedAnswer)
 }
 
-fn integer(value: &Value) -> Result<u64, Trouble> {
-    value.as_u64().ok_or(Trouble::Strange)
+fn integer(value: &Value) -> Result<u64, RpcError> {
+    value.as_u64().ok_or(RpcError::MalformedAnswer)
 }
 
-fn wide(value: &Value) -> Result<u128, Trouble> {
-    felt(value)?.to_u128().ok_or(Trouble::Strange)
+fn wide(value: &Value) -> Result<u128, RpcError> {
+    felt(value)?.to_u128().ok_or(RpcError::MalformedAnswer)
 }
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 //! `httparse` reads the head; what follows is RFC 9112 with every liberty left out. A connection is
 //! used again only when exactly one complete answer was read from it, and that to its request.
 
-use super::{Fault, MAX_ANSWER};
+use super::{MAX_ANSWER, NodeError};
 use crate::io::deadline::Alarm;
-use crate::io::memory::{Exhausted, Lease};
+use crate::io::memory::{Exhausted, MemoryPermit};
 use crate::io::step::{STEP, poll_step};
 use bytes::{Buf, Bytes, BytesMut};
 use httparse::{Header, ParserConfig, Status};
@@ -39,21 +39,21 @@ pub(super) struct Connection {
 
 /// An exchange that gave no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Broken {
+pub(super) enum ExchangeError {
     /// The connection ended before the first byte of an answer.
     BeforeAnswer,
     /// The answer is not one to pass on.
-    Answer(Fault),
+    Answer(NodeError),
 }
 
-impl From<Exhausted> for Broken {
+impl From<Exhausted> for ExchangeError {
     fn from(exhausted: Exhausted) -> Self {
         Self::Answer(exhausted.into())
     }
 }
 
-impl From<Fault> for Broken {
-    fn from(fault: Fault) -> Self {
+impl From<NodeError> for ExchangeError {
+    fn from(fault: NodeError) -> Self {
         Self::Answer(fault)
     }
 }
@@ -70,7 +70,7 @@ struct Head {
     keep_alive: bool,
 }
 
-const INVALID: Broken = Broken::Answer(Fault::Invalid);
+const INVALID: ExchangeError = ExchangeError::Answer(NodeError::Invalid);
 
 impl Connection {
     pub(super) fn new(stream: TcpStream) -> Self {
@@ -94,31 +94,35 @@ impl Connection {
         &mut self,
         request: Vec<u8>,
         deadline: Instant,
-        lease: &mut Lease,
-    ) -> Result<Bytes, Broken> {
+        permit: &mut MemoryPermit,
+    ) -> Result<Bytes, ExchangeError> {
         let mut alarm = std::mem::take(&mut self.alarm);
-        let answer = alarm.within(deadline, pin!(self.ask(request, lease))).await;
+        let answer = alarm.within(deadline, pin!(self.ask(request, permit))).await;
         self.alarm = alarm;
-        answer.unwrap_or(Err(Broken::Answer(Fault::Timeout)))
+        answer.unwrap_or(Err(ExchangeError::Answer(NodeError::Timeout)))
     }
 
-    async fn ask(&mut self, request: Vec<u8>, lease: &mut Lease) -> Result<Bytes, Broken> {
+    async fn ask(
+        &mut self,
+        request: Vec<u8>,
+        permit: &mut MemoryPermit,
+    ) -> Result<Bytes, ExchangeError> {
         self.reusable = false;
-        self.stream.write_all(&request).await.map_err(|_| Broken::BeforeAnswer)?;
+        self.stream.write_all(&request).await.map_err(|_| ExchangeError::BeforeAnswer)?;
         // the next request's memory
         drop(request);
         let head = self.read_head().await?;
         let body = match head.framing {
-            Framing::Length(length) => self.read_length(length, lease).await?,
+            Framing::Length(length) => self.read_length(length, permit).await?,
             // boxed, so that what waits for an answer of a known length is smaller
-            Framing::Chunked => Box::pin(self.read_chunks(lease)).await?,
-            Framing::Close => self.read_to_end(lease).await?,
+            Framing::Chunked => Box::pin(self.read_chunks(permit)).await?,
+            Framing::Close => self.read_to_end(permit).await?,
         };
         self.reusable = head.keep_alive;
         Ok(body)
     }
 
-    async fn read_head(&mut self) -> Result<Head, Broken> {
+    async fn read_head(&mut self) -> Result<Head, ExchangeError> {
         let mut interim = 0;
         let mut began = false;
         loop {
@@ -134,13 +138,13 @@ impl Connection {
                 Ok(read) if read > 0 => began = true,
                 // an end or an error
                 _ if began => return Err(INVALID),
-                _ => return Err(Broken::BeforeAnswer),
+                _ => return Err(ExchangeError::BeforeAnswer),
             }
         }
     }
 
     /// Takes a final answer's head off the buffer, with any interim ones before it.
-    fn take_head(&mut self, interim: &mut usize) -> Result<Option<Head>, Broken> {
+    fn take_head(&mut self, interim: &mut usize) -> Result<Option<Head>, ExchangeError> {
         loop {
             let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
             let mut response = httparse::Response::new(&mut []);
@@ -163,14 +167,18 @@ impl Connection {
                     self.buffer.advance(length);
                 }
                 100 | 102..=199 => return Err(INVALID),
-                300..=399 => return Err(Fault::Redirect.into()),
-                _ => return Err(Fault::Status.into()),
+                300..=399 => return Err(NodeError::Redirect.into()),
+                _ => return Err(NodeError::Status.into()),
             }
         }
     }
 
-    async fn read_length(&mut self, length: usize, lease: &mut Lease) -> Result<Bytes, Broken> {
-        lease.cover(length)?;
+    async fn read_length(
+        &mut self,
+        length: usize,
+        permit: &mut MemoryPermit,
+    ) -> Result<Bytes, ExchangeError> {
+        permit.reserve(length)?;
         self.buffer.reserve(length.saturating_sub(self.buffer.len()));
         while self.buffer.len() < length {
             self.read_more().await?;
@@ -182,10 +190,10 @@ impl Connection {
         Ok(body.freeze())
     }
 
-    async fn read_to_end(&mut self, lease: &mut Lease) -> Result<Bytes, Broken> {
+    async fn read_to_end(&mut self, permit: &mut MemoryPermit) -> Result<Bytes, ExchangeError> {
         loop {
             within_bound(self.buffer.len())?;
-            lease.cover(self.buffer.len() + STEP)?;
+            permit.reserve(self.buffer.len() + STEP)?;
             self.buffer.reserve(STEP);
             match self.stream.read_buf(&mut self.buffer).await {
                 Ok(0) => return Ok(self.buffer.split().freeze()),
@@ -196,7 +204,7 @@ impl Connection {
     }
 
     /// RFC 9112, section 7.1.
-    async fn read_chunks(&mut self, lease: &mut Lease) -> Result<Bytes, Broken> {
+    async fn read_chunks(&mut self, permit: &mut MemoryPermit) -> Result<Bytes, ExchangeError> {
         let mut body = BytesMut::new();
         loop {
             let size = self.read_chunk_size().await?;
@@ -207,7 +215,7 @@ impl Connection {
             let total =
                 usize::try_from(size).map_or(usize::MAX, |size| body.len().saturating_add(size));
             within_bound(total)?;
-            lease.cover(total)?;
+            permit.reserve(total)?;
             while body.len() < total {
                 if self.buffer.is_empty() {
                     self.read_more().await?;
@@ -219,7 +227,7 @@ impl Connection {
         }
     }
 
-    async fn read_chunk_size(&mut self) -> Result<u64, Broken> {
+    async fn read_chunk_size(&mut self) -> Result<u64, ExchangeError> {
         loop {
             match httparse::parse_chunk_size(&self.buffer) {
                 Ok(Status::Complete((length, size))) => {
@@ -235,7 +243,7 @@ impl Connection {
     }
 
     /// Trailers are none of our business; they end with an empty line.
-    async fn skip_trailers(&mut self) -> Result<(), Broken> {
+    async fn skip_trailers(&mut self) -> Result<(), ExchangeError> {
         let mut skipped = 0;
         loop {
             match self.buffer.iter().position(|byte| *byte == b'\n') {
@@ -256,7 +264,7 @@ impl Connection {
     }
 
     /// The end of a chunk.
-    async fn read_line_end(&mut self) -> Result<(), Broken> {
+    async fn read_line_end(&mut self) -> Result<(), ExchangeError> {
         while self.buffer.len() < 2 {
             self.read_more().await?;
         }
@@ -267,7 +275,7 @@ impl Connection {
         Ok(())
     }
 
-    async fn read_more(&mut self) -> Result<(), Broken> {
+    async fn read_more(&mut self) -> Result<(), ExchangeError> {
         if self.buffer.capacity() == self.buffer.len() {
             self.buffer.reserve(STEP);
         }
@@ -281,7 +289,7 @@ impl Connection {
 impl Head {
     /// Of an answer with status 200: RFC 9112, section 6.3, where the length is told twice or in
     /// two ways it is not told at all.
-    fn parse(response: &httparse::Response<'_, '_>) -> Result<Self, Broken> {
+    fn parse(response: &httparse::Response<'_, '_>) -> Result<Self, ExchangeError> {
         let fields = &*response.headers;
         let coding = single(fields, "transfer-encoding")?;
         let length = single(fields, "content-length")?;
@@ -306,18 +314,18 @@ impl Head {
     }
 }
 
-fn within_bound(bytes: usize) -> Result<(), Broken> {
-    if bytes > MAX_ANSWER { Err(Fault::Oversized.into()) } else { Ok(()) }
+fn within_bound(bytes: usize) -> Result<(), ExchangeError> {
+    if bytes > MAX_ANSWER { Err(NodeError::Oversized.into()) } else { Ok(()) }
 }
 
 /// The value of a field that may stand there once.
-fn single<'a>(fields: &[Header<'a>], name: &str) -> Result<Option<&'a [u8]>, Broken> {
+fn single<'a>(fields: &[Header<'a>], name: &str) -> Result<Option<&'a [u8]>, ExchangeError> {
     let mut named = fields.iter().filter(|field| field.name.eq_ignore_ascii_case(name));
     let value = named.next().map(|field| field.value.trim_ascii());
     if named.next().is_some() { Err(INVALID) } else { Ok(value) }
 }
 
-fn parse_length(text: &[u8]) -> Result<usize, Broken> {
+fn parse_length(text: &[u8]) -> Result<usize, ExchangeError> {
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return Err(INVALID);
     }
@@ -333,7 +341,7 @@ fn has_token(list: &[u8], token: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::io::memory::Memory;
+    use crate::io::memory::MemoryPool;
     use tokio::net::TcpListener;
 
     #[tokio::test]
@@ -349,11 +357,11 @@ mod tests {
             }
             node
         });
-        let memory = Memory::new(MAX_ANSWER);
+        let memory = MemoryPool::new(MAX_ANSWER);
         let mut connection = Connection::new(stream);
         for size in [1 << 20, 2] {
-            let mut lease = Lease::of(&memory);
-            let body = connection.ask(b"GET".to_vec(), &mut lease).await.unwrap();
+            let mut permit = MemoryPermit::of(&memory);
+            let body = connection.ask(b"GET".to_vec(), &mut permit).await.unwrap();
             assert_eq!(body.len(), size);
         }
         assert!(connection.is_reusable());

@@ -1,4 +1,4 @@
-//! The Starknet node as we use it: one verified answer per permitted read, or a [`Fault`].
+//! The Starknet node as we use it: one verified answer per permitted read, or a [`NodeError`].
 //!
 //! One deadline covers everything from the first connect to the last byte; an answer is read whole,
 //! at most 4 MiB of it, and verified before anyone sees it. The request is built from scratch, so
@@ -12,7 +12,7 @@ mod http1;
 mod target;
 
 use crate::config::NodeConfig;
-use crate::io::memory::{Exhausted, Lease, Memory};
+use crate::io::memory::{Exhausted, MemoryPermit, MemoryPool};
 use crate::telemetry::Metrics;
 use bytes::Bytes;
 use http1::Connection;
@@ -28,7 +28,7 @@ pub const MAX_ANSWER: usize = 4 << 20;
 
 /// Why the node gave no answer that can be passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum NodeError {
     /// The deadline passed.
     Timeout,
     /// No connection: the request was not sent.
@@ -47,13 +47,13 @@ pub enum Fault {
     Overloaded,
 }
 
-impl From<Exhausted> for Fault {
+impl From<Exhausted> for NodeError {
     fn from(Exhausted: Exhausted) -> Self {
         Self::Overloaded
     }
 }
 
-impl Fault {
+impl NodeError {
     /// Every fault, in the order of the variants.
     pub const ALL: [Self; 8] = [
         Self::Timeout,
@@ -88,9 +88,9 @@ impl Fault {
 
 /// Which connection a request goes over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Over {
+pub enum ConnectionChoice {
     /// A pooled one. If that turns out dead before an answer begins, the request is sent once more.
-    Pool,
+    Pooled,
     /// A new one, and nothing is sent twice.
     New,
 }
@@ -103,7 +103,7 @@ pub struct Answer {
     /// The payload's JSON text, as the node wrote it.
     pub payload: Bytes,
     /// Given back when the answer has been sent to everyone who waits for it.
-    pub lease: Arc<Lease>,
+    pub memory: Arc<MemoryPermit>,
 }
 
 impl Answer {
@@ -117,11 +117,11 @@ impl Answer {
 const RESULT: &str = "result";
 
 /// What the node is asked, and how. In one place, as what waits for the answer is to be small.
-struct Call<'a, W> {
+struct NodeCall<'a, W> {
     id: u64,
     /// Writes the request's body under an id.
     write: W,
-    over: Over,
+    over: ConnectionChoice,
     traceparent: Option<&'a [u8]>,
     start: Instant,
     deadline: Instant,
@@ -131,14 +131,14 @@ struct Call<'a, W> {
 pub struct Node {
     targets: Vec<Target>,
     timeout: Duration,
-    memory: Arc<Memory>,
+    memory: Arc<MemoryPool>,
     metrics: Arc<Metrics>,
     next_id: AtomicU64,
 }
 
 /// How one URL of the node stands.
 #[derive(Clone, Debug)]
-pub struct UrlStanding {
+pub struct UrlStats {
     /// The URL as it is configured.
     pub url: String,
     /// Connections that wait for a call.
@@ -151,7 +151,7 @@ pub struct UrlStanding {
 
 /// How the connections to the node stand.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Standing {
+pub struct PoolStats {
     /// Connections that wait for a call.
     pub idle: usize,
     /// Connections with a call under way.
@@ -162,7 +162,7 @@ pub struct Standing {
 
 impl Node {
     /// A node as configured. Opens no connection yet.
-    pub fn new(config: &NodeConfig, memory: Arc<Memory>, metrics: Arc<Metrics>) -> Self {
+    pub fn new(config: &NodeConfig, memory: Arc<MemoryPool>, metrics: Arc<Metrics>) -> Self {
         Self {
             targets: config.urls.iter().map(|url| Target::new(url, config)).collect(),
             timeout: config.timeout,
@@ -181,20 +181,20 @@ impl Node {
     /// it is: it must be well-formed.
     ///
     /// # Errors
-    /// The [`Fault`] that kept an answer from being complete and verified by `deadline`.
+    /// The [`NodeError`] that kept an answer from being complete and verified by `deadline`.
     pub fn fetch<'a>(
         &'a self,
         write: impl Fn(u64, &mut Vec<u8>) + Send + Sync + 'a,
-        over: Over,
+        over: ConnectionChoice,
         traceparent: Option<&'a [u8]>,
         deadline: Instant,
-    ) -> impl Future<Output = Result<Answer, Fault>> + Send + 'a {
+    ) -> impl Future<Output = Result<Answer, NodeError>> + Send + 'a {
         let start = Instant::now();
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let call = Call { id, write, over, traceparent, start, deadline };
+        let call = NodeCall { id, write, over, traceparent, start, deadline };
         async move {
-            let mut lease = Lease::of(&self.memory);
-            let exchanged = self.exchange(&call, &mut lease).await;
+            let mut permit = MemoryPermit::of(&self.memory);
+            let exchanged = self.exchange(&call, &mut permit).await;
             let now = Instant::now();
             let verified = exchanged.and_then(|(target, connection, body)| {
                 let payload = verify(&body, call.id)?;
@@ -204,7 +204,7 @@ impl Node {
             });
             self.metrics.node_call(verified.as_ref().err().copied(), now - call.start);
             let (member, payload) = verified?;
-            Ok(Answer { member, payload, lease: Arc::new(lease) })
+            Ok(Answer { member, payload, memory: Arc::new(permit) })
         }
     }
 
@@ -212,28 +212,28 @@ impl Node {
     /// answer's body.
     async fn exchange<W: Fn(u64, &mut Vec<u8>) + Send + Sync>(
         &self,
-        call: &Call<'_, W>,
-        lease: &mut Lease,
-    ) -> Result<(&Target, Box<Connection>, Bytes), Fault> {
-        let mut fault = Fault::Unreachable;
+        call: &NodeCall<'_, W>,
+        permit: &mut MemoryPermit,
+    ) -> Result<(&Target, Box<Connection>, Bytes), NodeError> {
+        let mut fault = NodeError::Unreachable;
         for target in &self.targets {
-            let Some(trial) = target.breaker.enter(Instant::now) else { continue };
-            let result = target.exchange(call, lease, &self.metrics).await;
-            trial.over(result.as_ref().err().copied(), Instant::now);
+            let Some(attempt) = target.breaker.enter(Instant::now) else { continue };
+            let result = target.exchange(call, permit, &self.metrics).await;
+            attempt.record(result.as_ref().err().copied(), Instant::now);
             match result {
                 Ok((connection, body)) => return Ok((target, connection, body)),
-                Err(target::Failure::After(fault)) => return Err(fault),
+                Err(target::CallFailure::After(fault)) => return Err(fault),
                 // the next URL may have it
-                Err(target::Failure::Connect) => {}
-                Err(target::Failure::Gone) => fault = Fault::Cut,
+                Err(target::CallFailure::Connect) => {}
+                Err(target::CallFailure::Gone) => fault = NodeError::Cut,
             }
         }
         Err(fault)
     }
 
     /// How the connections stand, for the metrics.
-    pub fn standing(&self) -> Standing {
-        self.urls().fold(Standing::default(), |sum, url| Standing {
+    pub fn stats(&self) -> PoolStats {
+        self.urls().fold(PoolStats::default(), |sum, url| PoolStats {
             idle: sum.idle + url.idle,
             busy: sum.busy + url.busy,
             open_breakers: sum.open_breakers + usize::from(url.is_open),
@@ -241,8 +241,8 @@ impl Node {
     }
 
     /// How each URL stands, in order of preference.
-    pub fn urls(&self) -> impl Iterator<Item = UrlStanding> {
-        self.targets.iter().map(|target| UrlStanding {
+    pub fn urls(&self) -> impl Iterator<Item = UrlStats> {
+        self.targets.iter().map(|target| UrlStats {
             url: target.url.clone(),
             idle: target.idle(),
             busy: target.busy(),
@@ -251,8 +251,8 @@ impl Node {
     }
 }
 
-fn verify(body: &Bytes, id: u64) -> Result<(&'static str, Bytes), Fault> {
-    let (member, payload) = match Outcome::verify(body, id).ok_or(Fault::Invalid)? {
+fn verify(body: &Bytes, id: u64) -> Result<(&'static str, Bytes), NodeError> {
+    let (member, payload) = match Outcome::verify(body, id).ok_or(NodeError::Invalid)? {
         Outcome::Result(text) => (RESULT, text),
         Outcome::Error(text) => ("error", text),
     };

@@ -1,10 +1,10 @@
 //! One URL of the node: its connections, its breaker, and one exchange over them.
 
 use super::breaker::Breaker;
-use super::http1::{Broken, Connection};
-use super::{Call, Fault, Over};
+use super::http1::{Connection, ExchangeError};
+use super::{ConnectionChoice, NodeCall, NodeError};
 use crate::config::{NodeConfig, NodeUrl};
-use crate::io::memory::Lease;
+use crate::io::memory::MemoryPermit;
 use crate::telemetry::Metrics;
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -16,13 +16,13 @@ use tokio::time::Instant;
 
 /// Why an exchange failed, and whether the node can have seen the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Failure {
+pub(super) enum CallFailure {
     /// No connection: nothing was sent.
     Connect,
     /// A pooled connection died over the request, and there is no new one: it may have been seen.
     Gone,
     /// The request may have reached the node.
-    After(Fault),
+    After(NodeError),
 }
 
 /// One URL of the node.
@@ -74,7 +74,7 @@ impl Target {
     }
 
     /// A whole request.
-    fn request(&self, call: &Call<'_, impl Fn(u64, &mut Vec<u8>)>) -> Vec<u8> {
+    fn request(&self, call: &NodeCall<'_, impl Fn(u64, &mut Vec<u8>)>) -> Vec<u8> {
         let mut request = Vec::with_capacity(self.head.len() + 768);
         request.extend_from_slice(&self.head);
         if let Some(traceparent) = call.traceparent {
@@ -100,36 +100,36 @@ impl Target {
     /// be kept when the answer is one to this request: see [`Self::keep`].
     pub(super) async fn exchange<W: Fn(u64, &mut Vec<u8>) + Send + Sync>(
         &self,
-        call: &Call<'_, W>,
-        lease: &mut Lease,
+        call: &NodeCall<'_, W>,
+        permit: &mut MemoryPermit,
         metrics: &Metrics,
-    ) -> Result<(Box<Connection>, Bytes), Failure> {
-        let _busy = self.enter().ok_or(Failure::After(Fault::Overloaded))?;
-        let mut no_connection = Failure::Connect;
-        if call.over == Over::Pool
+    ) -> Result<(Box<Connection>, Bytes), CallFailure> {
+        let _in_flight = self.enter().ok_or(CallFailure::After(NodeError::Overloaded))?;
+        let mut no_connection = CallFailure::Connect;
+        if call.over == ConnectionChoice::Pooled
             && let Some(mut connection) = self.take_idle(call.start)
         {
-            match connection.exchange(self.request(call), call.deadline, lease).await {
+            match connection.exchange(self.request(call), call.deadline, permit).await {
                 Ok(body) => return Ok((connection, body)),
-                Err(Broken::BeforeAnswer) => metrics.node_retries.inc(),
-                Err(Broken::Answer(fault)) => return Err(Failure::After(fault)),
+                Err(ExchangeError::BeforeAnswer) => metrics.node_retries.inc(),
+                Err(ExchangeError::Answer(fault)) => return Err(CallFailure::After(fault)),
             }
-            no_connection = Failure::Gone;
+            no_connection = CallFailure::Gone;
         }
         // boxed, because most exchanges need none, and would be larger by it
         let connect = tokio::time::timeout_at(call.deadline, Box::pin(self.connect())).await;
-        let connection = connect.map_err(|_| Failure::After(Fault::Timeout))?;
+        let connection = connect.map_err(|_| CallFailure::After(NodeError::Timeout))?;
         let mut connection = connection.ok_or(no_connection)?;
-        match connection.exchange(self.request(call), call.deadline, lease).await {
+        match connection.exchange(self.request(call), call.deadline, permit).await {
             Ok(body) => Ok((connection, body)),
-            Err(Broken::BeforeAnswer) => Err(Failure::After(Fault::Cut)),
-            Err(Broken::Answer(fault)) => Err(Failure::After(fault)),
+            Err(ExchangeError::BeforeAnswer) => Err(CallFailure::After(NodeError::Cut)),
+            Err(ExchangeError::Answer(fault)) => Err(CallFailure::After(fault)),
         }
     }
 
-    fn enter(&self) -> Option<Busy<'_>> {
-        let busy = Busy(&self.busy);
-        (self.busy.fetch_add(1, Ordering::Relaxed) < self.max_connections).then_some(busy)
+    fn enter(&self) -> Option<InFlight<'_>> {
+        let in_flight = InFlight(&self.busy);
+        (self.busy.fetch_add(1, Ordering::Relaxed) < self.max_connections).then_some(in_flight)
     }
 
     async fn connect(&self) -> Option<Box<Connection>> {
@@ -181,9 +181,9 @@ impl Target {
 }
 
 /// A call under way.
-struct Busy<'a>(&'a AtomicUsize);
+struct InFlight<'a>(&'a AtomicUsize);
 
-impl Drop for Busy<'_> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

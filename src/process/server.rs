@@ -12,7 +12,7 @@ use crate::http::RequestIds;
 use crate::http::drain::Stop;
 use crate::http::process::Process;
 use crate::http::tls::{Identities, TlsErrors};
-use crate::io::memory::Memory;
+use crate::io::memory::MemoryPool;
 use crate::node::Node;
 use crate::node::chain::Chain;
 use crate::process::handover::{Bequest, Program};
@@ -133,7 +133,7 @@ pub fn bind(config: &Config, log: Log, inherited: Inherited) -> Result<Bound, St
     }
     let mut bound = Bound::new(config, log, inherited);
     let metrics = Arc::clone(&bound.process.metrics);
-    let memory = Memory::new(config.server.answer_memory.bytes());
+    let memory = MemoryPool::new(config.server.answer_memory.bytes());
     let node = Arc::new(Node::new(&config.node, Arc::clone(&memory), Arc::clone(&metrics)));
     bound.surfaces.tls.change(&identities);
     if let Some(gateway) = &config.gateway {
@@ -216,7 +216,7 @@ impl Bound {
         config: &GatewayConfig,
         node_config: &NodeConfig,
         node: &Arc<Node>,
-        memory: &Arc<Memory>,
+        memory: &Arc<MemoryPool>,
     ) -> Result<(), StartError> {
         let gateway = Arc::new(Gateway::new(config, Arc::clone(node), Arc::clone(memory)));
         let limits = config.connections.clone();

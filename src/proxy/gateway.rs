@@ -1,7 +1,7 @@
 //! The gateway behind the edge.
 
 use super::surface::{About, Admission, Next, Pending, Service, Told};
-use crate::gateway::{Begun, Gateway, Settings};
+use crate::gateway::{Gateway, Lookup, Settings};
 use crate::reply::{Cors, Reply, Style};
 use crate::telemetry::{CacheUse, Surface};
 use bytes::Bytes;
@@ -76,9 +76,9 @@ impl Service for Gateway {
         let cache = begun.cache();
         about.metrics.call(wanted.method(), cache, body.len());
         let answer = match begun {
-            Begun::Kept(answer) => Ok(answer),
+            Lookup::Cached(answer) => Ok(answer),
             // boxed, so that what is answered at once carries no room for asking the node
-            Begun::Asks(asks) => Box::pin(asks.answer(&mut about.upstream)).await,
+            Lookup::Pending(pending) => Box::pin(pending.answer(&mut about.upstream)).await,
         };
         let mut reply = match answer {
             Ok(answer) => Reply::answer(id, answer),

@@ -1,6 +1,6 @@
 //! What came of a write, before it has a status and a body.
 
-use crate::node::chain::{NodeError, Trouble, code};
+use crate::node::chain::{ErrorObject, RpcError, code};
 use crate::reply::fault_words;
 use crate::store::{Intent, State, StoreError};
 use portcullis_filters::felt::Felt;
@@ -83,7 +83,7 @@ impl Outcome {
     }
 
     /// The node refused a transaction that was sent to it.
-    pub fn rejected(error: &NodeError) -> Self {
+    pub fn rejected(error: &ErrorObject) -> Self {
         let (reason, message) = match error.code {
             code::INVALID_NONCE => {
                 (Reason::NonceConflict, "the nonce is not the account's next one")
@@ -141,15 +141,15 @@ impl From<Refusal> for Outcome {
 }
 
 /// A read that a write needs has failed: nothing was sent.
-impl From<Trouble> for Outcome {
-    fn from(trouble: Trouble) -> Self {
+impl From<RpcError> for Outcome {
+    fn from(trouble: RpcError) -> Self {
         match trouble {
-            Trouble::Fault(fault) => {
+            RpcError::Node(fault) => {
                 let (reason, message) = fault_words(fault);
                 Self::refused(reason, message)
             }
-            Trouble::Refused(error) => Self::reverted(None, error.short_reason.as_deref()),
-            Trouble::Strange => {
+            RpcError::Returned(error) => Self::reverted(None, error.short_reason.as_deref()),
+            RpcError::MalformedAnswer => {
                 Self::refused(Reason::UpstreamInvalid, "the node's answer is not valid")
             }
         }

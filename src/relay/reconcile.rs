@@ -10,7 +10,7 @@
 use super::Relay;
 use super::outcome::Outcome;
 use super::signers::Signer;
-use crate::node::chain::{NodeError, Trouble, code};
+use crate::node::chain::{ErrorObject, RpcError, code};
 use crate::store::clock::now_us;
 use crate::store::{Intent, State};
 use std::sync::Arc;
@@ -112,7 +112,7 @@ impl Relay {
     async fn next_nonce(&self, intent: &Intent) -> Result<u64, Outcome> {
         match self.chain.nonce(intent.signer).await {
             // an account that is still to be deployed
-            Err(Trouble::Refused(NodeError { code: code::CONTRACT_NOT_FOUND, .. })) => Ok(0),
+            Err(RpcError::Returned(ErrorObject { code: code::CONTRACT_NOT_FOUND, .. })) => Ok(0),
             other => Ok(other?),
         }
     }
@@ -122,12 +122,12 @@ impl Relay {
         let method = super::method_of(&intent.operation);
         let mut took = Duration::ZERO;
         match self.chain.add(method, &intent.transaction, None, &mut took).await {
-            Ok(_) | Err(Trouble::Refused(NodeError { code: code::DUPLICATE, .. })) => {
+            Ok(_) | Err(RpcError::Returned(ErrorObject { code: code::DUPLICATE, .. })) => {
                 self.store.advance(intent.id, State::Accepted, None, now_us()).await?;
                 let receipt = self.receipt(&intent.id, intent.transaction_hash).await?;
                 Ok(receipt.is_some())
             }
-            Err(Trouble::Refused(error)) if error.is_definite() => {
+            Err(RpcError::Returned(error)) if error.is_definite() => {
                 // unless the first one came through at this very moment
                 if self.chain.receipt(intent.transaction_hash).await?.is_some() {
                     return Ok(false);

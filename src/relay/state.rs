@@ -2,7 +2,7 @@
 
 use super::outcome::Outcome;
 use super::settings::{Pins, Rules};
-use crate::node::chain::{Chain, Trouble};
+use crate::node::chain::{Chain, RpcError};
 use crate::store::{Store, StoreError};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::tx::{Call, selector};
@@ -33,13 +33,13 @@ pub(super) enum Decision {
 
 /// Why there is no decision.
 pub(super) enum Halt {
-    Trouble(Trouble),
+    RpcError(RpcError),
     Store(StoreError),
 }
 
-impl From<Trouble> for Halt {
-    fn from(trouble: Trouble) -> Self {
-        Self::Trouble(trouble)
+impl From<RpcError> for Halt {
+    fn from(trouble: RpcError) -> Self {
+        Self::RpcError(trouble)
     }
 }
 
@@ -52,7 +52,7 @@ impl From<StoreError> for Halt {
 impl From<Halt> for Outcome {
     fn from(halt: Halt) -> Self {
         match halt {
-            Halt::Trouble(trouble) => trouble.into(),
+            Halt::RpcError(trouble) => trouble.into(),
             Halt::Store(error) => error.into(),
         }
     }
@@ -99,9 +99,9 @@ impl State<'_> {
         to: Felt,
         view: &str,
         args: &[Felt],
-    ) -> Result<[Felt; N], Trouble> {
+    ) -> Result<[Felt; N], RpcError> {
         let result = self.chain.call(to, selector(view), args).await?;
-        result.try_into().map_err(|_| Trouble::Strange)
+        result.try_into().map_err(|_| RpcError::MalformedAnswer)
     }
 
     /// What a view of the registry returns.
@@ -109,29 +109,29 @@ impl State<'_> {
         &self,
         view: &str,
         args: &[Felt],
-    ) -> Result<[Felt; N], Trouble> {
+    ) -> Result<[Felt; N], RpcError> {
         self.view(self.pins.registry.address, view, args).await
     }
 
     /// The identity that an account is bound to; zero for none.
-    pub(super) async fn identity_of(&self, account: Felt) -> Result<Felt, Trouble> {
+    pub(super) async fn identity_of(&self, account: Felt) -> Result<Felt, RpcError> {
         self.registry("identity_of", &[account]).await.map(|[identity]| identity)
     }
 
     /// The account that an identity is bound to; zero for none.
-    pub(super) async fn account_of(&self, identity: Felt) -> Result<Felt, Trouble> {
+    pub(super) async fn account_of(&self, identity: Felt) -> Result<Felt, RpcError> {
         self.registry("account_of", &[identity]).await.map(|[account]| account)
     }
 
     /// The recovery that an identity has pending.
-    pub(super) async fn recovery_of(&self, identity: Felt) -> Result<Option<Recovery>, Trouble> {
+    pub(super) async fn recovery_of(&self, identity: Felt) -> Result<Option<Recovery>, RpcError> {
         let [new_account, ready_at] = self.registry("recovery_of", &[identity]).await?;
-        let ready_at = ready_at.to_u64().ok_or(Trouble::Strange)?;
+        let ready_at = ready_at.to_u64().ok_or(RpcError::MalformedAnswer)?;
         Ok((new_account != Felt::ZERO).then_some(Recovery { new_account, ready_at }))
     }
 
     /// Why an account can not be bound, if so: it must be deployed, with the pinned class.
-    pub(super) async fn unfit(&self, account: Felt) -> Result<Option<Decision>, Trouble> {
+    pub(super) async fn unfit(&self, account: Felt) -> Result<Option<Decision>, RpcError> {
         Ok(match self.chain.class_hash_at(account).await? {
             None => Some(Decision::no(Reason::AccountNotDeployed, "the account is not deployed")),
             Some(class) if class != self.pins.account_class => Some(Decision::no(
@@ -144,7 +144,7 @@ impl State<'_> {
 
     /// The time as the next block will have it, in seconds since 1970: a test network's clock may
     /// be ahead of ours.
-    pub(super) async fn chain_time(&self) -> Result<u64, Trouble> {
+    pub(super) async fn chain_time(&self) -> Result<u64, RpcError> {
         let head = self.chain.head().await?;
         let ours = u64::try_from(self.now_us / 1_000_000).unwrap_or_default();
         Ok(head.timestamp.max(ours))

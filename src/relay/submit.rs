@@ -5,7 +5,7 @@
 
 use super::Relay;
 use super::outcome::Outcome;
-use crate::node::chain::{NodeError, Receipt, Trouble, code};
+use crate::node::chain::{ErrorObject, Receipt, RpcError, code};
 use crate::store::clock::now_us;
 use crate::store::{Intent, IntentId, State, StoreError};
 use portcullis_filters::felt::Felt;
@@ -43,17 +43,17 @@ impl Relay {
         match added {
             Ok(hash) if hash == what.hash => self.taken(what).await,
             // the node has it from an earlier time
-            Err(Trouble::Refused(NodeError { code: code::DUPLICATE, .. })) => {
+            Err(RpcError::Returned(ErrorObject { code: code::DUPLICATE, .. })) => {
                 self.taken(what).await
             }
-            Err(Trouble::Refused(error)) if error.is_definite() => {
+            Err(RpcError::Returned(error)) if error.is_definite() => {
                 self.reject(*what.id, &format!("code {}", error.code)).await?;
                 Err(Outcome::rejected(&error))
             }
-            Err(Trouble::Fault(fault)) if fault.is_unsent() => {
+            Err(RpcError::Node(fault)) if fault.is_unsent() => {
                 // as good as refused: not a byte of it left
                 self.reject(*what.id, &format!("not sent: {}", fault.name())).await?;
-                Err(Trouble::Fault(fault).into())
+                Err(RpcError::Node(fault).into())
             }
             Ok(_) | Err(_) => {
                 self.wake.notify_one();

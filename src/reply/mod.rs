@@ -10,8 +10,8 @@ mod wire;
 pub use reasons::{status_and_code, xrpc_name};
 pub use wire::{Cors, Facts, LAST_CHUNK, Persistence, chunk, http2_head, render};
 
-use crate::io::memory::Lease;
-use crate::node::{Answer, Fault};
+use crate::io::memory::MemoryPermit;
+use crate::node::{Answer, NodeError};
 use bytes::Bytes;
 use futures_util::Stream;
 use http::HeaderValue;
@@ -47,7 +47,7 @@ pub struct Reply {
     /// Whether to say that a bearer token is asked for.
     pub www_authenticate: bool,
     /// The answer's share of memory, held until it is sent.
-    pub lease: Option<Arc<Lease>>,
+    pub memory: Option<Arc<MemoryPermit>>,
 }
 
 /// The rest of a body, piece by piece.
@@ -96,7 +96,7 @@ impl Reply {
 
     /// The node's answer to the request of this id, its payload as the node wrote it.
     pub fn answer(id: &str, answer: Answer) -> Self {
-        let Answer { member, payload, lease } = answer;
+        let Answer { member, payload, memory } = answer;
         let mut start = Vec::with_capacity(32 + id.len() + member.len());
         start.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
         start.extend_from_slice(id.as_bytes());
@@ -104,7 +104,7 @@ impl Reply {
         start.extend_from_slice(member.as_bytes());
         start.extend_from_slice(b"\":");
         let body = [start.into(), payload, Bytes::from_static(b"}")];
-        Self { status: 200, media_type: JSON, body, lease: Some(lease), ..Self::default() }
+        Self { status: 200, media_type: JSON, body, memory: Some(memory), ..Self::default() }
     }
 
     /// A refusal.
@@ -116,7 +116,7 @@ impl Reply {
     }
 
     /// A fault of the node, in answer to the request of this JSON-RPC id.
-    pub fn fault(style: Style, fault: Fault, id: Option<&str>, request_id: &str) -> Self {
+    pub fn fault(style: Style, fault: NodeError, id: Option<&str>, request_id: &str) -> Self {
         let (reason, message) = fault_words(fault);
         Self::error(style, reason, message, id, "", request_id)
     }
@@ -181,16 +181,16 @@ impl Reply {
 }
 
 /// What is said of a fault of the node.
-pub fn fault_words(fault: Fault) -> (Reason, &'static str) {
+pub fn fault_words(fault: NodeError) -> (Reason, &'static str) {
     match fault {
-        Fault::Timeout => (Reason::UpstreamTimeout, "the node did not answer in time"),
-        Fault::Unreachable | Fault::Cut => {
+        NodeError::Timeout => (Reason::UpstreamTimeout, "the node did not answer in time"),
+        NodeError::Unreachable | NodeError::Cut => {
             (Reason::UpstreamUnreachable, "the node can not be reached")
         }
-        Fault::Redirect => (Reason::UpstreamRedirect, "the node answered with a redirect"),
-        Fault::Status => (Reason::UpstreamStatus, "the node answered with an error status"),
-        Fault::Oversized => (Reason::UpstreamOversized, "the node's answer is over 4 MiB"),
-        Fault::Invalid => (Reason::UpstreamInvalid, "the node's answer is not valid"),
-        Fault::Overloaded => (Reason::Overloaded, "too much is under way: try again soon"),
+        NodeError::Redirect => (Reason::UpstreamRedirect, "the node answered with a redirect"),
+        NodeError::Status => (Reason::UpstreamStatus, "the node answered with an error status"),
+        NodeError::Oversized => (Reason::UpstreamOversized, "the node's answer is over 4 MiB"),
+        NodeError::Invalid => (Reason::UpstreamInvalid, "the node's answer is not valid"),
+        NodeError::Overloaded => (Reason::Overloaded, "too much is under way: try again soon"),
     }
 }

@@ -10,8 +10,8 @@ use super::reloads::ReloadMetrics;
 use super::sampled::{Sample, Sampled};
 use super::sidecar::SidecarMetrics;
 use super::tls::TlsMetrics;
-use crate::gateway::Cause;
-use crate::node::Fault;
+use crate::gateway::EpochCause;
+use crate::node::NodeError;
 use portcullis_filters::rpc::Method;
 use portcullis_filters::verdict::Reason;
 use prometheus::proto::MetricFamily;
@@ -94,9 +94,9 @@ pub struct Metrics {
     request_bytes: Histogram,
     response_bytes: Histogram,
     calls: [[IntCounter; CacheUse::ALL.len()]; Method::ALL.len()],
-    cache_epochs: [IntCounter; Cause::ALL.len()],
+    cache_epochs: [IntCounter; EpochCause::ALL.len()],
     node_calls_ok: IntCounter,
-    node_calls_failed: [IntCounter; Fault::ALL.len()],
+    node_calls_failed: [IntCounter; NodeError::ALL.len()],
     node_seconds: Histogram,
     /// Connections that the pool replaced because the node had closed them.
     pub node_retries: IntCounter,
@@ -243,13 +243,13 @@ fn calls(make: &Maker) -> [[IntCounter; CacheUse::ALL.len()]; Method::ALL.len()]
     })
 }
 
-fn cache_epochs(make: &Maker) -> [IntCounter; Cause::ALL.len()] {
+fn cache_epochs(make: &Maker) -> [IntCounter; EpochCause::ALL.len()] {
     let epochs = make.counters(
         "portcullis_cache_epochs_total",
         "Times that the gateway's cache was emptied, by what was seen of the chain.",
         &["cause"],
     );
-    Cause::ALL.map(|cause| epochs.with_label_values(&[cause.name()]))
+    EpochCause::ALL.map(|cause| epochs.with_label_values(&[cause.name()]))
 }
 
 impl Default for Metrics {
@@ -298,7 +298,7 @@ impl Metrics {
             calls: calls(&make),
             cache_epochs: cache_epochs(&make),
             node_calls_ok: node.with_label_values(&["ok"]),
-            node_calls_failed: Fault::ALL.map(|fault| node.with_label_values(&[fault.name()])),
+            node_calls_failed: NodeError::ALL.map(|fault| node.with_label_values(&[fault.name()])),
             node_seconds: make.histogram(
                 "portcullis_node_call_duration_seconds",
                 "Calls to the node, from the first connect to the last byte.",
@@ -351,14 +351,14 @@ impl Metrics {
     }
 
     /// Counts that the gateway's cache was emptied.
-    pub fn cache_epoch(&self, cause: Cause) {
+    pub fn cache_epoch(&self, cause: EpochCause) {
         if let Some(counter) = self.cache_epochs.get(cause as usize) {
             counter.inc();
         }
     }
 
     /// Counts a call to the node.
-    pub fn node_call(&self, fault: Option<Fault>, took: Duration) {
+    pub fn node_call(&self, fault: Option<NodeError>, took: Duration) {
         let counter = match fault {
             Some(fault) => self.node_calls_failed.get(fault as usize),
             None => Some(&self.node_calls_ok),

@@ -2,7 +2,7 @@
 
 use super::Surface;
 use super::metrics::{BySurface, Maker};
-use crate::gateway::CacheStanding;
+use crate::gateway::CacheStats;
 use prometheus::{IntCounter, IntGauge};
 
 /// Surfaces whose clients are limited.
@@ -19,7 +19,7 @@ pub struct Sample {
     /// Bytes that they may hold.
     pub answer_memory_limit: u64,
     /// The gateway's cache.
-    pub cache: CacheStanding,
+    pub cache: CacheStats,
     /// Idle connections to the node.
     pub node_idle: u64,
     /// Connections to the node with a call under way.

@@ -6,8 +6,8 @@
 
 use super::secrets::{Account, Accounts};
 use crate::config::NodeConfig;
-use crate::io::memory::Memory;
-use crate::node::chain::{Chain, Trouble, code};
+use crate::io::memory::MemoryPool;
+use crate::node::chain::{Chain, RpcError, code};
 use crate::node::{MAX_ANSWER, Node};
 use crate::telemetry::Metrics;
 use portcullis_filters::felt::Felt;
@@ -59,7 +59,7 @@ struct Contract {
 #[derive(Debug)]
 pub(super) enum NetworkError {
     /// The node did not do what was asked.
-    Node(&'static str, Trouble),
+    Node(&'static str, RpcError),
     /// A transaction reverted.
     Reverted(&'static str, Option<String>),
 }
@@ -88,7 +88,7 @@ pub(super) struct Network {
 impl Network {
     /// What the network is with these accounts; asks the node for its chain only.
     pub(super) async fn on(node: &NodeConfig, accounts: Accounts) -> Result<Self, NetworkError> {
-        let node = Node::new(node, Memory::new(4 * MAX_ANSWER), Arc::new(Metrics::new()));
+        let node = Node::new(node, MemoryPool::new(4 * MAX_ANSWER), Arc::new(Metrics::new()));
         let chain = Chain::new(node);
         let chain_id = chain.chain_id().await.map_err(|trouble| failed("chain id", trouble))?;
         let token = known(TOKEN);
@@ -158,7 +158,7 @@ impl Network {
             let method = "starknet_addDeclareTransaction";
             match self.submit(WHAT, method, &transaction.to_params()).await {
                 // somebody else was faster: that is what was wanted
-                Err(NetworkError::Node(_, Trouble::Refused(error)))
+                Err(NetworkError::Node(_, RpcError::Returned(error)))
                     if error.code == code::CLASS_ALREADY_DECLARED => {}
                 other => other?,
             }
@@ -210,7 +210,7 @@ impl Network {
         let hash = self.chain.add(method, params, None, &mut took).await.map_err(failed)?;
         // the node executes a transaction before it answers
         let receipt = self.chain.receipt(hash).await.map_err(failed)?;
-        let receipt = receipt.ok_or(NetworkError::Node(what, Trouble::Strange))?;
+        let receipt = receipt.ok_or(NetworkError::Node(what, RpcError::MalformedAnswer))?;
         receipt.outcome.map_err(|reason| NetworkError::Reverted(what, reason))
     }
 
@@ -280,6 +280,6 @@ fn known(text: &str) -> Felt {
     Felt::parse(text).expect("a constant of this file, or of the embedded classes.json, is a felt")
 }
 
-fn failed(what: &'static str, trouble: Trouble) -> NetworkError {
+fn failed(what: &'static str, trouble: RpcError) -> NetworkError {
     NetworkError::Node(what, trouble)
 }

@@ -3,13 +3,13 @@
 //!
 //! `watch` says what stands, in a [`View`]; every entry carries the view that it was asked under,
 //! so that one from before a rollback is no hit, whoever puts it in however late. An entry holds a
-//! copy of its payload, cut to size, under a lease on the memory for answers: one that is thrown
+//! copy of its payload, cut to size, under a permit on the memory for answers: one that is thrown
 //! out while slow clients still read it counts until they have it.
 
-use super::asked::Asked;
+use super::cache_key::CacheKey;
 use super::watch::Step;
 use crate::config::CacheConfig;
-use crate::io::memory::{Lease, Memory};
+use crate::io::memory::{MemoryPermit, MemoryPool};
 use crate::node::{Answer, MAX_ANSWER};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -48,14 +48,14 @@ pub(super) struct View {
 
 /// The cache.
 pub(super) struct Cache {
-    kept: Kept,
+    cached: Cached,
     view: ArcSwap<View>,
     /// Whether it is switched on, for whoever watches.
     switch: watch::Sender<bool>,
-    memory: Arc<Memory>,
+    memory: Arc<MemoryPool>,
 }
 
-type Kept = quick_cache::sync::Cache<Arc<Asked>, Entry, Weight>;
+type Cached = quick_cache::sync::Cache<Arc<CacheKey>, Entry, Weight>;
 
 #[derive(Clone)]
 struct Entry {
@@ -68,7 +68,7 @@ struct Entry {
 
 /// How the cache stands, for the metrics.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Standing {
+pub struct CacheStats {
     /// Whether it is switched on.
     pub enabled: bool,
     /// Answers in it.
@@ -91,19 +91,19 @@ struct Weight {
     least: usize,
 }
 
-impl Weighter<Arc<Asked>, Entry> for Weight {
-    fn weight(&self, asked: &Arc<Asked>, entry: &Entry) -> u64 {
+impl Weighter<Arc<CacheKey>, Entry> for Weight {
+    fn weight(&self, asked: &Arc<CacheKey>, entry: &Entry) -> u64 {
         bytes(asked, &entry.answer.payload).max(self.least) as u64
     }
 }
 
-fn bytes(asked: &Asked, payload: &Bytes) -> usize {
+fn bytes(asked: &CacheKey, payload: &Bytes) -> usize {
     asked.call().as_bytes().len() + payload.len() + OVERHEAD
 }
 
 impl Cache {
     /// An empty one. `memory` is where answers have theirs.
-    pub(super) fn new(config: &CacheConfig, memory: Arc<Memory>) -> Self {
+    pub(super) fn new(config: &CacheConfig, memory: Arc<MemoryPool>) -> Self {
         // a reload can switch on what the start had no memory for: an answer must always fit beside
         let size = config.size.bytes().min(memory.size().saturating_sub(MAX_ANSWER)).max(1);
         let shards = (size / SHARD).min(config.max_entries / SHARD_ENTRIES).clamp(1, MAX_SHARDS);
@@ -117,7 +117,7 @@ impl Cache {
         let weight = Weight { least: size.div_ceil(config.max_entries) };
         let lifecycle = DefaultLifecycle::default();
         Self {
-            kept: Kept::with_options(options, weight, DefaultHashBuilder::default(), lifecycle),
+            cached: Cached::with_options(options, weight, DefaultHashBuilder::default(), lifecycle),
             view: ArcSwap::from_pointee(View { epoch: 0, in_use: false, settled: None, l1: None }),
             switch: watch::Sender::new(config.enabled),
             memory,
@@ -130,8 +130,8 @@ impl Cache {
     }
 
     /// The answer that is kept for this call, if it still holds.
-    pub(super) fn get(&self, asked: &Asked, view: &View) -> Option<Answer> {
-        let entry = self.kept.get(asked)?;
+    pub(super) fn get(&self, asked: &CacheKey, view: &View) -> Option<Answer> {
+        let entry = self.cached.get(asked)?;
         let holds = view.in_use
             && entry.epoch == view.epoch
             && (entry.l1.is_none() || entry.l1 == view.l1)
@@ -141,7 +141,7 @@ impl Cache {
 
     /// Keeps an answer that was asked for under `view`, as far as it may be: the block that it
     /// stands on was settled before it was asked for, and nothing has come in between.
-    pub(super) fn keep(&self, asked: Arc<Asked>, answer: &Answer, keep: Keep, view: &View) {
+    pub(super) fn keep(&self, asked: Arc<CacheKey>, answer: &Answer, keep: Keep, view: &View) {
         let (block, l1, until) = match keep {
             Keep::Briefly => (None, None, Some(Instant::now() + BRIEFLY)),
             Keep::WithBlock(block) => (Some(block), None, None),
@@ -152,20 +152,20 @@ impl Cache {
         if !settled || !view.in_use || self.view.load().epoch != view.epoch {
             return;
         }
-        let mut lease = Lease::of(&self.memory);
-        if lease.cover(bytes(&asked, &answer.payload)).is_err() {
+        let mut permit = MemoryPermit::of(&self.memory);
+        if permit.reserve(bytes(&asked, &answer.payload)).is_err() {
             // those who wait for answers come first
             return;
         }
         let answer = Answer {
             member: answer.member,
             payload: Bytes::copy_from_slice(&answer.payload),
-            lease: Arc::new(lease),
+            memory: Arc::new(permit),
         };
-        self.kept.insert(Arc::clone(&asked), Entry { epoch: view.epoch, l1, until, answer });
+        self.cached.insert(Arc::clone(&asked), Entry { epoch: view.epoch, l1, until, answer });
         if self.view.load().epoch != view.epoch {
             // it came after the others were cleared away: no hit, but its memory would be held
-            self.kept.remove(&asked);
+            self.cached.remove(&asked);
         }
     }
 
@@ -200,7 +200,7 @@ impl Cache {
             view
         });
         if is_new_epoch {
-            self.kept.clear();
+            self.cached.clear();
         }
     }
 
@@ -218,16 +218,16 @@ impl Cache {
     }
 
     /// How it stands.
-    pub(super) fn standing(&self) -> Standing {
+    pub(super) fn stats(&self) -> CacheStats {
         let view = self.view();
-        Standing {
+        CacheStats {
             enabled: *self.switch.borrow(),
-            entries: self.kept.len() as u64,
-            bytes: self.kept.weight(),
+            entries: self.cached.len() as u64,
+            bytes: self.cached.weight(),
             settled: view.settled,
             suspended: !view.in_use,
             epoch: view.epoch,
-            capacity: self.kept.capacity(),
+            capacity: self.cached.capacity(),
         }
     }
 }

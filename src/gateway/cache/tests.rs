@@ -1,20 +1,20 @@
 //! What is given again, and what is not.
 
-use super::super::asked::permitted;
-use super::super::watch::{Cause, Standing};
+use super::super::cache_key::permitted;
+use super::super::watch::{ChainStatus, EpochCause};
 use super::*;
 use crate::config::Size;
 
-fn call(number: u64) -> Arc<Asked> {
+fn call(number: u64) -> Arc<CacheKey> {
     let body = format!(
         r#"{{"jsonrpc":"2.0","id":1,"method":"starknet_getBlockWithTxHashes","params":[{{"block_number":{number}}}]}}"#
     );
     let call = permitted(&body).into_read().call();
-    Arc::new(Asked::new(call, &ahash::RandomState::with_seed(0)))
+    Arc::new(CacheKey::new(call, &ahash::RandomState::with_seed(0)))
 }
 
-fn answer(memory: &Arc<Memory>, payload: Vec<u8>) -> Answer {
-    Answer { member: "result", payload: payload.into(), lease: Arc::new(Lease::of(memory)) }
+fn answer(memory: &Arc<MemoryPool>, payload: Vec<u8>) -> Answer {
+    Answer { member: "result", payload: payload.into(), memory: Arc::new(MemoryPermit::of(memory)) }
 }
 
 fn config(size: Size, max_entries: usize) -> CacheConfig {
@@ -23,18 +23,18 @@ fn config(size: Size, max_entries: usize) -> CacheConfig {
 }
 
 fn stands(settled: Option<u64>, l1: Option<u64>) -> Step {
-    Step { broke: None, standing: Some(Standing { settled, l1 }) }
+    Step { broke: None, standing: Some(ChainStatus { settled, l1 }) }
 }
 
 struct World {
     cache: Cache,
-    memory: Arc<Memory>,
+    memory: Arc<MemoryPool>,
 }
 
 impl World {
     /// A cache for a chain that is settled up to block 5.
     fn new() -> Self {
-        let memory = Memory::new(64 << 20);
+        let memory = MemoryPool::new(64 << 20);
         let cache = Cache::new(&config(Size::from_mib(4), 1_000), Arc::clone(&memory));
         cache.take_over(&stands(Some(5), Some(0)));
         Self { cache, memory }
@@ -71,8 +71,8 @@ fn an_answer_is_kept_when_its_block_had_settled_before_it_was_asked_for() {
 #[test]
 fn nothing_outlives_its_epoch_whenever_it_comes_in() {
     for (step, why) in [
-        (Step { broke: Some(Cause::Rollback), ..stands(Some(5), Some(0)) }, "a rollback"),
-        (Step { broke: Some(Cause::Unreachable), standing: None }, "the node went away"),
+        (Step { broke: Some(EpochCause::Rollback), ..stands(Some(5), Some(0)) }, "a rollback"),
+        (Step { broke: Some(EpochCause::Unreachable), standing: None }, "the node went away"),
     ] {
         let world = World::new();
         let before = world.cache.view();
@@ -82,8 +82,8 @@ fn nothing_outlives_its_epoch_whenever_it_comes_in() {
         }
         world.cache.take_over(&step);
         assert!(!world.gives(1), "{why}");
-        assert_eq!(world.cache.standing().entries, 0, "it takes no more memory: {why}");
-        assert_eq!(world.memory.taken(), 0, "nor does its lease: {why}");
+        assert_eq!(world.cache.stats().entries, 0, "it takes no more memory: {why}");
+        assert_eq!(world.memory.taken(), 0, "nor does its permit: {why}");
         world.keep(1, Keep::WithBlock(1), &before);
         world.cache.take_over(&stands(Some(5), Some(0)));
         assert!(!world.gives(1), "what was asked for before comes too late: {why}");
@@ -96,15 +96,15 @@ fn nothing_outlives_its_epoch_whenever_it_comes_in() {
 #[test]
 fn nothing_is_given_or_kept_while_the_node_is_not_seen() {
     let world = World::new();
-    let memory = Memory::new(1 << 20);
+    let memory = MemoryPool::new(1 << 20);
     let fresh = Cache::new(&config(Size::from_mib(1), 10), Arc::clone(&memory));
     let view = fresh.view();
     fresh.keep(call(1), &answer(&memory, b"{}".to_vec()), Keep::Briefly, &view);
-    assert_eq!(fresh.standing().entries, 0, "nobody has looked yet");
+    assert_eq!(fresh.stats().entries, 0, "nobody has looked yet");
     world.cache.take_over(&Step { broke: None, standing: None });
     let view = world.cache.view();
     world.keep(1, Keep::Briefly, &view);
-    assert!(!world.gives(1) && world.cache.standing().suspended);
+    assert!(!world.gives(1) && world.cache.stats().suspended);
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn it_holds_no_more_bytes_and_no_more_entries_than_configured() {
     for (size, max_entries, payload) in
         [(4, 1_000, 64 << 10), (4, 100, 2), (64, 50, 2), (64, 16, 2)]
     {
-        let memory = Memory::new(256 << 20);
+        let memory = MemoryPool::new(256 << 20);
         let cache = Cache::new(&config(Size::from_mib(size), max_entries), Arc::clone(&memory));
         cache.take_over(&stands(Some(10_000), Some(0)));
         let view = cache.view();
@@ -148,7 +148,7 @@ fn it_holds_no_more_bytes_and_no_more_entries_than_configured() {
             let answer = answer(&memory, vec![b' '; payload]);
             cache.keep(call(number), &answer, Keep::WithBlock(number), &view);
         }
-        let standing = cache.standing();
+        let standing = cache.stats();
         let what = format!("{size} MiB, {max_entries} entries: {standing:?}");
         assert!(standing.bytes <= size << 20, "{what}");
         assert!(standing.entries <= max_entries as u64, "{what}");
@@ -159,7 +159,7 @@ fn it_holds_no_more_bytes_and_no_more_entries_than_configured() {
 
 #[test]
 fn room_for_the_largest_answer_stays_free_whatever_a_reload_switches_on() {
-    let memory = Memory::new(2 * MAX_ANSWER);
+    let memory = MemoryPool::new(2 * MAX_ANSWER);
     let cache = Cache::new(&config(Size::from_mib(64), 1_000), Arc::clone(&memory));
     cache.take_over(&stands(Some(10_000), Some(0)));
     let view = cache.view();
@@ -167,7 +167,7 @@ fn room_for_the_largest_answer_stays_free_whatever_a_reload_switches_on() {
         let answer = answer(&memory, vec![b' '; 64 << 10]);
         cache.keep(call(number), &answer, Keep::WithBlock(number), &view);
     }
-    assert!(cache.standing().entries > 16, "it is of use: {:?}", cache.standing());
+    assert!(cache.stats().entries > 16, "it is of use: {:?}", cache.stats());
     assert!(memory.taken() <= MAX_ANSWER, "{} bytes are taken", memory.taken());
 }
 
@@ -201,7 +201,7 @@ fn an_entry_is_a_copy_with_a_lease_that_lives_as_long_as_somebody_reads_it() {
 
 #[test]
 fn those_who_wait_for_answers_come_before_the_cache() {
-    let memory = Memory::new(1_000);
+    let memory = MemoryPool::new(1_000);
     let cache = Cache::new(&config(Size::from_mib(1), 10), Arc::clone(&memory));
     cache.take_over(&stands(Some(5), Some(0)));
     let view = cache.view();
@@ -221,9 +221,9 @@ fn switched_off_it_is_empty_and_its_watch_is_told() {
     assert!(world.gives(1) && !switched.has_changed().expect("the cache is there"));
     world.cache.switch(false);
     assert!(switched.has_changed().expect("the cache is there"));
-    assert_eq!(world.cache.standing().entries, 0);
+    assert_eq!(world.cache.stats().entries, 0);
     world.cache.switch(true);
     assert!(!world.gives(1), "not before somebody has looked again");
     world.keep(1, Keep::WithBlock(1), &view);
-    assert_eq!(world.cache.standing().entries, 0, "what was asked for before comes too late");
+    assert_eq!(world.cache.stats().entries, 0, "what was asked for before comes too late");
 }

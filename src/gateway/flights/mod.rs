@@ -5,7 +5,7 @@
 //! who followed it are told, and one of them leads. The table holds nothing but what some request
 //! is waiting for, or was when it gave up less than a node's timeout ago.
 
-use super::asked::Asked;
+use super::cache_key::CacheKey;
 use ahash::RandomState;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -21,22 +21,22 @@ type Table<T> = HashMap<Key, Vec<oneshot::Sender<T>>, RandomState>;
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Key {
     epoch: u64,
-    asked: Arc<Asked>,
+    asked: Arc<CacheKey>,
 }
 
 /// A place in a flight.
-pub(super) enum Seat<T> {
+pub(super) enum Role<T> {
     /// To ask the node, and to tell the others.
-    Leads(Lead<T>),
+    Leader(Leader<T>),
     /// To be told. An error says that the leader has gone: join again.
-    Follows(oneshot::Receiver<T>),
+    Follower(oneshot::Receiver<T>),
 }
 
 /// The leader's place. Dropped without an answer, it leaves those who follow to lead themselves.
-pub(super) struct Lead<T> {
+pub(super) struct Leader<T> {
     flights: Arc<Flights<T>>,
     key: Key,
-    has_landed: bool,
+    is_complete: bool,
 }
 
 impl<T> Flights<T> {
@@ -45,17 +45,17 @@ impl<T> Flights<T> {
     }
 
     /// A place in the flight for this read; the first leads.
-    pub(super) fn join(self: &Arc<Self>, epoch: u64, asked: Arc<Asked>) -> Seat<T> {
+    pub(super) fn join(self: &Arc<Self>, epoch: u64, asked: Arc<CacheKey>) -> Role<T> {
         match self.lock().entry(Key { epoch, asked }) {
             Entry::Vacant(entry) => {
                 let key = entry.key().clone();
                 entry.insert(Vec::new());
-                Seat::Leads(Lead { flights: Arc::clone(self), key, has_landed: false })
+                Role::Leader(Leader { flights: Arc::clone(self), key, is_complete: false })
             }
             Entry::Occupied(mut entry) => {
-                let (teller, told) = oneshot::channel();
+                let (teller, answer) = oneshot::channel();
                 entry.get_mut().push(teller);
-                Seat::Follows(told)
+                Role::Follower(answer)
             }
         }
     }
@@ -65,10 +65,10 @@ impl<T> Flights<T> {
     }
 }
 
-impl<T: Clone> Lead<T> {
+impl<T: Clone> Leader<T> {
     /// The flight is over: everybody has this answer, and who comes now asks anew.
-    pub(super) fn land(mut self, answer: &T) {
-        self.has_landed = true;
+    pub(super) fn complete(mut self, answer: &T) {
+        self.is_complete = true;
         for follower in self.leave() {
             // one that went away needs none
             let _ = follower.send(answer.clone());
@@ -76,15 +76,15 @@ impl<T: Clone> Lead<T> {
     }
 }
 
-impl<T> Lead<T> {
+impl<T> Leader<T> {
     fn leave(&self) -> Vec<oneshot::Sender<T>> {
         self.flights.lock().remove(&self.key).unwrap_or_default()
     }
 }
 
-impl<T> Drop for Lead<T> {
+impl<T> Drop for Leader<T> {
     fn drop(&mut self) {
-        if !self.has_landed {
+        if !self.is_complete {
             self.leave();
         }
     }

@@ -7,7 +7,7 @@
 //! Whatever takes its place later has a later timestamp, and the next look finds that; on a chain
 //! whose time is set by hand (`devnet_setTime`), it need not.
 
-use crate::node::chain::Sighting;
+use crate::node::chain::BlockIdentity;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -17,7 +17,7 @@ pub(super) const SETTLE: Duration = Duration::from_secs(2);
 
 /// Why what was known of the chain is void.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub enum EpochCause {
     /// A block is gone or is another one.
     Rollback,
     /// The first block is another one: the chain began anew.
@@ -28,7 +28,7 @@ pub enum Cause {
     Strange,
 }
 
-impl Cause {
+impl EpochCause {
     /// Every cause, in the order of the variants.
     pub const ALL: [Self; 4] = [Self::Rollback, Self::Genesis, Self::Unreachable, Self::Strange];
 
@@ -45,15 +45,15 @@ impl Cause {
 
 /// One look: what the node says of the blocks that are known, and of its newest.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Look {
+pub(super) struct Poll {
     /// The newest accepted block.
-    pub(super) head: Sighting,
+    pub(super) head: BlockIdentity,
     /// Block 0.
-    pub(super) genesis: Sighting,
+    pub(super) genesis: BlockIdentity,
     /// The block of the settled one's number; `None` if there is none, or none was asked for.
-    pub(super) settled: Option<Sighting>,
+    pub(super) settled: Option<BlockIdentity>,
     /// The block of the candidate's number, likewise.
-    pub(super) candidate: Option<Sighting>,
+    pub(super) candidate: Option<BlockIdentity>,
     /// The newest block that is accepted on L1.
     pub(super) l1: L1,
 }
@@ -65,16 +65,16 @@ pub(super) enum L1 {
     #[default]
     Unknown,
     /// This block is the newest that is accepted there, or none is.
-    Head(Option<Sighting>),
+    Head(Option<BlockIdentity>),
 }
 
 /// What is known of the chain.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    genesis: Option<Sighting>,
-    settled: Option<Sighting>,
+    genesis: Option<BlockIdentity>,
+    settled: Option<BlockIdentity>,
     /// A head that may settle, and when it was first seen.
-    candidate: Option<(Sighting, Instant)>,
+    candidate: Option<(BlockIdentity, Instant)>,
     l1: L1,
     l1_generation: u64,
     /// Whether the last look failed.
@@ -85,14 +85,14 @@ pub(super) struct Watch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     /// What was known is void: all that stands on it begins anew.
-    pub(super) broke: Option<Cause>,
+    pub(super) broke: Option<EpochCause>,
     /// What stands; nothing when the look failed.
-    pub(super) standing: Option<Standing>,
+    pub(super) standing: Option<ChainStatus>,
 }
 
 /// What stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Standing {
+pub(super) struct ChainStatus {
     /// The settled block's number.
     pub(super) settled: Option<u64>,
     /// Changes with the head of L1; `None` if that is unknown.
@@ -111,7 +111,7 @@ impl Watch {
     }
 
     /// Takes in a look that ended at `now`.
-    pub(super) fn step(&mut self, look: Result<Look, Cause>, now: Instant) -> Step {
+    pub(super) fn step(&mut self, look: Result<Poll, EpochCause>, now: Instant) -> Step {
         let look = match look {
             Ok(look) => look,
             Err(cause) => {
@@ -129,13 +129,13 @@ impl Watch {
         }
         self.advance(&look, now);
         let l1 = (self.l1 != L1::Unknown).then_some(self.l1_generation);
-        Step { broke, standing: Some(Standing { settled: self.settled(), l1 }) }
+        Step { broke, standing: Some(ChainStatus { settled: self.settled(), l1 }) }
     }
 
     /// What in this look can not follow on what is known.
-    fn contradiction(&self, look: &Look) -> Option<Cause> {
+    fn contradiction(&self, look: &Poll) -> Option<EpochCause> {
         if self.genesis.is_some_and(|genesis| !genesis.is(look.genesis)) {
-            return Some(Cause::Genesis);
+            return Some(EpochCause::Genesis);
         }
         let candidate = self.candidate.map(|(candidate, _)| candidate);
         let known = [(self.settled, look.settled), (candidate, look.candidate)];
@@ -144,7 +144,7 @@ impl Watch {
             (Some(known), Some(seen)) => known.is(seen) && known.number <= look.head.number,
             (Some(_), None) => false,
         });
-        let is_taken_back = |known: Sighting, seen: Option<Sighting>| {
+        let is_taken_back = |known: BlockIdentity, seen: Option<BlockIdentity>| {
             seen.is_none_or(|seen| {
                 seen.number < known.number || (seen.number == known.number && !known.is(seen))
             })
@@ -154,10 +154,10 @@ impl Watch {
                 (L1::Head(Some(known)), L1::Head(seen)) => !is_taken_back(known, seen),
                 _ => true,
             };
-        (!stands).then_some(Cause::Rollback)
+        (!stands).then_some(EpochCause::Rollback)
     }
 
-    fn advance(&mut self, look: &Look, now: Instant) {
+    fn advance(&mut self, look: &Poll, now: Instant) {
         self.genesis = Some(look.genesis);
         if let Some((candidate, since)) = self.candidate
             && now.duration_since(since) >= SETTLE
@@ -180,10 +180,10 @@ impl Watch {
     }
 }
 
-impl Sighting {
+impl BlockIdentity {
     /// Whether it is the same block, whatever became of its status.
     fn is(self, other: Self) -> bool {
-        self.number == other.number && self.print == other.print
+        self.number == other.number && self.fingerprint == other.fingerprint
     }
 }
 

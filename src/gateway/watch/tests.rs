@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A chain of blocks on L2, each with what it holds; a block's print does not know its ancestors,
+/// A chain of blocks on L2, each with its contents; a fingerprint does not cover its ancestors,
 /// as on a real development node.
 #[derive(Clone)]
 struct Chain {
@@ -15,19 +15,19 @@ impl Chain {
         Self { blocks: contents.to_vec(), l1: None }
     }
 
-    fn sight(&self, number: u64) -> Option<Sighting> {
+    fn fetch_block(&self, number: u64) -> Option<BlockIdentity> {
         let at = usize::try_from(number).expect("chains here are short");
-        self.blocks.get(at).map(|holds| Sighting { number, print: [*holds; 32] })
+        self.blocks.get(at).map(|holds| BlockIdentity { number, fingerprint: [*holds; 32] })
     }
 
-    fn look(&self, watch: &Watch) -> Result<Look, Cause> {
-        let head = self.sight(self.blocks.len() as u64 - 1).expect("it has a block");
-        Ok(Look {
+    fn look(&self, watch: &Watch) -> Result<Poll, EpochCause> {
+        let head = self.fetch_block(self.blocks.len() as u64 - 1).expect("it has a block");
+        Ok(Poll {
             head,
-            genesis: self.sight(0).expect("it has a block"),
-            settled: watch.settled().and_then(|number| self.sight(number)),
-            candidate: watch.candidate().and_then(|number| self.sight(number)),
-            l1: L1::Head(self.l1.and_then(|at| self.sight(at as u64))),
+            genesis: self.fetch_block(0).expect("it has a block"),
+            settled: watch.settled().and_then(|number| self.fetch_block(number)),
+            candidate: watch.candidate().and_then(|number| self.fetch_block(number)),
+            l1: L1::Head(self.l1.and_then(|at| self.fetch_block(at as u64))),
         })
     }
 }
@@ -51,11 +51,11 @@ impl World {
         self.step(later, look)
     }
 
-    fn fail(&mut self, later: u64, cause: Cause) -> Step {
+    fn fail(&mut self, later: u64, cause: EpochCause) -> Step {
         self.step(later, Err(cause))
     }
 
-    fn step(&mut self, later: u64, look: Result<Look, Cause>) -> Step {
+    fn step(&mut self, later: u64, look: Result<Poll, EpochCause>) -> Step {
         self.now += later;
         self.watch.step(look, self.start + Duration::from_millis(self.now))
     }
@@ -104,12 +104,24 @@ fn the_settled_block_follows_a_chain_that_grows_at_every_look() {
 fn whatever_contradicts_what_is_known_begins_another_epoch() {
     let known = Chain::of(&[0, 1, 2, 3]);
     for (chain, cause, why) in [
-        (Chain::of(&[0, 1, 2]), Cause::Rollback, "the settled block was aborted"),
-        (Chain::of(&[0]), Cause::Rollback, "all but the first were"),
-        (Chain::of(&[0, 1, 2, 9]), Cause::Rollback, "it was mined again, with another content"),
-        (Chain::of(&[0, 1, 2, 9, 4, 5]), Cause::Rollback, "and the chain is longer than before"),
-        (Chain::of(&[7, 1, 2, 3]), Cause::Genesis, "the node began anew, up to the same block"),
-        (Chain::of(&[7]), Cause::Genesis, "the node began anew"),
+        (Chain::of(&[0, 1, 2]), EpochCause::Rollback, "the settled block was aborted"),
+        (Chain::of(&[0]), EpochCause::Rollback, "all but the first were"),
+        (
+            Chain::of(&[0, 1, 2, 9]),
+            EpochCause::Rollback,
+            "it was mined again, with another content",
+        ),
+        (
+            Chain::of(&[0, 1, 2, 9, 4, 5]),
+            EpochCause::Rollback,
+            "and the chain is longer than before",
+        ),
+        (
+            Chain::of(&[7, 1, 2, 3]),
+            EpochCause::Genesis,
+            "the node began anew, up to the same block",
+        ),
+        (Chain::of(&[7]), EpochCause::Genesis, "the node began anew"),
     ] {
         let mut world = World::settled_on(&known);
         let step = world.see(1_000, &chain);
@@ -127,7 +139,7 @@ fn a_candidate_that_is_mined_again_never_settles() {
     let mut world = World::settled_on(&Chain::of(&[0, 1]));
     assert_eq!(settled(world.see(1_000, &Chain::of(&[0, 1, 2]))), Some(1), "2 is a candidate");
     let step = world.see(1_000, &Chain::of(&[0, 1, 9]));
-    assert_eq!(step.broke, Some(Cause::Rollback), "it is another");
+    assert_eq!(step.broke, Some(EpochCause::Rollback), "it is another");
     assert_eq!(settled(world.see(1_000, &Chain::of(&[0, 1, 9]))), None, "seen for a second");
     assert_eq!(settled(world.see(1_000, &Chain::of(&[0, 1, 9]))), Some(2), "seen for two");
 }
@@ -153,13 +165,13 @@ fn a_head_that_is_lower_than_a_candidate_is_a_rollback() {
     let mut world = World::settled_on(&Chain::of(&[0, 1]));
     assert_eq!(settled(world.see(1_000, &Chain::of(&[0, 1, 2, 3]))), Some(1));
     let step = world.see(1_000, &Chain::of(&[0, 1, 2]));
-    assert_eq!(step.broke, Some(Cause::Rollback), "3 was seen, and is gone");
+    assert_eq!(step.broke, Some(EpochCause::Rollback), "3 was seen, and is gone");
 }
 
 #[test]
 fn a_node_that_stays_away_breaks_once_and_nothing_stands_meanwhile() {
     let chain = Chain::of(&[0, 1]);
-    for cause in [Cause::Unreachable, Cause::Strange] {
+    for cause in [EpochCause::Unreachable, EpochCause::Strange] {
         let mut world = World::settled_on(&chain);
         let gone = Step { broke: Some(cause), standing: None };
         assert_eq!(world.fail(1_000, cause), gone);
@@ -170,8 +182,12 @@ fn a_node_that_stays_away_breaks_once_and_nothing_stands_meanwhile() {
         assert_eq!(settled(world.see(2_000, &chain)), Some(1), "and learnt again");
         assert_eq!(world.fail(1_000, cause), gone, "the next time counts again");
     }
-    let first = World::new().fail(0, Cause::Unreachable);
-    assert_eq!(first.broke, Some(Cause::Unreachable), "a node that was never there is told, too");
+    let first = World::new().fail(0, EpochCause::Unreachable);
+    assert_eq!(
+        first.broke,
+        Some(EpochCause::Unreachable),
+        "a node that was never there is told, too"
+    );
 }
 
 #[test]
@@ -198,8 +214,8 @@ fn a_block_that_is_accepted_on_l1_stands_and_changes_the_state_of_l1() {
 fn what_was_accepted_on_l1_and_is_not_any_more_ends_the_epoch() {
     for (before, after, broke) in [
         (Some(1), Some(2), None),
-        (Some(2), Some(1), Some(Cause::Rollback)),
-        (Some(1), None, Some(Cause::Rollback)),
+        (Some(2), Some(1), Some(EpochCause::Rollback)),
+        (Some(1), None, Some(EpochCause::Rollback)),
         (None, Some(1), None),
     ] {
         let mut chain = Chain::of(&[0, 1, 2]);

@@ -1,6 +1,6 @@
 //! `POST /recovery-cancel`: cancels a pending recovery, within the configured window.
 
-use crate::node::chain::Trouble;
+use crate::node::chain::RpcError;
 use crate::relay::state::{Decision, Halt, State};
 use portcullis_filters::operation::RecoveryCancel;
 use portcullis_filters::verdict::Reason;
@@ -11,7 +11,8 @@ pub(super) async fn decide(cancel: &RecoveryCancel, state: &State<'_>) -> Result
         return Ok(Decision::no_recovery());
     };
     let [delay] = state.registry("recovery_delay", &[]).await?;
-    let proposed_at = pending.ready_at.saturating_sub(delay.to_u64().ok_or(Trouble::Strange)?);
+    let proposed_at =
+        pending.ready_at.saturating_sub(delay.to_u64().ok_or(RpcError::MalformedAnswer)?);
     let window = state.rules.recovery_cancel_window.as_secs();
     if state.chain_time().await? > proposed_at.saturating_add(window) {
         let message = "the recovery was proposed too long ago to be cancelled";

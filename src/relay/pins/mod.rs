@@ -8,7 +8,7 @@ mod table;
 
 use super::settings::Pins;
 use crate::config::MAX_NODE_TIMEOUT;
-use crate::node::chain::{Chain, Trouble};
+use crate::node::chain::{Chain, RpcError};
 use crate::telemetry::{Metrics, PinState};
 use arc_swap::ArcSwapOption;
 use std::sync::Arc;
@@ -126,7 +126,7 @@ impl Prover {
 
 /// The chain's life: its first block. A test network that starts again has another timestamp there,
 /// though the hash be the same.
-pub(super) async fn epoch(chain: &Chain) -> Result<String, Trouble> {
+pub(super) async fn epoch(chain: &Chain) -> Result<String, RpcError> {
     let genesis = chain.genesis().await?;
     Ok(format!("{}@{}", genesis.hash, genesis.timestamp))
 }

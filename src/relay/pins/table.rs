@@ -1,7 +1,7 @@
 //! The table of pins: what each one reads, and what it must find there.
 
 use super::{Pin, V2};
-use crate::node::chain::{Chain, Trouble};
+use crate::node::chain::{Chain, RpcError};
 use crate::relay::settings::{Account, Pins};
 use crate::telemetry::Metrics;
 use futures_util::future::join_all;
@@ -169,7 +169,12 @@ enum Actual {
     Balance(Account, u128),
 }
 
-async fn actual(read: Read, expected: &str, pins: &Pins, chain: &Chain) -> Result<Actual, Trouble> {
+async fn actual(
+    read: Read,
+    expected: &str,
+    pins: &Pins,
+    chain: &Chain,
+) -> Result<Actual, RpcError> {
     Ok(Actual::Text(match read {
         Read::Known(text) => text,
         Read::ChainId => {
@@ -188,7 +193,10 @@ async fn actual(read: Read, expected: &str, pins: &Pins, chain: &Chain) -> Resul
         Read::Balance(account) => {
             let args = [account.address];
             let result = chain.call(pins.token.address, selector("balance_of"), &args).await?;
-            return Ok(Actual::Balance(account, balance(&result).ok_or(Trouble::Strange)?));
+            return Ok(Actual::Balance(
+                account,
+                balance(&result).ok_or(RpcError::MalformedAnswer)?,
+            ));
         }
     }))
 }

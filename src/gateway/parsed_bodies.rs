@@ -4,7 +4,7 @@
 //! A body gets in here when it comes a second time, so those that come once cost little more than
 //! the look. What is kept is no answer: it says what to look for, or what to ask the node.
 
-use super::asked::Wanted;
+use super::cache_key::ReadRequest;
 use ahash::RandomState;
 use portcullis_filters::rpc::{Id, Numbered};
 use quick_cache::sync::{Cache, DefaultLifecycle};
@@ -26,7 +26,7 @@ const SHARDS: usize = 16;
 const ONCE: usize = 4096;
 
 /// Reads that were asked before.
-pub(super) struct Repeats {
+pub(super) struct ParsedBodyCache {
     kept: Kept,
     /// Parts of the hashes of bodies that came once, each in the place that it says; the next one
     /// for the same place takes it.
@@ -35,11 +35,11 @@ pub(super) struct Repeats {
     keys: RandomState,
 }
 
-type Kept = Cache<Words, Arc<Wanted>, Weight>;
+type Kept = Cache<StoredBody, Arc<ReadRequest>, Weight>;
 
 /// A body that is kept, but for the number.
 #[derive(Clone, PartialEq, Eq)]
-struct Words {
+struct StoredBody {
     parts: Box<[u8]>,
     /// Where the second part begins.
     at: usize,
@@ -47,25 +47,25 @@ struct Words {
 }
 
 /// A body that came.
-pub(super) struct Said<'a> {
+pub(super) struct BodyKey<'a> {
     body: Numbered<'a>,
     hash: u64,
 }
 
-impl Hash for Words {
+impl Hash for StoredBody {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.hash);
     }
 }
 
-impl Hash for Said<'_> {
+impl Hash for BodyKey<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.hash);
     }
 }
 
-impl Equivalent<Words> for Said<'_> {
-    fn equivalent(&self, words: &Words) -> bool {
+impl Equivalent<StoredBody> for BodyKey<'_> {
+    fn equivalent(&self, words: &StoredBody) -> bool {
         self.hash == words.hash && Numbered::kept(&words.parts, words.at) == Some(self.body)
     }
 }
@@ -73,20 +73,20 @@ impl Equivalent<Words> for Said<'_> {
 #[derive(Clone)]
 struct Weight;
 
-impl Weighter<Words, Arc<Wanted>> for Weight {
-    fn weight(&self, words: &Words, wanted: &Arc<Wanted>) -> u64 {
+impl Weighter<StoredBody, Arc<ReadRequest>> for Weight {
+    fn weight(&self, words: &StoredBody, wanted: &Arc<ReadRequest>) -> u64 {
         (words.parts.len() + wanted.weight() + OVERHEAD) as u64
     }
 }
 
-impl<'a> Said<'a> {
+impl<'a> BodyKey<'a> {
     /// The JSON text of its id, if it is a body that is known.
     pub(super) fn id(&self) -> &'a str {
         self.body.id()
     }
 }
 
-impl Repeats {
+impl ParsedBodyCache {
     pub(super) fn new() -> Self {
         let options = OptionsBuilder::new()
             .shards(SHARDS)
@@ -101,25 +101,25 @@ impl Repeats {
     }
 
     /// A body in a form in which it can be known again, if it has one.
-    pub(super) fn said<'a>(&self, body: &'a [u8]) -> Option<Said<'a>> {
+    pub(super) fn said<'a>(&self, body: &'a [u8]) -> Option<BodyKey<'a>> {
         let body = Some(body).filter(|body| body.len() <= MAX_BODY).and_then(Numbered::find)?;
-        Some(Said { body, hash: self.keys.hash_one(body) })
+        Some(BodyKey { body, hash: self.keys.hash_one(body) })
     }
 
     /// What it asks for, if it came before.
-    pub(super) fn find(&self, said: &Said<'_>) -> Option<Arc<Wanted>> {
+    pub(super) fn find(&self, said: &BodyKey<'_>) -> Option<Arc<ReadRequest>> {
         self.kept.get(said)
     }
 
     /// Takes in a body that the policy permitted, with this id: at its second time.
-    pub(super) fn add(&self, said: &Said<'_>, id: Id<'_>, wanted: &Arc<Wanted>) {
-        let Said { body, hash } = said;
+    pub(super) fn add(&self, said: &BodyKey<'_>, id: Id<'_>, wanted: &Arc<ReadRequest>) {
+        let BodyKey { body, hash } = said;
         if !body.is_at(id) || !self.came_before(*hash) {
             return;
         }
         let [before, after] = body.parts();
         let parts = [before, after].concat().into();
-        self.kept.insert(Words { parts, at: before.len(), hash: *hash }, Arc::clone(wanted));
+        self.kept.insert(StoredBody { parts, at: before.len(), hash: *hash }, Arc::clone(wanted));
     }
 
     /// Whether a body of this hash came lately; from now on one did.
@@ -132,7 +132,7 @@ impl Repeats {
 
 #[cfg(test)]
 mod tests {
-    use super::super::asked::permitted;
+    use super::super::cache_key::permitted;
     use super::*;
 
     /// A receipt, asked for under this id.
@@ -144,27 +144,27 @@ mod tests {
     }
 
     /// A body comes, is not known, and is permitted.
-    fn comes(repeats: &Repeats, body: &str) {
+    fn comes(bodies: &ParsedBodyCache, body: &str) {
         let permit = permitted(body);
         let id = permit.id();
-        let wanted = Wanted::new(permit.into_read(), &RandomState::with_seed(0));
-        if let Some(said) = repeats.said(body.as_bytes()) {
-            repeats.add(&said, id, &Arc::new(wanted));
+        let wanted = ReadRequest::new(permit.into_read(), &RandomState::with_seed(0));
+        if let Some(said) = bodies.said(body.as_bytes()) {
+            bodies.add(&said, id, &Arc::new(wanted));
         }
     }
 
     /// The id of a body that is known.
-    fn known<'a>(repeats: &Repeats, body: &'a str) -> Option<&'a str> {
-        let said = repeats.said(body.as_bytes())?;
-        repeats.find(&said).map(|_| said.id())
+    fn known<'a>(bodies: &ParsedBodyCache, body: &'a str) -> Option<&'a str> {
+        let said = bodies.said(body.as_bytes())?;
+        bodies.find(&said).map(|_| said.id())
     }
 
     #[test]
     fn a_body_that_came_twice_is_known_under_another_number_and_in_no_other_words() {
-        let repeats = Repeats::new();
-        comes(&repeats, &body("7"));
-        assert_eq!(known(&repeats, &body("7")), None, "it came once");
-        comes(&repeats, &body("80"));
+        let bodies = ParsedBodyCache::new();
+        comes(&bodies, &body("7"));
+        assert_eq!(known(&bodies, &body("7")), None, "it came once");
+        comes(&bodies, &body("80"));
         for (said, id) in [
             (body("7"), Some("7")),
             (body("800"), Some("800")),
@@ -178,7 +178,7 @@ mod tests {
             (body("8").replace("2.0", "1.0"), None),
             (body("8") + " ", None),
         ] {
-            assert_eq!(known(&repeats, &said), id, "{said}");
+            assert_eq!(known(&bodies, &said), id, "{said}");
         }
     }
 
@@ -186,23 +186,23 @@ mod tests {
     fn a_body_whose_number_is_not_the_id_or_that_is_long_is_not_kept() {
         let long = body("7").replace(",\"jsonrpc", &format!("{},\"jsonrpc", " ".repeat(MAX_BODY)));
         for said in [body("\"7\""), body("7.5"), long] {
-            let repeats = Repeats::new();
+            let bodies = ParsedBodyCache::new();
             for _ in 0..3 {
-                comes(&repeats, &said);
+                comes(&bodies, &said);
             }
-            assert_eq!(repeats.kept.len(), 0, "{said}");
+            assert_eq!(bodies.kept.len(), 0, "{said}");
         }
     }
 
     #[test]
     fn what_is_kept_is_bounded_in_bytes() {
-        let repeats = Repeats::new();
+        let bodies = ParsedBodyCache::new();
         for number in 0..SIZE / OVERHEAD {
             let said = body("7").replace("0x71", &format!("{number:#x}"));
-            comes(&repeats, &said);
-            comes(&repeats, &said);
+            comes(&bodies, &said);
+            comes(&bodies, &said);
         }
-        assert!(repeats.kept.len() > SHARDS, "{}", repeats.kept.len());
-        assert!(repeats.kept.weight() <= SIZE as u64, "{}", repeats.kept.weight());
+        assert!(bodies.kept.len() > SHARDS, "{}", bodies.kept.len());
+        assert!(bodies.kept.weight() <= SIZE as u64, "{}", bodies.kept.weight());
     }
 }
