@@ -6,13 +6,12 @@
 //! no key is looked up for a token that is refused anyway. No message holds a part of a token.
 //!
 //! Reading order: `jwt.rs` (what a token is), `platform.rs` and `jwks.rs`, `service_token.rs` and
-//! `did.rs`, `signature.rs` and `p256.rs` (keys), `kept.rs` (fetched by one, kept for all).
+//! `did.rs`, `signature.rs` (keys), `kept.rs` (fetched by one, kept for all).
 
 mod did;
 mod jwks;
 mod jwt;
 mod kept;
-mod p256;
 mod platform;
 mod service_token;
 mod signature;

@@ -1,25 +1,27 @@
-//! Public keys, and what they signed: ES256 and RS256 (RFC 7518), ES256K (RFC 8812).
+//! Public keys and their signatures: ES256 and RS256 (RFC 7518), ES256K (RFC 8812).
 //!
-//! A key has one algorithm, so that a token can not choose another one for it. Signatures on curves
-//! are `r` and `s`, 32 bytes each; DER is none. A high `s` is taken: the tokens of AT Protocol have
-//! always been taken with one, though its repositories refuse it.
+//! A key has one algorithm, so that a token cannot choose another one for it. ECDSA signatures are
+//! `r` and `s`, 32 bytes each, never DER. A high `s` is accepted: AT Protocol has always accepted
+//! it in tokens, though not in repositories.
 
-use super::p256;
 use k256::ecdsa::signature::Verifier as _;
 use k256::ecdsa::{Signature, VerifyingKey};
+use p256::elliptic_curve::sec1::ToEncodedPoint as _;
 use ring::signature::{
     ECDSA_P256_SHA256_FIXED, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents, UnparsedPublicKey,
 };
 
+/// Bytes of a compressed point: the parity of `y`, and `x`.
+const COMPRESSED: usize = 33;
 /// 2,048 to 8,192 bits, in bytes.
 const RSA_MODULUS: std::ops::RangeInclusive<usize> = 256..=1024;
-/// The codecs of a Multikey: which curve the compressed point after it is on.
+/// The codecs of a Multikey: they name the curve of the compressed point that follows.
 const MULTIKEY_P256: [u8; 2] = [0x80, 0x24];
 const MULTIKEY_K256: [u8; 2] = [0xe7, 0x01];
-/// A key has 48 characters, one without compression 89: decoding takes the square of it.
+/// A compressed key has 48 characters, a full one 89. Decoding takes quadratic time.
 const MAX_MULTIBASE: usize = 128;
 
-/// What a token can be signed with.
+/// The algorithm of a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Alg {
     Hs256,
@@ -29,14 +31,13 @@ pub(super) enum Alg {
 }
 
 impl Alg {
-    /// By its name in a token's header.
     pub(super) fn parse(name: &str) -> Option<Self> {
         [Self::Hs256, Self::Es256, Self::Es256k, Self::Rs256]
             .into_iter()
             .find(|alg| alg.name() == name)
     }
 
-    /// Its name.
+    /// The name in a token's header.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Hs256 => "HS256",
@@ -50,8 +51,8 @@ impl Alg {
 /// A public key.
 #[derive(Debug)]
 pub(super) enum PublicKey {
-    /// ES256: a point, not compressed.
-    P256(p256::Point),
+    /// ES256: an uncompressed point.
+    P256(p256::EncodedPoint),
     /// ES256K.
     K256(VerifyingKey),
     /// RS256: modulus and exponent.
@@ -61,7 +62,9 @@ pub(super) enum PublicKey {
 impl PublicKey {
     /// A point of P-256, compressed or not.
     pub(super) fn p256(point: &[u8]) -> Option<Self> {
-        p256::point(point).map(Self::P256)
+        // `p256` also reads the compact form, which has the tag 5: no key here has it
+        let key = p256::PublicKey::from_sec1_bytes(point).ok().filter(|_| point[0] != 5)?;
+        Some(Self::P256(key.to_encoded_point(false)))
     }
 
     /// A point of secp256k1, compressed or not.
@@ -71,23 +74,23 @@ impl PublicKey {
 
     /// Modulus and exponent, big-endian.
     pub(super) fn rsa(n: &[u8], e: &[u8]) -> Option<Self> {
-        // some write a sign byte, which is no part of the number
+        // some write a sign byte, which is not part of the number
         let n = n.strip_prefix(&[0]).unwrap_or(n);
         let is_long = RSA_MODULUS.contains(&n.len()) && (n.len() > 256 || n[0] >= 0x80);
         is_long.then(|| Self::Rsa(RsaPublicKeyComponents { n: n.to_owned(), e: e.to_owned() }))
     }
 
-    /// A Multikey: the curve's codec and a compressed point, in base58.
+    /// Parses a Multikey: the curve's codec and a compressed point, in base58.
     pub(super) fn multikey(text: &str) -> Option<Self> {
         let bytes = multibase(text)?;
         match bytes.split_first_chunk()? {
-            (&MULTIKEY_P256, point) if point.len() == p256::COMPRESSED => Self::p256(point),
-            (&MULTIKEY_K256, point) if point.len() == p256::COMPRESSED => Self::k256(point),
+            (&MULTIKEY_P256, point) if point.len() == COMPRESSED => Self::p256(point),
+            (&MULTIKEY_K256, point) if point.len() == COMPRESSED => Self::k256(point),
             _ => None,
         }
     }
 
-    /// The algorithm that it is for.
+    /// The only algorithm it verifies.
     pub(super) fn alg(&self) -> Alg {
         match self {
             Self::P256(_) => Alg::Es256,
@@ -96,7 +99,7 @@ impl PublicKey {
         }
     }
 
-    /// Whether the key signed the message, by this algorithm.
+    /// Whether the key signed the message with this algorithm.
     pub(super) fn verify(&self, alg: Alg, message: &[u8], signature: &[u8]) -> bool {
         alg == self.alg()
             && match self {
@@ -114,7 +117,7 @@ impl PublicKey {
     }
 }
 
-/// Bytes in base58, as multibase marks them.
+/// Decodes multibase, of which only base58 is supported.
 pub(super) fn multibase(text: &str) -> Option<Vec<u8>> {
     let digits = text.strip_prefix('z').filter(|digits| digits.len() <= MAX_MULTIBASE)?;
     bs58::decode(digits).into_vec().ok()
@@ -141,6 +144,34 @@ mod tests {
             ("none", Vec::new(), false),
         ] {
             assert_eq!(PublicKey::rsa(&n, &[1, 0, 1]).is_some(), ok, "{what}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_on_the_curve_is_no_point() {
+        let base = "6b17d1f2e12c4247f8bce6e563a440f277037d812deb33a0f4a13945d898c296";
+        let y = "4fe342e2fe1a7f9b8ee7eb4a7c0f9e162bce33576b315ececbb6406837bf51f5";
+        let prime = "ffffffff00000001000000000000000000000000ffffffffffffffffffffffff";
+        for (text, ok) in [
+            (format!("03{base}"), true),
+            (format!("02{base}"), true),
+            (format!("04{base}{y}"), true),
+            (format!("04{y}{base}"), false),
+            (format!("04{base}{base}"), false),
+            (format!("05{base}"), false),
+            (format!("04{base}"), false),
+            (format!("02{base}{y}"), false),
+            (format!("06{base}{y}"), false),
+            // x = 1 has no y
+            (format!("02{}1", "0".repeat(63)), false),
+            (format!("02{prime}"), false),
+            (String::new(), false),
+            ("00".to_owned(), false),
+        ] {
+            let digits = text.as_bytes().chunks(2);
+            let byte = |pair| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap();
+            let bytes: Vec<u8> = digits.map(byte).collect();
+            assert_eq!(PublicKey::p256(&bytes).is_some(), ok, "{text}");
         }
     }
 }

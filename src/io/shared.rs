@@ -1,0 +1,259 @@
+//! Single-flight with a cache: equal requests share one computation and, for a time, its result.
+//!
+//! In: a key and a future that computes its value. Out: the value, from the cache, from the
+//! computation that is running for this key, or from a new one.
+//!
+//! Each computation runs in a task of its own and is recorded before it starts. A caller that goes
+//! away (a reset HTTP/2 stream) therefore cancels nothing, fails no follower, and causes no second
+//! computation. Time is tokio's clock.
+
+use futures_util::FutureExt as _;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// Computations that run at once. Each has a deadline of its own, so only callers that reset their
+/// requests at a high rate reach this.
+const MAX_RUNNING: usize = 10_000;
+
+/// Values by key, cached or being computed.
+#[derive(Debug)]
+pub struct Shared<K, V>(Arc<Mutex<Table<K, V>>>);
+
+/// There is no value: the computation panicked or was shut down, or too many others run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Aborted;
+
+#[derive(Debug)]
+struct Table<K, V> {
+    entries: HashMap<K, Entry<V>>,
+    running: usize,
+    capacity: usize,
+    /// Of all values that are cached.
+    weight: usize,
+    weigh: fn(&V) -> usize,
+}
+
+#[derive(Debug)]
+enum Entry<V> {
+    /// `Some` is sent when the computation ends; a panic closes the channel.
+    Running(watch::Receiver<Option<V>>),
+    Cached {
+        value: V,
+        until: Instant,
+    },
+}
+
+impl<K, V> Shared<K, V>
+where
+    K: Clone + Eq + Hash + Send + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    /// An empty table. It caches values up to a total weight of `capacity`; where every value
+    /// weighs 1, that is their number.
+    pub fn new(capacity: usize, weigh: fn(&V) -> usize) -> Self {
+        let entries = HashMap::new();
+        Self(Arc::new(Mutex::new(Table { entries, running: 0, capacity, weight: 0, weigh })))
+    }
+
+    /// Returns the cached value, or the result of the computation that is running, or runs
+    /// `compute`: it returns a value and how long to cache it, counted from its start. With a
+    /// duration of zero the value serves the callers that are waiting for it and nobody else.
+    ///
+    /// # Errors
+    /// [`Aborted`], to the first caller and its followers alike. It is not cached.
+    pub async fn get(
+        &self,
+        key: K,
+        compute: impl Future<Output = (V, Duration)> + Send + 'static,
+    ) -> Result<V, Aborted> {
+        let mut result = {
+            let mut table = self.0.lock();
+            match table.entries.get(&key) {
+                Some(Entry::Running(result)) => result.clone(),
+                Some(Entry::Cached { value, until }) if Instant::now() < *until => {
+                    return Ok(value.clone());
+                }
+                _ if table.running >= MAX_RUNNING => return Err(Aborted),
+                _ => {
+                    let (sender, result) = watch::channel(None);
+                    table.remove(&key);
+                    table.entries.insert(key.clone(), Entry::Running(result.clone()));
+                    table.running += 1;
+                    tokio::spawn(run(Arc::clone(&self.0), key, sender, compute));
+                    result
+                }
+            }
+        };
+        let value = result.wait_for(Option::is_some).await.map_err(|_| Aborted)?;
+        value.clone().ok_or(Aborted)
+    }
+
+    /// Whether a computation is running for this key.
+    pub fn is_running(&self, key: &K) -> bool {
+        matches!(self.0.lock().entries.get(key), Some(Entry::Running(_)))
+    }
+
+    /// Forgets the value: the next caller computes it again. A computation that is running goes on
+    /// for those who wait for it, but its result is not cached.
+    pub fn invalidate(&self, key: &K) {
+        self.0.lock().remove(key);
+    }
+}
+
+async fn run<K: Eq + Hash, V: Clone>(
+    table: Arc<Mutex<Table<K, V>>>,
+    key: K,
+    sender: watch::Sender<Option<V>>,
+    compute: impl Future<Output = (V, Duration)>,
+) {
+    let started = Instant::now();
+    let computed = AssertUnwindSafe(compute).catch_unwind().await.ok();
+    let mut table = table.lock();
+    table.running -= 1;
+    let is_current = matches!(table.entries.get(&key),
+        Some(Entry::Running(result)) if result.same_channel(&sender.subscribe()));
+    if is_current {
+        table.remove(&key);
+    }
+    if let Some((value, ttl)) = computed {
+        let until = started + ttl;
+        if is_current && until > Instant::now() {
+            table.cache(key, value.clone(), until);
+        }
+        sender.send_replace(Some(value));
+    }
+}
+
+impl<K: Eq + Hash, V> Table<K, V> {
+    fn remove(&mut self, key: &K) {
+        if let Some(Entry::Cached { value, .. }) = self.entries.remove(key) {
+            self.weight -= (self.weigh)(&value);
+        }
+    }
+
+    /// Adds a value. When the table is full, expired values go first; if more than half of the
+    /// weight is left, the others go too: values that live for seconds need no order of eviction.
+    fn cache(&mut self, key: K, value: V, until: Instant) {
+        let weight = (self.weigh)(&value);
+        if self.weight + weight > self.capacity {
+            let now = Instant::now();
+            self.retain(|until| now < until);
+            if self.weight + weight > self.capacity / 2 {
+                self.retain(|_| false);
+            }
+        }
+        if weight <= self.capacity {
+            self.weight += weight;
+            self.entries.insert(key, Entry::Cached { value, until });
+        }
+    }
+
+    fn retain(&mut self, keep: impl Fn(Instant) -> bool) {
+        let (weight, weigh) = (&mut self.weight, self.weigh);
+        self.entries.retain(|_, entry| match entry {
+            Entry::Cached { value, until } if !keep(*until) => {
+                *weight -= weigh(value);
+                false
+            }
+            _ => true,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use tokio::time::{advance, sleep};
+
+    const TTL: Duration = Duration::from_secs(10);
+
+    /// Counts the computations: each takes a second and returns its number.
+    #[derive(Clone, Default)]
+    struct Counter(Arc<AtomicU32>);
+
+    impl Counter {
+        async fn next(self, ttl: Duration) -> (u32, Duration) {
+            let number = self.0.fetch_add(1, Ordering::Relaxed) + 1;
+            sleep(Duration::from_secs(1)).await;
+            (number, ttl)
+        }
+    }
+
+    fn new(capacity: usize) -> (Shared<&'static str, u32>, Counter) {
+        (Shared::new(capacity, |_| 1), Counter::default())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn equal_keys_share_a_computation_and_its_result() {
+        let (shared, counter) = new(8);
+        let get = |key, ttl| shared.get(key, counter.clone().next(ttl));
+        let found = tokio::join!(get("a", TTL), get("a", TTL), get("b", Duration::ZERO));
+        assert_eq!(found, (Ok(1), Ok(1), Ok(2)));
+        assert_eq!(get("a", TTL).await, Ok(1), "cached");
+        assert_eq!(get("b", TTL).await, Ok(3), "a lifetime of zero serves those who wait");
+        advance(Duration::from_secs(8)).await;
+        assert_eq!(get("a", TTL).await, Ok(4), "ten seconds after it was started");
+        shared.invalidate(&"a");
+        assert_eq!(get("a", TTL).await, Ok(5));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_that_leaves_cancels_nothing() {
+        let (shared, counter) = new(8);
+        let get = || shared.get("a", counter.clone().next(TTL));
+        let mut first = Box::pin(get());
+        assert!((&mut first).now_or_never().is_none());
+        drop(first);
+        assert!(shared.is_running(&"a"), "recorded and running");
+        assert_eq!(get().await, Ok(1), "a follower outlives its leader");
+        assert!(!shared.is_running(&"a"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_is_an_error_for_all() {
+        let (shared, counter) = new(8);
+        let fail = || {
+            shared.get("a", async {
+                sleep(Duration::from_secs(1)).await;
+                panic!("the computation fails")
+            })
+        };
+        assert_eq!(tokio::join!(fail(), fail()), (Err(Aborted), Err(Aborted)));
+        assert_eq!(shared.get("a", counter.next(TTL)).await, Ok(1), "the next one tries again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_result_invalidated_while_computed_is_not_cached() {
+        let (shared, counter) = new(8);
+        let get = || shared.get("a", counter.clone().next(TTL));
+        let mut first = Box::pin(get());
+        assert!((&mut first).now_or_never().is_none());
+        shared.invalidate(&"a");
+        assert_eq!(tokio::join!(first, get()), (Ok(1), Ok(2)));
+        assert_eq!(get().await, Ok(2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_full_table_drops_what_expired_first() {
+        let (shared, counter) = new(4);
+        let get = |key, ttl| shared.get(key, counter.clone().next(ttl));
+        let short = Duration::from_secs(3);
+        for (key, ttl) in [("a", short), ("b", short), ("c", short), ("d", TTL)] {
+            assert!(get(key, ttl).await.is_ok());
+        }
+        assert_eq!(get("e", TTL).await, Ok(5));
+        assert_eq!(get("d", TTL).await, Ok(4), "three others had expired");
+        for key in ["f", "g", "h"] {
+            assert!(get(key, TTL).await.is_ok());
+        }
+        assert_eq!(shared.0.lock().entries.len(), 1, "all were fresh: the newest is left");
+        assert_eq!(shared.0.lock().weight, 1);
+    }
+}
