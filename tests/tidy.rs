@@ -102,7 +102,7 @@ fn functions(lines: &[&str]) -> Vec<(usize, usize)> {
 }
 
 #[test]
-fn every_module_says_what_it_is_for_in_few_lines() {
+fn every_module_has_a_short_doc() {
     let mut wrong = Vec::new();
     for path in sources() {
         let doc = read(&path).lines().take_while(|line| line.starts_with("//!")).count();
@@ -216,7 +216,7 @@ fn a_module_with_parts_is_a_folder() {
 /// What the policy crate may depend on: data structures, locks, parsers and arithmetic. None of
 /// them offers a socket, a file, a clock or randomness.
 #[test]
-fn the_policy_crate_depends_on_data_structures_locks_parsers_and_arithmetic_only() {
+fn the_policy_crate_depends_on_pure_crates_only() {
     let manifest = read(&root().join("filters/Cargo.toml"));
     let table: toml::Table = manifest.parse().expect("a manifest is TOML");
     let names = |section: &str| -> BTreeSet<String> {
@@ -251,7 +251,7 @@ fn the_policy_crate_depends_on_data_structures_locks_parsers_and_arithmetic_only
 /// I/O, clocks, randomness and the environment are in the standard library. The policy crate is
 /// built without it, so the compiler refuses all of them; this sees to it that it stays so.
 #[test]
-fn the_policy_crate_is_built_without_the_standard_library() {
+fn the_policy_crate_is_no_std() {
     let root = read(&root().join("filters/src/lib.rs"));
     assert!(root.contains("\n#![cfg_attr(not(test), no_std)]\n"), "the crate is no_std");
     let mut wrong = Vec::new();
@@ -285,7 +285,7 @@ fn anchor(heading: &str) -> String {
 }
 
 #[test]
-fn every_link_of_a_document_leads_somewhere() {
+fn every_link_of_a_document_resolves() {
     let mut wrong = Vec::new();
     for document in DOCUMENTS {
         let path = root().join(document);
@@ -317,7 +317,7 @@ fn names(document: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_file_that_a_document_names_exists() {
+fn every_documented_file_exists() {
     let mut wrong = Vec::new();
     // the log of changes may tell of files that are gone
     for document in DOCUMENTS.iter().filter(|document| **document != "CHANGELOG.md") {
@@ -334,7 +334,7 @@ fn every_file_that_a_document_names_exists() {
 }
 
 #[test]
-fn every_key_that_a_document_for_operators_names_exists() {
+fn every_documented_key_exists() {
     let keys = read(&root().join("src/config/keys/table.rs"));
     let mut wrong = Vec::new();
     for document in ["README.md", "SECURITY.md", "conf/README.md", "conf/store/README.md"] {
@@ -350,7 +350,7 @@ fn every_key_that_a_document_for_operators_names_exists() {
 }
 
 #[test]
-fn every_metric_that_a_document_names_exists() {
+fn every_documented_metric_exists() {
     let files = ["metrics.rs", "relay.rs", "reloads.rs", "sampled.rs", "sidecar.rs", "tls.rs"];
     let code = files.map(|file| read(&root().join("src/telemetry").join(file)));
     let code = code.concat();

@@ -53,7 +53,7 @@ pub(crate) fn series(metrics: &BTreeMap<String, f64>, family: &str, labels: &[&s
 }
 
 #[test]
-fn each_request_is_counted_once_by_verdict_and_reason() {
+fn requests_are_counted_by_verdict_and_reason() {
     let node = Node::start(|call| match call.number {
         1 => good(call),
         _ => send("HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"),
@@ -96,7 +96,7 @@ fn each_request_is_counted_once_by_verdict_and_reason() {
 }
 
 #[test]
-fn calls_are_counted_by_method_and_the_node_by_outcome() {
+fn calls_count_by_method_and_by_outcome() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     for method in ["starknet_chainId", "starknet_chainId", "starknet_specVersion"] {
@@ -218,7 +218,7 @@ fn clients_that_the_limiter_forgets_are_counted_once() {
 }
 
 #[test]
-fn what_the_process_takes_of_its_machine_is_shown() {
+fn process_resources_are_exported() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     let now = metrics(&edge);
@@ -239,7 +239,7 @@ fn what_the_process_takes_of_its_machine_is_shown() {
 }
 
 #[test]
-fn the_admin_surface_knows_its_paths_and_nothing_else() {
+fn admin_serves_its_paths_only() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     assert_eq!(edge.admin_get("/livez").status, 200, "alive");
@@ -257,7 +257,7 @@ fn the_admin_surface_knows_its_paths_and_nothing_else() {
 }
 
 #[test]
-fn the_documents_of_all_surfaces_and_a_page_of_them_are_on_the_admin_surface_alone() {
+fn only_admin_serves_the_api_documents() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     let get = |path| operator::ask(&edge, &operator::local(path));
@@ -299,7 +299,7 @@ const FIELDS: [&str; 13] = [
 ];
 
 #[test]
-fn each_request_has_one_log_line_with_its_facts() {
+fn each_request_is_logged_in_one_line() {
     let node = Node::start(|call| match call.number {
         1 => good(call),
         _ => send("HTTP/1.1 301 No\r\nContent-Length: 0\r\n\r\n"),
@@ -344,7 +344,7 @@ fn each_request_has_one_log_line_with_its_facts() {
 }
 
 #[test]
-fn the_log_never_repeats_what_a_client_or_the_node_said() {
+fn the_log_never_repeats_foreign_text() {
     let node = Node::start(|call| match call.number {
         1 => good(call),
         _ => send("HTTP/1.1 500 a-secret-word\r\nContent-Length: 13\r\n\r\na-secret-word"),
@@ -377,7 +377,7 @@ fn the_log_never_repeats_what_a_client_or_the_node_said() {
 }
 
 #[test]
-fn every_line_of_the_log_is_one_json_object() {
+fn every_log_line_is_one_json_object() {
     let node = Node::start(good);
     let edge = Edge::with(&node, &[("log.level", "\"debug\"")]);
     edge.ask(&Request::post(QUESTION));
@@ -392,7 +392,7 @@ fn every_line_of_the_log_is_one_json_object() {
 }
 
 #[test]
-fn client_addresses_are_truncated_where_the_configuration_says_so() {
+fn client_addresses_are_truncated_if_configured() {
     let node = Node::start(good);
     let edge = Edge::with(&node, &[("log.clients", "\"truncated\"")]);
     let clients = [("203.0.113.77", "203.0.113."), ("2001:db8:1:2:3::4", "2001:db8:1:")];
@@ -408,7 +408,7 @@ fn client_addresses_are_truncated_where_the_configuration_says_so() {
 }
 
 #[test]
-fn every_reason_in_the_log_and_the_metrics_is_one_of_the_table() {
+fn every_logged_reason_is_a_listed_one() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     let names = metrics(&edge);

@@ -82,7 +82,7 @@ fn thirteen() -> Vec<(&'static str, String, String, String)> {
 }
 
 #[test]
-fn each_read_reaches_the_node_in_one_canonical_form() {
+fn each_read_is_forwarded_in_canonical_form() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     for (method, by_position, by_name, sent) in thirteen() {
@@ -101,7 +101,7 @@ fn each_read_reaches_the_node_in_one_canonical_form() {
 }
 
 #[test]
-fn params_may_be_left_out_where_there_are_none() {
+fn params_may_be_omitted_when_none_are_required() {
     let node = Node::start(echo);
     let edge = Edge::start(&node);
     let body = r#"{"id":1,"jsonrpc":"2.0","method":"starknet_specVersion"}"#;
@@ -109,7 +109,7 @@ fn params_may_be_left_out_where_there_are_none() {
 }
 
 #[test]
-fn the_head_that_the_node_gets_is_ours_alone() {
+fn no_client_header_reaches_the_node() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     let hostile = [
@@ -192,7 +192,7 @@ fn the_id_is_echoed_byte_for_byte() {
 }
 
 #[test]
-fn white_space_and_the_order_of_members_do_not_matter() {
+fn whitespace_and_member_order_do_not_matter() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     let body = "\r\n { \"params\" : [ ] ,\t\"method\":\"starknet_chainId\", \"id\" : 7 ,\n\
@@ -234,7 +234,7 @@ fn healthz_answers_get_and_head_without_the_node() {
 }
 
 #[test]
-fn a_good_request_id_is_kept_and_any_other_is_replaced() {
+fn valid_request_ids_are_echoed_others_replaced() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     let ask = |id: &str| {

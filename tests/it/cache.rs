@@ -65,7 +65,7 @@ fn cache(edge: &Edge, question: (&str, &str)) -> String {
 }
 
 #[test]
-fn what_is_settled_and_final_is_given_again_without_the_node() {
+fn settled_final_answers_are_cache_hits() {
     let node = ChainNode::start(chain());
     let edge = settled(&node, 3);
     for (method, params) in [
@@ -137,7 +137,7 @@ fn what_may_change_is_asked_for_every_time() {
 }
 
 #[test]
-fn a_class_at_a_tag_is_asked_for_at_the_settled_block_and_kept_for_both_tags() {
+fn a_class_at_a_tag_serves_both_tags() {
     let node = ChainNode::start(chain());
     let edge = settled(&node, 3);
     for (params, expected) in [
@@ -151,7 +151,7 @@ fn a_class_at_a_tag_is_asked_for_at_the_settled_block_and_kept_for_both_tags() {
 }
 
 #[test]
-fn a_class_that_is_newer_than_the_settled_block_is_given_and_not_kept() {
+fn an_unsettled_class_is_served_but_not_cached() {
     let node = ChainNode::start(chain());
     let edge = settled(&node, 3);
     node.change(|chain| chain.declare(40, "0xfe"));
@@ -172,7 +172,7 @@ fn a_class_that_is_newer_than_the_settled_block_is_given_and_not_kept() {
 }
 
 #[test]
-fn nothing_about_a_block_is_kept_before_one_has_settled() {
+fn nothing_is_cached_before_a_block_settles() {
     let node = ChainNode::start(chain());
     let edge = node.setup().set("gateway.cache.watch_interval", "\"1m\"").start();
     eventually(&edge, "the first look", |now| now.get("portcullis_cache_suspended") == Some(&0.0));
@@ -187,7 +187,7 @@ fn nothing_about_a_block_is_kept_before_one_has_settled() {
 }
 
 #[test]
-fn nothing_of_a_branch_that_is_gone_is_given() {
+fn nothing_of_an_abandoned_branch_is_served() {
     let node = ChainNode::start(chain());
     let edge = settled(&node, 3);
     let plain = node.setup().set("gateway.cache.enabled", "false").start();
@@ -241,7 +241,7 @@ fn nothing_of_a_branch_that_is_gone_is_given() {
 }
 
 #[test]
-fn a_node_that_is_away_suspends_the_cache_until_it_is_seen_again() {
+fn an_unreachable_node_suspends_the_cache() {
     let node = ChainNode::start(chain());
     let edge = settled(&node, 3);
     assert_eq!(cache(&edge, RECEIPT), "miss");
@@ -268,7 +268,7 @@ fn a_node_that_is_away_suspends_the_cache_until_it_is_seen_again() {
 }
 
 #[test]
-fn what_was_on_l2_is_asked_for_again_when_more_is_accepted_on_l1() {
+fn l1_acceptance_refreshes_l2_answers() {
     let node = ChainNode::start(chain());
     let edge = settled(&node, 3);
     let on_l2 = ("getTransactionReceipt", r#"["0xa2"]"#);
@@ -341,7 +341,7 @@ fn switched_off_nothing_is_kept_and_nobody_watches() {
 }
 
 #[test]
-fn a_gateway_without_a_cache_never_asks_the_node_by_itself() {
+fn without_a_cache_the_node_is_not_polled() {
     let node = ChainNode::start(chain());
     let edge = node.setup().set("gateway.cache.enabled", "false").start();
     for _ in 0..20 {

@@ -12,7 +12,7 @@ fn printed(output: &Output) -> String {
 }
 
 #[test]
-fn explain_shows_what_the_node_would_be_asked_and_asks_nothing() {
+fn explain_shows_the_forwarded_call_without_sending() {
     let node = Node::start(good);
     let setup = Setup::before(node.address());
     let request = rpc("5", "starknet_getNonce", r#"["latest","0x00AB"]"#);
@@ -48,7 +48,7 @@ fn explain_names_the_check_that_refuses() {
 }
 
 #[test]
-fn a_live_check_asks_the_node_what_it_is() {
+fn a_live_check_queries_the_node() {
     let node = Node::start(good);
     let output = Setup::before(node.address()).run_with("check", &["--live"], "");
     assert_eq!(output.status.code(), Some(0), "{}", printed(&output));

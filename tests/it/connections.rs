@@ -30,7 +30,7 @@ fn many_requests_share_one_connection_on_both_sides() {
 
 /// A refusal that knows where the request ends need not cost the connection.
 #[test]
-fn a_refused_request_leaves_a_connection_that_is_usable_or_closed() {
+fn a_refusal_leaves_the_connection_usable_or_closed() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     let refused = [
@@ -57,7 +57,7 @@ fn a_refused_request_leaves_a_connection_that_is_usable_or_closed() {
 }
 
 #[test]
-fn pipelined_requests_are_answered_in_order_or_not_at_all() {
+fn pipelined_requests_are_answered_in_order_or_dropped() {
     let node = Node::start(echo);
     let edge = Edge::start(&node);
     let ask = |number: usize| {
@@ -87,7 +87,7 @@ fn pipelined_requests_are_answered_in_order_or_not_at_all() {
 }
 
 #[test]
-fn many_clients_at_once_each_get_the_answer_to_their_own_question() {
+fn concurrent_clients_each_get_their_own_answer() {
     let node = Node::start(echo);
     let edge = Edge::start(&node);
     std::thread::scope(|scope| {
@@ -108,7 +108,7 @@ fn many_clients_at_once_each_get_the_answer_to_their_own_question() {
 }
 
 #[test]
-fn answers_that_come_in_another_order_reach_who_asked() {
+fn reordered_answers_reach_the_right_client() {
     let latches: Vec<Latch> = (0..5).map(|_| Latch::default()).collect();
     let held = latches.clone();
     let node = Node::start(move |call| {
@@ -144,7 +144,7 @@ fn a_request_behind_connection_close_is_never_read() {
 }
 
 #[test]
-fn http_1_0_is_answered_and_closed_unless_it_asks_to_keep() {
+fn http_1_0_closes_unless_asked_to_stay() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     let old = Request::post(QUESTION).line("POST /rpc HTTP/1.0");
@@ -169,7 +169,7 @@ fn http_1_0_is_answered_and_closed_unless_it_asks_to_keep() {
 }
 
 #[test]
-fn expect_100_continue_is_met_once_the_head_has_passed() {
+fn expect_100_continue_is_answered_after_admission() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     let requests = [Request::post(QUESTION), Request::post_chunked(QUESTION, 10)];
@@ -193,7 +193,7 @@ fn expect_100_continue_is_met_once_the_head_has_passed() {
 }
 
 #[test]
-fn a_body_that_comes_uninvited_is_read_all_the_same() {
+fn a_body_sent_before_100_continue_is_read() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     let mut client = edge.client();
@@ -206,7 +206,7 @@ fn a_body_that_comes_uninvited_is_read_all_the_same() {
 }
 
 #[test]
-fn a_refused_head_is_answered_without_inviting_its_body() {
+fn a_refused_head_gets_no_100_continue() {
     let node = Node::start(good);
     let edge = Edge::with(&node, &[("gateway.requests_per_minute", "5")]);
     let asking = Request::post(QUESTION).with("Expect", "100-continue");
@@ -259,7 +259,7 @@ fn an_upgrade_is_ignored() {
 }
 
 #[test]
-fn a_client_that_leaves_inside_its_body_harms_nobody() {
+fn leaving_within_a_body_harms_nobody() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     for request in [Request::post(QUESTION), Request::post_chunked(QUESTION, 1000)] {
@@ -278,7 +278,7 @@ fn a_client_that_leaves_inside_its_body_harms_nobody() {
 }
 
 #[test]
-fn a_client_that_leaves_before_its_answer_harms_nobody() {
+fn leaving_before_the_answer_harms_nobody() {
     let release = Latch::default();
     let hold = release.clone();
     let node = Node::start(move |call| {
@@ -298,7 +298,7 @@ fn a_client_that_leaves_before_its_answer_harms_nobody() {
 }
 
 #[test]
-fn who_is_refused_while_uploading_reads_the_refusal_and_no_reset() {
+fn a_refused_upload_reads_its_refusal() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     let large = |size: usize| padded(QUESTION, size);
@@ -325,7 +325,7 @@ fn who_is_refused_while_uploading_reads_the_refusal_and_no_reset() {
 }
 
 #[test]
-fn who_uploads_without_end_reads_the_refusal_while_uploading() {
+fn an_endless_upload_still_reads_the_refusal() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     let heads = [

@@ -44,7 +44,7 @@ fn cache(response: &Response) -> Option<&str> {
 const HASH: &str = "0xabc";
 
 #[test]
-fn identical_calls_at_a_time_are_one_call_and_each_has_its_own_id() {
+fn identical_concurrent_calls_share_one_node_call() {
     let (node, latch) = held(echo);
     let edge = Edge::start(&node);
     let method = "starknet_getTransactionReceipt";
@@ -104,7 +104,7 @@ fn another_question_is_another_call() {
 }
 
 #[test]
-fn a_client_that_goes_away_fails_none_of_those_who_asked_the_same() {
+fn a_leaving_leader_fails_no_follower() {
     let (node, latch) = held(good);
     let edge = Edge::start(&node);
     let leader = ask(&edge, &Request::post(rpc("1", "starknet_chainId", "[]")));
@@ -122,7 +122,7 @@ fn a_client_that_goes_away_fails_none_of_those_who_asked_the_same() {
 }
 
 #[test]
-fn a_fault_is_shared_and_the_next_one_asks_again() {
+fn a_node_error_is_shared_but_not_cached() {
     let (node, latch) = held(|call| match call.number {
         1 => send("HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"),
         _ => good(call),
@@ -144,7 +144,7 @@ fn a_fault_is_shared_and_the_next_one_asks_again() {
 }
 
 #[test]
-fn a_large_answer_is_whole_for_everyone_and_takes_its_memory_once() {
+fn a_shared_large_answer_takes_memory_once() {
     let large = format!("\"{}\"", "ab".repeat(1_900_000));
     let text = large.clone();
     let (node, latch) = held(move |call| send(result(call, &text)));
@@ -165,7 +165,7 @@ fn a_large_answer_is_whole_for_everyone_and_takes_its_memory_once() {
 }
 
 #[test]
-fn the_trace_of_the_first_who_asked_reaches_the_node() {
+fn the_leaders_trace_reaches_the_node() {
     let (node, latch) = held(good);
     let edge = Edge::start(&node);
     let parent = |digit: &str| format!("00-{}-b7ad6b7169203331-01", digit.repeat(32));
@@ -182,7 +182,7 @@ fn the_trace_of_the_first_who_asked_reaches_the_node() {
 }
 
 #[test]
-fn switched_off_every_request_is_a_call_and_no_header_tells_of_a_cache() {
+fn without_single_flight_every_read_is_a_call() {
     let (node, latch) = held(good);
     let setup = Setup::before(node.address()).set("gateway.single_flight", "false");
     let edge = setup.start();
@@ -203,7 +203,7 @@ fn switched_off_every_request_is_a_call_and_no_header_tells_of_a_cache() {
 }
 
 #[test]
-fn only_what_passed_the_policy_is_told_how_the_cache_took_part() {
+fn only_admitted_calls_carry_x_cache() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     for (request, expected) in [

@@ -79,7 +79,7 @@ fn one_chunk() -> String {
 }
 
 #[test]
-fn a_length_beside_chunks_is_conflicting_whichever_comes_first() {
+fn length_and_chunks_together_are_conflicting() {
     let all = one_chunk().len().to_string();
     let question = QUESTION.len().to_string();
     let mut cases: Vec<(&str, Vec<u8>, &[&str])> = Vec::new();
@@ -99,7 +99,7 @@ fn a_length_beside_chunks_is_conflicting_whichever_comes_first() {
 }
 
 #[test]
-fn a_length_that_can_be_read_in_two_ways_is_conflicting() {
+fn an_ambiguous_length_is_conflicting() {
     let length = QUESTION.len().to_string();
     let lengths: [&[&str]; 16] = [
         &["5", &length],
@@ -211,7 +211,7 @@ fn chunks_that_are_malformed_end_the_connection() {
 }
 
 #[test]
-fn chunks_with_extensions_and_trailers_are_read_and_dropped() {
+fn chunk_extensions_and_trailers_are_dropped() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     let length = QUESTION.len();
@@ -304,7 +304,7 @@ fn http_1_1_takes_exactly_one_host() {
 }
 
 #[test]
-fn what_is_no_http_at_all_gets_a_refusal_or_nothing_and_the_end() {
+fn non_http_bytes_end_the_connection() {
     let node = Node::start(good);
     let edge = Edge::with(&node, &BRISK);
     let cases: [(&str, &[u8]); 6] = [
@@ -325,7 +325,7 @@ fn what_is_no_http_at_all_gets_a_refusal_or_nothing_and_the_end() {
 
 /// Nobody is served worse by leniency here, as long as each request has one end.
 #[test]
-fn harmless_oddities_are_refused_or_answered_as_one_request() {
+fn harmless_oddities_never_become_two_requests() {
     let length = QUESTION.len().to_string();
     let bare = String::from_utf8(Request::post(QUESTION).bytes()).unwrap().replace("\r\n", "\n");
     let cases = [

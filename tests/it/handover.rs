@@ -81,7 +81,7 @@ fn connection_to_the_successor(edge: &Edge) -> Client {
 }
 
 #[test]
-fn a_successor_serves_before_the_old_process_stops_accepting() {
+fn a_successor_serves_before_its_predecessor_stops() {
     let latch = Latch::default();
     let hold = latch.clone();
     let node = Node::start(move |call| {
@@ -118,7 +118,7 @@ fn a_successor_serves_before_the_old_process_stops_accepting() {
 }
 
 #[test]
-fn the_program_that_lies_at_the_path_by_then_is_what_takes_over() {
+fn the_successor_runs_the_program_now_installed() {
     let (node, manager) = (Node::start(good), Manager::new());
     let place = Place::holding(PROGRAM);
     let setup = manager.of(Setup::before(node.address())).program(&place.0);
@@ -133,7 +133,7 @@ fn the_program_that_lies_at_the_path_by_then_is_what_takes_over() {
 }
 
 #[test]
-fn a_program_that_does_not_come_up_changes_nothing() {
+fn a_failed_successor_changes_nothing() {
     let (node, manager) = (Node::start(good), Manager::new());
     let place = Place::holding(PROGRAM);
     let setup = manager.of(Setup::before(node.address())).program(&place.0);
@@ -160,7 +160,7 @@ fn a_program_that_does_not_come_up_changes_nothing() {
 }
 
 #[test]
-fn a_configuration_with_a_mistake_keeps_the_successor_from_coming_up() {
+fn a_wrong_configuration_stops_the_successor() {
     let (node, manager) = (Node::start(good), Manager::new());
     let setup = manager.of(Setup::before(node.address()));
     let edge = setup.start();
@@ -172,7 +172,7 @@ fn a_configuration_with_a_mistake_keeps_the_successor_from_coming_up() {
 }
 
 #[test]
-fn a_stop_during_a_handover_ends_the_successor_too() {
+fn a_stop_during_handover_ends_both_processes() {
     let (node, manager) = (Node::start(good), Manager::new());
     let place = Place::holding(PROGRAM);
     let setup = manager.of(Setup::before(node.address())).program(&place.0);
@@ -197,7 +197,7 @@ fn wait_for(path: &Path) {
 }
 
 #[test]
-fn an_address_that_changed_is_bound_anew_and_the_rest_is_taken_over() {
+fn only_a_changed_address_is_bound_anew() {
     let (node, manager) = (Node::start(good), Manager::new());
     let setup = manager.of(Setup::before(node.address()));
     let mut edge = setup.start();
@@ -219,7 +219,7 @@ fn an_address_that_changed_is_bound_anew_and_the_rest_is_taken_over() {
 }
 
 #[test]
-fn a_socket_that_the_service_manager_holds_is_still_its_own_after_a_handover() {
+fn a_handover_keeps_the_service_managers_sockets() {
     let (node, manager) = (Node::start(good), Manager::new());
     let (socket, address) = listener();
     // the service manager says where, whatever the configuration has
@@ -241,7 +241,7 @@ fn a_socket_that_the_service_manager_holds_is_still_its_own_after_a_handover() {
 }
 
 #[test]
-fn a_database_that_takes_one_process_at_a_time_is_not_handed_over() {
+fn sqlite_is_not_handed_over() {
     let (node, folder, manager) = (Node::start(good), Folder::new(), Manager::new());
     let database = folder.file("portcullis.db");
     let setup = Setup::before(node.address())

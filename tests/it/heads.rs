@@ -66,7 +66,7 @@ fn request_line(method: &str, path: &str) -> String {
 }
 
 #[test]
-fn another_method_of_a_known_path_is_told_the_right_ones() {
+fn a_wrong_method_gets_the_allowed_ones() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     let others = ["PUT", "DELETE", "PATCH", "TRACE", "PROPFIND", "post", "Get", "M-SEARCH"];
@@ -98,7 +98,7 @@ fn head_of_rpc_is_refused_without_a_body() {
 }
 
 #[test]
-fn connect_is_refused_with_an_envelope_like_any_other_method() {
+fn connect_is_refused_with_an_envelope() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     for target in [node.address().to_string(), "example.com:443".into(), "/rpc".into()] {
@@ -189,7 +189,7 @@ fn a_body_in_any_content_coding_is_refused() {
 }
 
 #[test]
-fn a_body_of_65536_bytes_passes_and_65537_do_not() {
+fn bodies_pass_up_to_65536_bytes() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     let (fits, too_large) = (padded(QUESTION, BODY_CAP), padded(QUESTION, BODY_CAP + 1));
@@ -214,7 +214,7 @@ fn a_body_of_65536_bytes_passes_and_65537_do_not() {
 }
 
 #[test]
-fn a_body_in_chunks_of_one_byte_is_one_body() {
+fn one_byte_chunks_form_one_body() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     let response = edge.ask(&Request::post_chunked(QUESTION, 1));
@@ -222,7 +222,7 @@ fn a_body_in_chunks_of_one_byte_is_one_body() {
 }
 
 #[test]
-fn a_length_above_the_bound_is_refused_before_the_body_comes() {
+fn a_declared_oversize_is_refused_before_the_body() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     for length in ["65537", "4294967296", "18446744073709551615"] {

@@ -85,7 +85,7 @@ pub(crate) fn essence(response: &Response) -> (u16, Vec<(String, String)>, Strin
 }
 
 #[test]
-fn the_same_request_gets_the_same_answer_over_both_versions() {
+fn both_http_versions_answer_alike() {
     let stage = Stage::new(&[]);
     let fill = |count: usize| "a".repeat(count);
     let requests = [
@@ -134,7 +134,7 @@ fn the_same_request_gets_the_same_answer_over_both_versions() {
 }
 
 #[test]
-fn what_http_2_has_other_words_for_is_refused() {
+fn http_1_only_fields_are_refused() {
     let stage = Stage::new(&[]);
     let mut client = stage.client();
     let tunnel = Request::new("CONNECT", "").with("X-Request-Id", "not-read-here");
@@ -171,7 +171,7 @@ fn limits_count_requests_and_not_connections() {
 }
 
 #[test]
-fn requests_at_a_time_are_bounded_per_client_and_per_connection() {
+fn concurrent_streams_are_bounded_per_client() {
     let (stage, latch) = Stage::held(&[("gateway.max_in_flight_per_client", "2")]);
     let mut client = stage.client();
     let begun = [1, 2].map(|id| client.send(&ask_about(id, &id.to_string())).expect("sent"));
@@ -201,7 +201,7 @@ fn a_reset_cancels_one_request_and_no_other() {
 }
 
 #[test]
-fn a_client_that_takes_back_request_after_request_has_to_connect_anew() {
+fn rapid_resets_end_the_connection() {
     let (stage, _latch) = Stage::held(&[("gateway.connections.idle_timeout", "\"1h\"")]);
     let mut client = stage.client();
     for round in 0.. {
@@ -215,7 +215,7 @@ fn a_client_that_takes_back_request_after_request_has_to_connect_anew() {
 }
 
 #[test]
-fn a_body_that_comes_too_slowly_is_given_up_at_the_deadline() {
+fn a_slow_body_is_refused_at_the_deadline() {
     let stage = Stage::new(&[("gateway.connections.body_timeout", "\"1s\"")]);
     let mut client = stage.client();
     let start = Instant::now();
@@ -228,7 +228,7 @@ fn a_body_that_comes_too_slowly_is_given_up_at_the_deadline() {
 }
 
 #[test]
-fn a_client_that_is_told_off_while_it_sends_gets_the_answer() {
+fn an_early_refusal_reaches_a_sending_client() {
     let stage = Stage::new(&[]);
     let mut client = stage.client();
     let request = Request::post("").without("Content-Length");
@@ -240,7 +240,7 @@ fn a_client_that_is_told_off_while_it_sends_gets_the_answer() {
 }
 
 #[test]
-fn who_waits_to_be_told_to_continue_is_told() {
+fn a_waiting_client_gets_100_continue() {
     let stage = Stage::new(&[]);
     let mut client = stage.client();
     let asked = client.ask(&Request::post(QUESTION).with("Expect", "100-continue"));
@@ -261,7 +261,7 @@ fn the_largest_answer_is_whole() {
 }
 
 #[test]
-fn a_client_that_does_not_read_its_answer_loses_it_at_the_deadline() {
+fn an_unread_answer_is_dropped_at_the_deadline() {
     let node = Node::start(|call| send(json(padded_envelope(call, ANSWER_CAP))));
     let stage = Stage::before(node, &[("gateway.connections.write_timeout", "\"1s\"")]);
     let mut client = Client2::with_window(stage.edge.gateway(), &stage.pair, 10_000);
@@ -273,7 +273,7 @@ fn a_client_that_does_not_read_its_answer_loses_it_at_the_deadline() {
 }
 
 #[test]
-fn a_head_that_comes_too_slowly_ends_the_connection() {
+fn a_slow_head_ends_the_connection() {
     let stage = Stage::new(&[("gateway.connections.header_timeout", "\"1s\"")]);
     let stream = crate::support::secure::tunnel(
         stage.edge.gateway(),
@@ -290,7 +290,7 @@ fn a_head_that_comes_too_slowly_ends_the_connection() {
 }
 
 #[test]
-fn a_connection_without_requests_is_closed_when_it_was_idle_for_too_long() {
+fn an_idle_connection_is_closed() {
     let stage = Stage::new(&[("gateway.connections.idle_timeout", "\"1s\"")]);
     let mut client = stage.client();
     assert_eq!(client.ask(&Request::post(QUESTION)).status, 200);
@@ -300,7 +300,7 @@ fn a_connection_without_requests_is_closed_when_it_was_idle_for_too_long() {
 }
 
 #[test]
-fn an_old_connection_takes_no_other_request_and_finishes_what_it_has() {
+fn an_old_connection_finishes_and_closes() {
     let (stage, latch) = Stage::held(&[("gateway.connections.lifetime", "\"1s\"")]);
     let mut client = stage.client();
     let begun = client.send(&Request::post(QUESTION)).expect("sent");
@@ -311,7 +311,7 @@ fn an_old_connection_takes_no_other_request_and_finishes_what_it_has() {
 }
 
 #[test]
-fn a_stopping_edge_says_goaway_and_answers_what_is_in_flight() {
+fn a_stopping_process_sends_goaway_and_finishes() {
     let (mut stage, latch) = Stage::held(&[]);
     let mut client = stage.client();
     let begun = client.send(&Request::post(QUESTION)).expect("sent");
@@ -331,7 +331,7 @@ fn a_stopping_edge_says_goaway_and_answers_what_is_in_flight() {
 }
 
 #[test]
-fn a_stopping_edge_serves_those_who_connect_in_the_drain_delay() {
+fn new_connections_are_served_during_drain_delay() {
     let mut stage = Stage::new(&[("server.drain_delay", "\"3s\"")]);
     assert_eq!(stage.client().ask(&Request::post(QUESTION)).status, 200, "it is up");
     stage.edge.signal("TERM");
@@ -361,7 +361,7 @@ fn frames_without_content_end_the_connection() {
 }
 
 #[test]
-fn a_request_over_http_2_is_logged_and_counted_as_any_other() {
+fn http_2_requests_are_logged_and_counted() {
     let stage = Stage::new(&[]);
     let mut client = stage.client();
     let request = Request::post(QUESTION).with("X-Request-Id", "logged-over-http-2");
@@ -381,7 +381,7 @@ fn a_request_over_http_2_is_logged_and_counted_as_any_other() {
 }
 
 #[test]
-fn a_host_beside_the_authority_must_be_the_same() {
+fn host_and_authority_must_agree() {
     let stage = Stage::new(&[]);
     let mut client = stage.client();
     let request = Request::new("GET", "/healthz");

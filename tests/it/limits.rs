@@ -49,7 +49,7 @@ fn the_181st_request_in_a_minute_is_refused() {
 }
 
 #[test]
-fn refused_requests_count_but_health_preflight_and_other_routes_do_not() {
+fn only_rpc_requests_count_against_the_quota() {
     let node = Node::start(good);
     let edge = Edge::with(&node, &[("gateway.requests_per_minute", "8")]);
     let free = [
@@ -88,7 +88,7 @@ fn refused_requests_count_but_health_preflight_and_other_routes_do_not() {
 }
 
 #[test]
-fn clients_behind_a_trusted_proxy_have_a_quota_each() {
+fn clients_behind_a_proxy_have_separate_quotas() {
     let node = Node::start(good);
     let edge = Edge::with(&node, &[("gateway.requests_per_minute", "1")]);
     let mut client = edge.client();
@@ -144,7 +144,7 @@ fn a_malformed_hop_counts_for_the_peer() {
 }
 
 #[test]
-fn x_forwarded_for_of_an_untrusted_peer_is_ignored() {
+fn untrusted_x_forwarded_for_is_ignored() {
     let node = Node::start(good);
     let keys = [("gateway.requests_per_minute", "2"), ("gateway.trusted_proxies", "[]")];
     let edge = Edge::with(&node, &keys);
@@ -181,7 +181,7 @@ fn the_window_slides() {
 }
 
 #[test]
-fn a_client_with_too_many_requests_in_flight_is_refused_and_others_are_not() {
+fn too_many_in_flight_refuses_that_client_only() {
     let release = Latch::default();
     let hold = release.clone();
     let node = Node::start(move |call| {
@@ -254,7 +254,7 @@ fn a_connection_above_the_cap_is_turned_away() {
 }
 
 #[test]
-fn one_peer_has_so_many_connections_and_no_more() {
+fn connections_per_peer_are_capped() {
     let node = Node::start(good);
     let keys =
         [("gateway.connections.max_per_client", "2"), ("gateway.trusted_proxies", "[\"::1\"]")];
@@ -269,7 +269,7 @@ fn one_peer_has_so_many_connections_and_no_more() {
 }
 
 #[test]
-fn a_trusted_proxy_may_have_more_connections_than_a_client() {
+fn a_trusted_proxy_exceeds_the_peer_cap() {
     let node = Node::start(good);
     let edge = Edge::with(&node, &[("gateway.connections.max_per_client", "2")]);
     let mut clients: Vec<Client> = (0..10).map(|_| edge.client()).collect();
@@ -279,7 +279,7 @@ fn a_trusted_proxy_may_have_more_connections_than_a_client() {
 }
 
 #[test]
-fn answers_above_the_memory_bound_are_refused_until_there_is_room() {
+fn an_exhausted_answer_pool_refuses_until_released() {
     let release = Latch::default();
     let hold = release.clone();
     let node = Node::start(move |call| {
@@ -309,7 +309,7 @@ fn answers_above_the_memory_bound_are_refused_until_there_is_room() {
 }
 
 #[test]
-fn an_answer_holds_its_memory_until_its_reader_has_taken_it() {
+fn an_unread_answer_holds_its_memory() {
     let node = Node::start(|call| send(json(padded_envelope(call, ANSWER_CAP - 1024))));
     let edge = Edge::with(&node, &[("server.answer_memory", "\"4 MiB\"")]);
     let mut reader = edge.client();

@@ -23,7 +23,7 @@ fn flood(text: &str) -> Act {
 }
 
 #[test]
-fn an_answer_above_4_mib_is_oversized_however_it_tells_its_end() {
+fn an_answer_above_4_mib_is_oversized() {
     const FAULTS: &[Fault] = &[
         (
             "a length of 4 MiB and 1",
@@ -70,7 +70,7 @@ fn an_answer_above_4_mib_is_oversized_however_it_tells_its_end() {
 }
 
 #[test]
-fn an_answer_of_exactly_4_mib_passes_however_it_tells_its_end() {
+fn an_answer_of_exactly_4_mib_passes() {
     let node = Node::start(|call| {
         let body = padded_envelope(call, ANSWER_CAP);
         match row(call) {
@@ -166,7 +166,7 @@ const WRONG_LENGTHS: &[Fault] = &[
 ];
 
 #[test]
-fn a_body_that_is_not_as_long_as_it_says_is_invalid() {
+fn a_wrong_content_length_is_invalid() {
     assert_faults(WRONG_LENGTHS, &[]);
 }
 
@@ -185,7 +185,7 @@ fn bomb() -> Vec<u8> {
 }
 
 #[test]
-fn an_answer_in_a_content_coding_is_invalid_and_never_unpacked() {
+fn an_encoded_answer_is_invalid_and_never_decoded() {
     const FAULTS: &[Fault] = &[
         ("gzip", |_| send(sized("200 OK", &["Content-Encoding: gzip"], GZIP)), INVALID),
         ("a gzip bomb", |_| send(sized("200 OK", &["Content-Encoding: gzip"], bomb())), INVALID),
@@ -281,7 +281,7 @@ const NO_RESPONSES: &[Fault] = &[
 ];
 
 #[test]
-fn a_body_that_is_not_one_json_rpc_response_is_invalid() {
+fn anything_but_one_json_rpc_response_is_invalid() {
     assert_faults(NO_RESPONSES, &[]);
 }
 
@@ -344,7 +344,7 @@ fn poison(call: &Call) -> Vec<u8> {
 }
 
 #[test]
-fn bytes_after_an_answer_never_answer_the_next_request() {
+fn surplus_bytes_never_answer_the_next_request() {
     type Row = (&'static str, fn(&Call) -> Vec<Act>);
     const ROWS: &[Row] = &[
         ("an answer behind the answer", |call| {
@@ -384,7 +384,7 @@ fn bytes_after_an_answer_never_answer_the_next_request() {
 }
 
 #[test]
-fn a_connection_that_answered_something_else_is_not_used_again() {
+fn a_mismatched_answer_retires_its_connection() {
     let node = Node::start(|call| match call.number {
         1 => send(json(r#"{"jsonrpc":"2.0","id":"x","result":1}"#)),
         _ => echo(call),
@@ -397,7 +397,7 @@ fn a_connection_that_answered_something_else_is_not_used_again() {
 }
 
 #[test]
-fn bytes_that_come_while_a_connection_is_idle_never_answer_the_next_request() {
+fn idle_bytes_never_answer_the_next_request() {
     let (answered, said) = (Latch::default(), Latch::default());
     let (hold, tell) = (answered.clone(), said.clone());
     let node = Node::start(move |call| {
@@ -420,7 +420,7 @@ fn bytes_that_come_while_a_connection_is_idle_never_answer_the_next_request() {
 }
 
 #[test]
-fn an_error_of_the_node_passes_unchanged_with_status_200() {
+fn a_node_error_passes_unchanged_with_200() {
     const ERRORS: [&str; 4] = [
         r#"{"code":20,"message":"Contract not found"}"#,
         r#"{"code": -32602 ,"message":"Invalid params","data":{"a":[1.0,"\u0062"]}}"#,
@@ -442,7 +442,7 @@ fn an_error_of_the_node_passes_unchanged_with_status_200() {
 }
 
 #[test]
-fn a_failure_has_the_id_of_the_request_byte_for_byte() {
+fn a_failure_echoes_the_request_id_exactly() {
     let node = Node::start(|_| send(json("no")));
     let edge = Edge::start(&node);
     for id in ["1", "-1", "1.0", "1e2", "18446744073709551616", "\"a\\u0062\"", "\"\""] {

@@ -65,7 +65,7 @@ fn status(call: &Call, status: &str) -> Vec<Act> {
 }
 
 #[test]
-fn redirects_of_every_kind_are_rejected_and_not_followed() {
+fn redirects_are_rejected_and_not_followed() {
     const FAULTS: &[Fault] = &[
         ("300", |call| status(call, "300 Multiple Choices"), REDIRECT),
         ("301", |call| status(call, "301 Moved Permanently"), REDIRECT),
@@ -85,7 +85,7 @@ fn redirects_of_every_kind_are_rejected_and_not_followed() {
 }
 
 #[test]
-fn a_status_other_than_200_is_no_answer_even_with_a_right_body() {
+fn any_status_but_200_is_an_error() {
     const FAULTS: &[Fault] = &[
         ("201", |call| status(call, "201 Created"), STATUS),
         ("202", |call| status(call, "202 Accepted"), STATUS),
@@ -141,7 +141,7 @@ fn after_line(call: &Call, line: &str) -> Vec<Act> {
 }
 
 #[test]
-fn an_answer_whose_head_is_no_http_is_invalid() {
+fn a_malformed_response_head_is_invalid() {
     const FAULTS: &[Fault] = &[
         ("half a status line", |_| send_and_close("HTTP/1.1 20"), INVALID),
         ("half a head", |_| send_and_close("HTTP/1.1 200 OK\r\nContent-Le"), INVALID),
@@ -165,7 +165,7 @@ fn an_answer_whose_head_is_no_http_is_invalid() {
 }
 
 #[test]
-fn an_answer_that_tells_its_end_in_two_ways_is_invalid() {
+fn conflicting_response_framing_is_invalid() {
     const FAULTS: &[Fault] = &[
         (
             "two lengths that differ",
@@ -203,7 +203,7 @@ fn an_answer_that_tells_its_end_in_two_ways_is_invalid() {
 }
 
 #[test]
-fn a_flood_of_headers_or_interim_answers_is_invalid() {
+fn a_flood_of_headers_is_invalid() {
     const FAULTS: &[Fault] = &[
         (
             "headers without end",

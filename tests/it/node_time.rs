@@ -37,7 +37,7 @@ const STALLS: [Case; 8] = [
 ];
 
 #[test]
-fn a_node_that_stalls_at_any_point_is_given_up_at_the_deadline() {
+fn a_stalled_node_times_out_at_any_point() {
     for (what, stall) in STALLS {
         let node = Node::start(stall);
         let edge = Edge::with(&node, &[("node.timeout", "\"500ms\"")]);
@@ -53,7 +53,7 @@ fn a_node_that_stalls_at_any_point_is_given_up_at_the_deadline() {
 }
 
 #[test]
-fn by_default_a_node_has_eight_seconds_in_all_even_if_it_never_stops_sending() {
+fn the_default_deadline_is_eight_seconds_in_total() {
     let drip = |call: &Call| vec![Act::Drip(json(envelope(call, "1")), Duration::from_secs(1))];
     let node = Node::start(drip);
     let edge = Edge::start(&node);
@@ -66,7 +66,7 @@ fn by_default_a_node_has_eight_seconds_in_all_even_if_it_never_stops_sending() {
 }
 
 #[test]
-fn a_new_connection_that_dies_before_the_answer_is_not_tried_again() {
+fn a_dead_new_connection_is_not_retried() {
     let cases: [Case; 2] =
         [("closed without a byte", |_| vec![Act::Close]), ("reset", |_| vec![Act::Reset])];
     for (what, death) in cases {
@@ -85,7 +85,7 @@ fn a_new_connection_that_dies_before_the_answer_is_not_tried_again() {
 }
 
 #[test]
-fn a_pooled_connection_that_died_is_replaced_once_and_the_client_does_not_notice() {
+fn a_dead_pooled_connection_is_replaced_once() {
     let cases: [Case; 2] =
         [("closed without a byte", |_| vec![Act::Close]), ("reset", |_| vec![Act::Reset])];
     for (what, death) in cases {
@@ -107,7 +107,7 @@ fn a_pooled_connection_that_died_is_replaced_once_and_the_client_does_not_notice
 }
 
 #[test]
-fn the_retry_uses_a_new_connection_even_if_others_are_pooled() {
+fn the_retry_opens_a_new_connection() {
     let both_in = Latch::default();
     let hold = both_in.clone();
     let node = Node::start(move |call| {
@@ -149,7 +149,7 @@ fn there_is_one_retry_and_no_second() {
 }
 
 #[test]
-fn a_pooled_connection_that_dies_after_one_byte_of_its_answer_is_not_tried_again() {
+fn nothing_is_retried_after_the_first_byte() {
     let cases: [Case; 4] = [
         ("one byte", |_| vec![Act::Send("H".into()), Act::Close]),
         ("one byte and a reset", |_| vec![Act::Send("H".into()), Act::Reset]),
@@ -169,7 +169,7 @@ fn a_pooled_connection_that_dies_after_one_byte_of_its_answer_is_not_tried_again
 }
 
 #[test]
-fn a_pooled_connection_that_stalls_is_not_tried_again() {
+fn a_stalled_pooled_connection_is_not_retried() {
     let node = Node::start(|call| if call.turn == 1 { echo(call) } else { vec![Act::Hang] });
     let edge = Edge::with(&node, &[("node.timeout", "\"500ms\"")]);
     assert_eq!(edge.ask(&ask_about(1, "7")).status, 200, "the first question is answered");
@@ -179,7 +179,7 @@ fn a_pooled_connection_that_stalls_is_not_tried_again() {
 }
 
 #[test]
-fn a_node_that_hangs_up_after_each_answer_costs_no_request() {
+fn a_node_without_keep_alive_fails_no_request() {
     let node = Node::start(|call| [good(call), vec![Act::Close]].into_iter().flatten().collect());
     let edge = Edge::start(&node);
     for number in 0..20 {
@@ -189,7 +189,7 @@ fn a_node_that_hangs_up_after_each_answer_costs_no_request() {
 }
 
 #[test]
-fn a_pooled_connection_is_not_used_after_the_idle_timeout() {
+fn idle_pooled_connections_expire() {
     let node = Node::start(good);
     let edge = Edge::with(&node, &[("node.idle_timeout", "\"1s\"")]);
     for number in [1, 2] {
@@ -237,7 +237,7 @@ fn an_unreachable_node_is_told_as_such() {
 }
 
 #[test]
-fn the_breaker_lets_one_probe_through_and_closes_when_it_is_answered() {
+fn the_breaker_closes_after_an_answered_probe() {
     let address = Node::nowhere();
     // alone: whoever asks the same meanwhile would wait for the probe's answer
     let edge = Setup::before(address).set("gateway.single_flight", "false").start();
@@ -267,7 +267,7 @@ fn the_breaker_lets_one_probe_through_and_closes_when_it_is_answered() {
 }
 
 #[test]
-fn slow_calls_do_not_shut_a_node_that_answers_others() {
+fn slow_calls_do_not_open_the_breaker() {
     const SLOW: usize = 6;
     let node = Node::start(|call| if row(call) < SLOW { vec![Act::Hang] } else { echo(call) });
     let edge = Edge::with(&node, &[("node.timeout", "\"2s\"")]);
@@ -302,7 +302,7 @@ fn ask_until_it_is_not_unreachable(edge: &Edge) -> Response {
 }
 
 #[test]
-fn the_second_node_of_a_list_answers_while_the_first_is_unreachable() {
+fn the_second_url_serves_when_unreachable_first() {
     let second = Node::start(echo);
     let urls = format!("[\"http://{}/rpc\", \"http://{}/rpc\"]", Node::nowhere(), second.address());
     let edge = Setup::before(second.address()).set("node.url", &urls).start();

@@ -82,7 +82,7 @@ fn total(counts: &Value, name: &str) -> u64 {
 }
 
 #[test]
-fn each_file_of_the_page_comes_with_what_keeps_it_to_itself() {
+fn each_page_file_carries_its_security_headers() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     let html = ask(&edge, &local("/"));
@@ -125,7 +125,7 @@ fn each_file_of_the_page_comes_with_what_keeps_it_to_itself() {
 }
 
 #[test]
-fn a_name_that_leads_here_from_elsewhere_sees_nothing_of_the_page() {
+fn a_foreign_host_is_refused_the_page() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     let named = |path, host| Request::new("GET", path).without("Host").with("Host", host);
@@ -184,7 +184,7 @@ fn the_events_tell_what_happens() {
 }
 
 #[test]
-fn only_so_many_pages_listen_and_one_that_is_closed_makes_room() {
+fn event_streams_are_capped_and_released() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     let mut pages: Vec<_> = (0..LISTENERS).map(|_| Page::listening(&edge)).collect();
@@ -202,7 +202,7 @@ fn only_so_many_pages_listen_and_one_that_is_closed_makes_room() {
 }
 
 #[test]
-fn the_head_of_the_events_can_be_asked_for_and_http_1_0_gets_them_without_chunks() {
+fn events_support_head_and_http_1_0() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     let mut client = Client::connect(edge.admin());
@@ -219,7 +219,7 @@ fn the_head_of_the_events_can_be_asked_for_and_http_1_0_gets_them_without_chunks
 }
 
 #[test]
-fn whoever_listens_sees_the_drain_and_does_not_hold_up_the_stop() {
+fn event_streams_show_the_drain_without_delaying() {
     let node = Node::start(good);
     let mut edge = Edge::with(&node, &[("server.drain_delay", "\"2500ms\"")]);
     let mut page = Page::listening(&edge);
@@ -232,7 +232,7 @@ fn whoever_listens_sees_the_drain_and_does_not_hold_up_the_stop() {
 }
 
 #[test]
-fn a_listener_for_others_needs_a_token_and_opens_for_it_alone() {
+fn a_public_listener_needs_its_token() {
     let (node, folder) = (Node::start(good), Folder::new());
     let file = folder.secret("operator.token", TOKEN);
     let open = Setup::before(node.address()).set("admin.listen", "\"0.0.0.0:0\"");
@@ -277,7 +277,7 @@ fn a_listener_for_others_needs_a_token_and_opens_for_it_alone() {
 }
 
 #[test]
-fn a_reload_is_shown_as_what_is_in_force_and_what_waits() {
+fn the_page_shows_applied_and_pending_changes() {
     let node = Node::start(good);
     let setup = Setup::before(node.address());
     let edge = setup.start();

@@ -59,7 +59,7 @@ fn the_first_check_that_fails_answers() {
 }
 
 #[test]
-fn the_rate_is_checked_after_the_route_and_before_everything_else() {
+fn the_rate_is_checked_right_after_the_route() {
     let node = Node::start(good);
     let edge = Edge::with(&node, &[("gateway.requests_per_minute", "1")]);
     let first = edge.ask(&Request::post(QUESTION));

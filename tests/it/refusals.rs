@@ -31,7 +31,7 @@ fn nested(levels: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_not_json_is_a_parse_error_without_an_id() {
+fn non_json_is_a_parse_error() {
     let whole = rpc("7", "starknet_chainId", "[]");
     let mut cases = texts(&[
         ("a body of no byte", ""),
@@ -77,7 +77,7 @@ fn sixty_four_levels_are_still_json() {
 }
 
 #[test]
-fn json_that_is_no_request_is_an_invalid_request() {
+fn json_other_than_a_request_is_invalid() {
     let without_an_id = texts(&[
         ("a number", "1"),
         ("a string", r#""starknet_chainId""#),
@@ -95,7 +95,7 @@ fn json_that_is_no_request_is_an_invalid_request() {
 
 /// Where the id was read, the answer has it; where the flaw comes first, `null` is right as well.
 #[test]
-fn a_request_of_the_wrong_shape_is_an_invalid_request() {
+fn a_misshapen_request_is_invalid() {
     let cases = texts(&[
         ("no version", r#"{"id":7,"method":"starknet_chainId","params":[]}"#),
         ("version 1.0", r#"{"jsonrpc":"1.0","id":7,"method":"starknet_chainId"}"#),
@@ -141,7 +141,7 @@ fn a_request_of_the_wrong_shape_is_an_invalid_request() {
 }
 
 #[test]
-fn a_batch_is_refused_with_a_hint_to_send_single_calls() {
+fn a_batch_is_refused_with_a_hint() {
     let call = rpc("7", "starknet_chainId", "[]");
     let bodies =
         ["[]".to_owned(), format!("[{call}]"), format!(" [{call},{call}]"), "[1]".to_owned()];
@@ -203,7 +203,7 @@ fn every_method_but_the_thirteen_reads_is_forbidden() {
 }
 
 #[test]
-fn the_refusal_of_a_write_names_the_relay_as_the_way_to_submit() {
+fn a_refused_write_names_the_relay() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     for method in &NEVER_READS[..3] {
@@ -215,7 +215,7 @@ fn the_refusal_of_a_write_names_the_relay_as_the_way_to_submit() {
 }
 
 #[test]
-fn a_method_that_the_configuration_leaves_out_is_forbidden() {
+fn a_method_outside_the_configuration_is_forbidden() {
     let node = Node::start(good);
     let edge = Edge::with(&node, &[("gateway.methods", r#"["starknet_blockNumber"]"#)]);
     let kept = edge.ask(&Request::post(rpc("7", "starknet_blockNumber", "[]")));
@@ -226,7 +226,7 @@ fn a_method_that_the_configuration_leaves_out_is_forbidden() {
 }
 
 #[test]
-fn a_configuration_cannot_allow_more_than_the_thirteen_reads() {
+fn a_configuration_cannot_widen_the_allowlist() {
     let node = Node::nowhere();
     for method in ["starknet_addInvokeTransaction", "devnet_mint", "starknet_getEvents"] {
         let methods = format!("[\"starknet_chainId\", \"{method}\"]");
@@ -242,7 +242,7 @@ const FELT: &str = "0x5";
 const PRIME: &str = "0x800000000000011000000000000000000000000000000000000000000000001";
 
 #[test]
-fn params_that_do_not_fit_the_method_are_invalid() {
+fn params_must_fit_the_method() {
     let block = |id: &str| rpc("7", "starknet_getBlockWithTxHashes", &format!("[{id}]"));
     let status = |hash: &str| rpc("7", "starknet_getTransactionStatus", &format!("[{hash}]"));
     let nonce = |params: &str| rpc("7", "starknet_getNonce", params);
@@ -335,7 +335,7 @@ fn invoke(from: &str, to: &str) -> String {
 }
 
 #[test]
-fn an_estimate_of_what_is_no_transaction_of_version_3_is_invalid() {
+fn estimates_take_v3_transactions_only() {
     let params = |txs: &str, flags: &str| format!("[{txs},{flags},\"latest\"]");
     let one = |from: &str, to: &str| params(&format!("[{}]", invoke(from, to)), "[]");
     let cases = [
@@ -375,7 +375,7 @@ fn an_estimate_of_what_is_no_transaction_of_version_3_is_invalid() {
 }
 
 #[test]
-fn the_error_has_the_id_of_the_request_byte_for_byte() {
+fn an_error_echoes_the_request_id_exactly() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     for id in ["1", "-1", "1.0", "1e2", "18446744073709551616", "\"a\\u0062\"", "\"\"", "\"ü\""] {

@@ -8,7 +8,7 @@ use crate::support::request::{QUESTION, Request, rpc};
 use crate::support::script::good;
 
 #[test]
-fn limits_and_methods_change_on_sighup_and_open_connections_stay() {
+fn sighup_changes_limits_without_closing_connections() {
     let node = Node::start(good);
     let setup = Setup::before(node.address());
     let edge = setup.start();
@@ -43,7 +43,7 @@ fn limits_and_methods_change_on_sighup_and_open_connections_stay() {
 }
 
 #[test]
-fn a_head_that_was_judged_before_is_judged_anew_under_other_settings() {
+fn a_reload_invalidates_cached_heads() {
     let node = Node::start(good);
     let trusting = r#"["127.0.0.0/8"]"#;
     let setup = Setup::before(node.address()).set("gateway.trusted_proxies", trusting);

@@ -25,7 +25,7 @@ fn familiar(edge: &Edge) -> Client {
 }
 
 #[test]
-fn a_familiar_head_is_answered_by_its_body_whatever_its_length() {
+fn a_cached_head_accepts_bodies_of_any_length() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     let mut client = familiar(&edge);
@@ -42,7 +42,7 @@ fn a_familiar_head_is_answered_by_its_body_whatever_its_length() {
 }
 
 #[test]
-fn the_body_of_a_familiar_head_may_come_later_and_in_pieces() {
+fn a_cached_heads_body_may_arrive_in_pieces() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     let mut client = familiar(&edge);
@@ -61,7 +61,7 @@ fn the_body_of_a_familiar_head_may_come_later_and_in_pieces() {
 }
 
 #[test]
-fn what_comes_behind_a_familiar_request_is_answered_in_order_or_not_at_all() {
+fn requests_after_a_cached_head_stay_ordered() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     let mut client = familiar(&edge);
@@ -74,7 +74,7 @@ fn what_comes_behind_a_familiar_request_is_answered_in_order_or_not_at_all() {
 }
 
 #[test]
-fn a_head_that_is_nearly_familiar_is_judged_by_what_it_says() {
+fn a_nearly_cached_head_is_parsed_afresh() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     let (whole, text) = (question(5), rpc("5", "starknet_blockNumber", "[]"));
@@ -122,7 +122,7 @@ fn a_head_that_is_nearly_familiar_is_judged_by_what_it_says() {
 }
 
 #[test]
-fn a_familiar_client_that_asks_to_close_is_answered_and_closed() {
+fn a_cached_head_client_can_close() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     let mut client = familiar(&edge);
@@ -137,7 +137,7 @@ fn nonce(id: &str) -> String {
 }
 
 #[test]
-fn a_familiar_body_is_asked_for_each_time_and_answered_under_its_own_id() {
+fn a_cached_body_is_answered_under_its_id() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     let ids = ["1", "2", "3", "40", "0", "7000", "999999999999999", "9999999999999999"];
@@ -150,7 +150,7 @@ fn a_familiar_body_is_asked_for_each_time_and_answered_under_its_own_id() {
 }
 
 #[test]
-fn a_body_that_is_nearly_familiar_is_judged_by_what_it_says() {
+fn a_nearly_cached_body_is_parsed_afresh() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     for id in ["1", "2", "3", "4"] {

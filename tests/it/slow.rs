@@ -46,7 +46,7 @@ fn assert_head_is_given_up(client: &mut Client, silent: bool, what: &str) {
 }
 
 #[test]
-fn a_head_that_comes_too_slowly_is_given_up_at_the_deadline() {
+fn a_slow_head_times_out() {
     let node = Node::start(good);
     let edge = Edge::with(&node, &[SECOND]);
     for silent in [true, false] {
@@ -58,7 +58,7 @@ fn a_head_that_comes_too_slowly_is_given_up_at_the_deadline() {
 }
 
 #[test]
-fn a_slow_head_is_given_up_on_a_reused_connection_as_well() {
+fn a_slow_head_times_out_on_reused_connections() {
     let node = Node::start(good);
     let edge = Edge::with(&node, &[SECOND]);
     for silent in [true, false] {
@@ -73,7 +73,7 @@ fn a_slow_head_is_given_up_on_a_reused_connection_as_well() {
 }
 
 #[test]
-fn a_body_that_comes_too_slowly_is_given_up_at_the_deadline() {
+fn a_slow_body_is_refused_at_the_deadline() {
     let node = Node::start(good);
     let edge = Edge::with(&node, &[BODY_SECOND]);
     let requests =
@@ -100,7 +100,7 @@ fn a_body_that_comes_too_slowly_is_given_up_at_the_deadline() {
 }
 
 #[test]
-fn a_client_that_never_sends_the_body_it_was_invited_to_is_given_up() {
+fn a_body_missing_after_100_continue_times_out() {
     let node = Node::start(good);
     let edge = Edge::with(&node, &[BODY_SECOND]);
     let mut client = edge.client();
@@ -121,7 +121,7 @@ fn a_slow_sender_within_the_deadline_is_answered() {
 }
 
 #[test]
-fn a_client_that_does_not_read_is_ended_within_the_write_timeout() {
+fn a_client_that_does_not_read_is_disconnected() {
     let node = Node::start(|call| send(json(padded_envelope(call, ANSWER_CAP))));
     let edge = Edge::with(&node, &[("gateway.connections.write_timeout", "\"1s\"")]);
     let mut client = edge.client();
@@ -144,7 +144,7 @@ fn a_client_that_does_not_read_is_ended_within_the_write_timeout() {
 }
 
 #[test]
-fn a_slow_reader_within_the_write_timeout_gets_all_of_a_large_answer() {
+fn a_slow_reader_gets_the_whole_answer() {
     let node = Node::start(|call| send(json(padded_envelope(call, ANSWER_CAP))));
     let edge = Edge::start(&node);
     let mut client = edge.client();
@@ -156,7 +156,7 @@ fn a_slow_reader_within_the_write_timeout_gets_all_of_a_large_answer() {
 }
 
 #[test]
-fn an_idle_connection_is_closed_at_the_idle_timeout() {
+fn idle_connections_close_at_their_timeout() {
     let node = Node::start(good);
     let keys = [("gateway.connections.idle_timeout", "\"1s\""), SECOND];
     let edge = Edge::with(&node, &keys);

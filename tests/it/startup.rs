@@ -45,7 +45,7 @@ fn check_names_three_mistakes_at_once() {
 }
 
 #[test]
-fn serve_refuses_a_wrong_file_with_all_its_mistakes() {
+fn serve_reports_every_mistake_at_once() {
     let (setup, paths) = three_mistakes();
     let output = setup.run("serve");
     assert_eq!(output.status.code(), Some(2), "a configuration error: {}", words(&output));

@@ -40,7 +40,7 @@ fn held_node() -> (Node, Latch) {
 }
 
 #[test]
-fn a_stopping_edge_is_not_ready_but_serves_for_the_drain_delay() {
+fn a_draining_process_serves_until_the_delay_ends() {
     for signal in ["TERM", "INT"] {
         let node = Node::start(good);
         let mut edge = Edge::with(&node, &[("server.drain_delay", "\"3s\"")]);
@@ -62,7 +62,7 @@ fn a_stopping_edge_is_not_ready_but_serves_for_the_drain_delay() {
 }
 
 #[test]
-fn what_is_in_flight_is_answered_and_what_is_new_is_told_to_go_elsewhere() {
+fn draining_answers_in_flight_and_refuses_new() {
     let (node, latch) = held_node();
     let mut edge = Edge::start(&node);
     let mut early = edge.client();
@@ -92,7 +92,7 @@ fn what_is_in_flight_is_answered_and_what_is_new_is_told_to_go_elsewhere() {
 }
 
 #[test]
-fn an_idle_edge_stops_at_once_although_connections_are_open() {
+fn idle_connections_do_not_delay_a_stop() {
     let node = Node::start(good);
     let mut edge = Edge::start(&node);
     let mut idle: Vec<Client> = (0..5).map(|_| edge.client()).collect();
@@ -109,7 +109,7 @@ fn an_idle_edge_stops_at_once_although_connections_are_open() {
 }
 
 #[test]
-fn what_does_not_end_is_cut_off_after_the_grace_period() {
+fn unfinished_requests_end_with_the_grace_period() {
     let (node, _never) = held_node();
     let mut edge = Edge::with(&node, &[("server.grace_period", "\"1s\"")]);
     let mut client = edge.client();
@@ -144,7 +144,7 @@ fn a_second_signal_ends_at_once() {
 }
 
 #[test]
-fn a_second_signal_ends_the_drain_delay_as_well() {
+fn a_second_signal_skips_the_drain_delay() {
     let node = Node::start(good);
     let mut edge = Edge::with(&node, &[("server.drain_delay", "\"60s\"")]);
     edge.signal("TERM");

@@ -62,7 +62,7 @@ fn what_is_exported_can_be_imported_elsewhere() {
 }
 
 #[test]
-fn a_file_that_is_refused_leaves_the_store_as_it_was() {
+fn a_refused_import_changes_nothing() {
     let folder = Folder::new();
     let setup = setup(&folder);
     let (good, bad) = (folder.path().join("good"), folder.path().join("bad"));
@@ -82,7 +82,7 @@ fn a_file_that_is_refused_leaves_the_store_as_it_was() {
 }
 
 #[test]
-fn a_command_that_makes_no_sense_is_a_mistake_of_usage() {
+fn a_senseless_command_is_a_usage_error() {
     let folder = Folder::new();
     let setup = setup(&folder);
     for (command, more) in [
@@ -107,7 +107,7 @@ fn a_command_that_makes_no_sense_is_a_mistake_of_usage() {
 }
 
 #[test]
-fn a_podcast_is_named_below_the_base_url_however_that_is_written() {
+fn podcast_urls_extend_the_base_url() {
     let guid = |more: &[&str]| {
         let folder = Folder::new();
         let setup = setup(&folder);
@@ -122,7 +122,7 @@ fn a_podcast_is_named_below_the_base_url_however_that_is_written() {
 }
 
 #[test]
-fn standard_input_is_kept_under_no_name_that_can_be_guessed() {
+fn standard_input_is_stored_under_a_random_name() {
     let folder = Folder::new();
     let file = folder.secret("config.toml", &setup(&folder).toml());
     // exec keeps the process's number
@@ -141,7 +141,7 @@ fn standard_input_is_kept_under_no_name_that_can_be_guessed() {
 }
 
 #[tokio::test]
-async fn tables_of_an_older_version_are_to_be_migrated_first() {
+async fn older_tables_must_be_migrated_first() {
     let folder = Folder::new();
     let setup = setup(&folder);
     assert!(store(&setup, "migrate", &[], "").status.success());

@@ -26,7 +26,7 @@ fn quoted(address: impl std::fmt::Display) -> String {
 }
 
 #[test]
-fn ready_is_told_when_every_listener_accepts_and_the_store_is_open() {
+fn ready_means_listeners_and_store_are_open() {
     let (node, folder, manager) = (Node::start(good), Folder::new(), Manager::new());
     let database = folder.file("portcullis.db");
     let setup = Setup::before(node.address())
@@ -47,7 +47,7 @@ fn ready_is_told_when_every_listener_accepts_and_the_store_is_open() {
 }
 
 #[test]
-fn ready_is_not_told_when_the_store_can_not_be_opened() {
+fn without_a_store_ready_is_not_sent() {
     let manager = Manager::new();
     let setup = Setup::before(Node::nowhere())
         .set("sidecar.listen", "\"127.0.0.1:0\"")
@@ -59,7 +59,7 @@ fn ready_is_not_told_when_the_store_can_not_be_opened() {
 }
 
 #[test]
-fn a_reload_is_told_and_counted_and_so_is_one_that_failed() {
+fn reloads_are_reported_and_counted() {
     let (node, manager) = (Node::start(good), Manager::new());
     let setup = manager.of(Setup::before(node.address()));
     let edge = setup.start();
@@ -98,7 +98,7 @@ fn a_reload_is_told_and_counted_and_so_is_one_that_failed() {
 }
 
 #[test]
-fn a_reload_that_is_asked_for_while_it_starts_follows_the_start() {
+fn a_reload_during_startup_follows_it() {
     let (node, manager, path) = (Node::start(good), Manager::new(), scratch_path("fifo"));
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
     let text = Setup::before(node.address()).toml();
@@ -148,7 +148,7 @@ fn the_watchdog_is_fed_when_it_is_ours() {
 }
 
 #[test]
-fn a_socket_is_taken_by_its_address_or_by_its_name() {
+fn sockets_match_by_address_or_name() {
     let node = Node::start(good);
     let (socket, address) = listener();
     for (name, listen) in
@@ -165,7 +165,7 @@ fn a_socket_is_taken_by_its_address_or_by_its_name() {
 }
 
 #[test]
-fn a_unix_socket_is_taken_and_its_file_left_as_it_is() {
+fn an_inherited_unix_socket_keeps_its_file() {
     let node = Node::start(good);
     let path = scratch_path("sock");
     let listener = UnixListener::bind(&path).unwrap();
@@ -189,7 +189,7 @@ fn a_unix_socket_is_taken_and_its_file_left_as_it_is() {
 }
 
 #[test]
-fn a_socket_that_fits_nothing_is_an_error_that_says_which() {
+fn an_unmatched_socket_is_named_in_the_error() {
     let (socket, address) = listener();
     let (other, _) = listener();
     let datagram = Arc::new(std::net::UdpSocket::bind("127.0.0.1:0").unwrap().into());
@@ -215,7 +215,7 @@ fn a_socket_that_fits_nothing_is_an_error_that_says_which() {
 }
 
 #[test]
-fn an_admin_socket_that_others_reach_is_not_served_without_a_token() {
+fn a_public_admin_socket_needs_a_token() {
     let open = Arc::new(std::net::TcpListener::bind("0.0.0.0:0").unwrap().into());
     let output = Setup::before(Node::nowhere()).socket("admin", &open).serve_in_vain();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -224,7 +224,7 @@ fn an_admin_socket_that_others_reach_is_not_served_without_a_token() {
 }
 
 #[test]
-fn sockets_that_are_meant_for_another_process_are_left_alone() {
+fn sockets_of_another_process_are_left_alone() {
     let node = Node::start(good);
     // what a shell in between would leave behind
     let setup = Setup::before(node.address()).environment("LISTEN_FDS", "2");
@@ -282,7 +282,7 @@ fn a_restart_under_a_held_socket_answers_everybody() {
 }
 
 #[test]
-fn a_plain_stop_still_says_503_where_only_one_surface_is_held() {
+fn a_plain_stop_answers_503_on_unheld_sockets() {
     let (node, folder) = (Node::start(good), Folder::new());
     let (socket, _) = listener();
     let database = folder.file("portcullis.db");
@@ -305,7 +305,7 @@ fn a_plain_stop_still_says_503_where_only_one_surface_is_held() {
 }
 
 #[test]
-fn a_credential_may_have_the_mask_of_an_access_list_where_its_group_would_stand() {
+fn credentials_with_an_acl_mask_are_accepted() {
     let folder = Folder::new();
     let setup = Setup::before(Node::nowhere())
         .set("sidecar.base_url", "\"https://cards.example\"")

@@ -63,7 +63,7 @@ impl Stage {
 }
 
 #[test]
-fn a_client_gets_the_newest_version_and_the_protocol_that_it_asks_for() {
+fn tls_and_alpn_are_negotiated() {
     let stage = Stage::new(&[]);
     for (versions, protocols, expected) in [
         (ANY, &["h2", "http/1.1"][..], (TLSv1_3, Some("h2"))),
@@ -87,7 +87,7 @@ fn a_client_gets_the_newest_version_and_the_protocol_that_it_asks_for() {
 }
 
 #[test]
-fn http_2_is_not_offered_where_it_is_switched_off() {
+fn http_2_is_offered_only_if_enabled() {
     let stage = Stage::new(&[("gateway.tls.http2", "false")]);
     let both = stage.pair.config(ANY, &["h2", "http/1.1"]);
     let agreed = handshake(stage.address(), both).expect("a protocol in common");
@@ -97,7 +97,7 @@ fn http_2_is_not_offered_where_it_is_switched_off() {
 }
 
 #[test]
-fn http_1_inside_tls_is_what_it_is_in_the_clear() {
+fn http_1_behaves_alike_over_tls() {
     let stage = Stage::new(&[]);
     let mut client = stage.pair.client(stage.address());
     for _ in 0..3 {
@@ -143,7 +143,7 @@ fn older_versions_of_tls_are_refused() {
 }
 
 #[test]
-fn http_in_the_clear_gets_no_answer_from_a_secured_port() {
+fn plain_http_on_a_tls_port_gets_nothing() {
     let stage = Stage::new(&[]);
     let mut client = Client::connect(stage.address());
     client.send(Request::post(QUESTION).bytes());
@@ -169,7 +169,7 @@ fn no_listener_speaks_http_2_in_the_clear() {
 }
 
 #[test]
-fn a_client_that_does_not_shake_hands_is_given_up_at_the_deadline() {
+fn a_stalled_handshake_times_out() {
     let stage = Stage::new(&[("gateway.connections.header_timeout", "\"1s\"")]);
     for bytes in [&b""[..], &[22, 3, 1]] {
         let start = Instant::now();
@@ -200,7 +200,7 @@ fn a_handshake_takes_a_place_among_the_connections() {
 }
 
 #[test]
-fn a_client_that_does_not_trust_the_certificate_is_counted() {
+fn an_untrusting_client_is_counted() {
     let stage = Stage::new(&[]);
     let stranger = Pair::new().config(&[&TLS12], &[]);
     assert!(handshake(stage.address(), stranger).is_err(), "it trusts another certificate");
@@ -208,7 +208,7 @@ fn a_client_that_does_not_trust_the_certificate_is_counted() {
 }
 
 #[test]
-fn a_new_certificate_is_presented_after_sighup_and_open_connections_go_on() {
+fn sighup_presents_a_new_certificate() {
     let stage = Stage::new(&[]);
     let mut open = stage.pair.client(stage.address());
     assert_result(&open.ask(&Request::post(QUESTION)), "7", RESULT, "before");
@@ -227,7 +227,7 @@ fn a_new_certificate_is_presented_after_sighup_and_open_connections_go_on() {
 }
 
 #[test]
-fn a_pair_that_can_not_be_used_keeps_the_one_before() {
+fn an_unusable_certificate_keeps_the_old_one() {
     let stage = Stage::new(&[]);
     handshake(stage.address(), stage.pair.config(ANY, &[])).expect("it is up");
     let other = Pair::new();
@@ -248,7 +248,7 @@ fn a_pair_that_can_not_be_used_keeps_the_one_before() {
 }
 
 #[test]
-fn sighup_switches_tls_and_http_2_on_and_off() {
+fn sighup_switches_tls_and_http_2() {
     let stage = Stage::new(&[]);
     let both = || stage.pair.config(ANY, &["h2", "http/1.1"]);
     handshake(stage.address(), both()).expect("it is up");
@@ -269,7 +269,7 @@ fn sighup_switches_tls_and_http_2_on_and_off() {
 }
 
 #[test]
-fn check_and_serve_name_everything_that_is_wrong_with_the_files() {
+fn check_and_serve_name_every_tls_mistake() {
     let (folder, pair, other) = (Folder::new(), Pair::new(), Pair::new());
     let setup = secured(Setup::before(Node::nowhere()), "gateway", &folder);
     let setup = secured(setup, "admin", &folder);
@@ -336,7 +336,7 @@ fn a_certificate_that_has_ended_is_a_warning() {
 }
 
 #[test]
-fn a_relative_path_is_looked_for_among_the_credentials() {
+fn relative_paths_resolve_among_the_credentials() {
     let (node, folder, pair) = (Node::start(good), Folder::new(), Pair::new());
     pair.write(&folder);
     let setup = Setup::before(node.address())

@@ -42,7 +42,7 @@ fn from_client(request: Request, number: usize) -> Request {
 }
 
 #[test]
-fn whatever_is_wrong_with_the_token_the_answer_is_the_same() {
+fn every_bad_token_gets_the_same_answer() {
     let stage = Stage::scripted();
     let good = format!("Bearer {TOKEN}");
     let fields: [&[&str]; 14] = [
@@ -76,7 +76,7 @@ fn whatever_is_wrong_with_the_token_the_answer_is_the_same() {
 }
 
 #[test]
-fn every_path_but_liveness_asks_for_the_token_before_it_looks_at_anything() {
+fn every_path_but_liveness_authenticates_first() {
     let stage = Stage::scripted();
     let big = "x".repeat(1000);
     let mut answers = BTreeSet::new();
@@ -113,7 +113,7 @@ fn every_path_but_liveness_asks_for_the_token_before_it_looks_at_anything() {
 }
 
 #[test]
-fn a_body_that_is_announced_is_not_waited_for_without_the_token() {
+fn without_a_token_no_body_is_read() {
     let stage = Stage::scripted();
     let mut client = stage.client();
     let request = Request::new("POST", "/register")
@@ -124,7 +124,7 @@ fn a_body_that_is_announced_is_not_waited_for_without_the_token() {
 }
 
 #[test]
-fn who_guesses_too_often_is_told_to_wait_and_who_knows_the_token_is_not() {
+fn guessing_is_limited_but_valid_tokens_pass() {
     let stage = Stage::scripted();
     let guess = || Request::new("GET", "/readyz").with("Authorization", "Bearer guess");
     for at in 0..10 {
@@ -182,7 +182,7 @@ fn tokens_are_changed_without_a_request_being_refused() {
 }
 
 #[test]
-fn a_change_to_a_token_that_is_none_changes_nothing() {
+fn a_reload_with_a_bad_token_changes_nothing() {
     let stage = Stage::scripted();
     stage.folder.secret("relay.token", "short");
     stage.edge.signal("HUP");

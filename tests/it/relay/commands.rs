@@ -23,7 +23,7 @@ fn printed(output: &Output) -> String {
 }
 
 #[test]
-fn a_new_token_is_64_digits_that_only_its_owner_can_read() {
+fn a_new_token_is_private_and_64_digits() {
     let folder = Folder::new();
     let new = |path: &Path| program().args(["token", "new"]).arg(path).output().unwrap();
     let path = folder.path().join("new.token");
@@ -67,7 +67,7 @@ fn a_new_token_opens_a_relay() {
 }
 
 #[test]
-fn a_live_check_shows_every_pin_and_fails_with_one_of_them() {
+fn a_live_check_shows_every_pin() {
     let folder = Folder::new();
     let node = Node::start(honest);
     let good = setup(node.address(), &folder, &[]);
@@ -91,7 +91,7 @@ fn a_live_check_shows_every_pin_and_fails_with_one_of_them() {
 }
 
 #[test]
-fn explain_judges_as_the_relay_would_and_asks_nobody() {
+fn explain_judges_like_the_relay_offline() {
     let folder = Folder::new();
     let node = Node::start(honest);
     let setup = setup(node.address(), &folder, &[]);
@@ -148,7 +148,7 @@ fn exported(stage: &Stage) -> Vec<Value> {
 }
 
 #[test]
-fn the_journal_tells_what_was_intended_and_what_came_of_it() {
+fn the_journal_records_intents_and_outcomes() {
     let (stage, fine) = with_a_journal();
     let entries = exported(&stage);
     let kinds: Vec<_> = entries.iter().map(|entry| entry["kind"].as_str().unwrap()).collect();
@@ -195,7 +195,7 @@ fn tamper(stage: &Stage, statement: &'static str) {
 }
 
 #[test]
-fn a_journal_that_was_changed_by_hand_is_broken_where_it_was_changed() {
+fn verify_finds_a_changed_journal_entry() {
     for (statement, at) in [
         ("UPDATE journal SET detail = 'nothing' WHERE seq = 2", "entry 2"),
         ("UPDATE journal SET at_us = at_us + 1 WHERE seq = 1", "entry 1"),
@@ -213,7 +213,7 @@ fn a_journal_that_was_changed_by_hand_is_broken_where_it_was_changed() {
 }
 
 #[test]
-fn no_secret_is_in_the_journal_or_in_the_log() {
+fn neither_journal_nor_log_holds_secrets() {
     let (stage, _) = with_a_journal();
     let entries = exported(&stage);
     let all = format!("{entries:?}\n{}", stage.edge.lines().join("\n"));
@@ -227,7 +227,7 @@ fn no_secret_is_in_the_journal_or_in_the_log() {
 }
 
 #[test]
-fn a_journal_that_is_not_there_is_an_error() {
+fn a_missing_journal_is_an_error() {
     let folder = Folder::new();
     let setup = setup(Node::nowhere(), &folder, &[]);
     for arguments in [&["list"][..], &["export"], &["verify"], &["show", "1"]] {

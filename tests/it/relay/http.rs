@@ -14,7 +14,7 @@ const JUDGED: &str = r#"{"recipient":"0x202","card_id":"7"}"#;
 const VERDICT: &str = "argument_not_allowed";
 
 #[test]
-fn a_path_that_is_none_is_not_found_with_or_without_the_token() {
+fn unknown_paths_are_404_after_authentication() {
     let stage = Stage::scripted();
     for path in [
         "/",
@@ -65,7 +65,7 @@ fn a_path_says_which_methods_it_takes() {
 }
 
 #[test]
-fn a_body_has_at_most_65536_bytes_and_one_more_is_too_many() {
+fn bodies_pass_up_to_65536_bytes() {
     let stage = Stage::scripted();
     for (size, reason) in [(65_536, VERDICT), (65_537, "body_too_large")] {
         let body = padded(JUDGED, size);
@@ -82,7 +82,7 @@ fn a_body_has_at_most_65536_bytes_and_one_more_is_too_many() {
 }
 
 #[test]
-fn a_body_that_does_not_come_in_time_is_not_waited_for() {
+fn a_late_body_times_out() {
     let stage = Stage::scripted();
     let paths = ["/mint-card", "/rpc"];
     let [mut plain, mut rpc] = paths.map(|path| {
@@ -98,7 +98,7 @@ fn a_body_that_does_not_come_in_time_is_not_waited_for() {
 }
 
 #[test]
-fn a_body_is_json_and_says_so_and_has_one_length() {
+fn bodies_need_json_type_and_one_length() {
     let stage = Stage::scripted();
     let plain = || post("/mint-card", JUDGED).without("Content-Type");
     let json = || post("/mint-card", JUDGED);
@@ -117,7 +117,7 @@ fn a_body_is_json_and_says_so_and_has_one_length() {
 }
 
 #[test]
-fn an_idempotency_key_is_one_field_of_1_to_128_visible_characters() {
+fn idempotency_keys_have_1_to_128_characters() {
     let stage = Stage::scripted();
     let keyed = |keys: &[&str]| {
         let fold = |request: Request, key: &&str| request.with("Idempotency-Key", key);
@@ -133,7 +133,7 @@ fn an_idempotency_key_is_one_field_of_1_to_128_visible_characters() {
 }
 
 #[test]
-fn a_quota_is_counted_for_each_client_that_has_the_token() {
+fn each_authenticated_client_has_its_quota() {
     let stage = Stage::scripted_with(&[("relay.requests_per_minute", "3")]);
     let from = |client: &str| post("/mint-card", JUDGED).with("X-Forwarded-For", client);
     for left in [2, 1, 0] {
@@ -155,7 +155,7 @@ fn a_quota_is_counted_for_each_client_that_has_the_token() {
 }
 
 #[test]
-fn a_stopping_relay_takes_nothing_new_and_ends_what_it_began() {
+fn a_stopping_relay_finishes_its_writes() {
     let latch = Latch::default();
     let held = latch.clone();
     let script = move |call: &crate::support::node::Call| {

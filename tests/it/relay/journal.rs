@@ -28,7 +28,7 @@ fn numbers(stage: &Stage, query: &str) -> Vec<i64> {
 }
 
 #[test]
-fn writes_are_found_by_what_they_are_about_and_in_pages() {
+fn journal_searches_filter_and_page() {
     let sent = Arc::new(Mutex::new(Felt::ZERO));
     let hash = Arc::clone(&sent);
     let script = move |call: &Call| match is_add(call) {
@@ -94,7 +94,7 @@ fn refusals_are_found_apart_from_what_was_written() {
 }
 
 #[test]
-fn a_query_that_is_none_is_refused_with_a_sentence() {
+fn an_invalid_query_is_explained() {
     let stage = Stage::scripted();
     for (query, part) in [
         ("q=1", "the parameters are"),

@@ -1,11 +1,10 @@
-//! The relay on the wire: what it lets through, and everything that it does not.
+//! The relay on the wire: what it admits, and everything it refuses.
 //!
-//! `stage` starts a relay with all that is around it. The node is played by `chain`, which can fail
-//! in every way, or is a real one (`devnet`: starknet-devnet 0.10.1 on PATH, one for all tests)
-//! with a proxy before it, so that a test sees what reached it. `user` signs as a wallet does,
-//! `expect` knows what every answer must be. The numbered rows in `threats_*` and `signatures` are
-//! the tricks that a node falls for, or that a careless filter lets through; each test shows that
-//! the trick alone was refused: what it was made of passes. Reads are judged in `refusals`.
+//! Its harness is `support::relay`: `stage` starts a relay with its surroundings. The node is either
+//! `chain`, which can fail in every way, or a real one (`devnet`: starknet-devnet 0.10.1 on PATH,
+//! shared by all tests) behind a recording proxy. `user` signs like a wallet. `threats_*` and
+//! `signatures` hold attacks that a node accepts or that a careless filter passes; each test proves
+//! that the attack alone is refused: the transaction it was derived from passes.
 
 mod unsettled;
 

@@ -142,7 +142,7 @@ fn a_body_has_exactly_its_members_each_once() {
 }
 
 #[test]
-fn a_member_of_another_type_or_form_is_invalid() {
+fn mistyped_members_are_invalid() {
     let stage = Stage::scripted();
     each(operations(), |(path, body)| {
         for (name, _, kind) in &body {
@@ -156,7 +156,7 @@ fn a_member_of_another_type_or_form_is_invalid() {
 }
 
 #[test]
-fn a_well_formed_body_that_nobody_may_send_has_a_reason_of_its_own() {
+fn forbidden_bodies_have_their_own_reasons() {
     let stage = Stage::scripted();
     let off_curve = (1_u64..).map(Felt::from).find(|key| !is_public_key(*key)).unwrap().to_string();
     let no_address = format!("\"0x7{}00\"", "f".repeat(60));
@@ -218,7 +218,7 @@ fn before_v2(call: &Call) -> Vec<crate::support::node::Act> {
 }
 
 #[test]
-fn v2_is_activated_by_nothing_but_the_whole_phrase() {
+fn v2_activation_needs_the_exact_phrase() {
     let stage = Stage::with_script(before_v2, &[]);
     for body in [
         "{}",
@@ -239,7 +239,7 @@ fn v2_is_activated_by_nothing_but_the_whole_phrase() {
 }
 
 #[test]
-fn v2_that_is_active_is_confirmed_without_a_transaction_even_with_pins_unproven() {
+fn active_v2_is_confirmed_without_a_transaction() {
     let script = |call: &Call| match call.json()["method"].as_str() {
         Some("starknet_getClassHashAt") => result(call, "\"0x666\""),
         _ => honest(call),

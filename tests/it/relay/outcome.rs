@@ -68,7 +68,7 @@ fn verified(call: &Call) -> Vec<Act> {
 }
 
 #[test]
-fn a_node_that_fails_before_anything_is_sent_is_told_by_what_it_did() {
+fn node_errors_before_sending_have_their_reasons() {
     each(FAULTS, |(what, fault, reason)| {
         let fails = Arc::new(AtomicBool::new(false));
         let now = Arc::clone(&fails);
@@ -107,7 +107,7 @@ const UNCLEAR: [(&str, Fault); 7] = [
 ];
 
 #[test]
-fn a_transaction_without_a_clear_answer_is_not_sent_twice() {
+fn an_unanswered_transaction_is_not_sent_twice() {
     each(UNCLEAR, |(what, fault)| {
         let landed = Arc::new(AtomicBool::new(false));
         let (stage, landed) = (unclear(fault, Arc::clone(&landed)), landed);
@@ -125,7 +125,7 @@ fn a_transaction_without_a_clear_answer_is_not_sent_twice() {
 }
 
 #[test]
-fn an_operation_without_a_clear_answer_is_not_begun_twice() {
+fn an_unanswered_operation_is_not_repeated() {
     each(UNCLEAR, |(what, fault)| {
         let landed = Arc::new(AtomicBool::new(false));
         let (stage, landed) = (unclear(fault, Arc::clone(&landed)), landed);
@@ -154,7 +154,7 @@ fn unclear(fault: Fault, landed: Arc<AtomicBool>) -> Stage {
 }
 
 #[test]
-fn a_transaction_that_the_node_refuses_has_a_reason_and_can_be_sent_again() {
+fn a_rejected_transaction_can_be_sent_again() {
     each(
         [
             (52, "nonce_conflict"),
@@ -194,7 +194,7 @@ fn taking(latch: Option<Latch>) -> (Stage, Arc<Mutex<Felt>>) {
 }
 
 #[test]
-fn a_transaction_that_is_known_to_the_node_is_taken() {
+fn a_duplicate_at_the_node_counts_as_accepted() {
     let script = |call: &Call| if is_add(call) { chain::error(call, 59) } else { honest(call) };
     let stage = Stage::with_script(script, &KEYS);
     let fine = stage.fine(&User::with_key(USER_KEY), 0);
@@ -204,7 +204,7 @@ fn a_transaction_that_is_known_to_the_node_is_taken() {
 }
 
 #[test]
-fn the_same_transaction_twice_at_once_is_sent_once() {
+fn concurrent_duplicates_are_sent_once() {
     let latch = Latch::default();
     let (stage, hash) = taking(Some(latch.clone()));
     let fine = stage.fine(&User::with_key(USER_KEY), 0);
@@ -225,7 +225,7 @@ fn the_same_transaction_twice_at_once_is_sent_once() {
 }
 
 #[test]
-fn another_transaction_with_the_same_nonce_is_a_conflict_and_is_not_sent() {
+fn a_reused_nonce_is_a_conflict() {
     let (stage, hash) = taking(None);
     let user = User::with_key(USER_KEY);
     let fine = stage.fine(&user, 0);

@@ -47,7 +47,7 @@ fn failing(answer: &Response, why: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_pin_of_a_chain_that_is_as_it_should_be_holds() {
+fn every_pin_of_a_correct_chain_matches() {
     let stage = Stage::scripted();
     let answer = stage.ready();
     let pins = pins(&answer, "a good chain");
@@ -63,7 +63,7 @@ fn every_pin_of_a_chain_that_is_as_it_should_be_holds() {
 }
 
 #[test]
-fn without_a_node_no_pin_is_readable_and_nothing_is_written() {
+fn without_a_node_nothing_is_written() {
     let folder = Folder::new();
     let edge = setup(Node::nowhere(), &folder, &[]).start();
     let ask = |request: &Request| Client::connect(edge.relay()).ask(request);
@@ -80,7 +80,7 @@ fn without_a_node_no_pin_is_readable_and_nothing_is_written() {
 }
 
 #[test]
-fn a_pin_of_the_configuration_that_the_chain_does_not_have_fails_alone() {
+fn a_configured_mismatch_fails_its_pin_only() {
     for (key, value, pin) in [
         ("relay.pins.chain_id", "\"SN_MAIN\"", "chain_id"),
         ("relay.pins.card_class", "\"0x666\"", "card_class"),
@@ -122,7 +122,7 @@ const WRONG: [(&str, &str, &str); 21] = [
 ];
 
 #[test]
-fn a_contract_that_says_something_else_fails_its_own_pin_and_only_that() {
+fn a_contract_mismatch_fails_its_pin_only() {
     let wrong = Arc::new(Mutex::new(("", "")));
     let shared = Arc::clone(&wrong);
     let script = move |call: &Call| {
@@ -157,7 +157,7 @@ fn wait_for(stage: &Stage, expected: &str, why: &str) {
 }
 
 #[test]
-fn a_node_of_another_version_is_not_written_to() {
+fn a_node_of_another_version_gets_no_writes() {
     let script = |call: &Call| match method(call).as_str() {
         "starknet_specVersion" => result(call, "\"0.9.0\""),
         _ => honest(call),
@@ -168,7 +168,7 @@ fn a_node_of_another_version_is_not_written_to() {
 }
 
 #[test]
-fn a_chain_that_starts_again_while_it_is_read_proves_nothing() {
+fn a_restart_during_a_proof_voids_it() {
     let next = Mutex::new(0);
     let script = move |call: &Call| {
         if method(call) != "starknet_getBlockWithTxHashes" {
@@ -185,7 +185,7 @@ fn a_chain_that_starts_again_while_it_is_read_proves_nothing() {
 }
 
 #[test]
-fn the_same_key_for_owner_and_verifier_is_never_ready() {
+fn one_key_for_two_roles_is_never_ready() {
     let folder = Folder::new();
     let node = Node::start(honest);
     let same = folder.secret("same.key", chain::OWNER_KEY);
@@ -221,7 +221,7 @@ fn one_proof_serves_many_requests() {
 }
 
 #[test]
-fn those_who_ask_at_once_wait_for_one_proof() {
+fn concurrent_readiness_checks_share_one_proof() {
     let latch = Latch::default();
     let held = latch.clone();
     let script = move |call: &Call| {

@@ -1,4 +1,4 @@
-//! Rows 30 to 35 of the threat table: who signed, what was seen before, and accounts to be.
+//! Signatures, repeated transactions, and account deployments.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,7 +38,7 @@ fn negated(number: &str) -> Felt {
 }
 
 #[test]
-fn row_30_the_other_signature_of_a_transaction_is_the_same_transaction() {
+fn a_signature_variant_is_the_same_transaction() {
     let stage = Stage::on_devnet();
     let fine = stage.fine(&devnet::deployed(), 1);
     let [_, s] = signature(&fine);
@@ -58,7 +58,7 @@ fn row_30_the_other_signature_of_a_transaction_is_the_same_transaction() {
 }
 
 #[test]
-fn row_31_a_transaction_that_is_in_a_block_already_is_answered_and_changes_nothing() {
+fn a_mined_transaction_is_answered_without_resending() {
     let stage = Stage::on_devnet();
     let user = devnet::deployed();
     let fine = stage.fine(&user, 1);
@@ -73,7 +73,7 @@ fn row_31_a_transaction_that_is_in_a_block_already_is_answered_and_changes_nothi
 }
 
 #[test]
-fn row_32_a_signature_that_is_not_the_account_s_over_this_very_transaction() {
+fn a_foreign_signature_is_refused() {
     let stage = Stage::on_devnet();
     let (user, other) = (devnet::deployed(), devnet::deployed());
     let fine = stage.fine(&user, 1);
@@ -113,7 +113,7 @@ fn row_32_a_signature_that_is_not_the_account_s_over_this_very_transaction() {
 }
 
 #[test]
-fn row_33_an_account_to_be_that_is_not_ours() {
+fn a_foreign_account_deployment_is_refused() {
     let stage = Stage::on_devnet();
     let user = devnet::funded();
     let fine = user.deploy();
@@ -154,7 +154,7 @@ fn row_33_an_account_to_be_that_is_not_ours() {
 }
 
 #[test]
-fn an_account_to_be_has_its_address_in_the_answer() {
+fn a_deployment_answers_with_its_address() {
     let stage = Stage::on_devnet();
     let user = devnet::funded();
     let fine = user.deploy();
@@ -168,7 +168,7 @@ fn an_account_to_be_has_its_address_in_the_answer() {
 }
 
 #[test]
-fn row_34_the_same_transaction_after_the_chain_started_again_is_another_one() {
+fn after_a_restart_a_repeat_is_new() {
     let life = Arc::new(AtomicU64::new(1));
     let user = User::with_key(USER_KEY);
     let hash = Arc::new(std::sync::Mutex::new(Felt::ZERO));
@@ -196,7 +196,7 @@ fn row_34_the_same_transaction_after_the_chain_started_again_is_another_one() {
 }
 
 #[test]
-fn row_35_a_body_has_at_most_65536_bytes() {
+fn signed_bodies_have_at_most_65536_bytes() {
     let stage = Stage::on_devnet();
     let fine = stage.fine(&devnet::deployed(), 1);
     let answer = stage.post("/rpc", padded(&fine.body(), 65_537));

@@ -28,7 +28,7 @@ fn assert_refused(setup: &Setup, named: &str, secrets: &[&str], why: &str) {
 }
 
 #[test]
-fn a_token_that_is_too_short_or_no_token() {
+fn a_short_or_missing_token_stops_startup() {
     let folder = Folder::new();
     let setup = setup(Node::nowhere(), &folder, &[]);
     let short = "0123456789abcdef0123456789abcde";
@@ -45,7 +45,7 @@ fn a_token_that_is_too_short_or_no_token() {
 }
 
 #[test]
-fn a_second_token_that_is_the_first_a_third_or_missing() {
+fn bad_second_tokens_stop_startup() {
     let folder = Folder::new();
     let setup = setup(Node::nowhere(), &folder, &[]);
     let files =
@@ -93,7 +93,7 @@ fn a_key_that_is_none() {
 }
 
 #[test]
-fn a_policy_that_is_not_v2_or_not_all_of_it() {
+fn an_incomplete_v2_policy_stops_startup() {
     let folder = Folder::new();
     let setup = setup(Node::nowhere(), &folder, &[]);
     let policy = |key: &str| format!("relay.policy.{key}");
@@ -120,7 +120,7 @@ fn a_policy_that_is_not_v2_or_not_all_of_it() {
 }
 
 #[test]
-fn pins_that_are_left_out_or_contradict_each_other() {
+fn missing_or_contradicting_pins_stop_startup() {
     let folder = Folder::new();
     let setup = setup(Node::nowhere(), &folder, &[]);
     let pin = |name: &str| format!("relay.pins.{name}");
@@ -150,7 +150,7 @@ fn a_store_that_another_relay_writes_to() {
 }
 
 #[test]
-fn a_store_can_be_taken_over_after_its_relay_has_ended() {
+fn a_store_outlives_its_relay() {
     let folder = Folder::new();
     let node = Node::start(honest);
     for life in 1..=2 {

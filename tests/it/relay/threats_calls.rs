@@ -1,7 +1,7 @@
-//! Rows 24 to 29 of the threat table: who sends, whom it calls, and how much it asks for.
+//! Forbidden senders, targets and amounts.
 //!
-//! Calls that can be written down are signed as they are, so that the signature is not what refuses
-//! them. Calldata that holds no list of calls is bent in the text: it is refused before.
+//! Well-formed calls are signed as they are, so that the signature is not the reason for the
+//! refusal. Calldata that is not a list of calls is edited in the text: it is refused earlier.
 
 use portcullis_filters::felt::Felt;
 use portcullis_filters::tx::{Bounds, Call};
@@ -28,7 +28,7 @@ fn approve(stage: &Stage) -> Call {
 }
 
 #[test]
-fn row_24_a_sender_that_is_no_account_of_ours() {
+fn a_sender_of_another_class_is_refused() {
     let (stage, user) = scene();
     let calls = [approve(&stage)];
     let of = |sender: Felt| user.invoke_from(sender, &calls, 0, BOUNDS);
@@ -45,7 +45,7 @@ fn row_24_a_sender_that_is_no_account_of_ours() {
 }
 
 #[test]
-fn row_25_an_account_that_calls_itself_a_deployer_or_another_account() {
+fn calls_to_self_or_deployers_are_refused() {
     let (stage, user) = scene();
     let (own, other) = (user.address, devnet::deployed().address);
     let calls = [
@@ -71,7 +71,7 @@ fn row_25_an_account_that_calls_itself_a_deployer_or_another_account() {
 }
 
 #[test]
-fn row_26_the_right_entrypoint_on_the_wrong_contract() {
+fn an_entrypoint_on_the_wrong_contract_is_refused() {
     let (stage, user) = scene();
     let contracts = ["token", "staking", "bridge", "card", "registry", "usership"];
     let entrypoints = [
@@ -101,7 +101,7 @@ fn row_26_the_right_entrypoint_on_the_wrong_contract() {
 }
 
 #[test]
-fn row_26_an_entrypoint_that_is_on_no_list() {
+fn an_unlisted_entrypoint_is_refused() {
     let (stage, user) = scene();
     let calls = [
         ("token", "transfer"),
@@ -131,7 +131,7 @@ fn row_26_an_entrypoint_that_is_on_no_list() {
 }
 
 #[test]
-fn row_27_an_allowance_for_whoever_is_neither_the_pool_nor_the_bridge() {
+fn approve_allows_pool_and_bridge_only() {
     let (stage, user) = scene();
     let pins = ["token", "card", "registry", "usership", "owner", "verifier"];
     let mut spenders: Vec<_> = pins.map(|name| (name, stage.pin(name))).to_vec();
@@ -149,7 +149,7 @@ fn row_27_an_allowance_for_whoever_is_neither_the_pool_nor_the_bridge() {
 }
 
 #[test]
-fn row_28_calldata_that_is_not_exactly_a_list_of_calls() {
+fn calldata_must_decode_exactly_to_calls() {
     let (stage, user) = scene();
     let fine = stage.fine(&user, 1);
     let calldata = |felts: &str| {
@@ -190,7 +190,7 @@ fn row_28_calldata_that_is_not_exactly_a_list_of_calls() {
 }
 
 #[test]
-fn row_29_more_calls_felts_or_gas_than_one_transaction_may_have() {
+fn calls_felts_and_gas_are_bounded() {
     let (stage, user) = scene();
     let eight = vec![approve(&stage); 8];
     let nine = user.invoke(&vec![approve(&stage); 9], 1);
@@ -221,7 +221,7 @@ fn row_29_more_calls_felts_or_gas_than_one_transaction_may_have() {
 }
 
 #[test]
-fn every_call_of_a_transaction_is_judged_not_only_the_first() {
+fn every_call_of_a_transaction_is_judged() {
     let (stage, user) = scene();
     let bad = call(stage.pin("card"), "burn", &[small(1)]);
     for at in 0..4 {

@@ -1,7 +1,6 @@
-//! Rows 12 to 23 of the threat table: fields that a transaction of the product never uses, and
-//! requests that are none.
+//! Forbidden transaction fields, and malformed requests.
 //!
-//! A trick is refused before its signature is looked at, so that it need not be signed anew.
+//! Each case is refused before its signature is verified, so it is not signed again.
 
 use super::threats_text::scene;
 use crate::support::relay::expect::{rpc_refused, submitted};
@@ -12,7 +11,7 @@ use crate::support::request::rpc;
 const TIP: &str = r#""tip":"0x0""#;
 
 #[test]
-fn row_12_a_tip_a_paymaster_or_a_deployment_with_the_call() {
+fn tip_paymaster_and_deployment_data_are_refused() {
     let (stage, fine) = scene();
     let (paymaster, deployment) = (r#""paymaster_data":["#, r#""account_deployment_data":["#);
     stage.assert_tricks(
@@ -39,7 +38,7 @@ fn row_12_a_tip_a_paymaster_or_a_deployment_with_the_call() {
 }
 
 #[test]
-fn row_13_a_data_availability_mode_other_than_l1() {
+fn data_availability_modes_must_be_l1() {
     let (stage, fine) = scene();
     let [nonce, fee] =
         ["nonce", "fee"].map(|which| format!(r#""{which}_data_availability_mode":"L1""#));
@@ -57,7 +56,7 @@ fn row_13_a_data_availability_mode_other_than_l1() {
 }
 
 #[test]
-fn row_14_a_field_for_a_proof_even_an_empty_one() {
+fn proof_fields_are_refused_even_when_empty() {
     let (stage, fine) = scene();
     let values = [
         r#""proof":"""#,
@@ -74,7 +73,7 @@ fn row_14_a_field_for_a_proof_even_an_empty_one() {
 }
 
 #[test]
-fn row_15_a_version_other_than_3() {
+fn a_version_other_than_3_is_refused() {
     let (stage, fine) = scene();
     let version = r#""version":"0x3""#;
     let query = "\"0x100000000000000000000000000000003\"";
@@ -89,7 +88,7 @@ fn row_15_a_version_other_than_3() {
 }
 
 #[test]
-fn row_16_a_batch() {
+fn a_batch_of_writes_is_refused() {
     let (stage, fine) = scene();
     let one = fine.body();
     stage.assert_tricks(
@@ -104,7 +103,7 @@ fn row_16_a_batch() {
 }
 
 #[test]
-fn row_17_params_by_position_are_one_transaction_and_reach_the_node_by_name() {
+fn positional_params_reach_the_node_by_name() {
     let (stage, fine) = scene();
     let to = |params: &str| rpc(ID, "starknet_addInvokeTransaction", params);
     let text = &fine.text;
@@ -128,7 +127,7 @@ fn row_17_params_by_position_are_one_transaction_and_reach_the_node_by_name() {
 }
 
 #[test]
-fn rows_18_to_20_an_id_that_is_none_and_another_version_of_json_rpc() {
+fn bad_ids_and_versions_are_refused() {
     let (stage, fine) = scene();
     for (what, from, to, id) in [
         ("a notification", r#","id":7"#, "", "null"),
@@ -153,7 +152,7 @@ fn rows_18_to_20_an_id_that_is_none_and_another_version_of_json_rpc() {
 }
 
 #[test]
-fn row_21_a_body_that_is_not_one_json_text() {
+fn a_body_must_be_one_json_text() {
     let (stage, fine) = scene();
     let one = fine.body();
     let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
@@ -179,7 +178,7 @@ fn row_21_a_body_that_is_not_one_json_text() {
 }
 
 #[test]
-fn row_22_a_body_that_calls_itself_something_else() {
+fn a_body_must_be_declared_as_json() {
     let (stage, fine) = scene();
     let plain = || post("/rpc", fine.body()).without("Content-Type");
     let typed = |media_type: &str| plain().with("Content-Type", media_type);
@@ -203,7 +202,7 @@ fn row_22_a_body_that_calls_itself_something_else() {
 }
 
 #[test]
-fn row_23_a_method_that_is_not_on_the_list() {
+fn an_unlisted_method_is_refused() {
     let (stage, fine) = scene();
     let methods = [
         "starknet_addDeclareTransaction",

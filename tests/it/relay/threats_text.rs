@@ -1,7 +1,7 @@
-//! Rows 1 to 11 of the threat table: what a text can say twice, in disguise, or only nearly.
+//! Malformed transaction texts: duplicate, unknown and escaped members, non-canonical numbers.
 //!
-//! The node is a real one, which takes most of these. Each trick is bent out of a transaction that
-//! passes as it was signed.
+//! The node is a real one, which accepts most of these. Each case is derived from a valid signed
+//! transaction.
 
 use crate::support::relay::devnet;
 use crate::support::relay::expect::{rpc_refused, submitted};
@@ -27,7 +27,7 @@ fn assert_invalid(rows: &[(&str, &str, &str)]) {
 }
 
 #[test]
-fn row_1_a_member_of_the_transaction_is_given_twice() {
+fn duplicate_transaction_members_are_refused() {
     let (stage, fine) = scene();
     let twice = format!(r#"{{"invoke_transaction":{0},"invoke_transaction":{0}}}"#, fine.text);
     let twice =
@@ -50,7 +50,7 @@ fn row_1_a_member_of_the_transaction_is_given_twice() {
 }
 
 #[test]
-fn row_2_a_member_of_the_request_is_given_twice() {
+fn duplicate_request_members_are_refused() {
     let (stage, fine) = scene();
     for (what, from, to, id) in [
         ("the method", r#""method":"#, r#""method":"starknet_call","method":"#, ID),
@@ -67,7 +67,7 @@ fn row_2_a_member_of_the_request_is_given_twice() {
 }
 
 #[test]
-fn row_3_names_and_values_are_compared_after_their_escapes_are_undone() {
+fn names_are_compared_after_unescaping() {
     let (stage, fine) = scene();
     let tip = r#""tip":"0x0""#;
     let method = "starknet_addInvokeTransaction";
@@ -90,7 +90,7 @@ fn row_3_names_and_values_are_compared_after_their_escapes_are_undone() {
 }
 
 #[test]
-fn row_4_a_member_that_nobody_knows() {
+fn unknown_members_are_refused() {
     assert_invalid(&[
         ("of the request", r#""id":7"#, r#""id":7,"x":1"#),
         ("of the params", r#"{"invoke_transaction""#, r#"{"x":1,"invoke_transaction""#),
@@ -103,7 +103,7 @@ fn row_4_a_member_that_nobody_knows() {
 }
 
 #[test]
-fn row_5_a_member_of_the_bounds_that_nobody_knows() {
+fn unknown_resource_bounds_are_refused() {
     assert_invalid(&[
         ("a resource", r#""l1_gas""#, r#""l3_gas":{},"l1_gas""#),
         ("a resource in capitals", r#""l1_gas""#, r#""L1_GAS""#),
@@ -113,7 +113,7 @@ fn row_5_a_member_of_the_bounds_that_nobody_knows() {
 }
 
 #[test]
-fn row_6_a_felt_that_is_the_prime() {
+fn the_prime_is_not_a_felt() {
     let quoted = format!("\"{PRIME}\"");
     let of = |name: &str| format!(r#""{name}":{quoted}"#);
     assert_invalid(&[
@@ -131,7 +131,7 @@ fn row_6_a_felt_that_is_the_prime() {
 }
 
 #[test]
-fn row_7_a_felt_that_is_none() {
+fn malformed_felts_are_refused() {
     let nonce = r#""nonce":"0x1""#;
     let too_long = format!(r#""nonce":"0x{:0>65}""#, "1");
     let beyond = format!(r#""nonce":"0x{}""#, "f".repeat(64));
@@ -157,7 +157,7 @@ fn row_7_a_felt_that_is_none() {
 }
 
 #[test]
-fn row_8_a_felt_with_two_prefixes() {
+fn a_felt_with_two_prefixes_is_refused() {
     assert_invalid(&[
         ("in the calldata", r#""calldata":["0x1""#, r#""calldata":["0x0x1""#),
         ("in the signature", r#""signature":["0x"#, r#""signature":["0x0x"#),
@@ -168,7 +168,7 @@ fn row_8_a_felt_with_two_prefixes() {
 }
 
 #[test]
-fn row_9_leading_zeros_and_capitals_are_another_spelling_of_the_same() {
+fn felt_spellings_are_normalised() {
     let (stage, fine) = scene();
     let digits = fine.text.split(r#""sender_address":"0x"#).nth(1).unwrap();
     let digits = digits.split('"').next().unwrap();
@@ -183,7 +183,7 @@ fn row_9_leading_zeros_and_capitals_are_another_spelling_of_the_same() {
 }
 
 #[test]
-fn row_10_an_amount_of_gas_that_is_no_strict_number() {
+fn gas_amounts_are_strict_numbers() {
     let (amount, price) = (r#""max_amount":"0x0""#, r#""max_price_per_unit":"0x2540be400""#);
     let wide = format!(r#""max_price_per_unit":"0x1{}""#, "0".repeat(32));
     assert_invalid(&[
@@ -199,7 +199,7 @@ fn row_10_an_amount_of_gas_that_is_no_strict_number() {
 }
 
 #[test]
-fn row_11_a_tip_that_is_no_strict_zero() {
+fn a_tip_must_be_strictly_zero() {
     let tip = r#""tip":"0x0""#;
     assert_invalid(&[
         ("no digits", tip, r#""tip":"0x""#),

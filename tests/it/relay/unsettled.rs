@@ -36,7 +36,7 @@ fn standing(call: &Call) -> Vec<Act> {
 }
 
 #[test]
-fn an_account_writes_nothing_more_while_its_last_write_is_not_settled() {
+fn an_unsettled_write_blocks_its_account() {
     let keys = [("relay.pins_max_age", "\"1m\""), ("relay.receipt_timeout", "\"1s\"")];
     let stage = Stage::with_script(standing, &keys);
     let first = stage.post("/mint-card", MINT);
@@ -50,7 +50,7 @@ fn an_account_writes_nothing_more_while_its_last_write_is_not_settled() {
 }
 
 #[test]
-fn nothing_is_sent_that_the_journal_can_not_keep() {
+fn nothing_is_sent_without_a_journal_entry() {
     let stage = Stage::with_script(standing, &[("relay.pins_max_age", "\"1m\"")]);
     assert_eq!(stage.ready().status, 200, "the pins are proven before");
     let url = format!("sqlite:{}", stage.folder.file("journal.db"));
@@ -71,7 +71,7 @@ fn nothing_is_sent_that_the_journal_can_not_keep() {
 }
 
 #[test]
-fn an_open_write_is_shown_with_its_age_until_the_chain_has_its_receipt() {
+fn open_writes_show_their_age() {
     let landed = Arc::new(AtomicBool::new(false));
     let has_landed = Arc::clone(&landed);
     let fine = Arc::new(Mutex::new(Felt::ZERO));

@@ -135,27 +135,27 @@ fn each_comes_to(status: u16, added: fn(&Call) -> Vec<Act>, receipt: fn(&Call) -
 }
 
 #[test]
-fn each_operation_is_done_when_its_transaction_is_in_a_block() {
+fn operations_succeed_once_mined() {
     each_comes_to(200, known, in_a_block);
 }
 
 #[test]
-fn each_operation_is_pending_while_its_transaction_is_in_no_block() {
+fn operations_are_pending_until_mined() {
     each_comes_to(202, known, in_no_block);
 }
 
 #[test]
-fn each_operation_is_a_conflict_when_the_node_does_not_take_its_nonce() {
+fn a_refused_nonce_is_a_conflict() {
     each_comes_to(409, |call| error(call, 52), in_no_block);
 }
 
 #[test]
-fn each_operation_has_an_unknown_outcome_when_no_answer_came() {
+fn an_unanswered_operation_has_an_unknown_outcome() {
     each_comes_to(504, |_| vec![Act::Close], in_no_block);
 }
 
 #[test]
-fn each_operation_says_that_the_node_or_the_chain_fails_it() {
+fn operations_report_node_and_chain_errors() {
     let [required, open] = [true, false].map(|v2| {
         let script = move |call: &Call| match method(call).as_str() {
             "starknet_getNonce" => failure(call),
@@ -185,7 +185,7 @@ fn paths() -> impl Iterator<Item = &'static str> {
 }
 
 #[test]
-fn each_path_judges_the_head_and_the_size_of_a_request() {
+fn each_path_checks_head_and_size() {
     let stage = Stage::scripted_with(&[("relay.requests_per_minute", "1")]);
     let mut clients = (1_u8..).map(|last| format!("192.0.2.{last}"));
     for path in paths() {
@@ -208,7 +208,7 @@ fn each_path_judges_the_head_and_the_size_of_a_request() {
 }
 
 #[test]
-fn each_path_waits_for_a_body_no_longer_than_for_any_other() {
+fn each_path_has_the_same_body_timeout() {
     let stage = Stage::scripted();
     let begin = |bytes: &[u8]| {
         let mut client = stage.client();

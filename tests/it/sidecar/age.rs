@@ -19,7 +19,7 @@ fn seconds_until(value: &Value) -> i64 {
 }
 
 #[test]
-fn a_session_is_a_reference_that_says_nothing_of_the_user() {
+fn a_session_reference_reveals_nothing() {
     let stage = Stage::new();
     let [first, second] = [0, 1].map(|_| {
         let answer = stage.ask(&Token::of(ALICE).post(SESSION));
@@ -42,7 +42,7 @@ fn a_session_is_a_reference_that_says_nothing_of_the_user() {
 }
 
 #[test]
-fn a_session_may_say_where_to_go_and_lives_as_long_as_configured() {
+fn a_session_has_its_redirect_and_lifetime() {
     let stage = Stage::with(&[
         ("sidecar.age.verification_url", "\"https://verifier.example/start?ref={subject_ref}\""),
         ("sidecar.age.session_lifetime", "\"2h\""),
@@ -56,7 +56,7 @@ fn a_session_may_say_where_to_go_and_lives_as_long_as_configured() {
 }
 
 #[test]
-fn a_user_is_told_the_status_that_holds_now() {
+fn a_user_gets_the_effective_status() {
     let stage = Stage::new();
     let only = |status: &str| json!({ "status": status });
     assert_eq!(stage.standing(ALICE), only("unverified"), "before any session");
@@ -83,7 +83,7 @@ fn a_user_is_told_the_status_that_holds_now() {
 }
 
 #[test]
-fn a_verification_that_names_no_end_holds_as_long_as_configured() {
+fn a_verification_without_expiry_uses_the_default() {
     let stage = Stage::with(&[("sidecar.age.validity", "\"2h\"")]);
     let subject = stage.session(ALICE);
     answered(&stage.send(&Event::new("e", &subject, "verified", 0)), 200, "an hour ago");
@@ -97,7 +97,7 @@ fn a_verification_that_names_no_end_holds_as_long_as_configured() {
 }
 
 #[test]
-fn only_a_user_who_is_signed_in_has_sessions() {
+fn only_signed_in_users_have_sessions() {
     let stage = Stage::new();
     let service = Token::of_service(
         crate::support::sidecar::content::ALICE_DID,
@@ -157,7 +157,7 @@ fn a_session_is_begun_with_nothing() {
 }
 
 #[test]
-fn a_user_begins_five_sessions_a_minute_and_no_more() {
+fn a_user_may_begin_five_sessions_per_minute() {
     let stage = Stage::new();
     for _ in 0..5 {
         stage.session(ALICE);
@@ -174,7 +174,7 @@ fn a_user_begins_five_sessions_a_minute_and_no_more() {
 }
 
 #[test]
-fn a_user_has_ten_open_sessions_and_no_more() {
+fn a_user_may_have_ten_open_sessions() {
     let stage = Stage::new();
     let open = |number: u32, expires: i64| {
         let (created, expires) = (seconds_from_now(-7_200) * 1_000_000, expires * 1_000_000);
@@ -200,7 +200,7 @@ fn a_user_has_ten_open_sessions_and_no_more() {
 }
 
 #[test]
-fn an_open_session_is_pending_until_it_is_over() {
+fn an_open_session_is_pending_until_it_expires() {
     let stage = Stage::with(&[("sidecar.age.session_lifetime", "\"1h\"")]);
     let subject = stage.session(ALICE);
     stage.sql("UPDATE age_session SET expires_us = created_us - 1;");

@@ -54,7 +54,7 @@ fn assert_whole(answer: &Response, whole: &Response, why: &str) {
 }
 
 #[test]
-fn documents_have_strong_tags_and_dates_of_their_content() {
+fn documents_have_strong_etags_and_content_dates() {
     let stage = Stage::new();
     each(documents(), |(path, dated)| {
         let whole = stage.get(&path);

@@ -31,7 +31,7 @@ fn texts(count: usize, of: impl Fn(usize) -> String) -> String {
 }
 
 #[test]
-fn each_mistake_is_told_by_its_key_and_what_is_accepted() {
+fn each_mistake_names_key_and_accepted_values() {
     let seventeen = texts(17, |number| format!("label{number}"));
     let providers = texts(17, |number| format!("p{number}=https://api.example"));
     let long = format!("[\"{}\"]", "a".repeat(129));
@@ -103,7 +103,7 @@ fn each_mistake_is_told_by_its_key_and_what_is_accepted() {
 }
 
 #[test]
-fn a_key_that_is_none_is_told_with_the_one_that_was_meant() {
+fn an_unknown_key_gets_a_suggestion() {
     for (key, meant) in [
         ("sidecar.base_ulr", "base_url"),
         ("sidecar.feeds.blocked_label", "blocked_labels"),
@@ -145,7 +145,7 @@ fn what_is_left_out_has_its_default() {
 }
 
 #[test]
-fn a_base_url_over_http_is_for_this_machine() {
+fn an_http_base_url_must_be_loopback() {
     for url in ["http://localhost:8082", "http://127.0.0.1:8082", "http://[::1]:8082"] {
         let config = sidecar("sidecar.base_url", &format!("\"{url}\""));
         assert_eq!(config.base_url, url, "it is for development");

@@ -29,7 +29,7 @@ fn walk(stage: &Stage, query: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn a_walk_sees_every_post_once_whatever_the_page() {
+fn paging_returns_every_post_once() {
     let stage = Stage::new();
     let all = numbered((1..=PAGED).rev());
     for (limit, pages) in [(1, 60), (7, 9), (20, 3), (59, 2), (60, 1), (100, 1)] {
@@ -47,7 +47,7 @@ fn a_walk_sees_every_post_once_whatever_the_page() {
 }
 
 #[test]
-fn posts_that_come_and_go_between_pages_move_no_other() {
+fn inserted_and_deleted_posts_move_no_other() {
     let stage = Stage::new();
     let query = format!("{}&limit=20", feed(PAGED_FEED));
     let first = stage.page(&query);
@@ -63,7 +63,7 @@ fn posts_that_come_and_go_between_pages_move_no_other() {
 }
 
 #[test]
-fn a_cursor_fits_only_the_feed_and_the_filters_it_came_from() {
+fn a_cursor_is_bound_to_feed_and_filters() {
     let stage = Stage::new();
     let long = feed(PAGED_FEED);
     let of = |query: &str| {
@@ -100,7 +100,7 @@ fn a_cursor_fits_only_the_feed_and_the_filters_it_came_from() {
 }
 
 #[test]
-fn a_cursor_that_is_none_is_an_invalid_request() {
+fn a_malformed_cursor_is_an_invalid_request() {
     let stage = Stage::new();
     let long = feed(PAGED_FEED);
     let page = stage.page(&format!("{long}&limit=2"));

@@ -19,7 +19,7 @@ const PATH: &str = "/functions/describeFeedGenerator";
 const DID: &str = "/.well-known/did.json";
 
 #[test]
-fn the_generator_is_described_as_the_lexicon_has_it() {
+fn the_description_matches_the_lexicon() {
     let stage = Stage::empty(&[]);
     let body = answered(&stage.get(PATH), 200, "the description");
     assert_eq!(body["did"], "did:web:cards.example", "the host of the base URL");
@@ -64,7 +64,7 @@ fn publisher_and_links_are_the_configured_ones() {
 }
 
 #[test]
-fn the_did_document_names_the_service_at_its_origin() {
+fn the_did_document_names_the_service() {
     let stage = Stage::empty(&[]);
     let document = answered(&stage.get(DID), 200, "the document");
     assert_eq!(
@@ -83,7 +83,7 @@ fn the_did_document_names_the_service_at_its_origin() {
 }
 
 #[test]
-fn a_did_of_another_host_or_method_has_no_document_here() {
+fn a_foreign_did_has_no_document() {
     for did in ["did:web:feeds.example", ALICE_DID, "did:web:www.cards.example"] {
         let stage = Stage::empty(&[("sidecar.feeds.service_did", &format!("\"{did}\""))]);
         refused(&stage.get(DID), "NotFound", did);

@@ -17,7 +17,7 @@ fn locations(text: &str) -> Vec<&str> {
 }
 
 #[test]
-fn the_sitemap_lists_the_home_page_and_whatever_may_be_listed() {
+fn the_sitemap_lists_home_and_listable_pages() {
     let stage = Stage::new();
     let map = stage.get(SITEMAP);
     common(&map, "the sitemap");
@@ -36,7 +36,7 @@ fn the_sitemap_lists_the_home_page_and_whatever_may_be_listed() {
 }
 
 #[test]
-fn a_client_of_http_1_0_gets_all_of_it_and_then_the_end() {
+fn http_1_0_gets_the_whole_sitemap() {
     let stage = Stage::new();
     let request = Request::new("GET", "/sitemap.xml").line("GET /sitemap.xml HTTP/1.0");
     let old = stage.ask(&request);
@@ -45,7 +45,7 @@ fn a_client_of_http_1_0_gets_all_of_it_and_then_the_end() {
 }
 
 #[test]
-fn a_store_without_pages_has_a_sitemap_of_the_home_page() {
+fn an_empty_store_lists_the_home_page() {
     let stage = Stage::empty(&[]);
     let map = stage.get(SITEMAP);
     assert_eq!(map.status, 200, "an empty list would be no sitemap: {}", map.text());
@@ -53,7 +53,7 @@ fn a_store_without_pages_has_a_sitemap_of_the_home_page() {
 }
 
 #[test]
-fn more_pages_than_fit_are_an_index_of_sitemaps() {
+fn a_large_sitemap_becomes_an_index() {
     let stage = Stage::new();
     stage.sql(&page(45_000, "https://cards.example/cards/last", 1));
     assert!(stage.get(SITEMAP).text().contains("<urlset"), "45,000 fit");
@@ -82,7 +82,7 @@ fn more_pages_than_fit_are_an_index_of_sitemaps() {
 }
 
 #[test]
-fn a_page_that_is_not_there_is_not_found_and_one_that_is_none_is_invalid() {
+fn missing_pages_are_404_malformed_ones_400() {
     let stage = Stage::new();
     for page in ["2", "45000", "4294967295"] {
         refused(&stage.get(&format!("{SITEMAP}?page={page}")), "NotFound", page);
@@ -97,7 +97,7 @@ fn a_page_that_is_not_there_is_not_found_and_one_that_is_none_is_invalid() {
 }
 
 #[test]
-fn robots_are_told_where_to_look_and_where_not() {
+fn robots_txt_allows_and_disallows_paths() {
     let stage = Stage::with(&[("sidecar.robots.blocked_agents", "[\"GreedyBot\"]")]);
     let robots = stage.get(ROBOTS);
     common(&robots, "robots");
@@ -122,7 +122,7 @@ fn robots_are_told_where_to_look_and_where_not() {
 }
 
 #[test]
-fn a_site_that_is_not_to_be_listed_tells_every_robot() {
+fn an_unlisted_site_disallows_every_robot() {
     let stage = Stage::with(&[("sidecar.robots.indexing", "false")]);
     let robots = stage.get("/robots.txt");
     let rules: Vec<&str> = robots
@@ -135,7 +135,7 @@ fn a_site_that_is_not_to_be_listed_tells_every_robot() {
 }
 
 #[test]
-fn links_begin_with_the_base_url_whatever_host_was_asked() {
+fn links_use_the_base_url_for_any_host() {
     let stage = Stage::new();
     for path in [SITEMAP, ROBOTS, "/functions/describeFeedGenerator", "/.well-known/did.json"] {
         let asked = Request::new("GET", path).without("Host");
@@ -147,7 +147,7 @@ fn links_begin_with_the_base_url_whatever_host_was_asked() {
 }
 
 #[test]
-fn rows_that_no_sitemap_can_list_do_not_end_it() {
+fn unlistable_rows_are_skipped() {
     let stage = Stage::empty(&[]);
     // once encoded each is longer than an address may be: whole steps of them have nothing to send
     let rows: String = (1..=600)

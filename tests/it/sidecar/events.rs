@@ -65,7 +65,7 @@ fn one_status_follows_another_by_the_table() {
 }
 
 #[test]
-fn what_is_older_than_what_is_known_is_stale() {
+fn older_events_are_stale() {
     let stage = Stage::new();
     let subject = stage.session(ALICE);
     applied(&stage.send(&Event::new("new", &subject, "verified", 10)), "verified", "the newest");
@@ -85,7 +85,7 @@ fn what_is_older_than_what_is_known_is_stale() {
 }
 
 #[test]
-fn of_two_events_of_one_instant_the_graver_holds() {
+fn simultaneous_events_apply_the_graver_one() {
     let order = STATUSES;
     let stage = Stage::new();
     let pairs = (0..5).flat_map(|first| (0..5).map(move |second| (first, second)));
@@ -105,7 +105,7 @@ fn of_two_events_of_one_instant_the_graver_holds() {
 }
 
 #[test]
-fn the_same_event_in_other_words_is_the_same_and_another_meaning_is_a_conflict() {
+fn a_repeated_id_with_new_meaning_conflicts() {
     let stage = Stage::new();
     let subject = stage.session(ALICE);
     let other_subject = stage.session(BOB);
@@ -178,7 +178,7 @@ fn what_was_told_survives_a_restart() {
 }
 
 #[test]
-fn an_old_attempt_does_not_undo_a_newer_one() {
+fn an_old_event_undoes_nothing_newer() {
     let stage = Stage::new();
     let (old, new) = (stage.session(ALICE), stage.session(ALICE));
     applied(&stage.send(&Event::new("n", &new, "verified", 10)), "verified", "the newer attempt");

@@ -21,7 +21,7 @@ fn in_chunks(body: &[u8], size: usize) -> Request {
 }
 
 #[test]
-fn a_webhook_has_at_most_16384_bytes_and_one_more_is_too_many() {
+fn webhooks_take_at_most_16384_bytes() {
     let stage = Stage::empty(&[]);
     for (size, name) in [(16_384, "UnknownSubject"), (16_385, "PayloadTooLarge")] {
         let body = fine(size);
@@ -38,7 +38,7 @@ fn a_webhook_has_at_most_16384_bytes_and_one_more_is_too_many() {
 }
 
 #[test]
-fn a_session_is_begun_with_at_most_1_kib_of_nothing() {
+fn a_session_body_is_at_most_1_kib() {
     let stage = Stage::new();
     let alice = || Token::of(ALICE);
     for (size, status) in [(2, 201), (1_024, 201), (1_025, 413)] {
@@ -56,7 +56,7 @@ fn a_session_is_begun_with_at_most_1_kib_of_nothing() {
 }
 
 #[test]
-fn a_length_beside_chunks_is_refused_and_nothing_is_smuggled() {
+fn conflicting_framing_smuggles_nothing() {
     let stage = Stage::empty(&[]);
     let body = fine(1_000);
     let length = body.len().to_string();
@@ -85,7 +85,7 @@ fn a_length_beside_chunks_is_refused_and_nothing_is_smuggled() {
 }
 
 #[test]
-fn the_body_of_a_get_is_no_request_of_its_own() {
+fn a_get_body_is_no_second_request() {
     let stage = Stage::empty(&[]);
     let contraband = Request::new("GET", "/functions/nothing").bytes();
     for path in ["/robots.txt", "/functions/health-check?probe=live", "/healthz"] {
@@ -105,7 +105,7 @@ fn the_body_of_a_get_is_no_request_of_its_own() {
 }
 
 #[test]
-fn a_body_that_does_not_come_in_time_is_not_waited_for() {
+fn a_late_body_times_out() {
     let stage = Stage::new();
     let requests = [signed(fine(1_000)), Token::of(ALICE).on(post(SESSION, "{}"))];
     let mut clients = requests.map(|request| {
@@ -120,7 +120,7 @@ fn a_body_that_does_not_come_in_time_is_not_waited_for() {
 }
 
 #[test]
-fn a_body_that_comes_in_pieces_is_one_body() {
+fn a_split_body_is_one_body() {
     let stage = Stage::empty(&[]);
     let request = signed(fine(320));
     let mut client = stage.client();
@@ -149,7 +149,7 @@ fn an_expectation_is_met_or_refused() {
 }
 
 #[test]
-fn heads_that_are_malformed_or_too_large_are_refused() {
+fn malformed_and_oversized_heads_are_refused() {
     let stage = Stage::empty(&[]);
     let cases = [
         ("no Host", Request::new("GET", "/robots.txt").without("Host"), "InvalidRequest"),

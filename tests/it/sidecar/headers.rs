@@ -39,7 +39,7 @@ fn of_pages() -> Vec<(String, Request)> {
 }
 
 #[test]
-fn every_answer_says_how_long_it_may_be_kept() {
+fn every_answer_has_a_cache_lifetime() {
     let stage = Stage::new();
     let skeleton = "public, max-age=30, s-maxage=30, stale-while-revalidate=60";
     let podcast = format!("/functions/podcast-rss-feed?did={ALICE_DID}");
@@ -72,7 +72,7 @@ fn every_answer_says_how_long_it_may_be_kept() {
 }
 
 #[test]
-fn a_request_id_is_echoed_when_it_is_one_and_made_when_it_is_none() {
+fn request_ids_are_echoed_or_minted() {
     let stage = Stage::new();
     each(of_pages(), |(what, request)| {
         let answer = stage.ask(&request.clone().with("X-Request-Id", "a-clients-own-id-42"));
@@ -99,7 +99,7 @@ fn assert_open_to_pages(answer: &Response, why: &str) {
 }
 
 #[test]
-fn pages_of_any_origin_may_read_every_answer_but_a_webhooks() {
+fn any_origin_may_read_all_but_webhooks() {
     let stage = Stage::new();
     each(of_pages(), |(what, request)| {
         let answer = stage.ask(&request.clone().with("Origin", ORIGIN));
@@ -127,7 +127,7 @@ fn pages_of_any_origin_may_read_every_answer_but_a_webhooks() {
 }
 
 #[test]
-fn what_a_shared_cache_keeps_is_open_to_pages_whoever_asked_first() {
+fn cacheable_answers_allow_every_origin() {
     let stage = Stage::new();
     for path in ["/robots.txt", "/sitemap.xml", "/functions/describeFeedGenerator"] {
         let answer = stage.get(path);

@@ -99,7 +99,7 @@ fn a_sidecar_whose_parts_are_well_passes() {
 }
 
 #[test]
-fn what_is_not_configured_is_said_so_and_is_no_failure() {
+fn unconfigured_components_do_not_fail() {
     let upstream = upstream();
     let body = health(&stage(&upstream, &[]).get(PATH), "pass", "nothing optional");
     for name in COMPONENTS.into_iter().filter(|name| !["database", "platform"].contains(name)) {
@@ -119,7 +119,7 @@ fn what_is_not_configured_is_said_so_and_is_no_failure() {
 }
 
 #[test]
-fn a_failure_of_what_is_optional_warns_and_of_what_is_not_fails() {
+fn only_critical_components_fail_the_check() {
     let closed = format!("http://{}/ok", Node::nowhere());
     let upstream = upstream();
     let cases = [
@@ -150,7 +150,7 @@ fn a_failure_of_what_is_optional_warns_and_of_what_is_not_fails() {
 }
 
 #[test]
-fn what_does_not_answer_is_given_up_and_all_are_asked_at_once() {
+fn components_are_checked_concurrently_with_a_timeout() {
     let upstream = upstream();
     let hang = upstream.url("/hang");
     let stage = stage(
@@ -234,7 +234,7 @@ fn details_are_for_the_operator() {
 }
 
 #[test]
-fn the_media_type_is_the_one_that_is_asked_for() {
+fn the_media_type_follows_accept() {
     let upstream = upstream();
     let stage = stage(&upstream, &[]);
     let health = "application/health+json";

@@ -17,7 +17,7 @@ fn limited(more: &[(&str, &str)]) -> Stage {
 }
 
 #[test]
-fn every_call_counts_and_what_is_no_call_does_not() {
+fn only_calls_count_against_the_quota() {
     let stage = limited(&[]);
     let free = [
         Request::new("GET", "/healthz"),
@@ -80,7 +80,7 @@ fn an_untrusted_peer_can_not_name_itself_anew() {
 }
 
 #[test]
-fn a_client_with_too_many_requests_in_flight_is_refused_and_others_are_not() {
+fn too_many_in_flight_refuses_that_client_only() {
     let stage = Stage::with(&[("sidecar.max_in_flight_per_client", "2")]);
     let event = Event::new("limits-2", NOBODY, "verified", 0).request();
     let mut held: Vec<_> = (0..2)

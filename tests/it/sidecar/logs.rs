@@ -15,7 +15,7 @@ use crate::support::sidecar::stage::{SESSION_SECRET, Stage, WEBHOOK_SECRET, post
 use crate::support::sidecar::token::Token;
 
 #[test]
-fn each_request_has_one_line_that_names_its_function() {
+fn each_request_is_logged_with_its_function() {
     let stage = Stage::new();
     let skeleton = format!("/xrpc/app.bsky.feed.getFeedSkeleton?{}", feed(PAGED_FEED));
     let get = |path: &str| Request::new("GET", path);
@@ -68,7 +68,7 @@ fn each_request_has_one_line_that_names_its_function() {
 }
 
 #[test]
-fn neither_the_log_nor_the_metrics_repeat_what_was_said() {
+fn neither_log_nor_metrics_repeat_client_text() {
     let stage = Stage::with(&[("log.level", "\"debug\"")]);
     let subject = stage.session(ALICE);
     let token = Token::of(ALICE).text();
@@ -116,7 +116,7 @@ fn neither_the_log_nor_the_metrics_repeat_what_was_said() {
 }
 
 #[test]
-fn calls_and_events_are_counted_by_names_that_no_client_chooses() {
+fn metric_labels_never_come_from_clients() {
     let stage = Stage::new();
     let subject = stage.session(ALICE);
     let event = Event::new("counted", &subject, "verified", 0);

@@ -1,8 +1,8 @@
 //! The sidecar on the wire: feeds, podcasts, what crawlers read, health, and proofs of age.
 //!
-//! `stage` starts a sidecar with all that is around it: secrets, a store, and in it what `content`
-//! holds. `token` makes the sessions of its users, `event` what a verifier sends, `upstream` stands
-//! for whatever a health check or a look-up asks; `expect` knows what every answer must be.
+//! Its harness is `support::sidecar`: `stage` starts a sidecar with secrets and a store filled with
+//! `content`. `token` makes user sessions, `event` verifier events, `upstream` the servers that
+//! health checks and lookups contact; `expect` checks what every response must have.
 
 mod age;
 mod conditional;

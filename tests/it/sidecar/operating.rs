@@ -51,7 +51,7 @@ fn assert_refused(setup: &Setup, named: &str, why: &str) {
 }
 
 #[test]
-fn a_secret_that_others_can_read_or_that_is_none_stops_the_start() {
+fn a_readable_or_invalid_secret_stops_startup() {
     let name = "operator.token";
     for file in ["session.secret", "webhook.secret", name] {
         let folder = Folder::new();
@@ -90,7 +90,7 @@ fn a_sidecar_that_is_left_out_is_off() {
 }
 
 #[test]
-fn a_sidecar_stands_beside_the_gateway_and_neither_answers_for_the_other() {
+fn sidecar_and_gateway_answer_for_themselves() {
     let node = Node::start(good);
     let folder = Folder::new();
     let beside = setup(&folder, &[("gateway.listen", "\"127.0.0.1:0\"")]);
@@ -107,7 +107,7 @@ fn a_sidecar_stands_beside_the_gateway_and_neither_answers_for_the_other() {
 }
 
 #[test]
-fn limits_change_on_sighup_and_a_mistake_changes_nothing() {
+fn sighup_changes_limits_unless_mistaken() {
     let stage = Stage::empty(&[]);
     let mut client = stage.client();
     common_with_quota(&client.ask(&Request::new("GET", "/robots.txt")), AMPLE, "at first");
@@ -145,7 +145,7 @@ fn another_base_url_is_everybody_s_at_once() {
 }
 
 #[test]
-fn what_is_in_flight_is_answered_and_what_is_new_is_told_to_go_elsewhere() {
+fn draining_answers_in_flight_and_refuses_new() {
     let mut stage = Stage::empty(&[]);
     let event = Event::new("drain", NOBODY, "verified", 0).request();
     let mut early = stage.client();

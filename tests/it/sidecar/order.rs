@@ -140,7 +140,7 @@ fn a_body_has_exactly_the_seven_fields() {
 }
 
 #[test]
-fn a_body_that_is_not_one_strict_json_object_is_refused() {
+fn a_body_must_be_one_strict_object() {
     let stage = Stage::new();
     let subject = stage.session(ALICE);
     let event = Event::new("strict", &subject, "pending", 0).body();
@@ -212,7 +212,7 @@ fn a_field_means_something_or_is_refused() {
 }
 
 #[test]
-fn a_subject_that_is_unknown_is_not_found_and_nothing_is_kept_of_it() {
+fn an_unknown_subject_leaves_no_trace() {
     let stage = Stage::new();
     let event = Event::new("later", NOBODY, "verified", 0);
     for _ in 0..2 {

@@ -27,7 +27,7 @@ fn max_age(answer: &Response) -> i64 {
 }
 
 #[test]
-fn a_feed_is_found_by_its_creators_did_or_handle() {
+fn a_feed_is_found_by_did_or_handle() {
     let stage = Stage::new();
     let by_did = by(&stage, &format!("did={ALICE_DID}"));
     common(&by_did, "by DID");
@@ -55,7 +55,7 @@ fn a_feed_is_found_by_its_creators_did_or_handle() {
 }
 
 #[test]
-fn neither_or_a_contradicting_pair_is_an_invalid_request() {
+fn a_missing_or_contradicting_pair_is_invalid() {
     let stage = Stage::new();
     let queries = [
         String::new(),
@@ -73,7 +73,7 @@ fn neither_or_a_contradicting_pair_is_an_invalid_request() {
 }
 
 #[test]
-fn who_is_unknown_or_has_no_podcast_is_not_found() {
+fn a_creator_without_a_podcast_is_404() {
     let stage = Stage::new();
     let queries = [
         "did=did:plc:nobodyaaaaaaaaaaaaaaaaaa".to_owned(),
@@ -108,7 +108,7 @@ fn what_was_taken_down_or_left_is_gone() {
 }
 
 #[test]
-fn what_is_kept_is_kept_until_the_next_episode_at_most() {
+fn caching_ends_with_the_next_episode() {
     let feed = format!("did={ALICE_DID}");
     let plain = by(&Stage::new(), &feed);
     assert_eq!(max_age(&plain), 300, "nothing is scheduled");

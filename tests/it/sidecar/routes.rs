@@ -34,7 +34,7 @@ fn target(path: &str, query: &str) -> String {
 }
 
 #[test]
-fn every_path_that_is_read_answers_get_head_and_options() {
+fn readable_paths_answer_get_head_and_options() {
     let stage = Stage::new();
     each(readable(), |(path, query)| {
         let target = target(path, &query);
@@ -98,7 +98,7 @@ fn another_method_is_told_the_right_ones() {
 }
 
 #[test]
-fn a_path_that_is_none_is_not_found_whatever_the_method() {
+fn unknown_paths_are_404_for_any_method() {
     let stage = Stage::empty(&[]);
     let paths = [
         "/",
@@ -142,7 +142,7 @@ fn a_path_that_is_none_is_not_found_whatever_the_method() {
 }
 
 #[test]
-fn an_xrpc_method_that_is_none_is_not_implemented() {
+fn an_unknown_xrpc_method_is_not_implemented() {
     let stage = Stage::empty(&[]);
     let paths = [
         "/xrpc/",
@@ -165,7 +165,7 @@ fn an_xrpc_method_that_is_none_is_not_implemented() {
 }
 
 #[test]
-fn an_alias_gives_the_same_bytes_as_its_function() {
+fn an_alias_serves_the_same_bytes() {
     let stage = Stage::new();
     let long = feed(PAGED_FEED);
     let pairs = [
@@ -186,7 +186,7 @@ fn an_alias_gives_the_same_bytes_as_its_function() {
 }
 
 #[test]
-fn the_head_of_a_refusal_is_that_of_get() {
+fn head_refuses_as_get_does() {
     let stage = Stage::new();
     let cases = [
         ("/functions/getFeedSkeleton", "InvalidRequest"),

@@ -19,7 +19,7 @@ fn stage() -> (Stage, Pair) {
 }
 
 #[test]
-fn a_page_that_is_streamed_is_whole_over_http_2() {
+fn a_streamed_page_is_whole_over_http_2() {
     let (stage, pair) = stage();
     let mut client = Client2::connect(stage.edge.sidecar(), &pair);
     let request = Request::new("GET", "/sitemap.xml");

@@ -23,7 +23,7 @@ fn bytes(hex: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_signature_is_hex_in_either_case_with_or_without_its_prefix() {
+fn signatures_allow_either_case_and_a_prefix() {
     let stage = Stage::new();
     let subject = stage.session(ALICE);
     let variants: [fn(&str) -> String; 5] = [
@@ -125,7 +125,7 @@ fn the_header_has_the_configured_name() {
 }
 
 #[test]
-fn two_secrets_are_good_while_one_takes_the_others_place() {
+fn two_secrets_are_valid_during_rotation() {
     let stage = Stage::new();
     let subject = stage.session(ALICE);
     let current = stage.folder.file("webhook.secret");

@@ -42,7 +42,7 @@ fn descending(wanted: impl Fn(u32) -> bool) -> impl Iterator<Item = u32> {
 }
 
 #[test]
-fn a_page_has_posts_newest_first_and_says_where_to_go_on() {
+fn a_page_is_newest_first_with_cursor() {
     let stage = Stage::new();
     let page = stage.page(&feed(PAGED_FEED));
     assert_eq!(posts(&page), numbered(descending(|number| number > PAGED - 50)), "50 by default");
@@ -65,7 +65,7 @@ fn what_moderators_hid_never_shows() {
 }
 
 #[test]
-fn a_feed_is_named_by_its_publisher_or_by_the_service() {
+fn a_feed_has_publisher_and_service_uris() {
     let publisher = ("sidecar.feeds.publisher_did", &*format!("\"{ALICE_DID}\""));
     let stage = Stage::with(&[publisher]);
     let uri = |authority: &str| format!("at://{authority}/app.bsky.feed.generator/{PAGED_FEED}");
@@ -80,7 +80,7 @@ fn a_feed_is_named_by_its_publisher_or_by_the_service() {
 }
 
 #[test]
-fn a_feed_that_is_none_of_ours_is_unknown() {
+fn a_foreign_feed_is_unknown() {
     let stage = Stage::empty(&[]);
     let uris = [
         format!("at://{SERVICE}/app.bsky.feed.generator/other"),
@@ -96,7 +96,7 @@ fn a_feed_that_is_none_of_ours_is_unknown() {
 }
 
 #[test]
-fn a_feed_that_is_no_at_uri_is_an_invalid_request() {
+fn a_feed_must_be_an_at_uri() {
     let stage = Stage::empty(&[]);
     let path = format!("app.bsky.feed.generator/{PAGED_FEED}");
     let uris = [
@@ -130,7 +130,7 @@ fn a_feed_that_is_no_at_uri_is_an_invalid_request() {
 }
 
 #[test]
-fn a_limit_is_a_whole_number_from_1_to_100() {
+fn the_limit_is_1_to_100() {
     let stage = Stage::new();
     let long = feed(PAGED_FEED);
     for (limit, count) in [("1", 1), ("7", 7), ("59", 59), ("60", 60), ("100", 60), ("", 50)] {
@@ -160,7 +160,7 @@ fn a_limit_is_a_whole_number_from_1_to_100() {
 }
 
 #[test]
-fn a_set_narrows_a_feed_and_an_unknown_one_is_empty() {
+fn a_set_filters_and_may_be_empty() {
     let stage = Stage::new();
     let long = format!("{}&limit=100", feed(PAGED_FEED));
     let even: Vec<String> = numbered(descending(|number| number % 2 == 0));

@@ -35,7 +35,7 @@ fn lose_the_store(stage: &Stage) {
 }
 
 #[test]
-fn without_the_store_what_needs_it_is_unavailable_and_the_rest_is_not() {
+fn without_the_store_only_its_functions_fail() {
     let stage = Stage::new();
     let subject = stage.session(ALICE);
     lose_the_store(&stage);
@@ -75,7 +75,7 @@ fn without_the_store_what_needs_it_is_unavailable_and_the_rest_is_not() {
 }
 
 #[test]
-fn a_store_that_another_version_has_taken_over_fails_the_health_check() {
+fn a_migrated_store_fails_the_health_check() {
     let platform = Upstream::start(|_| Answer::Is("200 OK", String::new()));
     let url = format!("\"{}\"", platform.url("/"));
     let stage = Stage::empty(&[("sidecar.health.platform", &url)]);
@@ -91,7 +91,7 @@ fn a_store_that_another_version_has_taken_over_fails_the_health_check() {
 }
 
 #[test]
-fn an_event_that_can_not_be_kept_in_time_is_not_acknowledged() {
+fn an_event_not_stored_is_not_acknowledged() {
     let stage = Stage::new();
     let subject = stage.session(ALICE);
     let event = Event::new("locked", &subject, "verified", 0);

@@ -109,7 +109,7 @@ fn suggestions_have_pages() {
 }
 
 #[test]
-fn a_signed_in_user_is_needed_and_one_with_an_account() {
+fn a_signed_in_account_is_required() {
     let stage = Stage::new();
     let of = |user| Token::of(user).get(&personal());
     let anyone = || Request::new("GET", &personal());
@@ -129,7 +129,7 @@ fn a_signed_in_user_is_needed_and_one_with_an_account() {
 }
 
 #[test]
-fn a_bad_session_is_refused_by_its_own_name() {
+fn each_bad_session_has_its_error_name() {
     let stage = Stage::with(&[("sidecar.session.issuer", "\"https://project.example/auth/v1\"")]);
     let alice = || Token::of(ALICE);
     let expired = seconds_from_now(-3_600);
@@ -169,7 +169,7 @@ fn a_bad_session_is_refused_by_its_own_name() {
 }
 
 #[test]
-fn a_bad_token_of_another_service_is_refused_by_its_own_name() {
+fn each_bad_service_token_has_its_error_name() {
     let closed = format!("\"http://{}\"", crate::support::node::Node::nowhere());
     let stage = Stage::with(&[("sidecar.session.plc_url", &*closed)]);
     let of = |issuer: &str| Token::of_service(issuer, SERVICE, METHOD);
@@ -225,7 +225,7 @@ fn account(key: &SigningKey) -> (Upstream, String) {
 }
 
 #[test]
-fn an_account_of_the_at_protocol_is_known_by_its_own_key() {
+fn an_at_protocol_account_is_verified_by_key() {
     let [key, other] = [7, 9].map(|byte| SigningKey::from_slice(&[byte; 32]).expect("a key"));
     let (upstream, did) = account(&key);
     let stage = Stage::with(&[("sidecar.session.localhost_dids", "true")]);

@@ -32,7 +32,7 @@ const READ: [&str; 12] = [
 ];
 
 #[test]
-fn each_path_counts_who_asks_and_says_when_it_is_too_often() {
+fn each_path_enforces_the_rate_limit() {
     let stage = Stage::empty(&[("sidecar.requests_per_minute", "1")]);
     let reads = READ.map(|path| Request::new("GET", path));
     let writes = [post(SESSION, "{}"), post(WEBHOOK, "{}")];
@@ -45,7 +45,7 @@ fn each_path_counts_who_asks_and_says_when_it_is_too_often() {
 }
 
 #[test]
-fn each_path_but_what_crawlers_need_says_that_the_process_is_stopping() {
+fn only_crawler_paths_are_served_while_draining() {
     let mut stage = Stage::empty(&[]);
     let event = Event::new("walk", "0".repeat(48).as_str(), "verified", 0).request();
     let mut early = stage.client();
@@ -67,7 +67,7 @@ fn each_path_but_what_crawlers_need_says_that_the_process_is_stopping() {
 }
 
 #[test]
-fn another_name_of_a_path_refuses_as_the_first_one_does() {
+fn an_alias_refuses_as_its_function_does() {
     let stage = Stage::new();
     assert_eq!(stage.get("/sitemap.xml?page=0").status, 400, "there is no such page");
     let personal = format!("{SKELETON}?{}", feed("whoto-follow"));

@@ -292,7 +292,7 @@ fn note(surface: &str, (method, path): &(String, String), status: u16) {
 }
 
 #[test]
-fn an_answer_that_no_document_tells_of_is_seen() {
+fn undocumented_answers_are_detected() {
     let gateway = &ALL[0];
     let asked = Asked::of(b"GET /healthz HTTP/1.1\r\n\r\n");
     let headers = [

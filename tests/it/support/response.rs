@@ -140,7 +140,7 @@ pub(crate) fn chunk_size(line: &[u8]) -> Result<usize, String> {
 }
 
 #[test]
-fn the_client_refuses_answers_that_a_careless_server_could_send() {
+fn the_client_rejects_malformed_responses() {
     let cases: [(&str, &[u8]); 9] = [
         ("two lengths", b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nx"),
         ("a signed length", b"HTTP/1.1 200 OK\r\nContent-Length: +1\r\n\r\nx"),
