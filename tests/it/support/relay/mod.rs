@@ -1,4 +1,4 @@
-//! The harness of the relay: a stage, a scripted chain or a real devnet, users, and what is expected.
+//! The relay's harness: stage, scripted chain, real devnet, users, expectations.
 
 pub(crate) mod chain;
 pub(crate) mod devnet;

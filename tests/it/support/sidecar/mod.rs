@@ -1,4 +1,4 @@
-//! The harness of the sidecar: a stage with content, tokens, upstreams, and what is expected.
+//! The sidecar's harness: stage, content, tokens, events, upstreams, expectations.
 
 pub(crate) mod content;
 pub(crate) mod event;
