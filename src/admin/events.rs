@@ -4,7 +4,7 @@
 //! misses some and never holds up the others. Each is a sign of life, so no other one is sent.
 //! <https://html.spec.whatwg.org/multipage/server-sent-events.html>
 
-use crate::reply::{Cut, Reply, Rest};
+use crate::reply::{BodyStream, Reply, StreamAborted};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _, stream};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -63,7 +63,8 @@ impl Events {
                 listener.changed().await.ok()?;
                 let newest = listener.borrow_and_update().clone();
                 if let Some(newest) = newest {
-                    return (!newest.is_empty()).then_some((Ok::<_, Cut>(newest), listener));
+                    return (!newest.is_empty())
+                        .then_some((Ok::<_, StreamAborted>(newest), listener));
                 }
             }
         });
@@ -98,11 +99,11 @@ impl Events {
     }
 }
 
-fn reply(events: impl Stream<Item = Result<Bytes, Cut>> + Send + 'static) -> Reply {
+fn reply(events: impl Stream<Item = Result<Bytes, StreamAborted>> + Send + 'static) -> Reply {
     Reply {
         status: 200,
         media_type: Some("text/event-stream"),
-        rest: Some(Rest(Box::pin(stream::iter([Ok(RETRY)]).chain(events)))),
+        rest: Some(BodyStream::new(stream::iter([Ok(RETRY)]).chain(events))),
         ..Reply::default()
     }
 }

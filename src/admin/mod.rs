@@ -29,11 +29,10 @@ use crate::http::{App, Request};
 use crate::io::memory::MemoryPool;
 use crate::node::Node;
 use crate::proxy::surfaces::Surfaces;
-use crate::reply::{Facts, Persistence, Reply};
+use crate::reply::{Persistence, Reply, ResponseContext};
 use crate::store::Journal;
 use crate::telemetry::{Sample, Surface};
 use access::Denied;
-use bytes::Bytes;
 use events::{Events, Source};
 use http::{Method, Version};
 use journal::{Asked, json};
@@ -124,9 +123,7 @@ impl Admin {
 
     fn metrics(&self) -> Reply {
         let text = self.process.metrics.text(&self.sample());
-        let body = [text.into(), Bytes::new(), Bytes::new()];
-        let media_type = Some("text/plain; version=0.0.4; charset=utf-8");
-        Reply { status: 200, media_type, body, ..Reply::default() }
+        Reply::new(200, "text/plain; version=0.0.4; charset=utf-8", text)
     }
 
     fn readiness(&self) -> Reply {
@@ -299,8 +296,8 @@ fn split(target: &[u8]) -> (&[u8], Option<&[u8]>) {
 fn refused(denied: Denied) -> Reply {
     match denied {
         Denied::Token => {
-            let reply = Reply::text(401, "the operator's token is asked for\n");
-            let mut reply = Reply { www_authenticate: true, ..reply };
+            let mut reply = Reply::text(401, "the operator's token is asked for\n");
+            reply.field("www-authenticate", "Bearer");
             // a browser asks its user: any name, and the token for a password
             reply.field("www-authenticate", r#"Basic realm="portcullis", charset="UTF-8""#);
             reply
@@ -323,7 +320,7 @@ impl App for Operator {
         let is_head = header.method == Method::HEAD;
         let chunks = header.version == Version::HTTP_11;
         let mut reply = page::guarded(self.answer(wanted, is_head).await);
-        let facts = Facts {
+        let facts = ResponseContext {
             request_id: request_id.as_str(),
             quota: None,
             cross_origin: None,

@@ -6,7 +6,7 @@
 //! here.
 
 use crate::http::Request;
-use crate::reply::{self, Facts, Reply};
+use crate::reply::{self, Body, Reply, ResponseContext};
 use bytes::Bytes;
 use http::{Response, Version};
 use pingora_core::Result;
@@ -29,14 +29,14 @@ pub struct Framed {
 
 impl Answer {
     /// The answer to `request`.
-    pub fn new(request: &Request, reply: &Reply, facts: &Facts<'_>) -> Self {
+    pub fn new(request: &Request, reply: &Reply, facts: &ResponseContext<'_>) -> Self {
         if request.header().version != Version::HTTP_2 {
             request.put(reply::render(reply, facts));
             return Self::Http1;
         }
         let head = reply::http2_head(reply, facts);
         let is_head = facts.without_body;
-        let body = if is_head { Default::default() } else { reply.body.clone() };
+        let body = if is_head { Default::default() } else { reply.body.pieces().clone() };
         let has_rest = reply.rest.is_some() && !is_head;
         Self::Http2(Box::new(Framed { head, body, has_rest }))
     }
@@ -76,8 +76,8 @@ pub async fn send_more(request: &mut Request, piece: Bytes) -> Result<()> {
         return Ok(());
     }
     let has_chunks = request.header().version == Version::HTTP_11;
-    let plain = |piece| [piece, Bytes::new(), Bytes::new()];
-    request.send(if has_chunks { reply::chunk(piece) } else { plain(piece) }).await
+    let piece = if has_chunks { reply::chunk(piece) } else { piece.into() };
+    request.send(piece.into_pieces()).await
 }
 
 /// Says that such a body is whole; HTTP/1.0 is told by the end of its connection.
@@ -89,8 +89,7 @@ pub async fn end(request: &mut Request) -> Result<()> {
         return exchange.end();
     }
     if request.header().version == Version::HTTP_11 {
-        let last = Bytes::from_static(reply::LAST_CHUNK);
-        request.send([last, Bytes::new(), Bytes::new()]).await?;
+        request.send(Body::from(reply::LAST_CHUNK).into_pieces()).await?;
     }
     Ok(())
 }

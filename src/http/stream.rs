@@ -3,7 +3,7 @@
 use crate::http::Request;
 use crate::http::answer;
 use crate::io::deadline::within;
-use crate::reply::Rest;
+use crate::reply::BodyStream;
 use futures_util::StreamExt as _;
 use pingora_core::{Error, ErrorType};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// The rest of a body, and how much of it went out.
 pub struct Body<'a> {
     /// What is still to be made.
-    pub rest: Rest,
+    pub rest: BodyStream,
     /// Bytes of the body that went out, to be counted on.
     pub sent: &'a mut usize,
 }

@@ -2,7 +2,7 @@
 
 use super::surface::{About, Admission, Next, Pending, Service, Told};
 use crate::gateway::{Gateway, Lookup, Settings};
-use crate::reply::{Cors, Reply, Style};
+use crate::reply::{Cors, ErrorFormat, Reply};
 use crate::telemetry::{CacheUse, Surface};
 use bytes::Bytes;
 use portcullis_filters::client::Client;
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 impl Service for Gateway {
     const SURFACE: Surface = Surface::Gateway;
-    const STYLE: Style = Style::JsonRpc;
+    const STYLE: ErrorFormat = ErrorFormat::JsonRpc;
     type Settings = Settings;
     type Judged = JudgedHead;
     type Call = ();
@@ -54,7 +54,7 @@ impl Service for Gateway {
         Admission {
             client: admission.client,
             standing: Some(admission.standing),
-            style: Style::JsonRpc,
+            style: ErrorFormat::JsonRpc,
             is_for_pages: true,
             verdict,
         }
@@ -69,7 +69,9 @@ impl Service for Gateway {
     ) -> Reply {
         let (wanted, id) = match self.read(settings, &body) {
             Ok(read) => read,
-            Err(refusal) => return Reply::refusal(Style::JsonRpc, &refusal, about.request_id),
+            Err(refusal) => {
+                return Reply::refusal(ErrorFormat::JsonRpc, &refusal, about.request_id);
+            }
         };
         about.method = wanted.method().name();
         let begun = self.begin(settings, &wanted, about.traceparent);
@@ -82,7 +84,7 @@ impl Service for Gateway {
         };
         let mut reply = match answer {
             Ok(answer) => Reply::answer(id, answer),
-            Err(fault) => Reply::fault(Style::JsonRpc, fault, Some(id), about.request_id),
+            Err(fault) => Reply::fault(ErrorFormat::JsonRpc, fault, Some(id), about.request_id),
         };
         reply.cache = (cache != CacheUse::Off).then(|| cache.name());
         reply

@@ -28,7 +28,7 @@ use crate::http::process::Process;
 use crate::http::stream::{self, Unsent};
 use crate::http::{App, Request};
 use crate::io::deadline::within;
-use crate::reply::{Facts, Persistence, Reply, Style};
+use crate::reply::{ErrorFormat, Persistence, Reply, ResponseContext};
 use crate::telemetry::RequestLine;
 use head::ReadHead;
 use http::Version;
@@ -55,7 +55,7 @@ struct Context {
     request_id: RequestId,
     client: Client,
     standing: Option<Standing>,
-    style: Style,
+    style: ErrorFormat,
     is_for_pages: bool,
     method: &'static str,
     upstream: Duration,
@@ -157,7 +157,7 @@ impl<S: Service> Edge<S> {
         reply: &mut Reply,
         context: &mut Context,
     ) -> pingora_core::Result<()> {
-        let bytes = reply.length();
+        let bytes = reply.body.length();
         context.outcome = Some(Outcome { reason: reply.reason, status: reply.status, bytes });
         let ends = head.reaches_end(request).await;
         if !ends {
@@ -177,7 +177,7 @@ impl<S: Service> Edge<S> {
         let answer = {
             let told = S::told(&head.settings);
             let origin = head.origin(request);
-            let facts = Facts {
+            let facts = ResponseContext {
                 request_id: context.request_id.as_str(),
                 quota: context.standing.map(|standing| (told.quota, standing)),
                 // what a shared cache keeps is the same for every page, and for none

@@ -2,7 +2,7 @@
 
 use super::surface::{About, Admission, Next, Pending, Service, Told};
 use crate::config::CorsOrigins;
-use crate::reply::{Cors, Reply, Style};
+use crate::reply::{Cors, ErrorFormat, Reply};
 use crate::sidecar::{Refused, Settings, Sidecar};
 use crate::telemetry::Surface;
 use bytes::Bytes;
@@ -18,7 +18,7 @@ pub struct SidecarService(pub Arc<Sidecar>);
 
 impl Service for SidecarService {
     const SURFACE: Surface = Surface::Sidecar;
-    const STYLE: Style = Style::Xrpc;
+    const STYLE: ErrorFormat = ErrorFormat::Xrpc;
     type Settings = Settings;
     type Judged = ();
     type Call = (Function, Asked);
@@ -61,7 +61,7 @@ impl Service for SidecarService {
         Admission {
             client: admission.client,
             standing: Some(admission.standing),
-            style: Style::Xrpc,
+            style: ErrorFormat::Xrpc,
             is_for_pages: admission.function.is_none_or(Function::is_for_pages),
             verdict,
         }
@@ -79,7 +79,7 @@ impl Service for SidecarService {
         match self.0.answer(settings, function, &asked, &body).await {
             Ok(reply) => reply,
             Err(Refused { refusal, retry_after, is_personal }) => {
-                let mut reply = Reply::refusal(Style::Xrpc, &refusal, about.request_id);
+                let mut reply = Reply::refusal(ErrorFormat::Xrpc, &refusal, about.request_id);
                 reply.retry_after = retry_after.or(reply.retry_after);
                 if is_personal { reply.personal() } else { reply }
             }

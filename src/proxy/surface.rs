@@ -1,6 +1,6 @@
 //! What the edge asks of a surface: to judge a head, and to answer a body.
 
-use crate::reply::{Cors, Reply, Style};
+use crate::reply::{Cors, ErrorFormat, Reply};
 use crate::telemetry::{Metrics, Surface};
 use bytes::Bytes;
 use http::HeaderValue;
@@ -18,7 +18,7 @@ pub trait Service: Send + Sync + 'static {
     /// Which one it is.
     const SURFACE: Surface;
     /// How it words what no head of a request is there for.
-    const STYLE: Style;
+    const STYLE: ErrorFormat;
     /// What is in force for one request, from its head to its answer.
     type Settings: Send + Sync;
     /// What a head says by itself, whenever it comes.
@@ -74,7 +74,7 @@ pub struct Admission<C> {
     /// How the client stands with its rate limit, where it may know.
     pub standing: Option<Standing>,
     /// How a refusal is worded.
-    pub style: Style,
+    pub style: ErrorFormat,
     /// Whether web pages may read the answer, if they may read any.
     pub is_for_pages: bool,
     /// What to do.

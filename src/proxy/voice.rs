@@ -4,7 +4,7 @@
 use super::surface::Service;
 use crate::http::Voice;
 use crate::http::process::Process;
-use crate::reply::{self, Facts, Persistence, Reply, Style};
+use crate::reply::{self, ErrorFormat, Persistence, Reply, ResponseContext};
 use crate::telemetry::{RequestLine, Surface};
 use bytes::Bytes;
 use http::Response;
@@ -35,7 +35,7 @@ impl<S: Service> GateVoice<S> {
         &self,
         reason: Reason,
         peer: Option<IpAddr>,
-        form: impl FnOnce(&Reply, &Facts<'_>) -> T,
+        form: impl FnOnce(&Reply, &ResponseContext<'_>) -> T,
     ) -> T {
         let message = match reason {
             Reason::Overloaded => "too many connections",
@@ -50,7 +50,7 @@ impl<S: Service> GateVoice<S> {
         let client = Client::identify(peer, std::iter::empty(), &TrustedProxies::default());
         let mut refusal = Refusal::new(reason, message);
         if reason == Reason::WrongHttpMethod {
-            let is_rpc = S::STYLE == Style::JsonRpc;
+            let is_rpc = S::STYLE == ErrorFormat::JsonRpc;
             refusal.allow = Some(if is_rpc { policy::RPC_METHODS } else { "GET, HEAD, POST" });
         }
         let reply = Reply::refusal(S::STYLE, &refusal, request_id);
@@ -61,7 +61,7 @@ impl<S: Service> GateVoice<S> {
             method: "",
             reason: reply.reason,
             status: reply.status,
-            bytes: reply.length(),
+            bytes: reply.body.length(),
             upstream: Duration::ZERO,
             total: Duration::ZERO,
         });
@@ -69,7 +69,7 @@ impl<S: Service> GateVoice<S> {
         let standing = self.service.as_ref().and_then(|service| service.standing(client));
         let settings = self.service.as_ref().map(|service| service.settings());
         let quota = settings.as_ref().map(|settings| S::told(settings).quota).zip(standing);
-        let facts = Facts {
+        let facts = ResponseContext {
             request_id,
             quota,
             cross_origin: None,
@@ -89,7 +89,7 @@ impl<S: Service> Voice for GateVoice<S> {
     fn refuse_http2(&self, reason: Reason, peer: Option<IpAddr>) -> (Response<()>, Bytes) {
         self.say(reason, peer, |reply, facts| {
             // a refusal is one piece
-            let [text, ..] = &reply.body;
+            let [text, ..] = reply.body.pieces();
             (reply::http2_head(reply, facts), text.clone())
         })
     }

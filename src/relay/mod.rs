@@ -7,6 +7,7 @@
 //! (journal, node, receipt), `reconcile` (what a crash left). Writes run on a runtime of their own:
 //! a client that goes away does not end one.
 
+mod answer;
 mod flights;
 mod operation;
 mod operations;
@@ -19,26 +20,27 @@ mod state;
 mod submit;
 mod transaction;
 
-pub use operation::Answer;
-pub use outcome::Outcome;
+pub(crate) use answer::format as error_format;
 
 use crate::config::RelayConfig;
 use crate::http::clients::Clients;
 use crate::node::Node;
 use crate::node::chain::Chain;
+use crate::reply::Reply;
 use crate::store::Store;
 use crate::store::clock::now_us;
 use crate::telemetry::Metrics;
 use arc_swap::ArcSwap;
 use flights::Flights;
+use outcome::{Outcome, Status};
 use pingora_limits::inflight::Guard;
 use pingora_limits::rate::Rate;
 use pins::{Proof, Prover};
 use portcullis_filters::client::ClientKey;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::head::Head;
-use portcullis_filters::policy::RelayAdmission;
-use portcullis_filters::verdict::Reason;
+use portcullis_filters::policy::{Endpoint, RelayAdmission};
+use portcullis_filters::verdict::{Reason, Refusal};
 use settings::{Keys, Pins, Settings};
 use signers::Signers;
 use std::sync::Arc;
@@ -77,6 +79,16 @@ pub struct SignerStanding {
     pub address: Felt,
     /// Operations that wait for its turn.
     pub waiting: usize,
+}
+
+/// The request that a write belongs to.
+pub struct WriteContext<'a> {
+    /// The request's id.
+    pub request_id: &'a str,
+    /// The trace context to pass on.
+    pub traceparent: Option<&'a [u8]>,
+    /// Incremented by the time spent on the node.
+    pub upstream: &'a mut Duration,
 }
 
 /// What a relay is made of.
@@ -144,14 +156,40 @@ impl Relay {
         settings.policy.admit(head, limiter, now, too_many_guesses, enter)
     }
 
-    /// A proof of the pins that is fresh.
-    pub async fn prove(self: &Arc<Self>) -> Arc<Proof> {
+    /// Responds to `GET /readyz` from a fresh proof of the pins.
+    pub async fn readiness(self: &Arc<Self>) -> Reply {
         let relay = Arc::clone(self);
-        self.run(async move { relay.prover.prove(&relay.chain).await }).await
+        let proof = self.run(async move { relay.prover.prove(&relay.chain).await }).await;
+        answer::readiness(&proof)
     }
 
-    /// Journals that a request with a good token was refused.
-    pub async fn journal_refusal(
+    /// Journals a refusal by the policy, for a client whose token is valid, and responds with it.
+    pub async fn refuse(
+        self: &Arc<Self>,
+        endpoint: Endpoint,
+        refusal: &Refusal,
+        request_id: &str,
+    ) -> Reply {
+        self.journal_refusal(endpoint.name(), refusal.reason, request_id).await;
+        Reply::refusal(answer::format(Some(endpoint)), refusal, request_id)
+    }
+
+    /// Journals a refusal by the chain's state; a submitted transaction has its intent there.
+    async fn journal_failure(
+        self: &Arc<Self>,
+        endpoint: &'static str,
+        outcome: &Outcome,
+        request_id: &str,
+    ) {
+        if let (Status::Refused(refusal), None) = (&outcome.status, outcome.transaction_hash)
+            // the journal has just failed
+            && refusal.reason != Reason::StoreUnavailable
+        {
+            self.journal_refusal(endpoint, refusal.reason, request_id).await;
+        }
+    }
+
+    async fn journal_refusal(
         self: &Arc<Self>,
         endpoint: &'static str,
         reason: Reason,

@@ -4,12 +4,13 @@
 //! A key of the client's (`Idempotency-Key`) keeps the first answer; without one, an operation that
 //! is under way, or whose end is not known, is not begun a second time.
 
-use super::Relay;
 use super::operations::{self, role, subject};
-use super::outcome::Outcome;
+use super::outcome::{Details, Outcome};
 use super::signers::{Signed, Signer, Turn};
 use super::state::{Decision, State};
 use super::submit::Submission;
+use super::{Relay, WriteContext, answer};
+use crate::reply::Reply;
 use crate::store::clock::now_us;
 use crate::store::{Claim, Intended, IntentId, NewIntent};
 use portcullis_filters::operation::Operation;
@@ -17,11 +18,10 @@ use portcullis_filters::verdict::{OperationPermit, Reason};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What came of a request under a key.
-pub enum Answer {
-    /// This, now.
+/// The result of a request under an idempotency key.
+enum Answer {
     Outcome(Outcome),
-    /// The first answer under the key, as it was: status and body.
+    /// The first response under the key: status and body.
     First(u16, String),
 }
 
@@ -30,46 +30,51 @@ struct Task {
     operation: Operation,
     digest: [u8; 32],
     request: String,
+    request_id: String,
     key: Option<String>,
     traceparent: Option<Vec<u8>>,
 }
 
 impl Relay {
-    /// Answers an operation. Under a key, `render` turns an outcome into the status and the body
-    /// that are kept.
+    /// Carries an operation out. A repeat under the same idempotency `key` gets the first response.
     pub async fn operate(
         self: &Arc<Self>,
         permit: &OperationPermit,
         key: Option<&str>,
-        traceparent: Option<&[u8]>,
-        render: impl Fn(&Outcome) -> (u16, String) + Send + 'static,
-        upstream: &mut Duration,
-    ) -> Answer {
+        context: WriteContext<'_>,
+    ) -> Reply {
         let task = Task {
             operation: permit.operation().clone(),
             digest: permit.digest(),
             request: permit.canonical(),
+            request_id: context.request_id.to_owned(),
             key: key.map(str::to_owned),
-            traceparent: traceparent.map(<[u8]>::to_vec),
+            traceparent: context.traceparent.map(<[u8]>::to_vec),
         };
         let relay = Arc::clone(self);
         let (answer, took) = self
             .run(async move {
                 let mut took = Duration::ZERO;
-                let answer = relay.under_key(&task, render, &mut took).await;
+                let answer = relay.under_key(&task, &mut took).await;
                 (answer, took)
             })
             .await;
-        *upstream += took;
-        answer
+        *context.upstream += took;
+        let kind = permit.operation().kind().name();
+        match answer {
+            Answer::First(status, body) => {
+                self.metrics.relay.write(kind, "idempotent");
+                Reply::json(status, body)
+            }
+            Answer::Outcome(outcome) => {
+                self.metrics.relay.write(kind, outcome.name());
+                self.journal_failure(kind, &outcome, context.request_id).await;
+                answer::operation(&outcome, context.request_id)
+            }
+        }
     }
 
-    async fn under_key(
-        &self,
-        task: &Task,
-        render: impl Fn(&Outcome) -> (u16, String),
-        upstream: &mut Duration,
-    ) -> Answer {
+    async fn under_key(&self, task: &Task, upstream: &mut Duration) -> Answer {
         let Some(key) = task.key.as_deref() else {
             return Answer::Outcome(self.once(task, upstream).await);
         };
@@ -98,8 +103,9 @@ impl Relay {
             Err(error) => return Answer::Outcome(error.into()),
         };
         let kept = if outcome.is_final() {
-            let (status, body) = render(&outcome);
-            self.store.answer_key(key, status, &body).await
+            let reply = answer::operation(&outcome, &task.request_id);
+            let [body, ..] = reply.body.pieces();
+            self.store.answer_key(key, reply.status, &String::from_utf8_lossy(body)).await
         } else {
             self.store.release_key(key, claimed_us).await
         };
@@ -121,9 +127,9 @@ impl Relay {
 
     async fn carry_out(&self, task: &Task, upstream: &mut Duration) -> Result<Outcome, Outcome> {
         let for_v2 = task.is_for_v2();
-        if for_v2 && let Decision::Already(more) = self.decide(task, "").await? {
+        if for_v2 && let Decision::Already(details) = self.decide(task, "").await? {
             // whatever else holds, even with pins unproven
-            return Ok(Outcome::already(more));
+            return Ok(Outcome::already(details));
         }
         let epoch = self.proven(for_v2).await?;
         self.ready_for(&epoch).await?;
@@ -156,7 +162,7 @@ impl Relay {
         self.proven(task.is_for_v2()).await?;
         self.finish_own(epoch, signer, Duration::ZERO).await?;
         let calls = match self.decide(task, epoch).await? {
-            Decision::Already(more) => return Ok(Written::Nothing(Outcome::already(more))),
+            Decision::Already(details) => return Ok(Written::Nothing(Outcome::already(details))),
             Decision::No(outcome) => return Err(outcome),
             Decision::Write(calls) => calls,
         };
@@ -182,8 +188,8 @@ impl Relay {
         if matches!(&sent, Err(outcome) if outcome.transaction_hash.is_none())
             && let Err(halt) = operations::give_back(&task.operation, &self.state(epoch)).await
         {
-            let Outcome { refusal, .. } = halt.into();
-            log::warn!("what was reserved is not given back: {refusal:?}");
+            let Outcome { status, .. } = halt.into();
+            log::warn!("the reservation was not released: {status:?}");
         }
         sent.map(|()| Written::Sent(id, signed))
     }
@@ -210,11 +216,11 @@ impl Relay {
         }
         let read_back = operations::read_back(&task.operation, &self.state(epoch)).await;
         match read_back.map_err(Outcome::from) {
-            Ok(Some(more)) => Ok(Outcome::written(signed.hash, more)),
+            Ok(Some(details)) => Ok(Outcome::written(signed.hash, details)),
             // it succeeded, and what it did was undone or can not be read just now
             Ok(None) | Err(_) => {
                 log::warn!(operation = task.operation.kind().name(); "not read back");
-                Ok(Outcome::written(signed.hash, String::new()))
+                Ok(Outcome::written(signed.hash, Details::None))
             }
         }
     }

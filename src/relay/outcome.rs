@@ -1,89 +1,100 @@
-//! What came of a write, before it has a status and a body.
+//! The outcome of a write, before it has a status and a body.
 
 use crate::node::chain::{ErrorObject, RpcError, code};
-use crate::reply::fault_words;
 use crate::store::{Intent, State, StoreError};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::verdict::{Reason, Refusal};
+use serde::Serialize;
 use std::borrow::Cow;
-use std::fmt::Write as _;
 
-/// What came of a write.
+/// The outcome of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    /// Why it was not done; none when it was.
-    pub refusal: Option<(Reason, Cow<'static, str>)>,
+pub(crate) struct Outcome {
+    pub(super) status: Status,
     /// The transaction, if one was submitted.
-    pub transaction_hash: Option<Felt>,
-    /// It was so before.
-    pub idempotent: bool,
-    /// The node took it, and its receipt is still to come.
-    pub pending: bool,
-    /// More members of the answer: JSON text, each with a comma before it.
-    pub more: String,
-    /// Seconds until it may be tried again.
-    pub retry_after: Option<u32>,
+    pub(super) transaction_hash: Option<Felt>,
+    pub(super) details: Details,
+    /// Seconds until a retry can succeed.
+    pub(super) retry_after: Option<u32>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Status {
+    /// A transaction did it.
+    Written,
+    /// The chain was in the requested state before.
+    Already,
+    /// The node accepted the transaction; its receipt is not there yet.
+    Pending,
+    Refused(Refusal),
+}
+
+/// Further members of the response.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub(super) enum Details {
+    #[default]
+    None,
+    /// When the recovery can be executed, in RFC 3339.
+    Recovery {
+        ready_at: String,
+    },
+    /// The account that the identity is bound to.
+    Binding {
+        account: String,
+    },
+    V2 {
+        verification_v2_required: bool,
+    },
 }
 
 impl Outcome {
-    const DONE: Self = Self {
-        refusal: None,
-        transaction_hash: None,
-        idempotent: false,
-        pending: false,
-        more: String::new(),
-        retry_after: None,
-    };
-
-    /// Nothing was to be done.
-    pub fn already(more: String) -> Self {
-        Self { idempotent: true, more, ..Self::DONE }
+    const fn new(status: Status) -> Self {
+        Self { status, transaction_hash: None, details: Details::None, retry_after: None }
     }
 
-    /// This transaction did it.
-    pub fn written(hash: Felt, more: String) -> Self {
-        Self { transaction_hash: Some(hash), more, ..Self::DONE }
+    /// The chain is in the requested state: no transaction is needed.
+    pub(super) fn already(details: Details) -> Self {
+        Self { details, ..Self::new(Status::Already) }
     }
 
-    /// The node took this transaction.
-    pub fn pending(hash: Felt) -> Self {
-        Self { transaction_hash: Some(hash), pending: true, ..Self::DONE }
+    /// The transaction did it.
+    pub(super) fn written(hash: Felt, details: Details) -> Self {
+        Self { transaction_hash: Some(hash), details, ..Self::new(Status::Written) }
+    }
+
+    /// The node accepted the transaction.
+    pub(super) fn pending(hash: Felt) -> Self {
+        Self { transaction_hash: Some(hash), ..Self::new(Status::Pending) }
     }
 
     /// It was not done.
-    pub fn refused(reason: Reason, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { refusal: Some((reason, message.into())), ..Self::DONE }
+    pub(super) fn refused(reason: Reason, message: impl Into<Cow<'static, str>>) -> Self {
+        Refusal::new(reason, message).into()
     }
 
-    /// The same, telling when it may be tried.
-    pub fn ready_at(mut self, text: &str) -> Self {
-        // writing to a string does not fail
-        let _ = write!(self.more, r#","ready_at":"{text}""#);
-        self
-    }
-
-    /// A transaction was sent, and whether the node has it is not known.
-    pub fn unknown(hash: Felt) -> Self {
-        let message =
-            "the transaction was sent and no answer came: ask again, it is not sent twice";
+    /// The transaction was sent; whether the node has it is unknown.
+    pub(super) fn unknown(hash: Felt) -> Self {
+        let message = "the transaction was sent, but no answer arrived: repeat the request, \
+                       it is not sent twice";
         Self { transaction_hash: Some(hash), ..Self::refused(Reason::OutcomeUnknown, message) }
     }
 
-    /// An earlier write of the account may still take its nonce.
-    pub fn unsettled() -> Self {
-        let message = "an earlier write of the account is not settled: try again soon";
+    /// An earlier write of the account may still use its nonce.
+    pub(super) fn unsettled() -> Self {
+        let message = "an earlier write of the account is not settled: retry soon";
         Self::refused(Reason::InProgress, message)
     }
 
-    /// This transaction reverted, for the contract's reason.
-    pub fn reverted(hash: Option<Felt>, reason: Option<&str>) -> Self {
+    /// The transaction reverted, for the contract's reason.
+    pub(super) fn reverted(hash: Option<Felt>, reason: Option<&str>) -> Self {
         let reason = reason.unwrap_or("no reason given");
         let refused = Self::refused(Reason::Reverted, format!("the chain refused: {reason}"));
         Self { transaction_hash: hash, ..refused }
     }
 
     /// The node refused a transaction that was sent to it.
-    pub fn rejected(error: &ErrorObject) -> Self {
+    pub(super) fn rejected(error: &ErrorObject) -> Self {
         let (reason, message) = match error.code {
             code::INVALID_NONCE => {
                 (Reason::NonceConflict, "the nonce is not the account's next one")
@@ -92,7 +103,7 @@ impl Outcome {
                 (Reason::Rejected, "the resource bounds do not cover the fee")
             }
             code::INSUFFICIENT_BALANCE => {
-                (Reason::Rejected, "the account can not pay for its resource bounds")
+                (Reason::Rejected, "the account cannot pay for its resource bounds")
             }
             code::VALIDATION_FAILURE => (Reason::Rejected, "the account refused the transaction"),
             _ => (Reason::Rejected, "the node refused the transaction"),
@@ -100,11 +111,11 @@ impl Outcome {
         Self::refused(reason, message)
     }
 
-    /// What the journal says of an intent; `None` when nothing came of it and it may be tried anew.
-    pub fn of(intent: &Intent) -> Option<Self> {
+    /// The outcome of a journaled intent; `None` if it had no effect and may be retried.
+    pub(super) fn of(intent: &Intent) -> Option<Self> {
         let hash = intent.transaction_hash;
         match intent.state {
-            State::Succeeded => Some(Self::written(hash, String::new())),
+            State::Succeeded => Some(Self::written(hash, Details::None)),
             State::Accepted => Some(Self::pending(hash)),
             State::Reverted => Some(Self::reverted(Some(hash), intent.detail.as_deref())),
             State::Intended | State::Sent => Some(Self::unknown(hash)),
@@ -112,42 +123,41 @@ impl Outcome {
         }
     }
 
-    /// Whether it is worth keeping for a repeat under the same key: something was submitted, or
-    /// there was nothing to do.
-    pub fn is_final(&self) -> bool {
-        match &self.refusal {
-            None => !self.pending,
-            Some((reason, _)) => *reason == Reason::Reverted && self.transaction_hash.is_some(),
+    /// Whether a repeat under the same idempotency key gets this response again.
+    pub(super) fn is_final(&self) -> bool {
+        match &self.status {
+            Status::Written | Status::Already => true,
+            Status::Pending => false,
+            Status::Refused(refusal) => {
+                refusal.reason == Reason::Reverted && self.transaction_hash.is_some()
+            }
         }
     }
 
-    /// The name in metrics.
-    pub fn name(&self) -> &'static str {
-        match &self.refusal {
-            None if self.idempotent => "idempotent",
-            None if self.pending => "pending",
-            None => "written",
-            Some((Reason::Reverted, _)) => "reverted",
-            Some((reason, _)) if reason.is_failure() => "failed",
-            Some(_) => "refused",
+    /// The `outcome` label in metrics.
+    pub(super) fn name(&self) -> &'static str {
+        match &self.status {
+            Status::Already => "idempotent",
+            Status::Pending => "pending",
+            Status::Written => "written",
+            Status::Refused(refusal) if refusal.reason == Reason::Reverted => "reverted",
+            Status::Refused(refusal) if refusal.reason.is_failure() => "failed",
+            Status::Refused(_) => "refused",
         }
     }
 }
 
 impl From<Refusal> for Outcome {
     fn from(refusal: Refusal) -> Self {
-        Self::refused(refusal.reason, refusal.message)
+        Self::new(Status::Refused(refusal))
     }
 }
 
-/// A read that a write needs has failed: nothing was sent.
+/// A read before the write failed: nothing was sent.
 impl From<RpcError> for Outcome {
-    fn from(trouble: RpcError) -> Self {
-        match trouble {
-            RpcError::Node(fault) => {
-                let (reason, message) = fault_words(fault);
-                Self::refused(reason, message)
-            }
+    fn from(error: RpcError) -> Self {
+        match error {
+            RpcError::Node(fault) => Refusal::from(fault).into(),
             RpcError::Returned(error) => Self::reverted(None, error.short_reason.as_deref()),
             RpcError::MalformedAnswer => {
                 Self::refused(Reason::UpstreamInvalid, "the node's answer is not valid")
@@ -159,6 +169,7 @@ impl From<RpcError> for Outcome {
 impl From<StoreError> for Outcome {
     fn from(error: StoreError) -> Self {
         log::error!("store: {error}");
-        Self::refused(Reason::StoreUnavailable, "the journal can not be written: nothing was sent")
+        let message = "the journal cannot be written: nothing was sent";
+        Self::refused(Reason::StoreUnavailable, message)
     }
 }

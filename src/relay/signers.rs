@@ -12,7 +12,7 @@ use crate::store::{SignerLock, Store};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::secret::SecretKey;
 use portcullis_filters::tx::{Bounds, Call, Invoke, Transaction};
-use portcullis_filters::verdict::Reason;
+use portcullis_filters::verdict::{Reason, Refusal};
 use region::LockGuard;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -159,7 +159,7 @@ impl Drop for Waiting<'_> {
 }
 
 /// The estimate and half of it again, as prices and states move; under the caps.
-fn bounds(estimate: &Estimate, rules: &Rules) -> Result<Bounds, Outcome> {
+fn bounds(estimate: &Estimate, rules: &Rules) -> Result<Bounds, Refusal> {
     let margin = |(amount, price): (u64, u128)| {
         (amount.saturating_add(amount / 2), price.saturating_add(price / 2))
     };
@@ -168,7 +168,7 @@ fn bounds(estimate: &Estimate, rules: &Rules) -> Result<Bounds, Outcome> {
     let bounds = Bounds { l1_gas, l1_data_gas, l2_gas };
     if l2_gas.0 > rules.max_l2_gas || bounds.max_fee().is_none_or(|fee| fee > rules.max_fee) {
         let message = "the chain's price of the write is over the configured bound";
-        return Err(Outcome::refused(Reason::FeeBoundExceeded, message));
+        return Err(Refusal::new(Reason::FeeBoundExceeded, message));
     }
     Ok(bounds)
 }

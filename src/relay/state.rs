@@ -1,6 +1,6 @@
 //! The chain's state as the operations read it, and what they decide on it.
 
-use super::outcome::Outcome;
+use super::outcome::{Details, Outcome};
 use super::settings::{Pins, Rules};
 use crate::node::chain::{Chain, RpcError};
 use crate::store::{Store, StoreError};
@@ -23,9 +23,9 @@ pub(super) struct State<'a> {
 
 /// What an operation comes to, the state being what it is.
 pub(super) enum Decision {
-    /// It is so already: members of the answer, as JSON text with a comma before each.
-    Already(String),
-    /// It can not be.
+    /// Already in the requested state.
+    Already(Details),
+    /// Not allowed in this state.
     No(Outcome),
     /// These calls do it.
     Write(Vec<Call>),
@@ -83,12 +83,12 @@ pub(super) struct Recovery {
 }
 
 impl Recovery {
-    /// When it is ready, in RFC 3339.
-    pub(super) fn ready_at_text(&self) -> String {
+    /// When it can be executed, in RFC 3339.
+    pub(super) fn details(&self) -> Details {
         // the year 9999, where RFC 3339 ends
         let seconds = self.ready_at.min(253_402_300_799);
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-        humantime::format_rfc3339_seconds(time).to_string()
+        Details::Recovery { ready_at: humantime::format_rfc3339_seconds(time).to_string() }
     }
 }
 

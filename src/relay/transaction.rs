@@ -4,14 +4,16 @@
 //! read, which make a [`TransactionPermit`] of it; then it is journaled and sent. The same
 //! transaction again is answered from the journal, by its hash, whatever its signature.
 
-use super::Relay;
-use super::outcome::Outcome;
+use super::answer::RpcCall;
+use super::outcome::{Details, Outcome};
 use super::submit::Submission;
+use super::{Relay, WriteContext, answer};
 use crate::node::chain::Receipt;
+use crate::reply::Reply;
 use crate::store::clock::now_us;
 use crate::store::{Intended, IntentId, NewIntent};
 use portcullis_filters::felt::Felt;
-use portcullis_filters::policy::RelayPolicy;
+use portcullis_filters::policy::{Endpoint, RelayPolicy};
 use portcullis_filters::tx::{Account, selector};
 use portcullis_filters::verdict::{Reason, TransactionPermit, Unverified};
 use std::sync::Arc;
@@ -22,8 +24,23 @@ pub(super) const INVOKE: &str = "invoke";
 pub(super) const DEPLOY: &str = "deploy-account";
 
 impl Relay {
-    /// Answers a user's transaction, and says in `upstream` how long the node took.
+    /// Verifies a user's transaction against the chain and submits it.
     pub async fn transact(
+        self: &Arc<Self>,
+        unverified: Unverified<'_>,
+        policy: &RelayPolicy,
+        context: WriteContext<'_>,
+    ) -> Reply {
+        let (id, deployed) = (unverified.id().as_str().into(), unverified.deployed());
+        let kind = unverified.kind();
+        let WriteContext { request_id, traceparent, upstream } = context;
+        let outcome = self.try_transact(unverified, policy, traceparent, upstream).await;
+        self.metrics.relay.write(kind, outcome.name());
+        self.journal_failure(Endpoint::Rpc.name(), &outcome, request_id).await;
+        answer::transaction(&outcome, RpcCall { id, deployed }, request_id)
+    }
+
+    async fn try_transact(
         self: &Arc<Self>,
         unverified: Unverified<'_>,
         policy: &RelayPolicy,
@@ -104,7 +121,7 @@ impl Relay {
         let submission = Submission { id: &id, method, params: &what.params, hash: what.hash };
         self.submit(&submission, what.traceparent.as_deref(), upstream).await?;
         self.settle_later(id, what.hash);
-        Ok(Outcome::written(what.hash, String::new()))
+        Ok(Outcome::written(what.hash, Details::None))
     }
 
     /// The client has its answer; how the transaction ends is for the journal.

@@ -4,7 +4,7 @@
 //! write, and no header map is built for it (RFC 9112, section 4). HTTP/2 takes the same fields as
 //! a map.
 
-use super::Reply;
+use super::{Body, Reply};
 use crate::config::CorsOrigins;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
@@ -15,7 +15,7 @@ use portcullis_filters::limit::Standing;
 const ONE_PIECE: usize = 16 << 10;
 
 /// What an answer says beside its reply.
-pub struct Facts<'a> {
+pub struct ResponseContext<'a> {
     /// `X-Request-Id`.
     pub request_id: &'a str,
     /// `RateLimit-Policy`, and how the client stands; for whoever has a limit.
@@ -56,40 +56,40 @@ pub enum Persistence {
 
 /// The answer in pieces, to be sent one after the other. The lease on its memory stays with
 /// `reply`: keep that until they are sent.
-pub fn render(reply: &Reply, facts: &Facts<'_>) -> [Bytes; 3] {
-    let length = reply.length();
+pub fn render(reply: &Reply, context: &ResponseContext<'_>) -> [Bytes; 3] {
+    let length = reply.body.length();
     let in_one = length <= ONE_PIECE;
     let mut out = Text(Vec::with_capacity(640 + if in_one { length } else { 0 }));
     out.status(reply.status);
-    head(&mut out, reply, facts, length);
-    if reply.rest.is_some() && facts.chunks {
+    head(&mut out, reply, context, length);
+    if reply.rest.is_some() && context.chunks {
         out.field("transfer-encoding", b"chunked");
     }
-    match facts.persistence {
+    match context.persistence {
         Persistence::Stays => {}
         Persistence::StaysIfTold => out.field("connection", b"keep-alive"),
         Persistence::Closes => out.field("connection", b"close"),
     }
     let Text(mut bytes) = out;
     bytes.extend_from_slice(b"\r\n");
-    let [start, payload, end] = &reply.body;
-    if facts.without_body {
-        return [bytes.into(), Bytes::new(), Bytes::new()];
+    let [start, payload, end] = reply.body.pieces();
+    if context.without_body {
+        return Body::from(bytes).into_pieces();
     }
     bytes.extend_from_slice(start);
     if in_one {
         bytes.extend_from_slice(payload);
         bytes.extend_from_slice(end);
-        return [bytes.into(), Bytes::new(), Bytes::new()];
+        return Body::from(bytes).into_pieces();
     }
     [bytes.into(), payload.clone(), end.clone()]
 }
 
 /// The head of the answer over HTTP/2, where nothing is said of the connection or of chunks; RFC
 /// 9113, section 8.2.2. The body is `reply`'s.
-pub fn http2_head(reply: &Reply, facts: &Facts<'_>) -> Response<()> {
+pub fn http2_head(reply: &Reply, context: &ResponseContext<'_>) -> Response<()> {
     let mut out = HeaderMap::with_capacity(16);
-    head(&mut out, reply, facts, reply.length());
+    head(&mut out, reply, context, reply.body.length());
     let mut response = Response::new(());
     *response.status_mut() = code(reply.status);
     *response.headers_mut() = out;
@@ -97,11 +97,11 @@ pub fn http2_head(reply: &Reply, facts: &Facts<'_>) -> Response<()> {
 }
 
 /// Every field of an answer but what is said of its connection, for all versions of HTTP.
-fn head(out: &mut impl Fields, reply: &Reply, facts: &Facts<'_>, length: usize) {
+fn head(out: &mut impl Fields, reply: &Reply, context: &ResponseContext<'_>, length: usize) {
     out.field("date", date::get_cached_date().as_bytes());
     out.field("cache-control", reply.cache_control.as_deref().unwrap_or("no-store").as_bytes());
     out.field("x-content-type-options", b"nosniff");
-    out.field("x-request-id", facts.request_id.as_bytes());
+    out.field("x-request-id", context.request_id.as_bytes());
     if let Some(media_type) = reply.media_type {
         out.field("content-type", media_type.as_bytes());
     }
@@ -115,7 +115,7 @@ fn head(out: &mut impl Fields, reply: &Reply, facts: &Facts<'_>, length: usize) 
     if let Some(cache) = reply.cache {
         out.field("x-cache", cache.as_bytes());
     }
-    if let Some((policy, standing)) = facts.quota {
+    if let Some((policy, standing)) = context.quota {
         out.field("ratelimit-policy", policy.as_bytes());
         limits(out, standing);
     }
@@ -125,19 +125,15 @@ fn head(out: &mut impl Fields, reply: &Reply, facts: &Facts<'_>, length: usize) 
     if let Some(seconds) = reply.retry_after {
         number(out, "retry-after", seconds);
     }
-    if reply.www_authenticate {
-        // RFC 6750, section 3: no error code when nothing is to be told
-        out.field("www-authenticate", b"Bearer");
-    }
-    if let Some((cors, origin)) = facts.cross_origin {
+    if let Some((cors, origin)) = context.cross_origin {
         cross_origin(out, &cors, origin, reply.status == 204);
     }
 }
 
 /// A piece of a body as a chunk; RFC 9112, section 7.1. An empty one would end the body: see
 /// [`LAST_CHUNK`].
-pub fn chunk(piece: Bytes) -> [Bytes; 3] {
-    [format!("{:x}\r\n", piece.len()).into(), piece, Bytes::from_static(b"\r\n")]
+pub fn chunk(piece: Bytes) -> Body {
+    Body::framed(format!("{:x}\r\n", piece.len()), piece, b"\r\n")
 }
 
 /// The end of a body in chunks.

@@ -178,7 +178,7 @@ fn document_reply(
     let mut reply = validated(asked, cache_control, etag, *modified_us);
     if reply.status == 200 {
         reply.media_type = Some(media_type);
-        reply.body[0] = body.clone();
+        reply.body = body.clone().into();
     }
     reply
 }

@@ -2,7 +2,7 @@
 
 use super::query::{Query, invalid};
 use super::{HOUR, Refused, Settings, Sidecar, document_reply, refused, sitemap, validated};
-use crate::reply::{Cut, Reply, Rest};
+use crate::reply::{BodyStream, Reply, StreamAborted};
 use futures_util::StreamExt as _;
 use portcullis_filters::policy::Asked;
 use portcullis_filters::verdict::Reason;
@@ -45,11 +45,11 @@ impl Sidecar {
             let rest = urls.map(|piece| {
                 piece.map_err(|error| {
                     log::error!("store: {error}");
-                    Cut
+                    StreamAborted
                 })
             });
             reply.media_type = Some(sitemap::MEDIA_TYPE);
-            reply.rest = Some(Rest(Box::pin(rest)));
+            reply.rest = Some(BodyStream::new(rest));
         }
         Ok(reply)
     }

@@ -6,7 +6,6 @@
 
 use crate::reply::Reply;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
 /// A document as it is given out.
@@ -83,8 +82,7 @@ fn page() -> Reply {
 }
 
 fn text(media_type: &'static str, text: &'static str) -> Reply {
-    let body = [Bytes::from_static(text.as_bytes()), Bytes::new(), Bytes::new()];
-    Reply { status: 200, media_type: Some(media_type), body, ..Reply::default() }
+    Reply::new(200, media_type, text)
 }
 
 #[cfg(test)]

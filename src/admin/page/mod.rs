@@ -4,7 +4,6 @@
 //! markup of anything, and the policy that every answer carries has the browser see to that.
 
 use crate::reply::Reply;
-use bytes::Bytes;
 
 /// What the page may do: load its own files, ask its own server, and nothing else. No text ever
 /// becomes markup or a script: <https://www.w3.org/TR/CSP3/>,
@@ -38,8 +37,7 @@ const FILES: [File; 10] = [
 /// The file at this path.
 pub(super) fn file(path: &[u8]) -> Option<Reply> {
     let (_, media_type, text) = FILES.iter().find(|(own, ..)| own.as_bytes() == path)?;
-    let body = [Bytes::from_static(text.as_bytes()), Bytes::new(), Bytes::new()];
-    Some(Reply { status: 200, media_type: Some(media_type), body, ..Reply::default() })
+    Some(Reply::new(200, media_type, *text))
 }
 
 /// The same answer with what keeps it from being used elsewhere.

@@ -1,5 +1,6 @@
 //! `POST /mint-card`: mints a card, once for ever, to a verified account.
 
+use crate::relay::outcome::Details;
 use crate::relay::state::{Decision, Halt, State};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::operation::MintCard;
@@ -13,7 +14,7 @@ pub(super) async fn decide(mint: &MintCard, state: &State<'_>) -> Result<Decisio
     let [owner] = state.view(card, "owner_of", &id).await?;
     // a card that was passed on is still the one that was minted
     if recipient == first || recipient == owner {
-        return Ok(Decision::Already(String::new()));
+        return Ok(Decision::Already(Details::None));
     }
     if first != Felt::ZERO {
         return Ok(Decision::no(Reason::AlreadyMinted, "the card was minted to another account"));

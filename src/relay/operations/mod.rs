@@ -15,7 +15,7 @@ mod submit_usership;
 mod verification_attest;
 mod verification_revoke;
 
-use super::outcome::Outcome;
+use super::outcome::{Details, Outcome};
 use super::state::{Decision, Halt, State};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::operation::{Operation, OperationKind};
@@ -93,14 +93,14 @@ pub(super) async fn give_back(operation: &Operation, state: &State<'_>) -> Resul
 pub(super) async fn read_back(
     operation: &Operation,
     state: &State<'_>,
-) -> Result<Option<String>, Halt> {
+) -> Result<Option<Details>, Halt> {
     match operation {
         // a drip leaves nothing behind but a balance, which may be spent by now
-        Operation::FaucetDrip(_) => Ok(Some(String::new())),
+        Operation::FaucetDrip(_) => Ok(Some(Details::None)),
         Operation::RecoveryExecute(execute) => recovery_execute::read_back(execute, state).await,
         Operation::RecoveryCancel(cancel) => recovery_cancel::read_back(cancel, state).await,
         _ => Ok(match decide(operation, state).await? {
-            Decision::Already(more) => Some(more),
+            Decision::Already(details) => Some(details),
             Decision::No(_) | Decision::Write(_) => None,
         }),
     }

@@ -1,6 +1,7 @@
 //! `POST /recovery-cancel`: cancels a pending recovery, within the configured window.
 
 use crate::node::chain::RpcError;
+use crate::relay::outcome::Details;
 use crate::relay::state::{Decision, Halt, State};
 use portcullis_filters::operation::RecoveryCancel;
 use portcullis_filters::verdict::Reason;
@@ -24,6 +25,6 @@ pub(super) async fn decide(cancel: &RecoveryCancel, state: &State<'_>) -> Result
 pub(super) async fn read_back(
     cancel: &RecoveryCancel,
     state: &State<'_>,
-) -> Result<Option<String>, Halt> {
-    Ok(state.recovery_of(cancel.identity).await?.is_none().then(String::new))
+) -> Result<Option<Details>, Halt> {
+    Ok(state.recovery_of(cancel.identity).await?.is_none().then_some(Details::None))
 }

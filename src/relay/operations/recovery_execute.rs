@@ -1,6 +1,6 @@
 //! `POST /recovery-execute`: completes a recovery after its delay.
 
-use crate::relay::outcome::Outcome;
+use crate::relay::outcome::{Details, Outcome};
 use crate::relay::state::{Decision, Halt, State};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::operation::RecoveryExecute;
@@ -14,7 +14,7 @@ pub(super) async fn decide(execute: &RecoveryExecute, state: &State<'_>) -> Resu
     if state.chain_time().await? < pending.ready_at {
         let refused =
             Outcome::refused(Reason::RecoveryNotReady, "the recovery's delay is not over");
-        return Ok(Decision::No(refused.ready_at(&pending.ready_at_text())));
+        return Ok(Decision::No(Outcome { details: pending.details(), ..refused }));
     }
     if state.identity_of(pending.new_account).await? != Felt::ZERO {
         let message = "the new account was bound to an identity in the meantime";
@@ -26,10 +26,10 @@ pub(super) async fn decide(execute: &RecoveryExecute, state: &State<'_>) -> Resu
 pub(super) async fn read_back(
     execute: &RecoveryExecute,
     state: &State<'_>,
-) -> Result<Option<String>, Halt> {
+) -> Result<Option<Details>, Halt> {
     if state.recovery_of(execute.identity).await?.is_some() {
         return Ok(None);
     }
-    let account = state.account_of(execute.identity).await?;
-    Ok(Some(format!(r#","account":"{account}""#)))
+    let account = state.account_of(execute.identity).await?.to_string();
+    Ok(Some(Details::Binding { account }))
 }

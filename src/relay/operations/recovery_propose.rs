@@ -9,12 +9,13 @@ use portcullis_filters::verdict::Reason;
 pub(super) async fn decide(propose: &RecoveryPropose, state: &State<'_>) -> Result<Decision, Halt> {
     let RecoveryPropose { identity, new_account, .. } = *propose;
     if let Some(pending) = state.recovery_of(identity).await? {
-        let ready_at = pending.ready_at_text();
+        let details = pending.details();
         return Ok(if pending.new_account == new_account {
-            Decision::Already(format!(r#","ready_at":"{ready_at}""#))
+            Decision::Already(details)
         } else {
             let message = "another recovery of the identity is pending";
-            Decision::No(Outcome::refused(Reason::RecoveryPending, message).ready_at(&ready_at))
+            let refused = Outcome::refused(Reason::RecoveryPending, message);
+            Decision::No(Outcome { details, ..refused })
         });
     }
     if state.account_of(identity).await? == Felt::ZERO {

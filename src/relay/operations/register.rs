@@ -1,5 +1,6 @@
 //! `POST /register`: binds an identity to an account.
 
+use crate::relay::outcome::Details;
 use crate::relay::state::{Decision, Halt, State};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::operation::Register;
@@ -9,7 +10,7 @@ pub(super) async fn decide(register: &Register, state: &State<'_>) -> Result<Dec
     let Register { identity, account, .. } = *register;
     let bound = state.account_of(identity).await?;
     if bound == account {
-        return Ok(Decision::Already(String::new()));
+        return Ok(Decision::Already(Details::None));
     }
     if bound != Felt::ZERO {
         let message = "the identity is bound to another account";

@@ -1,5 +1,6 @@
 //! `POST /require-v2`: activates permanent V2 verification, or confirms that it is active.
 
+use crate::relay::outcome::Details;
 use crate::relay::state::{Decision, Halt, State};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::operation::RequireV2;
@@ -8,10 +9,10 @@ use portcullis_filters::verdict::Reason;
 pub(super) async fn decide(require: &RequireV2, state: &State<'_>) -> Result<Decision, Halt> {
     let [required] = state.registry("verification_v2_required", &[]).await?;
     if required != Felt::ZERO {
-        return Ok(Decision::Already(r#","verification_v2_required":true"#.into()));
+        return Ok(Decision::Already(Details::V2 { verification_v2_required: true }));
     }
     if !require.confirmed {
-        let message = "this can not be undone: confirm with ACTIVATE PERMANENT V2 VERIFICATION";
+        let message = "this cannot be undone: confirm with ACTIVATE PERMANENT V2 VERIFICATION";
         return Ok(Decision::no(Reason::ConfirmationRequired, message));
     }
     Ok(Decision::call(state.pins.registry.address, "require_v2", Vec::new()))

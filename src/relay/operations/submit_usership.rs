@@ -1,5 +1,6 @@
 //! `POST /submit-usership`: submits an account's result of an epoch, once.
 
+use crate::relay::outcome::Details;
 use crate::relay::state::{Decision, Halt, State};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::operation::SubmitUsership;
@@ -11,7 +12,7 @@ pub(super) async fn decide(submit: &SubmitUsership, state: &State<'_>) -> Result
     let result = [Felt::from(submit.units), submit.evidence];
     let found: [Felt; 2] = state.view(usership, "usership_of", &of).await?;
     if found == result {
-        return Ok(Decision::Already(String::new()));
+        return Ok(Decision::Already(Details::None));
     }
     if found != [Felt::ZERO; 2] {
         let message = "another result was submitted for the epoch";

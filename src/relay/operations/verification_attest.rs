@@ -1,5 +1,6 @@
 //! `POST /verification-attest`: attests an assurance of an account. An id serves once.
 
+use crate::relay::outcome::Details;
 use crate::relay::state::{Decision, Halt, State};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::operation::VerificationAttest;
@@ -22,7 +23,7 @@ pub(super) async fn decide(
     if account != Felt::ZERO {
         let same = content == [account, kind, level, expires_at] && revoked == Felt::ZERO;
         return Ok(if same {
-            Decision::Already(String::new())
+            Decision::Already(Details::None)
         } else {
             let message = "the attestation id was used with other content, or was revoked";
             Decision::no(Reason::AttestationReplayed, message)

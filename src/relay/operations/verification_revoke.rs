@@ -1,5 +1,6 @@
 //! `POST /verification-revoke`: revokes what is attested of an account.
 
+use crate::relay::outcome::Details;
 use crate::relay::state::{Decision, Halt, State};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::operation::VerificationRevoke;
@@ -16,7 +17,7 @@ pub(super) async fn decide(
         return Ok(Decision::no(Reason::NotAttested, "nothing is attested of the account"));
     }
     if revoked != Felt::ZERO {
-        return Ok(Decision::Already(String::new()));
+        return Ok(Decision::Already(Details::None));
     }
     let args = vec![account, revoke.reason.felt()];
     Ok(Decision::call(state.pins.registry.address, "revoke", args))

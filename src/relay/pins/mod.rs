@@ -11,6 +11,7 @@ use crate::config::MAX_NODE_TIMEOUT;
 use crate::node::chain::{Chain, RpcError};
 use crate::telemetry::{Metrics, PinState};
 use arc_swap::ArcSwapOption;
+use serde::Serialize;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::Mutex;
@@ -22,16 +23,17 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(super) const V2: &str = "verification_v2_required";
 
 /// One pin, compared.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Pin {
     /// What is pinned.
+    #[serde(rename = "pin")]
     pub name: &'static str,
-    /// What it must be.
-    pub expected: String,
-    /// What the chain says; `unreadable` when it does not.
-    pub actual: String,
-    /// Whether they agree.
+    /// Whether the chain holds what is expected.
     pub ok: bool,
+    /// What the chain must hold.
+    pub expected: String,
+    /// What it holds; `unreadable` if the node did not say.
+    pub actual: String,
 }
 
 /// All pins at one time.
