@@ -137,32 +137,18 @@ impl<K: Eq + Hash, V> Table<K, V> {
         }
     }
 
-    /// Adds a value. When the table is full, expired values go first; if more than half of the
-    /// weight is left, the others go too: values that live for seconds need no order of eviction.
+    /// Adds a value. A full table is emptied first: values that live for seconds need no order of
+    /// eviction.
     fn cache(&mut self, key: K, value: V, until: Instant) {
         let weight = (self.weigh)(&value);
         if self.weight + weight > self.capacity {
-            let now = Instant::now();
-            self.retain(|until| now < until);
-            if self.weight + weight > self.capacity / 2 {
-                self.retain(|_| false);
-            }
+            self.entries.retain(|_, entry| matches!(entry, Entry::Running(_)));
+            self.weight = 0;
         }
         if weight <= self.capacity {
             self.weight += weight;
             self.entries.insert(key, Entry::Cached { value, until });
         }
-    }
-
-    fn retain(&mut self, keep: impl Fn(Instant) -> bool) {
-        let (weight, weigh) = (&mut self.weight, self.weigh);
-        self.entries.retain(|_, entry| match entry {
-            Entry::Cached { value, until } if !keep(*until) => {
-                *weight -= weigh(value);
-                false
-            }
-            _ => true,
-        });
     }
 }
 
@@ -174,86 +160,82 @@ mod tests {
 
     const TTL: Duration = Duration::from_secs(10);
 
-    /// Counts the computations: each takes a second and returns its number.
-    #[derive(Clone, Default)]
-    struct Counter(Arc<AtomicU32>);
+    /// A table whose computations take a second and return their number.
+    struct World {
+        shared: Shared<&'static str, u32>,
+        started: Arc<AtomicU32>,
+    }
 
-    impl Counter {
-        async fn next(self, ttl: Duration) -> (u32, Duration) {
-            let number = self.0.fetch_add(1, Ordering::Relaxed) + 1;
-            sleep(Duration::from_secs(1)).await;
-            (number, ttl)
+    impl World {
+        fn new() -> Self {
+            Self { shared: Shared::new(4, |_| 1), started: Arc::default() }
+        }
+
+        async fn get(&self, key: &'static str, ttl: Duration) -> Result<u32, Aborted> {
+            let started = Arc::clone(&self.started);
+            let compute = async move {
+                let number = started.fetch_add(1, Ordering::Relaxed) + 1;
+                sleep(Duration::from_secs(1)).await;
+                (number, ttl)
+            };
+            self.shared.get(key, compute).await
         }
     }
 
-    fn new(capacity: usize) -> (Shared<&'static str, u32>, Counter) {
-        (Shared::new(capacity, |_| 1), Counter::default())
-    }
-
     #[tokio::test(start_paused = true)]
-    async fn equal_keys_share_a_computation_and_its_result() {
-        let (shared, counter) = new(8);
-        let get = |key, ttl| shared.get(key, counter.clone().next(ttl));
+    async fn equal_keys_share_a_computation() {
+        let world = World::new();
+        let get = |key, ttl| world.get(key, ttl);
         let found = tokio::join!(get("a", TTL), get("a", TTL), get("b", Duration::ZERO));
         assert_eq!(found, (Ok(1), Ok(1), Ok(2)));
         assert_eq!(get("a", TTL).await, Ok(1), "cached");
         assert_eq!(get("b", TTL).await, Ok(3), "a lifetime of zero serves those who wait");
         advance(Duration::from_secs(8)).await;
         assert_eq!(get("a", TTL).await, Ok(4), "ten seconds after it was started");
-        shared.invalidate(&"a");
+        world.shared.invalidate(&"a");
         assert_eq!(get("a", TTL).await, Ok(5));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_caller_that_leaves_cancels_nothing() {
-        let (shared, counter) = new(8);
-        let get = || shared.get("a", counter.clone().next(TTL));
-        let mut first = Box::pin(get());
-        assert!((&mut first).now_or_never().is_none());
-        drop(first);
-        assert!(shared.is_running(&"a"), "recorded and running");
-        assert_eq!(get().await, Ok(1), "a follower outlives its leader");
-        assert!(!shared.is_running(&"a"));
+        let world = World::new();
+        assert!(world.get("a", TTL).now_or_never().is_none());
+        assert!(world.shared.is_running(&"a"), "recorded and running");
+        assert_eq!(world.get("a", TTL).await, Ok(1), "a follower outlives its leader");
+        assert!(!world.shared.is_running(&"a"));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_panic_is_an_error_for_all() {
-        let (shared, counter) = new(8);
+        let world = World::new();
         let fail = || {
-            shared.get("a", async {
+            world.shared.get("a", async {
                 sleep(Duration::from_secs(1)).await;
                 panic!("the computation fails")
             })
         };
         assert_eq!(tokio::join!(fail(), fail()), (Err(Aborted), Err(Aborted)));
-        assert_eq!(shared.get("a", counter.next(TTL)).await, Ok(1), "the next one tries again");
+        assert_eq!(world.get("a", TTL).await, Ok(1), "the next one tries again");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_result_invalidated_while_computed_is_not_cached() {
-        let (shared, counter) = new(8);
-        let get = || shared.get("a", counter.clone().next(TTL));
-        let mut first = Box::pin(get());
+    async fn an_invalidated_result_is_not_cached() {
+        let world = World::new();
+        let mut first = Box::pin(world.get("a", TTL));
         assert!((&mut first).now_or_never().is_none());
-        shared.invalidate(&"a");
-        assert_eq!(tokio::join!(first, get()), (Ok(1), Ok(2)));
-        assert_eq!(get().await, Ok(2));
+        world.shared.invalidate(&"a");
+        assert_eq!(tokio::join!(first, world.get("a", TTL)), (Ok(1), Ok(2)));
+        assert_eq!(world.get("a", TTL).await, Ok(2));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_full_table_drops_what_expired_first() {
-        let (shared, counter) = new(4);
-        let get = |key, ttl| shared.get(key, counter.clone().next(ttl));
-        let short = Duration::from_secs(3);
-        for (key, ttl) in [("a", short), ("b", short), ("c", short), ("d", TTL)] {
-            assert!(get(key, ttl).await.is_ok());
+    async fn a_full_table_is_emptied() {
+        let world = World::new();
+        for key in ["a", "b", "c", "d", "e"] {
+            assert!(world.get(key, TTL).await.is_ok());
         }
-        assert_eq!(get("e", TTL).await, Ok(5));
-        assert_eq!(get("d", TTL).await, Ok(4), "three others had expired");
-        for key in ["f", "g", "h"] {
-            assert!(get(key, TTL).await.is_ok());
-        }
-        assert_eq!(shared.0.lock().entries.len(), 1, "all were fresh: the newest is left");
-        assert_eq!(shared.0.lock().weight, 1);
+        assert_eq!(world.get("e", TTL).await, Ok(5), "the newest is cached");
+        let table = world.shared.0.lock();
+        assert_eq!((table.entries.len(), table.weight), (1, 1));
     }
 }

@@ -1,46 +1,55 @@
-//! `age-verifier-webhook`: takes in what the verifier found.
+//! `age-verifier-webhook`: records the verifier's findings.
 //!
-//! What the policy let through is recorded in one transaction, durable before the answer. It is
-//! carried to its end even if the verifier hangs up: it would ask again, and hear the same.
+//! An event that passed the policy is recorded in one transaction, durable before the response. The
+//! transaction completes even if the verifier disconnects: a repeated event gets the same outcome.
 
 use super::query::invalid;
-use super::settings::Settings;
-use super::{Refused, Sidecar, micros, now_us, refused};
+use super::{Refused, Settings, refused};
 use crate::reply::Reply;
-use crate::store::{AGE_EVENTS_KEPT, EventOutcome, FirstOutcome};
+use crate::store::clock::{micros, now_us};
+use crate::store::{AGE_EVENTS_KEPT, EventOutcome, FirstOutcome, Store};
+use crate::telemetry::Metrics;
 use portcullis_filters::policy::Asked;
 use portcullis_filters::verdict::Reason;
 use serde_json::json;
 use std::sync::Arc;
+use tokio::runtime::Handle;
 
-impl Sidecar {
-    pub(super) async fn age_verifier_webhook(
+/// Records events.
+pub(super) struct Recorder<'a> {
+    pub(super) store: &'a Arc<Store>,
+    pub(super) metrics: &'a Metrics,
+    pub(super) runtime: &'a Handle,
+}
+
+impl Recorder<'_> {
+    pub(super) async fn answer(
         &self,
         settings: &Settings,
-        asked: &Asked,
+        request: &Asked,
         body: &[u8],
     ) -> Result<Reply, Refused> {
         let not_configured = || refused(Reason::NotConfigured, "no secret is configured");
         let policy = settings.policy.webhook.as_ref().ok_or_else(not_configured)?;
         let now = now_us();
-        let event = policy.inspect(asked.signature, asked.is_json, body, now)?;
-        // what is pruned from the ledger can not be told from what is new
+        let event = policy.inspect(request.signature, request.is_json, body, now)?;
+        // the ledger no longer holds such events: a repeated one would look new
         if event.occurred_us() < now.saturating_sub(micros(AGE_EVENTS_KEPT)) {
             return Err(invalid("occurred_at is too long ago"));
         }
-        let store = Arc::clone(&self.store);
+        let store = Arc::clone(self.store);
         let recording = async move { store.record_age_event(&event, now).await };
         let outcome = self.runtime.spawn(recording).await.map_err(|_| {
-            log::error!("the record of an event was cut short");
+            log::error!("the recording of an event was aborted");
             refused(Reason::StoreUnavailable, "the event was not recorded: send it again")
         })??;
-        self.metrics.sidecar.event(name(&outcome));
-        answer(&outcome)
+        self.metrics.sidecar.event(label(&outcome));
+        reply(&outcome)
     }
 }
 
-/// The outcome in metrics.
-fn name(outcome: &EventOutcome) -> &'static str {
+/// The outcome's label in metrics.
+fn label(outcome: &EventOutcome) -> &'static str {
     match outcome {
         EventOutcome::Applied(_) => "applied",
         EventOutcome::Duplicate { .. } => "duplicate",
@@ -51,33 +60,29 @@ fn name(outcome: &EventOutcome) -> &'static str {
     }
 }
 
-fn answer(outcome: &EventOutcome) -> Result<Reply, Refused> {
-    let body = match outcome {
-        EventOutcome::Applied(state) => json!({ "status": "applied", "state": state.name() }),
+fn reply(outcome: &EventOutcome) -> Result<Reply, Refused> {
+    let (reason, message) = match outcome {
+        EventOutcome::Applied(state) => {
+            let body = json!({ "status": "applied", "state": state.name() });
+            return Ok(Reply::json(200, body.to_string()));
+        }
         EventOutcome::Duplicate { outcome, state } => {
             let outcome = match outcome {
                 FirstOutcome::Applied => "applied",
                 FirstOutcome::Stale => "stale",
                 FirstOutcome::Invalid => "invalid",
             };
-            json!({ "status": "duplicate", "outcome": outcome, "state": state.name() })
+            let body = json!({ "status": "duplicate", "outcome": outcome, "state": state.name() });
+            return Ok(Reply::json(200, body.to_string()));
         }
-        EventOutcome::Stale => {
-            let message = "the subject has a newer event";
-            return Err(refused(Reason::StaleTransition, message));
-        }
+        EventOutcome::Stale => (Reason::StaleTransition, "the subject has a newer event"),
         EventOutcome::Invalid => {
-            let message = "the subject's status does not go over to this one";
-            return Err(refused(Reason::InvalidTransition, message));
+            (Reason::InvalidTransition, "the subject cannot change to this status")
         }
         EventOutcome::Conflict => {
-            let message = "the event's id was used with another meaning";
-            return Err(refused(Reason::EventConflict, message));
+            (Reason::EventConflict, "the event's id was used for another event")
         }
-        EventOutcome::UnknownSubject => {
-            let message = "no session has this subject_ref";
-            return Err(refused(Reason::UnknownSubject, message));
-        }
+        EventOutcome::UnknownSubject => (Reason::UnknownSubject, "no session has this subject_ref"),
     };
-    Ok(Reply::json(200, body.to_string()))
+    Err(refused(reason, message))
 }

@@ -1,49 +1,48 @@
-//! Where a page ended, for whoever asks for the next one.
+//! Cursors: the position where a page ended and the next one starts.
 //!
-//! Opaque to clients: base64url of a version, a fingerprint of what the page was taken from, a
-//! number and a text. It names a position and not an item, so it holds when that item goes. It
-//! needs no signature: whoever makes one up names a position, too.
+//! Opaque to clients: base64url of a version, a fingerprint of feed and filters, a number and a
+//! text. A cursor names a position, not an item, so it is valid after that item disappears. It
+//! needs no signature: a forged one is just another position.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest as _, Sha256};
 
 const VERSION: u8 = 1;
-/// 4 KiB: the at-uri of a post is far shorter, whoever wrote it into the store.
-const LONGEST: usize = 4 << 10;
+/// 4 KiB: the at-uri of a post is far shorter.
+const MAX_LENGTH: usize = 4 << 10;
 
-/// What a page was taken from: feed and filters.
+/// Identifies a feed with its filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fingerprint([u8; 8]);
 
 impl Fingerprint {
-    /// Of these texts, in order.
     pub(super) fn of<'a>(texts: impl IntoIterator<Item = &'a str>) -> Self {
         let digest = texts.into_iter().fold(Sha256::new(), |digest, text| {
             digest.chain_update(text.len().to_be_bytes()).chain_update(text)
         });
-        let mut print = [0; 8];
-        print.copy_from_slice(&digest.finalize()[..8]);
-        Self(print)
+        let mut fingerprint = [0; 8];
+        fingerprint.copy_from_slice(&digest.finalize()[..8]);
+        Self(fingerprint)
     }
 }
 
-/// Writes where a page ended.
-pub(super) fn write(print: Fingerprint, number: i64, text: &str) -> String {
+/// Encodes a position.
+pub(super) fn write(fingerprint: Fingerprint, number: i64, text: &str) -> String {
     let mut bytes = vec![VERSION];
-    bytes.extend_from_slice(&print.0);
+    bytes.extend_from_slice(&fingerprint.0);
     bytes.extend_from_slice(&number.to_be_bytes());
     bytes.extend_from_slice(text.as_bytes());
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// Reads where a page ended; `None` unless it was one of the same feed and filters.
-pub(super) fn read(print: Fingerprint, cursor: &str) -> Option<(i64, String)> {
-    if cursor.len() > LONGEST {
+/// Decodes a position; `None` if it is malformed or of another feed or filters.
+pub(super) fn read(fingerprint: Fingerprint, cursor: &str) -> Option<(i64, String)> {
+    if cursor.len() > MAX_LENGTH {
         return None;
     }
     let bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
-    let rest = bytes.strip_prefix(&[VERSION])?.strip_prefix(&print.0)?;
+    let rest = bytes.strip_prefix(&[VERSION])?.strip_prefix(&fingerprint.0)?;
     let (number, text) = rest.split_first_chunk()?;
     Some((i64::from_be_bytes(*number), str::from_utf8(text).ok()?.to_owned()))
 }
@@ -53,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cursor_is_read_only_where_it_was_written() {
+    fn a_cursor_fits_its_feed_and_filters_only() {
         let print = Fingerprint::of(["journals", "", "rare"]);
         let cursor = write(print, -7, "at://did:plc:x/app.bsky.feed.post/3");
         let text = "at://did:plc:x/app.bsky.feed.post/3".to_owned();
@@ -64,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_cursor_is_refused() {
+    fn a_malformed_cursor_is_refused() {
         let print = Fingerprint::of(["journals"]);
         let good = write(print, 1, "x");
         for bad in

@@ -1,25 +1,24 @@
-//! `describeFeedGenerator`: which feeds there are, and whose; and the DID document that leads here.
+//! `describeFeedGenerator`: the feeds and their publisher; and the DID document that leads here.
 //!
 //! <https://docs.bsky.app/docs/api/app-bsky-feed-describe-feed-generator>,
 //! <https://atproto.com/specs/did>.
 
-use super::settings::Settings;
-use super::{HOUR, Refused, refused};
+use super::{HOUR, Refused, Settings, refused};
 use crate::reply::Reply;
 use portcullis_filters::verdict::Reason;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// The collection of the records that publish feeds.
 pub(super) const COLLECTION: &str = "app.bsky.feed.generator";
-/// Feeds for everybody.
+/// Feeds that need no authentication.
 pub(super) const PUBLIC: [&str; 6] =
     ["trade-listings", "collection-posts", "fresh-pulls", "showcase", "journals", "card-reviews"];
-/// The feed for whoever is signed in.
+/// The feed of an authenticated reader.
 pub(super) const PERSONAL: &str = "whoto-follow";
 
 /// Describes the feed generator.
 pub(super) fn answer(settings: &Settings) -> Reply {
-    let feeds = &settings.feeds;
+    let feeds = &settings.config.feeds;
     let listed = PUBLIC
         .into_iter()
         .chain([PERSONAL])
@@ -32,17 +31,17 @@ pub(super) fn answer(settings: &Settings) -> Reply {
             body["links"][name] = link.as_str().into();
         }
     }
-    Reply { cache_control: Some(HOUR.into()), ..Reply::json(200, body.to_string()) }
+    lasting(&body)
 }
 
-/// The DID document of the feed generator, where its DID is this origin's.
+/// The DID document of the feed generator, if its DID belongs to this origin.
 pub(super) fn did_document(settings: &Settings) -> Result<Reply, Refused> {
-    let (did, origin) = (&settings.feeds.service_did, &settings.base_url);
+    let (did, origin) = (&settings.config.feeds.service_did, &settings.config.base_url);
     let host = origin.split_once("://").map_or("", |(_, host)| host);
     if *did != format!("did:web:{}", host.replace(':', "%3A")) {
-        return Err(refused(Reason::NotFound, "this origin is no DID"));
+        return Err(refused(Reason::NotFound, "this origin is not a DID"));
     }
-    let body = json!({
+    Ok(lasting(&json!({
         "@context": ["https://www.w3.org/ns/did/v1"],
         "id": did,
         "service": [{
@@ -50,6 +49,9 @@ pub(super) fn did_document(settings: &Settings) -> Result<Reply, Refused> {
             "type": "BskyFeedGenerator",
             "serviceEndpoint": origin,
         }],
-    });
-    Ok(Reply { cache_control: Some(HOUR.into()), ..Reply::json(200, body.to_string()) })
+    })))
+}
+
+fn lasting(body: &Value) -> Reply {
+    Reply { cache_control: Some(HOUR.into()), ..Reply::json(200, body.to_string()) }
 }

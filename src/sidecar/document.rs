@@ -1,22 +1,22 @@
-//! Whole documents and what tells a client that it has one already (RFC 9110, section 13).
+//! Documents and conditional requests (RFC 9110, section 13).
 //!
-//! A document is made of what is stored alone, never of the time of the request, so equal content
+//! A document depends on stored data alone, never on the time of the request, so that equal content
 //! has equal bytes and an equal `ETag`.
 
+use crate::reply::Reply;
 use bytes::Bytes;
+use portcullis_filters::policy::Asked;
 use sha2::{Digest, Sha256};
-use std::fmt::Write as _;
+use std::borrow::Cow;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The last second that HTTP and RFC 3339 can write: the end of the year 9999.
+/// The last second that HTTP and RFC 3339 can express: the end of the year 9999.
 const LAST_SECOND: i64 = 253_402_300_799;
 
-/// A document, ready to be sent.
+/// A document, ready to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Document {
-    /// Its bytes.
     pub(super) body: Bytes,
-    /// `Content-Type`.
     pub(super) media_type: &'static str,
     /// `ETag`: strong, of the bytes.
     pub(super) etag: String,
@@ -25,42 +25,72 @@ pub(super) struct Document {
 }
 
 impl Document {
-    /// A document of these bytes.
     pub(super) fn new(body: Bytes, media_type: &'static str, modified_us: Option<i64>) -> Self {
         let etag = etag(&[&body]);
         Self { body, media_type, etag, modified_us }
     }
+
+    /// The response: the document, or 304 if the client has it.
+    pub(super) fn reply(
+        &self,
+        request: &Asked,
+        cache_control: impl Into<Cow<'static, str>>,
+    ) -> Reply {
+        let mut reply = validated(request, cache_control, &self.etag, self.modified_us);
+        if reply.status == 200 {
+            reply.media_type = Some(self.media_type);
+            reply.body = self.body.clone().into();
+        }
+        reply
+    }
+}
+
+/// The head of a response with validators: 200, or 304 if the client has the document (RFC 9110,
+/// section 15.4.5).
+pub(super) fn validated(
+    request: &Asked,
+    cache_control: impl Into<Cow<'static, str>>,
+    etag: &str,
+    modified_us: Option<i64>,
+) -> Reply {
+    let [if_none_match, since] = [&request.if_none_match, &request.if_modified_since]
+        .map(|field| field.as_deref().and_then(|value| str::from_utf8(value).ok()));
+    let unchanged = is_unchanged(if_none_match, since, etag, modified_us);
+    let mut reply = Reply {
+        status: if unchanged { 304 } else { 200 },
+        cache_control: Some(cache_control.into()),
+        ..Reply::default()
+    };
+    reply.field("etag", etag);
+    if let Some(us) = modified_us {
+        reply.field("last-modified", http_date(us));
+    }
+    reply
 }
 
 /// A strong `ETag` of some bytes.
 pub(super) fn etag(parts: &[&[u8]]) -> String {
     let digest = parts.iter().fold(Sha256::new(), |digest, part| digest.chain_update(part));
-    let mut tag = String::with_capacity(66);
-    tag.push('"');
-    for byte in digest.finalize() {
-        write!(tag, "{byte:02x}").expect("memory takes every write");
-    }
-    tag + "\""
+    format!("\"{:x}\"", digest.finalize())
 }
 
-/// Whether a client that sent these two headers has the document: 304. An `If-None-Match` decides
-/// alone; an `If-Modified-Since` that is no date is ignored.
-pub(super) fn is_unchanged(
+/// Whether a client that sent these two headers has the document. If there is an `If-None-Match`,
+/// it decides alone; an `If-Modified-Since` that is not a date is ignored.
+fn is_unchanged(
     if_none_match: Option<&str>,
     if_modified_since: Option<&str>,
     etag: &str,
     modified_us: Option<i64>,
 ) -> bool {
     if let Some(list) = if_none_match {
-        return names(list, etag);
+        return lists(list, etag);
     }
     let since = if_modified_since.and_then(|date| httpdate::parse_http_date(date.trim()).ok());
     matches!((since, modified_us), (Some(since), Some(us)) if instant(us) <= since)
 }
 
-/// Whether an `If-None-Match` names a tag, weak or strong. A list that breaks off in the middle
-/// counts as far as it goes.
-fn names(list: &str, etag: &str) -> bool {
+/// Whether an `If-None-Match` lists a tag, weak or strong. A truncated list counts up to its end.
+fn lists(list: &str, etag: &str) -> bool {
     let mut rest = list.trim();
     if rest == "*" {
         return true;
@@ -68,7 +98,7 @@ fn names(list: &str, etag: &str) -> bool {
     loop {
         rest = rest.trim_start_matches([' ', '\t', ',']);
         let tag = rest.strip_prefix("W/").unwrap_or(rest);
-        // a comma may be part of a tag, a quote may not
+        // a tag may contain a comma, but not a quote
         let Some(end) = tag.strip_prefix('"').and_then(|tag| tag.find('"')) else { return false };
         let (tag, after) = tag.split_at(end + 2);
         if tag == etag {
@@ -78,12 +108,12 @@ fn names(list: &str, etag: &str) -> bool {
     }
 }
 
-/// A stored instant as HTTP and RSS write it: in whole seconds.
+/// A stored instant in the format of HTTP and RSS, in whole seconds.
 pub(super) fn http_date(us: i64) -> String {
     httpdate::fmt_http_date(instant(us))
 }
 
-/// Whole seconds since 1970 of a stored instant, within what dates can say.
+/// Whole seconds since 1970 of a stored instant, within the range of dates.
 pub(super) fn seconds(us: i64) -> i64 {
     us.div_euclid(1_000_000).clamp(0, LAST_SECOND)
 }
@@ -99,7 +129,7 @@ mod tests {
     const MODIFIED: i64 = 784_111_777_654_321; // Sun, 06 Nov 1994 08:49:37.65 GMT
 
     #[test]
-    fn a_client_that_has_the_document_is_told_so() {
+    fn a_client_that_has_the_document_gets_304() {
         let tag = etag(&[b"document"]);
         let weak = format!("W/{tag}");
         let listed = format!("\"a,b\" , W/\"c\",, {tag}");
@@ -107,21 +137,21 @@ mod tests {
         let same = Some("Sun, 06 Nov 1994 08:49:37 GMT");
         let older = Some("Sun, 06 Nov 1994 08:49:36 GMT");
         let table: &[(Option<&str>, Option<&str>, bool, &str)] = &[
-            (None, None, false, "nothing is asked"),
+            (None, None, false, "unconditional"),
             (Some(&tag), None, true, "the tag"),
             (Some(&weak), None, true, "weak comparison"),
             (Some(&listed), None, true, "in a list after tags with a comma"),
             (Some(" * "), None, true, "any document"),
             (Some(&other), None, false, "another tag"),
             (Some(&tag[1..65]), None, false, "a tag without quotes"),
-            (Some(&tag[..65]), None, false, "a tag that breaks off"),
+            (Some(&tag[..65]), None, false, "a truncated tag"),
             (Some(""), None, false, "an empty list"),
-            (Some("*, \"a\""), None, false, "a star is no member of a list"),
+            (Some("*, \"a\""), None, false, "a star is not a member of a list"),
             (Some(&other), same, false, "If-None-Match decides alone"),
-            (Some("nonsense"), same, false, "also when it makes no sense"),
+            (Some("nonsense"), same, false, "also when it is malformed"),
             (None, same, true, "the same second"),
-            (None, Some("Monday, 07-Nov-94 08:49:37 GMT"), true, "later, as RFC 850 writes it"),
-            (None, Some("Sun Nov  6 08:49:37 1994"), true, "as asctime writes it"),
+            (None, Some("Monday, 07-Nov-94 08:49:37 GMT"), true, "later, in RFC 850 format"),
+            (None, Some("Sun Nov  6 08:49:37 1994"), true, "in asctime format"),
             (None, older, false, "modified since"),
             (None, Some("yesterday"), false, "no date"),
         ];
@@ -129,11 +159,11 @@ mod tests {
             let found = is_unchanged(*none_match, *since, &tag, Some(MODIFIED));
             assert_eq!(found, *unchanged, "{why}");
         }
-        assert!(!is_unchanged(None, same, &tag, None), "no date is known of the document");
+        assert!(!is_unchanged(None, same, &tag, None), "the document has no date");
     }
 
     #[test]
-    fn a_tag_is_the_quoted_digest_of_the_bytes() {
+    fn a_tag_is_the_digest_of_the_body() {
         let document = Document::new(Bytes::from_static(b"abc"), "text/plain", None);
         let digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(document.etag, format!("\"{digest}\""));
@@ -141,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_stay_within_what_can_be_written() {
+    fn dates_stay_within_four_digit_years() {
         for (us, date) in [
             (MODIFIED, "Sun, 06 Nov 1994 08:49:37 GMT"),
             (0, "Thu, 01 Jan 1970 00:00:00 GMT"),

@@ -1,117 +1,132 @@
-//! `health-check`: how the dependencies are.
+//! `health-check`: the status of the dependencies.
 //!
-//! All are asked at once, within 3 s, and one round of answers serves everybody for 10 s. Only the
-//! platform and the database are critical: without them the answer is 503. What is told are fixed
-//! words: never an address, nor what a driver said. The operator sees times and names of providers,
-//! too. <https://datatracker.ietf.org/doc/html/draft-inadarei-api-health-check-06>
+//! All are checked at once, within 3 s, and one round of checks serves everybody for 10 s. Only the
+//! platform and the database are critical: without them the response is 503. Outputs are fixed
+//! words, never an address or a driver's message. The operator also sees times and names of
+//! providers. <https://datatracker.ietf.org/doc/html/draft-inadarei-api-health-check-06>
 
+use super::Refused;
 use super::fetch::{self, FetchError, Trust};
 use super::query::Query;
-use super::{Settings, Sidecar};
 use crate::config::{HealthConfig, Provider};
 use crate::io::deadline::within;
+use crate::io::shared::Shared;
 use crate::reply::Reply;
 use crate::store::Store;
+use crate::telemetry::Metrics;
 use futures_util::future::join_all;
 use portcullis_filters::policy::Asked;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 /// For one component.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// For all of them.
-const IN_ALL: Duration = Duration::from_secs(3);
-/// How long one round of answers serves.
-const KEPT: Duration = Duration::from_secs(10);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
+/// For all components.
+const ROUND_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long one round of checks is cached.
+const CACHED: Duration = Duration::from_secs(10);
 
 const PLATFORM: &str = "platform";
 const DATABASE: &str = "database";
 
-/// Who is asked, and the last round of answers.
+/// The components, and the last round of checks.
 pub(super) struct Health {
-    targets: Vec<Target>,
-    last: Mutex<Option<(Instant, Arc<Vec<Finding>>)>>,
+    components: Arc<[Component]>,
+    round: Shared<(), Arc<[Finding]>>,
 }
 
-struct Target {
-    component: &'static str,
+struct Component {
+    kind: &'static str,
     /// The provider's, where there are several of a kind.
     name: Option<String>,
-    /// None: it is not configured, or it is the database.
+    /// `None` for the database and for what is not configured.
     url: Option<String>,
 }
 
-/// How one component is.
+/// The result of checking one component.
 struct Finding {
-    component: &'static str,
-    name: Option<String>,
-    configured: bool,
     fault: Option<&'static str>,
-    took: Duration,
+    latency: Duration,
     at: SystemTime,
 }
 
 impl Health {
     pub(super) fn new(config: &HealthConfig) -> Self {
         let HealthConfig { platform, card_data, pds, email, web_push, .. } = config;
-        let one = |component, url: Option<String>| Target { component, name: None, url };
-        let several = |component, providers: &[Provider]| match providers {
-            [] => vec![one(component, None)],
+        let one = |kind, url: &Option<String>| Component { kind, name: None, url: url.clone() };
+        let several = |kind, providers: &[Provider]| match providers {
+            [] => vec![one(kind, &None)],
             _ => providers
                 .iter()
-                .map(|Provider { name, url }| Target {
-                    component,
+                .map(|Provider { name, url }| Component {
+                    kind,
                     name: Some(name.clone()),
                     url: Some(url.clone()),
                 })
                 .collect(),
         };
-        let mut targets = vec![one(PLATFORM, platform.clone()), one(DATABASE, None)];
-        targets.extend(several("card_data", card_data));
-        targets.push(one("pds", pds.as_ref().map(|url| format!("{url}/xrpc/_health"))));
-        targets.push(one("email", email.clone()));
-        targets.push(one("web_push", web_push.clone()));
-        targets.push(one("podcast_syndication", config.podcast_syndication.clone()));
-        targets.extend(several("payments", &config.payments));
-        Self { targets, last: Mutex::new(None) }
+        let pds = pds.as_ref().map(|url| format!("{url}/xrpc/_health"));
+        let components = [
+            vec![one(PLATFORM, platform), one(DATABASE, &None)],
+            several("card_data", card_data),
+            vec![one("pds", &pds), one("email", email), one("web_push", web_push)],
+            vec![one("podcast_syndication", &config.podcast_syndication)],
+            several("payments", &config.payments),
+        ];
+        let components = components.into_iter().flatten().collect();
+        Self { components, round: Shared::new(1, |_| 1) }
     }
 
-    /// The last round, or a new one when that is too old; whoever comes meanwhile waits for it.
-    async fn findings(&self, store: &Store) -> Arc<Vec<Finding>> {
-        let mut last = self.last.lock().await;
-        if let Some((at, findings)) = &*last
-            && at.elapsed() < KEPT
-        {
-            return Arc::clone(findings);
+    pub(super) async fn answer(
+        &self,
+        store: &Arc<Store>,
+        metrics: &Metrics,
+        request: &Asked,
+    ) -> Result<Reply, Refused> {
+        let version = env!("CARGO_PKG_VERSION");
+        if Query::parse(&request.query).all("probe").any(|probe| probe == "live") {
+            return Ok(reply(200, &json!({ "status": "pass", "version": version }), request));
         }
-        let findings = join_all(self.targets.iter().map(|target| target.look(store))).await;
-        let findings = Arc::new(findings);
-        *last = Some((Instant::now(), Arc::clone(&findings)));
-        findings
+        let (components, store) = (Arc::clone(&self.components), Arc::clone(store));
+        let check_all = async move {
+            let checks = components.iter().map(|component| component.check(&store));
+            (join_all(checks).await.into(), CACHED)
+        };
+        let findings = self.round.get((), check_all).await?;
+        let found = || self.components.iter().zip(findings.iter());
+        let mut checks = Map::new();
+        for (component, finding) in found() {
+            let entries = checks.entry(component.kind).or_insert_with(|| json!([]));
+            if let Some(entries) = entries.as_array_mut() {
+                entries.push(component.to_json(finding, request));
+            }
+            if component.is_configured() {
+                // of several providers the worst counts
+                let mut same = found().filter(|(one, _)| one.kind == component.kind);
+                let is_healthy = same.all(|(_, finding)| finding.fault.is_none());
+                metrics.sidecar.component(component.kind, is_healthy);
+            }
+        }
+        let is_any = |status: &&str| found().any(|(one, finding)| one.status(finding) == *status);
+        let worst = ["fail", "warn"].into_iter().find(is_any).unwrap_or("pass");
+        let body = json!({ "status": worst, "version": version, "checks": checks });
+        Ok(reply(if worst == "fail" { 503 } else { 200 }, &body, request))
     }
 }
 
-impl Target {
-    async fn look(&self, store: &Store) -> Finding {
+impl Component {
+    async fn check(&self, store: &Store) -> Finding {
         let started = Instant::now();
         let at = SystemTime::now();
-        let fault = within(IN_ALL, self.fault(store)).await.unwrap_or(Some("timeout"));
-        Finding {
-            component: self.component,
-            name: self.name.clone(),
-            configured: self.url.is_some() || self.component == DATABASE,
-            fault,
-            took: started.elapsed(),
-            at,
-        }
+        let fault = within(ROUND_TIMEOUT, self.fault(store)).await.unwrap_or(Some("timeout"));
+        Finding { fault, latency: started.elapsed(), at }
     }
 
     async fn fault(&self, store: &Store) -> Option<&'static str> {
-        if self.component == DATABASE {
-            return match within(PATIENCE, store.ping()).await {
+        if self.kind == DATABASE {
+            return match within(CHECK_TIMEOUT, store.ping()).await {
                 Some(Ok(())) => None,
                 Some(Err(error)) => {
                     log::error!("store: {error}");
@@ -120,7 +135,7 @@ impl Target {
                 None => Some("timeout"),
             };
         }
-        match fetch::status(self.url.as_deref()?, Trust::Operator, PATIENCE).await {
+        match fetch::status(self.url.as_deref()?, Trust::Operator, CHECK_TIMEOUT).await {
             Ok(200..=399) => None,
             Ok(400..=499) => Some("http_4xx"),
             Ok(_) => Some("http_5xx"),
@@ -128,92 +143,58 @@ impl Target {
             Err(_) => Some("unreachable"),
         }
     }
-}
 
-impl Finding {
-    fn is_critical(&self) -> bool {
-        matches!(self.component, PLATFORM | DATABASE)
+    fn is_configured(&self) -> bool {
+        self.url.is_some() || self.kind == DATABASE
     }
 
-    fn status(&self) -> &'static str {
-        match self.fault {
+    fn status(&self, finding: &Finding) -> &'static str {
+        match finding.fault {
             None => "pass",
-            Some(_) if self.is_critical() => "fail",
+            Some(_) if matches!(self.kind, PLATFORM | DATABASE) => "fail",
             Some(_) => "warn",
         }
     }
 
-    fn shown(&self, to_operator: bool) -> Value {
-        let mut shown = json!({
-            "componentId": self.component,
-            "configured": self.configured,
-            "status": self.status(),
+    fn to_json(&self, finding: &Finding, request: &Asked) -> Value {
+        let Finding { fault, latency, at } = finding;
+        let configured = self.is_configured();
+        let mut json = json!({
+            "componentId": self.kind,
+            "configured": configured,
+            "status": self.status(finding),
         });
-        if self.configured {
-            shown["latency"] = bucket(self.took).into();
+        if configured {
+            json["latency"] = bucket(*latency).into();
         }
-        if let Some(output) = self.fault.or((!self.configured).then_some("not_configured")) {
-            shown["output"] = output.into();
+        if let Some(output) = fault.or((!configured).then_some("not_configured")) {
+            json["output"] = output.into();
         }
-        if to_operator {
-            shown["time"] = humantime::format_rfc3339_millis(self.at).to_string().into();
-            shown["latency_ms"] = u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX).into();
+        if request.is_operator {
+            json["time"] = humantime::format_rfc3339_millis(*at).to_string().into();
+            json["latency_ms"] = u64::try_from(latency.as_millis()).unwrap_or(u64::MAX).into();
             if let Some(name) = &self.name {
-                shown["name"] = name.as_str().into();
+                json["name"] = name.as_str().into();
             }
         }
-        shown
+        json
     }
 }
 
-impl Sidecar {
-    pub(super) async fn health_check(&self, settings: &Settings, asked: &Asked) -> Reply {
-        let query = Query::parse(&asked.query);
-        if query.all("probe").any(|probe| probe == "live") {
-            let body = json!({ "status": "pass", "version": env!("CARGO_PKG_VERSION") });
-            return media_type(Reply::json(200, body.to_string()), asked);
-        }
-        let findings = settings.health.findings(&self.store).await;
-        let mut checks = Map::new();
-        for finding in findings.iter() {
-            let entries = checks.entry(finding.component).or_insert_with(|| json!([]));
-            if let Some(entries) = entries.as_array_mut() {
-                entries.push(finding.shown(asked.is_operator));
-            }
-            if finding.configured {
-                // of several providers the worst counts
-                let mut same = findings.iter().filter(|one| one.component == finding.component);
-                let is_healthy = same.all(|one| one.fault.is_none());
-                self.metrics.sidecar.component(finding.component, is_healthy);
-            }
-        }
-        let worst = ["fail", "warn"]
-            .into_iter()
-            .find(|status| findings.iter().any(|finding| finding.status() == *status));
-        let worst = worst.unwrap_or("pass");
-        let body = json!({
-            "status": worst,
-            "version": env!("CARGO_PKG_VERSION"),
-            "checks": checks,
-        });
-        let status = if worst == "fail" { 503 } else { 200 };
-        media_type(Reply::json(status, body.to_string()), asked)
-    }
-}
-
-/// The draft's media type is not registered: only who asks for it gets it.
-fn media_type(mut reply: Reply, asked: &Asked) -> Reply {
-    const NAME: &str = "application/health+json";
-    let accepted = asked.accept.as_deref().and_then(|accept| str::from_utf8(accept).ok());
-    if accepted.is_some_and(|accept| accept.to_ascii_lowercase().contains(NAME)) {
-        reply.media_type = Some(NAME);
+/// The draft's media type is not registered: only clients that accept it get it.
+fn reply(status: u16, body: &Value, request: &Asked) -> Reply {
+    const MEDIA_TYPE: &str = "application/health+json";
+    let mut reply = Reply::json(status, body.to_string());
+    let accept = request.accept.as_deref().and_then(|accept| str::from_utf8(accept).ok());
+    if accept.is_some_and(|accept| accept.to_ascii_lowercase().contains(MEDIA_TYPE)) {
+        reply.media_type = Some(MEDIA_TYPE);
     }
     reply.field("vary", "accept");
     reply
 }
 
-fn bucket(took: Duration) -> &'static str {
-    match took.as_millis() {
+fn bucket(latency: Duration) -> &'static str {
+    match latency.as_millis() {
         0..10 => "<10ms",
         10..100 => "<100ms",
         100..1_000 => "<1s",

@@ -1,20 +1,20 @@
-//! The service endpoints: feeds, podcasts, search discovery, health, age verification.
+//! The service endpoints: feeds, podcasts, search discovery, health checks, age verification.
 //!
-//! In: a call whose head passed the policy, and its body. Out: a [`Reply`], or why there is none.
-//! Content is read from the store, where the product's backend wrote it; only age verification
-//! writes. Absolute addresses come from the configuration, never from a request, and documents are
-//! made of stored data alone, so that the same data is the same bytes.
+//! In: a call whose head passed the policy, and its body. Out: a [`Reply`], or a refusal. Content
+//! comes from the store, where the product's backend writes it; only age verification writes.
+//! Absolute URLs are built from the configuration, never from a request, and documents depend on
+//! stored data alone, so that equal data gives equal bytes.
 //!
-//! One file per function, named as its path; then what they share: `query.rs`, `cursor.rs`,
-//! `document.rs`, `xml.rs`, [`fetch`], and [`auth`]: who asks.
+//! One file per function, named like its path; then what they share: `query.rs`, `cursor.rs`,
+//! `document.rs`, `xml.rs`, `fetch/` and `auth/`.
 
 mod age_verification_session;
 mod age_verifier_webhook;
-pub mod auth;
+mod auth;
 mod cursor;
 mod describe_feed_generator;
 mod document;
-pub mod fetch;
+mod fetch;
 mod get_feed_skeleton;
 mod health_check;
 mod podcast;
@@ -24,18 +24,20 @@ mod seo_robots;
 mod seo_sitemap;
 mod settings;
 mod sitemap;
+#[cfg(test)]
+mod stub;
 mod xml;
 
 pub use settings::Settings;
 
 use crate::config::SidecarConfig;
 use crate::http::clients::Clients;
+use crate::io::shared::Aborted;
 use crate::reply::Reply;
-use crate::store::clock::{micros, now_us};
 use crate::store::{Store, StoreError};
 use crate::telemetry::Metrics;
+use age_verifier_webhook::Recorder;
 use arc_swap::ArcSwap;
-use document::Document;
 use pingora_limits::inflight::Guard;
 use podcast_rss_feed::Podcasts;
 use portcullis_filters::head::Head;
@@ -56,26 +58,26 @@ pub struct Sidecar {
     runtime: Handle,
 }
 
-/// What a sidecar is made of.
+/// What a sidecar is built from.
 pub struct Parts {
-    /// What it can change while it runs.
+    /// The part that a reload replaces.
     pub settings: Settings,
-    /// What is kept.
+    /// The database.
     pub store: Arc<Store>,
-    /// The metrics.
+    /// The process's metrics.
     pub metrics: Arc<Metrics>,
-    /// Where what outlives its request runs.
+    /// Runs work that outlives its request.
     pub runtime: Handle,
 }
 
-/// Why there is no answer, and how it is told.
+/// A refusal, and how it is sent.
 #[derive(Debug)]
 pub struct Refused {
-    /// Why.
+    /// The reason and its message.
     pub refusal: Refusal,
-    /// When to come again, in seconds, if it is known.
+    /// `Retry-After` in seconds, if it differs from the reason's own.
     pub retry_after: Option<u32>,
-    /// Whether it is one user's matter, in which no cache may take part.
+    /// Whether the response concerns one user, so that no cache may store it.
     pub is_personal: bool,
 }
 
@@ -92,12 +94,18 @@ impl From<StoreError> for Refused {
     }
 }
 
+impl From<Aborted> for Refused {
+    fn from(_: Aborted) -> Self {
+        refused(Reason::Overloaded, "this cannot be computed now: try again")
+    }
+}
+
 fn refused(reason: Reason, message: impl Into<Cow<'static, str>>) -> Refused {
     Refusal::new(reason, message).into()
 }
 
 impl Sidecar {
-    /// A sidecar as configured.
+    /// A sidecar with this configuration.
     pub fn new(config: &SidecarConfig, parts: Parts) -> Self {
         let Parts { settings, store, metrics, runtime } = parts;
         Self {
@@ -110,19 +118,19 @@ impl Sidecar {
         }
     }
 
-    /// The settings in force.
+    /// The current settings.
     pub fn settings(&self) -> Arc<Settings> {
         self.settings.load_full()
     }
 
-    /// Takes over other settings, for the requests to come.
+    /// Applies other settings to the requests that follow.
     pub fn change(&self, mut settings: Settings) {
-        settings.auth.keep(&self.settings().auth);
+        settings.auth.adopt_cache(&self.settings().auth);
         self.clients.change(&settings.limits);
         self.settings.store(Arc::new(settings));
     }
 
-    /// Judges a head that came at `now`.
+    /// Judges a head that arrived at `now`.
     pub fn admit(
         &self,
         settings: &Settings,
@@ -136,72 +144,38 @@ impl Sidecar {
     /// Answers a call.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// The refusal.
     pub async fn answer(
         &self,
         settings: &Settings,
         function: Function,
-        asked: &Asked,
+        request: &Asked,
         body: &[u8],
     ) -> Result<Reply, Refused> {
+        let Self { podcasts, store, metrics, runtime, .. } = self;
         match function {
             Function::DescribeFeedGenerator => Ok(describe_feed_generator::answer(settings)),
             Function::DidDocument => describe_feed_generator::did_document(settings),
-            Function::GetFeedSkeleton => self.get_feed_skeleton(settings, asked).await,
-            Function::PodcastRssFeed => self.podcast_rss_feed(settings, asked).await,
-            Function::SeoSitemap => self.seo_sitemap(settings, asked).await,
-            Function::SeoRobots => Ok(document_reply(&settings.robots, asked, HOUR)),
-            Function::HealthCheck => Ok(self.health_check(settings, asked).await),
+            Function::GetFeedSkeleton => get_feed_skeleton::answer(store, settings, request).await,
+            Function::PodcastRssFeed => podcasts.answer(store, settings, request).await,
+            Function::SeoSitemap => seo_sitemap::answer(store, settings, request).await,
+            Function::SeoRobots => Ok(settings.robots.reply(request, HOUR)),
+            Function::HealthCheck => settings.health.answer(store, metrics, request).await,
             Function::AgeVerificationSession => {
-                self.age_verification_session(settings, asked, body).await
+                age_verification_session::answer(store, settings, request, body).await
             }
-            Function::AgeVerifierWebhook => self.age_verifier_webhook(settings, asked, body).await,
+            Function::AgeVerifierWebhook => {
+                let recorder = Recorder { store, metrics, runtime };
+                recorder.answer(settings, request, body).await
+            }
         }
     }
 
-    /// Its clients.
+    /// The clients and their limits.
     pub fn clients(&self) -> &Clients {
         &self.clients
     }
 }
 
-/// The contract's lifetime of what changes rarely.
+/// `Cache-Control` of documents that rarely change.
 const HOUR: &str = "public, max-age=3600";
-
-/// A document, or that it is what the client has.
-fn document_reply(
-    document: &Document,
-    asked: &Asked,
-    cache_control: impl Into<Cow<'static, str>>,
-) -> Reply {
-    let Document { body, media_type, etag, modified_us } = document;
-    let mut reply = validated(asked, cache_control, etag, *modified_us);
-    if reply.status == 200 {
-        reply.media_type = Some(media_type);
-        reply.body = body.clone().into();
-    }
-    reply
-}
-
-/// The head of an answer that can be asked for again: 304 when the client has it. RFC 9110,
-/// sections 13 and 15.4.5.
-fn validated(
-    asked: &Asked,
-    cache_control: impl Into<Cow<'static, str>>,
-    etag: &str,
-    modified_us: Option<i64>,
-) -> Reply {
-    let [if_none_match, since] = [&asked.if_none_match, &asked.if_modified_since]
-        .map(|field| field.as_deref().and_then(|value| str::from_utf8(value).ok()));
-    let unchanged = document::is_unchanged(if_none_match, since, etag, modified_us);
-    let mut reply = Reply {
-        status: if unchanged { 304 } else { 200 },
-        cache_control: Some(cache_control.into()),
-        ..Reply::default()
-    };
-    reply.field("etag", etag);
-    if let Some(us) = modified_us {
-        reply.field("last-modified", document::http_date(us));
-    }
-    reply
-}

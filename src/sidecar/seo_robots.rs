@@ -1,45 +1,33 @@
-//! `seo-robots`: what crawlers may look at (RFC 9309).
+//! `seo-robots`: the paths that crawlers may fetch (RFC 9309).
 //!
-//! Made from the configuration alone: a crawler that gets an error takes the whole site for
+//! Built from the configuration alone: a crawler that gets an error takes the whole site for
 //! forbidden.
 
 use super::document::Document;
+use crate::config::RobotsConfig;
 
-/// What `/robots.txt` is made of.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Robots<'a> {
-    /// Where this program is reached.
-    pub(super) base_url: &'a str,
-    /// Whether crawlers may look at anything.
-    pub(super) indexing: bool,
-    /// Paths that are nothing to find.
-    pub(super) disallow: &'a [String],
-    /// Crawlers that may not look at anything.
-    pub(super) blocked_agents: &'a [String],
-}
-
-/// Functions that are made for machines which obey `/robots.txt`. They come before the rule that
-/// forbids the others, for readers that take the first rule that fits instead of the longest.
+/// Functions for machines that obey `/robots.txt`. They precede the rule that forbids the others,
+/// for crawlers that apply the first matching rule instead of the longest.
 const ALLOWED: [&str; 2] = ["/functions/podcast-rss-feed", "/functions/seo-sitemap"];
-/// The others, which answer with nothing to show.
+/// The others have nothing to index.
 const DISALLOWED: [&str; 2] = ["/functions/", "/xrpc/"];
 
 /// The rules as a document.
-pub(super) fn robots(settings: &Robots<'_>) -> Document {
+pub(super) fn robots(base_url: &str, config: &RobotsConfig) -> Document {
     let mut rules = String::new();
-    if settings.indexing {
-        for agent in settings.blocked_agents {
+    if config.indexing {
+        for agent in &config.blocked_agents {
             field(&mut rules, "User-agent", agent);
         }
-        if !settings.blocked_agents.is_empty() {
+        if !config.blocked_agents.is_empty() {
             rules.push_str("Disallow: /\n\n");
         }
         field(&mut rules, "User-agent", "*");
         ALLOWED.iter().for_each(|path| field(&mut rules, "Allow", path));
         DISALLOWED.iter().for_each(|path| field(&mut rules, "Disallow", path));
-        settings.disallow.iter().for_each(|path| field(&mut rules, "Disallow", path));
+        config.disallow.iter().for_each(|path| field(&mut rules, "Disallow", path));
         rules.push('\n');
-        field(&mut rules, "Sitemap", &format!("{}/sitemap.xml", settings.base_url));
+        field(&mut rules, "Sitemap", &format!("{base_url}/sitemap.xml"));
     } else {
         rules.push_str("User-agent: *\nDisallow: /\n");
     }
@@ -55,21 +43,16 @@ mod tests {
     use super::*;
 
     fn text(indexing: bool, disallow: &[&str], blocked_agents: &[&str]) -> String {
-        let [disallow, blocked_agents] = [disallow, blocked_agents]
-            .map(|list| list.iter().map(|one| String::from(*one)).collect::<Vec<_>>());
-        let settings = Robots {
-            base_url: "https://cards.example",
-            indexing,
-            disallow: &disallow,
-            blocked_agents: &blocked_agents,
-        };
-        let document = robots(&settings);
+        let owned = |list: &[&str]| list.iter().map(|one| String::from(*one)).collect();
+        let (disallow, blocked_agents) = (owned(disallow), owned(blocked_agents));
+        let config = RobotsConfig { indexing, disallow, blocked_agents };
+        let document = robots("https://cards.example", &config);
         assert_eq!(document.media_type, "text/plain; charset=utf-8");
         String::from_utf8(document.body.into()).unwrap()
     }
 
     #[test]
-    fn what_is_allowed_comes_before_what_is_not() {
+    fn allowed_paths_precede_disallowed_ones() {
         assert_eq!(
             text(true, &["/auth", "/settings"], &["GPTBot", "CCBot"]),
             "User-agent: GPTBot\n\

@@ -1,13 +1,13 @@
-//! The sidecar's configuration made ready: policy, documents that never change, secrets.
+//! The part of the sidecar that a reload replaces: policy, secrets, documents that never change.
 //!
 //! In: a [`SidecarConfig`] and the files it names. Secrets stay in types that wipe themselves and
 //! print nothing.
 
-use super::auth::{Auth, AuthSettings};
+use super::auth::Auth;
 use super::document::Document;
 use super::health_check::Health;
-use super::seo_robots::{self, Robots};
-use crate::config::{AgeConfig, FeedsConfig, SidecarConfig};
+use super::seo_robots;
+use crate::config::SidecarConfig;
 use crate::http::clients::ClientLimits;
 use crate::secrets::{self, Secret, SecretError};
 use portcullis_filters::bearer::Tokens;
@@ -17,17 +17,15 @@ use portcullis_filters::policy::SidecarPolicy;
 use portcullis_filters::webhook::WebhookPolicy;
 use std::path::{Path, PathBuf};
 
-/// What a running sidecar can change.
+/// The part of a running sidecar that can change.
 pub struct Settings {
     /// The policy.
     pub policy: SidecarPolicy,
-    /// How much one client may ask.
+    /// The limits of each client.
     pub limits: ClientLimits,
-    pub(super) base_url: String,
-    pub(super) feeds: FeedsConfig,
+    pub(super) config: SidecarConfig,
     pub(super) auth: Auth,
     pub(super) health: Health,
-    pub(super) age: AgeConfig,
     pub(super) robots: Document,
 }
 
@@ -35,48 +33,29 @@ impl Settings {
     /// Reads the secrets of sessions and of the verifier, and the operator's token.
     ///
     /// # Errors
-    /// A secret's file can not be used.
+    /// A secret's file cannot be used.
     pub fn load(config: &SidecarConfig) -> Result<Self, SecretError> {
-        let SidecarConfig { base_url, feeds, age, robots, .. } = config;
+        let SidecarConfig { age, clients, session, .. } = config;
         let operator = config.operator_token_file.as_deref().map(operator).transpose()?;
-        let secrets = Secrets::new(secrets(&age.webhook_secret_files)?);
+        let secrets = Secrets::new(read_secrets(&age.webhook_secret_files)?);
         let webhook =
             secrets.map(|secrets| WebhookPolicy { secrets, age_bands: age.age_bands.clone() });
+        let service_did = config.feeds.service_did.clone();
+        let auth = Auth::new(session, read_secrets(&session.hs256_secret_files)?, service_did);
         Ok(Self {
             policy: SidecarPolicy {
-                trusted_proxies: TrustedProxies::from(config.clients.trusted_proxies.clone()),
+                trusted_proxies: TrustedProxies::from(clients.trusted_proxies.clone()),
                 operator,
                 webhook,
                 signature_header: age.signature_header.clone(),
             },
-            limits: ClientLimits::new(&config.clients),
-            base_url: base_url.clone(),
-            feeds: feeds.clone(),
-            auth: Auth::new(auth(config)?),
+            limits: ClientLimits::new(clients),
+            auth,
             health: Health::new(&config.health),
-            age: age.clone(),
-            robots: seo_robots::robots(&Robots {
-                base_url,
-                indexing: robots.indexing,
-                disallow: &robots.disallow,
-                blocked_agents: &robots.blocked_agents,
-            }),
+            robots: seo_robots::robots(&config.base_url, &config.robots),
+            config: config.clone(),
         })
     }
-}
-
-/// How the sidecar finds out who asks.
-fn auth(config: &SidecarConfig) -> Result<AuthSettings, SecretError> {
-    let session = &config.session;
-    Ok(AuthSettings {
-        issuer: session.issuer.clone(),
-        audience: session.audience.clone(),
-        hs256_secrets: secrets(&session.hs256_secret_files)?,
-        jwks_url: session.jwks_url.clone(),
-        plc_url: session.plc_url.clone(),
-        service_did: config.feeds.service_did.clone(),
-        localhost_dids: session.localhost_dids,
-    })
 }
 
 fn operator(file: &Path) -> Result<Tokens, SecretError> {
@@ -86,8 +65,8 @@ fn operator(file: &Path) -> Result<Tokens, SecretError> {
     })
 }
 
-/// HMAC secrets, each judged by itself, so that the file at fault is named.
-fn secrets(files: &[PathBuf]) -> Result<Vec<Secret>, SecretError> {
+/// Reads HMAC secrets and checks each one, so that the error names the file at fault.
+fn read_secrets(files: &[PathBuf]) -> Result<Vec<Secret>, SecretError> {
     for (at, file) in files.iter().enumerate() {
         if Secrets::new(vec![secrets::read(file)?]).is_none() {
             return Err(SecretError::not(file, "a secret of at least 32 bytes"));

@@ -1,8 +1,8 @@
-//! The sitemap: the pages that search engines may list, at any number of them.
+//! The sitemap: the pages that search engines may list, in any number.
 //!
-//! An address stays on its page of the sitemap for ever, since a page is a range of ids. A page is
-//! read and written some hundred addresses at a time, so it takes the memory of one such step. The
-//! home page is the first address of page 1, which is never empty for it.
+//! A page of the sitemap is a range of ids, so a URL never moves to another page. A page is read
+//! and written a few hundred URLs at a time, so it takes the memory of one such step. The home page
+//! is the first URL of page 1, which is therefore never empty.
 
 use super::document::{Document, etag, seconds};
 use super::xml::{Attributes, Xml, url};
@@ -15,20 +15,20 @@ use time::format_description::well_known::Rfc3339;
 
 /// `Content-Type` of a sitemap.
 pub(super) const MEDIA_TYPE: &str = "application/xml; charset=utf-8";
-/// Addresses of one step: some ten kilobytes, or megabytes where each has many images.
+/// URLs of one step: some ten kilobytes, or megabytes if each has many images.
 const STEP: u32 = 250;
 /// 50 MB in any meaning of the word: the protocol's bound on a file.
 const MAX_BYTES: usize = 50_000_000;
-/// The protocol's bound on an address, which a percent-encoded one may pass.
+/// The protocol's bound on a URL, which a percent-encoded one may exceed.
 const MAX_LOC: usize = 2048;
-/// Google's bound on the images of an address.
+/// Google's bound on the images of a URL.
 const MAX_IMAGES: usize = 1000;
 
 const PROTOCOL: (&str, &str) = ("xmlns", "http://www.sitemaps.org/schemas/sitemap/0.9");
 const URLSET: Attributes<'_> =
     &[PROTOCOL, ("xmlns:image", "http://www.google.com/schemas/sitemap-image/1.1")];
 
-/// Whether all addresses are on page 1, so that no index is needed.
+/// Whether all URLs are on page 1, so that no index is needed.
 pub(super) fn fits_one_page(pages: &[SitemapPage]) -> bool {
     pages.iter().all(|page| page.page == 1)
 }
@@ -55,7 +55,7 @@ fn sitemap(xml: &mut Xml, base_url: &str, page: i64, lastmod_us: Option<i64>) {
     xml.close("sitemap");
 }
 
-/// The `ETag` of a page, without its bytes: from what tells one state of it from another.
+/// The `ETag` of a page, without rendering it: from what identifies its state.
 pub(super) fn page_etag(base_url: &str, page: i64, stamp: Option<&SitemapStamp>) -> String {
     let state = stamp.map_or([0; 3], |stamp| [stamp.urls, stamp.checksum, stamp.lastmod_us]);
     let [urls, checksum, lastmod] = state.map(i64::to_be_bytes);
@@ -80,7 +80,7 @@ pub(super) fn urlset(
     })
 }
 
-/// A page that is being written.
+/// A page, while it is written.
 struct Urlset {
     page: i64,
     home: String,
@@ -96,14 +96,14 @@ impl Urlset {
         let mut xml = Xml::begin();
         xml.open("urlset", URLSET);
         if page == 1 {
-            // when it changed is known of no home page
+            // the home page has no date
             entry(&mut xml, &home, None, &[]);
         }
         let room = max_bytes - "\n</urlset>".len();
         Self { page, home, xml, after_id: 0, room, is_ended: false }
     }
 
-    /// The next addresses, and the end after the last ones.
+    /// Writes the next URLs, and the end after the last ones.
     fn next(&mut self, rows: &[SitemapUrl], is_last: bool) -> Bytes {
         self.is_ended = is_last;
         for row in rows {
@@ -112,16 +112,16 @@ impl Urlset {
             if loc.len() >= MAX_LOC || (self.page == 1 && loc == self.home) {
                 continue;
             }
-            let before = self.xml.written();
+            let before = self.xml.len();
             entry(&mut self.xml, &loc, Some(row.lastmod_us), &row.images);
-            if self.xml.written() > self.room {
+            if self.xml.len() > self.room {
                 self.xml.truncate(before);
                 self.is_ended = true;
-                log::error!("sitemap: page {} is cut short, it is too large", self.page);
+                log::error!("sitemap: page {} is truncated: it is too large", self.page);
                 break;
             }
         }
-        self.room -= self.xml.written();
+        self.room -= self.xml.len();
         if self.is_ended {
             self.xml.close("urlset");
         }
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_lists_the_pages_and_always_the_first() {
+    fn an_index_always_lists_the_first_page() {
         let pages = [2, 7].map(|page| SitemapPage { page, lastmod_us: NOVEMBER - page });
         let document = index(&pages, BASE);
         assert_eq!(document.modified_us, Some(NOVEMBER - 2));
@@ -178,12 +178,12 @@ mod tests {
         assert_eq!(root.attribute("xmlns"), Some(PROTOCOL.1));
         let expected = [1, 2, 7].map(|page| format!("{BASE}/functions/seo-sitemap?page={page}"));
         assert_eq!(locs(&root), expected);
-        assert_eq!(root.children[0].all("lastmod").count(), 0, "of an empty page nothing is known");
+        assert_eq!(root.children[0].all("lastmod").count(), 0, "an empty page has no date");
         assert_eq!(root.children[1].one("lastmod").text, "2026-11-01T00:00:00Z");
     }
 
     #[test]
-    fn an_index_is_needed_for_more_than_page_1() {
+    fn several_pages_need_an_index() {
         let pages = |pages: &[i64]| -> Vec<_> {
             pages.iter().map(|page| SitemapPage { page: *page, lastmod_us: 0 }).collect()
         };
@@ -206,18 +206,14 @@ mod tests {
             assert_eq!(root.attribute(name), Some(*value));
         }
         let expected = ["/", "/a?b&c", "/%C3%A9%20x", "/z"].map(|path| format!("{BASE}{path}"));
-        assert_eq!(locs(&root), expected, "home is first and there once, no address is too long");
+        assert_eq!(locs(&root), expected, "home is first and appears once, no URL is too long");
         assert_eq!(root.children[1].one("lastmod").text, "2026-11-01T00:00:00Z");
     }
 
     #[test]
-    fn a_page_without_rows_is_the_home_page() {
+    fn only_the_first_page_lists_the_home_page() {
         let page = Urlset::begin(1, BASE, MAX_BYTES).next(&[], true);
         assert_eq!(locs(&read(&page)), [format!("{BASE}/")]);
-    }
-
-    #[test]
-    fn another_page_does_not_begin_with_the_home_page() {
         let page = Urlset::begin(2, BASE, MAX_BYTES).next(&[row(45_001, "a")], true);
         assert_eq!(locs(&read(&page)), [format!("{BASE}/a")]);
     }
@@ -229,12 +225,12 @@ mod tests {
         let page = Urlset::begin(2, BASE, MAX_BYTES).next(&[row], true);
         let root = read(&page);
         let images: Vec<_> = root.children[0].all("image:image").collect();
-        assert_eq!(images.len(), MAX_IMAGES, "no more than are read");
+        assert_eq!(images.len(), MAX_IMAGES, "no more than crawlers read");
         assert_eq!(images[7].one("image:loc").text, "https://media.example/7.jpg?%C3%A9&x");
     }
 
     #[test]
-    fn a_page_that_grows_too_large_ends_early_and_well() {
+    fn a_page_that_is_too_large_is_truncated() {
         let rows: Vec<_> = (1..=100).map(|id| row(id, &format!("page-{id}"))).collect();
         let whole = Urlset::begin(2, BASE, MAX_BYTES).next(&rows, true).len();
         for (max, listed) in [(whole, 100), (whole - 1, 99), (whole / 2, 49)] {
@@ -251,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tag_of_a_page_tells_its_states_apart() {
+    fn each_state_of_a_page_has_its_tag() {
         let stamp = |urls, checksum, lastmod_us| SitemapStamp { urls, checksum, lastmod_us };
         let tags = [
             page_etag(BASE, 1, None),
@@ -268,44 +264,34 @@ mod tests {
         assert_eq!(tags[0], page_etag(BASE, 1, None));
     }
 
-    /// Runs a test on a store with the rows that this statement adds.
-    fn on_rows(insert: &'static str, test: impl AsyncFnOnce(Arc<Store>)) {
-        let folder = std::env::temp_dir().join(format!("sitemap_{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let url = format!("sqlite:{}", folder.join("content.db").display());
-        let work = async {
-            let config = StoreConfig { url: &url, password: None, max_connections: 1 };
-            let store = Store::open(&config).await.unwrap();
-            let mut beside = SqliteConnection::connect(&url).await.unwrap();
-            sqlx::raw_sql(insert).execute(&mut beside).await.unwrap();
-            test(Arc::new(store)).await;
-        };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.unwrap().block_on(work);
-        std::fs::remove_dir_all(folder).unwrap();
-    }
-
-    #[test]
-    fn a_page_streams_every_row_once_and_in_order() {
+    #[tokio::test]
+    async fn a_page_streams_every_row_once() {
         let insert = "WITH RECURSIVE ids (id) AS \
             (SELECT 1 UNION ALL SELECT id + 1 FROM ids WHERE id < 2000) \
             INSERT INTO sitemap_url (id, loc, lastmod_us, indexable) \
             SELECT id, 'https://cards.example/' || id, id, 1 FROM ids UNION ALL \
             SELECT id + 45000, 'https://cards.example/b/' || id, id, id % 2 FROM ids";
-        on_rows(insert, async |store| {
-            for (page, chunks, listed, last) in
-                [(1, 9, 2001, "/2000"), (2, 5, 1000, "/b/1999"), (3, 1, 0, "")]
-            {
-                let stream = urlset(store.clone(), page, BASE);
-                let found: Vec<Bytes> = stream.try_collect().await.unwrap();
-                assert_eq!(found.len(), chunks, "page {page} is read in steps");
-                assert!(found.iter().all(|chunk| !chunk.is_empty()), "an empty chunk ends a body");
-                let root = read(&found.concat());
-                let locs = locs(&root);
-                assert_eq!(locs.len(), listed, "page {page}");
-                let end = locs.last().copied().unwrap_or_default();
-                assert!(end.ends_with(last), "page {page} ends with {end}");
-            }
-        });
+        let folder = std::env::temp_dir().join(format!("sitemap_{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let url = format!("sqlite:{}", folder.join("content.db").display());
+        let config = StoreConfig { url: &url, password: None, max_connections: 1 };
+        let store = Arc::new(Store::open(&config).await.unwrap());
+        let mut connection = SqliteConnection::connect(&url).await.unwrap();
+        sqlx::raw_sql(insert).execute(&mut connection).await.unwrap();
+        for (page, chunks, listed, last) in
+            [(1, 9, 2001, "/2000"), (2, 5, 1000, "/b/1999"), (3, 1, 0, "")]
+        {
+            let stream = urlset(store.clone(), page, BASE);
+            let found: Vec<Bytes> = stream.try_collect().await.unwrap();
+            assert_eq!(found.len(), chunks, "page {page} is read in steps");
+            assert!(found.iter().all(|chunk| !chunk.is_empty()), "an empty chunk ends a body");
+            let root = read(&found.concat());
+            let locs = locs(&root);
+            assert_eq!(locs.len(), listed, "page {page}");
+            let end = locs.last().copied().unwrap_or_default();
+            assert!(end.ends_with(last), "page {page} ends with {end}");
+        }
+        drop(store);
+        std::fs::remove_dir_all(folder).unwrap();
     }
 }

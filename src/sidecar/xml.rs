@@ -1,9 +1,8 @@
-//! XML as the podcast feed and the sitemap need it: elements, one after the other, into memory.
+//! A writer of XML for the podcast feed and the sitemap: one element after another, into memory.
 //!
-//! In goes text as it was stored, out comes well-formed UTF-8. Characters that XML 1.0 can not
-//! carry, not even escaped, are left out: one of them would spoil the document for every reader.
-//! What is optional goes in as it is: an element without text and an attribute without a value
-//! are not written.
+//! In: text as it was stored. Out: well-formed UTF-8. Characters that XML 1.0 cannot represent, not
+//! even escaped, are dropped: one of them would make the document unreadable. Optional values are
+//! passed as they are: an element without text and an attribute without value are not written.
 
 use bytes::Bytes;
 use quick_xml::Writer;
@@ -14,38 +13,37 @@ use std::fmt::Write as _;
 /// Attributes of an element: names and values.
 pub(super) type Attributes<'a> = &'a [(&'a str, &'a str)];
 
-/// A document, or the part of one, that is being written.
+/// A document, or a part of one, that is being written.
 pub(super) struct Xml(Writer<Vec<u8>>);
 
 impl Xml {
-    /// A document of which nothing is written but the declaration.
+    /// Starts a document with its declaration.
     pub(super) fn begin() -> Self {
         let mut xml = Self(Writer::new_with_indent(Vec::new(), b' ', 2));
         xml.write(Event::Decl(BytesDecl::new("1.0", Some("UTF-8"), None)));
         xml
     }
 
-    /// Opens an element.
     pub(super) fn open(&mut self, name: &str, attributes: Attributes<'_>) {
         self.write(Event::Start(start(name, attributes)));
     }
 
-    /// Closes the element that was opened last.
+    /// Closes the last open element.
     pub(super) fn close(&mut self, name: &str) {
         self.write(Event::End(BytesEnd::new(name)));
     }
 
-    /// An element that has attributes only.
+    /// Writes an element with attributes only.
     pub(super) fn empty(&mut self, name: &str, attributes: Attributes<'_>) {
         self.write(Event::Empty(start(name, attributes)));
     }
 
-    /// An element with text, if there is some.
+    /// Writes an element with text, unless that is empty.
     pub(super) fn text<'a>(&mut self, name: &str, text: impl Into<Option<&'a str>>) {
         self.element(name, &[], text.into().unwrap_or_default());
     }
 
-    /// An element with attributes and text, if there is some.
+    /// Writes an element with attributes and text, unless the text is empty.
     pub(super) fn element(&mut self, name: &str, attributes: Attributes<'_>, text: &str) {
         let text = legal(text);
         if !text.is_empty() {
@@ -55,7 +53,7 @@ impl Xml {
         }
     }
 
-    /// An element with text in which markup is left as it is, if there is some.
+    /// Writes an element with text as a CDATA section, unless the text is empty.
     pub(super) fn cdata(&mut self, name: &str, text: &str) {
         let text = legal(text);
         if !text.is_empty() {
@@ -65,17 +63,17 @@ impl Xml {
         }
     }
 
-    /// How many bytes are written and not taken yet.
-    pub(super) fn written(&self) -> usize {
+    /// Bytes written since the last [`Self::take`].
+    pub(super) fn len(&self) -> usize {
         self.0.get_ref().len()
     }
 
-    /// Takes back the elements that were written since this length.
+    /// Removes what was written after this length.
     pub(super) fn truncate(&mut self, length: usize) {
         self.0.get_mut().truncate(length);
     }
 
-    /// What is written so far; the document goes on behind it.
+    /// Returns what was written so far; the document continues after it.
     pub(super) fn take(&mut self) -> Bytes {
         std::mem::take(self.0.get_mut()).into()
     }
@@ -96,7 +94,7 @@ fn start<'a>(name: &'a str, attributes: Attributes<'_>) -> BytesStart<'a> {
     start
 }
 
-/// A text without the characters that XML 1.0 forbids (section 2.2, `Char`).
+/// Removes the characters that XML 1.0 forbids (section 2.2, `Char`).
 pub(super) fn legal(text: &str) -> Cow<'_, str> {
     if text.chars().all(is_legal) {
         text.into()
@@ -109,15 +107,14 @@ fn is_legal(c: char) -> bool {
     matches!(c, '\t' | '\n' | '\r' | ' '..='\u{fffd}' | '\u{10000}'..)
 }
 
-/// A text on one line: no more white space than one blank between words, and no more characters
-/// than this.
+/// Puts a text on one line: one space between words, and at most `max_chars` characters.
 pub(super) fn line(text: &str, max_chars: usize) -> String {
     let words: Vec<_> = legal(text).split_whitespace().map(str::to_owned).collect();
     let line: String = words.join(" ").chars().take(max_chars).collect();
     line.trim_end().to_owned()
 }
 
-/// A text of no more bytes than this, before it is escaped. What was cut ends with an ellipsis.
+/// Shortens a text to at most `max_bytes` before escaping. A cut text ends with an ellipsis.
 pub(super) fn shortened(text: &str, max_bytes: usize) -> String {
     const ELLIPSIS: &str = "…";
     let text = legal(text);
@@ -129,27 +126,28 @@ pub(super) fn shortened(text: &str, max_bytes: usize) -> String {
     text[..end].trim_end().to_owned() + ELLIPSIS
 }
 
-/// A URL in ASCII: every byte that no URL may hold is percent-encoded, what is encoded already
-/// stays.
+/// A URL in ASCII: bytes that a URL cannot contain are percent-encoded, existing escapes stay.
 pub(super) fn url(text: &str) -> String {
-    let text = text.trim();
-    let mut url = String::with_capacity(text.len());
+    let bytes = text.trim().as_bytes();
+    let is_escape =
+        |at: usize| bytes[at + 1..].iter().take(2).filter(|b| b.is_ascii_hexdigit()).count() == 2;
+    percent_encoded(text.trim(), |at, byte| match byte {
+        b'%' => is_escape(at),
+        _ => byte.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&byte),
+    })
+}
+
+/// Percent-encodes the bytes that are not plain, by their position and value.
+pub(super) fn percent_encoded(text: &str, is_plain: impl Fn(usize, u8) -> bool) -> String {
+    let mut encoded = String::with_capacity(text.len());
     for (at, byte) in text.bytes().enumerate() {
-        let is_plain = match byte {
-            b'%' => {
-                text.as_bytes()[at + 1..].iter().take(2).filter(|b| b.is_ascii_hexdigit()).count()
-                    == 2
-            }
-            b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' => false,
-            _ => byte.is_ascii_graphic(),
-        };
-        if is_plain {
-            url.push(char::from(byte));
+        if is_plain(at, byte) {
+            encoded.push(char::from(byte));
         } else {
-            write!(url, "%{byte:02X}").expect("memory takes every write");
+            write!(encoded, "%{byte:02X}").expect("memory takes every write");
         }
     }
-    url
+    encoded
 }
 
 #[cfg(test)]
@@ -158,7 +156,7 @@ pub(super) mod tests {
     use quick_xml::Reader;
     use quick_xml::escape::{resolve_xml_entity, unescape};
 
-    /// An element, read back.
+    /// A parsed element.
     #[derive(Debug, Default)]
     pub(in crate::sidecar) struct Node {
         pub(in crate::sidecar) name: String,
@@ -168,26 +166,25 @@ pub(super) mod tests {
     }
 
     impl Node {
-        /// The children of a name.
+        /// The children with a name.
         pub(in crate::sidecar) fn all(&self, name: &str) -> impl Iterator<Item = &Self> {
             self.children.iter().filter(move |child| child.name == name)
         }
 
-        /// The only child of a name.
+        /// The only child with a name.
         pub(in crate::sidecar) fn one(&self, name: &str) -> &Self {
             let found: Vec<_> = self.all(name).collect();
             assert_eq!(found.len(), 1, "one {name} in {}", self.name);
             found[0]
         }
 
-        /// An attribute's value.
         pub(in crate::sidecar) fn attribute(&self, name: &str) -> Option<&str> {
             let found = self.attributes.iter().find(|(known, _)| known == name);
             found.map(|(_, value)| value.as_str())
         }
     }
 
-    /// The root of a well-formed document.
+    /// Parses a well-formed document to its root.
     pub(in crate::sidecar) fn read(document: &[u8]) -> Node {
         let text = std::str::from_utf8(document).expect("a document is UTF-8");
         assert!(text.chars().all(is_legal), "a document has legal characters only");
@@ -231,7 +228,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn written_elements_are_read_back() {
         let hard = "a < b && c > 'd' \"e\" ]]> \u{202e}عربي 🃏 é\r\n\tend";
         let mut xml = Xml::begin();
         xml.open("root", &[("empty", ""), ("hard", hard)]);
@@ -250,7 +247,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn characters_that_xml_can_not_carry_are_left_out() {
+    fn characters_that_xml_forbids_are_dropped() {
         let dirty = "a\u{0}b\u{1}c\u{8}d\u{b}e\u{1f}f\u{fffe}g\u{ffff}h\u{fffd}i\u{10ffff}";
         let mut xml = Xml::begin();
         xml.open("root", &[("dirty", dirty)]);
@@ -266,7 +263,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_line_is_trimmed_and_cut_between_characters() {
+    fn a_line_is_trimmed_and_cut() {
         for (text, max, expected) in [
             ("  a \n\t b  ", 9, "a b"),
             ("\u{1}a\u{b}b", 9, "ab"),

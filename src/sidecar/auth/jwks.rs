@@ -1,10 +1,9 @@
 //! The platform's public keys: RFC 7517.
 //!
-//! A key that can not be used here (another type or curve, a secret one, not for signatures) is
-//! passed over.
+//! Keys that cannot be used here are skipped: of another type or curve, private, not for signatures.
 
 use super::jwt::{Jwt, keys_unavailable};
-use super::kept::{Failure, Kept, Terms};
+use super::key_cache::{Failure, KeyCache, Lifetime};
 use super::signature::PublicKey;
 use crate::sidecar::fetch::{self, Trust};
 use base64::Engine as _;
@@ -12,53 +11,56 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use portcullis_filters::verdict::Refusal;
 use serde::Deserialize;
 use serde_json::Value;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-/// Ten minutes: what the platform tells its own clients. An outage of an hour is outlived.
-const TERMS: Terms =
-    Terms { fresh: Duration::from_secs(10 * 60), stale: Duration::from_secs(60 * 60) };
+/// Ten minutes, as the platform's own clients cache them. An outage of an hour goes unnoticed.
+const LIFETIME: Lifetime =
+    Lifetime { fresh: Duration::from_secs(10 * 60), stale: Duration::from_secs(60 * 60) };
 
-/// The keys at a URL.
+/// One set, and its failures: the cache holds a few entries at least.
+const CACHE: usize = 8;
+
+/// The key set at a URL.
 #[derive(Debug)]
 pub(super) struct Jwks {
     url: String,
-    keys: Kept<KeySet>,
+    keys: KeyCache<KeySet>,
 }
 
 impl Jwks {
     pub(super) fn new(url: String) -> Self {
-        Self { url, keys: Kept::default() }
+        Self { url, keys: KeyCache::new(CACHE, LIFETIME) }
     }
 
-    /// Whether these are the keys at the same place.
-    pub(super) fn is_at(&self, other: &Self) -> bool {
+    /// Whether both have the same URL.
+    pub(super) fn has_same_source(&self, other: &Self) -> bool {
         self.url == other.url
     }
 
-    /// Whether one of the keys signed the token. A key that is not known may be a new one.
-    pub(super) async fn verify(&self, jwt: &Jwt<'_>, now: SystemTime) -> Result<bool, Refusal> {
-        let mut keys =
-            self.keys.get(&TERMS, now, self.fetch()).await.map_err(|_| keys_unavailable())?;
-        if !keys.named(jwt).any(|_| true)
-            && let Some(newer) =
-                self.keys.renew(&keys, now, self.fetch()).await.map_err(|_| keys_unavailable())?
+    /// Whether one of the keys signed the token. An unknown key id may be that of a new key.
+    pub(super) async fn verify(&self, jwt: &Jwt<'_>) -> Result<bool, Refusal> {
+        let mut keys = self.keys.get(&self.url, fetch_keys(self.url.clone())).await;
+        if let Ok(known) = &keys
+            && known.named(jwt).next().is_none()
         {
-            keys = newer;
+            let newer = self.keys.renew(&self.url, known, fetch_keys(self.url.clone())).await;
+            keys = newer.transpose().unwrap_or(keys);
         }
+        let keys = keys.map_err(|_| keys_unavailable())?;
         Ok(keys.named(jwt).any(|key| key.verify(jwt.alg, jwt.signed, &jwt.signature)))
-    }
-
-    async fn fetch(&self) -> Result<KeySet, Failure> {
-        let document = fetch::document(&self.url, Trust::Operator, ()).await;
-        let keys = document.ok().and_then(|document| KeySet::parse(&document.body));
-        if keys.is_none() {
-            log::warn!("the keys of sessions can not be had from sidecar.session.jwks_url");
-        }
-        keys.ok_or(Failure::Unavailable)
     }
 }
 
-/// Keys, with their names.
+async fn fetch_keys(url: String) -> Result<KeySet, Failure> {
+    let document = fetch::document(&url, Trust::Operator, ()).await;
+    let keys = document.ok().and_then(|document| KeySet::parse(&document.body));
+    if keys.is_none() {
+        log::warn!("cannot fetch the keys of sessions from sidecar.session.jwks_url");
+    }
+    keys.ok_or(Failure::Unavailable)
+}
+
+/// Keys with their ids.
 #[derive(Debug)]
 struct KeySet(Vec<(Option<String>, PublicKey)>);
 
@@ -90,7 +92,7 @@ impl KeySet {
         Some(Self(keys.collect()))
     }
 
-    /// The keys that a token may mean: the one that it names, or any if it names none.
+    /// The candidates for a token: the key it names, or all if it names none.
     fn named(&self, jwt: &Jwt<'_>) -> impl Iterator<Item = &PublicKey> {
         let keys = self.0.iter().filter(|(kid, _)| jwt.kid.is_none() || *kid == jwt.kid);
         keys.map(|(_, key)| key)

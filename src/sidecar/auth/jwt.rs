@@ -1,8 +1,9 @@
-//! A JSON Web Token, taken apart and not verified yet: RFC 7515 in its compact form, RFC 7519.
+//! A JSON Web Token, parsed and not verified yet: RFC 7515 in its compact form, RFC 7519.
 //!
-//! Strict base64url without padding. Of what is read, no member may be given twice or be of another
-//! type; what is not read does not matter.
+//! Strict base64url without padding. A member that is used must appear once and have its type;
+//! other members are ignored.
 
+use super::refuse;
 use super::signature::Alg;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,13 +12,13 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use std::time::{Duration, SystemTime};
 
-/// A token.
+/// A parsed token.
 pub(super) struct Jwt<'a> {
     pub(super) alg: Alg,
-    /// Which of the issuer's keys it says it was signed with.
+    /// The id of the issuer's key that it claims to be signed with.
     pub(super) kid: Option<String>,
     pub(super) claims: Claims,
-    /// What is signed.
+    /// The signed part.
     pub(super) signed: &'a [u8],
     pub(super) signature: Vec<u8>,
 }
@@ -30,8 +31,7 @@ struct Header {
     crit: Option<IgnoredAny>,
 }
 
-/// What a token claims, as far as it matters. Instants are seconds since 1970, with or without a
-/// fraction.
+/// The claims that are used. Instants are seconds since 1970, with or without a fraction.
 #[derive(Deserialize)]
 pub(super) struct Claims {
     pub(super) iss: Option<String>,
@@ -45,7 +45,7 @@ pub(super) struct Claims {
     pub(super) is_anonymous: Option<bool>,
 }
 
-/// Whom a token is for.
+/// The recipients of a token.
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub(super) enum Audience {
@@ -54,10 +54,9 @@ pub(super) enum Audience {
 }
 
 impl<'a> Jwt<'a> {
-    /// Takes a token apart. Its kind and its algorithm are judged here, before anything is looked
-    /// up for it.
+    /// Parses a token and checks its type and algorithm.
     pub(super) fn parse(token: &'a [u8]) -> Result<Self, Refusal> {
-        let malformed = || Refusal::new(Reason::BadJwt, "the token is no JWT that can be read");
+        let malformed = || Refusal::new(Reason::BadJwt, "the token is not a well-formed JWT");
         let mut parts = token.rsplitn(2, |byte| *byte == b'.');
         let (signature, signed) = parts.next().zip(parts.next()).ok_or_else(malformed)?;
         let mut parts = signed.split(|byte| *byte == b'.');
@@ -66,12 +65,10 @@ impl<'a> Jwt<'a> {
         };
         let Header { alg, typ, kid, crit } = json(header).ok_or_else(malformed)?;
         if crit.is_some() {
-            let message = "the token needs an extension that is not known here";
-            return Err(Refusal::new(Reason::BadJwt, message));
+            return refuse(Reason::BadJwt, "the token requires an extension that is not supported");
         }
         if typ.is_some_and(|typ| !typ.eq_ignore_ascii_case("JWT")) {
-            let message = "the token is of another kind than `JWT`";
-            return Err(Refusal::new(Reason::BadJwtType, message));
+            return refuse(Reason::BadJwtType, "the token's type must be `JWT`");
         }
         let alg = Alg::parse(&alg).ok_or_else(wrong_alg)?;
         let claims = json(claims).ok_or_else(malformed)?;
@@ -79,41 +76,41 @@ impl<'a> Jwt<'a> {
         Ok(Self { alg, kid, claims, signed, signature })
     }
 
-    /// Whether it says that an AT Protocol account issued it.
+    /// Whether its issuer claims to be an AT Protocol account.
     pub(super) fn is_service_token(&self) -> bool {
         self.claims.iss.as_ref().is_some_and(|iss| iss.starts_with("did:"))
     }
 }
 
 impl Claims {
-    /// That the token has begun and not ended: `early` before the one and `late` after the other it
-    /// is taken, too. Tells when it ends.
-    pub(super) fn in_force(
+    /// Checks that the token is valid now: up to `early` before it begins and up to `late` after it
+    /// ends. Returns its end.
+    pub(super) fn check_time(
         &self,
         now: SystemTime,
         late: Duration,
         early: Duration,
     ) -> Result<f64, Refusal> {
-        let missing = || Refusal::new(Reason::BadJwt, "the token has no end: `exp` is missing");
+        let missing = || Refusal::new(Reason::BadJwt, "the token has no `exp`");
         let exp = self.exp.ok_or_else(missing)?;
         let now = seconds(now);
         if exp + late.as_secs_f64() <= now {
-            return Err(Refusal::new(Reason::JwtExpired, "the token has expired"));
+            return refuse(Reason::JwtExpired, "the token has expired");
         }
         let begins = [self.nbf, self.iat].into_iter().flatten();
         if begins.fold(now, f64::max) > now + early.as_secs_f64() {
-            return Err(Refusal::new(Reason::JwtExpired, "the token is not valid yet"));
+            return refuse(Reason::JwtExpired, "the token is not valid yet");
         }
         Ok(exp)
     }
 }
 
 impl Audience {
-    /// Whether it is for `whom`, though perhaps for others, too.
-    pub(super) fn includes(&self, whom: &str) -> bool {
+    /// Whether `recipient` is among them.
+    pub(super) fn includes(&self, recipient: &str) -> bool {
         match self {
-            Self::One(one) => one == whom,
-            Self::Many(many) => many.iter().any(|one| one == whom),
+            Self::One(one) => one == recipient,
+            Self::Many(many) => many.iter().any(|one| one == recipient),
         }
     }
 }
@@ -123,22 +120,22 @@ pub(super) fn seconds(time: SystemTime) -> f64 {
     time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
-/// An algorithm that is none of those that can be right for the token.
+/// No key of the issuer has the token's algorithm.
 pub(super) fn wrong_alg() -> Refusal {
-    let message = "the token's algorithm, or that it has none, is not accepted";
-    Refusal::new(Reason::BadJwtType, message)
+    Refusal::new(Reason::BadJwtType, "the token's algorithm is not accepted")
 }
 
-/// A signature that is not by the key it must be by.
+/// The signature is not by a key of the issuer.
 pub(super) fn bad_signature() -> Refusal {
-    let message = "the token's signature is not by a key of its issuer";
-    Refusal::new(Reason::BadJwtSignature, message)
+    Refusal::new(Reason::BadJwtSignature, "the token's signature is not by a key of its issuer")
 }
 
-/// The keys can not be had at present.
+/// The keys cannot be fetched at present.
 pub(super) fn keys_unavailable() -> Refusal {
-    let message = "the keys that verify the token can not be had now: try again";
-    Refusal::new(Reason::KeysUnavailable, message)
+    Refusal::new(
+        Reason::KeysUnavailable,
+        "the keys that verify the token cannot be fetched now: try again",
+    )
 }
 
 fn json<T: DeserializeOwned>(part: &[u8]) -> Option<T> {
@@ -156,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_two_strict_json_objects_and_a_signature() {
+    fn a_token_is_two_objects_and_a_signature() {
         let (hs256, claims) = (r#"{"alg":"HS256","typ":"JWT"}"#, r#"{"exp":1,"x":[{}]}"#);
         let deep = format!(r#"{{"x":{}}}"#, "[".repeat(3000));
         for (header, claims, signature, expected) in [

@@ -1,12 +1,13 @@
-//! Sessions of the platform: tokens of its own, signed with a shared secret or a published key.
+//! Sessions of the platform: its own tokens, signed with a shared secret or a published key.
 //!
-//! A good signature is not enough: the platform's API keys are tokens under the same secret, and
-//! its clients send one where nobody is signed in. A session has a user's role, audience and UUID.
+//! A valid signature is not enough: the platform's API keys are tokens under the same secret, and
+//! its clients send one when no user is signed in. A session has a user's role, audience and UUID.
 
-use super::User;
 use super::jwks::Jwks;
 use super::jwt::{Claims, Jwt, bad_signature, wrong_alg};
 use super::signature::Alg;
+use super::{User, refuse};
+use crate::config::SessionConfig;
 use crate::secrets::Secret;
 use portcullis_filters::hmac::Secrets;
 use portcullis_filters::verdict::{Reason, Refusal};
@@ -14,9 +15,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use uuid::Uuid;
 
-/// How far the clocks of the platform and ours may be apart.
+/// Accepted difference between the platform's clock and ours.
 const LEEWAY: Duration = Duration::from_secs(60);
-/// Characters of a UUID in the form with hyphens, the only one that is taken.
+/// The length of a UUID with hyphens, the only accepted form.
 const UUID_LENGTH: usize = 36;
 
 /// Verifies sessions.
@@ -29,22 +30,18 @@ pub(super) struct Platform {
 }
 
 impl Platform {
-    pub(super) fn new(
-        issuer: Option<String>,
-        audience: String,
-        secrets: Vec<Secret>,
-        jwks_url: Option<String>,
-    ) -> Self {
+    pub(super) fn new(config: &SessionConfig, secrets: Vec<Secret>) -> Self {
+        let SessionConfig { issuer, audience, jwks_url, .. } = config.clone();
         let jwks = jwks_url.map(|url| Arc::new(Jwks::new(url)));
         Self { issuer, audience, secrets: Secrets::new(secrets), jwks }
     }
 
-    /// Goes on with the keys that `running` fetched.
-    pub(super) fn keep(&mut self, running: &Self) {
-        if let (Some(jwks), Some(kept)) = (&mut self.jwks, &running.jwks)
-            && jwks.is_at(kept)
+    /// Takes the cached keys of `running` if they have the same source.
+    pub(super) fn adopt_cache(&mut self, running: &Self) {
+        if let (Some(jwks), Some(cached)) = (&mut self.jwks, &running.jwks)
+            && jwks.has_same_source(cached)
         {
-            *jwks = Arc::clone(kept);
+            *jwks = Arc::clone(cached);
         }
     }
 
@@ -52,61 +49,63 @@ impl Platform {
         self.secrets.is_some() || self.jwks.is_some()
     }
 
-    /// Whose session this is.
+    /// The user of this session.
     pub(super) async fn user(&self, jwt: &Jwt<'_>, now: SystemTime) -> Result<User, Refusal> {
         if !self.is_configured() {
             return Err(not_configured());
         }
-        let user = self.judge(&jwt.claims, now)?;
-        self.verify(jwt, now).await?;
+        let user = self.check_claims(&jwt.claims, now)?;
+        self.verify(jwt).await?;
         if jwt.claims.is_anonymous == Some(true) {
-            let message = "guests can not do this: sign in with an account";
-            return Err(Refusal::new(Reason::Forbidden, message));
+            return refuse(Reason::Forbidden, "guests cannot do this: sign in with an account");
         }
         Ok(user)
     }
 
-    /// What the token claims, as far as it costs nothing.
-    fn judge(&self, claims: &Claims, now: SystemTime) -> Result<User, Refusal> {
+    /// Checks the claims, which is cheap, before the signature.
+    fn check_claims(&self, claims: &Claims, now: SystemTime) -> Result<User, Refusal> {
         match claims.role.as_deref() {
             Some("authenticated") => {}
             Some("anon" | "service_role") => {
-                let message = "the token is an API key, not the session of a user: sign in";
-                return Err(Refusal::new(Reason::BadJwt, message));
+                return refuse(
+                    Reason::BadJwt,
+                    "the token is an API key, not a user's session: sign in",
+                );
             }
             _ => return Err(no_session()),
         }
-        claims.in_force(now, LEEWAY, LEEWAY)?;
+        claims.check_time(now, LEEWAY, LEEWAY)?;
         if !claims.aud.as_ref().is_some_and(|aud| aud.includes(&self.audience)) {
-            let message = "the token is for another audience";
-            return Err(Refusal::new(Reason::BadJwtAudience, message));
+            return refuse(Reason::BadJwtAudience, "the token is for another audience");
         }
         if self.issuer.is_some() && self.issuer != claims.iss {
-            return Err(Refusal::new(Reason::BadJwtIss, "the token is of another issuer"));
+            return refuse(Reason::BadJwtIss, "the token is from another issuer");
         }
         let sub = claims.sub.as_ref().filter(|sub| sub.len() == UUID_LENGTH);
         let id = sub.and_then(|sub| Uuid::try_parse(sub).ok()).ok_or_else(no_session)?;
         Ok(User { id: id.hyphenated().to_string() })
     }
 
-    /// That the platform signed it. A secret never meets the algorithm of a public key, nor a
-    /// public key the algorithm of a secret.
-    async fn verify(&self, jwt: &Jwt<'_>, now: SystemTime) -> Result<(), Refusal> {
+    /// Checks the platform's signature. A secret is never used with the algorithm of a public key,
+    /// nor a public key with the algorithm of a secret.
+    async fn verify(&self, jwt: &Jwt<'_>) -> Result<(), Refusal> {
         let is_good = match (jwt.alg, &self.secrets, &self.jwks) {
             (Alg::Es256k, ..) => return Err(wrong_alg()),
             (Alg::Hs256, Some(secrets), _) => <&[u8; 32]>::try_from(jwt.signature.as_slice())
                 .is_ok_and(|signature| secrets.verify(jwt.signed, signature)),
-            (Alg::Es256 | Alg::Rs256, _, Some(jwks)) => jwks.verify(jwt, now).await?,
+            (Alg::Es256 | Alg::Rs256, _, Some(jwks)) => jwks.verify(jwt).await?,
             _ => false,
         };
         if is_good { Ok(()) } else { Err(bad_signature()) }
     }
 }
 
-/// There is no key to verify a session with.
+/// No key for sessions is configured.
 pub(super) fn not_configured() -> Refusal {
-    let message = "sessions can not be verified: the operator has not configured their keys";
-    Refusal::new(Reason::NotConfigured, message)
+    Refusal::new(
+        Reason::NotConfigured,
+        "sessions cannot be verified: the operator has not configured their keys",
+    )
 }
 
 fn no_session() -> Refusal {

@@ -1,16 +1,15 @@
-//! GETs to elsewhere, bounded: for health checks, session keys and DID documents.
+//! GET requests to other servers, bounded: for health checks, session keys and DID documents.
 //!
-//! In: a URL, and whose it is. Out: a status, or a small document. One deadline holds from the
-//! lookup of the name to the last byte; no redirect is followed, no proxy of the environment used,
-//! no connection kept. What a stranger chose ([`Trust::Public`]) is fetched over https alone, and
-//! from public addresses alone: they are judged after the name is resolved, and it is these very
-//! addresses that are connected to.
+//! In: a URL, and who chose it. Out: a status, or a small document. One deadline covers everything
+//! from the name lookup to the last byte. Redirects are not followed, the environment's proxy is
+//! not used, connections are not reused. A URL that a stranger chose ([`Trust::Public`]) is fetched
+//! over https and from public addresses only: they are checked after the name is resolved, and the
+//! connection uses these very addresses.
 
 mod address;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::time::Duration;
 use ureq::Agent;
 use ureq::config::Config;
@@ -18,68 +17,66 @@ use ureq::http::{Uri, header};
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 
-/// How long a document may take in all: somebody waits for it.
-pub const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(3);
-/// 64 KiB: sets of keys and DID documents have some hundred bytes to a few thousand.
-pub const MAX_DOCUMENT: usize = 64 << 10;
-/// 16 KiB: the head of an answer.
+/// How long a document may take in all: a client waits for it.
+const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(3);
+/// 64 KiB: key sets and DID documents have a few hundred to a few thousand bytes.
+const MAX_DOCUMENT: usize = 64 << 10;
+/// 16 KiB: the head of a response.
 const MAX_HEAD: usize = 16 << 10;
 
 /// Who chose a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trust {
-    /// The operator: it may be of a private network, and plain http.
+pub(super) enum Trust {
+    /// The operator: private networks and plain http are allowed.
     Operator,
     /// A stranger.
     Public,
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FetchError {
-    /// None came in time.
+pub(super) enum FetchError {
+    /// The deadline passed.
     Timeout,
-    /// The name has no address, nobody listens there, or what came is no HTTP.
+    /// The name has no address, the connection failed, or the response is not HTTP.
     Unreachable,
-    /// The URL is none that is fetched for a stranger: not https, or no public address.
+    /// A stranger's URL is not https, or its address is not public.
     Refused,
-    /// A status other than 200.
+    /// The status is not 200.
     Status(u16),
-    /// The answer is larger than what is read.
+    /// The response is larger than the bound.
     TooLarge,
 }
 
-/// What was fetched.
+/// A fetched document.
 #[derive(Debug)]
-pub struct Document {
-    /// The media type without its parameters, lower case; empty when the answer names none.
-    pub media_type: String,
-    /// The body.
-    pub body: Vec<u8>,
+pub(super) struct Document {
+    /// The media type without parameters, in lower case; empty if there is none.
+    pub(super) media_type: String,
+    pub(super) body: Vec<u8>,
 }
 
-/// The status that a GET is answered with, a redirect's too.
+/// The status of the response to a GET, which may be a redirect's.
 ///
 /// # Errors
-/// No answer came within `timeout`.
-pub async fn status(url: &str, trust: Trust, timeout: Duration) -> Result<u16, FetchError> {
+/// There is no response within `timeout`.
+pub(super) async fn status(url: &str, trust: Trust, timeout: Duration) -> Result<u16, FetchError> {
     let url = url.to_owned();
     on_thread(move || Ok(get(&url, trust, timeout)?.status().as_u16())).await
 }
 
-/// Fetches a document. `held` is given back when the work is over, whether or not anybody still
-/// waits for it.
+/// Fetches a document. `permit` is dropped when the work ends, even if its caller has gone.
 ///
 /// # Errors
-/// There is no answer 200 of at most [`MAX_DOCUMENT`] bytes within [`DOCUMENT_TIMEOUT`].
-pub async fn document(
+/// There is no response 200 of at most [`MAX_DOCUMENT`] bytes within [`DOCUMENT_TIMEOUT`].
+pub(super) async fn document(
     url: &str,
     trust: Trust,
-    held: impl Send + 'static,
+    permit: impl Send + 'static,
 ) -> Result<Document, FetchError> {
     let url = url.to_owned();
     on_thread(move || {
-        let _held = held;
+        let _permit = permit;
         let mut response = get(&url, trust, DOCUMENT_TIMEOUT)?;
         if response.status() != 200 {
             return Err(FetchError::Status(response.status().as_u16()));
@@ -117,14 +114,14 @@ fn get(
         .max_idle_connections(0)
         .user_agent("portcullis")
         .build();
-    Agent::with_parts(config, DefaultConnector::default(), Judge(trust)).get(url).call()
+    Agent::with_parts(config, DefaultConnector::default(), CheckedResolver(trust)).get(url).call()
 }
 
-/// Resolves names, and judges what they resolve to.
+/// Resolves names and checks the addresses.
 #[derive(Debug)]
-struct Judge(Trust);
+struct CheckedResolver(Trust);
 
-impl Resolver for Judge {
+impl Resolver for CheckedResolver {
     fn resolve(
         &self,
         uri: &Uri,
@@ -132,32 +129,20 @@ impl Resolver for Judge {
         timeout: NextTimeout,
     ) -> Result<ResolvedSocketAddrs, ureq::Error> {
         let found = DefaultResolver::default().resolve(uri, config, timeout)?;
-        // one private address among public ones is no accident
+        // a private address among public ones is an attack
         if self.0 == Trust::Public && !found.iter().all(|found| address::is_public(found.ip())) {
-            return Err(ureq::Error::Other(Box::new(NotPublic)));
+            return Err(ureq::Error::BadUri("not a public address".to_owned()));
         }
         Ok(found)
     }
 }
-
-#[derive(Debug)]
-struct NotPublic;
-
-impl fmt::Display for NotPublic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a public address")
-    }
-}
-
-impl std::error::Error for NotPublic {}
 
 impl From<ureq::Error> for FetchError {
     fn from(error: ureq::Error) -> Self {
         match error {
             ureq::Error::Timeout(_) => Self::Timeout,
             ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::TimedOut => Self::Timeout,
-            ureq::Error::Other(error) if error.is::<NotPublic>() => Self::Refused,
-            ureq::Error::RequireHttpsOnly(_) => Self::Refused,
+            ureq::Error::BadUri(_) | ureq::Error::RequireHttpsOnly(_) => Self::Refused,
             ureq::Error::BodyExceedsLimit(_) | ureq::Error::LargeResponseHeader(..) => {
                 Self::TooLarge
             }

@@ -1,31 +1,15 @@
-//! Fetching from a server on loopback that answers what a test says.
+//! Fetches from a server on loopback.
 
 use super::*;
+use crate::sidecar::stub;
 use std::time::Instant;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
 
-/// Answers every request with these pieces, a pause after each.
-async fn server(pieces: Vec<Vec<u8>>, pause: Duration) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let url = format!("http://{}/", listener.local_addr().expect("an address"));
-    tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            let pieces = pieces.clone();
-            tokio::spawn(async move {
-                drop(stream.read(&mut [0; 4096]).await);
-                for piece in pieces {
-                    drop(stream.write_all(&piece).await);
-                    tokio::time::sleep(pause).await;
-                }
-            });
-        }
-    });
-    url
+fn slow(pieces: Vec<Vec<u8>>, pause: Duration) -> String {
+    format!("http://127.0.0.1:{}/", stub::serve(pause, move |_| pieces.clone()))
 }
 
-async fn serve(answer: impl Into<Vec<u8>>) -> String {
-    server(vec![answer.into()], Duration::ZERO).await
+fn serve(answer: impl Into<Vec<u8>>) -> String {
+    slow(vec![answer.into()], Duration::ZERO)
 }
 
 async fn fetched(url: &str, trust: Trust) -> Result<Vec<u8>, FetchError> {
@@ -33,7 +17,7 @@ async fn fetched(url: &str, trust: Trust) -> Result<Vec<u8>, FetchError> {
 }
 
 #[tokio::test]
-async fn a_document_is_an_answer_200_of_at_most_64_kib() {
+async fn a_document_has_at_most_64_kib() {
     let sized = |size: usize| {
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n");
         [head.into_bytes(), vec![b'x'; size]].concat()
@@ -55,7 +39,7 @@ async fn a_document_is_an_answer_200_of_at_most_64_kib() {
         ("no HTTP", "SSH-2.0-x\r\n\r\n".into(), Err(FetchError::Unreachable)),
         ("nothing", Vec::new(), Err(FetchError::Unreachable)),
     ] {
-        let found = fetched(&serve(answer).await, Trust::Operator).await;
+        let found = fetched(&serve(answer), Trust::Operator).await;
         assert_eq!(found.map(|body| body.len()), expected, "{what}");
     }
     let away = fetched("http://127.0.0.1:9/", Trust::Operator).await;
@@ -63,13 +47,13 @@ async fn a_document_is_an_answer_200_of_at_most_64_kib() {
 }
 
 #[tokio::test]
-async fn the_deadline_holds_to_the_last_byte() {
+async fn the_deadline_covers_the_last_byte() {
     let drops = || {
         let head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n".to_vec();
         [vec![head], vec![b"x".to_vec(); 1000]].concat()
     };
-    let slow = server(drops(), Duration::from_millis(100)).await;
-    let silent = server(vec![Vec::new()], Duration::from_secs(60)).await;
+    let slow = slow(drops(), Duration::from_millis(100));
+    let silent = self::slow(vec![Vec::new()], Duration::from_secs(60));
     let start = Instant::now();
     let (slow, silent) = tokio::join!(
         fetched(&slow, Trust::Operator),
@@ -82,19 +66,19 @@ async fn the_deadline_holds_to_the_last_byte() {
 }
 
 #[tokio::test]
-async fn a_status_is_told_whatever_it_is() {
+async fn every_status_is_returned() {
     for code in [200, 204, 302, 404, 500, 503] {
         let answer =
             format!("HTTP/1.1 {code} X\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n");
-        let url = serve(answer).await;
+        let url = serve(answer);
         let found = status(&url, Trust::Operator, DOCUMENT_TIMEOUT).await;
         assert_eq!(found, Ok(code));
     }
 }
 
 #[tokio::test]
-async fn for_a_stranger_only_public_hosts_are_asked_over_https() {
-    let url = serve("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
+async fn strangers_urls_are_https_on_public_hosts() {
+    let url = serve("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     let port = url.rsplit(':').next().unwrap_or_default();
     assert_eq!(fetched(&url, Trust::Operator).await, Ok(Vec::new()));
     for url in [
@@ -115,13 +99,13 @@ async fn for_a_stranger_only_public_hosts_are_asked_over_https() {
 }
 
 #[tokio::test]
-async fn what_is_held_is_given_back_when_the_work_is_over() {
-    let held = std::sync::Arc::new(());
-    let url = server(vec![Vec::new()], Duration::from_millis(300)).await;
-    let fetch = document(&url, Trust::Operator, std::sync::Arc::clone(&held));
+async fn the_permit_is_dropped_when_the_work_ends() {
+    let permit = std::sync::Arc::new(());
+    let url = slow(vec![Vec::new()], Duration::from_millis(300));
+    let fetch = document(&url, Trust::Operator, std::sync::Arc::clone(&permit));
     drop(tokio::time::timeout(Duration::from_millis(100), fetch).await);
-    assert_eq!(std::sync::Arc::strong_count(&held), 2, "the work goes on without its caller");
-    while std::sync::Arc::strong_count(&held) == 2 {
+    assert_eq!(std::sync::Arc::strong_count(&permit), 2, "the work goes on without its caller");
+    while std::sync::Arc::strong_count(&permit) == 2 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! What a feed says of the podcast itself.
+//! The elements of a feed that describe the podcast itself.
 
 use super::{
     Feed, MAX_CHARS, MAX_DESCRIPTION_BYTES, MAX_NAME_CHARS, optional_url, persons, true_or_false,
@@ -10,7 +10,7 @@ use crate::store::Podcast;
 /// The podcast namespace: the longest `podcast:txt`.
 const MAX_TXT_CHARS: usize = 4000;
 
-/// Writes all elements of the channel but the items.
+/// Writes all elements of the channel except the items.
 pub(super) fn write(xml: &mut Xml, feed: &Feed<'_>) {
     let podcast = feed.podcast;
     let own = feed.url();
@@ -43,7 +43,7 @@ fn about(xml: &mut Xml, podcast: &Podcast) {
     let description = shortened(&podcast.description, MAX_DESCRIPTION_BYTES);
     xml.text("title", &*title);
     xml.text("link", &*link);
-    // a channel must have one
+    // RSS requires one
     xml.text("description", if description.is_empty() { &*title } else { &*description });
     xml.text("language", &*podcast.language);
     xml.text("copyright", &*line(podcast.copyright.as_deref().unwrap_or_default(), MAX_CHARS));
@@ -69,7 +69,7 @@ fn apple(xml: &mut Xml, podcast: &Podcast) {
     xml.text("itunes:explicit", true_or_false(podcast.explicit));
     xml.empty("itunes:image", &[("href", &url(&podcast.image_url))]);
     xml.text("itunes:type", &*podcast.kind);
-    // everyone reads it: only a creator who stored an address has it shown
+    // the address is public: it is shown only if the creator stored one
     if let Some(email) = podcast.owner_email.as_deref() {
         let name = podcast.owner_name.as_ref().or(podcast.author.as_ref());
         xml.open("itunes:owner", &[]);
@@ -78,7 +78,7 @@ fn apple(xml: &mut Xml, podcast: &Podcast) {
         xml.close("itunes:owner");
     }
     xml.text("itunes:new-feed-url", &*optional_url(podcast.new_feed_url.as_deref()));
-    // any other value means nothing, so there is no "no"
+    // no other value has a meaning
     xml.text("itunes:complete", podcast.complete.then_some("yes"));
     xml.text("itunes:block", podcast.block.then_some("yes"));
 }

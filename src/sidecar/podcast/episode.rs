@@ -1,14 +1,13 @@
-//! What a feed says of an episode.
+//! The item of an episode.
 
 use super::{Feed, MAX_CHARS, MAX_DESCRIPTION_BYTES, html, optional_url, persons, true_or_false};
 use crate::sidecar::document::http_date;
 use crate::sidecar::xml::{Xml, line, shortened, url};
 use crate::store::Episode;
 
-/// Where anyone can read the posts of an account of the AT Protocol.
+/// Shows the posts of an AT Protocol account to anybody.
 const PROFILES: &str = "https://bsky.app/profile";
 
-/// Writes an episode's item.
 pub(super) fn write(xml: &mut Xml, feed: &Feed<'_>, episode: &Episode) {
     let title = line(&episode.title, MAX_CHARS);
     xml.open("item", &[]);
@@ -25,7 +24,7 @@ pub(super) fn write(xml: &mut Xml, feed: &Feed<'_>, episode: &Episode) {
     xml.text("pubDate", &*http_date(episode.published_us));
     let description = html::plain(&episode.description_html);
     xml.text("description", &*shortened(&description, MAX_DESCRIPTION_BYTES));
-    xml.cdata("content:encoded", &html::sanitised(&episode.description_html));
+    xml.cdata("content:encoded", &html::sanitize(&episode.description_html));
     apple(xml, episode, &title);
     for transcript in &episode.transcripts {
         let language = transcript.language.as_deref().unwrap_or_default();
@@ -56,7 +55,7 @@ fn apple(xml: &mut Xml, episode: &Episode, title: &str) {
     }
 }
 
-/// The post under which the episode is talked about.
+/// The post under which the episode is discussed.
 fn discussion(xml: &mut Xml, feed: &Feed<'_>, episode: &Episode) {
     let Some(post) = episode.social_uri.as_deref().filter(|uri| uri.starts_with("at://")) else {
         return;

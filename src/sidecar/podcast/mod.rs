@@ -1,9 +1,9 @@
-//! A podcast as RSS 2.0 with the `itunes` and `podcast` namespaces, as PSP-1 and Apple ask for it.
+//! A podcast as RSS 2.0 with the `itunes` and `podcast` namespaces, as PSP-1 and Apple require.
 //!
-//! In: what is stored of a podcast and its published episodes. Out: the document, the same bytes
-//! for the same content. It reads no clock: which episodes are published is the caller's question.
+//! In: the stored data of a podcast and its published episodes. Out: the document, equal bytes for
+//! equal data. It reads no clock: the caller selects the published episodes.
 //!
-//! Reading order: `channel.rs`, `episode.rs`, and `html.rs` for what creators write.
+//! Reading order: `channel.rs`, `episode.rs`, and `html.rs` for text written by creators.
 
 mod channel;
 mod episode;
@@ -12,17 +12,16 @@ mod html;
 mod tests;
 
 use super::document::Document;
-use super::xml::{Attributes, Xml, line, url};
+use super::xml::{Attributes, Xml, line, percent_encoded, url};
 use crate::store::{Episode, Person, Podcast};
-use std::fmt::Write as _;
 
 /// `Content-Type` of the feed.
 const MEDIA_TYPE: &str = "application/rss+xml; charset=utf-8";
-/// PSP-1: what a description may have.
+/// PSP-1: the bound on a description.
 const MAX_DESCRIPTION_BYTES: usize = 4000;
-/// PSP-1: what any other text may have.
+/// PSP-1: the bound on any other text.
 const MAX_CHARS: usize = 255;
-/// The podcast namespace: a person's name and a call for funds.
+/// The podcast namespace: the bound on a person's name and a call for funds.
 const MAX_NAME_CHARS: usize = 128;
 
 const NAMESPACES: Attributes<'_> = &[
@@ -33,42 +32,34 @@ const NAMESPACES: Attributes<'_> = &[
     ("xmlns:podcast", "https://podcastindex.org/namespace/1.0"),
 ];
 
-/// What a feed is made of.
+/// The data of a feed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Feed<'a> {
-    /// The podcast.
     pub(super) podcast: &'a Podcast,
-    /// Its published episodes, newest first.
+    /// Published episodes, newest first.
     pub(super) episodes: &'a [Episode],
-    /// Its creator's handle.
+    /// The creator's handle.
     pub(super) handle: Option<&'a str>,
-    /// Where this program is reached.
+    /// This program's origin.
     pub(super) base_url: &'a str,
 }
 
 impl Feed<'_> {
-    /// The feed's own URL: by the DID, since a handle can change hands.
+    /// The feed's own URL: by the DID, since a handle can change its owner.
     pub(super) fn url(&self) -> String {
-        let did: String = self.podcast.did.bytes().fold(String::new(), |mut url, byte| {
-            if byte.is_ascii_alphanumeric() || b":._-".contains(&byte) {
-                url.push(char::from(byte));
-            } else {
-                // writing to a string does not fail
-                let _ = write!(url, "%{byte:02X}");
-            }
-            url
-        });
+        let is_plain = |_, byte: u8| byte.is_ascii_alphanumeric() || b":._-".contains(&byte);
+        let did = percent_encoded(&self.podcast.did, is_plain);
         format!("{}/functions/podcast-rss-feed?did={did}", self.base_url)
     }
 
-    /// When something of it changed last.
+    /// The time of the last change.
     fn modified_us(&self) -> i64 {
         let episodes = self.episodes.iter().map(|one| one.updated_us.max(one.published_us));
         episodes.fold(self.podcast.updated_us, i64::max)
     }
 }
 
-/// The feed as a document.
+/// Renders the feed.
 pub(super) fn render(feed: &Feed<'_>) -> Document {
     let mut xml = Xml::begin();
     xml.open("rss", NAMESPACES);
@@ -82,7 +73,7 @@ pub(super) fn render(feed: &Feed<'_>) -> Document {
     Document::new(xml.take(), MEDIA_TYPE, Some(feed.modified_us()))
 }
 
-/// Who takes part: in the podcast, or in an episode instead of those of the podcast.
+/// The persons of the podcast, or those of an episode, who replace them there.
 fn persons(xml: &mut Xml, persons: &[Person]) {
     for person in persons {
         let [role, group] =
@@ -97,7 +88,7 @@ fn optional_url(text: Option<&str>) -> String {
     text.map(url).unwrap_or_default()
 }
 
-/// How the `itunes` namespace writes a flag that must be there.
+/// The `itunes` namespace's form of a required flag.
 fn true_or_false(flag: bool) -> &'static str {
     if flag { "true" } else { "false" }
 }

@@ -1,4 +1,4 @@
-//! The feed, read back as a podcast app reads it.
+//! The feed, parsed like a podcast app does.
 
 use super::*;
 use crate::sidecar::xml::tests::{Node, read};
@@ -15,7 +15,7 @@ fn text(text: &str) -> Option<String> {
 
 fn person(name: &str) -> Person {
     let name = name.to_owned();
-    Person { name, role: text("guest"), group: None, image: None, href: text("https://a.example") }
+    Person { name, role: text("guest"), href: text("https://a.example"), ..Person::default() }
 }
 
 fn podcast() -> Podcast {
@@ -29,13 +29,10 @@ fn podcast() -> Podcast {
         author: text("Ana"),
         category: "Leisure".to_owned(),
         subcategory: text("Hobbies"),
-        explicit: false,
         image_url: "https://cards.example/art.jpg".to_owned(),
         kind: "serial".to_owned(),
         medium: "podcast".to_owned(),
         locked: true,
-        owner_name: None,
-        owner_email: None,
         copyright: text("© Ana"),
         funding: vec![Funding {
             url: "https://cards.example/tip".to_owned(),
@@ -43,11 +40,8 @@ fn podcast() -> Podcast {
         }],
         persons: vec![person("Ana")],
         txt: vec![Txt { purpose: text("verify"), value: "code".to_owned() }],
-        complete: false,
-        block: false,
-        new_feed_url: None,
-        taken_down: false,
         updated_us: NOVEMBER,
+        ..Podcast::default()
     }
 }
 
@@ -92,7 +86,7 @@ fn channel(podcast: &Podcast, episodes: &[Episode]) -> Node {
     rss.children.remove(0)
 }
 
-/// What a path leads to: elements, then an attribute after `@`; the text when there is none.
+/// The value at a path: elements, then an attribute after `@`, or else the text.
 fn at<'a>(node: &'a Node, path: &str) -> &'a str {
     let (elements, attribute) = path.split_once('@').unwrap_or((path, ""));
     let node = elements.split_terminator('/').fold(node, |node, name| node.one(name));
@@ -100,7 +94,7 @@ fn at<'a>(node: &'a Node, path: &str) -> &'a str {
 }
 
 #[test]
-fn a_channel_has_what_psp_1_and_apple_require() {
+fn a_channel_meets_psp_1_and_apples_rules() {
     let channel = channel(&podcast(), &[episode(1), episode(2)]);
     let own = format!("{BASE}/functions/podcast-rss-feed?did={DID}");
     for (path, expected) in [
@@ -137,14 +131,14 @@ fn a_channel_has_what_psp_1_and_apple_require() {
         assert_eq!(at(&channel, path), expected, "{path}");
     }
     for absent in ["itunes:owner", "itunes:new-feed-url", "itunes:complete", "itunes:block"] {
-        assert_eq!(channel.all(absent).count(), 0, "{absent} is said only when it is so");
+        assert_eq!(channel.all(absent).count(), 0, "{absent} is written only if set");
     }
-    assert_eq!(channel.one("podcast:locked").attributes, [], "no address that was not given");
+    assert_eq!(channel.one("podcast:locked").attributes, [], "no address unless it was stored");
     assert_eq!(channel.all("item").count(), 2);
 }
 
 #[test]
-fn an_episode_has_what_psp_1_and_apple_ask_for() {
+fn an_episode_meets_psp_1_and_apples_rules() {
     let channel = channel(&podcast(), &[episode(1)]);
     let item = channel.one("item");
     let guid = format!("at://{DID}/example.episode/1");
@@ -183,7 +177,7 @@ fn an_episode_has_what_psp_1_and_apple_ask_for() {
 }
 
 #[test]
-fn what_is_not_known_of_an_episode_is_not_written() {
+fn missing_members_are_not_written() {
     let bare = Episode {
         description_html: String::new(),
         link: None,
@@ -205,7 +199,7 @@ fn what_is_not_known_of_an_episode_is_not_written() {
 }
 
 #[test]
-fn what_a_creator_chose_is_said() {
+fn a_creators_choices_are_written() {
     let chosen = Podcast {
         owner_email: text("ana@cards.example"),
         new_feed_url: text("https://new.example/feed"),
@@ -251,7 +245,7 @@ fn every_prefix_in_use_is_declared() {
 }
 
 #[test]
-fn hard_text_arrives_as_it_was_meant() {
+fn difficult_text_is_preserved() {
     let hard = "ana@b.example \u{1}<b>🃏</b> \u{5d0}\u{5d1} \u{202e}x ]]> &amp;";
     let clean = "ana@b.example <b>🃏</b> \u{5d0}\u{5d1} \u{202e}x ]]> &amp;";
     let podcast = Podcast {

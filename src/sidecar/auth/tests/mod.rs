@@ -1,12 +1,12 @@
-//! Who asks, shown with keys made here and a server on loopback that holds sets of keys and DID
-//! documents. The time is an argument.
+//! Authentication with keys generated here, and a server of key sets and DID documents.
 
 mod platform;
 mod service_tokens;
 mod stub;
 
 use super::signature::Alg;
-use super::{Auth, AuthSettings};
+use super::{Auth, Authorization};
+use crate::config::SessionConfig;
 use crate::secrets::Secret;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -19,34 +19,52 @@ use ring::signature::{
     RsaPublicKeyComponents,
 };
 use serde_json::{Value, json};
+use std::cell::OnceCell;
 use std::time::{Duration, SystemTime};
+use tokio::time::{Instant, advance};
 
 const NOW: u64 = 1_800_000_000;
 const SECRET: &str = "the platform's secret, 32 bytes or more";
 const AUDIENCE: &str = "authenticated";
 
+thread_local! {
+    static START: OnceCell<Instant> = const { OnceCell::new() };
+}
+
+/// The time in tokens.
 fn at(second: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(NOW + second)
 }
 
-/// With no key of the platform, and nobody to ask.
-fn settings() -> AuthSettings {
-    AuthSettings {
+/// Advances the paused clock of this test to a second after the start, and returns the time.
+async fn reach(second: u64) -> SystemTime {
+    let start = START.with(|start| *start.get_or_init(Instant::now));
+    advance((start + Duration::from_secs(second)).saturating_duration_since(Instant::now())).await;
+    at(second)
+}
+
+/// No key of the platform, and no server.
+fn config() -> SessionConfig {
+    SessionConfig {
         issuer: None,
         audience: AUDIENCE.to_owned(),
-        hs256_secrets: Vec::new(),
+        hs256_secret_files: Vec::new(),
         jwks_url: None,
         plc_url: "http://127.0.0.1:9".to_owned(),
-        service_did: "did:web:feeds.example".to_owned(),
         localhost_dids: false,
     }
 }
 
-fn with_secret() -> AuthSettings {
-    AuthSettings { hs256_secrets: vec![Secret::new(SECRET.into())], ..settings() }
+fn auth_with(config: &SessionConfig, secrets: &[&str]) -> Auth {
+    let secrets = secrets.iter().map(|secret| Secret::new((*secret).into())).collect();
+    Auth::new(config, secrets, "did:web:feeds.example".to_owned())
 }
 
-/// Whoever signs tokens.
+fn header(bearer: &str) -> Authorization {
+    Authorization::Given(Secret::new(bearer.into()))
+}
+
+/// The issuer's key.
 enum Key {
     Secret(Vec<u8>),
     P256(EcdsaKeyPair),
@@ -106,7 +124,7 @@ impl Key {
         }
     }
 
-    /// As a set of keys shows it.
+    /// As a member of a key set.
     fn jwk(&self, kid: &str) -> Value {
         let number = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
         match self {
@@ -129,7 +147,7 @@ impl Key {
         }
     }
 
-    /// As a DID document shows it: the point, compressed or not, after these bytes.
+    /// As in a DID document: the point, compressed or not, after these bytes.
     fn multibase(&self, codec: &[u8], compressed: bool) -> String {
         let point = match self {
             Self::K256(key) => key.verifying_key().to_encoded_point(compressed).as_bytes().to_vec(),
@@ -160,7 +178,7 @@ impl Key {
     }
 }
 
-/// `Authorization` with a token that is signed so.
+/// `Authorization` with a token that `sign` signs.
 fn signed(header: &Value, claims: &Value, sign: impl Fn(&[u8]) -> Vec<u8>) -> String {
     let [header, claims] = [header, claims].map(|part| URL_SAFE_NO_PAD.encode(part.to_string()));
     let message = format!("{header}.{claims}");
@@ -168,7 +186,7 @@ fn signed(header: &Value, claims: &Value, sign: impl Fn(&[u8]) -> Vec<u8>) -> St
     format!("Bearer {message}.{signature}")
 }
 
-/// An object with some members changed: `null` takes one away.
+/// An object with some members changed: `null` removes one.
 fn with(object: &Value, changes: &Value) -> Value {
     let mut object = object.clone();
     let members = object.as_object_mut().expect("an object");

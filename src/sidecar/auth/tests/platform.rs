@@ -17,19 +17,21 @@ fn session() -> Value {
 }
 
 async fn user(auth: &Auth, bearer: &str) -> Result<String, Reason> {
-    user_at(auth, bearer, 0).await
-}
-
-async fn user_at(auth: &Auth, bearer: &str, second: u64) -> Result<String, Reason> {
-    let user = auth.user(Some(bearer.as_bytes()), at(second)).await;
+    let user = auth.user(&header(bearer), at(0)).await;
     user.map(|user| user.id).map_err(|refusal| refusal.reason)
 }
 
-/// Takes public keys of a server that shows these.
-async fn with_jwks(keys: &[Value]) -> (Stub, Auth) {
-    let stub = Stub::start().await;
+async fn user_at(auth: &Auth, bearer: &str, second: u64) -> Result<String, Reason> {
+    let user = auth.user(&header(bearer), reach(second).await).await;
+    user.map(|user| user.id).map_err(|refusal| refusal.reason)
+}
+
+/// Accepts the public keys that a server shows.
+fn with_jwks(keys: &[Value]) -> (Stub, Auth) {
+    let stub = Stub::start();
     stub.show(JWKS, &json!({"keys": keys}));
-    let auth = Auth::new(AuthSettings { jwks_url: Some(stub.url(JWKS)), ..with_secret() });
+    let config = SessionConfig { jwks_url: Some(stub.url(JWKS)), ..config() };
+    let auth = auth_with(&config, &[SECRET]);
     (stub, auth)
 }
 
@@ -38,9 +40,9 @@ fn named(key: &Key, kid: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_session_is_that_of_a_signed_in_user_and_in_force() {
+async fn sessions_belong_to_users_who_are_signed_in() {
     let issuer = Some(ISSUER.to_owned());
-    let auth = Auth::new(AuthSettings { issuer, ..with_secret() });
+    let auth = auth_with(&SessionConfig { issuer, ..config() }, &[SECRET]);
     let key = Key::secret(SECRET);
     for (changes, expected) in [
         (json!({}), Ok(())),
@@ -64,7 +66,7 @@ async fn a_session_is_that_of_a_signed_in_user_and_in_force() {
         (json!({"iss": "https://other.example/auth/v1"}), Err(Reason::BadJwtIss)),
         (json!({"iss": format!("{ISSUER}/")}), Err(Reason::BadJwtIss)),
         (json!({"iss": null}), Err(Reason::BadJwtIss)),
-        // a service token is none, whatever signed it
+        // a service token is not a session, whatever signed it
         (json!({"iss": "did:plc:234567abcdefghijklmnopqr"}), Err(Reason::BadJwtIss)),
         // API keys are signed with the same secret
         (json!({"iss": "supabase", "role": "anon", "sub": null, "aud": null}), Err(Reason::BadJwt)),
@@ -90,8 +92,8 @@ async fn a_session_is_that_of_a_signed_in_user_and_in_force() {
 }
 
 #[tokio::test]
-async fn the_header_is_one_bearer_token_of_at_most_8_kib() {
-    let auth = Auth::new(with_secret());
+async fn the_bearer_token_has_at_most_8_kib() {
+    let auth = auth_with(&config(), &[SECRET]);
     let good = Key::secret(SECRET).bearer(&session());
     let token = &good["Bearer ".len()..];
     // three bytes of a claim are four characters
@@ -118,49 +120,43 @@ async fn the_header_is_one_bearer_token_of_at_most_8_kib() {
         (Some(padded(8196)), Some(Reason::BadJwt)),
         (Some(format!("{good}{}", "A".repeat(100_000))), Some(Reason::BadJwt)),
     ] {
-        let value = value.as_ref().map(String::as_bytes);
-        let found = reason(auth.user(value, at(0)).await);
-        let length = value.map(<[u8]>::len);
-        assert_eq!(found, expected, "{length:?} {:?}", value.map(String::from_utf8_lossy));
+        let authorization = value.as_deref().map_or(Authorization::Absent, header);
+        let found = reason(auth.user(&authorization, at(0)).await);
+        assert_eq!(found, expected, "{:?} {value:?}", value.as_ref().map(String::len));
     }
 }
 
 #[tokio::test]
-async fn without_keys_no_session_is_taken() {
-    let short = vec![Secret::new(Vec::new())];
-    for settings in [settings(), AuthSettings { hs256_secrets: short, ..settings() }] {
-        let auth = Auth::new(settings);
-        assert!(!auth.is_configured());
+async fn without_keys_sessions_are_not_configured() {
+    for secrets in [&[][..], &[""]] {
+        let auth = auth_with(&config(), secrets);
         for bearer in [Key::secret("").bearer(&session()), "garbage".to_owned()] {
             assert_eq!(user(&auth, &bearer).await, Err(Reason::NotConfigured), "{bearer}");
         }
         let bearer = Key::secret("").bearer(&session());
-        let viewer = auth.viewer(Some(bearer.as_bytes()), "m", at(0)).await;
+        let viewer = auth.viewer(&header(&bearer), "m", at(0)).await;
         assert_eq!(reason(viewer), Some(Reason::NotConfigured));
     }
-    assert!(Auth::new(with_secret()).is_configured());
 }
 
 #[tokio::test]
-async fn two_secrets_sign_while_they_are_changed() {
+async fn both_secrets_sign_during_a_rotation() {
     let next = "the next secret of the platform, 32 bytes";
-    let hs256_secrets =
-        [format!("{SECRET}\n"), next.to_owned()].map(|text| Secret::new(text.into()));
-    let auth = Auth::new(AuthSettings { hs256_secrets: hs256_secrets.into(), ..settings() });
+    let auth = auth_with(&config(), &[&format!("{SECRET}\n"), next]);
     for secret in [SECRET, next] {
         assert_eq!(user(&auth, &Key::secret(secret).bearer(&session())).await, Ok(USER.to_owned()));
     }
 }
 
 #[tokio::test]
-async fn published_keys_sign_by_their_own_algorithm() {
+async fn published_keys_sign_with_their_own_algorithm() {
     let (ec, rsa, k256) = (Key::p256(), Key::rsa(), Key::k256(1));
     let oct = Key::secret("a secret that everybody can read, 32 bytes");
     let encryption = with(&Key::p256().jwk("enc"), &json!({"use": "enc"}));
     let mislabelled = with(&ec.jwk("es512"), &json!({"alg": "ES512"}));
     let keys = [ec.jwk("ec"), rsa.jwk("rsa"), oct.jwk("oct"), k256.jwk("k"), mislabelled];
     let odd = [encryption, json!({"kty": "OKP"}), json!(1), json!({"kty": "EC", "use": 5})];
-    let (_stub, auth) = with_jwks(&[&keys[..], &odd].concat()).await;
+    let (_stub, auth) = with_jwks(&[&keys[..], &odd].concat());
 
     let pem = match &rsa {
         Key::Rsa(key) => STANDARD.encode(key.public_key().as_ref()),
@@ -201,13 +197,13 @@ async fn published_keys_sign_by_their_own_algorithm() {
     }
 }
 
-#[tokio::test]
-async fn an_unknown_key_is_looked_for_at_most_every_30_seconds() {
+#[tokio::test(start_paused = true)]
+async fn unknown_keys_are_looked_up_every_30_seconds() {
     let (old, new) = (Key::p256(), Key::p256());
-    let (stub, auth) = with_jwks(&[old.jwk("old")]).await;
+    let (stub, auth) = with_jwks(&[old.jwk("old")]);
     assert_eq!(user(&auth, &named(&old, "old")).await, Ok(USER.to_owned()));
     stub.show(JWKS, &json!({"keys": [new.jwk("new")]}));
-    assert_eq!(user(&auth, &named(&old, "old")).await, Ok(USER.to_owned()), "still kept");
+    assert_eq!(user(&auth, &named(&old, "old")).await, Ok(USER.to_owned()), "still cached");
     assert_eq!(stub.requests(), 1);
     assert_eq!(user(&auth, &named(&new, "new")).await, Ok(USER.to_owned()), "fetched for it");
     assert_eq!(stub.requests(), 2);
@@ -220,11 +216,11 @@ async fn an_unknown_key_is_looked_for_at_most_every_30_seconds() {
     assert_eq!(stub.requests(), 3);
 }
 
-#[tokio::test]
-async fn an_outage_of_an_hour_is_outlived() {
+#[tokio::test(start_paused = true)]
+async fn sessions_survive_an_outage_of_an_hour() {
     let key = Key::p256();
     let claims = with(&session(), &json!({"exp": NOW + 100_000}));
-    let (stub, auth) = with_jwks(&[key.jwk("1")]).await;
+    let (stub, auth) = with_jwks(&[key.jwk("1")]);
     let bearer = key.bearer(&claims);
     assert_eq!(user(&auth, &bearer).await, Ok(USER.to_owned()));
     stub.fail();
@@ -245,7 +241,7 @@ async fn an_outage_of_an_hour_is_outlived() {
 }
 
 #[tokio::test]
-async fn what_is_no_set_of_keys_is_as_none() {
+async fn a_malformed_key_set_counts_as_unavailable() {
     let key = Key::p256();
     let huge = json!({"keys": [key.jwk("1")], "pad": "x".repeat(65_536)});
     for (status, body) in [
@@ -255,17 +251,17 @@ async fn what_is_no_set_of_keys_is_as_none() {
         (302, String::new()),
         (404, String::new()),
     ] {
-        let (stub, auth) = with_jwks(&[]).await;
+        let (stub, auth) = with_jwks(&[]);
         stub.answer(JWKS, status, "application/json", &body);
         let found = user(&auth, &key.bearer(&session())).await;
         assert_eq!(found, Err(Reason::KeysUnavailable), "{status}");
     }
 }
 
-#[tokio::test]
-async fn a_hundred_at_once_fetch_the_keys_once() {
+#[tokio::test(start_paused = true)]
+async fn a_hundred_requests_fetch_the_keys_once() {
     let (known, unknown) = (Key::p256(), Key::p256());
-    let (stub, auth) = with_jwks(&[known.jwk("1")]).await;
+    let (stub, auth) = with_jwks(&[known.jwk("1")]);
     let bearer = named(&known, "1");
     let found = futures_util::future::join_all((0..100).map(|_| user(&auth, &bearer))).await;
     assert!(found.iter().all(Result::is_ok), "{found:?}");

@@ -29,34 +29,39 @@ fn with_key(did: &str, key: &Key) -> Value {
 }
 
 /// Looks DIDs up at this server.
-fn auth(stub: &Stub) -> Auth {
-    Auth::new(AuthSettings { plc_url: stub.url("/"), localhost_dids: true, ..with_secret() })
+fn auth_at(stub: &Stub) -> Auth {
+    let config = SessionConfig { plc_url: stub.url("/"), localhost_dids: true, ..config() };
+    auth_with(&config, &[SECRET])
 }
 
 async fn viewer(auth: &Auth, bearer: &str) -> Result<String, Reason> {
-    viewer_at(auth, bearer, 0).await
+    account(auth.viewer(&header(bearer), LXM, at(0)).await)
 }
 
 async fn viewer_at(auth: &Auth, bearer: &str, second: u64) -> Result<String, Reason> {
-    match auth.viewer(Some(bearer.as_bytes()), LXM, at(second)).await {
+    account(auth.viewer(&header(bearer), LXM, reach(second).await).await)
+}
+
+fn account(viewer: Result<Viewer, Refusal>) -> Result<String, Reason> {
+    match viewer {
         Ok(Viewer::Did(did)) => Ok(did),
-        Ok(Viewer::User(user)) => panic!("a service token is no session: {user:?}"),
+        Ok(Viewer::User(user)) => panic!("a service token is not a session: {user:?}"),
         Err(refusal) => Err(refusal.reason),
     }
 }
 
-/// The account `PLC` has the key, and this is who sends what it signed.
-async fn shown(document: &Value) -> (Stub, Auth) {
-    let stub = Stub::start().await;
+/// A directory with this document of the account `PLC`.
+fn shown(document: &Value) -> (Stub, Auth) {
+    let stub = Stub::start();
     stub.show(&format!("/{PLC}"), document);
-    let auth = auth(&stub);
+    let auth = auth_at(&stub);
     (stub, auth)
 }
 
 #[tokio::test]
-async fn each_thing_that_is_wrong_with_a_token_has_its_name() {
+async fn each_fault_of_a_token_has_its_reason() {
     let key = Key::k256(7);
-    let (stub, auth) = shown(&with_key(PLC, &key)).await;
+    let (stub, auth) = shown(&with_key(PLC, &key));
     let changed = |changes: Value| key.bearer(&with(&claims(PLC), &changes));
     let headed = |header: Value| key.bearer_with(&header, &claims(PLC));
     let bad_type = Some(Reason::BadJwtType);
@@ -95,16 +100,16 @@ async fn each_thing_that_is_wrong_with_a_token_has_its_name() {
         assert_eq!(viewer(&auth, &bearer).await.err(), expected, "{bearer}");
     }
     assert_eq!(viewer(&auth, &changed(json!({}))).await, Ok(PLC.to_owned()));
-    let nobody = auth.viewer(None, LXM, at(0)).await;
+    let nobody = auth.viewer(&Authorization::Absent, LXM, at(0)).await;
     assert_eq!(reason(nobody), Some(Reason::Unauthorized));
-    assert_eq!(stub.requests(), 2, "once for the key, and once for those that it did not sign");
+    assert_eq!(stub.requests(), 2, "once for the key, once for tokens it did not sign");
 }
 
 #[tokio::test]
-async fn signatures_are_64_bytes_with_an_s_of_either_half() {
+async fn signatures_are_64_bytes_with_any_s() {
     use k256::ecdsa::Signature;
     for key in [Key::k256(7), Key::p256()] {
-        let (_stub, auth) = shown(&with_key(PLC, &key)).await;
+        let (_stub, auth) = shown(&with_key(PLC, &key));
         let header = json!({"alg": key.alg().name()});
         let change = |change: fn(Vec<u8>) -> Vec<u8>| {
             signed(&header, &claims(PLC), |message| change(key.sign(message)))
@@ -151,7 +156,7 @@ fn der(raw: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn the_key_is_the_first_good_one_of_the_account() {
+async fn the_first_valid_key_of_an_account_signs() {
     let (k256, p256) = (Key::k256(7), Key::p256());
     let (multikey, legacy) = (k256.multikey(), "EcdsaSecp256k1VerificationKey2019");
     let (of_p256, legacy_p256) = (p256.multikey(), "EcdsaSecp256r1VerificationKey2019");
@@ -183,7 +188,7 @@ async fn the_key_is_the_first_good_one_of_the_account() {
         ("not base58", &k256, vec![method(PLC, "Multikey", "z0OIl")], false),
         ("endless", &k256, vec![method(PLC, "Multikey", &multikey.repeat(900))], false),
     ] {
-        let (_stub, auth) = shown(&document(PLC, &methods)).await;
+        let (_stub, auth) = shown(&document(PLC, &methods));
         let found = viewer(&auth, &key.bearer(&claims(PLC))).await;
         let refused = matches!(found, Err(Reason::BadJwtIss | Reason::BadJwtSignature));
         assert!(if ok { found.is_ok() } else { refused }, "{what}: {found:?}");
@@ -191,7 +196,7 @@ async fn the_key_is_the_first_good_one_of_the_account() {
 }
 
 #[tokio::test]
-async fn a_document_is_json_about_the_very_account() {
+async fn a_document_is_json_about_its_account() {
     let key = Key::k256(7);
     let body = with_key(PLC, &key).to_string();
     let other = with_key(OTHER, &key).to_string();
@@ -210,7 +215,7 @@ async fn a_document_is_json_about_the_very_account() {
         (429, json, &body, Some(Reason::KeysUnavailable)),
         (500, json, &body, Some(Reason::KeysUnavailable)),
     ] {
-        let (stub, auth) = shown(&json!({})).await;
+        let (stub, auth) = shown(&json!({}));
         stub.answer(&format!("/{PLC}"), status, media_type, body);
         let found = viewer(&auth, &key.bearer(&claims(PLC))).await;
         assert_eq!(found.err(), expected, "{status} {media_type}");
@@ -218,50 +223,30 @@ async fn a_document_is_json_about_the_very_account() {
 }
 
 #[tokio::test]
-async fn only_hosts_that_are_names_of_two_labels_are_looked_up() {
-    let stub = Stub::start().await;
-    let auth = auth(&stub);
+async fn hosts_are_names_of_at_least_two_labels() {
+    let stub = Stub::start();
+    let auth = auth_at(&stub);
     let long = format!("{}.example", "a".repeat(64));
     let port = stub.port;
-    for id in [
-        "key:zQ3shokFTS3brHcDQrn82RUDfCZESWL1ZdCEJwekUDPQiYBme",
-        "plc:abc",
-        "plc:abcdefghijklmnopqrstuvw1",
-        "plc:ABCDEFGHIJKLMNOPQRSTUVWX",
-        "plc:abcdefghijklmnopqrstuvwx/../x",
-        "web:",
-        "web:localhost",
-        "web:127.0.0.1",
-        "web:127.1",
-        "web:2130706433",
-        "web:0x7f.0x1",
-        "web:8.8.8.8",
-        "web:%5B::1%5D",
-        "web:[::1]",
-        "web:host.example:path",
-        "web:host.example%3A443",
-        "web:host.example%3A8443",
-        "web:host.example/path",
-        "web:host.example?query",
-        "web:host.example#fragment",
-        "web:user@host.example",
-        "web:Host.example",
-        "web:host.example.",
-        "web:.example",
-        "web:-host.example",
-        "web:host_a.example",
-        "web:localhost%3A",
-        "web:localhost%3A99999",
-        &format!("web:localhost%3A{port}:path"),
-        &format!("web:{long}"),
-        &format!("web:{}example", "abc.".repeat(63)),
-    ] {
+    let others = "key:zQ3shokFTS3brHcDQrn82RUDfCZESWL1ZdCEJwekUDPQiYBme plc:abc \
+        plc:abcdefghijklmnopqrstuvw1 plc:ABCDEFGHIJKLMNOPQRSTUVWX plc:abcdefghijklmnopqrstuvwx/../x \
+        web: web:localhost web:127.0.0.1 web:127.1 web:2130706433 web:0x7f.0x1 web:8.8.8.8 \
+        web:%5B::1%5D web:[::1] web:host.example:path web:host.example%3A443 \
+        web:host.example%3A8443 web:host.example/path web:host.example?query \
+        web:host.example#fragment web:user@host.example web:Host.example web:host.example. \
+        web:.example web:-host.example web:host_a.example web:localhost%3A web:localhost%3A99999";
+    let made = [
+        format!("web:localhost%3A{port}:path"),
+        format!("web:{long}"),
+        format!("web:{}example", "abc.".repeat(63)),
+    ];
+    for id in others.split_whitespace().chain(made.iter().map(String::as_str)) {
         let did = format!("did:{id}");
         let found = viewer(&auth, &Key::k256(7).bearer(&claims(&did))).await;
         assert_eq!(found, Err(Reason::BadJwtIss), "{did}");
     }
-    assert_eq!(stub.requests(), 0, "nobody was asked");
-    let dids = super::super::did::Dids::new(String::new(), false);
+    assert_eq!(stub.requests(), 0, "no request was sent");
+    let dids = super::super::did::Dids::new(&config());
     for (did, ok) in [
         ("did:web:host.example", true),
         ("did:web:a-b.1.xn--p1ai", true),
@@ -273,22 +258,22 @@ async fn only_hosts_that_are_names_of_two_labels_are_looked_up() {
 }
 
 #[tokio::test]
-async fn localhost_is_looked_up_where_that_is_allowed() {
-    let (stub, key) = (Stub::start().await, Key::p256());
+async fn localhost_is_looked_up_if_allowed() {
+    let (stub, key) = (Stub::start(), Key::p256());
     let did = format!("did:web:localhost%3A{}", stub.port);
     stub.show("/.well-known/did.json", &with_key(&did, &key));
     let bearer = key.bearer(&claims(&did));
-    assert_eq!(viewer(&auth(&stub), &bearer).await, Ok(did));
-    let elsewhere = Auth::new(AuthSettings { localhost_dids: false, ..with_secret() });
+    assert_eq!(viewer(&auth_at(&stub), &bearer).await, Ok(did));
+    let elsewhere = auth_with(&config(), &[SECRET]);
     assert_eq!(viewer(&elsewhere, &bearer).await, Err(Reason::BadJwtIss));
     assert_eq!(stub.requests(), 1);
 }
 
-#[tokio::test]
-async fn a_changed_key_is_seen_at_once_and_then_every_30_seconds() {
+#[tokio::test(start_paused = true)]
+async fn changed_keys_are_looked_up_every_30_seconds() {
     let (old, new, newer) = (Key::k256(7), Key::p256(), Key::k256(9));
     let lasting = |key: &Key| key.bearer(&with(&claims(PLC), &json!({"exp": NOW + 3600})));
-    let (stub, auth) = shown(&with_key(PLC, &old)).await;
+    let (stub, auth) = shown(&with_key(PLC, &old));
     assert_eq!(viewer(&auth, &lasting(&old)).await, Ok(PLC.to_owned()));
     stub.show(&format!("/{PLC}"), &with_key(PLC, &new));
     assert_eq!(viewer(&auth, &lasting(&new)).await, Ok(PLC.to_owned()), "fetched for it");
@@ -300,10 +285,10 @@ async fn a_changed_key_is_seen_at_once_and_then_every_30_seconds() {
     assert_eq!(stub.requests(), 3);
 }
 
-#[tokio::test]
-async fn an_outage_of_a_day_is_outlived_by_who_was_here_before() {
+#[tokio::test(start_paused = true)]
+async fn cached_accounts_survive_an_outage_of_a_day() {
     let key = Key::k256(7);
-    let (stub, auth) = shown(&with_key(PLC, &key)).await;
+    let (stub, auth) = shown(&with_key(PLC, &key));
     let day = 24 * 60 * 60;
     let bearer = |second: u64| {
         let life = json!({"iat": NOW + second, "exp": NOW + second + 60});
@@ -322,15 +307,15 @@ async fn an_outage_of_a_day_is_outlived_by_who_was_here_before() {
         assert_eq!(found, expected, "after {second} s");
         assert_eq!(stub.requests(), requests, "after {second} s");
     }
-    // nobody listens there at all
-    let away = Auth::new(settings());
+    // no server at all
+    let away = auth_with(&config(), &[]);
     assert_eq!(viewer(&away, &bearer(0)).await, Err(Reason::KeysUnavailable));
 }
 
-#[tokio::test]
-async fn an_account_that_is_gone_is_not_asked_for_again_for_a_minute() {
+#[tokio::test(start_paused = true)]
+async fn missing_accounts_are_looked_up_once_a_minute() {
     let key = Key::k256(7);
-    let (stub, auth) = shown(&with_key(OTHER, &key)).await;
+    let (stub, auth) = shown(&with_key(OTHER, &key));
     let bearer = key.bearer(&with(&claims(PLC), &json!({"exp": NOW + 3600})));
     for (second, requests) in [(0, 1), (59, 1), (60, 2)] {
         assert_eq!(viewer_at(&auth, &bearer, second).await, Err(Reason::BadJwtIss));
@@ -341,14 +326,14 @@ async fn an_account_that_is_gone_is_not_asked_for_again_for_a_minute() {
 }
 
 #[tokio::test]
-async fn a_hundred_at_once_look_an_account_up_once() {
+async fn a_hundred_requests_look_up_an_account_once() {
     let key = Key::k256(7);
-    let (stub, auth) = shown(&with_key(PLC, &key)).await;
+    let (stub, auth) = shown(&with_key(PLC, &key));
     let bearer = key.bearer(&claims(PLC));
     let found = futures_util::future::join_all((0..100).map(|_| viewer(&auth, &bearer))).await;
     assert!(found.iter().all(Result::is_ok), "{found:?}");
     assert_eq!(stub.requests(), 1);
-    // an account that is not there, too
+    // a missing account, too
     let bearer = key.bearer(&claims(OTHER));
     let found = futures_util::future::join_all((0..100).map(|_| viewer(&auth, &bearer))).await;
     assert!(found.iter().all(|found| *found == Err(Reason::BadJwtIss)), "{found:?}");
@@ -357,7 +342,7 @@ async fn a_hundred_at_once_look_an_account_up_once() {
 
 /// Made by `createServiceJwt` of npm's `@atproto/xrpc-server` 0.10.21 and `@atproto/crypto` 0.4.5.
 #[tokio::test]
-async fn tokens_of_the_reference_implementation_are_taken() {
+async fn tokens_of_the_reference_implementation_are_accepted() {
     const K256: &str = concat!(
         "Bearer eyJ0eXAiOiJKV1QiLCJhbGciOiJFUzI1NksifQ.eyJpYXQiOjE4MDAwMDAwMDAsImlzcyI6ImRpZDpwb",
         "GM6YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4IiwiYXVkIjoiZGlkOndlYjpmZWVkcy5leGFtcGxlIiwiZXhwIjox",
@@ -376,8 +361,8 @@ async fn tokens_of_the_reference_implementation_are_taken() {
         (PLC, "zQ3shokFTS3brHcDQrn82RUDfCZESWL1ZdCEJwekUDPQiYBme", K256),
         (OTHER, "zDnaeSxJLzV8QHeUkqFZEoFz4n6Gxi1hQ1JnoyqRqyH2Qpkhq", P256),
     ] {
-        let stub = Stub::start().await;
+        let stub = Stub::start();
         stub.show(&format!("/{did}"), &document(did, &[method(did, "Multikey", key)]));
-        assert_eq!(viewer(&auth(&stub), bearer).await, Ok(did.to_owned()));
+        assert_eq!(viewer(&auth_at(&stub), bearer).await, Ok(did.to_owned()));
     }
 }
