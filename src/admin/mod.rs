@@ -96,8 +96,8 @@ enum Wanted {
 
 impl Admin {
     fn sample(&self) -> Sample {
-        for signer in self.surfaces.relay.iter().flat_map(|relay| relay.signers()) {
-            self.process.metrics.relay.queue(signer.role, signer.waiting);
+        for (account, waiting) in self.surfaces.relay.iter().flat_map(|relay| relay.signers()) {
+            self.process.metrics.relay.queue(account.role, waiting);
         }
         let Surfaces { gateway, relay, sidecar, .. } = &self.surfaces;
         let clients = [

@@ -148,7 +148,7 @@ impl Admin {
                 })
                 .collect(),
         });
-        let signers = relay.signers().map(|signer| {
+        let signers = relay.signers().map(|(signer, waiting)| {
             let account = ("account", signer.role);
             let nonce = numbers.value("portcullis_relay_signer_nonce", account);
             Signer {
@@ -156,7 +156,7 @@ impl Admin {
                 address: signer.address.to_string(),
                 balance: numbers.value("portcullis_relay_balance_strk", account),
                 nonce: nonce.map(|nonce| nonce as u64),
-                waiting: signer.waiting,
+                waiting,
             }
         });
         let rules = relay.settings().rules;

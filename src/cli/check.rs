@@ -82,8 +82,9 @@ fn secrets(config: &Config) -> Result<Option<Keys>, SecretError> {
 async fn pins(config: &RelayConfig, keys: &Keys, node: &NodeConfig) -> bool {
     let metrics = Arc::new(Metrics::new());
     let chain = Chain::new(Node::new(node, MemoryPool::new(16 * MAX_ANSWER), Arc::clone(&metrics)));
-    let prover = Prover::new(Pins::new(config, keys), config.pins_max_age, metrics);
-    let proof = prover.prove(&chain).await;
+    let pins = Arc::new(Pins::new(config, keys));
+    let prover = Prover::new(pins, Arc::new(chain), config.pins_max_age, metrics);
+    let proof = prover.prove().await;
     println!("\n{:<26} {:<7} expected, found", "pin", "");
     for pin in &proof.pins {
         let verdict = if pin.ok { "ok" } else { "FAILED" };

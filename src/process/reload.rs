@@ -81,7 +81,7 @@ impl Reload {
         }
         if let (Some(relay), Some(settings)) = (relay, read.relay) {
             // the tokens may be others, though their files' names are not
-            relay.change(settings.taken_over_by(&relay.settings()));
+            relay.change(settings.applied_to(&relay.settings()));
             log::warn!("the relay's tokens were read again");
         }
         if let (Some(sidecar), Some(settings)) = (sidecar, read.sidecar) {

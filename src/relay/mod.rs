@@ -1,14 +1,15 @@
-//! The protected write path: nothing reaches the chain that policy did not approve, and nothing
+//! The protected write path: nothing reaches the chain that the policy did not approve, and nothing
 //! approved is lost or sent twice.
 //!
-//! In: permits, which only the policy makes. Out: an [`Outcome`]. One file per stage, in the order
-//! they run: `settings` (what is configured), `pins` (what the chain must hold), `transaction`
-//! (users' own) and `operation` (ours, with `operations`, `state` and `signers`), `submit`
-//! (journal, node, receipt), `reconcile` (what a crash left). Writes run on a runtime of their own:
-//! a client that goes away does not end one.
+//! In: permits, which only the policy makes. Out: replies. One stage per file, in the order they
+//! run: `settings` (configuration), `pins` (what the chain must hold), `transaction` (users' own)
+//! and `operation` (ours, with `operations`, `state` and `signers`), `journal`, `submit` (node,
+//! receipt), `reconcile` (after a crash), `outcome` and `answer` (the reply). Writes run on a
+//! runtime of their own: a client that disconnects does not cancel one.
 
 mod answer;
-mod flights;
+mod in_flight;
+mod journal;
 mod operation;
 mod operations;
 mod outcome;
@@ -28,57 +29,47 @@ use crate::node::Node;
 use crate::node::chain::Chain;
 use crate::reply::Reply;
 use crate::store::Store;
-use crate::store::clock::now_us;
 use crate::telemetry::Metrics;
+use answer::RpcCall;
 use arc_swap::ArcSwap;
-use flights::Flights;
+use in_flight::WritesInFlight;
+use journal::Journal;
+use operation::{Answer, Operations, Task};
 use outcome::{Outcome, Status};
 use pingora_limits::inflight::Guard;
 use pingora_limits::rate::Rate;
 use pins::{Proof, Prover};
 use portcullis_filters::client::ClientKey;
-use portcullis_filters::felt::Felt;
 use portcullis_filters::head::Head;
-use portcullis_filters::policy::{Endpoint, RelayAdmission};
-use portcullis_filters::verdict::{Reason, Refusal};
-use settings::{Keys, Pins, Settings};
+use portcullis_filters::policy::{Endpoint, RelayAdmission, RelayPolicy};
+use portcullis_filters::verdict::{OperationPermit, Reason, Refusal, Unverified};
+use reconcile::Reconciler;
+use settings::{Account, Keys, Pins, Rules, Settings};
 use signers::Signers;
 use std::sync::Arc;
 use std::time::Duration;
+use submit::{Submitter, Trace};
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Notify};
 use tokio::time::Instant;
+use transaction::{Approved, Transactions};
 
-/// Wrong tokens that a client may send in a minute before it is told to wait.
-const MAX_GUESSES: isize = 10;
+/// Wrong tokens that a client may send per minute before its requests are refused unread.
+const MAX_FAILED_AUTH: isize = 10;
 
-/// The relay's policy and state.
+/// The relay: its policy and its stages.
 pub struct Relay {
     settings: ArcSwap<Settings>,
+    rules: Arc<ArcSwap<Rules>>,
     clients: Clients,
-    guesses: Rate,
-    pins: Pins,
-    signers: Signers,
-    prover: Prover,
-    chain: Chain,
-    store: Arc<Store>,
-    flights: Flights,
-    /// The life of the chain for which earlier processes' business is finished.
-    reconciled: Mutex<Option<String>>,
-    wake: Notify,
+    failed_auth: Rate,
+    prover: Arc<Prover>,
+    signers: Arc<Signers>,
+    submitter: Arc<Submitter>,
+    transactions: Arc<Transactions>,
+    operations: Arc<Operations>,
     metrics: Arc<Metrics>,
     runtime: Handle,
-}
-
-/// How an account that signs stands.
-#[derive(Clone, Copy, Debug)]
-pub struct SignerStanding {
-    /// `owner`, `verifier` or `faucet`.
-    pub role: &'static str,
-    /// Its address.
-    pub address: Felt,
-    /// Operations that wait for its turn.
-    pub waiting: usize,
 }
 
 /// The request that a write belongs to.
@@ -91,161 +82,203 @@ pub struct WriteContext<'a> {
     pub upstream: &'a mut Duration,
 }
 
-/// What a relay is made of.
+/// The dependencies of a relay.
 pub struct Parts {
-    /// What can be changed while it runs.
+    /// The settings that a reload changes.
     pub settings: Settings,
     /// The private keys.
     pub keys: Keys,
     /// The node.
     pub chain: Chain,
-    /// The journal.
+    /// The store of the journal.
     pub store: Arc<Store>,
     /// The metrics.
     pub metrics: Arc<Metrics>,
-    /// Where writes run.
+    /// The runtime for writes.
     pub runtime: Handle,
 }
 
 impl Relay {
-    /// A relay as configured. Looks after what earlier processes left unfinished from now on.
+    /// Builds the stages, and starts to settle what earlier processes left open.
     pub fn start(config: &RelayConfig, parts: Parts) -> Arc<Self> {
         let Parts { settings, keys, chain, store, metrics, runtime } = parts;
-        let pins = Pins::new(config, &keys);
-        metrics.relay.minimum_balance(pins.minimum_balance.fri());
-        let relay = Arc::new(Self {
+        let pins = Arc::new(Pins::new(config, &keys));
+        metrics.relay.minimum_balance(pins.config.minimum_balance.fri());
+        let (chain, rules) = (Arc::new(chain), Arc::new(ArcSwap::from_pointee(settings.rules)));
+        let signers = Arc::new(Signers::new(&pins, keys, &chain, &store));
+        let journal = Journal { store, unsettled: Notify::new() };
+        let prover = Prover::new(
+            Arc::clone(&pins),
+            Arc::clone(&chain),
+            config.pins_max_age,
+            Arc::clone(&metrics),
+        );
+        let submitter = Arc::new(Submitter { chain, journal, rules: Arc::clone(&rules) });
+        let reconciler = Arc::new(Reconciler {
+            prover: Arc::clone(&prover),
+            signers: Arc::clone(&signers),
+            submitter: Arc::clone(&submitter),
+            metrics: Arc::clone(&metrics),
+            reconciled: Mutex::default(),
+        });
+        runtime.spawn(Arc::clone(&reconciler).run());
+        let transactions = Transactions {
+            account_class: pins.config.account_class,
+            prover: Arc::clone(&prover),
+            reconciler: Arc::clone(&reconciler),
+            submitter: Arc::clone(&submitter),
+            in_flight: WritesInFlight::new(),
+        };
+        let operations = Operations {
+            pins,
+            prover: Arc::clone(&prover),
+            signers: Arc::clone(&signers),
+            reconciler,
+            submitter: Arc::clone(&submitter),
+            metrics: Arc::clone(&metrics),
+            in_flight: WritesInFlight::new(),
+        };
+        Arc::new(Self {
             clients: Clients::new(&settings.limits, &config.clients),
             settings: ArcSwap::from_pointee(settings),
-            guesses: Rate::new(Duration::from_secs(60)),
-            signers: Signers::new(&pins, keys),
-            prover: Prover::new(pins.clone(), config.pins_max_age, Arc::clone(&metrics)),
-            pins,
-            chain,
-            store,
-            flights: Flights::default(),
-            reconciled: Mutex::new(None),
-            wake: Notify::new(),
+            rules,
+            failed_auth: Rate::new(Duration::from_secs(60)),
+            prover,
+            signers,
+            submitter,
+            transactions: Arc::new(transactions),
+            operations: Arc::new(operations),
             metrics,
             runtime,
-        });
-        relay.runtime.spawn(Arc::clone(&relay).look_after());
-        relay
+        })
     }
 
-    /// The settings in force.
+    /// The current settings.
     pub fn settings(&self) -> Arc<Settings> {
         self.settings.load_full()
     }
 
-    /// Takes over other settings, for the requests to come.
+    /// Applies other settings to later requests.
     pub fn change(&self, settings: Settings) {
         self.clients.change(&settings.limits);
+        self.rules.store(Arc::new(settings.rules));
         self.settings.store(Arc::new(settings));
     }
 
-    /// Judges a head that came at `now`.
+    /// Judges a request head that arrived at `now`.
     pub fn admit(
         &self,
         settings: &Settings,
         head: &Head<'_>,
         now: Instant,
     ) -> RelayAdmission<Guard> {
-        let too_many_guesses = |client: ClientKey| self.guesses.observe(&client, 1) > MAX_GUESSES;
+        let has_guessed = |key: ClientKey| self.failed_auth.observe(&key, 1) > MAX_FAILED_AUTH;
         let enter = |client| self.clients.enter(client, &settings.limits);
         let (limiter, now) = (self.clients.limiter(), self.clients.millis(now));
-        settings.policy.admit(head, limiter, now, too_many_guesses, enter)
+        settings.policy.admit(head, limiter, now, has_guessed, enter)
     }
 
-    /// Responds to `GET /readyz` from a fresh proof of the pins.
-    pub async fn readiness(self: &Arc<Self>) -> Reply {
-        let relay = Arc::clone(self);
-        let proof = self.run(async move { relay.prover.prove(&relay.chain).await }).await;
-        answer::readiness(&proof)
+    /// Responds to `GET /readyz` from a valid proof of the pins.
+    pub async fn readiness(&self) -> Reply {
+        let prover = Arc::clone(&self.prover);
+        answer::readiness(&*self.run(async move { prover.prove().await }).await)
     }
 
-    /// Journals a refusal by the policy, for a client whose token is valid, and responds with it.
-    pub async fn refuse(
-        self: &Arc<Self>,
-        endpoint: Endpoint,
-        refusal: &Refusal,
-        request_id: &str,
+    /// Responds to a user's transaction.
+    pub async fn transact(
+        &self,
+        unverified: Unverified<'_>,
+        policy: &RelayPolicy,
+        context: WriteContext<'_>,
     ) -> Reply {
-        self.journal_refusal(endpoint.name(), refusal.reason, request_id).await;
-        Reply::refusal(answer::format(Some(endpoint)), refusal, request_id)
+        let call = RpcCall { id: unverified.id().as_str().into(), deployed: unverified.deployed() };
+        let (kind, trace) = (unverified.kind(), Arc::new(Trace::new(context.traceparent)));
+        let outcome = Outcome::merge(self.try_transact(unverified, policy, &trace).await);
+        *context.upstream += trace.upstream();
+        self.report(kind, Endpoint::Rpc.name(), &outcome, context.request_id).await;
+        answer::transaction(&outcome, call, context.request_id)
     }
 
-    /// Journals a refusal by the chain's state; a submitted transaction has its intent there.
-    async fn journal_failure(
-        self: &Arc<Self>,
+    async fn try_transact(
+        &self,
+        unverified: Unverified<'_>,
+        policy: &RelayPolicy,
+        trace: &Arc<Trace>,
+    ) -> Result<Outcome, Outcome> {
+        let (stage, sender) = (Arc::clone(&self.transactions), unverified.sender());
+        let (epoch, account) = self.run(async move { stage.account(sender).await }).await?;
+        let permit = unverified.verify(policy, account)?;
+        let approved = Approved::new(&permit, epoch, trace);
+        Ok(self.run(Arc::clone(&self.transactions).submit(approved)).await)
+    }
+
+    /// Responds to an operation. A repeat under the same idempotency `key` gets the same response.
+    pub async fn operate(
+        &self,
+        permit: &OperationPermit,
+        key: Option<&str>,
+        context: WriteContext<'_>,
+    ) -> Reply {
+        let task = Task::new(permit, key, &context);
+        let answer = self.run(Arc::clone(&self.operations).operate(Arc::clone(&task))).await;
+        *context.upstream += task.trace.upstream();
+        let kind = permit.operation().kind().name();
+        match answer {
+            Answer::First(status, body) => {
+                self.metrics.relay.write(kind, "idempotent");
+                Reply::json(status, body)
+            }
+            Answer::Outcome(outcome) => {
+                self.report(kind, kind, &outcome, context.request_id).await;
+                answer::operation(&outcome, context.request_id)
+            }
+        }
+    }
+
+    /// Responds with a refusal by the policy, which the journal records.
+    pub async fn refuse(&self, endpoint: Endpoint, refusal: &Refusal, request_id: &str) -> Reply {
+        self.record(endpoint.name(), refusal.reason, request_id).await;
+        Reply::refusal(error_format(Some(endpoint)), refusal, request_id)
+    }
+
+    /// Counts an outcome, and records a refusal that has no intent in the journal.
+    async fn report(
+        &self,
+        operation: &str,
         endpoint: &'static str,
         outcome: &Outcome,
         request_id: &str,
     ) {
+        self.metrics.relay.write(operation, outcome.name());
         if let (Status::Refused(refusal), None) = (&outcome.status, outcome.transaction_hash)
-            // the journal has just failed
+            // the store has just failed
             && refusal.reason != Reason::StoreUnavailable
         {
-            self.journal_refusal(endpoint, refusal.reason, request_id).await;
+            self.record(endpoint, refusal.reason, request_id).await;
         }
     }
 
-    async fn journal_refusal(
-        self: &Arc<Self>,
-        endpoint: &'static str,
-        reason: Reason,
-        request_id: &str,
-    ) {
-        let (relay, request_id) = (Arc::clone(self), request_id.to_owned());
-        let refused = async move {
-            let now = now_us();
-            relay.store.refused(endpoint, reason.name(), None, &request_id, now).await
-        };
-        if let Err(error) = self.run(refused).await {
-            log::error!("store: {error}");
-        }
+    async fn record(&self, endpoint: &'static str, reason: Reason, request_id: &str) {
+        let (submitter, request_id) = (Arc::clone(&self.submitter), request_id.to_owned());
+        self.run(async move { submitter.journal.refused(endpoint, reason, &request_id).await })
+            .await;
     }
 
-    /// Runs `task` to its end, whatever becomes of whoever waits for it.
+    /// Runs `task` to its end, even if the caller is dropped.
     async fn run<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> T {
         match self.runtime.spawn(task).await {
             Ok(done) => done,
-            // a panic there is a panic here: it ends this request
+            // a panic ends this request as well
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         }
     }
 
-    /// A proof that permits a write, and the life of the chain that it holds for.
-    async fn proven(&self, for_v2: bool) -> Result<String, Outcome> {
-        let proof = self.prover.prove(&self.chain).await;
-        let ready = if for_v2 { proof.is_ready_for_v2() } else { proof.is_ready() };
-        let epoch = proof.epoch.clone().filter(|_| ready);
-        epoch.ok_or_else(|| {
-            let message = "the chain's pins are not proven: see GET /readyz; nothing was sent";
-            Outcome::refused(Reason::PinsUnproven, message)
-        })
+    /// The accounts that sign, each with the number of operations in its queue.
+    pub fn signers(&self) -> impl Iterator<Item = (Account, usize)> {
+        self.signers.all().map(|signer| (signer.account, signer.waiting()))
     }
 
-    /// Refuses when the chain started again since it was proven: a proof serves for seconds, which
-    /// is long enough for a test network to begin anew. Asked right before anything is sent.
-    async fn still(&self, epoch: &str) -> Result<(), Outcome> {
-        if pins::epoch(&self.chain).await? == epoch {
-            return Ok(());
-        }
-        self.prover.forget().await;
-        let message = "the chain started again: nothing was sent";
-        Err(Outcome::refused(Reason::PinsUnproven, message))
-    }
-
-    /// How each signing account stands.
-    pub fn signers(&self) -> impl Iterator<Item = SignerStanding> {
-        self.signers.all().map(|signer| SignerStanding {
-            role: signer.account.role,
-            address: signer.account.address,
-            waiting: signer.waiting(),
-        })
-    }
-
-    /// The newest proof of the pins, however old; nothing is asked for it.
+    /// The newest proof of the pins, valid or not; makes none.
     pub fn newest_proof(&self) -> Option<Arc<Proof>> {
         self.prover.newest()
     }
@@ -255,16 +288,8 @@ impl Relay {
         &self.clients
     }
 
-    /// The node as the relay asks it.
+    /// The node that the relay calls.
     pub fn node(&self) -> &Node {
-        self.chain.node()
-    }
-}
-
-/// The node's method for what an intent submits.
-fn method_of(operation: &str) -> &'static str {
-    match operation {
-        transaction::DEPLOY => "starknet_addDeployAccountTransaction",
-        _ => "starknet_addInvokeTransaction",
+        self.submitter.chain.node()
     }
 }

@@ -1,209 +1,195 @@
-//! The operations that we sign: state first, then a durable intent, then the chain, then a look at
-//! what it holds.
+//! The operations that we sign: the chain's state decides, then an intent is durable, then the
+//! transaction is sent, and its effect is read back.
 //!
-//! A key of the client's (`Idempotency-Key`) keeps the first answer; without one, an operation that
-//! is under way, or whose end is not known, is not begun a second time.
+//! An idempotency key stores the first final response; without one, an operation that is in flight
+//! or whose end is unknown is not started a second time.
 
+use super::in_flight::WritesInFlight;
 use super::operations::{self, role, subject};
 use super::outcome::{Details, Outcome};
-use super::signers::{Signed, Signer, Turn};
+use super::pins::{Prover, Required};
+use super::reconcile::Reconciler;
+use super::settings::Pins;
+use super::signers::{Signed, Signer, SignerGuard, Signers};
 use super::state::{Decision, State};
-use super::submit::Submission;
-use super::{Relay, WriteContext, answer};
-use crate::reply::Reply;
+use super::submit::{Submitter, Trace};
+use super::{WriteContext, answer};
 use crate::store::clock::now_us;
-use crate::store::{Claim, Intended, IntentId, NewIntent};
+use crate::store::{Claim, Intended, IntentId, NewIntent, StoreError};
+use crate::telemetry::Metrics;
 use portcullis_filters::operation::Operation;
 use portcullis_filters::verdict::{OperationPermit, Reason};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The result of a request under an idempotency key.
-enum Answer {
+/// The result of a request.
+pub(super) enum Answer {
     Outcome(Outcome),
-    /// The first response under the key: status and body.
+    /// The first final response under the idempotency key: status and body.
     First(u16, String),
 }
 
-/// An operation being carried out, free of the request it came in.
-struct Task {
+/// An operation to be carried out, detached from its request.
+pub(super) struct Task {
     operation: Operation,
     digest: [u8; 32],
     request: String,
     request_id: String,
     key: Option<String>,
-    traceparent: Option<Vec<u8>>,
+    pub(super) trace: Trace,
 }
 
-impl Relay {
-    /// Carries an operation out. A repeat under the same idempotency `key` gets the first response.
-    pub async fn operate(
-        self: &Arc<Self>,
-        permit: &OperationPermit,
-        key: Option<&str>,
-        context: WriteContext<'_>,
-    ) -> Reply {
-        let task = Task {
-            operation: permit.operation().clone(),
-            digest: permit.digest(),
-            request: permit.canonical(),
-            request_id: context.request_id.to_owned(),
-            key: key.map(str::to_owned),
-            traceparent: context.traceparent.map(<[u8]>::to_vec),
-        };
-        let relay = Arc::clone(self);
-        let (answer, took) = self
-            .run(async move {
-                let mut took = Duration::ZERO;
-                let answer = relay.under_key(&task, &mut took).await;
-                (answer, took)
-            })
-            .await;
-        *context.upstream += took;
-        let kind = permit.operation().kind().name();
-        match answer {
-            Answer::First(status, body) => {
-                self.metrics.relay.write(kind, "idempotent");
-                Reply::json(status, body)
-            }
-            Answer::Outcome(outcome) => {
-                self.metrics.relay.write(kind, outcome.name());
-                self.journal_failure(kind, &outcome, context.request_id).await;
-                answer::operation(&outcome, context.request_id)
-            }
-        }
-    }
+/// Carries operations out.
+pub(super) struct Operations {
+    pub(super) pins: Arc<Pins>,
+    pub(super) prover: Arc<Prover>,
+    pub(super) signers: Arc<Signers>,
+    pub(super) reconciler: Arc<Reconciler>,
+    pub(super) submitter: Arc<Submitter>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) in_flight: WritesInFlight,
+}
 
-    async fn under_key(&self, task: &Task, upstream: &mut Duration) -> Answer {
+/// The result of an account's turn.
+enum Written {
+    Nothing(Outcome),
+    /// The node accepted this.
+    Sent(IntentId, Signed),
+}
+
+impl Operations {
+    /// Carries an operation out, or finds the first response under its idempotency key.
+    pub(super) async fn operate(self: Arc<Self>, task: Arc<Task>) -> Answer {
         let Some(key) = task.key.as_deref() else {
-            return Answer::Outcome(self.once(task, upstream).await);
+            return Answer::Outcome(self.once(&task).await);
         };
         let name = task.operation.kind().name();
         let now = now_us();
-        // an open claim is joined, not waited for, so none is ever taken over
-        let claim = self.store.claim_key(key, name, &task.digest, now, 0).await;
-        let (outcome, claimed_us) = match claim {
+        let store = &self.submitter.journal.store;
+        // a request joins an open claim, so that claims need no timeout
+        let (known, claimed_us) = match store.claim_key(key, name, &task.digest, now, 0).await {
             Ok(Claim::Answered { status, body }) => return Answer::First(status, body),
             Ok(Claim::Conflict) => {
                 let message = "the idempotency key was used with another request";
                 return Answer::Outcome(Outcome::refused(Reason::IdempotencyConflict, message));
             }
             Ok(Claim::Open { intent: Some(intent), since_us }) => {
-                let outcome = match self.answer_known(&intent).await {
-                    Ok(Some(outcome)) => outcome,
-                    Ok(None) => self.once(task, upstream).await,
-                    Err(error) => error.into(),
-                };
-                (outcome, since_us)
+                (self.submitter.known(&intent).await, since_us)
             }
-            Ok(Claim::Open { intent: None, since_us }) => {
-                (self.once(task, upstream).await, since_us)
-            }
-            Ok(Claim::New) => (self.once(task, upstream).await, now),
+            Ok(Claim::Open { intent: None, since_us }) => (Ok(None), since_us),
+            Ok(Claim::New) => (Ok(None), now),
             Err(error) => return Answer::Outcome(error.into()),
         };
-        let kept = if outcome.is_final() {
-            let reply = answer::operation(&outcome, &task.request_id);
-            let [body, ..] = reply.body.pieces();
-            self.store.answer_key(key, reply.status, &String::from_utf8_lossy(body)).await
-        } else {
-            self.store.release_key(key, claimed_us).await
+        let outcome = match known {
+            Ok(Some(outcome)) => outcome,
+            Ok(None) => self.once(&task).await,
+            Err(error) => error.into(),
         };
-        if let Err(error) = kept {
-            // the answer stands all the same: the journal has what it needs to repeat it
+        if let Err(error) = self.end_claim(key, claimed_us, &outcome, &task.request_id).await {
+            // a repeat is answered from the intent
             log::error!("store: {error}");
         }
         Answer::Outcome(outcome)
     }
 
-    async fn once(&self, task: &Task, upstream: &mut Duration) -> Outcome {
-        let write = async {
-            match self.carry_out(task, upstream).await {
-                Ok(outcome) | Err(outcome) => outcome,
-            }
-        };
-        self.flights.join(task.digest, write).await
+    /// Stores a final response under its key; releases the key otherwise.
+    async fn end_claim(
+        &self,
+        key: &str,
+        claimed_us: i64,
+        outcome: &Outcome,
+        request_id: &str,
+    ) -> Result<bool, StoreError> {
+        let store = &self.submitter.journal.store;
+        if !outcome.is_final() {
+            return store.release_key(key, claimed_us).await;
+        }
+        let reply = answer::operation(outcome, request_id);
+        let [body, ..] = reply.body.pieces();
+        store.answer_key(key, reply.status, &String::from_utf8_lossy(body)).await
     }
 
-    async fn carry_out(&self, task: &Task, upstream: &mut Duration) -> Result<Outcome, Outcome> {
-        let for_v2 = task.is_for_v2();
-        if for_v2 && let Decision::Already(details) = self.decide(task, "").await? {
-            // whatever else holds, even with pins unproven
+    /// Carries an operation out once, however often it is requested at the same time.
+    async fn once(self: &Arc<Self>, task: &Arc<Task>) -> Outcome {
+        let (digest, writer, task) = (task.digest, Arc::clone(self), Arc::clone(task));
+        self.in_flight.join(digest, async move { writer.carry_out(&task).await }).await
+    }
+
+    async fn carry_out(&self, task: &Task) -> Result<Outcome, Outcome> {
+        let required = task.required();
+        if required == Required::AllButV2
+            && let Decision::Already(details) = self.decide(task, "").await?
+        {
+            // that holds with unproven pins, too
             return Ok(Outcome::already(details));
         }
-        let epoch = self.proven(for_v2).await?;
-        self.ready_for(&epoch).await?;
-        if let Some(intent) = self.store.unresolved_by_digest(&epoch, &task.digest).await?
-            && let Some(outcome) = self.answer_known(&intent).await?
+        let epoch = self.reconciler.permit(required).await?;
+        let store = &self.submitter.journal.store;
+        if let Some(intent) = store.unresolved_by_digest(&epoch, &task.digest).await?
+            && let Some(outcome) = self.submitter.known(&intent).await?
         {
             return Ok(outcome);
         }
         let signer = self.signers.of(role(task.operation.kind()));
-        let mut turn = signer.turn(&self.store).await?;
-        let written = self.write(task, signer, &mut turn, &epoch, upstream).await;
-        turn.release().await;
-        let (id, signed) = match written? {
-            Written::Nothing(outcome) => return Ok(outcome),
-            Written::Sent(id, signed) => (id, signed),
-        };
-        self.confirm(task, &id, &signed, &epoch).await
+        let mut guard = signer.lock().await?;
+        let written = self.write(task, signer, &mut guard, &epoch).await;
+        guard.release().await;
+        match written? {
+            Written::Nothing(outcome) => Ok(outcome),
+            Written::Sent(id, signed) => self.confirm(task, id, &signed, &epoch).await,
+        }
     }
 
-    /// Decides and writes, in the account's turn.
+    /// Decides and writes while the account is locked.
     async fn write(
         &self,
         task: &Task,
         signer: &Signer,
-        turn: &mut Turn<'_>,
+        guard: &mut SignerGuard<'_>,
         epoch: &str,
-        upstream: &mut Duration,
     ) -> Result<Written, Outcome> {
-        // the wait for the turn may have been longer than a proof serves
-        self.proven(task.is_for_v2()).await?;
-        self.finish_own(epoch, signer, Duration::ZERO).await?;
+        // again: the wait for the account may have outlasted the proof
+        self.prover.require(task.required()).await?;
+        self.reconciler.settle_signer(epoch, signer, Duration::ZERO).await?;
         let calls = match self.decide(task, epoch).await? {
             Decision::Already(details) => return Ok(Written::Nothing(Outcome::already(details))),
             Decision::No(outcome) => return Err(outcome),
             Decision::Write(calls) => calls,
         };
-        let rules = self.settings().rules;
-        let signed = signer.sign(&calls, &self.chain, self.pins.chain_id, &rules).await?;
-        turn.check().await?;
-        self.still(epoch).await?;
-        if let Some(taken) = operations::reserve(&task.operation, &self.state(epoch)).await? {
-            return Err(taken);
-        }
-        let id = match self.store.intend(&task.intent(signer, &signed, epoch), now_us()).await? {
+        let rules = **self.submitter.rules.load();
+        let signed = signer.sign(&calls, &rules).await?;
+        guard.check().await?;
+        self.prover.check_epoch(epoch).await?;
+        operations::reserve(&task.operation, &self.state(epoch)).await?;
+        let (intent, store) = (task.intent(signer, &signed, epoch), &self.submitter.journal.store);
+        let id = match store.intend(&intent, now_us()).await? {
             Intended::New(id) => id,
             Intended::Known(intent) => {
-                let outcome = self.answer_known(&intent).await?;
+                let outcome = self.submitter.known(&intent).await?;
                 return outcome.map(Written::Nothing).ok_or_else(Outcome::unsettled);
             }
             Intended::NonceTaken => return Err(Outcome::unsettled()),
         };
         self.metrics.relay.nonce(signer.account.role, signed.nonce);
-        let method = "starknet_addInvokeTransaction";
-        let submission = Submission { id: &id, method, params: &signed.params, hash: signed.hash };
-        let sent = self.submit(&submission, task.traceparent.as_deref(), upstream).await;
+        let sent = self.submitter.submit(id, &intent, &task.trace).await;
         if matches!(&sent, Err(outcome) if outcome.transaction_hash.is_none())
-            && let Err(halt) = operations::give_back(&task.operation, &self.state(epoch)).await
+            && let Err(error) = operations::release(&task.operation, &self.state(epoch)).await
         {
-            let Outcome { status, .. } = halt.into();
-            log::warn!("the reservation was not released: {status:?}");
+            log::warn!("the reservation was not released: {:?}", error.status);
         }
         sent.map(|()| Written::Sent(id, signed))
     }
 
-    /// Waits for the receipt, and reads back what it was for.
+    /// Waits for the receipt and reads the effect back.
     async fn confirm(
         &self,
         task: &Task,
-        id: &IntentId,
+        id: IntentId,
         signed: &Signed,
         epoch: &str,
     ) -> Result<Outcome, Outcome> {
-        let receipt = self.receipt(id, signed.hash).await.unwrap_or_else(|error| {
-            // the node has it, and the journal knows that: how it ends is written down later
+        let receipt = self.submitter.receipt(id, signed.hash).await.unwrap_or_else(|error| {
+            // the journal has it as accepted: the reconciler settles it
             log::error!("store: {error}");
             None
         });
@@ -211,48 +197,56 @@ impl Relay {
         if let Err(reason) = receipt.outcome {
             return Err(Outcome::reverted(Some(signed.hash), reason.as_deref()));
         }
-        if task.is_for_v2() {
-            self.prover.forget().await;
+        if task.required() == Required::AllButV2 {
+            self.prover.forget();
         }
         let read_back = operations::read_back(&task.operation, &self.state(epoch)).await;
-        match read_back.map_err(Outcome::from) {
-            Ok(Some(details)) => Ok(Outcome::written(signed.hash, details)),
-            // it succeeded, and what it did was undone or can not be read just now
-            Ok(None) | Err(_) => {
-                log::warn!(operation = task.operation.kind().name(); "not read back");
-                Ok(Outcome::written(signed.hash, Details::None))
-            }
-        }
+        let details = read_back.ok().flatten().unwrap_or_else(|| {
+            // undone in the meantime, or the node is away
+            log::warn!(operation = task.operation.kind().name(); "the effect was not read back");
+            Details::None
+        });
+        Ok(Outcome::written(signed.hash, details))
     }
 
     async fn decide(&self, task: &Task, epoch: &str) -> Result<Decision, Outcome> {
-        Ok(operations::decide(&task.operation, &self.state(epoch)).await?)
+        operations::decide(&task.operation, &self.state(epoch)).await
     }
 
     fn state<'a>(&'a self, epoch: &'a str) -> State<'a> {
         State {
-            chain: &self.chain,
+            chain: &self.submitter.chain,
             pins: &self.pins,
-            rules: self.settings().rules,
-            store: &self.store,
+            rules: **self.submitter.rules.load(),
+            store: &self.submitter.journal.store,
             epoch,
             now_us: now_us(),
         }
     }
 }
 
-/// What came of an account's turn.
-enum Written {
-    /// Nothing was to be written.
-    Nothing(Outcome),
-    /// The node took this.
-    Sent(IntentId, Signed),
-}
-
 impl Task {
-    /// Whether it is there to make the V2 pin true, which therefore need not hold before.
-    fn is_for_v2(&self) -> bool {
-        matches!(self.operation, Operation::RequireV2(_))
+    pub(super) fn new(
+        permit: &OperationPermit,
+        key: Option<&str>,
+        context: &WriteContext<'_>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            operation: permit.operation().clone(),
+            digest: permit.digest(),
+            request: permit.canonical(),
+            request_id: context.request_id.to_owned(),
+            key: key.map(str::to_owned),
+            trace: Trace::new(context.traceparent),
+        })
+    }
+
+    /// `/require-v2` makes the V2 pin true, which therefore need not hold before.
+    fn required(&self) -> Required {
+        match self.operation {
+            Operation::RequireV2(_) => Required::AllButV2,
+            _ => Required::All,
+        }
     }
 
     fn intent<'a>(&'a self, signer: &Signer, signed: &'a Signed, epoch: &'a str) -> NewIntent<'a> {

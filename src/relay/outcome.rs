@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 /// The outcome of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Outcome {
+pub(super) struct Outcome {
     pub(super) status: Status,
     /// The transaction, if one was submitted.
     pub(super) transaction_hash: Option<Felt>,
@@ -51,6 +51,13 @@ pub(super) enum Details {
 impl Outcome {
     const fn new(status: Status) -> Self {
         Self { status, transaction_hash: None, details: Details::None, retry_after: None }
+    }
+
+    /// A refusal is an outcome, too.
+    pub(super) fn merge(result: Result<Self, Self>) -> Self {
+        match result {
+            Ok(outcome) | Err(outcome) => outcome,
+        }
     }
 
     /// The chain is in the requested state: no transaction is needed.

@@ -1,9 +1,9 @@
-//! The relay's configuration made ready: policy, pins with the keys' public halves, keys.
+//! The relay's configuration, prepared: policy, rules, pins with the public keys, private keys.
 //!
 //! In: a [`RelayConfig`] and the files it names. Secrets stay in [`Tokens`] and [`SecretKey`],
-//! which wipe themselves and print nothing.
+//! which zero themselves and print nothing.
 
-use crate::config::{Amount, PinnedContract, RelayConfig};
+use crate::config::{PinsConfig, RelayConfig};
 use crate::http::clients::ClientLimits;
 use crate::secrets::{self, SecretError};
 use portcullis_filters::bearer::Tokens;
@@ -14,14 +14,14 @@ use portcullis_filters::secret::SecretKey;
 use std::path::Path;
 use std::time::Duration;
 
-/// What a running relay can change.
+/// The settings that a reload changes.
 #[derive(Debug)]
 pub struct Settings {
     /// The policy.
     pub policy: RelayPolicy,
-    /// What the operations keep to.
+    /// The bounds of operations.
     pub rules: Rules,
-    /// How much one client may ask.
+    /// The limits per client.
     pub limits: ClientLimits,
 }
 
@@ -29,7 +29,7 @@ impl Settings {
     /// Reads the tokens.
     ///
     /// # Errors
-    /// A token's file can not be used.
+    /// A token's file is unusable.
     pub fn load(config: &RelayConfig) -> Result<Self, SecretError> {
         Ok(Self {
             policy: policy(config, tokens(config)?),
@@ -38,9 +38,9 @@ impl Settings {
         })
     }
 
-    /// These settings with what a running relay does not change: the chain, the contracts and the
-    /// class of accounts, which its proofs are about.
-    pub fn taken_over_by(mut self, running: &Self) -> Self {
+    /// These settings with the chain, the contracts and the class of accounts of a running relay:
+    /// its pins are about those, and do not change.
+    pub fn applied_to(mut self, running: &Self) -> Self {
         let RelayPolicy { chain_id, account_class, contracts, .. } = running.policy.clone();
         self.policy = RelayPolicy { chain_id, account_class, contracts, ..self.policy };
         self
@@ -51,7 +51,7 @@ fn tokens(config: &RelayConfig) -> Result<Tokens, SecretError> {
     let mut tokens = Vec::new();
     for file in config.token_files.iter() {
         let token = secrets::read(file)?;
-        // judged one by one, so that the file at fault is named
+        // parsed one by one, so that an error names the file
         Tokens::new(std::slice::from_ref(&token)).ok_or_else(|| {
             SecretError::not(file, "a token: at least 32 visible ASCII characters on one line")
         })?;
@@ -61,7 +61,7 @@ fn tokens(config: &RelayConfig) -> Result<Tokens, SecretError> {
     Tokens::new(&tokens).ok_or_else(twice)
 }
 
-/// The policy with these tokens.
+/// The configured policy, with these tokens.
 pub fn policy(config: &RelayConfig, tokens: Tokens) -> RelayPolicy {
     let RelayConfig { policy, pins, .. } = config;
     RelayPolicy {
@@ -100,11 +100,11 @@ pub struct Account {
     pub role: &'static str,
     /// Its address.
     pub address: Felt,
-    /// The public half of the key that we hold for it.
+    /// Its public key.
     pub public_key: Felt,
 }
 
-/// The private keys.
+/// The private keys of the accounts that sign.
 #[derive(Debug)]
 pub struct Keys {
     /// The owner's.
@@ -119,7 +119,7 @@ impl Keys {
     /// Reads them.
     ///
     /// # Errors
-    /// A key's file can not be used.
+    /// A key's file is unusable.
     pub fn load(config: &RelayConfig) -> Result<Self, SecretError> {
         Ok(Self {
             owner: key(&config.keys.owner)?,
@@ -137,40 +137,22 @@ fn key(file: &Path) -> Result<SecretKey, SecretError> {
 }
 
 /// What the chain must hold.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Pins {
-    /// The chain id, as text.
-    pub chain_id_text: String,
+    /// The chain, the contracts and the class of accounts, as configured.
+    pub config: PinsConfig,
     /// The chain id.
     pub chain_id: Felt,
-    /// The class of every account.
-    pub account_class: Felt,
     /// The account that owns the registry.
     pub owner: Account,
     /// The account that attests.
     pub verifier: Account,
     /// The account that pays drips, if it is not the owner.
     pub faucet: Option<Account>,
-    /// The native token.
-    pub token: PinnedContract,
-    /// The identity registry.
-    pub registry: PinnedContract,
-    /// The staking pool.
-    pub staking: PinnedContract,
-    /// The card NFT contract.
-    pub card: PinnedContract,
-    /// The usership contract.
-    pub usership: PinnedContract,
-    /// The bridge adapter.
-    pub bridge: PinnedContract,
-    /// The contract on L1 that the adapter sends to.
-    pub l1_bridge: Felt,
-    /// What each signing account must hold.
-    pub minimum_balance: Amount,
 }
 
 impl Pins {
-    /// As configured, for these keys.
+    /// The configured pins, for these keys.
     pub fn new(config: &RelayConfig, keys: &Keys) -> Self {
         let pins = &config.pins;
         let account = |role, address, key: &SecretKey| Account {
@@ -179,20 +161,11 @@ impl Pins {
             public_key: key.public_key(),
         };
         Self {
-            chain_id_text: pins.chain_id.clone(),
             chain_id: chain_id(&pins.chain_id),
-            account_class: pins.account_class,
             owner: account("owner", pins.owner, &keys.owner),
             verifier: account("verifier", pins.verifier, &keys.verifier),
             faucet: keys.faucet.as_ref().map(|key| account("faucet", pins.faucet, key)),
-            token: pins.token,
-            registry: pins.registry,
-            staking: pins.staking,
-            card: pins.card,
-            usership: pins.usership,
-            bridge: pins.bridge,
-            l1_bridge: pins.l1_bridge,
-            minimum_balance: pins.minimum_balance,
+            config: pins.clone(),
         }
     }
 
@@ -202,20 +175,20 @@ impl Pins {
     }
 }
 
-/// What the operations need beside the chain.
+/// The bounds of operations and transactions.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// One faucet drip, in fri.
     pub faucet_amount: u128,
-    /// Between two drips to one recipient.
+    /// The interval between two drips to one recipient.
     pub faucet_cooldown: Duration,
     /// How long a proposed recovery can be cancelled.
     pub recovery_cancel_window: Duration,
-    /// L2 gas of one transaction.
+    /// The L2 gas of one transaction.
     pub max_l2_gas: u64,
-    /// Fee of one transaction by its bounds, in fri.
+    /// The fee of one transaction by its bounds, in fri.
     pub max_fee: u128,
-    /// How long an answer waits for a receipt.
+    /// How long a response waits for a receipt.
     pub receipt_timeout: Duration,
 }
 

@@ -19,48 +19,51 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard};
 
-/// Operations that may wait for one account: at some 20 a second the last has its turn in time.
+/// Operations that may wait for one account: at some 20 per second the last one runs in time.
 const MAX_WAITING: usize = 1_000;
 
-/// Another process has an account for one write, which ends within the node's deadline.
+/// Lock timeout: longer than any single write of another process.
 const LOCK: Duration = Duration::from_secs(20);
 
 /// One account that signs.
 pub(super) struct Signer {
     pub(super) account: Account,
-    /// Where it stays: its page is locked.
+    /// Boxed, so that its locked page does not move.
     key: Box<SecretKey>,
     _locked: Option<LockGuard>,
+    chain_id: Felt,
+    chain: Arc<Chain>,
+    store: Arc<Store>,
     queue: Mutex<()>,
     waiting: AtomicUsize,
 }
 
-/// The account's turn: nobody else writes with it until this is released.
-pub(super) struct Turn<'a> {
+/// The exclusive right to write with an account, until it is released.
+pub(super) struct SignerGuard<'a> {
     lock: SignerLock,
     _queue: MutexGuard<'a, ()>,
 }
 
-impl Turn<'_> {
-    /// Whether it still is the account's turn: a database that was cut off may have given it on.
+impl SignerGuard<'_> {
+    /// Checks that it is still held: a lost database connection releases it.
     pub(super) async fn check(&mut self) -> Result<(), Outcome> {
         Ok(self.lock.check().await?)
     }
 
-    /// Lets the next one write.
+    /// Lets the next operation write.
     pub(super) async fn release(self) {
         if let Err(error) = self.lock.release().await {
-            // it went with its connection
+            // closing the connection released it
             log::warn!("store: {error}");
         }
     }
 }
 
-/// A transaction, signed.
+/// A signed transaction.
 pub(super) struct Signed {
     pub(super) hash: Felt,
     pub(super) nonce: u64,
-    /// The parameters of `starknet_addInvokeTransaction`, in JSON.
+    /// The parameters of the method that submits it, in JSON.
     pub(super) params: String,
 }
 
@@ -72,18 +75,24 @@ pub(super) struct Signers {
 }
 
 impl Signers {
-    pub(super) fn new(pins: &Pins, keys: Keys) -> Self {
+    pub(super) fn new(pins: &Pins, keys: Keys, chain: &Arc<Chain>, store: &Arc<Store>) -> Self {
         let signer = |account, key| {
             let key = Box::new(key);
-            let _locked = hardening::lock(&key);
-            let (queue, waiting) = (Mutex::new(()), AtomicUsize::new(0));
-            Arc::new(Signer { account, key, _locked, queue, waiting })
+            Arc::new(Signer {
+                account,
+                _locked: hardening::lock(&key),
+                key,
+                chain_id: pins.chain_id,
+                chain: Arc::clone(chain),
+                store: Arc::clone(store),
+                queue: Mutex::new(()),
+                waiting: AtomicUsize::new(0),
+            })
         };
         let owner = signer(pins.owner, keys.owner);
-        let faucet = pins.faucet.zip(keys.faucet);
+        let faucet = pins.faucet.zip(keys.faucet).map(|(account, key)| signer(account, key));
         Self {
-            faucet: faucet
-                .map_or_else(|| Arc::clone(&owner), |(account, key)| signer(account, key)),
+            faucet: faucet.unwrap_or_else(|| Arc::clone(&owner)),
             verifier: signer(pins.verifier, keys.verifier),
             owner,
         }
@@ -105,17 +114,17 @@ impl Signers {
 }
 
 impl Signer {
-    /// Waits for the account's turn.
-    pub(super) async fn turn(&self, store: &Store) -> Result<Turn<'_>, Outcome> {
+    /// Waits in the account's queue, then for other processes.
+    pub(super) async fn lock(&self) -> Result<SignerGuard<'_>, Outcome> {
         let waiting = Waiting(&self.waiting);
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= MAX_WAITING {
-            let message = "too many writes are waiting: try again soon";
+            let message = "too many writes are waiting: retry soon";
             return Err(Outcome::refused(Reason::Overloaded, message));
         }
         let queue = self.queue.lock().await;
         drop(waiting);
-        let lock = store.lock_signer(self.account.address, LOCK).await?;
-        Ok(Turn { lock, _queue: queue })
+        let lock = self.store.lock_signer(self.account.address, LOCK).await?;
+        Ok(SignerGuard { lock, _queue: queue })
     }
 
     /// Operations that wait for this account.
@@ -123,15 +132,9 @@ impl Signer {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Makes the transaction that does `calls`: the node's next nonce, bounds from an estimate.
-    pub(super) async fn sign(
-        &self,
-        calls: &[Call],
-        chain: &Chain,
-        chain_id: Felt,
-        rules: &Rules,
-    ) -> Result<Signed, Outcome> {
-        let nonce = chain.nonce(self.account.address).await?;
+    /// Signs a transaction that makes `calls`: the node's next nonce, bounds from an estimate.
+    pub(super) async fn sign(&self, calls: &[Call], rules: &Rules) -> Result<Signed, Outcome> {
+        let nonce = self.chain.nonce(self.account.address).await?;
         let invoke = |bounds| {
             Transaction::from(Invoke {
                 sender: self.account.address,
@@ -140,16 +143,16 @@ impl Signer {
                 bounds,
             })
         };
-        // of the query version: its signature can not be used to submit it
-        let query = invoke(Bounds::ZERO).query().sign(chain_id, &self.key);
-        let estimate = chain.estimate(&query.to_json()).await?;
-        let transaction = invoke(bounds(&estimate, rules)?).sign(chain_id, &self.key);
-        let hash = transaction.hash(chain_id);
+        // of the query version, whose signature cannot be used to submit it
+        let query = invoke(Bounds::ZERO).query().sign(self.chain_id, &self.key);
+        let estimate = self.chain.estimate(&query.to_json()).await?;
+        let transaction = invoke(bounds(&estimate, rules)?).sign(self.chain_id, &self.key);
+        let hash = transaction.hash(self.chain_id);
         Ok(Signed { hash, nonce, params: transaction.to_params() })
     }
 }
 
-/// What is waiting, until it is dropped.
+/// One waiting operation, counted until this is dropped.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl Drop for Waiting<'_> {
@@ -158,7 +161,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// The estimate and half of it again, as prices and states move; under the caps.
+/// The estimate plus half, as prices and state change; within the caps.
 fn bounds(estimate: &Estimate, rules: &Rules) -> Result<Bounds, Refusal> {
     let margin = |(amount, price): (u64, u128)| {
         (amount.saturating_add(amount / 2), price.saturating_add(price / 2))

@@ -1,27 +1,27 @@
-//! The chain's state as the operations read it, and what they decide on it.
+//! The chain's state as the operations read it, and their decision on it.
 
 use super::outcome::{Details, Outcome};
 use super::settings::{Pins, Rules};
 use crate::node::chain::{Chain, RpcError};
-use crate::store::{Store, StoreError};
+use crate::store::Store;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::tx::{Call, selector};
 use portcullis_filters::verdict::Reason;
 use std::time::{Duration, SystemTime};
 
-/// What an operation reads from.
+/// What an operation reads.
 pub(super) struct State<'a> {
     pub(super) chain: &'a Chain,
     pub(super) pins: &'a Pins,
     pub(super) rules: Rules,
     pub(super) store: &'a Store,
-    /// The life of the chain.
+    /// The chain's epoch.
     pub(super) epoch: &'a str,
     /// Microseconds since 1970.
     pub(super) now_us: i64,
 }
 
-/// What an operation comes to, the state being what it is.
+/// What an operation does in the present state.
 pub(super) enum Decision {
     /// Already in the requested state.
     Already(Details),
@@ -31,40 +31,13 @@ pub(super) enum Decision {
     Write(Vec<Call>),
 }
 
-/// Why there is no decision.
-pub(super) enum Halt {
-    RpcError(RpcError),
-    Store(StoreError),
-}
-
-impl From<RpcError> for Halt {
-    fn from(trouble: RpcError) -> Self {
-        Self::RpcError(trouble)
-    }
-}
-
-impl From<StoreError> for Halt {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl From<Halt> for Outcome {
-    fn from(halt: Halt) -> Self {
-        match halt {
-            Halt::RpcError(trouble) => trouble.into(),
-            Halt::Store(error) => error.into(),
-        }
-    }
-}
-
 impl Decision {
-    /// It can not be, for this reason.
+    /// Not allowed, for this reason.
     pub(super) fn no(reason: Reason, message: &'static str) -> Self {
         Self::No(Outcome::refused(reason, message))
     }
 
-    /// There is no recovery to go on with.
+    /// Not allowed: there is no recovery to complete or cancel.
     pub(super) fn no_recovery() -> Self {
         Self::no(Reason::RecoveryNotPending, "no recovery of the identity is pending")
     }
@@ -93,7 +66,7 @@ impl Recovery {
 }
 
 impl State<'_> {
-    /// What a view returns: exactly so many felts.
+    /// Calls a view that returns exactly `N` felts.
     pub(super) async fn view<const N: usize>(
         &self,
         to: Felt,
@@ -104,13 +77,13 @@ impl State<'_> {
         result.try_into().map_err(|_| RpcError::MalformedAnswer)
     }
 
-    /// What a view of the registry returns.
+    /// Calls a view of the registry.
     pub(super) async fn registry<const N: usize>(
         &self,
         view: &str,
         args: &[Felt],
     ) -> Result<[Felt; N], RpcError> {
-        self.view(self.pins.registry.address, view, args).await
+        self.view(self.pins.config.registry.address, view, args).await
     }
 
     /// The identity that an account is bound to; zero for none.
@@ -130,11 +103,11 @@ impl State<'_> {
         Ok((new_account != Felt::ZERO).then_some(Recovery { new_account, ready_at }))
     }
 
-    /// Why an account can not be bound, if so: it must be deployed, with the pinned class.
+    /// Why an account cannot be bound: it must be deployed, with the pinned class.
     pub(super) async fn unfit(&self, account: Felt) -> Result<Option<Decision>, RpcError> {
         Ok(match self.chain.class_hash_at(account).await? {
             None => Some(Decision::no(Reason::AccountNotDeployed, "the account is not deployed")),
-            Some(class) if class != self.pins.account_class => Some(Decision::no(
+            Some(class) if class != self.pins.config.account_class => Some(Decision::no(
                 Reason::ClassNotApproved,
                 "the account is not of the approved class",
             )),
@@ -142,8 +115,8 @@ impl State<'_> {
         })
     }
 
-    /// The time as the next block will have it, in seconds since 1970: a test network's clock may
-    /// be ahead of ours.
+    /// The timestamp of the next block, in seconds since 1970: a test network's clock may be ahead
+    /// of ours.
     pub(super) async fn chain_time(&self) -> Result<u64, RpcError> {
         let head = self.chain.head().await?;
         let ours = u64::try_from(self.now_us / 1_000_000).unwrap_or_default();

@@ -1,134 +1,152 @@
-//! A journaled intent to the node, and what came of it into the journal.
+//! Submits journaled intents to the node and records the result.
 //!
-//! `sent` is durable before the first byte leaves, so that an intent that is only `intended` never
-//! left. An answer that can not be trusted leaves it `sent`: the chain tells later, in `reconcile`.
+//! `sent` is durable before the first byte leaves, so an intent that is only `intended` never left.
+//! An answer that cannot be trusted leaves the intent `sent`; `reconcile` settles it later.
 
-use super::Relay;
+use super::journal::Journal;
 use super::outcome::Outcome;
-use crate::node::chain::{ErrorObject, Receipt, RpcError, code};
-use crate::store::clock::now_us;
-use crate::store::{Intent, IntentId, State, StoreError};
+use super::settings::Rules;
+use crate::node::chain::{Chain, ErrorObject, Receipt, RpcError, code};
+use crate::store::{Intent, IntentId, NewIntent, State, StoreError};
+use arc_swap::ArcSwap;
 use portcullis_filters::felt::Felt;
-use portcullis_filters::verdict::Reason;
+use portcullis_filters::verdict::{Reason, method_of};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How often a receipt is asked for: a test network has it at once, a public one within seconds.
-const FIRST_LOOK: Duration = Duration::from_millis(10);
-const LAST_LOOK: Duration = Duration::from_millis(250);
+/// Intervals between polls for a receipt: a test network has it at once, a public one in seconds.
+const FIRST_POLL: Duration = Duration::from_millis(10);
+const LAST_POLL: Duration = Duration::from_millis(250);
 
-/// What is submitted.
-pub(super) struct Submission<'a> {
-    pub(super) id: &'a IntentId,
-    pub(super) method: &'a str,
-    pub(super) params: &'a str,
-    pub(super) hash: Felt,
+/// The request that a write belongs to, as the node's client needs it.
+pub(super) struct Trace {
+    traceparent: Option<Vec<u8>>,
+    upstream_us: AtomicU64,
 }
 
-impl Relay {
-    /// Sends a transaction whose intent is durable. `Ok` when the node took it.
+impl Trace {
+    pub(super) fn new(traceparent: Option<&[u8]>) -> Self {
+        let traceparent = traceparent.map(<[u8]>::to_vec);
+        Self { traceparent, upstream_us: AtomicU64::new(0) }
+    }
+
+    /// The time that the node took.
+    pub(super) fn upstream(&self) -> Duration {
+        Duration::from_micros(self.upstream_us.load(Ordering::Relaxed))
+    }
+}
+
+/// Sends transactions and follows them to their receipts.
+pub(super) struct Submitter {
+    pub(super) chain: Arc<Chain>,
+    pub(super) journal: Journal,
+    pub(super) rules: Arc<ArcSwap<Rules>>,
+}
+
+impl Submitter {
+    /// Sends the transaction of a durable intent. `Ok` if the node accepted it.
     pub(super) async fn submit(
         &self,
-        what: &Submission<'_>,
-        traceparent: Option<&[u8]>,
-        upstream: &mut Duration,
+        id: IntentId,
+        intent: &NewIntent<'_>,
+        trace: &Trace,
     ) -> Result<(), Outcome> {
-        if !self.store.advance(*what.id, State::Sent, None, now_us()).await? {
-            let message = "another process took this write for lost: it was not sent, try again";
+        if !self.journal.advance(id, State::Sent, None).await? {
+            let message = "another process declared this write lost: it was not sent, retry";
             return Err(Outcome::refused(Reason::InProgress, message));
         }
         let mut took = Duration::ZERO;
-        let added = self.chain.add(what.method, what.params, traceparent, &mut took).await;
-        *upstream += took;
-        match added {
-            Ok(hash) if hash == what.hash => self.taken(what).await,
-            // the node has it from an earlier time
-            Err(RpcError::Returned(ErrorObject { code: code::DUPLICATE, .. })) => {
-                self.taken(what).await
+        let (method, traceparent) = (method_of(intent.operation), trace.traceparent.as_deref());
+        let added = self.chain.add(method, intent.transaction, traceparent, &mut took).await;
+        let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        trace.upstream_us.fetch_add(took, Ordering::Relaxed);
+        let hash = intent.transaction_hash;
+        let is_accepted = match added {
+            Ok(added) => added == hash,
+            // accepted when it was sent before
+            Err(RpcError::Returned(ErrorObject { code: code::DUPLICATE, .. })) => true,
+            Err(RpcError::Returned(error)) if error.is_definite() => {
+                self.rejected(id, &format!("code {}", error.code)).await?;
+                return Err(Outcome::rejected(&error));
+            }
+            Err(RpcError::Node(error)) if error.is_unsent() => {
+                self.rejected(id, &format!("not sent: {}", error.name())).await?;
+                return Err(RpcError::Node(error).into());
+            }
+            Err(_) => false,
+        };
+        if is_accepted {
+            match self.journal.advance(id, State::Accepted, None).await {
+                Ok(_) => return Ok(()),
+                Err(error) => log::error!("store: {error}"),
+            }
+        }
+        self.journal.unsettled.notify_one();
+        Err(Outcome::unknown(hash))
+    }
+
+    async fn rejected(&self, id: IntentId, why: &str) -> Result<(), StoreError> {
+        self.journal.advance(id, State::Rejected, Some(why)).await.map(drop)
+    }
+
+    /// Sends a transaction once more, as it was signed. Returns whether its intent is settled.
+    pub(super) async fn resend(&self, intent: &Intent) -> Result<bool, Outcome> {
+        let method = method_of(&intent.operation);
+        let mut took = Duration::ZERO;
+        match self.chain.add(method, &intent.transaction, None, &mut took).await {
+            Ok(_) | Err(RpcError::Returned(ErrorObject { code: code::DUPLICATE, .. })) => {
+                self.journal.advance(intent.id, State::Accepted, None).await?;
+                Ok(self.receipt(intent.id, intent.transaction_hash).await?.is_some())
             }
             Err(RpcError::Returned(error)) if error.is_definite() => {
-                self.reject(*what.id, &format!("code {}", error.code)).await?;
-                Err(Outcome::rejected(&error))
+                // unless the first one was included at this very moment
+                if self.chain.receipt(intent.transaction_hash).await?.is_some() {
+                    return Ok(false);
+                }
+                self.rejected(intent.id, &format!("code {}", error.code)).await?;
+                Ok(true)
             }
-            Err(RpcError::Node(fault)) if fault.is_unsent() => {
-                // as good as refused: not a byte of it left
-                self.reject(*what.id, &format!("not sent: {}", fault.name())).await?;
-                Err(RpcError::Node(fault).into())
-            }
-            Ok(_) | Err(_) => {
-                self.wake.notify_one();
-                Err(Outcome::unknown(what.hash))
-            }
+            Err(error) => Err(error.into()),
         }
     }
 
-    /// Journals that the node has none of it.
-    pub(super) async fn reject(&self, id: IntentId, why: &str) -> Result<(), StoreError> {
-        self.store.advance(id, State::Rejected, Some(why), now_us()).await.map(drop)
-    }
-
-    async fn taken(&self, what: &Submission<'_>) -> Result<(), Outcome> {
-        match self.store.advance(*what.id, State::Accepted, None, now_us()).await {
-            Ok(_) => Ok(()),
-            Err(error) => {
-                // the chain has it and the journal does not know: it will be found out
-                log::error!("store: {error}");
-                self.wake.notify_one();
-                Err(Outcome::unknown(what.hash))
-            }
-        }
-    }
-
-    /// Waits for the receipt of a transaction that the node took, and journals it.
+    /// Waits for the receipt of an accepted transaction and records it; `None` if it takes too long.
     pub(super) async fn receipt(
         &self,
-        id: &IntentId,
+        id: IntentId,
         hash: Felt,
     ) -> Result<Option<Receipt>, StoreError> {
-        let end = Instant::now() + self.settings().rules.receipt_timeout;
-        let mut look = FIRST_LOOK;
+        let end = Instant::now() + self.rules.load().receipt_timeout;
+        let mut interval = FIRST_POLL;
         loop {
-            match self.chain.receipt(hash).await {
-                Ok(Some(receipt)) if receipt.accepted => {
-                    self.settle(id, &receipt).await?;
-                    return Ok(Some(receipt));
-                }
-                // not there yet, or the node is away for a moment
-                Ok(_) | Err(_) => {}
+            // an error is retried: the node may be back in time
+            if let Ok(Some(receipt)) = self.chain.receipt(hash).await
+                && receipt.accepted
+            {
+                self.journal.settle(id, &receipt).await?;
+                return Ok(Some(receipt));
             }
-            if Instant::now() + look >= end {
-                self.wake.notify_one();
+            if Instant::now() + interval >= end {
+                self.journal.unsettled.notify_one();
                 return Ok(None);
             }
-            tokio::time::sleep(look).await;
-            look = (look * 2).min(LAST_LOOK);
+            tokio::time::sleep(interval).await;
+            interval = (interval * 2).min(LAST_POLL);
         }
     }
 
-    /// Journals what a receipt says.
-    pub(super) async fn settle(&self, id: &IntentId, receipt: &Receipt) -> Result<(), StoreError> {
-        let (state, detail) = match &receipt.outcome {
-            Ok(()) => (State::Succeeded, None),
-            Err(reason) => (State::Reverted, reason.as_deref()),
-        };
-        self.store.advance(*id, state, detail, now_us()).await.map(drop)
-    }
-
-    /// What a known intent comes to: a repeat is answered from the journal, and never sent again.
-    /// `None` when nothing came of it.
-    pub(super) async fn answer_known(
-        &self,
-        intent: &Intent,
-    ) -> Result<Option<Outcome>, StoreError> {
-        if !intent.state.is_unresolved() {
-            return Ok(Outcome::of(intent));
+    /// The outcome of a journaled intent, which is not sent again; `None` if it had no effect.
+    pub(super) async fn known(&self, intent: &Intent) -> Result<Option<Outcome>, StoreError> {
+        if intent.state.is_unresolved()
+            && let Ok(Some(receipt)) = self.chain.receipt(intent.transaction_hash).await
+            && receipt.accepted
+        {
+            self.journal.settle(intent.id, &receipt).await?;
+            let settled = self.journal.store.intent(intent.id).await?;
+            return Ok(settled.as_ref().and_then(Outcome::of));
         }
-        match self.chain.receipt(intent.transaction_hash).await {
-            Ok(Some(receipt)) if receipt.accepted => {
-                self.settle(&intent.id, &receipt).await?;
-                Ok(self.store.intent(intent.id).await?.as_ref().and_then(Outcome::of))
-            }
-            _ => Ok(Outcome::of(intent)),
-        }
+        Ok(Outcome::of(intent))
     }
 }

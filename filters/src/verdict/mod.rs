@@ -11,4 +11,4 @@ mod write;
 pub use read::{Read, ReadCall, ReadPermit};
 pub use reason::{Reason, Refusal};
 pub(crate) use write::{DEPLOY_ACCOUNT, INVOKE};
-pub use write::{OperationPermit, TransactionPermit, Unverified};
+pub use write::{OperationPermit, TransactionPermit, Unverified, method_of};

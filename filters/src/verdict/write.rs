@@ -28,7 +28,7 @@ impl<'a> Unverified<'a> {
 
     /// What it is called in logs and metrics.
     pub fn kind(&self) -> &'static str {
-        if self.0.is_deploy() { "deploy-account" } else { "invoke" }
+        self.0.kind()
     }
 
     /// The transaction's hash.
@@ -83,9 +83,14 @@ impl<'a> TransactionPermit<'a> {
         self.id
     }
 
+    /// Its name in logs, metrics and the journal.
+    pub fn kind(&self) -> &'static str {
+        if self.is_deploy() { DEPLOY_KIND } else { "invoke" }
+    }
+
     /// The node's method that submits it.
     pub fn method(&self) -> &'static str {
-        if self.is_deploy() { DEPLOY_ACCOUNT } else { INVOKE }
+        method_of(self.kind())
     }
 
     /// Whether it deploys its account.
@@ -117,6 +122,14 @@ impl<'a> TransactionPermit<'a> {
     pub fn params(&self) -> String {
         self.transaction.to_params()
     }
+}
+
+const DEPLOY_KIND: &str = "deploy-account";
+
+/// The node's method that submits a write with this name in the journal: [`TransactionPermit::kind`]
+/// or an operation's name.
+pub fn method_of(name: &str) -> &'static str {
+    if name == DEPLOY_KIND { DEPLOY_ACCOUNT } else { INVOKE }
 }
 
 /// The method that submits an invoke.

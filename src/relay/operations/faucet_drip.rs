@@ -1,16 +1,16 @@
 //! `POST /faucet-drip`: pays a fixed amount to an identity's account, which may not exist yet.
 //!
-//! The chain knows nothing of drips, so the binding and the cooldown are the store's. Where the
-//! registry binds the identity, the registry's word counts.
+//! The chain does not record drips, so the binding and the cooldown are in the store. If the
+//! registry binds the identity, the registry decides.
 
 use crate::relay::outcome::Outcome;
-use crate::relay::state::{Decision, Halt, State};
+use crate::relay::state::{Decision, State};
 use crate::store::Binding;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::operation::{FaucetDrip, OperationKind};
 use portcullis_filters::verdict::Reason;
 
-pub(super) async fn decide(drip: &FaucetDrip, state: &State<'_>) -> Result<Decision, Halt> {
+pub(super) async fn decide(drip: &FaucetDrip, state: &State<'_>) -> Result<Decision, Outcome> {
     let FaucetDrip { identity, recipient, .. } = *drip;
     let registered = state.account_of(identity).await?;
     let binding = if registered == recipient {
@@ -35,7 +35,7 @@ pub(super) async fn decide(drip: &FaucetDrip, state: &State<'_>) -> Result<Decis
     }
     let amount = [Felt::from(state.rules.faucet_amount), Felt::ZERO];
     let args = [[recipient].as_slice(), &amount].concat();
-    Ok(Decision::call(state.pins.token.address, "transfer", args))
+    Ok(Decision::call(state.pins.config.token.address, "transfer", args))
 }
 
 fn taken(binding: Binding) -> Option<Outcome> {
@@ -51,25 +51,25 @@ fn taken(binding: Binding) -> Option<Outcome> {
     Some(Outcome::refused(reason, message))
 }
 
-/// Binds the two, right before the first drip is on its way.
-pub(super) async fn bind(drip: &FaucetDrip, state: &State<'_>) -> Result<Option<Outcome>, Halt> {
+/// Binds identity and recipient, right before the first drip is sent.
+pub(super) async fn bind(drip: &FaucetDrip, state: &State<'_>) -> Result<(), Outcome> {
     let FaucetDrip { identity, recipient, .. } = *drip;
     if state.account_of(identity).await? == recipient {
         // the registry has bound them for good
-        return Ok(None);
+        return Ok(());
     }
     let bound = state.store.bind_faucet(state.epoch, identity, recipient, state.now_us).await?;
-    Ok(taken(bound))
+    taken(bound).map_or(Ok(()), Err)
 }
 
-/// Takes the binding back when the drip was refused by the node, and none went before.
-pub(super) async fn unbind(drip: &FaucetDrip, state: &State<'_>) -> Result<(), Halt> {
+/// Releases the binding of a drip that the node refused, unless an earlier one succeeded.
+pub(super) async fn unbind(drip: &FaucetDrip, state: &State<'_>) -> Result<(), Outcome> {
     let operation = OperationKind::FaucetDrip.name();
     state.store.unbind_faucet(operation, state.epoch, drip.recipient).await?;
     Ok(())
 }
 
-/// Seconds until the cooldown is over, if it is not.
+/// Seconds until the cooldown is over, if any are left.
 fn wait(last_us: i64, state: &State<'_>) -> Option<u32> {
     let cooldown = i64::try_from(state.rules.faucet_cooldown.as_micros()).unwrap_or(i64::MAX);
     let left = last_us.saturating_add(cooldown).saturating_sub(state.now_us);

@@ -1,14 +1,14 @@
 //! `POST /mint-card`: mints a card, once for ever, to a verified account.
 
-use crate::relay::outcome::Details;
-use crate::relay::state::{Decision, Halt, State};
+use crate::relay::outcome::{Details, Outcome};
+use crate::relay::state::{Decision, State};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::operation::MintCard;
 use portcullis_filters::verdict::Reason;
 
-pub(super) async fn decide(mint: &MintCard, state: &State<'_>) -> Result<Decision, Halt> {
+pub(super) async fn decide(mint: &MintCard, state: &State<'_>) -> Result<Decision, Outcome> {
     let MintCard { recipient, card_id } = *mint;
-    let card = state.pins.card.address;
+    let card = state.pins.config.card.address;
     let id = card_id.felts();
     let [first] = state.view(card, "minted_to", &id).await?;
     let [owner] = state.view(card, "owner_of", &id).await?;

@@ -1,8 +1,7 @@
-//! The ten operations: one file for each path, in it what is read, what it means, and what is
-//! called.
+//! The ten operations, one file per path: the state it reads, its decision, the call it makes.
 //!
-//! Each decides on the chain's state alone, so that it can be asked again after the write: then the
-//! answer must be "already". Shapes and policy were judged before, in `portcullis_filters`.
+//! Each decides on the chain's state alone, so that it can decide again after the write: then the
+//! decision must be "already". Shapes and policy were judged before, in `portcullis_filters`.
 
 mod faucet_drip;
 mod mint_card;
@@ -16,11 +15,11 @@ mod verification_attest;
 mod verification_revoke;
 
 use super::outcome::{Details, Outcome};
-use super::state::{Decision, Halt, State};
+use super::state::{Decision, State};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::operation::{Operation, OperationKind};
 
-/// Which of our accounts signs.
+/// One of our accounts that sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Owner,
@@ -28,7 +27,7 @@ pub(super) enum Role {
     Faucet,
 }
 
-/// Who signs an operation.
+/// The role that signs an operation.
 pub(super) const fn role(kind: OperationKind) -> Role {
     match kind {
         OperationKind::VerificationAttest
@@ -44,7 +43,7 @@ pub(super) const fn role(kind: OperationKind) -> Role {
     }
 }
 
-/// What the journal finds an operation by, beside its content: the recipient of a drip.
+/// What the journal finds an operation by, in addition to its content: the recipient of a drip.
 pub(super) fn subject(operation: &Operation) -> Option<Felt> {
     match operation {
         Operation::FaucetDrip(drip) => Some(drip.recipient),
@@ -52,8 +51,8 @@ pub(super) fn subject(operation: &Operation) -> Option<Felt> {
     }
 }
 
-/// What the operation comes to.
-pub(super) async fn decide(operation: &Operation, state: &State<'_>) -> Result<Decision, Halt> {
+/// Decides what the operation does in the present state.
+pub(super) async fn decide(operation: &Operation, state: &State<'_>) -> Result<Decision, Outcome> {
     match operation {
         Operation::Register(register) => register::decide(register, state).await,
         Operation::VerificationAttest(attest) => verification_attest::decide(attest, state).await,
@@ -68,34 +67,30 @@ pub(super) async fn decide(operation: &Operation, state: &State<'_>) -> Result<D
     }
 }
 
-/// Reserves what an operation needs beside the chain, right before its intent; an outcome when it
-/// is taken.
-pub(super) async fn reserve(
-    operation: &Operation,
-    state: &State<'_>,
-) -> Result<Option<Outcome>, Halt> {
+/// Reserves what an operation needs in the store, right before its intent.
+pub(super) async fn reserve(operation: &Operation, state: &State<'_>) -> Result<(), Outcome> {
     match operation {
         Operation::FaucetDrip(drip) => faucet_drip::bind(drip, state).await,
-        _ => Ok(None),
+        _ => Ok(()),
     }
 }
 
-/// Gives back what was reserved: nothing came of it.
-pub(super) async fn give_back(operation: &Operation, state: &State<'_>) -> Result<(), Halt> {
+/// Releases the reservation of an operation that was not executed.
+pub(super) async fn release(operation: &Operation, state: &State<'_>) -> Result<(), Outcome> {
     match operation {
         Operation::FaucetDrip(drip) => faucet_drip::unbind(drip, state).await,
         _ => Ok(()),
     }
 }
 
-/// Reads back what a transaction that succeeded was for: members of the answer, or `None` when the
-/// chain does not show it.
+/// Reads the effect of a transaction that succeeded: further members of the response, or `None` if
+/// the chain does not show it.
 pub(super) async fn read_back(
     operation: &Operation,
     state: &State<'_>,
-) -> Result<Option<Details>, Halt> {
+) -> Result<Option<Details>, Outcome> {
     match operation {
-        // a drip leaves nothing behind but a balance, which may be spent by now
+        // a drip changes a balance only, which may be spent by now
         Operation::FaucetDrip(_) => Ok(Some(Details::None)),
         Operation::RecoveryExecute(execute) => recovery_execute::read_back(execute, state).await,
         Operation::RecoveryCancel(cancel) => recovery_cancel::read_back(cancel, state).await,

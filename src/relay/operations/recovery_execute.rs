@@ -1,12 +1,15 @@
 //! `POST /recovery-execute`: completes a recovery after its delay.
 
 use crate::relay::outcome::{Details, Outcome};
-use crate::relay::state::{Decision, Halt, State};
+use crate::relay::state::{Decision, State};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::operation::RecoveryExecute;
 use portcullis_filters::verdict::Reason;
 
-pub(super) async fn decide(execute: &RecoveryExecute, state: &State<'_>) -> Result<Decision, Halt> {
+pub(super) async fn decide(
+    execute: &RecoveryExecute,
+    state: &State<'_>,
+) -> Result<Decision, Outcome> {
     let identity = execute.identity;
     let Some(pending) = state.recovery_of(identity).await? else {
         return Ok(Decision::no_recovery());
@@ -20,13 +23,13 @@ pub(super) async fn decide(execute: &RecoveryExecute, state: &State<'_>) -> Resu
         let message = "the new account was bound to an identity in the meantime";
         return Ok(Decision::no(Reason::AccountTaken, message));
     }
-    Ok(Decision::call(state.pins.registry.address, "recovery_execute", vec![identity]))
+    Ok(Decision::call(state.pins.config.registry.address, "recovery_execute", vec![identity]))
 }
 
 pub(super) async fn read_back(
     execute: &RecoveryExecute,
     state: &State<'_>,
-) -> Result<Option<Details>, Halt> {
+) -> Result<Option<Details>, Outcome> {
     if state.recovery_of(execute.identity).await?.is_some() {
         return Ok(None);
     }

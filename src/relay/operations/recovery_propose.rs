@@ -1,12 +1,15 @@
 //! `POST /recovery-propose`: proposes another account for an identity, and starts the delay.
 
 use crate::relay::outcome::Outcome;
-use crate::relay::state::{Decision, Halt, State};
+use crate::relay::state::{Decision, State};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::operation::RecoveryPropose;
 use portcullis_filters::verdict::Reason;
 
-pub(super) async fn decide(propose: &RecoveryPropose, state: &State<'_>) -> Result<Decision, Halt> {
+pub(super) async fn decide(
+    propose: &RecoveryPropose,
+    state: &State<'_>,
+) -> Result<Decision, Outcome> {
     let RecoveryPropose { identity, new_account, .. } = *propose;
     if let Some(pending) = state.recovery_of(identity).await? {
         let details = pending.details();
@@ -27,6 +30,6 @@ pub(super) async fn decide(propose: &RecoveryPropose, state: &State<'_>) -> Resu
     if let Some(unfit) = state.unfit(new_account).await? {
         return Ok(unfit);
     }
-    let registry = state.pins.registry.address;
+    let registry = state.pins.config.registry.address;
     Ok(Decision::call(registry, "recovery_propose", vec![identity, new_account]))
 }

@@ -1,12 +1,12 @@
 //! `POST /register`: binds an identity to an account.
 
-use crate::relay::outcome::Details;
-use crate::relay::state::{Decision, Halt, State};
+use crate::relay::outcome::{Details, Outcome};
+use crate::relay::state::{Decision, State};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::operation::Register;
 use portcullis_filters::verdict::Reason;
 
-pub(super) async fn decide(register: &Register, state: &State<'_>) -> Result<Decision, Halt> {
+pub(super) async fn decide(register: &Register, state: &State<'_>) -> Result<Decision, Outcome> {
     let Register { identity, account, .. } = *register;
     let bound = state.account_of(identity).await?;
     if bound == account {
@@ -22,6 +22,6 @@ pub(super) async fn decide(register: &Register, state: &State<'_>) -> Result<Dec
     if let Some(unfit) = state.unfit(account).await? {
         return Ok(unfit);
     }
-    let registry = state.pins.registry.address;
+    let registry = state.pins.config.registry.address;
     Ok(Decision::call(registry, "register_identity", vec![identity, account]))
 }

@@ -1,12 +1,12 @@
 //! `POST /require-v2`: activates permanent V2 verification, or confirms that it is active.
 
-use crate::relay::outcome::Details;
-use crate::relay::state::{Decision, Halt, State};
+use crate::relay::outcome::{Details, Outcome};
+use crate::relay::state::{Decision, State};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::operation::RequireV2;
 use portcullis_filters::verdict::Reason;
 
-pub(super) async fn decide(require: &RequireV2, state: &State<'_>) -> Result<Decision, Halt> {
+pub(super) async fn decide(require: &RequireV2, state: &State<'_>) -> Result<Decision, Outcome> {
     let [required] = state.registry("verification_v2_required", &[]).await?;
     if required != Felt::ZERO {
         return Ok(Decision::Already(Details::V2 { verification_v2_required: true }));
@@ -15,5 +15,5 @@ pub(super) async fn decide(require: &RequireV2, state: &State<'_>) -> Result<Dec
         let message = "this cannot be undone: confirm with ACTIVATE PERMANENT V2 VERIFICATION";
         return Ok(Decision::no(Reason::ConfirmationRequired, message));
     }
-    Ok(Decision::call(state.pins.registry.address, "require_v2", Vec::new()))
+    Ok(Decision::call(state.pins.config.registry.address, "require_v2", Vec::new()))
 }

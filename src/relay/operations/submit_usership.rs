@@ -1,13 +1,16 @@
 //! `POST /submit-usership`: submits an account's result of an epoch, once.
 
-use crate::relay::outcome::Details;
-use crate::relay::state::{Decision, Halt, State};
+use crate::relay::outcome::{Details, Outcome};
+use crate::relay::state::{Decision, State};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::operation::SubmitUsership;
 use portcullis_filters::verdict::Reason;
 
-pub(super) async fn decide(submit: &SubmitUsership, state: &State<'_>) -> Result<Decision, Halt> {
-    let usership = state.pins.usership.address;
+pub(super) async fn decide(
+    submit: &SubmitUsership,
+    state: &State<'_>,
+) -> Result<Decision, Outcome> {
+    let usership = state.pins.config.usership.address;
     let of = [submit.account, Felt::from(submit.epoch)];
     let result = [Felt::from(submit.units), submit.evidence];
     let found: [Felt; 2] = state.view(usership, "usership_of", &of).await?;

@@ -1,7 +1,7 @@
 //! `POST /verification-attest`: attests an assurance of an account. An id serves once.
 
-use crate::relay::outcome::Details;
-use crate::relay::state::{Decision, Halt, State};
+use crate::relay::outcome::{Details, Outcome};
+use crate::relay::state::{Decision, State};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::operation::VerificationAttest;
 use portcullis_filters::verdict::Reason;
@@ -9,7 +9,7 @@ use portcullis_filters::verdict::Reason;
 pub(super) async fn decide(
     attest: &VerificationAttest,
     state: &State<'_>,
-) -> Result<Decision, Halt> {
+) -> Result<Decision, Outcome> {
     let id = attest.attestation_id;
     let content = [
         attest.account,
@@ -34,5 +34,5 @@ pub(super) async fn decide(
     }
     let [account, kind, level, expires_at] = content;
     let args = vec![account, id, kind, level, expires_at];
-    Ok(Decision::call(state.pins.registry.address, "attest_v2", args))
+    Ok(Decision::call(state.pins.config.registry.address, "attest_v2", args))
 }

@@ -1,26 +1,27 @@
 //! Pins: what the chain must hold before anything is written to it.
 //!
-//! A [`Proof`] reads every pin and compares; it proves all of them or none, and serves for a few
-//! seconds. One proof at a time is made, however many requests wait for it. Whatever can not be
-//! read counts as not proven. The list is the owner's (`GET /readyz` proves …) and the wiring.
+//! A [`Proof`] reads every pin and compares; it proves all of them or none, and is valid for a few
+//! seconds. One proof at a time is made, however many requests wait for it. A pin that cannot be
+//! read is unproven. The list is in `table`.
 
 mod table;
 
+use super::outcome::Outcome;
 use super::settings::Pins;
 use crate::config::MAX_NODE_TIMEOUT;
+use crate::io::shared::{Aborted, Shared};
 use crate::node::chain::{Chain, RpcError};
 use crate::telemetry::{Metrics, PinState};
 use arc_swap::ArcSwapOption;
+use portcullis_filters::verdict::Reason;
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use tokio::sync::Mutex;
-use tokio::time::Instant;
 
-/// A failed proof serves no longer than this, so that a repaired chain is seen soon.
+/// A failed proof is valid no longer than this, so that a repaired chain is noticed soon.
 const RETRY: Duration = Duration::from_secs(1);
-/// The pin that `/require-v2` is there to make true.
-pub(super) const V2: &str = "verification_v2_required";
+/// The pin that `/require-v2` makes true.
+const V2: &str = "verification_v2_required";
 
 /// One pin, compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -39,96 +40,132 @@ pub struct Pin {
 /// All pins at one time.
 #[derive(Clone, Debug)]
 pub struct Proof {
-    /// When.
+    /// When the pins were read.
     pub checked_at: SystemTime,
-    /// Which life of the chain it holds for: a test network can start again from nothing.
+    /// The chain's epoch, if it did not change in the meantime: a test network can start again.
     pub epoch: Option<String>,
     /// Each pin.
     pub pins: Vec<Pin>,
-    made: Instant,
+}
+
+/// The pins that a write requires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Required {
+    All,
+    /// All but the one that `/require-v2` makes true.
+    AllButV2,
 }
 
 impl Proof {
     /// Whether every pin holds.
     pub fn is_ready(&self) -> bool {
-        self.epoch.is_some() && self.pins.iter().all(|pin| pin.ok)
+        self.proves(Required::All)
     }
 
-    /// Whether every pin holds that must before V2 is activated.
-    pub fn is_ready_for_v2(&self) -> bool {
-        self.epoch.is_some() && self.pins.iter().all(|pin| pin.ok || pin.name == V2)
+    fn proves(&self, required: Required) -> bool {
+        let is_optional = |pin: &Pin| required == Required::AllButV2 && pin.name == V2;
+        self.epoch.is_some() && self.pins.iter().all(|pin| pin.ok || is_optional(pin))
     }
 }
 
-/// Makes proofs, and keeps the last one while it serves.
+/// Makes proofs, and caches the newest while it is valid.
 pub struct Prover {
-    pins: Pins,
+    pins: Arc<Pins>,
+    chain: Arc<Chain>,
     max_age: Duration,
-    last: Mutex<Option<Arc<Proof>>>,
-    /// The newest, for whoever only looks on: it may serve no more.
+    proofs: Shared<(), Arc<Proof>>,
+    /// The newest proof, valid or not.
     newest: ArcSwapOption<Proof>,
     metrics: Arc<Metrics>,
 }
 
 impl Prover {
-    /// Of these pins; a proof serves for `max_age`.
-    pub fn new(pins: Pins, max_age: Duration, metrics: Arc<Metrics>) -> Self {
-        Self { pins, max_age, last: Mutex::new(None), newest: ArcSwapOption::empty(), metrics }
+    /// A prover of these pins; a proof is valid for `max_age`.
+    pub fn new(
+        pins: Arc<Pins>,
+        chain: Arc<Chain>,
+        max_age: Duration,
+        metrics: Arc<Metrics>,
+    ) -> Arc<Self> {
+        let (proofs, newest) = (Shared::new(1, |_| 1), ArcSwapOption::empty());
+        Arc::new(Self { pins, chain, max_age, proofs, newest, metrics })
     }
 
-    /// A proof that is fresh, made now if none is.
-    pub async fn prove(&self, chain: &Chain) -> Arc<Proof> {
-        let mut last = self.last.lock().await;
-        if let Some(proof) = &*last {
-            let serves = if proof.is_ready() { self.max_age } else { self.max_age.min(RETRY) };
-            if proof.made.elapsed() < serves {
-                return Arc::clone(proof);
-            }
-        }
-        let proof = Arc::new(self.make(chain).await);
-        self.metrics.relay.proved(&PinState {
-            ready: proof.is_ready(),
-            unproven: proof.pins.iter().filter(|pin| !pin.ok).count(),
-            at: proof.checked_at,
-        });
-        self.newest.store(Some(Arc::clone(&proof)));
-        *last = Some(Arc::clone(&proof));
-        proof
+    /// A valid proof, made now if none is cached.
+    pub async fn prove(self: &Arc<Self>) -> Arc<Proof> {
+        let prover = Arc::clone(self);
+        let made = async move {
+            let proof = Arc::new(prover.make().await);
+            let ready = proof.is_ready();
+            prover.metrics.relay.proved(&PinState {
+                ready,
+                unproven: proof.pins.iter().filter(|pin| !pin.ok).count(),
+                at: proof.checked_at,
+            });
+            prover.newest.store(Some(Arc::clone(&proof)));
+            (proof, if ready { prover.max_age } else { prover.max_age.min(RETRY) })
+        };
+        let proof = self.proofs.get((), made).await;
+        proof.unwrap_or_else(|Aborted| Arc::new(self.unproven(SystemTime::now())))
     }
 
-    /// The newest proof, however old; nothing is asked and nobody waited for.
+    /// The newest proof, valid or not; makes none.
     pub fn newest(&self) -> Option<Arc<Proof>> {
         self.newest.load_full()
     }
 
-    /// The next proof is made anew: what was written may have changed a pin.
-    pub async fn forget(&self) {
-        *self.last.lock().await = None;
+    /// Drops the cached proof: a write may have changed a pin.
+    pub(super) fn forget(&self) {
+        self.proofs.invalidate(&());
     }
 
-    async fn make(&self, chain: &Chain) -> Proof {
-        let made = Instant::now();
+    /// The epoch of the chain, if its pins permit a write.
+    pub(super) async fn require(self: &Arc<Self>, required: Required) -> Result<String, Outcome> {
+        let proof = self.prove().await;
+        let epoch = proof.epoch.clone().filter(|_| proof.proves(required));
+        epoch.ok_or_else(|| {
+            let message = "the chain's pins are not proven: see GET /readyz; nothing was sent";
+            Outcome::refused(Reason::PinsUnproven, message)
+        })
+    }
+
+    /// Refuses if the chain started again since it was proven: within the seconds for which a proof
+    /// is valid, a test network can do so. Called right before anything is sent.
+    pub(super) async fn check_epoch(&self, proven: &str) -> Result<(), Outcome> {
+        if epoch(&self.chain).await? == proven {
+            return Ok(());
+        }
+        self.forget();
+        let message = "the chain started again: nothing was sent";
+        Err(Outcome::refused(Reason::PinsUnproven, message))
+    }
+
+    async fn make(&self) -> Proof {
         let checked_at = SystemTime::now();
-        // whoever waits for a proof is told within the time of one call
-        let read = tokio::time::timeout(MAX_NODE_TIMEOUT, self.read(chain)).await;
-        let (epoch, pins) = read.ok().flatten().unwrap_or((None, table::unreadable(&self.pins)));
-        Proof { checked_at, epoch, pins, made }
+        // as long as one call may take, so that requests do not wait longer for a proof
+        let read = tokio::time::timeout(MAX_NODE_TIMEOUT, self.read()).await;
+        match read.ok().flatten() {
+            Some((epoch, pins)) => Proof { checked_at, epoch, pins },
+            None => self.unproven(checked_at),
+        }
     }
 
-    /// The chain's life, unless it began anew meanwhile, and every pin; `None` when the node is
-    /// away.
-    async fn read(&self, chain: &Chain) -> Option<(Option<String>, Vec<Pin>)> {
-        let before = epoch(chain).await.ok()?;
-        let pins = table::read(&self.pins, chain, &self.metrics).await;
-        // a chain that started again in the meantime proves nothing
-        let after = epoch(chain).await.ok().filter(|after| *after == before);
+    fn unproven(&self, checked_at: SystemTime) -> Proof {
+        Proof { checked_at, epoch: None, pins: table::unreadable(&self.pins) }
+    }
+
+    /// The chain's epoch, unless it changed meanwhile, and every pin; `None` if the node is away.
+    async fn read(&self) -> Option<(Option<String>, Vec<Pin>)> {
+        let before = epoch(&self.chain).await.ok()?;
+        let pins = table::read(&self.pins, &self.chain, &self.metrics).await;
+        let after = epoch(&self.chain).await.ok().filter(|after| *after == before);
         Some((after, pins))
     }
 }
 
-/// The chain's life: its first block. A test network that starts again has another timestamp there,
-/// though the hash be the same.
-pub(super) async fn epoch(chain: &Chain) -> Result<String, RpcError> {
+/// The chain's epoch: its first block. A test network that starts again has another timestamp
+/// there, even if the hash is the same.
+async fn epoch(chain: &Chain) -> Result<String, RpcError> {
     let genesis = chain.genesis().await?;
     Ok(format!("{}@{}", genesis.hash, genesis.timestamp))
 }

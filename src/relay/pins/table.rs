@@ -8,8 +8,10 @@ use futures_util::future::join_all;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::tx::selector;
 
-/// The API versions whose shapes this relay knows.
+/// The API versions that the relay supports.
 const SPEC: &str = "0.10.";
+const YES: &str = "true";
+const NO: &str = "false";
 
 /// What a pin reads.
 enum Read {
@@ -17,12 +19,12 @@ enum Read {
     SpecVersion,
     /// The class of the contract at an address.
     Class(Felt),
-    /// What a view of a contract returns.
+    /// The result of a contract's view.
     View(Felt, &'static str, Vec<Felt>),
-    /// The token balance of an account, which must be no less than expected.
+    /// The token balance of an account, which must be at least as expected.
     Balance(Account),
     /// Nothing: it is known without the chain.
-    Known(String),
+    Known(&'static str),
 }
 
 struct Row {
@@ -33,187 +35,173 @@ struct Row {
 
 /// Reads every pin, all at once.
 pub(super) async fn read(pins: &Pins, chain: &Chain, metrics: &Metrics) -> Vec<Pin> {
-    let rows = rows(pins);
-    join_all(rows.into_iter().map(|row| compare(row, pins, chain, metrics))).await
+    join_all(rows(pins).into_iter().map(|row| compare(row, pins, chain, metrics))).await
 }
 
 /// Every pin, as far as it is known without the chain.
 pub(super) fn unreadable(pins: &Pins) -> Vec<Pin> {
     let pin = |Row { name, expected, read }| match read {
-        Read::Known(actual) => Pin { name, ok: actual == expected, expected, actual },
+        Read::Known(actual) => {
+            Pin { name, ok: actual == expected, expected, actual: actual.into() }
+        }
         _ => not_read(name, expected),
     };
     rows(pins).into_iter().map(pin).collect()
 }
 
 fn not_read(name: &'static str, expected: String) -> Pin {
-    Pin { name, expected, actual: "unreadable".into(), ok: false }
+    Pin { name, ok: false, expected, actual: "unreadable".into() }
 }
 
 fn rows(pins: &Pins) -> Vec<Row> {
     let mut rows = vec![
-        row("chain_id", pins.chain_id_text.clone(), Read::ChainId),
-        row("spec_version", format!("{SPEC}*"), Read::SpecVersion),
+        row("chain_id", &pins.config.chain_id, Read::ChainId),
+        row("spec_version", &format!("{SPEC}*"), Read::SpecVersion),
     ];
     rows.extend(registry(pins));
-    rows.extend(accounts(pins));
+    rows.extend(pins.accounts().flat_map(|account| account_rows(pins, account)));
     for (name, contract) in [
-        ("token_class", pins.token),
-        ("registry_class", pins.registry),
-        ("staking_class", pins.staking),
-        ("card_class", pins.card),
-        ("usership_class", pins.usership),
-        ("bridge_class", pins.bridge),
+        ("token_class", pins.config.token),
+        ("registry_class", pins.config.registry),
+        ("staking_class", pins.config.staking),
+        ("card_class", pins.config.card),
+        ("usership_class", pins.config.usership),
+        ("bridge_class", pins.config.bridge),
     ] {
-        rows.push(row(name, contract.class.to_string(), Read::Class(contract.address)));
+        rows.push(row(name, &contract.class.to_string(), Read::Class(contract.address)));
     }
     rows.extend(wiring(pins));
     rows
 }
 
-fn registry(pins: &Pins) -> Vec<Row> {
-    let view = |name, view, expected: String, args| {
-        row(name, expected, Read::View(pins.registry.address, view, args))
+fn registry(pins: &Pins) -> [Row; 7] {
+    let [owner, verifier] = [pins.owner.address, pins.verifier.address];
+    let view = |name, view, expected: &str, args: &[Felt]| {
+        row(name, expected, Read::View(pins.config.registry.address, view, args.to_vec()))
     };
-    let none = Vec::new;
-    vec![
-        view(V2, "verification_v2_required", yes(), none()),
-        view("account_class", "account_class_hash", pins.account_class.to_string(), none()),
-        view("registry_owner", "owner", pins.owner.address.to_string(), none()),
-        view("registry_verifier", "verifier", pins.verifier.address.to_string(), none()),
-        view("verifier_authorised", "is_authorised_verifier", yes(), vec![pins.verifier.address]),
-        view("owner_is_not_a_verifier", "is_authorised_verifier", no(), vec![pins.owner.address]),
-        row("owner_and_verifier_keys", "different".into(), {
-            let same = pins.owner.public_key == pins.verifier.public_key;
-            Read::Known(if same { "the same" } else { "different" }.into())
-        }),
+    let has_one_key = pins.owner.public_key == pins.verifier.public_key;
+    let keys = if has_one_key { "the same" } else { "different" };
+    [
+        view(V2, "verification_v2_required", YES, &[]),
+        view("account_class", "account_class_hash", &pins.config.account_class.to_string(), &[]),
+        view("registry_owner", "owner", &owner.to_string(), &[]),
+        view("registry_verifier", "verifier", &verifier.to_string(), &[]),
+        view("verifier_authorised", "is_authorised_verifier", YES, &[verifier]),
+        view("owner_is_not_a_verifier", "is_authorised_verifier", NO, &[owner]),
+        row("owner_and_verifier_keys", "different", Read::Known(keys)),
     ]
 }
 
-fn accounts(pins: &Pins) -> Vec<Row> {
-    let mut rows = Vec::new();
-    for account in pins.accounts() {
-        let [class, key, balance] = match account.role {
-            "owner" => ["owner_class", "owner_key", "owner_balance"],
-            "verifier" => ["verifier_class", "verifier_key", "verifier_balance"],
-            _ => ["faucet_class", "faucet_key", "faucet_balance"],
-        };
-        let address = account.address;
-        rows.push(row(class, pins.account_class.to_string(), Read::Class(address)));
-        let read = Read::View(address, "get_public_key", Vec::new());
-        rows.push(row(key, account.public_key.to_string(), read));
-        rows.push(row(balance, pins.minimum_balance.to_string(), Read::Balance(account)));
-    }
-    rows
+fn account_rows(pins: &Pins, account: Account) -> [Row; 3] {
+    let [class, key, balance] = match account.role {
+        "owner" => ["owner_class", "owner_key", "owner_balance"],
+        "verifier" => ["verifier_class", "verifier_key", "verifier_balance"],
+        _ => ["faucet_class", "faucet_key", "faucet_balance"],
+    };
+    let Account { address, public_key, .. } = account;
+    let view = Read::View(address, "get_public_key", Vec::new());
+    [
+        row(class, &pins.config.account_class.to_string(), Read::Class(address)),
+        row(key, &public_key.to_string(), view),
+        row(balance, &pins.config.minimum_balance.to_string(), Read::Balance(account)),
+    ]
 }
 
-fn wiring(pins: &Pins) -> Vec<Row> {
+fn wiring(pins: &Pins) -> [Row; 14] {
     let [owner, verifier] = [pins.owner, pins.verifier].map(|account| account.address.to_string());
-    let [token, registry, staking, card, usership, bridge] =
-        [pins.token, pins.registry, pins.staking, pins.card, pins.usership, pins.bridge]
-            .map(|contract| contract.address);
-    let view = |name, to, view, expected: String| row(name, expected, Read::View(to, view, vec![]));
+    let config = &pins.config;
+    let [token, registry, staking, card, usership, bridge] = [
+        config.token,
+        config.registry,
+        config.staking,
+        config.card,
+        config.usership,
+        config.bridge,
+    ]
+    .map(|contract| contract.address);
     let parts = [card, staking, usership, bridge].map(|part| part.to_string()).join(" ");
-    vec![
-        view("registry_wiring", registry, "wiring", parts),
-        view("card_owner", card, "owner", owner.clone()),
-        view("card_minter", card, "minter", owner.clone()),
-        view("card_registry", card, "registry", registry.to_string()),
-        view("card_bridge", card, "bridge", bridge.to_string()),
-        view("staking_owner", staking, "owner", owner.clone()),
-        view("staking_token", staking, "token", token.to_string()),
-        view("staking_registry", staking, "registry", registry.to_string()),
-        view("usership_submitter", usership, "submitter", verifier),
-        view("usership_registry", usership, "registry", registry.to_string()),
-        view("bridge_owner", bridge, "owner", owner),
-        view("bridge_token", bridge, "token", token.to_string()),
-        view("bridge_card", bridge, "card", card.to_string()),
-        view("bridge_l1_contract", bridge, "l1_bridge", pins.l1_bridge.to_string()),
+    let [token_text, registry_text, card_text, bridge_text, l1_bridge] =
+        [token, registry, card, bridge, config.l1_bridge].map(|address| address.to_string());
+    let view = |name, to, view, expected| row(name, expected, Read::View(to, view, Vec::new()));
+    [
+        view("registry_wiring", registry, "wiring", &parts),
+        view("card_owner", card, "owner", &owner),
+        view("card_minter", card, "minter", &owner),
+        view("card_registry", card, "registry", &registry_text),
+        view("card_bridge", card, "bridge", &bridge_text),
+        view("staking_owner", staking, "owner", &owner),
+        view("staking_token", staking, "token", &token_text),
+        view("staking_registry", staking, "registry", &registry_text),
+        view("usership_submitter", usership, "submitter", &verifier),
+        view("usership_registry", usership, "registry", &registry_text),
+        view("bridge_owner", bridge, "owner", &owner),
+        view("bridge_token", bridge, "token", &token_text),
+        view("bridge_card", bridge, "card", &card_text),
+        view("bridge_l1_contract", bridge, "l1_bridge", &l1_bridge),
     ]
 }
 
-fn row(name: &'static str, expected: String, read: Read) -> Row {
-    Row { name, expected, read }
-}
-
-fn yes() -> String {
-    "true".into()
-}
-
-fn no() -> String {
-    "false".into()
+fn row(name: &'static str, expected: &str, read: Read) -> Row {
+    Row { name, expected: expected.into(), read }
 }
 
 async fn compare(row: Row, pins: &Pins, chain: &Chain, metrics: &Metrics) -> Pin {
     let Row { name, expected, read } = row;
-    let at_least = matches!(read, Read::Balance(_)).then_some(pins.minimum_balance.fri());
-    let actual = match actual(read, &expected, pins, chain).await {
-        Ok(Actual::Text(text)) => text,
-        Ok(Actual::Balance(account, fri)) => {
-            metrics.relay.balance(account.role, fri);
-            let ok = at_least.is_some_and(|least| fri >= least);
-            let expected = format!("at least {expected}");
-            return Pin { name, expected, actual: format!("{fri} fri"), ok };
-        }
-        Err(_) => return not_read(name, expected),
+    let is_balance = matches!(read, Read::Balance(_));
+    let Ok((ok, actual)) = evaluate(read, &expected, pins, chain, metrics).await else {
+        return not_read(name, expected);
     };
-    let ok = match name {
-        "spec_version" => actual.starts_with(SPEC),
-        _ => actual == expected,
-    };
-    Pin { name, expected, actual, ok }
+    let expected = if is_balance { format!("at least {expected}") } else { expected };
+    Pin { name, ok, expected, actual }
 }
 
-enum Actual {
-    Text(String),
-    Balance(Account, u128),
-}
-
-async fn actual(
+/// Whether the chain holds what is expected, and what it holds.
+async fn evaluate(
     read: Read,
     expected: &str,
     pins: &Pins,
     chain: &Chain,
-) -> Result<Actual, RpcError> {
-    Ok(Actual::Text(match read {
-        Read::Known(text) => text,
+    metrics: &Metrics,
+) -> Result<(bool, String), RpcError> {
+    let actual = match read {
+        Read::Known(text) => text.into(),
         Read::ChainId => {
             let id = chain.chain_id().await?;
             id.to_short_string().unwrap_or_else(|| id.to_string())
         }
-        Read::SpecVersion => chain.spec_version().await?,
+        Read::SpecVersion => {
+            let version = chain.spec_version().await?;
+            return Ok((version.starts_with(SPEC), version));
+        }
         Read::Class(address) => match chain.class_hash_at(address).await? {
             Some(class) => class.to_string(),
             None => "no contract".into(),
         },
-        Read::View(to, view, args) => {
-            let result = chain.call(to, selector(view), &args).await?;
-            text(&result, expected)
+        Read::View(to, view, args) => text(&chain.call(to, selector(view), &args).await?, expected),
+        Read::Balance(Account { role, address, .. }) => {
+            let token = pins.config.token.address;
+            let result = chain.call(token, selector("balance_of"), &[address]).await?;
+            let fri = balance(&result).ok_or(RpcError::MalformedAnswer)?;
+            metrics.relay.balance(role, fri);
+            return Ok((fri >= pins.config.minimum_balance.fri(), format!("{fri} fri")));
         }
-        Read::Balance(account) => {
-            let args = [account.address];
-            let result = chain.call(pins.token.address, selector("balance_of"), &args).await?;
-            return Ok(Actual::Balance(
-                account,
-                balance(&result).ok_or(RpcError::MalformedAnswer)?,
-            ));
-        }
-    }))
+    };
+    Ok((actual == expected, actual))
 }
 
-/// Felts as a person reads them: a flag where a flag is expected.
+/// Felts in a readable form: a flag where a flag is expected.
 fn text(result: &[Felt], expected: &str) -> String {
     match result {
-        [flag] if expected == yes() || expected == no() => match flag.to_u64() {
-            Some(0) => no(),
-            Some(1) => yes(),
+        [flag] if [YES, NO].contains(&expected) => match flag.to_u64() {
+            Some(0) => NO.into(),
+            Some(1) => YES.into(),
             _ => flag.to_string(),
         },
         _ => result.iter().map(Felt::to_string).collect::<Vec<_>>().join(" "),
     }
 }
 
-/// A `u256`; more than 128 bits of fri do not exist, and count as all there is.
+/// A `u256`, capped: more than 128 bits of fri do not exist.
 fn balance(result: &[Felt]) -> Option<u128> {
     let [low, high] = result else { return None };
     if *high == Felt::ZERO { low.to_u128() } else { Some(u128::MAX) }
