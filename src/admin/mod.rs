@@ -18,7 +18,7 @@ mod state;
 
 pub use access::Access;
 
-use crate::config::InForce;
+use crate::config::AppliedConfig;
 use crate::config::Listen;
 use crate::http::X_REQUEST_ID;
 use crate::http::answer::Answer;
@@ -73,7 +73,7 @@ pub struct Admin {
     /// What the relay wrote, if there is one, and where it is read.
     pub journal: Option<(Journal, Handle)>,
     /// The configuration.
-    pub in_force: Arc<InForce>,
+    pub in_force: Arc<AppliedConfig>,
     /// Who may look.
     pub access: Arc<Access>,
 }
@@ -173,7 +173,7 @@ impl Admin {
             /// Whether it is in force already, or waits for a restart.
             live: bool,
         }
-        let read = self.in_force.last_read();
+        let read = self.in_force.last_reload();
         let changes = self.in_force.started().changes(&read.values);
         let changes = changes.into_iter().map(|change| Changed {
             key: change.key,
@@ -185,7 +185,7 @@ impl Admin {
             200,
             json(&Configuration {
                 reloaded_ms: read.at.map(millis),
-                mistaken: read.is_mistaken,
+                mistaken: read.failed,
                 changes: changes.collect(),
             }),
         )

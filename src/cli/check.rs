@@ -98,7 +98,7 @@ async fn pins(config: &RelayConfig, keys: &Keys, node: &NodeConfig) -> bool {
 
 async fn live(config: &NodeConfig) -> bool {
     let mut all_answered = true;
-    for url in config.urls.iter() {
+    for url in config.url.iter() {
         for method in [Method::SpecVersion, Method::ChainId] {
             let (answer, took) = ask(url, config, method).await;
             let verdict = match answer {
@@ -120,7 +120,7 @@ async fn ask(
     method: Method,
 ) -> (Result<String, NodeError>, Duration) {
     let urls = NonEmpty::new(vec![url.clone()]).expect("one URL is not none");
-    let config = NodeConfig { urls, ..config.clone() };
+    let config = NodeConfig { url: urls, ..config.clone() };
     let node = Node::new(&config, MemoryPool::new(MAX_ANSWER), Arc::new(Metrics::new()));
     let policy = GatewayPolicy {
         methods: MethodSet::new(&[method]),

@@ -1,8 +1,8 @@
-//! Addresses of the configuration, each parsed to the end: where to listen, which node to ask,
-//! which proxies and which web pages to believe.
+//! Addresses of the configuration: where to listen, which node to call, which proxies and which web
+//! pages to trust.
 //!
-//! In: the text of one value. Out: the typed address, or one sentence on why it is none. Resolves
-//! no name and opens no socket.
+//! In: the text of one value. Out: the typed address, or the reason why it is invalid. Resolves no
+//! name and opens no socket.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -21,7 +21,7 @@ impl<T> NonEmpty<T> {
         (!items.is_empty()).then_some(Self(items))
     }
 
-    /// The first item, which is always there.
+    /// The first item, which always exists.
     pub fn first(&self) -> &T {
         &self.0[0]
     }
@@ -35,17 +35,17 @@ impl<T> Deref for NonEmpty<T> {
     }
 }
 
-/// Where a surface listens; shown as it is written.
+/// The address of a listener; shown as it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listen {
-    /// A TCP address; port 0 takes a free port.
+    /// A TCP address; port 0 picks a free port.
     Tcp(SocketAddr),
     /// A Unix socket at an absolute path.
     Unix(PathBuf),
 }
 
 impl Listen {
-    /// Linux keeps a socket's path in 108 bytes, the last of which is zero.
+    /// Linux has 108 bytes for a socket's path, the last of which is zero.
     const LONGEST_PATH: usize = 107;
 
     /// Reads `127.0.0.1:8080`, `[::1]:8080` or `unix:/run/portcullis.sock`.
@@ -56,10 +56,10 @@ impl Listen {
         text.parse().map(Self::Tcp).map_err(|_| {
             let why = match text.rsplit_once(':') {
                 _ if text.parse::<IpAddr>().is_ok() => "the port is missing",
-                Some(("", _)) => "the address is missing; 0.0.0.0 and [::] stand for all",
+                Some(("", _)) => "the address is missing; 0.0.0.0 and [::] mean all addresses",
                 Some((_, port)) if port.parse::<u16>().is_err() => "the port is not 0 to 65535",
                 Some(_) => "host names are not accepted; write the address, such as 127.0.0.1:8080",
-                None => "it is neither",
+                None => "it is neither an address nor a socket",
             };
             why.to_owned()
         })
@@ -67,7 +67,7 @@ impl Listen {
 
     fn parse_unix(path: &str) -> Result<Self, String> {
         if !path.starts_with('/') || path.ends_with('/') || path.contains('\0') {
-            return Err("the path of a socket is absolute and names a file".to_owned());
+            return Err("the path of a socket must be absolute and name a file".to_owned());
         }
         if path.len() > Self::LONGEST_PATH {
             let (longest, length) = (Self::LONGEST_PATH, path.len());
@@ -96,7 +96,7 @@ impl Listen {
     }
 }
 
-/// Whether `all` is the wildcard address that takes in `one`; `[::]` takes in IPv4 as well.
+/// Whether `all` is a wildcard address that includes `one`; `[::]` includes IPv4 as well.
 fn covers(all: IpAddr, one: IpAddr) -> bool {
     all.is_unspecified() && (all.is_ipv6() || one.is_ipv4())
 }
@@ -110,7 +110,7 @@ impl fmt::Display for Listen {
     }
 }
 
-/// Where a node answers, over plain HTTP; shown as a URL.
+/// The endpoint of a node, over plain HTTP; shown as a URL.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NodeUrl {
     /// A host name in lower case or an IP address, without brackets.
@@ -126,7 +126,7 @@ pub struct NodeUrl {
 impl NodeUrl {
     const HTTP_PORT: u16 = 80;
 
-    /// Reads `http://host[:port][/path]`, and nothing more than that.
+    /// Reads `http://host[:port][/path]` and nothing else.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (scheme, rest) = text.split_once("://").ok_or("it does not start with http://")?;
         match scheme.to_ascii_lowercase().as_str() {
@@ -142,7 +142,7 @@ impl NodeUrl {
             return Err("a user name or a password is not accepted".to_owned());
         }
         if !path.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&byte)) {
-            return Err("the path holds characters that must be percent-encoded".to_owned());
+            return Err("the path contains characters that must be percent-encoded".to_owned());
         }
         let (host, port) = host_and_port(authority)?;
         let port = port.unwrap_or(Self::HTTP_PORT);
@@ -169,6 +169,15 @@ pub enum CorsOrigins {
 }
 
 impl CorsOrigins {
+    /// `*` alone, or a list without it.
+    pub(super) fn new(origins: Vec<String>) -> Result<Self, String> {
+        match origins.iter().any(|origin| origin == "*") {
+            true if origins.len() == 1 => Ok(Self::Any),
+            true => Err("expected \"*\" alone or a list of origins, found both".to_owned()),
+            false => Ok(Self::List(origins)),
+        }
+    }
+
     /// Reads `*`, or one origin exactly as a browser sends it.
     pub(super) fn parse_item(text: &str) -> Result<String, String> {
         if text == "*" {
@@ -193,14 +202,14 @@ impl CorsOrigins {
     }
 }
 
-/// Reads a network, or a single address as the network of it alone.
+/// Reads a network, or a single address as a network of one.
 pub(super) fn network(text: &str) -> Result<IpNet, String> {
     if let Ok(address) = text.parse::<IpAddr>() {
         return Ok(IpNet::from(address));
     }
-    let network: IpNet = text.parse().map_err(|_| "it is neither".to_owned())?;
+    let network: IpNet = text.parse().map_err(|_| String::new())?;
     if network != network.trunc() {
-        return Err(format!("bits are set behind the prefix; write {}", network.trunc()));
+        return Err(format!("bits are set after the prefix; write {}", network.trunc()));
     }
     Ok(network)
 }

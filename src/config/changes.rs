@@ -1,54 +1,37 @@
-//! What differs between two configurations, key by key, for whoever reloads one.
+//! The differences between two configurations, key by key, for a reload.
 
-use super::keys::{KEYS, Key};
+use super::keys::{self, Key};
 use std::collections::BTreeMap;
-use toml::de::DeValue;
 
 /// The value of each key as text, defaults included.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Values(pub(super) BTreeMap<&'static str, String>);
 
-/// A key with another value than before.
+/// A key whose value differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change<'a> {
     /// The key's path.
     pub key: &'static str,
-    /// Its value so far.
+    /// Its old value.
     pub from: &'a str,
-    /// Its value from now on.
+    /// Its new value.
     pub to: &'a str,
-    /// Whether a running process takes it over, or only the next one.
+    /// Whether a reload applies it, or only a restart.
     pub live: bool,
 }
 
 impl Values {
-    /// The changes from these values to `new`, in the order of the keys' table.
+    /// The changes from these values to `new`, in the order of the example file.
     pub fn changes<'a>(&'a self, new: &'a Self) -> Vec<Change<'a>> {
         let text = |values: &'a Self, key: &Key| values.0.get(key.path).map_or("", String::as_str);
-        KEYS.iter()
+        keys::all()
             .map(|key| Change {
                 key: key.path,
                 from: text(self, key),
                 to: text(new, key),
-                live: key.is_live(),
+                live: key.live,
             })
             .filter(|change| change.from != change.to)
             .collect()
-    }
-}
-
-/// A value as one line of TOML.
-pub(super) fn text(value: &DeValue<'_>) -> String {
-    match value {
-        DeValue::String(text) => format!("{text:?}"),
-        DeValue::Integer(number) => number.to_string(),
-        DeValue::Float(number) => number.to_string(),
-        DeValue::Boolean(flag) => flag.to_string(),
-        DeValue::Datetime(time) => time.to_string(),
-        DeValue::Array(items) => {
-            let items: Vec<String> = items.iter().map(|item| text(item.get_ref())).collect();
-            format!("[{}]", items.join(", "))
-        }
-        DeValue::Table(_) => "{}".to_owned(),
     }
 }

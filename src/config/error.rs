@@ -1,7 +1,6 @@
-//! What is wrong with a configuration: every mistake, where it stands, and what is accepted.
+//! The mistakes in a configuration: each with its place and what is accepted.
 //!
-//! The texts are for the operator's terminal. Values are quoted, on one line and cut short, so a
-//! message neither breaks the list nor shows more of a value than is needed to find it.
+//! The texts are for the operator's terminal. Values are quoted and cut to one short line.
 
 use std::path::PathBuf;
 use std::{error, fmt, io};
@@ -9,19 +8,19 @@ use std::{error, fmt, io};
 /// How much of a value a message shows, in characters.
 const SHOWN: usize = 60;
 
-/// Where a value stands. The order is the order in which errors are listed.
+/// The place of a value. Errors are listed in this order.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
-    /// In the file, counted from 1.
+    /// A place in the file, counted from 1.
     File {
         /// The line.
         line: usize,
         /// The character in the line.
         column: usize,
     },
-    /// In the environment variable of this name.
+    /// The environment variable of this name.
     Variable(String),
-    /// Nowhere: the key has its default, or is missing.
+    /// None: the key has its default, or is missing.
     Absent,
 }
 
@@ -30,7 +29,7 @@ pub enum Origin {
 pub struct ConfigError {
     /// The key's full path (`gateway.listen`); empty for a mistake in the TOML itself.
     pub key: String,
-    /// Where the value stands.
+    /// The place of the value.
     pub origin: Origin,
     /// What is wrong, and what is accepted.
     pub message: String,
@@ -50,7 +49,7 @@ impl fmt::Display for ConfigError {
     }
 }
 
-/// All mistakes of a configuration, at least one; shown one per line in the order of the file.
+/// All mistakes of a configuration, at least one; shown one per line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Errors(Vec<ConfigError>);
 
@@ -64,7 +63,7 @@ impl Errors {
         Err(Self(errors))
     }
 
-    /// Each error, in the order of the file; then of the environment; then what is missing.
+    /// The errors of the file, then of the environment, then the missing keys.
     pub fn iter(&self) -> impl Iterator<Item = &ConfigError> {
         self.0.iter()
     }
@@ -89,10 +88,10 @@ pub enum LoadError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
-    /// The file was read, and it or the environment holds mistakes.
+    /// The file or the environment contains mistakes.
     Invalid {
         /// The file.
         path: PathBuf,

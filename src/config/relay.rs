@@ -1,97 +1,236 @@
-//! The write path's configuration: `[relay]`, its policy, pins and keys.
+//! `[relay]`: the protected write path, its policy, pins and keys.
 //!
-//! In: the reader. Out: [`RelayConfig`], with addresses and amounts parsed and secrets as paths
-//! only: whoever needs one reads it ([`crate::secrets`]). What pins mean is in `relay::pins`.
+//! Addresses and amounts are parsed here; secrets stay paths ([`crate::secrets`] reads them). How
+//! pins are proved is in `relay::pins`.
 
-use super::address::{Listen, NonEmpty};
-use super::check::{LISTEN_FORM, SHORTEST, WHY_TIMEOUTS};
-use super::clients::{ClientsConfig, clients, paths};
-use super::file::Reader;
-use super::tls::{TlsConfig, tls, tls_paths};
-use super::units::Amount;
-use super::values::{boolean, distinct, duration, integer, text};
-use portcullis_filters::felt::{Felt, ShortString};
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// `[relay]`: the protected write path.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RelayConfig {
-    /// Where it listens.
-    pub listen: Listen,
-    /// Files of the bearer tokens, one or two.
-    pub token_files: NonEmpty<PathBuf>,
-    /// What its connections are secured with, if they are.
-    pub tls: Option<TlsConfig>,
-    /// How much one client may ask.
-    pub clients: ClientsConfig,
-    /// How long one proof of the pins serves.
-    pub pins_max_age: Duration,
-    /// How long an answer waits for a receipt.
-    pub receipt_timeout: Duration,
-    /// What may be written.
-    pub policy: RelayPolicyConfig,
-    /// What the chain must hold.
-    pub pins: PinsConfig,
-    /// Where the private keys are.
-    pub keys: KeysConfig,
+use portcullis_filters::felt::{Felt, ShortString};
+
+use super::address::{Listen, NonEmpty};
+use super::keys::{Section, keys, section};
+use super::reader::Reader;
+use super::surface::{ClientsConfig, LISTEN_FORM, TlsConfig, clients, tls};
+use super::units::Amount;
+use super::values::{duration, integer, list, non_empty, only, optional_path, path, text};
+use super::{DAY, MINUTE, SECOND, SHORTEST, WHY_TIMEOUTS};
+
+const MONTH: Duration = Duration::from_secs(30 * DAY.as_secs());
+const WHY_POLICY: &str = "zero refuses everything, and a node executes all of it under one lock";
+const WHY_EPOCH: &str = "an epoch has 64 bits on chain";
+const WHY_LEVEL: &str = "a level is one byte on chain, and 0 means no level";
+const WHY_FIXED: &str = "the relay does not start without it";
+const WHY_TOKENS: &str = "one, or two during a rotation";
+const FELT_FORM: &str = "a felt: 0x and 1 to 64 hexadecimal digits, below the Stark prime";
+const AMOUNT_FORM: &str = "an amount with its unit, such as \"10 STRK\" or \"1000 fri\"";
+const SHORT_FORM: &str = "1 to 31 printable ASCII characters";
+
+section! {
+    /// The protected write path, for clients with the token.
+    /// Leave the section out to switch it off.
+    "relay" RelayConfig {
+        /// address:port, or unix:/absolute/path.
+        /// Why: loopback: the token travels unencrypted as far as here.
+        listen: Listen = Default("127.0.0.1:8081"), text(LISTEN_FORM, Listen::parse);
+        /// Required. The file with the bearer token (32 characters or more); two in a rotation.
+        /// Why: a file appears in no process list; two, so that a rotation refuses no client.
+        token_files: NonEmpty<PathBuf> = Required(["relay.token"]),
+            non_empty(list(text("a path", path), 1..=2, WHY_TOKENS)), live;
+        /// How long one proof of all pins is valid; 100ms to 1m.
+        /// Why: a proof is dozens of reads; a change is noticed within this time.
+        pins_max_age: Duration = Default("5s"), duration(SHORTEST..=MINUTE, WHY_TIMEOUTS);
+        /// How long a response waits for the receipt before it says pending; 1s to 1m.
+        /// Why: most receipts arrive within it; a backend rarely waits longer.
+        receipt_timeout: Duration = Default("10s"),
+            duration(SECOND..=MINUTE, WHY_TIMEOUTS), live;
+    }
+    with reader {
+        /// The limits of each client.
+        clients: ClientsConfig = clients(reader, "relay");
+        /// TLS, unless its section is left out.
+        tls: Option<TlsConfig> = tls(reader, "relay");
+        /// What may be written.
+        policy: RelayPolicyConfig = RelayPolicyConfig::read(reader);
+        /// What the chain must match.
+        pins: PinsConfig = PinsConfig::read(reader);
+        /// Where the private keys are.
+        keys: KeysConfig = KeysConfig::read(reader);
+    }
 }
 
-/// `[relay.policy]`: what may be written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RelayPolicyConfig {
-    /// Calls in one user-signed transaction.
-    pub max_calls: usize,
-    /// Felts in its calldata.
-    pub max_calldata: usize,
-    /// L2 gas of one transaction.
-    pub max_l2_gas: u64,
-    /// Fee of one transaction by its bounds.
-    pub max_fee: Amount,
-    /// Assurances that may be attested, distinct.
-    pub assurance_types: NonEmpty<String>,
-    /// Levels that may be attested, distinct.
-    pub assurance_levels: NonEmpty<u8>,
-    /// Epochs whose usership results are taken.
-    pub usership_epochs: RangeInclusive<u64>,
-    /// One faucet drip.
-    pub faucet_amount: Amount,
-    /// Between two drips to one recipient.
-    pub faucet_cooldown: Duration,
-    /// How long a proposed recovery can be cancelled.
-    pub recovery_cancel_window: Duration,
+pub(super) const CLIENTS: Section = Section {
+    path: "relay",
+    about: &[],
+    keys: keys! { "relay":
+        /// Requests that each client with the token may send in any 60 seconds.
+        /// Why: a backend writes for all its users, ten times a second.
+        requests_per_minute = Default(600) live;
+        /// Clients that the rate limiter tracks.
+        /// Why: a backend has few hosts; every other address guesses tokens.
+        max_clients = Default(10000);
+        /// Concurrent requests of each client.
+        /// Why: a burst waits for signers and receipts instead of being refused.
+        max_in_flight_per_client = Default(256) live;
+        /// Peers whose X-Forwarded-For is trusted: networks or single addresses; [] is none.
+        /// Why: a proxy on this machine; any other peer could claim any address.
+        trusted_proxies = Default(["127.0.0.0/8", "::1/128"]) live;
+    },
+};
+
+section! {
+    /// What may be written. The first three keys confirm that V2 verification is permanent.
+    "relay.policy" RelayPolicyConfig {
+        /// Required, and the only value: there is no V1 path.
+        /// Why: a deployment that expects V1 fails at its start.
+        identity_verification_mode: () = Required("v2"), only("\"v2\"", "there is no other mode");
+        /// Required, and the only value.
+        /// Why: irreversible on chain, so it must be set explicitly.
+        verification_v2_required: () = Required(true), only("true", WHY_FIXED);
+        /// Required, and the only value.
+        /// Why: the operator confirms that everything is in place; the pins then prove it.
+        ecosystem_ready: () = Required(true), only("true", WHY_FIXED);
+        /// Calls in one user-signed transaction; 1 to 32.
+        /// Why: approve and delegate are two; a wallet needs a few more at most.
+        max_calls: usize = Default(8), integer(1..=32, WHY_POLICY), live;
+        /// Felts in its calldata; 16 to 2048.
+        /// Why: eight of the allowed calls with all their arguments take fewer.
+        max_calldata: usize = Default(256), integer(16..=2_048, WHY_POLICY), live;
+        /// L2 gas that one transaction may request.
+        /// Why: many times what the allowed calls use, and still bounded.
+        max_l2_gas: u64 = Default(500000000),
+            integer(1_000_000..=10_000_000_000, WHY_POLICY), live;
+        /// Maximum fee of one transaction, by its resource bounds.
+        /// Why: the most that a mistaken bound can cost a user.
+        max_fee: Amount = Default("10 STRK"), text(AMOUNT_FORM, amount), live;
+        /// Assurances that may be attested; 1 to 31 printable ASCII characters each.
+        /// Why: the one that the product attests.
+        assurance_types: NonEmpty<String> = Default(["age_over_18"]),
+            non_empty(list(text(SHORT_FORM, short_string), 1..=usize::MAX, "nothing else")), live;
+        /// Levels that may be attested; 1 to 255.
+        /// Why: the three that the product defines.
+        assurance_levels: NonEmpty<u8> = Default([1, 2, 3]),
+            non_empty(list(integer(1..=255, WHY_LEVEL), 1..=usize::MAX, "nothing else")), live;
+        /// The first epoch whose usership results are accepted.
+        /// Why: a forgotten number reads as 0.
+        usership_first_epoch: u64 = Default(1), integer(0..=u64::MAX, WHY_EPOCH), live;
+        /// The last epoch whose usership results are accepted.
+        /// Why: a timestamp sent as an epoch is far beyond it.
+        usership_last_epoch: u64 = Default(1000000), integer(0..=u64::MAX, WHY_EPOCH), live;
+        /// The amount of one faucet drip.
+        /// Why: pays for deploying an account and its first transactions.
+        faucet_amount: Amount = Default("10 STRK"), text(AMOUNT_FORM, amount), live;
+        /// Time between two drips to one recipient; 1s to 30 days.
+        /// Why: test money is for everyone: one drip per day.
+        faucet_cooldown: Duration = Default("24h"), duration(SECOND..=MONTH, WHY_TIMEOUTS), live;
+        /// How long a proposed recovery can be cancelled; 1s to 30 days.
+        /// Why: a day to notice an unwanted recovery.
+        recovery_cancel_window: Duration = Default("24h"),
+            duration(SECOND..=MONTH, WHY_TIMEOUTS), live;
+    }
 }
 
-/// `[relay.pins]`: what the chain must hold.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PinsConfig {
-    /// The chain id as text, 1 to 31 ASCII characters.
-    pub chain_id: String,
-    /// The class of every account.
-    pub account_class: Felt,
-    /// The account that owns the registry.
-    pub owner: Felt,
-    /// The account that attests.
-    pub verifier: Felt,
-    /// The account that pays drips: the owner unless another is given.
-    pub faucet: Felt,
-    /// The native token.
-    pub token: PinnedContract,
-    /// The identity registry.
-    pub registry: PinnedContract,
-    /// The staking pool.
-    pub staking: PinnedContract,
-    /// The card NFT contract.
-    pub card: PinnedContract,
-    /// The usership contract.
-    pub usership: PinnedContract,
-    /// The bridge adapter.
-    pub bridge: PinnedContract,
-    /// The contract on L1 that the adapter sends to.
-    pub l1_bridge: Felt,
-    /// What each signing account must hold.
-    pub minimum_balance: Amount,
+section! {
+    /// What the chain must match before anything is written; each proof checks all of it.
+    "relay.pins" PinsConfig {
+        /// Required. The chain id, as text.
+        /// Why: keys work on every chain; nothing is signed for another one.
+        chain_id: String = Required("PORTCULLIS_DEV"), text(SHORT_FORM, short_string);
+        /// Required. The class of every account that may send: the users' and our own.
+        /// Why: the class decides what a signature means; only this one is known here.
+        account_class: Felt = Required(
+            "0x5b4b537eaa2399e3aa99c4e2e0208ebd6c71bc1467938cd52c798c601e43564"
+        ), text(FELT_FORM, felt);
+        /// Required. The account that owns the registry, mints cards and handles recoveries.
+        /// Why: a registry with another owner is under someone else's control.
+        owner: Felt = Required("0x100"), text(FELT_FORM, felt);
+        /// Required. The account that attests; it must differ from the owner.
+        /// Why: the minter must not attest, so that one stolen key cannot do both.
+        verifier: Felt = Required("0x101"), text(FELT_FORM, felt);
+        /// The account that pays the faucet's drips; "" is the owner.
+        /// Why: one account less to fund; its own leaves the owner's nonces to operations.
+        faucet: Felt = Default(""), text(FELT_FORM, optional_felt);
+        /// Required. The L1 contract that the bridge adapter sends to.
+        /// Why: a rewired adapter would send elsewhere.
+        l1_bridge: Felt = Required("0x1111111111111111111111111111111111111111"),
+            text(FELT_FORM, felt);
+        /// The least that each signing account must hold.
+        /// Why: readiness fails while there is still money left for fees.
+        minimum_balance: Amount = Default("1 STRK"), text(AMOUNT_FORM, amount);
+    }
+    with reader {
+        /// The native token.
+        token: PinnedContract = contract(reader, "token");
+        /// The identity registry.
+        registry: PinnedContract = contract(reader, "registry");
+        /// The staking pool.
+        staking: PinnedContract = contract(reader, "staking");
+        /// The card NFT contract.
+        card: PinnedContract = contract(reader, "card");
+        /// The usership contract.
+        usership: PinnedContract = contract(reader, "usership");
+        /// The bridge adapter.
+        bridge: PinnedContract = contract(reader, "bridge");
+    }
+}
+
+pub(super) const CONTRACTS: Section = Section {
+    path: "relay.pins",
+    about: &[],
+    keys: keys! { "relay.pins":
+        /// Required. The contract of the native token.
+        /// Why: fees and drips are paid in it.
+        token = Required("0x4718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab07201858f4287c938d");
+        /// Required. Its class.
+        /// Why: an upgraded contract is a different one; someone has to review it first.
+        token_class = Required("0x2e77ee61d4df3d988ee1f42ea5442e913862cc82c2584d212ecda76666498fc");
+        /// Required. The identity registry.
+        /// Why: identities, attestations and recoveries are written only there.
+        registry = Required("0x200");
+        /// Required. Its class.
+        /// Why: an upgraded contract is a different one; someone has to review it first.
+        registry_class = Required("0x300");
+        /// Required. The staking pool.
+        /// Why: users approve tokens for it and delegate there.
+        staking = Required("0x201");
+        /// Required. Its class.
+        /// Why: an upgraded contract is a different one; someone has to review it first.
+        staking_class = Required("0x301");
+        /// Required. The card NFT contract.
+        /// Why: cards are minted and moved only in this contract.
+        card = Required("0x202");
+        /// Required. Its class.
+        /// Why: an upgraded contract is a different one; someone has to review it first.
+        card_class = Required("0x302");
+        /// Required. The usership contract.
+        /// Why: results are counted only there.
+        usership = Required("0x203");
+        /// Required. Its class.
+        /// Why: an upgraded contract is a different one; someone has to review it first.
+        usership_class = Required("0x303");
+        /// Required. The bridge adapter.
+        /// Why: whatever it receives leaves the chain.
+        bridge = Required("0x204");
+        /// Required. Its class.
+        /// Why: an upgraded contract is a different one; someone has to review it first.
+        bridge_class = Required("0x304");
+    },
+};
+
+section! {
+    /// Files with the private keys of the signing accounts (0x and hexadecimal digits), of mode
+    /// 0600 or stricter. Relative paths are first looked up in $CREDENTIALS_DIRECTORY.
+    "relay.keys" KeysConfig {
+        /// Required. The owner's key.
+        /// Why: configurations are shown and shared, keys are not.
+        owner_file: PathBuf = Required("owner.key"), text("a path", path);
+        /// Required. The verifier's key.
+        /// Why: a separate file, so that the two keys can be handed over separately.
+        verifier_file: PathBuf = Required("verifier.key"), text("a path", path);
+        /// The faucet's key; "" when relay.pins.faucet is "".
+        /// Why: the owner pays drips unless another account is named.
+        faucet_file: Option<PathBuf> = Default(""), text("a path", optional_path);
+    }
 }
 
 /// A contract with the class it must have.
@@ -103,177 +242,31 @@ pub struct PinnedContract {
     pub class: Felt,
 }
 
-/// `[relay.keys]`: files of private keys.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeysConfig {
-    /// The owner's.
-    pub owner: PathBuf,
-    /// The verifier's.
-    pub verifier: PathBuf,
-    /// The faucet's, if it is an account of its own.
-    pub faucet: Option<PathBuf>,
-}
-
-const MONTH: Duration = Duration::from_secs(30 * 24 * 3_600);
-const SECOND: Duration = Duration::from_secs(1);
-const MINUTE: Duration = Duration::from_secs(60);
-const WHY_POLICY: &str = "zero refuses everything, and a node executes all of it under one lock";
-const FELT_FORM: &str = "a felt: 0x and 1 to 64 hexadecimal digits, below the Stark prime";
-
-/// Reads `[relay]`.
-pub(super) fn relay(reader: &mut Reader<'_>) -> RelayConfig {
-    let config = RelayConfig {
-        listen: reader.take("relay.listen", text(LISTEN_FORM, Listen::parse)),
-        token_files: reader.take_list("relay.token_files", text("a path", path), token_files),
-        tls: tls(reader, tls_paths!("relay")),
-        clients: clients(reader, paths!("relay")),
-        pins_max_age: reader.take("relay.pins_max_age", duration(SHORTEST..=MINUTE, WHY_TIMEOUTS)),
-        receipt_timeout: reader
-            .take("relay.receipt_timeout", duration(SECOND..=MINUTE, WHY_TIMEOUTS)),
-        policy: policy(reader),
-        pins: pins(reader),
-        keys: KeysConfig {
-            owner: reader.take("relay.keys.owner_file", text("a path", path)),
-            verifier: reader.take("relay.keys.verifier_file", text("a path", path)),
-            faucet: reader.take("relay.keys.faucet_file", text("a path", optional_path)),
-        },
-    };
-    together(&config, reader);
-    config
-}
-
-fn policy(reader: &mut Reader<'_>) -> RelayPolicyConfig {
-    // owner's table "Required relay policy values": anything else stops the start
-    reader.take("relay.policy.identity_verification_mode", text("\"v2\"", must_be_v2));
-    for key in ["relay.policy.verification_v2_required", "relay.policy.ecosystem_ready"] {
-        reader.take(key, boolean(true, "there is no relay without it"));
-    }
-    let first = reader.take("relay.policy.usership_first_epoch", integer(0..=u64::MAX, ANY));
-    let last = reader.take("relay.policy.usership_last_epoch", integer(0..=u64::MAX, ANY));
-    RelayPolicyConfig {
-        max_calls: reader.take("relay.policy.max_calls", integer(1..=32, WHY_POLICY)),
-        max_calldata: reader.take("relay.policy.max_calldata", integer(16..=2_048, WHY_POLICY)),
-        max_l2_gas: reader
-            .take("relay.policy.max_l2_gas", integer(1_000_000..=10_000_000_000, WHY_POLICY)),
-        max_fee: reader.take("relay.policy.max_fee", text(AMOUNT_FORM, amount)),
-        assurance_types: reader.take_list(
-            "relay.policy.assurance_types",
-            text("1 to 31 printable ASCII characters", short_string),
-            |types| at_least_one(distinct(types, Clone::clone)?),
-        ),
-        assurance_levels: reader.take_list(
-            "relay.policy.assurance_levels",
-            integer::<u8>(1..=255, "a level is one byte on chain, and 0 is none"),
-            |levels| at_least_one(distinct(levels, ToString::to_string)?),
-        ),
-        usership_epochs: first..=last,
-        faucet_amount: reader.take("relay.policy.faucet_amount", text(AMOUNT_FORM, amount)),
-        faucet_cooldown: reader
-            .take("relay.policy.faucet_cooldown", duration(SECOND..=MONTH, WHY_TIMEOUTS)),
-        recovery_cancel_window: reader
-            .take("relay.policy.recovery_cancel_window", duration(SECOND..=MONTH, WHY_TIMEOUTS)),
-    }
-}
-
-const ANY: &str = "an epoch has 64 bits on chain";
-const AMOUNT_FORM: &str = "an amount with its unit, such as \"10 STRK\" or \"1000 fri\"";
-
-fn pins(reader: &mut Reader<'_>) -> PinsConfig {
-    let owner = reader.take("relay.pins.owner", text(FELT_FORM, felt));
-    let mut contract = |address, class| PinnedContract {
-        address: reader.take(address, text(FELT_FORM, felt)),
-        class: reader.take(class, text(FELT_FORM, felt)),
-    };
-    let token = contract("relay.pins.token", "relay.pins.token_class");
-    let registry = contract("relay.pins.registry", "relay.pins.registry_class");
-    let staking = contract("relay.pins.staking", "relay.pins.staking_class");
-    let card = contract("relay.pins.card", "relay.pins.card_class");
-    let usership = contract("relay.pins.usership", "relay.pins.usership_class");
-    let bridge = contract("relay.pins.bridge", "relay.pins.bridge_class");
-    let faucet = reader.take("relay.pins.faucet", text(FELT_FORM, optional_felt));
-    PinsConfig {
-        chain_id: reader
-            .take("relay.pins.chain_id", text("1 to 31 printable ASCII characters", short_string)),
-        account_class: reader.take("relay.pins.account_class", text(FELT_FORM, felt)),
-        owner,
-        verifier: reader.take("relay.pins.verifier", text(FELT_FORM, felt)),
-        faucet: faucet.unwrap_or(owner),
-        token,
-        registry,
-        staking,
-        card,
-        usership,
-        bridge,
-        l1_bridge: reader.take("relay.pins.l1_bridge", text(FELT_FORM, felt)),
-        minimum_balance: reader.take("relay.pins.minimum_balance", text(AMOUNT_FORM, amount)),
-    }
-}
-
-/// What no key can tell alone.
-fn together(config: &RelayConfig, reader: &mut Reader<'_>) {
-    let RelayConfig { pins, keys, policy, .. } = config;
-    if pins.owner == pins.verifier {
-        let message = "expected another account than relay.pins.owner: whoever owns the registry \
-                       must not attest";
-        reader.clash("relay.pins.verifier", "relay.pins.owner", message.to_owned());
-    }
-    if keys.owner == keys.verifier {
-        let message = "expected another file than relay.keys.owner_file: the keys must differ";
-        reader.clash("relay.keys.verifier_file", "relay.keys.owner_file", message.to_owned());
-    }
-    if (pins.faucet == pins.owner) != keys.faucet.is_none() {
-        let message = "expected both relay.pins.faucet and relay.keys.faucet_file, or neither";
-        reader.clash("relay.keys.faucet_file", "relay.pins.faucet", message.to_owned());
-    }
-    if policy.usership_epochs.is_empty() {
-        let message = "expected no less than relay.policy.usership_first_epoch";
-        let keys = ("relay.policy.usership_last_epoch", "relay.policy.usership_first_epoch");
-        reader.clash(keys.0, keys.1, message.to_owned());
-    }
-}
-
-fn token_files(files: Vec<PathBuf>) -> Result<NonEmpty<PathBuf>, String> {
-    let files = distinct(files, |file| file.display().to_string())?;
-    let count = files.len();
-    let files = NonEmpty::new(files).filter(|_| count <= 2);
-    files
-        .ok_or_else(|| format!("expected one file, or two while a token is rotated, found {count}"))
-}
-
-fn at_least_one<T>(items: Vec<T>) -> Result<NonEmpty<T>, String> {
-    NonEmpty::new(items).ok_or_else(|| "expected at least one, found none".to_owned())
-}
-
-pub(super) fn path(text: &str) -> Result<PathBuf, String> {
-    optional_path(text)?.ok_or_else(|| "it is empty".to_owned())
-}
-
-pub(super) fn optional_path(text: &str) -> Result<Option<PathBuf>, String> {
-    match text {
-        "" => Ok(None),
-        _ if text.contains('\0') => Err("a path holds no NUL".to_owned()),
-        _ => Ok(Some(PathBuf::from(text))),
+fn contract(reader: &mut Reader<'_>, name: &str) -> PinnedContract {
+    PinnedContract {
+        address: reader.take(&format!("relay.pins.{name}"), text(FELT_FORM, felt)),
+        class: reader.take(&format!("relay.pins.{name}_class"), text(FELT_FORM, felt)),
     }
 }
 
 fn felt(text: &str) -> Result<Felt, String> {
-    let felt = Felt::parse(text).ok_or("it is none")?;
-    if felt == Felt::ZERO { Err("zero is nobody's".to_owned()) } else { Ok(felt) }
+    let felt = Felt::parse(text).ok_or_else(String::new)?;
+    if felt == Felt::ZERO {
+        Err("zero is no account, contract or class".to_owned())
+    } else {
+        Ok(felt)
+    }
 }
 
-fn optional_felt(text: &str) -> Result<Option<Felt>, String> {
-    if text.is_empty() { Ok(None) } else { felt(text).map(Some) }
+/// A felt, or zero, which no account has, for "".
+fn optional_felt(text: &str) -> Result<Felt, String> {
+    if text.is_empty() { Ok(Felt::ZERO) } else { felt(text) }
 }
 
 fn amount(text: &str) -> Result<Amount, String> {
-    Amount::parse(text).ok_or_else(|| "it is none".to_owned())
+    Amount::parse(text).ok_or_else(String::new)
 }
 
 fn short_string(text: &str) -> Result<String, String> {
-    let known = ShortString::parse(text).ok_or("it is none")?;
-    Ok(known.as_str().to_owned())
-}
-
-fn must_be_v2(text: &str) -> Result<(), String> {
-    if text == "v2" { Ok(()) } else { Err("there is no other mode".to_owned()) }
+    ShortString::parse(text).map(|text| text.as_str().to_owned()).ok_or_else(String::new)
 }

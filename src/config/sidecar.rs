@@ -1,320 +1,248 @@
-//! The sidecar's configuration: `[sidecar]` and a table for each of its subjects.
+//! `[sidecar]` and a section for each of its subjects.
 //!
-//! In: the reader. Out: [`SidecarConfig`], with URLs checked and secrets as paths only: whoever
-//! needs one reads it ([`crate::secrets`]).
+//! URLs, DIDs and names are checked here; secrets stay paths ([`crate::secrets`] reads them).
 
-use super::address::Listen;
-use super::check::{LISTEN_FORM, WHY_TIMEOUTS};
-use super::clients::{ClientsConfig, clients, paths};
-use super::file::Reader;
-use super::relay::optional_path;
-use super::tls::{TlsConfig, tls, tls_paths};
-use super::values::{distinct, duration, flag, text};
-use http::{HeaderName, Uri};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Labels that hide a post: each costs a look-up.
-const MAX_BLOCKED_LABELS: usize = 16;
-/// Providers of one kind, all of which a health check asks at once.
-const MAX_PROVIDERS: usize = 16;
+use http::{HeaderName, Uri};
 
-/// `[sidecar]`: the service endpoints.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SidecarConfig {
-    /// Where it listens.
-    pub listen: Listen,
-    /// The origin that its addresses begin with, without a slash at the end.
-    pub base_url: String,
-    /// What its connections are secured with, if they are.
-    pub tls: Option<TlsConfig>,
-    /// How much one client may ask.
-    pub clients: ClientsConfig,
-    /// The file of the token that shows details of the health check.
-    pub operator_token_file: Option<PathBuf>,
-    /// The feed generator.
-    pub feeds: FeedsConfig,
-    /// Who is signed in.
-    pub session: SessionConfig,
-    /// Age verification.
-    pub age: AgeConfig,
-    /// What crawlers may fetch.
-    pub robots: RobotsConfig,
-    /// What the health check asks.
-    pub health: HealthConfig,
-}
+use super::address::Listen;
+use super::keys::{Section, keys, section};
+use super::surface::{ClientsConfig, LISTEN_FORM, TlsConfig, clients, tls};
+use super::values::{
+    Converted, Value, duration, flag, list, optional_path, path as file, text, then,
+};
+use super::{DAY, MINUTE, WHY_TIMEOUTS};
 
-/// `[sidecar.feeds]`: the feed generator.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FeedsConfig {
-    /// The account that published the feeds.
-    pub publisher_did: String,
-    /// The feed generator itself.
-    pub service_did: String,
-    /// Where its privacy policy is.
-    pub privacy_policy: Option<String>,
-    /// Where its terms of service are.
-    pub terms_of_service: Option<String>,
-    /// Moderation labels that hide a post; at most 16.
-    pub blocked_labels: Vec<String>,
-}
-
-/// `[sidecar.session]`: who is signed in.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SessionConfig {
-    /// The platform, as its sessions name it.
-    pub issuer: Option<String>,
-    /// Whom its sessions are for.
-    pub audience: String,
-    /// Files of the secrets of HS256 sessions; none, one or two.
-    pub hs256_secret_files: Vec<PathBuf>,
-    /// Where the keys of ES256 and RS256 sessions are.
-    pub jwks_url: Option<String>,
-    /// Where did:plc documents are.
-    pub plc_url: String,
-    /// Whether did:web of localhost is an account: for development.
-    pub localhost_dids: bool,
-}
-
-/// `[sidecar.age]`: age verification.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AgeConfig {
-    /// Files of the verifier's secrets; none, one or two.
-    pub webhook_secret_files: Vec<PathBuf>,
-    /// The header of its signature.
-    pub signature_header: HeaderName,
-    /// The bands it may attest.
-    pub age_bands: Vec<String>,
-    /// Where a user goes to prove an age; `{subject_ref}` is filled in.
-    pub verification_url: Option<String>,
-    /// How long a session waits for the first event.
-    pub session_lifetime: Duration,
-    /// How long a verification holds that names no end.
-    pub validity: Duration,
-}
-
-/// `[sidecar.robots]`: what crawlers may fetch.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RobotsConfig {
-    /// Whether they may fetch anything.
-    pub indexing: bool,
-    /// Paths that they may not fetch.
-    pub disallow: Vec<String>,
-    /// Crawlers that may fetch nothing.
-    pub blocked_agents: Vec<String>,
-}
-
-/// `[sidecar.health]`: what the health check asks; what is left out is not configured.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HealthConfig {
-    /// The application platform.
-    pub platform: Option<String>,
-    /// Providers of card data.
-    pub card_data: Vec<Provider>,
-    /// The personal data server.
-    pub pds: Option<String>,
-    /// The e-mail service.
-    pub email: Option<String>,
-    /// The web push service.
-    pub web_push: Option<String>,
-    /// The podcast syndication service.
-    pub podcast_syndication: Option<String>,
-    /// Payment services.
-    pub payments: Vec<Provider>,
-}
-
-/// A provider that has a name, for the operator only.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Provider {
-    /// The name.
-    pub name: String,
-    /// The URL that is asked.
-    pub url: String,
-}
-
-/// Reads `[sidecar]`.
-pub(super) fn sidecar(reader: &mut Reader<'_>) -> SidecarConfig {
-    let base_url = reader.take("sidecar.base_url", text(ORIGIN_FORM, origin));
-    SidecarConfig {
-        listen: reader.take("sidecar.listen", text(LISTEN_FORM, Listen::parse)),
-        tls: tls(reader, tls_paths!("sidecar")),
-        clients: clients(reader, paths!("sidecar")),
-        operator_token_file: reader
-            .take("sidecar.operator_token_file", text("a path", optional_path)),
-        feeds: feeds(reader, &base_url),
-        session: session(reader),
-        age: age(reader),
-        robots: robots(reader),
-        health: health(reader),
-        base_url,
-    }
-}
+const YEARS: Duration = Duration::from_secs(10 * 365 * DAY.as_secs());
+const WHY_LABELS: &str = "each costs a lookup";
+const WHY_BANDS: &str = "one list for all sessions";
+const WHY_PROVIDERS: &str = "a health check requests all of them at once";
+const WHY_SECRETS: &str = "two during a rotation";
 
 const ORIGIN_FORM: &str = "an origin such as \"https://cards.example\"";
 const URL_FORM: &str = "an http:// or https:// URL without a user, or \"\"";
 const DID_FORM: &str = "a DID such as \"did:plc:ewvi7nxzyoun6zhxrhs64oiz\", or \"\"";
+const LABEL_FORM: &str = "a label of at most 128 bytes without spaces";
+const BAND_FORM: &str = "a word of at most 64 letters, digits or _";
+const HEADER_FORM: &str = "the name of a header";
+const VERIFICATION_FORM: &str = "a URL that contains {subject_ref}, or \"\"";
+const PATH_FORM: &str = "a path that begins with /";
+const AGENT_FORM: &str = "a crawler's product token of letters, digits, - and _";
+const PROVIDER_FORM: &str = "a name and a URL, such as \"tcg=https://api.example\"";
 
-fn feeds(reader: &mut Reader<'_>, base_url: &str) -> FeedsConfig {
-    let service_did = reader.take("sidecar.feeds.service_did", text(DID_FORM, optional_did));
-    let service_did = service_did.unwrap_or_else(|| did_of(base_url));
-    let publisher_did = reader.take("sidecar.feeds.publisher_did", text(DID_FORM, optional_did));
-    FeedsConfig {
-        publisher_did: publisher_did.unwrap_or_else(|| service_did.clone()),
-        service_did,
-        privacy_policy: reader.take("sidecar.feeds.privacy_policy", text(URL_FORM, url)),
-        terms_of_service: reader.take("sidecar.feeds.terms_of_service", text(URL_FORM, url)),
-        blocked_labels: reader.take_list(
-            "sidecar.feeds.blocked_labels",
-            text("a label of at most 128 bytes", label),
-            |labels| at_most(MAX_BLOCKED_LABELS, distinct(labels, Clone::clone)?),
-        ),
+section! {
+    /// The service endpoints, at `/functions/<name>`. Leave the section out to switch them off.
+    "sidecar" SidecarConfig {
+        /// address:port, or unix:/absolute/path.
+        /// Why: loopback: a proxy in front has the public address and terminates TLS.
+        listen: Listen = Default("127.0.0.1:8082"), text(LISTEN_FORM, Listen::parse);
+        /// Required. The public origin, without a slash at its end; http:// on loopback only.
+        /// Why: feeds and sitemaps contain it, whatever the Host header says.
+        base_url: String = Required("https://cards.example"), text(ORIGIN_FORM, origin), live;
+        /// The file with a token (32 characters or more) for details of health-check; "" is none.
+        /// Why: everyone else learns only whether the service is healthy.
+        operator_token_file: Option<PathBuf> = Default(""), text("a path", optional_path), live;
+    }
+    with reader {
+        /// The limits of each client.
+        clients: ClientsConfig = clients(reader, "sidecar");
+        /// TLS, unless its section is left out.
+        tls: Option<TlsConfig> = tls(reader, "sidecar");
+        /// The feed generator.
+        feeds: FeedsConfig = FeedsConfig::read(reader);
+        /// Who is signed in.
+        session: SessionConfig = SessionConfig::read(reader);
+        /// Age verification.
+        age: AgeConfig = AgeConfig::read(reader);
+        /// What crawlers may fetch.
+        robots: RobotsConfig = RobotsConfig::read(reader);
+        /// What the health check requests.
+        health: HealthConfig = HealthConfig::read(reader);
     }
 }
 
-fn session(reader: &mut Reader<'_>) -> SessionConfig {
-    SessionConfig {
-        issuer: reader.take("sidecar.session.issuer", text("a text", optional)),
-        audience: reader.take("sidecar.session.audience", text("a text", some)),
-        hs256_secret_files: secret_files(reader, "sidecar.session.hs256_secret_files"),
-        jwks_url: reader.take("sidecar.session.jwks_url", text(URL_FORM, url)),
-        plc_url: reader.take("sidecar.session.plc_url", text(ORIGIN_FORM, some_url)),
-        localhost_dids: reader.take("sidecar.session.localhost_dids", flag),
+pub(super) const CLIENTS: Section = Section {
+    path: "sidecar",
+    about: &[],
+    keys: keys! { "sidecar":
+        /// Requests that each client (IPv4 address or IPv6 /64) may send in any 60 seconds.
+        /// Why: a few hosts request for all their users: feeds, podcast apps, crawlers.
+        requests_per_minute = Default(600) live;
+        /// Clients that the rate limiter tracks; when full, it forgets the least recently seen.
+        /// Why: bounds the limiter's memory, even under a flood of addresses.
+        max_clients = Default(100000);
+        /// Concurrent requests of each client.
+        /// Why: one crawler cannot take all connections to the store.
+        max_in_flight_per_client = Default(64) live;
+        /// Peers whose X-Forwarded-For is trusted: networks or single addresses; [] is none.
+        /// Why: a proxy on this machine; any other peer could claim any address.
+        trusted_proxies = Default(["127.0.0.0/8", "::1/128"]) live;
+    },
+};
+
+section! {
+    /// The feed generator.
+    "sidecar.feeds" FeedsConfig {
+        /// The account that published the feeds; "" is the service itself.
+        /// Why: the service can publish its own feeds.
+        publisher_did: String = Default(""), text(DID_FORM, did), live;
+        /// The DID of the feed generator; "" is the did:web of sidecar.base_url.
+        /// Why: did:web needs no registration.
+        service_did: String = Default(""), text(DID_FORM, did), live;
+        /// The URL of the privacy policy; "" is none.
+        /// Why: clients show it where the product has one.
+        privacy_policy: Option<String> = Default(""), text(URL_FORM, optional_url), live;
+        /// The URL of the terms of service; "" is none.
+        /// Why: clients show them where the product has any.
+        terms_of_service: Option<String> = Default(""), text(URL_FORM, optional_url), live;
+        /// Moderation labels that hide a post; at most 16.
+        /// Why: labels by which the network's moderators remove, hide or flag posts.
+        blocked_labels: Vec<String> =
+            Default(["!hide", "!takedown", "spam", "csam", "scam", "impersonation"]),
+            list(text(LABEL_FORM, label), 0..=16, WHY_LABELS), live;
     }
 }
 
-fn age(reader: &mut Reader<'_>) -> AgeConfig {
-    const MINUTE: Duration = Duration::from_secs(60);
-    const YEARS: Duration = Duration::from_secs(10 * 365 * 24 * 3_600);
-    AgeConfig {
-        webhook_secret_files: secret_files(reader, "sidecar.age.webhook_secret_files"),
-        signature_header: reader.take(
-            "sidecar.age.signature_header",
-            text("a header", |text| text.parse().map_err(|_| "it is no header's name".to_owned())),
-        ),
-        age_bands: reader.take_list(
-            "sidecar.age.age_bands",
-            text("a word of at most 64 letters, digits or _", band),
-            |bands| match at_most(MAX_PROVIDERS, distinct(bands, Clone::clone)?)? {
-                none if none.is_empty() => Err("expected at least one, found none".to_owned()),
-                bands => Ok(bands),
-            },
-        ),
-        verification_url: reader.take(
-            "sidecar.age.verification_url",
-            text("a URL with {subject_ref} in it, or \"\"", verification_url),
-        ),
-        session_lifetime: reader
-            .take("sidecar.age.session_lifetime", duration(MINUTE..=YEARS, WHY_TIMEOUTS)),
-        validity: reader.take("sidecar.age.validity", duration(MINUTE..=YEARS, WHY_TIMEOUTS)),
+section! {
+    /// Who is signed in; without a secret or a key set, nobody.
+    "sidecar.session" SessionConfig {
+        /// The iss of platform sessions; "" accepts any.
+        /// Why: a secret or a key set belongs to one platform already.
+        issuer: Option<String> = Default(""), text("a text", optional), live;
+        /// The aud of platform sessions.
+        /// Why: the platform writes this into the session of a signed-in user.
+        audience: String = Default("authenticated"), text("a text", not_empty), live;
+        /// Files with HS256 secrets: none, one, or two during a rotation.
+        /// Why: a default secret would be public; two, so that a rotation signs nobody out.
+        hs256_secret_files: Vec<PathBuf> = Default([]),
+            list(text("a path", file), 0..=2, WHY_SECRETS), live;
+        /// The URL of the key set for ES256 and RS256 sessions; "" is none.
+        /// Why: only the operator knows whose keys to trust.
+        jwks_url: Option<String> = Default(""), text(URL_FORM, optional_url), live;
+        /// The directory of did:plc documents.
+        /// Why: the network's own directory.
+        plc_url: String = Default("https://plc.directory"), text(ORIGIN_FORM, url), live;
+        /// Accepts did:web:localhost%3APORT as an account, over http; for development only.
+        /// Why: over http, anyone on the path can answer with keys of their own.
+        localhost_dids: bool = Default(false), flag, live;
     }
 }
 
-fn robots(reader: &mut Reader<'_>) -> RobotsConfig {
-    RobotsConfig {
-        indexing: reader.take("sidecar.robots.indexing", flag),
-        disallow: reader.take_list(
-            "sidecar.robots.disallow",
-            text("a path that begins with /", path),
-            |paths| distinct(paths, Clone::clone),
-        ),
-        blocked_agents: reader.take_list(
-            "sidecar.robots.blocked_agents",
-            text("a crawler's product token", agent),
-            |agents| distinct(agents, Clone::clone),
-        ),
+section! {
+    /// Age verification; without a secret no event is accepted.
+    "sidecar.age" AgeConfig {
+        /// Files with the verifier's secrets (32 bytes or more): none, one, or two in a rotation.
+        /// Why: without a secret the webhook refuses every event.
+        webhook_secret_files: Vec<PathBuf> = Default([]),
+            list(text("a path", file), 0..=2, WHY_SECRETS), live;
+        /// The header with the webhook's HMAC.
+        /// Why: the contract's name; another verifier may use another.
+        signature_header: HeaderName = Default("x-service-verifier-signature"),
+            text(HEADER_FORM, header), live;
+        /// The age bands that may be attested.
+        /// Why: the bands that app stores distinguish.
+        age_bands: Vec<String> = Default(["under_13", "13_15", "16_17", "18_plus"]),
+            list(text(BAND_FORM, band), 1..=16, WHY_BANDS), live;
+        /// The URL where a user proves an age, with {subject_ref} in it; "" is none.
+        /// Why: the product can send its users there itself.
+        verification_url: Option<String> = Default(""),
+            text(VERIFICATION_FORM, verification_url), live;
+        /// How long a session waits for its first event.
+        /// Why: a day to find a document, and no reference stays open forever.
+        session_lifetime: Duration = Default("24h"), duration(MINUTE..=YEARS, WHY_TIMEOUTS), live;
+        /// How long a verification without an expiry is valid.
+        /// Why: once a year is acceptable, and bands change with age.
+        validity: Duration = Default("365d"), duration(MINUTE..=YEARS, WHY_TIMEOUTS), live;
     }
 }
 
-fn health(reader: &mut Reader<'_>) -> HealthConfig {
-    let mut one = |key| reader.take(key, text(URL_FORM, url));
-    let (platform, pds) = (one("sidecar.health.platform"), one("sidecar.health.pds"));
-    let (email, web_push) = (one("sidecar.health.email"), one("sidecar.health.web_push"));
-    let podcast_syndication = one("sidecar.health.podcast_syndication");
-    let mut several = |key| {
-        reader.take_list(
-            key,
-            text("a name and a URL, such as \"tcg=https://api.example\"", provider),
-            |providers: Vec<Provider>| {
-                let names = providers.iter().map(|one| one.name.clone()).collect();
-                distinct(names, Clone::clone)?;
-                at_most(MAX_PROVIDERS, providers)
-            },
-        )
-    };
-    HealthConfig {
-        platform,
-        card_data: several("sidecar.health.card_data"),
-        pds,
-        email,
-        web_push,
-        podcast_syndication,
-        payments: several("sidecar.health.payments"),
+section! {
+    /// What crawlers may fetch.
+    "sidecar.robots" RobotsConfig {
+        /// false excludes every crawler, for staging.
+        /// Why: the public site is meant to be found.
+        indexing: bool = Default(true), flag, live;
+        /// Paths that crawlers may not fetch.
+        /// Why: pages without content of their own.
+        disallow: Vec<String> = Default(["/auth", "/settings", "/search"]),
+            list(text(PATH_FORM, path), 0..=usize::MAX, ""), live;
+        /// Crawlers that may fetch nothing.
+        /// Why: which crawlers to exclude is the product's decision.
+        blocked_agents: Vec<String> = Default([]),
+            list(text(AGENT_FORM, agent), 0..=usize::MAX, ""), live;
     }
 }
 
-/// None, one, or two while a secret is changed.
-fn secret_files(reader: &mut Reader<'_>, key: &'static str) -> Vec<PathBuf> {
-    let file = |text: &str| optional_path(text)?.ok_or_else(|| "it is empty".to_owned());
-    reader.take_list(key, text("a path", file), |files| {
-        at_most(2, distinct(files, |file| file.display().to_string())?)
-    })
-}
-
-fn at_most<T>(most: usize, items: Vec<T>) -> Result<Vec<T>, String> {
-    let count = items.len();
-    if count > most { Err(format!("expected at most {most}, found {count}")) } else { Ok(items) }
-}
-
-fn optional(text: &str) -> Result<Option<String>, String> {
-    Ok(Some(text.to_owned()).filter(|text| !text.is_empty()))
-}
-
-fn some(text: &str) -> Result<String, String> {
-    optional(text)?.ok_or_else(|| "it is empty".to_owned())
-}
-
-fn parsed(text: &str) -> Result<Uri, String> {
-    let uri: Uri = text.parse().map_err(|_| "it is no URL")?;
-    let is_web = matches!(uri.scheme_str(), Some("http" | "https"));
-    let authority = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
-    if !is_web || authority.is_empty() {
-        return Err("the scheme is neither".to_owned());
+section! {
+    /// Services that health-check requests by GET; "" is not configured.
+    "sidecar.health" HealthConfig {
+        /// The application platform; critical once it is configured.
+        /// Why: only configured services are requested.
+        platform: Option<String> = Default(""), text(URL_FORM, optional_url), live;
+        /// Card data providers, each `name=URL`.
+        /// Why: only configured services are requested.
+        card_data: Vec<Provider> = Default([]), providers, live;
+        /// The personal data server; its /xrpc/_health is requested.
+        /// Why: only configured services are requested.
+        pds: Option<String> = Default(""), text(URL_FORM, optional_url), live;
+        /// The e-mail service.
+        /// Why: only configured services are requested.
+        email: Option<String> = Default(""), text(URL_FORM, optional_url), live;
+        /// The web push service.
+        /// Why: only configured services are requested.
+        web_push: Option<String> = Default(""), text(URL_FORM, optional_url), live;
+        /// The podcast syndication service.
+        /// Why: only configured services are requested.
+        podcast_syndication: Option<String> = Default(""), text(URL_FORM, optional_url), live;
+        /// Payment services, each `name=URL`.
+        /// Why: only configured services are requested.
+        payments: Vec<Provider> = Default([]), providers, live;
     }
-    // the parser drops a fragment
-    if text.contains('#') {
-        return Err("a fragment is for browsers".to_owned());
-    }
-    if authority.contains('@') {
-        return Err("what opens a door belongs in no URL".to_owned());
-    }
-    Ok(uri)
 }
 
-fn url(text: &str) -> Result<Option<String>, String> {
-    if text.is_empty() { Ok(None) } else { some_url(text).map(Some) }
+/// A service with a name that only the operator sees.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Provider {
+    /// The name.
+    pub name: String,
+    /// The URL to request.
+    pub url: String,
 }
 
-fn some_url(text: &str) -> Result<String, String> {
-    parsed(text).map(|_| text.trim_end_matches('/').to_owned())
+fn providers(value: &Value<'_>) -> Converted<Vec<Provider>> {
+    let providers = list(text(PROVIDER_FORM, provider), 0..=16, WHY_PROVIDERS);
+    then(providers, |providers: Vec<Provider>| {
+        let mut names: Vec<_> = providers.iter().map(|provider| &*provider.name).collect();
+        names.sort_unstable();
+        match names.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(format!("expected each name once, found {} twice", pair[0])),
+            None => Ok(providers),
+        }
+    })(value)
 }
 
-/// Reads an origin as `sidecar.base_url` is read, or says what is expected.
-pub fn parse_origin(text: &str) -> Result<String, String> {
-    origin(text).map_err(|why| format!("expected {ORIGIN_FORM}: {why}"))
-}
-
-/// A scheme and a host, and nothing after them: XRPC clients would drop a path.
-fn origin(text: &str) -> Result<String, String> {
-    let uri = parsed(text)?;
-    if uri.path() != "/" || uri.query().is_some() {
-        return Err("an origin has no path".to_owned());
+fn provider(text: &str) -> Result<Provider, String> {
+    let (name, location) = text.split_once('=').ok_or("there is no = in it")?;
+    let name = name.trim();
+    if !is_word(name, b"-_", 64) {
+        return Err("a name has 1 to 64 letters, digits, - or _".to_owned());
     }
-    let host = uri.host().unwrap_or_default();
-    let is_local = matches!(host, "localhost" | "127.0.0.1" | "[::1]");
-    if uri.scheme_str() == Some("http") && !is_local {
-        return Err("http:// is for this machine only: use https://".to_owned());
+    Ok(Provider { name: name.to_owned(), url: url(location.trim())? })
+}
+
+impl SidecarConfig {
+    /// Fills the DIDs that are left to their defaults.
+    pub(super) fn fill_dids(&mut self) {
+        let Self { feeds, base_url, .. } = self;
+        if feeds.service_did.is_empty() {
+            feeds.service_did = did_of(base_url);
+        }
+        if feeds.publisher_did.is_empty() {
+            feeds.publisher_did.clone_from(&feeds.service_did);
+        }
     }
-    Ok(text.trim_end_matches('/').to_ascii_lowercase())
 }
 
 /// The did:web of an origin; a port's colon is escaped.
@@ -324,31 +252,87 @@ fn did_of(origin: &str) -> String {
     format!("did:web:{}", host.replace(':', "%3A"))
 }
 
-fn optional_did(text: &str) -> Result<Option<String>, String> {
-    if text.is_empty() {
-        return Ok(None);
+/// The text itself if it is of the form; the message about the form says enough otherwise.
+fn of_form(text: &str, is_of_form: bool) -> Result<String, String> {
+    if is_of_form { Ok(text.to_owned()) } else { Err(String::new()) }
+}
+
+/// 1 to `most` letters, digits or `others`.
+fn is_word(text: &str, others: &[u8], most: usize) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || others.contains(&byte);
+    (1..=most).contains(&text.len()) && text.bytes().all(is_part)
+}
+
+fn optional(text: &str) -> Result<Option<String>, String> {
+    Ok(Some(text.to_owned()).filter(|text| !text.is_empty()))
+}
+
+fn not_empty(text: &str) -> Result<String, String> {
+    optional(text)?.ok_or_else(|| "it is empty".to_owned())
+}
+
+fn uri(text: &str) -> Result<Uri, String> {
+    let uri: Uri = text.parse().map_err(|_| "it is not a URL")?;
+    let is_web = matches!(uri.scheme_str(), Some("http" | "https"));
+    let authority = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
+    if !is_web || authority.is_empty() {
+        return Err("the scheme is neither http:// nor https://".to_owned());
     }
+    // the parser drops a fragment
+    if text.contains('#') {
+        return Err("a fragment is for browsers only".to_owned());
+    }
+    if authority.contains('@') {
+        return Err("credentials do not belong in a URL".to_owned());
+    }
+    Ok(uri)
+}
+
+fn url(text: &str) -> Result<String, String> {
+    uri(text).map(|_| text.trim_end_matches('/').to_owned())
+}
+
+fn optional_url(text: &str) -> Result<Option<String>, String> {
+    if text.is_empty() { Ok(None) } else { url(text).map(Some) }
+}
+
+/// Reads an origin in the form of `sidecar.base_url`.
+pub fn parse_origin(text: &str) -> Result<String, String> {
+    origin(text).map_err(|why| format!("expected {ORIGIN_FORM}: {why}"))
+}
+
+/// A scheme and a host, and nothing after them: XRPC clients would drop a path.
+fn origin(text: &str) -> Result<String, String> {
+    let uri = uri(text)?;
+    if uri.path() != "/" || uri.query().is_some() {
+        return Err("an origin has no path and no query".to_owned());
+    }
+    let is_local = matches!(uri.host(), Some("localhost" | "127.0.0.1" | "[::1]"));
+    if uri.scheme_str() == Some("http") && !is_local {
+        return Err("http:// is for this machine only; use https://".to_owned());
+    }
+    Ok(text.trim_end_matches('/').to_ascii_lowercase())
+}
+
+fn did(text: &str) -> Result<String, String> {
     let mut parts = text.splitn(3, ':');
-    let is_did = parts.next() == Some("did")
-        && parts.next().is_some_and(|method| {
-            !method.is_empty() && method.bytes().all(|byte| byte.is_ascii_lowercase())
-        })
-        && parts.next().is_some_and(|id| {
-            let is_id = |byte: u8| byte.is_ascii_alphanumeric() || b"._:%-".contains(&byte);
-            !id.is_empty() && id.bytes().all(is_id) && !id.ends_with([':', '%'])
-        });
-    if is_did { Ok(Some(text.to_owned())) } else { Err("it is none".to_owned()) }
+    let [scheme, method, id] = [(); 3].map(|()| parts.next().unwrap_or_default());
+    let is_method = !method.is_empty() && method.bytes().all(|byte| byte.is_ascii_lowercase());
+    let is_id = is_word(id, b"._:%-", usize::MAX) && !id.ends_with([':', '%']);
+    of_form(text, text.is_empty() || (scheme == "did" && is_method && is_id))
 }
 
 fn label(text: &str) -> Result<String, String> {
-    let is_label = !text.is_empty() && text.len() <= 128 && !text.contains(char::is_whitespace);
-    if is_label { Ok(text.to_lowercase()) } else { Err("it is none".to_owned()) }
+    let is_label = (1..=128).contains(&text.len()) && !text.contains(char::is_whitespace);
+    of_form(&text.to_lowercase(), is_label)
+}
+
+fn header(text: &str) -> Result<HeaderName, String> {
+    text.parse().map_err(|_| String::new())
 }
 
 fn band(text: &str) -> Result<String, String> {
-    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    let is_band = (1..=64).contains(&text.len()) && text.bytes().all(is_word);
-    if is_band { Ok(text.to_owned()) } else { Err("it is none".to_owned()) }
+    of_form(text, is_word(text, b"_", 64))
 }
 
 fn verification_url(text: &str) -> Result<Option<String>, String> {
@@ -356,29 +340,17 @@ fn verification_url(text: &str) -> Result<Option<String>, String> {
         return Ok(None);
     }
     if !text.contains("{subject_ref}") {
-        return Err("{subject_ref} is not in it".to_owned());
+        return Err("it does not contain {subject_ref}".to_owned());
     }
-    parsed(&text.replace("{subject_ref}", "0")).map(|_| Some(text.to_owned()))
+    uri(&text.replace("{subject_ref}", "0")).map(|_| Some(text.to_owned()))
 }
 
 fn path(text: &str) -> Result<String, String> {
     let is_path = text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic());
-    if is_path { Ok(text.to_owned()) } else { Err("it does not".to_owned()) }
+    of_form(text, is_path)
 }
 
 /// RFC 9309, section 2.2.1.
 fn agent(text: &str) -> Result<String, String> {
-    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-    let is_agent = !text.is_empty() && text.bytes().all(is_token);
-    if is_agent { Ok(text.to_owned()) } else { Err("letters, digits, - and _ only".to_owned()) }
-}
-
-fn provider(text: &str) -> Result<Provider, String> {
-    let (name, url) = text.split_once('=').ok_or("there is no = in it")?;
-    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-    let name = name.trim();
-    if !(1..=64).contains(&name.len()) || !name.bytes().all(is_letter) {
-        return Err("a name has 1 to 64 letters, digits, - or _".to_owned());
-    }
-    Ok(Provider { name: name.to_owned(), url: some_url(url.trim())? })
+    of_form(text, is_word(text, b"-_", usize::MAX))
 }

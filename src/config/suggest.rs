@@ -1,9 +1,9 @@
 //! "Did you mean": the known name nearest to a mistyped one.
 
-/// A longer word is no typing mistake, and comparing it would cost too much.
+/// A longer word is no typo, and comparing it is expensive.
 const LONGEST: usize = 64;
 
-/// The known name that `word` was most likely meant to be.
+/// The known name that `word` most likely means.
 ///
 /// Names are near when the part that `core` picks differs in at most a third of its letters;
 /// among equally near ones the whole names decide.
@@ -23,7 +23,7 @@ pub(super) fn closest<'n>(
     names.filter(near).min_by_key(|name| (distance(core(&word), core(name)), distance(&word, name)))
 }
 
-/// Letters to insert, drop, replace or swap, whatever their case.
+/// The number of letters to insert, drop, replace or swap, ignoring case.
 fn distance(word: &str, name: &str) -> usize {
     strsim::damerau_levenshtein(word, &name.to_lowercase())
 }
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_name_is_suggested_and_a_far_one_is_not() {
+    fn only_a_near_name_is_suggested() {
         let names = ["json", "text", "url", "getClassAt"];
         for (word, expected) in [
             ("jsn", Some("json")),

@@ -1,7 +1,7 @@
 //! Durations, sizes and amounts as the configuration writes them: a number and its unit.
 //!
 //! In: the text of a value (`"8s"`, `"64 KiB"`, `"10 STRK"`). Out: a [`Duration`], a [`Size`] or an
-//! [`Amount`], and the same text back. Knows no key and no range: those are in `check.rs`.
+//! [`Amount`], and the same text back. Bounds are in the rows of the keys.
 
 use std::fmt;
 use std::time::Duration;
@@ -18,17 +18,17 @@ const SIZES: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 <
 pub struct Size(u64);
 
 impl Size {
-    /// A size of so many bytes.
+    /// A size in bytes.
     pub const fn from_bytes(bytes: u64) -> Self {
         Self(bytes)
     }
 
-    /// A size of so many KiB.
+    /// A size in KiB.
     pub const fn from_kib(kib: u64) -> Self {
         Self(kib << 10)
     }
 
-    /// A size of so many MiB.
+    /// A size in MiB.
     pub const fn from_mib(mib: u64) -> Self {
         Self(mib << 20)
     }
@@ -51,7 +51,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// An amount of the native token in fri (10^-18 STRK), shown in the larger unit where it is whole.
+/// An amount of the native token in fri (10^-18 STRK), shown in STRK if that is whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Amount(u128);
 
@@ -103,7 +103,7 @@ impl fmt::Display for Readable {
                 let (count, unit) = largest_exact(millis, &TIMES);
                 write!(f, "{count}{unit}")
             }
-            // Finer than a millisecond or beyond all ages: never read from a configuration.
+            // finer than a millisecond or too long: not from a configuration
             _ => write!(f, "{:?}", self.0),
         }
     }
@@ -114,7 +114,7 @@ pub(super) fn duration(text: &str) -> Option<Duration> {
     scaled(text, &TIMES).map(Duration::from_millis)
 }
 
-/// The integer before the unit, times what the unit stands for.
+/// The integer before the unit, times the factor of the unit.
 fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit())?;
     let (count, unit) = text.split_at(digits);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duration_is_an_integer_and_a_unit_and_is_shown_back() {
+    fn a_duration_is_shown_as_it_was_read() {
         for (text, millis, shown) in [
             ("500ms", 500, "500ms"),
             ("8s", 8_000, "8s"),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_is_an_integer_and_a_unit_and_is_shown_back() {
+    fn a_size_is_shown_as_it_was_read() {
         for (text, bytes, shown) in [
             ("64 KiB", 65_536, "64 KiB"),
             ("64KiB", 65_536, "64 KiB"),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_but_an_integer_and_a_unit_is_refused() {
+    fn a_number_without_a_known_unit_is_refused() {
         for text in [
             "",
             "8",
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duration_finer_than_a_millisecond_is_still_shown() {
+    fn microseconds_are_shown_too() {
         assert_eq!(Readable(Duration::from_micros(1_500)).to_string(), "1.5ms");
         assert_eq!(Readable(Duration::from_nanos(1)).to_string(), "1ns");
     }

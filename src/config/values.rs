@@ -1,124 +1,217 @@
-//! Conversions from a TOML value to a typed one, each with the sentence for what is refused:
-//! "expected …, found …".
+//! Conversions from a TOML value to a typed one, with the message for what is refused: "expected …,
+//! found …".
 //!
-//! Pure functions of one value. Which key uses which, and its range, is in `check.rs`.
+//! Pure functions of one value. Each key's row names the one it uses, and its bounds.
 
+use std::fmt::Display;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::slice;
 use std::time::Duration;
 
 use portcullis_filters::rpc::Method;
+use toml::Spanned;
 use toml::de::DeValue;
 
-use super::address::{CorsOrigins, NodeUrl};
+use super::address::{NodeUrl, NonEmpty};
 use super::error::{quoted, shown};
 use super::suggest::closest;
 use super::units::{self, Readable, Size};
 
-/// The prefix that the names of all methods share, and that tells nothing about likeness.
-const METHOD_PREFIX: &str = "starknet_";
+/// A value and its place in the file.
+pub(super) type Value<'v> = Spanned<DeValue<'v>>;
 
-/// An integer in a range; `why` tells the reason of the bounds.
+/// A typed value, or all that is wrong with it.
+pub(super) type Converted<T> = Result<T, Vec<ValueError>>;
+
+/// What is wrong with a value or with one item of a list, and the byte where that starts.
+#[derive(Debug)]
+pub(super) struct ValueError {
+    pub(super) at: usize,
+    pub(super) message: String,
+}
+
+/// An integer in a range; `why` is the reason of the bounds.
 pub(super) fn integer<T: TryFrom<u64>>(
     range: RangeInclusive<u64>,
     why: &'static str,
-) -> impl Fn(&DeValue<'_>) -> Result<T, String> {
+) -> impl Fn(&Value<'_>) -> Converted<T> {
     move |value| {
-        let (low, high) = (range.start(), range.end());
-        let refused = || refusal(&format!("an integer from {low} to {high} ({why})"), value);
-        let written = value.as_integer().ok_or_else(refused)?;
-        let number = u64::from_str_radix(written.as_str(), written.radix()).ok();
-        let number = number.filter(|number| range.contains(number)).ok_or_else(refused)?;
-        T::try_from(number).map_err(|_| refused())
+        let written = value.get_ref().as_integer();
+        let number = written.and_then(|n| u64::from_str_radix(n.as_str(), n.radix()).ok());
+        let number = number.filter(|number| range.contains(number));
+        number.and_then(|number| T::try_from(number).ok()).map_or_else(
+            || {
+                let (low, high) = (range.start(), range.end());
+                mismatch(&format!("an integer from {low} to {high} ({why})"), value)
+            },
+            Ok,
+        )
     }
 }
 
-/// A duration in a range; `why` tells the reason of the bounds.
+/// A duration in a range; `why` is the reason of the bounds.
 pub(super) fn duration(
     range: RangeInclusive<Duration>,
     why: &'static str,
-) -> impl Fn(&DeValue<'_>) -> Result<Duration, String> {
-    const FORM: &str = "a duration with its unit (ms, s, m, h or d), such as \"8s\"";
-    move |value| {
-        let duration = value.as_str().and_then(units::duration);
-        let duration = duration.ok_or_else(|| refusal(FORM, value))?;
-        if range.contains(&duration) {
-            return Ok(duration);
-        }
-        let (low, high) = (Readable(*range.start()), Readable(*range.end()));
-        Err(refusal(&format!("a duration from {low} to {high} ({why})"), value))
-    }
+) -> impl Fn(&Value<'_>) -> Converted<Duration> {
+    let form = ("a duration", "(ms, s, m, h or d), such as \"8s\"");
+    quantity(form, units::duration, Readable, range, why)
 }
 
-/// A size in a range; `why` tells the reason of the bounds.
+/// A size in a range; `why` is the reason of the bounds.
 pub(super) fn size(
     range: RangeInclusive<Size>,
     why: &'static str,
-) -> impl Fn(&DeValue<'_>) -> Result<Size, String> {
-    const FORM: &str = "a size with its unit (B, KiB, MiB or GiB), such as \"64 KiB\"";
-    move |value| {
-        let size = value.as_str().and_then(Size::parse);
-        let size = size.ok_or_else(|| refusal(FORM, value))?;
-        if range.contains(&size) {
-            return Ok(size);
-        }
-        let (low, high) = (range.start(), range.end());
-        Err(refusal(&format!("a size from {low} to {high} ({why})"), value))
-    }
+) -> impl Fn(&Value<'_>) -> Converted<Size> {
+    let form = ("a size", "(B, KiB, MiB or GiB), such as \"64 KiB\"");
+    quantity(form, Size::parse, |size| size, range, why)
 }
 
-/// A flag that has one value only; `why` tells the reason.
-pub(super) fn boolean(
-    only: bool,
+fn quantity<T: Copy + PartialOrd, S: Display>(
+    (noun, units): (&'static str, &'static str),
+    parse: fn(&str) -> Option<T>,
+    show: fn(T) -> S,
+    range: RangeInclusive<T>,
     why: &'static str,
-) -> impl Fn(&DeValue<'_>) -> Result<(), String> {
-    move |value| match value.as_bool() {
-        Some(flag) if flag == only => Ok(()),
-        _ => Err(refusal(&format!("{only} ({why})"), value)),
+) -> impl Fn(&Value<'_>) -> Converted<T> {
+    move |value| match value.get_ref().as_str().and_then(parse) {
+        None => mismatch(&format!("{noun} with its unit {units}"), value),
+        Some(quantity) if range.contains(&quantity) => Ok(quantity),
+        Some(_) => {
+            let (low, high) = (show(*range.start()), show(*range.end()));
+            mismatch(&format!("{noun} from {low} to {high} ({why})"), value)
+        }
     }
 }
 
-/// A flag.
-pub(super) fn flag(value: &DeValue<'_>) -> Result<bool, String> {
-    value.as_bool().ok_or_else(|| refusal("true or false", value))
+pub(super) fn flag(value: &Value<'_>) -> Converted<bool> {
+    value.get_ref().as_bool().map_or_else(|| mismatch("true or false", value), Ok)
+}
+
+/// This TOML literal and no other value; `why` is the reason.
+pub(super) fn only(
+    literal: &'static str,
+    why: &'static str,
+) -> impl Fn(&Value<'_>) -> Converted<()> {
+    move |value| {
+        if written(value.get_ref()) == literal {
+            return Ok(());
+        }
+        mismatch(&format!("{literal} ({why})"), value)
+    }
 }
 
 /// One word of a closed list.
 pub(super) fn choice<T: Copy>(
     choices: &'static [(&'static str, T)],
-) -> impl Fn(&DeValue<'_>) -> Result<T, String> {
+) -> impl Fn(&Value<'_>) -> Converted<T> {
     move |value| {
-        let word = value.as_str();
+        let word = value.get_ref().as_str();
         if let Some((_, choice)) = choices.iter().find(|(name, _)| Some(*name) == word) {
             return Ok(*choice);
         }
         let names = || choices.iter().map(|(name, _)| *name);
-        let expected = format!("one of {}", names().collect::<Vec<_>>().join(", "));
+        let one_of = format!("one of {}", names().collect::<Vec<_>>().join(", "));
         let near = word.and_then(|word| closest(word, names(), |name| name));
         let hint = near.map_or(String::new(), |near| format!("; did you mean {near}?"));
-        Err(refusal(&expected, value) + &hint)
+        refused(value, expected(&one_of, value) + &hint)
     }
 }
 
-/// A string that `parse` understands; its error says why it does not.
+/// A string that `parse` reads; its error is the reason, or empty when `form` says enough.
 pub(super) fn text<T>(
-    expected: &'static str,
+    form: &'static str,
     parse: fn(&str) -> Result<T, String>,
-) -> impl Fn(&DeValue<'_>) -> Result<T, String> {
-    move |value| {
-        let text = value.as_str().ok_or_else(|| refusal(expected, value))?;
-        parse(text).map_err(|why| format!("{}: {why}", refusal(expected, value)))
+) -> impl Fn(&Value<'_>) -> Converted<T> {
+    move |value| match value.get_ref().as_str().map(parse) {
+        Some(Ok(parsed)) => Ok(parsed),
+        Some(Err(why)) if !why.is_empty() => {
+            refused(value, format!("{}: {why}", expected(form, value)))
+        }
+        _ => mismatch(form, value),
     }
 }
 
-/// The URL of a node. What may hold a password or a key is not shown.
-pub(super) fn node_url(value: &DeValue<'_>) -> Result<NodeUrl, String> {
-    const EXPECTED: &str = "a URL such as \"http://127.0.0.1:5050/rpc\"";
-    let text = value.as_str().ok_or_else(|| refusal(EXPECTED, value))?;
-    NodeUrl::parse(text)
-        .map_err(|why| format!("expected {EXPECTED}, found {}: {why}", quoted(&without_keys(text))))
+/// A path, for [`text`].
+pub(super) fn path(text: &str) -> Result<PathBuf, String> {
+    optional_path(text)?.ok_or_else(|| "it is empty".to_owned())
 }
 
-/// The scheme and the host of a URL, whatever else it holds.
+/// A path or "", for [`text`].
+pub(super) fn optional_path(text: &str) -> Result<Option<PathBuf>, String> {
+    match text {
+        "" => Ok(None),
+        _ if text.contains('\0') => Err("a path contains no NUL".to_owned()),
+        _ => Ok(Some(PathBuf::from(text))),
+    }
+}
+
+/// A list of distinct items; a value that is not a list is a list of one. `why` is the reason of
+/// the bounds on their number.
+pub(super) fn list<T: PartialEq>(
+    item: impl Fn(&Value<'_>) -> Converted<T>,
+    count: RangeInclusive<usize>,
+    why: &'static str,
+) -> impl Fn(&Value<'_>) -> Converted<Vec<T>> {
+    move |value| {
+        let raw = match value.get_ref() {
+            DeValue::Array(items) => items.as_ref(),
+            _ => slice::from_ref(value),
+        };
+        let (mut items, mut errors) = (Vec::with_capacity(raw.len()), Vec::new());
+        for one in raw {
+            match item(one) {
+                Ok(converted) if items.contains(&converted) => {
+                    let twice = written(one.get_ref());
+                    let message = format!("expected each item once, found {twice} twice");
+                    errors.push(ValueError { at: one.span().start, message });
+                }
+                Ok(converted) => items.push(converted),
+                Err(mistakes) => errors.extend(mistakes),
+            }
+        }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        if count.contains(&items.len()) {
+            return Ok(items);
+        }
+        let bounds = match (*count.start(), *count.end()) {
+            (0, high) => format!("at most {high} items"),
+            (low, usize::MAX) => format!("at least {low} item"),
+            (low, high) => format!("{low} to {high} items"),
+        };
+        refused(value, format!("expected {bounds} ({why}), found {}", items.len()))
+    }
+}
+
+/// A list whose bounds exclude the empty one.
+pub(super) fn non_empty<T>(
+    list: impl Fn(&Value<'_>) -> Converted<Vec<T>>,
+) -> impl Fn(&Value<'_>) -> Converted<NonEmpty<T>> {
+    then(list, |items| NonEmpty::new(items).ok_or_else(|| "the list is empty".to_owned()))
+}
+
+/// A second step on a converted value; its error is the whole message.
+pub(super) fn then<T, U>(
+    convert: impl Fn(&Value<'_>) -> Converted<T>,
+    step: fn(T) -> Result<U, String>,
+) -> impl Fn(&Value<'_>) -> Converted<U> {
+    move |value| step(convert(value)?).or_else(|message| refused(value, message))
+}
+
+/// The URL of a node. Its messages hide what may be a password or a key.
+pub(super) fn node_url(value: &Value<'_>) -> Converted<NodeUrl> {
+    const FORM: &str = "a URL such as \"http://127.0.0.1:5050/rpc\"";
+    let Some(text) = value.get_ref().as_str() else { return mismatch(FORM, value) };
+    NodeUrl::parse(text).or_else(|why| {
+        let found = quoted(&without_keys(text));
+        refused(value, format!("expected {FORM}, found {found}: {why}"))
+    })
+}
+
+/// The scheme and the host of a URL.
 fn without_keys(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let separator = if scheme.is_empty() { "" } else { "://" };
@@ -130,8 +223,8 @@ fn without_keys(url: &str) -> String {
 }
 
 /// The name of a read method.
-pub(super) fn method(value: &DeValue<'_>) -> Result<Method, String> {
-    let word = value.as_str();
+pub(super) fn method(value: &Value<'_>) -> Converted<Method> {
+    let word = value.get_ref().as_str();
     if let Some(method) = word.and_then(Method::parse) {
         return Ok(method);
     }
@@ -140,39 +233,26 @@ pub(super) fn method(value: &DeValue<'_>) -> Result<Method, String> {
         Some(near) => format!("did you mean {near}?"),
         None => format!("they are {}", names().collect::<Vec<_>>().join(", ")),
     };
-    Err(format!("{}; {hint}", refusal("the name of a read method", value)))
+    refused(value, format!("{}; {hint}", expected("the name of a read method", value)))
 }
 
+/// A method's name without the prefix that all of them share.
 fn without_prefix(name: &str) -> &str {
-    name.strip_prefix(METHOD_PREFIX).unwrap_or(name)
+    name.strip_prefix("starknet_").unwrap_or(name)
 }
 
-/// Origins that may read answers: `"*"` alone, or a list without it.
-pub(super) fn cors_origins(origins: Vec<String>) -> Result<CorsOrigins, String> {
-    if origins == ["*"] {
-        return Ok(CorsOrigins::Any);
-    }
-    if origins.iter().any(|origin| origin == "*") {
-        return Err("expected \"*\" alone or a list of origins, found both".to_owned());
-    }
-    distinct(origins, Clone::clone).map(CorsOrigins::List)
+/// The error with the message "expected …, found …".
+pub(super) fn mismatch<T>(form: &str, value: &Value<'_>) -> Converted<T> {
+    refused(value, expected(form, value))
 }
 
-/// The items of a list, unless one is there twice.
-pub(super) fn distinct<T: PartialEq>(
-    items: Vec<T>,
-    name: impl Fn(&T) -> String,
-) -> Result<Vec<T>, String> {
-    let twice = items.iter().enumerate().find(|(index, item)| items[..*index].contains(item));
-    match twice {
-        Some((_, item)) => Err(format!("expected each item once, found {} twice", name(item))),
-        None => Ok(items),
-    }
+pub(super) fn refused<T>(value: &Value<'_>, message: String) -> Converted<T> {
+    Err(vec![ValueError { at: value.span().start, message }])
 }
 
 /// "expected …, found …".
-pub(super) fn refusal(expected: &str, value: &DeValue<'_>) -> String {
-    let found = match value {
+pub(super) fn expected(form: &str, value: &Value<'_>) -> String {
+    let found = match value.get_ref() {
         DeValue::String(text) => quoted(text),
         DeValue::Integer(number) => format!("the integer {}", shown(&number.to_string())),
         DeValue::Float(number) => format!("the float {}", shown(&number.to_string())),
@@ -181,5 +261,21 @@ pub(super) fn refusal(expected: &str, value: &DeValue<'_>) -> String {
         DeValue::Array(_) => "an array".to_owned(),
         DeValue::Table(_) => "a table".to_owned(),
     };
-    format!("expected {expected}, found {found}")
+    format!("expected {form}, found {found}")
+}
+
+/// A value as one line of TOML.
+pub(super) fn written(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => format!("{text:?}"),
+        DeValue::Integer(number) => number.to_string(),
+        DeValue::Float(number) => number.to_string(),
+        DeValue::Boolean(flag) => flag.to_string(),
+        DeValue::Datetime(time) => time.to_string(),
+        DeValue::Array(items) => {
+            let items: Vec<String> = items.iter().map(|item| written(item.get_ref())).collect();
+            format!("[{}]", items.join(", "))
+        }
+        DeValue::Table(_) => "{}".to_owned(),
+    }
 }

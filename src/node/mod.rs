@@ -164,7 +164,7 @@ impl Node {
     /// A node as configured. Opens no connection yet.
     pub fn new(config: &NodeConfig, memory: Arc<MemoryPool>, metrics: Arc<Metrics>) -> Self {
         Self {
-            targets: config.urls.iter().map(|url| Target::new(url, config)).collect(),
+            targets: config.url.iter().map(|url| Target::new(url, config)).collect(),
             timeout: config.timeout,
             memory,
             metrics,

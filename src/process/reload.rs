@@ -1,10 +1,10 @@
 //! SIGHUP: the configuration is read again, and what a running process can change is changed.
 //!
 //! All of it or none: a file with a mistake changes nothing and is reported as `check` would. Each
-//! change is logged, and each that only a restart brings; [`InForce`] tells both apart later on.
+//! change is logged, and each that only a restart brings; [`AppliedConfig`] tells both apart later on.
 
 use crate::admin::Access;
-use crate::config::{Config, InForce, LoadError};
+use crate::config::{AppliedConfig, Config, LoadError};
 use crate::http::tls::{Identities, TlsErrors};
 use crate::proxy::surfaces::Surfaces;
 use crate::secrets::SecretError;
@@ -24,7 +24,7 @@ pub struct Live {
     /// Who may see the operator's page, if there is one.
     pub access: Option<Arc<Access>>,
     /// Where it is noted.
-    pub in_force: Arc<InForce>,
+    pub in_force: Arc<AppliedConfig>,
     /// Where it is counted.
     pub metrics: Arc<Metrics>,
 }
@@ -53,7 +53,7 @@ impl Reload {
             for line in error.to_string().lines() {
                 log::error!("not reloaded, nothing changes: {line}");
             }
-            self.live.in_force.note(None);
+            self.live.in_force.record(None);
         })?;
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let new = self.take_over(read);
@@ -68,7 +68,7 @@ impl Reload {
         }
         let count = changes.len();
         drop(changes);
-        self.live.in_force.note(Some(&new.values));
+        self.live.in_force.record(Some(&new.values));
         *current = new;
         Ok(count)
     }

@@ -1,7 +1,7 @@
 //! From a configuration to a running server: every listener is bound and every part wired here.
 
 use crate::admin::{Access, Admin, Listener, Operator};
-use crate::config::InForce;
+use crate::config::AppliedConfig;
 use crate::config::{
     self, AdminConfig, Config, ConnectionsConfig, GatewayConfig, Listen, LogClients, NodeConfig,
     RelayConfig, SidecarConfig,
@@ -102,7 +102,7 @@ pub struct Bound {
     life: Life,
     surfaces: Surfaces,
     listeners: Vec<Listener>,
-    in_force: Arc<InForce>,
+    in_force: Arc<AppliedConfig>,
     access: Option<Arc<Access>>,
     process: Process,
     runtimes: Arc<Runtimes>,
@@ -198,7 +198,7 @@ impl Bound {
             life: Life::new(&process, &config.server, Arc::clone(&runtimes)),
             surfaces: Surfaces::default(),
             listeners: Vec::new(),
-            in_force: Arc::new(InForce::new(&config.values)),
+            in_force: Arc::new(AppliedConfig::new(&config.values)),
             access: None,
             process,
             runtimes,

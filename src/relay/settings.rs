@@ -85,7 +85,7 @@ pub fn policy(config: &RelayConfig, tokens: Tokens) -> RelayPolicy {
         },
         assurance_types: policy.assurance_types.to_vec(),
         assurance_levels: policy.assurance_levels.to_vec(),
-        usership_epochs: policy.usership_epochs.clone(),
+        usership_epochs: policy.usership_first_epoch..=policy.usership_last_epoch,
     }
 }
 
@@ -122,9 +122,9 @@ impl Keys {
     /// A key's file is unusable.
     pub fn load(config: &RelayConfig) -> Result<Self, SecretError> {
         Ok(Self {
-            owner: key(&config.keys.owner)?,
-            verifier: key(&config.keys.verifier)?,
-            faucet: config.keys.faucet.as_deref().map(key).transpose()?,
+            owner: key(&config.keys.owner_file)?,
+            verifier: key(&config.keys.verifier_file)?,
+            faucet: config.keys.faucet_file.as_deref().map(key).transpose()?,
         })
     }
 }

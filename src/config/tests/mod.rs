@@ -1,4 +1,4 @@
-//! The configuration as its operator meets it: whole files in, typed values or messages out.
+//! The configuration as an operator uses it: files in, typed values or messages out.
 mod values;
 
 use std::collections::BTreeSet;
@@ -6,9 +6,13 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::{fs, iter};
 
+use log::LevelFilter;
+use portcullis_filters::rpc::Method;
+
+use super::keys::{DefaultValue, Key};
 use super::*;
 
-/// The least that loads: what is required, and both surfaces.
+/// The smallest file with a gateway and an operator's page.
 const LEAST: &str = "[node]\nurl = \"http://127.0.0.1:5050/rpc\"\n[gateway]\n[admin]\n";
 
 fn parse(text: &str) -> Result<Config, Errors> {
@@ -19,16 +23,16 @@ fn with_env(text: &str, env: &[(&str, &str)]) -> Result<Config, Errors> {
     Config::parse(text, env.iter().map(|(name, value)| (name.into(), value.into())))
 }
 
-/// Every section with what it needs, and one key set.
+/// Every section with its required keys, and one key set.
 fn whole(path: &str, literal: &str) -> String {
     let mut text = String::new();
-    for section in keys::SECTIONS.iter().map(|section| section.path) {
+    for section in keys::sections() {
         text += &format!("[{section}]\n");
-        for key in keys::KEYS {
-            let (of, name) = key.path.rsplit_once('.').unwrap();
-            if of == section && key.path == path {
+        for key in keys::all().filter(|key| key.split().0 == section) {
+            let (_, name) = key.split();
+            if key.path == path {
                 text += &format!("{name} = {literal}\n");
-            } else if of == section && matches!(key.preset, keys::Preset::Required(_)) {
+            } else if is_required(key) {
                 text += &format!("{name} = {}\n", key.literal());
             }
         }
@@ -36,12 +40,16 @@ fn whole(path: &str, literal: &str) -> String {
     text
 }
 
+fn is_required(key: &Key) -> bool {
+    matches!(key.default, DefaultValue::Required(_))
+}
+
 fn is_of_the_whole(path: &str) -> bool {
     let sections = ["relay.", "sidecar.", "store."];
     sections.iter().any(|section| path.starts_with(section)) || path.contains(".tls.")
 }
 
-/// [`LEAST`] with one key set, and all sections where that key is of them.
+/// [`LEAST`] with one key set, or [`whole`] if the key is of another section.
 fn with(path: &str, literal: &str) -> String {
     let (section, key) = path.rsplit_once('.').unwrap();
     let line = format!("{key} = {literal}\n");
@@ -72,8 +80,8 @@ fn the_example_file_shows_every_default() {
     let committed = fs::read_to_string(path).unwrap();
     assert!(
         committed == example(),
-        "conf/portcullis.toml is not what keys.rs renders; UPDATE_EXAMPLE=1 in the environment of \
-         this test writes it anew"
+        "conf/portcullis.toml differs from the rows in src/config; run this test with \
+         UPDATE_EXAMPLE=1 to write it again"
     );
     assert_eq!(
         parse(&committed),
@@ -84,38 +92,29 @@ fn the_example_file_shows_every_default() {
 }
 
 #[test]
-fn every_key_is_read_and_every_one_that_is_read_is_known() {
-    let text = whole("", "");
-    let mut reader = file::Reader::new(&text, &[]).unwrap();
-    check::config(&mut reader);
-    let known: BTreeSet<_> = keys::KEYS.iter().map(|key| key.path).collect();
-    assert_eq!(known.len(), keys::KEYS.len(), "no key stands twice in KEYS");
-    assert_eq!(reader.taken(), &known, "the keys that are read are those of KEYS");
-    for key in keys::KEYS {
-        let (section, _) = key.path.rsplit_once('.').unwrap();
-        assert!(keys::find_section(section).is_some(), "{} has no section", key.path);
+fn every_key_has_one_row_and_a_section() {
+    let paths: BTreeSet<_> = keys::all().map(|key| key.path).collect();
+    assert_eq!(paths.len(), keys::all().count(), "no key has two rows");
+    for key in keys::all() {
+        let (of, _) = key.split();
+        assert!(keys::sections().any(|section| section == of), "{} has no section", key.path);
     }
 }
 
 #[test]
-fn every_key_says_why_it_is_so() {
-    let given = keys::REASONS.iter().flat_map(|(section, reasons)| {
-        reasons.iter().map(move |(name, reason)| (format!("{section}.{name}"), *reason))
-    });
-    let mut given: Vec<_> = given.collect();
-    for (path, reason) in &given {
+fn every_key_has_a_meaning_and_a_reason() {
+    for Key { path, doc, .. } in keys::all() {
+        let (meaning, reason) = doc.split_at(doc.len() - 1);
+        assert!(meaning.iter().all(|line| !line.contains("Why: ")), "{path}: one reason");
+        assert!(meaning.last().is_some_and(|line| line.ends_with('.')), "{path}: its meaning");
+        let reason = reason[0].strip_prefix(" Why: ").unwrap_or_else(|| panic!("{path}: a reason"));
         assert!(reason.ends_with('.') && reason.len() <= 90, "{path}: one short sentence");
     }
-    given.sort_unstable();
-    let mut known: Vec<_> = keys::KEYS.iter().map(|key| key.path).collect();
-    known.sort_unstable();
-    let given: Vec<_> = given.iter().map(|(path, _)| &**path).collect();
-    assert_eq!(given, known, "one reason in keys/reasons.rs for each key");
 }
 
 #[test]
-fn every_key_stands_in_for_itself_when_it_is_wrong() {
-    for key in keys::KEYS {
+fn a_wrong_value_is_one_mistake_for_every_key() {
+    for key in keys::all() {
         let found = messages(parse(&with(key.path, "{ }")));
         assert_eq!(found.len(), 1, "only {} is wrong: {found:?}", key.path);
         assert!(found[0].contains(key.path) && found[0].contains("found a table"), "{found:?}");
@@ -128,7 +127,7 @@ fn every_key_stands_in_for_itself_when_it_is_wrong() {
 }
 
 #[test]
-fn all_methods_are_answered_by_default() {
+fn all_methods_are_served_by_default() {
     let gateway = parse(LEAST).unwrap().gateway.unwrap();
     assert_eq!(gateway.methods.len(), Method::ALL.len());
     assert!(Method::ALL.iter().all(|method| gateway.methods.contains(method)));
@@ -141,7 +140,7 @@ fn defaults_are_typed_values() {
     assert_eq!(config.server.answer_memory, Size::from_mib(256));
     assert_eq!(config.log.level, LevelFilter::Info);
     assert_eq!(config.node.timeout, MAX_NODE_TIMEOUT);
-    assert_eq!(config.node.urls.first().to_string(), "http://127.0.0.1:5050/rpc");
+    assert_eq!(config.node.url.first().to_string(), "http://127.0.0.1:5050/rpc");
     let gateway = config.gateway.unwrap();
     assert_eq!(gateway.listen, Listen::Tcp("127.0.0.1:8080".parse().unwrap()));
     assert_eq!(gateway.clients.requests_per_minute, 180);
@@ -154,7 +153,7 @@ fn defaults_are_typed_values() {
 }
 
 #[test]
-fn a_listener_speaks_in_the_clear_without_a_section_and_needs_both_files_with_one() {
+fn a_tls_section_needs_both_files() {
     assert_eq!(parse(LEAST).unwrap().gateway.unwrap().tls, None);
     let found = messages(parse(&format!("{LEAST}[gateway.tls]\n")));
     assert_eq!(found.len(), 2, "{found:?}");
@@ -163,39 +162,42 @@ fn a_listener_speaks_in_the_clear_without_a_section_and_needs_both_files_with_on
     let (certificate_file, key_file) = ("a.pem".into(), "a.key".into());
     assert_eq!(tls, Some(TlsConfig { certificate_file, key_file, http2: true }));
     let alone = parse("[node]\nurl = \"http://h/\"\n[admin.tls]\nhttp2 = false\n");
-    assert_eq!(messages(alone).len(), 2, "it names its surface, too");
+    assert_eq!(messages(alone).len(), 2, "the section switches its surface on");
     let variables = [
         ("PORTCULLIS__GATEWAY__TLS__CERTIFICATE_FILE", "b.pem"),
         ("PORTCULLIS__GATEWAY__TLS__KEY_FILE", "b.key"),
     ];
     let tls = with_env(LEAST, &variables).unwrap().gateway.unwrap().tls.unwrap();
-    assert_eq!(tls.key_file, std::path::PathBuf::from("b.key"), "variables name a section");
+    assert_eq!(tls.key_file, std::path::PathBuf::from("b.key"), "variables switch a section on");
 }
 
 #[test]
 fn the_relay_needs_its_policy_its_pins_and_its_keys() {
     let relay = parse(&whole("", "")).unwrap().relay.unwrap();
-    assert_eq!(relay.pins.faucet, relay.pins.owner, "the owner pays unless told otherwise");
+    assert_eq!(relay.pins.faucet, relay.pins.owner, "the owner pays by default");
     let found = messages(parse(&format!("{LEAST}[relay]\n")));
-    let required = |key: &&keys::Key| matches!(key.preset, keys::Preset::Required(_));
     let is_of_the_relay =
-        |key: &&keys::Key| key.path.starts_with("relay.") && !key.path.contains(".tls.");
-    let missing = keys::KEYS.iter().filter(required).filter(is_of_the_relay);
+        |key: &&Key| key.path.starts_with("relay.") && !key.path.contains(".tls.");
+    let missing = keys::all().filter(|key| is_required(key)).filter(is_of_the_relay);
     assert_eq!(found.len(), missing.count(), "{found:?}");
     for (path, literal, expected) in [
         ("relay.policy.identity_verification_mode", "\"v1\"", "there is no other mode"),
         ("relay.policy.verification_v2_required", "false", "expected true"),
         ("relay.policy.ecosystem_ready", "\"true\"", "expected true"),
-        ("relay.pins.verifier", "\"0x100\"", "whoever owns the registry must not attest"),
-        ("relay.pins.owner", "\"0x0\"", "zero is nobody's"),
+        ("relay.pins.verifier", "\"0x100\"", "the owner of the registry must not attest"),
+        ("relay.pins.owner", "\"0x0\"", "zero is no account, contract or class"),
         ("relay.pins.faucet", "\"0x5\"", "or neither"),
         ("relay.keys.verifier_file", "\"owner.key\"", "the keys must differ"),
-        ("relay.token_files", "[]", "expected one file"),
+        ("relay.token_files", "[]", "expected 1 to 2 items"),
         ("relay.token_files", "[\"a\", \"b\", \"c\"]", "found 3"),
         ("relay.policy.max_fee", "\"10\"", "with its unit"),
-        ("relay.policy.usership_first_epoch", "1000001", "expected no less than"),
+        (
+            "relay.policy.usership_first_epoch",
+            "1000001",
+            "expected at least relay.policy.usership_first_epoch (1000001)",
+        ),
         ("store.url", "\"postgres://u:secret@h/db\"", "belongs in the file"),
-        ("store.url", "\"mysql://h/db\"", "the scheme is neither"),
+        ("store.url", "\"mysql://h/db\"", "the scheme is neither sqlite: nor postgres://"),
     ] {
         let found = messages(parse(&whole(path, literal)));
         assert_eq!(found.len(), 1, "{path}: {found:?}");
@@ -220,21 +222,21 @@ fn a_surface_without_its_section_is_switched_off() {
 }
 
 #[test]
-fn three_mistakes_in_one_file_are_named_at_once() {
+fn three_mistakes_are_reported_at_once() {
     let text = "[node]\nurl = \"http://node\"\ntimout = \"5s\"\n\
                 [gateway]\nrequests_per_minute = \"many\"\nlisten = \"localhost:8080\"\n";
     let found = parse(text).unwrap_err().to_string();
     let expected = "\
 line 3, column 1: node.timout: unknown key; did you mean node.timeout?
 line 5, column 23: gateway.requests_per_minute: expected an integer from 1 to 1000000000 (zero \
-refuses everyone, and the limiter counts in 32 bits), found \"many\"
+refuses all clients, and the limiter counts in 32 bits), found \"many\"
 line 6, column 10: gateway.listen: expected address:port or unix:/absolute/path, found \
 \"localhost:8080\": host names are not accepted; write the address, such as 127.0.0.1:8080";
     assert_eq!(found, expected);
 }
 
 #[test]
-fn each_item_of_a_list_is_judged_at_its_place() {
+fn each_list_item_is_checked_at_its_place() {
     let text = with("gateway.methods", "[\n \"starknet_cal\",\n \"starknet_call\",\n 5,\n]");
     let found = messages(parse(&text));
     assert_eq!(found.len(), 2, "{found:?}");
@@ -244,11 +246,14 @@ fn each_item_of_a_list_is_judged_at_its_place() {
 }
 
 #[test]
-fn unknown_names_are_refused_with_the_nearest_known_one() {
+fn unknown_names_are_refused_with_a_suggestion() {
     for (text, expected) in [
         ("[gateway]\nlisen = 1", "gateway.lisen: unknown key; did you mean gateway.listen?"),
         ("[gateway]\nmax_per_client = 1", "did you mean gateway.connections.max_per_client?"),
-        ("[gateway]\nburst = 1", "[gateway] takes listen, requests_per_minute, max_clients"),
+        (
+            "[gateway]\nburst = 1",
+            "[gateway] has listen, methods, cors_origins, single_flight, requests_per_minute",
+        ),
         ("[gatway]\nlisten = \"\"", "gatway: unknown section; did you mean [gateway]?"),
         ("[gateway.conections]", "did you mean [gateway.connections]?"),
         ("[rely]\ntoken = 1", "rely: unknown section; did you mean [relay]?"),
@@ -276,12 +281,12 @@ fn each_syntax_error_has_its_line_and_column() {
 }
 
 #[test]
-fn a_name_that_is_there_twice_does_not_hide_other_mistakes() {
+fn a_duplicate_name_hides_no_other_mistake() {
     let text = format!("{LEAST}listen = 5\nlisten = 6\n");
     let found = messages(parse(&text));
     assert_eq!(found.len(), 2, "{found:?}");
     assert!(found[0].starts_with("line 5, column 10: admin.listen: expected address"), "{found:?}");
-    assert_eq!(found[1], "line 6, column 1: \"listen\" is there twice; one must go");
+    assert_eq!(found[1], "line 6, column 1: \"listen\" is set twice; remove one");
 }
 
 #[test]
@@ -314,14 +319,14 @@ fn the_environment_overrides_the_file() {
 }
 
 #[test]
-fn the_environment_alone_can_be_the_whole_configuration() {
+fn the_environment_can_be_the_whole_configuration() {
     let env = [
         ("PORTCULLIS__NODE__URL", "http://node:5050"),
         ("PORTCULLIS__GATEWAY__CONNECTIONS__MAX", "7"),
     ];
     let config = with_env("", &env).unwrap();
     assert_eq!(config.gateway.unwrap().connections.max, 7);
-    assert_eq!(config.node.urls.first().path, "/");
+    assert_eq!(config.node.url.first().path, "/");
     assert!(config.admin.is_none());
 }
 
@@ -331,7 +336,7 @@ fn a_mistake_in_the_environment_names_the_variable() {
         ("GATEWAY__LISTN", "x", "gateway.listn: unknown key; did you mean PORTCULLIS__GATEWAY__LI"),
         ("gateway__listen", "x", "gateway.listen: unknown key; did you mean PORTCULLIS__GATEWAY__"),
         ("GATEWAY", "x", "gateway: unknown key; the sections are server, log,"),
-        ("ADMIN__PORT", "1", "admin.port: unknown key; [admin] takes listen"),
+        ("ADMIN__PORT", "1", "admin.port: unknown key; [admin] has listen"),
         ("GATEWAY__MAX_CLIENTS", "", "gateway.max_clients: expected an integer from 1"),
         ("GATEWAY__METHODS", "[\"starknet_call\", 3]", "read method, found the integer 3;"),
         (
@@ -351,7 +356,7 @@ fn a_mistake_in_the_environment_names_the_variable() {
 }
 
 #[test]
-fn a_variable_that_is_not_utf8_is_refused_only_when_it_is_ours() {
+fn only_our_variables_must_be_utf8() {
     let broken = || OsString::from_vec(vec![0xff]);
     let found =
         messages(Config::parse(LEAST, [(OsString::from("PORTCULLIS__LOG__LEVEL"), broken())]));
@@ -361,7 +366,7 @@ fn a_variable_that_is_not_utf8_is_refused_only_when_it_is_ours() {
 }
 
 #[test]
-fn errors_come_in_the_order_of_the_file_then_of_the_environment_then_what_is_missing() {
+fn errors_are_sorted_by_place() {
     let text =
         "[gateway]\nmax_clients = 0\n[log]\nlevel = \"loud\"\n[gateway.connections]\nmax = 0";
     let errors = with_env(text, &[("PORTCULLIS__LOG__FORMAT", "xml")]).unwrap_err();
@@ -372,7 +377,7 @@ fn errors_come_in_the_order_of_the_file_then_of_the_environment_then_what_is_mis
 }
 
 #[test]
-fn a_long_value_is_cut_and_stays_on_one_line() {
+fn a_long_value_is_cut_to_one_line() {
     let text = with("log.level", &format!("\"a\\n{}\"", "b".repeat(500)));
     let found = messages(parse(&text));
     let value = format!("\"a\\n{}…\"", "b".repeat(57));
@@ -380,7 +385,7 @@ fn a_long_value_is_cut_and_stays_on_one_line() {
 }
 
 #[test]
-fn a_file_is_loaded_or_its_trouble_told() {
+fn a_file_is_loaded_or_its_error_named() {
     let folder = std::env::temp_dir().join(format!("portcullis-config-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
     let path = folder.join("portcullis.toml");

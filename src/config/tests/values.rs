@@ -1,4 +1,4 @@
-//! Every key's accepted and refused values, and the sentences for what is refused.
+//! Accepted and refused values of every key, and the messages for refused ones.
 
 use super::*;
 
@@ -52,7 +52,7 @@ fn values_out_of_range_are_refused_with_the_range() {
         ("node.idle_timeout", "\"2h\"", "a duration from 100ms to 1h ("),
         ("node.max_idle", "0", "an integer from 1 to 65535 ("),
         ("node.max_connections", "0", "an integer from 1 to 65535 ("),
-        ("gateway.requests_per_minute", "0", "from 1 to 1000000000 (zero refuses everyone"),
+        ("gateway.requests_per_minute", "0", "from 1 to 1000000000 (zero refuses all clients"),
         ("gateway.requests_per_minute", "1000000001", "an integer from 1 to 1000000000 ("),
         ("gateway.max_clients", "10000001", "an integer from 1 to 10000000 ("),
         ("gateway.max_in_flight_per_client", "0", "an integer from 1 to 1000000 ("),
@@ -74,7 +74,7 @@ fn values_out_of_range_are_refused_with_the_range() {
 }
 
 #[test]
-fn values_of_another_kind_are_refused_with_what_was_found() {
+fn a_value_of_another_type_is_named() {
     for (path, literal, expected) in [
         ("server.threads", "\"four\"", "an integer from 0 to 1024"),
         ("server.threads", "1.5", "found the float 1.5"),
@@ -110,13 +110,13 @@ fn addresses_that_cannot_be_listened_on_are_refused() {
         ("\"localhost:8080\"", "host names are not accepted; write the address"),
         ("\"127.0.0.1\"", "the port is missing"),
         ("\"::1\"", "the port is missing"),
-        ("\":8080\"", "the address is missing; 0.0.0.0 and [::] stand for all"),
+        ("\":8080\"", "the address is missing; 0.0.0.0 and [::] mean all addresses"),
         ("\"127.0.0.1:65536\"", "the port is not 0 to 65535"),
-        ("\"8080\"", "it is neither"),
+        ("\"8080\"", "it is neither an address nor a socket"),
         ("8080", "expected address:port or unix:/absolute/path, found the integer 8080"),
-        ("\"unix:run/x.sock\"", "the path of a socket is absolute and names a file"),
-        ("\"unix:/run/\"", "the path of a socket is absolute and names a file"),
-        ("\"unix:/run/\\u0000\"", "the path of a socket is absolute and names a file"),
+        ("\"unix:run/x.sock\"", "the path of a socket must be absolute and name a file"),
+        ("\"unix:/run/\"", "the path of a socket must be absolute and name a file"),
+        ("\"unix:/run/\\u0000\"", "the path of a socket must be absolute and name a file"),
         (&long, "the path of a socket has at most 107 bytes, not 108"),
     ] {
         refused("gateway.listen", literal, expected);
@@ -124,9 +124,9 @@ fn addresses_that_cannot_be_listened_on_are_refused() {
 }
 
 #[test]
-fn the_admin_surface_is_for_this_machine_only() {
+fn the_admin_surface_is_for_this_machine() {
     for literal in ["\"0.0.0.0:8083\"", "\"[::]:8083\"", "\"10.0.0.1:8083\""] {
-        refused("admin.listen", literal, "Loopback or Unix socket only");
+        refused("admin.listen", literal, "expected a loopback address or a Unix socket");
     }
 }
 
@@ -185,7 +185,7 @@ fn a_full_cache_leaves_room_for_an_answer() {
 }
 
 #[test]
-fn a_node_url_is_taken_apart() {
+fn a_node_url_is_split_into_parts() {
     for (text, host, port, path, authority) in [
         ("http://127.0.0.1:5050/rpc", "127.0.0.1", 5050, "/rpc", "127.0.0.1:5050"),
         ("HTTP://Node.Example", "node.example", 80, "/", "node.example"),
@@ -195,14 +195,14 @@ fn a_node_url_is_taken_apart() {
         ("http://node_1.svc.local:1", "node_1.svc.local", 1, "/", "node_1.svc.local:1"),
     ] {
         let config = parse(&with("node.url", &format!("\"{text}\""))).unwrap();
-        let url = config.node.urls.first();
+        let url = config.node.url.first();
         let found = (url.host.as_str(), url.port, url.path.as_str(), url.authority.as_str());
         assert_eq!(found, (host, port, path, authority), "{text}");
         assert_eq!(url.to_string(), format!("http://{authority}{path}"), "{text} shown");
     }
     let config = parse(&with("node.url", "[\"http://b\", \"http://a\"]")).unwrap();
-    assert_eq!(config.node.urls.len(), 2);
-    assert_eq!(config.node.urls.first().host, "b", "the order is kept");
+    assert_eq!(config.node.url.len(), 2);
+    assert_eq!(config.node.url.first().host, "b", "the order of the file");
 }
 
 #[test]
@@ -226,11 +226,14 @@ fn a_node_url_with_anything_else_is_refused() {
         ("\"http://127.1\"", "the host is not a valid IPv4 address"),
         ("\"http://[::1\"", "the host is not a valid name"),
         ("\"http://[::x]\"", "the host is not a valid IPv6 address"),
-        ("\"http://node/a b\"", "the path holds characters that must be percent-encoded"),
-        ("\"http://node/é\"", "the path holds characters that must be percent-encoded"),
-        ("[]", "expected 1 to 8 URLs (a deadline has room for no more), found 0"),
-        (&nine, "expected 1 to 8 URLs (a deadline has room for no more), found 9"),
-        ("[\"http://a\", \"http://A:80/\"]", "expected each item once, found http://a/ twice"),
+        ("\"http://node/a b\"", "the path contains characters that must be percent-encoded"),
+        ("\"http://node/é\"", "the path contains characters that must be percent-encoded"),
+        ("[]", "expected 1 to 8 items (one deadline has time to try no more), found 0"),
+        (&nine, "expected 1 to 8 items (one deadline has time to try no more), found 9"),
+        (
+            "[\"http://a\", \"http://A:80/\"]",
+            "expected each item once, found \"http://A:80/\" twice",
+        ),
         ("5", "expected a URL such as \"http://127.0.0.1:5050/rpc\", found the integer 5"),
     ] {
         refused("node.url", literal, expected);
@@ -238,7 +241,7 @@ fn a_node_url_with_anything_else_is_refused() {
 }
 
 #[test]
-fn what_may_be_a_secret_in_a_url_is_not_shown() {
+fn a_secret_in_a_url_is_not_shown() {
     for url in [
         "http://user:hunter2@node/rpc",
         "http://user:hun/hunter2@node",
@@ -260,10 +263,10 @@ fn trusted_proxies_are_networks() {
     let shown: Vec<_> = gateway.clients.trusted_proxies.iter().map(ToString::to_string).collect();
     assert_eq!(shown, ["10.0.0.0/8", "192.0.2.7/32", "2001:db8::/32", "::1/128"]);
     for (literal, expected) in [
-        ("\"10.0.0.1/8\"", "bits are set behind the prefix; write 10.0.0.0/8"),
-        ("\"10.0.0.0/33\"", "it is neither"),
-        ("\"proxy.local\"", "it is neither"),
-        ("[\"127.0.0.1\", \"127.0.0.1/32\"]", "each item once, found 127.0.0.1/32 twice"),
+        ("\"10.0.0.1/8\"", "bits are set after the prefix; write 10.0.0.0/8"),
+        ("\"10.0.0.0/33\"", "or an IP address, found \"10.0.0.0/33\""),
+        ("\"proxy.local\"", "or an IP address, found \"proxy.local\""),
+        ("[\"127.0.0.1\", \"127.0.0.1/32\"]", "each item once, found \"127.0.0.1/32\" twice"),
         ("[1]", "found the integer 1"),
     ] {
         refused("gateway.trusted_proxies", literal, expected);
@@ -273,8 +276,8 @@ fn trusted_proxies_are_networks() {
 #[test]
 fn methods_can_only_be_narrowed() {
     for (literal, expected) in [
-        ("[]", "at least one method, found none; leave [gateway] out to switch it off"),
-        ("[\"starknet_call\", \"starknet_call\"]", "each item once, found starknet_call twice"),
+        ("[]", "at least 1 item (leave [gateway] out to switch it off), found 0"),
+        ("[\"starknet_call\", \"starknet_call\"]", "each item once, found \"starknet_call\" twice"),
         ("[\"getNonce\"]", "found \"getNonce\"; did you mean starknet_getNonce?"),
         ("[\"starknet_addInvokeTransaction\"]", "they are starknet_specVersion, starknet_chainId"),
         ("[\"starknet_getStorageAt\"]", "they are starknet_specVersion, starknet_chainId"),
@@ -285,15 +288,15 @@ fn methods_can_only_be_narrowed() {
 }
 
 #[test]
-fn origins_are_written_as_a_browser_sends_them() {
+fn an_origin_is_written_as_browsers_send_it() {
     let list = "[\"https://app.example\", \"http://localhost:3000\", \"http://[::1]:3000\", \
                 \"capacitor://localhost\"]";
     let gateway = parse(&with("gateway.cors_origins", list)).unwrap().gateway.unwrap();
     assert!(matches!(gateway.cors_origins, CorsOrigins::List(list) if list.len() == 4));
     for (literal, expected) in [
         ("[\"*\", \"https://a.example\"]", "\"*\" alone or a list of origins, found both"),
-        ("[\"*\", \"*\"]", "\"*\" alone or a list of origins, found both"),
-        ("[\"https://a\", \"https://a\"]", "each item once, found https://a twice"),
+        ("[\"*\", \"*\"]", "each item once, found \"*\" twice"),
+        ("[\"https://a\", \"https://a\"]", "each item once, found \"https://a\" twice"),
         ("\"https://App.example\"", "a browser sends https://app.example"),
         ("\"HTTPS://app.example\"", "a browser sends https://app.example"),
         ("\"https://app.example/\"", "a browser sends https://app.example"),

@@ -1,0 +1,61 @@
+//! The applied configuration: what the process started with, and what reloads have read since.
+
+use std::time::SystemTime;
+
+use parking_lot::Mutex;
+
+use super::Values;
+
+/// The values at the start, and those of the last reload.
+#[derive(Debug)]
+pub struct AppliedConfig {
+    started: Values,
+    last: Mutex<LastReload>,
+}
+
+/// The last reload.
+#[derive(Clone, Debug)]
+pub struct LastReload {
+    /// The values of the last valid file; those that need a restart are not applied yet.
+    pub values: Values,
+    /// When it was requested; `None` before the first one.
+    pub at: Option<SystemTime>,
+    /// Whether it failed on a mistake, so that nothing changed.
+    pub failed: bool,
+    /// How many were requested.
+    pub count: u64,
+}
+
+impl AppliedConfig {
+    /// The configuration of a process that starts with these values.
+    pub fn new(values: &Values) -> Self {
+        let last = LastReload { values: values.clone(), at: None, failed: false, count: 0 };
+        Self { started: values.clone(), last: Mutex::new(last) }
+    }
+
+    /// The values that the process started with.
+    pub fn started(&self) -> &Values {
+        &self.started
+    }
+
+    /// The last reload.
+    pub fn last_reload(&self) -> LastReload {
+        self.last.lock().clone()
+    }
+
+    /// How many reloads were requested.
+    pub fn reloads(&self) -> u64 {
+        self.last.lock().count
+    }
+
+    /// Records a reload: its values, or `None` if the file had a mistake.
+    pub(crate) fn record(&self, values: Option<&Values>) {
+        let mut last = self.last.lock();
+        last.at = Some(SystemTime::now());
+        last.count += 1;
+        last.failed = values.is_none();
+        if let Some(values) = values {
+            last.values = values.clone();
+        }
+    }
+}

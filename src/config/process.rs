@@ -1,0 +1,179 @@
+//! `[server]`, `[log]`, `[node]`, `[store]` and `[admin]`: the process and what it connects to.
+
+use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use log::LevelFilter;
+use toml::de::DeValue;
+
+use super::address::{Listen, NodeUrl, NonEmpty};
+use super::keys::section;
+use super::surface::{LISTEN_FORM, TlsConfig, tls};
+use super::units::Size;
+use super::values::{
+    Converted, Value, choice, duration, expected, integer, list, node_url, non_empty,
+    optional_path, refused, size, text,
+};
+use super::{HOUR, MAX_NODE_TIMEOUT, MIN_ANSWER_MEMORY, SHORTEST, WHY_TIMEOUTS};
+
+/// A local address has this many ports for connections to one peer.
+const PORTS: u64 = 65_535;
+const WHY_PORTS: &str = "zero cannot work, and one address has no more ports to one node";
+const WHY_DRAIN: &str = "a longer stop is no stop";
+const WHY_MEMORY: &str = "one answer of the node may take 4 MiB, and no machine has more to spare";
+const WHY_NODE: &str = "clients are promised an answer or an error within 8s";
+const NODE_TIMEOUTS: RangeInclusive<Duration> = SHORTEST..=MAX_NODE_TIMEOUT;
+const WHY_STORE: &str = "one waits while another writes, and a database has few to offer";
+
+section! {
+    /// The process.
+    "server" ServerConfig {
+        /// Worker threads of the gateway, at most 1024; 0 means one per core.
+        /// Why: the work spreads over all cores; set fewer to leave some to other programs.
+        threads: Option<NonZeroUsize> = Default(0), threads;
+        /// After SIGTERM, /readyz fails while requests are still served for this long; at most 1h.
+        /// Why: one machine has no load balancer; behind one, set it longer than its probes.
+        drain_delay: Duration = Default("0s"), duration(Duration::ZERO..=HOUR, WHY_DRAIN);
+        /// Then new requests get 503, and requests in flight have this long to finish; at most 1h.
+        /// Why: the node may take 8s and a receipt 10s, and the response has to be sent.
+        grace_period: Duration = Default("15s"), duration(Duration::ZERO..=HOUR, WHY_DRAIN);
+        /// Memory for the node's answers, in flight and cached; 4 MiB (one answer) to 1024 GiB.
+        /// Why: room for the cache and 48 answers of the largest size; beyond that, 503.
+        answer_memory: Size = Default("256 MiB"),
+            size(MIN_ANSWER_MEMORY..=Size::from_mib(1 << 20), WHY_MEMORY);
+    }
+}
+
+fn threads(value: &Value<'_>) -> Converted<Option<NonZeroUsize>> {
+    let why = "0 is one per core, and more than 1024 only compete with each other";
+    integer(0..=1024, why)(value).map(NonZeroUsize::new)
+}
+
+section! {
+    /// The log on standard error: one line per request.
+    "log" LogConfig {
+        /// The least severe level that is logged: error, warn, info or debug.
+        /// Why: info has one line per request; debug is for finding a fault.
+        level: LevelFilter = Default("info"), choice(LEVELS), live;
+        /// json for machines, text for people.
+        /// Why: log collectors parse JSON.
+        format: LogFormat = Default("json"),
+            choice(&[("json", LogFormat::Json), ("text", LogFormat::Text)]);
+        /// Client addresses in the log: full, or truncated to the network (IPv4 /24, IPv6 /48).
+        /// Why: limits and abuse are per address; truncate where it is personal data.
+        clients: LogClients = Default("full"),
+            choice(&[("full", LogClients::Full), ("truncated", LogClients::Truncated)]);
+    }
+}
+
+const LEVELS: &[(&str, LevelFilter)] = &[
+    ("error", LevelFilter::Error),
+    ("warn", LevelFilter::Warn),
+    ("info", LevelFilter::Info),
+    ("debug", LevelFilter::Debug),
+];
+
+/// How a log line is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// One JSON object per line.
+    Json,
+    /// For people.
+    Text,
+}
+
+/// How client addresses are written to the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogClients {
+    /// The whole address.
+    Full,
+    /// The network only: IPv4 /24, IPv6 /48.
+    Truncated,
+}
+
+section! {
+    /// The private Starknet node.
+    "node" NodeConfig {
+        /// Required. One URL, or a list of up to 8 in order of preference; http:// only.
+        /// Why: no address can be assumed; TLS ends before this network.
+        url: NonEmpty<NodeUrl> = Required("http://127.0.0.1:5050/rpc"),
+            non_empty(list(node_url, 1..=8, "one deadline has time to try no more"));
+        /// Time limit for one answer, from the first connect to the last byte; 100ms to 8s.
+        /// Why: the public contract; it can only be shortened.
+        timeout: Duration = Default("8s"), duration(NODE_TIMEOUTS, WHY_NODE);
+        /// Time limit for one connect, within node.timeout; 100ms to 8s.
+        /// Why: a running node accepts in milliseconds; the rest is left for the next URL.
+        connect_timeout: Duration = Default("2s"), duration(NODE_TIMEOUTS, WHY_NODE);
+        /// A pooled connection that was idle for longer is not used again; 100ms to 1h.
+        /// Why: closing before the server does avoids a retry on a dead connection.
+        idle_timeout: Duration = Default("30s"), duration(SHORTEST..=HOUR, WHY_TIMEOUTS);
+        /// Idle connections in the pool of each URL; 1 to 65535.
+        /// Why: a burst of reads reuses the connections of the last one.
+        max_idle: usize = Default(256), integer(1..=PORTS, WHY_PORTS);
+        /// Concurrent connections to each URL; 1 to 65535.
+        /// Why: more concurrent calls only queue inside the node.
+        max_connections: usize = Default(1024), integer(1..=PORTS, WHY_PORTS);
+    }
+}
+
+section! {
+    /// What the relay and the sidecar persist; unused when both are off.
+    "store" StoreConfig {
+        /// sqlite:FILE, or postgres://USER@HOST:PORT/DATABASE without a password and without TLS.
+        /// Why: a file needs no server; two processes on one store need PostgreSQL.
+        url: String = Default("sqlite:portcullis.db"), store_url;
+        /// The file with PostgreSQL's password; "" is none.
+        /// Why: secrets live in files; configurations are shown and shared.
+        password_file: Option<PathBuf> = Default(""), text("a path", optional_path);
+        /// Connections to PostgreSQL; 2 to 100.
+        /// Why: a query takes milliseconds, and PostgreSQL has 100 for all its clients.
+        max_connections: u32 = Default(8), integer(2..=100, WHY_STORE);
+    }
+}
+
+impl StoreConfig {
+    /// Whether only one process at a time can serve with it: SQLite.
+    pub fn is_for_one(&self) -> bool {
+        self.url.starts_with("sqlite:")
+    }
+}
+
+/// Its messages do not show the value, which may contain a password.
+fn store_url(value: &Value<'_>) -> Converted<String> {
+    const FORM: &str = "sqlite:FILE or postgres://USER@HOST:PORT/DATABASE";
+    let DeValue::String(url) = value.get_ref() else {
+        return refused(value, expected(FORM, value));
+    };
+    let why = if let Some(file) = url.strip_prefix("sqlite:") {
+        let is_file = !file.is_empty() && !file.starts_with("//") && !file.contains(['?', '\0']);
+        (!is_file).then_some("it names no file")
+    } else if let Some(rest) = url.strip_prefix("postgres://") {
+        let user = rest.rsplit_once('@').map_or("", |(user, _)| user);
+        let has_password = user.contains(':') || rest.to_ascii_lowercase().contains("password=");
+        has_password.then_some("a password belongs in the file of store.password_file")
+    } else {
+        Some("the scheme is neither sqlite: nor postgres://")
+    };
+    match why {
+        Some(why) => refused(value, format!("expected {FORM}: {why}")),
+        None => Ok(url.to_string()),
+    }
+}
+
+section! {
+    /// The operator's page, metrics and probes. Leave the section out to switch them off.
+    "admin" AdminConfig {
+        /// Loopback address:port or unix:/path; any other address requires admin.token_file.
+        /// Why: it shows how the service is used, which is for this machine only.
+        listen: Listen = Default("127.0.0.1:8083"), text(LISTEN_FORM, Listen::parse);
+        /// The file with a token (32 characters or more) for all but the probes; "" is none.
+        /// Why: a local listener is open to local users; a remote one needs a token.
+        token_file: Option<PathBuf> = Default(""), text("a path", optional_path), live;
+    }
+    with reader {
+        /// TLS, unless its section is left out.
+        tls: Option<TlsConfig> = tls(reader, "admin");
+    }
+}

@@ -1,0 +1,232 @@
+//! The file and the environment as one value per key, with its place.
+//!
+//! In: the TOML text and the variables `PORTCULLIS__…`. Out: each key's value, converted. A mistake
+//! is recorded and reading goes on with the key's default, so that one run finds every mistake;
+//! [`Reader::finish`] then returns all of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::iter;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::changes::Values;
+use super::error::{ConfigError, Errors, Origin, quoted, shown};
+use super::keys::{self, DefaultValue, ENV_PREFIX};
+use super::values::{Converted, Value, expected, written};
+
+/// An environment variable that overrides a key.
+pub(super) struct Variable {
+    name: String,
+    /// `None` when it is not UTF-8.
+    value: Option<String>,
+}
+
+/// The variables of `env` with our prefix, in the order of their names.
+pub(super) fn variables(env: impl IntoIterator<Item = (OsString, OsString)>) -> Vec<Variable> {
+    let mut variables: Vec<_> = env
+        .into_iter()
+        .map(|(name, value)| (name.to_string_lossy().into_owned(), value))
+        .filter(|(name, _)| name.starts_with(ENV_PREFIX))
+        .map(|(name, value)| Variable { name, value: value.into_string().ok() })
+        .collect();
+    variables.sort_by(|a, b| a.name.cmp(&b.name));
+    variables
+}
+
+/// A value before its conversion.
+struct RawValue<'t> {
+    value: Value<'t>,
+    origin: Origin,
+}
+
+/// The values, and the mistakes found so far.
+pub(super) struct Reader<'t> {
+    text: &'t str,
+    /// The byte at which each line starts.
+    lines: Vec<usize>,
+    sections: BTreeSet<&'static str>,
+    values: BTreeMap<&'static str, RawValue<'t>>,
+    errors: Vec<ConfigError>,
+}
+
+impl<'t> Reader<'t> {
+    /// Reads defaults, then the file, then the environment. Fails only if the text is not TOML.
+    pub(super) fn new(text: &'t str, variables: &'t [Variable]) -> Result<Self, Errors> {
+        let mut reader = Self {
+            text,
+            lines: iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect(),
+            sections: BTreeSet::new(),
+            values: defaults(),
+            errors: Vec::new(),
+        };
+        let table = reader.parse()?;
+        reader.read_table("", table);
+        for variable in variables {
+            reader.read_variable(variable);
+        }
+        Ok(reader)
+    }
+
+    /// The TOML of the file, or the first syntax error of each line, as one typing mistake often
+    /// causes several. A duplicate name is recorded, and reading goes on.
+    fn parse(&mut self) -> Result<DeTable<'t>, Errors> {
+        let (table, mistakes) = DeTable::parse_recoverable(self.text);
+        let mut lines = BTreeSet::new();
+        let mut errors = Vec::new();
+        for mistake in mistakes {
+            let span = mistake.span().unwrap_or_default();
+            let origin = self.position(span.start);
+            if mistake.message() == "duplicate key" {
+                let name = quoted(self.text.get(span).unwrap_or_default());
+                self.report("", origin, format!("{name} is set twice; remove one"));
+                continue;
+            }
+            let Origin::File { line, .. } = origin else { continue };
+            if lines.insert(line) {
+                let message = format!("not valid TOML: {}", mistake.message());
+                errors.push(ConfigError { key: String::new(), origin, message });
+            }
+        }
+        if !errors.is_empty() {
+            errors.append(&mut self.errors);
+        }
+        Errors::unless_none(errors, table.into_inner())
+    }
+
+    fn read_table(&mut self, prefix: &str, table: DeTable<'t>) {
+        for (name, value) in table {
+            let origin = self.position(name.span().start);
+            let name = name.into_inner();
+            let path =
+                if prefix.is_empty() { name.to_string() } else { format!("{prefix}.{name}") };
+            // a dot in a quoted name does not separate sections
+            let known = Some(&*path).filter(|_| !name.contains('.'));
+            if let Some(section) = keys::sections().find(|section| Some(*section) == known) {
+                self.sections.insert(section);
+                let origin = self.position(value.span().start);
+                if let DeValue::Table(_) = value.get_ref() {
+                    let DeValue::Table(table) = value.into_inner() else { continue };
+                    self.read_table(section, table);
+                } else {
+                    let message = expected(&format!("a table written as [{path}]"), &value);
+                    self.report(&path, origin, message);
+                }
+            } else if let Some(key) = known.and_then(keys::find) {
+                let origin = self.position(value.span().start);
+                self.values.insert(key.path, RawValue { value, origin });
+            } else {
+                let message = match value.get_ref() {
+                    DeValue::Table(_) => keys::unknown_section(&path),
+                    _ => keys::unknown_key(&path, str::to_owned),
+                };
+                self.report(&shown(&path), origin, message);
+            }
+        }
+    }
+
+    fn read_variable(&mut self, variable: &'t Variable) {
+        let origin = Origin::Variable(shown(&variable.name));
+        let Some(key) = keys::all().find(|key| key.variable() == variable.name) else {
+            let name = variable.name.strip_prefix(ENV_PREFIX).unwrap_or(&variable.name);
+            let path = name.replace("__", ".").to_lowercase();
+            let message = keys::unknown_key(&path, keys::variable);
+            return self.report(&shown(&path), origin, message);
+        };
+        let is_around = |section: &&str| {
+            key.path.strip_prefix(section).is_some_and(|rest| rest.starts_with('.'))
+        };
+        self.sections.extend(keys::sections().filter(is_around));
+        let Some(text) = &variable.value else {
+            return self.report(key.path, origin, "the value is not UTF-8".to_owned());
+        };
+        let value = DeValue::parse(text)
+            .unwrap_or_else(|_| Spanned::new(0..0, DeValue::String(text.into())));
+        self.values.insert(key.path, RawValue { value, origin });
+    }
+
+    /// Whether the file or the environment names this section.
+    pub(super) fn has(&self, section: &str) -> bool {
+        self.sections.contains(section)
+    }
+
+    /// The value of a key, converted; or that of its literal, with the mistakes recorded.
+    pub(super) fn take<T>(
+        &mut self,
+        path: &str,
+        convert: impl Fn(&Value<'_>) -> Converted<T>,
+    ) -> T {
+        let key = keys::find(path).expect("every key that is read has a row: a test reads all");
+        let errors: Vec<_> = match self.values.get(path) {
+            None => {
+                let message = format!("this key is required, such as {}", key.literal());
+                vec![(Origin::Absent, message)]
+            }
+            Some(raw) => match convert(&raw.value) {
+                Ok(value) => return value,
+                Err(errors) => {
+                    let origin = |at| match &raw.origin {
+                        Origin::File { .. } => self.position(at),
+                        elsewhere => elsewhere.clone(),
+                    };
+                    errors.into_iter().map(|error| (origin(error.at), error.message)).collect()
+                }
+            },
+        };
+        for (origin, message) in errors {
+            self.report(key.path, origin, message);
+        }
+        let stand_in = convert(&literal(key.literal())).map_err(|_| ());
+        stand_in.expect("every literal of a row converts: a test reads all")
+    }
+
+    /// Records that two keys conflict, unless one of them is wrong by itself. The error is placed
+    /// at the first of them that is set.
+    pub(super) fn conflict(&mut self, path: &'static str, other: &'static str, message: String) {
+        if self.errors.iter().any(|error| error.key == path || error.key == other) {
+            return;
+        }
+        let origins = [path, other].into_iter().filter_map(|path| self.values.get(path));
+        let origin = origins.map(|raw| &raw.origin).find(|origin| **origin != Origin::Absent);
+        self.report(path, origin.cloned().unwrap_or(Origin::Absent), message);
+    }
+
+    pub(super) fn report(&mut self, key: &str, origin: Origin, message: String) {
+        self.errors.push(ConfigError { key: key.to_owned(), origin, message });
+    }
+
+    /// Each key's value as text.
+    pub(super) fn texts(&self) -> Values {
+        Values(
+            self.values.iter().map(|(path, raw)| (*path, written(raw.value.get_ref()))).collect(),
+        )
+    }
+
+    /// The result, unless there were mistakes.
+    pub(super) fn finish<T>(self, config: T) -> Result<T, Errors> {
+        Errors::unless_none(self.errors, config)
+    }
+
+    /// The line and column of a byte of the file.
+    fn position(&self, at: usize) -> Origin {
+        let line = self.lines.partition_point(|start| *start <= at);
+        let start = self.lines[line - 1];
+        let before = self.text.get(start..at).unwrap_or_default();
+        Origin::File { line, column: before.chars().count() + 1 }
+    }
+}
+
+fn defaults<'t>() -> BTreeMap<&'static str, RawValue<'t>> {
+    let value = |key: &'static keys::Key| match key.default {
+        DefaultValue::Default(text) => {
+            Some((key.path, RawValue { value: literal(text), origin: Origin::Absent }))
+        }
+        DefaultValue::Required(_) => None,
+    };
+    keys::all().filter_map(value).collect()
+}
+
+fn literal(text: &'static str) -> Value<'static> {
+    DeValue::parse(text).expect("every literal of a row is TOML: each start reads them all")
+}

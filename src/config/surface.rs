@@ -1,0 +1,97 @@
+//! Keys that each surface has in its own section: the limits of its clients, and `[<surface>.tls]`.
+
+use std::path::PathBuf;
+
+use ipnet::IpNet;
+
+use super::WHY_MEMORY;
+use super::address;
+use super::keys::{Section, keys};
+use super::reader::Reader;
+use super::values::{flag, integer, list, path, text};
+
+pub(super) const LISTEN_FORM: &str = "address:port or unix:/absolute/path";
+const NETWORK_FORM: &str = "a network such as \"10.0.0.0/8\" or an IP address";
+const WHY_RATE: &str = "zero refuses all clients, and the limiter counts in 32 bits";
+
+/// The limits of a surface's clients. Defaults and reasons are with each surface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientsConfig {
+    /// Requests of each client in any 60 seconds; 1 to 1,000,000,000.
+    pub requests_per_minute: u32,
+    /// Clients that the rate limiter tracks; at least 1.
+    pub max_clients: usize,
+    /// Concurrent requests of each client; at least 1.
+    pub max_in_flight_per_client: usize,
+    /// Peers whose `X-Forwarded-For` is trusted.
+    pub trusted_proxies: Vec<IpNet>,
+}
+
+pub(super) fn clients(reader: &mut Reader<'_>, surface: &str) -> ClientsConfig {
+    let key = |name: &str| format!("{surface}.{name}");
+    let network = text(NETWORK_FORM, address::network);
+    ClientsConfig {
+        requests_per_minute: reader
+            .take(&key("requests_per_minute"), integer(1..=1_000_000_000, WHY_RATE)),
+        max_clients: reader.take(&key("max_clients"), integer(1..=10_000_000, WHY_MEMORY)),
+        max_in_flight_per_client: reader
+            .take(&key("max_in_flight_per_client"), integer(1..=1_000_000, WHY_MEMORY)),
+        trusted_proxies: reader.take(&key("trusted_proxies"), list(network, 0..=usize::MAX, "")),
+    }
+}
+
+/// The certificate of a listener.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsConfig {
+    /// The certificate in PEM, followed by its intermediate certificates.
+    pub certificate_file: PathBuf,
+    /// Its private key in PEM.
+    pub key_file: PathBuf,
+    /// Whether clients may negotiate HTTP/2.
+    pub http2: bool,
+}
+
+/// Reads the section of a surface; without it the listener serves plain HTTP.
+pub(super) fn tls(reader: &mut Reader<'_>, surface: &str) -> Option<TlsConfig> {
+    let key = |name: &str| format!("{surface}.tls.{name}");
+    reader.has(&format!("{surface}.tls")).then(|| TlsConfig {
+        certificate_file: reader.take(&key("certificate_file"), text("a path", path)),
+        key_file: reader.take(&key("key_file"), text("a path", path)),
+        http2: reader.take(&key("http2"), flag),
+    })
+}
+
+macro_rules! tls_section {
+    ($section:literal, $about:literal, $certificate:tt, $key:tt) => {
+        Section {
+            path: $section,
+            about: &[
+                concat!(
+                    " TLS on the ",
+                    $about,
+                    " listener; without this section it serves plain HTTP."
+                ),
+                " Relative paths are first looked up in $CREDENTIALS_DIRECTORY.",
+            ],
+            keys: keys! { $section:
+                /// Required. The certificate in PEM, followed by its intermediate certificates.
+                /// Why: certificate renewal writes files, and SIGHUP applies them.
+                certificate_file = Required($certificate) live;
+                /// Required. Its private key in PEM, unencrypted; mode 0600 or stricter.
+                /// Why: a file appears in no process list, and only its owner can read it.
+                key_file = Required($key) live;
+                /// Clients may negotiate HTTP/2 by ALPN; false serves HTTP/1.1 only.
+                /// Why: one connection for many requests; every limit applies to it, too.
+                http2 = Default(true) live;
+            },
+        }
+    };
+}
+
+pub(super) const GATEWAY_TLS: Section =
+    tls_section!("gateway.tls", "gateway's", "gateway.pem", "gateway.key");
+pub(super) const RELAY_TLS: Section =
+    tls_section!("relay.tls", "relay's", "relay.pem", "relay.key");
+pub(super) const SIDECAR_TLS: Section =
+    tls_section!("sidecar.tls", "sidecar's", "sidecar.pem", "sidecar.key");
+pub(super) const ADMIN_TLS: Section = tls_section!("admin.tls", "admin", "admin.pem", "admin.key");
