@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-/// Small allocations on every request: jemalloc spends less on them than the system's allocator,
-/// and a thread of its own gives back what closed connections had.
+/// jemalloc spends less on the small allocations of every request than the system's allocator, and
+/// its own thread returns the memory of closed connections.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

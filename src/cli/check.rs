@@ -1,10 +1,9 @@
-//! `portcullis check`: everything that is wrong with a configuration, at once.
+//! `portcullis check`: every mistake in a configuration, at once.
 //!
-//! Secrets are read, too, to see that they can be used. With `--live` it also asks each URL of the
-//! node what it is, through the same policy and the same client as a request would go, and proves
-//! the relay's pins.
+//! Reads the secrets, too. With `--live` it also requests version and chain id from each URL of the
+//! node, through the policy and the client that serve requests, and proves the relay's pins.
 
-use super::{CHECK_FAILED, CheckArguments, INTERNAL};
+use super::{CHECK_FAILED, ConfigArgument, INTERNAL, fail};
 use crate::admin::Access;
 use crate::config::{Config, NodeConfig, NodeUrl, NonEmpty, RelayConfig};
 use crate::http::tls::Identities;
@@ -24,13 +23,31 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
-pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
-    let config = match Config::load(&arguments.file.config, std::env::vars_os()) {
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  # before a start or a reload
+  portcullis check --config portcullis.toml
+  # and is this the right node and the right chain?
+  portcullis check --config portcullis.toml --live
+
+Exit codes:
+  0   no mistakes
+  1   mistakes, all of them reported
+  2   usage
+  70  internal error")]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    file: ConfigArgument,
+    /// Also request version and chain id from each URL of the node, and prove the relay's pins.
+    #[arg(long)]
+    live: bool,
+}
+
+pub(super) fn run(arguments: &Arguments) -> ExitCode {
+    let config = match arguments.file.load() {
         Ok(config) => config,
-        Err(error) => {
-            eprintln!("{error}");
-            return ExitCode::from(CHECK_FAILED);
-        }
+        Err(error) => return fail(CHECK_FAILED, error),
     };
     let (keys, identities) = match (secrets(&config), Identities::load(&config)) {
         (Ok(keys), Ok(identities)) => (keys, identities),
@@ -49,20 +66,17 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
     }
     match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime.block_on(async {
-            let mut all_well = live(&config.node).await;
+            let mut is_fine = live(&config.node).await;
             if let Some((relay, keys)) = config.relay.as_ref().zip(keys) {
-                all_well &= pins(relay, &keys, &config.node).await;
+                is_fine &= pins(relay, &keys, &config.node).await;
             }
-            if all_well { ExitCode::SUCCESS } else { ExitCode::from(CHECK_FAILED) }
+            if is_fine { ExitCode::SUCCESS } else { ExitCode::from(CHECK_FAILED) }
         }),
-        Err(error) => {
-            eprintln!("portcullis check: {error}");
-            ExitCode::from(INTERNAL)
-        }
+        Err(error) => fail(INTERNAL, format_args!("portcullis check: {error}")),
     }
 }
 
-/// Reads every secret; the relay's keys are those that are used here.
+/// Reads every secret; returns the relay's keys.
 fn secrets(config: &Config) -> Result<Option<Keys>, SecretError> {
     if let Some(store) = &config.store {
         secrets::read_optional(store.password_file.as_deref())?;
@@ -78,7 +92,7 @@ fn secrets(config: &Config) -> Result<Option<Keys>, SecretError> {
     Keys::load(config).map(Some)
 }
 
-/// Proves the relay's pins, and shows each.
+/// Proves the relay's pins and prints them.
 async fn pins(config: &RelayConfig, keys: &Keys, node: &NodeConfig) -> bool {
     let metrics = Arc::new(Metrics::new());
     let chain = Chain::new(Node::new(node, MemoryPool::new(16 * MAX_ANSWER), Arc::clone(&metrics)));
@@ -97,21 +111,21 @@ async fn pins(config: &RelayConfig, keys: &Keys, node: &NodeConfig) -> bool {
 }
 
 async fn live(config: &NodeConfig) -> bool {
-    let mut all_answered = true;
+    let mut is_fine = true;
     for url in config.url.iter() {
         for method in [Method::SpecVersion, Method::ChainId] {
             let (answer, took) = ask(url, config, method).await;
             let verdict = match answer {
                 Ok(text) => text,
                 Err(fault) => {
-                    all_answered = false;
+                    is_fine = false;
                     format!("FAILED: {}", fault.name())
                 }
             };
             println!("{url:<40} {:<24} {verdict} ({took:.0?})", method.name());
         }
     }
-    all_answered
+    is_fine
 }
 
 async fn ask(
@@ -119,7 +133,7 @@ async fn ask(
     config: &NodeConfig,
     method: Method,
 ) -> (Result<String, NodeError>, Duration) {
-    let urls = NonEmpty::new(vec![url.clone()]).expect("one URL is not none");
+    let urls = NonEmpty::new(vec![url.clone()]).expect("the list has one URL");
     let config = NodeConfig { url: urls, ..config.clone() };
     let node = Node::new(&config, MemoryPool::new(MAX_ANSWER), Arc::new(Metrics::new()));
     let policy = GatewayPolicy {

@@ -1,23 +1,30 @@
-//! `portcullis completions`: what a shell needs to complete this command line, for its own folder
-//! of such files.
+//! `portcullis completions`: the script by which a shell completes this command line.
 
-use super::{Arguments, INTERNAL};
+use super::{Arguments, written};
 use clap::CommandFactory as _;
 use clap_complete::Shell;
-use std::io::{self, ErrorKind, Write as _};
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
+pub(super) const HELP: &str = "\
+Examples:
+  # in this bash
+  source <(portcullis completions bash)
+  # for every bash
+  portcullis completions bash > /etc/bash_completion.d/portcullis
+  # for zsh, in a folder of its fpath
+  portcullis completions zsh > /usr/share/zsh/vendor-completions/_portcullis
+  # for fish
+  portcullis completions fish > /etc/fish/completions/portcullis.fish
+
+Exit codes:
+  0   success
+  2   usage
+  70  internal error";
+
 pub(super) fn run(shell: Shell) -> ExitCode {
-    // to memory first: the generator takes a writer that fails for a bug
+    // to memory first: the generator panics when a write fails
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "portcullis", &mut script);
-    match io::stdout().write_all(&script) {
-        Ok(()) => ExitCode::SUCCESS,
-        // whoever reads it has seen enough
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("portcullis completions: {error}");
-            ExitCode::from(INTERNAL)
-        }
-    }
+    written("completions", io::stdout().write_all(&script))
 }

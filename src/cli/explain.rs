@@ -1,11 +1,11 @@
 //! `portcullis explain`: how the gateway or the relay would judge a request, check by check.
 //!
-//! Runs the policy itself, not a copy of it, on a request body from a file or standard input, and
-//! says what the node would be sent. Nothing is sent, no limit is counted, and no secret is read;
-//! what only the chain can tell is named.
+//! Runs the policy itself on a request body from a file or standard input, and prints the request
+//! that the node would get. Sends nothing, counts no limit and reads no secret; checks that need the
+//! chain are marked.
 
-use super::{CHECK_FAILED, ExplainArguments, USAGE};
-use crate::config::{Config, RelayConfig};
+use super::{CHECK_FAILED, ConfigArgument, USAGE, fail};
+use crate::config::RelayConfig;
 use crate::gateway::Settings;
 use crate::relay::settings::policy;
 use crate::reply::status_and_code;
@@ -17,27 +17,57 @@ use portcullis_filters::policy::{
 use portcullis_filters::tx::AllowedCall;
 use portcullis_filters::verdict::{ReadPermit, Refusal};
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-pub(super) fn run(arguments: &ExplainArguments) -> ExitCode {
-    let config = match Config::load(&arguments.file.config, std::env::vars_os()) {
+#[derive(Debug, clap::Args)]
+#[command(after_help = r#"Examples:
+  # a read, at the gateway
+  portcullis explain --config portcullis.toml request.json
+  # the same, from standard input
+  echo '{"jsonrpc":"2.0","id":1,"method":"starknet_chainId"}' |
+    portcullis explain --config portcullis.toml
+  # a user's transaction, at the relay
+  portcullis explain --config portcullis.toml --relay /rpc transaction.json
+  # an operation
+  portcullis explain --config portcullis.toml --relay /mint-card mint.json
+
+Exit codes:
+  0  the request would be permitted
+  1  the request would be refused
+  2  usage, or an unusable configuration or file"#)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    file: ConfigArgument,
+    /// Judge as the relay would at this path, such as /rpc or /mint-card.
+    #[arg(long, value_name = "PATH")]
+    relay: Option<String>,
+    /// A file with the body of the request; - reads it from standard input.
+    #[arg(value_name = "REQUEST", default_value = "-")]
+    request: PathBuf,
+}
+
+pub(super) fn run(arguments: &Arguments) -> ExitCode {
+    let config = match arguments.file.load() {
         Ok(config) => config,
-        Err(error) => return usage(&error.to_string()),
+        Err(error) => return fail(USAGE, error),
     };
     let body = match read(&arguments.request) {
         Ok(body) => body,
-        Err(error) => return usage(&format!("{}: {error}", arguments.request.display())),
+        Err(error) => {
+            let request = arguments.request.display();
+            return fail(USAGE, format_args!("{request}: {error}"));
+        }
     };
     let Some(path) = &arguments.relay else {
         let Some(config) = config.gateway else {
-            return usage("the configuration has no [gateway]");
+            return fail(USAGE, "the configuration has no [gateway]");
         };
         return gateway(&Settings::from(&config).policy, &body);
     };
     let Some(config) = config.relay else {
-        return usage("the configuration has no [relay]");
+        return fail(USAGE, "the configuration has no [relay]");
     };
     let endpoint = match &**path {
         "/rpc" => Some(Endpoint::Rpc),
@@ -45,17 +75,12 @@ pub(super) fn run(arguments: &ExplainArguments) -> ExitCode {
     };
     match endpoint {
         Some(endpoint) => relay(&config, endpoint, &body),
-        None => usage(&format!("the relay takes no POST at {path}")),
+        None => fail(USAGE, format_args!("the relay serves no POST at {path}")),
     }
 }
 
-fn usage(message: &str) -> ExitCode {
-    eprintln!("{message}");
-    ExitCode::from(USAGE)
-}
-
 fn read(path: &Path) -> io::Result<Vec<u8>> {
-    // one byte more than is accepted tells that it is too large
+    // one byte more than the limit shows that it is too large
     let bound = MAX_BODY as u64 + 1;
     let mut body = Vec::new();
     if path == Path::new("-") {
@@ -72,7 +97,7 @@ fn gateway(policy: &GatewayPolicy, body: &[u8]) -> ExitCode {
         Finding::Size(bytes) => passed("size", &format!("{bytes} of {MAX_BODY} bytes")),
         Finding::Envelope(id) => passed("envelope", &format!("JSON-RPC 2.0, id {id}")),
         Finding::Method(method) => passed("method", method),
-        Finding::Params(count) => passed("params", &format!("{count} given")),
+        Finding::Params(count) => passed("params", &format!("{count}")),
     });
     match verdict {
         Ok(permit) => {
@@ -89,34 +114,35 @@ fn permitted(permit: &ReadPermit<'_>) {
     }
     let mut request = Vec::new();
     permit.write_request(1, &mut request);
-    println!("\nverdict: permitted; the node is asked\n  {}", String::from_utf8_lossy(&request));
+    println!("\nverdict: permitted; request to the node:\n  {}", String::from_utf8_lossy(&request));
 }
 
 fn relay(config: &RelayConfig, endpoint: Endpoint, body: &[u8]) -> ExitCode {
     println!("relay, POST /{}, {} bytes", endpoint.name(), body.len());
-    // whoever explains needs no token: none is compared here
+    // no token is compared here
     let policy = policy(config, Tokens::none());
     let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
     match policy.inspect_with(endpoint, body, now, found) {
         Ok(Inspected::Transaction(unverified)) => {
-            to_do("pins", "every pin proven within the last seconds");
+            to_do("pins", "every pin is proved recently");
             match unverified.sender() {
                 Some(sender) => {
                     to_do("class", &format!("{sender} is of class {}", config.pins.account_class));
                     to_do("signature", &format!("by the key of {sender}, over the hash"));
                 }
-                None => passed("signature", "by the key that it brings, over the hash"),
+                None => passed("signature", "by the key in it, over the hash"),
             }
-            to_do("journal", "the same hash again is answered, not sent");
-            println!("\nverdict: permitted, if the chain agrees with what is marked ?");
+            to_do("journal", "a known hash is answered, not sent again");
+            println!("\nverdict: permitted if the checks marked ? pass on the chain");
             ExitCode::SUCCESS
         }
         Ok(Inspected::Operation(permit)) => {
-            to_do("pins", "every pin proven within the last seconds");
+            to_do("pins", "every pin is proved recently");
             to_do("state", "neither done already nor impossible");
-            println!("\nverdict: permitted, if the chain agrees; the journal gets\n  {}", {
-                permit.canonical()
-            });
+            println!(
+                "\nverdict: permitted if the checks marked ? pass on the chain; journal entry:\n  {}",
+                { permit.canonical() }
+            );
             ExitCode::SUCCESS
         }
         Err(refusal) => refused(&refusal),
@@ -142,7 +168,7 @@ fn found(finding: RelayFinding<'_>) {
             }
         }
         RelayFinding::Calls(calls) => {
-            passed("calls", &format!("{} on the list", calls.len()));
+            passed("calls", &format!("{} allowed", calls.len()));
             calls.iter().for_each(call);
         }
         RelayFinding::Hash(hash) => passed("hash", &hash.to_string()),
@@ -162,7 +188,7 @@ fn call(call: &AllowedCall) {
 fn refused(refusal: &Refusal) -> ExitCode {
     let (status, code) = status_and_code(refusal.reason);
     println!("  refused  {}: {}", refusal.reason.name(), refusal.message);
-    println!("\nverdict: HTTP {status}, JSON-RPC {code}; the node is not asked");
+    println!("\nverdict: HTTP {status}, JSON-RPC {code}; nothing is sent to the node");
     ExitCode::from(CHECK_FAILED)
 }
 

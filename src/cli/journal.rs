@@ -1,34 +1,104 @@
-//! `portcullis journal`: what the relay intended, and what came of it.
+//! `portcullis journal`: the relay's intents and their outcomes.
 //!
 //! Reads only, also while a relay runs. `list` and `show` are for people, `export` is one JSON
 //! object per line, `verify` recomputes the chain of hashes.
 
-use super::{CHECK_FAILED, INTERNAL, JournalArguments, JournalCommand, USAGE};
-use crate::config::Config;
+use super::{CHECK_FAILED, ConfigArgument, INTERNAL, USAGE, fail, written};
 use crate::secrets;
 use crate::store::{Entry, IntentId, Journal, PAGE, Store, StoreConfig, StoreError, Verified};
+use clap::Subcommand;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-pub(super) fn run(arguments: &JournalArguments) -> ExitCode {
-    let config = match Config::load(&arguments.file.config, std::env::vars_os()) {
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  # the latest entries
+  portcullis journal --config portcullis.toml list --last 20
+  # was anything changed afterwards?
+  portcullis journal --config portcullis.toml verify
+
+Exit codes:
+  0   success
+  1   verify: an entry was changed or is missing; show: no such intent
+  2   usage, or an unusable configuration or file
+  70  the store is unavailable, or of another version")]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    file: ConfigArgument,
+    #[command(subcommand)]
+    command: JournalCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum JournalCommand {
+    /// The newest entries.
+    #[command(after_help = "\
+Examples:
+  # the newest twenty
+  portcullis journal --config portcullis.toml list --last 20
+
+Exit codes:
+  0   success
+  2   usage, or an unusable configuration or file
+  70  the store is unavailable, or of another version")]
+    List {
+        /// How many.
+        #[arg(long, default_value_t = 50, value_name = "COUNT")]
+        last: u32,
+    },
+    /// One intent, and its entries.
+    #[command(after_help = "\
+Examples:
+  # an intent, by its number in the list
+  portcullis journal --config portcullis.toml show 17
+
+Exit codes:
+  0   success
+  1   no such intent
+  2   usage, or an unusable configuration or file
+  70  the store is unavailable, or of another version")]
+    Show {
+        /// Its number in the list.
+        intent: i64,
+    },
+    /// Recompute the chain of hashes: exit code 1 when an entry was changed or is missing.
+    #[command(after_help = "\
+Examples:
+  # in a daily job: check the exit code
+  portcullis journal --config portcullis.toml verify
+
+Exit codes:
+  0   every entry is unchanged
+  1   an entry was changed or is missing
+  2   usage, or an unusable configuration or file
+  70  the store is unavailable, or of another version")]
+    Verify,
+    /// Every entry, one JSON object per line.
+    #[command(after_help = "\
+Examples:
+  # for an archive
+  portcullis journal --config portcullis.toml export > journal.ndjson
+
+Exit codes:
+  0   success
+  2   usage, or an unusable configuration or file
+  70  the store is unavailable, or of another version")]
+    Export,
+}
+
+pub(super) fn run(arguments: &Arguments) -> ExitCode {
+    let config = match arguments.file.load() {
         Ok(config) => config,
-        Err(error) => {
-            eprintln!("{error}");
-            return ExitCode::from(USAGE);
-        }
+        Err(error) => return fail(USAGE, error),
     };
     let (Some(_), Some(store)) = (&config.relay, &config.store) else {
-        eprintln!("the configuration has no [relay]");
-        return ExitCode::from(USAGE);
+        return fail(USAGE, "the configuration has no [relay]");
     };
     let password = match secrets::read_optional(store.password_file.as_deref()) {
         Ok(password) => password,
-        Err(error) => {
-            eprintln!("{error}");
-            return ExitCode::from(USAGE);
-        }
+        Err(error) => return fail(USAGE, error),
     };
     let store = StoreConfig::new(store, password.as_ref());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -42,27 +112,14 @@ pub(super) fn run(arguments: &JournalArguments) -> ExitCode {
     });
     match done {
         Ok(code) => code,
-        // whoever reads it has seen enough
-        Err(Failed::Out(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("portcullis journal: {error}");
-            ExitCode::from(INTERNAL)
-        }
+        Err(Failed::Out(error)) => written("journal", Err(error)),
+        Err(Failed::Store(error)) => fail(INTERNAL, format_args!("portcullis journal: {error}")),
     }
 }
 
 enum Failed {
     Store(StoreError),
     Out(io::Error),
-}
-
-impl std::fmt::Display for Failed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Store(error) => error.fmt(f),
-            Self::Out(error) => error.fmt(f),
-        }
-    }
 }
 
 impl From<StoreError> for Failed {
@@ -89,8 +146,8 @@ async fn answer(journal: &Journal, command: &JournalCommand) -> Result<ExitCode,
             let id = IntentId(*intent);
             let entries = journal.entries_of(id).await?;
             let Some(intent) = journal.intent(id).await? else {
-                eprintln!("portcullis journal: there is no intent {id}");
-                return Ok(ExitCode::from(CHECK_FAILED));
+                let message = format_args!("portcullis journal: no intent {id}");
+                return Ok(fail(CHECK_FAILED, message));
             };
             writeln!(out, "intent       {id}: {}", intent.operation)?;
             writeln!(out, "state        {}", intent.state.name())?;
@@ -116,10 +173,7 @@ async fn answer(journal: &Journal, command: &JournalCommand) -> Result<ExitCode,
         }
         JournalCommand::Verify => match journal.verify().await? {
             Verified::Whole { entries, head } => {
-                writeln!(
-                    out,
-                    "{entries} entries, each as it was written; the last hash is {head}"
-                )?;
+                writeln!(out, "{entries} entries, all unchanged; the last hash is {head}")?;
             }
             Verified::Broken { seq, why } => {
                 writeln!(out, "BROKEN at entry {seq}: {why}")?;

@@ -1,43 +1,54 @@
-//! `portcullis man`: the manual pages, made of the same definitions as `--help`.
+//! `portcullis man`: the manual pages, rendered from the same definitions as `--help`.
 //!
 //! One page for the program, and one for each command: `portcullis-store-import(1)`.
 
-use super::help::{Page, page};
-use super::{Arguments, INTERNAL};
+use super::{Arguments, help, written};
+use clap::builder::Resettable;
 use clap::{Command, CommandFactory as _};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
-use std::io::{self, ErrorKind, Write as _};
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
+pub(super) const HELP: &str = "\
+Examples:
+  # read the page of the program
+  portcullis man | man -l -
+  # install all of them
+  portcullis man /usr/local/share/man/man1
+
+Exit codes:
+  0   success
+  2   usage
+  70  internal error";
+
 const SOURCE: &str = concat!("portcullis ", env!("CARGO_PKG_VERSION"));
-/// None, in the words of roff: nothing at all would make the next field the date.
+/// No date, quoted for roff: without it the next field would be the date.
 const DATE: &str = "\"\"";
 
 pub(super) fn run(folder: Option<&Path>) -> ExitCode {
-    match write(folder) {
-        Ok(()) => ExitCode::SUCCESS,
-        // whoever reads it has seen enough
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(error) => {
-            let place = folder.map(|folder| format!("{}: ", folder.display())).unwrap_or_default();
-            eprintln!("portcullis man: {place}{error}");
-            ExitCode::from(INTERNAL)
-        }
+    match folder {
+        Some(folder) => written(&format!("man: {}", folder.display()), write_all(folder)),
+        None => written("man", write_program()),
     }
 }
 
-fn write(folder: Option<&Path>) -> io::Result<()> {
+fn program() -> Command {
     let mut program = Arguments::command().disable_help_subcommand(true);
     program.build();
-    let Some(folder) = folder else {
-        let (_, text) = rendered(&program, "")?;
-        return io::stdout().write_all(&text);
-    };
+    program
+}
+
+fn write_program() -> io::Result<()> {
+    let (_, text) = rendered(&program(), "")?;
+    io::stdout().write_all(&text)
+}
+
+fn write_all(folder: &Path) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
     let mut out = io::stdout().lock();
-    for (command, path) in tree(&program) {
+    for (command, path) in tree(&program()) {
         let (name, text) = rendered(command, &path)?;
         let file = folder.join(name);
         std::fs::write(&file, text)?;
@@ -46,7 +57,7 @@ fn write(folder: Option<&Path>) -> io::Result<()> {
     Ok(())
 }
 
-/// A command and all below it, each with its path, such as `store import`.
+/// A command and all its subcommands, each with its path, such as `store import`.
 pub(super) fn tree(program: &Command) -> Vec<(&Command, String)> {
     let mut found = vec![(program, String::new())];
     let mut next = 0;
@@ -61,34 +72,32 @@ pub(super) fn tree(program: &Command) -> Vec<(&Command, String)> {
 
 /// A page, and the name of its file.
 fn rendered(command: &Command, path: &str) -> io::Result<(String, Vec<u8>)> {
-    let man = Man::new(command.clone()).date(DATE).source(SOURCE).manual("Portcullis");
+    let own = command.clone().after_help(Resettable::Reset);
+    let man = Man::new(own).date(DATE).source(SOURCE).manual("Portcullis");
     let mut text = Vec::new();
     man.render(&mut text)?;
-    if let Some(page) = page(path) {
-        more(page).to_writer(&mut text)?;
-    }
+    sections(command, path).to_writer(&mut text)?;
     Ok((man.get_filename(), text))
 }
 
-/// What the definitions of the options do not know.
-fn more(page: &Page) -> Roff {
+/// The blocks of the help as sections.
+fn sections(command: &Command, path: &str) -> Roff {
     let mut roff = Roff::new();
-    for (title, entries) in page.sections {
+    for (title, lines) in help::blocks(command) {
         roff.control("SH", [&*title.to_uppercase()]);
-        for (term, text) in *entries {
-            roff.control("TP", []).text([bold(*term)]).text([roman(*text)]);
+        for line in lines.iter().map(|line| line.trim_start()) {
+            if let Some(description) = line.strip_prefix("# ") {
+                roff.control("PP", []).text([roman(format!("{description}:"))]);
+            } else if title == "Examples" {
+                roff.control("RS", []).control("EX", []).text([roman(line)]);
+                roff.control("EE", []).control("RE", []);
+            } else {
+                let (term, meaning) = line.split_once("  ").unwrap_or((line, ""));
+                roff.control("TP", []).text([bold(term)]).text([roman(meaning.trim_start())]);
+            }
         }
     }
-    roff.control("SH", ["EXAMPLES"]);
-    for (at, (what, line)) in page.examples.iter().enumerate() {
-        if at > 0 {
-            roff.control("PP", []);
-        }
-        roff.text([roman(format!("{what}:"))]);
-        roff.control("RS", []).control("EX", []).text([roman(*line)]);
-        roff.control("EE", []).control("RE", []);
-    }
-    if !page.command.is_empty() {
+    if !path.is_empty() {
         roff.control("SH", ["SEE ALSO"]).text([bold("portcullis"), roman("(1)")]);
     }
     roff

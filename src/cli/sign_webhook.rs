@@ -1,37 +1,51 @@
 //! `portcullis sign-webhook`: the signature of a webhook's body, to try the endpoint by hand.
 //!
-//! Signs the raw bytes, so a new line at the end of the file is part of them.
+//! Signs the raw bytes; a newline at the end of the file is part of them.
 
-use super::{INTERNAL, SignWebhookArguments, USAGE};
-use crate::secrets;
+use super::{INTERNAL, USAGE, fail};
+use crate::secrets::{self, hex};
 use portcullis_filters::hmac;
 use std::io::{self, Read as _, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-pub(super) fn run(arguments: &SignWebhookArguments) -> ExitCode {
+#[derive(Debug, clap::Args)]
+#[command(after_help = r#"Examples:
+  # a signature
+  portcullis sign-webhook --secret-file webhook.secret event.json
+  # an event, as the verifier sends it
+  signature=$(portcullis sign-webhook --secret-file webhook.secret event.json)
+  curl --data-binary @event.json -H "x-service-verifier-signature: $signature" \
+    -H 'content-type: application/json' http://127.0.0.1:8082/functions/age-verifier-webhook
+
+Exit codes:
+  0   success
+  2   usage, or an unusable file
+  70  internal error"#)]
+pub(super) struct Arguments {
+    /// The file of the secret.
+    #[arg(long, value_name = "FILE")]
+    secret_file: PathBuf,
+    /// A file with the body; - reads it from standard input.
+    #[arg(value_name = "BODY", default_value = "-")]
+    body: PathBuf,
+}
+
+pub(super) fn run(arguments: &Arguments) -> ExitCode {
     let secret = match secrets::read(&arguments.secret_file) {
         Ok(secret) => secret,
-        Err(error) => {
-            eprintln!("{error}");
-            return ExitCode::from(USAGE);
-        }
+        Err(error) => return fail(USAGE, error),
     };
     let body = match read(&arguments.body) {
         Ok(body) => body,
         Err(error) => {
-            eprintln!("portcullis sign-webhook: {}: {error}", arguments.body.display());
-            return ExitCode::from(USAGE);
+            let body = arguments.body.display();
+            return fail(USAGE, format_args!("portcullis sign-webhook: {body}: {error}"));
         }
     };
-    let digits: String =
-        hmac::sign(&secret, &body).iter().map(|byte| format!("{byte:02x}")).collect();
-    match writeln!(io::stdout(), "sha256={digits}") {
+    match writeln!(io::stdout(), "sha256={}", hex(&hmac::sign(&secret, &body))) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("portcullis sign-webhook: {error}");
-            ExitCode::from(INTERNAL)
-        }
+        Err(error) => fail(INTERNAL, format_args!("portcullis sign-webhook: {error}")),
     }
 }
 

@@ -1,30 +1,59 @@
-//! `portcullis token`: fresh relay tokens.
+//! `portcullis token`: tokens for the relay.
 //!
 //! `new FILE` writes 32 random bytes from the kernel in hexadecimal to a file that only its owner
-//! can read, and never to the terminal. A file that is there already is not touched.
+//! can read, and never to the terminal. An existing file is not changed.
 
-use super::{INTERNAL, TokenCommand, USAGE};
+use super::{INTERNAL, USAGE, fail};
+use crate::secrets::hex;
+use clap::Subcommand;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+pub(super) const HELP: &str = "\
+Examples:
+  # for relay.token_files
+  portcullis token new relay.token
+
+Exit codes:
+  0   success
+  2   usage, or the file exists
+  70  internal error";
+
+#[derive(Debug, Subcommand)]
+pub(super) enum TokenCommand {
+    /// Write 32 random bytes in hexadecimal to a new file of mode 0600.
+    #[command(after_help = "\
+Examples:
+  # for relay.token_files
+  portcullis token new relay.token
+  # the next one, while the first is still valid
+  portcullis token new relay.token.next
+
+Exit codes:
+  0   success
+  2   usage, or the file exists
+  70  internal error")]
+    New {
+        /// The file.
+        file: PathBuf,
+    },
+}
 
 pub(super) fn run(command: &TokenCommand) -> ExitCode {
     let TokenCommand::New { file } = command;
+    let shown = file.display();
     match new(file) {
         Ok(()) => {
-            println!("{}: a new token, for relay.token_files and for the backend", file.display());
+            println!("{shown}: a new token, for relay.token_files and for the backend");
             ExitCode::SUCCESS
         }
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            eprintln!("portcullis token: {} is there already; name another file", file.display());
-            ExitCode::from(USAGE)
+            fail(USAGE, format_args!("portcullis token: {shown} exists; name another file"))
         }
-        Err(error) => {
-            eprintln!("portcullis token: {}: {error}", file.display());
-            ExitCode::from(INTERNAL)
-        }
+        Err(error) => fail(INTERNAL, format_args!("portcullis token: {shown}: {error}")),
     }
 }
 
@@ -33,11 +62,11 @@ pub(super) fn new(file: &Path) -> io::Result<()> {
     write(file, &random_digits::<32>()?)
 }
 
-/// So many random bytes from the kernel, in hexadecimal.
+/// Random bytes from the kernel, in hexadecimal.
 pub(super) fn random_digits<const BYTES: usize>() -> io::Result<String> {
     let mut random = [0; BYTES];
     File::open("/dev/urandom")?.read_exact(&mut random)?;
-    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex(&random))
 }
 
 /// Writes a new file that only its owner can read.

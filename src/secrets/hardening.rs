@@ -1,12 +1,12 @@
-//! What a process that holds private keys does about its memory: no core file, no debugger of
-//! another process, and the keys in pages that are not swapped out.
+//! Protection of the private keys in memory: no core file, no debugger of another process, and the
+//! keys in pages that are not swapped out.
 
 use nix::sys::prctl::set_dumpable;
 use nix::sys::resource::{Resource, setrlimit};
 use portcullis_filters::secret::SecretKey;
 use region::LockGuard;
 
-/// Sees to it that no core file is written: prctl(2), `PR_SET_DUMPABLE`; setrlimit(2),
+/// Disables core files: prctl(2), `PR_SET_DUMPABLE`; setrlimit(2),
 /// `RLIMIT_CORE`.
 pub fn no_core_files() {
     if let Err(error) = setrlimit(Resource::RLIMIT_CORE, 0, 0).and_then(|()| set_dumpable(false)) {
@@ -14,7 +14,7 @@ pub fn no_core_files() {
     }
 }
 
-/// Keeps a key's page in memory while the guard lives: mlock(2). The key must not move.
+/// Locks a key's page in memory while the guard lives: mlock(2). The key must not move.
 pub fn lock(key: &SecretKey) -> Option<LockGuard> {
     match region::lock(std::ptr::from_ref(key), size_of::<SecretKey>()) {
         Ok(guard) => Some(guard),

@@ -1,9 +1,9 @@
-//! Secrets come from files, and from nowhere else.
+//! Secrets, which are read from files only.
 //!
-//! In: a path of the configuration. Out: the [`Secret`], or why it can not be trusted. A relative
-//! path is looked for in `$CREDENTIALS_DIRECTORY` first, where systemd puts a unit's credentials
-//! (systemd.exec(5), "Credentials"). A file that group or others can read is refused: it is no
-//! secret any more.
+//! In: a path of the configuration. Out: the [`Secret`], or why it is unusable. A relative path is
+//! first looked up in `$CREDENTIALS_DIRECTORY`, where systemd puts a unit's credentials
+//! (systemd.exec(5), "Credentials"). A file that group or others can read is refused, since its
+//! secret may be known already.
 
 pub use portcullis_filters::secret::Secret;
 pub mod hardening;
@@ -15,42 +15,42 @@ use std::path::{Path, PathBuf};
 
 /// 4 KiB: no token, key or password is longer.
 const MAX: u64 = 4 << 10;
-/// Permission bits that nobody but the owner may have.
+/// Permission bits that only the owner may have.
 const OTHERS: u32 = 0o077;
-/// The same of a credential. Where its file system has access control lists, systemd lets the
-/// service read it by one of those, and its mask is what then stands in the group's place (acl(5)):
-/// such a file is 0440, and its group is root.
+/// The same for a credential. On a file system with access control lists, systemd grants the
+/// service access by one, whose mask then appears as the group's bits (acl(5)): such a file has mode
+/// 0440 and the group root.
 const OTHERS_OF_CREDENTIALS: u32 = 0o037;
 
-/// Why a secret can not be used. It names the file, never what is in it.
+/// Why a secret is unusable. It names the file, never its content.
 #[derive(Debug)]
 pub struct SecretError {
     path: PathBuf,
-    why: Why,
+    cause: Cause,
 }
 
 #[derive(Debug)]
-enum Why {
+enum Cause {
     Unreadable(io::Error),
     Exposed(u32),
     TooLarge,
-    /// What it should hold.
-    NotWhatItShould(&'static str),
+    /// It lacks the named content.
+    Malformed(&'static str),
 }
 
 impl std::fmt::Display for SecretError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "secret file {}: ", self.path.display())?;
-        match &self.why {
-            Why::Unreadable(error) => error.fmt(f),
-            Why::Exposed(mode) => {
+        match &self.cause {
+            Cause::Unreadable(error) => error.fmt(f),
+            Cause::Exposed(mode) => {
                 write!(
                     f,
-                    "mode {mode:04o} lets others read it; chmod 600 it, and replace what is in it"
+                    "mode {mode:04o} lets others read it; set mode 600 and replace the secret"
                 )
             }
-            Why::TooLarge => write!(f, "it is larger than {MAX} bytes"),
-            Why::NotWhatItShould(what) => write!(f, "it must hold {what}"),
+            Cause::TooLarge => write!(f, "it is larger than {MAX} bytes"),
+            Cause::Malformed(what) => write!(f, "it must contain {what}"),
         }
     }
 }
@@ -58,37 +58,37 @@ impl std::fmt::Display for SecretError {
 impl std::error::Error for SecretError {}
 
 impl SecretError {
-    /// The file at `path` does not hold `what` it should.
+    /// The error for the file at `path`, which must contain `what`.
     pub fn not(path: &Path, what: &'static str) -> Self {
-        Self { path: path.to_owned(), why: Why::NotWhatItShould(what) }
+        Self { path: path.to_owned(), cause: Cause::Malformed(what) }
     }
 }
 
 /// Reads a secret.
 ///
 /// # Errors
-/// The file can not be read, is too large, or others can read it.
+/// The file is unreadable, too large, or readable by others.
 pub fn read(path: &Path) -> Result<Secret, SecretError> {
     let (path, others) = found(path);
-    let failed = |why| SecretError { path: path.clone(), why };
-    let unreadable = |error| failed(Why::Unreadable(error));
+    let failed = |cause| SecretError { path: path.clone(), cause };
+    let unreadable = |error| failed(Cause::Unreadable(error));
     let file = File::open(&path).map_err(unreadable)?;
     let mode = file.metadata().map_err(unreadable)?.permissions().mode() & 0o7777;
     if mode & others != 0 {
-        return Err(failed(Why::Exposed(mode)));
+        return Err(failed(Cause::Exposed(mode)));
     }
-    // never grown: a copy that is left behind is not wiped
+    // never grown, as a copy left behind would not be wiped
     let mut bytes = Vec::with_capacity(MAX as usize + 1);
     let read = file.take(MAX + 1).read_to_end(&mut bytes);
     let secret = Secret::new(bytes);
     read.map_err(unreadable)?;
     if secret.expose().len() as u64 > MAX {
-        return Err(failed(Why::TooLarge));
+        return Err(failed(Cause::TooLarge));
     }
     Ok(secret)
 }
 
-/// Reads a secret that may be left out.
+/// Reads a secret that is optional.
 ///
 /// # Errors
 /// As [`read`].
@@ -96,12 +96,12 @@ pub fn read_optional(path: Option<&Path>) -> Result<Option<Secret>, SecretError>
     path.map(read).transpose()
 }
 
-/// Where a file of the configuration is: a relative path may be a credential of the unit.
+/// The place of a file of the configuration: a relative path may be a credential of the unit.
 pub fn locate(path: &Path) -> PathBuf {
     found(path).0
 }
 
-/// Where the file is, and the permission bits that a secret there must not have.
+/// The place of a file, and the permission bits that a secret there must not have.
 fn found(path: &Path) -> (PathBuf, u32) {
     let credentials = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
     let credential = credentials.filter(|_| path.is_relative()).map(|folder| folder.join(path));
@@ -109,4 +109,9 @@ fn found(path: &Path) -> (PathBuf, u32) {
         Some(credential) => (credential, OTHERS_OF_CREDENTIALS),
         None => (path.to_owned(), OTHERS),
     }
+}
+
+/// Bytes as lower-case hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -6,6 +6,7 @@
 use super::auth::User;
 use super::{Refused, Settings, refused};
 use crate::reply::Reply;
+use crate::secrets;
 use crate::store::clock::{micros, now_us};
 use crate::store::{AccountStatus, AgeUser, Opening, Store};
 use portcullis_filters::policy::Asked;
@@ -82,12 +83,12 @@ fn status(known: Option<&AgeUser>, settings: &Settings) -> Reply {
 }
 
 fn reference() -> Result<String, Refused> {
-    let mut random = [0_u8; REFERENCE_BYTES];
+    let mut random = [0; REFERENCE_BYTES];
     SystemRandom::new().fill(&mut random).map_err(|_| {
         log::error!("the kernel returned no random bytes");
         refused(Reason::Overloaded, "no reference can be generated now: try again")
     })?;
-    Ok(random.map(|byte| format!("{byte:02x}")).concat())
+    Ok(secrets::hex(&random))
 }
 
 /// RFC 3339, in whole seconds.

@@ -1,10 +1,10 @@
-//! Sample content: something to see behind every service endpoint.
+//! Sample content for every service endpoint.
 
 use crate::store::{ImportError, Store, StoreConfig, StoreError};
 use std::io::Cursor;
 use std::path::Path;
 
-/// In an order in which they can be imported.
+/// The files, in the order of their import.
 const FILES: [&str; 6] = [
     include_str!("../../../conf/dev/content/1-accounts.ndjson"),
     include_str!("../../../conf/dev/content/2-podcasts.ndjson"),
@@ -14,10 +14,10 @@ const FILES: [&str; 6] = [
     include_str!("../../../conf/dev/content/6-pages.ndjson"),
 ];
 
-/// Where the sidecar of the embedded defaults is reached.
+/// The origin of the sidecar in the embedded defaults.
 const BASE_URL: &str = "http://127.0.0.1:8082";
 
-/// Puts the sample content into the store of `state`, unless it is there.
+/// Imports the sample content into the store of `state`, unless it is there.
 pub(super) async fn fill(state: &Path) -> Result<(), ContentError> {
     let url = format!("sqlite:{}", state.join("portcullis.db").display());
     let place = StoreConfig { url: &url, password: None, max_connections: 2 };
@@ -29,7 +29,7 @@ pub(super) async fn fill(state: &Path) -> Result<(), ContentError> {
     Ok(())
 }
 
-/// Why there is none.
+/// Why it was not imported.
 #[derive(Debug)]
 pub(super) enum ContentError {
     Store(StoreError),

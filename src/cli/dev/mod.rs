@@ -1,9 +1,9 @@
 //! `portcullis dev`: the whole system on loopback, with a real node and nothing to configure.
 //!
 //! Finds or installs `starknet-devnet`, starts it on a free port, deploys and wires the contracts,
-//! fills the store with sample content, runs the edge with the embedded defaults and fresh keys,
-//! and prints what to try. Ends both on Ctrl-C. A node that runs already (`--node`) is never
-//! started, restarted or stopped.
+//! fills the store with sample content, runs the edge with the embedded defaults and new keys, and
+//! prints commands to try. Ctrl-C stops both. A running node (`--node`) is never started, restarted
+//! or stopped.
 
 mod content;
 mod greeting;
@@ -11,20 +11,20 @@ mod network;
 mod node;
 mod secrets;
 
-use super::{DevArguments, INTERNAL, USAGE};
+use super::{INTERNAL, USAGE, fail};
 use crate::config::{Config, NodeUrl};
 use crate::process::inherited::Inherited;
 use crate::process::lifecycle::Signals;
 use crate::process::server;
 use crate::telemetry::Log;
 use content::ContentError;
-use network::{Network, NetworkError};
+use network::{Network, NetworkError, Verification};
 use node::{Devnet, StartError};
 use secrets::{Accounts, KeyError};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The embedded defaults; the node's URL is filled in.
+/// The embedded defaults; the node's URL, the folder and the pins are filled in.
 const CONFIG: &str = include_str!("../../../conf/dev/portcullis.toml");
 
 /// Why `dev` could not start.
@@ -46,35 +46,71 @@ impl std::fmt::Display for DevError {
             Self::Node(error) => error.fmt(f),
             Self::NodeUrl(error) => write!(f, "--node: {error}"),
             Self::State(path, error) => {
-                write!(f, "can not keep state under {}: {error}", path.display())
+                write!(f, "cannot use the folder {}: {error}", path.display())
             }
-            Self::Keys(error) => write!(f, "can not keep keys: {error}"),
-            Self::Network(error) => write!(f, "can not make the network: {error}"),
-            Self::Content(error) => write!(f, "can not fill the store: {error}"),
+            Self::Keys(error) => write!(f, "cannot create the keys: {error}"),
+            Self::Network(error) => write!(f, "cannot set up the network: {error}"),
+            Self::Content(error) => write!(f, "cannot import the sample content: {error}"),
             Self::Config(errors) => errors.fmt(f),
             Self::Bind(error) => error.fmt(f),
         }
     }
 }
 
-pub(super) fn run(arguments: &DevArguments) -> ExitCode {
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  # everything, until Ctrl-C
+  portcullis dev
+  # another chain, other keys, another store
+  portcullis dev --fresh
+  # where port 8080 is in use
+  PORTCULLIS__GATEWAY__LISTEN=127.0.0.1:9080 portcullis dev
+  # on a running node
+  portcullis dev --node http://127.0.0.1:5050/rpc
+  # only the contracts and a configuration for serve
+  portcullis dev --node http://127.0.0.1:5050/rpc --state net --prepare
+
+Exit codes:
+  0   stopped by a signal
+  2   usage, or an address in use
+  70  the node, the network or the folder is unusable")]
+pub(super) struct Arguments {
+    /// Use the running node at this URL instead of starting one.
+    #[arg(long, value_name = "URL")]
+    node: Option<String>,
+    /// Folder for keys, tokens, the configuration and the store.
+    #[arg(long, value_name = "DIR", default_value = ".portcullis")]
+    state: PathBuf,
+    /// Delete what an earlier run left there.
+    #[arg(long)]
+    fresh: bool,
+    /// Set up the network and write the configuration for `portcullis serve`; run nothing.
+    #[arg(long, requires = "node")]
+    prepare: bool,
+    /// Leave V2 verification off, to be activated by POST /require-v2.
+    #[arg(long)]
+    without_v2: bool,
+}
+
+pub(super) fn run(arguments: &Arguments) -> ExitCode {
     match start(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("portcullis dev: {error}");
-            ExitCode::from(match error {
+            let code = match error {
                 DevError::NodeUrl(_) | DevError::Config(_) | DevError::Bind(_) => USAGE,
                 DevError::Node(_)
                 | DevError::State(..)
                 | DevError::Keys(_)
                 | DevError::Network(_)
                 | DevError::Content(_) => INTERNAL,
-            })
+            };
+            fail(code, format_args!("portcullis dev: {error}"))
         }
     }
 }
 
-fn start(arguments: &DevArguments) -> Result<(), DevError> {
+fn start(arguments: &Arguments) -> Result<(), DevError> {
     let state = &*arguments.state;
     let failed = |error| DevError::State(state.to_owned(), error);
     if arguments.fresh && state.exists() {
@@ -92,14 +128,14 @@ fn start(arguments: &DevArguments) -> Result<(), DevError> {
     let config = Config::parse(&text, std::env::vars_os()).map_err(DevError::Config)?;
     let log = Log::install(&config.log);
     let bound = server::bind(&config, log, Inherited::default()).map_err(DevError::Bind)?;
-    print!("{}", greeting::text(&url, &arguments.state, &bound));
+    print!("{}", greeting::text(&url, &arguments.state, &bound, &config));
     bound.run();
-    // the node goes last, so that requests in flight can finish
+    // the node stops last, so that requests in flight can finish
     drop(devnet);
     Ok(())
 }
 
-/// Runs `task` to its end, or `None` when a signal came first.
+/// The result of `task`, or `None` if a signal arrives first.
 fn wait_for<T>(
     task: impl Future<Output = Result<T, DevError>>,
     state: &Path,
@@ -115,11 +151,8 @@ fn wait_for<T>(
     })
 }
 
-/// The node's URL, and the node when it is ours.
-async fn node(
-    arguments: &DevArguments,
-    state: &Path,
-) -> Result<(String, Option<Devnet>), DevError> {
+/// The node's URL, and the node if this process started it.
+async fn node(arguments: &Arguments, state: &Path) -> Result<(String, Option<Devnet>), DevError> {
     if let Some(url) = &arguments.node {
         NodeUrl::parse(url).map_err(DevError::NodeUrl)?;
         return Ok((url.clone(), None));
@@ -128,13 +161,14 @@ async fn node(
     Ok((devnet.url(), Some(devnet)))
 }
 
-/// Makes the network, and the configuration that pins it.
-async fn make(url: &str, state: &Path, arguments: &DevArguments) -> Result<String, DevError> {
+/// Sets up the network; returns the configuration that pins it.
+async fn make(url: &str, state: &Path, arguments: &Arguments) -> Result<String, DevError> {
     let accounts = Accounts::in_folder(state).map_err(DevError::Keys)?;
     let reading = format!("[node]\nurl = \"{url}\"\n[admin]\n");
     let node = Config::parse(&reading, []).map_err(DevError::Config)?.node;
     let network = Network::on(&node, accounts).await.map_err(DevError::Network)?;
-    network.make(!arguments.without_v2).await.map_err(DevError::Network)?;
+    let verification = if arguments.without_v2 { Verification::V1 } else { Verification::V2 };
+    network.make(verification).await.map_err(DevError::Network)?;
     content::fill(state).await.map_err(DevError::Content)?;
     let state = state.display().to_string();
     Ok(CONFIG

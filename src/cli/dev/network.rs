@@ -1,8 +1,8 @@
-//! The development network on a node: accounts of our own, the five contracts, wired.
+//! The development network on a node: our accounts and the five contracts, wired.
 //!
-//! In: a `starknet-devnet` and a folder with keys, which are made where they are missing. Out: the
-//! configuration that pins what is there. What is deployed already is left as it is, so a node
-//! can be prepared again. Only this command ever uses the node's own `devnet_mint`.
+//! In: a `starknet-devnet` and a folder with keys, which are created if they are missing. Out: the
+//! configuration that pins the network. Deployed contracts are left unchanged, so a node can be
+//! prepared again. Only this command uses the node's `devnet_mint`.
 
 use super::secrets::{Account, Accounts};
 use crate::config::NodeConfig;
@@ -22,9 +22,9 @@ const ACCOUNT_CLASS: &str = "0x5b4b537eaa2399e3aa99c4e2e0208ebd6c71bc1467938cd52
 pub(super) const TOKEN: &str = "0x4718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab07201858f4287c938d";
 /// The universal deployer, predeployed on the node.
 const DEPLOYER: &str = "0x41a78e741e5af2fec34b695679bc6891742439f7afb8484ecd7766661ad02bf";
-/// A stand-in for the contract on L1: nobody listens there.
+/// A stand-in for the contract on L1.
 const L1_BRIDGE: &str = "0x1111111111111111111111111111111111111111";
-/// Seconds that a recovery waits, and that a stake stays bound.
+/// Seconds before a recovery can be executed, and before a stake can be withdrawn.
 const RECOVERY_DELAY: u64 = 3_600;
 const UNBONDING_DELAY: u64 = 60;
 /// For a declaration: the largest takes 640 million L2 gas.
@@ -33,7 +33,7 @@ const DECLARE: Bounds =
 /// For everything else here.
 const INVOKE: Bounds =
     Bounds { l1_gas: (0, PRICE), l1_data_gas: (50_000, PRICE), l2_gas: (100_000_000, PRICE) };
-/// Ten times what the node asks for by default: 1 gfri.
+/// Ten times the default price of the node, 1 gfri.
 const PRICE: u128 = 10_000_000_000;
 
 /// The contracts in the order of their dependence: name, class as the node takes it.
@@ -47,7 +47,7 @@ const CLASSES: [(&str, &str); 5] = [
 /// Their hashes.
 const HASHES: &str = include_str!("../../../conf/dev/contracts/build/classes.json");
 
-/// A contract: its class and where it is, or will be.
+/// A contract: its class and its (future) address.
 #[derive(Clone, Copy)]
 struct Contract {
     class: Felt,
@@ -55,10 +55,10 @@ struct Contract {
     address: Felt,
 }
 
-/// Why the network could not be made.
+/// Why the network could not be set up.
 #[derive(Debug)]
 pub(super) enum NetworkError {
-    /// The node did not do what was asked.
+    /// A call to the node failed.
     Node(&'static str, RpcError),
     /// A transaction reverted.
     Reverted(&'static str, Option<String>),
@@ -76,6 +76,13 @@ impl std::fmt::Display for NetworkError {
     }
 }
 
+/// Whether permanent V2 verification is activated.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verification {
+    V1,
+    V2,
+}
+
 /// The network on one node.
 pub(super) struct Network {
     chain: Chain,
@@ -86,7 +93,7 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// What the network is with these accounts; asks the node for its chain only.
+    /// The network with these accounts; requests only the chain id from the node.
     pub(super) async fn on(node: &NodeConfig, accounts: Accounts) -> Result<Self, NetworkError> {
         let node = Node::new(node, MemoryPool::new(4 * MAX_ANSWER), Arc::new(Metrics::new()));
         let chain = Chain::new(node);
@@ -96,8 +103,8 @@ impl Network {
         Ok(Self { chain, chain_id, token, accounts, contracts })
     }
 
-    /// Makes what is missing. `with_v2` also activates permanent V2 verification.
-    pub(super) async fn make(&self, with_v2: bool) -> Result<(), NetworkError> {
+    /// Deploys what is missing.
+    pub(super) async fn make(&self, verification: Verification) -> Result<(), NetworkError> {
         for account in self.accounts.all() {
             self.make_account(account).await?;
         }
@@ -106,7 +113,7 @@ impl Network {
             self.declare().await?;
             self.invoke("deploying the contracts", self.deployment()).await?;
         }
-        if with_v2 {
+        if verification == Verification::V2 {
             let call = Call { to: registry, selector: selector("require_v2"), args: vec![] };
             self.invoke("require_v2", vec![call]).await?;
         }
@@ -157,7 +164,7 @@ impl Network {
             let transaction = Transaction::from(declare).sign(self.chain_id, &owner.key);
             let method = "starknet_addDeclareTransaction";
             match self.submit(WHAT, method, &transaction.to_params()).await {
-                // somebody else was faster: that is what was wanted
+                // another process was faster
                 Err(NetworkError::Node(_, RpcError::Returned(error)))
                     if error.code == code::CLASS_ALREADY_DECLARED => {}
                 other => other?,
@@ -263,7 +270,7 @@ fn contracts(accounts: &Accounts, token: Felt) -> [Contract; 5] {
     contracts
 }
 
-/// The arguments of each contract's constructor.
+/// The constructor arguments of each contract.
 fn arguments(accounts: &Accounts, token: Felt, contracts: &[Contract; 5]) -> [Vec<Felt>; 5] {
     let [owner, verifier] = [&accounts.owner, &accounts.verifier].map(|account| account.address);
     let [registry, card, ..] = contracts.map(|contract| contract.address);

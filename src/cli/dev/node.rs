@@ -1,4 +1,4 @@
-//! A `starknet-devnet` of our own: found or installed, started on a free port, ended with us.
+//! A `starknet-devnet` of our own: found or installed, started on a free port, stopped on exit.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -8,39 +8,39 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The node's version that the development network is made for.
+/// The version for which the development network is made.
 const VERSION: &str = "0.10.1";
 /// Where it is installed when it is not on `PATH`.
 const TOOLS: &str = "target/tools";
 /// A node starts in one to seven seconds, more on a busy machine.
 const START: Duration = Duration::from_secs(60);
-/// How often it is asked whether it is there.
-const LOOK: Duration = Duration::from_millis(50);
+/// Time between two polls while it starts.
+const POLL: Duration = Duration::from_millis(50);
 
-/// Why there is no node.
+/// Why no node runs.
 #[derive(Debug)]
 pub(super) enum StartError {
     /// `cargo install` failed.
     Install(String),
-    /// It could not be started.
+    /// It does not start.
     Spawn(PathBuf, io::Error),
-    /// It ended or did not answer; its log tells more.
+    /// It exited or did not answer; its log has the reason.
     NotAlive(PathBuf),
 }
 
 impl std::fmt::Display for StartError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Install(error) => write!(f, "can not install starknet-devnet: {error}"),
-            Self::Spawn(path, error) => write!(f, "can not start {}: {error}", path.display()),
+            Self::Install(error) => write!(f, "cannot install starknet-devnet: {error}"),
+            Self::Spawn(path, error) => write!(f, "cannot start {}: {error}", path.display()),
             Self::NotAlive(log) => {
-                write!(f, "starknet-devnet did not come up; see {}", log.display())
+                write!(f, "starknet-devnet did not start; see {}", log.display())
             }
         }
     }
 }
 
-/// A running node. Dropped, it ends.
+/// A running node; dropping it stops it.
 pub(super) struct Devnet {
     process: Child,
     address: SocketAddr,
@@ -55,14 +55,14 @@ impl Devnet {
         let out = File::create(log).map_err(spawn_failed)?;
         let err = out.try_clone().map_err(spawn_failed)?;
         let process = Command::new(&program)
-            // seed 0: the same accounts each time; a chain of its own, so that no signature made
-            // here is worth anything elsewhere
+            // seed 0: the same accounts each time; its own chain id, so that signatures made here
+            // are invalid elsewhere
             .args(["--host", "127.0.0.1", "--seed", "0", "--chain-id", "PORTCULLIS_DEV"])
             .args(["--port", &address.port().to_string()])
             .stdin(Stdio::null())
             .stdout(out)
             .stderr(err)
-            // a terminal's Ctrl-C is for us; the node goes when the requests in flight are answered
+            // Ctrl-C is for this process; the node stops when requests in flight are answered
             .process_group(0)
             .spawn()
             .map_err(spawn_failed)?;
@@ -74,12 +74,12 @@ impl Devnet {
             if ended || Instant::now() >= end {
                 return Err(StartError::NotAlive(log.to_owned()));
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL).await;
         }
         Ok(devnet)
     }
 
-    /// Where it answers JSON-RPC.
+    /// The URL of its JSON-RPC.
     pub(super) fn url(&self) -> String {
         format!("http://{}/rpc", self.address)
     }
@@ -87,7 +87,7 @@ impl Devnet {
 
 impl Drop for Devnet {
     fn drop(&mut self) {
-        // it keeps nothing that a gentler end would save
+        // it has nothing to save
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -118,8 +118,8 @@ fn find_or_install() -> Result<PathBuf, StartError> {
         return Ok(program);
     }
     eprintln!(
-        "starknet-devnet is neither on PATH nor under {TOOLS}: installing {VERSION}. \
-         It is built from source, once, which takes up to half an hour."
+        "starknet-devnet is neither on PATH nor in {TOOLS}; installing {VERSION}. \
+         Building it from source takes up to half an hour, once."
     );
     let status = Command::new("cargo")
         .args(["install", "--locked", "starknet-devnet", "--version", VERSION, "--root", TOOLS])

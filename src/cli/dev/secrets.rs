@@ -1,5 +1,5 @@
 //! The secrets of the development network: keys of three accounts, tokens, HMAC secrets and one
-//! user's session, made where they are missing, kept in files that only their owner can read.
+//! user's session, created if they are missing, in files that only their owner can read.
 
 use super::network::account_address;
 use crate::cli::token;
@@ -31,7 +31,7 @@ pub(super) struct Accounts {
     pub(super) faucet: Account,
 }
 
-/// Why there are none.
+/// Why they are unusable.
 #[derive(Debug)]
 pub(super) enum KeyError {
     /// A file could not be written.
@@ -50,7 +50,7 @@ impl std::fmt::Display for KeyError {
 }
 
 impl Accounts {
-    /// Those whose keys are in `folder`, with the other secrets beside them.
+    /// The accounts whose keys are in `folder`, next to the other secrets.
     pub(super) fn in_folder(folder: &Path) -> Result<Self, KeyError> {
         for name in ["relay.token", "operator.token", "session.secret", "webhook.secret"] {
             let file = folder.join(name);
@@ -72,7 +72,7 @@ impl Accounts {
     }
 }
 
-/// Signs a session of the sample content's first user in, anew at each start.
+/// Writes a session of the sample content's first user, renewed at each start.
 fn session(folder: &Path) -> Result<(), KeyError> {
     let secret = secrets::read(&folder.join("session.secret")).map_err(KeyError::Secret)?;
     let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
@@ -102,7 +102,7 @@ fn account(file: &Path) -> Result<Account, KeyError> {
     Ok(Account { address: account_address(key.public_key()), key })
 }
 
-/// 248 random bits: below the curve's order without a second try.
+/// 248 random bits, which are always below the curve's order.
 fn new_key(file: &Path) -> io::Result<()> {
     token::write(file, &format!("0x{}", token::random_digits::<31>()?))
 }

@@ -1,68 +1,34 @@
-//! What `--help` and the manual pages say beside the options: examples, exit codes, and what else
-//! a command listens to.
+//! The text under `--help` and in the manual pages: examples, exit codes, signals.
 //!
-//! One table for all commands: `help/pages.rs`. A test parses each example with the definitions of
-//! the command line.
-
-mod pages;
+//! Each command has it as `after_help` at its definition, in blocks: a title, then indented lines.
+//! A test parses every example with the definitions of the command line.
 
 use clap::Command;
 use clap::builder::{StyledStr, Styles};
-use pages::PAGES;
 use std::fmt::Write as _;
 
 #[cfg(test)]
 mod tests;
 
-/// What there is to say of a command.
-pub(super) struct Page {
-    /// Its path below the program, such as `store import`; `""` is the program.
-    pub(super) command: &'static str,
-    /// What somebody wants, and the line or the lines that do it.
-    pub(super) examples: &'static [(&'static str, &'static str)],
-    /// Titles, each over terms and what they mean.
-    pub(super) sections: &'static [(&'static str, Entries)],
-}
-
-/// Terms, and what each means.
-type Entries = &'static [(&'static str, &'static str)];
-
-/// The page of the command with this path.
-pub(super) fn page(path: &str) -> Option<&'static Page> {
-    PAGES.iter().find(|page| page.command == path)
-}
-
-/// The command line with examples under the help of each command.
-pub(super) fn with_examples(program: Command) -> Command {
-    adorn(program, "")
-}
-
-fn adorn(command: Command, path: &str) -> Command {
-    let command = match page(path) {
-        Some(page) => command.after_help(text(page)),
-        None => command,
+/// The titles of a command's blocks, each with its lines.
+pub(super) fn blocks(command: &Command) -> Vec<(String, Vec<String>)> {
+    let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let block = |block: &str| {
+        let (title, lines) = block.split_once(":\n")?;
+        Some((title.to_owned(), lines.lines().map(str::to_owned).collect()))
     };
-    command.mut_subcommands(|below| {
-        let path = format!("{path} {}", below.get_name());
-        adorn(below, path.trim_start())
-    })
+    text.split("\n\n").filter_map(block).collect()
 }
 
-fn text(page: &Page) -> StyledStr {
+/// The command line with titles in the style of clap's own.
+pub(super) fn styled(program: Command) -> Command {
     let styles = Styles::styled();
-    let title = styles.get_header();
+    let style = styles.get_header();
     let mut text = StyledStr::new();
-    // writing to a string does not fail
-    let _ = write!(text, "{title}Examples:{title:#}");
-    for (what, line) in page.examples {
-        let _ = write!(text, "\n  # {what}\n  {}", line.replace('\n', "\n  "));
+    for (at, (title, lines)) in blocks(&program).iter().enumerate() {
+        let gap = if at == 0 { "" } else { "\n\n" };
+        // writing to a string does not fail
+        let _ = write!(text, "{gap}{style}{title}:{style:#}\n{}", lines.join("\n"));
     }
-    for (name, entries) in page.sections {
-        let _ = write!(text, "\n\n{title}{name}:{title:#}");
-        let width = entries.iter().map(|(term, _)| term.len()).max().unwrap_or_default();
-        for (term, meaning) in *entries {
-            let _ = write!(text, "\n  {term:width$}  {meaning}");
-        }
-    }
-    text
+    program.after_help(text).mut_subcommands(styled)
 }

@@ -3,16 +3,18 @@
 //! All of it works beside a running server. `import` and `export` speak lines of JSON
 //! (`conf/store/README.md` has every type); `prune` says what it forgot.
 
+mod arguments;
 mod import;
 
-use super::{
-    CHECK_FAILED, ConfigArgument, ExportArguments, INTERNAL, PruneArguments, StoreCommand, USAGE,
-};
+pub(super) use arguments::{HELP, StoreCommand};
+
+use super::{CHECK_FAILED, ConfigArgument, INTERNAL, USAGE};
 use crate::config::{self, Config, LoadError};
 use crate::secrets::{self, Secret, SecretError};
 use crate::store::{
     AGE_EVENTS_KEPT, ExportError, Forget, ImportError, Store, StoreConfig, StoreError,
 };
+use arguments::{ExportArguments, PruneArguments};
 use std::io::{self, BufWriter, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -95,7 +95,7 @@ test('a hundred operations of one signer at once all succeed', async (t) => {
   for (const hash of hashes) assert.ok(entries.includes(hash), `${hash} is not in the journal`);
   const kinds = await journaled(portcullis, 'mint-card');
   assert.deepEqual(kinds, Array(COUNT).fill(['intended', 'sent', 'accepted', 'succeeded']));
-  assert.match(await portcullis.journal('verify'), /each as it was written/);
+  assert.match(await portcullis.journal('verify'), /entries, all unchanged/);
   t.diagnostic(`the node, ${COUNT} approvals one by one: ${await direct(node, alice)}`);
 });
 

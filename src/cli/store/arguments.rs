@@ -1,0 +1,127 @@
+//! The arguments of `portcullis store`, and their help.
+
+use crate::cli::ConfigArgument;
+use crate::config::parse_origin;
+use crate::store::content_types;
+use clap::Subcommand;
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub(in crate::cli) const HELP: &str = "\
+Examples:
+  # import content
+  portcullis store import --config portcullis.toml content.ndjson
+  # a daily job
+  portcullis store prune --config portcullis.toml
+
+Exit codes:
+  0   success
+  1   import: a file was refused
+  2   usage, or an unusable configuration or file
+  70  the store is unavailable, or of another version";
+
+#[derive(Debug, Subcommand)]
+pub(in crate::cli) enum StoreCommand {
+    /// Create the tables, or migrate them to this version.
+    #[command(after_help = "\
+Examples:
+  # after an update, with the server stopped
+  portcullis store migrate --config portcullis.toml
+
+Exit codes:
+  0   success
+  2   usage, or an unusable configuration or file
+  70  the store is unavailable, or of another version")]
+    Migrate(ConfigArgument),
+    /// Import content: files of one JSON object per line, each of them entirely or not at all.
+    Import(ImportArguments),
+    /// Write the content to standard output, in the format of import.
+    Export(ExportArguments),
+    /// Delete what is old and no longer needed.
+    Prune(PruneArguments),
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  # files in this order, each entirely or not at all
+  portcullis store import --config portcullis.toml accounts.ndjson feeds.ndjson
+  # from another program
+  zcat content.ndjson.gz | portcullis store import --config portcullis.toml -
+
+Exit codes:
+  0   success
+  1   a file was refused: its bad lines are listed, and nothing of it is stored
+  2   usage, or an unusable configuration or file
+  70  the store is unavailable, or of another version")]
+pub(in crate::cli) struct ImportArguments {
+    #[command(flatten)]
+    pub(super) file: ConfigArgument,
+    /// Origin of the podcast feeds, if it is not sidecar.base_url: new podcasts without a guid get
+    /// one derived from it.
+    #[arg(long, value_name = "URL", value_parser = parse_origin)]
+    pub(super) base_url: Option<String>,
+    /// The files; - is standard input.
+    #[arg(value_name = "FILE", required = true)]
+    pub(super) content: Vec<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  # all content
+  portcullis store export --config portcullis.toml > content.ndjson
+  # of one type
+  portcullis store export --config portcullis.toml --type podcast > podcasts.ndjson
+
+Exit codes:
+  0   success
+  2   usage, or an unusable configuration or file
+  70  the store is unavailable, or of another version")]
+pub(in crate::cli) struct ExportArguments {
+    #[command(flatten)]
+    pub(super) file: ConfigArgument,
+    /// Only records of this type.
+    #[arg(long = "type", value_name = "TYPE", value_parser = content_type)]
+    pub(super) only: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  # a daily job
+  portcullis store prune --config portcullis.toml
+  # posts of the last year only
+  portcullis store prune --config portcullis.toml --feed-items-older-than 365d
+
+Exit codes:
+  0   success
+  2   usage, or an unusable configuration or file
+  70  the store is unavailable, or of another version")]
+pub(in crate::cli) struct PruneArguments {
+    #[command(flatten)]
+    pub(super) file: ConfigArgument,
+    /// Idempotency keys older than this.
+    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = duration)]
+    pub(super) keys_older_than: Duration,
+    /// Suggestions of snapshots older than this; the newest of each viewer is never deleted.
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = duration)]
+    pub(super) suggestions_older_than: Duration,
+    /// Unused age sessions that expired longer ago than this.
+    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = duration)]
+    pub(super) age_sessions_older_than: Duration,
+    /// Feed items older than this; by default none.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(super) feed_items_older_than: Option<Duration>,
+}
+
+fn content_type(name: &str) -> Result<String, String> {
+    let types: Vec<_> = content_types().collect();
+    let expected = || format!("expected one of {}", types.join(", "));
+    types.contains(&name).then(|| name.to_owned()).ok_or_else(expected)
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let duration = humantime::parse_duration(text);
+    duration.map_err(|_| "expected a number and its unit, such as 90d or 12h".to_owned())
+}
