@@ -324,7 +324,7 @@ impl App for Operator {
             request_id: request_id.as_str(),
             quota: None,
             cross_origin: None,
-            persistence: Persistence::Closes,
+            persistence: Persistence::Close,
             chunks,
             without_body: is_head,
         };

@@ -169,9 +169,9 @@ impl<S: Service> Edge<S> {
             || self.process.stop.has_begun()
             || (reply.rest.is_some() && !chunks);
         let persistence = match head.version {
-            _ if last || !request.keeps_alive() => Persistence::Closes,
-            Version::HTTP_11 => Persistence::Stays,
-            _ => Persistence::StaysIfTold,
+            _ if last || !request.keeps_alive() => Persistence::Close,
+            Version::HTTP_11 => Persistence::KeepAlive,
+            _ => Persistence::ExplicitKeepAlive,
         };
         // in a block of its own, so that none of it is there while the client reads
         let answer = {

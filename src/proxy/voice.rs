@@ -73,7 +73,7 @@ impl<S: Service> GateVoice<S> {
             request_id,
             quota,
             cross_origin: None,
-            persistence: Persistence::Closes,
+            persistence: Persistence::Close,
             chunks: false,
             without_body: false,
         };

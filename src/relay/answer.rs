@@ -67,7 +67,7 @@ pub(crate) fn format(endpoint: Option<Endpoint>) -> ErrorFormat {
 pub(super) fn transaction(outcome: &Outcome, call: RpcCall, request_id: &str) -> Reply {
     let RpcCall { id, deployed } = call;
     if let Status::Refused(refusal) = &outcome.status {
-        let refusal = Refusal { id: Some(id), ..refusal.clone() };
+        let refusal = Refusal { id: Some(id), ..Refusal::clone(refusal) };
         return failure(ErrorFormat::JsonRpc, outcome, &refusal, request_id);
     }
     let contract_address = deployed.map(|address| address.to_string());

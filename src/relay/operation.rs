@@ -5,7 +5,7 @@
 //! or whose end is unknown is not started a second time.
 
 use super::in_flight::WritesInFlight;
-use super::operations::{self, role, subject};
+use super::operations::{self, require_v2, role, subject};
 use super::outcome::{Details, Outcome};
 use super::pins::{Prover, Required};
 use super::reconcile::Reconciler;
@@ -117,11 +117,9 @@ impl Operations {
 
     async fn carry_out(&self, task: &Task) -> Result<Outcome, Outcome> {
         let required = task.required();
-        if required == Required::AllButV2
-            && let Decision::Already(details) = self.decide(task, "").await?
-        {
+        if required == Required::AllButV2 && require_v2::is_active(&self.state("")).await? {
             // that holds with unproven pins, too
-            return Ok(Outcome::already(details));
+            return Ok(Outcome::already(Details::V2_ACTIVE));
         }
         let epoch = self.reconciler.permit(required).await?;
         let store = &self.submitter.journal.store;
@@ -151,9 +149,8 @@ impl Operations {
         // again: the wait for the account may have outlasted the proof
         self.prover.require(task.required()).await?;
         self.reconciler.settle_signer(epoch, signer, Duration::ZERO).await?;
-        let calls = match self.decide(task, epoch).await? {
+        let calls = match operations::decide(&task.operation, &self.state(epoch)).await? {
             Decision::Already(details) => return Ok(Written::Nothing(Outcome::already(details))),
-            Decision::No(outcome) => return Err(outcome),
             Decision::Write(calls) => calls,
         };
         let rules = **self.submitter.rules.load();
@@ -207,10 +204,6 @@ impl Operations {
             Details::None
         });
         Ok(Outcome::written(signed.hash, details))
-    }
-
-    async fn decide(&self, task: &Task, epoch: &str) -> Result<Decision, Outcome> {
-        operations::decide(&task.operation, &self.state(epoch)).await
     }
 
     fn state<'a>(&'a self, epoch: &'a str) -> State<'a> {

@@ -26,7 +26,7 @@ pub(super) enum Status {
     Already,
     /// The node accepted the transaction; its receipt is not there yet.
     Pending,
-    Refused(Refusal),
+    Refused(Box<Refusal>),
 }
 
 /// Further members of the response.
@@ -46,6 +46,15 @@ pub(super) enum Details {
     V2 {
         verification_v2_required: bool,
     },
+}
+
+impl Details {
+    pub(super) const V2_ACTIVE: Self = Self::V2 { verification_v2_required: true };
+}
+
+/// A write that is not allowed, or not possible now.
+pub(super) fn refuse<T>(reason: Reason, message: &'static str) -> Result<T, Outcome> {
+    Err(Outcome::refused(reason, message))
 }
 
 impl Outcome {
@@ -156,7 +165,7 @@ impl Outcome {
 
 impl From<Refusal> for Outcome {
     fn from(refusal: Refusal) -> Self {
-        Self::new(Status::Refused(refusal))
+        Self::new(Status::Refused(Box::new(refusal)))
     }
 }
 

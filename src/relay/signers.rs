@@ -4,7 +4,7 @@
 //! no nonce is used twice and none is left out. Keys stay in here.
 
 use super::operations::Role;
-use super::outcome::Outcome;
+use super::outcome::{Outcome, refuse};
 use super::settings::{Account, Keys, Pins, Rules};
 use crate::node::chain::{Chain, Estimate};
 use crate::secrets::hardening;
@@ -118,8 +118,7 @@ impl Signer {
     pub(super) async fn lock(&self) -> Result<SignerGuard<'_>, Outcome> {
         let waiting = Waiting(&self.waiting);
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= MAX_WAITING {
-            let message = "too many writes are waiting: retry soon";
-            return Err(Outcome::refused(Reason::Overloaded, message));
+            return refuse(Reason::Overloaded, "too many writes are waiting: retry soon");
         }
         let queue = self.queue.lock().await;
         drop(waiting);

@@ -1,6 +1,6 @@
 //! The chain's state as the operations read it, and their decision on it.
 
-use super::outcome::{Details, Outcome};
+use super::outcome::{Details, Outcome, refuse};
 use super::settings::{Pins, Rules};
 use crate::node::chain::{Chain, RpcError};
 use crate::store::Store;
@@ -25,23 +25,11 @@ pub(super) struct State<'a> {
 pub(super) enum Decision {
     /// Already in the requested state.
     Already(Details),
-    /// Not allowed in this state.
-    No(Outcome),
     /// These calls do it.
     Write(Vec<Call>),
 }
 
 impl Decision {
-    /// Not allowed, for this reason.
-    pub(super) fn no(reason: Reason, message: &'static str) -> Self {
-        Self::No(Outcome::refused(reason, message))
-    }
-
-    /// Not allowed: there is no recovery to complete or cancel.
-    pub(super) fn no_recovery() -> Self {
-        Self::no(Reason::RecoveryNotPending, "no recovery of the identity is pending")
-    }
-
     /// One call does it.
     pub(super) fn call(to: Felt, entrypoint: &str, args: Vec<Felt>) -> Self {
         Self::Write(vec![Call { to, selector: selector(entrypoint), args }])
@@ -103,16 +91,23 @@ impl State<'_> {
         Ok((new_account != Felt::ZERO).then_some(Recovery { new_account, ready_at }))
     }
 
-    /// Why an account cannot be bound: it must be deployed, with the pinned class.
-    pub(super) async fn unfit(&self, account: Felt) -> Result<Option<Decision>, RpcError> {
-        Ok(match self.chain.class_hash_at(account).await? {
-            None => Some(Decision::no(Reason::AccountNotDeployed, "the account is not deployed")),
-            Some(class) if class != self.pins.config.account_class => Some(Decision::no(
-                Reason::ClassNotApproved,
-                "the account is not of the approved class",
-            )),
-            Some(_) => None,
-        })
+    /// The pending recovery of an identity, which must have one.
+    pub(super) async fn pending_recovery(&self, identity: Felt) -> Result<Recovery, Outcome> {
+        match self.recovery_of(identity).await? {
+            Some(pending) => Ok(pending),
+            None => refuse(Reason::RecoveryNotPending, "no recovery of the identity is pending"),
+        }
+    }
+
+    /// Checks that an account can be bound: it must be deployed, with the pinned class.
+    pub(super) async fn check_account(&self, account: Felt) -> Result<(), Outcome> {
+        match self.chain.class_hash_at(account).await? {
+            None => refuse(Reason::AccountNotDeployed, "the account is not deployed"),
+            Some(class) if class != self.pins.config.account_class => {
+                refuse(Reason::ClassNotApproved, "the account is not of the approved class")
+            }
+            Some(_) => Ok(()),
+        }
     }
 
     /// The timestamp of the next block, in seconds since 1970: a test network's clock may be ahead

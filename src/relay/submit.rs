@@ -4,7 +4,7 @@
 //! An answer that cannot be trusted leaves the intent `sent`; `reconcile` settles it later.
 
 use super::journal::Journal;
-use super::outcome::Outcome;
+use super::outcome::{Outcome, refuse};
 use super::settings::Rules;
 use crate::node::chain::{Chain, ErrorObject, Receipt, RpcError, code};
 use crate::store::{Intent, IntentId, NewIntent, State, StoreError};
@@ -54,8 +54,10 @@ impl Submitter {
         trace: &Trace,
     ) -> Result<(), Outcome> {
         if !self.journal.advance(id, State::Sent, None).await? {
-            let message = "another process declared this write lost: it was not sent, retry";
-            return Err(Outcome::refused(Reason::InProgress, message));
+            return refuse(
+                Reason::InProgress,
+                "another process declared this write lost: it was not sent, retry",
+            );
         }
         let mut took = Duration::ZERO;
         let (method, traceparent) = (method_of(intent.operation), trace.traceparent.as_deref());
@@ -112,7 +114,7 @@ impl Submitter {
         }
     }
 
-    /// Waits for the receipt of an accepted transaction and records it; `None` if it takes too long.
+    /// Waits for the receipt of an accepted transaction and records it; `None` on timeout.
     pub(super) async fn receipt(
         &self,
         id: IntentId,

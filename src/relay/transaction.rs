@@ -5,7 +5,7 @@
 //! transaction again, found by its hash, gets its outcome from the journal, whatever its signature.
 
 use super::in_flight::WritesInFlight;
-use super::outcome::{Details, Outcome};
+use super::outcome::{Details, Outcome, refuse};
 use super::pins::{Prover, Required};
 use super::reconcile::Reconciler;
 use super::submit::{Submitter, Trace};
@@ -35,8 +35,7 @@ impl Transactions {
         let Some(address) = sender else { return Ok((epoch, None)) };
         let chain = &self.submitter.chain;
         let Some(class_hash) = chain.class_hash_at(address).await? else {
-            let message = "the sender is not deployed";
-            return Err(Outcome::refused(Reason::AccountNotDeployed, message));
+            return refuse(Reason::AccountNotDeployed, "the sender is not deployed");
         };
         // another class may report any key
         let public_key = if class_hash == self.account_class {
@@ -67,8 +66,10 @@ impl Transactions {
                 return Ok(self.submitter.known(&intent).await?.unwrap_or_else(failed));
             }
             Intended::NonceTaken => {
-                let message = "another transaction of the account has this nonce";
-                return Err(Outcome::refused(Reason::NonceConflict, message));
+                return refuse(
+                    Reason::NonceConflict,
+                    "another transaction of the account has this nonce",
+                );
             }
         };
         self.submitter.submit(id, &intent, &transaction.trace).await?;

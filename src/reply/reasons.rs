@@ -1,9 +1,9 @@
-//! What each reason is on the wire: its status, its JSON-RPC code, its name in XRPC.
+//! The status, JSON-RPC code and XRPC name of each reason.
 
 use portcullis_filters::verdict::Reason;
 
 /// The HTTP status and the JSON-RPC code of each reason. Codes: JSON-RPC 2.0, section 5.1; -32005
-/// is the "limit exceeded" that Ethereum's EIP-1474 brought into use.
+/// is "limit exceeded" of Ethereum's EIP-1474.
 #[rustfmt::skip] // one line for each status, or a few
 pub fn status_and_code(reason: Reason) -> (u16, i32) {
     use Reason as R;
@@ -46,7 +46,7 @@ pub fn status_and_code(reason: Reason) -> (u16, i32) {
     }
 }
 
-/// The name of an error in XRPC: those of its default names that fit, and what tells more.
+/// The name of an error in XRPC: one of its default names, or a more specific one.
 pub fn xrpc_name(reason: Reason) -> &'static str {
     use Reason as R;
     match reason {

@@ -1,8 +1,7 @@
-//! A reply as bytes: the one place that knows the headers of an answer.
+//! Replies on the wire: the one place that writes response headers.
 //!
-//! Over HTTP/1 every answer is written here, in one buffer where it is small: it leaves in one
-//! write, and no header map is built for it (RFC 9112, section 4). HTTP/2 takes the same fields as
-//! a map.
+//! An HTTP/1 response is written here without a header map (RFC 9112, section 4), and a small one
+//! into one buffer, so that it is sent with one write. HTTP/2 takes the same fields as a map.
 
 use super::{Body, Reply};
 use crate::config::CorsOrigins;
@@ -11,29 +10,29 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use pingora_core::protocols::http::date;
 use portcullis_filters::limit::Standing;
 
-/// 16 KiB: copying that much costs less than another write.
+/// A body up to this size is copied behind its head: that costs less than another write.
 const ONE_PIECE: usize = 16 << 10;
 
-/// What an answer says beside its reply.
+/// The request and the connection that a reply is rendered for.
 pub struct ResponseContext<'a> {
     /// `X-Request-Id`.
     pub request_id: &'a str,
-    /// `RateLimit-Policy`, and how the client stands; for whoever has a limit.
+    /// `RateLimit-Policy` and the client's rate limit, if it has one.
     pub quota: Option<(&'a HeaderValue, Standing)>,
-    /// Which origins may read the answer, and the request's own.
+    /// The origins that may read the response, and the request's origin.
     pub cross_origin: Option<(Cors<'a>, Option<&'a HeaderValue>)>,
-    /// Whether the connection goes on; HTTP/2 tells that elsewhere.
+    /// The fate of the connection; HTTP/2 ignores it.
     pub persistence: Persistence,
-    /// Whether a body without a known end comes in chunks: HTTP/1.0 ends it with the connection.
+    /// Whether a streamed body is sent in chunks: HTTP/1.0 ends it with the connection.
     pub chunks: bool,
-    /// Whether the body is only described: the answer to a HEAD.
+    /// Whether the body is left out: the request is a HEAD.
     pub without_body: bool,
 }
 
-/// Which web pages may read answers, and what they may send.
+/// The web pages that may read responses, and what they may send.
 #[derive(Clone, Copy, Debug)]
 pub struct Cors<'a> {
-    /// Whose pages.
+    /// The origins of the pages.
     pub origins: &'a CorsOrigins,
     /// `Access-Control-Allow-Methods`.
     pub methods: &'static str,
@@ -43,19 +42,19 @@ pub struct Cors<'a> {
     pub exposed: &'static str,
 }
 
-/// What becomes of the connection; RFC 9112, section 9.3.
+/// The fate of the connection after the response; RFC 9112, section 9.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persistence {
-    /// It stays, as HTTP/1.1 connections do.
-    Stays,
-    /// It stays, which an HTTP/1.0 client wants to be told.
-    StaysIfTold,
+    /// It stays open, the default of HTTP/1.1.
+    KeepAlive,
+    /// It stays open, which an HTTP/1.0 client must be sent.
+    ExplicitKeepAlive,
     /// It is closed.
-    Closes,
+    Close,
 }
 
-/// The answer in pieces, to be sent one after the other. The lease on its memory stays with
-/// `reply`: keep that until they are sent.
+/// The response in pieces, to be sent in order. Keep `reply` until they are sent: it holds the
+/// reservation of their memory.
 pub fn render(reply: &Reply, context: &ResponseContext<'_>) -> [Bytes; 3] {
     let length = reply.body.length();
     let in_one = length <= ONE_PIECE;
@@ -66,9 +65,9 @@ pub fn render(reply: &Reply, context: &ResponseContext<'_>) -> [Bytes; 3] {
         out.field("transfer-encoding", b"chunked");
     }
     match context.persistence {
-        Persistence::Stays => {}
-        Persistence::StaysIfTold => out.field("connection", b"keep-alive"),
-        Persistence::Closes => out.field("connection", b"close"),
+        Persistence::KeepAlive => {}
+        Persistence::ExplicitKeepAlive => out.field("connection", b"keep-alive"),
+        Persistence::Close => out.field("connection", b"close"),
     }
     let Text(mut bytes) = out;
     bytes.extend_from_slice(b"\r\n");
@@ -85,8 +84,7 @@ pub fn render(reply: &Reply, context: &ResponseContext<'_>) -> [Bytes; 3] {
     [bytes.into(), payload.clone(), end.clone()]
 }
 
-/// The head of the answer over HTTP/2, where nothing is said of the connection or of chunks; RFC
-/// 9113, section 8.2.2. The body is `reply`'s.
+/// The response head for HTTP/2, without fields of the connection; RFC 9113, section 8.2.2.
 pub fn http2_head(reply: &Reply, context: &ResponseContext<'_>) -> Response<()> {
     let mut out = HeaderMap::with_capacity(16);
     head(&mut out, reply, context, reply.body.length());
@@ -96,7 +94,7 @@ pub fn http2_head(reply: &Reply, context: &ResponseContext<'_>) -> Response<()> 
     response
 }
 
-/// Every field of an answer but what is said of its connection, for all versions of HTTP.
+/// Writes every field except those of the connection, for all versions of HTTP.
 fn head(out: &mut impl Fields, reply: &Reply, context: &ResponseContext<'_>, length: usize) {
     out.field("date", date::get_cached_date().as_bytes());
     out.field("cache-control", reply.cache_control.as_deref().unwrap_or("no-store").as_bytes());
@@ -130,29 +128,28 @@ fn head(out: &mut impl Fields, reply: &Reply, context: &ResponseContext<'_>, len
     }
 }
 
-/// A piece of a body as a chunk; RFC 9112, section 7.1. An empty one would end the body: see
-/// [`LAST_CHUNK`].
+/// A piece of a body as a chunk; RFC 9112, section 7.1. An empty one would be [`LAST_CHUNK`].
 pub fn chunk(piece: Bytes) -> Body {
     Body::framed(format!("{:x}\r\n", piece.len()), piece, b"\r\n")
 }
 
-/// The end of a body in chunks.
+/// The end of a chunked body.
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// Where the fields of a head are written. Values are header values or literals: none holds a line
-/// end.
+/// A head to which fields are written. Values are header values or literals, so that none has a
+/// line end.
 trait Fields {
-    /// A field whose value comes in pieces.
+    /// Writes a field whose value is in pieces.
     fn pieces<const N: usize>(&mut self, name: &'static str, pieces: [&[u8]; N]);
 
-    /// A field.
+    /// Writes a field.
     #[inline(always)]
     fn field(&mut self, name: &'static str, value: &[u8]) {
         self.pieces(name, [value]);
     }
 }
 
-/// A head as HTTP/1 writes it.
+/// A head in the form of HTTP/1.
 struct Text(Vec<u8>);
 
 impl Text {
@@ -167,7 +164,7 @@ impl Text {
 }
 
 impl Fields for Text {
-    // so that names and values that are known are copied without a call for each
+    // inlined, so that literals are copied without a call each
     #[inline(always)]
     fn pieces<const N: usize>(&mut self, name: &'static str, pieces: [&[u8]; N]) {
         self.0.extend_from_slice(name.as_bytes());
@@ -195,7 +192,7 @@ fn number(out: &mut impl Fields, name: &'static str, number: impl itoa::Integer)
     out.field(name, itoa::Buffer::new().format(number).as_bytes());
 }
 
-/// What is left of the quota, and when the oldest counted request leaves the window.
+/// The rest of the quota, and when the oldest counted request leaves the window.
 fn limits(out: &mut impl Fields, standing: Standing) {
     let (mut remaining, mut reset) = (itoa::Buffer::new(), itoa::Buffer::new());
     let remaining = remaining.format(standing.remaining).as_bytes();
@@ -203,7 +200,7 @@ fn limits(out: &mut impl Fields, standing: Standing) {
     out.pieces("ratelimit", [b"\"minute\";r=", remaining, b";t=", reset]);
 }
 
-/// Lets a page of `origin` read the answer, without credentials:
+/// Permits a page of `origin` to read the response, without credentials:
 /// <https://fetch.spec.whatwg.org/#http-cors-protocol>.
 fn cross_origin(
     out: &mut impl Fields,

@@ -3,7 +3,7 @@
 //! The chain does not record drips, so the binding and the cooldown are in the store. If the
 //! registry binds the identity, the registry decides.
 
-use crate::relay::outcome::Outcome;
+use crate::relay::outcome::{Outcome, refuse};
 use crate::relay::state::{Decision, State};
 use crate::store::Binding;
 use portcullis_filters::felt::Felt;
@@ -22,33 +22,28 @@ pub(super) async fn decide(drip: &FaucetDrip, state: &State<'_>) -> Result<Decis
     } else {
         state.store.faucet_binding(state.epoch, identity, recipient).await?
     };
-    if let Some(taken) = taken(binding) {
-        return Ok(Decision::No(taken));
-    }
+    check(binding)?;
     let last =
         state.store.last_of(OperationKind::FaucetDrip.name(), recipient, state.epoch).await?;
     if let Some(wait) = last.and_then(|last| wait(last, state)) {
-        return Ok(Decision::No(Outcome {
-            retry_after: Some(wait),
-            ..Outcome::refused(Reason::FaucetCooldown, "the recipient has had its drip")
-        }));
+        let refused = Outcome::refused(Reason::FaucetCooldown, "the recipient has had its drip");
+        return Err(Outcome { retry_after: Some(wait), ..refused });
     }
     let amount = [Felt::from(state.rules.faucet_amount), Felt::ZERO];
     let args = [[recipient].as_slice(), &amount].concat();
     Ok(Decision::call(state.pins.config.token.address, "transfer", args))
 }
 
-fn taken(binding: Binding) -> Option<Outcome> {
-    let (reason, message) = match binding {
-        Binding::Bound => return None,
+fn check(binding: Binding) -> Result<(), Outcome> {
+    match binding {
+        Binding::Bound => Ok(()),
         Binding::IdentityElsewhere => {
-            (Reason::IdentityTaken, "the identity is bound to another recipient")
+            refuse(Reason::IdentityTaken, "the identity is bound to another recipient")
         }
         Binding::RecipientElsewhere => {
-            (Reason::AccountTaken, "the recipient is bound to another identity")
+            refuse(Reason::AccountTaken, "the recipient is bound to another identity")
         }
-    };
-    Some(Outcome::refused(reason, message))
+    }
 }
 
 /// Binds identity and recipient, right before the first drip is sent.
@@ -59,7 +54,7 @@ pub(super) async fn bind(drip: &FaucetDrip, state: &State<'_>) -> Result<(), Out
         return Ok(());
     }
     let bound = state.store.bind_faucet(state.epoch, identity, recipient, state.now_us).await?;
-    taken(bound).map_or(Ok(()), Err)
+    check(bound)
 }
 
 /// Releases the binding of a drip that the node refused, unless an earlier one succeeded.

@@ -1,6 +1,6 @@
 //! `POST /mint-card`: mints a card, once for ever, to a verified account.
 
-use crate::relay::outcome::{Details, Outcome};
+use crate::relay::outcome::{Details, Outcome, refuse};
 use crate::relay::state::{Decision, State};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::operation::MintCard;
@@ -17,11 +17,11 @@ pub(super) async fn decide(mint: &MintCard, state: &State<'_>) -> Result<Decisio
         return Ok(Decision::Already(Details::None));
     }
     if first != Felt::ZERO {
-        return Ok(Decision::no(Reason::AlreadyMinted, "the card was minted to another account"));
+        return refuse(Reason::AlreadyMinted, "the card was minted to another account");
     }
     let [verified] = state.registry("is_verified", &[recipient]).await?;
     if verified == Felt::ZERO {
-        return Ok(Decision::no(Reason::NotVerified, "the recipient is not verified"));
+        return refuse(Reason::NotVerified, "the recipient is not verified");
     }
     let [low, high] = id;
     Ok(Decision::call(card, "mint", vec![recipient, low, high]))

@@ -9,7 +9,7 @@ mod recovery_cancel;
 mod recovery_execute;
 mod recovery_propose;
 mod register;
-mod require_v2;
+pub(super) mod require_v2;
 mod submit_usership;
 mod verification_attest;
 mod verification_revoke;
@@ -96,7 +96,7 @@ pub(super) async fn read_back(
         Operation::RecoveryCancel(cancel) => recovery_cancel::read_back(cancel, state).await,
         _ => Ok(match decide(operation, state).await? {
             Decision::Already(details) => Some(details),
-            Decision::No(_) | Decision::Write(_) => None,
+            Decision::Write(_) => None,
         }),
     }
 }

@@ -1,7 +1,7 @@
 //! `POST /recovery-cancel`: cancels a pending recovery, within the configured window.
 
 use crate::node::chain::RpcError;
-use crate::relay::outcome::{Details, Outcome};
+use crate::relay::outcome::{Details, Outcome, refuse};
 use crate::relay::state::{Decision, State};
 use portcullis_filters::operation::RecoveryCancel;
 use portcullis_filters::verdict::Reason;
@@ -11,16 +11,16 @@ pub(super) async fn decide(
     state: &State<'_>,
 ) -> Result<Decision, Outcome> {
     let identity = cancel.identity;
-    let Some(pending) = state.recovery_of(identity).await? else {
-        return Ok(Decision::no_recovery());
-    };
+    let pending = state.pending_recovery(identity).await?;
     let [delay] = state.registry("recovery_delay", &[]).await?;
     let proposed_at =
         pending.ready_at.saturating_sub(delay.to_u64().ok_or(RpcError::MalformedAnswer)?);
     let window = state.rules.recovery_cancel_window.as_secs();
     if state.chain_time().await? > proposed_at.saturating_add(window) {
-        let message = "the recovery was proposed too long ago to be cancelled";
-        return Ok(Decision::no(Reason::RecoveryNotCancellable, message));
+        return refuse(
+            Reason::RecoveryNotCancellable,
+            "the recovery was proposed too long ago to be cancelled",
+        );
     }
     Ok(Decision::call(state.pins.config.registry.address, "recovery_cancel", vec![identity]))
 }

@@ -1,6 +1,6 @@
 //! `POST /recovery-execute`: completes a recovery after its delay.
 
-use crate::relay::outcome::{Details, Outcome};
+use crate::relay::outcome::{Details, Outcome, refuse};
 use crate::relay::state::{Decision, State};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::operation::RecoveryExecute;
@@ -11,19 +11,20 @@ pub(super) async fn decide(
     state: &State<'_>,
 ) -> Result<Decision, Outcome> {
     let identity = execute.identity;
-    let Some(pending) = state.recovery_of(identity).await? else {
-        return Ok(Decision::no_recovery());
-    };
+    let pending = state.pending_recovery(identity).await?;
     if state.chain_time().await? < pending.ready_at {
         let refused =
             Outcome::refused(Reason::RecoveryNotReady, "the recovery's delay is not over");
-        return Ok(Decision::No(Outcome { details: pending.details(), ..refused }));
+        return Err(Outcome { details: pending.details(), ..refused });
     }
     if state.identity_of(pending.new_account).await? != Felt::ZERO {
-        let message = "the new account was bound to an identity in the meantime";
-        return Ok(Decision::no(Reason::AccountTaken, message));
+        return refuse(
+            Reason::AccountTaken,
+            "the new account was bound to an identity in the meantime",
+        );
     }
-    Ok(Decision::call(state.pins.config.registry.address, "recovery_execute", vec![identity]))
+    let registry = state.pins.config.registry.address;
+    Ok(Decision::call(registry, "recovery_execute", vec![identity]))
 }
 
 pub(super) async fn read_back(

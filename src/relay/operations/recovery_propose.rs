@@ -1,6 +1,6 @@
 //! `POST /recovery-propose`: proposes another account for an identity, and starts the delay.
 
-use crate::relay::outcome::Outcome;
+use crate::relay::outcome::{Outcome, refuse};
 use crate::relay::state::{Decision, State};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::operation::RecoveryPropose;
@@ -13,23 +13,19 @@ pub(super) async fn decide(
     let RecoveryPropose { identity, new_account, .. } = *propose;
     if let Some(pending) = state.recovery_of(identity).await? {
         let details = pending.details();
-        return Ok(if pending.new_account == new_account {
-            Decision::Already(details)
-        } else {
-            let message = "another recovery of the identity is pending";
-            let refused = Outcome::refused(Reason::RecoveryPending, message);
-            Decision::No(Outcome { details, ..refused })
-        });
+        if pending.new_account == new_account {
+            return Ok(Decision::Already(details));
+        }
+        let message = "another recovery of the identity is pending";
+        return Err(Outcome { details, ..Outcome::refused(Reason::RecoveryPending, message) });
     }
     if state.account_of(identity).await? == Felt::ZERO {
-        return Ok(Decision::no(Reason::NotRegistered, "the identity is bound to no account"));
+        return refuse(Reason::NotRegistered, "the identity is bound to no account");
     }
     if state.identity_of(new_account).await? != Felt::ZERO {
-        return Ok(Decision::no(Reason::AccountTaken, "the new account is bound to an identity"));
+        return refuse(Reason::AccountTaken, "the new account is bound to an identity");
     }
-    if let Some(unfit) = state.unfit(new_account).await? {
-        return Ok(unfit);
-    }
+    state.check_account(new_account).await?;
     let registry = state.pins.config.registry.address;
     Ok(Decision::call(registry, "recovery_propose", vec![identity, new_account]))
 }

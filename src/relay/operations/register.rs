@@ -1,6 +1,6 @@
 //! `POST /register`: binds an identity to an account.
 
-use crate::relay::outcome::{Details, Outcome};
+use crate::relay::outcome::{Details, Outcome, refuse};
 use crate::relay::state::{Decision, State};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::operation::Register;
@@ -13,15 +13,12 @@ pub(super) async fn decide(register: &Register, state: &State<'_>) -> Result<Dec
         return Ok(Decision::Already(Details::None));
     }
     if bound != Felt::ZERO {
-        let message = "the identity is bound to another account";
-        return Ok(Decision::no(Reason::IdentityTaken, message));
+        return refuse(Reason::IdentityTaken, "the identity is bound to another account");
     }
     if state.identity_of(account).await? != Felt::ZERO {
-        return Ok(Decision::no(Reason::AccountTaken, "the account is bound to another identity"));
+        return refuse(Reason::AccountTaken, "the account is bound to another identity");
     }
-    if let Some(unfit) = state.unfit(account).await? {
-        return Ok(unfit);
-    }
+    state.check_account(account).await?;
     let registry = state.pins.config.registry.address;
     Ok(Decision::call(registry, "register_identity", vec![identity, account]))
 }

@@ -1,6 +1,6 @@
 //! `POST /submit-usership`: submits an account's result of an epoch, once.
 
-use crate::relay::outcome::{Details, Outcome};
+use crate::relay::outcome::{Details, Outcome, refuse};
 use crate::relay::state::{Decision, State};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::operation::SubmitUsership;
@@ -18,11 +18,10 @@ pub(super) async fn decide(
         return Ok(Decision::Already(Details::None));
     }
     if found != [Felt::ZERO; 2] {
-        let message = "another result was submitted for the epoch";
-        return Ok(Decision::no(Reason::UsershipConflict, message));
+        return refuse(Reason::UsershipConflict, "another result was submitted for the epoch");
     }
     if state.identity_of(submit.account).await? == Felt::ZERO {
-        return Ok(Decision::no(Reason::NotRegistered, "the account is bound to no identity"));
+        return refuse(Reason::NotRegistered, "the account is bound to no identity");
     }
     Ok(Decision::call(usership, "submit_usership", [of, result].concat()))
 }

@@ -1,6 +1,6 @@
 //! `POST /verification-attest`: attests an assurance of an account. An id serves once.
 
-use crate::relay::outcome::{Details, Outcome};
+use crate::relay::outcome::{Details, Outcome, refuse};
 use crate::relay::state::{Decision, State};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::operation::VerificationAttest;
@@ -22,15 +22,14 @@ pub(super) async fn decide(
         state.registry("attestation", &[id]).await?;
     if account != Felt::ZERO {
         let same = content == [account, kind, level, expires_at] && revoked == Felt::ZERO;
-        return Ok(if same {
-            Decision::Already(Details::None)
-        } else {
-            let message = "the attestation id was used with other content, or was revoked";
-            Decision::no(Reason::AttestationReplayed, message)
-        });
+        if same {
+            return Ok(Decision::Already(Details::None));
+        }
+        let message = "the attestation id was used with other content, or was revoked";
+        return refuse(Reason::AttestationReplayed, message);
     }
     if state.identity_of(attest.account).await? == Felt::ZERO {
-        return Ok(Decision::no(Reason::NotRegistered, "the account is bound to no identity"));
+        return refuse(Reason::NotRegistered, "the account is bound to no identity");
     }
     let [account, kind, level, expires_at] = content;
     let args = vec![account, id, kind, level, expires_at];

@@ -1,6 +1,6 @@
 //! `POST /verification-revoke`: revokes what is attested of an account.
 
-use crate::relay::outcome::{Details, Outcome};
+use crate::relay::outcome::{Details, Outcome, refuse};
 use crate::relay::state::{Decision, State};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::operation::VerificationRevoke;
@@ -14,7 +14,7 @@ pub(super) async fn decide(
     // id (zero for one of V1), account, type, level, issued at, expires at, revoked
     let [_, attested, _, _, _, _, revoked] = state.registry("attestation_of", &[account]).await?;
     if attested == Felt::ZERO {
-        return Ok(Decision::no(Reason::NotAttested, "nothing is attested of the account"));
+        return refuse(Reason::NotAttested, "nothing is attested of the account");
     }
     if revoked != Felt::ZERO {
         return Ok(Decision::Already(Details::None));
