@@ -14,7 +14,7 @@ mod connection;
 mod node;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use pingora_core::services::background::BackgroundService;
+use pingora::services::background::BackgroundService;
 use portcullis::config::Config;
 use portcullis::gateway::{Gateway, Lookup, ReadRequest, Settings};
 use portcullis::io::memory::MemoryPool;

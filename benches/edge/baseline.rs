@@ -4,9 +4,9 @@
 //! A child process of the bench, on one thread like the program beside it.
 
 use async_trait::async_trait;
-use pingora_core::server::Server;
-use pingora_core::server::configuration::ServerConf;
-use pingora_core::upstreams::peer::HttpPeer;
+use pingora::server::Server;
+use pingora::server::configuration::ServerConf;
+use pingora::upstreams::peer::HttpPeer;
 use pingora_proxy::{ProxyHttp, Session, http_proxy_service};
 use std::net::{SocketAddr, TcpListener};
 
@@ -41,11 +41,7 @@ impl ProxyHttp for PassThrough {
 
     fn new_ctx(&self) {}
 
-    async fn upstream_peer(
-        &self,
-        _: &mut Session,
-        (): &mut (),
-    ) -> pingora_core::Result<Box<HttpPeer>> {
+    async fn upstream_peer(&self, _: &mut Session, (): &mut ()) -> pingora::Result<Box<HttpPeer>> {
         Ok(Box::new(HttpPeer::new(self.node, false, String::new())))
     }
 }

@@ -9,6 +9,7 @@
 
 mod access;
 pub mod documents;
+mod errors;
 mod events;
 mod journal;
 mod numbers;
@@ -17,15 +18,14 @@ mod snapshot;
 mod state;
 
 pub use access::Access;
+pub use errors::AdminErrors;
 
 use crate::config::AppliedConfig;
 use crate::config::Listen;
-use crate::http::X_REQUEST_ID;
-use crate::http::answer::Answer;
 use crate::http::clients::Clients;
 use crate::http::process::Process;
-use crate::http::stream::{self, Body};
-use crate::http::{App, Request};
+use crate::http::respond;
+use crate::http::{Handoff, Request, X_REQUEST_ID};
 use crate::io::memory::MemoryPool;
 use crate::node::Node;
 use crate::proxy::surfaces::Surfaces;
@@ -33,9 +33,14 @@ use crate::reply::{Persistence, Reply, ResponseContext};
 use crate::store::Journal;
 use crate::telemetry::{Sample, Surface};
 use access::Denied;
+use async_trait::async_trait;
 use events::{Events, Source};
 use http::{Method, Version};
 use journal::{Asked, json};
+use pingora::apps::{HttpServerApp, ReusedHttpStream};
+use pingora::http::RequestHeader;
+use pingora::protocols::http::ServerSession;
+use pingora::server::ShutdownWatch;
 use serde::Serialize;
 use snapshot::millis;
 use std::sync::Arc;
@@ -207,8 +212,8 @@ impl Operator {
     }
 
     /// What a request wants, as far as its head tells.
-    fn judge(&self, request: &Request) -> Wanted {
-        let head = request.head();
+    fn judge(&self, request: &Request, header: &RequestHeader) -> Wanted {
+        let head = request.head(header);
         let (path, query) = split(head.target);
         let is_probe = matches!(path, b"/livez" | b"/readyz");
         let is_metrics = path == b"/metrics";
@@ -309,31 +314,34 @@ fn refused(denied: Denied) -> Reply {
     }
 }
 
-impl App for Operator {
-    async fn serve(&self, request: &mut Request) -> bool {
+#[async_trait]
+impl HttpServerApp for Operator {
+    async fn process_new_http(
+        self: &Arc<Self>,
+        session: ServerSession,
+        _: &ShutdownWatch,
+    ) -> Option<ReusedHttpStream> {
+        let header = session.req_header();
+        let mut request = Handoff::of(header)?.take().ok()?;
         // one request a connection: scrapes, probes and people are few
-        request.close();
-        let wanted = self.judge(request);
-        let header = request.header();
+        request.stop_keepalive();
+        let wanted = self.judge(&request, header);
         let given = header.headers.get(&X_REQUEST_ID);
         let request_id = self.admin.process.request_ids.accept_or_mint(given);
         let is_head = header.method == Method::HEAD;
-        let chunks = header.version == Version::HTTP_11;
         let mut reply = page::guarded(self.answer(wanted, is_head).await);
-        let facts = ResponseContext {
+        let context = ResponseContext {
             request_id: request_id.as_str(),
             quota: None,
             cross_origin: None,
             persistence: Persistence::Close,
-            chunks,
+            chunks: header.version == Version::HTTP_11,
             without_body: is_head,
         };
-        let answer = Answer::new(request, &reply, &facts);
-        if stream::in_time(answer.send(request), TAKE).await.is_err() {
-            return false;
+        let sent = respond::send(&mut request, &mut reply, &context, TAKE).await;
+        if sent.result.is_ok() {
+            Handoff::of(header)?.put(request);
         }
-        let Some(rest) = reply.rest.take().filter(|_| !is_head) else { return true };
-        let rest = Body { rest, sent: &mut 0 };
-        stream::stream(request, rest, TAKE).await.is_ok()
+        None
     }
 }

@@ -1,9 +1,10 @@
 //! A request's body: whole, bounded, and in time.
 
+use super::http1::BodyError;
 use crate::http::Request;
+use crate::io::cold;
 use crate::io::deadline::within;
 use bytes::{Bytes, BytesMut};
-use pingora_core::ErrorType::{ConnectionClosed, ReadError};
 use portcullis_filters::policy;
 use portcullis_filters::verdict::{Reason, Refusal};
 use std::time::Duration;
@@ -11,29 +12,28 @@ use std::time::Duration;
 /// Why there is no whole body.
 #[derive(Debug)]
 pub enum Incomplete {
-    /// It is refused; the rest of it is still to come.
+    /// It is refused; the rest of it is still under way.
     Refused(Refusal),
-    /// The client is gone: nobody is there to be answered.
+    /// The client left: there is nobody to answer.
     Gone,
 }
 
-/// Reads the whole body of at most `max` bytes within `timeout`. Bytes are counted as they come,
-/// whatever was declared.
+/// Reads the whole body of at most `max` bytes within `timeout`. What counts are the bytes that
+/// arrive, not the length that was declared.
 ///
 /// # Errors
-/// `body_too_large`, `request_timeout`, `conflicting_framing` for chunks that make no sense, or
+/// `body_too_large`, `request_timeout`, `conflicting_framing` for malformed chunks, or
 /// [`Incomplete::Gone`].
 pub async fn read(
     request: &mut Request,
     timeout: Duration,
     max: usize,
 ) -> Result<Bytes, Incomplete> {
-    if let Some(body) = request.take_body() {
+    if let Some(body) = request.take_whole_body() {
         policy::within_size(body.len(), max).map_err(Incomplete::Refused)?;
         return Ok(body);
     }
-    // boxed, so that a body that is there already costs nothing of it
-    match within(timeout, Box::pin(read_all(request, max))).await {
+    match within(timeout, cold(read_all(request, max))).await {
         Some(result) => result,
         None => Err(refused(Reason::RequestTimeout, "the body did not arrive in time")),
     }
@@ -45,14 +45,12 @@ async fn read_all(request: &mut Request, max: usize) -> Result<Bytes, Incomplete
     loop {
         let piece = match request.read_body().await {
             Ok(Some(piece)) => piece,
-            // a body in one piece, as nearly all are, is not copied
+            // a body in one piece is not copied
             Ok(None) if all.is_empty() => return Ok(first),
             Ok(None) => return Ok(all.freeze()),
-            Err(error) => {
-                return Err(match error.etype() {
-                    ConnectionClosed | ReadError => Incomplete::Gone,
-                    _ => refused(Reason::ConflictingFraming, "the body's framing is broken"),
-                });
+            Err(BodyError::Gone) => return Err(Incomplete::Gone),
+            Err(BodyError::Malformed) => {
+                return Err(refused(Reason::ConflictingFraming, "the body's framing is broken"));
             }
         };
         policy::within_size(first.len().max(all.len()) + piece.len(), max)
@@ -68,8 +66,8 @@ async fn read_all(request: &mut Request, max: usize) -> Result<Bytes, Incomplete
     }
 }
 
-/// Reads and drops what is left of a body that is refused, if it is small and already on its way,
-/// so that the connection can be used again. Says whether the end was reached.
+/// Reads and drops the rest of a refused body if it is small and already under way, so that the
+/// connection can be used again. Returns whether the end was reached.
 pub async fn discard(request: &mut Request, timeout: Duration) -> bool {
     let rest = async {
         let mut bytes = 0;

@@ -3,7 +3,7 @@
 //! In: connections and requests that come and go. Out: whether new calls are refused, whether a
 //! connection may stay, and the end of the last of them. What begins a stop is in `life`.
 
-use pingora_core::server::ShutdownWatch;
+use pingora::server::ShutdownWatch;
 use prometheus::IntGauge;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};

@@ -3,12 +3,12 @@
 use crate::io::deadline::within;
 use crate::telemetry::Handshake;
 use async_trait::async_trait;
-use pingora_core::protocols::raw_connect::ProxyDigest;
-use pingora_core::protocols::{
+use pingora::protocols::raw_connect::ProxyDigest;
+use pingora::protocols::{
     GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, Ssl, Stream, UniqueID,
     UniqueIDType,
 };
-use pingora_core::protocols::{SocketDigest, TimingDigest};
+use pingora::protocols::{SocketDigest, TimingDigest};
 use rustls::{Error, InvalidMessage, ServerConfig};
 use std::fmt;
 use std::io::{self, ErrorKind, IoSlice};

@@ -7,3 +7,11 @@ pub mod deadline;
 pub mod memory;
 pub mod shared;
 pub mod step;
+
+use std::pin::Pin;
+
+/// Boxes a future that is seldom awaited, so that the one that awaits it stays small: a request
+/// holds its whole future while the node is asked.
+pub fn cold<F: Future>(future: F) -> Pin<Box<F>> {
+    Box::pin(future)
+}

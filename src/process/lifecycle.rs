@@ -20,7 +20,7 @@ use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use nix::sys::signal::{SigSet, Signal as Signalled, kill};
 use nix::unistd::Pid;
-use pingora_core::server::{ShutdownSignal, ShutdownSignalWatch};
+use pingora::server::{ShutdownSignal, ShutdownSignalWatch};
 use prometheus::IntGauge;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! From a configuration to a running server: every listener is bound and every part wired here.
 
-use crate::admin::{Access, Admin, Listener, Operator};
+use crate::admin::{Access, Admin, AdminErrors, Listener, Operator};
 use crate::config::AppliedConfig;
 use crate::config::{
     self, AdminConfig, Config, ConnectionsConfig, GatewayConfig, Listen, LogClients, NodeConfig,
@@ -22,7 +22,7 @@ use crate::process::listen::{self, Listening};
 use crate::process::reload::{Live, Reload};
 use crate::process::watchdog::Runtimes;
 use crate::proxy::surfaces::Surfaces;
-use crate::proxy::{Edge, GateVoice, RelayService, Service as Surfaced, SidecarService};
+use crate::proxy::{self, Proxy, RelayService, SidecarService, SurfaceErrors};
 use crate::relay::settings::{Keys, Settings};
 use crate::relay::{Parts, Relay};
 use crate::secrets::hardening;
@@ -30,10 +30,10 @@ use crate::secrets::{self, SecretError};
 use crate::sidecar::{self, Sidecar};
 use crate::store::{Store, StoreConfig, StoreError};
 use crate::telemetry::{Log, Metrics, Surface};
-use pingora_core::apps::ServerApp;
-use pingora_core::server::configuration::ServerConf;
-use pingora_core::server::{RunArgs, Server};
-use pingora_core::services::background::background_service;
+use pingora::apps::ServerApp;
+use pingora::server::configuration::ServerConf;
+use pingora::server::{RunArgs, Server};
+use pingora::services::background::background_service;
 use portcullis_filters::client::TrustedProxies;
 use std::io;
 use std::path::PathBuf;
@@ -263,7 +263,7 @@ impl Bound {
         self.add_surface(&config.listen, service, ConnectionsConfig::PUBLIC, trusted)
     }
 
-    fn add_surface<S: Surfaced>(
+    fn add_surface<S: proxy::Surface>(
         &mut self,
         listen: &Listen,
         service: Arc<S>,
@@ -271,14 +271,14 @@ impl Bound {
         trusted: TrustedProxies,
     ) -> Result<Listen, StartError> {
         let process = || self.process.clone();
-        let voice = GateVoice::new(S::SURFACE, Some(Arc::clone(&service)), process());
-        let edge = Edge::new(service, limits.clone(), process());
-        let gate = Gate::new(edge, S::SURFACE, &limits, trusted, &self.process, Arc::new(voice))
+        let errors = Arc::new(SurfaceErrors::new(Arc::clone(&service), process()));
+        let app = Proxy::app(service, limits.clone(), process(), Arc::clone(&errors));
+        let gate = Gate::new(app, S::NAME, &limits, trusted, &self.process, errors)
             .secured_by(self.surfaces.tls.clone());
-        let bound = self.bind(S::SURFACE, listen)?;
-        let listen = self.listen_on(S::SURFACE, bound, gate, None)?;
+        let bound = self.bind(S::NAME, listen)?;
+        let listen = self.listen_on(S::NAME, bound, gate, None)?;
         let max_connections = limits.max;
-        let listener = Listener { surface: S::SURFACE, listen: listen.clone(), max_connections };
+        let listener = Listener { surface: S::NAME, listen: listen.clone(), max_connections };
         self.listeners.push(listener);
         Ok(listen)
     }
@@ -295,11 +295,11 @@ impl Bound {
             return Err(StartError::Open(bound.listen));
         }
         let access = Arc::new(Access::new(bound.listen.clone(), tokens));
-        let app = Operator::new(admin(self, Arc::clone(&access)));
-        let voice = Arc::new(GateVoice::<Gateway>::new(surface, None, self.process.clone()));
+        let app = Arc::new(Operator::new(admin(self, Arc::clone(&access))));
+        let errors = Arc::new(AdminErrors(self.process.clone()));
         let trusted = TrustedProxies::default();
         let limits = ConnectionsConfig::OPERATOR;
-        let gate = Gate::new(app, surface, &limits, trusted, &self.process, voice)
+        let gate = Gate::new(app, surface, &limits, trusted, &self.process, errors)
             .secured_by(self.surfaces.tls.clone());
         self.admin = Some(self.listen_on(surface, bound, gate, Some(1))?);
         self.access = Some(access);

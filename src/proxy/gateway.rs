@@ -1,9 +1,9 @@
-//! The gateway behind the edge.
+//! The gateway behind the proxy.
 
-use super::surface::{About, Admission, Next, Pending, Service, Told};
+use super::surface::{About, Admission, Next, Pending, Surface, Told};
 use crate::gateway::{Gateway, Lookup, Settings};
 use crate::reply::{Cors, ErrorFormat, Reply};
-use crate::telemetry::{CacheUse, Surface};
+use crate::telemetry::{self, CacheUse};
 use bytes::Bytes;
 use portcullis_filters::client::Client;
 use portcullis_filters::head::Head;
@@ -12,8 +12,8 @@ use portcullis_filters::policy::{Admitted, JudgedHead, MAX_BODY};
 use std::sync::Arc;
 use tokio::time::Instant;
 
-impl Service for Gateway {
-    const SURFACE: Surface = Surface::Gateway;
+impl Surface for Gateway {
+    const NAME: telemetry::Surface = telemetry::Surface::Gateway;
     const STYLE: ErrorFormat = ErrorFormat::JsonRpc;
     type Settings = Settings;
     type Judged = JudgedHead;

@@ -1,10 +1,10 @@
-//! The relay behind the edge.
+//! The relay behind the proxy.
 
-use super::surface::{About, Admission, Next, Pending, Service, Told};
+use super::surface::{About, Admission, Next, Pending, Surface, Told};
 use crate::relay::settings::Settings;
 use crate::relay::{Relay, WriteContext, error_format};
 use crate::reply::{ErrorFormat, Reply};
-use crate::telemetry::Surface;
+use crate::telemetry;
 use bytes::Bytes;
 use portcullis_filters::client::Client;
 use portcullis_filters::head::Head;
@@ -20,11 +20,11 @@ pub struct Call {
     idempotency_key: Option<String>,
 }
 
-/// The relay, as the edge holds it.
+/// The relay, as a surface.
 pub struct RelayService(pub Arc<Relay>);
 
-impl Service for RelayService {
-    const SURFACE: Surface = Surface::Relay;
+impl Surface for RelayService {
+    const NAME: telemetry::Surface = telemetry::Surface::Relay;
     const STYLE: ErrorFormat = ErrorFormat::JsonRpc;
     type Settings = Settings;
     type Judged = ();

@@ -1,10 +1,10 @@
-//! The sidecar behind the edge.
+//! The sidecar behind the proxy.
 
-use super::surface::{About, Admission, Next, Pending, Service, Told};
+use super::surface::{About, Admission, Next, Pending, Surface, Told};
 use crate::config::CorsOrigins;
 use crate::reply::{Cors, ErrorFormat, Reply};
 use crate::sidecar::{Refused, Settings, Sidecar};
-use crate::telemetry::Surface;
+use crate::telemetry;
 use bytes::Bytes;
 use portcullis_filters::client::Client;
 use portcullis_filters::head::Head;
@@ -16,8 +16,8 @@ use tokio::time::Instant;
 /// The sidecar, as a surface.
 pub struct SidecarService(pub Arc<Sidecar>);
 
-impl Service for SidecarService {
-    const SURFACE: Surface = Surface::Sidecar;
+impl Surface for SidecarService {
+    const NAME: telemetry::Surface = telemetry::Surface::Sidecar;
     const STYLE: ErrorFormat = ErrorFormat::Xrpc;
     type Settings = Settings;
     type Judged = ();

@@ -1,7 +1,7 @@
-//! What the edge asks of a surface: to judge a head, and to answer a body.
+//! What a surface decides about its requests: it judges a head, and answers a body.
 
 use crate::reply::{Cors, ErrorFormat, Reply};
-use crate::telemetry::{Metrics, Surface};
+use crate::telemetry::{self, Metrics};
 use bytes::Bytes;
 use http::HeaderValue;
 use pingora_limits::inflight::Guard;
@@ -13,29 +13,29 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A surface behind the edge.
-pub trait Service: Send + Sync + 'static {
-    /// Which one it is.
-    const SURFACE: Surface;
-    /// How it words what no head of a request is there for.
+/// A surface behind the proxy: its policy, its settings, its answers.
+pub trait Surface: Send + Sync + 'static {
+    /// Its name in logs and metrics.
+    const NAME: telemetry::Surface;
+    /// The envelope of errors to requests that have no head.
     const STYLE: ErrorFormat;
     /// What is in force for one request, from its head to its answer.
-    type Settings: Send + Sync;
-    /// What a head says by itself, whenever it comes.
-    type Judged: Send + Sync;
+    type Settings: Send + Sync + 'static;
+    /// What a head says by itself, whenever it arrives.
+    type Judged: Send + Sync + 'static;
     /// What the policy made of a head that passed.
     type Call: Send;
 
     /// The settings in force now.
     fn settings(&self) -> Arc<Self::Settings>;
 
-    /// What every answer tells of these settings.
+    /// What every response carries of these settings.
     fn told(settings: &Self::Settings) -> Told<'_>;
 
     /// Judges what holds of a head for as long as these settings do.
     fn judge(&self, settings: &Self::Settings, head: &Head<'_>) -> Self::Judged;
 
-    /// Admits a request with this head, judged before, that came at `now`.
+    /// Admits a request with this judged head, which arrived at `now`.
     fn admit(
         &self,
         settings: &Self::Settings,
@@ -44,7 +44,7 @@ pub trait Service: Send + Sync + 'static {
         now: Instant,
     ) -> Admission<Self::Call>;
 
-    /// Judges the body of an admitted call, and answers it.
+    /// Inspects the body of an admitted call, and answers it.
     fn answer(
         &self,
         settings: &Self::Settings,
@@ -53,29 +53,29 @@ pub trait Service: Send + Sync + 'static {
         about: &mut About<'_>,
     ) -> impl Future<Output = Reply> + Send;
 
-    /// How a peer stands with its limit, without counting anything; for whoever has one.
+    /// The peer's rate-limit status, read-only; `None` if the surface shows none before admission.
     fn standing(&self, peer: Client) -> Option<Standing>;
 }
 
-/// What every answer of a surface tells.
+/// What every response of a surface carries.
 #[derive(Clone, Copy, Debug)]
 pub struct Told<'a> {
     /// `RateLimit-Policy`.
     pub quota: &'a HeaderValue,
-    /// Which web pages may read answers, if any may.
+    /// Which web pages may read responses, if any may.
     pub cors: Option<Cors<'a>>,
 }
 
-/// What came of a head.
+/// The outcome of judging a head.
 #[derive(Debug)]
 pub struct Admission<C> {
-    /// Who sent it.
+    /// The client.
     pub client: Client,
-    /// How the client stands with its rate limit, where it may know.
+    /// The client's rate-limit status, where it may know.
     pub standing: Option<Standing>,
-    /// How a refusal is worded.
+    /// The envelope of a refusal.
     pub style: ErrorFormat,
-    /// Whether web pages may read the answer, if they may read any.
+    /// Whether web pages may read the response, if they may read any.
     pub is_for_pages: bool,
     /// What to do.
     pub verdict: Result<Next<C>, Refusal>,
@@ -84,9 +84,9 @@ pub struct Admission<C> {
 /// What to do with a request whose head passed.
 #[derive(Debug)]
 pub enum Next<C> {
-    /// Answer it: there is no body to judge.
+    /// Answer it: there is no body to inspect.
     Reply(Reply),
-    /// Read its body, then ask [`Service::answer`].
+    /// Read its body, then call [`Surface::answer`].
     Read(Pending<C>),
 }
 
@@ -95,18 +95,17 @@ pub enum Next<C> {
 pub struct Pending<C> {
     /// What the policy made of the head.
     pub call: C,
-    /// The client's place among its requests in flight, held until the answer is out.
+    /// The client's share of its requests in flight, held until the response is out.
     pub slot: Guard,
     /// The client waits for `100 Continue` before it sends the body.
     pub expects_continue: bool,
     /// Bytes that the body may have.
     pub max_body: usize,
-    /// Whether it is answered while the process is shutting down, too.
+    /// Whether it is answered while the process drains, too.
     pub always: bool,
 }
 
-/// A request that is being answered: what its surface may know of it, and what it tells back for
-/// the log.
+/// Request-scoped data: read by the surface, which fills in the log fields.
 pub struct About<'a> {
     /// The request's id.
     pub request_id: &'a str,

@@ -7,7 +7,7 @@ use super::{Body, Reply};
 use crate::config::CorsOrigins;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
-use pingora_core::protocols::http::date;
+use pingora::protocols::http::date;
 use portcullis_filters::limit::Standing;
 
 /// A body up to this size is copied behind its head: that costs less than another write.

@@ -220,11 +220,8 @@ impl ::log::Log for Log {
     /// client its URLs. None of it is logged at any level: our own lines say what came of a
     /// request. What Pingora says of its listeners and its start is for the operator.
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        const OPERATIONAL: [&str; 3] = [
-            "pingora_core::server",
-            "pingora_core::listeners",
-            "pingora_core::services::listening",
-        ];
+        const OPERATIONAL: [&str; 3] =
+            ["pingora::server", "pingora::listeners", "pingora::services::listening"];
         let target = metadata.target();
         let operational = OPERATIONAL.iter().any(|module| target.starts_with(module));
         target.starts_with("portcullis") || (operational && metadata.level() <= ::log::Level::Warn)

@@ -1,29 +1,31 @@
 //! One HTTP/2 connection: many requests at a time, each as bounded as one over HTTP/1.
 //!
-//! In: a stream whose client chose `h2`. Out: an [`Exchange`] for each request, served by a task of
-//! its own that ends when its client does not want the answer any more. The `h2` crate frames and
-//! counts; what it has no clock for is here and in [`pace`]: idle and old connections are told
-//! GOAWAY and finish what they have begun, and so are all when the process stops.
+//! In: a stream whose client chose `h2`. Out: an [`H2Stream`] per request, served by a task that
+//! ends when the client resets the stream. The `h2` crate frames and counts; what it has no clock
+//! for is here and in `timed_io`: idle and old connections get GOAWAY and finish what they have
+//! started, and so do all when the process drains. Pingora's own loop bounds none of this.
 
-mod exchange;
-mod pace;
+mod stream;
+mod timed_io;
 
-pub use exchange::Exchange;
+pub(super) use stream::H2Stream;
 
-use super::connection::PINGORA_FIELDS;
-use super::gate::{App, Gate};
-use super::request::Request;
+use super::gate::Gate;
+use super::http1::MAX_FIELDS;
+use super::request::{Request, Transport};
+use super::respond::Rendered;
+use super::session::Handoff;
 use crate::http::drain::{Hold, LAST_CALL, Watched};
 use crate::io::deadline::{Alarm, within};
 use bytes::Bytes;
-use exchange::Way;
 use h2::server::{Builder, Connection, SendResponse};
 use h2::{Reason as Reset, RecvStream};
 use http::header::HOST;
-use http::{HeaderValue, Method, request};
-use pace::{Pace, Paced};
-use pingora_core::protocols::Stream;
-use pingora_http::RequestHeader;
+use http::{HeaderValue, Method, Version, request};
+use pingora::apps::HttpServerApp;
+use pingora::http::RequestHeader;
+use pingora::protocols::Stream;
+use pingora::server::ShutdownWatch;
 use portcullis_filters::verdict::Reason;
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -32,36 +34,39 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use stream::H2Responder;
+use timed_io::{FrameTimer, TimedIo};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 /// Requests of one connection at a time: the least that RFC 9113, section 6.5.2, recommends.
 const MAX_STREAMS: u32 = 100;
-/// 64 KiB of a request's body may be on their way: the largest there is.
+/// 64 KiB of a request's body may be under way: the largest there is.
 const STREAM_WINDOW: u32 = 64 << 10;
 /// 1 MiB over all requests of a connection.
 const CONNECTION_WINDOW: u32 = 1 << 20;
-/// 64 KiB of each answer wait to be written; the rest of it waits with its request.
+/// 64 KiB of each response wait to be written; the rest waits with its request.
 const SEND_BUFFER: usize = 64 << 10;
 /// Malformed requests, after which a connection ends: an honest client sends none.
 const MAX_MALFORMED: usize = 32;
-/// Requests without an answer, or without a head that could be judged, after which a client has to
-/// connect anew: pages that are left take back a few, "rapid reset" (CVE-2023-44487) thousands.
+/// Requests without a response, or whose head was refused, after which a client has to reconnect:
+/// pages that are left reset a few, "rapid reset" (CVE-2023-44487) thousands.
 const MAX_WASTED: usize = 100;
-/// A client that was told GOAWAY gets this long to close, when nothing is under way any more.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// After GOAWAY a client gets this long to close once nothing is under way.
+const GOAWAY_GRACE: Duration = Duration::from_secs(2);
 
 /// Serves the requests of a connection until it is over.
-pub(super) async fn serve<A: App>(
+pub(super) async fn serve<A: HttpServerApp + Send + Sync + 'static>(
     gate: Arc<Gate<A>>,
     stream: Stream,
     peer: Option<IpAddr>,
-    stop: Watched,
+    drain: Watched,
+    shutdown: &ShutdownWatch,
 ) {
-    let born = Instant::now();
+    let opened = Instant::now();
     let limits = Arc::clone(&gate.limits);
-    let (paced, pace) = Paced::new(stream, limits.header_timeout, limits.write_timeout);
-    // what is a little over the limit is refused in our words, the rest in those of `h2`
+    let (io, timer) = TimedIo::new(stream, limits.header_timeout, limits.write_timeout);
+    // a head a little over the limit gets our response, a larger one that of `h2`
     let list = u32::try_from(2 * limits.header_size).unwrap_or(u32::MAX);
     let mut builder = Builder::new();
     builder
@@ -71,164 +76,185 @@ pub(super) async fn serve<A: App>(
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buffer_size(SEND_BUFFER)
         .max_local_error_reset_streams(Some(MAX_MALFORMED));
-    let handshake = within(limits.header_timeout, builder.handshake(paced));
+    let handshake = within(limits.header_timeout, builder.handshake(io));
     let Some(Ok(connection)) = handshake.await else { return };
-    let mut conversation = Conversation {
+    let mut connection = H2Connection {
         gate,
         peer,
+        shutdown: shutdown.clone(),
         connection,
-        pace,
+        timer,
         requests: JoinSet::new(),
         wasted: 0,
         has_served: false,
-        stop,
-        last_call: None,
-        ends: born + limits.lifetime,
-        quiet_since: born,
+        drain,
+        drain_deadline: None,
+        ends: opened + limits.lifetime,
+        quiet_since: opened,
         alarm: Alarm::default(),
-        farewell: None,
+        goaway_sent: None,
         hold: None,
     };
-    poll_fn(|cx| conversation.poll(cx)).await;
-    if conversation.pace.head_was_late.load(Ordering::Relaxed) {
-        // nobody is told: there is no request yet that could be answered. It is logged
-        let _ = conversation.gate.voice.refuse(Reason::RequestTimeout, peer);
+    poll_fn(|cx| connection.poll(cx)).await;
+    if connection.timer.head_was_late.load(Ordering::Relaxed) {
+        // there is no request to answer yet: this logs and counts the refusal
+        let _ = connection.gate.errors.respond(Reason::RequestTimeout, peer, Version::HTTP_2);
     }
 }
 
 /// A connection and its requests.
-struct Conversation<A> {
+struct H2Connection<A> {
     gate: Arc<Gate<A>>,
     peer: Option<IpAddr>,
-    connection: Connection<Paced<Stream>, Bytes>,
-    pace: Arc<Pace>,
+    shutdown: ShutdownWatch,
+    connection: Connection<TimedIo<Stream>, Bytes>,
+    timer: Arc<FrameTimer>,
     /// Those being answered; they end with the connection.
-    requests: JoinSet<Sent>,
-    /// Those that came to nothing.
+    requests: JoinSet<Outcome>,
+    /// Requests that got no response.
     wasted: usize,
     has_served: bool,
-    /// Whether the process stops.
-    stop: Watched,
-    /// Until when it may bring a request yet, once the process stops.
-    last_call: Option<Instant>,
+    drain: Watched,
+    /// Until when the client may still send a request, once the process drains.
+    drain_deadline: Option<Instant>,
     /// When the connection is old.
     ends: Instant,
-    /// Since when there was no request, if there is none.
+    /// Since when there has been no request.
     quiet_since: Instant,
     alarm: Alarm,
-    /// Since when the client knows that no other request is taken.
-    farewell: Option<Instant>,
-    /// Holds a stop back until every answer is written.
+    goaway_sent: Option<Instant>,
+    /// Delays the end of the process until every response is written.
     hold: Option<Hold>,
 }
 
-/// Whether an answer was sent to its end.
-struct Sent(bool);
+/// How a request ended.
+enum Outcome {
+    Answered,
+    /// The client reset it, or did not read the response.
+    Wasted,
+}
 
-impl<A: App> Conversation<A> {
+impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
     /// Ready when the connection is over.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             match self.connection.poll_accept(cx) {
-                Poll::Ready(Some(Ok((request, mut answer)))) => {
-                    if self.farewell.is_some_and(|said| said.elapsed() > FAREWELL) {
-                        // it does not hear: others would safely send it again elsewhere
-                        answer.send_reset(Reset::REFUSED_STREAM);
+                Poll::Ready(Some(Ok((request, mut response)))) => {
+                    if self.goaway_sent.is_some_and(|sent| sent.elapsed() > GOAWAY_GRACE) {
+                        // the client ignores GOAWAY: others would safely retry elsewhere
+                        response.send_reset(Reset::REFUSED_STREAM);
                     } else {
-                        self.begin(request, answer);
+                        self.start(request, response);
                     }
                     continue;
                 }
                 Poll::Ready(_) => return Poll::Ready(()),
                 Poll::Pending => {}
             }
-            // what a request that is over has left to be written is written in the next round
+            // what a finished request has left to write is written in the next round
             if self.poll_finished(cx) {
                 continue;
             }
-            let is_stuck = self.pace.is_stuck.load(Ordering::Relaxed);
+            let is_stuck = self.timer.is_stuck.load(Ordering::Relaxed);
             if is_stuck {
-                // an answer is still to be written, for as long as `pace` lets it
+                // a response is still to be written, for as long as the timer allows
                 self.quiet_since = Instant::now();
             }
             let is_quiet = self.requests.is_empty() && !is_stuck;
             if is_quiet {
                 self.hold = None;
             }
-            let stops = self.stop.has_begun();
-            // one that was just made is heard once, as over HTTP/1
-            let must_end = (stops && self.has_served) || self.wasted > MAX_WASTED;
-            if must_end && self.farewell.is_none() {
-                self.say_farewell();
+            let drains = self.drain.has_begun();
+            // a new connection may send one request, as over HTTP/1
+            let must_end = (drains && self.has_served) || self.wasted > MAX_WASTED;
+            if must_end && self.goaway_sent.is_none() {
+                self.send_goaway();
                 continue;
             }
-            let until = match self.farewell {
-                None if stops => *self.last_call.get_or_insert_with(|| Instant::now() + LAST_CALL),
-                None if is_quiet => self.ends.min(self.quiet_since + self.gate.limits.idle_timeout),
-                None => self.ends,
-                Some(said) if is_quiet => said.max(self.quiet_since) + FAREWELL,
-                Some(_) => return Poll::Pending,
-            };
+            let Some(until) = self.deadline(is_quiet, drains) else { return Poll::Pending };
             match self.alarm.poll_until(until, cx) {
-                Poll::Ready(()) if self.farewell.is_some() => return Poll::Ready(()),
-                Poll::Ready(()) => self.say_farewell(),
+                Poll::Ready(()) if self.goaway_sent.is_some() => return Poll::Ready(()),
+                Poll::Ready(()) => self.send_goaway(),
                 Poll::Pending => return Poll::Pending,
             }
         }
     }
 
-    /// No other request is taken; those that are there are answered. RFC 9113, section 6.8.
-    fn say_farewell(&mut self) {
-        self.farewell = Some(Instant::now());
+    /// When to send GOAWAY, or to close after it.
+    fn deadline(&mut self, is_quiet: bool, drains: bool) -> Option<Instant> {
+        match self.goaway_sent {
+            None if drains => {
+                Some(*self.drain_deadline.get_or_insert_with(|| Instant::now() + LAST_CALL))
+            }
+            None if is_quiet => {
+                Some(self.ends.min(self.quiet_since + self.gate.limits.idle_timeout))
+            }
+            None => Some(self.ends),
+            Some(sent) if is_quiet => Some(sent.max(self.quiet_since) + GOAWAY_GRACE),
+            Some(_) => None,
+        }
+    }
+
+    /// Takes no other request; those under way are answered. RFC 9113, section 6.8.
+    fn send_goaway(&mut self) {
+        self.goaway_sent = Some(Instant::now());
         self.connection.graceful_shutdown();
     }
 
     /// Whether a request was finished.
     fn poll_finished(&mut self, cx: &mut Context<'_>) -> bool {
         let Poll::Ready(Some(finished)) = self.requests.poll_join_next(cx) else { return false };
-        self.wasted += usize::from(!matches!(finished, Ok(Sent(true))));
+        self.wasted += usize::from(!matches!(finished, Ok(Outcome::Answered)));
         self.quiet_since = Instant::now();
         true
     }
 
-    fn begin(&mut self, request: http::Request<RecvStream>, mut answer: SendResponse<Bytes>) {
+    fn start(&mut self, request: http::Request<RecvStream>, response: SendResponse<Bytes>) {
         self.has_served = true;
         let (mut head, body) = request.into_parts();
         self.hold.get_or_insert_with(|| self.gate.process.stop.hold());
-        if let Err(reason) = take_authority(&mut head, self.gate.limits.header_size) {
-            self.wasted += 1;
-            let (head, text) = self.gate.voice.refuse_http2(reason, self.peer);
-            // a client that is gone needs no words
-            if let Ok(mut rest) = answer.send_response(head, text.is_empty())
-                && !text.is_empty()
-            {
-                let _ = rest.send_data(text, true);
-            }
-            return;
+        if let Err(reason) = set_host(&mut head, self.gate.limits.header_size) {
+            return self.refuse(reason, response);
         }
-        let way = Way::new(answer);
-        let header = RequestHeader::from(head);
-        let exchange = Exchange::new(header, self.peer, body, way.clone());
-        let gate = Arc::clone(&self.gate);
+        let responder = H2Responder::new(response);
+        let stream = H2Stream::new(self.peer, body, responder.clone());
+        let handoff = Handoff::default();
+        let request = Request(Transport::Http2(Box::new(stream)));
+        let session = handoff.lend(request, Box::new(RequestHeader::from(head)));
+        let (gate, shutdown) = (Arc::clone(&self.gate), self.shutdown.clone());
         self.requests.spawn(async move {
-            let mut request = Request::http2(exchange);
-            let mut served = pin!(gate.app.serve(&mut request));
+            let mut served = pin!(gate.app.process_new_http(session, &shutdown));
             poll_fn(|cx| {
-                if let Poll::Ready(was_sent) = served.as_mut().poll(cx) {
-                    return Poll::Ready(Sent(was_sent));
+                if served.as_mut().poll(cx).is_pending() {
+                    return responder.poll_reset(cx).map(|()| Outcome::Wasted);
                 }
-                way.poll_unwanted(cx).map(|()| Sent(false))
+                let (answered, _) = handoff.take_back();
+                Poll::Ready(answered.map_or(Outcome::Wasted, |_| Outcome::Answered))
             })
             .await
         });
     }
+
+    fn refuse(&mut self, reason: Reason, mut response: SendResponse<Bytes>) {
+        self.wasted += 1;
+        let refusal = self.gate.errors.respond(reason, self.peer, Version::HTTP_2);
+        let Rendered::Http2(refusal) = refusal else { return };
+        // a refusal is one piece, and smaller than any window; a client that is gone reads nothing
+        let [text, ..] = refusal.body;
+        if let Ok(mut body) = response.send_response(refusal.head, text.is_empty())
+            && !text.is_empty()
+        {
+            let _ = body.send_data(text, true);
+        }
+    }
 }
 
-/// Makes the head what it would be over HTTP/1, or says why it is none: `:authority` is `Host`.
+/// Sets `Host` to `:authority`, so that the head is what it would be over HTTP/1.
 ///
-/// RFC 9113, section 8.3.1: they may not differ. The size is that of the same head over HTTP/1, and
-/// it may have as many fields.
-fn take_authority(head: &mut request::Parts, max_size: usize) -> Result<(), Reason> {
+/// # Errors
+/// They differ (RFC 9113, section 8.3.1), the request is CONNECT, or the head is larger than the
+/// same head may be over HTTP/1.
+fn set_host(head: &mut request::Parts, max_size: usize) -> Result<(), Reason> {
     let target = head.uri.path_and_query().map_or(1, |target| target.as_str().len());
     let fields = head.headers.iter();
     let fields: usize =
@@ -236,7 +262,7 @@ fn take_authority(head: &mut request::Parts, max_size: usize) -> Result<(), Reas
     let line = head.method.as_str().len() + target + "  HTTP/2\r\n\r\n".len();
     let authority = head.uri.authority().map(|authority| authority.as_str());
     let host = authority.map_or(0, |authority| "host: \r\n".len() + authority.len());
-    if line + host + fields > max_size || head.headers.len() > PINGORA_FIELDS {
+    if line + host + fields > max_size || head.headers.len() > MAX_FIELDS {
         return Err(Reason::HeaderTooLarge);
     }
     if head.method == Method::CONNECT {
@@ -265,36 +291,36 @@ mod tests {
     }
 
     #[test]
-    fn the_authority_is_the_host_and_no_other() {
+    fn the_authority_is_the_host() {
         for (uri, hosts, host) in [
             ("https://edge.test/rpc", &[][..], Ok(Some("edge.test"))),
             ("https://edge.test:1/rpc", &["edge.test:1"], Ok(Some("edge.test:1"))),
             ("https://edge.test/rpc", &["EDGE.test"], Ok(Some("edge.test"))),
             ("https://edge.test/rpc", &["other.test"], Err(Reason::InvalidRequest)),
             ("https://edge.test/rpc", &["edge.test", "x"], Err(Reason::InvalidRequest)),
-            // and whether one is needed is the policy's to say
+            // the policy decides whether one is needed
             ("/rpc", &["edge.test"], Ok(Some("edge.test"))),
             ("/rpc", &[], Ok(None)),
         ] {
             let mut head = parts("POST", uri, hosts);
-            let taken = take_authority(&mut head, 1 << 10).map(|()| head.headers.get(HOST));
+            let taken = set_host(&mut head, 1 << 10).map(|()| head.headers.get(HOST));
             let taken = taken.map(|host| host.map(|host| host.to_str().expect("ASCII")));
             assert_eq!(taken, host, "{uri} {hosts:?}");
         }
     }
 
     #[test]
-    fn a_head_has_the_size_that_it_would_have_over_http_1() {
+    fn a_head_is_as_large_as_over_http_1() {
         let bytes = "POST /rpc HTTP/2\r\nhost: edge.test\r\n\r\n".len();
         for (max, fits) in [(bytes, Ok(())), (bytes - 1, Err(Reason::HeaderTooLarge))] {
             let mut head = parts("POST", "https://edge.test/rpc", &[]);
-            assert_eq!(take_authority(&mut head, max), fits, "{max} of {bytes} bytes");
+            assert_eq!(set_host(&mut head, max), fits, "{max} of {bytes} bytes");
         }
     }
 
     #[test]
     fn a_tunnel_is_refused() {
         let mut head = parts("CONNECT", "edge.test:443", &[]);
-        assert_eq!(take_authority(&mut head, 1 << 10), Err(Reason::WrongHttpMethod));
+        assert_eq!(set_host(&mut head, 1 << 10), Err(Reason::WrongHttpMethod));
     }
 }

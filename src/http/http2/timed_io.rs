@@ -1,8 +1,8 @@
 //! How slowly the bytes of an HTTP/2 connection may come and go.
 //!
-//! The `h2` crate has no clock. A [`Paced`] stream ends when the client takes nothing of what is
-//! written for too long, and when a frame of a head is begun and not ended in time. To tell that,
-//! it follows the frames as they pass (RFC 9113, section 4.1): their lengths, and nothing in them.
+//! The `h2` crate has no clock. [`TimedIo`] fails when the client takes nothing of what is written
+//! for too long, and when a head is started and not completed in time. For that it follows the
+//! frames that pass (RFC 9113, section 4.1): their lengths, and nothing in them.
 
 use crate::io::deadline::Alarm;
 use std::io::{self, IoSlice};
@@ -23,39 +23,39 @@ const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 const END_HEADERS: u8 = 4;
 
-/// What others may know of a paced stream.
+/// The state of a timed stream. Shared, because `h2` owns the stream and gives no access to it.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+pub(super) struct FrameTimer {
     /// Bytes wait that the client does not take.
     pub(super) is_stuck: AtomicBool,
-    /// It ended because a head came too slowly.
+    /// The stream failed because a head arrived too slowly.
     pub(super) head_was_late: AtomicBool,
 }
 
-/// A stream with a pace to keep to.
-pub(super) struct Paced<S> {
+/// A stream whose frames have deadlines.
+pub(super) struct TimedIo<S> {
     inner: S,
-    pace: Arc<Pace>,
+    timer: Arc<FrameTimer>,
     header_timeout: Duration,
     write_timeout: Duration,
     frames: Frames,
-    /// Since when something other than the content of a request is there in part.
+    /// Since when a frame other than DATA is incomplete.
     partial_since: Option<Instant>,
     read_alarm: Alarm,
     stuck_since: Option<Instant>,
     write_alarm: Alarm,
 }
 
-impl<S> Paced<S> {
+impl<S> TimedIo<S> {
     pub(super) fn new(
         inner: S,
         header_timeout: Duration,
         write_timeout: Duration,
-    ) -> (Self, Arc<Pace>) {
-        let pace = Arc::<Pace>::default();
-        let paced = Self {
+    ) -> (Self, Arc<FrameTimer>) {
+        let timer = Arc::<FrameTimer>::default();
+        let io = Self {
             inner,
-            pace: Arc::clone(&pace),
+            timer: Arc::clone(&timer),
             header_timeout,
             write_timeout,
             frames: Frames::default(),
@@ -64,17 +64,16 @@ impl<S> Paced<S> {
             stuck_since: None,
             write_alarm: Alarm::default(),
         };
-        (paced, pace)
+        (io, timer)
     }
 
-    /// What a write or a flush came to; an error when the last that came to something is too long
-    /// ago.
+    /// The result of a write or a flush; an error when none has made progress for too long.
     fn written<T>(
         &mut self,
         cx: &mut Context<'_>,
         written: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
-        self.pace.is_stuck.store(written.is_pending(), Ordering::Relaxed);
+        self.timer.is_stuck.store(written.is_pending(), Ordering::Relaxed);
         if written.is_ready() {
             self.stuck_since = None;
             return written;
@@ -86,7 +85,7 @@ impl<S> Paced<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for TimedIo<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -107,13 +106,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
         }
         let Some(since) = this.partial_since else { return Poll::Pending };
         this.read_alarm.poll_until(since + this.header_timeout, cx).map(|()| {
-            this.pace.head_was_late.store(true, Ordering::Relaxed);
+            this.timer.head_was_late.store(true, Ordering::Relaxed);
             Err(io::ErrorKind::TimedOut.into())
         })
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for TimedIo<S> {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -151,17 +150,17 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
     }
 }
 
-/// Where in a client's frames the last byte was.
+/// The position in the client's frames.
 #[derive(Debug)]
 struct Frames {
-    /// Bytes to come of the preface, or of the frame whose head has passed.
+    /// Bytes left of the preface, or of the frame whose head has passed.
     left: usize,
     /// Whether these bytes are content.
     is_content: bool,
     head: [u8; FRAME_HEAD],
     /// Bytes of `head` that have passed.
     passed: usize,
-    /// A head of a request is begun, and not ended.
+    /// A request head is started and not completed.
     in_headers: bool,
 }
 
@@ -173,11 +172,11 @@ impl Default for Frames {
 }
 
 impl Frames {
-    /// Says whether one was whole and another has begun.
+    /// Follows `bytes`; returns whether one frame was complete and another has started.
     fn pass(&mut self, mut bytes: &[u8]) -> bool {
-        let mut another = false;
+        let mut started_another = false;
         while let Some((first, rest)) = bytes.split_first() {
-            another |= self.are_whole();
+            started_another |= self.are_whole();
             if self.left > 0 {
                 let of_this = self.left.min(bytes.len());
                 self.left -= of_this;
@@ -185,18 +184,18 @@ impl Frames {
                 continue;
             }
             bytes = rest;
-            if let Some(place) = self.head.get_mut(self.passed) {
-                *place = *first;
+            if let Some(byte) = self.head.get_mut(self.passed) {
+                *byte = *first;
             }
             self.passed += 1;
             if self.passed == FRAME_HEAD {
-                self.begin_frame();
+                self.start_frame();
             }
         }
-        another
+        started_another
     }
 
-    fn begin_frame(&mut self) {
+    fn start_frame(&mut self) {
         let [high, middle, low, kind, flags, ..] = self.head;
         self.passed = 0;
         self.left = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
@@ -206,7 +205,7 @@ impl Frames {
         }
     }
 
-    /// Whether nothing is there in part but content, which has a deadline of its own.
+    /// Whether nothing is incomplete except DATA, which the deadline of the body covers.
     fn are_whole(&self) -> bool {
         let is_whole = self.passed == 0 && (self.left == 0 || self.is_content);
         is_whole && !self.in_headers
@@ -234,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_is_whole_with_the_last_byte_of_its_last_frame() {
+    fn a_head_ends_with_its_last_frame() {
         let settings = frame(4, 0, 30);
         let one = frame(HEADERS, END_HEADERS | 1, 70_000);
         let (begun, ended) = (frame(HEADERS, 0, 5), frame(CONTINUATION, END_HEADERS, 300));
@@ -263,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn time_is_counted_for_each_head_anew() {
+    fn each_head_has_its_own_time() {
         let mut frames = Frames::default();
         frames.pass(&[b'p'; PREFACE]);
         let head = frame(HEADERS, END_HEADERS, 50);
@@ -276,9 +275,9 @@ mod tests {
     }
 
     #[test]
-    fn the_preface_is_a_head_too() {
+    fn the_preface_is_timed_like_a_head() {
         let mut frames = Frames::default();
-        assert!(!frames.are_whole(), "a client that says nothing has not begun to speak");
+        assert!(!frames.are_whole(), "a silent client has sent no preface");
         frames.pass(&[b'p'; PREFACE]);
         assert!(frames.are_whole());
     }

@@ -1,30 +1,31 @@
-//! A head that was parsed before: the same bytes are the same head.
+//! A head that came before on its connection: the same bytes are the same head.
+//!
+//! Clients send the same head with every request of a connection, except for the digits of
+//! `Content-Length`. From its third time on such a head is neither parsed nor judged again, which
+//! halves the instructions of a cache hit.
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BytesMut};
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, TRANSFER_ENCODING};
 use http::{HeaderValue, Version};
-use pingora_http::RequestHeader;
-use std::any::Any;
+use pingora::http::RequestHeader;
 use std::ops::Range;
 
-/// 7 digits: a body of a request is smaller.
+/// 7 digits: a request body is smaller.
 const MAX_DIGITS: usize = 7;
-/// 2 KiB, in 32 fields: an honest client's head is smaller, and connections keep it while idle.
+/// 2 KiB, in 32 fields: an honest client's head is smaller, and idle connections hold it.
 pub(super) const MAX_SIZE: usize = 2 << 10;
 const MAX_FIELDS: usize = 32;
 
-/// A head with one `Content-Length`, and what Pingora made of it. Whatever else stands in it, other
-/// digits of that length make no other head of it.
-pub(super) struct Known {
+/// A head with one `Content-Length`, parsed. Other digits of that length make no other head of it.
+pub(super) struct CachedHead {
     before: Vec<u8>,
     after: Vec<u8>,
-    /// Without the length: that is the one of the body, which is there.
-    header: RequestHeader,
-    /// What whoever serves such requests made of it.
-    pub(super) notes: Option<Box<dyn Any + Send + Sync>>,
+    /// Without the length, and with what was derived from it as extensions. Absent while a request
+    /// uses it.
+    header: Option<Box<RequestHeader>>,
 }
 
-impl Known {
+impl CachedHead {
     /// `None` for a head that says more about the connection or its framing than a length.
     pub(super) fn new(head: &[u8], header: &RequestHeader) -> Option<Self> {
         let fields = &header.headers;
@@ -39,34 +40,41 @@ impl Known {
         Some(Self {
             before: head.get(..digits.start)?.to_vec(),
             after: head.get(digits.end..)?.to_vec(),
-            header: copied(header)?,
-            notes: None,
+            header: Some(Box::new(copied(header)?)),
         })
     }
 
-    /// The head, as Pingora parsed it, but for the length.
-    pub(super) fn header(&self) -> &RequestHeader {
-        &self.header
-    }
-
-    /// The body of a request that was read whole, with nothing behind it, and that has this head.
-    pub(super) fn body_of(&self, read: &mut BytesMut) -> Option<Bytes> {
-        let rest = read.strip_prefix(self.before.as_slice())?;
+    /// Takes the head of a request that arrived whole, with nothing behind it, and that has this
+    /// head; returns it parsed, with the length of the body that is left in `buffer`.
+    pub(super) fn take_match(
+        &mut self,
+        buffer: &mut BytesMut,
+    ) -> Option<(Box<RequestHeader>, u64)> {
+        let rest = buffer.strip_prefix(self.before.as_slice())?;
         let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let length = number(rest.get(..digits)?)?;
         let body = rest.get(digits..)?.strip_prefix(self.after.as_slice())?;
         if body.len() != length {
             return None;
         }
-        // the bytes are not copied, nor is anything allocated to share them
-        let mut body = std::mem::take(read).freeze();
-        body.advance(body.len() - length);
-        Some(body)
+        let header = self.header.take()?;
+        buffer.advance(buffer.len() - length);
+        Some((header, length as u64))
+    }
+
+    /// Whether a request uses the head.
+    pub(super) fn is_lent(&self) -> bool {
+        self.header.is_none()
+    }
+
+    /// Puts the head back for the next request, if it was lent.
+    pub(super) fn give_back(&mut self, header: Box<RequestHeader>) {
+        self.header.get_or_insert(header);
     }
 }
 
-/// A copy but for the length, with memory of its own: a clone would hold on to all that was read
-/// with the head.
+/// A copy without the length, in memory of its own: a clone would keep the whole read buffer
+/// alive.
 fn copied(header: &RequestHeader) -> Option<RequestHeader> {
     let fields = &header.headers;
     let (method, path) = (header.method.as_str(), header.raw_path());
@@ -79,9 +87,8 @@ fn copied(header: &RequestHeader) -> Option<RequestHeader> {
     Some(copy)
 }
 
-/// Whether two heads differ in nothing but the digits of their `Content-Length`.
-pub(super) fn are_alike(one: &[u8], other: &[u8]) -> bool {
-    // else not worth the search
+/// Whether two heads differ in the digits of their `Content-Length` only.
+pub(super) fn differ_in_length_only(one: &[u8], other: &[u8]) -> bool {
     if one.len().abs_diff(other.len()) >= MAX_DIGITS {
         return false;
     }
@@ -95,7 +102,7 @@ pub(super) fn are_alike(one: &[u8], other: &[u8]) -> bool {
     }
 }
 
-/// Where the digits of the only `Content-Length` stand, if it is written as nearly everybody does.
+/// Where the digits of the only `Content-Length` are, if it is written in the usual way.
 fn length_digits(head: &[u8]) -> Option<Range<usize>> {
     const NAME: &[u8] = b"content-length";
     let mut found = None;
@@ -137,12 +144,12 @@ mod tests {
         header
     }
 
-    fn known() -> Known {
-        Known::new(HEAD.as_bytes(), &parsed(12)).expect("a head with one plain length")
+    fn cached() -> CachedHead {
+        CachedHead::new(HEAD.as_bytes(), &parsed(12)).expect("a head with one plain length")
     }
 
     #[test]
-    fn only_a_whole_request_with_the_same_head_but_for_its_length_is_known() {
+    fn only_whole_requests_match_a_cached_head() {
         let same = |length: &str, body: &str| {
             HEAD.replace("Content-Length: 12", &format!("Content-Length: {length}")) + body
         };
@@ -165,19 +172,19 @@ mod tests {
             (format!("\r\n{}", same("3", "abc")), None),
         ] {
             let mut bytes = BytesMut::from(read.as_bytes());
-            let known = known();
-            let found = known.body_of(&mut bytes);
-            assert_eq!(found.as_deref(), body.map(str::as_bytes), "{read:?}");
-            if let Some(body) = body {
-                let told = known.header().headers.get(CONTENT_LENGTH);
-                assert_eq!(told, None, "the length of another request");
-                assert!(bytes.is_empty(), "{} bytes are no other request", body.len());
+            let found = cached().take_match(&mut bytes);
+            let length = found.as_ref().map(|(_, length)| *length);
+            assert_eq!(length, body.map(|body| body.len() as u64), "{read:?}");
+            if let (Some((header, _)), Some(body)) = (found, body) {
+                let length = header.headers.get(CONTENT_LENGTH);
+                assert_eq!(length, None, "the length of another request");
+                assert_eq!(bytes, body, "only the body is left");
             }
         }
     }
 
     #[test]
-    fn a_head_that_says_more_of_its_framing_or_connection_is_never_known() {
+    fn a_head_with_other_framing_is_never_cached() {
         for (line, instead) in [
             ("Accept: */*", "Content-Length: 12"),
             ("Accept: */*", "content-length:12"),
@@ -188,29 +195,35 @@ mod tests {
             ("Content-Length: 12\r\n", ""),
         ] {
             let head = HEAD.replace(line, instead);
-            assert!(Known::new(head.as_bytes(), &parsed(12)).is_none(), "{head:?}");
+            assert!(CachedHead::new(head.as_bytes(), &parsed(12)).is_none(), "{head:?}");
         }
         for (name, value) in
             [("Connection", "close"), ("Expect", "100-continue"), ("Transfer-Encoding", "chunked")]
         {
             let mut header = parsed(12);
             header.insert_header(name, value).expect("a field");
-            assert!(Known::new(HEAD.as_bytes(), &header).is_none(), "{name}");
+            assert!(CachedHead::new(HEAD.as_bytes(), &header).is_none(), "{name}");
         }
         let long = HEAD.replace("*/*", &"x".repeat(MAX_SIZE));
-        assert!(Known::new(long.as_bytes(), &parsed(12)).is_none(), "an idle connection is small");
+        assert!(
+            CachedHead::new(long.as_bytes(), &parsed(12)).is_none(),
+            "an idle connection is small"
+        );
         let mut header = parsed(12);
         for field in 0..MAX_FIELDS {
             header.insert_header(format!("x-{field}"), "").expect("a field");
         }
-        assert!(Known::new(HEAD.as_bytes(), &header).is_none(), "and so is what is made of it");
+        assert!(
+            CachedHead::new(HEAD.as_bytes(), &header).is_none(),
+            "and so is what is made of it"
+        );
         let mut header = parsed(12);
         header.set_version(Version::HTTP_10);
-        assert!(Known::new(HEAD.as_bytes(), &header).is_none(), "HTTP/1.0");
+        assert!(CachedHead::new(HEAD.as_bytes(), &header).is_none(), "HTTP/1.0");
     }
 
     #[test]
-    fn heads_are_alike_that_differ_in_the_digits_of_the_length_alone() {
+    fn heads_may_differ_in_the_length_only() {
         let other = |from: &str, to: &str| HEAD.replace(from, to);
         for (head, alike) in [
             (HEAD.to_owned(), true),
@@ -221,7 +234,8 @@ mod tests {
             (other("Length: 12", "Length: 1x"), false),
             (String::new(), false),
         ] {
-            assert_eq!(are_alike(HEAD.as_bytes(), head.as_bytes()), alike, "{head:?}");
+            let found = differ_in_length_only(HEAD.as_bytes(), head.as_bytes());
+            assert_eq!(found, alike, "{head:?}");
         }
     }
 }

@@ -1,0 +1,364 @@
+//! One HTTP/1 connection: reads each head whole and in time, writes responses, closes in order.
+//!
+//! Pingora's own reader has a timeout per read but none for a whole head, keeps its buffers while a
+//! client is silent, and closes without reading what is still under way, which costs the client the
+//! response. In: bytes. Out: a head for the proxy, while the connection is lent as its request.
+
+mod body;
+mod cached_head;
+mod head;
+
+pub(super) use head::MAX_FIELDS;
+
+use super::gate::ErrorResponder;
+use super::respond::Rendered;
+use crate::http::drain::{LAST_CALL, Watched};
+use crate::io::cold;
+use crate::io::deadline::{Alarm, within};
+use crate::io::step::poll_step;
+use body::{BodyReader, Decoded};
+use bytes::{Buf, Bytes, BytesMut};
+use cached_head::{CachedHead, MAX_SIZE, differ_in_length_only};
+use head::{ParsedHead, end_of_head, parse, start_of_head};
+use http::Version;
+use pingora::http::RequestHeader;
+use pingora::protocols::Stream;
+use portcullis_filters::verdict::Reason;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::time::{Instant, timeout};
+
+/// How long to keep reading after an early response, so that the client sees it before the reset;
+/// RFC 9112, section 9.6.
+const LINGER: Duration = Duration::from_secs(2);
+/// How much to read and drop meanwhile.
+const LINGER_BYTES: usize = 1 << 20;
+
+/// Bounds of each connection.
+#[derive(Debug)]
+pub(super) struct Limits {
+    /// Bytes of a head.
+    pub(super) header_size: usize,
+    /// From the first byte of a head to its last.
+    pub(super) header_timeout: Duration,
+    /// A client that takes nothing of what is written over HTTP/2; over HTTP/1 the app decides.
+    pub(super) write_timeout: Duration,
+    /// A client that is silent, after it connected or between two requests.
+    pub(super) idle_timeout: Duration,
+    /// The age at which a connection serves its last request.
+    pub(super) lifetime: Duration,
+}
+
+/// A client's connection over HTTP/1, and the request that is read from it.
+pub(super) struct Connection {
+    io: Stream,
+    peer: Option<IpAddr>,
+    limits: Arc<Limits>,
+    errors: Arc<dyn ErrorResponder>,
+    drain: Watched,
+    opened: Instant,
+    /// Armed once and put off, so that a request sets no timer of its own.
+    idle_timer: Alarm,
+    /// Bytes behind the head: of the body, or of another request.
+    buffer: BytesMut,
+    /// The last head that was read.
+    head: Vec<u8>,
+    /// That head, parsed, if it came twice.
+    cached: Option<Box<CachedHead>>,
+    version: Version,
+    body: BodyReader,
+    keeps_alive: bool,
+    /// Request bytes remain unread: linger before closing.
+    lingers: bool,
+}
+
+/// Why a body cannot be read on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BodyError {
+    /// The client left.
+    Gone,
+    /// The framing is broken.
+    Malformed,
+}
+
+/// Why a head was not read.
+enum HeadError {
+    Gone,
+    TooLarge,
+}
+
+impl Connection {
+    pub(super) fn new(
+        io: Stream,
+        peer: Option<IpAddr>,
+        limits: Arc<Limits>,
+        errors: Arc<dyn ErrorResponder>,
+        drain: Watched,
+    ) -> Self {
+        Self {
+            io,
+            peer,
+            limits,
+            errors,
+            drain,
+            opened: Instant::now(),
+            idle_timer: Alarm::default(),
+            buffer: BytesMut::new(),
+            head: Vec::new(),
+            cached: None,
+            version: Version::HTTP_11,
+            body: BodyReader::DONE,
+            keeps_alive: true,
+            lingers: false,
+        }
+    }
+
+    /// The address at the other end; `None` for a Unix socket.
+    pub(super) fn peer(&self) -> Option<IpAddr> {
+        self.peer
+    }
+
+    /// The version of the last request.
+    pub(super) fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The last head, as it came.
+    pub(super) fn head(&self) -> &[u8] {
+        &self.head
+    }
+
+    /// Whether the last head came out of the cache and goes back there, with its extensions.
+    pub(super) fn is_head_cached(&self) -> bool {
+        self.cached.as_ref().is_some_and(|cached| cached.is_lent())
+    }
+
+    /// Whether the connection has served long enough by `now`.
+    pub(super) fn is_old(&self, now: Instant) -> bool {
+        now.duration_since(self.opened) >= self.limits.lifetime
+    }
+
+    /// Whether another request may follow.
+    pub(super) fn keeps_alive(&self) -> bool {
+        self.keeps_alive
+    }
+
+    /// No other request follows.
+    pub(super) fn stop_keepalive(&mut self) {
+        self.keeps_alive = false;
+    }
+
+    /// No other request follows, and what the client still sends is read and dropped before closing.
+    pub(super) fn linger(&mut self) {
+        self.lingers = true;
+        self.keeps_alive = false;
+    }
+
+    /// Waits for the next request and reads its head. `None` when the connection is over: a client
+    /// whose head is refused has got the response.
+    ///
+    /// No buffer is held for a request before its first byte arrives.
+    pub(super) async fn next_head(&mut self) -> Option<Box<RequestHeader>> {
+        let mut wait = IdleWait::default();
+        if !poll_fn(|cx| self.poll_first_bytes(cx, &mut wait)).await {
+            cold(self.close()).await;
+            return None;
+        }
+        if let Some(cached) = &mut self.cached
+            && let Some((header, length)) = cached.take_match(&mut self.buffer)
+        {
+            self.body = BodyReader::Length(length);
+            return Some(header);
+        }
+        let timeout = self.limits.header_timeout;
+        let refusal = match within(timeout, self.read_rest_of_head()).await {
+            Some(Ok(end)) => match self.take_head(end) {
+                Ok(header) => return Some(header),
+                Err(reason) => reason,
+            },
+            Some(Err(HeadError::Gone)) => return None,
+            Some(Err(HeadError::TooLarge)) => Reason::HeaderTooLarge,
+            None => Reason::RequestTimeout,
+        };
+        cold(self.refuse(refusal)).await;
+        None
+    }
+
+    /// Waits for the first bytes of a request: false when the client leaves or is silent for too
+    /// long, which is not long once the process drains.
+    fn poll_first_bytes(&mut self, cx: &mut Context<'_>, wait: &mut IdleWait) -> Poll<bool> {
+        if let Poll::Ready(result) = poll_step(&mut self.io, cx, &mut self.buffer) {
+            return Poll::Ready(result.is_ok_and(|bytes| bytes > 0));
+        }
+        let until = wait.until.get_or_insert_with(|| Instant::now() + self.limits.idle_timeout);
+        if !wait.drains && self.drain.has_begun() {
+            wait.drains = true;
+            *until = (*until).min(Instant::now() + LAST_CALL);
+        }
+        self.idle_timer.poll_until(*until, cx).map(|()| false)
+    }
+
+    /// Reads until the head is whole, and returns where it ends.
+    async fn read_rest_of_head(&mut self) -> Result<usize, HeadError> {
+        let mut searched = 0;
+        loop {
+            match end_of_head(&self.buffer, searched) {
+                Some(end) if end <= self.limits.header_size => return Ok(end),
+                Some(_) => return Err(HeadError::TooLarge),
+                None if self.buffer.len() >= self.limits.header_size => {
+                    return Err(HeadError::TooLarge);
+                }
+                // the end may have begun with the last bytes
+                None => searched = self.buffer.len().saturating_sub(2),
+            }
+            match poll_fn(|cx| poll_step(&mut self.io, cx, &mut self.buffer)).await {
+                Ok(bytes) if bytes > 0 => {}
+                _ => return Err(HeadError::Gone),
+            }
+        }
+    }
+
+    /// Parses the head that ends at `end`, and caches it if it came twice.
+    fn take_head(&mut self, end: usize) -> Result<Box<RequestHeader>, Reason> {
+        let start = start_of_head(&self.buffer).unwrap_or(0).min(end);
+        self.buffer.advance(start);
+        let head = self.buffer.split_to(end - start).freeze();
+        let came_twice = differ_in_length_only(&self.head, &head);
+        self.head.clear();
+        self.head.extend_from_slice(&head);
+        let ParsedHead { header, body, keeps_alive } = parse(&head)?;
+        (self.version, self.body, self.keeps_alive) = (header.version, body, keeps_alive);
+        let cached = (came_twice && keeps_alive).then(|| CachedHead::new(&head, &header));
+        self.cached = cached.flatten().map(Box::new);
+        Ok(header)
+    }
+
+    /// The whole body, if it arrived with the head and nothing follows it.
+    pub(super) fn take_whole_body(&mut self) -> Option<Bytes> {
+        self.body.take_whole(&mut self.buffer)
+    }
+
+    /// The next piece of the body; `None` at its end.
+    pub(super) async fn read_body(&mut self) -> Result<Option<Bytes>, BodyError> {
+        loop {
+            match self.body.decode(&mut self.buffer) {
+                Ok(Decoded::Piece(piece)) => return Ok(Some(piece)),
+                Ok(Decoded::End) => return Ok(None),
+                Ok(Decoded::Incomplete) => {}
+                Err(body::Malformed) => return Err(BodyError::Malformed),
+            }
+            match poll_fn(|cx| poll_step(&mut self.io, cx, &mut self.buffer)).await {
+                Ok(bytes) if bytes > 0 => {}
+                _ => return Err(BodyError::Gone),
+            }
+        }
+    }
+
+    /// Whether there is no body, or no more of it.
+    pub(super) fn is_body_read(&self) -> bool {
+        self.body == BodyReader::DONE
+    }
+
+    /// Writes all of it.
+    pub(super) async fn write(&mut self, mut pieces: [Bytes; 3]) -> io::Result<()> {
+        poll_fn(|cx| self.poll_write(cx, &mut pieces)).await
+    }
+
+    fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        pieces: &mut [Bytes; 3],
+    ) -> Poll<io::Result<()>> {
+        while pieces.iter().any(|piece| !piece.is_empty()) {
+            let mut sent = ready!(match &*pieces {
+                // most responses are one piece, for which the kernel does less
+                [piece, second, third] if second.is_empty() && third.is_empty() => {
+                    Pin::new(&mut self.io).poll_write(cx, piece)
+                }
+                pieces => {
+                    let slices = pieces.each_ref().map(|piece| IoSlice::new(piece));
+                    Pin::new(&mut self.io).poll_write_vectored(cx, &slices)
+                }
+            })?;
+            if sent == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            for piece in &mut *pieces {
+                let of_this = sent.min(piece.len());
+                piece.advance(of_this);
+                sent -= of_this;
+            }
+        }
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    /// The request is answered: whether the connection goes on. `header` is its head, if Pingora
+    /// gave that back.
+    pub(super) async fn finish(&mut self, header: Option<Box<RequestHeader>>) -> bool {
+        // a pipelined request is not served: where one request ends must not depend on another
+        if !self.keeps_alive || !self.is_body_read() || !self.buffer.is_empty() {
+            cold(self.close()).await;
+            return false;
+        }
+        if let (Some(cached), Some(header)) = (&mut self.cached, header) {
+            cached.give_back(header);
+        }
+        self.buffer = BytesMut::new();
+        if self.head.len() > MAX_SIZE {
+            // it is not cached, and an idle connection holds no buffer
+            self.head = Vec::new();
+        }
+        true
+    }
+
+    async fn refuse(&mut self, reason: Reason) {
+        self.lingers = true;
+        let response = self.errors.respond(reason, self.peer, Version::HTTP_11);
+        if let Rendered::Http1(pieces) = response {
+            // a client that is gone reads nothing, and the connection closes either way
+            let _ = timeout(LINGER, self.write(pieces)).await;
+        }
+        self.close().await;
+    }
+
+    /// Closes in order, so that the client sees that nothing more comes. Lingers first where request
+    /// bytes are unread.
+    async fn close(&mut self) {
+        let close = async {
+            if self.lingers {
+                let _ = timeout(LINGER, self.drop_input()).await;
+            }
+            let _ = self.io.shutdown().await;
+        };
+        // over TLS the end itself may have to wait for the client
+        let _ = within(2 * LINGER, close).await;
+    }
+
+    /// Ends the output, then reads and drops until the client stops sending.
+    async fn drop_input(&mut self) {
+        let _ = self.io.shutdown().await;
+        let mut dropped = 0;
+        while dropped < LINGER_BYTES {
+            self.buffer.clear();
+            match poll_fn(|cx| poll_step(&mut self.io, cx, &mut self.buffer)).await {
+                Ok(bytes) if bytes > 0 => dropped += bytes,
+                _ => break,
+            }
+        }
+    }
+}
+
+/// A wait for the first bytes of a request.
+#[derive(Default)]
+struct IdleWait {
+    /// Its deadline, once there is something to wait for.
+    until: Option<Instant>,
+    /// The deadline was cut because the process drains.
+    drains: bool,
+}
