@@ -1,8 +1,8 @@
 //! `portcullis explain`: how the gateway or the relay would judge a request, check by check.
 //!
 //! Runs the policy itself on a request body from a file or standard input, and prints the request
-//! that the node would get. Sends nothing, counts no limit and reads no secret; checks that need the
-//! chain are marked.
+//! that the node would get. Sends nothing, counts no limit and reads no secret; checks that need
+//! the chain are marked.
 
 use super::{CHECK_FAILED, ConfigArgument, USAGE, fail};
 use crate::config::RelayConfig;
@@ -124,7 +124,7 @@ fn relay(config: &RelayConfig, endpoint: Endpoint, body: &[u8]) -> ExitCode {
     let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
     match policy.inspect_with(endpoint, body, now, found) {
         Ok(Inspected::Transaction(unverified)) => {
-            to_do("pins", "every pin is proved recently");
+            to_do("pins", "every pin was proved recently");
             match unverified.sender() {
                 Some(sender) => {
                     to_do("class", &format!("{sender} is of class {}", config.pins.account_class));
@@ -137,12 +137,10 @@ fn relay(config: &RelayConfig, endpoint: Endpoint, body: &[u8]) -> ExitCode {
             ExitCode::SUCCESS
         }
         Ok(Inspected::Operation(permit)) => {
-            to_do("pins", "every pin is proved recently");
-            to_do("state", "neither done already nor impossible");
-            println!(
-                "\nverdict: permitted if the checks marked ? pass on the chain; journal entry:\n  {}",
-                { permit.canonical() }
-            );
+            to_do("pins", "every pin was proved recently");
+            to_do("state", "the operation is neither done nor impossible");
+            println!("\nverdict: permitted if the checks marked ? pass on the chain");
+            println!("journal entry:\n  {}", permit.canonical());
             ExitCode::SUCCESS
         }
         Err(refusal) => refused(&refusal),

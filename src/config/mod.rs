@@ -4,9 +4,9 @@
 //! or [`Errors`]: every mistake at once, each with its key, its place and what is accepted.
 //! It opens one file, and resolves, binds and starts nothing.
 //!
-//! Each section is a table of rows, one per key: `process.rs`, `gateway.rs`, `relay.rs`,
-//! `sidecar.rs`, `surface.rs`. `keys.rs` says what a row is, `check.rs` relates keys to each other,
-//! `reader.rs` finds values and their places, `values.rs`, `units.rs` and `address.rs` convert them.
+//! Each key is one row of its section, in `process.rs`, `gateway.rs`, `relay.rs`, `sidecar.rs` or
+//! `surface.rs`. `keys.rs` defines rows, `check.rs` relates keys to each other, `reader.rs` finds
+//! values and their places, `values.rs`, `units.rs` and `address.rs` convert them.
 
 mod address;
 mod applied;

@@ -252,11 +252,6 @@ fn did_of(origin: &str) -> String {
     format!("did:web:{}", host.replace(':', "%3A"))
 }
 
-/// The text itself if it is of the form; the message about the form says enough otherwise.
-fn of_form(text: &str, is_of_form: bool) -> Result<String, String> {
-    if is_of_form { Ok(text.to_owned()) } else { Err(String::new()) }
-}
-
 /// 1 to `most` letters, digits or `others`.
 fn is_word(text: &str, others: &[u8], most: usize) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || others.contains(&byte);
@@ -319,12 +314,13 @@ fn did(text: &str) -> Result<String, String> {
     let [scheme, method, id] = [(); 3].map(|()| parts.next().unwrap_or_default());
     let is_method = !method.is_empty() && method.bytes().all(|byte| byte.is_ascii_lowercase());
     let is_id = is_word(id, b"._:%-", usize::MAX) && !id.ends_with([':', '%']);
-    of_form(text, text.is_empty() || (scheme == "did" && is_method && is_id))
+    let is_did = text.is_empty() || (scheme == "did" && is_method && is_id);
+    is_did.then(|| text.to_owned()).ok_or_else(String::new)
 }
 
 fn label(text: &str) -> Result<String, String> {
     let is_label = (1..=128).contains(&text.len()) && !text.contains(char::is_whitespace);
-    of_form(&text.to_lowercase(), is_label)
+    is_label.then(|| text.to_lowercase()).ok_or_else(String::new)
 }
 
 fn header(text: &str) -> Result<HeaderName, String> {
@@ -332,7 +328,7 @@ fn header(text: &str) -> Result<HeaderName, String> {
 }
 
 fn band(text: &str) -> Result<String, String> {
-    of_form(text, is_word(text, b"_", 64))
+    is_word(text, b"_", 64).then(|| text.to_owned()).ok_or_else(String::new)
 }
 
 fn verification_url(text: &str) -> Result<Option<String>, String> {
@@ -347,10 +343,10 @@ fn verification_url(text: &str) -> Result<Option<String>, String> {
 
 fn path(text: &str) -> Result<String, String> {
     let is_path = text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic());
-    of_form(text, is_path)
+    is_path.then(|| text.to_owned()).ok_or_else(String::new)
 }
 
 /// RFC 9309, section 2.2.1.
 fn agent(text: &str) -> Result<String, String> {
-    of_form(text, is_word(text, b"-_", usize::MAX))
+    is_word(text, b"-_", usize::MAX).then(|| text.to_owned()).ok_or_else(String::new)
 }

@@ -1,7 +1,7 @@
 //! SIGHUP: the configuration is read again, and what a running process can change is changed.
 //!
 //! All of it or none: a file with a mistake changes nothing and is reported as `check` would. Each
-//! change is logged, and each that only a restart brings; [`AppliedConfig`] tells both apart later on.
+//! change is logged, also those that need a restart; [`AppliedConfig`] records both.
 
 use crate::admin::Access;
 use crate::config::{AppliedConfig, Config, LoadError};

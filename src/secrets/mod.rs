@@ -18,8 +18,8 @@ const MAX: u64 = 4 << 10;
 /// Permission bits that only the owner may have.
 const OTHERS: u32 = 0o077;
 /// The same for a credential. On a file system with access control lists, systemd grants the
-/// service access by one, whose mask then appears as the group's bits (acl(5)): such a file has mode
-/// 0440 and the group root.
+/// service access by one, whose mask then appears as the group's bits (acl(5)): such a file has
+/// mode 0440 and the group root.
 const OTHERS_OF_CREDENTIALS: u32 = 0o037;
 
 /// Why a secret is unusable. It names the file, never its content.

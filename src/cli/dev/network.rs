@@ -69,7 +69,7 @@ impl std::fmt::Display for NetworkError {
         match self {
             Self::Node(what, trouble) => write!(f, "{what}: {trouble:?}"),
             Self::Reverted(what, reason) => {
-                let reason = reason.as_deref().unwrap_or("no reason given");
+                let reason = reason.as_deref().unwrap_or("no reason reported");
                 write!(f, "{what}: reverted, {reason}")
             }
         }
