@@ -255,8 +255,7 @@ impl Bound {
     ) -> Result<Listen, StartError> {
         let settings = sidecar::Settings::load(config)?;
         let metrics = Arc::clone(&self.process.metrics);
-        let parts = sidecar::Parts { settings, store, metrics, runtime };
-        let sidecar = Arc::new(Sidecar::new(config, parts));
+        let sidecar = Arc::new(Sidecar::new(config, settings, store, metrics, runtime));
         self.surfaces.sidecar = Some(Arc::clone(&sidecar));
         let trusted = TrustedProxies::from(config.clients.trusted_proxies.clone());
         let service = Arc::new(SidecarService(sidecar));

@@ -59,7 +59,7 @@ async fn open(store: &Store, settings: &Settings, user: &User) -> Result<Reply, 
             if let Some(url) = &age.verification_url {
                 body["verification_url"] = url.replace("{subject_ref}", &reference).into();
             }
-            Ok(Reply::json(201, body.to_string()))
+            Ok(Reply::serialize(201, &body))
         }
     }
 }
@@ -67,7 +67,7 @@ async fn open(store: &Store, settings: &Settings, user: &User) -> Result<Reply, 
 /// The user's status now. A verification without an end is valid for the configured time.
 fn status(known: Option<&AgeUser>, settings: &Settings) -> Reply {
     let Some(user) = known else {
-        return Reply::json(200, json!({ "status": "unverified" }).to_string());
+        return Reply::serialize(200, &json!({ "status": "unverified" }));
     };
     let validity = micros(settings.config.age.validity);
     let end = user.expires_us.or(user.verified_us.map(|at| at.saturating_add(validity)));
@@ -79,7 +79,7 @@ fn status(known: Option<&AgeUser>, settings: &Settings) -> Reply {
         body["verified_at"] = user.verified_us.map(instant).into();
         body["expires_at"] = end.map(instant).into();
     }
-    Reply::json(200, body.to_string())
+    Reply::serialize(200, &body)
 }
 
 fn reference() -> Result<String, Refused> {

@@ -64,7 +64,7 @@ fn reply(outcome: &EventOutcome) -> Result<Reply, Refused> {
     let (reason, message) = match outcome {
         EventOutcome::Applied(state) => {
             let body = json!({ "status": "applied", "state": state.name() });
-            return Ok(Reply::json(200, body.to_string()));
+            return Ok(Reply::serialize(200, &body));
         }
         EventOutcome::Duplicate { outcome, state } => {
             let outcome = match outcome {
@@ -73,7 +73,7 @@ fn reply(outcome: &EventOutcome) -> Result<Reply, Refused> {
                 FirstOutcome::Invalid => "invalid",
             };
             let body = json!({ "status": "duplicate", "outcome": outcome, "state": state.name() });
-            return Ok(Reply::json(200, body.to_string()));
+            return Ok(Reply::serialize(200, &body));
         }
         EventOutcome::Stale => (Reason::StaleTransition, "the subject has a newer event"),
         EventOutcome::Invalid => {

@@ -13,24 +13,20 @@ const VERSION: u8 = 1;
 const MAX_LENGTH: usize = 4 << 10;
 
 /// Identifies a feed with its filters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Fingerprint([u8; 8]);
+pub(super) type Fingerprint = [u8; 8];
 
-impl Fingerprint {
-    pub(super) fn of<'a>(texts: impl IntoIterator<Item = &'a str>) -> Self {
-        let digest = texts.into_iter().fold(Sha256::new(), |digest, text| {
-            digest.chain_update(text.len().to_be_bytes()).chain_update(text)
-        });
-        let mut fingerprint = [0; 8];
-        fingerprint.copy_from_slice(&digest.finalize()[..8]);
-        Self(fingerprint)
-    }
+/// The fingerprint of these texts, in order.
+pub(super) fn fingerprint<'a>(texts: impl IntoIterator<Item = &'a str>) -> Fingerprint {
+    let digest = texts.into_iter().fold(Sha256::new(), |digest, text| {
+        digest.chain_update(text.len().to_be_bytes()).chain_update(text)
+    });
+    *digest.finalize().first_chunk().expect("a digest has 32 bytes")
 }
 
 /// Encodes a position.
 pub(super) fn write(fingerprint: Fingerprint, number: i64, text: &str) -> String {
     let mut bytes = vec![VERSION];
-    bytes.extend_from_slice(&fingerprint.0);
+    bytes.extend_from_slice(&fingerprint);
     bytes.extend_from_slice(&number.to_be_bytes());
     bytes.extend_from_slice(text.as_bytes());
     URL_SAFE_NO_PAD.encode(bytes)
@@ -42,7 +38,7 @@ pub(super) fn read(fingerprint: Fingerprint, cursor: &str) -> Option<(i64, Strin
         return None;
     }
     let bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
-    let rest = bytes.strip_prefix(&[VERSION])?.strip_prefix(&fingerprint.0)?;
+    let rest = bytes.strip_prefix(&[VERSION])?.strip_prefix(&fingerprint)?;
     let (number, text) = rest.split_first_chunk()?;
     Some((i64::from_be_bytes(*number), str::from_utf8(text).ok()?.to_owned()))
 }
@@ -53,18 +49,18 @@ mod tests {
 
     #[test]
     fn a_cursor_fits_its_feed_and_filters_only() {
-        let print = Fingerprint::of(["journals", "", "rare"]);
+        let print = fingerprint(["journals", "", "rare"]);
         let cursor = write(print, -7, "at://did:plc:x/app.bsky.feed.post/3");
         let text = "at://did:plc:x/app.bsky.feed.post/3".to_owned();
         assert_eq!(read(print, &cursor), Some((-7, text)));
         for other in [["journals", "rare", ""], ["journals", "", "rar"], ["showcase", "", "rare"]] {
-            assert_eq!(read(Fingerprint::of(other), &cursor), None, "{other:?}");
+            assert_eq!(read(fingerprint(other), &cursor), None, "{other:?}");
         }
     }
 
     #[test]
     fn a_malformed_cursor_is_refused() {
-        let print = Fingerprint::of(["journals"]);
+        let print = fingerprint(["journals"]);
         let good = write(print, 1, "x");
         for bad in
             ["", "x", "AA", "=", &good[..good.len() - 4], &format!("{good}="), &"A".repeat(5000)]

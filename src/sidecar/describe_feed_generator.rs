@@ -53,5 +53,5 @@ pub(super) fn did_document(settings: &Settings) -> Result<Reply, Refused> {
 }
 
 fn lasting(body: &Value) -> Reply {
-    Reply { cache_control: Some(HOUR.into()), ..Reply::json(200, body.to_string()) }
+    Reply { cache_control: Some(HOUR.into()), ..Reply::serialize(200, body) }
 }

@@ -56,7 +56,7 @@ pub(super) async fn answer(
     let Page { limit, cursor, set, labels } = page(&query)?;
     let set_text = set.as_deref().unwrap_or_default();
     let texts = [feed, set_text].into_iter().chain(labels.iter().map(String::as_str));
-    let fingerprint = Fingerprint::of(texts);
+    let fingerprint = cursor::fingerprint(texts);
     let after = position(fingerprint, cursor.as_deref())?;
     let query = FeedQuery {
         feed,
@@ -81,7 +81,7 @@ async fn personal_feed(
 ) -> Result<Reply, Refused> {
     let did = viewer(store, settings, authorization).await?;
     let Page { limit, cursor, .. } = page(query)?;
-    let fingerprint = Fingerprint::of([PERSONAL, &did]);
+    let fingerprint = cursor::fingerprint([PERSONAL, &did]);
     let after = match position(fingerprint, cursor.as_deref())? {
         None => None,
         Some((snapshot, rank)) => {
@@ -144,7 +144,7 @@ fn skeleton(items: Vec<Value>, cursor: Option<String>) -> Reply {
     if let Some(cursor) = cursor {
         body["cursor"] = cursor.into();
     }
-    Reply::json(200, body.to_string())
+    Reply::serialize(200, &body)
 }
 
 /// The name of the feed, which must be one that this service generates.

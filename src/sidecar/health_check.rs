@@ -184,7 +184,7 @@ impl Component {
 /// The draft's media type is not registered: only clients that accept it get it.
 fn reply(status: u16, body: &Value, request: &Asked) -> Reply {
     const MEDIA_TYPE: &str = "application/health+json";
-    let mut reply = Reply::json(status, body.to_string());
+    let mut reply = Reply::serialize(status, body);
     let accept = request.accept.as_deref().and_then(|accept| str::from_utf8(accept).ok());
     if accept.is_some_and(|accept| accept.to_ascii_lowercase().contains(MEDIA_TYPE)) {
         reply.media_type = Some(MEDIA_TYPE);

@@ -58,18 +58,6 @@ pub struct Sidecar {
     runtime: Handle,
 }
 
-/// What a sidecar is built from.
-pub struct Parts {
-    /// The part that a reload replaces.
-    pub settings: Settings,
-    /// The database.
-    pub store: Arc<Store>,
-    /// The process's metrics.
-    pub metrics: Arc<Metrics>,
-    /// Runs work that outlives its request.
-    pub runtime: Handle,
-}
-
 /// A refusal, and how it is sent.
 #[derive(Debug)]
 pub struct Refused {
@@ -105,9 +93,14 @@ fn refused(reason: Reason, message: impl Into<Cow<'static, str>>) -> Refused {
 }
 
 impl Sidecar {
-    /// A sidecar with this configuration.
-    pub fn new(config: &SidecarConfig, parts: Parts) -> Self {
-        let Parts { settings, store, metrics, runtime } = parts;
+    /// A sidecar with this configuration. Work that outlives its request runs on `runtime`.
+    pub fn new(
+        config: &SidecarConfig,
+        settings: Settings,
+        store: Arc<Store>,
+        metrics: Arc<Metrics>,
+        runtime: Handle,
+    ) -> Self {
         Self {
             clients: Clients::new(&settings.limits, &config.clients),
             settings: ArcSwap::from_pointee(settings),

@@ -1,6 +1,6 @@
 //! The platform's public keys: RFC 7517.
 //!
-//! Keys that cannot be used here are skipped: of another type or curve, private, not for signatures.
+//! Unusable keys are skipped: of another type or curve, private, not for signatures.
 
 use super::jwt::{Jwt, keys_unavailable};
 use super::key_cache::{Failure, KeyCache, Lifetime};

@@ -33,8 +33,8 @@ pub(super) fn sanitize(html: &str) -> String {
     page.html.trim().to_owned()
 }
 
-/// The text alone, with paragraphs and white space as a browser shows them. What looks like a tag is
-/// broken up: the text must be harmless to apps that render it as HTML.
+/// The text alone, with paragraphs and white space as a browser shows them. What looks like a tag
+/// is broken up: the text must be harmless to apps that render it as HTML.
 pub(super) fn plain(html: &str) -> String {
     let (mut text, mut gap) = (String::with_capacity(html.len()), 0);
     for token in Tokens(html) {
@@ -267,53 +267,11 @@ fn tag_end(tag: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// Input and output.
-    const SANITIZED: &str = r#"
-        <p>one</p> => <p>one</p>
-        <P CLASS='x' onclick=evil()>one<BR/>two</P> => <p>one<br>two</p>
-        <p>one<p>two => <p>one</p><p>two</p>
-        <ul><li>a<li>b<ul><li>c</ul></ul> => <ul><li>a</li><li>b<ul><li>c</li></ul></li></ul>
-        <b><i>x</b>y</i> => <b><i>x</i></b>y
-        </p>x</div> => x
-        <div><span>x</span></div> => x
-        <script>alert('<p>')</script>x => x
-        <SCRIPT src=x>alert(1)</sCript >x => x
-        <style>p{} =>
-        <svg/onload=alert(1)>x => x
-        <img src=x onerror=alert(1)>x => x
-        a<!-- <script> -->b<![CDATA[c]]>d<?php e ?>f => abdf
-        <!-- never ends =>
-        a < b & c > d => a &lt; b &amp; c &gt; d
-        I <3 cards => I &lt;3 cards
-        a <b and no end => a &lt;b and no end
-        &lt;script&gt;&amp;lt; => &lt;script&gt;&amp;lt;
-        caf&eacute;&#233;&#xE9;. &unknown; &#x110000; & => cafééé. &amp;unknown; &amp;#x110000; &amp;
-        <<p>>x => &lt;<p>&gt;x</p>
-        ]]> => ]]&gt;
-    "#;
-    const LINKS: &str = r#"
-        <a href='https://a.example/?b=c&d'>x</a> => <a href="https://a.example/?b=c&amp;d">x</a>
-        <a class=y HREF = HTTP://a.example >x</a> => <a href="HTTP://a.example">x</a>
-        <a href="mailto:a@b.example">x</a> => <a href="mailto:a@b.example">x</a>
-        <a href='http://a/"onclick="'>x</a> => <a href="http://a/&quot;onclick=&quot;">x</a>
-        <a title='a > b' href='https://a.example'>x</a> => <a href="https://a.example">x</a>
-        <a title=don't href=http://a>x</a> it's => <a href="http://a">x</a> it&apos;s
-        <a href='javascript:alert(1)'>x</a> => x
-        <a href='java&#9;script:alert(1)'>x</a> => x
-        <a href=' &#1;javascript:alert(1)'>x</a> => x
-        <a href='data:text/html,x'>x</a> => x
-        <a href='//a.example'>x</a> => x
-        <a href>x</a> => x
-        <a>x</a> => x
-        <a href='http://a'>x<a href='http://b'>y => <a href="http://a">x</a><a href="http://b">y</a>
-    "#;
-
     #[test]
     fn only_allowed_tags_and_links_remain() {
-        for row in [SANITIZED, LINKS].into_iter().flat_map(str::lines).map(str::trim) {
-            if let Some((html, expected)) = row.split_once(" =>") {
-                assert_eq!(sanitize(html), expected.trim(), "{html}");
-            }
+        for row in include_str!("html.txt").lines() {
+            let (html, expected) = row.split_once(" =>").expect("input and output");
+            assert_eq!(sanitize(html), expected.trim(), "{html}");
         }
         assert_eq!(sanitize("a&nbsp;b"), "a\u{a0}b");
     }

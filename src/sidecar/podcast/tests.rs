@@ -93,87 +93,11 @@ fn at<'a>(node: &'a Node, path: &str) -> &'a str {
     if attribute.is_empty() { &node.text } else { node.attribute(attribute).unwrap_or_default() }
 }
 
+/// The document shows what PSP-1 and Apple require, and that each prefix is declared.
 #[test]
-fn a_channel_meets_psp_1_and_apples_rules() {
-    let channel = channel(&podcast(), &[episode(1), episode(2)]);
-    let own = format!("{BASE}/functions/podcast-rss-feed?did={DID}");
-    for (path, expected) in [
-        ("atom:link@href", &*own),
-        ("atom:link@rel", "self"),
-        ("atom:link@type", "application/rss+xml"),
-        ("title", "Pulls & <Packs>"),
-        ("description", "Cards, \"opened\"\nweekly."),
-        ("link", "https://cards.example/@ana"),
-        ("language", "en"),
-        ("copyright", "© Ana"),
-        ("image/url", "https://cards.example/art.jpg"),
-        ("image/title", "Pulls & <Packs>"),
-        ("image/link", "https://cards.example/@ana"),
-        ("pubDate", "Sat, 31 Oct 2026 00:00:00 GMT"),
-        ("lastBuildDate", "Sun, 01 Nov 2026 00:00:00 GMT"),
-        ("itunes:author", "Ana"),
-        ("itunes:category@text", "Leisure"),
-        ("itunes:category/itunes:category@text", "Hobbies"),
-        ("itunes:explicit", "false"),
-        ("itunes:image@href", "https://cards.example/art.jpg"),
-        ("itunes:type", "serial"),
-        ("podcast:guid", "917393e3-1b1e-5cef-ace4-edaa54e1f810"),
-        ("podcast:medium", "podcast"),
-        ("podcast:locked", "yes"),
-        ("podcast:funding", "Tip"),
-        ("podcast:funding@url", "https://cards.example/tip"),
-        ("podcast:person", "Ana"),
-        ("podcast:person@role", "guest"),
-        ("podcast:person@href", "https://a.example"),
-        ("podcast:txt", "code"),
-        ("podcast:txt@purpose", "verify"),
-    ] {
-        assert_eq!(at(&channel, path), expected, "{path}");
-    }
-    for absent in ["itunes:owner", "itunes:new-feed-url", "itunes:complete", "itunes:block"] {
-        assert_eq!(channel.all(absent).count(), 0, "{absent} is written only if set");
-    }
-    assert_eq!(channel.one("podcast:locked").attributes, [], "no address unless it was stored");
-    assert_eq!(channel.all("item").count(), 2);
-}
-
-#[test]
-fn an_episode_meets_psp_1_and_apples_rules() {
-    let channel = channel(&podcast(), &[episode(1)]);
-    let item = channel.one("item");
-    let guid = format!("at://{DID}/example.episode/1");
-    let post = format!("at://{DID}/app.bsky.feed.post/1");
-    for (path, expected) in [
-        ("title", "Box 1"),
-        ("enclosure@url", "https://media.example/1.mp3"),
-        ("enclosure@length", "12345678"),
-        ("enclosure@type", "audio/mpeg"),
-        ("guid", &*guid),
-        ("guid@isPermaLink", "false"),
-        ("link", "https://cards.example/e"),
-        ("pubDate", "Sat, 31 Oct 2026 00:00:00 GMT"),
-        ("description", "One & two\n\nThree"),
-        ("content:encoded", "<p>One &amp; <a href=\"https://a.example\">two</a></p><p>Three</p>"),
-        ("itunes:title", "Box 1"),
-        ("itunes:duration", "3723"),
-        ("itunes:season", "2"),
-        ("itunes:episode", "1"),
-        ("itunes:episodeType", "full"),
-        ("itunes:explicit", "true"),
-        ("itunes:image@href", "https://cards.example/%C3%A9.jpg"),
-        ("podcast:transcript@url", "https://media.example/1.vtt"),
-        ("podcast:transcript@type", "text/vtt"),
-        ("podcast:transcript@language", "en"),
-        ("podcast:chapters@url", "https://media.example/1.json"),
-        ("podcast:chapters@type", "application/json+chapters"),
-        ("podcast:socialInteract@protocol", "atproto"),
-        ("podcast:socialInteract@uri", &*post),
-        ("podcast:socialInteract@accountId", "@ana.cards.example"),
-    ] {
-        assert_eq!(at(item, path), expected, "{path}");
-    }
-    let names: Vec<_> = item.all("podcast:person").map(|person| &*person.text).collect();
-    assert_eq!(names, ["Bo", "Cy"], "an episode names its own persons");
+fn a_feed_is_the_expected_document() {
+    let document = document(&podcast(), &[episode(1), episode(2)]);
+    assert_eq!(str::from_utf8(&document.body), Ok(include_str!("feed.xml").trim_end()));
 }
 
 #[test]
@@ -227,21 +151,6 @@ fn a_creators_choices_are_written() {
     }
     assert_eq!(channel.one("itunes:category").children.len(), 0);
     assert_eq!(channel.all("pubDate").count(), 0, "nothing is published");
-}
-
-#[test]
-fn every_prefix_in_use_is_declared() {
-    fn prefixes(node: &Node, found: &mut Vec<String>) {
-        found.extend(node.name.split_once(':').map(|(prefix, _)| format!("xmlns:{prefix}")));
-        node.children.iter().for_each(|child| prefixes(child, found));
-    }
-    let rss = read(&document(&podcast(), &[episode(1)]).body);
-    assert_eq!(rss.attribute("version"), Some("2.0"));
-    let mut found = Vec::new();
-    prefixes(&rss, &mut found);
-    for prefix in found {
-        assert!(rss.attribute(&prefix).is_some(), "{prefix} is declared");
-    }
 }
 
 #[test]

@@ -229,7 +229,8 @@ async fn hosts_are_names_of_at_least_two_labels() {
     let long = format!("{}.example", "a".repeat(64));
     let port = stub.port;
     let others = "key:zQ3shokFTS3brHcDQrn82RUDfCZESWL1ZdCEJwekUDPQiYBme plc:abc \
-        plc:abcdefghijklmnopqrstuvw1 plc:ABCDEFGHIJKLMNOPQRSTUVWX plc:abcdefghijklmnopqrstuvwx/../x \
+        plc:abcdefghijklmnopqrstuvw1 plc:ABCDEFGHIJKLMNOPQRSTUVWX \
+        plc:abcdefghijklmnopqrstuvwx/../x \
         web: web:localhost web:127.0.0.1 web:127.1 web:2130706433 web:0x7f.0x1 web:8.8.8.8 \
         web:%5B::1%5D web:[::1] web:host.example:path web:host.example%3A443 \
         web:host.example%3A8443 web:host.example/path web:host.example?query \
