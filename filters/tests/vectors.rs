@@ -71,6 +71,7 @@ fn what_a_real_node_answers_is_verified_with_its_payload_unchanged() {
             Outcome::Result(payload) => ("result", payload),
             Outcome::Error(payload) => ("error", payload),
         };
+        let payload = std::str::from_utf8(payload).expect("it is UTF-8");
         assert_eq!(vector["outcome"], member, "{body}");
         assert!(body.contains(&format!("\"{member}\":{payload}")), "as the node wrote it: {body}");
         assert_eq!(Outcome::verify(body.as_bytes(), id + 1), None, "another id: {body}");
@@ -88,7 +89,7 @@ fn only_what_a_later_block_can_not_change_is_kept_of_what_a_real_node_answers() 
         let id = request["id"].as_u64().expect("an integer");
         let keep = match Outcome::verify(text("answer").as_bytes(), id).expect("it is one") {
             Outcome::Result(result) => Keepable::of(permit.method(), permit.params())
-                .and_then(|keepable| keepable.judge(result)),
+                .and_then(|keepable| keepable.judge(std::str::from_utf8(result).ok()?)),
             Outcome::Error(_) => None,
         };
         let said = match keep {

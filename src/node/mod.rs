@@ -256,5 +256,5 @@ fn verify(body: &Bytes, id: u64) -> Result<(&'static str, Bytes), NodeError> {
         Outcome::Result(text) => (RESULT, text),
         Outcome::Error(text) => ("error", text),
     };
-    Ok((member, body.slice_ref(payload.as_bytes())))
+    Ok((member, body.slice_ref(payload)))
 }

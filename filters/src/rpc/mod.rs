@@ -13,6 +13,7 @@ pub mod method;
 pub mod numbered;
 pub mod params;
 pub mod response;
+mod scan;
 pub(crate) mod values;
 
 pub use envelope::{Envelope, Id};
