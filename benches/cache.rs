@@ -70,19 +70,19 @@ impl World {
         Self { gateway, settings, runtime }
     }
 
-    fn wanted(&self, body: &str) -> Arc<ReadRequest> {
-        let read = self.gateway.read(&self.settings, black_box(body).as_bytes());
+    fn request(&self, body: &str) -> Arc<ReadRequest> {
+        let read = self.gateway.inspect(&self.settings, black_box(body).as_bytes());
         read.expect("it is permitted").0
     }
 
-    fn begin<'a>(&'a self, wanted: &'a ReadRequest) -> Lookup<'a> {
-        self.gateway.begin(&self.settings, black_box(wanted), None)
+    fn lookup<'a>(&'a self, request: &'a ReadRequest) -> Lookup<'a> {
+        self.gateway.lookup(&self.settings, black_box(request), None)
     }
 
     /// PendingRead until the answer is a kept one.
-    fn until_kept(&self, wanted: &ReadRequest) {
+    fn until_kept(&self, request: &ReadRequest) {
         let end = Instant::now() + PATIENCE;
-        while let Lookup::Pending(pending) = self.begin(wanted) {
+        while let Lookup::Pending(pending) = self.lookup(request) {
             assert!(Instant::now() < end, "what may be kept is kept in time");
             let mut took = Duration::ZERO;
             let answer = self.runtime.block_on(pending.answer(&mut took));
@@ -95,40 +95,40 @@ impl World {
 fn reads(c: &mut Criterion) {
     let world = World::new(true);
     c.bench_function("the read of a body that came before", |b| {
-        b.iter(|| world.wanted(RECEIPT));
+        b.iter(|| world.request(RECEIPT));
     });
     // no number to know it again by
     let new = RECEIPT.replace(r#""id":1"#, r#""id":"1""#);
     c.bench_function("the read of a new body", |b| {
-        b.iter(|| world.wanted(&new));
+        b.iter(|| world.request(&new));
     });
     for (name, body) in [("hit", RECEIPT), ("hit of 256 KiB", CLASS)] {
-        let wanted = world.wanted(body);
-        world.until_kept(&wanted);
+        let request = world.request(body);
+        world.until_kept(&request);
         c.bench_function(name, |b| {
             b.iter(|| {
-                let begun = world.begin(&wanted);
-                assert_eq!(begun.cache(), CacheUse::Hit, "the chain still stands");
-                drop(begun);
+                let found = world.lookup(&request);
+                assert_eq!(found.cache(), CacheUse::Hit, "the chain still stands");
+                drop(found);
             });
         });
     }
-    let wanted = world.wanted(NONCE);
+    let request = world.request(NONCE);
     c.bench_function("miss, as it leads a flight and leaves it", |b| {
-        b.iter(|| drop(world.begin(&wanted)));
+        b.iter(|| drop(world.lookup(&request)));
     });
-    let leader = world.begin(&wanted);
+    let leader = world.lookup(&request);
     c.bench_function("joining a flight", |b| {
         b.iter(|| {
-            let begun = world.begin(&wanted);
-            assert_eq!(begun.cache(), CacheUse::Shared, "the leader is still there");
-            drop(begun);
+            let found = world.lookup(&request);
+            assert_eq!(found.cache(), CacheUse::Shared, "the leader is still there");
+            drop(found);
         });
     });
     drop(leader);
     let plain = World::new(false);
     c.bench_function("miss, both switched off", |b| {
-        b.iter(|| drop(plain.begin(&wanted)));
+        b.iter(|| drop(plain.lookup(&request)));
     });
 }
 

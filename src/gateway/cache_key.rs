@@ -1,4 +1,4 @@
-//! What is looked for in the cache and among the flights: permitted reads, their hashes made once.
+//! Permitted reads and their cache keys, each hashed once.
 
 use ahash::RandomState;
 use portcullis_filters::rpc::Method;
@@ -8,39 +8,38 @@ use portcullis_filters::verdict::{Read, ReadCall};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// A permitted read, ready to be asked for, whichever client sends it.
+/// A permitted read, independent of the client and of the request's id.
 pub struct ReadRequest {
     method: Method,
-    /// What the node is asked.
-    pub(super) asked: Arc<CacheKey>,
-    /// How its answer may be kept, if it may be.
-    pub(super) rule: Option<Keepable>,
+    /// The call to the node, and the key of a flight.
+    pub(super) key: Arc<CacheKey>,
+    /// How its answer may be cached, if it may.
+    pub(super) class: Option<Keepable>,
     at_head: Option<AtHead>,
 }
 
-/// A class at a tag that follows the chain: whatever tag it is asked at, it is the same class.
+/// A class at a block tag that follows the chain. Every such tag names the same class.
 struct AtHead {
-    kept_as: Arc<CacheKey>,
+    cached_under: Arc<CacheKey>,
     read: Read,
 }
 
-/// A read, as a key.
+/// A call to the node with its hash, seeded against collisions that a client could compute.
 #[derive(Clone, Debug)]
 pub(super) struct CacheKey {
-    /// With keys that no client knows.
     hash: u64,
     call: ReadCall,
 }
 
 impl ReadRequest {
     pub(super) fn new(read: Read, keys: &RandomState) -> Self {
-        let (method, asked) = (read.method(), Arc::new(CacheKey::new(read.call(), keys)));
-        let rule = Keepable::of(method, read.params());
-        let at_head = (rule == Some(Keepable::ClassAtHead)).then(|| AtHead {
-            kept_as: Arc::new(CacheKey::new(read.call_at(BlockId::Latest), keys)),
+        let (method, key) = (read.method(), Arc::new(CacheKey::new(read.call(), keys)));
+        let class = Keepable::of(method, read.params());
+        let at_head = (class == Some(Keepable::ClassAtHead)).then(|| AtHead {
+            cached_under: Arc::new(CacheKey::new(read.call_at(BlockId::Latest), keys)),
             read,
         });
-        Self { method, asked, rule, at_head }
+        Self { method, key, class, at_head }
     }
 
     /// The method, one of the thirteen.
@@ -48,21 +47,21 @@ impl ReadRequest {
         self.method
     }
 
-    /// What its answer is kept under.
-    pub(super) fn kept_as(&self) -> &Arc<CacheKey> {
-        self.at_head.as_ref().map_or(&self.asked, |at_head| &at_head.kept_as)
+    pub(super) fn cached_under(&self) -> &Arc<CacheKey> {
+        self.at_head.as_ref().map_or(&self.key, |at_head| &at_head.cached_under)
     }
 
-    /// The same read at the block of this number, where that answers this one for good.
+    /// The same read at this block, where that answers this read for good.
     pub(super) fn at(&self, block: u64, keys: &RandomState) -> Option<CacheKey> {
         let AtHead { read, .. } = self.at_head.as_ref()?;
         Some(CacheKey::new(read.call_at(BlockId::Number(block)), keys))
     }
 
-    /// Bytes of what it holds.
+    /// Bytes on the heap.
     pub(super) fn weight(&self) -> usize {
-        let bytes = |asked: &CacheKey| asked.call.as_bytes().len();
-        bytes(&self.asked) + self.at_head.as_ref().map_or(0, |at_head| 2 * bytes(&at_head.kept_as))
+        let bytes = |key: &CacheKey| key.call.as_bytes().len();
+        let at_head = self.at_head.as_ref().map_or(0, |at_head| 2 * bytes(&at_head.cached_under));
+        bytes(&self.key) + at_head
     }
 }
 
@@ -90,7 +89,7 @@ impl PartialEq for CacheKey {
 
 impl Eq for CacheKey {}
 
-/// What a policy that lets all thirteen methods through makes of a body that it permits.
+/// The permit for a body under a policy that allows all thirteen methods.
 #[cfg(test)]
 pub(super) fn permitted(body: &str) -> portcullis_filters::verdict::ReadPermit<'_> {
     let policy = portcullis_filters::policy::GatewayPolicy {

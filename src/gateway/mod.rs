@@ -1,59 +1,67 @@
-//! The public read path: a read that the policy permits to one verified answer of the node.
+//! The public read path: from an admitted request to one verified answer of the node.
 //!
-//! It holds the policy and what the policy counts with. It never sees a head or a body that the
-//! policy did not, and never writes to a client. Next: `reads` (one read, from its body on),
-//! `bodies` (bodies that came before), `flights` (identical reads at a time), `cache` (what is
-//! given again), `watch` and `watcher` (for how long), and `node`, which fetches the answer.
+//! A read comes from the cache (`cache`), from an identical read that is under way (`flights`), or
+//! from the node (`crate::node`). A body that repeats an earlier one is not parsed again
+//! (`parsed_bodies`). `watcher` polls the chain, and `watch` decides for how long answers hold.
+//! Nothing here reads from or writes to a client.
 
 mod cache;
 mod cache_key;
 mod flights;
 mod parsed_bodies;
-mod reads;
 mod watch;
 mod watcher;
 
 pub use cache::CacheStats;
 pub use cache_key::ReadRequest;
-pub use reads::{Lookup, PendingRead};
 pub use watch::EpochCause;
 pub use watcher::Watcher;
 
 use crate::config::{CorsOrigins, GatewayConfig, NodeConfig};
 use crate::http::clients::{ClientLimits, Clients};
 use crate::io::memory::MemoryPool;
-use crate::node::Node;
-use crate::telemetry::Metrics;
+use crate::node::{Answer, ConnectionChoice, Node, NodeError};
+use crate::telemetry::{CacheUse, Metrics};
+use ahash::RandomState;
 use arc_swap::ArcSwap;
-use cache::Cache;
+use cache::{Cache, View};
+use cache_key::CacheKey;
+use flights::{Flights, Role};
+use parsed_bodies::ParsedBodyCache;
 use pingora_limits::inflight::Guard;
 use portcullis_filters::client::TrustedProxies;
 use portcullis_filters::policy::{Admission, GatewayPolicy, JudgedHead};
 use portcullis_filters::rpc::MethodSet;
+use portcullis_filters::rpc::keep::Keepable;
 use portcullis_filters::verdict::Refusal;
-use reads::Reads;
 use std::sync::Arc;
-use tokio::time::Instant;
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
 
 /// The gateway's policy and state.
 pub struct Gateway {
     settings: ArcSwap<Settings>,
     clients: Clients,
-    reads: Reads,
+    node: Arc<Node>,
+    cache: Arc<Cache>,
+    bodies: ParsedBodyCache,
+    flights: Arc<Flights<Result<Answer, NodeError>>>,
+    /// Seeds the hash of every [`CacheKey`].
+    keys: RandomState,
 }
 
-/// What a running gateway can change.
+/// What a reload changes in a running gateway.
 #[derive(Debug)]
 pub struct Settings {
     /// The policy.
     pub policy: GatewayPolicy,
     /// Which web pages may read answers.
     pub cors: CorsOrigins,
-    /// How much one client may ask.
+    /// The limits of one client.
     pub limits: ClientLimits,
-    /// Whether identical reads at a time are one call to the node.
+    /// Whether identical concurrent reads share one call to the node.
     pub single_flight: bool,
-    /// Whether answers that can not change are given again.
+    /// Whether answers that cannot change are cached.
     pub cache: bool,
 }
 
@@ -72,25 +80,61 @@ impl From<&GatewayConfig> for Settings {
     }
 }
 
+/// The result of looking up a read in the cache.
+pub enum Lookup<'a> {
+    /// The cached answer.
+    Cached(Answer),
+    /// The answer has to be fetched.
+    Pending(PendingRead<'a>),
+}
+
+impl Lookup<'_> {
+    /// How the cache takes part.
+    pub fn cache(&self) -> CacheUse {
+        match self {
+            Self::Cached(_) => CacheUse::Hit,
+            Self::Pending(pending) => pending.cache,
+        }
+    }
+}
+
+/// A read whose answer comes from the node, or from the leader of an identical read.
+pub struct PendingRead<'a> {
+    gateway: &'a Gateway,
+    request: &'a ReadRequest,
+    traceparent: Option<&'a [u8]>,
+    /// The state of the chain before the node is asked.
+    view: View,
+    /// How the answer may be cached, if it may.
+    class: Option<Keepable>,
+    /// `None` when single-flight is off.
+    role: Option<Role<Result<Answer, NodeError>>>,
+    cache: CacheUse,
+}
+
 impl Gateway {
-    /// A gateway as configured, before this node. `memory` is where the node's answers have theirs.
+    /// A gateway in front of `node`. Cached answers take their memory from `memory`.
     pub fn new(config: &GatewayConfig, node: Arc<Node>, memory: Arc<MemoryPool>) -> Self {
         let settings = Settings::from(config);
         Self {
             clients: Clients::new(&settings.limits, &config.clients),
             settings: ArcSwap::from_pointee(settings),
-            reads: Reads::new(node, Cache::new(&config.cache, memory)),
+            node,
+            cache: Arc::new(Cache::new(&config.cache, memory)),
+            bodies: ParsedBodyCache::new(),
+            flights: Flights::new(),
+            keys: RandomState::new(),
         }
     }
 
-    /// What watches the chain for its cache.
+    /// The service that watches the chain for this gateway's cache.
     pub fn watcher(
         &self,
         config: &GatewayConfig,
         node: &NodeConfig,
         metrics: Arc<Metrics>,
     ) -> Watcher {
-        Watcher::new(Arc::clone(&self.reads.cache), config.cache.watch_interval, node, metrics)
+        Watcher::new(Arc::clone(&self.cache), config.cache.watch_interval, node, metrics)
     }
 
     /// The settings in force.
@@ -98,48 +142,165 @@ impl Gateway {
         self.settings.load_full()
     }
 
-    /// Takes over other settings, for the requests to come.
+    /// Applies other settings to later requests.
     pub fn change(&self, settings: Settings) {
         self.clients.change(&settings.limits);
-        self.reads.cache.switch(settings.cache);
+        self.cache.switch(settings.cache);
         self.settings.store(Arc::new(settings));
     }
 
-    /// Admits a request with a judged head that came at `now`.
+    /// Admits a request by its judged head, at `now`.
     pub fn admit(&self, settings: &Settings, head: &JudgedHead, now: Instant) -> Admission<Guard> {
         let enter = |client| self.clients.enter(client, &settings.limits);
         settings.policy.admit(head, self.clients.limiter(), self.clients.millis(now), enter)
     }
 
-    /// The read that the body of an admitted call asks for, and the JSON text of the request's id.
-    ///
-    /// # Errors
-    /// What the policy refuses it for.
-    pub fn read<'a>(
-        &self,
-        settings: &Settings,
-        body: &'a [u8],
-    ) -> Result<(Arc<ReadRequest>, &'a str), Refusal> {
-        self.reads.read(&settings.policy, body)
-    }
-
-    /// Begins a permitted read. `traceparent` reaches the node if this read does.
-    pub fn begin<'a>(
-        &'a self,
-        settings: &Settings,
-        wanted: &'a ReadRequest,
-        traceparent: Option<&'a [u8]>,
-    ) -> Lookup<'a> {
-        self.reads.begin(settings, wanted, traceparent)
-    }
-
-    /// Its clients.
+    /// The clients and their limits.
     pub fn clients(&self) -> &Clients {
         &self.clients
     }
 
-    /// How its cache stands.
+    /// The state of the cache, for metrics.
     pub fn cache(&self) -> CacheStats {
-        self.reads.cache.stats()
+        self.cache.stats()
+    }
+
+    /// Inspects the body of an admitted request. Returns the permitted read and the JSON text of
+    /// the request's id.
+    ///
+    /// # Errors
+    /// The policy's refusal.
+    pub fn inspect<'a>(
+        &self,
+        settings: &Settings,
+        body: &'a [u8],
+    ) -> Result<(Arc<ReadRequest>, &'a str), Refusal> {
+        let key = self.bodies.key(body);
+        if let Some(key) = &key
+            && let Some(request) = self.bodies.get(key)
+            && settings.policy.methods.contains(request.method())
+        {
+            return Ok((request, key.id()));
+        }
+        let permit = settings.policy.inspect(body)?;
+        let id = permit.id();
+        let request = Arc::new(ReadRequest::new(permit.into_read(), &self.keys));
+        if let Some(key) = key {
+            self.bodies.insert(&key, id, &request);
+        }
+        Ok((request, id.as_str()))
+    }
+
+    /// Looks up a permitted read. `traceparent` is sent to the node if this read leads.
+    pub fn lookup<'a>(
+        &'a self,
+        settings: &Settings,
+        request: &'a ReadRequest,
+        traceparent: Option<&'a [u8]>,
+    ) -> Lookup<'a> {
+        let view = self.cache.view();
+        let class = request.class.filter(|_| settings.cache && view.in_use);
+        let cached = || class.and_then(|_| self.cache.get(request.cached_under(), &view));
+        if let Some(answer) = cached() {
+            return Lookup::Cached(answer);
+        }
+        let mut role = settings.single_flight.then(|| self.join(view.epoch, request));
+        if let Some(Role::Leader(leader)) = role {
+            // the flight before this one may have ended after the lookup above
+            if let Some(answer) = cached() {
+                leader.complete(&Ok(answer.clone()));
+                return Lookup::Cached(answer);
+            }
+            role = Some(Role::Leader(leader));
+        }
+        let cache = match role {
+            None if !settings.cache => CacheUse::Off,
+            None | Some(Role::Leader(_)) => CacheUse::Miss,
+            Some(Role::Follower(_)) => CacheUse::Shared,
+        };
+        Lookup::Pending(PendingRead {
+            gateway: self,
+            request,
+            traceparent,
+            view,
+            class,
+            role,
+            cache,
+        })
+    }
+
+    fn join(&self, epoch: u64, request: &ReadRequest) -> Role<Result<Answer, NodeError>> {
+        self.flights.join(epoch, Arc::clone(&request.key))
+    }
+}
+
+impl PendingRead<'_> {
+    /// Waits for the answer, and writes to `took` how long that was.
+    ///
+    /// # Errors
+    /// Why the node's answer cannot be passed on.
+    pub fn answer(
+        mut self,
+        took: &mut Duration,
+    ) -> impl Future<Output = Result<Answer, NodeError>> {
+        let start = Instant::now();
+        // a block: an `async fn` would hold its arguments twice
+        async move {
+            let deadline = start + self.gateway.node.timeout();
+            let answer = loop {
+                let Some(Role::Follower(answer)) = &mut self.role else {
+                    break self.fetch_and_cache(deadline).await;
+                };
+                match timeout_at(deadline, answer).await {
+                    Ok(Ok(answer)) => break answer,
+                    Err(_) => break Err(NodeError::Timeout),
+                    // the leader is gone
+                    Ok(Err(_)) => {
+                        self.role = Some(self.gateway.join(self.view.epoch, self.request));
+                    }
+                }
+            };
+            if let Some(Role::Leader(leader)) = self.role.take() {
+                leader.complete(&answer);
+            }
+            *took = start.elapsed();
+            answer
+        }
+    }
+
+    async fn fetch_and_cache(&self, deadline: Instant) -> Result<Answer, NodeError> {
+        if let Some(block) = self.view.settled.filter(|_| self.class.is_some())
+            && let Some(settled) = self.request.at(block, &self.gateway.keys)
+        {
+            // boxed: few reads have another form
+            let answer = Box::pin(self.fetch(&settled, deadline)).await?;
+            if answer.is_result() {
+                self.store(Keepable::ClassAt(block), &answer);
+                return Ok(answer);
+            }
+            // newer than the settled block, or older than what the node still has
+        }
+        let answer = self.fetch(&self.request.key, deadline).await?;
+        if let Some(class) = self.class.filter(|_| answer.is_result()) {
+            self.store(class, &answer);
+        }
+        Ok(answer)
+    }
+
+    fn fetch<'a>(
+        &'a self,
+        key: &'a CacheKey,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<Answer, NodeError>> + 'a {
+        let write = |id, out: &mut Vec<u8>| key.call().write_request(id, out);
+        self.gateway.node.fetch(write, ConnectionChoice::Pooled, self.traceparent, deadline)
+    }
+
+    fn store(&self, class: Keepable, answer: &Answer) {
+        let result = std::str::from_utf8(&answer.payload).ok();
+        if let Some(policy) = result.and_then(|result| class.judge(result)) {
+            let key = Arc::clone(self.request.cached_under());
+            self.gateway.cache.insert(key, answer, policy, &self.view);
+        }
     }
 }

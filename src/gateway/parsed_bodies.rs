@@ -1,8 +1,8 @@
-//! Reads that are asked again in the same words: what the policy made of a body holds for each that
-//! differs in the number of its id alone.
+//! A cache of parsed bodies: a body that differs from an earlier one in the number of its id alone
+//! gets the same verdict without being parsed.
 //!
-//! A body gets in here when it comes a second time, so those that come once cost little more than
-//! the look. What is kept is no answer: it says what to look for, or what to ask the node.
+//! A body is stored when it arrives for the second time, so one that arrives once costs little more
+//! than a lookup. An entry is a read, never an answer.
 
 use super::cache_key::ReadRequest;
 use ahash::RandomState;
@@ -15,29 +15,27 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// 4 MiB: some five thousand reads.
 const SIZE: usize = 4 << 20;
-/// 2 KiB: of a larger body, reading it is not what takes long.
+/// 2 KiB: parsing is not what a larger body costs most.
 const MAX_BODY: usize = 2 << 10;
-/// What an entry takes beside its bytes.
+/// Bytes of an entry besides its contents.
 const OVERHEAD: usize = 256;
 /// Locks.
 const SHARDS: usize = 16;
-/// Bodies that are remembered to have come once: about as many come between one look of a client
-/// that asks every second and its next.
+/// Slots for the hashes of bodies that arrived once: about as many bodies arrive between two polls
+/// of a client that polls every second.
 const ONCE: usize = 4096;
 
-/// Reads that were asked before.
+/// The reads of earlier bodies.
 pub(super) struct ParsedBodyCache {
-    kept: Kept,
-    /// Parts of the hashes of bodies that came once, each in the place that it says; the next one
-    /// for the same place takes it.
+    entries: Entries,
+    /// Parts of the hashes of bodies that arrived once. A hash chooses its slot and overwrites it.
     once: Box<[AtomicU32]>,
-    /// What bodies are hashed with.
     keys: RandomState,
 }
 
-type Kept = Cache<StoredBody, Arc<ReadRequest>, Weight>;
+type Entries = Cache<StoredBody, Arc<ReadRequest>, Weight>;
 
-/// A body that is kept, but for the number.
+/// A stored body without its number.
 #[derive(Clone, PartialEq, Eq)]
 struct StoredBody {
     parts: Box<[u8]>,
@@ -46,7 +44,7 @@ struct StoredBody {
     hash: u64,
 }
 
-/// A body that came.
+/// A body that arrived, as a key.
 pub(super) struct BodyKey<'a> {
     body: Numbered<'a>,
     hash: u64,
@@ -65,8 +63,8 @@ impl Hash for BodyKey<'_> {
 }
 
 impl Equivalent<StoredBody> for BodyKey<'_> {
-    fn equivalent(&self, words: &StoredBody) -> bool {
-        self.hash == words.hash && Numbered::kept(&words.parts, words.at) == Some(self.body)
+    fn equivalent(&self, stored: &StoredBody) -> bool {
+        self.hash == stored.hash && Numbered::kept(&stored.parts, stored.at) == Some(self.body)
     }
 }
 
@@ -74,13 +72,13 @@ impl Equivalent<StoredBody> for BodyKey<'_> {
 struct Weight;
 
 impl Weighter<StoredBody, Arc<ReadRequest>> for Weight {
-    fn weight(&self, words: &StoredBody, wanted: &Arc<ReadRequest>) -> u64 {
-        (words.parts.len() + wanted.weight() + OVERHEAD) as u64
+    fn weight(&self, stored: &StoredBody, request: &Arc<ReadRequest>) -> u64 {
+        (stored.parts.len() + request.weight() + OVERHEAD) as u64
     }
 }
 
 impl<'a> BodyKey<'a> {
-    /// The JSON text of its id, if it is a body that is known.
+    /// The JSON text of the request's id, if the body is in the cache.
     pub(super) fn id(&self) -> &'a str {
         self.body.id()
     }
@@ -95,38 +93,39 @@ impl ParsedBodyCache {
             .build()
             .expect("both capacities are set");
         let lifecycle = DefaultLifecycle::default();
-        let kept = Kept::with_options(options, Weight, DefaultHashBuilder::default(), lifecycle);
+        let hasher = DefaultHashBuilder::default();
+        let entries = Entries::with_options(options, Weight, hasher, lifecycle);
         let once = std::iter::repeat_with(AtomicU32::default).take(ONCE).collect();
-        Self { kept, once, keys: RandomState::new() }
+        Self { entries, once, keys: RandomState::new() }
     }
 
-    /// A body in a form in which it can be known again, if it has one.
-    pub(super) fn said<'a>(&self, body: &'a [u8]) -> Option<BodyKey<'a>> {
+    /// The key of a body that is short and holds a number that may be its id.
+    pub(super) fn key<'a>(&self, body: &'a [u8]) -> Option<BodyKey<'a>> {
         let body = Some(body).filter(|body| body.len() <= MAX_BODY).and_then(Numbered::find)?;
         Some(BodyKey { body, hash: self.keys.hash_one(body) })
     }
 
-    /// What it asks for, if it came before.
-    pub(super) fn find(&self, said: &BodyKey<'_>) -> Option<Arc<ReadRequest>> {
-        self.kept.get(said)
+    pub(super) fn get(&self, key: &BodyKey<'_>) -> Option<Arc<ReadRequest>> {
+        self.entries.get(key)
     }
 
-    /// Takes in a body that the policy permitted, with this id: at its second time.
-    pub(super) fn add(&self, said: &BodyKey<'_>, id: Id<'_>, wanted: &Arc<ReadRequest>) {
-        let BodyKey { body, hash } = said;
-        if !body.is_at(id) || !self.came_before(*hash) {
+    /// Stores a permitted body with this id when it arrives for the second time.
+    pub(super) fn insert(&self, key: &BodyKey<'_>, id: Id<'_>, request: &Arc<ReadRequest>) {
+        let BodyKey { body, hash } = key;
+        if !body.is_at(id) || !self.is_repeated(*hash) {
             return;
         }
         let [before, after] = body.parts();
         let parts = [before, after].concat().into();
-        self.kept.insert(StoredBody { parts, at: before.len(), hash: *hash }, Arc::clone(wanted));
+        let stored = StoredBody { parts, at: before.len(), hash: *hash };
+        self.entries.insert(stored, Arc::clone(request));
     }
 
-    /// Whether a body of this hash came lately; from now on one did.
-    fn came_before(&self, hash: u64) -> bool {
-        let place = self.once.get(hash as usize % ONCE);
+    /// Whether a body of this hash arrived lately; records that one did.
+    fn is_repeated(&self, hash: u64) -> bool {
+        let slot = self.once.get(hash as usize % ONCE);
         let mark = (hash >> 32) as u32;
-        place.is_some_and(|place| place.swap(mark, Ordering::Relaxed) == mark)
+        slot.is_some_and(|slot| slot.swap(mark, Ordering::Relaxed) == mark)
     }
 }
 
@@ -135,7 +134,7 @@ mod tests {
     use super::super::cache_key::permitted;
     use super::*;
 
-    /// A receipt, asked for under this id.
+    /// The request for a receipt, under this id.
     fn body(id: &str) -> String {
         let params = r#""params":["0x71"]"#;
         format!(
@@ -143,29 +142,29 @@ mod tests {
         )
     }
 
-    /// A body comes, is not known, and is permitted.
-    fn comes(bodies: &ParsedBodyCache, body: &str) {
+    /// Inserts a body that is not in the cache and is permitted.
+    fn insert(bodies: &ParsedBodyCache, body: &str) {
         let permit = permitted(body);
         let id = permit.id();
-        let wanted = ReadRequest::new(permit.into_read(), &RandomState::with_seed(0));
-        if let Some(said) = bodies.said(body.as_bytes()) {
-            bodies.add(&said, id, &Arc::new(wanted));
+        let request = ReadRequest::new(permit.into_read(), &RandomState::with_seed(0));
+        if let Some(key) = bodies.key(body.as_bytes()) {
+            bodies.insert(&key, id, &Arc::new(request));
         }
     }
 
-    /// The id of a body that is known.
-    fn known<'a>(bodies: &ParsedBodyCache, body: &'a str) -> Option<&'a str> {
-        let said = bodies.said(body.as_bytes())?;
-        bodies.find(&said).map(|_| said.id())
+    /// The id of a body that is in the cache.
+    fn cached<'a>(bodies: &ParsedBodyCache, body: &'a str) -> Option<&'a str> {
+        let key = bodies.key(body.as_bytes())?;
+        bodies.get(&key).map(|_| key.id())
     }
 
     #[test]
-    fn a_body_that_came_twice_is_known_under_another_number_and_in_no_other_words() {
+    fn a_repeated_body_hits_under_any_number_only() {
         let bodies = ParsedBodyCache::new();
-        comes(&bodies, &body("7"));
-        assert_eq!(known(&bodies, &body("7")), None, "it came once");
-        comes(&bodies, &body("80"));
-        for (said, id) in [
+        insert(&bodies, &body("7"));
+        assert_eq!(cached(&bodies, &body("7")), None, "it arrived once");
+        insert(&bodies, &body("80"));
+        for (sent, id) in [
             (body("7"), Some("7")),
             (body("800"), Some("800")),
             (body("0"), Some("0")),
@@ -178,31 +177,31 @@ mod tests {
             (body("8").replace("2.0", "1.0"), None),
             (body("8") + " ", None),
         ] {
-            assert_eq!(known(&bodies, &said), id, "{said}");
+            assert_eq!(cached(&bodies, &sent), id, "{sent}");
         }
     }
 
     #[test]
-    fn a_body_whose_number_is_not_the_id_or_that_is_long_is_not_kept() {
+    fn long_bodies_and_other_ids_are_not_stored() {
         let long = body("7").replace(",\"jsonrpc", &format!("{},\"jsonrpc", " ".repeat(MAX_BODY)));
-        for said in [body("\"7\""), body("7.5"), long] {
+        for sent in [body("\"7\""), body("7.5"), long] {
             let bodies = ParsedBodyCache::new();
             for _ in 0..3 {
-                comes(&bodies, &said);
+                insert(&bodies, &sent);
             }
-            assert_eq!(bodies.kept.len(), 0, "{said}");
+            assert_eq!(bodies.entries.len(), 0, "{sent}");
         }
     }
 
     #[test]
-    fn what_is_kept_is_bounded_in_bytes() {
+    fn stored_bodies_are_bounded_in_bytes() {
         let bodies = ParsedBodyCache::new();
         for number in 0..SIZE / OVERHEAD {
-            let said = body("7").replace("0x71", &format!("{number:#x}"));
-            comes(&bodies, &said);
-            comes(&bodies, &said);
+            let sent = body("7").replace("0x71", &format!("{number:#x}"));
+            insert(&bodies, &sent);
+            insert(&bodies, &sent);
         }
-        assert!(bodies.kept.len() > SHARDS, "{}", bodies.kept.len());
-        assert!(bodies.kept.weight() <= SIZE as u64, "{}", bodies.kept.weight());
+        assert!(bodies.entries.len() > SHARDS, "{}", bodies.entries.len());
+        assert!(bodies.entries.weight() <= SIZE as u64, "{}", bodies.entries.weight());
     }
 }

@@ -1,7 +1,7 @@
-//! Looks at the chain at every tick and tells the cache what stands.
+//! Polls the chain at every tick and reports to the cache what still holds.
 //!
-//! It runs beside the listeners, over connections of its own, so that it sees the node however busy
-//! the gateway is. While the cache is switched off it asks nothing.
+//! It has connections and memory of its own, so that load on the gateway does not hide the chain.
+//! While the cache is disabled it polls nothing.
 
 use super::cache::Cache;
 use super::watch::{EpochCause, L1, Poll, Step, Watch};
@@ -17,10 +17,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior};
 
-/// Blocks in one look.
+/// Blocks in one poll.
 const BLOCKS: usize = 5;
-/// A look may take an interval, and this long where intervals are shorter.
-const SLOW: Duration = Duration::from_secs(1);
+/// A poll may take one interval, or this long if the interval is shorter.
+const MIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Watches the chain for the gateway's cache.
 pub struct Watcher {
@@ -41,7 +41,7 @@ impl BackgroundService for Watcher {
     }
 }
 
-/// However the watch ends: nothing is given from a cache that nobody watches.
+/// Bypasses the cache when the watcher stops, for whatever reason.
 struct SuspendOnDrop<'a>(&'a Cache);
 
 impl Drop for SuspendOnDrop<'_> {
@@ -51,7 +51,6 @@ impl Drop for SuspendOnDrop<'_> {
 }
 
 impl Watcher {
-    /// With connections and memory of its own: clients who take all of theirs do not blind it.
     pub(super) fn new(
         cache: Arc<Cache>,
         interval: Duration,
@@ -72,7 +71,7 @@ impl Watcher {
         let mut switch = self.cache.switched();
         loop {
             while !*switch.borrow_and_update() {
-                // what an unfinished look may have said since
+                // an unfinished poll may have applied its result since
                 self.cache.suspend();
                 if switch.changed().await.is_err() {
                     return;
@@ -82,7 +81,7 @@ impl Watcher {
         }
     }
 
-    /// Looks until the cache is switched off.
+    /// Polls until the cache is disabled.
     async fn watch(&self, switch: &mut tokio::sync::watch::Receiver<bool>) {
         let mut watch = Watch::default();
         let mut ticks = tokio::time::interval(self.interval);
@@ -93,32 +92,31 @@ impl Watcher {
                 _ = ticks.tick() => {}
                 _ = switch.changed() => continue,
             }
-            let look = self.look(&watch);
-            let Ok(look) = tokio::time::timeout(self.interval.max(SLOW), look).await else {
-                // blocks that it saw when it began may be gone: it is given up, and what is kept
-                // waits for a look that is quick enough to be believed
+            let poll = self.poll(&watch);
+            let Ok(poll) = tokio::time::timeout(self.interval.max(MIN_TIMEOUT), poll).await else {
+                // its first blocks may be gone by now, so its result proves nothing
                 self.cache.pause();
                 continue;
             };
-            let step = watch.step(look, Instant::now());
-            self.cache.take_over(&step);
-            self.tell(&step, was_blind);
-            was_blind = step.standing.is_none();
+            let step = watch.step(poll, Instant::now());
+            self.cache.apply(&step);
+            self.log(&step, was_blind);
+            was_blind = step.chain.is_none();
         }
     }
 
-    fn tell(&self, step: &Step, was_blind: bool) {
+    fn log(&self, step: &Step, was_blind: bool) {
         if let Some(cause) = step.broke {
             self.metrics.cache_epoch(cause);
-            log::warn!(cause = cause.name(); "the cache is emptied");
+            log::warn!(cause = cause.name(); "cache purged: chain continuity cannot be proved");
         }
-        if was_blind && step.standing.is_some() {
-            log::info!("the node is seen again: the cache is in use");
+        if was_blind && step.chain.is_some() {
+            log::info!("node reachable again: cache in use");
         }
     }
 
-    /// Asks for the newest block, and when the node answers, for all others at the same time.
-    async fn look(&self, watch: &Watch) -> Result<Poll, EpochCause> {
+    /// Fetches the newest block, then all others concurrently.
+    async fn poll(&self, watch: &Watch) -> Result<Poll, EpochCause> {
         let (settled, candidate) = (watch.settled(), watch.candidate());
         let head = self
             .chain
@@ -128,7 +126,7 @@ impl Watcher {
             .ok_or(EpochCause::Strange)?;
         let (genesis, settled_block, candidate_block, l1) = tokio::join!(
             self.fetch_block(Some(0)),
-            // block 0 is asked for anyway
+            // block 0 is fetched anyway
             self.fetch_block(settled.filter(|number| *number > 0)),
             self.fetch_block(candidate.filter(|number| *number > 0)),
             self.chain.fetch_block("\"l1_accepted\""),
@@ -148,17 +146,17 @@ impl Watcher {
         })
     }
 
-    /// The block of this number, if one is asked for and there is one.
+    /// The block at this number, if there are both.
     async fn fetch_block(&self, number: Option<u64>) -> Result<Option<BlockIdentity>, RpcError> {
         let Some(number) = number else { return Ok(None) };
         let block = self.chain.fetch_block(&format!(r#"{{"block_number":{number}}}"#)).await?;
-        // another block than the one that was asked for is none
+        // not another block than the requested one
         Ok(block.filter(|block| block.number == number))
     }
 }
 
-fn cause(trouble: RpcError) -> EpochCause {
-    match trouble {
+fn cause(error: RpcError) -> EpochCause {
+    match error {
         RpcError::Node(_) => EpochCause::Unreachable,
         RpcError::Returned(_) | RpcError::MalformedAnswer => EpochCause::Strange,
     }

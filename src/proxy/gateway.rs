@@ -67,17 +67,17 @@ impl Surface for Gateway {
         body: Bytes,
         about: &mut About<'_>,
     ) -> Reply {
-        let (wanted, id) = match self.read(settings, &body) {
+        let (request, id) = match self.inspect(settings, &body) {
             Ok(read) => read,
             Err(refusal) => {
                 return Reply::refusal(ErrorFormat::JsonRpc, &refusal, about.request_id);
             }
         };
-        about.method = wanted.method().name();
-        let begun = self.begin(settings, &wanted, about.traceparent);
-        let cache = begun.cache();
-        about.metrics.call(wanted.method(), cache, body.len());
-        let answer = match begun {
+        about.method = request.method().name();
+        let lookup = self.lookup(settings, &request, about.traceparent);
+        let cache = lookup.cache();
+        about.metrics.call(request.method(), cache, body.len());
+        let answer = match lookup {
             Lookup::Cached(answer) => Ok(answer),
             // boxed, so that what is answered at once carries no room for asking the node
             Lookup::Pending(pending) => Box::pin(pending.answer(&mut about.upstream)).await,

@@ -255,7 +255,7 @@ fn an_unreachable_node_suspends_the_cache() {
     assert_error(&answer, "upstream_unreachable", "1", "nothing is told that can not be seen");
     assert_eq!(cached, "miss");
     edge.line("that it is emptied", |line| line["cause"] == "unreachable");
-    let logged = || edge.lines().iter().filter(|line| line.contains("cache is emptied")).count();
+    let logged = || edge.lines().iter().filter(|line| line.contains("cache purged")).count();
     assert_eq!(logged(), 1, "it is told once, not at every look");
     node.change(|chain| chain.health = Health::Well);
     has_settled(&edge, 3);

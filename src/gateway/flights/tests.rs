@@ -1,4 +1,4 @@
-//! Who waits for what, step by step: nothing runs by itself.
+//! Single-flight step by step: no task runs.
 
 use super::super::cache_key::permitted;
 use super::*;
@@ -6,7 +6,7 @@ use tokio::sync::oneshot::error::TryRecvError;
 
 type Answer = Result<u32, &'static str>;
 
-/// Flights to a node whose answers the test gives.
+/// Flights whose answers the test sends.
 struct World {
     flights: Arc<Flights<Answer>>,
     keys: RandomState,
@@ -17,7 +17,7 @@ impl World {
         Self { flights: Flights::new(), keys: RandomState::new() }
     }
 
-    /// Asks for the nonce of an account.
+    /// A read of the nonce of an account.
     fn join(&self, epoch: u64, account: &str) -> Role<Answer> {
         let body = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"starknet_getNonce","params":["latest","{account}"]}}"#
@@ -40,31 +40,31 @@ impl World {
         }
     }
 
-    fn under_way(&self) -> usize {
-        self.flights.lock().len()
+    fn entries(&self) -> usize {
+        self.flights.0.lock().len()
     }
 }
 
 #[test]
-fn identical_reads_share_one_flight_and_others_do_not() {
+fn only_identical_reads_share_a_flight() {
     let world = World::new();
     let lead = world.leads(0, "0x1");
     let mut same = world.follows(0, "0x1");
     let mut spelled_otherwise = world.follows(0, "0x01");
     let _other = world.leads(0, "0x2");
-    assert_eq!(same.try_recv(), Err(TryRecvError::Empty), "the node has said nothing yet");
+    assert_eq!(same.try_recv(), Err(TryRecvError::Empty), "the node has not answered yet");
     lead.complete(&Ok(7));
     assert_eq!(same.try_recv(), Ok(Ok(7)));
     assert_eq!(spelled_otherwise.try_recv(), Ok(Ok(7)));
 }
 
 #[test]
-fn when_a_leader_goes_away_one_who_followed_leads_and_the_others_follow_that_one() {
+fn a_follower_leads_when_its_leader_goes_away() {
     let world = World::new();
     let leader = world.leads(0, "0x1");
     let (mut one, mut two) = (world.follows(0, "0x1"), world.follows(0, "0x1"));
     drop(leader);
-    assert_eq!(one.try_recv(), Err(TryRecvError::Closed), "it is told");
+    assert_eq!(one.try_recv(), Err(TryRecvError::Closed), "it is notified");
     let next = world.leads(0, "0x1");
     assert_eq!(two.try_recv(), Err(TryRecvError::Closed));
     let mut two = world.follows(0, "0x1");
@@ -73,28 +73,28 @@ fn when_a_leader_goes_away_one_who_followed_leads_and_the_others_follow_that_one
 }
 
 #[test]
-fn a_flight_that_nobody_waits_for_leaves_nothing() {
+fn an_abandoned_flight_leaves_no_entry() {
     let world = World::new();
     let leader = world.leads(0, "0x1");
     drop(world.follows(0, "0x1"));
     drop(leader);
-    assert_eq!(world.under_way(), 0);
+    assert_eq!(world.entries(), 0);
     world.leads(0, "0x1").complete(&Ok(1));
-    assert_eq!(world.under_way(), 0);
+    assert_eq!(world.entries(), 0);
 }
 
 #[test]
-fn an_error_is_shared_and_not_kept() {
+fn an_error_is_shared_but_not_stored() {
     let world = World::new();
     let leader = world.leads(0, "0x1");
     let mut follower = world.follows(0, "0x1");
     leader.complete(&Err("no node"));
     assert_eq!(follower.try_recv(), Ok(Err("no node")));
-    let _asks_again = world.leads(0, "0x1");
+    let _next = world.leads(0, "0x1");
 }
 
 #[test]
-fn nobody_joins_a_flight_of_another_epoch() {
+fn flights_of_two_epochs_are_separate() {
     let world = World::new();
     let before = world.leads(0, "0x1");
     let after = world.leads(1, "0x1");

@@ -1,26 +1,24 @@
-//! What two looks at the chain say about the time between them: a pure matter, time is an argument.
+//! What two polls of the chain prove about the time between them. Pure: time is an argument.
 //!
-//! A development chain can lose blocks (abort, revert, restart) and mine others in their place,
-//! with the same numbers and hashes; only timestamps and contents tell them apart, and a timestamp
-//! is in whole seconds. So an answer may be kept only when the block that it stands on is no newer
-//! than the *settled* one: a head that was first seen [`SETTLE`] ago and is still the same.
-//! Whatever takes its place later has a later timestamp, and the next look finds that; on a chain
-//! whose time is set by hand (`devnet_setTime`), it need not.
+//! A development chain can lose blocks (abort, revert, restart) and mine others in their place with
+//! the same numbers and hashes. Only timestamps and contents tell them apart, and a timestamp is in
+//! whole seconds. So an answer may be cached only if its block is no newer than the *settled* one:
+//! a head that was first seen [`SETTLE`] ago and is still the same. A later replacement has a later
+//! timestamp, which the next poll detects; not so where time is set by hand (`devnet_setTime`).
 
 use crate::node::chain::BlockIdentity;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Two seconds: more than the second in which a block and its replacement may be told apart by
-/// nothing.
+/// Two seconds: more than the second within which a block and its replacement may be identical.
 pub(super) const SETTLE: Duration = Duration::from_secs(2);
 
-/// Why what was known of the chain is void.
+/// Why a chain epoch ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EpochCause {
-    /// A block is gone or is another one.
+    /// A block is gone or was replaced.
     Rollback,
-    /// The first block is another one: the chain began anew.
+    /// Block 0 is another one: the chain was restarted.
     Genesis,
     /// The node gave no verified answer.
     Unreachable,
@@ -43,28 +41,28 @@ impl EpochCause {
     }
 }
 
-/// One look: what the node says of the blocks that are known, and of its newest.
+/// The result of one poll: the newest block, and the blocks that [`Watch`] knows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Poll {
     /// The newest accepted block.
     pub(super) head: BlockIdentity,
     /// Block 0.
     pub(super) genesis: BlockIdentity,
-    /// The block of the settled one's number; `None` if there is none, or none was asked for.
+    /// The block at the settled number; `None` if there is none, or none was requested.
     pub(super) settled: Option<BlockIdentity>,
-    /// The block of the candidate's number, likewise.
+    /// The block at the candidate's number, likewise.
     pub(super) candidate: Option<BlockIdentity>,
     /// The newest block that is accepted on L1.
     pub(super) l1: L1,
 }
 
-/// What the node says of L1.
+/// The state of L1 according to the node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum L1 {
-    /// Nothing that can be understood.
+    /// No valid answer.
     #[default]
     Unknown,
-    /// This block is the newest that is accepted there, or none is.
+    /// The newest block that is accepted on L1, if any.
     Head(Option<BlockIdentity>),
 }
 
@@ -73,24 +71,24 @@ pub(super) enum L1 {
 pub(super) struct Watch {
     genesis: Option<BlockIdentity>,
     settled: Option<BlockIdentity>,
-    /// A head that may settle, and when it was first seen.
+    /// A head that may settle, and when a poll first returned it.
     candidate: Option<(BlockIdentity, Instant)>,
     l1: L1,
     l1_generation: u64,
-    /// Whether the last look failed.
+    /// Whether the last poll failed.
     is_blind: bool,
 }
 
-/// What comes of a look.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
-    /// What was known is void: all that stands on it begins anew.
+    /// Why the epoch ended, if it did.
     pub(super) broke: Option<EpochCause>,
-    /// What stands; nothing when the look failed.
-    pub(super) standing: Option<ChainStatus>,
+    /// The status of the chain; `None` when the poll failed.
+    pub(super) chain: Option<ChainStatus>,
 }
 
-/// What stands.
+/// The status of an observed chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ChainStatus {
     /// The settled block's number.
@@ -110,38 +108,38 @@ impl Watch {
         self.candidate.map(|(candidate, _)| candidate.number)
     }
 
-    /// Takes in a look that ended at `now`.
-    pub(super) fn step(&mut self, look: Result<Poll, EpochCause>, now: Instant) -> Step {
-        let look = match look {
-            Ok(look) => look,
+    /// Processes a poll that ended at `now`.
+    pub(super) fn step(&mut self, poll: Result<Poll, EpochCause>, now: Instant) -> Step {
+        let poll = match poll {
+            Ok(poll) => poll,
             Err(cause) => {
-                // a node that stays away has gone away once
+                // an outage ends one epoch, however long it lasts
                 let broke = (!self.is_blind).then_some(cause);
                 self.forget();
                 self.is_blind = true;
-                return Step { broke, standing: None };
+                return Step { broke, chain: None };
             }
         };
         self.is_blind = false;
-        let broke = self.contradiction(&look);
+        let broke = self.contradiction(&poll);
         if broke.is_some() {
             self.forget();
         }
-        self.advance(&look, now);
+        self.advance(&poll, now);
         let l1 = (self.l1 != L1::Unknown).then_some(self.l1_generation);
-        Step { broke, standing: Some(ChainStatus { settled: self.settled(), l1 }) }
+        Step { broke, chain: Some(ChainStatus { settled: self.settled(), l1 }) }
     }
 
-    /// What in this look can not follow on what is known.
-    fn contradiction(&self, look: &Poll) -> Option<EpochCause> {
-        if self.genesis.is_some_and(|genesis| !genesis.is(look.genesis)) {
+    /// Why this poll cannot continue the known chain, if it cannot.
+    fn contradiction(&self, poll: &Poll) -> Option<EpochCause> {
+        if self.genesis.is_some_and(|genesis| !genesis.is(poll.genesis)) {
             return Some(EpochCause::Genesis);
         }
         let candidate = self.candidate.map(|(candidate, _)| candidate);
-        let known = [(self.settled, look.settled), (candidate, look.candidate)];
-        let stands = known.into_iter().all(|(known, seen)| match (known, seen) {
+        let known = [(self.settled, poll.settled), (candidate, poll.candidate)];
+        let continues = known.into_iter().all(|(known, seen)| match (known, seen) {
             (None, _) => true,
-            (Some(known), Some(seen)) => known.is(seen) && known.number <= look.head.number,
+            (Some(known), Some(seen)) => known.is(seen) && known.number <= poll.head.number,
             (Some(_), None) => false,
         });
         let is_taken_back = |known: BlockIdentity, seen: Option<BlockIdentity>| {
@@ -149,27 +147,27 @@ impl Watch {
                 seen.number < known.number || (seen.number == known.number && !known.is(seen))
             })
         };
-        let stands = stands
-            && match (self.l1, look.l1) {
+        let continues = continues
+            && match (self.l1, poll.l1) {
                 (L1::Head(Some(known)), L1::Head(seen)) => !is_taken_back(known, seen),
                 _ => true,
             };
-        (!stands).then_some(EpochCause::Rollback)
+        (!continues).then_some(EpochCause::Rollback)
     }
 
-    fn advance(&mut self, look: &Poll, now: Instant) {
-        self.genesis = Some(look.genesis);
+    fn advance(&mut self, poll: &Poll, now: Instant) {
+        self.genesis = Some(poll.genesis);
         if let Some((candidate, since)) = self.candidate
             && now.duration_since(since) >= SETTLE
         {
             self.settled = Some(candidate);
             self.candidate = None;
         }
-        if self.candidate.is_none() && self.settled() < Some(look.head.number) {
-            self.candidate = Some((look.head, now));
+        if self.candidate.is_none() && self.settled() < Some(poll.head.number) {
+            self.candidate = Some((poll.head, now));
         }
-        if self.l1 != look.l1 {
-            self.l1 = look.l1;
+        if self.l1 != poll.l1 {
+            self.l1 = poll.l1;
             self.l1_generation += 1;
         }
     }
@@ -181,7 +179,7 @@ impl Watch {
 }
 
 impl BlockIdentity {
-    /// Whether it is the same block, whatever became of its status.
+    /// Whether it is the same block, regardless of its status.
     fn is(self, other: Self) -> bool {
         self.number == other.number && self.fingerprint == other.fingerprint
     }

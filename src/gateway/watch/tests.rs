@@ -1,4 +1,4 @@
-//! Chains that grow, lose blocks and mine them again, looked at in virtual time.
+//! Chains that grow, lose blocks and mine them again, polled in virtual time.
 
 use super::*;
 
@@ -20,7 +20,7 @@ impl Chain {
         self.blocks.get(at).map(|holds| BlockIdentity { number, fingerprint: [*holds; 32] })
     }
 
-    fn look(&self, watch: &Watch) -> Result<Poll, EpochCause> {
+    fn poll(&self, watch: &Watch) -> Result<Poll, EpochCause> {
         let head = self.fetch_block(self.blocks.len() as u64 - 1).expect("it has a block");
         Ok(Poll {
             head,
@@ -45,19 +45,19 @@ impl World {
         Self { watch: Watch::default(), start: Instant::now(), now: 0 }
     }
 
-    /// Looks at `chain` so many milliseconds later.
+    /// Polls `chain` that many milliseconds later.
     fn see(&mut self, later: u64, chain: &Chain) -> Step {
-        let look = chain.look(&self.watch);
-        self.step(later, look)
+        let poll = chain.poll(&self.watch);
+        self.step(later, poll)
     }
 
     fn fail(&mut self, later: u64, cause: EpochCause) -> Step {
         self.step(later, Err(cause))
     }
 
-    fn step(&mut self, later: u64, look: Result<Poll, EpochCause>) -> Step {
+    fn step(&mut self, later: u64, poll: Result<Poll, EpochCause>) -> Step {
         self.now += later;
-        self.watch.step(look, self.start + Duration::from_millis(self.now))
+        self.watch.step(poll, self.start + Duration::from_millis(self.now))
     }
 
     /// One that has settled on the head of `chain`.
@@ -73,11 +73,11 @@ impl World {
 /// The settled block of a step in which nothing broke.
 fn settled(step: Step) -> Option<u64> {
     assert_eq!(step.broke, None, "the chain stands");
-    step.standing.expect("the look did not fail").settled
+    step.chain.expect("the poll did not fail").settled
 }
 
 #[test]
-fn a_head_settles_when_it_is_the_same_two_seconds_after_it_was_first_seen() {
+fn an_unchanged_head_settles_after_two_seconds() {
     let chain = Chain::of(&[0, 1, 2]);
     let mut world = World::new();
     for (later, expected) in [(0, None), (1_000, None), (999, None), (1, Some(2)), (1_000, Some(2))]
@@ -87,7 +87,7 @@ fn a_head_settles_when_it_is_the_same_two_seconds_after_it_was_first_seen() {
 }
 
 #[test]
-fn the_settled_block_follows_a_chain_that_grows_at_every_look() {
+fn the_settled_block_follows_a_growing_chain() {
     let mut chain = Chain::of(&[0]);
     let mut world = World::new();
     let mut seen = Vec::new();
@@ -101,7 +101,7 @@ fn the_settled_block_follows_a_chain_that_grows_at_every_look() {
 }
 
 #[test]
-fn whatever_contradicts_what_is_known_begins_another_epoch() {
+fn a_contradiction_starts_an_epoch() {
     let known = Chain::of(&[0, 1, 2, 3]);
     for (chain, cause, why) in [
         (Chain::of(&[0, 1, 2]), EpochCause::Rollback, "the settled block was aborted"),
@@ -126,8 +126,8 @@ fn whatever_contradicts_what_is_known_begins_another_epoch() {
         let mut world = World::settled_on(&known);
         let step = world.see(1_000, &chain);
         assert_eq!(step.broke, Some(cause), "{why}");
-        let standing = step.standing.expect("the node is seen");
-        assert_eq!(standing.settled, None, "nothing has settled in a new epoch: {why}");
+        let status = step.chain.expect("the node is seen");
+        assert_eq!(status.settled, None, "nothing has settled in a new epoch: {why}");
         let head = chain.blocks.len() as u64 - 1;
         assert_eq!(settled(world.see(1_999, &chain)), None, "not before its time: {why}");
         assert_eq!(settled(world.see(1, &chain)), Some(head), "then as before: {why}");
@@ -135,7 +135,7 @@ fn whatever_contradicts_what_is_known_begins_another_epoch() {
 }
 
 #[test]
-fn a_candidate_that_is_mined_again_never_settles() {
+fn a_replaced_candidate_never_settles() {
     let mut world = World::settled_on(&Chain::of(&[0, 1]));
     assert_eq!(settled(world.see(1_000, &Chain::of(&[0, 1, 2]))), Some(1), "2 is a candidate");
     let step = world.see(1_000, &Chain::of(&[0, 1, 9]));
@@ -144,10 +144,10 @@ fn a_candidate_that_is_mined_again_never_settles() {
     assert_eq!(settled(world.see(1_000, &Chain::of(&[0, 1, 9]))), Some(2), "seen for two");
 }
 
-/// Two blocks of the same second with the same transactions can not be told apart, so neither may
+/// Two blocks of the same second with the same transactions are identical, so neither may
 /// have settled while the other could still take its place.
 #[test]
-fn a_block_that_is_mined_again_within_its_second_had_not_settled() {
+fn no_block_settles_within_its_second() {
     let chain = Chain::of(&[0, 1]);
     let mut world = World::new();
     // mined at 0.1 s of a second, seen at 0.2 s, mined again with another parent until 1 s
@@ -161,7 +161,7 @@ fn a_block_that_is_mined_again_within_its_second_had_not_settled() {
 }
 
 #[test]
-fn a_head_that_is_lower_than_a_candidate_is_a_rollback() {
+fn a_head_below_the_candidate_is_a_rollback() {
     let mut world = World::settled_on(&Chain::of(&[0, 1]));
     assert_eq!(settled(world.see(1_000, &Chain::of(&[0, 1, 2, 3]))), Some(1));
     let step = world.see(1_000, &Chain::of(&[0, 1, 2]));
@@ -169,14 +169,14 @@ fn a_head_that_is_lower_than_a_candidate_is_a_rollback() {
 }
 
 #[test]
-fn a_node_that_stays_away_breaks_once_and_nothing_stands_meanwhile() {
+fn an_outage_ends_one_epoch() {
     let chain = Chain::of(&[0, 1]);
     for cause in [EpochCause::Unreachable, EpochCause::Strange] {
         let mut world = World::settled_on(&chain);
-        let gone = Step { broke: Some(cause), standing: None };
+        let gone = Step { broke: Some(cause), chain: None };
         assert_eq!(world.fail(1_000, cause), gone);
         for _ in 0..3 {
-            assert_eq!(world.fail(1_000, cause), Step { broke: None, standing: None });
+            assert_eq!(world.fail(1_000, cause), Step { broke: None, chain: None });
         }
         assert_eq!(settled(world.see(1_000, &chain)), None, "what was known is forgotten");
         assert_eq!(settled(world.see(2_000, &chain)), Some(1), "and learnt again");
@@ -191,13 +191,13 @@ fn a_node_that_stays_away_breaks_once_and_nothing_stands_meanwhile() {
 }
 
 #[test]
-fn a_block_that_is_accepted_on_l1_stands_and_changes_the_state_of_l1() {
+fn acceptance_on_l1_changes_its_generation_only() {
     let mut chain = Chain::of(&[0, 1, 2]);
     let mut world = World::settled_on(&chain);
     let mut l1 = |chain: &Chain| {
         let step = world.see(1_000, chain);
         assert_eq!((step.broke, settled(step)), (None, Some(2)), "the chain stands");
-        step.standing.and_then(|standing| standing.l1)
+        step.chain.and_then(|chain| chain.l1)
     };
     let before = l1(&chain);
     assert!(before.is_some(), "that none is accepted there is known");
@@ -211,7 +211,7 @@ fn a_block_that_is_accepted_on_l1_stands_and_changes_the_state_of_l1() {
 }
 
 #[test]
-fn what_was_accepted_on_l1_and_is_not_any_more_ends_the_epoch() {
+fn a_rollback_on_l1_ends_the_epoch() {
     for (before, after, broke) in [
         (Some(1), Some(2), None),
         (Some(2), Some(1), Some(EpochCause::Rollback)),
@@ -227,12 +227,12 @@ fn what_was_accepted_on_l1_and_is_not_any_more_ends_the_epoch() {
 }
 
 #[test]
-fn a_node_that_does_not_tell_of_l1_has_no_state_of_it() {
+fn without_an_answer_l1_has_no_generation() {
     let chain = Chain::of(&[0, 1]);
     let mut world = World::settled_on(&chain);
-    let mut look = chain.look(&world.watch).expect("the chain can be seen");
-    look.l1 = L1::Unknown;
-    let step = world.step(1_000, Ok(look));
+    let mut poll = chain.poll(&world.watch).expect("the chain can be seen");
+    poll.l1 = L1::Unknown;
+    let step = world.step(1_000, Ok(poll));
     assert_eq!(settled(step), Some(1), "all else is known");
-    assert_eq!(step.standing.and_then(|standing| standing.l1), None);
+    assert_eq!(step.chain.and_then(|chain| chain.l1), None);
 }
