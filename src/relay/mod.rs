@@ -13,7 +13,7 @@ mod journal;
 mod operation;
 mod operations;
 mod outcome;
-pub mod pins;
+pub(crate) mod pins;
 mod reconcile;
 pub mod settings;
 mod signers;
@@ -73,34 +73,27 @@ pub struct Relay {
 }
 
 /// The request that a write belongs to.
-pub struct WriteContext<'a> {
-    /// The request's id.
-    pub request_id: &'a str,
+pub(crate) struct WriteContext<'a> {
+    pub(crate) request_id: &'a str,
     /// The trace context to pass on.
-    pub traceparent: Option<&'a [u8]>,
+    pub(crate) traceparent: Option<&'a [u8]>,
     /// Incremented by the time spent on the node.
-    pub upstream: &'a mut Duration,
+    pub(crate) upstream: &'a mut Duration,
 }
 
 /// The dependencies of a relay.
-pub struct Parts {
-    /// The settings that a reload changes.
-    pub settings: Settings,
-    /// The private keys.
-    pub keys: Keys,
-    /// The node.
-    pub chain: Chain,
-    /// The store of the journal.
-    pub store: Arc<Store>,
-    /// The metrics.
-    pub metrics: Arc<Metrics>,
-    /// The runtime for writes.
-    pub runtime: Handle,
+pub(crate) struct Parts {
+    pub(crate) settings: Settings,
+    pub(crate) keys: Keys,
+    pub(crate) chain: Chain,
+    pub(crate) store: Arc<Store>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) runtime: Handle,
 }
 
 impl Relay {
     /// Builds the stages, and starts to settle what earlier processes left open.
-    pub fn start(config: &RelayConfig, parts: Parts) -> Arc<Self> {
+    pub(crate) fn start(config: &RelayConfig, parts: Parts) -> Arc<Self> {
         let Parts { settings, keys, chain, store, metrics, runtime } = parts;
         let pins = Arc::new(Pins::new(config, &keys));
         metrics.relay.minimum_balance(pins.config.minimum_balance.fri());
@@ -153,20 +146,19 @@ impl Relay {
         })
     }
 
-    /// The current settings.
-    pub fn settings(&self) -> Arc<Settings> {
+    pub(crate) fn settings(&self) -> Arc<Settings> {
         self.settings.load_full()
     }
 
     /// Applies other settings to later requests.
-    pub fn change(&self, settings: Settings) {
+    pub(crate) fn change(&self, settings: Settings) {
         self.clients.change(&settings.limits);
         self.rules.store(Arc::new(settings.rules));
         self.settings.store(Arc::new(settings));
     }
 
     /// Judges a request head that arrived at `now`.
-    pub fn admit(
+    pub(crate) fn admit(
         &self,
         settings: &Settings,
         head: &Head<'_>,
@@ -179,13 +171,13 @@ impl Relay {
     }
 
     /// Responds to `GET /readyz` from a valid proof of the pins.
-    pub async fn readiness(&self) -> Reply {
+    pub(crate) async fn readiness(&self) -> Reply {
         let prover = Arc::clone(&self.prover);
         answer::readiness(&*self.run(async move { prover.prove().await }).await)
     }
 
     /// Responds to a user's transaction.
-    pub async fn transact(
+    pub(crate) async fn transact(
         &self,
         unverified: Unverified<'_>,
         policy: &RelayPolicy,
@@ -213,7 +205,7 @@ impl Relay {
     }
 
     /// Responds to an operation. A repeat under the same idempotency `key` gets the same response.
-    pub async fn operate(
+    pub(crate) async fn operate(
         &self,
         permit: &OperationPermit,
         key: Option<&str>,
@@ -236,7 +228,12 @@ impl Relay {
     }
 
     /// Responds with a refusal by the policy, which the journal records.
-    pub async fn refuse(&self, endpoint: Endpoint, refusal: &Refusal, request_id: &str) -> Reply {
+    pub(crate) async fn refuse(
+        &self,
+        endpoint: Endpoint,
+        refusal: &Refusal,
+        request_id: &str,
+    ) -> Reply {
         self.record(endpoint.name(), refusal.reason, request_id).await;
         Reply::refusal(error_format(Some(endpoint)), refusal, request_id)
     }
@@ -274,22 +271,20 @@ impl Relay {
     }
 
     /// The accounts that sign, each with the number of operations in its queue.
-    pub fn signers(&self) -> impl Iterator<Item = (Account, usize)> {
+    pub(crate) fn signers(&self) -> impl Iterator<Item = (Account, usize)> {
         self.signers.all().map(|signer| (signer.account, signer.waiting()))
     }
 
     /// The newest proof of the pins, valid or not; makes none.
-    pub fn newest_proof(&self) -> Option<Arc<Proof>> {
+    pub(crate) fn newest_proof(&self) -> Option<Arc<Proof>> {
         self.prover.newest()
     }
 
-    /// Its clients.
-    pub fn clients(&self) -> &Clients {
+    pub(crate) fn clients(&self) -> &Clients {
         &self.clients
     }
 
-    /// The node that the relay calls.
-    pub fn node(&self) -> &Node {
+    pub(crate) fn node(&self) -> &Node {
         self.submitter.chain.node()
     }
 }

@@ -17,12 +17,9 @@ use std::time::Duration;
 /// The settings that a reload changes.
 #[derive(Debug)]
 pub struct Settings {
-    /// The policy.
-    pub policy: RelayPolicy,
-    /// The bounds of operations.
-    pub rules: Rules,
-    /// The limits per client.
-    pub limits: ClientLimits,
+    pub(crate) policy: RelayPolicy,
+    pub(crate) rules: Rules,
+    pub(crate) limits: ClientLimits,
 }
 
 impl Settings {
@@ -30,7 +27,7 @@ impl Settings {
     ///
     /// # Errors
     /// A token's file is unusable.
-    pub fn load(config: &RelayConfig) -> Result<Self, SecretError> {
+    pub(crate) fn load(config: &RelayConfig) -> Result<Self, SecretError> {
         Ok(Self {
             policy: policy(config, tokens(config)?),
             rules: Rules::from(config),
@@ -40,7 +37,7 @@ impl Settings {
 
     /// These settings with the chain, the contracts and the class of accounts of a running relay:
     /// its pins are about those, and do not change.
-    pub fn applied_to(mut self, running: &Self) -> Self {
+    pub(crate) fn applied_to(mut self, running: &Self) -> Self {
         let RelayPolicy { chain_id, account_class, contracts, .. } = running.policy.clone();
         self.policy = RelayPolicy { chain_id, account_class, contracts, ..self.policy };
         self
@@ -62,7 +59,7 @@ fn tokens(config: &RelayConfig) -> Result<Tokens, SecretError> {
 }
 
 /// The configured policy, with these tokens.
-pub fn policy(config: &RelayConfig, tokens: Tokens) -> RelayPolicy {
+pub(crate) fn policy(config: &RelayConfig, tokens: Tokens) -> RelayPolicy {
     let RelayConfig { policy, pins, .. } = config;
     RelayPolicy {
         tokens,
@@ -95,24 +92,20 @@ fn chain_id(text: &str) -> Felt {
 
 /// An account that signs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Account {
+pub(crate) struct Account {
     /// `owner`, `verifier` or `faucet`.
-    pub role: &'static str,
-    /// Its address.
-    pub address: Felt,
-    /// Its public key.
-    pub public_key: Felt,
+    pub(crate) role: &'static str,
+    pub(crate) address: Felt,
+    pub(crate) public_key: Felt,
 }
 
 /// The private keys of the accounts that sign.
 #[derive(Debug)]
-pub struct Keys {
-    /// The owner's.
-    pub owner: SecretKey,
-    /// The verifier's.
-    pub verifier: SecretKey,
+pub(crate) struct Keys {
+    pub(crate) owner: SecretKey,
+    pub(crate) verifier: SecretKey,
     /// The faucet's, if it is an account of its own.
-    pub faucet: Option<SecretKey>,
+    pub(crate) faucet: Option<SecretKey>,
 }
 
 impl Keys {
@@ -120,7 +113,7 @@ impl Keys {
     ///
     /// # Errors
     /// A key's file is unusable.
-    pub fn load(config: &RelayConfig) -> Result<Self, SecretError> {
+    pub(crate) fn load(config: &RelayConfig) -> Result<Self, SecretError> {
         Ok(Self {
             owner: key(&config.keys.owner_file)?,
             verifier: key(&config.keys.verifier_file)?,
@@ -138,22 +131,19 @@ fn key(file: &Path) -> Result<SecretKey, SecretError> {
 
 /// What the chain must hold.
 #[derive(Debug)]
-pub struct Pins {
+pub(crate) struct Pins {
     /// The chain, the contracts and the class of accounts, as configured.
-    pub config: PinsConfig,
-    /// The chain id.
-    pub chain_id: Felt,
-    /// The account that owns the registry.
-    pub owner: Account,
-    /// The account that attests.
-    pub verifier: Account,
+    pub(crate) config: PinsConfig,
+    pub(crate) chain_id: Felt,
+    pub(crate) owner: Account,
+    pub(crate) verifier: Account,
     /// The account that pays drips, if it is not the owner.
-    pub faucet: Option<Account>,
+    pub(crate) faucet: Option<Account>,
 }
 
 impl Pins {
     /// The configured pins, for these keys.
-    pub fn new(config: &RelayConfig, keys: &Keys) -> Self {
+    pub(crate) fn new(config: &RelayConfig, keys: &Keys) -> Self {
         let pins = &config.pins;
         let account = |role, address, key: &SecretKey| Account {
             role,
@@ -170,26 +160,25 @@ impl Pins {
     }
 
     /// The accounts that sign.
-    pub fn accounts(&self) -> impl Iterator<Item = Account> {
+    pub(crate) fn accounts(&self) -> impl Iterator<Item = Account> {
         [self.owner, self.verifier].into_iter().chain(self.faucet)
     }
 }
 
 /// The bounds of operations and transactions.
 #[derive(Clone, Copy, Debug)]
-pub struct Rules {
+pub(crate) struct Rules {
     /// One faucet drip, in fri.
-    pub faucet_amount: u128,
-    /// The interval between two drips to one recipient.
-    pub faucet_cooldown: Duration,
+    pub(crate) faucet_amount: u128,
+    pub(crate) faucet_cooldown: Duration,
     /// How long a proposed recovery can be cancelled.
-    pub recovery_cancel_window: Duration,
+    pub(crate) recovery_cancel_window: Duration,
     /// The L2 gas of one transaction.
-    pub max_l2_gas: u64,
+    pub(crate) max_l2_gas: u64,
     /// The fee of one transaction by its bounds, in fri.
-    pub max_fee: u128,
+    pub(crate) max_fee: u128,
     /// How long a response waits for a receipt.
-    pub receipt_timeout: Duration,
+    pub(crate) receipt_timeout: Duration,
 }
 
 impl From<&RelayConfig> for Rules {

@@ -25,27 +25,24 @@ const V2: &str = "verification_v2_required";
 
 /// One pin, compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Pin {
-    /// What is pinned.
+pub(crate) struct Pin {
     #[serde(rename = "pin")]
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// Whether the chain holds what is expected.
-    pub ok: bool,
+    pub(crate) ok: bool,
     /// What the chain must hold.
-    pub expected: String,
+    pub(crate) expected: String,
     /// What it holds; `unreadable` if the node did not say.
-    pub actual: String,
+    pub(crate) actual: String,
 }
 
 /// All pins at one time.
 #[derive(Clone, Debug)]
-pub struct Proof {
-    /// When the pins were read.
-    pub checked_at: SystemTime,
+pub(crate) struct Proof {
+    pub(crate) checked_at: SystemTime,
     /// The chain's epoch, if it did not change in the meantime: a test network can start again.
-    pub epoch: Option<String>,
-    /// Each pin.
-    pub pins: Vec<Pin>,
+    pub(crate) epoch: Option<String>,
+    pub(crate) pins: Vec<Pin>,
 }
 
 /// The pins that a write requires.
@@ -58,7 +55,7 @@ pub(super) enum Required {
 
 impl Proof {
     /// Whether every pin holds.
-    pub fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         self.proves(Required::All)
     }
 
@@ -69,7 +66,7 @@ impl Proof {
 }
 
 /// Makes proofs, and caches the newest while it is valid.
-pub struct Prover {
+pub(crate) struct Prover {
     pins: Arc<Pins>,
     chain: Arc<Chain>,
     max_age: Duration,
@@ -80,8 +77,7 @@ pub struct Prover {
 }
 
 impl Prover {
-    /// A prover of these pins; a proof is valid for `max_age`.
-    pub fn new(
+    pub(crate) fn new(
         pins: Arc<Pins>,
         chain: Arc<Chain>,
         max_age: Duration,
@@ -92,7 +88,7 @@ impl Prover {
     }
 
     /// A valid proof, made now if none is cached.
-    pub async fn prove(self: &Arc<Self>) -> Arc<Proof> {
+    pub(crate) async fn prove(self: &Arc<Self>) -> Arc<Proof> {
         let prover = Arc::clone(self);
         let made = async move {
             let proof = Arc::new(prover.make().await);
@@ -110,7 +106,7 @@ impl Prover {
     }
 
     /// The newest proof, valid or not; makes none.
-    pub fn newest(&self) -> Option<Arc<Proof>> {
+    pub(crate) fn newest(&self) -> Option<Arc<Proof>> {
         self.newest.load_full()
     }
 
