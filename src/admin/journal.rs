@@ -6,7 +6,7 @@
 
 use super::snapshot::millis;
 use crate::reply::Reply;
-use crate::store::{Entry, Intent, IntentId, Journal, Search, State, StoreError};
+use crate::store::{Entry, Intent, IntentId, IntentState, Journal, Search, StoreError};
 use portcullis_filters::felt::Felt;
 use serde::Serialize;
 use std::time::{Duration, SystemTime};
@@ -143,8 +143,8 @@ impl Asked {
             }
             Some(REFUSED) => Ok(Self::Refusals(search.operation, before)),
             Some(state) => {
-                let state = State::parse(state).ok_or_else(|| {
-                    let states = State::ALL.map(State::name).join(", ");
+                let state = IntentState::parse(state).ok_or_else(|| {
+                    let states = IntentState::ALL.map(IntentState::name).join(", ");
                     format!("state is one of {states}, {REFUSED}")
                 })?;
                 Ok(Self::Intents(Search { state: Some(state), ..search }, before))
@@ -167,7 +167,7 @@ impl Asked {
         match self.find(journal).await {
             Ok(json) => Reply::json(200, json),
             Err(error) => {
-                log::error!("store: {error}");
+                error.log();
                 Reply::text(503, "the store does not answer: try again\n")
             }
         }
@@ -254,7 +254,7 @@ mod tests {
             ("hash=&state=", search(Search::default())),
             ("hash=0x0AB", search(Search { hash: Some(felt), ..Search::default() })),
             ("subject=0xab", search(Search { subject: Some(felt), ..Search::default() })),
-            ("state=lost", search(Search { state: Some(State::Lost), ..Search::default() })),
+            ("state=lost", search(Search { state: Some(IntentState::Lost), ..Search::default() })),
             (
                 "operation=mint-card",
                 search(Search { operation: Some("mint-card".into()), ..Search::default() }),

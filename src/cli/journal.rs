@@ -5,7 +5,7 @@
 
 use super::{CHECK_FAILED, ConfigArgument, INTERNAL, USAGE, fail, written};
 use crate::secrets;
-use crate::store::{Entry, IntentId, Journal, PAGE, Store, StoreConfig, StoreError, Verified};
+use crate::store::{Entry, IntentId, Journal, PAGE, Store, StoreError, Verified};
 use clap::Subcommand;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -100,11 +100,10 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
         Ok(password) => password,
         Err(error) => return fail(USAGE, error),
     };
-    let store = StoreConfig::new(store, password.as_ref());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let done = runtime.map_err(Failed::Out).and_then(|runtime| {
         runtime.block_on(async {
-            let journal = Store::open_read_only(&store).await?;
+            let journal = Store::open_read_only(store, password.as_ref()).await?;
             let done = answer(&journal, &arguments.command).await;
             journal.close().await;
             done

@@ -3,7 +3,7 @@
 //! Signs the raw bytes; a newline at the end of the file is part of them.
 
 use super::{INTERNAL, USAGE, fail};
-use crate::secrets::{self, hex};
+use crate::secrets;
 use portcullis_filters::hmac;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
             return fail(USAGE, format_args!("portcullis sign-webhook: {body}: {error}"));
         }
     };
-    match writeln!(io::stdout(), "sha256={}", hex(&hmac::sign(&secret, &body))) {
+    match writeln!(io::stdout(), "sha256={}", hex::encode(hmac::sign(&secret, &body))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(INTERNAL, format_args!("portcullis sign-webhook: {error}")),
     }

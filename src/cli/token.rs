@@ -4,7 +4,6 @@
 //! can read, and never to the terminal. An existing file is not changed.
 
 use super::{INTERNAL, USAGE, fail};
-use crate::secrets::hex;
 use clap::Subcommand;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -66,7 +65,7 @@ pub(super) fn new(file: &Path) -> io::Result<()> {
 pub(super) fn random_digits<const BYTES: usize>() -> io::Result<String> {
     let mut random = [0; BYTES];
     File::open("/dev/urandom")?.read_exact(&mut random)?;
-    Ok(hex(&random))
+    Ok(hex::encode(random))
 }
 
 /// Writes a new file that only its owner can read.

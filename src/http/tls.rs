@@ -6,6 +6,7 @@
 //! puts another in its place, and open connections go on. The handshakes themselves are the gate's.
 
 use crate::config::{Config, TlsConfig};
+use crate::io::clock::LAST_SECOND;
 use crate::secrets::{self, SecretError};
 use crate::telemetry::{BySurface, Surface};
 use arc_swap::ArcSwapOption;
@@ -161,8 +162,7 @@ impl Identities {
 /// Seconds since 1970 as a date.
 fn shown(seconds: u64) -> String {
     let time = SystemTime::UNIX_EPOCH.checked_add(std::time::Duration::from_secs(seconds));
-    let year_9999 = 253_402_300_799;
-    time.filter(|_| seconds <= year_9999)
+    time.filter(|_| seconds <= LAST_SECOND)
         .map_or_else(|| seconds.to_string(), |time| humantime::format_rfc3339(time).to_string())
 }
 

@@ -3,6 +3,7 @@
 //!
 //! Imports nothing of the program's own.
 
+pub mod clock;
 pub mod deadline;
 pub mod memory;
 pub mod shared;

@@ -28,7 +28,7 @@ use crate::relay::{Parts, Relay};
 use crate::secrets::hardening;
 use crate::secrets::{self, SecretError};
 use crate::sidecar::{self, Sidecar};
-use crate::store::{Store, StoreConfig, StoreError};
+use crate::store::{Store, StoreError};
 use crate::telemetry::{Log, Metrics, Surface};
 use pingora::apps::ServerApp;
 use pingora::server::configuration::ServerConf;
@@ -360,8 +360,8 @@ fn open_store(config: &config::StoreConfig) -> Result<(Runtime, Arc<Store>), Sta
         .build()
         .map_err(StartError::Runtime)?;
     let password = secrets::read_optional(config.password_file.as_deref())?;
-    let place = StoreConfig::new(config, password.as_ref());
-    let store = runtime.block_on(Store::open(&place)).map_err(StartError::Store)?;
+    let store =
+        runtime.block_on(Store::open(config, password.as_ref())).map_err(StartError::Store)?;
     Ok((runtime, Arc::new(store)))
 }
 

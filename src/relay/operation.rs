@@ -14,7 +14,7 @@ use super::signers::{Signed, Signer, SignerGuard, Signers};
 use super::state::{Decision, State};
 use super::submit::{Submitter, Trace};
 use super::{WriteContext, answer};
-use crate::store::clock::now_us;
+use crate::io::clock::now_us;
 use crate::store::{Claim, Intended, IntentId, NewIntent, StoreError};
 use crate::telemetry::Metrics;
 use portcullis_filters::operation::Operation;
@@ -67,7 +67,7 @@ impl Operations {
         let now = now_us();
         let store = &self.submitter.journal.store;
         // a request joins an open claim, so that claims need no timeout
-        let (known, claimed_us) = match store.claim_key(key, name, &task.digest, now, 0).await {
+        let (known, claimed_us) = match store.keys().claim(key, name, &task.digest, now, 0).await {
             Ok(Claim::Answered { status, body }) => return Answer::First(status, body),
             Ok(Claim::Conflict) => {
                 let message = "the idempotency key was used with another request";
@@ -87,7 +87,7 @@ impl Operations {
         };
         if let Err(error) = self.end_claim(key, claimed_us, &outcome, &task.request_id).await {
             // a repeat is answered from the intent
-            log::error!("store: {error}");
+            error.log();
         }
         Answer::Outcome(outcome)
     }
@@ -102,11 +102,11 @@ impl Operations {
     ) -> Result<bool, StoreError> {
         let store = &self.submitter.journal.store;
         if !outcome.is_final() {
-            return store.release_key(key, claimed_us).await;
+            return store.keys().release(key, claimed_us).await;
         }
         let reply = answer::operation(outcome, request_id);
         let [body, ..] = reply.body.pieces();
-        store.answer_key(key, reply.status, &String::from_utf8_lossy(body)).await
+        store.keys().answer(key, reply.status, &String::from_utf8_lossy(body)).await
     }
 
     /// Carries an operation out once, however often it is requested at the same time.
@@ -123,7 +123,7 @@ impl Operations {
         }
         let epoch = self.reconciler.permit(required).await?;
         let store = &self.submitter.journal.store;
-        if let Some(intent) = store.unresolved_by_digest(&epoch, &task.digest).await?
+        if let Some(intent) = store.intents().unresolved_by_digest(&epoch, &task.digest).await?
             && let Some(outcome) = self.submitter.known(&intent).await?
         {
             return Ok(outcome);
@@ -159,7 +159,7 @@ impl Operations {
         self.prover.check_epoch(epoch).await?;
         operations::reserve(&task.operation, &self.state(epoch)).await?;
         let (intent, store) = (task.intent(signer, &signed, epoch), &self.submitter.journal.store);
-        let id = match store.intend(&intent, now_us()).await? {
+        let id = match store.intents().intend(&intent, now_us()).await? {
             Intended::New(id) => id,
             Intended::Known(intent) => {
                 let outcome = self.submitter.known(&intent).await?;
@@ -187,7 +187,7 @@ impl Operations {
     ) -> Result<Outcome, Outcome> {
         let receipt = self.submitter.receipt(id, signed.hash).await.unwrap_or_else(|error| {
             // the journal has it as accepted: the reconciler settles it
-            log::error!("store: {error}");
+            error.log();
             None
         });
         let Some(receipt) = receipt else { return Ok(Outcome::pending(signed.hash)) };

@@ -1,7 +1,7 @@
 //! The outcome of a write, before it has a status and a body.
 
 use crate::node::chain::{ErrorObject, RpcError, code};
-use crate::store::{Intent, State, StoreError};
+use crate::store::{Intent, IntentState, StoreError};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::verdict::{Reason, Refusal};
 use serde::Serialize;
@@ -131,11 +131,11 @@ impl Outcome {
     pub(super) fn of(intent: &Intent) -> Option<Self> {
         let hash = intent.transaction_hash;
         match intent.state {
-            State::Succeeded => Some(Self::written(hash, Details::None)),
-            State::Accepted => Some(Self::pending(hash)),
-            State::Reverted => Some(Self::reverted(Some(hash), intent.detail.as_deref())),
-            State::Intended | State::Sent => Some(Self::unknown(hash)),
-            State::Rejected | State::Lost => None,
+            IntentState::Succeeded => Some(Self::written(hash, Details::None)),
+            IntentState::Accepted => Some(Self::pending(hash)),
+            IntentState::Reverted => Some(Self::reverted(Some(hash), intent.detail.as_deref())),
+            IntentState::Intended | IntentState::Sent => Some(Self::unknown(hash)),
+            IntentState::Rejected | IntentState::Lost => None,
         }
     }
 
@@ -184,7 +184,7 @@ impl From<RpcError> for Outcome {
 
 impl From<StoreError> for Outcome {
     fn from(error: StoreError) -> Self {
-        log::error!("store: {error}");
+        error.log();
         let message = "the journal cannot be written: nothing was sent";
         Self::refused(Reason::StoreUnavailable, message)
     }

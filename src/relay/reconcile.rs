@@ -10,9 +10,9 @@ use super::outcome::Outcome;
 use super::pins::{Prover, Required};
 use super::signers::{Signer, Signers};
 use super::submit::Submitter;
+use crate::io::clock::now_us;
 use crate::node::chain::{ErrorObject, RpcError, code};
-use crate::store::clock::now_us;
-use crate::store::{Intent, State};
+use crate::store::{Intent, IntentState};
 use crate::telemetry::Metrics;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,8 +51,8 @@ impl Reconciler {
             return Ok(());
         }
         let journal = &self.submitter.journal;
-        for intent in journal.store.unresolved_of_other_epochs(epoch).await? {
-            journal.advance(intent.id, State::Lost, Some("the chain started again")).await?;
+        for intent in journal.store.intents().unresolved_of_other_epochs(epoch).await? {
+            journal.advance(intent.id, IntentState::Lost, Some("the chain started again")).await?;
         }
         for signer in self.signers.all() {
             let guard = signer.lock().await?;
@@ -78,7 +78,7 @@ impl Reconciler {
         grace: Duration,
     ) -> Result<(), Outcome> {
         let store = &self.submitter.journal.store;
-        for intent in store.unresolved(epoch, Some(signer.account.address)).await? {
+        for intent in store.intents().unresolved(epoch, Some(signer.account.address)).await? {
             let is_settled = self.settle(&intent, grace).await?;
             if !is_settled && self.next_nonce(&intent).await? <= intent.nonce {
                 return Err(Outcome::unsettled());
@@ -92,7 +92,7 @@ impl Reconciler {
     async fn settle_users(&self, epoch: &str, grace: Duration) -> Result<Option<i64>, Outcome> {
         let ours: Vec<_> = self.signers.all().map(|signer| signer.account.address).collect();
         let mut oldest = None;
-        for intent in self.submitter.journal.store.unresolved(epoch, None).await? {
+        for intent in self.submitter.journal.store.intents().unresolved(epoch, None).await? {
             let is_open = ours.contains(&intent.signer) || !self.settle(&intent, grace).await?;
             if is_open && oldest.is_none() {
                 oldest = Some(intent.created_us);
@@ -105,9 +105,10 @@ impl Reconciler {
     async fn settle(&self, intent: &Intent, grace: Duration) -> Result<bool, Outcome> {
         let Submitter { chain, journal, .. } = &*self.submitter;
         let age = Duration::from_micros(now_us().abs_diff(intent.updated_us));
-        if intent.state == State::Intended {
+        if intent.state == IntentState::Intended {
             let store = &journal.store;
-            return Ok(age >= grace && store.lose_unsent(intent.id, "never sent", now_us()).await?);
+            return Ok(age >= grace
+                && store.intents().lose_unsent(intent.id, "never sent", now_us()).await?);
         }
         match chain.receipt(intent.transaction_hash).await? {
             Some(receipt) if receipt.accepted => {
@@ -126,7 +127,7 @@ impl Reconciler {
             return Ok(false);
         }
         let why = Some("another transaction took its nonce");
-        journal.advance(intent.id, State::Lost, why).await?;
+        journal.advance(intent.id, IntentState::Lost, why).await?;
         Ok(true)
     }
 
@@ -154,8 +155,8 @@ impl Reconciler {
             if let Ok(oldest) = self.settle_users(&epoch, GRACE).await {
                 self.metrics.relay.looked_after(now_us(), oldest);
             }
-            if let Ok(counts) = self.submitter.journal.store.counts_by_state().await {
-                for state in State::ALL {
+            if let Ok(counts) = self.submitter.journal.store.intents().counts_by_state().await {
+                for state in IntentState::ALL {
                     let found = counts.iter().find(|(found, _)| *found == state);
                     self.metrics.relay.journal(state, found.map_or(0, |(_, intents)| *intents));
                 }

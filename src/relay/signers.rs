@@ -122,7 +122,7 @@ impl Signer {
         }
         let queue = self.queue.lock().await;
         drop(waiting);
-        let lock = self.store.lock_signer(self.account.address, LOCK).await?;
+        let lock = SignerLock::acquire(&self.store, self.account.address, LOCK).await?;
         Ok(SignerGuard { lock, _queue: queue })
     }
 

@@ -2,6 +2,7 @@
 
 use super::outcome::{Details, Outcome, refuse};
 use super::settings::{Pins, Rules};
+use crate::io::clock::LAST_SECOND;
 use crate::node::chain::{Chain, RpcError};
 use crate::store::Store;
 use portcullis_filters::felt::Felt;
@@ -46,8 +47,7 @@ pub(super) struct Recovery {
 impl Recovery {
     /// When it can be executed, in RFC 3339.
     pub(super) fn details(&self) -> Details {
-        // the year 9999, where RFC 3339 ends
-        let seconds = self.ready_at.min(253_402_300_799);
+        let seconds = self.ready_at.min(LAST_SECOND);
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         Details::Recovery { ready_at: humantime::format_rfc3339_seconds(time).to_string() }
     }

@@ -7,7 +7,7 @@ use super::journal::Journal;
 use super::outcome::{Outcome, refuse};
 use super::settings::Rules;
 use crate::node::chain::{Chain, ErrorObject, Receipt, RpcError, code};
-use crate::store::{Intent, IntentId, NewIntent, State, StoreError};
+use crate::store::{Intent, IntentId, IntentState, NewIntent, StoreError};
 use arc_swap::ArcSwap;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::verdict::{Reason, method_of};
@@ -53,7 +53,7 @@ impl Submitter {
         intent: &NewIntent<'_>,
         trace: &Trace,
     ) -> Result<(), Outcome> {
-        if !self.journal.advance(id, State::Sent, None).await? {
+        if !self.journal.advance(id, IntentState::Sent, None).await? {
             return refuse(
                 Reason::InProgress,
                 "another process declared this write lost: it was not sent, retry",
@@ -80,9 +80,9 @@ impl Submitter {
             Err(_) => false,
         };
         if is_accepted {
-            match self.journal.advance(id, State::Accepted, None).await {
+            match self.journal.advance(id, IntentState::Accepted, None).await {
                 Ok(_) => return Ok(()),
-                Err(error) => log::error!("store: {error}"),
+                Err(error) => error.log(),
             }
         }
         self.journal.unsettled.notify_one();
@@ -90,7 +90,7 @@ impl Submitter {
     }
 
     async fn rejected(&self, id: IntentId, why: &str) -> Result<(), StoreError> {
-        self.journal.advance(id, State::Rejected, Some(why)).await.map(drop)
+        self.journal.advance(id, IntentState::Rejected, Some(why)).await.map(drop)
     }
 
     /// Sends a transaction once more, as it was signed. Returns whether its intent is settled.
@@ -99,7 +99,7 @@ impl Submitter {
         let mut took = Duration::ZERO;
         match self.chain.add(method, &intent.transaction, None, &mut took).await {
             Ok(_) | Err(RpcError::Returned(ErrorObject { code: code::DUPLICATE, .. })) => {
-                self.journal.advance(intent.id, State::Accepted, None).await?;
+                self.journal.advance(intent.id, IntentState::Accepted, None).await?;
                 Ok(self.receipt(intent.id, intent.transaction_hash).await?.is_some())
             }
             Err(RpcError::Returned(error)) if error.is_definite() => {
@@ -146,7 +146,7 @@ impl Submitter {
             && receipt.accepted
         {
             self.journal.settle(intent.id, &receipt).await?;
-            let settled = self.journal.store.intent(intent.id).await?;
+            let settled = self.journal.store.intents().get(intent.id).await?;
             return Ok(settled.as_ref().and_then(Outcome::of));
         }
         Ok(Outcome::of(intent))

@@ -9,7 +9,7 @@ use super::outcome::{Details, Outcome, refuse};
 use super::pins::{Prover, Required};
 use super::reconcile::Reconciler;
 use super::submit::{Submitter, Trace};
-use crate::store::clock::now_us;
+use crate::io::clock::now_us;
 use crate::store::{Intended, IntentId, NewIntent};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::tx::{Account, selector};
@@ -58,7 +58,7 @@ impl Transactions {
         let hash = transaction.hash;
         self.prover.check_epoch(&transaction.epoch).await?;
         let (intent, journal) = (transaction.intent(), &self.submitter.journal);
-        let id = match journal.store.intend(&intent, now_us()).await? {
+        let id = match journal.store.intents().intend(&intent, now_us()).await? {
             Intended::New(id) => id,
             Intended::Known(intent) => {
                 let message = "an identical transaction has just failed: send it again";
@@ -82,7 +82,7 @@ impl Transactions {
         let submitter = Arc::clone(&self.submitter);
         tokio::spawn(async move {
             if let Err(error) = submitter.receipt(id, hash).await {
-                log::error!("store: {error}");
+                error.log();
             }
         });
     }

@@ -110,8 +110,3 @@ fn found(path: &Path) -> (PathBuf, u32) {
         None => (path.to_owned(), OTHERS),
     }
 }
-
-/// Bytes as lower-case hexadecimal digits.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}

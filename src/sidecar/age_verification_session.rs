@@ -5,9 +5,8 @@
 
 use super::auth::User;
 use super::{Refused, Settings, refused};
+use crate::io::clock::{micros, now_us};
 use crate::reply::Reply;
-use crate::secrets;
-use crate::store::clock::{micros, now_us};
 use crate::store::{AccountStatus, AgeUser, Opening, Store};
 use portcullis_filters::policy::Asked;
 use portcullis_filters::verdict::Reason;
@@ -26,12 +25,12 @@ pub(super) async fn answer(
     body: &[u8],
 ) -> Result<Reply, Refused> {
     let user = settings.auth.user(&request.authorization, SystemTime::now()).await?;
-    let account = store.account_of_user(&user.id).await?;
+    let account = store.accounts().by_user(&user.id).await?;
     if account.is_some_and(|account| account.status == AccountStatus::Banned) {
         return Err(refused(Reason::Forbidden, "this user may not do this"));
     }
     if !request.is_post {
-        let known = store.age_user(&user.id, now_us()).await?;
+        let known = store.ages().user(&user.id, now_us()).await?;
         return Ok(status(known.as_ref(), settings));
     }
     request.nothing_in(body)?;
@@ -43,7 +42,7 @@ async fn open(store: &Store, settings: &Settings, user: &User) -> Result<Reply, 
     let now = now_us();
     let expires = now.saturating_add(micros(age.session_lifetime));
     let reference = reference()?;
-    match store.open_age_session(&user.id, &reference, now, expires).await? {
+    match store.ages().open_session(&user.id, &reference, now, expires).await? {
         Opening::TooMany { retry_at_us } => {
             let wait = retry_at_us.saturating_sub(now).div_euclid(1_000_000).saturating_add(1);
             let message = "this user has too many sessions: wait for Retry-After seconds";
@@ -88,7 +87,7 @@ fn reference() -> Result<String, Refused> {
         log::error!("the kernel returned no random bytes");
         refused(Reason::Overloaded, "no reference can be generated now: try again")
     })?;
-    Ok(secrets::hex(&random))
+    Ok(hex::encode(random))
 }
 
 /// RFC 3339, in whole seconds.

@@ -5,8 +5,8 @@
 
 use super::query::invalid;
 use super::{Refused, Settings, refused};
+use crate::io::clock::{micros, now_us};
 use crate::reply::Reply;
-use crate::store::clock::{micros, now_us};
 use crate::store::{AGE_EVENTS_KEPT, EventOutcome, FirstOutcome, Store};
 use crate::telemetry::Metrics;
 use portcullis_filters::policy::Asked;
@@ -38,7 +38,7 @@ impl Recorder<'_> {
             return Err(invalid("occurred_at is too long ago"));
         }
         let store = Arc::clone(self.store);
-        let recording = async move { store.record_age_event(&event, now).await };
+        let recording = async move { store.ages().record_event(&event, now).await };
         let outcome = self.runtime.spawn(recording).await.map_err(|_| {
             log::error!("the recording of an event was aborted");
             refused(Reason::StoreUnavailable, "the event was not recorded: send it again")

@@ -3,15 +3,13 @@
 //! A document depends on stored data alone, never on the time of the request, so that equal content
 //! has equal bytes and an equal `ETag`.
 
+use crate::io::clock::LAST_SECOND;
 use crate::reply::Reply;
 use bytes::Bytes;
 use portcullis_filters::policy::Asked;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// The last second that HTTP and RFC 3339 can express: the end of the year 9999.
-const LAST_SECOND: i64 = 253_402_300_799;
 
 /// A document, ready to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,7 +113,7 @@ pub(super) fn http_date(us: i64) -> String {
 
 /// Whole seconds since 1970 of a stored instant, within the range of dates.
 pub(super) fn seconds(us: i64) -> i64 {
-    us.div_euclid(1_000_000).clamp(0, LAST_SECOND)
+    us.div_euclid(1_000_000).clamp(0, LAST_SECOND.cast_signed())
 }
 
 fn instant(us: i64) -> SystemTime {

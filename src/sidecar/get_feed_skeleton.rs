@@ -10,8 +10,8 @@ use super::describe_feed_generator::{COLLECTION, PERSONAL, PUBLIC};
 use super::query::{Query, invalid};
 use super::{Refused, Settings, refused};
 use crate::config::FeedsConfig;
+use crate::io::clock::now_us;
 use crate::reply::Reply;
-use crate::store::clock::now_us;
 use crate::store::{AccountStatus, FeedQuery, Store, SuggestionQuery};
 use portcullis_filters::policy::{Asked, Authorization};
 use portcullis_filters::verdict::Reason;
@@ -66,7 +66,7 @@ pub(super) async fn answer(
         after: after.as_ref().map(|(sort_us, uri)| (*sort_us, uri.as_str())),
         limit: limit + 1,
     };
-    let mut items = store.feed(&query).await?;
+    let mut items = store.feeds().posts(&query).await?;
     let end = cut(&mut items, limit);
     let end = end.map(|item| cursor::write(fingerprint, item.sort_us, &item.post_uri));
     let items = items.into_iter().map(|item| json!({ "post": item.post_uri })).collect();
@@ -95,7 +95,7 @@ async fn personal_feed(
         newer_than_us: now_us().saturating_sub(SUGGESTIONS_LIVE_US),
         limit: limit + 1,
     };
-    let found = store.suggestions(&query).await?;
+    let found = store.feeds().suggestions(&query).await?;
     let (snapshot, mut items) =
         found.map_or((0, Vec::new()), |found| (found.snapshot_id, found.items));
     let end = cut(&mut items, limit);
@@ -125,12 +125,12 @@ async fn viewer(
     let viewer = settings.auth.viewer(authorization, LXM, SystemTime::now()).await?;
     let viewer = match viewer {
         // an account may be unknown here, but a known one must be active
-        Viewer::Did(did) => match store.account_of_did(&did).await? {
+        Viewer::Did(did) => match store.accounts().by_did(&did).await? {
             Some(account) if account.status != AccountStatus::Active => None,
             _ => Some(did),
         },
         Viewer::User(user) => {
-            let account = store.account_of_user(&user.id).await?;
+            let account = store.accounts().by_user(&user.id).await?;
             let active = account.filter(|account| account.status == AccountStatus::Active);
             active.and_then(|account| account.did)
         }

@@ -129,7 +129,7 @@ impl Component {
             return match within(CHECK_TIMEOUT, store.ping()).await {
                 Some(Ok(())) => None,
                 Some(Err(error)) => {
-                    log::error!("store: {error}");
+                    error.log();
                     Some("store_error")
                 }
                 None => Some("timeout"),

@@ -77,7 +77,7 @@ impl From<Refusal> for Refused {
 
 impl From<StoreError> for Refused {
     fn from(error: StoreError) -> Self {
-        log::error!("store: {error}");
+        error.log();
         refused(Reason::StoreUnavailable, "the store does not answer: try again")
     }
 }

@@ -8,9 +8,9 @@ use super::document::Document;
 use super::podcast::{self, Feed};
 use super::query::{Query, invalid};
 use super::{Refused, Settings, refused};
+use crate::io::clock::now_us;
 use crate::io::shared::Shared;
 use crate::reply::Reply;
-use crate::store::clock::now_us;
 use crate::store::{Account, AccountStatus, Store};
 use portcullis_filters::policy::Asked;
 use portcullis_filters::verdict::{Reason, Refusal};
@@ -59,7 +59,7 @@ impl Podcasts {
             (None, None) => return Err(invalid("did or handle is missing")),
             (Some(did), None) => did.to_owned(),
             (did, Some(handle)) => {
-                let account = store.account_of_handle(&handle).await?.ok_or_else(unknown)?;
+                let account = store.accounts().by_handle(&handle).await?.ok_or_else(unknown)?;
                 let own = account.did.ok_or_else(unknown)?;
                 if did.is_some_and(|did| did != own) {
                     return Err(invalid("did and handle belong to two creators"));
@@ -97,15 +97,15 @@ fn lifetime(feed: &Result<Arc<Rendered>, Refusal>) -> Duration {
 }
 
 async fn render(store: &Store, did: &str, base_url: &str) -> Result<Rendered, Refused> {
-    let account = store.account_of_did(did).await?;
-    let podcast = store.podcast(did).await?.ok_or_else(unknown)?;
+    let account = store.accounts().by_did(did).await?;
+    let podcast = store.podcasts().get(did).await?.ok_or_else(unknown)?;
     let is_gone = |account: &Account| account.status != AccountStatus::Active;
     if podcast.taken_down || account.as_ref().is_some_and(is_gone) {
         return Err(refused(Reason::Gone, "this podcast was taken down"));
     }
     let now = now_us();
-    let next_publication_us = store.next_publication(did, now).await?;
-    let episodes = store.episodes(did, now, MAX_EPISODES).await?;
+    let next_publication_us = store.podcasts().next_publication(did, now).await?;
+    let episodes = store.podcasts().episodes(did, now, MAX_EPISODES).await?;
     let feed = Feed {
         podcast: &podcast,
         episodes: &episodes,

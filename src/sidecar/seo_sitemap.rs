@@ -24,14 +24,14 @@ pub(super) async fn answer(
             page.ok_or_else(|| invalid("page must be 1 or more"))?
         }
         None => {
-            let pages = store.sitemap_pages().await?;
+            let pages = store.sitemap().pages().await?;
             if !sitemap::fits_one_page(&pages) {
                 return Ok(sitemap::index(&pages, base_url).reply(request, HOUR));
             }
             1
         }
     };
-    let stamp = store.sitemap_stamp(page).await?;
+    let stamp = store.sitemap().stamp(page).await?;
     if stamp.is_none() && page != 1 {
         return Err(refused(Reason::NotFound, "the sitemap has no such page"));
     }
@@ -41,7 +41,7 @@ pub(super) async fn answer(
         let chunks = sitemap::urlset(Arc::clone(store), page, base_url);
         let rest = chunks.map(|chunk| {
             chunk.map_err(|error| {
-                log::error!("store: {error}");
+                error.log();
                 StreamAborted
             })
         });

@@ -73,7 +73,7 @@ pub(super) fn urlset(
         if urlset.is_ended {
             return Ok(None);
         }
-        let rows = store.sitemap_urls(urlset.page, urlset.after_id, STEP).await?;
+        let rows = store.sitemap().urls(urlset.page, urlset.after_id, STEP).await?;
         let is_last = rows.len() < STEP as usize;
         let chunk = urlset.next(&rows, is_last);
         Ok(Some((chunk, (store, urlset))))
@@ -150,8 +150,8 @@ fn lastmod(us: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::StoreConfig;
     use crate::sidecar::xml::tests::{Node, read};
-    use crate::store::StoreConfig;
     use futures_util::TryStreamExt as _;
     use sqlx::{Connection as _, SqliteConnection};
 
@@ -274,8 +274,8 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("sitemap_{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let url = format!("sqlite:{}", folder.join("content.db").display());
-        let config = StoreConfig { url: &url, password: None, max_connections: 1 };
-        let store = Arc::new(Store::open(&config).await.unwrap());
+        let config = StoreConfig { url: url.clone(), password_file: None, max_connections: 1 };
+        let store = Arc::new(Store::open(&config, None).await.unwrap());
         let mut connection = SqliteConnection::connect(&url).await.unwrap();
         sqlx::raw_sql(insert).execute(&mut connection).await.unwrap();
         for (page, chunks, listed, last) in

@@ -1,71 +1,53 @@
-//! Proofs of age: sessions that users open, and what the verifier reports of them.
+//! Age verification: sessions that users open, and the events that the verifier sends about them.
 //!
-//! An event is kept with what came of it, in the transaction that moves its session and its user:
-//! a repeated one, whenever it comes, finds its first outcome. Everything about one user runs one
-//! after the other, whichever process it is in.
+//! An event is stored with its outcome, in the transaction that updates its session and its user,
+//! so a repeated event finds its first outcome. All writes about one user are serialized, across
+//! processes too.
 
-use super::db::{Row, Tx};
-use super::{Store, StoreError, hex, sql};
+use super::db::{Db, Row, Tx};
+use super::{StoreError, sql};
 use portcullis_filters::webhook::{AgeStatus, SignedEvent, Standing, Verdict, decide, moves_user};
 
 /// Sessions that a user may open within [`MINUTE_US`].
-const PER_MINUTE: i64 = 5;
+const MAX_PER_MINUTE: i64 = 5;
 const MINUTE_US: i64 = 60_000_000;
 /// Sessions of a user that may wait for an event.
-const OPEN: i64 = 10;
+const MAX_OPEN: i64 = 10;
 
-/// What came of opening a session.
+/// The outcome of opening a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Opening {
-    /// It waits for the verifier.
+    /// The session waits for the verifier.
     Opened,
     /// The user opened too many.
     TooMany {
-        /// When there will be room for another.
+        /// When the user may open the next one.
         retry_at_us: i64,
     },
 }
 
-/// How a user stands.
+/// The age status of a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgeUser {
-    /// The status, expired when its end has come.
+    /// The status; a verification past its end is `Expired`.
     pub status: AgeStatus,
-    /// Between which ages.
+    /// The age band, if the verifier reported one.
     pub age_band: Option<String>,
-    /// When that was verified.
+    /// When the age was verified.
     pub verified_us: Option<i64>,
-    /// Until when it holds, if the verifier said so.
+    /// When the verification ends, if the verifier set an end.
     pub expires_us: Option<i64>,
 }
 
-/// What came of an event at first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FirstOutcome {
-    /// It moved its subject.
-    Applied,
-    /// A newer one had come before.
-    Stale,
-    /// It can not follow what was before.
-    Invalid,
-}
-
-impl FirstOutcome {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Applied, Self::Stale, Self::Invalid];
-
-    /// As it is stored and answered.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Applied => "applied",
-            Self::Stale => "stale",
-            Self::Invalid => "invalid",
-        }
-    }
-
-    /// The outcome of this name.
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|outcome| outcome.name() == name)
+names! {
+    /// The outcome of an event when it first arrived.
+    FirstOutcome {
+        /// The event updated its subject.
+        Applied = "applied",
+        /// A newer event had arrived before.
+        Stale = "stale",
+        /// The subject's status does not allow this event.
+        Invalid = "invalid",
     }
 }
 
@@ -79,34 +61,37 @@ impl From<Verdict> for FirstOutcome {
     }
 }
 
-/// What came of an event.
+/// The outcome of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventOutcome {
-    /// The subject stands so now.
+    /// The subject has this status now.
     Applied(AgeStatus),
-    /// A newer one came before: kept, and nothing was moved.
+    /// A newer event arrived before: stored, nothing else changed.
     Stale,
-    /// It can not follow what was before: kept, and nothing was moved.
+    /// The subject's status does not allow this event: stored, nothing else changed.
     Invalid,
-    /// It came before.
+    /// The same event arrived before.
     Duplicate {
-        /// What came of it then.
+        /// Its outcome then.
         outcome: FirstOutcome,
-        /// How the subject stood after it.
+        /// The subject's status after it.
         state: AgeStatus,
     },
-    /// Its id came before, with another content.
+    /// An event with this id and another content arrived before.
     Conflict,
-    /// Nobody opened a session for its subject; it is not kept.
+    /// No session has this subject; the event is not stored.
     UnknownSubject,
 }
 
-impl Store {
+/// Reads and writes age sessions, events and the status of users.
+#[derive(Debug, Clone, Copy)]
+pub struct Ages<'a> {
+    pub(super) db: &'a Db,
+}
+
+impl Ages<'_> {
     /// Opens a session of a user, unless there are too many.
-    ///
-    /// # Errors
-    /// The database is unavailable: it may be open nevertheless.
-    pub async fn open_age_session(
+    pub async fn open_session(
         &self,
         user_id: &str,
         subject_ref: &str,
@@ -118,9 +103,9 @@ impl Store {
         let minute_ago = now_us.saturating_sub(MINUTE_US);
         let opened = tx.row(sql::AGE_OPENED, &[user_id.into(), minute_ago.into()]).await?;
         let room_at =
-            full(opened, "since_us", PER_MINUTE)?.map(|first| first.saturating_add(MINUTE_US));
+            full(opened, "since_us", MAX_PER_MINUTE)?.map(|first| first.saturating_add(MINUTE_US));
         let open = tx.row(sql::AGE_OPEN, &[user_id.into(), now_us.into()]).await?;
-        if let Some(retry_at_us) = room_at.max(full(open, "until_us", OPEN)?) {
+        if let Some(retry_at_us) = room_at.max(full(open, "until_us", MAX_OPEN)?) {
             return Ok(Opening::TooMany { retry_at_us });
         }
         let args = [subject_ref.into(), user_id.into(), now_us.into(), expires_us.into()];
@@ -129,16 +114,8 @@ impl Store {
         Ok(Opening::Opened)
     }
 
-    /// How a user stands; pending while nothing but an open session is known, and none when not
-    /// even that is.
-    ///
-    /// # Errors
-    /// The database is unavailable.
-    pub async fn age_user(
-        &self,
-        user_id: &str,
-        now_us: i64,
-    ) -> Result<Option<AgeUser>, StoreError> {
+    /// The age status of a user: pending while only an open session is known, `None` without one.
+    pub async fn user(&self, user_id: &str, now_us: i64) -> Result<Option<AgeUser>, StoreError> {
         let user = [user_id.into()];
         let mut known = self.db.row(sql::AGE_USER, &user).await?;
         if known.is_none() {
@@ -151,28 +128,23 @@ impl Store {
                     expires_us: None,
                 }));
             }
-            // the first event may have come between the two
+            // the first event may have arrived between the two queries
             known = self.db.row(sql::AGE_USER, &user).await?;
         }
         let Some(row) = known else { return Ok(None) };
         let expires_us: Option<i64> = row.get("expires_us")?;
-        let has_ended = expires_us.is_some_and(|end| end <= now_us);
-        Ok(Some(AgeUser {
-            status: match status(&row, "status")? {
-                AgeStatus::Verified if has_ended => AgeStatus::Expired,
-                status => status,
-            },
-            age_band: row.get("age_band")?,
-            verified_us: row.get("verified_us")?,
-            expires_us,
-        }))
+        let status = match status(&row, "status")? {
+            AgeStatus::Verified if expires_us.is_some_and(|end| end <= now_us) => {
+                AgeStatus::Expired
+            }
+            status => status,
+        };
+        let user = from_row!(AgeUser, row; get: age_band verified_us; { status, expires_us });
+        Ok(Some(user))
     }
 
-    /// Takes an event in, once: durable when it returns.
-    ///
-    /// # Errors
-    /// The database is unavailable: it may be taken in nevertheless, and to send it again is right.
-    pub async fn record_age_event(
+    /// Stores an event once and applies it; durable on return, and safe to repeat after an error.
+    pub async fn record_event(
         &self,
         event: &SignedEvent,
         received_us: i64,
@@ -193,8 +165,8 @@ impl Store {
         let before = standing(&row)?;
         let verdict = decide(before, event.status(), event.occurred_us());
         let after = if verdict == Verdict::Applied { event.status() } else { before.status };
-        if !keep(&mut tx, event, received_us, verdict.into(), after).await? {
-            // the same event came at the same time: it is there now
+        if !insert(&mut tx, event, received_us, verdict.into(), after).await? {
+            // the same event arrived at the same time and is stored by now
             return known(&mut tx, event).await?.ok_or(StoreError::Corrupt("age_event"));
         }
         if verdict == Verdict::Applied && !apply(&mut tx, event, &user_id).await? {
@@ -209,7 +181,7 @@ impl Store {
     }
 }
 
-/// The instant of the column when there are so many sessions.
+/// The instant in `column`, if the row counts at least `limit` sessions.
 fn full(row: Option<Row>, column: &'static str, limit: i64) -> Result<Option<i64>, StoreError> {
     match row {
         Some(row) if row.get::<i64>("sessions")? >= limit => row.get(column),
@@ -226,12 +198,12 @@ fn standing(row: &Row) -> Result<Standing, StoreError> {
     Ok(Standing { status: status(row, "status")?, last_occurred_us })
 }
 
-/// What came of an event before.
+/// The outcome of an event that is stored already.
 async fn known(tx: &mut Tx, event: &SignedEvent) -> Result<Option<EventOutcome>, StoreError> {
     let Some(row) = tx.row(sql::AGE_EVENT, &[event.event_id().into()]).await? else {
         return Ok(None);
     };
-    if row.get::<String>("digest")? != hex::write(&event.digest()) {
+    if row.get::<String>("digest")? != hex::encode(event.digest()) {
         return Ok(Some(EventOutcome::Conflict));
     }
     let outcome = FirstOutcome::parse(&row.get::<String>("outcome")?);
@@ -239,15 +211,15 @@ async fn known(tx: &mut Tx, event: &SignedEvent) -> Result<Option<EventOutcome>,
     Ok(Some(EventOutcome::Duplicate { outcome, state: status(&row, "status_after")? }))
 }
 
-/// Keeps an event, unless its id is there.
-async fn keep(
+/// Stores an event; false if one with its id is stored.
+async fn insert(
     tx: &mut Tx,
     event: &SignedEvent,
     received_us: i64,
     outcome: FirstOutcome,
     after: AgeStatus,
 ) -> Result<bool, StoreError> {
-    let digest = hex::write(&event.digest());
+    let digest = hex::encode(event.digest());
     let args = [
         event.event_id().into(),
         (&digest).into(),
@@ -264,8 +236,8 @@ async fn keep(
     Ok(tx.run(sql::AGE_EVENT_ADD, &args).await? == 1)
 }
 
-/// Moves the subject, and the user unless another subject of theirs moved later; false when the
-/// subject was just forgotten.
+/// Updates the subject, and the user unless another of the user's subjects changed later; false if
+/// the subject was pruned meanwhile.
 async fn apply(tx: &mut Tx, event: &SignedEvent, user_id: &str) -> Result<bool, StoreError> {
     let (status, occurred_us) = (event.status(), event.occurred_us());
     let args = [event.subject_ref().into(), status.name().into(), occurred_us.into()];

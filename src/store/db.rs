@@ -1,8 +1,8 @@
-//! The two databases behind one face: the same text and the same arguments go to either, and rows
-//! come back with text and numbers.
+//! SQLite and PostgreSQL behind one type: both get the same SQL and arguments, and return rows of
+//! text and integers.
 //!
-//! Everything is bounded in time. A call that was given up may still have been done, so a caller
-//! asks again instead of taking it for undone. Nothing here knows a table.
+//! Every call has a timeout. After a timeout the database may have done the work all the same, so
+//! callers repeat or read again. Nothing here knows a table.
 
 use super::error::{Cause, StoreError};
 use super::sql;
@@ -13,10 +13,10 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{Decode, PgPool, Postgres, Row as _, Sqlite, SqlitePool, Transaction, Type};
 use std::time::Duration;
 
-/// 5 s for one step: far beyond a healthy database, and short of a client's patience.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+/// 5 s for one statement: far beyond a healthy database, and within a client's timeout.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A value for a statement.
+/// An argument of a statement.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Arg<'a> {
     Text(Option<&'a str>),
@@ -54,13 +54,13 @@ impl From<Option<i64>> for Arg<'_> {
 }
 
 impl Arg<'_> {
-    /// Whether PostgreSQL can have a value like it: text without a NUL.
+    /// PostgreSQL stores no text with a NUL.
     fn is_storable(&self) -> bool {
         !matches!(self, Self::Text(Some(text)) if text.contains('\0'))
     }
 }
 
-/// One argument for each of so many places, NULL where there are fewer texts.
+/// One argument for each of `PLACES` parameters; those without a text are NULL.
 pub(super) fn slots<const PLACES: usize>(
     texts: &[String],
 ) -> Result<[Arg<'_>; PLACES], StoreError> {
@@ -70,7 +70,7 @@ pub(super) fn slots<const PLACES: usize>(
     Ok(std::array::from_fn(|at| texts.get(at).map(String::as_str).into()))
 }
 
-/// A statement with its arguments, for the driver that the place of use infers.
+/// A statement with its arguments, for the driver that type inference finds.
 macro_rules! query {
     ($sql:expr, $args:expr) => {
         $args.iter().fold(sqlx::query($sql), |query, arg| match *arg {
@@ -80,10 +80,24 @@ macro_rules! query {
     };
 }
 
-/// Connections to one of the databases.
+/// The rows of a statement, each as `$row`.
+macro_rules! fetch {
+    ($on:expr, $row:path, $sql:expr, $args:expr) => {
+        bounded(query!($sql, $args).fetch_all($on)).await?.into_iter().map($row)
+    };
+}
+
+/// Runs a statement; the number of rows that changed.
+macro_rules! execute {
+    ($on:expr, $timeout:expr, $sql:expr, $args:expr) => {
+        Ok(within($timeout, query!($sql, $args).execute($on)).await?.rows_affected())
+    };
+}
+
+/// Connections to one of the two databases; clones share them.
 #[derive(Debug, Clone)]
 pub(super) enum Db {
-    /// One writes, since SQLite lets one write; the others read.
+    /// One connection writes, as SQLite allows one writer; the others read.
     Sqlite {
         writer: SqlitePool,
         readers: SqlitePool,
@@ -92,27 +106,21 @@ pub(super) enum Db {
 }
 
 impl Db {
-    /// Reads.
+    /// The rows of a query.
     pub(super) async fn rows(
         &self,
         sql: &'static str,
         args: &[Arg<'_>],
     ) -> Result<Vec<Row>, StoreError> {
-        match self {
-            Self::Sqlite { readers, .. } => {
-                let rows = bounded(query!(sql, args).fetch_all(readers)).await?;
-                Ok(rows.into_iter().map(Row::Sqlite).collect())
-            }
-            // no row has what can not be stored: SQLite finds none either
-            Self::Postgres(_) if !args.iter().all(Arg::is_storable) => Ok(Vec::new()),
-            Self::Postgres(pool) => {
-                let rows = bounded(query!(sql, args).fetch_all(pool)).await?;
-                Ok(rows.into_iter().map(Row::Postgres).collect())
-            }
-        }
+        Ok(match self {
+            Self::Sqlite { readers, .. } => fetch!(readers, Row::Sqlite, sql, args).collect(),
+            // no row holds what cannot be stored: SQLite finds none either
+            Self::Postgres(_) if !args.iter().all(Arg::is_storable) => Vec::new(),
+            Self::Postgres(pool) => fetch!(pool, Row::Postgres, sql, args).collect(),
+        })
     }
 
-    /// Reads what is there once at most.
+    /// The first row of a query.
     pub(super) async fn row(
         &self,
         sql: &'static str,
@@ -121,22 +129,18 @@ impl Db {
         Ok(self.rows(sql, args).await?.into_iter().next())
     }
 
-    /// Writes with one statement, durable when it returns; the number of rows that changed.
+    /// Runs one statement that writes, durable on return; the number of rows that changed.
     pub(super) async fn run(&self, sql: &'static str, args: &[Arg<'_>]) -> Result<u64, StoreError> {
         match self {
-            Self::Sqlite { writer, .. } => {
-                Ok(bounded(query!(sql, args).execute(writer)).await?.rows_affected())
-            }
-            Self::Postgres(pool) => {
-                Ok(bounded(query!(sql, args).execute(pool)).await?.rows_affected())
-            }
+            Self::Sqlite { writer, .. } => execute!(writer, TIMEOUT, sql, args),
+            Self::Postgres(pool) => execute!(pool, TIMEOUT, sql, args),
         }
     }
 
-    /// A transaction that may write; undone when it is dropped.
+    /// Begins a transaction that may write; dropping it rolls it back.
     pub(super) async fn begin(&self) -> Result<Tx, StoreError> {
         match self {
-            // a deferred one fails without waiting when another wrote since it began to read
+            // a deferred one fails without waiting if another has written since its first read
             Self::Sqlite { writer, .. } => {
                 bounded(writer.begin_with("BEGIN IMMEDIATE")).await.map(Tx::Sqlite)
             }
@@ -144,7 +148,7 @@ impl Db {
         }
     }
 
-    /// Ends all connections, after what they are doing.
+    /// Closes all connections once their statements are done.
     pub(super) async fn close(&self) {
         match self {
             Self::Sqlite { writer, readers } => {
@@ -164,22 +168,16 @@ pub(super) enum Tx {
 }
 
 impl Tx {
-    /// A statement's first row.
+    /// The first row of a query.
     pub(super) async fn row(
         &mut self,
         sql: &'static str,
         args: &[Arg<'_>],
     ) -> Result<Option<Row>, StoreError> {
-        match self {
-            Self::Sqlite(tx) => {
-                let rows = bounded(query!(sql, args).fetch_all(&mut **tx)).await?;
-                Ok(rows.into_iter().next().map(Row::Sqlite))
-            }
-            Self::Postgres(tx) => {
-                let rows = bounded(query!(sql, args).fetch_all(&mut **tx)).await?;
-                Ok(rows.into_iter().next().map(Row::Postgres))
-            }
-        }
+        Ok(match self {
+            Self::Sqlite(tx) => fetch!(&mut **tx, Row::Sqlite, sql, args).next(),
+            Self::Postgres(tx) => fetch!(&mut **tx, Row::Postgres, sql, args).next(),
+        })
     }
 
     /// Runs a statement; the number of rows that changed.
@@ -188,52 +186,46 @@ impl Tx {
         sql: &'static str,
         args: &[Arg<'_>],
     ) -> Result<u64, StoreError> {
-        self.run_within(PATIENCE, sql, args).await
+        self.run_within(TIMEOUT, sql, args).await
     }
 
-    /// The same with another patience than that of a request.
+    /// [`Self::run`] with a timeout of its own.
     pub(super) async fn run_within(
         &mut self,
-        patience: Duration,
+        timeout: Duration,
         sql: &'static str,
         args: &[Arg<'_>],
     ) -> Result<u64, StoreError> {
         match self {
-            Self::Sqlite(tx) => {
-                let done = within(patience, query!(sql, args).execute(&mut **tx)).await?;
-                Ok(done.rows_affected())
-            }
-            Self::Postgres(tx) => {
-                let done = within(patience, query!(sql, args).execute(&mut **tx)).await?;
-                Ok(done.rows_affected())
-            }
+            Self::Sqlite(tx) => execute!(&mut **tx, timeout, sql, args),
+            Self::Postgres(tx) => execute!(&mut **tx, timeout, sql, args),
         }
     }
 
-    /// Waits until no other transaction has the lock of this name, and has it to the end.
+    /// Takes the lock of this name until the transaction ends.
     pub(super) async fn lock(&mut self, name: &str) -> Result<(), StoreError> {
         match self {
-            // one transaction at a time
+            // one write transaction at a time
             Self::Sqlite(_) => Ok(()),
             Self::Postgres(_) => self.run(sql::NAME_LOCK, &[name.into()]).await.map(drop),
         }
     }
 
-    /// Makes all of it durable.
+    /// Commits; durable on return.
     pub(super) async fn commit(self) -> Result<(), StoreError> {
-        self.commit_within(PATIENCE).await
+        self.commit_within(TIMEOUT).await
     }
 
-    /// The same with another patience than that of a request.
-    pub(super) async fn commit_within(self, patience: Duration) -> Result<(), StoreError> {
+    /// [`Self::commit`] with a timeout of its own.
+    pub(super) async fn commit_within(self, timeout: Duration) -> Result<(), StoreError> {
         match self {
-            Self::Sqlite(tx) => within(patience, tx.commit()).await,
-            Self::Postgres(tx) => within(patience, tx.commit()).await,
+            Self::Sqlite(tx) => within(timeout, tx.commit()).await,
+            Self::Postgres(tx) => within(timeout, tx.commit()).await,
         }
     }
 }
 
-/// A row of either.
+/// A row of either database.
 #[derive(Debug)]
 pub(super) enum Row {
     Sqlite(SqliteRow),
@@ -275,18 +267,18 @@ pub(super) fn felt_text(felt: Felt) -> String {
     felt.to_string()
 }
 
-/// Does the work, or gives it up.
+/// Runs `work` within [`TIMEOUT`].
 pub(super) async fn bounded<T>(
     work: impl Future<Output = Result<T, sqlx::Error>>,
 ) -> Result<T, StoreError> {
-    within(PATIENCE, work).await
+    within(TIMEOUT, work).await
 }
 
 async fn within<T>(
-    patience: Duration,
+    timeout: Duration,
     work: impl Future<Output = Result<T, sqlx::Error>>,
 ) -> Result<T, StoreError> {
-    match tokio::time::timeout(patience, work).await {
+    match tokio::time::timeout(timeout, work).await {
         Ok(done) => Ok(done?),
         Err(_) => Err(StoreError::Unavailable(Cause::Timeout)),
     }

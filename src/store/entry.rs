@@ -6,67 +6,54 @@
 //! have the same encoding. The first entry follows [`GENESIS`].
 
 use super::db::Row;
-use super::state::Kind;
-use super::{IntentId, StoreError, hex};
-use serde_json::value::RawValue;
+use super::state::EntryKind;
+use super::{IntentId, StoreError};
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
 use sha2::{Digest as _, Sha256};
 
 /// The hash before the first entry.
 pub const GENESIS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
-/// One entry.
+/// An entry of the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Its number, from 1 and without gaps.
+    /// Its sequence number, from 1 without gaps.
     pub seq: i64,
     /// When it was written, in microseconds since 1970 UTC.
     pub at_us: i64,
-    /// What it tells.
-    pub kind: Kind,
-    /// Of which intent; none for a refusal.
+    /// What it records.
+    pub kind: EntryKind,
+    /// The intent, unless it records a refusal.
     pub intent: Option<IntentId>,
-    /// Of which operation.
+    /// The operation.
     pub operation: String,
-    /// What else is to be known: a JSON object with its keys in order and no space.
+    /// Details: a JSON object with sorted keys and no whitespace.
     pub detail: String,
-    /// The hash of the entry before.
+    /// The hash of the previous entry.
     pub prev_hash: String,
-    /// The hash of this one.
+    /// The hash of this entry.
     pub hash: String,
 }
 
 impl Entry {
-    /// An entry after another, with its hash.
-    pub(super) fn after(prev_hash: String, seq: i64, at_us: i64, what: What<'_>) -> Self {
-        let mut entry = Self {
-            seq,
-            at_us,
-            kind: what.kind,
-            intent: what.intent,
-            operation: what.operation.to_owned(),
-            detail: what.detail,
-            prev_hash,
-            hash: String::new(),
-        };
-        entry.hash = entry.computed_hash();
-        entry
+    /// The entry that follows the one with `prev_hash`.
+    pub(super) fn after(prev_hash: String, seq: i64, at_us: i64, event: Event<'_>) -> Self {
+        let Event { kind, intent, operation, detail } = event;
+        let (operation, hash) = (operation.to_owned(), String::new());
+        let entry = Self { seq, at_us, kind, intent, operation, detail, prev_hash, hash };
+        Self { hash: entry.computed_hash(), ..entry }
     }
 
     pub(super) fn read(row: &Row) -> Result<Self, StoreError> {
         let kind: String = row.get("kind")?;
-        Ok(Self {
-            seq: row.get("seq")?,
-            at_us: row.get("at_us")?,
-            kind: Kind::parse(&kind).ok_or(StoreError::Corrupt("kind"))?,
+        Ok(from_row!(row; get: seq at_us operation detail prev_hash hash; {
+            kind: EntryKind::parse(&kind).ok_or(StoreError::Corrupt("kind"))?,
             intent: row.get::<Option<i64>>("intent_id")?.map(IntentId),
-            operation: row.get("operation")?,
-            detail: row.get("detail")?,
-            prev_hash: row.get("prev_hash")?,
-            hash: row.get("hash")?,
-        })
+        }))
     }
 
-    /// What its hash must be.
+    /// The hash of its content.
     pub fn computed_hash(&self) -> String {
         let intent = self.intent.map(|id| id.to_string());
         let mut sha = Sha256::new();
@@ -84,33 +71,46 @@ impl Entry {
                 None => sha.update("-,"),
             }
         }
-        hex::write(&sha.finalize())
+        hex::encode(sha.finalize())
     }
 
-    /// One line of an export, without its end; `detail` stands in it byte for byte as it is hashed.
+    /// One line of an export, without its line end; `detail` is embedded byte for byte, as hashed.
     pub fn to_json(&self) -> String {
-        let intent = self.intent.map_or_else(|| "null".to_owned(), |id| id.to_string());
-        let quoted = |text: &str| serde_json::Value::from(text).to_string();
-        let detail = RawValue::from_string(self.detail.clone());
-        format!(
-            "{{\"seq\":{},\"at_us\":{},\"kind\":\"{}\",\"intent\":{intent},\"operation\":{},\
-             \"detail\":{},\"prev_hash\":{},\"hash\":{}}}",
-            self.seq,
-            self.at_us,
-            self.kind.name(),
-            quoted(&self.operation),
-            // a row that somebody changed may hold anything
-            detail.map_or_else(|_| quoted(&self.detail), |detail| detail.get().to_owned()),
-            quoted(&self.prev_hash),
-            quoted(&self.hash),
-        )
+        // a row that was tampered with may hold anything
+        let detail = RawValue::from_string(self.detail.clone())
+            .or_else(|_| to_raw_value(&self.detail))
+            .expect("text serializes to JSON");
+        let line = Line {
+            seq: self.seq,
+            at_us: self.at_us,
+            kind: self.kind.name(),
+            intent: self.intent.map(|id| id.0),
+            operation: &self.operation,
+            detail: &detail,
+            prev_hash: &self.prev_hash,
+            hash: &self.hash,
+        };
+        serde_json::to_string(&line).expect("numbers and text serialize to JSON")
     }
 }
 
-/// What an entry is to tell.
+/// A line of an export; its members are in this order.
+#[derive(Serialize)]
+struct Line<'a> {
+    seq: i64,
+    at_us: i64,
+    kind: &'static str,
+    intent: Option<i64>,
+    operation: &'a str,
+    detail: &'a RawValue,
+    prev_hash: &'a str,
+    hash: &'a str,
+}
+
+/// What an entry records.
 #[derive(Debug)]
-pub(super) struct What<'a> {
-    pub(super) kind: Kind,
+pub(super) struct Event<'a> {
+    pub(super) kind: EntryKind,
     pub(super) intent: Option<IntentId>,
     pub(super) operation: &'a str,
     pub(super) detail: String,
@@ -118,19 +118,19 @@ pub(super) struct What<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::State;
+    use super::super::IntentState;
     use super::*;
 
     fn pair() -> [Entry; 2] {
-        let first = What {
-            kind: Kind::Came(State::Intended),
+        let first = Event {
+            kind: EntryKind::Moved(IntentState::Intended),
             intent: Some(IntentId(1)),
             operation: "faucet-drip",
             detail: "{\"nonce\":7}".to_owned(),
         };
         let first = Entry::after(GENESIS.to_owned(), 1, 1_700_000_000_000_000, first);
-        let second = What {
-            kind: Kind::Refused,
+        let second = Event {
+            kind: EntryKind::Refused,
             intent: None,
             operation: "rpc",
             detail: "{\"reason\":\"trän\"}".to_owned(),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_json_whatever_the_row_holds() {
+    fn a_line_is_json_for_any_row() {
         let [mut first, second] = pair();
         let line: serde_json::Value = serde_json::from_str(&first.to_json()).unwrap();
         assert_eq!(line["detail"]["nonce"], 7);

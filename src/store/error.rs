@@ -1,91 +1,89 @@
-//! Why the store could not do it.
+//! Errors of the store.
 //!
-//! A caller asks three things: does trying again help, did somebody else take it, or must a person
-//! look? The texts are for the log and name no URL, no statement and no stored value.
+//! The variants answer three questions: does a retry help, does another process hold it, or must a
+//! person act? The texts are for the log and name no URL, no statement and no stored value.
 
 use super::IntentId;
 use sqlx::migrate::MigrateError;
 use std::path::PathBuf;
 use std::{fmt, io};
 
-/// What can go wrong.
+/// Why the store failed.
 #[derive(Debug)]
 pub enum StoreError {
-    /// The place can not be used as it is written, and why.
+    /// The URL is not usable, and why.
     Url(&'static str),
-    /// The database does not answer, or not in time. What was asked may or may not be done.
+    /// The database gave no answer in time. A write may have been done.
     Unavailable(Cause),
-    /// Another process uses this SQLite database; the lock file says so.
+    /// Another process uses this SQLite database and holds this lock file.
     Locked(PathBuf),
-    /// Another process kept the signer for longer than the caller would wait.
+    /// Another process held the signer's lock for longer than the caller waits.
     SignerHeld,
-    /// The tables are not those of this program.
+    /// A migration failed.
     Migration(MigrateError),
-    /// The tables are of another version, and a reader does not change them.
+    /// The tables have another version.
     Version,
-    /// The database was to be read, and nothing was ever kept in it.
+    /// The database has no tables.
     NoTables,
-    /// The database refused a statement: full, read-only, damaged, or not allowed to us.
+    /// The database refused a statement: full, read-only, damaged, or permission denied.
     Failed {
-        /// The database's own code.
+        /// The database's error code.
         code: String,
-        /// What it said.
+        /// The database's message.
         message: String,
     },
-    /// A row is not what the tables are for; the name says what.
+    /// A stored value is malformed; which.
     Corrupt(&'static str),
-    /// There is no such intent.
+    /// No intent has this id.
     UnknownIntent(IntentId),
     /// The idempotency key was not claimed.
     UnknownKey,
-    /// More than can be stored or asked for; the name says what.
+    /// An argument exceeds its limit; which.
     TooLarge(&'static str),
 }
 
-/// Why there is no answer.
+/// Why the database is unavailable.
 #[derive(Debug)]
 pub enum Cause {
-    /// None came in time, or no connection was free.
+    /// No answer in time, or no free connection.
     Timeout,
-    /// The connection, or the file.
+    /// The connection or the file failed.
     Io(io::Error),
     /// The store was closed.
     Closed,
-    /// The database said that it can not now: busy, starting, stopping, out of connections.
+    /// The database is busy, starting, stopping, or out of connections.
     Busy {
-        /// The database's own code.
+        /// The database's error code.
         code: String,
-        /// What it said.
+        /// The database's message.
         message: String,
     },
-    /// It does not speak the protocol, or stopped in the middle of it.
+    /// The server broke the protocol.
     Protocol,
 }
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Url(why) => write!(f, "the store's URL: {why}"),
+            Self::Url(why) => write!(f, "store.url: {why}"),
             Self::Unavailable(cause) => write!(f, "the database is unavailable: {cause}"),
             Self::Locked(file) => write!(
                 f,
-                "another process uses this SQLite database (it holds {}); \
-                 several need PostgreSQL",
+                "another process uses this SQLite database and holds {}; \
+                 use PostgreSQL to run several",
                 file.display()
             ),
-            Self::SignerHeld => f.write_str("another process holds the signer"),
-            Self::Migration(error) => {
-                write!(f, "the tables can not be brought up to date: {error}")
-            }
-            Self::Version => f.write_str("the tables are of another version of this program"),
-            Self::NoTables => f.write_str("nothing was ever kept in this database"),
+            Self::SignerHeld => f.write_str("another process holds the signer's lock"),
+            Self::Migration(error) => write!(f, "the tables cannot be migrated: {error}"),
+            Self::Version => f.write_str("the tables belong to another version of this program"),
+            Self::NoTables => f.write_str("the database has no tables of this program"),
             Self::Failed { code, message } => {
-                write!(f, "the database refused: {message} ({code})")
+                write!(f, "the database refused a statement: {message} ({code})")
             }
-            Self::Corrupt(what) => write!(f, "the database holds what can not be read: {what}"),
-            Self::UnknownIntent(id) => write!(f, "there is no intent {id}"),
+            Self::Corrupt(what) => write!(f, "the database holds a malformed value: {what}"),
+            Self::UnknownIntent(id) => write!(f, "no intent has the id {id}"),
             Self::UnknownKey => f.write_str("the idempotency key was not claimed"),
-            Self::TooLarge(what) => write!(f, "more than can be stored or asked for: {what}"),
+            Self::TooLarge(what) => write!(f, "{what} exceeds its limit"),
         }
     }
 }
@@ -93,11 +91,11 @@ impl fmt::Display for StoreError {
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Timeout => f.write_str("no answer in time"),
+            Self::Timeout => f.write_str("timeout"),
             Self::Io(error) => error.fmt(f),
             Self::Closed => f.write_str("the store is closed"),
             Self::Busy { code, message } => write!(f, "{message} ({code})"),
-            Self::Protocol => f.write_str("its answer makes no sense"),
+            Self::Protocol => f.write_str("the server broke the protocol"),
         }
     }
 }
@@ -110,7 +108,7 @@ impl From<sqlx::Error> for StoreError {
             sqlx::Error::Database(error) => {
                 let code = error.code().unwrap_or_default().into_owned();
                 let message = error.message().to_owned();
-                if is_passing(&code) {
+                if is_transient(&code) {
                     return Self::Unavailable(Cause::Busy { code, message });
                 }
                 Self::Failed { code, message }
@@ -118,10 +116,10 @@ impl From<sqlx::Error> for StoreError {
             sqlx::Error::Io(error) => Self::Unavailable(Cause::Io(error)),
             sqlx::Error::PoolTimedOut => Self::Unavailable(Cause::Timeout),
             sqlx::Error::PoolClosed => Self::Unavailable(Cause::Closed),
-            sqlx::Error::Configuration(_) => Self::Url("it can not be read"),
-            sqlx::Error::Tls(_) => Self::Url("it asks for TLS, which is not built in"),
+            sqlx::Error::Configuration(_) => Self::Url("malformed"),
+            sqlx::Error::Tls(_) => Self::Url("TLS is not supported"),
             sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => {
-                Self::Corrupt("a value of another type")
+                Self::Corrupt("unexpected column type")
             }
             _ => Self::Unavailable(Cause::Protocol),
         }
@@ -138,10 +136,15 @@ impl From<MigrateError> for StoreError {
 }
 
 impl StoreError {
-    /// Whether a row would have broken a rule of its table.
+    /// Logs the error, where the caller answers without it.
+    pub fn log(&self) {
+        log::error!("store: {self}");
+    }
+
+    /// Whether a row violated a constraint.
     ///
     /// SQLite: 19 SQLITE_CONSTRAINT in the low byte. PostgreSQL: class 23.
-    pub(super) fn is_broken_rule(&self) -> bool {
+    pub(super) fn is_constraint_violation(&self) -> bool {
         let Self::Failed { code, .. } = self else { return false };
         match code.len() {
             5 => code.starts_with("23"),
@@ -150,12 +153,12 @@ impl StoreError {
     }
 }
 
-/// Whether trying again may help.
+/// Whether a retry may help.
 ///
 /// SQLite: 5 SQLITE_BUSY and 6 SQLITE_LOCKED in the low byte of extended codes, none of which has
 /// five digits. PostgreSQL ("Appendix A. Error Codes"): 08 connection, 40 rollback, 53 resources,
 /// 57 operator, 55P03 lock, 25P03 idle in a transaction.
-fn is_passing(code: &str) -> bool {
+fn is_transient(code: &str) -> bool {
     if code.len() == 5 {
         return matches!(code, "55P03" | "25P03")
             || ["08", "40", "53", "57"].iter().any(|class| code.starts_with(class));

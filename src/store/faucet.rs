@@ -1,57 +1,57 @@
-//! The faucet's bindings: an identity has one recipient and a recipient one identity, for the life
-//! of a chain, from the first drip on.
+//! The faucet's bindings: an identity has one recipient and a recipient one identity, from the first
+//! drip until the chain starts over.
 
-use super::db::felt_text;
-use super::{Store, StoreError, sql};
+use super::db::{Db, felt_text};
+use super::{StoreError, sql};
 use portcullis_filters::felt::Felt;
 
-/// What came of binding.
+/// Whether an identity and a recipient are bound to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Binding {
-    /// The two belong together, now or since before.
+    /// They are, or nothing prevents it.
     Bound,
-    /// The identity has another recipient.
+    /// The identity is bound to another recipient.
     IdentityElsewhere,
-    /// The recipient has another identity.
+    /// The recipient is bound to another identity.
     RecipientElsewhere,
 }
 
-impl Store {
+/// Reads and writes the faucet's bindings.
+#[derive(Debug, Clone, Copy)]
+pub struct FaucetBindings<'a> {
+    pub(super) db: &'a Db,
+}
+
+impl FaucetBindings<'_> {
     /// Binds an identity and a recipient to each other, unless one of them is bound elsewhere.
-    ///
-    /// # Errors
-    /// The database is unavailable: they may be bound nevertheless.
-    pub async fn bind_faucet(
+    pub async fn bind(
         &self,
         epoch: &str,
         identity: Felt,
         recipient: Felt,
         now_us: i64,
     ) -> Result<Binding, StoreError> {
-        let (identity, to) = (felt_text(identity), felt_text(recipient));
-        let args = [epoch.into(), (&identity).into(), (&to).into(), now_us.into()];
+        let (from, to) = (felt_text(identity), felt_text(recipient));
+        let args = [epoch.into(), (&from).into(), (&to).into(), now_us.into()];
         if self.db.run(sql::BIND, &args).await? == 1 {
             return Ok(Binding::Bound);
         }
-        Ok(match self.db.row(sql::BOUND_TO, &[epoch.into(), (&identity).into()]).await? {
+        Ok(match self.db.row(sql::BOUND_TO, &[epoch.into(), (&from).into()]).await? {
             Some(row) if row.felt("recipient")? == recipient => Binding::Bound,
             Some(_) => Binding::IdentityElsewhere,
             None => Binding::RecipientElsewhere,
         })
     }
 
-    /// Whether the two are or could be bound to each other; binds nothing.
-    ///
-    /// # Errors
-    /// The database is unavailable.
-    pub async fn faucet_binding(
+    /// Whether the two are or could be bound to each other; writes nothing.
+    pub async fn check(
         &self,
         epoch: &str,
         identity: Felt,
         recipient: Felt,
     ) -> Result<Binding, StoreError> {
-        let (identity, to) = (felt_text(identity), felt_text(recipient));
-        if let Some(row) = self.db.row(sql::BOUND_TO, &[epoch.into(), (&identity).into()]).await? {
+        let (from, to) = (felt_text(identity), felt_text(recipient));
+        if let Some(row) = self.db.row(sql::BOUND_TO, &[epoch.into(), (&from).into()]).await? {
             let same = row.felt("recipient")? == recipient;
             return Ok(if same { Binding::Bound } else { Binding::IdentityElsewhere });
         }
@@ -59,12 +59,8 @@ impl Store {
         Ok(taken.map_or(Binding::Bound, |_| Binding::RecipientElsewhere))
     }
 
-    /// Takes a recipient's binding back when nothing came of it: no intent for the recipient is
-    /// under way or done.
-    ///
-    /// # Errors
-    /// The database is unavailable: it may be taken back nevertheless.
-    pub async fn unbind_faucet(
+    /// Removes a recipient's binding, unless an intent for the recipient is pending or succeeded.
+    pub async fn unbind(
         &self,
         operation: &str,
         epoch: &str,

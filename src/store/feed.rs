@@ -1,51 +1,54 @@
-//! Pages of the feeds: the posts after a position, newest first, as far as nothing hides them.
+//! Pages of feeds: the visible posts after a position, newest first.
 
-use super::db::{Arg, Row, slots};
-use super::{Store, StoreError, sql};
+use super::db::{Arg, Db, Row, slots};
+use super::{StoreError, sql};
 
-/// How many labels can hide a post.
+/// How many labels a query may block.
 pub const MAX_BLOCKED: usize = 16;
-/// How many labels can be asked for at once.
+/// How many labels a query may select.
 pub const MAX_LABELS: usize = 10;
 
-/// Which posts are asked for.
+/// Selects a page of posts.
 #[derive(Debug, Clone, Copy)]
 pub struct FeedQuery<'a> {
     /// The feed.
     pub feed: &'a str,
-    /// Of this set only.
+    /// Only posts of this set.
     pub set: Option<&'a str>,
-    /// With one of these labels only, at most [`MAX_LABELS`]; with any or none when empty.
+    /// Only posts with one of these labels, at most [`MAX_LABELS`]; all posts if empty.
     pub labels: &'a [String],
-    /// With none of these moderation labels, at most [`MAX_BLOCKED`].
+    /// No posts with one of these moderation labels, at most [`MAX_BLOCKED`].
     pub blocked: &'a [String],
-    /// After the post with this time and address.
+    /// Posts after the one with this `sort_us` and URI.
     pub after: Option<(i64, &'a str)>,
-    /// So many at most.
+    /// How many posts at most.
     pub limit: u32,
 }
 
 /// A post in a feed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FeedItem {
-    /// Its address.
+    /// Its AT URI.
     pub post_uri: String,
-    /// What it is ordered by, in microseconds since 1970 UTC.
+    /// The sort key, in microseconds since 1970 UTC.
     pub sort_us: i64,
 }
 
 impl FeedItem {
     fn read(row: &Row) -> Result<Self, StoreError> {
-        Ok(Self { post_uri: row.get("post_uri")?, sort_us: row.get("sort_us")? })
+        Ok(from_row!(row; get: post_uri sort_us;))
     }
 }
 
-impl Store {
+/// Reads feeds and suggestions.
+#[derive(Debug, Clone, Copy)]
+pub struct Feeds<'a> {
+    pub(super) db: &'a Db,
+}
+
+impl Feeds<'_> {
     /// Posts of a feed, newest first.
-    ///
-    /// # Errors
-    /// The database is unavailable. [`StoreError::TooLarge`]: more labels than there may be.
-    pub async fn feed(&self, query: &FeedQuery<'_>) -> Result<Vec<FeedItem>, StoreError> {
+    pub async fn posts(&self, query: &FeedQuery<'_>) -> Result<Vec<FeedItem>, StoreError> {
         // nothing is newer than the first position
         let (sort_us, post_uri) = query.after.unwrap_or((i64::MAX, ""));
         let mut args: Vec<Arg<'_>> =

@@ -1,17 +1,18 @@
-//! Intents: what is to be written to the chain, kept before it is sent, and what became of it.
+//! Intents: transactions, stored before they are sent, and their outcome.
 //!
-//! [`intend`](Store::intend) makes a signed transaction durable together with its first entry in
-//! the journal; [`advance`](Store::advance) moves it on. Both run after the chain's lock, so of two
-//! equal requests, or two uses of one nonce, exactly one is new, whichever process they are in.
+//! [`Intents::intend`] stores a signed transaction together with its first journal entry;
+//! [`Intents::advance`] changes its state. Both hold the lock on the journal's end, so of two equal
+//! requests, or two uses of one nonce, exactly one is new, across processes too.
 
-use super::db::{Row, Tx, felt_text};
-use super::entry::What;
-use super::state::{Kind, State};
-use super::{Store, StoreError, hex, journal, sql};
+use super::db::{Db, Row, Tx, felt_text};
+use super::entry::Event;
+use super::state::{EntryKind, IntentState};
+use super::{StoreError, journal, sql};
+use hex::FromHex as _;
 use portcullis_filters::felt::Felt;
 use std::fmt;
 
-/// The number of an intent: that of its first entry in the journal.
+/// The id of an intent: the sequence number of its first journal entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IntentId(pub i64);
 
@@ -21,18 +22,18 @@ impl fmt::Display for IntentId {
     }
 }
 
-/// What is to be written to the chain.
+/// A signed transaction to store.
 #[derive(Debug, Clone, Copy)]
 pub struct NewIntent<'a> {
     /// The operation's name.
     pub operation: &'a str,
     /// The digest of the request.
     pub digest: [u8; 32],
-    /// Whom it is about: what a cooldown counts by.
+    /// The account that the operation is about; cooldowns count per subject.
     pub subject: Option<Felt>,
     /// The request's body in canonical form.
     pub request: &'a str,
-    /// The life of the chain: a chain that began anew has another.
+    /// The chain epoch; a chain that starts over has another.
     pub epoch: &'a str,
     /// The sending account.
     pub signer: Felt,
@@ -40,35 +41,35 @@ pub struct NewIntent<'a> {
     pub nonce: u64,
     /// The transaction's hash.
     pub transaction_hash: Felt,
-    /// The signed transaction as it will be sent, in JSON.
+    /// The signed transaction as it is sent, in JSON.
     pub transaction: &'a str,
-    /// The key that the client gave, claimed before.
+    /// The client's idempotency key, claimed before.
     pub idempotency_key: Option<&'a str>,
 }
 
-/// What came of an intent to write.
+/// The outcome of [`Intents::intend`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Intended {
-    /// It is durable: now it may be sent.
+    /// Stored: the transaction may be sent.
     New(IntentId),
-    /// This transaction was intended before, or an equal request is unresolved: send nothing.
+    /// The transaction is stored already, or an equal request is unresolved: send nothing.
     Known(Box<Intent>),
-    /// Another transaction of the signer has the nonce: read it again, sign again.
+    /// Another transaction of the signer has the nonce: read the nonce again and sign again.
     NonceTaken,
 }
 
-/// What was to be written to the chain, and how far it is.
+/// A stored transaction and its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Intent {
-    /// Its number.
+    /// Its id.
     pub id: IntentId,
-    /// The life of the chain.
+    /// The chain epoch.
     pub epoch: String,
     /// The operation's name.
     pub operation: String,
     /// The digest of the request.
     pub digest: [u8; 32],
-    /// Whom it is about.
+    /// The account that the operation is about.
     pub subject: Option<Felt>,
     /// The request's body in canonical form.
     pub request: String,
@@ -80,11 +81,11 @@ pub struct Intent {
     pub transaction_hash: Felt,
     /// The signed transaction, in JSON.
     pub transaction: String,
-    /// How far it is.
-    pub state: State,
-    /// What was said when it came there.
+    /// Its state.
+    pub state: IntentState,
+    /// The detail of the last state change.
     pub detail: Option<String>,
-    /// When it was intended, in microseconds since 1970 UTC.
+    /// When it was stored, in microseconds since 1970 UTC.
     pub created_us: i64,
     /// When its state last changed.
     pub updated_us: i64,
@@ -92,39 +93,35 @@ pub struct Intent {
 
 impl Intent {
     pub(super) fn read(row: &Row) -> Result<Self, StoreError> {
-        let digest = hex::read(&row.get::<String>("digest")?);
+        let digest = <[u8; 32]>::from_hex(row.get::<String>("digest")?);
         let subject: Option<String> = row.get("subject")?;
         let nonce: i64 = row.get("nonce")?;
-        Ok(Self {
+        Ok(from_row!(row;
+            get: epoch operation request detail created_us updated_us;
+            felt: signer transaction_hash; {
             id: IntentId(row.get("id")?),
-            epoch: row.get("epoch")?,
-            operation: row.get("operation")?,
-            digest: digest.ok_or(StoreError::Corrupt("digest"))?,
+            digest: digest.map_err(|_| StoreError::Corrupt("digest"))?,
             subject: subject.map(|_| row.felt("subject")).transpose()?,
-            request: row.get("request")?,
-            signer: row.felt("signer")?,
             nonce: u64::try_from(nonce).map_err(|_| StoreError::Corrupt("nonce"))?,
-            transaction_hash: row.felt("transaction_hash")?,
             transaction: row.get("transaction_json")?,
             state: state(row)?,
-            detail: row.get("detail")?,
-            created_us: row.get("created_us")?,
-            updated_us: row.get("updated_us")?,
-        })
+        }))
     }
 }
 
-fn state(row: &Row) -> Result<State, StoreError> {
-    State::parse(&row.get::<String>("state")?).ok_or(StoreError::Corrupt("state"))
+fn state(row: &Row) -> Result<IntentState, StoreError> {
+    IntentState::parse(&row.get::<String>("state")?).ok_or(StoreError::Corrupt("state"))
 }
 
-impl Store {
-    /// Makes an intent durable, with its entry in the journal and the link from its idempotency
-    /// key, all or nothing. A known intent is linked, too.
-    ///
-    /// # Errors
-    /// The database is unavailable: it may be durable nevertheless, so nothing may be sent and the
-    /// same intent asked for again. [`StoreError::UnknownKey`]: the key was not claimed.
+/// Reads and writes intents, each write with its journal entry.
+#[derive(Debug, Clone, Copy)]
+pub struct Intents<'a> {
+    pub(super) db: &'a Db,
+}
+
+impl Intents<'_> {
+    /// Stores an intent, its journal entry and the link from its idempotency key, all or nothing. A
+    /// known intent is linked too. After an error nothing may be sent; repeating the call is safe.
     pub async fn intend(&self, new: &NewIntent<'_>, now_us: i64) -> Result<Intended, StoreError> {
         let nonce = i64::try_from(new.nonce).map_err(|_| StoreError::TooLarge("nonce"))?;
         let mut tx = self.db.begin().await?;
@@ -138,53 +135,47 @@ impl Store {
             tx.commit().await?;
             return Ok(Intended::Known(Box::new(known)));
         }
-        let what = What {
-            kind: Kind::Came(State::Intended),
+        let event = Event {
+            kind: EntryKind::Moved(IntentState::Intended),
             intent: Some(id),
             operation: new.operation,
             detail: intended_detail(new),
         };
-        journal::append(&mut tx, end, what, now_us).await?;
+        journal::append(&mut tx, end, event, now_us).await?;
         link(&mut tx, new, id).await?;
         tx.commit().await?;
         Ok(Intended::New(id))
     }
 
-    /// Moves an intent on, with an entry in the journal; `false`, and nothing is written, when its
-    /// state can not become that one ([`State::may_become`]).
-    ///
-    /// # Errors
-    /// The database is unavailable: it may be moved nevertheless. There is no such intent.
+    /// Changes an intent's state, with a journal entry; `false`, and nothing is written, if its
+    /// state does not allow that ([`IntentState::may_become`]).
     pub async fn advance(
         &self,
         id: IntentId,
-        next: State,
+        next: IntentState,
         detail: Option<&str>,
         now_us: i64,
     ) -> Result<bool, StoreError> {
         self.step(id, |state| state.may_become(next), next, detail, now_us).await
     }
 
-    /// Takes an intent that is only [`State::Intended`] for lost; `false`, and nothing is written,
-    /// when it is further by now: whoever sends says so first.
-    ///
-    /// # Errors
-    /// As [`Self::advance`].
+    /// Changes [`IntentState::Intended`] to lost; `false`, and nothing is written, from any other
+    /// state: a sender records that it sends before it does.
     pub async fn lose_unsent(
         &self,
         id: IntentId,
         detail: &str,
         now_us: i64,
     ) -> Result<bool, StoreError> {
-        let unsent = |state| state == State::Intended;
-        self.step(id, unsent, State::Lost, Some(detail), now_us).await
+        let unsent = |state| state == IntentState::Intended;
+        self.step(id, unsent, IntentState::Lost, Some(detail), now_us).await
     }
 
     async fn step(
         &self,
         id: IntentId,
-        may: impl Fn(State) -> bool,
-        next: State,
+        may: impl Fn(IntentState) -> bool,
+        next: IntentState,
         detail: Option<&str>,
         now_us: i64,
     ) -> Result<bool, StoreError> {
@@ -198,53 +189,59 @@ impl Store {
         let args = [id.0.into(), next.name().into(), detail.into(), now_us.into()];
         tx.run(sql::INTENT_MOVE, &args).await?;
         let operation: String = row.get("operation")?;
-        let what = What {
-            kind: Kind::Came(next),
+        let event = Event {
+            kind: EntryKind::Moved(next),
             intent: Some(id),
             operation: &operation,
             detail: journal::object(&[("detail", detail)]),
         };
-        journal::append(&mut tx, end, what, now_us).await?;
+        journal::append(&mut tx, end, event, now_us).await?;
         tx.commit().await?;
         Ok(true)
     }
 
+    /// Records in the journal that an authenticated request was refused.
+    pub async fn record_refusal(
+        &self,
+        operation: &str,
+        reason: &str,
+        digest: Option<[u8; 32]>,
+        request_id: &str,
+        now_us: i64,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.db.begin().await?;
+        let end = journal::lock(&mut tx).await?;
+        let digest = digest.map(hex::encode);
+        let detail = journal::object(&[
+            ("digest", digest.as_deref()),
+            ("reason", Some(reason)),
+            ("request_id", Some(request_id)),
+        ]);
+        let event = Event { kind: EntryKind::Refused, intent: None, operation, detail };
+        journal::append(&mut tx, end, event, now_us).await?;
+        tx.commit().await
+    }
+
     /// The intent of this id.
-    ///
-    /// # Errors
-    /// The database is unavailable, or a row is damaged.
-    pub async fn intent(&self, id: IntentId) -> Result<Option<Intent>, StoreError> {
+    pub async fn get(&self, id: IntentId) -> Result<Option<Intent>, StoreError> {
         self.one(sql::INTENT, &[id.0.into()]).await
     }
 
-    /// The intent of this transaction, unless it was refused or lost.
-    ///
-    /// # Errors
-    /// The database is unavailable, or a row is damaged.
-    pub async fn intent_by_hash(
-        &self,
-        epoch: &str,
-        hash: Felt,
-    ) -> Result<Option<Intent>, StoreError> {
+    /// The intent of this transaction, unless rejected or lost.
+    pub async fn by_hash(&self, epoch: &str, hash: Felt) -> Result<Option<Intent>, StoreError> {
         self.one(sql::INTENT_BY_HASH, &[epoch.into(), (&felt_text(hash)).into()]).await
     }
 
     /// The unresolved intent of an equal request.
-    ///
-    /// # Errors
-    /// The database is unavailable, or a row is damaged.
     pub async fn unresolved_by_digest(
         &self,
         epoch: &str,
         digest: &[u8; 32],
     ) -> Result<Option<Intent>, StoreError> {
-        self.one(sql::INTENT_BY_DIGEST, &[epoch.into(), (&hex::write(digest)).into()]).await
+        self.one(sql::INTENT_BY_DIGEST, &[epoch.into(), (&hex::encode(digest)).into()]).await
     }
 
     /// All unresolved intents of an epoch, or of one signer in it, oldest first.
-    ///
-    /// # Errors
-    /// The database is unavailable, or a row is damaged.
     pub async fn unresolved(
         &self,
         epoch: &str,
@@ -260,21 +257,14 @@ impl Store {
         rows.iter().map(Intent::read).collect()
     }
 
-    /// All unresolved intents of other epochs than this, oldest first: the chain that they were
-    /// meant for is gone.
-    ///
-    /// # Errors
-    /// The database is unavailable, or a row is damaged.
+    /// All unresolved intents of other epochs, oldest first: their chain is gone.
     pub async fn unresolved_of_other_epochs(&self, epoch: &str) -> Result<Vec<Intent>, StoreError> {
         let rows = self.db.rows(sql::UNRESOLVED_ELSEWHERE, &[epoch.into()]).await?;
         rows.iter().map(Intent::read).collect()
     }
 
-    /// When an operation was last intended for a subject, unless that came to nothing (rejected,
-    /// lost or reverted): what a cooldown counts from.
-    ///
-    /// # Errors
-    /// The database is unavailable.
+    /// When a cooldown starts: the newest intent of an operation for a subject that is not
+    /// rejected, lost or reverted.
     pub async fn last_of(
         &self,
         operation: &str,
@@ -287,11 +277,8 @@ impl Store {
         row.map(|row| row.get("created_us")).transpose()
     }
 
-    /// How many intents are in each state, states without one left out.
-    ///
-    /// # Errors
-    /// The database is unavailable.
-    pub async fn counts_by_state(&self) -> Result<Vec<(State, i64)>, StoreError> {
+    /// The number of intents per state, without empty states.
+    pub async fn counts_by_state(&self) -> Result<Vec<(IntentState, i64)>, StoreError> {
         let rows = self.db.rows(sql::COUNT_BY_STATE, &[]).await?;
         let counts = rows.iter().map(|row| Ok((state(row)?, row.get("intents")?)));
         let mut counts = counts.collect::<Result<Vec<_>, StoreError>>()?;
@@ -308,7 +295,7 @@ impl Store {
     }
 }
 
-/// Adds the row; `false` when a unique rule forbids it.
+/// Inserts the row; `false` if a unique index forbids it.
 async fn add(
     tx: &mut Tx,
     id: IntentId,
@@ -316,7 +303,7 @@ async fn add(
     nonce: i64,
     now_us: i64,
 ) -> Result<bool, StoreError> {
-    let digest = hex::write(&new.digest);
+    let digest = hex::encode(new.digest);
     let subject = new.subject.map(felt_text);
     let signer = felt_text(new.signer);
     let hash = felt_text(new.transaction_hash);
@@ -336,12 +323,12 @@ async fn add(
     Ok(tx.run(sql::INTENT_ADD, &args).await? == 1)
 }
 
-/// Which intent stands in the way: of the same transaction, else of an equal request.
+/// The conflicting intent: of the same transaction, else of an equal request.
 async fn known(tx: &mut Tx, new: &NewIntent<'_>) -> Result<Option<Intent>, StoreError> {
     let hash = felt_text(new.transaction_hash);
     let mut row = tx.row(sql::INTENT_BY_HASH, &[new.epoch.into(), (&hash).into()]).await?;
     if row.is_none() {
-        let digest = hex::write(&new.digest);
+        let digest = hex::encode(new.digest);
         row = tx.row(sql::INTENT_BY_DIGEST, &[new.epoch.into(), (&digest).into()]).await?;
     }
     row.as_ref().map(Intent::read).transpose()
@@ -351,7 +338,7 @@ async fn nonce_taken(tx: &mut Tx, new: &NewIntent<'_>, nonce: i64) -> Result<Int
     let signer = felt_text(new.signer);
     let args = [new.epoch.into(), (&signer).into(), nonce.into()];
     let taken = tx.row(sql::INTENT_BY_NONCE, &args).await?;
-    // else the number itself is taken: the head is behind the rows
+    // else the id itself is taken: the chain head is behind the rows
     taken.map(|_| Intended::NonceTaken).ok_or(StoreError::Corrupt("chain_head"))
 }
 
@@ -363,10 +350,10 @@ async fn link(tx: &mut Tx, new: &NewIntent<'_>, id: IntentId) -> Result<(), Stor
     }
 }
 
-/// What the journal says of a new intent; the transaction's hash covers the transaction.
+/// The journal detail of a new intent; the transaction hash covers the transaction.
 fn intended_detail(new: &NewIntent<'_>) -> String {
     journal::object(&[
-        ("digest", Some(&hex::write(&new.digest))),
+        ("digest", Some(&hex::encode(new.digest))),
         ("epoch", Some(new.epoch)),
         ("nonce", Some(&new.nonce.to_string())),
         ("signer", Some(&felt_text(new.signer))),

@@ -1,19 +1,18 @@
-//! The journal: what was intended and what became of it, append-only and chained by hashes.
+//! The journal: every state change of an intent and every refusal, append-only and hash-chained.
 //!
-//! [`Journal`] reads, also beside a relay that writes. Appending is for the store only: whoever
-//! appends takes the end of the chain first ([`lock`]), and so waits for everyone else who does, in
-//! this process or another. That is why there are no gaps, and why what is read after the lock is
-//! still true when it is written.
+//! [`Journal`] reads, also while a relay writes. Only the store appends, and it locks the end of the
+//! chain first ([`lock`]), which serializes all writers across processes: the sequence has no gaps,
+//! and what a writer reads after the lock is still true when it commits.
 
 use super::db::{Db, Row, Tx};
-use super::entry::{Entry, GENESIS, What};
+use super::entry::{Entry, Event, GENESIS};
 use super::intent::{Intent, IntentId};
 use super::{StoreError, sql};
 
-/// Entries that are read at once, at most.
+/// The maximum number of entries per read.
 pub const PAGE: u32 = 500;
 
-/// Where the chain ended when it was locked. Locked until the transaction ends.
+/// The end of the chain, locked until the transaction ends.
 #[derive(Debug)]
 pub(super) struct End {
     seq: i64,
@@ -21,7 +20,7 @@ pub(super) struct End {
 }
 
 impl End {
-    /// The number of the entry that will be appended.
+    /// The next entry's sequence number.
     pub(super) fn next(&self) -> i64 {
         self.seq + 1
     }
@@ -31,7 +30,7 @@ impl End {
     }
 }
 
-/// Takes the end of the chain.
+/// Locks the end of the chain.
 pub(super) async fn lock(tx: &mut Tx) -> Result<End, StoreError> {
     let row = tx.row(sql::CHAIN_LOCK, &[]).await?;
     End::read(&row.ok_or(StoreError::Corrupt("chain_head"))?)
@@ -41,10 +40,10 @@ pub(super) async fn lock(tx: &mut Tx) -> Result<End, StoreError> {
 pub(super) async fn append(
     tx: &mut Tx,
     end: End,
-    what: What<'_>,
+    event: Event<'_>,
     now_us: i64,
 ) -> Result<(), StoreError> {
-    let entry = Entry::after(end.hash.clone(), end.next(), now_us, what);
+    let entry = Entry::after(end.hash.clone(), end.next(), now_us, event);
     let args = [
         entry.seq.into(),
         entry.at_us.into(),
@@ -60,69 +59,63 @@ pub(super) async fn append(
     Ok(())
 }
 
-/// The journal, to be read.
+/// Reads the journal.
 #[derive(Debug, Clone)]
 pub struct Journal {
     pub(super) db: Db,
 }
 
-/// What came of checking the chain.
+/// The result of verifying the chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verified {
-    /// Every entry is as it was written.
+    /// Every entry is as written.
     Whole {
-        /// How many there are.
+        /// The number of entries.
         entries: i64,
-        /// The hash of the newest. Kept elsewhere, it proves later that none was rewritten.
+        /// The hash of the newest entry. A copy stored elsewhere proves later that none was rewritten.
         head: String,
     },
-    /// It was changed from outside.
+    /// The chain was changed from outside.
     Broken {
-        /// The first entry that is not as it was written, or is missing.
+        /// The first entry that is changed or missing.
         seq: i64,
         /// What is wrong with it.
         why: Break,
     },
 }
 
-/// What is wrong with an entry.
+/// How an entry breaks the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Break {
-    /// It is not there.
+    /// The entry is missing.
     Missing,
-    /// It does not follow from the one before.
+    /// Its `prev_hash` is not the hash of the previous entry.
     Link,
-    /// Its hash is not that of its content.
+    /// Its hash does not match its content.
     Hash,
-    /// The chain ends elsewhere.
+    /// The stored head does not match the last entry.
     End,
 }
 
 impl std::fmt::Display for Break {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::Missing => "it is missing",
-            Self::Link => "it does not follow from the entry before",
-            Self::Hash => "its content is not what was hashed",
-            Self::End => "the chain ends elsewhere",
+            Self::Missing => "the entry is missing",
+            Self::Link => "its prev_hash is not the hash of the previous entry",
+            Self::Hash => "its hash does not match its content",
+            Self::End => "the stored head does not match the last entry",
         })
     }
 }
 
 impl Journal {
     /// Entries from `from_seq` on, oldest first; at most `limit`, and at most [`PAGE`].
-    ///
-    /// # Errors
-    /// The database is unavailable, or a row is damaged.
     pub async fn entries(&self, from_seq: i64, limit: u32) -> Result<Vec<Entry>, StoreError> {
         let args = [from_seq.into(), i64::from(limit.min(PAGE)).into()];
         self.read(self.db.rows(sql::ENTRIES, &args).await?)
     }
 
     /// The newest entries, oldest first; at most `limit`, and at most [`PAGE`].
-    ///
-    /// # Errors
-    /// The database is unavailable, or a row is damaged.
     pub async fn newest(&self, limit: u32) -> Result<Vec<Entry>, StoreError> {
         let args = [i64::from(limit.min(PAGE)).into()];
         let mut rows = self.db.rows(sql::ENTRIES_NEWEST, &args).await?;
@@ -131,9 +124,6 @@ impl Journal {
     }
 
     /// The entries of one intent, oldest first.
-    ///
-    /// # Errors
-    /// The database is unavailable, or a row is damaged.
     pub async fn entries_of(&self, intent: IntentId) -> Result<Vec<Entry>, StoreError> {
         self.read(self.db.rows(sql::ENTRIES_OF, &[intent.0.into()]).await?)
     }
@@ -143,19 +133,13 @@ impl Journal {
     }
 
     /// The intent of this id.
-    ///
-    /// # Errors
-    /// The database is unavailable, or a row is damaged.
     pub async fn intent(&self, id: IntentId) -> Result<Option<Intent>, StoreError> {
         self.db.row(sql::INTENT, &[id.0.into()]).await?.as_ref().map(Intent::read).transpose()
     }
 
-    /// Checks the whole chain, also while it grows.
-    ///
-    /// # Errors
-    /// The database is unavailable. A chain that was changed is no error.
+    /// Verifies the whole chain, also while it grows. A broken chain is a result, not an error.
     pub async fn verify(&self) -> Result<Verified, StoreError> {
-        let mut at = Walked { seq: 0, hash: GENESIS.to_owned() };
+        let mut at = Verifier { seq: 0, hash: GENESIS.to_owned() };
         loop {
             let args = [(at.seq + 1).into(), i64::from(PAGE).into()];
             let rows = self.db.rows(sql::ENTRIES, &args).await?;
@@ -167,7 +151,7 @@ impl Journal {
             if !rows.is_empty() {
                 continue;
             }
-            // read after the rows, so it is never behind them
+            // read after the rows, so the head is never behind them
             let Some(row) = self.db.row(sql::CHAIN_HEAD, &[]).await? else {
                 return Ok(Verified::Broken { seq: at.seq, why: Break::End });
             };
@@ -179,21 +163,21 @@ impl Journal {
         }
     }
 
-    /// Ends the connections.
+    /// Closes the connections.
     pub async fn close(self) {
         self.db.close().await;
     }
 }
 
-/// How far the chain was found whole.
-struct Walked {
+/// The verified part of the chain.
+struct Verifier {
     seq: i64,
     hash: String,
 }
 
-impl Walked {
+impl Verifier {
     fn step(&mut self, row: &Row) -> Result<(), Break> {
-        // SQL's order: a row that is not the next one is a later one
+        // rows are sorted: one that is not the next is a later one
         if row.get::<i64>("seq").ok() != Some(self.seq + 1) {
             return Err(Break::Missing);
         }
@@ -219,11 +203,8 @@ impl Walked {
     }
 }
 
-/// An object with the members that have a value, which the caller gives in the order of their keys.
+/// A JSON object of the members with a value; the caller sorts them.
 pub(super) fn object(members: &[(&str, Option<&str>)]) -> String {
-    let quoted = |text: &str| serde_json::Value::from(text).to_string();
-    let members = members.iter().filter_map(|(key, value)| Some((key, (*value)?)));
-    let members: Vec<String> =
-        members.map(|(key, value)| format!("{}:{}", quoted(key), quoted(value))).collect();
-    format!("{{{}}}", members.join(","))
+    let member = |(key, value): &(&str, Option<&str>)| Some(((*key).into(), (*value)?.into()));
+    serde_json::Value::Object(members.iter().filter_map(member).collect()).to_string()
 }

@@ -1,24 +1,59 @@
-//! What is kept, and for how long: the journal and intents for ever, the faucet's bindings as long
-//! as the chain, idempotency keys and what else is old until they are pruned.
+//! What is persisted: the journal, intents, idempotency keys and bindings of the relay, the age
+//! status of users, and the content of the service endpoints, which others write.
 //!
-//! In: what the relay is about to do and what became of it, what the age verifier reports. Out:
-//! what was kept before, also after a crash at any point, and the content of the service endpoints,
-//! which others write. It reads no clock and knows no chain; every call ends within seconds.
+//! Every call has a timeout of seconds and fails if the database is unavailable; a failed write may
+//! have been done all the same. Nothing here reads the clock or knows the chain.
 //!
 //! Reading order: `intent.rs`, `journal.rs` with `entry.rs` and `state.rs`, `search.rs`,
 //! `idempotency.rs`, `faucet.rs`, `signer.rs`; `feed.rs`, `suggestion.rs`, `account.rs`,
-//! `podcast.rs`, `sitemap.rs`, `age.rs`; then what carries them: [`sql`], `db.rs`, `open.rs`,
-//! `error.rs`.
+//! `podcast.rs`, `sitemap.rs`, `age.rs`; `transfer`; below them `sql`, `db.rs`, `open.rs`, `error.rs`.
+
+/// A closed set of names in the database: an enum with `ALL`, `name` and `parse`.
+macro_rules! names {
+    ($(#[$set_doc:meta])* $set:ident { $($(#[$doc:meta])* $value:ident = $name:literal,)* }) => {
+        $(#[$set_doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $set {
+            $($(#[$doc])* $value,)*
+        }
+
+        impl $set {
+            /// All values, in order.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$value),*];
+
+            /// The name in the database and in responses.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$value => $name,)*
+                }
+            }
+
+            /// The value with this name.
+            pub fn parse(name: &str) -> Option<Self> {
+                Self::ALL.into_iter().find(|value| value.name() == name)
+            }
+        }
+    };
+}
+
+/// A struct from a row: `get: a b; json: c;` reads these fields from the columns of their names
+/// with these methods of [`db::Row`], and the braces hold the other fields.
+macro_rules! from_row {
+    ($type:ident, $row:expr; $($get:ident: $($field:ident)+;)+ $({ $($rest:tt)+ })?) => {
+        $type { $($($field: $row.$get(stringify!($field))?,)+)+ $($($rest)+)? }
+    };
+    ($row:expr; $($fields:tt)+) => {
+        from_row!(Self, $row; $($fields)+)
+    };
+}
 
 mod account;
 mod age;
-pub mod clock;
 mod db;
 mod entry;
 mod error;
 mod faucet;
 mod feed;
-mod hex;
 mod idempotency;
 mod intent;
 mod journal;
@@ -33,145 +68,143 @@ mod state;
 mod suggestion;
 mod transfer;
 
-use crate::config;
+use crate::config::StoreConfig;
 use crate::secrets::Secret;
 use db::Db;
-use open::{FileLock, Place};
+use open::{FileLock, Location};
 
-pub use account::{Account, AccountStatus};
-pub use age::{AgeUser, EventOutcome, FirstOutcome, Opening};
+pub use account::{Account, AccountStatus, Accounts};
+pub use age::{AgeUser, Ages, EventOutcome, FirstOutcome, Opening};
 pub use entry::{Entry, GENESIS};
 pub use error::{Cause, StoreError};
-pub use faucet::Binding;
-pub use feed::{FeedItem, FeedQuery, MAX_BLOCKED, MAX_LABELS};
-pub use idempotency::Claim;
-pub use intent::{Intended, Intent, IntentId, NewIntent};
+pub use faucet::{Binding, FaucetBindings};
+pub use feed::{FeedItem, FeedQuery, Feeds, MAX_BLOCKED, MAX_LABELS};
+pub use idempotency::{Claim, Keys};
+pub use intent::{Intended, Intent, IntentId, Intents, NewIntent};
 pub use journal::{Break, Journal, PAGE, Verified};
-pub use podcast::{Episode, Funding, Person, Podcast, Transcript, Txt};
-pub use prune::{AGE_EVENTS_KEPT, Forget, Forgotten};
+pub use podcast::{Episode, Funding, Person, Podcast, Podcasts, Transcript, Txt};
+pub use prune::{AGE_EVENTS_KEPT, PruneBefore, Pruned};
 pub use search::Search;
 pub use signer::SignerLock;
-pub use sitemap::{SitemapPage, SitemapStamp, SitemapUrl};
-pub use state::{Kind, State};
-pub use suggestion::{Suggestion, SuggestionQuery, Suggestions};
-pub use transfer::{
-    ExportError, ImportError, Imported, Misfit, Refused, Stage, Wrong, types as content_types,
-};
+pub use sitemap::{Sitemap, SitemapPage, SitemapStamp, SitemapUrl};
+pub use state::{EntryKind, IntentState};
+pub use suggestion::{Suggestion, SuggestionPage, SuggestionQuery};
+pub use transfer::{Content, ExportError, ImportError, Imported, Stage, types as content_types};
 
-/// Where it is kept.
-#[derive(Clone, Copy)]
-pub struct StoreConfig<'a> {
-    /// `sqlite:FILE` or `postgres://…`, without a password.
-    pub url: &'a str,
-    /// PostgreSQL's password; line ends after it do not count.
-    pub password: Option<&'a [u8]>,
-    /// Connections to PostgreSQL, besides one for each locked signer.
-    pub max_connections: u32,
-}
-
-impl<'a> StoreConfig<'a> {
-    /// As configured, with the password that was read.
-    pub fn new(config: &'a config::StoreConfig, password: Option<&'a Secret>) -> Self {
-        Self {
-            url: &config.url,
-            password: password.map(Secret::expose),
-            max_connections: config.max_connections,
-        }
-    }
-}
-
-/// What is kept, to be read and written.
+/// An open database; each topic has a type of its own that reads and writes it.
 pub struct Store {
     db: Db,
-    place: Place,
+    location: Location,
     lock: Option<FileLock>,
 }
 
 impl Store {
-    /// Opens the store, and creates or updates its tables. A SQLite file belongs to this process
-    /// until the store is closed or dropped.
+    /// Opens the store and migrates its tables. A SQLite file belongs to this process until the
+    /// store is closed or dropped.
     ///
     /// # Errors
-    /// The URL can not be used, another process has the SQLite file, the database is unavailable,
-    /// or its tables are of another version.
-    pub async fn open(config: &StoreConfig<'_>) -> Result<Self, StoreError> {
-        let place = Place::parse(config)?;
-        let (db, lock) = match &place {
-            Place::Sqlite(file) => {
+    /// The URL is not usable, another process has the SQLite file, the database is unavailable, or
+    /// its tables belong to a newer version.
+    pub async fn open(config: &StoreConfig, password: Option<&Secret>) -> Result<Self, StoreError> {
+        let location = Location::parse(&config.url, password)?;
+        let (db, lock) = match &location {
+            Location::Sqlite(file) => {
                 let lock = open::lock_file(file)?;
                 (open::sqlite(file).await?, Some(lock))
             }
-            Place::Postgres(options) => {
+            Location::Postgres(options) => {
                 (open::postgres(options, config.max_connections).await?, None)
             }
         };
-        Ok(Self { db, place, lock })
+        Ok(Self { db, location, lock })
     }
 
-    /// Opens the store beside a process that may have it open, to read and to write short
-    /// transactions. Tables are made where there are none.
+    /// Opens the store next to a process that may have it open, to read and for short writes.
+    /// Creates the tables if there are none, and migrates none.
     ///
     /// # Errors
-    /// The URL can not be used, the database is unavailable, its tables are of another version, or
-    /// another process is just making them.
-    pub async fn open_beside(config: &StoreConfig<'_>) -> Result<Self, StoreError> {
-        let place = Place::parse(config)?;
-        let db = match &place {
-            Place::Sqlite(file) => open::sqlite_beside(file).await?,
-            Place::Postgres(options) => {
-                open::postgres_beside(options, config.max_connections).await?
+    /// The URL is not usable, the database is unavailable, its tables belong to another version, or
+    /// another process is creating them.
+    pub async fn open_shared(
+        config: &StoreConfig,
+        password: Option<&Secret>,
+    ) -> Result<Self, StoreError> {
+        let location = Location::parse(&config.url, password)?;
+        let db = match &location {
+            Location::Sqlite(file) => open::sqlite_shared(file).await?,
+            Location::Postgres(options) => {
+                open::postgres_shared(options, config.max_connections).await?
             }
         };
-        Ok(Self { db, place, lock: None })
+        Ok(Self { db, location, lock: None })
     }
 
-    /// Opens the journal to be read, also while a relay writes it; nothing is locked or changed.
+    /// Opens the journal for reading, also while a relay writes it; locks and changes nothing.
     ///
     /// # Errors
-    /// The URL can not be used, the database is unavailable, or nothing of this version is kept in
-    /// it.
-    pub async fn open_read_only(config: &StoreConfig<'_>) -> Result<Journal, StoreError> {
-        let db = match Place::parse(config)? {
-            Place::Sqlite(file) => open::sqlite_read_only(&file).await?,
-            Place::Postgres(options) => open::postgres_read_only(&options).await?,
+    /// The URL is not usable, the database is unavailable, or it has no tables of this version.
+    pub async fn open_read_only(
+        config: &StoreConfig,
+        password: Option<&Secret>,
+    ) -> Result<Journal, StoreError> {
+        let db = match Location::parse(&config.url, password)? {
+            Location::Sqlite(file) => open::sqlite_read_only(&file).await?,
+            Location::Postgres(options) => open::postgres_read_only(&options).await?,
         };
         Ok(Journal { db })
     }
 
-    /// The journal, to be read.
+    /// Reads the journal.
     pub fn journal(&self) -> Journal {
         Journal { db: self.db.clone() }
     }
 
-    /// Writes down that an authenticated request was refused.
-    ///
-    /// # Errors
-    /// The database is unavailable: it may be written nevertheless.
-    pub async fn refused(
-        &self,
-        operation: &str,
-        reason: &str,
-        digest: Option<[u8; 32]>,
-        request_id: &str,
-        now_us: i64,
-    ) -> Result<(), StoreError> {
-        let mut tx = self.db.begin().await?;
-        let end = journal::lock(&mut tx).await?;
-        let digest = digest.map(|digest| hex::write(&digest));
-        let detail = journal::object(&[
-            ("digest", digest.as_deref()),
-            ("reason", Some(reason)),
-            ("request_id", Some(request_id)),
-        ]);
-        let what = entry::What { kind: Kind::Refused, intent: None, operation, detail };
-        journal::append(&mut tx, end, what, now_us).await?;
-        tx.commit().await
+    /// Intents, and the refusals that the journal records next to them.
+    pub fn intents(&self) -> Intents<'_> {
+        Intents { db: &self.db }
     }
 
-    /// Asks whether the database answers, and its tables are those of this program.
-    ///
-    /// # Errors
-    /// It does not, or they are not.
+    /// Idempotency keys.
+    pub fn keys(&self) -> Keys<'_> {
+        Keys { db: &self.db }
+    }
+
+    /// The faucet's bindings.
+    pub fn faucet(&self) -> FaucetBindings<'_> {
+        FaucetBindings { db: &self.db }
+    }
+
+    /// Feeds and suggestions.
+    pub fn feeds(&self) -> Feeds<'_> {
+        Feeds { db: &self.db }
+    }
+
+    /// Accounts.
+    pub fn accounts(&self) -> Accounts<'_> {
+        Accounts { db: &self.db }
+    }
+
+    /// Podcasts and episodes.
+    pub fn podcasts(&self) -> Podcasts<'_> {
+        Podcasts { db: &self.db }
+    }
+
+    /// The sitemap.
+    pub fn sitemap(&self) -> Sitemap<'_> {
+        Sitemap { db: &self.db }
+    }
+
+    /// Age sessions, events and the status of users.
+    pub fn ages(&self) -> Ages<'_> {
+        Ages { db: &self.db }
+    }
+
+    /// Import and export of content.
+    pub fn content(&self) -> Content<'_> {
+        Content { db: &self.db }
+    }
+
+    /// Checks that the database answers and has the tables of this version.
     pub async fn ping(&self) -> Result<(), StoreError> {
         open::check_version(&self.db).await
     }
@@ -181,7 +214,7 @@ impl Store {
         self.lock.is_some()
     }
 
-    /// Ends all connections after what they are doing, and gives a SQLite file back.
+    /// Closes all connections once their statements are done, and unlocks a SQLite file.
     pub async fn close(self) {
         self.db.close().await;
     }

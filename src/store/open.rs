@@ -1,13 +1,14 @@
-//! From a URL to connections: to a SQLite file that this process has for itself, or to PostgreSQL.
+//! From a URL to connections: to a SQLite file that belongs to this process, or to PostgreSQL.
 //!
 //! A commit that returned survives a power cut on both: SQLite runs with WAL and full sync, since
-//! WAL alone may lose the newest commits; PostgreSQL waits for its own log unless its
-//! administrator switched fsync off. It ends sessions whose peer is gone within half a minute,
-//! so that a machine that died keeps neither the chain nor a signer locked.
+//! WAL alone may lose the newest commits; PostgreSQL waits for its WAL unless its administrator
+//! disabled fsync. Keepalives end the sessions of a dead machine within half a minute, so that it
+//! keeps neither the journal nor a signer locked.
 
-use super::db::{Db, PATIENCE, bounded};
+use super::db::{Db, TIMEOUT, bounded};
 use super::error::{Cause, StoreError};
-use super::{StoreConfig, sql};
+use super::sql;
+use crate::secrets::Secret;
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
@@ -18,15 +19,15 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// 3 s for a free connection, and for SQLite's own lock: less than one step's patience.
+/// 3 s for a free connection and for SQLite's own lock: less than the timeout of a statement.
 const WAIT: Duration = Duration::from_secs(3);
-/// 1 min for new tables, and for another process that makes them: it happens at the start only.
+/// 1 min for migrations, including those of another process: they run at the start only.
 const MIGRATING: Duration = Duration::from_secs(60);
-/// Connections that read a SQLite file beside the one that writes. For a hundred readers of a feed
-/// 4 did more than 2, and 8 no more than 4.
+/// Read connections to a SQLite file. For a hundred readers of a feed, 4 serve more requests than 2,
+/// and 8 no more than 4.
 const READERS: u32 = 4;
 
-/// One version of the tables.
+/// A version of the tables.
 struct Version {
     number: i64,
     name: &'static str,
@@ -34,72 +35,71 @@ struct Version {
     postgres: &'static str,
 }
 
-/// All versions in order. One that was ever released never changes.
+/// The version `$number`, whose SQL is in the file `$file` of each database.
+macro_rules! version {
+    ($number:literal, $name:literal, $file:literal) => {
+        Version {
+            number: $number,
+            name: $name,
+            sqlite: include_str!(concat!("migrations/sqlite/", $file)),
+            postgres: include_str!(concat!("migrations/postgres/", $file)),
+        }
+    };
+}
+
+/// All versions in order. A released version never changes.
 const VERSIONS: [Version; 3] = [
-    Version {
-        number: 1,
-        name: "relay",
-        sqlite: include_str!("migrations/sqlite/0001_relay.sql"),
-        postgres: include_str!("migrations/postgres/0001_relay.sql"),
-    },
-    Version {
-        number: 2,
-        name: "sidecar",
-        sqlite: include_str!("migrations/sqlite/0002_sidecar.sql"),
-        postgres: include_str!("migrations/postgres/0002_sidecar.sql"),
-    },
-    Version {
-        number: 3,
-        name: "search",
-        sqlite: include_str!("migrations/sqlite/0003_search.sql"),
-        postgres: include_str!("migrations/postgres/0003_search.sql"),
-    },
+    version!(1, "relay", "0001_relay.sql"),
+    version!(2, "sidecar", "0002_sidecar.sql"),
+    version!(3, "search", "0003_search.sql"),
 ];
 
-/// Where it is kept.
-pub(super) enum Place {
+/// Where the database is.
+pub(super) enum Location {
     Sqlite(PathBuf),
     Postgres(Box<PgConnectOptions>),
 }
 
-impl Place {
-    /// Reads the URL.
-    pub(super) fn parse(config: &StoreConfig<'_>) -> Result<Self, StoreError> {
-        if let Some(file) = config.url.strip_prefix("sqlite:") {
+impl Location {
+    /// Parses the URL.
+    pub(super) fn parse(url: &str, password: Option<&Secret>) -> Result<Self, StoreError> {
+        if let Some(file) = url.strip_prefix("sqlite:") {
             if file.is_empty() || file.starts_with(':') {
-                return Err(StoreError::Url("it names no file"));
+                return Err(StoreError::Url("no file name after sqlite:"));
             }
             return Ok(Self::Sqlite(resolve(Path::new(file))?));
         }
-        let Some(rest) = config.url.strip_prefix("postgres://") else {
-            return Err(StoreError::Url("it begins with neither sqlite: nor postgres://"));
+        let Some(rest) = url.strip_prefix("postgres://") else {
+            return Err(StoreError::Url(
+                "expected sqlite:FILE or postgres://USER@HOST:PORT/DATABASE",
+            ));
         };
         if rest.split_once('@').is_some_and(|(user, _)| user.contains(':')) {
-            return Err(StoreError::Url("a password belongs in its file"));
+            return Err(StoreError::Url("move the password to the file of store.password_file"));
         }
-        let mut options: PgConnectOptions = config.url.parse()?;
-        if let Some(password) = config.password {
-            let text =
-                str::from_utf8(password).map_err(|_| StoreError::Url("password: no text"))?;
+        let mut options: PgConnectOptions = url.parse()?;
+        if let Some(password) = password {
+            let text = str::from_utf8(password.expose())
+                .map_err(|_| StoreError::Url("the password is not UTF-8"))?;
             options = options.password(text.trim_end_matches(['\r', '\n']));
         }
         let options = options
             .application_name("portcullis")
             .options([("tcp_keepalives_idle", "10"), ("tcp_keepalives_interval", "5")])
             .options([("tcp_keepalives_count", "3"), ("synchronous_commit", "on")])
-            // what is read after waiting for the chain's lock must be what is true then
+            // reads after waiting for the journal's lock must see the newest commits
             .options([("default_transaction_isolation", "read committed")])
             .disable_statement_logging();
         Ok(Self::Postgres(Box::new(options)))
     }
 }
 
-/// The file under the one name that all processes agree on, whether or not it exists.
+/// The canonical path of the file, which need not exist: the same for all processes.
 fn resolve(file: &Path) -> Result<PathBuf, StoreError> {
     let io = |error| StoreError::Unavailable(Cause::Io(error));
     match file.canonicalize() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let name = file.file_name().ok_or(StoreError::Url("it names no file"))?;
+            let name = file.file_name().ok_or(StoreError::Url("no file name after sqlite:"))?;
             let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
             Ok(folder.unwrap_or(Path::new(".")).canonicalize().map_err(io)?.join(name))
         }
@@ -107,14 +107,14 @@ fn resolve(file: &Path) -> Result<PathBuf, StoreError> {
     }
 }
 
-/// The lock that makes a SQLite file one process's own; given back when it is dropped.
+/// The lock that gives a SQLite file to one process, until dropped.
 #[derive(Debug)]
 pub(super) struct FileLock {
     _file: File,
 }
 
-/// Takes `FILE.lock`. A file of its own: closing any handle of the database itself would drop
-/// SQLite's locks on it.
+/// Locks `FILE.lock`. It is a separate file, as closing any handle of the database would drop
+/// SQLite's own locks.
 pub(super) fn lock_file(database: &Path) -> Result<FileLock, StoreError> {
     let io = |error| StoreError::Unavailable(Cause::Io(error));
     let mut path = database.to_owned();
@@ -131,7 +131,7 @@ fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     options.write(true).mode(0o600)
 }
 
-/// Opens a SQLite file for one process, creating it for its owner only.
+/// Opens a SQLite file for one process; a new file is readable by its owner only.
 pub(super) async fn sqlite(file: &Path) -> Result<Db, StoreError> {
     let (writer, readers) = sqlite_pools(file).await?;
     let migrating = migrator(|version| version.sqlite);
@@ -139,10 +139,9 @@ pub(super) async fn sqlite(file: &Path) -> Result<Db, StoreError> {
     Ok(Db::Sqlite { writer, readers })
 }
 
-/// Opens a SQLite file beside a process that may have it open. Tables are made only by who has the
-/// file for itself.
-pub(super) async fn sqlite_beside(file: &Path) -> Result<Db, StoreError> {
-    // a new file goes over to WAL first: whoever looks meanwhile is told that it is locked
+/// Opens a SQLite file next to a process that may have it open. Creating tables takes the lock.
+pub(super) async fn sqlite_shared(file: &Path) -> Result<Db, StoreError> {
+    // a new file switches to WAL first: other processes meanwhile get `Locked`
     if file.metadata().map_or(0, |found| found.len()) == 0 {
         let _lock = lock_file(file)?;
         return sqlite(file).await;
@@ -159,7 +158,7 @@ pub(super) async fn sqlite_beside(file: &Path) -> Result<Db, StoreError> {
     }
 }
 
-/// The one connection that writes, which makes the file, and those that read.
+/// The write connection, which creates the file, and the read connections.
 async fn sqlite_pools(file: &Path) -> Result<(SqlitePool, SqlitePool), StoreError> {
     match private(OpenOptions::new().create_new(true)).open(file) {
         Ok(_) => {}
@@ -175,7 +174,7 @@ async fn sqlite_pools(file: &Path) -> Result<(SqlitePool, SqlitePool), StoreErro
     Ok((writer, sqlite_pool(READERS).connect_lazy_with(readers)))
 }
 
-/// Opens a SQLite file beside a process that may be writing it.
+/// Opens a SQLite file for reading, next to a process that may write it.
 pub(super) async fn sqlite_read_only(file: &Path) -> Result<Db, StoreError> {
     if !file.exists() {
         return Err(StoreError::NoTables);
@@ -204,7 +203,7 @@ pub(super) async fn postgres(
     options: &PgConnectOptions,
     connections: u32,
 ) -> Result<Db, StoreError> {
-    // a connection of its own: a migration may take longer than a statement of a request
+    // a connection of its own, as a migration may exceed the timeout of a statement
     let mut connection = connect(options).await?;
     let migrating = migrator(|version| version.postgres);
     migrated(migrating.run(&mut connection)).await?;
@@ -212,7 +211,7 @@ pub(super) async fn postgres(
     Ok(Db::Postgres(postgres_pool(options.clone(), connections)))
 }
 
-/// Connects to PostgreSQL and refuses to write.
+/// Connects to PostgreSQL for reading.
 pub(super) async fn postgres_read_only(options: &PgConnectOptions) -> Result<Db, StoreError> {
     bounded(connect(options).await?.close()).await?;
     let options = options.clone().options([("default_transaction_read_only", "on")]);
@@ -220,8 +219,8 @@ pub(super) async fn postgres_read_only(options: &PgConnectOptions) -> Result<Db,
     check_version(&db).await.map(|()| db)
 }
 
-/// Connects to PostgreSQL, and changes no tables that are there.
-pub(super) async fn postgres_beside(
+/// Connects to PostgreSQL, and migrates no existing tables.
+pub(super) async fn postgres_shared(
     options: &PgConnectOptions,
     connections: u32,
 ) -> Result<Db, StoreError> {
@@ -236,13 +235,13 @@ pub(super) async fn postgres_beside(
     }
 }
 
-/// One connection beside the pool.
+/// A connection outside the pool.
 pub(super) async fn connect(options: &PgConnectOptions) -> Result<PgConnection, StoreError> {
     bounded(PgConnection::connect_with(options)).await
 }
 
 fn postgres_pool(options: PgConnectOptions, connections: u32) -> sqlx::PgPool {
-    let bound = |name: &'static str| (name, PATIENCE.as_millis().to_string());
+    let bound = |name: &'static str| (name, TIMEOUT.as_millis().to_string());
     let options = options.options(
         ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"].map(bound),
     );
@@ -267,18 +266,18 @@ async fn migrated(work: impl Future<Output = Result<(), MigrateError>>) -> Resul
     }
 }
 
-/// Refuses tables of another version.
+/// Checks that the tables have the newest version.
 pub(super) async fn check_version(db: &Db) -> Result<(), StoreError> {
     let found = match db.row(sql::VERSION, &[]).await {
         Ok(row) => row.and_then(|row| row.get::<Option<i64>>("version").transpose()).transpose()?,
         Err(StoreError::Failed { .. }) => None,
         Err(error) => return Err(error),
     };
-    let ours = VERSIONS.last().map(|version| version.number);
-    if found.is_none() {
-        return Err(StoreError::NoTables);
+    match found {
+        None => Err(StoreError::NoTables),
+        Some(found) if VERSIONS.last().is_some_and(|newest| newest.number == found) => Ok(()),
+        Some(_) => Err(StoreError::Version),
     }
-    if found != ours { Err(StoreError::Version) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -1,229 +1,191 @@
-//! A creator's podcast and the episodes that are out. Lists are JSON in their columns, with the
-//! members named as the fields here.
+//! A creator's podcast and its published episodes. Lists are JSON in their columns, with members
+//! named as the fields here.
 
-use super::db::Row;
-use super::{Store, StoreError, sql};
+use super::db::{Db, Row};
+use super::{StoreError, sql};
 use serde::Deserialize;
 
-/// A podcast.
+/// A creator's podcast.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Podcast {
-    /// Whose it is.
+    /// The creator's DID.
     pub did: String,
-    /// `podcast:guid`: given once.
+    /// `podcast:guid`, assigned once.
     pub guid: String,
-    /// Its title.
+    /// The title.
     pub title: String,
-    /// What it is about.
+    /// The description.
     pub description: String,
-    /// Its page.
+    /// Its web page.
     pub link: String,
-    /// The language's code.
+    /// The language code.
     pub language: String,
-    /// Who is named as its author.
+    /// The author.
     pub author: Option<String>,
     /// One of Apple's categories.
     pub category: String,
-    /// One below it.
+    /// One of its subcategories.
     pub subcategory: Option<String>,
     /// Whether it is for adults only.
     pub explicit: bool,
-    /// Its cover.
+    /// The cover image.
     pub image_url: String,
     /// `episodic` or `serial`.
     pub kind: String,
     /// `podcast:medium`.
     pub medium: String,
-    /// Whether other platforms must not import it.
+    /// Whether other hosts must not import it.
     pub locked: bool,
-    /// Who owns it, if that is to be public.
+    /// The owner's public name.
     pub owner_name: Option<String>,
-    /// Where its owner is written to, if that is to be public.
+    /// The owner's public e-mail address.
     pub owner_email: Option<String>,
-    /// Who has the rights.
+    /// The copyright notice.
     pub copyright: Option<String>,
-    /// Where it can be supported.
+    /// Pages where listeners can support it.
     pub funding: Vec<Funding>,
-    /// Who makes it.
+    /// Hosts, guests and staff.
     pub persons: Vec<Person>,
     /// `podcast:txt`.
     pub txt: Vec<Txt>,
-    /// Whether no episode will follow.
+    /// Whether no more episodes follow.
     pub complete: bool,
-    /// Whether directories are to leave it out.
+    /// Whether directories should not list it.
     pub block: bool,
-    /// Where it moved to.
+    /// The new feed URL, if it moved.
     pub new_feed_url: Option<String>,
     /// Whether moderators closed it.
     pub taken_down: bool,
-    /// When any of this last changed.
+    /// When the row last changed.
     pub updated_us: i64,
 }
 
-/// An episode that is out.
+/// A published episode.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Episode {
-    /// Its id.
+    /// The id.
     pub id: String,
-    /// Whose it is.
+    /// The creator's DID.
     pub did: String,
-    /// What podcast programs know it by: given once.
+    /// The guid that podcast apps know, assigned once.
     pub guid: String,
-    /// Its title.
+    /// The title.
     pub title: String,
-    /// What it is about, in HTML that nobody has checked.
+    /// The description, in unsanitized HTML.
     pub description_html: String,
-    /// Its page.
+    /// Its web page.
     pub link: Option<String>,
-    /// The file.
+    /// The media file.
     pub enclosure_url: String,
     /// The file's size in bytes.
     pub enclosure_length: i64,
     /// The file's media type.
     pub enclosure_type: String,
-    /// How long it is.
+    /// The duration in seconds.
     pub duration_s: Option<i64>,
-    /// When it came out.
+    /// When it was published.
     pub published_us: i64,
-    /// Its season.
+    /// The season.
     pub season: Option<i64>,
-    /// Its number in the season.
+    /// The number in its season.
     pub number: Option<i64>,
     /// `full`, `trailer` or `bonus`.
     pub kind: String,
-    /// Whether it is for adults only; as the podcast when that is not said.
+    /// Whether it is for adults only; the podcast's value if absent.
     pub explicit: Option<bool>,
-    /// Its own cover.
+    /// The cover image of its own.
     pub image_url: Option<String>,
-    /// What is said in it.
+    /// Transcripts.
     pub transcripts: Vec<Transcript>,
-    /// Who makes it, instead of the podcast's persons.
+    /// Replaces the podcast's persons.
     pub persons: Vec<Person>,
-    /// Its chapters.
+    /// The chapters file.
     pub chapters_url: Option<String>,
-    /// The post where it is talked about.
+    /// The post where it is discussed.
     pub social_uri: Option<String>,
-    /// When any of this last changed.
+    /// When the row last changed.
     pub updated_us: i64,
 }
 
-/// Where a podcast can be supported.
+/// A page where listeners can support a podcast.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct Funding {
-    /// The page.
+    /// The page's URL.
     pub url: String,
-    /// What it is called.
+    /// The link text.
     pub text: String,
 }
 
-/// Who makes a podcast or an episode.
+/// A person of a podcast or an episode.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct Person {
     /// The name.
     pub name: String,
-    /// As what.
+    /// The role.
     pub role: Option<String>,
-    /// In which group of roles.
+    /// The group of the role.
     pub group: Option<String>,
-    /// A picture.
+    /// A portrait.
     pub image: Option<String>,
-    /// A page.
+    /// A web page.
     pub href: Option<String>,
 }
 
-/// A text for programs.
+/// A `podcast:txt` entry.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct Txt {
-    /// What it is for.
+    /// The purpose.
     pub purpose: Option<String>,
     /// The text.
     pub value: String,
 }
 
-/// What is said in an episode, as a file.
+/// A transcript file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct Transcript {
-    /// The file.
+    /// The file's URL.
     pub url: String,
     /// Its media type.
     pub kind: String,
-    /// The language's code.
+    /// The language code.
     pub language: Option<String>,
 }
 
 impl Podcast {
     fn read(row: &Row) -> Result<Self, StoreError> {
-        Ok(Self {
-            did: row.get("did")?,
-            guid: row.get("guid")?,
-            title: row.get("title")?,
-            description: row.get("description")?,
-            link: row.get("link")?,
-            language: row.get("language")?,
-            author: row.get("author")?,
-            category: row.get("category")?,
-            subcategory: row.get("subcategory")?,
-            explicit: row.flag("explicit")?,
-            image_url: row.get("image_url")?,
-            kind: row.get("kind")?,
-            medium: row.get("medium")?,
-            locked: row.flag("locked")?,
-            owner_name: row.get("owner_name")?,
-            owner_email: row.get("owner_email")?,
-            copyright: row.get("copyright")?,
-            funding: row.json("funding")?,
-            persons: row.json("persons")?,
-            txt: row.json("txt")?,
-            complete: row.flag("complete")?,
-            block: row.flag("block")?,
-            new_feed_url: row.get("new_feed_url")?,
-            taken_down: row.get::<String>("status")? != "active",
-            updated_us: row.get("updated_us")?,
-        })
+        Ok(from_row!(row;
+            get: did guid title description link language author category subcategory image_url
+                kind medium owner_name owner_email copyright new_feed_url updated_us;
+            flag: explicit locked complete block;
+            json: funding persons txt;
+            { taken_down: row.get::<String>("status")? != "active" }))
     }
 }
 
 impl Episode {
     fn read(row: &Row) -> Result<Self, StoreError> {
-        Ok(Self {
-            id: row.get("id")?,
-            did: row.get("did")?,
-            guid: row.get("guid")?,
-            title: row.get("title")?,
-            description_html: row.get("description_html")?,
-            link: row.get("link")?,
-            enclosure_url: row.get("enclosure_url")?,
-            enclosure_length: row.get("enclosure_length")?,
-            enclosure_type: row.get("enclosure_type")?,
-            duration_s: row.get("duration_s")?,
-            published_us: row.get("published_us")?,
-            season: row.get("season")?,
-            number: row.get("number")?,
-            kind: row.get("kind")?,
-            explicit: row.get::<Option<i64>>("explicit")?.map(|flag| flag != 0),
-            image_url: row.get("image_url")?,
-            transcripts: row.json("transcripts")?,
-            persons: row.json("persons")?,
-            chapters_url: row.get("chapters_url")?,
-            social_uri: row.get("social_uri")?,
-            updated_us: row.get("updated_us")?,
-        })
+        Ok(from_row!(row;
+            get: id did guid title description_html link enclosure_url enclosure_length
+                enclosure_type duration_s published_us season number kind image_url chapters_url
+                social_uri updated_us;
+            json: transcripts persons;
+            { explicit: row.get::<Option<i64>>("explicit")?.map(|flag| flag != 0) }))
     }
 }
 
-impl Store {
-    /// The podcast of a creator, also one that moderators closed.
-    ///
-    /// # Errors
-    /// The database is unavailable. [`StoreError::Corrupt`]: a list can not be read.
-    pub async fn podcast(&self, did: &str) -> Result<Option<Podcast>, StoreError> {
+/// Reads podcasts and episodes.
+#[derive(Debug, Clone, Copy)]
+pub struct Podcasts<'a> {
+    pub(super) db: &'a Db,
+}
+
+impl Podcasts<'_> {
+    /// The podcast of a creator, closed ones included.
+    pub async fn get(&self, did: &str) -> Result<Option<Podcast>, StoreError> {
         self.db.row(sql::PODCAST, &[did.into()]).await?.as_ref().map(Podcast::read).transpose()
     }
 
-    /// The episodes of a podcast that are public and out, newest first.
-    ///
-    /// # Errors
-    /// The database is unavailable. [`StoreError::Corrupt`]: a list can not be read.
+    /// The public episodes that are published by `now_us`, newest first.
     pub async fn episodes(
         &self,
         did: &str,
@@ -234,10 +196,7 @@ impl Store {
         self.db.rows(sql::EPISODES, &args).await?.iter().map(Episode::read).collect()
     }
 
-    /// When the next public episode of a podcast comes out.
-    ///
-    /// # Errors
-    /// The database is unavailable.
+    /// When the next public episode is published.
     pub async fn next_publication(
         &self,
         did: &str,

@@ -1,41 +1,40 @@
-//! What is forgotten: only what nothing needs any more, in bounded steps, each durable by itself.
+//! Deletes old rows that nothing needs any more, in bounded steps, each durable by itself.
 //!
-//! The journal, intents, bindings, and the age of users are never forgotten.
+//! The journal, intents, bindings and the age status of users are never deleted.
 
 use super::{Store, StoreError, sql};
 use std::time::Duration;
 
-/// 180 days: no webhook is repeated after that, and one that claims to be older is refused, so a
-/// forgotten one can not come back.
+/// 180 days: the webhook refuses events that claim to be older, so a pruned event cannot return.
 pub const AGE_EVENTS_KEPT: Duration = Duration::from_secs(180 * 24 * 3_600);
 
-/// Rows that one step deletes, or walks over.
+/// Rows that one step deletes or scans.
 const STEP: i64 = 2_000;
 
-/// After every DID.
+/// Sorts after every DID.
 const END: &str = "~";
 
-/// From before when on what is forgotten; microseconds.
+/// Prunes rows older than these instants, in microseconds since 1970 UTC.
 #[derive(Debug, Clone, Copy)]
-pub struct Forget {
+pub struct PruneBefore {
     /// Idempotency keys.
     pub keys_us: i64,
-    /// Snapshots of suggestions, but for the newest of each viewer.
+    /// Snapshots of suggestions, except the newest of each viewer.
     pub suggestions_us: i64,
-    /// Age sessions that were never used: when they expired.
+    /// Age sessions without an event, by their expiry.
     pub age_sessions_us: i64,
-    /// Age events: when they were received.
+    /// Age events, by their receipt.
     pub age_events_us: i64,
-    /// Feed items with their labels, if at all.
+    /// Feed items with their labels; `None` prunes none.
     pub feed_items_us: Option<i64>,
 }
 
-/// How many rows were forgotten.
+/// How many rows were deleted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Forgotten {
+pub struct Pruned {
     /// Idempotency keys.
     pub keys: u64,
-    /// Suggestions, one for each account in a snapshot.
+    /// Suggestions, one per account in a snapshot.
     pub suggestions: u64,
     /// Age sessions.
     pub age_sessions: u64,
@@ -46,45 +45,42 @@ pub struct Forgotten {
 }
 
 impl Store {
-    /// Forgets what is old. Whatever was done before an error stays done.
-    ///
-    /// # Errors
-    /// The database is unavailable.
-    pub async fn forget(&self, before: &Forget) -> Result<Forgotten, StoreError> {
-        Ok(Forgotten {
-            keys: self.prune(before.keys_us).await?,
-            suggestions: self.forget_suggestions(before.suggestions_us).await?,
-            age_sessions: self.in_steps(sql::AGE_SESSIONS_FORGET, before.age_sessions_us).await?,
-            age_events: self.in_steps(sql::AGE_EVENTS_FORGET, before.age_events_us).await?,
+    /// Deletes old rows. Steps before an error stay done.
+    pub async fn prune(&self, before: &PruneBefore) -> Result<Pruned, StoreError> {
+        Ok(Pruned {
+            keys: self.keys().prune(before.keys_us).await?,
+            suggestions: self.prune_suggestions(before.suggestions_us).await?,
+            age_sessions: self.in_steps(sql::AGE_SESSIONS_PRUNE, before.age_sessions_us).await?,
+            age_events: self.in_steps(sql::AGE_EVENTS_PRUNE, before.age_events_us).await?,
             feed_items: match before.feed_items_us {
-                Some(before_us) => self.in_steps(sql::FEED_ITEMS_FORGET, before_us).await?,
+                Some(before_us) => self.in_steps(sql::FEED_ITEMS_PRUNE, before_us).await?,
                 None => 0,
             },
         })
     }
 
     async fn in_steps(&self, sql: &'static str, before_us: i64) -> Result<u64, StoreError> {
-        let mut forgotten = 0;
+        let mut deleted = 0;
         loop {
             match self.db.run(sql, &[before_us.into(), STEP.into()]).await? {
-                0 => return Ok(forgotten),
-                rows => forgotten += rows,
+                0 => return Ok(deleted),
+                rows => deleted += rows,
             }
         }
     }
 
-    /// From viewer to viewer: most of what is old is the newest of somebody, and would be looked
-    /// at again at each step.
-    async fn forget_suggestions(&self, before_us: i64) -> Result<u64, StoreError> {
-        let (mut from, mut forgotten) = (String::new(), 0);
+    /// Walks from viewer to viewer: most old snapshots are the newest of their viewer, and each step
+    /// over all of them would scan those again.
+    async fn prune_suggestions(&self, before_us: i64) -> Result<u64, StoreError> {
+        let (mut from, mut deleted) = (String::new(), 0);
         while from != END {
             let row = self.db.row(sql::SUGGESTION_VIEWER, &[(&from).into(), STEP.into()]).await?;
             let to = row.map(|row| row.get("viewer_did")).transpose()?;
             let to = to.unwrap_or_else(|| END.to_owned());
             let args = [(&from).into(), (&to).into(), before_us.into()];
-            forgotten += self.db.run(sql::SUGGESTIONS_FORGET, &args).await?;
+            deleted += self.db.run(sql::SUGGESTIONS_PRUNE, &args).await?;
             from = to;
         }
-        Ok(forgotten)
+        Ok(deleted)
     }
 }

@@ -1,24 +1,24 @@
-//! Looking for what was written: intents by what they are about, and refusals.
+//! Searches the journal: intents by their attributes, and refusals.
 
 use super::db::felt_text;
-use super::{Entry, Intent, Journal, PAGE, State, StoreError, sql};
+use super::{Entry, Intent, IntentState, Journal, PAGE, StoreError, sql};
 use portcullis_filters::felt::Felt;
 
-/// What an intent must be to be found; what is none may be anything.
+/// Selects intents; `None` matches everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Search {
     /// The transaction's hash.
     pub hash: Option<Felt>,
-    /// Whom it is about.
+    /// The account that the operation is about.
     pub subject: Option<Felt>,
-    /// How far it is.
-    pub state: Option<State>,
+    /// The state.
+    pub state: Option<IntentState>,
     /// The operation's name.
     pub operation: Option<String>,
 }
 
 impl Search {
-    /// The statement whose index has the fewest rows to go through.
+    /// The statement whose index selects best.
     fn statement(&self) -> &'static str {
         match self {
             Self { hash: Some(_), .. } => sql::SEARCH_BY_HASH,
@@ -31,10 +31,7 @@ impl Search {
 }
 
 impl Journal {
-    /// Intents with a number below `before`, newest first; at most `limit`, and at most [`PAGE`].
-    ///
-    /// # Errors
-    /// The database is unavailable, or a row is damaged.
+    /// Intents with an id below `before`, newest first; at most `limit`, and at most [`PAGE`].
     pub async fn search(
         &self,
         search: &Search,
@@ -47,18 +44,15 @@ impl Journal {
             i64::from(limit.min(PAGE)).into(),
             hash.as_deref().into(),
             subject.as_deref().into(),
-            search.state.map(State::name).into(),
+            search.state.map(IntentState::name).into(),
             search.operation.as_deref().into(),
         ];
         let rows = self.db.rows(search.statement(), &args).await?;
         rows.iter().map(Intent::read).collect()
     }
 
-    /// Refusals with a number below `before`, newest first, of one operation or of any; at most
-    /// `limit`, and at most [`PAGE`].
-    ///
-    /// # Errors
-    /// The database is unavailable, or a row is damaged.
+    /// Refusals with a sequence number below `before`, newest first, of one operation or all; at
+    /// most `limit`, and at most [`PAGE`].
     pub async fn refusals(
         &self,
         operation: Option<&str>,

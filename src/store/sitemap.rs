@@ -1,95 +1,84 @@
-//! The pages of the product that search engines may list, in pages of 45,000 ids each: an address
-//! never moves from one to another, and no page is counted to.
+//! The sitemap: the product's pages that search engines may list, in sitemap pages of 45,000 ids
+//! each. A URL never moves to another page, and no query counts rows to find one.
 
-use super::db::Row;
-use super::{Store, StoreError, sql};
+use super::db::{Db, Row};
+use super::{StoreError, sql};
 
-/// 45,000: the ids of a page, as the tables have it, below the 50,000 that a sitemap may have.
+/// 45,000 ids per page, as in the tables; a sitemap may have 50,000 URLs.
 const PAGE_IDS: i64 = 45_000;
-/// 50,000: as many pages as an index of a sitemap may name.
+/// 50,000: the most pages that a sitemap index may list.
 const MAX_PAGES: i64 = 50_000;
 
-/// A page of the sitemap that has addresses.
+/// A sitemap page that has URLs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SitemapPage {
-    /// Its number, from 1; there may be gaps.
+    /// The page number, from 1; gaps are possible.
     pub page: i64,
-    /// When one of its addresses last changed.
+    /// When one of its URLs last changed.
     pub lastmod_us: i64,
 }
 
-/// What tells one state of a page from another.
+/// Identifies the content of a sitemap page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SitemapStamp {
-    /// How many addresses it has.
+    /// How many URLs it has.
     pub urls: i64,
-    /// A sum over their ids and times.
+    /// A checksum over their ids and times.
     pub checksum: i64,
     /// When one of them last changed.
     pub lastmod_us: i64,
 }
 
-/// An address.
+/// A URL of the sitemap.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SitemapUrl {
-    /// Its id.
+    /// The id.
     pub id: i64,
-    /// The address.
+    /// The URL.
     pub loc: String,
-    /// When what is there last changed.
+    /// When its page last changed.
     pub lastmod_us: i64,
-    /// The images that are there.
+    /// The images on its page.
     pub images: Vec<String>,
 }
 
 impl SitemapPage {
     fn read(row: &Row) -> Result<Self, StoreError> {
-        Ok(Self { page: row.get("page")?, lastmod_us: row.get("lastmod_us")? })
+        Ok(from_row!(row; get: page lastmod_us;))
     }
 }
 
 impl SitemapUrl {
     fn read(row: &Row) -> Result<Self, StoreError> {
-        Ok(Self {
-            id: row.get("id")?,
-            loc: row.get("loc")?,
-            lastmod_us: row.get("lastmod_us")?,
-            images: row.json("images")?,
-        })
+        Ok(from_row!(row; get: id loc lastmod_us; json: images;))
     }
 }
 
-impl Store {
-    /// The pages that have addresses, in order.
-    ///
-    /// # Errors
-    /// The database is unavailable.
-    pub async fn sitemap_pages(&self) -> Result<Vec<SitemapPage>, StoreError> {
+/// Reads the sitemap.
+#[derive(Debug, Clone, Copy)]
+pub struct Sitemap<'a> {
+    pub(super) db: &'a Db,
+}
+
+impl Sitemap<'_> {
+    /// The pages that have URLs, in order.
+    pub async fn pages(&self) -> Result<Vec<SitemapPage>, StoreError> {
         let rows = self.db.rows(sql::SITEMAP_PAGES, &[MAX_PAGES.into()]).await?;
         rows.iter().map(SitemapPage::read).collect()
     }
 
-    /// What a page comes to; none when it has no address.
-    ///
-    /// # Errors
-    /// The database is unavailable.
-    pub async fn sitemap_stamp(&self, page: i64) -> Result<Option<SitemapStamp>, StoreError> {
+    /// The stamp of a page; `None` if it has no URL.
+    pub async fn stamp(&self, page: i64) -> Result<Option<SitemapStamp>, StoreError> {
         let Some(row) = self.db.row(sql::SITEMAP_STAMP, &[page.into()]).await? else {
             return Ok(None);
         };
-        let urls = row.get("urls")?;
-        if urls == 0 {
-            return Ok(None);
-        }
-        let (checksum, lastmod_us) = (row.get("checksum")?, row.get("lastmod_us")?);
-        Ok(Some(SitemapStamp { urls, checksum, lastmod_us }))
+        let urls: i64 = row.get("urls")?;
+        let stamp = || Ok(from_row!(SitemapStamp, row; get: urls checksum lastmod_us;));
+        (urls > 0).then(stamp).transpose()
     }
 
-    /// Addresses of a page after an id, in their order.
-    ///
-    /// # Errors
-    /// The database is unavailable. [`StoreError::Corrupt`]: a list can not be read.
-    pub async fn sitemap_urls(
+    /// URLs of a page after an id, in order.
+    pub async fn urls(
         &self,
         page: i64,
         after_id: i64,

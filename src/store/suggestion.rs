@@ -1,100 +1,92 @@
-//! Whom a viewer may want to follow: pages of one snapshot, which never changes, so that nobody
-//! comes twice or is left out while newer snapshots are written.
+//! Suggestions of accounts to follow, in pages of one immutable snapshot, so that no account repeats
+//! or is skipped while newer snapshots are written.
 
 use super::db::{Arg, Row, slots};
-use super::feed::MAX_BLOCKED;
-use super::{Store, StoreError, sql};
+use super::feed::{Feeds, MAX_BLOCKED};
+use super::{StoreError, sql};
 
-/// Whose snapshot serves a viewer that has none.
+/// The viewer of the snapshot that serves viewers without one.
 const ANYONE: &str = "*";
 
-/// Which suggestions are asked for.
+/// Selects a page of suggestions.
 #[derive(Debug, Clone, Copy)]
 pub struct SuggestionQuery<'a> {
-    /// To whom.
+    /// The viewer.
     pub viewer_did: &'a str,
-    /// With none of these moderation labels on the post, at most [`MAX_BLOCKED`].
+    /// None whose post has one of these moderation labels, at most [`MAX_BLOCKED`].
     pub blocked: &'a [String],
-    /// After this rank of this snapshot, however old.
+    /// Continues after this snapshot id and rank, however old the snapshot.
     pub after: Option<(i64, i64)>,
-    /// Otherwise from the newest snapshot, if it was built after this instant.
+    /// Otherwise starts with the newest snapshot, if it was built after this instant.
     pub newer_than_us: i64,
-    /// So many at most.
+    /// How many at most.
     pub limit: u32,
 }
 
-/// Suggestions of one snapshot.
+/// A page of suggestions from one snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Suggestions {
-    /// Which snapshot.
+pub struct SuggestionPage {
+    /// The snapshot's id.
     pub snapshot_id: i64,
     /// Best first.
     pub items: Vec<Suggestion>,
 }
 
-/// Somebody to follow.
+/// An account to follow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Suggestion {
-    /// The place in the snapshot.
+    /// The rank in the snapshot, from 1.
     pub rank: i64,
-    /// Who.
+    /// The account's DID.
     pub actor_did: String,
-    /// A post that introduces them.
+    /// A post of the account, to show.
     pub post_uri: String,
-    /// Why, in a word.
+    /// A short word for the reason.
     pub reason: String,
 }
 
 impl Suggestion {
     fn read(row: &Row) -> Result<Self, StoreError> {
-        Ok(Self {
-            rank: row.get("rank")?,
-            actor_did: row.get("actor_did")?,
-            post_uri: row.get("post_uri")?,
-            reason: row.get("reason")?,
-        })
+        Ok(from_row!(row; get: rank actor_did post_uri reason;))
     }
 }
 
-impl Store {
-    /// Suggestions to a viewer, from their own snapshot or else from everybody's; neither those
-    /// whom they follow by now, nor themselves. None when there is no such snapshot.
-    ///
-    /// # Errors
-    /// The database is unavailable. [`StoreError::TooLarge`]: more labels than there may be.
+impl Feeds<'_> {
+    /// Suggestions from the viewer's own snapshot, or else the common one, without the viewer and
+    /// the accounts that the viewer follows by now; `None` without a snapshot.
     pub async fn suggestions(
         &self,
         query: &SuggestionQuery<'_>,
-    ) -> Result<Option<Suggestions>, StoreError> {
-        for whose in [query.viewer_did, ANYONE] {
-            let Some(snapshot_id) = self.snapshot(whose, query).await? else { continue };
+    ) -> Result<Option<SuggestionPage>, StoreError> {
+        for viewer in [query.viewer_did, ANYONE] {
+            let Some(snapshot_id) = self.snapshot_id(viewer, query).await? else { continue };
             let rank = query.after.map_or(0, |(_, rank)| rank);
             let limit = i64::from(query.limit);
             let mut args: Vec<Arg<'_>> =
                 vec![query.viewer_did.into(), snapshot_id.into(), rank.into(), limit.into()];
             args.extend(slots::<MAX_BLOCKED>(query.blocked)?);
-            args.push(whose.into());
+            args.push(viewer.into());
             let rows = self.db.rows(sql::SUGGESTIONS, &args).await?;
             let items = rows.iter().map(Suggestion::read).collect::<Result<_, _>>()?;
-            return Ok(Some(Suggestions { snapshot_id, items }));
+            return Ok(Some(SuggestionPage { snapshot_id, items }));
         }
         Ok(None)
     }
 
-    /// The snapshot that the query is about, if it is this viewer's.
-    async fn snapshot(
+    /// The snapshot that the query selects among those of `viewer`.
+    async fn snapshot_id(
         &self,
-        whose: &str,
+        viewer: &str,
         query: &SuggestionQuery<'_>,
     ) -> Result<Option<i64>, StoreError> {
-        if let Some((asked, _)) = query.after {
-            let found = self.db.row(sql::SNAPSHOT_AT, &[whose.into(), asked.into()]).await?;
-            return Ok(found.map(|_| asked));
+        if let Some((id, _)) = query.after {
+            let found = self.db.row(sql::SNAPSHOT_AT, &[viewer.into(), id.into()]).await?;
+            return Ok(found.map(|_| id));
         }
-        let Some(row) = self.db.row(sql::SNAPSHOT, &[whose.into()]).await? else {
+        let Some(row) = self.db.row(sql::SNAPSHOT, &[viewer.into()]).await? else {
             return Ok(None);
         };
-        let is_new = row.get::<i64>("built_us")? > query.newer_than_us;
-        Ok(is_new.then_some(row.get("snapshot_id")?))
+        let is_recent = row.get::<i64>("built_us")? > query.newer_than_us;
+        Ok(is_recent.then_some(row.get("snapshot_id")?))
     }
 }

@@ -4,7 +4,7 @@
 
 use super::metrics::Maker;
 use super::requests::Requests;
-use crate::store::State;
+use crate::store::IntentState;
 use portcullis_filters::operation::OperationKind;
 use portcullis_filters::verdict::Reason;
 use prometheus::{Gauge, GaugeVec, IntCounterVec, IntGauge, IntGaugeVec};
@@ -27,7 +27,7 @@ pub struct RelayMetrics {
     queues: IntGaugeVec,
     balances: GaugeVec,
     minimum_balance: Gauge,
-    journal: [IntGauge; State::ALL.len()],
+    journal: [IntGauge; IntentState::ALL.len()],
     oldest_open: Gauge,
     looked_after: Gauge,
 }
@@ -88,7 +88,7 @@ impl RelayMetrics {
                 "portcullis_relay_minimum_balance_strk",
                 "What each signing account must hold at least.",
             ),
-            journal: State::ALL.map(|state| journal.with_label_values(&[state.name()])),
+            journal: IntentState::ALL.map(|state| journal.with_label_values(&[state.name()])),
             oldest_open: make.float(
                 "portcullis_relay_oldest_open_intent_timestamp_seconds",
                 "When the oldest intent was made whose end is not known; 0 while there is none.",
@@ -139,7 +139,7 @@ impl RelayMetrics {
     }
 
     /// The journal has so many intents in a state.
-    pub fn journal(&self, state: State, intents: i64) {
+    pub fn journal(&self, state: IntentState, intents: i64) {
         self.journal[state as usize].set(intents);
     }
 

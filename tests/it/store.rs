@@ -175,7 +175,7 @@ fn the_tables_are_made_and_tidied_up() {
         let output = store(&setup, "prune", more, "");
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         let text = printed(&output);
-        assert!(text.contains(&format!("feed items {:>15} forgotten", forgotten)), "{text}");
+        assert!(text.contains(&format!("feed items {:>15} deleted", forgotten)), "{text}");
     }
 }
 

@@ -51,25 +51,26 @@ fn event(id: &str, subject: u64, status: AgeStatus, second: u32) -> SignedEvent 
 }
 
 async fn open(store: &Store, user: &str, subject: u64) {
-    let opening = store.open_age_session(user, &reference(subject), NOW, NOW + DAY).await.unwrap();
+    let opening =
+        store.ages().open_session(user, &reference(subject), NOW, NOW + DAY).await.unwrap();
     assert_eq!(opening, Opening::Opened, "{user} {subject}");
 }
 
 async fn take(store: &Store, event: &SignedEvent) -> EventOutcome {
-    store.record_age_event(event, NOW).await.unwrap()
+    store.ages().record_event(event, NOW).await.unwrap()
 }
 
 /// How the user stands now.
 async fn status(store: &Store, user: &str) -> Option<AgeStatus> {
-    store.age_user(user, NOW).await.unwrap().map(|user| user.status)
+    store.ages().user(user, NOW).await.unwrap().map(|user| user.status)
 }
 
-pub(crate) async fn a_user_opens_five_sessions_a_minute_and_ten_at_once(world: World) {
+pub(crate) async fn sessions_are_limited_per_minute_and_at_once(world: World) {
     let store = world.open().await;
     let mut numbers = 0..;
     let mut open = async |user: &str, now_us| {
         let name = reference(numbers.next().unwrap());
-        store.open_age_session(user, &name, now_us, now_us + DAY).await.unwrap()
+        store.ages().open_session(user, &name, now_us, now_us + DAY).await.unwrap()
     };
     for second in 0..5 {
         assert_eq!(open("u", NOW + second * SECOND).await, Opening::Opened, "{second}");
@@ -93,14 +94,14 @@ pub(crate) async fn a_user_opens_five_sessions_a_minute_and_ten_at_once(world: W
     assert_eq!(open("u", NOW + DAY).await, Opening::Opened, "one is answered");
 }
 
-pub(crate) async fn of_sessions_that_a_user_opens_at_once_five_are_opened(world: World) {
+pub(crate) async fn five_of_parallel_sessions_are_opened(world: World) {
     let store = Arc::new(world.open().await);
     let other = if world.is_sqlite() { Arc::clone(&store) } else { Arc::new(world.open().await) };
     let mut tasks = JoinSet::new();
     for number in 0..20 {
         let store = Arc::clone(if number % 2 == 0 { &store } else { &other });
         tasks.spawn(async move {
-            store.open_age_session("u", &reference(number), NOW, NOW + DAY).await.unwrap()
+            store.ages().open_session("u", &reference(number), NOW, NOW + DAY).await.unwrap()
         });
     }
     let openings = tasks.join_all().await;
@@ -108,19 +109,19 @@ pub(crate) async fn of_sessions_that_a_user_opens_at_once_five_are_opened(world:
     assert_eq!(opened, 5);
 }
 
-pub(crate) async fn a_user_stands_as_the_newest_event_says(world: World) {
+pub(crate) async fn the_newest_event_sets_the_status(world: World) {
     let store = world.open().await;
-    assert_eq!(store.age_user("u", NOW).await.unwrap(), None);
+    assert_eq!(store.ages().user("u", NOW).await.unwrap(), None);
     open(&store, "u", 1).await;
     assert_eq!(status(&store, "u").await, Some(Pending));
-    assert_eq!(store.age_user("u", NOW + DAY).await.unwrap(), None, "nothing came of it");
+    assert_eq!(store.ages().user("u", NOW + DAY).await.unwrap(), None, "nothing came of it");
     assert_eq!(take(&store, &event("e1", 1, Verified, 10)).await, Applied(Verified));
-    let user = store.age_user("u", NOW).await.unwrap().unwrap();
+    let user = store.ages().user("u", NOW).await.unwrap().unwrap();
     assert_eq!((user.status, user.age_band.as_deref()), (Verified, Some("18_plus")));
     let (verified, expires) = (user.verified_us.unwrap(), user.expires_us.unwrap());
     assert_eq!(expires - verified, 600 * SECOND);
     for (now_us, expected) in [(expires - 1, Verified), (expires, Expired)] {
-        let user = store.age_user("u", now_us).await.unwrap().unwrap();
+        let user = store.ages().user("u", now_us).await.unwrap().unwrap();
         assert_eq!(user.status, expected, "at its end it reads as expired");
     }
     open(&store, "u", 2).await;
@@ -128,11 +129,11 @@ pub(crate) async fn a_user_stands_as_the_newest_event_says(world: World) {
     assert_eq!(take(&store, &event("e2", 2, Revoked, 5)).await, Applied(Revoked));
     assert_eq!(status(&store, "u").await, Some(Verified), "what is older does not count");
     assert_eq!(take(&store, &event("e3", 1, Revoked, 10)).await, Applied(Revoked));
-    let user = store.age_user("u", NOW).await.unwrap().unwrap();
+    let user = store.ages().user("u", NOW).await.unwrap().unwrap();
     assert_eq!((user.status, user.age_band, user.verified_us), (Revoked, None, None));
 }
 
-pub(crate) async fn an_event_counts_once_and_a_repeated_one_finds_what_came_of_it(world: World) {
+pub(crate) async fn a_repeated_event_finds_its_first_outcome(world: World) {
     let mut store = world.open().await;
     open(&store, "u", 1).await;
     open(&store, "v", 2).await;
@@ -167,7 +168,7 @@ pub(crate) async fn an_event_counts_once_and_a_repeated_one_finds_what_came_of_i
     }
 }
 
-pub(crate) async fn an_event_of_an_unknown_subject_is_not_kept(world: World) {
+pub(crate) async fn events_of_unknown_subjects_are_not_stored(world: World) {
     let store = world.open().await;
     let event = event("e", 1, Verified, 10);
     for _ in 0..2 {
@@ -195,7 +196,7 @@ async fn take_at_once(
     (Arc::into_inner(store).unwrap(), outcomes)
 }
 
-pub(crate) async fn of_parallel_equal_events_one_is_applied(world: World) {
+pub(crate) async fn one_of_parallel_equal_events_is_applied(world: World) {
     let mut store = world.open().await;
     for round in 0..3 {
         open(&store, "u", round).await;
@@ -209,7 +210,7 @@ pub(crate) async fn of_parallel_equal_events_one_is_applied(world: World) {
     }
 }
 
-pub(crate) async fn of_parallel_events_with_one_id_for_two_subjects_one_counts(world: World) {
+pub(crate) async fn one_of_parallel_events_with_one_id_counts(world: World) {
     let store = world.open().await;
     open(&store, "u", 0).await;
     open(&store, "v", 1).await;
@@ -222,7 +223,7 @@ pub(crate) async fn of_parallel_events_with_one_id_for_two_subjects_one_counts(w
     assert_eq!(status(&store, "v").await == Some(Verified), !one, "and the other is as it was");
 }
 
-pub(crate) async fn of_parallel_events_of_one_user_the_newest_stands(world: World) {
+pub(crate) async fn the_newest_of_parallel_events_counts(world: World) {
     let mut store = world.open().await;
     for round in 0..8 {
         let user = format!("u{round}");
@@ -271,7 +272,7 @@ impl Model {
     }
 }
 
-pub(crate) async fn events_in_every_order_do_what_the_rules_say(world: World) {
+pub(crate) async fn every_order_of_events_follows_the_rules(world: World) {
     let store = world.open().await;
     // of two sessions of one user: subject, status, second
     let stories = [

@@ -26,7 +26,7 @@ fn first() -> SuggestionQuery<'static> {
 
 /// The snapshot, and the actors without `did:plc:`.
 async fn suggested(store: &Store, query: SuggestionQuery<'_>) -> Option<(i64, Vec<String>)> {
-    let found = store.suggestions(&query).await.unwrap()?;
+    let found = store.feeds().suggestions(&query).await.unwrap()?;
     let name = |did: &str| did.trim_start_matches("did:plc:").to_owned();
     Some((found.snapshot_id, found.items.iter().map(|item| name(&item.actor_did)).collect()))
 }
@@ -35,9 +35,7 @@ fn some(snapshot: i64, actors: &[&str]) -> Option<(i64, Vec<String>)> {
     Some((snapshot, actors.iter().map(ToString::to_string).collect()))
 }
 
-pub(crate) async fn suggestions_come_from_the_newest_snapshot_of_the_viewer_or_of_all(
-    world: World,
-) {
+pub(crate) async fn the_newest_own_or_common_snapshot_serves(world: World) {
     let store = world.open().await;
     assert_eq!(suggested(&store, first()).await, None);
     snapshot(&world, "did:plc:other", 1, 1, &["x"]).await;
@@ -47,7 +45,7 @@ pub(crate) async fn suggestions_come_from_the_newest_snapshot_of_the_viewer_or_o
     snapshot(&world, VIEWER, 3, 3, &["d", "e"]).await;
     snapshot(&world, VIEWER, 4, 4, &["f", "e", "d"]).await;
     assert_eq!(suggested(&store, first()).await, some(4, &["f", "e", "d"]));
-    let found = store.suggestions(&first()).await.unwrap().unwrap().items.remove(0);
+    let found = store.feeds().suggestions(&first()).await.unwrap().unwrap().items.remove(0);
     assert_eq!((found.rank, found.reason.as_str()), (1, "similar"));
     assert_eq!(found.post_uri, "at://f");
     for (newer_than_us, expected) in [(3, Some(4)), (4, None)] {
@@ -59,7 +57,7 @@ pub(crate) async fn suggestions_come_from_the_newest_snapshot_of_the_viewer_or_o
     assert_eq!(found, some(5, &["g"]), "an own one that is too old is as good as none");
 }
 
-pub(crate) async fn a_page_of_suggestions_is_of_the_snapshot_of_the_one_before(world: World) {
+pub(crate) async fn suggestion_pages_stay_in_their_snapshot(world: World) {
     let store = world.open().await;
     snapshot(&world, VIEWER, 1, 1, &["a", "b", "c", "d"]).await;
     snapshot(&world, "*", 2, 2, &["e", "f"]).await;
@@ -79,9 +77,7 @@ pub(crate) async fn a_page_of_suggestions_is_of_the_snapshot_of_the_one_before(w
     }
 }
 
-pub(crate) async fn nobody_is_suggested_whom_the_viewer_follows_or_whose_account_is_closed(
-    world: World,
-) {
+pub(crate) async fn followed_and_closed_accounts_are_not_suggested(world: World) {
     let store = world.open().await;
     snapshot(&world, VIEWER, 1, 1, &["a", "b", "c", "d", "e", "f"]).await;
     world
@@ -100,7 +96,7 @@ pub(crate) async fn nobody_is_suggested_whom_the_viewer_follows_or_whose_account
     assert_eq!(suggested(&store, query).await, some(1, &["c"]), "a page is filled up");
 }
 
-pub(crate) async fn an_account_is_found_by_each_of_its_names(world: World) {
+pub(crate) async fn an_account_has_three_names(world: World) {
     let store = world.open().await;
     world
         .raw(
@@ -109,17 +105,17 @@ pub(crate) async fn an_account_is_found_by_each_of_its_names(world: World) {
         )
         .await
         .unwrap();
-    let ash = store.account_of_user("u1").await.unwrap().unwrap();
+    let ash = store.accounts().by_user("u1").await.unwrap().unwrap();
     assert_eq!((ash.user_id.as_str(), ash.status), ("u1", AccountStatus::Active));
-    assert_eq!(store.account_of_did("did:plc:a").await.unwrap(), Some(ash.clone()));
-    assert_eq!(store.account_of_handle("ash.cards.example").await.unwrap(), Some(ash));
-    let second = store.account_of_user("u2").await.unwrap().unwrap();
+    assert_eq!(store.accounts().by_did("did:plc:a").await.unwrap(), Some(ash.clone()));
+    assert_eq!(store.accounts().by_handle("ash.cards.example").await.unwrap(), Some(ash));
+    let second = store.accounts().by_user("u2").await.unwrap().unwrap();
     assert_eq!((second.did, second.handle, second.status), (None, None, AccountStatus::Banned));
-    let third = store.account_of_did("did:plc:c").await.unwrap().unwrap();
+    let third = store.accounts().by_did("did:plc:c").await.unwrap().unwrap();
     assert_eq!(third.status, AccountStatus::Deactivated);
-    assert_eq!(store.account_of_user("did:plc:a").await.unwrap(), None);
-    assert_eq!(store.account_of_did("u1").await.unwrap(), None);
-    assert_eq!(store.account_of_handle("Ash.cards.example").await.unwrap(), None);
+    assert_eq!(store.accounts().by_user("did:plc:a").await.unwrap(), None);
+    assert_eq!(store.accounts().by_did("u1").await.unwrap(), None);
+    assert_eq!(store.accounts().by_handle("Ash.cards.example").await.unwrap(), None);
 }
 
 /// A podcast with what a row needs.
@@ -127,11 +123,11 @@ const PODCAST: &str = "INSERT INTO podcast (did, guid, title, description, link,
     category, explicit, image_url, updated_us) VALUES \
     ('did:plc:a', 'g', 'T', 'D', 'https://a.example', 'en', 'Leisure', 0, 'https://i.example', 5)";
 
-pub(crate) async fn a_podcast_is_read_as_it_was_written(world: World) {
+pub(crate) async fn a_podcast_is_read_as_written(world: World) {
     let store = world.open().await;
-    assert_eq!(store.podcast("did:plc:a").await.unwrap(), None);
+    assert_eq!(store.podcasts().get("did:plc:a").await.unwrap(), None);
     world.raw(PODCAST).await.unwrap();
-    let plain = store.podcast("did:plc:a").await.unwrap().unwrap();
+    let plain = store.podcasts().get("did:plc:a").await.unwrap().unwrap();
     assert_eq!((plain.guid.as_str(), plain.author.as_deref()), ("g", None));
     assert_eq!((plain.kind.as_str(), plain.medium.as_str()), ("episodic", "podcast"));
     assert_eq!(
@@ -145,7 +141,7 @@ pub(crate) async fn a_podcast_is_read_as_it_was_written(world: World) {
         persons = '[{"name":"Ash","role":"host"},{"name":"Bo"}]',
         txt = '[{"purpose":"verify","value":"v"},{"value":"w"}]', status = 'taken_down'"#;
     world.raw(lists).await.unwrap();
-    let full = store.podcast("did:plc:a").await.unwrap().unwrap();
+    let full = store.podcasts().get("did:plc:a").await.unwrap().unwrap();
     assert_eq!((full.explicit, full.locked, full.complete, full.block), (true, false, true, true));
     let funding = Funding { url: "https://f.example".to_owned(), text: "Ü".to_owned() };
     assert_eq!(full.funding, [funding]);
@@ -157,7 +153,7 @@ pub(crate) async fn a_podcast_is_read_as_it_was_written(world: World) {
     assert!(full.taken_down);
     for wrong in ["nonsense", "{}", "[{}]", "[1]"] {
         world.raw(&format!("UPDATE podcast SET funding = '{wrong}'")).await.unwrap();
-        let refused = store.podcast("did:plc:a").await;
+        let refused = store.podcasts().get("did:plc:a").await;
         assert!(matches!(refused, Err(StoreError::Corrupt("funding"))), "{wrong}: {refused:?}");
     }
 }
@@ -172,7 +168,7 @@ fn episode(id: &str, published_us: i64, visibility: &str) -> String {
     )
 }
 
-pub(crate) async fn episodes_come_newest_first_when_their_time_has_come(world: World) {
+pub(crate) async fn published_episodes_are_listed_newest_first(world: World) {
     let store = world.open().await;
     world.raw(PODCAST).await.unwrap();
     let mut rows = String::new();
@@ -191,7 +187,7 @@ pub(crate) async fn episodes_come_newest_first_when_their_time_has_come(world: W
     }
     world.raw(&rows).await.unwrap();
     let ids = async |did, now_us, limit| {
-        let episodes = store.episodes(did, now_us, limit).await.unwrap();
+        let episodes = store.podcasts().episodes(did, now_us, limit).await.unwrap();
         episodes.into_iter().map(|episode| episode.id).collect::<String>()
     };
     assert_eq!(ids("did:plc:a", NOW, 300).await, "4321");
@@ -202,16 +198,16 @@ pub(crate) async fn episodes_come_newest_first_when_their_time_has_come(world: W
     for (now_us, next) in
         [(NOW - 1, Some(NOW)), (NOW, Some(NOW + 1)), (NOW + 1, Some(NOW + 5)), (NOW + 5, None)]
     {
-        let found = store.next_publication("did:plc:a", now_us).await.unwrap();
+        let found = store.podcasts().next_publication("did:plc:a", now_us).await.unwrap();
         assert_eq!(found, next, "after {now_us}");
     }
-    assert_eq!(store.next_publication("did:plc:b", NOW).await.unwrap(), None);
+    assert_eq!(store.podcasts().next_publication("did:plc:b", NOW).await.unwrap(), None);
 }
 
-pub(crate) async fn an_episode_is_read_as_it_was_written(world: World) {
+pub(crate) async fn an_episode_is_read_as_written(world: World) {
     let store = world.open().await;
     world.raw(&format!("{PODCAST}; {}", episode("1", NOW, "public"))).await.unwrap();
-    let read = async || store.episodes("did:plc:a", NOW, 1).await.unwrap().remove(0);
+    let read = async || store.podcasts().episodes("did:plc:a", NOW, 1).await.unwrap().remove(0);
     let plain = read().await;
     assert_eq!((plain.enclosure_length, plain.duration_s, plain.explicit), (7, None, None));
     assert_eq!((plain.kind.as_str(), plain.published_us), ("full", NOW));
@@ -236,10 +232,10 @@ pub(crate) async fn an_episode_is_read_as_it_was_written(world: World) {
     assert_eq!(full.social_uri.as_deref(), Some("at://a/b/c"));
 }
 
-pub(crate) async fn a_sitemap_has_pages_of_fixed_ids_with_gaps(world: World) {
+pub(crate) async fn sitemap_pages_have_fixed_ids_and_gaps(world: World) {
     let store = world.open().await;
-    assert_eq!(store.sitemap_pages().await.unwrap(), []);
-    assert_eq!(store.sitemap_stamp(1).await.unwrap(), None);
+    assert_eq!(store.sitemap().pages().await.unwrap(), []);
+    assert_eq!(store.sitemap().stamp(1).await.unwrap(), None);
     let mut rows = String::new();
     for (id, lastmod_us, indexable) in [
         (1, 5, 1),
@@ -258,13 +254,13 @@ pub(crate) async fn a_sitemap_has_pages_of_fixed_ids_with_gaps(world: World) {
     world.raw(&rows).await.unwrap();
     let page = |page, lastmod_us| SitemapPage { page, lastmod_us };
     let expected = [page(1, 9), page(4, 7), page(200_000_000_000_000, NOW)];
-    assert_eq!(store.sitemap_pages().await.unwrap(), expected);
+    assert_eq!(store.sitemap().pages().await.unwrap(), expected);
     for (number, urls) in [(0, None), (1, Some(2)), (2, None), (4, Some(1)), (i64::MAX, None)] {
-        let stamp = store.sitemap_stamp(number).await.unwrap();
+        let stamp = store.sitemap().stamp(number).await.unwrap();
         assert_eq!(stamp.map(|stamp| stamp.urls), urls, "page {number}");
     }
     let ids = async |page, after, limit| {
-        let urls = store.sitemap_urls(page, after, limit).await.unwrap();
+        let urls = store.sitemap().urls(page, after, limit).await.unwrap();
         urls.into_iter().map(|url| url.id).collect::<Vec<_>>()
     };
     assert_eq!(ids(1, 0, 10).await, [1, 45_000]);
@@ -274,7 +270,7 @@ pub(crate) async fn a_sitemap_has_pages_of_fixed_ids_with_gaps(world: World) {
     assert_eq!(ids(2, 0, 10).await, [0; 0]);
     assert_eq!(ids(i64::MAX, 0, 10).await, [0; 0]);
     assert_eq!(ids(i64::MIN, 0, 10).await, [0; 0]);
-    let url = store.sitemap_urls(4, 0, 10).await.unwrap().remove(0);
+    let url = store.sitemap().urls(4, 0, 10).await.unwrap().remove(0);
     assert_eq!((url.loc.as_str(), url.lastmod_us), ("https://c.example/135001", 7));
     assert_eq!(url.images, ["https://i.example"]);
     assert!(
@@ -285,7 +281,7 @@ pub(crate) async fn a_sitemap_has_pages_of_fixed_ids_with_gaps(world: World) {
     );
 }
 
-pub(crate) async fn a_page_s_stamp_changes_with_all_that_its_addresses_do(world: World) {
+pub(crate) async fn a_stamp_changes_with_every_url_change(world: World) {
     let store = world.open().await;
     // a whole page of the greatest values there are
     world
@@ -297,9 +293,9 @@ pub(crate) async fn a_page_s_stamp_changes_with_all_that_its_addresses_do(world:
         ))
         .await
         .unwrap();
-    let mut stamps = vec![store.sitemap_stamp(1).await.unwrap().unwrap()];
+    let mut stamps = vec![store.sitemap().stamp(1).await.unwrap().unwrap()];
     assert_eq!(stamps[0].urls, 45_000);
-    assert_eq!(store.sitemap_pages().await.unwrap().len(), 1);
+    assert_eq!(store.sitemap().pages().await.unwrap().len(), 1);
     for change in [
         "UPDATE sitemap_url SET lastmod_us = 1000000 WHERE id = 7",
         "UPDATE sitemap_url SET lastmod_us = 2000000 WHERE id = 7",
@@ -312,9 +308,13 @@ pub(crate) async fn a_page_s_stamp_changes_with_all_that_its_addresses_do(world:
         "UPDATE sitemap_url SET indexable = 1 - indexable WHERE id IN (44999, 45000)",
     ] {
         world.raw(change).await.unwrap();
-        let stamp = store.sitemap_stamp(1).await.unwrap().unwrap();
+        let stamp = store.sitemap().stamp(1).await.unwrap().unwrap();
         assert!(!stamps.contains(&stamp), "{change}: {stamp:?}");
         stamps.push(stamp);
     }
-    assert_eq!(store.sitemap_stamp(1).await.unwrap().as_ref(), stamps.last(), "and else it stays");
+    assert_eq!(
+        store.sitemap().stamp(1).await.unwrap().as_ref(),
+        stamps.last(),
+        "and else it stays"
+    );
 }

@@ -77,10 +77,10 @@ fn all_of(feed: &str) -> FeedQuery<'_> {
 }
 
 async fn uris(store: &Store, query: FeedQuery<'_>) -> Vec<String> {
-    store.feed(&query).await.unwrap().into_iter().map(|item| item.post_uri).collect()
+    store.feeds().posts(&query).await.unwrap().into_iter().map(|item| item.post_uri).collect()
 }
 
-pub(crate) async fn a_page_holds_the_newest_that_the_filters_let_through(world: World) {
+pub(crate) async fn a_page_holds_the_newest_matching_posts(world: World) {
     let store = world.open().await;
     let mut random = Random::new(1);
     let posts: Vec<Post> = (0..60).map(|number| Post::any(number, &mut random)).collect();
@@ -104,7 +104,7 @@ pub(crate) async fn a_page_holds_the_newest_that_the_filters_let_through(world: 
                     expected
                         .sort_by(|a, b| (b.sort_us, &b.post_uri).cmp(&(a.sort_us, &a.post_uri)));
                     expected.truncate(limit as usize);
-                    assert_eq!(store.feed(&query).await.unwrap(), expected, "{query:?}");
+                    assert_eq!(store.feeds().posts(&query).await.unwrap(), expected, "{query:?}");
                 }
             }
         }
@@ -140,7 +140,7 @@ fn disturb(posts: &mut Posts, steady: &mut BTreeSet<String>, random: &mut Random
     sql
 }
 
-pub(crate) async fn pages_neither_repeat_nor_skip_while_posts_come_and_go(world: World) {
+pub(crate) async fn pages_neither_repeat_nor_skip_during_changes(world: World) {
     let store = world.open().await;
     let apply = async |sql: String| world.raw(&format!("BEGIN; {sql} COMMIT")).await.unwrap();
     let blocked = texts(&["spam"]);
@@ -161,7 +161,7 @@ pub(crate) async fn pages_neither_repeat_nor_skip_while_posts_come_and_go(world:
         let mut seen: Vec<FeedItem> = Vec::new();
         loop {
             let after = seen.last().map(|item| (item.sort_us, item.post_uri.as_str()));
-            let page = store.feed(&FeedQuery { after, ..filter }).await.unwrap();
+            let page = store.feeds().posts(&FeedQuery { after, ..filter }).await.unwrap();
             if page.is_empty() {
                 break;
             }
@@ -192,7 +192,14 @@ pub(crate) async fn labels_follow_their_post(world: World) {
     let labels = texts(&["holo"]);
     let shown = async |set| {
         let query = FeedQuery { labels: &labels, set, ..all_of(FEED) };
-        store.feed(&query).await.unwrap().into_iter().map(|item| item.sort_us).collect::<Vec<_>>()
+        store
+            .feeds()
+            .posts(&query)
+            .await
+            .unwrap()
+            .into_iter()
+            .map(|item| item.sort_us)
+            .collect::<Vec<_>>()
     };
     for (change, of_all, of_base1) in [
         ("UPDATE feed_item SET hidden = hidden", vec![5], vec![5]),
@@ -219,7 +226,7 @@ pub(crate) async fn labels_follow_their_post(world: World) {
 }
 
 /// Two at once: the one hides a post, the other gives it a label.
-pub(crate) async fn a_label_does_not_show_a_post_that_is_just_being_hidden(world: World) {
+pub(crate) async fn a_label_never_shows_a_hidden_post(world: World) {
     if world.is_sqlite() {
         return; // one writes at a time
     }
@@ -241,7 +248,7 @@ pub(crate) async fn a_label_does_not_show_a_post_that_is_just_being_hidden(world
     assert_eq!(uris(&store, FeedQuery { labels: &labels, ..all_of(FEED) }).await, [""; 0]);
 }
 
-pub(crate) async fn what_no_row_can_hold_finds_nothing(world: World) {
+pub(crate) async fn unstorable_text_matches_nothing(world: World) {
     let store = world.open().await;
     let post = Post { moderation: vec![], ..Post::any(1, &mut Random::new(1)) };
     world.raw(&Post { is_hidden: false, ..post }.insert()).await.unwrap();
@@ -253,15 +260,15 @@ pub(crate) async fn what_no_row_can_hold_finds_nothing(world: World) {
     ] {
         assert_eq!(uris(&store, query).await, [""; 0], "{query:?}");
     }
-    assert_eq!(store.account_of_handle("a\0b").await.unwrap(), None);
+    assert_eq!(store.accounts().by_handle("a\0b").await.unwrap(), None);
 }
 
-pub(crate) async fn more_labels_than_there_are_places_are_refused(world: World) {
+pub(crate) async fn too_many_labels_are_refused(world: World) {
     let store = world.open().await;
     let labels: Vec<String> = (0..17).map(|number| number.to_string()).collect();
     for (asked, blocked, is_taken) in [(10, 16, true), (11, 0, false), (0, 17, false)] {
         let (labels, blocked) = (&labels[..asked], &labels[..blocked]);
-        let found = store.feed(&FeedQuery { labels, blocked, ..all_of(FEED) }).await;
+        let found = store.feeds().posts(&FeedQuery { labels, blocked, ..all_of(FEED) }).await;
         assert_eq!(found.is_ok(), is_taken, "{asked}, {blocked:?}");
         if !is_taken {
             assert!(matches!(found, Err(StoreError::TooLarge("labels"))), "{found:?}");

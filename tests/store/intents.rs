@@ -1,35 +1,37 @@
 //! Intents: what is kept, what stands in each other's way, and how they move.
 
 use crate::world::{EPOCH, NOW, World, felt, intend, intent};
-use portcullis::store::State::{Accepted, Lost, Rejected, Reverted, Sent, Succeeded};
-use portcullis::store::{Intended, IntentId, Kind, NewIntent, State, Store, StoreError, Verified};
+use portcullis::store::IntentState::{Accepted, Lost, Rejected, Reverted, Sent, Succeeded};
+use portcullis::store::{
+    EntryKind, Intended, IntentId, IntentState, NewIntent, Store, StoreError, Verified,
+};
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
-pub(crate) async fn an_intent_is_kept_as_it_was_given(world: World) {
+pub(crate) async fn an_intent_is_read_as_written(world: World) {
     let store = world.open().await;
     let new = NewIntent { request: "{\"ü\":\"\\u0000'\"}", ..intent(7) };
     let id = intend(&store, &new).await;
-    let kept = store.intent(id).await.unwrap().unwrap();
+    let kept = store.intents().get(id).await.unwrap().unwrap();
     assert_eq!(kept.id, id);
     assert_eq!((kept.epoch.as_str(), kept.operation.as_str()), (new.epoch, new.operation));
     assert_eq!((kept.digest, kept.subject), (new.digest, new.subject));
     assert_eq!((kept.signer, kept.nonce), (new.signer, new.nonce));
     assert_eq!(kept.transaction_hash, new.transaction_hash);
     assert_eq!((kept.request.as_str(), kept.transaction.as_str()), (new.request, new.transaction));
-    assert_eq!((kept.state, kept.detail.as_deref()), (State::Intended, None));
+    assert_eq!((kept.state, kept.detail.as_deref()), (IntentState::Intended, None));
     assert_eq!((kept.created_us, kept.updated_us), (NOW, NOW));
     let same = Some(kept);
-    assert_eq!(store.intent_by_hash(EPOCH, new.transaction_hash).await.unwrap(), same);
-    assert_eq!(store.unresolved_by_digest(EPOCH, &new.digest).await.unwrap(), same);
+    assert_eq!(store.intents().by_hash(EPOCH, new.transaction_hash).await.unwrap(), same);
+    assert_eq!(store.intents().unresolved_by_digest(EPOCH, &new.digest).await.unwrap(), same);
     assert_eq!(store.journal().intent(id).await.unwrap(), same);
-    assert_eq!(store.intent_by_hash("epoch-2", new.transaction_hash).await.unwrap(), None);
-    assert_eq!(store.unresolved_by_digest("epoch-2", &new.digest).await.unwrap(), None);
+    assert_eq!(store.intents().by_hash("epoch-2", new.transaction_hash).await.unwrap(), None);
+    assert_eq!(store.intents().unresolved_by_digest("epoch-2", &new.digest).await.unwrap(), None);
 
     let entries = store.journal().entries(1, 10).await.unwrap();
     assert_eq!(entries.len(), 1);
     assert_eq!((entries[0].seq, entries[0].intent), (id.0, Some(id)));
-    assert_eq!(entries[0].kind, Kind::Came(State::Intended));
+    assert_eq!(entries[0].kind, EntryKind::Moved(IntentState::Intended));
     let detail: serde_json::Value = serde_json::from_str(&entries[0].detail).unwrap();
     let expected = serde_json::json!({
         "digest": "0000000000000007".to_owned() + &"0".repeat(48), "epoch": EPOCH, "nonce": "7",
@@ -39,53 +41,51 @@ pub(crate) async fn an_intent_is_kept_as_it_was_given(world: World) {
 
     let without = NewIntent { subject: None, ..intent(8) };
     let id = intend(&store, &without).await;
-    assert_eq!(store.intent(id).await.unwrap().unwrap().subject, None);
-    assert_eq!(store.intent(IntentId(99)).await.unwrap(), None);
+    assert_eq!(store.intents().get(id).await.unwrap().unwrap().subject, None);
+    assert_eq!(store.intents().get(IntentId(99)).await.unwrap(), None);
 }
 
 async fn known(store: &Store, new: &NewIntent<'_>) -> IntentId {
-    match store.intend(new, NOW).await.unwrap() {
+    match store.intents().intend(new, NOW).await.unwrap() {
         Intended::Known(intent) => intent.id,
         other => panic!("{new:?} is known, not {other:?}"),
     }
 }
 
-pub(crate) async fn a_transaction_is_intended_once_in_an_epoch_unless_nothing_came_of_it(
-    world: World,
-) {
+pub(crate) async fn a_transaction_is_stored_once_per_epoch(world: World) {
     let store = world.open().await;
     for (number, end) in [Succeeded, Reverted, Rejected, Lost].into_iter().enumerate() {
         let new = intent(number as u64);
         let id = intend(&store, &new).await;
         let other = NewIntent { digest: [9; 32], nonce: 1_000, signer: felt(3), ..new };
         assert_eq!(known(&store, &other).await, id);
-        assert!(store.advance(id, end, None, NOW).await.unwrap());
+        assert!(store.intents().advance(id, end, None, NOW).await.unwrap());
         if matches!(end, Succeeded | Reverted) {
             assert_eq!(known(&store, &new).await, id, "{end:?}");
         } else {
             let again = intend(&store, &new).await;
             assert_ne!(again, id, "it may be tried again when it was {end:?}");
-            let found = store.intent_by_hash(EPOCH, new.transaction_hash).await.unwrap();
+            let found = store.intents().by_hash(EPOCH, new.transaction_hash).await.unwrap();
             assert_eq!(found.map(|intent| intent.id), Some(again));
         }
         assert_ne!(intend(&store, &NewIntent { epoch: "epoch-2", ..new }).await, id);
     }
 }
 
-pub(crate) async fn only_what_was_never_sent_is_lost_unsent(world: World) {
+pub(crate) async fn only_unsent_intents_are_lost_unsent(world: World) {
     let store = world.open().await;
     for (number, state) in [Sent, Accepted, Succeeded, Rejected].into_iter().enumerate() {
         let id = intend(&store, &intent(number as u64)).await;
-        assert!(store.advance(id, state, None, NOW).await.unwrap());
-        assert!(!store.lose_unsent(id, "never sent", NOW).await.unwrap(), "{state:?}");
-        assert_eq!(store.intent(id).await.unwrap().unwrap().state, state);
+        assert!(store.intents().advance(id, state, None, NOW).await.unwrap());
+        assert!(!store.intents().lose_unsent(id, "never sent", NOW).await.unwrap(), "{state:?}");
+        assert_eq!(store.intents().get(id).await.unwrap().unwrap().state, state);
     }
     let id = intend(&store, &intent(9)).await;
-    assert!(store.lose_unsent(id, "never sent", NOW).await.unwrap());
-    assert_eq!(store.intent(id).await.unwrap().unwrap().state, Lost);
+    assert!(store.intents().lose_unsent(id, "never sent", NOW).await.unwrap());
+    assert_eq!(store.intents().get(id).await.unwrap().unwrap().state, Lost);
 }
 
-pub(crate) async fn an_equal_request_is_known_while_it_is_unresolved(world: World) {
+pub(crate) async fn an_unresolved_equal_request_is_known(world: World) {
     let store = world.open().await;
     let mut number = 0;
     for end in [Succeeded, Reverted, Rejected, Lost] {
@@ -97,18 +97,18 @@ pub(crate) async fn an_equal_request_is_known_while_it_is_unresolved(world: Worl
         assert_eq!(known(&store, &equal()).await, id);
         for next in [Sent, Accepted] {
             if next.may_become(end) {
-                assert!(store.advance(id, next, None, NOW).await.unwrap());
+                assert!(store.intents().advance(id, next, None, NOW).await.unwrap());
                 assert_eq!(known(&store, &equal()).await, id, "{next:?}");
             }
         }
-        assert!(store.advance(id, end, None, NOW).await.unwrap());
-        assert_eq!(store.unresolved_by_digest(EPOCH, &[7; 32]).await.unwrap(), None);
+        assert!(store.intents().advance(id, end, None, NOW).await.unwrap());
+        assert_eq!(store.intents().unresolved_by_digest(EPOCH, &[7; 32]).await.unwrap(), None);
     }
     intend(&store, &NewIntent { digest: [7; 32], ..intent(100) }).await;
     intend(&store, &NewIntent { digest: [7; 32], epoch: "epoch-2", ..intent(100) }).await;
 }
 
-pub(crate) async fn a_nonce_is_taken_until_its_transaction_is_rejected_or_lost(world: World) {
+pub(crate) async fn rejected_or_lost_transactions_free_their_nonce(world: World) {
     let store = world.open().await;
     let at_nonce = |number, nonce| NewIntent { nonce, ..intent(number) };
     for (nonce, end, free) in
@@ -116,9 +116,9 @@ pub(crate) async fn a_nonce_is_taken_until_its_transaction_is_rejected_or_lost(w
     {
         let id = intend(&store, &at_nonce(10 * nonce, nonce)).await;
         let next = at_nonce(10 * nonce + 1, nonce);
-        assert_eq!(store.intend(&next, NOW).await.unwrap(), Intended::NonceTaken);
-        assert!(store.advance(id, end, None, NOW).await.unwrap());
-        let then = store.intend(&next, NOW).await.unwrap();
+        assert_eq!(store.intents().intend(&next, NOW).await.unwrap(), Intended::NonceTaken);
+        assert!(store.intents().advance(id, end, None, NOW).await.unwrap());
+        let then = store.intents().intend(&next, NOW).await.unwrap();
         assert_eq!(matches!(then, Intended::New(_)), free, "{end:?}: {then:?}");
     }
     intend(&store, &NewIntent { signer: felt(2), ..at_nonce(50, 1) }).await;
@@ -127,18 +127,18 @@ pub(crate) async fn a_nonce_is_taken_until_its_transaction_is_rejected_or_lost(w
     assert_eq!(entries, 4 + 4 + 2 + 2, "a taken nonce leaves no entry");
 }
 
-pub(crate) async fn a_nonce_that_can_not_be_stored_is_refused(world: World) {
+pub(crate) async fn a_nonce_beyond_the_column_is_refused(world: World) {
     let store = world.open().await;
-    let refused = store.intend(&NewIntent { nonce: u64::MAX, ..intent(1) }, NOW).await;
+    let refused = store.intents().intend(&NewIntent { nonce: u64::MAX, ..intent(1) }, NOW).await;
     assert!(matches!(refused, Err(StoreError::TooLarge("nonce"))), "{refused:?}");
     let largest = u64::try_from(i64::MAX).unwrap();
     let id = intend(&store, &NewIntent { nonce: largest, ..intent(1) }).await;
-    assert_eq!(store.intent(id).await.unwrap().unwrap().nonce, largest);
+    assert_eq!(store.intents().get(id).await.unwrap().unwrap().nonce, largest);
 }
 
-pub(crate) async fn a_state_moves_forward_only_and_says_so_in_the_journal(world: World) {
+pub(crate) async fn states_move_forward_only_and_are_journaled(world: World) {
     let store = world.open().await;
-    let paths: [&[State]; 9] = [
+    let paths: [&[IntentState]; 9] = [
         &[],
         &[Sent],
         &[Accepted],
@@ -151,23 +151,24 @@ pub(crate) async fn a_state_moves_forward_only_and_says_so_in_the_journal(world:
     ];
     let mut number = 0;
     for path in paths {
-        for next in State::ALL {
+        for next in IntentState::ALL {
             number += 1;
             let id = intend(&store, &intent(number)).await;
             for state in path {
-                assert!(store.advance(id, *state, None, NOW).await.unwrap(), "{path:?}");
+                assert!(store.intents().advance(id, *state, None, NOW).await.unwrap(), "{path:?}");
             }
-            let from = *path.last().unwrap_or(&State::Intended);
-            let moved = store.advance(id, next, Some("why \"so\""), NOW + 5).await.unwrap();
+            let from = *path.last().unwrap_or(&IntentState::Intended);
+            let moved =
+                store.intents().advance(id, next, Some("why \"so\""), NOW + 5).await.unwrap();
             assert_eq!(moved, from.may_become(next), "{from:?} to {next:?}");
-            let kept = store.intent(id).await.unwrap().unwrap();
+            let kept = store.intents().get(id).await.unwrap().unwrap();
             assert_eq!(kept.state, if moved { next } else { from });
             assert_eq!(kept.updated_us, if moved { NOW + 5 } else { NOW });
             assert_eq!(kept.detail.as_deref(), moved.then_some("why \"so\""));
             let entries = store.journal().entries_of(id).await.unwrap();
             assert_eq!(entries.len(), 1 + path.len() + usize::from(moved));
             let last = entries.last().unwrap();
-            assert_eq!(last.kind, Kind::Came(kept.state));
+            assert_eq!(last.kind, EntryKind::Moved(kept.state));
             assert_eq!(last.operation, "faucet-drip");
             if moved {
                 assert_eq!(last.detail, "{\"detail\":\"why \\\"so\\\"\"}");
@@ -177,14 +178,14 @@ pub(crate) async fn a_state_moves_forward_only_and_says_so_in_the_journal(world:
     assert!(matches!(store.journal().verify().await.unwrap(), Verified::Whole { .. }));
 }
 
-pub(crate) async fn an_unknown_intent_does_not_move(world: World) {
+pub(crate) async fn an_unknown_intent_cannot_advance(world: World) {
     let store = world.open().await;
-    let moved = store.advance(IntentId(5), Sent, None, NOW).await;
+    let moved = store.intents().advance(IntentId(5), Sent, None, NOW).await;
     assert!(matches!(moved, Err(StoreError::UnknownIntent(IntentId(5)))), "{moved:?}");
     assert_eq!(store.journal().newest(1).await.unwrap(), []);
 }
 
-pub(crate) async fn what_is_unresolved_comes_oldest_first(world: World) {
+pub(crate) async fn unresolved_intents_are_sorted_oldest_first(world: World) {
     let store = world.open().await;
     let (one, two) = (felt(1), felt(2));
     let mut ids = Vec::new();
@@ -193,21 +194,24 @@ pub(crate) async fn what_is_unresolved_comes_oldest_first(world: World) {
     {
         ids.push(intend(&store, &NewIntent { signer, epoch, ..intent(number) }).await);
     }
-    assert!(store.advance(ids[0], Accepted, None, NOW).await.unwrap());
-    assert!(store.advance(ids[4], Rejected, None, NOW).await.unwrap());
+    assert!(store.intents().advance(ids[0], Accepted, None, NOW).await.unwrap());
+    assert!(store.intents().advance(ids[4], Rejected, None, NOW).await.unwrap());
     let of = |intents: Vec<portcullis::store::Intent>| -> Vec<IntentId> {
         intents.iter().map(|intent| intent.id).collect()
     };
-    assert_eq!(of(store.unresolved(EPOCH, None).await.unwrap()), [ids[0], ids[1], ids[2]]);
-    assert_eq!(of(store.unresolved(EPOCH, Some(one)).await.unwrap()), [ids[0], ids[2]]);
-    assert_eq!(of(store.unresolved(EPOCH, Some(felt(3))).await.unwrap()), []);
-    assert_eq!(of(store.unresolved_of_other_epochs(EPOCH).await.unwrap()), [ids[3]]);
+    assert_eq!(
+        of(store.intents().unresolved(EPOCH, None).await.unwrap()),
+        [ids[0], ids[1], ids[2]]
+    );
+    assert_eq!(of(store.intents().unresolved(EPOCH, Some(one)).await.unwrap()), [ids[0], ids[2]]);
+    assert_eq!(of(store.intents().unresolved(EPOCH, Some(felt(3))).await.unwrap()), []);
+    assert_eq!(of(store.intents().unresolved_of_other_epochs(EPOCH).await.unwrap()), [ids[3]]);
 }
 
-pub(crate) async fn a_cooldown_counts_from_the_newest_that_came_to_something(world: World) {
+pub(crate) async fn cooldowns_start_at_the_newest_effective_intent(world: World) {
     let store = world.open().await;
     let subject = felt(0x50);
-    let last = async || store.last_of("faucet-drip", subject, EPOCH).await.unwrap();
+    let last = async || store.intents().last_of("faucet-drip", subject, EPOCH).await.unwrap();
     assert_eq!(last().await, None);
     for (number, end, expected) in [
         (1, None, Some(1)),
@@ -218,30 +222,31 @@ pub(crate) async fn a_cooldown_counts_from_the_newest_that_came_to_something(wor
         (6, Some(Accepted), Some(6)),
     ] {
         let new = NewIntent { subject: Some(subject), ..intent(number) };
-        let Intended::New(id) = store.intend(&new, NOW + number as i64).await.unwrap() else {
+        let Intended::New(id) = store.intents().intend(&new, NOW + number as i64).await.unwrap()
+        else {
             panic!("{number} is new");
         };
         if let Some(end) = end {
-            assert!(store.advance(id, end, None, NOW + 1_000).await.unwrap());
+            assert!(store.intents().advance(id, end, None, NOW + 1_000).await.unwrap());
         }
         assert_eq!(last().await, expected.map(|after| NOW + after), "after {number}");
     }
-    assert_eq!(store.last_of("register", subject, EPOCH).await.unwrap(), None);
-    assert_eq!(store.last_of("faucet-drip", subject, "epoch-2").await.unwrap(), None);
-    assert_eq!(store.last_of("faucet-drip", felt(0x51), EPOCH).await.unwrap(), None);
+    assert_eq!(store.intents().last_of("register", subject, EPOCH).await.unwrap(), None);
+    assert_eq!(store.intents().last_of("faucet-drip", subject, "epoch-2").await.unwrap(), None);
+    assert_eq!(store.intents().last_of("faucet-drip", felt(0x51), EPOCH).await.unwrap(), None);
 }
 
 pub(crate) async fn intents_are_counted_by_state(world: World) {
     let store = world.open().await;
-    assert_eq!(store.counts_by_state().await.unwrap(), []);
+    assert_eq!(store.intents().counts_by_state().await.unwrap(), []);
     for (number, end) in [(1, None), (2, Some(Lost)), (3, None), (4, Some(Sent))] {
         let id = intend(&store, &intent(number)).await;
         if let Some(end) = end {
-            assert!(store.advance(id, end, None, NOW).await.unwrap());
+            assert!(store.intents().advance(id, end, None, NOW).await.unwrap());
         }
     }
-    let expected = [(State::Intended, 2), (Sent, 1), (Lost, 1)];
-    assert_eq!(store.counts_by_state().await.unwrap(), expected);
+    let expected = [(IntentState::Intended, 2), (Sent, 1), (Lost, 1)];
+    assert_eq!(store.intents().counts_by_state().await.unwrap(), expected);
 }
 
 /// Sixteen at once, each for its share of the numbers; what came of each.
@@ -253,7 +258,7 @@ async fn at_once(store: Store, of: fn(u64) -> NewIntent<'static>) -> (Arc<Store>
         tasks.spawn(async move {
             let mut came = Vec::new();
             for number in 0..8 {
-                came.push(store.intend(&of(task * 8 + number), NOW).await.unwrap());
+                came.push(store.intents().intend(&of(task * 8 + number), NOW).await.unwrap());
             }
             came
         });
@@ -275,7 +280,7 @@ pub(crate) async fn parallel_intents_leave_no_gap(world: World) {
     assert!(matches!(verified, Verified::Whole { entries: 128, .. }), "{verified:?}");
 }
 
-pub(crate) async fn of_parallel_equal_requests_one_is_new(world: World) {
+pub(crate) async fn one_of_parallel_equal_requests_is_new(world: World) {
     let equal = |number| NewIntent { digest: [1; 32], ..intent(number) };
     let (store, came) = at_once(world.open().await, equal).await;
     assert_eq!(new_ones(&came), 1);
@@ -283,7 +288,7 @@ pub(crate) async fn of_parallel_equal_requests_one_is_new(world: World) {
     assert_eq!(store.journal().entries(1, 500).await.unwrap().len(), 1);
 }
 
-pub(crate) async fn of_parallel_uses_of_a_nonce_one_is_new(world: World) {
+pub(crate) async fn one_of_parallel_nonce_uses_is_new(world: World) {
     let same_nonce = |number| NewIntent { nonce: 5, ..intent(number) };
     let (_, came) = at_once(world.open().await, same_nonce).await;
     assert_eq!(new_ones(&came), 1);

@@ -1,21 +1,31 @@
 //! The journal: what stands in it, who may read it, and that a whole chain is found whole.
 
 use crate::world::{NOW, World, intend, intent};
-use portcullis::store::{Entry, GENESIS, Kind, PAGE, State, Store, StoreError, Verified};
+use portcullis::store::{
+    Entry, EntryKind, GENESIS, IntentState, PAGE, Store, StoreError, Verified,
+};
 
 async fn refuse(store: &Store, count: u32) {
     for at in 0..count {
-        store.refused("rpc", "tip_not_zero", None, &format!("r{at}"), NOW).await.unwrap();
+        store
+            .intents()
+            .record_refusal("rpc", "tip_not_zero", None, &format!("r{at}"), NOW)
+            .await
+            .unwrap();
     }
 }
 
-pub(crate) async fn a_refusal_is_written_down(world: World) {
+pub(crate) async fn a_refusal_is_journaled(world: World) {
     let store = world.open().await;
-    store.refused("rpc", "tip_not_zero", Some([0xab; 32]), "r\"1", NOW).await.unwrap();
+    store
+        .intents()
+        .record_refusal("rpc", "tip_not_zero", Some([0xab; 32]), "r\"1", NOW)
+        .await
+        .unwrap();
     refuse(&store, 1).await;
     let entries = store.journal().newest(2).await.unwrap();
     let first = &entries[0];
-    assert_eq!((first.seq, first.at_us, first.kind), (1, NOW, Kind::Refused));
+    assert_eq!((first.seq, first.at_us, first.kind), (1, NOW, EntryKind::Refused));
     assert_eq!((first.intent, first.operation.as_str()), (None, "rpc"));
     let digest = "ab".repeat(32);
     let expected = format!(
@@ -41,7 +51,7 @@ pub(crate) async fn entries_come_in_pages_and_by_intent(world: World) {
     refuse(&store, 3).await;
     let id = intend(&store, &intent(1)).await;
     refuse(&store, 3).await;
-    assert!(store.advance(id, State::Sent, None, NOW).await.unwrap());
+    assert!(store.intents().advance(id, IntentState::Sent, None, NOW).await.unwrap());
     assert_eq!(numbers(&journal.entries(1, 3).await.unwrap()), [1, 2, 3]);
     assert_eq!(numbers(&journal.entries(6, 3).await.unwrap()), [6, 7, 8]);
     assert_eq!(numbers(&journal.entries(8, u32::MAX).await.unwrap()), [8]);
@@ -51,7 +61,7 @@ pub(crate) async fn entries_come_in_pages_and_by_intent(world: World) {
     assert_eq!(numbers(&journal.entries_of(id).await.unwrap()), [4, 8]);
 }
 
-pub(crate) async fn a_whole_chain_is_verified_also_beyond_a_page(world: World) {
+pub(crate) async fn a_chain_longer_than_a_page_verifies(world: World) {
     let store = world.open().await;
     let journal = store.journal();
     let empty = Verified::Whole { entries: 0, head: GENESIS.to_owned() };
@@ -67,7 +77,7 @@ pub(crate) async fn a_whole_chain_is_verified_also_beyond_a_page(world: World) {
     assert_eq!(numbers(&journal.entries(all, 1).await.unwrap()), [all]);
 }
 
-pub(crate) async fn the_database_itself_keeps_the_journal_as_it_is(world: World) {
+pub(crate) async fn the_database_itself_protects_the_journal(world: World) {
     let store = world.open().await;
     refuse(&store, 1).await;
     for statement in ["UPDATE journal SET detail = '{}'", "DELETE FROM journal"] {
@@ -81,7 +91,7 @@ pub(crate) async fn the_database_itself_keeps_the_journal_as_it_is(world: World)
     assert_eq!(store.journal().newest(9).await.unwrap().len(), 1);
 }
 
-pub(crate) async fn a_reader_works_beside_a_relay_and_verifies_while_it_writes(world: World) {
+pub(crate) async fn a_reader_verifies_while_a_relay_writes(world: World) {
     let store = world.open().await;
     let id = intend(&store, &intent(1)).await;
     let reader = world.read_only().await.unwrap();
@@ -104,7 +114,7 @@ pub(crate) async fn a_reader_works_beside_a_relay_and_verifies_while_it_writes(w
     assert_eq!(numbers(&alone.newest(1).await.unwrap()), [201], "also opened without a relay");
 }
 
-pub(crate) async fn a_reader_refuses_a_database_without_tables_and_makes_none(world: World) {
+pub(crate) async fn a_reader_creates_no_tables(world: World) {
     for _ in 0..2 {
         let refused = world.read_only().await;
         assert!(matches!(refused, Err(StoreError::NoTables)), "{refused:?}");
@@ -118,6 +128,6 @@ pub(crate) async fn tables_of_another_version_are_refused(world: World) {
     world.raw("UPDATE _sqlx_migrations SET version = version + 98").await.unwrap();
     let refused = world.read_only().await;
     assert!(matches!(refused, Err(StoreError::Version)), "{refused:?}");
-    let refused = Store::open(&world.config()).await;
+    let refused = Store::open(&world.config(), None).await;
     assert!(matches!(refused, Err(StoreError::Migration(_))), "{refused:?}");
 }

@@ -1,7 +1,7 @@
 //! Idempotency keys and the faucet's bindings.
 
 use crate::world::{EPOCH, NOW, World, felt, intend, intent};
-use portcullis::store::{Binding, Claim, Intended, NewIntent, State, Store, StoreError};
+use portcullis::store::{Binding, Claim, Intended, IntentState, NewIntent, Store, StoreError};
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
@@ -9,7 +9,7 @@ const DIGEST: [u8; 32] = [0x11; 32];
 
 /// Claims the key `k` when nothing counts as abandoned.
 async fn claim(store: &Store) -> Claim {
-    store.claim_key("k", "register", &DIGEST, NOW, 0).await.unwrap()
+    store.keys().claim("k", "register", &DIGEST, NOW, 0).await.unwrap()
 }
 
 fn open() -> Claim {
@@ -20,45 +20,46 @@ fn answered(status: u16, body: &str) -> Claim {
     Claim::Answered { status, body: body.to_owned() }
 }
 
-pub(crate) async fn a_key_stands_for_one_request_also_after_a_restart(world: World) {
+pub(crate) async fn a_key_identifies_one_request_across_restarts(world: World) {
     let mut store = world.open().await;
     assert_eq!(claim(&store).await, Claim::New);
     for restarts in 0..2 {
         assert_eq!(claim(&store).await, open(), "after {restarts} restarts");
         for (operation, digest) in [("register", [0; 32]), ("mint-card", DIGEST)] {
-            let other = store.claim_key("k", operation, &digest, NOW + 1, NOW + 2).await.unwrap();
+            let other =
+                store.keys().claim("k", operation, &digest, NOW + 1, NOW + 2).await.unwrap();
             assert_eq!(other, Claim::Conflict, "{operation}");
         }
         store.close().await;
         store = world.open().await;
     }
-    assert!(store.answer_key("k", 200, "{\"ok\":true}").await.unwrap());
-    assert!(!store.answer_key("k", 500, "later").await.unwrap(), "the first answer stays");
-    assert!(!store.answer_key("unknown", 200, "").await.unwrap());
+    assert!(store.keys().answer("k", 200, "{\"ok\":true}").await.unwrap());
+    assert!(!store.keys().answer("k", 500, "later").await.unwrap(), "the first answer stays");
+    assert!(!store.keys().answer("unknown", 200, "").await.unwrap());
     store.close().await;
     let store = world.open().await;
     assert_eq!(claim(&store).await, answered(200, "{\"ok\":true}"));
-    let other = store.claim_key("k", "register", &[0; 32], NOW, NOW + 1).await.unwrap();
+    let other = store.keys().claim("k", "register", &[0; 32], NOW, NOW + 1).await.unwrap();
     assert_eq!(other, Claim::Conflict, "an answer is for its own request only");
-    let next = store.claim_key("K", "register", &DIGEST, NOW, 0).await.unwrap();
+    let next = store.keys().claim("K", "register", &DIGEST, NOW, 0).await.unwrap();
     assert_eq!(next, Claim::New, "keys differ by case");
 }
 
-pub(crate) async fn a_key_leads_to_its_intent_and_can_not_be_released_then(world: World) {
+pub(crate) async fn a_linked_key_cannot_be_released(world: World) {
     let store = world.open().await;
     assert_eq!(claim(&store).await, Claim::New);
     let new = NewIntent { idempotency_key: Some("k"), ..intent(1) };
     let id = intend(&store, &new).await;
-    assert!(!store.release_key("k", NOW).await.unwrap());
-    let later = store.claim_key("k", "register", &DIGEST, NOW + 9, NOW + 9).await.unwrap();
+    assert!(!store.keys().release("k", NOW).await.unwrap());
+    let later = store.keys().claim("k", "register", &DIGEST, NOW + 9, NOW + 9).await.unwrap();
     let Claim::Open { intent: Some(found), since_us: NOW } = later else { panic!("{later:?}") };
     assert_eq!(found.id, id);
     let other = NewIntent { idempotency_key: Some("k"), ..intent(2) };
-    let refused = store.intend(&other, NOW).await;
+    let refused = store.intents().intend(&other, NOW).await;
     assert!(matches!(refused, Err(StoreError::UnknownKey)), "a key has one intent: {refused:?}");
-    assert!(store.advance(id, State::Rejected, None, NOW).await.unwrap());
+    assert!(store.intents().advance(id, IntentState::Rejected, None, NOW).await.unwrap());
     intend(&store, &other).await;
-    assert!(store.answer_key("k", 202, "{}").await.unwrap());
+    assert!(store.keys().answer("k", 202, "{}").await.unwrap());
     assert_eq!(claim(&store).await, answered(202, "{}"));
 }
 
@@ -67,19 +68,19 @@ pub(crate) async fn a_known_intent_is_linked_too(world: World) {
     let id = intend(&store, &intent(1)).await;
     assert_eq!(claim(&store).await, Claim::New);
     let again = NewIntent { idempotency_key: Some("k"), ..intent(1) };
-    let known = store.intend(&again, NOW).await.unwrap();
+    let known = store.intents().intend(&again, NOW).await.unwrap();
     assert!(matches!(&known, Intended::Known(intent) if intent.id == id), "{known:?}");
     let Claim::Open { intent: Some(found), .. } = claim(&store).await else { panic!() };
     assert_eq!(found.id, id);
     assert_eq!(store.journal().newest(9).await.unwrap().len(), 1);
 }
 
-pub(crate) async fn an_intent_with_an_unclaimed_key_is_not_kept(world: World) {
+pub(crate) async fn an_unclaimed_key_stores_no_intent(world: World) {
     let store = world.open().await;
     let new = NewIntent { idempotency_key: Some("k"), ..intent(1) };
-    let refused = store.intend(&new, NOW).await;
+    let refused = store.intents().intend(&new, NOW).await;
     assert!(matches!(refused, Err(StoreError::UnknownKey)), "{refused:?}");
-    assert_eq!(store.counts_by_state().await.unwrap(), []);
+    assert_eq!(store.intents().counts_by_state().await.unwrap(), []);
     assert_eq!(store.journal().newest(1).await.unwrap(), []);
     let id = intend(&store, &intent(1)).await;
     assert_eq!(id.0, 1, "nothing of it is left");
@@ -88,13 +89,13 @@ pub(crate) async fn an_intent_with_an_unclaimed_key_is_not_kept(world: World) {
 pub(crate) async fn a_released_key_is_free(world: World) {
     let store = world.open().await;
     assert_eq!(claim(&store).await, Claim::New);
-    assert!(!store.release_key("k", NOW - 1).await.unwrap(), "another's claim");
+    assert!(!store.keys().release("k", NOW - 1).await.unwrap(), "another's claim");
     assert_eq!(claim(&store).await, open());
-    assert!(store.release_key("k", NOW).await.unwrap());
-    assert!(!store.release_key("k", NOW).await.unwrap());
+    assert!(store.keys().release("k", NOW).await.unwrap());
+    assert!(!store.keys().release("k", NOW).await.unwrap());
     assert_eq!(claim(&store).await, Claim::New);
-    assert!(store.answer_key("k", 200, "").await.unwrap());
-    assert!(!store.release_key("k", NOW).await.unwrap(), "an answer stays");
+    assert!(store.keys().answer("k", 200, "").await.unwrap());
+    assert!(!store.keys().release("k", NOW).await.unwrap(), "an answer stays");
 }
 
 /// Sixteen claims of one key at once, each at an instant of its own.
@@ -104,13 +105,13 @@ async fn claims_at_once(store: &Arc<Store>, abandoned_before_us: i64) -> Vec<Cla
         let store = Arc::clone(store);
         tasks.spawn(async move {
             let now = NOW + task;
-            store.claim_key("k", "register", &DIGEST, now, abandoned_before_us).await.unwrap()
+            store.keys().claim("k", "register", &DIGEST, now, abandoned_before_us).await.unwrap()
         });
     }
     tasks.join_all().await
 }
 
-pub(crate) async fn of_parallel_claims_one_is_new(world: World) {
+pub(crate) async fn one_of_parallel_claims_is_new(world: World) {
     let store = Arc::new(world.open().await);
     let claims = claims_at_once(&store, 0).await;
     assert_eq!(claims.iter().filter(|claim| **claim == Claim::New).count(), 1, "{claims:?}");
@@ -118,42 +119,42 @@ pub(crate) async fn of_parallel_claims_one_is_new(world: World) {
     assert_eq!(open.count(), 15);
 }
 
-pub(crate) async fn an_abandoned_claim_is_taken_over_by_one(world: World) {
+pub(crate) async fn one_caller_replaces_an_abandoned_claim(world: World) {
     let store = Arc::new(world.open().await);
     assert_eq!(claim(&store).await, Claim::New);
     let claims = claims_at_once(&store, NOW + 1).await;
     assert_eq!(claims.iter().filter(|claim| **claim == Claim::New).count(), 1, "{claims:?}");
-    assert!(!store.release_key("k", NOW).await.unwrap(), "it is no longer the first one's");
+    assert!(!store.keys().release("k", NOW).await.unwrap(), "it is no longer the first one's");
 }
 
-pub(crate) async fn old_keys_are_forgotten_when_nothing_needs_them(world: World) {
+pub(crate) async fn old_keys_are_pruned_unless_needed(world: World) {
     let store = world.open().await;
     for (key, at) in [("answered", 1), ("bare", 1), ("linked", 1), ("both", 1), ("young", 5)] {
-        let claim = store.claim_key(key, "register", &DIGEST, NOW + at, 0).await.unwrap();
+        let claim = store.keys().claim(key, "register", &DIGEST, NOW + at, 0).await.unwrap();
         assert_eq!(claim, Claim::New);
     }
     for (number, key) in [(1, "linked"), (2, "both")] {
         let new = NewIntent { idempotency_key: Some(key), ..intent(number) };
         let id = intend(&store, &new).await;
-        assert!(store.advance(id, State::Succeeded, None, NOW).await.unwrap());
+        assert!(store.intents().advance(id, IntentState::Succeeded, None, NOW).await.unwrap());
     }
     for key in ["answered", "both", "young"] {
-        assert!(store.answer_key(key, 200, "").await.unwrap());
+        assert!(store.keys().answer(key, 200, "").await.unwrap());
     }
-    assert_eq!(store.prune(NOW + 1).await.unwrap(), 0);
-    assert_eq!(store.prune(NOW + 5).await.unwrap(), 3);
-    assert_eq!(store.prune(NOW + 5).await.unwrap(), 0);
+    assert_eq!(store.keys().prune(NOW + 1).await.unwrap(), 0);
+    assert_eq!(store.keys().prune(NOW + 5).await.unwrap(), 3);
+    assert_eq!(store.keys().prune(NOW + 5).await.unwrap(), 0);
     for (key, is_new) in
         [("answered", true), ("bare", true), ("both", true), ("linked", false), ("young", false)]
     {
-        let claim = store.claim_key(key, "register", &DIGEST, NOW, 0).await.unwrap();
+        let claim = store.keys().claim(key, "register", &DIGEST, NOW, 0).await.unwrap();
         assert_eq!(claim == Claim::New, is_new, "{key}: {claim:?}");
     }
-    assert_eq!(store.counts_by_state().await.unwrap(), [(State::Succeeded, 2)]);
+    assert_eq!(store.intents().counts_by_state().await.unwrap(), [(IntentState::Succeeded, 2)]);
     assert_eq!(store.journal().newest(9).await.unwrap().len(), 4);
 }
 
-pub(crate) async fn an_identity_and_a_recipient_are_bound_to_each_other_only(world: World) {
+pub(crate) async fn an_identity_has_one_recipient_and_conversely(world: World) {
     let mut store = world.open().await;
     use Binding::{Bound, IdentityElsewhere, RecipientElsewhere};
     for (restart, epoch, identity, recipient, expected) in [
@@ -172,19 +173,19 @@ pub(crate) async fn an_identity_and_a_recipient_are_bound_to_each_other_only(wor
             store = world.open().await;
         }
         let (from, to) = (felt(identity), felt(recipient));
-        assert_eq!(store.faucet_binding(epoch, from, to).await.unwrap(), expected, "asked first");
-        let bound = store.bind_faucet(epoch, from, to, NOW).await;
+        assert_eq!(store.faucet().check(epoch, from, to).await.unwrap(), expected, "asked first");
+        let bound = store.faucet().bind(epoch, from, to, NOW).await;
         assert_eq!(bound.unwrap(), expected, "{epoch} {identity} {recipient:x}");
     }
 }
 
-pub(crate) async fn of_parallel_bindings_of_a_recipient_one_holds(world: World) {
+pub(crate) async fn one_of_parallel_bindings_counts(world: World) {
     let store = Arc::new(world.open().await);
     let mut tasks = JoinSet::new();
     for identity in 0..16 {
         let store = Arc::clone(&store);
         tasks.spawn(async move {
-            store.bind_faucet(EPOCH, felt(identity), felt(0xa), NOW).await.unwrap()
+            store.faucet().bind(EPOCH, felt(identity), felt(0xa), NOW).await.unwrap()
         });
     }
     let came = tasks.join_all().await;
@@ -192,19 +193,19 @@ pub(crate) async fn of_parallel_bindings_of_a_recipient_one_holds(world: World) 
     assert_eq!(came.iter().filter(|one| **one == Binding::RecipientElsewhere).count(), 15);
 }
 
-pub(crate) async fn a_binding_is_taken_back_only_when_nothing_came_of_it(world: World) {
+pub(crate) async fn a_binding_with_an_effective_intent_stays(world: World) {
     let store = world.open().await;
     let recipient = felt(0xa);
-    let unbind = async || store.unbind_faucet("faucet-drip", EPOCH, recipient).await.unwrap();
-    for (number, end) in [State::Rejected, State::Succeeded].into_iter().enumerate() {
-        let bound = store.bind_faucet(EPOCH, felt(1), recipient, NOW).await.unwrap();
+    let unbind = async || store.faucet().unbind("faucet-drip", EPOCH, recipient).await.unwrap();
+    for (number, end) in [IntentState::Rejected, IntentState::Succeeded].into_iter().enumerate() {
+        let bound = store.faucet().bind(EPOCH, felt(1), recipient, NOW).await.unwrap();
         assert_eq!(bound, Binding::Bound);
         let drip = NewIntent { subject: Some(recipient), ..intent(number as u64) };
         let id = intend(&store, &drip).await;
         assert!(!unbind().await, "a drip is under way");
-        assert!(store.advance(id, end, None, NOW).await.unwrap());
-        assert_eq!(unbind().await, end == State::Rejected, "{end:?}");
+        assert!(store.intents().advance(id, end, None, NOW).await.unwrap());
+        assert_eq!(unbind().await, end == IntentState::Rejected, "{end:?}");
     }
-    let other = store.faucet_binding(EPOCH, felt(2), recipient).await.unwrap();
+    let other = store.faucet().check(EPOCH, felt(2), recipient).await.unwrap();
     assert_eq!(other, Binding::RecipientElsewhere);
 }

@@ -129,7 +129,7 @@ fn filled(statement: &str, arguments: &[&str]) -> String {
     })
 }
 
-pub(crate) async fn every_look_up_uses_its_index(world: World) {
+pub(crate) async fn every_lookup_uses_its_index(world: World) {
     world.open().await.close().await;
     world.raw(FILL).await.unwrap();
     if !world.is_sqlite() {
@@ -157,7 +157,7 @@ pub(crate) async fn every_look_up_uses_its_index(world: World) {
     }
 }
 
-pub(crate) async fn every_look_up_of_content_uses_its_index(world: World) {
+pub(crate) async fn every_content_lookup_uses_its_index(world: World) {
     world.open().await.close().await;
     world.raw(FILL_CONTENT).await.unwrap();
     if !world.is_sqlite() {

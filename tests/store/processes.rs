@@ -1,7 +1,10 @@
 //! More than one process, processes that are killed, and databases that are not there.
 
-use crate::world::{EPOCH, NOW, World, felt, intend, intent, on_postgres, on_sqlite, server};
-use portcullis::store::{Claim, Journal, NewIntent, Store, StoreConfig, StoreError, Verified};
+use crate::world::{
+    EPOCH, NOW, World, config, felt, intend, intent, on_postgres, on_sqlite, server,
+};
+use portcullis::store::{Claim, Journal, NewIntent, SignerLock, Store, StoreError, Verified};
+use portcullis_filters::secret::Secret;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -9,7 +12,7 @@ use std::time::{Duration, Instant};
 /// Where the process that is killed finds its database.
 const CHILD: &str = "PORTCULLIS_TEST_CHILD";
 
-pub(crate) async fn what_was_intended_survives_a_kill(world: World) {
+pub(crate) async fn intents_survive_a_kill(world: World) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "processes::a_process_that_is_killed", "--ignored", "--nocapture"])
         .env(CHILD, &world.url)
@@ -23,10 +26,10 @@ pub(crate) async fn what_was_intended_survives_a_kill(world: World) {
     let id = id.expect("the process says what it intended");
 
     let store = world.open().await;
-    let kept = store.unresolved(EPOCH, None).await.unwrap();
+    let kept = store.intents().unresolved(EPOCH, None).await.unwrap();
     assert_eq!(kept.len(), 1);
     assert_eq!(kept[0].id.to_string(), id);
-    let claim = store.claim_key("k", "register", &[1; 32], NOW, NOW + 1).await.unwrap();
+    let claim = store.keys().claim("k", "register", &[1; 32], NOW, NOW + 1).await.unwrap();
     assert!(matches!(claim, Claim::Open { intent: Some(_), .. }), "{claim:?}");
     let verified = store.journal().verify().await.unwrap();
     assert!(matches!(verified, Verified::Whole { entries: 1, .. }), "{verified:?}");
@@ -38,9 +41,8 @@ fn a_process_that_is_killed() {
     let Ok(url) = std::env::var(CHILD) else { return };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let config = StoreConfig { url: &url, password: None, max_connections: 8 };
-        let store = Store::open(&config).await.unwrap();
-        let claim = store.claim_key("k", "register", &[1; 32], NOW, 0).await.unwrap();
+        let store = Store::open(&config(&url), None).await.unwrap();
+        let claim = store.keys().claim("k", "register", &[1; 32], NOW, 0).await.unwrap();
         assert_eq!(claim, Claim::New);
         let new = NewIntent { idempotency_key: Some("k"), ..intent(1) };
         println!("durable {}", intend(&store, &new).await);
@@ -48,35 +50,36 @@ fn a_process_that_is_killed() {
     });
 }
 
-pub(crate) async fn a_signer_is_one_holder_s_at_a_time(world: World) {
+pub(crate) async fn a_signer_has_one_holder_at_a_time(world: World) {
     let one = world.open().await;
     let (short, long) = (Duration::from_millis(50), Duration::from_secs(5));
-    let mut held = one.lock_signer(felt(0xa), short).await.unwrap();
+    let mut held = SignerLock::acquire(&one, felt(0xa), short).await.unwrap();
     held.check().await.unwrap();
     if world.is_sqlite() {
         return held.release().await.unwrap();
     }
     let two = world.open().await;
     let began = Instant::now();
-    let refused = two.lock_signer(felt(0xa), short).await;
+    let refused = SignerLock::acquire(&two, felt(0xa), short).await;
     assert!(matches!(refused, Err(StoreError::SignerHeld)), "{refused:?}");
     assert!(began.elapsed() < long, "it waits no longer than it was told");
-    let other = two.lock_signer(felt(0xb), short).await.unwrap();
+    let other = SignerLock::acquire(&two, felt(0xb), short).await.unwrap();
 
-    let waiting = two.lock_signer(felt(0xa), long);
+    let waiting = SignerLock::acquire(&two, felt(0xa), long);
     let (released, waited) = tokio::join!(held.release(), waiting);
     released.unwrap();
     drop(waited.unwrap());
-    let again = one.lock_signer(felt(0xa), long).await.expect("a dropped lock is free");
+    let again = SignerLock::acquire(&one, felt(0xa), long).await.expect("a dropped lock is free");
     again.release().await.unwrap();
     other.release().await.unwrap();
 
-    let mut cut = one.lock_signer(felt(0xa), short).await.unwrap();
+    let mut cut = SignerLock::acquire(&one, felt(0xa), short).await.unwrap();
     let kill = "SELECT pg_terminate_backend(pid) FROM pg_locks \
                 WHERE locktype = 'advisory' AND granted \
                 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
     world.raw(kill).await.unwrap();
-    let mut held = two.lock_signer(felt(0xa), long).await.expect("a cut connection frees the lock");
+    let mut held =
+        SignerLock::acquire(&two, felt(0xa), long).await.expect("a cut connection frees the lock");
     assert!(cut.check().await.is_err(), "and its holder can know");
     held.check().await.unwrap();
 }
@@ -89,13 +92,13 @@ pub(crate) async fn a_closed_store_can_be_opened_again(world: World) {
     let closed = journal.newest(1).await;
     assert!(matches!(closed, Err(StoreError::Unavailable(_))), "{closed:?}");
     let store = world.open().await;
-    assert!(store.intent(id).await.unwrap().is_some());
+    assert!(store.intents().get(id).await.unwrap().is_some());
     drop(store);
     world.open().await;
 }
 
 #[test]
-fn a_sqlite_file_is_one_relay_s() {
+fn a_sqlite_file_belongs_to_one_process() {
     on_sqlite(async |world: World| {
         let store = world.open().await;
         intend(&store, &intent(1)).await;
@@ -104,8 +107,7 @@ fn a_sqlite_file_is_one_relay_s() {
         std::os::unix::fs::symlink(&path, &link).unwrap();
         for file in [&path, &link] {
             let url = format!("sqlite:{file}");
-            let config = StoreConfig { url: &url, ..world.config() };
-            let refused = Store::open(&config).await.unwrap_err();
+            let refused = Store::open(&config(&url), None).await.unwrap_err();
             assert!(matches!(refused, StoreError::Locked(_)), "{refused}");
             let text = refused.to_string();
             assert!(text.contains("another process uses this SQLite database"), "{text}");
@@ -140,7 +142,7 @@ fn two_relays_on_one_postgresql_share_one_chain() {
 }
 
 #[test]
-fn connections_that_were_cut_are_made_anew() {
+fn cut_connections_are_reopened() {
     on_postgres(async |world: World| {
         let store = world.open().await;
         for number in 0..3 {
@@ -148,13 +150,13 @@ fn connections_that_were_cut_are_made_anew() {
             let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                         WHERE datname = current_database() AND pid <> pg_backend_pid()";
             world.raw(kill).await.unwrap();
-            assert!(store.intent(id).await.unwrap().is_some());
+            assert!(store.intents().get(id).await.unwrap().is_some());
         }
     });
 }
 
 #[test]
-fn a_reader_of_postgresql_needs_no_right_to_write() {
+fn a_postgresql_reader_needs_no_write_permission() {
     on_postgres(async |world: World| {
         let store = world.open().await;
         let id = intend(&store, &intent(1)).await;
@@ -162,8 +164,7 @@ fn a_reader_of_postgresql_needs_no_right_to_write() {
         let grant = "GRANT SELECT ON ALL TABLES IN SCHEMA public TO";
         world.raw(&format!("CREATE ROLE {role} LOGIN; {grant} {role}")).await.unwrap();
         let url = world.url.replace("portcullis@", &format!("{role}@"));
-        let config = StoreConfig { url: &url, ..world.config() };
-        let journal: Journal = Store::open_read_only(&config).await.unwrap();
+        let journal: Journal = Store::open_read_only(&config(&url), None).await.unwrap();
         assert!(journal.intent(id).await.unwrap().is_some());
         assert!(matches!(journal.verify().await.unwrap(), Verified::Whole { entries: 1, .. }));
         journal.close().await;
@@ -172,7 +173,7 @@ fn a_reader_of_postgresql_needs_no_right_to_write() {
 }
 
 #[test]
-fn a_password_is_taken_from_its_file_and_never_shown() {
+fn the_password_file_is_used_and_never_shown() {
     on_postgres(async |world: World| {
         let database = world.url.rsplit('/').next().unwrap().to_owned();
         world
@@ -183,15 +184,19 @@ fn a_password_is_taken_from_its_file_and_never_shown() {
             .await
             .unwrap();
         let url = world.url.replace("portcullis@", "protected@");
-        let with = |password| StoreConfig { url: &url, password, max_connections: 2 };
-        let store = Store::open(&with(Some(b"hunter2\n"))).await.unwrap();
-        let lock = store.lock_signer(felt(1), Duration::from_secs(1)).await.unwrap();
+        let config = config(&url);
+        let open = async |password: Option<&str>| {
+            let password = password.map(|password| Secret::new(password.into()));
+            Store::open(&config, password.as_ref()).await
+        };
+        let store = open(Some("hunter2\n")).await.unwrap();
+        let lock = SignerLock::acquire(&store, felt(1), Duration::from_secs(1)).await.unwrap();
         let shown = format!("{store:?} {:?} {lock:?}", store.journal());
         assert!(!shown.contains("hunter2"), "{shown}");
         lock.release().await.unwrap();
         store.close().await;
-        for wrong in [None, Some(&b"Hunter2"[..]), Some(b"")] {
-            let text = Store::open(&with(wrong)).await.unwrap_err().to_string();
+        for wrong in [None, Some("Hunter2"), Some("")] {
+            let text = open(wrong).await.unwrap_err().to_string();
             assert!(!text.to_lowercase().contains("hunter2"), "{text}");
             assert!(!text.contains("postgres://"), "{text}");
         }
@@ -201,18 +206,19 @@ fn a_password_is_taken_from_its_file_and_never_shown() {
 }
 
 #[test]
-fn what_can_not_be_opened_says_why_and_shows_no_secret() {
+fn open_errors_give_the_cause_without_secrets() {
     on_sqlite(async |world: World| {
         let server = server();
         let inside = format!("{}/relay.db", world.url);
         std::fs::write(world.url.trim_start_matches("sqlite:"), "no database at all").unwrap();
+        let password = Secret::new(b"hunter2".into());
         let missing = format!("{server}no_such_database");
         for (url, expected) in [
-            ("mysql://u@h/d", "begins with neither"),
-            ("sqlite:", "names no file"),
-            ("sqlite::memory:", "names no file"),
-            ("postgres://user:hunter2@127.0.0.1/d", "a password belongs in its file"),
-            ("postgres://user@127.0.0.1:hunter2/d", "can not be read"),
+            ("mysql://u@h/d", "expected sqlite:FILE or postgres://"),
+            ("sqlite:", "no file name after sqlite:"),
+            ("sqlite::memory:", "no file name after sqlite:"),
+            ("postgres://user:hunter2@127.0.0.1/d", "move the password to the file"),
+            ("postgres://user@127.0.0.1:hunter2/d", "malformed"),
             ("postgres://user@127.0.0.1:1/d?application_name=hunter2", "refused"),
             ("postgres://user@%2Fno%2Fsuch%2Ffolder/hunter2", "No such file"),
             ("postgres://user@127.0.0.1:1/d?sslmode=require", "refused"),
@@ -220,9 +226,8 @@ fn what_can_not_be_opened_says_why_and_shows_no_secret() {
             (&inside, "Not a directory"),
             (&world.url, "file is not a database"),
         ] {
-            let config = StoreConfig { url, password: Some(b"hunter2"), max_connections: 2 };
             let began = Instant::now();
-            let error = Store::open(&config).await.unwrap_err();
+            let error = Store::open(&config(url), Some(&password)).await.unwrap_err();
             assert!(began.elapsed() < Duration::from_secs(9), "{url}");
             let text = format!("{error}");
             assert!(text.contains(expected), "{url}: {text}");
@@ -232,14 +237,13 @@ fn what_can_not_be_opened_says_why_and_shows_no_secret() {
 }
 
 #[test]
-fn a_database_that_hangs_is_given_up_within_seconds() {
+fn a_hanging_database_times_out_within_seconds() {
     on_sqlite(async |_: World| {
         // accepts by its backlog, and never says a word
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("postgres://user@{}/d", silent.local_addr().unwrap());
-        let config = StoreConfig { url: &url, password: None, max_connections: 2 };
         let began = Instant::now();
-        let error = Store::open(&config).await.unwrap_err();
+        let error = Store::open(&config(&url), None).await.unwrap_err();
         assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
         assert!(began.elapsed() < Duration::from_secs(9));
     });

@@ -2,13 +2,13 @@
 
 use crate::transfer::{ANN, BOB};
 use crate::world::World;
-use portcullis::store::{Forget, Forgotten};
+use portcullis::store::{PruneBefore, Pruned};
 
 /// Before this, everything is old.
 const LIMIT: i64 = 1_000_000;
 
-fn everything_before(limit: i64) -> Forget {
-    Forget {
+fn everything_before(limit: i64) -> PruneBefore {
+    PruneBefore {
         keys_us: limit,
         suggestions_us: limit,
         age_sessions_us: limit,
@@ -17,7 +17,7 @@ fn everything_before(limit: i64) -> Forget {
     }
 }
 
-pub(crate) async fn what_is_old_is_forgotten_and_what_is_needed_stays(world: World) {
+pub(crate) async fn pruning_deletes_only_what_is_not_needed(world: World) {
     let store = world.open().await;
     for statement in [
         // of each table a row that is old, one that is not, and whatever is old and needed
@@ -42,12 +42,12 @@ pub(crate) async fn what_is_old_is_forgotten_and_what_is_needed_stays(world: Wor
     snapshot(&world, "*", LIMIT).await;
 
     let all = everything_before(LIMIT);
-    let kept = store.forget(&Forget { feed_items_us: None, ..all }).await.unwrap();
+    let kept = store.prune(&PruneBefore { feed_items_us: None, ..all }).await.unwrap();
     assert_eq!(kept.feed_items, 0, "feed items stay unless it is asked for");
-    let then = store.forget(&all).await.unwrap();
-    assert_eq!(then, Forgotten { feed_items: 1, ..Forgotten::default() });
+    let then = store.prune(&all).await.unwrap();
+    assert_eq!(then, Pruned { feed_items: 1, ..Pruned::default() });
     let expected =
-        Forgotten { keys: 1, suggestions: 6, age_sessions: 1, age_events: 1, feed_items: 0 };
+        Pruned { keys: 1, suggestions: 6, age_sessions: 1, age_events: 1, feed_items: 0 };
     assert_eq!(kept, expected, "two snapshots of Ann's and the old one of everybody");
     for (table, rows) in [
         ("idempotency", 1),
@@ -71,7 +71,7 @@ async fn snapshot(world: &World, viewer: &str, built: i64) {
     }
 }
 
-pub(crate) async fn a_session_that_an_event_just_came_to_is_not_forgotten(world: World) {
+pub(crate) async fn a_session_with_a_new_event_is_kept(world: World) {
     let store = world.open().await;
     let opened = "INSERT INTO age_session (subject_ref, user_id, status, created_us, expires_us) \
                   VALUES ('s', 'u', 'pending', 1, 2)";
@@ -79,7 +79,7 @@ pub(crate) async fn a_session_that_an_event_just_came_to_is_not_forgotten(world:
     let event = "UPDATE age_session SET status = 'verified', last_occurred_us = 5";
     if world.is_sqlite() {
         world.raw(event).await.unwrap();
-        store.forget(&everything_before(LIMIT)).await.unwrap();
+        store.prune(&everything_before(LIMIT)).await.unwrap();
     } else {
         // held open until whoever forgets waits for the row
         let held = format!("BEGIN; {event}; SELECT pg_sleep(0.5); COMMIT");
@@ -89,7 +89,7 @@ pub(crate) async fn a_session_that_an_event_just_came_to_is_not_forgotten(world:
             while world.number(sleeping).await == 0 {
                 tokio::task::yield_now().await;
             }
-            store.forget(&everything_before(LIMIT)).await.unwrap();
+            store.prune(&everything_before(LIMIT)).await.unwrap();
         };
         let (held, ()) = tokio::join!(world.raw(&held), forget);
         held.unwrap();
@@ -98,14 +98,14 @@ pub(crate) async fn a_session_that_an_event_just_came_to_is_not_forgotten(world:
     store.close().await;
 }
 
-pub(crate) async fn of_many_viewers_each_keeps_the_newest_snapshot(world: World) {
+pub(crate) async fn each_viewer_keeps_the_newest_snapshot(world: World) {
     let store = world.open().await;
     let fill = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9000) \
                 INSERT INTO suggestion SELECT 'did:web:' || (i % 2000), i, 1, 'a', 'p', 'r', i \
                 FROM n";
     world.raw(fill).await.unwrap();
-    let forgotten = store.forget(&everything_before(LIMIT)).await.unwrap();
+    let forgotten = store.prune(&everything_before(LIMIT)).await.unwrap();
     assert_eq!(forgotten.suggestions, 7_000);
     assert_eq!(world.number("SELECT count(*) FROM suggestion").await, 2_000);
-    assert_eq!(store.forget(&everything_before(LIMIT)).await.unwrap(), Forgotten::default());
+    assert_eq!(store.prune(&everything_before(LIMIT)).await.unwrap(), Pruned::default());
 }

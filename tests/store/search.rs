@@ -1,7 +1,7 @@
 //! Looking for what was written: by each thing that an intent is found by, together and in pages.
 
 use crate::world::{NOW, World, felt, intend, intent};
-use portcullis::store::{IntentId, Search, State, Store};
+use portcullis::store::{IntentId, IntentState, Search, Store};
 use portcullis_filters::felt::Felt;
 
 async fn found(store: &Store, search: &Search, before: i64, limit: u32) -> Vec<IntentId> {
@@ -9,7 +9,7 @@ async fn found(store: &Store, search: &Search, before: i64, limit: u32) -> Vec<I
     found.into_iter().map(|intent| intent.id).collect()
 }
 
-pub(crate) async fn intents_are_found_by_what_they_are_about(world: World) {
+pub(crate) async fn intents_are_found_by_their_attributes(world: World) {
     let store = world.open().await;
     let mut ids = Vec::new();
     for number in 0..6 {
@@ -20,10 +20,10 @@ pub(crate) async fn intents_are_found_by_what_they_are_about(world: World) {
         }
         ids.push(intend(&store, &new).await);
     }
-    assert!(store.advance(ids[0], State::Sent, None, NOW).await.unwrap());
+    assert!(store.intents().advance(ids[0], IntentState::Sent, None, NOW).await.unwrap());
     let hash = |number: u64| Some(felt(0xf000_0000 + number));
     let subject = Some(felt(0x5000));
-    let state = Some(State::Sent);
+    let state = Some(IntentState::Sent);
     let operation = Some("mint-card".to_owned());
     let any = Search::default();
     for (search, expected) in [
@@ -51,7 +51,11 @@ pub(crate) async fn intents_are_found_by_what_they_are_about(world: World) {
 pub(crate) async fn refusals_are_found_by_operation_and_in_pages(world: World) {
     let store = world.open().await;
     for (at, operation) in ["rpc", "mint-card", "rpc", "rpc"].into_iter().enumerate() {
-        store.refused(operation, "tip_not_zero", None, &format!("r{at}"), NOW).await.unwrap();
+        store
+            .intents()
+            .record_refusal(operation, "tip_not_zero", None, &format!("r{at}"), NOW)
+            .await
+            .unwrap();
         intend(&store, &intent(at as u64)).await;
     }
     let journal = store.journal();

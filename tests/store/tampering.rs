@@ -7,7 +7,11 @@ use portcullis::store::{Break, Entry, Store, Verified};
 async fn unprotected(world: &World) -> Store {
     let store = world.open().await;
     for at in 0..9 {
-        store.refused("rpc", "tip_not_zero", None, &format!("r{at}"), NOW).await.unwrap();
+        store
+            .intents()
+            .record_refusal("rpc", "tip_not_zero", None, &format!("r{at}"), NOW)
+            .await
+            .unwrap();
     }
     let drop = if world.is_sqlite() {
         "DROP TRIGGER journal_keeps_rows; DROP TRIGGER journal_keeps_values"
@@ -23,7 +27,7 @@ async fn assert_broken(store: &Store, seq: i64, why: Break, after: &str) {
     assert_eq!(found, Verified::Broken { seq, why }, "{after}");
 }
 
-pub(crate) async fn a_changed_entry_is_named(world: World) {
+pub(crate) async fn a_changed_entry_is_found(world: World) {
     let store = unprotected(&world).await;
     let before = store.journal().entries(4, 1).await.unwrap().remove(0);
     for (column, changed, original) in [
@@ -54,7 +58,7 @@ async fn forge(world: &World, store: &Store, seq: i64) -> Entry {
     entry
 }
 
-pub(crate) async fn a_forged_hash_is_found_at_the_next_entry(world: World) {
+pub(crate) async fn a_forged_hash_shows_at_the_next_entry(world: World) {
     let store = unprotected(&world).await;
     forge(&world, &store, 9).await;
     assert_broken(&store, 9, Break::End, "the newest forged").await;
@@ -62,7 +66,7 @@ pub(crate) async fn a_forged_hash_is_found_at_the_next_entry(world: World) {
     assert_broken(&store, 5, Break::Link, "one in the middle forged").await;
 }
 
-pub(crate) async fn a_removed_entry_is_named(world: World) {
+pub(crate) async fn a_removed_entry_is_found(world: World) {
     let store = unprotected(&world).await;
     world.raw("DELETE FROM journal WHERE seq = 9").await.unwrap();
     assert_broken(&store, 9, Break::Missing, "the newest removed").await;
@@ -74,7 +78,7 @@ pub(crate) async fn a_removed_entry_is_named(world: World) {
     assert_broken(&store, 1, Break::Missing, "all removed").await;
 }
 
-pub(crate) async fn an_entry_beyond_the_end_is_named(world: World) {
+pub(crate) async fn an_entry_beyond_the_end_is_found(world: World) {
     let store = unprotected(&world).await;
     world.raw("UPDATE chain_head SET seq = 8").await.unwrap();
     assert_broken(&store, 9, Break::End, "the end moved back").await;

@@ -23,7 +23,7 @@ const SAMPLES: [&str; 6] = [
 ];
 
 async fn import(store: &Store, text: &str) -> Result<Imported, ImportError> {
-    store.import(&mut Cursor::new(text), Some("https://cards.example"), |_, _| {}).await
+    store.content().import(&mut Cursor::new(text), Some("https://cards.example"), |_, _| {}).await
 }
 
 async fn imported(store: &Store, text: &str) -> String {
@@ -40,7 +40,7 @@ async fn refused(store: &Store, text: &str) -> String {
 
 async fn exported(store: &Store, only: Option<&str>) -> String {
     let mut out = Vec::new();
-    store.export(only, &mut out).await.unwrap();
+    store.content().export(only, &mut out).await.unwrap();
     String::from_utf8(out).unwrap()
 }
 
@@ -86,7 +86,7 @@ fn with(name: &str, members: &[(&str, Value)]) -> String {
     record.to_string()
 }
 
-pub(crate) async fn the_samples_come_out_as_they_went_in(world: World) {
+pub(crate) async fn export_returns_what_import_took(world: World) {
     let store = world.open().await;
     for sample in SAMPLES {
         imported(&store, sample).await;
@@ -109,7 +109,7 @@ pub(crate) async fn the_samples_come_out_as_they_went_in(world: World) {
     assert_eq!(exported(&other, None).await, first, "also elsewhere");
 }
 
-pub(crate) async fn the_examples_of_the_tables_documentation_work(world: World) {
+pub(crate) async fn the_examples_of_the_readme_work(world: World) {
     let store = world.open().await;
     let text = include_str!("../../conf/store/README.md");
     let examples = |language: &'static str| {
@@ -126,7 +126,7 @@ pub(crate) async fn the_examples_of_the_tables_documentation_work(world: World) 
     assert_eq!(exported(&store, None).await, by_sql, "both say the same");
 }
 
-pub(crate) async fn a_record_needs_no_more_than_it_must_have(world: World) {
+pub(crate) async fn required_members_suffice(world: World) {
     let store = world.open().await;
     for name in content_types() {
         assert_eq!(imported(&store, &least(name).to_string()).await, format!("1 {name}"));
@@ -140,7 +140,7 @@ pub(crate) async fn a_record_needs_no_more_than_it_must_have(world: World) {
     assert_eq!(all.lines().count(), content_types().count(), "one of each: {all}");
 }
 
-pub(crate) async fn a_record_is_deleted_by_its_key_also_when_it_is_gone(world: World) {
+pub(crate) async fn deleting_a_record_twice_is_fine(world: World) {
     let store = world.open().await;
     let all: String = content_types().map(|name| least(name).to_string() + "\n").collect();
     imported(&store, &all).await;
@@ -163,7 +163,7 @@ pub(crate) async fn a_record_is_deleted_by_its_key_also_when_it_is_gone(world: W
     assert_eq!(imported(&store, &one).await, "1 episode deleted");
 }
 
-pub(crate) async fn of_a_file_all_is_imported_or_nothing(world: World) {
+pub(crate) async fn a_file_is_imported_whole_or_not(world: World) {
     let store = world.open().await;
     let follows: String =
         (0..2_500).map(|number| follow(number) + "\n").collect::<Vec<_>>().concat();
@@ -184,24 +184,27 @@ fn follow(number: u32) -> String {
         .to_string()
 }
 
-pub(crate) async fn what_is_wrong_is_told_with_its_line_and_member(world: World) {
+pub(crate) async fn errors_name_the_line_and_the_member(world: World) {
     let store = world.open().await;
     for (line, why) in [
-        ("[]".into(), "it must be one JSON object in UTF-8"),
-        ("\u{feff}{}".into(), "it must be one JSON object in UTF-8"),
+        ("[]".into(), "expected one JSON object in UTF-8"),
+        ("\u{feff}{}".into(), "expected one JSON object in UTF-8"),
         (r#"{"type":"feed"}"#.into(), "type must be one of account, podcast, episode, feed_item"),
         (r#"{"type":"follow","type":"follow"}"#.into(), "type must be one of"),
         (r#"{"type":"follow","delete":1}"#.into(), "delete must be true or false"),
         (with("follow", &[("did", Value::Null)]), "follow.did is missing"),
-        (with("follow", &[("dad", json!(1))]), "follow.dad is no member of it"),
-        (with("follow", &[("delete", json!(true)), ("since", json!(AT))]), "follow.since is no"),
+        (with("follow", &[("dad", json!(1))]), "follow.dad is unknown"),
+        (
+            with("follow", &[("delete", json!(true)), ("since", json!(AT))]),
+            "follow.since is unknown",
+        ),
         (
             least("follow").to_string().replacen('{', r#"{"d\u0069d":"did:plc:x","#, 1),
             "follow.did must be a DID",
         ),
         (
             least("follow").to_string().replacen('{', &format!(r#"{{"d\u0069d":"{ANN}","#), 1),
-            "follow.did is there twice",
+            "follow.did is duplicated",
         ),
         (
             with("episode", &[("enclosure_length", json!(0))]),
@@ -219,22 +222,22 @@ pub(crate) async fn what_is_wrong_is_told_with_its_line_and_member(world: World)
             "feed_item.feed must be one of trade-listings, collection-posts",
         ),
     ] {
-        let told = refused(&store, &format!("{}\n\n{line}", least("page"))).await;
-        assert!(told.starts_with(&format!("line 3: {why}")), "{line}: {told}");
-        assert!(told.ends_with("nothing of it was imported"), "{told}");
+        let error = refused(&store, &format!("{}\n\n{line}", least("page"))).await;
+        assert!(error.starts_with(&format!("line 3: {why}")), "{line}: {error}");
+        assert!(error.ends_with("nothing was imported"), "{error}");
     }
     assert_eq!(exported(&store, None).await, "");
     let many = "{\n".repeat(25);
-    let told = refused(&store, &many).await;
-    assert_eq!(told.lines().count(), 22, "twenty of them in full: {told}");
-    assert!(told.contains("line 20: ") && told.contains("and 5 more"), "{told}");
+    let error = refused(&store, &many).await;
+    assert_eq!(error.lines().count(), 22, "twenty of them in full: {error}");
+    assert!(error.contains("line 20: ") && error.contains("and 5 more"), "{error}");
     let long = format!("{}\n{}\n[]", "x".repeat(3 << 20), least("page"));
-    let told = refused(&store, &long).await;
-    assert!(told.starts_with("line 1: it is longer than any record\nline 3: "), "{told}");
+    let error = refused(&store, &long).await;
+    assert!(error.starts_with("line 1: longer than any record\nline 3: "), "{error}");
 }
 
 /// Members that have a form of their own: what they take, and what they do not.
-pub(crate) async fn a_member_holds_what_its_readers_can_use(world: World) {
+pub(crate) async fn members_accept_only_valid_values(world: World) {
     let store = world.open().await;
     let long = "x".repeat(700);
     for (name, member, good, bad) in [
@@ -273,14 +276,14 @@ pub(crate) async fn a_member_holds_what_its_readers_can_use(world: World) {
     }
 }
 
-pub(crate) async fn a_podcast_keeps_the_guid_that_it_was_given_first(world: World) {
+pub(crate) async fn a_podcast_keeps_its_first_guid(world: World) {
     let store = world.open().await;
     let guid = async || {
         let out = exported(&store, Some("podcast")).await;
         serde_json::from_str::<Value>(&out).unwrap()["guid"].as_str().unwrap().to_owned()
     };
     let without = with("podcast", &[]);
-    let nowhere = store.import(&mut Cursor::new(&without), None, |_, _| {}).await;
+    let nowhere = store.content().import(&mut Cursor::new(&without), None, |_, _| {}).await;
     let why = nowhere.unwrap_err().to_string();
     assert!(why.starts_with("line 1: podcast: guid is missing"), "{why}");
     imported(&store, &without).await;
@@ -292,7 +295,7 @@ pub(crate) async fn a_podcast_keeps_the_guid_that_it_was_given_first(world: Worl
         ("no guid", with("podcast", &[("title", json!("New"))])),
     ] {
         for base_url in [Some("https://elsewhere.example"), None] {
-            store.import(&mut Cursor::new(&line), base_url, |_, _| {}).await.unwrap();
+            store.content().import(&mut Cursor::new(&line), base_url, |_, _| {}).await.unwrap();
             assert_eq!(guid().await, first, "{what}, {base_url:?}");
         }
     }
@@ -303,7 +306,7 @@ pub(crate) async fn a_podcast_keeps_the_guid_that_it_was_given_first(world: Worl
     assert!(why.starts_with("line 1: podcast: another podcast has its guid"), "{why}");
 }
 
-pub(crate) async fn what_the_tables_do_not_allow_is_told_with_its_line(world: World) {
+pub(crate) async fn constraint_violations_name_the_line(world: World) {
     let store = world.open().await;
     let account = |number: u8, handle: &str| {
         let user = format!("00000000-0000-4000-8000-00000000000{number}");
@@ -346,7 +349,7 @@ pub(crate) async fn what_the_tables_do_not_allow_is_told_with_its_line(world: Wo
     assert!(why.starts_with("line 3: episode: another episode of the podcast has its"), "{why}");
 }
 
-pub(crate) async fn labels_are_those_of_the_newest_import(world: World) {
+pub(crate) async fn the_newest_import_sets_the_labels(world: World) {
     let store = world.open().await;
     let item = |feed: &str, labels: Value, moderation: Value| {
         let members =
@@ -421,7 +424,7 @@ pub(crate) async fn a_snapshot_of_suggestions_never_changes(world: World) {
     assert_eq!(exported(&store, None).await, before);
 }
 
-pub(crate) async fn a_page_keeps_its_id_and_no_id_is_used_up(world: World) {
+pub(crate) async fn imports_of_pages_use_up_no_ids(world: World) {
     let store = world.open().await;
     let page = |name: &str, at: &str| {
         let loc = json!(format!("https://a.example/{name}"));
@@ -441,7 +444,7 @@ pub(crate) async fn a_page_keeps_its_id_and_no_id_is_used_up(world: World) {
     assert_eq!(world.number("SELECT max(id) FROM sitemap_url").await, 4, "one for each");
 }
 
-pub(crate) async fn many_lines_go_through_in_pages(world: World) {
+pub(crate) async fn many_lines_are_imported_and_exported(world: World) {
     let store = world.open().await;
     let lines: Vec<_> = (0..3_000).map(follow).collect();
     assert_eq!(imported(&store, &lines.join("\n")).await, "3000 follow");

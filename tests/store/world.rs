@@ -1,6 +1,7 @@
 //! One database of a test's own, and the values that tests write to it.
 
-use portcullis::store::{Intended, IntentId, Journal, NewIntent, Store, StoreConfig, StoreError};
+use portcullis::config::StoreConfig;
+use portcullis::store::{Intended, IntentId, Journal, NewIntent, Store, StoreError};
 use portcullis_filters::felt::Felt;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, SqliteConnection};
 use std::path::PathBuf;
@@ -50,6 +51,11 @@ pub(crate) fn server() -> String {
         .expect("PORTCULLIS_TEST_POSTGRES is set: run this under tests/lib/postgres.sh")
 }
 
+/// The configuration of a store without a password.
+pub(crate) fn config(url: &str) -> StoreConfig {
+    StoreConfig { url: url.to_owned(), password_file: None, max_connections: 8 }
+}
+
 /// Runs statements past the store.
 async fn raw(url: &str, statements: &str) -> Result<(), sqlx::Error> {
     let statements = sqlx::raw_sql(AssertSqlSafe(statements.to_owned()));
@@ -70,12 +76,12 @@ impl World {
         self.folder.is_some()
     }
 
-    pub(crate) fn config(&self) -> StoreConfig<'_> {
-        StoreConfig { url: &self.url, password: None, max_connections: 8 }
+    pub(crate) fn config(&self) -> StoreConfig {
+        config(&self.url)
     }
 
     pub(crate) async fn open(&self) -> Store {
-        Store::open(&self.config()).await.unwrap()
+        Store::open(&self.config(), None).await.unwrap()
     }
 
     /// Another database, empty, whichever this one is.
@@ -83,12 +89,11 @@ impl World {
         let folder = self.folder.clone().unwrap_or_else(std::env::temp_dir);
         let file = folder.join(format!("{}.db", name()));
         let url = format!("sqlite:{}", file.display());
-        let config = StoreConfig { url: &url, password: None, max_connections: 2 };
-        Store::open_beside(&config).await.unwrap()
+        Store::open_shared(&config(&url), None).await.unwrap()
     }
 
     pub(crate) async fn read_only(&self) -> Result<Journal, StoreError> {
-        Store::open_read_only(&self.config()).await
+        Store::open_read_only(&self.config(), None).await
     }
 
     /// The number that a query finds.
@@ -140,7 +145,7 @@ pub(crate) fn intent(number: u64) -> NewIntent<'static> {
 
 /// Intends what must be new.
 pub(crate) async fn intend(store: &Store, new: &NewIntent<'_>) -> IntentId {
-    match store.intend(new, NOW).await.unwrap() {
+    match store.intents().intend(new, NOW).await.unwrap() {
         Intended::New(id) => id,
         other => panic!("{new:?} is new, not {other:?}"),
     }

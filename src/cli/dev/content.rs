@@ -1,6 +1,7 @@
 //! Sample content for every service endpoint.
 
-use crate::store::{ImportError, Store, StoreConfig, StoreError};
+use crate::config::StoreConfig;
+use crate::store::{ImportError, Store, StoreError};
 use std::io::Cursor;
 use std::path::Path;
 
@@ -20,10 +21,10 @@ const BASE_URL: &str = "http://127.0.0.1:8082";
 /// Imports the sample content into the store of `state`, unless it is there.
 pub(super) async fn fill(state: &Path) -> Result<(), ContentError> {
     let url = format!("sqlite:{}", state.join("portcullis.db").display());
-    let place = StoreConfig { url: &url, password: None, max_connections: 2 };
-    let store = Store::open_beside(&place).await?;
+    let config = StoreConfig { url, password_file: None, max_connections: 2 };
+    let store = Store::open_shared(&config, None).await?;
     for file in FILES {
-        store.import(&mut Cursor::new(file), Some(BASE_URL), |_, _| {}).await?;
+        store.content().import(&mut Cursor::new(file), Some(BASE_URL), |_, _| {}).await?;
     }
     store.close().await;
     Ok(())

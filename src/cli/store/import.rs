@@ -1,4 +1,4 @@
-//! `portcullis store import`: files one after the other, with a bar where somebody watches.
+//! `portcullis store import`: files one after the other, with a progress bar on a terminal.
 
 use super::Failed;
 use crate::cli::token::random_digits;
@@ -20,7 +20,7 @@ pub(super) fn open(paths: &[PathBuf]) -> Result<Vec<(PathBuf, File)>, Failed> {
     paths.iter().map(open).collect()
 }
 
-/// Imports the files in this order, up to the first that is refused.
+/// Imports the files in order, up to the first refused one.
 pub(super) async fn run(
     store: &Store,
     files: Vec<(PathBuf, File)>,
@@ -29,7 +29,7 @@ pub(super) async fn run(
     for (path, file) in files {
         let length = file.metadata()?.len();
         let bar = bar(&path, length);
-        let seen = |stage, bytes| {
+        let progress = |stage, bytes| {
             bar.set_message(match stage {
                 Stage::Checking => "checking",
                 Stage::Applying if bytes < length => "writing",
@@ -37,7 +37,7 @@ pub(super) async fn run(
             });
             bar.set_position(bytes);
         };
-        let done = store.import(&mut BufReader::new(file), base_url, seen).await;
+        let done = store.content().import(&mut BufReader::new(file), base_url, progress).await;
         bar.finish_and_clear();
         match done {
             Ok(imported) => writeln!(io::stdout(), "{}: {imported}", path.display())?,
@@ -48,15 +48,15 @@ pub(super) async fn run(
     Ok(())
 }
 
-/// A bar on standard error, if that is a terminal.
+/// A progress bar on standard error, if that is a terminal.
 fn bar(path: &Path, length: u64) -> ProgressBar {
     let style = ProgressStyle::with_template(BAR).expect("the template is constant");
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     ProgressBar::new(length).with_style(style.progress_chars("=> ")).with_prefix(name)
 }
 
-/// A file that can be read twice. A pipe can not: what comes out of it is put into a temporary file
-/// first, whose name nobody can take before, and which is gone with the process.
+/// A file that can be read twice. A pipe is first copied to a temporary file, which is created
+/// exclusively, private and already unlinked.
 fn readable_twice(path: &Path) -> io::Result<File> {
     let mut pipe: Box<dyn io::Read> = if path == Path::new("-") {
         Box::new(io::stdin())

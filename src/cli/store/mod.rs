@@ -1,7 +1,7 @@
-//! `portcullis store`: the tables, and what is in them, from the command line.
+//! `portcullis store`: migrate the tables; import, export and prune their content.
 //!
-//! All of it works beside a running server. `import` and `export` speak lines of JSON
-//! (`conf/store/README.md` has every type); `prune` says what it forgot.
+//! All commands except `migrate` work next to a running server. `import` and `export` use lines of
+//! JSON (`conf/store/README.md` documents every type).
 
 mod arguments;
 mod import;
@@ -9,26 +9,25 @@ mod import;
 pub(super) use arguments::{HELP, StoreCommand};
 
 use super::{CHECK_FAILED, ConfigArgument, INTERNAL, USAGE};
-use crate::config::{self, Config, LoadError};
+use crate::config::{Config, LoadError, StoreConfig};
+use crate::io::clock::{micros, now_us};
 use crate::secrets::{self, Secret, SecretError};
-use crate::store::{
-    AGE_EVENTS_KEPT, ExportError, Forget, ImportError, Store, StoreConfig, StoreError,
-};
+use crate::store::{AGE_EVENTS_KEPT, ExportError, ImportError, PruneBefore, Store, StoreError};
 use arguments::{ExportArguments, PruneArguments};
 use std::io::{self, BufWriter, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-/// A day more than the webhook looks back, since clocks differ.
+/// 1 day more than the webhook accepts, as clocks differ.
 const MARGIN: Duration = Duration::from_secs(24 * 3_600);
 
 pub(super) fn run(command: &StoreCommand) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let done = runtime.map_err(Failed::Out).and_then(|runtime| runtime.block_on(answer(command)));
+    let done = runtime.map_err(Failed::Out).and_then(|runtime| runtime.block_on(execute(command)));
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        // whoever reads it has seen enough
+        // the reader of a pipe has closed it
         Err(Failed::Out(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(failed) => {
             eprintln!("portcullis store: {failed}");
@@ -37,12 +36,11 @@ pub(super) fn run(command: &StoreCommand) -> ExitCode {
     }
 }
 
-/// Why it was not done.
+/// Why a command failed.
 enum Failed {
     Config(LoadError),
     NoStore,
     Secret(SecretError),
-    /// This file can not be read.
     File(PathBuf, io::Error),
     Import(PathBuf, ImportError),
     Store(StoreError),
@@ -63,12 +61,12 @@ impl std::fmt::Display for Failed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Config(error) => error.fmt(f),
-            Self::NoStore => f.write_str("the configuration has nothing that uses a store"),
+            Self::NoStore => f.write_str("the configuration has no [store]"),
             Self::Secret(error) => error.fmt(f),
             Self::File(file, error) => write!(f, "{}: {error}", file.display()),
             Self::Import(file, error) => write!(f, "{}:\n{error}", file.display()),
             Self::Store(error @ StoreError::Version) => {
-                write!(f, "{error}: run `portcullis store migrate`, unless a newer one made them")
+                write!(f, "{error}: run `portcullis store migrate` if they are older")
             }
             Self::Store(error) => error.fmt(f),
             Self::Out(error) => error.fmt(f),
@@ -97,38 +95,29 @@ impl From<ExportError> for Failed {
     }
 }
 
-async fn answer(command: &StoreCommand) -> Result<(), Failed> {
+async fn execute(command: &StoreCommand) -> Result<(), Failed> {
     match command {
         StoreCommand::Migrate(file) => {
             let config = load(file)?;
-            let (config, password) = place(&config)?;
-            // alone: whoever has the store open expects the tables that are there
-            let store = Store::open(&StoreConfig::new(config, password.as_ref())).await?;
-            store.close().await;
-            writeln!(io::stdout(), "the tables are up to date")?;
-            Ok(())
+            let (config, password) = location(&config)?;
+            // exclusive, as a process that has the store open expects the old tables
+            Store::open(config, password.as_ref()).await?.close().await;
+            Ok(writeln!(io::stdout(), "the tables are up to date")?)
         }
         StoreCommand::Import(arguments) => {
             let files = import::open(&arguments.content)?;
             let config = load(&arguments.file)?;
             let sidecar = config.sidecar.as_ref().map(|sidecar| &*sidecar.base_url);
             let base_url = arguments.base_url.as_deref().or(sidecar);
-            let store = open(&config).await?;
-            let done = import::run(&store, files, base_url).await;
-            store.close().await;
-            done
+            with_store(&config, async |store| import::run(store, files, base_url).await).await
         }
         StoreCommand::Export(arguments) => {
-            let store = open(&load(&arguments.file)?).await?;
-            let done = export(&store, arguments).await;
-            store.close().await;
-            done
+            let config = load(&arguments.file)?;
+            with_store(&config, async |store| export(store, arguments).await).await
         }
         StoreCommand::Prune(arguments) => {
-            let store = open(&load(&arguments.file)?).await?;
-            let done = prune(&store, arguments).await;
-            store.close().await;
-            done
+            let config = load(&arguments.file)?;
+            with_store(&config, async |store| prune(store, arguments).await).await
         }
     }
 }
@@ -137,32 +126,37 @@ fn load(file: &ConfigArgument) -> Result<Config, Failed> {
     Config::load(&file.config, std::env::vars_os()).map_err(Failed::Config)
 }
 
-/// Where the configured store is, and the password to it.
-fn place(config: &Config) -> Result<(&config::StoreConfig, Option<Secret>), Failed> {
+/// Where the configured store is, and its password.
+fn location(config: &Config) -> Result<(&StoreConfig, Option<Secret>), Failed> {
     let config = config.store.as_ref().ok_or(Failed::NoStore)?;
     let password = secrets::read_optional(config.password_file.as_deref());
     Ok((config, password.map_err(Failed::Secret)?))
 }
 
-/// Opens the configured store, beside whoever uses it.
-async fn open(config: &Config) -> Result<Store, Failed> {
-    let (config, password) = place(config)?;
-    Ok(Store::open_beside(&StoreConfig::new(config, password.as_ref())).await?)
+/// Runs `work` on the configured store, which other processes may have open, and closes it.
+async fn with_store(
+    config: &Config,
+    work: impl AsyncFnOnce(&Store) -> Result<(), Failed>,
+) -> Result<(), Failed> {
+    let (config, password) = location(config)?;
+    let store = Store::open_shared(config, password.as_ref()).await?;
+    let done = work(&store).await;
+    store.close().await;
+    done
 }
 
 async fn export(store: &Store, arguments: &ExportArguments) -> Result<(), Failed> {
     let mut out = BufWriter::new(io::stdout().lock());
-    store.export(arguments.only.as_deref(), &mut out).await?;
-    out.flush()?;
-    Ok(())
+    store.content().export(arguments.only.as_deref(), &mut out).await?;
+    Ok(out.flush()?)
 }
 
 async fn prune(store: &Store, arguments: &PruneArguments) -> Result<(), Failed> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    // what is older than 1970 is not there
-    let before = |age| i64::try_from(now.saturating_sub(age).as_micros()).unwrap_or(i64::MAX);
-    let forgotten = store
-        .forget(&Forget {
+    let now = now_us();
+    // nothing is older than 1970
+    let before = |age| now.saturating_sub(micros(age)).max(0);
+    let pruned = store
+        .prune(&PruneBefore {
             keys_us: before(arguments.keys_older_than),
             suggestions_us: before(arguments.suggestions_older_than),
             age_sessions_us: before(arguments.age_sessions_older_than),
@@ -172,13 +166,13 @@ async fn prune(store: &Store, arguments: &PruneArguments) -> Result<(), Failed> 
         .await?;
     let mut out = io::stdout().lock();
     for (what, rows) in [
-        ("idempotency keys", forgotten.keys),
-        ("suggestions", forgotten.suggestions),
-        ("age sessions", forgotten.age_sessions),
-        ("age events", forgotten.age_events),
-        ("feed items", forgotten.feed_items),
+        ("idempotency keys", pruned.keys),
+        ("suggestions", pruned.suggestions),
+        ("age sessions", pruned.age_sessions),
+        ("age events", pruned.age_events),
+        ("feed items", pruned.feed_items),
     ] {
-        writeln!(out, "{what:<16} {rows:>9} forgotten")?;
+        writeln!(out, "{what:<16} {rows:>9} deleted")?;
     }
     Ok(())
 }

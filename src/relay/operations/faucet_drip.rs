@@ -20,11 +20,14 @@ pub(super) async fn decide(drip: &FaucetDrip, state: &State<'_>) -> Result<Decis
     } else if state.identity_of(recipient).await? != Felt::ZERO {
         Binding::RecipientElsewhere
     } else {
-        state.store.faucet_binding(state.epoch, identity, recipient).await?
+        state.store.faucet().check(state.epoch, identity, recipient).await?
     };
     check(binding)?;
-    let last =
-        state.store.last_of(OperationKind::FaucetDrip.name(), recipient, state.epoch).await?;
+    let last = state
+        .store
+        .intents()
+        .last_of(OperationKind::FaucetDrip.name(), recipient, state.epoch)
+        .await?;
     if let Some(wait) = last.and_then(|last| wait(last, state)) {
         let refused = Outcome::refused(Reason::FaucetCooldown, "the recipient has had its drip");
         return Err(Outcome { retry_after: Some(wait), ..refused });
@@ -53,14 +56,14 @@ pub(super) async fn bind(drip: &FaucetDrip, state: &State<'_>) -> Result<(), Out
         // the registry has bound them for good
         return Ok(());
     }
-    let bound = state.store.bind_faucet(state.epoch, identity, recipient, state.now_us).await?;
+    let bound = state.store.faucet().bind(state.epoch, identity, recipient, state.now_us).await?;
     check(bound)
 }
 
 /// Releases the binding of a drip that the node refused, unless an earlier one succeeded.
 pub(super) async fn unbind(drip: &FaucetDrip, state: &State<'_>) -> Result<(), Outcome> {
     let operation = OperationKind::FaucetDrip.name();
-    state.store.unbind_faucet(operation, state.epoch, drip.recipient).await?;
+    state.store.faucet().unbind(operation, state.epoch, drip.recipient).await?;
     Ok(())
 }
 

@@ -1,10 +1,10 @@
-//! What the service endpoints read of the content: feeds, suggestions, accounts, podcasts, pages.
+//! What the service endpoints read: feeds, suggestions, accounts, podcasts, the sitemap.
 //!
-//! A page of a feed goes by its index from the position of the last one, and is never counted to.
-//! Blocked labels have 16 places and asked ones 10, NULL where there are fewer.
+//! A page of a feed starts at the position of the last one in an index, and no query counts rows.
+//! Blocked labels have 16 parameters and selected ones 10, NULL where there are fewer.
 
-/// What stands under none of the blocked labels `$5` to `$20`. The expression around the label
-/// keeps it out of the search: the few labels of a post are read at once, not sought one by one.
+/// Excludes the blocked labels `$5` to `$20`. The expression around the label keeps it out of the
+/// index search: the few labels of a post are read at once, not searched one by one.
 macro_rules! unblocked {
     ($table:literal) => {
         concat!(
@@ -31,8 +31,8 @@ macro_rules! page {
     };
 }
 
-/// A page of the posts with one of the labels `$21` to `$30`: the first ones of each label's page,
-/// so that a rare label costs no more than a common one.
+/// A page of the posts with one of the labels `$21` to `$30`, merged from a page per label, so that a
+/// rare label costs no more than a common one.
 macro_rules! labelled {
     ($filter:literal) => {
         labelled!($filter; "$21" "$22" "$23" "$24" "$25" "$26" "$27" "$28" "$29" "$30")
@@ -57,19 +57,19 @@ macro_rules! labelled {
 pub const FEED: &str = page!("feed_item", "");
 /// A page of a feed within the set `$21`.
 pub const FEED_OF_SET: &str = page!("feed_item", "set_code = $21 AND ");
-/// A page of a feed under some labels.
+/// A page of a feed with some labels.
 pub const FEED_OF_LABELS: &str = labelled!("");
-/// A page of a feed under some labels within the set `$31`.
+/// A page of a feed with some labels within the set `$31`.
 pub const FEED_OF_LABELS_AND_SET: &str = labelled!("set_code = $31 AND ");
 
 /// A viewer's newest snapshot.
 pub const SNAPSHOT: &str = "SELECT snapshot_id, built_us FROM suggestion WHERE viewer_did = $1 \
     ORDER BY snapshot_id DESC, rank DESC LIMIT 1";
-/// Whether a viewer has a snapshot.
+/// Whether a viewer has this snapshot.
 pub const SNAPSHOT_AT: &str = "SELECT snapshot_id FROM suggestion WHERE viewer_did = $1 \
     AND snapshot_id = $2 LIMIT 1";
-/// `$4` suggestions to the viewer `$1` from the snapshot `$2` of `$21` after the rank `$3`. What
-/// came after the snapshot counts, too: whom the viewer follows, and whose account is closed.
+/// `$4` suggestions to the viewer `$1` from the snapshot `$2` of `$21` after the rank `$3`, without
+/// accounts that the viewer follows or that were closed since the snapshot.
 pub const SUGGESTIONS: &str = concat!(
     "SELECT rank, actor_did, post_uri, reason FROM suggestion ",
     "WHERE viewer_did = $21 AND snapshot_id = $2 AND rank > $3 AND actor_did <> $1 ",
@@ -100,17 +100,17 @@ pub const PODCAST: &str = "SELECT did, guid, title, description, link, language,
     category, subcategory, explicit, image_url, kind, medium, locked, owner_name, owner_email, \
     copyright, funding, persons, txt, complete, block, new_feed_url, status, updated_us \
     FROM podcast WHERE did = $1";
-/// The newest episodes of a podcast that are out at `$2`.
+/// The newest episodes of a podcast that are published by `$2`.
 pub const EPISODES: &str = "SELECT id, did, guid, title, description_html, link, enclosure_url, \
     enclosure_length, enclosure_type, duration_s, published_us, season, number, kind, explicit, \
     image_url, transcripts, persons, chapters_url, social_uri, updated_us \
     FROM episode WHERE did = $1 AND visibility = 'public' AND published_us <= $2 \
     ORDER BY published_us DESC, id DESC LIMIT $3";
-/// When the next episode of a podcast comes out after `$2`.
+/// When the next episode of a podcast is published after `$2`.
 pub const NEXT_PUBLICATION: &str = "SELECT min(published_us) AS published_us FROM episode \
     WHERE did = $1 AND visibility = 'public' AND published_us > $2";
 
-/// The pages of the sitemap that have an address, at most `$1`: from each a step to the next.
+/// The pages of the sitemap that have a URL, at most `$1`: steps from each to the next.
 pub const SITEMAP_PAGES: &str = "WITH RECURSIVE found (page) AS ( \
     SELECT min(page) FROM sitemap_url WHERE indexable = 1 \
     UNION ALL SELECT (SELECT min(sitemap_url.page) FROM sitemap_url \
@@ -119,11 +119,11 @@ pub const SITEMAP_PAGES: &str = "WITH RECURSIVE found (page) AS ( \
     SELECT page, (SELECT max(lastmod_us) FROM sitemap_url \
     WHERE indexable = 1 AND sitemap_url.page = found.page) AS lastmod_us \
     FROM found WHERE page IS NOT NULL ORDER BY page LIMIT $1";
-/// What a page of the sitemap comes to. The sum changes with every id and every time: each id of a
-/// page has a factor of its own, and 45,000 such products fit into 63 bits.
+/// The stamp of a sitemap page. The sum changes with every id and every time: each id of a page has
+/// a factor of its own, and 45,000 such products fit into 63 bits.
 pub const SITEMAP_STAMP: &str = "SELECT count(*) AS urls, max(lastmod_us) AS lastmod_us, \
     CAST(sum((lastmod_us % 2147483647 + 1) * (id % 45000 + 1)) AS BIGINT) AS checksum \
     FROM sitemap_url WHERE page = $1 AND indexable = 1";
-/// Addresses of the sitemap after an id, up to another.
+/// URLs of the sitemap after an id, up to another.
 pub const SITEMAP_URLS: &str = "SELECT id, loc, lastmod_us, images FROM sitemap_url \
     WHERE id > $1 AND id <= $2 AND indexable = 1 ORDER BY id LIMIT $3";

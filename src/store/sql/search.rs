@@ -1,12 +1,12 @@
-//! What an operator looks for: intents by what they are about, newest first, in pages.
+//! Searches for operators: intents by their attributes, newest first, in pages.
 //!
-//! Each takes the same arguments: before which one, how many, and what they must be (NULL is
-//! anything): the transaction's hash, the subject, the state, the operation. Each goes by the index
-//! of what it is named for, which must be given.
+//! All take the same arguments: the id to continue below, the number of rows, and the transaction
+//! hash, subject, state and operation to match (NULL matches all). Each uses the index of the
+//! attribute in its name, which must not be NULL.
 
 use super::intent;
 
-/// Intents, whatever they are: the newest.
+/// The newest intents.
 pub const SEARCH: &str = intent!(
     "id < $1 AND ($3 IS NULL OR transaction_hash = $3) AND ($4 IS NULL OR subject = $4) \
     AND ($5 IS NULL OR state = $5) AND ($6 IS NULL OR operation = $6) ORDER BY id DESC LIMIT $2"
@@ -31,7 +31,7 @@ pub const SEARCH_BY_OPERATION: &str = intent!(
     "id < $1 AND ($3 IS NULL OR transaction_hash = $3) AND ($4 IS NULL OR subject = $4) \
     AND ($5 IS NULL OR state = $5) AND operation = $6 ORDER BY id DESC LIMIT $2"
 );
-/// Refusals before an entry, newest first, of an operation or of any.
+/// Refusals before an entry, newest first, of an operation or of all.
 pub const REFUSALS: &str = "SELECT \
     seq, at_us, kind, intent_id, operation, detail, prev_hash, hash FROM journal \
     WHERE kind = 'refused' AND seq < $1 AND ($3 IS NULL OR operation = $3) \

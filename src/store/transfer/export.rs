@@ -1,21 +1,22 @@
-//! What is stored, as the lines that import takes back.
+//! Writes the stored content as the lines that import reads.
 
-use super::kind::{KINDS, Kind};
+use super::Content;
 use super::sql::After;
+use super::types::{RECORD_TYPES, RecordType};
+use crate::store::StoreError;
 use crate::store::db::{Arg, Db, Row};
-use crate::store::{Store, StoreError};
 use serde_json::Value;
 use std::io::{self, Write};
 
-/// Rows of one page.
+/// Rows per page.
 const PAGE: i64 = 500;
 
-/// Why not everything was written.
+/// Why an export stopped.
 #[derive(Debug)]
 pub enum ExportError {
-    /// It could not be read.
+    /// The store failed.
     Store(StoreError),
-    /// It could not be written.
+    /// The output failed.
     Out(io::Error),
 }
 
@@ -31,60 +32,41 @@ impl From<io::Error> for ExportError {
     }
 }
 
-impl std::fmt::Display for ExportError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Store(error) => error.fmt(f),
-            Self::Out(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for ExportError {}
-
-impl Store {
-    /// Writes the content as lines, or that of one type only. What changes meanwhile may be in it
-    /// as it was or as it is.
-    ///
-    /// # Errors
-    /// The database is unavailable, holds what can not be shown, or `out` takes no more.
+impl Content<'_> {
+    /// Writes the content of one type, or of all. Concurrent changes may be in it or not.
     pub async fn export(
         &self,
         only: Option<&str>,
         out: &mut impl Write,
     ) -> Result<(), ExportError> {
-        for kind in KINDS.iter().filter(|kind| only.is_none_or(|only| only == kind.name)) {
-            export(&self.db, kind, out).await?;
+        for of in RECORD_TYPES.iter().filter(|of| only.is_none_or(|only| only == of.name)) {
+            export(self.db, of, out).await?;
         }
         Ok(())
     }
 }
 
 /// Writes one type, page by page.
-async fn export(db: &Db, kind: &Kind, out: &mut impl Write) -> Result<(), ExportError> {
+async fn export(db: &Db, of: &RecordType, out: &mut impl Write) -> Result<(), ExportError> {
     let sql = match db {
-        Db::Sqlite { .. } => kind.select.page.sqlite,
-        Db::Postgres(_) => kind.select.page.postgres,
+        Db::Sqlite { .. } => of.select.page.sqlite,
+        Db::Postgres(_) => of.select.page.postgres,
     };
     let first = |after: &After| match after {
         After::Text(_) => Value::from(""),
         After::Int(_) => Value::from(0),
     };
-    let mut key: Vec<Value> = kind.select.after.iter().map(first).collect();
+    let mut key: Vec<Value> = of.select.after.iter().map(first).collect();
     loop {
         let mut args: Vec<Arg<'_>> = key.iter().map(arg).collect();
         args.push(PAGE.into());
         let page = db.rows(sql, &args).await?;
         for row in &page {
-            writeln!(out, "{}", line(kind, row)?)?;
+            writeln!(out, "{}", line(of, row)?)?;
         }
         let Some(last) = page.last() else { return Ok(()) };
-        key = kind
-            .select
-            .after
-            .iter()
-            .map(|after| position(after, last))
-            .collect::<Result<_, _>>()?;
+        let position = of.select.after.iter().map(|after| position(after, last));
+        key = position.collect::<Result<_, _>>()?;
     }
 }
 
@@ -102,21 +84,19 @@ fn position(after: &After, row: &Row) -> Result<Value, StoreError> {
     })
 }
 
-/// A row as a line: its type, then what it has, in the order of the type's members.
-fn line(kind: &Kind, row: &Row) -> Result<String, StoreError> {
-    let mut line = format!("{{\"type\":\"{}\"", kind.name);
-    for member in kind.members {
-        let (form, corrupt) = (member.form, StoreError::Corrupt(member.column));
-        let value = if form.is_number() {
+/// A row as a line: its type, then its members in the order of the type.
+fn line(of: &RecordType, row: &Row) -> Result<String, StoreError> {
+    let mut line = format!("{{\"type\":\"{}\"", of.name);
+    for member in of.members {
+        let (field, corrupt) = (member.field, StoreError::Corrupt(member.column));
+        let value = if field.is_number() {
             let number: Option<i64> = row.get(member.column)?;
-            number.map(|number| form.show_number(number).ok_or(corrupt)).transpose()?
+            number.map(|number| field.show_number(number).ok_or(corrupt)).transpose()?
+        } else if field.is_json() {
+            let json: Option<String> = row.get(member.column)?;
+            json.map(|json| serde_json::from_str(&json).map_err(|_| corrupt)).transpose()?
         } else {
-            match row.get::<Option<String>>(member.column)? {
-                Some(json) if form.is_json() => {
-                    Some(serde_json::from_str(&json).map_err(|_| corrupt)?)
-                }
-                text => text.map(Value::from),
-            }
+            row.get::<Option<String>>(member.column)?.map(Value::from)
         };
         if let Some(value) = value {
             line += &format!(",\"{}\":{value}", member.name);

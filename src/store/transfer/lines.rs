@@ -2,22 +2,23 @@
 
 use std::io::{self, BufRead, Read as _};
 
-/// 1 MiB: far beyond any record, and the end of reading a file by mistake that has no lines.
+/// 1 MiB: far beyond any record, and a bound for files without lines.
 const MAX_LINE: usize = 1 << 20;
 
 /// The lines of a file that are not blank.
 pub(super) struct Lines<R> {
     from: R,
     line: Vec<u8>,
-    /// The number of the line, from 1 on.
+    /// The number of the current line, from 1.
     pub(super) number: u64,
-    /// How many bytes were read.
+    /// Bytes read so far.
     pub(super) bytes: u64,
 }
 
 /// A line.
 pub(super) enum Line<'a> {
-    Bytes(&'a [u8]),
+    /// Mutable, as the parser unescapes strings in place.
+    Bytes(&'a mut [u8]),
     TooLong,
 }
 
@@ -26,7 +27,7 @@ impl<R: BufRead> Lines<R> {
         Self { from, line: Vec::new(), number: 0, bytes: 0 }
     }
 
-    /// The next one; `None` at the end.
+    /// The next line; `None` at the end.
     pub(super) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
         loop {
             self.line.clear();
@@ -39,12 +40,12 @@ impl<R: BufRead> Lines<R> {
                 return Ok(Some(Line::TooLong));
             }
             if !self.line.trim_ascii().is_empty() {
-                return Ok(Some(Line::Bytes(self.line.trim_ascii())));
+                return Ok(Some(Line::Bytes(&mut self.line)));
             }
         }
     }
 
-    /// Reads to the end of the line, or a little further than a line may go.
+    /// Reads to the end of the line, or one byte beyond the limit.
     fn read(&mut self) -> io::Result<usize> {
         let bound = MAX_LINE as u64 + 1;
         let read = self.from.by_ref().take(bound).read_until(b'\n', &mut self.line)?;
@@ -52,7 +53,7 @@ impl<R: BufRead> Lines<R> {
         Ok(read)
     }
 
-    /// Reads what is left of a line that is too long, and keeps none of it.
+    /// Skips the rest of a line that is too long.
     fn skip(&mut self) -> io::Result<()> {
         while !self.line.ends_with(b"\n") {
             self.line.clear();

@@ -1,8 +1,7 @@
-//! The statements of import and export. Those of import take many rows at once, as one JSON list:
-//! a statement for each row would spend its time on the way to the database and back.
+//! The statements of import and export. An import statement takes many rows as one JSON list, which
+//! saves a round trip per row.
 //!
-//! The text is the same for both databases but for the function that unfolds the list, and the
-//! functions that fold one.
+//! The text is the same for both databases, except the functions that unfold and fold lists.
 
 /// A statement for each database.
 #[derive(Debug, Clone, Copy)]
@@ -11,7 +10,7 @@ pub(super) struct Statement {
     pub(super) postgres: &'static str,
 }
 
-/// A page of a table from a key on, the number of rows being the last argument.
+/// A page of a table after a key; the last argument is the number of rows.
 #[derive(Debug)]
 pub(super) struct Select {
     pub(super) page: Statement,
@@ -46,7 +45,7 @@ macro_rules! value {
     (int $column:ident) => {
         concat!("CAST(r.value ->> '", stringify!($column), "' AS BIGINT)")
     };
-    // what is stored stays, whatever is imported
+    // a stored value stays
     (kept_podcast $column:ident) => {
         concat!(
             "COALESCE((SELECT p.",
@@ -58,7 +57,7 @@ macro_rules! value {
     };
 }
 
-/// Adds rows, and changes those that are there in the columns after the semicolon.
+/// Inserts rows, and updates the columns after the semicolon of existing ones.
 macro_rules! put {
     (
         $table:ident, $key:literal: $kind:ident $first:ident $(, $more_kind:ident $more:ident)*
@@ -83,7 +82,7 @@ macro_rules! put {
     };
 }
 
-/// Adds rows, and leaves alone those that are there.
+/// Inserts rows, and leaves existing ones unchanged.
 macro_rules! add {
     ($table:ident: $kind:ident $first:ident $(, $more_kind:ident $more:ident)*) => {
         over_rows!(
@@ -111,27 +110,27 @@ macro_rules! delete {
     };
 }
 
-/// A page whose text is the same for both.
+/// A statement whose text is the same for both.
 macro_rules! same {
     ($text:expr) => {
         Statement { sqlite: $text, postgres: $text }
     };
 }
 
-/// Marks where a batch begins.
+/// Begins a batch.
 pub(super) const SAVE: &str = "SAVEPOINT batch";
 /// Undoes a batch.
 pub(super) const UNDO: &str = "ROLLBACK TO SAVEPOINT batch";
 /// Keeps a batch.
 pub(super) const KEEP: &str = "RELEASE SAVEPOINT batch";
-/// SQLite only: 64 MiB of pages in memory. With its usual 2 MB, the indexes of a large table go to
-/// the disk and back for every row.
+/// SQLite only: 64 MiB of page cache. With the default of 2 MB, each row reads and writes index pages
+/// of a large table on disk.
 pub(super) const CACHE: &str = "PRAGMA cache_size = -65536";
-/// PostgreSQL only: how long a statement, and the silence between two, may be in a transaction.
-pub(super) const PATIENCE: &str = "SELECT set_config('statement_timeout', $1, true), \
+/// PostgreSQL only: the timeouts of statements and of idling in this transaction.
+pub(super) const TIMEOUT: &str = "SELECT set_config('statement_timeout', $1, true), \
     set_config('idle_in_transaction_session_timeout', $1, true)";
 
-/// Takes names from accounts that get others: two that swap theirs would be in each other's way.
+/// Clears names that change first, as two accounts that swap theirs would conflict.
 pub(super) const ACCOUNT_CLEAR: Statement = over_rows!(
     "UPDATE account SET did = NULL, handle = NULL FROM ",
     " WHERE account.user_id = r.value ->> 'user_id' \
@@ -165,7 +164,7 @@ pub(super) const PODCAST_SELECT: Select = Select {
     after: &[Text("did")],
 };
 
-/// An episode of no podcast.
+/// An episode whose podcast is missing.
 pub(super) const EPISODE_ALONE: Statement = over_rows!(
     "SELECT 1 AS found FROM ",
     " WHERE NOT EXISTS (SELECT 1 FROM podcast p WHERE p.did = r.value ->> 'did') LIMIT 1"
@@ -190,7 +189,7 @@ pub(super) const FEED_ITEM_PUT: Statement = put!(
 pub(super) const FEED_ITEM_DELETE: Statement = delete!(feed_item: text feed, text post_uri);
 pub(super) const FEED_LABEL_CLEAR: Statement = delete!(feed_label: text feed, text post_uri);
 pub(super) const FEED_LABEL_PUT: Statement = add!(feed_label: text feed, text post_uri, text label);
-/// A page of items, with the text of `$fold`, which makes a list of their labels.
+/// A page of items; `$fold` makes a list of their labels.
 macro_rules! feed_items {
     ($fold:literal) => {
         concat!(
@@ -212,7 +211,7 @@ pub(super) const FEED_ITEM_SELECT: Select = Select {
 
 pub(super) const MODERATION_CLEAR: Statement = delete!(moderation_label: text post_uri);
 pub(super) const MODERATION_PUT: Statement = add!(moderation_label: text post_uri, text label);
-/// A page of posts with their labels, folded by `$fold`.
+/// A page of posts; `$fold` makes a list of their labels.
 macro_rules! moderation {
     ($fold:literal) => {
         concat!(
@@ -231,8 +230,8 @@ pub(super) const MODERATION_SELECT: Select = Select {
     after: &[Text("post_uri")],
 };
 
-/// An item that is not in the snapshot of its instant, though that or one that readers would take
-/// for newer is there.
+/// An item that is not in the stored snapshot of its instant, although that snapshot or a newer one
+/// is stored.
 pub(super) const SUGGESTION_OLD: Statement = over_rows!(
     "SELECT 1 AS found FROM ",
     " WHERE EXISTS (SELECT 1 FROM suggestion n WHERE n.viewer_did = r.value ->> 'viewer_did' \
@@ -243,14 +242,14 @@ pub(super) const SUGGESTION_OLD: Statement = over_rows!(
     AND s.rank = CAST(r.value ->> 'rank' AS BIGINT) AND s.actor_did = r.value ->> 'actor_did' \
     AND s.post_uri = r.value ->> 'post_uri' AND s.reason = r.value ->> 'reason') LIMIT 1"
 );
-/// A snapshot that has fewer items than the one of its instant that is there.
+/// A snapshot that has fewer items than the stored one of its instant.
 pub(super) const SUGGESTION_SHORT: Statement = over_rows!(
     "SELECT 1 AS found FROM ",
     " WHERE EXISTS (SELECT 1 FROM suggestion s WHERE s.viewer_did = r.value ->> 'viewer_did' \
     AND s.built_us = CAST(r.value ->> 'built_us' AS BIGINT) \
     AND s.rank > json_array_length(r.value -> 'items')) LIMIT 1"
 );
-/// Adds the items of snapshots that are not there: what is there was found to be the same.
+/// Inserts the items of new snapshots; the checks above found stored ones equal.
 pub(super) const SUGGESTION_PUT: Statement = over_rows!(
     "INSERT INTO suggestion \
     (viewer_did, snapshot_id, rank, actor_did, post_uri, reason, built_us) \
@@ -293,13 +292,13 @@ pub(super) const FOLLOW_SELECT: Select = Select {
     after: &[Text("did"), Text("subject_did")],
 };
 
-/// Changes the pages that are there: to insert them would use up identities.
+/// Updates existing pages: an insert would use up ids.
 pub(super) const PAGE_UPDATE: Statement = over_rows!(
     "UPDATE sitemap_url SET lastmod_us = CAST(r.value ->> 'lastmod_us' AS BIGINT), \
     images = r.value ->> 'images', indexable = CAST(r.value ->> 'indexable' AS BIGINT) FROM ",
     " WHERE sitemap_url.loc = r.value ->> 'loc'"
 );
-/// Adds the others.
+/// Inserts the others.
 pub(super) const PAGE_ADD: Statement = over_rows!(
     "INSERT INTO sitemap_url (loc, lastmod_us, images, indexable) \
     SELECT r.value ->> 'loc', CAST(r.value ->> 'lastmod_us' AS BIGINT), r.value ->> 'images', \

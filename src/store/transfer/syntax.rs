@@ -1,13 +1,12 @@
-//! What identifiers, addresses and texts look like, for tables that others read without a doubt.
+//! The syntax of identifiers, URLs and texts.
 //!
-//! Stricter than their specifications where those leave a choice that makes two spellings of one
-//! thing.
+//! Stricter than the specifications where those allow two spellings of one value.
 
-/// 2,047 bytes: a sitemap takes no more, and neither do most clients.
+/// 2,047 bytes: the limit of sitemaps and of most clients.
 pub(super) const MAX_URL: usize = 2_047;
-/// 700 bytes: the cursor of a feed holds one in its 1 KiB.
+/// 700 bytes: a feed's cursor of 1 KiB holds one.
 pub(super) const MAX_AT_URI: usize = 700;
-/// 256 bytes: `did:web:` and a whole host name with its port.
+/// 256 bytes: `did:web:` and a full host name with its port.
 const MAX_DID: usize = 256;
 
 pub(super) fn is_uuid(text: &str) -> bool {
@@ -45,7 +44,7 @@ pub(super) fn is_handle(text: &str) -> bool {
     text.len() <= 253 && is_named && text.split('.').all(is_label)
 }
 
-/// AT Protocol, "AT URI", of a record. Its authority is a DID: a handle may be another's one day.
+/// AT Protocol, "AT URI", of a record. Its authority is a DID, as handles change owners.
 pub(super) fn is_at_uri(text: &str) -> bool {
     let Some(rest) = text.strip_prefix("at://") else { return false };
     let parts: Vec<&str> = rest.split('/').collect();
@@ -75,7 +74,7 @@ fn is_record_key(text: &str) -> bool {
     (1..=512).contains(&text.len()) && text.bytes().all(is_known) && !matches!(text, "." | "..")
 }
 
-/// A URL with a host and without a user; what is not ASCII is percent-encoded in it.
+/// A URL with a host and without user information; non-ASCII is percent-encoded.
 pub(super) fn is_url(text: &str, schemes: &[&str]) -> bool {
     let Some(rest) = schemes.iter().find_map(|scheme| text.strip_prefix(scheme)) else {
         return false;
@@ -105,7 +104,7 @@ pub(super) fn is_email(text: &str) -> bool {
         && !domain.contains('@')
 }
 
-/// BCP 47, as far as feeds use it: a language and further parts.
+/// BCP 47, the part that feeds use: a language and subtags.
 pub(super) fn is_language(text: &str) -> bool {
     let mut parts = text.split('-');
     let first = parts.next().unwrap_or_default();
@@ -121,7 +120,7 @@ pub(super) fn is_visible(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// PostgreSQL takes no NUL, and XML none of the other control characters.
+/// PostgreSQL stores no NUL, and XML allows no other control characters.
 pub(super) fn is_text(text: &str) -> bool {
     let is_known = |letter: char| !letter.is_control() || matches!(letter, '\t' | '\n' | '\r');
     !text.trim().is_empty() && text.chars().all(is_known)

@@ -3,24 +3,25 @@
 use crate::world::{NOW, World, felt};
 use portcullis::store::{Binding, Store, StoreError};
 
-pub(crate) async fn a_second_store_reads_and_writes_beside_the_first(world: World) {
+pub(crate) async fn a_shared_store_reads_and_writes(world: World) {
     let first = world.open().await;
-    let second = Store::open_beside(&world.config()).await.unwrap();
+    let second = Store::open_shared(&world.config(), None).await.unwrap();
     for number in 0..20 {
         let (one, other) = if number % 2 == 0 { (&first, &second) } else { (&second, &first) };
         let (identity, recipient) = (felt(number), felt(100 + number));
-        let bound = one.bind_faucet("e", identity, recipient, NOW).await.unwrap();
+        let bound = one.faucet().bind("e", identity, recipient, NOW).await.unwrap();
         assert_eq!(bound, Binding::Bound);
-        let seen = other.faucet_binding("e", identity, felt(9)).await.unwrap();
+        let seen = other.faucet().check("e", identity, felt(9)).await.unwrap();
         assert_eq!(seen, Binding::IdentityElsewhere, "what the one wrote, the other reads");
     }
     second.close().await;
     first.ping().await.unwrap();
 }
 
-pub(crate) async fn beside_nobody_tables_are_made_once(world: World) {
+pub(crate) async fn tables_are_created_once(world: World) {
     let config = world.config();
-    let (one, two) = tokio::join!(Store::open_beside(&config), Store::open_beside(&config));
+    let (one, two) =
+        tokio::join!(Store::open_shared(&config, None), Store::open_shared(&config, None));
     let made = [one, two].into_iter().filter_map(|opened| match opened {
         Ok(store) => Some(store),
         // the other has it for itself for a moment
@@ -34,19 +35,19 @@ pub(crate) async fn beside_nobody_tables_are_made_once(world: World) {
     world.open().await.ping().await.unwrap();
 }
 
-pub(crate) async fn beside_tables_of_another_version_nothing_is_opened(world: World) {
+pub(crate) async fn a_shared_store_refuses_another_version(world: World) {
     world.open().await.close().await;
     for change in ["version = version + 1", "version = version - 2"] {
         let newest = "(SELECT max(version) FROM _sqlx_migrations)";
         let others = format!("DELETE FROM _sqlx_migrations WHERE version <> {newest}");
         world.raw(&others).await.unwrap();
         world.raw(&format!("UPDATE _sqlx_migrations SET {change}")).await.unwrap();
-        let refused = Store::open_beside(&world.config()).await;
+        let refused = Store::open_shared(&world.config(), None).await;
         assert!(matches!(refused, Err(StoreError::Version)), "{change}: {refused:?}");
     }
 }
 
-pub(crate) async fn a_ping_tells_what_is_wrong(world: World) {
+pub(crate) async fn a_ping_reports_the_cause(world: World) {
     let store = world.open().await;
     store.ping().await.unwrap();
     world.raw("UPDATE _sqlx_migrations SET version = 99 WHERE version = 2").await.unwrap();

@@ -1,20 +1,20 @@
-//! What a member of a record may hold: from JSON to the value of a column, and back.
+//! The types of members: from JSON to the value of a column, and back.
 //!
-//! Whatever is written here is what the documents and feeds need of it: a form that a reader would
-//! choke on never gets into a table. Nothing is corrected silently.
+//! They refuse every value that a reader of the tables cannot use; nothing is corrected silently.
 
 use super::syntax::{
     MAX_AT_URI, MAX_URL, is_at_uri, is_did, is_email, is_handle, is_language, is_tag, is_text,
     is_url, is_uuid, is_visible,
 };
-use portcullis_filters::rpc::json::Json;
 use serde_json::{Map, Value};
+use simd_json::prelude::*;
+use simd_json::tape;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// What a member may hold.
+/// The type of a member.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Form {
+pub(super) enum FieldType {
     Uuid,
     Did,
     /// A DID, or `*` for everybody else.
@@ -27,19 +27,19 @@ pub(super) enum Form {
     Https,
     Email,
     Language,
-    /// Visible ASCII, up to so many characters.
+    /// Visible ASCII, at most this many characters.
     Id(usize),
-    /// For people, up to so many characters.
+    /// Text for people, at most this many characters.
     Text(usize),
-    /// What a filter compares with, in lower case, up to so many bytes.
+    /// Text that filters compare, in lower case, at most this many bytes.
     Tag(usize),
     OneOf(&'static [&'static str]),
     Flag,
-    /// Greater than 0, of these units.
-    Whole(&'static str),
+    /// An integer greater than 0, of this unit.
+    Count(&'static str),
     Instant,
-    /// At least and at most so many of one form.
-    List(&'static Form, usize, usize),
+    /// At least and at most this many items of one type.
+    List(&'static FieldType, usize, usize),
     Object(&'static [Member]),
 }
 
@@ -48,57 +48,61 @@ pub(super) enum Form {
 pub(super) struct Member {
     pub(super) name: &'static str,
     pub(super) column: &'static str,
-    pub(super) form: Form,
-    pub(super) need: Need,
+    pub(super) field: FieldType,
+    pub(super) presence: Presence,
 }
 
-/// What its absence means; `null` is absent.
+/// Whether a member may be absent; `null` is absent.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Need {
-    Must,
-    May,
-    /// It stands for this JSON.
-    Or(&'static str),
+pub(super) enum Presence {
+    Required,
+    Optional,
+    /// The column has this value, in JSON, if the member is absent.
+    Default(&'static str),
 }
 
 impl Member {
-    pub(super) const fn must(name: &'static str, form: Form) -> Self {
-        Self { name, column: name, form, need: Need::Must }
+    pub(super) const fn required(name: &'static str, field: FieldType) -> Self {
+        Self { name, column: name, field, presence: Presence::Required }
     }
 
-    pub(super) const fn may(name: &'static str, form: Form) -> Self {
-        Self { need: Need::May, ..Self::must(name, form) }
+    pub(super) const fn optional(name: &'static str, field: FieldType) -> Self {
+        Self { presence: Presence::Optional, ..Self::required(name, field) }
     }
 
-    pub(super) const fn or(name: &'static str, form: Form, json: &'static str) -> Self {
-        Self { need: Need::Or(json), ..Self::must(name, form) }
+    pub(super) const fn default(
+        name: &'static str,
+        field: FieldType,
+        column: &'static str,
+    ) -> Self {
+        Self { presence: Presence::Default(column), ..Self::required(name, field) }
     }
 
-    /// An instant `…_at`, in a column `…_us`.
+    /// An instant `…_at` in a column `…_us`.
     pub(super) const fn instant(name: &'static str, column: &'static str) -> Self {
-        Self { column, ..Self::must(name, Form::Instant) }
+        Self { column, ..Self::required(name, FieldType::Instant) }
     }
 }
 
-/// Why a member can not be taken, and where in the record it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Misfit {
+/// What is wrong with a member, and its path in the record.
+#[derive(Debug)]
+pub(super) struct MemberError {
     path: String,
     why: String,
 }
 
-impl std::fmt::Display for Misfit {
+impl std::fmt::Display for MemberError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}", self.path, self.why)
     }
 }
 
-impl Misfit {
-    fn new(why: String) -> Self {
-        Self { path: String::new(), why }
+impl MemberError {
+    fn new(path: &str, why: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), why: why.into() }
     }
 
-    /// Found under this name or index.
+    /// The same, below this name or index.
     pub(super) fn under(mut self, name: &str) -> Self {
         let dot = if self.path.is_empty() || self.path.starts_with('[') { "" } else { "." };
         self.path = format!("{name}{dot}{}", self.path);
@@ -106,77 +110,74 @@ impl Misfit {
     }
 }
 
-/// Takes an object apart, each member into its column. What is absent is in no column.
-pub(super) fn read_members(
-    members: Vec<(std::borrow::Cow<'_, str>, Json<'_>)>,
+/// Reads the members of an object into their columns. An absent one has no column.
+pub(super) fn read_members<'t, 'i: 't>(
+    members: impl Iterator<Item = (&'i str, tape::Value<'t, 'i>)>,
     known: &[Member],
-) -> Result<Map<String, Value>, Misfit> {
+) -> Result<Map<String, Value>, MemberError> {
     let mut row = Map::new();
     let mut seen = vec![false; known.len()];
     for (name, json) in members {
         let Some(at) = known.iter().position(|member| member.name == name) else {
-            return Err(Misfit::new("is no member of it".into()).under(&shown(&name)));
+            return Err(MemberError::new(&printable(name), "is unknown"));
         };
         if std::mem::replace(&mut seen[at], true) {
-            return Err(Misfit::new("is there twice".into()).under(&name));
+            return Err(MemberError::new(name, "is duplicated"));
         }
-        if json != Json::Null {
-            let value = known[at].form.read(json).map_err(|misfit| misfit.under(&name))?;
+        if json.as_null().is_none() {
+            let value = known[at].field.read(json).map_err(|error| error.under(name))?;
             row.insert(known[at].column.to_owned(), value);
         }
     }
     for member in known {
-        match member.need {
+        match member.presence {
             _ if row.contains_key(member.column) => {}
-            Need::Must => return Err(Misfit::new("is missing".into()).under(member.name)),
-            Need::May => {}
-            Need::Or(text) => {
-                let json = Json::parse(text.as_bytes()).expect("a default is JSON");
-                row.insert(member.column.to_owned(), member.form.read(json)?);
+            Presence::Required => return Err(MemberError::new(member.name, "is missing")),
+            Presence::Optional => {}
+            Presence::Default(json) => {
+                let value = serde_json::from_str(json).expect("a default is JSON");
+                row.insert(member.column.to_owned(), value);
             }
         }
     }
     Ok(row)
 }
 
-/// A name that somebody else chose, as far as it helps.
-fn shown(name: &str) -> String {
+/// The beginning of an unknown name, without control characters.
+fn printable(name: &str) -> String {
     name.chars().take(40).filter(|letter| !letter.is_control()).collect()
 }
 
-impl Form {
+impl FieldType {
     /// The value of the column.
-    pub(super) fn read(self, json: Json<'_>) -> Result<Value, Misfit> {
-        let misfit = || Misfit::new(format!("must be {}", self.expected()));
-        match (self, json) {
-            (Self::Flag, Json::Bool(flag)) => Ok(i64::from(flag).into()),
-            (Self::Whole(_), Json::Integer(number @ 1..)) => {
-                i64::try_from(number).map(Value::from).map_err(|_| misfit())
-            }
-            (Self::Instant, Json::String(text)) => {
-                micros(&text).map(Value::from).ok_or_else(misfit)
-            }
-            (Self::List(form, least, most), Json::Array(items))
-                if (least..=most).contains(&items.len()) =>
-            {
-                let items = items.into_iter().enumerate().map(|(at, item)| {
-                    form.read(item).map_err(|misfit| misfit.under(&format!("[{at}]")))
+    fn read(self, json: tape::Value<'_, '_>) -> Result<Value, MemberError> {
+        let error = || MemberError::new("", format!("must be {}", self.expected()));
+        match self {
+            Self::Flag => json.as_bool().map(|flag| i64::from(flag).into()),
+            Self::Count(_) => json.as_i64().filter(|number| *number > 0).map(Value::from),
+            Self::Instant => json.as_str().and_then(micros).map(Value::from),
+            Self::List(item, least, most) => {
+                let items = json.as_array().filter(|list| (least..=most).contains(&list.len()));
+                let items = items.ok_or_else(error)?;
+                let items = items.iter().enumerate().map(|(at, json)| {
+                    item.read(json).map_err(|error| error.under(&format!("[{at}]")))
                 });
-                items.collect::<Result<_, _>>().map(Value::Array)
+                return items.collect::<Result<_, _>>().map(Value::Array);
             }
-            (Self::Object(known), Json::Object(members)) => {
-                read_members(members, known).map(Value::Object)
+            Self::Object(known) => {
+                let members = json.as_object().ok_or_else(error)?;
+                return read_members(members.iter(), known).map(Value::Object);
             }
-            (_, Json::String(text)) if self.takes(&text) => Ok(text.into_owned().into()),
-            _ => Err(misfit()),
+            _ => json.as_str().filter(|text| self.accepts(text)).map(Value::from),
         }
+        .ok_or_else(error)
     }
 
     /// The member of a column's number.
     pub(super) fn show_number(self, number: i64) -> Option<Value> {
         match self {
             Self::Flag => Some((number != 0).into()),
-            Self::Whole(_) => Some(number.into()),
+            Self::Count(_) => Some(number.into()),
             Self::Instant => {
                 let nanos = i128::from(number) * 1_000;
                 let at = OffsetDateTime::from_unix_timestamp_nanos(nanos).ok()?;
@@ -188,7 +189,7 @@ impl Form {
 
     /// Whether its column holds a number.
     pub(super) fn is_number(self) -> bool {
-        matches!(self, Self::Flag | Self::Whole(_) | Self::Instant)
+        matches!(self, Self::Flag | Self::Count(_) | Self::Instant)
     }
 
     /// Whether its column holds JSON.
@@ -196,7 +197,7 @@ impl Form {
         matches!(self, Self::List(..) | Self::Object(_))
     }
 
-    fn takes(self, text: &str) -> bool {
+    fn accepts(self, text: &str) -> bool {
         match self {
             Self::Uuid => is_uuid(text),
             Self::Did => is_did(text),
@@ -211,7 +212,7 @@ impl Form {
             Self::Text(most) => is_text(text) && text.chars().count() <= most,
             Self::Tag(most) => is_tag(text) && text.len() <= most,
             Self::OneOf(names) => names.contains(&text),
-            Self::Flag | Self::Whole(_) | Self::Instant | Self::List(..) | Self::Object(_) => false,
+            Self::Flag | Self::Count(_) | Self::Instant | Self::List(..) | Self::Object(_) => false,
         }
     }
 
@@ -238,8 +239,10 @@ impl Form {
             ),
             Self::OneOf(names) => format!("one of {}", names.join(", ")),
             Self::Flag => "true or false".into(),
-            Self::Whole(units) => format!("a whole number of {units}, greater than 0"),
-            Self::Instant => "an instant of RFC 3339, such as 2026-11-21T08:00:00Z".into(),
+            Self::Count(units) => format!("a whole number of {units}, greater than 0"),
+            Self::Instant => {
+                "an RFC 3339 instant from 1970 on, such as 2026-11-21T08:00:00Z".into()
+            }
             Self::List(_, 0, most) => format!("a list of at most {most}"),
             Self::List(_, least, most) => format!("a list of {least} to {most}"),
             Self::Object(members) => {

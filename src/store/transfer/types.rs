@@ -1,0 +1,303 @@
+//! The types of records: their members, and the statements that import and export them.
+//!
+//! A member has the name of its column; an instant ends in `_at` where its column ends in `_us`. To
+//! add one, add it to a migration, to this table, and to its statement in `sql.rs`.
+
+use super::field::FieldType::{
+    self, AtUri, Count, Did, Email, Flag, Handle, Https, Id, Language, List, Object, OneOf, Tag,
+    Text, Url, Uuid, Viewer,
+};
+use super::field::Member;
+use super::sql::{self, Select, Statement};
+
+/// A type of record.
+#[derive(Debug)]
+pub(super) struct RecordType {
+    pub(super) name: &'static str,
+    /// How many of the first members are the key.
+    pub(super) keys: usize,
+    pub(super) members: &'static [Member],
+    /// The statements that import rows, in order.
+    pub(super) put: &'static [Step],
+    pub(super) delete: Statement,
+    pub(super) select: Select,
+    /// The message for a row that violates a constraint.
+    pub(super) conflict: &'static str,
+}
+
+/// A statement for many rows.
+#[derive(Debug)]
+pub(super) enum Step {
+    Run(Statement, Rows),
+    /// Finds a row only if the rows must be refused, with this message.
+    Check(Statement, Rows, &'static str),
+}
+
+/// The rows that a statement takes.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Rows {
+    All,
+    /// Those that have this list.
+    With(&'static str),
+    /// One for each item of this list, with its rank and the record's key.
+    Each(&'static str),
+}
+
+impl RecordType {
+    /// The columns of the key.
+    pub(super) fn key(&self) -> impl Iterator<Item = &'static str> {
+        self.members[..self.keys].iter().map(|member| member.column)
+    }
+}
+
+/// The names of all types, in an order that imports them.
+pub fn types() -> impl Iterator<Item = &'static str> {
+    RECORD_TYPES.iter().map(|of| of.name)
+}
+
+use Rows::{All, Each, With};
+use Step::{Check, Run};
+
+const MODERATION_LABELS: &str = "moderation_labels";
+const LABELS: FieldType = List(&Tag(128), 0, 32);
+const FALSE: &str = "0";
+const TRUE: &str = "1";
+const EMPTY: &str = "[]";
+const NOT_NEWER: &str = "built_at must be later than in every snapshot of this viewer: snapshots \
+                         never change";
+
+const PERSON: &[Member] = &[
+    Member::required("name", Text(128)),
+    Member::optional("role", Text(128)),
+    Member::optional("group", Text(128)),
+    Member::optional("image", Https),
+    Member::optional("href", Https),
+];
+const FUNDING: &[Member] = &[Member::required("url", Https), Member::required("text", Text(128))];
+const TXT: &[Member] =
+    &[Member::optional("purpose", Text(128)), Member::required("value", Text(4_000))];
+const TRANSCRIPT: &[Member] = &[
+    Member::required("url", Https),
+    Member::required(
+        "kind",
+        OneOf(&[
+            "text/plain",
+            "text/html",
+            "text/vtt",
+            "application/json",
+            "application/x-subrip",
+            "application/srt",
+        ]),
+    ),
+    Member::optional("language", Language),
+];
+const SUGGESTED: &[Member] = &[
+    Member::required("actor_did", Did),
+    Member::required("post_uri", AtUri),
+    Member::required("reason", Id(64)),
+];
+
+/// All types, in an order that imports them: podcasts before their episodes.
+pub(super) static RECORD_TYPES: [RecordType; 8] = [
+    RecordType {
+        name: "account",
+        keys: 1,
+        members: &[
+            Member::required("user_id", Uuid),
+            Member::optional("did", Did),
+            Member::optional("handle", Handle),
+            Member::default(
+                "status",
+                OneOf(&["active", "deactivated", "taken_down", "banned"]),
+                r#""active""#,
+            ),
+            Member::instant("created_at", "created_us"),
+        ],
+        put: &[Run(sql::ACCOUNT_CLEAR, All), Run(sql::ACCOUNT_PUT, All)],
+        delete: sql::ACCOUNT_DELETE,
+        select: sql::ACCOUNT_SELECT,
+        conflict: "another account has its did or handle",
+    },
+    RecordType {
+        name: "podcast",
+        keys: 1,
+        members: &[
+            Member::required("did", Did),
+            Member::optional("guid", Uuid),
+            Member::required("title", Text(255)),
+            Member::required("description", Text(4_000)),
+            Member::required("link", Https),
+            Member::required("language", Language),
+            Member::optional("author", Text(255)),
+            Member::required("category", Text(255)),
+            Member::optional("subcategory", Text(255)),
+            Member::required("explicit", Flag),
+            Member::required("image_url", Https),
+            Member::default("kind", OneOf(&["episodic", "serial"]), r#""episodic""#),
+            Member::default(
+                "medium",
+                OneOf(&["podcast", "music", "video", "film", "audiobook", "newsletter"]),
+                r#""podcast""#,
+            ),
+            Member::default("locked", Flag, TRUE),
+            Member::optional("owner_name", Text(255)),
+            Member::optional("owner_email", Email),
+            Member::optional("copyright", Text(255)),
+            Member::default("funding", List(&Object(FUNDING), 0, 20), EMPTY),
+            Member::default("persons", List(&Object(PERSON), 0, 50), EMPTY),
+            Member::default("txt", List(&Object(TXT), 0, 20), EMPTY),
+            Member::default("complete", Flag, FALSE),
+            Member::default("block", Flag, FALSE),
+            Member::optional("new_feed_url", Https),
+            Member::default("status", OneOf(&["active", "taken_down"]), r#""active""#),
+            Member::instant("updated_at", "updated_us"),
+        ],
+        put: &[
+            Check(
+                sql::PODCAST_WITHOUT_GUID,
+                All,
+                "guid is missing, and no base URL is set to derive it from",
+            ),
+            Run(sql::PODCAST_PUT, All),
+        ],
+        delete: sql::PODCAST_DELETE,
+        select: sql::PODCAST_SELECT,
+        conflict: "another podcast has its guid",
+    },
+    RecordType {
+        name: "episode",
+        keys: 1,
+        members: &[
+            Member::required("id", Id(128)),
+            Member::required("did", Did),
+            Member::required("guid", Id(255)),
+            Member::required("title", Text(255)),
+            Member::required("description_html", Text(65_536)),
+            Member::optional("link", Https),
+            Member::required("enclosure_url", Https),
+            Member::required("enclosure_length", Count("bytes")),
+            Member::required(
+                "enclosure_type",
+                OneOf(&[
+                    "audio/mpeg",
+                    "audio/mp4",
+                    "audio/m4a",
+                    "audio/x-m4a",
+                    "audio/ogg",
+                    "video/mp4",
+                    "video/m4v",
+                    "video/x-m4v",
+                    "video/quicktime",
+                ]),
+            ),
+            Member::optional("duration_s", Count("seconds")),
+            Member::instant("published_at", "published_us"),
+            Member::optional("season", Count("seasons")),
+            Member::optional("number", Count("episodes")),
+            Member::default("kind", OneOf(&["full", "trailer", "bonus"]), r#""full""#),
+            Member::optional("explicit", Flag),
+            Member::optional("image_url", Https),
+            Member::default("transcripts", List(&Object(TRANSCRIPT), 0, 20), EMPTY),
+            Member::default("persons", List(&Object(PERSON), 0, 50), EMPTY),
+            Member::optional("chapters_url", Https),
+            Member::optional("social_uri", AtUri),
+            Member::default(
+                "visibility",
+                OneOf(&["public", "hidden", "members", "draft"]),
+                r#""public""#,
+            ),
+            Member::instant("updated_at", "updated_us"),
+        ],
+        put: &[
+            Check(sql::EPISODE_ALONE, All, "no podcast has its did: import the podcast first"),
+            Run(sql::EPISODE_PUT, All),
+        ],
+        delete: sql::EPISODE_DELETE,
+        select: sql::EPISODE_SELECT,
+        conflict: "another episode of the podcast has its guid or enclosure_url",
+    },
+    RecordType {
+        name: "feed_item",
+        keys: 2,
+        members: &[
+            Member::required(
+                "feed",
+                OneOf(&[
+                    "trade-listings",
+                    "collection-posts",
+                    "fresh-pulls",
+                    "showcase",
+                    "journals",
+                    "card-reviews",
+                ]),
+            ),
+            Member::required("post_uri", AtUri),
+            Member::optional("record_uri", AtUri),
+            Member::required("author_did", Did),
+            Member::optional("set_code", Tag(64)),
+            Member::instant("sort_at", "sort_us"),
+            Member::default("hidden", Flag, FALSE),
+            Member::default("labels", LABELS, EMPTY),
+            Member::optional(MODERATION_LABELS, LABELS),
+        ],
+        put: &[
+            Run(sql::FEED_ITEM_PUT, All),
+            Run(sql::FEED_LABEL_CLEAR, All),
+            Run(sql::FEED_LABEL_PUT, Each("labels")),
+            Run(sql::MODERATION_CLEAR, With(MODERATION_LABELS)),
+            Run(sql::MODERATION_PUT, Each(MODERATION_LABELS)),
+        ],
+        delete: sql::FEED_ITEM_DELETE,
+        select: sql::FEED_ITEM_SELECT,
+        conflict: "it violates a constraint of its table",
+    },
+    RecordType {
+        name: "moderation",
+        keys: 1,
+        members: &[Member::required("post_uri", AtUri), Member::required("labels", LABELS)],
+        put: &[Run(sql::MODERATION_CLEAR, All), Run(sql::MODERATION_PUT, Each("labels"))],
+        delete: sql::MODERATION_CLEAR,
+        select: sql::MODERATION_SELECT,
+        conflict: "it violates a constraint of its table",
+    },
+    RecordType {
+        name: "suggestion",
+        keys: 2,
+        members: &[
+            Member::required("viewer_did", Viewer),
+            Member::instant("built_at", "built_us"),
+            Member::required("items", List(&Object(SUGGESTED), 1, 500)),
+        ],
+        put: &[
+            Check(sql::SUGGESTION_OLD, Each("items"), NOT_NEWER),
+            Check(sql::SUGGESTION_SHORT, All, NOT_NEWER),
+            Run(sql::SUGGESTION_PUT, Each("items")),
+        ],
+        delete: sql::SUGGESTION_DELETE,
+        select: sql::SUGGESTION_SELECT,
+        conflict: "it violates a constraint of its table",
+    },
+    RecordType {
+        name: "follow",
+        keys: 2,
+        members: &[Member::required("did", Did), Member::required("subject_did", Did)],
+        put: &[Run(sql::FOLLOW_PUT, All)],
+        delete: sql::FOLLOW_DELETE,
+        select: sql::FOLLOW_SELECT,
+        conflict: "it violates a constraint of its table",
+    },
+    RecordType {
+        name: "page",
+        keys: 1,
+        members: &[
+            Member::required("loc", Url),
+            Member::instant("lastmod_at", "lastmod_us"),
+            Member::default("images", List(&Url, 0, 1_000), EMPTY),
+            Member::default("indexable", Flag, TRUE),
+        ],
+        put: &[Run(sql::PAGE_UPDATE, All), Run(sql::PAGE_ADD, All)],
+        delete: sql::PAGE_DELETE,
+        select: sql::PAGE_SELECT,
+        conflict: "it violates a constraint of its table",
+    },
+];
