@@ -1,15 +1,14 @@
 //! Portcullis, the edge in front of a private Starknet node.
 //!
 //! ```text
-//! listener ── gate (connections: caps, lifetime; heads, whole and in time)
-//!    └─ proxy: a request of a surface, from its head to its answer
-//!         head ─▶ policy.admit ─▶ bounded body ─▶ policy.inspect ─▶ a permit
-//!                                                                       │
-//!              gateway.begin · relay.transact  · relay.operate ◀────────┘
-//!                       │            │
-//!                     node         store (journal, intents)
-//!                       └──────▶ Reply ◀─┘
-//!         every refusal and every fault ─▶ reply, the one place that knows statuses and bodies
+//! listener ── http::Gate: connection caps, TLS handshake, each head whole and in time
+//!    └─ pingora_proxy::HttpProxy<Proxy<S>>: HTTP/1 and HTTP/2, one run of the phases per request
+//!         new_ctx          Context: request id, start
+//!         request_filter   admit(head) ─▶ bounded body ─▶ inspect ─▶ Permit ─▶ answer ─▶ respond
+//!                               └──────── Refusal ───────────┴────────────────────────▶ respond
+//!         upstream_peer    Err: nothing reaches the node without a permit
+//!         fail_to_proxy    the surface's envelope for whatever Pingora refuses
+//!         logging          one log line, one set of counters
 //! ```
 //! Imports point downwards only; `tests/tidy.rs` lists the floors. The policy is a crate of its
 //! own, `portcullis_filters`, which can do no I/O.

@@ -1,8 +1,8 @@
 //! Responses of the operator's listener to requests that reach no page, in plain text.
 
 use crate::http::ErrorResponder;
+use crate::http::context::ServerContext;
 use crate::http::gate::message_of;
-use crate::http::process::Process;
 use crate::http::respond::Rendered;
 use crate::reply::{Body, Persistence, Reply, ResponseContext, status_and_code};
 use crate::telemetry::{RequestLine, Surface};
@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// The error responder of the operator's listener.
-pub struct AdminErrors(pub Process);
+pub struct AdminErrors(pub ServerContext);
 
 impl ErrorResponder for AdminErrors {
     fn respond(&self, reason: Reason, peer: Option<IpAddr>, version: Version) -> Rendered {
@@ -27,7 +27,7 @@ impl ErrorResponder for AdminErrors {
             retry_after: matches!(status, 429 | 503).then_some(1),
             ..Reply::text(status, "")
         };
-        self.0.request_is_over(&RequestLine {
+        self.0.log_request(&RequestLine {
             surface: Surface::Admin,
             request_id: request_id.as_str(),
             client: Client::identify(peer, std::iter::empty(), &TrustedProxies::default()),

@@ -23,7 +23,7 @@ pub use errors::AdminErrors;
 use crate::config::AppliedConfig;
 use crate::config::Listen;
 use crate::http::clients::Clients;
-use crate::http::process::Process;
+use crate::http::context::ServerContext;
 use crate::http::respond;
 use crate::http::{Handoff, Request, X_REQUEST_ID};
 use crate::io::memory::MemoryPool;
@@ -64,7 +64,7 @@ pub struct Listener {
 /// What the admin listener shows.
 pub struct Admin {
     /// What it shows, and how far a stop is.
-    pub process: Process,
+    pub process: ServerContext,
     /// When the process began.
     pub started: SystemTime,
     /// Whose state it shows.
@@ -132,7 +132,7 @@ impl Admin {
     }
 
     fn readiness(&self) -> Reply {
-        if self.process.stop.has_begun() {
+        if self.process.drain.has_begun() {
             return Reply::text(503, "draining\n");
         }
         Reply::text(200, "ok\n")
@@ -200,7 +200,7 @@ impl Admin {
 impl Source for Admin {
     fn snapshot(&self) -> Option<String> {
         // whoever listens would hold up a stop
-        let stop = &self.process.stop;
+        let stop = &self.process.drain;
         (!stop.refuses() && !stop.is_closing()).then(|| json(&self.state()))
     }
 }

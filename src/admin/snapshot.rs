@@ -57,7 +57,7 @@ impl Admin {
             at_ms: millis(SystemTime::now()),
             started_ms: millis(self.started),
             version: env!("CARGO_PKG_VERSION"),
-            draining: process.stop.has_begun(),
+            draining: process.drain.has_begun(),
             in_flight: numbers.sum("portcullis_requests_in_flight", &[]),
             memory: Memory { taken: self.memory.taken() as u64, size: self.memory.size() as u64 },
             errors: process.log.recent().count(),

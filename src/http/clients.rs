@@ -1,7 +1,7 @@
-//! How much one client may ask of a surface: requests in any minute, and requests at a time.
+//! Limits per client of a surface: requests in any minute, and requests at a time.
 //!
-//! Each surface that has clients keeps one [`Clients`]; what can change while it runs is in
-//! [`ClientLimits`]. The counting itself is the policy's.
+//! Each surface has one [`Clients`]; [`ClientLimits`] is the part that a reload changes. The policy
+//! does the counting.
 
 use crate::config::ClientsConfig;
 use ahash::RandomState;
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 /// The limits in force.
 #[derive(Debug)]
 pub struct ClientLimits {
-    /// `RateLimit-Policy`, as every answer carries it.
+    /// `RateLimit-Policy`, as every response carries it.
     pub quota_header: HeaderValue,
     quota: Quota,
     max_in_flight: isize,
@@ -53,7 +53,7 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Remembers as many clients as configured.
+    /// Tracks as many clients as configured.
     pub fn new(limits: &ClientLimits, config: &ClientsConfig) -> Self {
         let capacity = u32::try_from(config.max_clients).unwrap_or(u32::MAX);
         let capacity = NonZeroU32::new(capacity).unwrap_or(NonZeroU32::MIN);
@@ -64,7 +64,7 @@ impl Clients {
         }
     }
 
-    /// Counts by other limits from now on.
+    /// Applies other limits from now on.
     pub fn change(&self, limits: &ClientLimits) {
         self.limiter.set_quota(limits.quota);
     }
@@ -80,13 +80,13 @@ impl Clients {
         Millis(u64::try_from(millis).unwrap_or(u64::MAX))
     }
 
-    /// A place among the client's requests in flight; `None` when it has too many.
+    /// A share of the client's requests in flight; `None` when it has too many.
     pub fn enter(&self, client: ClientKey, limits: &ClientLimits) -> Option<Guard> {
         let (guard, count) = self.in_flight.incr(client, 1);
         (count <= limits.max_in_flight).then_some(guard)
     }
 
-    /// How a peer stands with its limit, without counting anything.
+    /// The peer's rate-limit status, read-only.
     pub fn standing(&self, peer: Client) -> Standing {
         self.limiter.peek(peer.key, self.millis(Instant::now()))
     }
@@ -96,7 +96,7 @@ impl Clients {
         self.limiter.busiest(self.millis(Instant::now()), most)
     }
 
-    /// Clients that the limiter remembers, and how many it forgot because it was full.
+    /// Clients that the limiter tracks, and how many it evicted because it was full.
     pub fn population(&self) -> (u64, u64) {
         (u64::from(self.limiter.population()), self.limiter.evicted())
     }

@@ -1,41 +1,42 @@
-//! How far a stop is, and what it waits for.
+//! Graceful shutdown: its phase, and the connections and requests it waits for.
 //!
-//! In: connections and requests that come and go. Out: whether new calls are refused, whether a
-//! connection may stay, and the end of the last of them. What begins a stop is in `life`.
+//! Pingora sleeps its whole grace period whatever happens; this ends as soon as the last request
+//! and the last connection have. `process::lifecycle` starts each phase.
 
+use parking_lot::{Mutex, MutexGuard};
 use pingora::server::ShutdownWatch;
 use prometheus::IntGauge;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Once a stop has begun, a connection has this long to bring its next request: a client that sends
-/// one before it hears of the stop is answered, and told that it was the last.
-pub const LAST_CALL: Duration = Duration::from_secs(1);
-/// How often the requests in flight are looked at while the process waits for them.
-const LOOK: Duration = Duration::from_millis(10);
+/// How long a connection may still send a request once the drain has begun: a client that sends one
+/// before it hears of the drain is answered, and its connection closed.
+pub const DRAIN_KEEPALIVE: Duration = Duration::from_secs(1);
+/// How often the requests in flight are counted while the process waits for them.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 const SERVING: u8 = 0;
 const UNREADY: u8 = 1;
 const DRAINING: u8 = 2;
 
-/// How far the stop is, and what is open and in flight.
+/// The phase of the drain, and what is open and in flight.
 #[derive(Debug)]
-pub struct Stop {
+pub struct Drain {
     phase: AtomicU8,
-    /// What the process waits for.
+    /// Guards that delay the end of the process.
     held: AtomicUsize,
     gauge: IntGauge,
-    /// Ends the listeners. Each of them, and each connection from the moment that it was accepted,
-    /// holds a receiver: when there is none any more, all are over.
+    /// Ends the listeners. Each of them and each accepted connection holds a receiver: when the last
+    /// is dropped, all have ended.
     listeners: watch::Sender<bool>,
     open: Mutex<Open>,
 }
 
-/// The tasks of the connections that are open.
+/// The tasks of open connections, to wake when the drain begins.
 #[derive(Debug, Default)]
 struct Open {
     next: u64,
@@ -44,21 +45,21 @@ struct Open {
 
 /// A request in flight, until it is dropped.
 #[derive(Debug)]
-pub struct InFlight(Hold);
+pub struct InFlight(DrainGuard);
 
-/// Something that the process does not end before, until it is dropped.
+/// Delays the end of the process until it is dropped.
 #[derive(Debug)]
-pub struct Hold(Arc<Stop>);
+pub struct DrainGuard(Arc<Drain>);
 
-/// An open connection, until it is dropped.
+/// Keeps the task of an open connection registered until it is dropped.
 #[derive(Debug)]
-pub struct Watched {
-    stop: Arc<Stop>,
+pub struct ConnectionGuard {
+    drain: Arc<Drain>,
     key: u64,
 }
 
-impl Stop {
-    /// Serving; `gauge` shows the requests in flight.
+impl Drain {
+    /// Starts in the serving phase; `gauge` shows the requests in flight.
     pub fn new(gauge: IntGauge) -> Arc<Self> {
         Arc::new(Self {
             phase: AtomicU8::new(SERVING),
@@ -69,7 +70,7 @@ impl Stop {
         })
     }
 
-    /// Whether a stop was asked for: the process is not ready any more.
+    /// Whether the drain has begun: the process is no longer ready.
     pub fn has_begun(&self) -> bool {
         self.phase.load(Ordering::Relaxed) >= UNREADY
     }
@@ -85,13 +86,13 @@ impl Stop {
         InFlight(self.hold())
     }
 
-    /// Holds the end of the process back, for as long as requests may.
-    pub fn hold(self: &Arc<Self>) -> Hold {
+    /// Delays the end of the process, up to the grace period.
+    pub fn hold(self: &Arc<Self>) -> DrainGuard {
         self.held.fetch_add(1, Ordering::Relaxed);
-        Hold(Arc::clone(self))
+        DrainGuard(Arc::clone(self))
     }
 
-    /// Requests in flight, and connections that have answers to write.
+    /// Requests in flight, and connections that have responses to write.
     pub fn in_flight(&self) -> usize {
         self.held.load(Ordering::Relaxed)
     }
@@ -101,36 +102,36 @@ impl Stop {
         self.listeners.subscribe()
     }
 
-    /// Has `task`, which serves a connection, looked after when a stop begins: it may be asleep
-    /// over a client that says nothing.
-    pub fn watch(self: &Arc<Self>, task: Waker) -> Watched {
+    /// Registers the task of a connection, to be woken when the drain begins: it may wait for a
+    /// silent client.
+    pub fn watch(self: &Arc<Self>, task: Waker) -> ConnectionGuard {
         let mut open = self.open();
         let key = open.next;
         open.next += 1;
         open.tasks.insert(key, task);
         drop(open);
-        Watched { stop: Arc::clone(self), key }
+        ConnectionGuard { drain: Arc::clone(self), key }
     }
 
-    /// Begins: from now on every answer is the last of its connection, and what is idle has
-    /// [`LAST_CALL`].
+    /// Begins: every response is now the last of its connection, and idle connections end after
+    /// [`DRAIN_KEEPALIVE`].
     pub(crate) fn begin(&self) {
         self.phase.store(UNREADY, Ordering::Relaxed);
-        // a task that comes to be watched later finds the lock, and so the phase
+        // a task that registers later takes the lock after this, and so sees the phase
         self.open().tasks.values().for_each(Waker::wake_by_ref);
     }
 
-    /// New calls are refused from now on.
+    /// Refuses new calls from now on.
     pub(crate) fn refuse(&self) {
         self.phase.store(DRAINING, Ordering::Relaxed);
     }
 
-    /// Whether no listener accepts any more: what would go on for ever ends now.
+    /// Whether the listeners have ended: endless responses end too.
     pub fn is_closing(&self) -> bool {
         *self.listeners.borrow()
     }
 
-    /// No listener accepts any more.
+    /// Ends the listeners.
     pub(crate) fn close_listeners(&self) {
         self.listeners.send_replace(true);
     }
@@ -138,7 +139,7 @@ impl Stop {
     /// Waits until no request is in flight.
     pub(crate) async fn nothing_in_flight(&self) {
         while self.in_flight() > 0 {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -148,14 +149,14 @@ impl Stop {
     }
 
     fn open(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 }
 
-impl Watched {
-    /// Whether a stop has begun.
+impl ConnectionGuard {
+    /// Whether the drain has begun.
     pub fn has_begun(&self) -> bool {
-        self.stop.has_begun()
+        self.drain.has_begun()
     }
 }
 
@@ -165,14 +166,14 @@ impl Drop for InFlight {
     }
 }
 
-impl Drop for Hold {
+impl Drop for DrainGuard {
     fn drop(&mut self) {
         self.0.held.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Drop for Watched {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        self.stop.open().tasks.remove(&self.key);
+        self.drain.open().tasks.remove(&self.key);
     }
 }

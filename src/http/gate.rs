@@ -12,14 +12,15 @@ use super::respond::Rendered;
 use super::secured::Secured;
 use super::session::Handoff;
 use crate::config::ConnectionsConfig;
-use crate::http::drain::Watched;
-use crate::http::process::Process;
-use crate::http::tls::{self, Identity, InForce};
+use crate::http::context::ServerContext;
+use crate::http::drain::ConnectionGuard;
+use crate::http::tls::{self, Certificates, Identity};
 use crate::io::cold;
 use crate::io::deadline::lifetime;
 use crate::telemetry::{Handshake, Surface};
 use async_trait::async_trait;
 use http::Version;
+use parking_lot::Mutex;
 use pingora::apps::{HttpServerApp, ServerApp};
 use pingora::protocols::Stream;
 use pingora::server::ShutdownWatch;
@@ -28,7 +29,7 @@ use portcullis_filters::verdict::Reason;
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
@@ -66,8 +67,8 @@ pub struct Gate<A> {
     max_per_peer: usize,
     trusted: TrustedProxies,
     connections: Arc<Mutex<Connections>>,
-    pub(super) process: Process,
-    tls: InForce,
+    pub(super) process: ServerContext,
+    tls: Certificates,
     pub(super) errors: Arc<dyn ErrorResponder>,
 }
 
@@ -86,7 +87,7 @@ impl<A> Gate<A> {
         surface: Surface,
         config: &ConnectionsConfig,
         trusted: TrustedProxies,
-        process: &Process,
+        process: &ServerContext,
         errors: Arc<dyn ErrorResponder>,
     ) -> Self {
         let max = i64::try_from(config.max).unwrap_or(i64::MAX);
@@ -106,20 +107,20 @@ impl<A> Gate<A> {
             trusted,
             connections: Arc::default(),
             process: process.clone(),
-            tls: InForce::default(),
+            tls: Certificates::default(),
             errors,
         }
     }
 
     /// The same gate with the certificate that is in force for its surface when a client connects.
     #[must_use]
-    pub fn secured_by(self, tls: InForce) -> Self {
+    pub fn secured_by(self, tls: Certificates) -> Self {
         Self { tls, ..self }
     }
 
     fn acquire(&self, peer: Option<IpAddr>) -> Option<ConnectionPermit> {
         let counted = peer.filter(|peer| !self.trusted.contains(*peer));
-        let mut connections = lock(&self.connections);
+        let mut connections = self.connections.lock();
         if connections.all >= self.max {
             return None;
         }
@@ -161,7 +162,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> Gate<A> {
         stream: Stream,
         identity: Arc<Identity>,
         peer: Option<IpAddr>,
-        drain: Watched,
+        drain: ConnectionGuard,
         shutdown: &ShutdownWatch,
     ) {
         let config = Arc::clone(&identity.config);
@@ -179,7 +180,12 @@ impl<A: HttpServerApp + Send + Sync + 'static> Gate<A> {
         }
     }
 
-    fn connection(&self, stream: Stream, peer: Option<IpAddr>, drain: Watched) -> Box<Connection> {
+    fn connection(
+        &self,
+        stream: Stream,
+        peer: Option<IpAddr>,
+        drain: ConnectionGuard,
+    ) -> Box<Connection> {
         let (limits, errors) = (Arc::clone(&self.limits), Arc::clone(&self.errors));
         Box::new(Connection::new(stream, peer, limits, errors, drain))
     }
@@ -217,7 +223,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> ServerApp for Gate<A> {
             return None;
         };
         let task = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
-        let drain = self.process.stop.watch(task);
+        let drain = self.process.drain.watch(task);
         // between requests the proxy ends an old connection; this ends one that never gets there
         let limit = self.limits.lifetime + LAST_REQUEST;
         let _ = match self.tls.of(self.surface) {
@@ -245,7 +251,7 @@ struct ConnectionPermit {
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.gauge.dec();
-        let mut connections = lock(&self.connections);
+        let mut connections = self.connections.lock();
         connections.all = connections.all.saturating_sub(1);
         if let Some(peer) = self.peer
             && let Some(count) = connections.by_peer.get_mut(&peer)
@@ -256,8 +262,4 @@ impl Drop for ConnectionPermit {
             }
         }
     }
-}
-
-fn lock(connections: &Mutex<Connections>) -> MutexGuard<'_, Connections> {
-    connections.lock().unwrap_or_else(PoisonError::into_inner)
 }

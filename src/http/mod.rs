@@ -6,11 +6,11 @@
 
 pub mod body;
 pub mod clients;
+pub mod context;
 pub mod drain;
 pub mod gate;
 mod http1;
 mod http2;
-pub mod process;
 mod request;
 mod request_id;
 pub mod respond;

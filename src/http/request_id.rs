@@ -1,11 +1,11 @@
-//! Request ids: the client's if it has the right form, else one of ours.
+//! Request ids: the client's own if it is well-formed, else a new one.
 
 use http::{HeaderName, HeaderValue};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The field that an id is given and told in. A static, because a name looked up by text is parsed
-/// each time.
+/// The field of a request id, in requests and responses. A static, because a name that is looked up
+/// by text is parsed each time.
 pub static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// A request's id: 8 to 64 letters, digits and hyphens.
@@ -20,7 +20,7 @@ const MIN: usize = 8;
 const MAX: usize = 64;
 
 impl RequestId {
-    /// `None` for what is none.
+    /// `None` if it is not well-formed.
     fn new(id: &[u8]) -> Option<Self> {
         let is_ours = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
         let is_id = (MIN..=MAX).contains(&id.len()) && id.iter().all(is_ours);
@@ -35,7 +35,7 @@ impl RequestId {
     }
 }
 
-/// Makes ids that no other process makes: a random prefix and a count.
+/// Mints ids that are unique across processes: a random prefix and a count.
 #[derive(Debug)]
 pub struct RequestIds {
     /// 16 digits and a hyphen.
@@ -61,7 +61,7 @@ impl RequestIds {
         Self { process, next: AtomicU64::new(0) }
     }
 
-    /// The client's own id if it is one, else a new one.
+    /// The client's own id if it is well-formed, else a new one.
     pub fn accept_or_mint(&self, given: Option<&HeaderValue>) -> RequestId {
         given.and_then(|given| RequestId::new(given.as_bytes())).unwrap_or_else(|| self.mint())
     }
@@ -76,7 +76,7 @@ impl RequestIds {
     }
 }
 
-/// All the digits, zeros before them too.
+/// All digits, leading zeros included.
 fn hex(number: u64) -> [u8; COUNT] {
     let mut digits = [0; COUNT];
     for (pair, byte) in digits.chunks_exact_mut(2).zip(number.to_be_bytes()) {
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_s_id_is_kept_only_in_the_right_form() {
+    fn only_well_formed_client_ids_are_accepted() {
         let ids = RequestIds::new();
         let long = "x".repeat(65);
         for (given, kept) in [
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn minted_ids_have_the_form_that_is_accepted_and_differ() {
+    fn minted_ids_are_well_formed_and_unique() {
         let ids = RequestIds::new();
         let (one, two) = (ids.mint(), ids.mint());
         assert!(RequestId::new(one.as_str().as_bytes()) == Some(one), "{}", one.as_str());

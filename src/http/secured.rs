@@ -20,14 +20,14 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// A client's stream inside TLS, for whoever wants one of Pingora's.
+/// A client's stream inside TLS, as a Pingora stream.
 pub(super) struct Secured(Box<TlsStream<Stream>>);
 
 impl Secured {
     /// Shakes hands within `timeout`.
     ///
     /// # Errors
-    /// What came of it instead.
+    /// The outcome of the failed handshake, for the metrics.
     pub(super) async fn accept(
         stream: Stream,
         config: Arc<ServerConfig>,
@@ -40,13 +40,13 @@ impl Secured {
         }
     }
 
-    /// The protocol that was chosen, if the client named any.
+    /// The protocol that was negotiated, if the client offered any.
     pub(super) fn protocol(&self) -> Option<&[u8]> {
         self.0.get_ref().1.alpn_protocol()
     }
 }
 
-/// What a failed handshake was.
+/// Classifies a failed handshake.
 fn outcome(error: &io::Error) -> Handshake {
     let why = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
     match why {
@@ -104,7 +104,7 @@ impl AsyncWrite for Secured {
 #[async_trait]
 impl Shutdown for Secured {
     async fn shutdown(&mut self) {
-        // a client that is gone needs no farewell
+        // a client that is gone needs no close_notify
         let _ = AsyncWriteExt::shutdown(self).await;
     }
 }
@@ -122,7 +122,7 @@ impl UniqueID for Secured {
     }
 }
 
-// asked for by Pingora's sessions, and read by nobody: the gate knows what it needs
+// required by Pingora's streams and not used: the gate reads the peer from the TCP stream
 
 impl Ssl for Secured {}
 

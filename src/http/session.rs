@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::Stream;
 use http::HeaderMap;
+use parking_lot::{Mutex, MutexGuard};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::Digest;
 use pingora::protocols::http::HttpTask;
@@ -18,7 +19,7 @@ use pingora::protocols::http::custom::CustomMessageWrite;
 use pingora::protocols::http::custom::server::Session;
 use pingora::protocols::l4::socket::SocketAddr;
 use pingora::{Error, ErrorType, Result};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 type MessageReader = Box<dyn Stream<Item = Result<Bytes>> + Unpin + Send + Sync + 'static>;
@@ -73,7 +74,7 @@ impl Handoff {
     }
 
     fn passed(&self) -> MutexGuard<'_, Passed> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! In: the files of the configuration. Out: an [`Identity`] for each listener that has one, or
 //! every reason why not. TLS 1.2 and 1.3 on ring, as rustls takes them: no early data, no
-//! renegotiation, and clients need no certificate. [`InForce`] is what new handshakes use; a reload
+//! renegotiation, and clients need no certificate. [`Certificates`] is what new handshakes use; a reload
 //! puts another in its place, and open connections go on. The handshakes themselves are the gate's.
 
 use crate::config::{Config, TlsConfig};
@@ -230,9 +230,9 @@ fn key(path: &Path) -> Result<PrivateKeyDer<'static>, SecretError> {
 
 /// What the listeners present now. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct InForce(Arc<BySurface<ArcSwapOption<Identity>>>);
+pub struct Certificates(Arc<BySurface<ArcSwapOption<Identity>>>);
 
-impl InForce {
+impl Certificates {
     /// Puts these in the place of those before, for every handshake from now on.
     pub fn change(&self, identities: &Identities) {
         for (place, identity) in self.0.iter().zip(&identities.0) {

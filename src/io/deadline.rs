@@ -1,4 +1,4 @@
-//! Deadlines that cost nothing while nobody waits, and little while somebody does.
+//! Deadlines that cost nothing until something waits, and little after that.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -6,10 +6,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep};
 
-/// Runs `future`, for at most `limit` from when it first has to wait; `None` when that is over.
+/// Runs `future` for at most `limit`, counted from when it first has to wait; `None` after that.
 ///
-/// What is done in one go, as most reads and writes of small requests are, reads no clock and sets
-/// no timer.
+/// A future that is ready at once, as most reads and writes of small requests are, reads no clock
+/// and sets no timer.
 pub async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     if let Poll::Ready(done) = poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await {
@@ -18,14 +18,14 @@ pub async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Opti
     tokio::time::timeout(limit, future).await.ok()
 }
 
-/// Runs all that a task is for, for at most `limit`: `None` when that is over.
+/// Runs the whole work of a task for at most `limit`; `None` after that.
 ///
-/// The timer asks to wake the task once, and not each time that the task was woken for something
-/// else: most lives are over long before their limit.
+/// The timer is registered once, and not polled each time the task wakes for something else: most
+/// tasks end long before their limit.
 pub async fn lifetime<T>(limit: Duration, life: impl Future<Output = T>) -> Option<T> {
     let mut life = pin!(life);
     let mut limit = pin!(tokio::time::sleep(limit));
-    // before anything else, as a task that has done much is put off
+    // first, because a task whose budget is spent would not be registered
     if poll_fn(|cx| Poll::Ready(limit.as_mut().poll(cx))).await.is_ready() {
         return None;
     }
@@ -37,15 +37,15 @@ pub async fn lifetime<T>(limit: Duration, life: impl Future<Output = T>) -> Opti
     .await
 }
 
-/// A timer that is put off when it rings, and not set anew for each deadline.
+/// A timer that is postponed when it fires, instead of being set for each deadline.
 ///
-/// Where what is waited for comes in time again and again, as requests of a connection do, it is
-/// set once in as long as one of them may take.
+/// Where deadlines are met again and again, as by the requests of a connection, it is set once per
+/// deadline's length instead of once per request.
 #[derive(Debug, Default)]
-pub struct Alarm(Option<Pin<Box<Sleep>>>);
+pub struct LazyTimer(Option<Pin<Box<Sleep>>>);
 
-impl Alarm {
-    /// Ready when it is `until`.
+impl LazyTimer {
+    /// Ready at `until`.
     pub fn poll_until(&mut self, until: Instant, cx: &mut Context<'_>) -> Poll<()> {
         let sleep = self.0.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
         if sleep.deadline() > until {
@@ -60,7 +60,7 @@ impl Alarm {
         Poll::Pending
     }
 
-    /// Runs `future` to its end, or until it is `until`: `None`.
+    /// Runs `future` to its end; `None` at `until`.
     pub async fn within<T>(
         &mut self,
         until: Instant,
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_life_ends_by_itself_or_at_its_limit_however_often_it_is_woken() {
+    async fn a_task_ends_at_its_limit() {
         let limit = Duration::from_secs(60);
         assert_eq!(lifetime(limit, async { 7 }).await, Some(7));
         for pause in [Duration::from_secs(7), Duration::from_secs(3600)] {
@@ -96,14 +96,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_alarm_rings_at_each_deadline_whether_the_last_was_sooner_or_later() {
-        let mut alarm = Alarm::default();
+    async fn a_lazy_timer_fires_at_each_deadline() {
+        let mut timer = LazyTimer::default();
         for seconds in [5, 60, 1, 8, 8] {
             let begin = Instant::now();
             let until = begin + Duration::from_secs(seconds);
-            let late = alarm.within(until, tokio::time::sleep(Duration::from_secs(3600))).await;
+            let late = timer.within(until, tokio::time::sleep(Duration::from_secs(3600))).await;
             assert_eq!((late, begin.elapsed().as_secs()), (None, seconds));
-            let in_time = alarm.within(until + Duration::from_secs(2), async { 7 }).await;
+            let in_time = timer.within(until + Duration::from_secs(2), async { 7 }).await;
             assert_eq!(in_time, Some(7));
         }
     }

@@ -6,8 +6,8 @@
 pub mod clock;
 pub mod deadline;
 pub mod memory;
+pub mod read;
 pub mod shared;
-pub mod step;
 
 use std::pin::Pin;
 

@@ -4,9 +4,9 @@
 //! used again only when exactly one complete answer was read from it, and that to its request.
 
 use super::{MAX_ANSWER, NodeError};
-use crate::io::deadline::Alarm;
+use crate::io::deadline::LazyTimer;
 use crate::io::memory::{Exhausted, MemoryPermit};
-use crate::io::step::{STEP, poll_step};
+use crate::io::read::{READ_SIZE, poll_read_some};
 use bytes::{Buf, Bytes, BytesMut};
 use httparse::{Header, ParserConfig, Status};
 use std::future::poll_fn;
@@ -34,7 +34,7 @@ pub(super) struct Connection {
     buffer: BytesMut,
     reusable: bool,
     /// Rings when an exchange takes too long.
-    alarm: Alarm,
+    timer: LazyTimer,
 }
 
 /// An exchange that gave no answer.
@@ -74,7 +74,7 @@ const INVALID: ExchangeError = ExchangeError::Answer(NodeError::Invalid);
 
 impl Connection {
     pub(super) fn new(stream: TcpStream) -> Self {
-        Self { stream, buffer: BytesMut::new(), reusable: false, alarm: Alarm::default() }
+        Self { stream, buffer: BytesMut::new(), reusable: false, timer: LazyTimer::default() }
     }
 
     /// Whether the last exchange left the connection ready for another.
@@ -96,9 +96,9 @@ impl Connection {
         deadline: Instant,
         permit: &mut MemoryPermit,
     ) -> Result<Bytes, ExchangeError> {
-        let mut alarm = std::mem::take(&mut self.alarm);
-        let answer = alarm.within(deadline, pin!(self.ask(request, permit))).await;
-        self.alarm = alarm;
+        let mut timer = std::mem::take(&mut self.timer);
+        let answer = timer.within(deadline, pin!(self.ask(request, permit))).await;
+        self.timer = timer;
         answer.unwrap_or(Err(ExchangeError::Answer(NodeError::Timeout)))
     }
 
@@ -134,7 +134,7 @@ impl Connection {
             if self.buffer.len() >= MAX_HEAD {
                 return Err(INVALID);
             }
-            match poll_fn(|cx| poll_step(&mut self.stream, cx, &mut self.buffer)).await {
+            match poll_fn(|cx| poll_read_some(&mut self.stream, cx, &mut self.buffer)).await {
                 Ok(read) if read > 0 => began = true,
                 // an end or an error
                 _ if began => return Err(INVALID),
@@ -193,8 +193,8 @@ impl Connection {
     async fn read_to_end(&mut self, permit: &mut MemoryPermit) -> Result<Bytes, ExchangeError> {
         loop {
             within_bound(self.buffer.len())?;
-            permit.reserve(self.buffer.len() + STEP)?;
-            self.buffer.reserve(STEP);
+            permit.reserve(self.buffer.len() + READ_SIZE)?;
+            self.buffer.reserve(READ_SIZE);
             match self.stream.read_buf(&mut self.buffer).await {
                 Ok(0) => return Ok(self.buffer.split().freeze()),
                 Ok(_) => {}
@@ -277,7 +277,7 @@ impl Connection {
 
     async fn read_more(&mut self) -> Result<(), ExchangeError> {
         if self.buffer.capacity() == self.buffer.len() {
-            self.buffer.reserve(STEP);
+            self.buffer.reserve(READ_SIZE);
         }
         match self.stream.read_buf(&mut self.buffer).await {
             Ok(read) if read > 0 => Ok(()),
@@ -365,7 +365,7 @@ mod tests {
             assert_eq!(body.len(), size);
         }
         assert!(connection.is_reusable());
-        assert!(connection.buffer.capacity() <= 2 * STEP, "{}", connection.buffer.capacity());
+        assert!(connection.buffer.capacity() <= 2 * READ_SIZE, "{}", connection.buffer.capacity());
         answering.await.unwrap();
     }
 }

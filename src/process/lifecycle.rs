@@ -10,8 +10,8 @@
 
 use super::systemd;
 use crate::config::ServerConfig;
-use crate::http::drain::Stop;
-use crate::http::process::Process;
+use crate::http::context::ServerContext;
+use crate::http::drain::Drain;
 use crate::process::handover::{Bequest, Predecessor, Program, Successor};
 use crate::process::reload::Reload;
 use crate::process::watchdog::{self, Runtimes};
@@ -28,7 +28,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// What it takes to live.
 pub(crate) struct Life {
-    stop: Arc<Stop>,
+    drain: Arc<Drain>,
     draining: IntGauge,
     drain_delay: Duration,
     grace_period: Duration,
@@ -58,10 +58,14 @@ enum Heir {
 
 impl Life {
     /// Until a signal ends it.
-    pub(crate) fn new(process: &Process, config: &ServerConfig, runtimes: Arc<Runtimes>) -> Self {
+    pub(crate) fn new(
+        process: &ServerContext,
+        config: &ServerConfig,
+        runtimes: Arc<Runtimes>,
+    ) -> Self {
         let ServerConfig { drain_delay, grace_period, .. } = *config;
         Self {
-            stop: Arc::clone(&process.stop),
+            drain: Arc::clone(&process.drain),
             draining: process.metrics.draining.clone(),
             drain_delay,
             grace_period,
@@ -179,28 +183,28 @@ impl Life {
     }
 
     async fn drain(&self, heir: Heir) {
-        self.stop.begin();
+        self.drain.begin();
         self.draining.set(1);
         if heir == Heir::None {
             log::info!("stopping: not ready any more, still serving");
             if !self.drain_delay.is_zero() {
                 tokio::time::sleep(self.drain_delay).await;
             }
-            self.stop.refuse();
+            self.drain.refuse();
         } else {
             log::info!("stopping: another process has the sockets");
         }
         let over = async {
             if heir == Heir::None {
                 // whoever asks now is told to ask elsewhere
-                self.stop.nothing_in_flight().await;
+                self.drain.nothing_in_flight().await;
             }
-            self.stop.close_listeners();
-            self.stop.nothing_open().await;
+            self.drain.close_listeners();
+            self.drain.nothing_open().await;
         };
         match tokio::time::timeout(self.grace_period, over).await {
             Ok(()) => log::info!("stopping: nothing is in flight any more"),
-            Err(_) if self.stop.in_flight() > 0 => {
+            Err(_) if self.drain.in_flight() > 0 => {
                 log::warn!("stopping: the grace period is over, requests in flight are cut off");
             }
             Err(_) => log::info!("stopping: the grace period is over, and nothing is in flight"),

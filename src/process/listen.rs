@@ -5,7 +5,7 @@
 //! file, which is the service manager's when that has bound it.
 
 use crate::config::Listen;
-use crate::http::drain::Stop;
+use crate::http::drain::Drain;
 use crate::process::inherited::{Inherited, Socket};
 use crate::process::watchdog::Runtimes;
 use crate::telemetry::Surface;
@@ -105,7 +105,7 @@ impl<A: ServerApp + Send + Sync + 'static> Listening<A> {
         surface: Surface,
         app: A,
         threads: Option<usize>,
-        stop: &Stop,
+        drain: &Drain,
         runtimes: &Arc<Runtimes>,
     ) -> io::Result<Self> {
         let how = match socket {
@@ -121,7 +121,13 @@ impl<A: ServerApp + Send + Sync + 'static> Listening<A> {
             Socket::Unix(listener) => How::Unix { app, listener },
         };
         let runtimes = Arc::clone(runtimes);
-        Ok(Self { name: surface.name(), threads, how: Some(how), until: stop.listener(), runtimes })
+        Ok(Self {
+            name: surface.name(),
+            threads,
+            how: Some(how),
+            until: drain.listener(),
+            runtimes,
+        })
     }
 }
 

@@ -9,8 +9,8 @@ use crate::config::{
 use crate::gateway::Gateway;
 use crate::http::Gate;
 use crate::http::RequestIds;
-use crate::http::drain::Stop;
-use crate::http::process::Process;
+use crate::http::context::ServerContext;
+use crate::http::drain::Drain;
 use crate::http::tls::{Identities, TlsErrors};
 use crate::io::memory::MemoryPool;
 use crate::node::Node;
@@ -104,7 +104,7 @@ pub struct Bound {
     listeners: Vec<Listener>,
     in_force: Arc<AppliedConfig>,
     access: Option<Arc<Access>>,
-    process: Process,
+    process: ServerContext,
     runtimes: Arc<Runtimes>,
     inherited: Inherited,
     /// Where what outlives its request runs, until the process ends.
@@ -186,9 +186,9 @@ impl Bound {
     /// Without any surface yet.
     fn new(config: &Config, log: Log, inherited: Inherited) -> Self {
         let metrics = Arc::new(Metrics::new());
-        let process = Process {
+        let process = ServerContext {
             request_ids: Arc::new(RequestIds::new()),
-            stop: Stop::new(metrics.in_flight.clone()),
+            drain: Drain::new(metrics.in_flight.clone()),
             metrics,
             log,
         };
@@ -323,8 +323,8 @@ impl Bound {
         self.life.sockets.push(Bequest { surface, socket: shared, is_held });
         self.life.serves.push(format!("{} {at}", surface.name()));
         self.life.expected += 1;
-        let (stop, runtimes) = (&self.process.stop, &self.runtimes);
-        let service = Listening::on(socket, surface, app, threads, stop, runtimes);
+        let (drain, runtimes) = (&self.process.drain, &self.runtimes);
+        let service = Listening::on(socket, surface, app, threads, drain, runtimes);
         self.server.add_service(service.map_err(failed)?);
         Ok(at)
     }

@@ -1,8 +1,8 @@
 //! What a request carries through the phases, for its response headers, its log line and metrics.
 
 use crate::http::RequestId;
+use crate::http::context::ServerContext;
 use crate::http::drain::InFlight;
-use crate::http::process::Process;
 use crate::telemetry::{RequestLine, Surface};
 use pingora_limits::inflight::Guard;
 use portcullis_filters::client::Client;
@@ -35,7 +35,7 @@ pub(super) struct Outcome {
 }
 
 impl Context {
-    pub(super) fn new(process: &Process) -> Self {
+    pub(super) fn new(process: &ServerContext) -> Self {
         Self {
             started: Instant::now(),
             request_id: process.request_ids.mint(),
@@ -43,14 +43,14 @@ impl Context {
             upstream: Duration::ZERO,
             slot: None,
             outcome: None,
-            _in_flight: process.stop.enter(),
+            _in_flight: process.drain.enter(),
         }
     }
 
     /// Logs and counts the request.
-    pub(super) fn log(&self, surface: Surface, process: &Process) {
+    pub(super) fn log(&self, surface: Surface, process: &ServerContext) {
         let Some(outcome) = self.outcome else { return };
-        process.request_is_over(&RequestLine {
+        process.log_request(&RequestLine {
             surface,
             request_id: self.request_id.as_str(),
             client: outcome.client,

@@ -2,8 +2,8 @@
 
 use super::surface::Surface;
 use crate::http::ErrorResponder;
+use crate::http::context::ServerContext;
 use crate::http::gate::message_of;
-use crate::http::process::Process;
 use crate::http::respond::Rendered;
 use crate::reply::{ErrorFormat, Persistence, Reply, ResponseContext};
 use crate::telemetry::RequestLine;
@@ -18,12 +18,12 @@ use std::time::Duration;
 /// The error responder of a surface.
 pub struct SurfaceErrors<S> {
     surface: Arc<S>,
-    process: Process,
+    process: ServerContext,
 }
 
 impl<S> SurfaceErrors<S> {
     /// Responds in the envelope of `surface`.
-    pub fn new(surface: Arc<S>, process: Process) -> Self {
+    pub fn new(surface: Arc<S>, process: ServerContext) -> Self {
         Self { surface, process }
     }
 }
@@ -40,7 +40,7 @@ impl<S: Surface> ErrorResponder for SurfaceErrors<S> {
             refusal.allow = Some(if is_rpc { policy::RPC_METHODS } else { "GET, HEAD, POST" });
         }
         let reply = Reply::refusal(S::STYLE, &refusal, request_id);
-        self.process.request_is_over(&RequestLine {
+        self.process.log_request(&RequestLine {
             surface: S::NAME,
             request_id,
             client,
@@ -52,7 +52,7 @@ impl<S: Surface> ErrorResponder for SurfaceErrors<S> {
             total: Duration::ZERO,
         });
         let settings = self.surface.settings();
-        let quota = self.surface.standing(client).map(|rate| (S::told(&settings).quota, rate));
+        let quota = self.surface.standing(client).map(|rate| (S::headers(&settings).quota, rate));
         let context = ResponseContext {
             request_id,
             quota,

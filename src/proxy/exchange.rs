@@ -7,7 +7,7 @@
 use super::Proxy;
 use super::context::{Context, Outcome};
 use super::head_info::HeadInfo;
-use super::surface::{About, Admission, Next, Pending, Surface};
+use super::surface::{Admission, Next, Pending, RequestContext, Surface};
 use crate::http::Request;
 use crate::http::body::{self, Incomplete};
 use crate::http::respond::{self, Unsent};
@@ -80,7 +80,7 @@ impl<'a, S: Surface> Exchange<'a, S> {
         let admission = surface.admit(settings, judged, &head, self.context.started);
         let Admission { client, standing: rate, style, is_for_pages, mut verdict } = admission;
         if let Ok(Next::Read(pending)) = &verdict
-            && process.stop.refuses()
+            && process.drain.refuses()
             && !pending.always
         {
             let message = "shutting down: use another instance";
@@ -107,16 +107,16 @@ impl<'a, S: Surface> Exchange<'a, S> {
             Err(Incomplete::Gone) => return None,
         };
         let request_id = self.context.request_id;
-        let mut about = About {
+        let mut context = RequestContext {
             request_id: request_id.as_str(),
             traceparent: self.head.traceparent(self.header),
             metrics: &self.proxy.process.metrics,
             method: "",
             upstream: Duration::ZERO,
         };
-        let answer = self.proxy.surface.answer(&self.head.settings, call, body, &mut about);
+        let answer = self.proxy.surface.answer(&self.head.settings, call, body, &mut context);
         let mut reply = answer.await;
-        (self.context.method, self.context.upstream) = (about.method, about.upstream);
+        (self.context.method, self.context.upstream) = (context.method, context.upstream);
         caller.set_retry_after(&mut reply);
         Some(reply)
     }
@@ -137,13 +137,13 @@ impl<'a, S: Surface> Exchange<'a, S> {
         let (status, mut reason) = (reply.status, reply.reason);
         let timeout = self.proxy.connections.write_timeout;
         let sent = {
-            let told = S::told(&self.head.settings);
+            let headers = S::headers(&self.head.settings);
             let origin = self.head.origin(self.header);
             let response = ResponseContext {
                 request_id: self.context.request_id.as_str(),
-                quota: caller.rate.map(|rate| (told.quota, rate)),
+                quota: caller.rate.map(|rate| (headers.quota, rate)),
                 // what a shared cache stores is the same for every page, and for none
-                cross_origin: told
+                cross_origin: headers
                     .cors
                     .filter(|_| caller.is_for_pages)
                     .filter(|_| origin.is_some() || reply.cache_control.is_some())
@@ -167,7 +167,7 @@ impl<'a, S: Surface> Exchange<'a, S> {
     fn persistence(&mut self, reply: &Reply) -> Persistence {
         let version = self.header.version;
         if self.request.is_old(self.context.started)
-            || self.proxy.process.stop.has_begun()
+            || self.proxy.process.drain.has_begun()
             || (reply.rest.is_some() && version != Version::HTTP_11)
         {
             self.request.stop_keepalive();

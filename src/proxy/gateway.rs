@@ -1,6 +1,6 @@
 //! The gateway behind the proxy.
 
-use super::surface::{About, Admission, Next, Pending, Surface, Told};
+use super::surface::{Admission, Next, Pending, RequestContext, Surface, SurfaceHeaders};
 use crate::gateway::{Gateway, Lookup, Settings};
 use crate::reply::{Cors, ErrorFormat, Reply};
 use crate::telemetry::{self, CacheUse};
@@ -23,11 +23,11 @@ impl Surface for Gateway {
         Gateway::settings(self)
     }
 
-    fn told(settings: &Settings) -> Told<'_> {
+    fn headers(settings: &Settings) -> SurfaceHeaders<'_> {
         let headers = "Content-Type, X-Request-Id";
         let exposed = "RateLimit, RateLimit-Policy, Retry-After, X-Cache, X-Request-Id";
         let cors = Cors { origins: &settings.cors, methods: "POST", headers, exposed };
-        Told { quota: &settings.limits.quota_header, cors: Some(cors) }
+        SurfaceHeaders { quota: &settings.limits.quota_header, cors: Some(cors) }
     }
 
     fn judge(&self, settings: &Settings, head: &Head<'_>) -> JudgedHead {
@@ -65,26 +65,26 @@ impl Surface for Gateway {
         settings: &Settings,
         (): (),
         body: Bytes,
-        about: &mut About<'_>,
+        context: &mut RequestContext<'_>,
     ) -> Reply {
         let (request, id) = match self.inspect(settings, &body) {
             Ok(read) => read,
             Err(refusal) => {
-                return Reply::refusal(ErrorFormat::JsonRpc, &refusal, about.request_id);
+                return Reply::refusal(ErrorFormat::JsonRpc, &refusal, context.request_id);
             }
         };
-        about.method = request.method().name();
-        let lookup = self.lookup(settings, &request, about.traceparent);
+        context.method = request.method().name();
+        let lookup = self.lookup(settings, &request, context.traceparent);
         let cache = lookup.cache();
-        about.metrics.call(request.method(), cache, body.len());
+        context.metrics.call(request.method(), cache, body.len());
         let answer = match lookup {
             Lookup::Cached(answer) => Ok(answer),
             // boxed, so that what is answered at once carries no room for asking the node
-            Lookup::Pending(pending) => Box::pin(pending.answer(&mut about.upstream)).await,
+            Lookup::Pending(pending) => Box::pin(pending.answer(&mut context.upstream)).await,
         };
         let mut reply = match answer {
             Ok(answer) => Reply::answer(id, answer),
-            Err(fault) => Reply::fault(ErrorFormat::JsonRpc, fault, Some(id), about.request_id),
+            Err(fault) => Reply::fault(ErrorFormat::JsonRpc, fault, Some(id), context.request_id),
         };
         reply.cache = (cache != CacheUse::Off).then(|| cache.name());
         reply

@@ -21,10 +21,10 @@ pub use context::Context;
 pub use errors::SurfaceErrors;
 pub use relay::RelayService;
 pub use sidecar::SidecarService;
-pub use surface::{About, Admission, Next, Pending, Surface, Told};
+pub use surface::{Admission, Next, Pending, RequestContext, Surface, SurfaceHeaders};
 
 use crate::config::ConnectionsConfig;
-use crate::http::process::Process;
+use crate::http::context::ServerContext;
 use crate::http::{ErrorResponder as _, Handoff};
 use crate::reply::status_and_code;
 use async_trait::async_trait;
@@ -42,7 +42,7 @@ use std::sync::Arc;
 pub struct Proxy<S> {
     surface: Arc<S>,
     connections: ConnectionsConfig,
-    process: Process,
+    process: ServerContext,
     errors: Arc<SurfaceErrors<S>>,
 }
 
@@ -51,7 +51,7 @@ impl<S: Surface> Proxy<S> {
     pub fn app(
         surface: Arc<S>,
         connections: ConnectionsConfig,
-        process: Process,
+        process: ServerContext,
         errors: Arc<SurfaceErrors<S>>,
     ) -> Arc<HttpProxy<Self>> {
         let proxy = Self { surface, connections, process, errors };

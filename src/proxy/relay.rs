@@ -1,6 +1,6 @@
 //! The relay behind the proxy.
 
-use super::surface::{About, Admission, Next, Pending, Surface, Told};
+use super::surface::{Admission, Next, Pending, RequestContext, Surface, SurfaceHeaders};
 use crate::relay::settings::Settings;
 use crate::relay::{Relay, WriteContext, error_format};
 use crate::reply::{ErrorFormat, Reply};
@@ -34,9 +34,9 @@ impl Surface for RelayService {
         self.0.settings()
     }
 
-    fn told(settings: &Settings) -> Told<'_> {
+    fn headers(settings: &Settings) -> SurfaceHeaders<'_> {
         // no web page may hold the token
-        Told { quota: &settings.limits.quota_header, cors: None }
+        SurfaceHeaders { quota: &settings.limits.quota_header, cors: None }
     }
 
     fn judge(&self, _: &Settings, _: &Head<'_>) {}
@@ -73,17 +73,17 @@ impl Surface for RelayService {
         settings: &Settings,
         call: Self::Call,
         body: Bytes,
-        about: &mut About<'_>,
+        context: &mut RequestContext<'_>,
     ) -> Reply {
-        about.method = call.endpoint.name();
+        context.method = call.endpoint.name();
         if call.endpoint == Endpoint::Ready {
             return self.0.readiness().await;
         }
         let inspected = settings.policy.inspect(call.endpoint, &body, now());
         if let Ok(Inspected::Transaction(unverified)) = &inspected {
-            about.method = unverified.kind();
+            context.method = unverified.kind();
         }
-        let About { request_id, traceparent, ref mut upstream, .. } = *about;
+        let RequestContext { request_id, traceparent, ref mut upstream, .. } = *context;
         let context = WriteContext { request_id, traceparent, upstream };
         match inspected {
             Ok(Inspected::Transaction(unverified)) => {
@@ -97,7 +97,7 @@ impl Surface for RelayService {
     }
 
     fn standing(&self, _: Client) -> Option<Standing> {
-        // nobody is told before the token was seen
+        // shown only after the token is checked
         None
     }
 }

@@ -1,6 +1,6 @@
 //! The sidecar behind the proxy.
 
-use super::surface::{About, Admission, Next, Pending, Surface, Told};
+use super::surface::{Admission, Next, Pending, RequestContext, Surface, SurfaceHeaders};
 use crate::config::CorsOrigins;
 use crate::reply::{Cors, ErrorFormat, Reply};
 use crate::sidecar::{Refused, Settings, Sidecar};
@@ -27,14 +27,14 @@ impl Surface for SidecarService {
         self.0.settings()
     }
 
-    fn told(settings: &Settings) -> Told<'_> {
+    fn headers(settings: &Settings) -> SurfaceHeaders<'_> {
         let cors = Cors {
             origins: &CorsOrigins::Any,
             methods: "GET, HEAD, POST",
             headers: "Authorization, X-Client-Info, Apikey, Content-Type, X-Request-Id",
             exposed: "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id",
         };
-        Told { quota: &settings.limits.quota_header, cors: Some(cors) }
+        SurfaceHeaders { quota: &settings.limits.quota_header, cors: Some(cors) }
     }
 
     fn judge(&self, _: &Settings, _: &Head<'_>) {}
@@ -72,14 +72,14 @@ impl Surface for SidecarService {
         settings: &Settings,
         (function, asked): Self::Call,
         body: Bytes,
-        about: &mut About<'_>,
+        context: &mut RequestContext<'_>,
     ) -> Reply {
-        about.method = function.name();
-        about.metrics.sidecar.call(function);
+        context.method = function.name();
+        context.metrics.sidecar.call(function);
         match self.0.answer(settings, function, &asked, &body).await {
             Ok(reply) => reply,
             Err(Refused { refusal, retry_after, is_personal }) => {
-                let mut reply = Reply::refusal(ErrorFormat::Xrpc, &refusal, about.request_id);
+                let mut reply = Reply::refusal(ErrorFormat::Xrpc, &refusal, context.request_id);
                 reply.retry_after = retry_after.or(reply.retry_after);
                 if is_personal { reply.personal() } else { reply }
             }

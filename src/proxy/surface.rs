@@ -1,4 +1,4 @@
-//! What a surface decides about its requests: it judges a head, and answers a body.
+//! What a surface decides context its requests: it judges a head, and answers a body.
 
 use crate::reply::{Cors, ErrorFormat, Reply};
 use crate::telemetry::{self, Metrics};
@@ -26,11 +26,11 @@ pub trait Surface: Send + Sync + 'static {
     /// What the policy made of a head that passed.
     type Call: Send;
 
-    /// The settings in force now.
+    /// The settings in force.
     fn settings(&self) -> Arc<Self::Settings>;
 
     /// What every response carries of these settings.
-    fn told(settings: &Self::Settings) -> Told<'_>;
+    fn headers(settings: &Self::Settings) -> SurfaceHeaders<'_>;
 
     /// Judges what holds of a head for as long as these settings do.
     fn judge(&self, settings: &Self::Settings, head: &Head<'_>) -> Self::Judged;
@@ -50,7 +50,7 @@ pub trait Surface: Send + Sync + 'static {
         settings: &Self::Settings,
         call: Self::Call,
         body: Bytes,
-        about: &mut About<'_>,
+        context: &mut RequestContext<'_>,
     ) -> impl Future<Output = Reply> + Send;
 
     /// The peer's rate-limit status, read-only; `None` if the surface shows none before admission.
@@ -59,7 +59,7 @@ pub trait Surface: Send + Sync + 'static {
 
 /// What every response of a surface carries.
 #[derive(Clone, Copy, Debug)]
-pub struct Told<'a> {
+pub struct SurfaceHeaders<'a> {
     /// `RateLimit-Policy`.
     pub quota: &'a HeaderValue,
     /// Which web pages may read responses, if any may.
@@ -106,7 +106,7 @@ pub struct Pending<C> {
 }
 
 /// Request-scoped data: read by the surface, which fills in the log fields.
-pub struct About<'a> {
+pub struct RequestContext<'a> {
     /// The request's id.
     pub request_id: &'a str,
     /// The trace context to pass on.

@@ -1,7 +1,7 @@
-//! The surfaces that answer requests, for whoever shows or changes all of them.
+//! Handles to all running surfaces, for the admin listener and for reload.
 
 use crate::gateway::Gateway;
-use crate::http::tls::InForce;
+use crate::http::tls::Certificates;
 use crate::relay::Relay;
 use crate::sidecar::Sidecar;
 use std::sync::Arc;
@@ -15,6 +15,6 @@ pub struct Surfaces {
     pub relay: Option<Arc<Relay>>,
     /// The service endpoints.
     pub sidecar: Option<Arc<Sidecar>>,
-    /// What their listeners present.
-    pub tls: InForce,
+    /// The certificates of their listeners.
+    pub tls: Certificates,
 }

@@ -12,10 +12,10 @@ pub(super) use head::MAX_FIELDS;
 
 use super::gate::ErrorResponder;
 use super::respond::Rendered;
-use crate::http::drain::{LAST_CALL, Watched};
+use crate::http::drain::{ConnectionGuard, DRAIN_KEEPALIVE};
 use crate::io::cold;
-use crate::io::deadline::{Alarm, within};
-use crate::io::step::poll_step;
+use crate::io::deadline::{LazyTimer, within};
+use crate::io::read::poll_read_some;
 use body::{BodyReader, Decoded};
 use bytes::{Buf, Bytes, BytesMut};
 use cached_head::{CachedHead, MAX_SIZE, differ_in_length_only};
@@ -61,10 +61,10 @@ pub(super) struct Connection {
     peer: Option<IpAddr>,
     limits: Arc<Limits>,
     errors: Arc<dyn ErrorResponder>,
-    drain: Watched,
+    drain: ConnectionGuard,
     opened: Instant,
     /// Armed once and put off, so that a request sets no timer of its own.
-    idle_timer: Alarm,
+    idle_timer: LazyTimer,
     /// Bytes behind the head: of the body, or of another request.
     buffer: BytesMut,
     /// The last head that was read.
@@ -99,7 +99,7 @@ impl Connection {
         peer: Option<IpAddr>,
         limits: Arc<Limits>,
         errors: Arc<dyn ErrorResponder>,
-        drain: Watched,
+        drain: ConnectionGuard,
     ) -> Self {
         Self {
             io,
@@ -108,7 +108,7 @@ impl Connection {
             errors,
             drain,
             opened: Instant::now(),
-            idle_timer: Alarm::default(),
+            idle_timer: LazyTimer::default(),
             buffer: BytesMut::new(),
             head: Vec::new(),
             cached: None,
@@ -193,13 +193,13 @@ impl Connection {
     /// Waits for the first bytes of a request: false when the client leaves or is silent for too
     /// long, which is not long once the process drains.
     fn poll_first_bytes(&mut self, cx: &mut Context<'_>, wait: &mut IdleWait) -> Poll<bool> {
-        if let Poll::Ready(result) = poll_step(&mut self.io, cx, &mut self.buffer) {
+        if let Poll::Ready(result) = poll_read_some(&mut self.io, cx, &mut self.buffer) {
             return Poll::Ready(result.is_ok_and(|bytes| bytes > 0));
         }
         let until = wait.until.get_or_insert_with(|| Instant::now() + self.limits.idle_timeout);
         if !wait.drains && self.drain.has_begun() {
             wait.drains = true;
-            *until = (*until).min(Instant::now() + LAST_CALL);
+            *until = (*until).min(Instant::now() + DRAIN_KEEPALIVE);
         }
         self.idle_timer.poll_until(*until, cx).map(|()| false)
     }
@@ -217,7 +217,7 @@ impl Connection {
                 // the end may have begun with the last bytes
                 None => searched = self.buffer.len().saturating_sub(2),
             }
-            match poll_fn(|cx| poll_step(&mut self.io, cx, &mut self.buffer)).await {
+            match poll_fn(|cx| poll_read_some(&mut self.io, cx, &mut self.buffer)).await {
                 Ok(bytes) if bytes > 0 => {}
                 _ => return Err(HeadError::Gone),
             }
@@ -253,7 +253,7 @@ impl Connection {
                 Ok(Decoded::Incomplete) => {}
                 Err(body::Malformed) => return Err(BodyError::Malformed),
             }
-            match poll_fn(|cx| poll_step(&mut self.io, cx, &mut self.buffer)).await {
+            match poll_fn(|cx| poll_read_some(&mut self.io, cx, &mut self.buffer)).await {
                 Ok(bytes) if bytes > 0 => {}
                 _ => return Err(BodyError::Gone),
             }
@@ -346,7 +346,7 @@ impl Connection {
         let mut dropped = 0;
         while dropped < LINGER_BYTES {
             self.buffer.clear();
-            match poll_fn(|cx| poll_step(&mut self.io, cx, &mut self.buffer)).await {
+            match poll_fn(|cx| poll_read_some(&mut self.io, cx, &mut self.buffer)).await {
                 Ok(bytes) if bytes > 0 => dropped += bytes,
                 _ => break,
             }

@@ -15,8 +15,8 @@ use super::http1::MAX_FIELDS;
 use super::request::{Request, Transport};
 use super::respond::Rendered;
 use super::session::Handoff;
-use crate::http::drain::{Hold, LAST_CALL, Watched};
-use crate::io::deadline::{Alarm, within};
+use crate::http::drain::{ConnectionGuard, DRAIN_KEEPALIVE, DrainGuard};
+use crate::io::deadline::{LazyTimer, within};
 use bytes::Bytes;
 use h2::server::{Builder, Connection, SendResponse};
 use h2::{Reason as Reset, RecvStream};
@@ -60,12 +60,12 @@ pub(super) async fn serve<A: HttpServerApp + Send + Sync + 'static>(
     gate: Arc<Gate<A>>,
     stream: Stream,
     peer: Option<IpAddr>,
-    drain: Watched,
+    drain: ConnectionGuard,
     shutdown: &ShutdownWatch,
 ) {
     let opened = Instant::now();
     let limits = Arc::clone(&gate.limits);
-    let (io, timer) = TimedIo::new(stream, limits.header_timeout, limits.write_timeout);
+    let (io, frame_timer) = TimedIo::new(stream, limits.header_timeout, limits.write_timeout);
     // a head a little over the limit gets our response, a larger one that of `h2`
     let list = u32::try_from(2 * limits.header_size).unwrap_or(u32::MAX);
     let mut builder = Builder::new();
@@ -83,7 +83,7 @@ pub(super) async fn serve<A: HttpServerApp + Send + Sync + 'static>(
         peer,
         shutdown: shutdown.clone(),
         connection,
-        timer,
+        frame_timer,
         requests: JoinSet::new(),
         wasted: 0,
         has_served: false,
@@ -91,12 +91,12 @@ pub(super) async fn serve<A: HttpServerApp + Send + Sync + 'static>(
         drain_deadline: None,
         ends: opened + limits.lifetime,
         quiet_since: opened,
-        alarm: Alarm::default(),
+        timer: LazyTimer::default(),
         goaway_sent: None,
         hold: None,
     };
     poll_fn(|cx| connection.poll(cx)).await;
-    if connection.timer.head_was_late.load(Ordering::Relaxed) {
+    if connection.frame_timer.head_was_late.load(Ordering::Relaxed) {
         // there is no request to answer yet: this logs and counts the refusal
         let _ = connection.gate.errors.respond(Reason::RequestTimeout, peer, Version::HTTP_2);
     }
@@ -108,23 +108,23 @@ struct H2Connection<A> {
     peer: Option<IpAddr>,
     shutdown: ShutdownWatch,
     connection: Connection<TimedIo<Stream>, Bytes>,
-    timer: Arc<FrameTimer>,
+    frame_timer: Arc<FrameTimer>,
     /// Those being answered; they end with the connection.
     requests: JoinSet<Outcome>,
     /// Requests that got no response.
     wasted: usize,
     has_served: bool,
-    drain: Watched,
+    drain: ConnectionGuard,
     /// Until when the client may still send a request, once the process drains.
     drain_deadline: Option<Instant>,
     /// When the connection is old.
     ends: Instant,
     /// Since when there has been no request.
     quiet_since: Instant,
-    alarm: Alarm,
+    timer: LazyTimer,
     goaway_sent: Option<Instant>,
     /// Delays the end of the process until every response is written.
-    hold: Option<Hold>,
+    hold: Option<DrainGuard>,
 }
 
 /// How a request ended.
@@ -155,9 +155,9 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
             if self.poll_finished(cx) {
                 continue;
             }
-            let is_stuck = self.timer.is_stuck.load(Ordering::Relaxed);
+            let is_stuck = self.frame_timer.is_stuck.load(Ordering::Relaxed);
             if is_stuck {
-                // a response is still to be written, for as long as the timer allows
+                // a response is still to be written, for as long as `TimedIo` allows
                 self.quiet_since = Instant::now();
             }
             let is_quiet = self.requests.is_empty() && !is_stuck;
@@ -172,7 +172,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
                 continue;
             }
             let Some(until) = self.deadline(is_quiet, drains) else { return Poll::Pending };
-            match self.alarm.poll_until(until, cx) {
+            match self.timer.poll_until(until, cx) {
                 Poll::Ready(()) if self.goaway_sent.is_some() => return Poll::Ready(()),
                 Poll::Ready(()) => self.send_goaway(),
                 Poll::Pending => return Poll::Pending,
@@ -184,7 +184,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
     fn deadline(&mut self, is_quiet: bool, drains: bool) -> Option<Instant> {
         match self.goaway_sent {
             None if drains => {
-                Some(*self.drain_deadline.get_or_insert_with(|| Instant::now() + LAST_CALL))
+                Some(*self.drain_deadline.get_or_insert_with(|| Instant::now() + DRAIN_KEEPALIVE))
             }
             None if is_quiet => {
                 Some(self.ends.min(self.quiet_since + self.gate.limits.idle_timeout))
@@ -212,7 +212,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
     fn start(&mut self, request: http::Request<RecvStream>, response: SendResponse<Bytes>) {
         self.has_served = true;
         let (mut head, body) = request.into_parts();
-        self.hold.get_or_insert_with(|| self.gate.process.stop.hold());
+        self.hold.get_or_insert_with(|| self.gate.process.drain.hold());
         if let Err(reason) = set_host(&mut head, self.gate.limits.header_size) {
             return self.refuse(reason, response);
         }

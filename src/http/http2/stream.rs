@@ -6,9 +6,10 @@ use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{RecvStream, SendStream};
 use http::{Response, StatusCode};
+use parking_lot::{Mutex, MutexGuard};
 use std::future::poll_fn;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 /// A request's body, and the sending side of its response.
@@ -45,7 +46,7 @@ impl H2Responder {
     }
 
     fn stage(&self) -> MutexGuard<'_, Stage> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Ready when the client reset the stream or left. Once a response has started its sender sees

@@ -4,7 +4,7 @@
 //! for too long, and when a head is started and not completed in time. For that it follows the
 //! frames that pass (RFC 9113, section 4.1): their lengths, and nothing in them.
 
-use crate::io::deadline::Alarm;
+use crate::io::deadline::LazyTimer;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -41,9 +41,9 @@ pub(super) struct TimedIo<S> {
     frames: Frames,
     /// Since when a frame other than DATA is incomplete.
     partial_since: Option<Instant>,
-    read_alarm: Alarm,
+    read_alarm: LazyTimer,
     stuck_since: Option<Instant>,
-    write_alarm: Alarm,
+    write_alarm: LazyTimer,
 }
 
 impl<S> TimedIo<S> {
@@ -60,9 +60,9 @@ impl<S> TimedIo<S> {
             write_timeout,
             frames: Frames::default(),
             partial_since: None,
-            read_alarm: Alarm::default(),
+            read_alarm: LazyTimer::default(),
             stuck_since: None,
-            write_alarm: Alarm::default(),
+            write_alarm: LazyTimer::default(),
         };
         (io, timer)
     }

@@ -1,26 +1,26 @@
-//! What every surface of the process shares.
+//! What all listeners of the process share.
 
 use crate::http::RequestIds;
-use crate::http::drain::Stop;
+use crate::http::drain::Drain;
 use crate::telemetry::{Log, Metrics, RequestLine, Surface};
 use std::sync::Arc;
 
-/// Shared by all surfaces. Cheap to clone.
+/// Shared by all listeners. Cheap to clone.
 #[derive(Clone)]
-pub struct Process {
-    /// Where request ids come from.
+pub struct ServerContext {
+    /// The source of request ids.
     pub request_ids: Arc<RequestIds>,
-    /// How far a stop is.
-    pub stop: Arc<Stop>,
+    /// Graceful shutdown.
+    pub drain: Arc<Drain>,
     /// The metrics.
     pub metrics: Arc<Metrics>,
     /// The log.
     pub log: Log,
 }
 
-impl Process {
-    /// Counts and logs a request that is over. The operator's own are only logged.
-    pub fn request_is_over(&self, line: &RequestLine<'_>) {
+impl ServerContext {
+    /// Counts and logs a request. Those of the operator are logged only.
+    pub fn log_request(&self, line: &RequestLine<'_>) {
         match line.surface {
             Surface::Gateway => self.metrics.request(line.reason, line.bytes, line.total),
             Surface::Relay => self.metrics.relay.request(line.reason, line.total),
