@@ -1,5 +1,6 @@
 //! Responses of the operator's listener to requests that reach no page, in plain text.
 
+use super::page;
 use crate::http::ErrorResponder;
 use crate::http::context::ServerContext;
 use crate::http::gate::message_of;
@@ -20,13 +21,13 @@ impl ErrorResponder for AdminErrors {
     fn respond(&self, reason: Reason, peer: Option<IpAddr>, version: Version) -> Rendered {
         let request_id = self.0.request_ids.mint();
         let (status, _) = status_and_code(reason);
-        let reply = Reply {
+        let reply = page::guarded(Reply {
             reason: Some(reason),
             body: Body::framed(message_of(reason), Bytes::new(), b"\n"),
             allow: (status == 405).then_some("GET, HEAD"),
             retry_after: matches!(status, 429 | 503).then_some(1),
             ..Reply::text(status, "")
-        };
+        });
         self.0.log_request(&RequestLine {
             surface: Surface::Admin,
             request_id: request_id.as_str(),

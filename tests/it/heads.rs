@@ -4,6 +4,7 @@
 //! reaches the node, and its answer is like every other: JSON, with a request id.
 
 use crate::support::check::{assert_common, assert_error, assert_one_of, assert_result, each};
+use crate::support::client::Client;
 use crate::support::edge::Edge;
 use crate::support::node::Node;
 use crate::support::request::{QUESTION, Request, padded};
@@ -284,6 +285,25 @@ fn three_hundred_small_headers_are_too_many() {
     let reasons = ["header_too_large", "invalid_request"];
     assert_one_of(&response, &reasons, "null", "300 headers in 3 KB");
     assert_eq!(node.connections(), 0, "a refused request never reaches the node");
+}
+
+/// The operator's port speaks to people: no JSON-RPC envelope there.
+#[test]
+fn the_admin_listener_refuses_in_plain_text() {
+    let node = Node::start(good);
+    let edge = Edge::start(&node);
+    for (head, status) in [
+        ("GET / HTTP/1.1\r\nHost : x\r\n\r\n", 400),
+        ("CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\n\r\n", 405),
+    ] {
+        let mut client = Client::connect(edge.admin());
+        client.send(head);
+        let response = client.response();
+        assert_eq!(response.status, status, "{head:?}");
+        assert_eq!(response.header("Content-Type"), Some("text/plain; charset=utf-8"), "{head:?}");
+        assert!(response.announces_close(), "{head:?}");
+        client.ends("a refused head ends the connection");
+    }
 }
 
 #[test]
