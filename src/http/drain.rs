@@ -30,8 +30,8 @@ pub struct Drain {
     /// Guards that delay the end of the process.
     held: AtomicUsize,
     gauge: IntGauge,
-    /// Ends the listeners. Each of them and each accepted connection holds a receiver: when the last
-    /// is dropped, all have ended.
+    /// Ends the listeners. Each of them and each connection holds a receiver: when the last is
+    /// dropped, all have ended.
     listeners: watch::Sender<bool>,
     open: Mutex<Open>,
 }

@@ -154,7 +154,7 @@ impl Connection {
         self.keeps_alive = false;
     }
 
-    /// No other request follows, and what the client still sends is read and dropped before closing.
+    /// No other request follows; what the client still sends is dropped before closing.
     pub(super) fn linger(&mut self) {
         self.lingers = true;
         self.keeps_alive = false;
@@ -327,8 +327,8 @@ impl Connection {
         self.close().await;
     }
 
-    /// Closes in order, so that the client sees that nothing more comes. Lingers first where request
-    /// bytes are unread.
+    /// Closes in order, so that the client sees that nothing more comes. Lingers first where
+    /// request bytes are unread.
     async fn close(&mut self) {
         let close = async {
             if self.lingers {
