@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue, Version, header};
 use portcullis_filters::client::{Client, ClientKey, TrustedProxies};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::head::Head;
-use portcullis_filters::limit::{Millis, Quota, SharedLimiter};
+use portcullis_filters::limit::{Millis, Quota, RateLimiter};
 use portcullis_filters::policy::GatewayPolicy;
 use portcullis_filters::rpc::response::Outcome;
 use portcullis_filters::rpc::{Envelope, Method, MethodSet, Params};
@@ -94,9 +94,9 @@ fn identification(c: &mut Criterion) {
     group.finish();
 }
 
-fn limiter() -> SharedLimiter<RandomState> {
+fn limiter() -> RateLimiter<RandomState> {
     let capacity = NonZeroU32::new(100_000).expect("not zero");
-    SharedLimiter::new(Quota::per_minute(180).expect("a quota"), capacity, RandomState::new())
+    RateLimiter::new(Quota::per_minute(180).expect("a quota"), capacity, RandomState::new())
 }
 
 fn rate(c: &mut Criterion) {

@@ -1,7 +1,7 @@
-//! The relay's bearer tokens: who may speak to it at all.
+//! The relay's bearer tokens.
 //!
-//! Kept and compared as SHA-256 digests, so that no comparison depends on how much of a token is
-//! right, and a dump of the policy shows none. RFC 6750, section 2.1.
+//! Stored and compared as SHA-256 digests, so that no comparison depends on how much of a token is
+//! right, and a dump of the policy shows no token. RFC 6750, section 2.1.
 
 use crate::head::Head;
 use crate::secret::Secret;
@@ -13,10 +13,10 @@ use subtle::{Choice, ConstantTimeEq};
 
 /// The contract's bound on the length of a token.
 const MIN_LENGTH: usize = 32;
-/// One token in use, and the next one while they are changed.
+/// The current token, and the next one during a rotation.
 const MAX_TOKENS: usize = 2;
 
-/// The tokens that open the relay: the current one, and the next while they are changed.
+/// The accepted tokens: the current one, and the next during a rotation.
 #[derive(Clone)]
 pub struct Tokens(Vec<[u8; 32]>);
 
@@ -39,7 +39,7 @@ impl Tokens {
         Some(Self(digests))
     }
 
-    /// None: nobody is let in. For a policy that only explains.
+    /// No token: every request is refused. For a policy that only explains.
     pub fn none() -> Self {
         Self(Vec::new())
     }
@@ -54,11 +54,11 @@ impl Tokens {
         scheme.eq_ignore_ascii_case(b"Bearer ") && self.contains(token)
     }
 
-    /// Whether this is one of the tokens. Compares with every one, whichever is right.
+    /// Whether this is one of the tokens. Compares with every one, in constant time.
     pub fn contains(&self, token: &[u8]) -> bool {
-        let given = digest(token);
+        let digest = digest(token);
         let none = Choice::from(0);
-        self.0.iter().fold(none, |any, known| any | known.as_slice().ct_eq(&given)).into()
+        self.0.iter().fold(none, |any, known| any | known.as_slice().ct_eq(&digest)).into()
     }
 }
 
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_one_or_two_different_ones_of_32_visible_characters() {
+    fn one_or_two_long_tokens_are_accepted() {
         let padded = format!("  {CURRENT}\r\n");
         for (texts, ok) in [
             (&[CURRENT][..], true),
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn only_one_well_formed_field_with_a_known_token_opens() {
+    fn only_a_known_token_in_one_field_authorizes() {
         let both = tokens(&[CURRENT, NEXT]).unwrap();
         let [good, next] = [CURRENT, NEXT].map(|token| format!("Bearer {token}"));
         for (fields, ok) in [
@@ -135,7 +135,7 @@ mod tests {
             let (method, target, raw) = ("POST", b"/rpc", b"");
             let head = Head { method, target, version, headers, raw, peer: None };
             assert_eq!(both.authorize(&head), ok, "{fields:?}");
-            assert!(!Tokens::none().authorize(&head), "nobody is let in: {fields:?}");
+            assert!(!Tokens::none().authorize(&head), "no token is known: {fields:?}");
         }
     }
 

@@ -1,11 +1,11 @@
-//! Who is at the other end of a request.
+//! The client of a request.
 //!
-//! In: the socket's peer, the `X-Forwarded-For` values and the proxies that may be believed.
-//! Out: a [`Client`]: one address for the log and one [`ClientKey`] to count by.
+//! In: the socket's peer, the `X-Forwarded-For` values and the trusted proxies. Out: a [`Client`]:
+//! one address for the log and one [`ClientKey`] to count by.
 //!
-//! The header is read from the right, the end that our own proxies wrote, and only as far as the
-//! first hop that isn't one of them: what a client put to the left of that is never looked at.
-//! Nothing here allocates or looks up a name. Next: `limit`, which counts by the key.
+//! The header is read from the right, the end that our own proxies wrote, as far as the first hop
+//! that is not one of them: nothing further left is read. Nothing here allocates or resolves a
+//! name. Next: `limit`, which counts by the key.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -13,13 +13,13 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net};
 
-/// The most hops of `X-Forwarded-For` that are read: more than any honest chain of proxies.
+/// The most hops of `X-Forwarded-For` that are read; no honest chain of proxies is longer.
 pub const MAX_HOPS: usize = 64;
 
-/// What requests are counted by: one IPv4 address, or one IPv6 /64.
+/// The key that requests are counted by: one IPv4 address, or one IPv6 /64.
 ///
 /// An IPv4 address is the key `0x0000_0000_aabb_ccdd`. The /64s with such a prefix lie in `::/8`,
-/// which the IETF keeps reserved (RFC 4291), so no client's network shares a key with it.
+/// which the IETF has reserved (RFC 4291), so no client's network shares a key with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientKey(u64);
 
@@ -46,7 +46,7 @@ impl ClientKey {
     }
 }
 
-/// The networks whose `X-Forwarded-For` is believed.
+/// The networks whose `X-Forwarded-For` is trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrustedProxies(Vec<IpNet>);
 
@@ -80,9 +80,9 @@ fn canonical(network: IpNet) -> IpNet {
 /// The client of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Client {
-    /// Its address; never IPv4 inside IPv6.
+    /// The address; never IPv4 inside IPv6.
     pub address: IpAddr,
-    /// What its requests are counted by.
+    /// The key that its requests are counted by.
     pub key: ClientKey,
 }
 
@@ -94,13 +94,13 @@ impl Client {
         Self { address, key: ClientKey::of(address) }
     }
 
-    /// Tells who sent a request.
+    /// The client that sent a request.
     ///
     /// `peer` is the other end of the socket; `None` is a Unix socket and counts as `127.0.0.1`.
-    /// `forwarded` is the values of all `X-Forwarded-For` headers in their order, each a list with
-    /// commas. A peer that isn't trusted is the client, whatever the header says. Otherwise it is
-    /// the first hop from the right that isn't trusted, or the leftmost if all are. A hop on the
-    /// way that can't be read, or more than [`MAX_HOPS`] of them, falls back to the peer.
+    /// `forwarded` holds the values of all `X-Forwarded-For` headers in their order, each a list
+    /// with commas. An untrusted peer is the client, whatever the header says. Otherwise the client
+    /// is the first untrusted hop from the right, or the leftmost if all are trusted. A malformed
+    /// hop on the way, or more than [`MAX_HOPS`], falls back to the peer.
     #[must_use]
     pub fn identify<'a>(
         peer: Option<IpAddr>,
@@ -148,7 +148,7 @@ fn parse_hop(hop: &[u8]) -> Option<IpAddr> {
 }
 
 fn is_port(text: &str) -> bool {
-    // The digits are looked at as well because `u16` would also read `+80`.
+    // `u16` alone would also read `+80`
     text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok()
 }
 
@@ -157,7 +157,7 @@ fn is_port(text: &str) -> bool {
 pub enum Shown {
     /// All of it.
     Full,
-    /// Its network: `192.0.2.0/24` for IPv4, `2001:db8::/48` for IPv6.
+    /// The network: `192.0.2.0/24` for IPv4, `2001:db8::/48` for IPv6.
     Truncated,
 }
 
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_the_first_untrusted_hop_from_the_right() {
+    fn the_client_is_the_rightmost_untrusted_hop() {
         let trusted = trusting(&["127.0.0.0/8", "::1/128", "10.0.0.0/8", "2001:db8:aa::/48"]);
         let cases: &[(&str, &str, &[&str], &str)] = &[
             ("no header", "127.0.0.1", &[], "127.0.0.1"),
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_hop_on_the_way_falls_back_to_the_peer() {
+    fn a_malformed_hop_falls_back_to_the_peer() {
         let trusted = trusting(&["10.0.0.0/8"]);
         let malformed = [
             "",
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_64_hops_fall_back_to_the_peer() {
+    fn over_64_hops_fall_back_to_the_peer() {
         let trusted = trusting(&["10.0.0.0/8"]);
         for (proxies, client) in [(63, "192.0.2.1"), (64, "10.0.0.1"), (5000, "10.0.0.1")] {
             let list = format!("192.0.2.1{}", ",10.0.0.2".repeat(proxies));
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_an_ipv4_address_or_an_ipv6_64() {
+    fn a_key_is_one_ipv4_or_ipv6_64() {
         let cases = [
             ("192.0.2.1", 0xc000_0201),
             ("::ffff:192.0.2.1", 0xc000_0201),
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_gives_back_the_address_or_the_first_of_its_network() {
+    fn a_key_restores_its_first_address() {
         for (address, counted) in [
             ("192.0.2.1", "192.0.2.1"),
             ("::ffff:192.0.2.1", "192.0.2.1"),
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trusted_network_may_be_written_as_mapped_ipv4() {
+    fn trusted_networks_may_be_mapped_ipv4() {
         let trusted = trusting(&["::ffff:10.0.0.0/104", "2001:db8::/32"]);
         let addresses = [("10.1.2.3", true), ("11.1.2.3", false), ("::ffff:10.1.2.3", true)];
         for (address, inside) in addresses {
@@ -360,7 +360,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_left_of_the_client_changes_who_it_is(
+        fn hops_left_of_the_client_are_ignored(
             rubbish: Vec<Vec<u8>>, client: Ipv4Addr, proxies in 0usize..60,
         ) {
             let trusted = trusting(&["2001:db8::/32"]);
@@ -372,7 +372,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_the_header_says_an_untrusted_peer_is_the_client(
+        fn an_untrusted_peer_is_the_client(
             peer: Ipv4Addr, headers: Vec<Vec<u8>>,
         ) {
             let peer = IpAddr::V4(peer);

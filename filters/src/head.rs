@@ -1,13 +1,13 @@
-//! What a request looks like before its body: the borrowed view that the policy judges.
+//! A request before its body: the borrowed view that the policy judges.
 
 use core::net::IpAddr;
 use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Version};
 
-/// A request's head. Beside the body's bytes it is all that the policy sees of a request.
+/// A request's head: all that the policy sees of a request, except for the body.
 #[derive(Clone, Copy, Debug)]
 pub struct Head<'a> {
-    /// The HTTP method, as it was sent.
+    /// The HTTP method, as sent.
     pub method: &'a str,
     /// The request target, raw: no decoding, no normalisation, a query included.
     pub target: &'a [u8],
@@ -15,22 +15,22 @@ pub struct Head<'a> {
     pub version: Version,
     /// The header fields.
     pub headers: &'a HeaderMap,
-    /// The head's bytes as they came: parsing may have dropped a field that contradicted another.
-    /// Empty over HTTP/2, where none is dropped, and a contradiction is no request.
+    /// The head's bytes as sent: parsing may have dropped a field that contradicted another. Empty
+    /// over HTTP/2, which drops none and rejects a contradiction.
     pub raw: &'a [u8],
     /// The address at the other end of the socket; `None` for a Unix socket.
     pub peer: Option<IpAddr>,
 }
 
 impl<'a> Head<'a> {
-    /// The only value of a field: `None` if it is absent, `Some(None)` if it is there twice.
+    /// The only value of a field: `None` if it is absent, `Some(None)` if it appears twice.
     pub(crate) fn single(&self, name: HeaderName) -> Option<Option<&'a HeaderValue>> {
         let mut values = self.headers.get_all(name).iter();
         let first = values.next()?;
         Some(values.next().is_none().then_some(first))
     }
 
-    /// Whether a field of this name stands in the head as it was sent.
+    /// Whether the head as sent has a field of this name.
     pub(crate) fn was_sent(&self, name: &HeaderName) -> bool {
         self.headers.contains_key(name)
             || self.raw.split(|byte| *byte == b'\n').skip(1).any(|line| {
@@ -40,12 +40,12 @@ impl<'a> Head<'a> {
     }
 }
 
-/// Fields that `http` has no constants for: looked up by text, a name is parsed each time.
+/// Fields that `http` has no constants for; as text, a name would be parsed at each lookup.
 pub(crate) static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-/// The field of a trace context, of whatever form: [`traceparent`] reads it.
+/// The field of a trace context, which [`traceparent`] reads.
 pub static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// The trace context to pass on: a `traceparent` of version 00, well-formed and given once.
+/// The trace context to pass on: one well-formed `traceparent` of version 00.
 /// <https://www.w3.org/TR/trace-context/#traceparent-header>
 pub fn traceparent(headers: &HeaderMap) -> Option<&[u8]> {
     let mut values = headers.get_all(&TRACEPARENT).iter();
@@ -80,12 +80,12 @@ mod tests {
             headers.insert("traceparent", HeaderValue::from_str(value).unwrap());
             assert_eq!(traceparent(&headers).is_some(), ok, "{value:?}");
             headers.append("traceparent", HeaderValue::from_static("00"));
-            assert_eq!(traceparent(&headers), None, "given twice");
+            assert_eq!(traceparent(&headers), None, "two of them");
         }
     }
 
     #[test]
-    fn a_field_that_parsing_dropped_is_still_seen_in_the_raw_head() {
+    fn the_raw_head_shows_a_dropped_field() {
         let headers = HeaderMap::new();
         let raw = b"POST /rpc HTTP/1.1\r\nHost: x\r\ncontent-LENGTH: 3\r\n\r\n";
         let version = Version::HTTP_11;

@@ -1,8 +1,7 @@
-//! HMAC-SHA-256 over bytes, with secrets that are shared: RFC 2104.
+//! HMAC-SHA-256 with shared secrets: RFC 2104.
 //!
-//! A webhook's signature and a session's HS256 are compared here alone, in constant time and with
-//! every secret, so that no answer's time tells how much of a signature is right, or by whose
-//! secret.
+//! A webhook's signature and a session's HS256 are compared here alone: in constant time and with
+//! every secret, so that response times leak neither a partial match nor which secret matched.
 
 use crate::secret::Secret;
 use ::hmac::{Hmac, Mac};
@@ -13,7 +12,7 @@ use subtle::{Choice, ConstantTimeEq};
 /// As long as the digest: a shorter key makes a weaker signature. RFC 2104, section 3.
 const MIN_LENGTH: usize = 32;
 
-/// The secrets that sign: the current one, and another while they are changed.
+/// The secrets that sign: the current one, and the next during a rotation.
 #[derive(Debug)]
 pub struct Secrets(Vec<Secret>);
 
@@ -32,8 +31,7 @@ impl Secrets {
         fit.then_some(Self(secrets))
     }
 
-    /// Whether one of the secrets signed the message so. Compares with every secret, whichever is
-    /// right.
+    /// Whether this is a signature of the message by one of the secrets. Compares with all of them.
     pub fn verify(&self, message: &[u8], signature: &[u8; 32]) -> bool {
         let none = Choice::from(0);
         let signed = |secret| sign(secret, message).ct_eq(signature);
@@ -60,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_one_or_two_different_ones_of_32_bytes() {
+    fn one_or_two_long_secrets_are_accepted() {
         let padded = format!("  {CURRENT}\r\n");
         let short = format!("{}\n", &CURRENT[1..]);
         for (texts, ok) in [
@@ -126,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_holds_by_either_secret_and_for_its_message_alone() {
+    fn either_secret_signs_its_message_alone() {
         let both = secrets(&[CURRENT, NEXT]).unwrap();
         for (secret, message, ok) in [
             (CURRENT, "message", true),

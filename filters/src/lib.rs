@@ -1,15 +1,15 @@
 //! The policy of the edge, and nothing else: bytes and time in, verdicts out.
 //!
-//! This crate opens no socket, reads no clock, draws no random number, looks at no environment and
-//! keeps no global: it is built without the standard library, so the compiler sees to that. What it
-//! decides depends on its arguments alone, so every verdict can be
-//! replayed in a test. It imports neither Pingora nor an async runtime.
+//! This crate opens no socket, reads no clock, no environment and no random number, and holds no
+//! global state: it is built without the standard library, so the compiler enforces that. A verdict
+//! depends on the arguments alone and can be replayed in a test. The crate imports neither Pingora
+//! nor an async runtime.
 //!
-//! Reading order: [`head`] (what a request looks like), [`policy`] (the order of all checks),
+//! Reading order: [`head`] (a request before its body), [`policy`] (the order of all checks),
 //! [`rpc`] (JSON-RPC and the thirteen reads), [`tx`] (transactions, and the calls that users may
 //! sign), [`operation`] (what the relay signs), [`webhook`] (what the age verifier signs),
 //! [`limit`], [`client`], [`bearer`], [`hmac`] and [`secret`] (how often, and who), [`verdict`]
-//! (what comes out).
+//! (permits and refusals).
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(
     not(test),
@@ -24,6 +24,7 @@ pub mod felt;
 pub mod head;
 pub mod hmac;
 pub mod limit;
+mod named;
 pub mod operation;
 pub mod policy;
 pub mod rpc;

@@ -1,7 +1,7 @@
-//! Secrets: wiped when they are dropped, and shown to nobody.
+//! Secrets: wiped when dropped, and never printed.
 //!
-//! Neither type can be compared, copied, printed or serialised. What the STARK library computes
-//! with a key lies on the stack for a moment, which nobody wipes.
+//! Neither type can be compared, copied, printed or serialised. While the STARK library computes
+//! with a key, copies of it are on the stack; those are not wiped.
 
 use crate::felt::Felt;
 use crate::stark;
@@ -9,16 +9,16 @@ use alloc::vec::Vec;
 use core::fmt;
 use zeroize::Zeroizing;
 
-/// Bytes that nobody may see.
+/// Secret bytes.
 pub struct Secret(Zeroizing<Vec<u8>>);
 
 impl Secret {
-    /// Takes the bytes over. A vector that grew has left copies of them behind.
+    /// Takes ownership of the bytes. A vector that grew before has left unwiped copies.
     pub fn new(bytes: Vec<u8>) -> Self {
         Self(Zeroizing::new(bytes))
     }
 
-    /// The bytes, for whoever has to use them.
+    /// The bytes, for the code that has to use them.
     pub fn expose(&self) -> &[u8] {
         &self.0
     }
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_private_key_is_a_number_below_the_order_of_the_curve() {
+    fn a_private_key_is_below_the_curve_order() {
         let order = "0x800000000000010ffffffffffffffffb781126dcae7b2321e66a241adc64d2f";
         let below = "0x800000000000010ffffffffffffffffb781126dcae7b2321e66a241adc64d2e";
         for (text, ok) in [
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_has_the_public_key_that_the_node_derives() {
+    fn the_public_key_matches_the_node_s() {
         // the first account of a development node started with seed 0
         let secret = Secret::new("0x71d7bb07b9a64f6f78ac4c816aff4da9".into());
         let key = SecretKey::parse(&secret).unwrap();

@@ -1,8 +1,8 @@
 //! The STARK curve and its hashes: the only file that names the libraries which compute them.
 //!
-//! In and out are our [`Felt`]s; the libraries' own parsers are not used, because they take more
-//! texts for a felt than one. None of this runs in constant time: whoever can measure a signature
-//! to the microsecond learns of the key, so signing is for few callers.
+//! In and out are our [`Felt`]s; the libraries' own parsers accept more texts, so they are not
+//! used. None of this runs in constant time: microsecond timings of signatures leak the key, so few
+//! callers may cause one.
 
 use crate::felt::Felt;
 use alloc::vec::Vec;
@@ -23,7 +23,7 @@ fn element(felt: Felt) -> Element {
 
 fn felt(element: Element) -> Felt {
     Felt::from_bytes_be(&element.to_bytes_be())
-        .expect("the library keeps its elements below the prime")
+        .expect("an element of the library is below the prime")
 }
 
 /// The selector of an entrypoint: of its name, in ASCII.
@@ -38,29 +38,29 @@ pub(crate) fn poseidon(felts: &[Felt]) -> Felt {
     felt(poseidon_hash_many(&elements))
 }
 
-/// The address of a contract that `deployer` deploys; zero deploys accounts.
+/// The address of a contract that `deployer` deploys; for accounts that is zero.
 pub fn contract_address(deployer: Felt, salt: Felt, class: Felt, constructor: &[Felt]) -> Felt {
     let constructor: Vec<_> = constructor.iter().copied().map(element).collect();
     felt(get_contract_address(element(salt), element(class), &constructor, element(deployer)))
 }
 
-/// The address of the account of `class` that `public_key` controls: the key is its salt and all
-/// that its constructor takes.
+/// The address of the account of `class` that `public_key` controls: the key is the salt and the
+/// only constructor argument.
 pub fn account_address(public_key: Felt, class: Felt) -> Felt {
     contract_address(Felt::ZERO, public_key, class, &[public_key])
 }
 
-/// Whether a key could have made signatures: it is not zero, and a point of the curve has it.
+/// Whether a key is a public key: not zero, and the abscissa of a point of the curve.
 pub fn is_public_key(key: Felt) -> bool {
     key != Felt::ZERO && point(key).is_some()
 }
 
-/// One of the two points of this abscissa; which one makes no difference to a signature.
+/// One of the two points of this abscissa; a signature verifies with either.
 fn point(x: Felt) -> Option<ProjectivePoint> {
     AffinePoint::new_from_x(&element(x), false)?.try_into().ok()
 }
 
-/// Whether `k` is a private key, or one of the numbers of a signature: not zero, below the order.
+/// Whether `k` can be a private key or a number of a signature: not zero, below the order.
 pub(crate) fn is_scalar(k: Felt) -> bool {
     k != Felt::ZERO && k.limbs() < ORDER
 }
@@ -79,7 +79,7 @@ pub(crate) fn sign(private_key: Felt, hash: Felt) -> [Felt; 2] {
     )
 }
 
-/// Whether `[r, s]` signs `hash` for `public_key` (ECDSA, where the sign of a point is not told).
+/// Whether `[r, s]` signs `hash` for `public_key` (ECDSA with a public key of unknown sign).
 /// Written out because the library panics on `r = ±hash / private key`, which any user can choose.
 pub(crate) fn verify(public_key: Felt, hash: Felt, [r, s]: [Felt; 2]) -> bool {
     if !is_scalar(r) || !is_scalar(s) {
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_public_key_is_the_abscissa_of_a_point() {
+    fn a_public_key_is_a_point_s_abscissa() {
         assert!(is_public_key(public_key(Felt::from(7_u64))));
         assert!(!is_public_key(Felt::ZERO), "zero is no key, point or not");
         let found: Vec<u64> = (0..12).filter(|x| !is_public_key(Felt::from(*x))).collect();
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_and_what_is_not_below_the_order_are_no_scalars() {
+    fn scalars_are_positive_and_below_the_order() {
         let order = Felt::from_limbs(ORDER).unwrap();
         let one_less = Felt::from_limbs([ORDER[0], ORDER[1], ORDER[2], ORDER[3] - 1]).unwrap();
         let table = [(Felt::ZERO, false), (Felt::from(1_u64), true), (one_less, true)];
@@ -137,7 +137,7 @@ mod tests {
 
     /// The sum of the two points is then the point at infinity.
     #[test]
-    fn a_signature_made_to_cancel_out_is_refused_and_nothing_panics() {
+    fn a_signature_made_to_cancel_is_refused() {
         let (key, hash) = (Felt::from(3_u64), hex("0x123456789abcdef"));
         let order = Felt::from_limbs(ORDER).unwrap();
         let third = super::felt(

@@ -92,7 +92,7 @@ fn canonical(value: &Value) -> Value {
 
 proptest! {
     #[test]
-    fn by_name_and_by_position_are_the_same_call((method, params) in call()) {
+    fn names_and_positions_are_the_same_call((method, params) in call()) {
         let by_name: Value = params.iter().map(|(n, v)| (n.to_string(), v.clone())).collect();
         let by_position: Value = params.iter().map(|(_, value)| value.clone()).collect();
         let expected = json!({
@@ -124,7 +124,7 @@ proptest! {
     }
 
     #[test]
-    fn a_member_given_twice_is_refused_wherever_it_stands(
+    fn a_duplicate_member_is_refused_everywhere(
         (method, params) in call(),
         which in any::<prop::sample::Index>(),
     ) {
@@ -151,7 +151,7 @@ proptest! {
     }
 
     #[test]
-    fn no_damage_to_a_request_makes_it_panic(
+    fn damaged_requests_never_panic(
         (method, params) in call(),
         at in any::<prop::sample::Index>(),
         byte in any::<u8>(),

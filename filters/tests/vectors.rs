@@ -3,8 +3,8 @@
 
 use portcullis_filters::client::TrustedProxies;
 use portcullis_filters::policy::GatewayPolicy;
-use portcullis_filters::rpc::keep::{Keep, Keepable};
 use portcullis_filters::rpc::response::Outcome;
+use portcullis_filters::rpc::{CacheClass, CachePolicy};
 use portcullis_filters::rpc::{Method, MethodSet};
 use serde_json::Value;
 use std::fs;
@@ -24,7 +24,7 @@ fn policy() -> GatewayPolicy {
 }
 
 #[test]
-fn what_real_clients_send_is_permitted_or_refused_as_the_contract_says() {
+fn real_requests_get_the_contract_s_verdict() {
     let policy = policy();
     let mut seen = 0;
     for client in ["starknet_js", "starknet_py", "starknet_rs", "starknet_go", "starknet_jvm"] {
@@ -44,7 +44,7 @@ fn what_real_clients_send_is_permitted_or_refused_as_the_contract_says() {
 /// The node must read exactly what was judged: what is written again is judged the same, and is
 /// written the same again.
 #[test]
-fn what_is_written_for_the_node_is_a_fixed_point() {
+fn the_written_request_is_a_fixed_point() {
     let policy = policy();
     for client in ["starknet_js", "starknet_py", "starknet_rs", "starknet_go", "starknet_jvm"] {
         for vector in vectors(&format!("{client}.ndjson")) {
@@ -62,7 +62,7 @@ fn what_is_written_for_the_node_is_a_fixed_point() {
 }
 
 #[test]
-fn what_a_real_node_answers_is_verified_with_its_payload_unchanged() {
+fn real_answers_keep_their_payload() {
     for vector in vectors("answers.ndjson") {
         let body = vector["body"].as_str().expect("a body");
         let id = vector["id"].as_u64().expect("an id");
@@ -79,7 +79,7 @@ fn what_a_real_node_answers_is_verified_with_its_payload_unchanged() {
 }
 
 #[test]
-fn only_what_a_later_block_can_not_change_is_kept_of_what_a_real_node_answers() {
+fn only_final_answers_are_cached() {
     let policy = policy();
     let mut kept = 0;
     for vector in vectors("kept.ndjson") {
@@ -88,15 +88,15 @@ fn only_what_a_later_block_can_not_change_is_kept_of_what_a_real_node_answers() 
         let request: Value = serde_json::from_str(text("request")).expect("it is JSON");
         let id = request["id"].as_u64().expect("an integer");
         let keep = match Outcome::verify(text("answer").as_bytes(), id).expect("it is one") {
-            Outcome::Result(result) => Keepable::of(permit.method(), permit.params())
-                .and_then(|keepable| keepable.judge(std::str::from_utf8(result).ok()?)),
+            Outcome::Result(result) => CacheClass::of(permit.method(), permit.params())
+                .and_then(|class| class.policy(std::str::from_utf8(result).ok()?)),
             Outcome::Error(_) => None,
         };
         let said = match keep {
             None => "no".to_owned(),
-            Some(Keep::Briefly) => "briefly".to_owned(),
-            Some(Keep::WithBlock(number)) => format!("with block {number}"),
-            Some(Keep::UntilL1(number)) => format!("until L1: block {number}"),
+            Some(CachePolicy::Briefly) => "briefly".to_owned(),
+            Some(CachePolicy::WithBlock(number)) => format!("with block {number}"),
+            Some(CachePolicy::UntilL1(number)) => format!("until L1: block {number}"),
         };
         assert_eq!(said, text("keep"), "{}: {}", text("request"), text("answer"));
         kept += usize::from(keep.is_some());

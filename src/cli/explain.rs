@@ -11,9 +11,7 @@ use crate::relay::settings::policy;
 use crate::reply::status_and_code;
 use portcullis_filters::bearer::Tokens;
 use portcullis_filters::operation::OperationKind;
-use portcullis_filters::policy::{
-    Endpoint, Finding, GatewayPolicy, Inspected, MAX_BODY, RelayFinding,
-};
+use portcullis_filters::policy::{Endpoint, Finding, GatewayPolicy, Inspected, MAX_BODY};
 use portcullis_filters::tx::AllowedCall;
 use portcullis_filters::verdict::{ReadPermit, Refusal};
 use std::io::{self, Read};
@@ -93,13 +91,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 
 fn gateway(policy: &GatewayPolicy, body: &[u8]) -> ExitCode {
     println!("gateway, POST /rpc, {} bytes", body.len());
-    let verdict = policy.inspect_with(body, |finding| match finding {
-        Finding::Size(bytes) => passed("size", &format!("{bytes} of {MAX_BODY} bytes")),
-        Finding::Envelope(id) => passed("envelope", &format!("JSON-RPC 2.0, id {id}")),
-        Finding::Method(method) => passed("method", method),
-        Finding::Params(count) => passed("params", &format!("{count}")),
-    });
-    match verdict {
+    match policy.inspect_with(body, found) {
         Ok(permit) => {
             permitted(&permit);
             ExitCode::SUCCESS
@@ -147,12 +139,13 @@ fn relay(config: &RelayConfig, endpoint: Endpoint, body: &[u8]) -> ExitCode {
     }
 }
 
-fn found(finding: RelayFinding<'_>) {
+fn found(finding: Finding<'_>) {
     match finding {
-        RelayFinding::Size(bytes) => passed("size", &format!("{bytes} of {MAX_BODY} bytes")),
-        RelayFinding::Envelope(id) => passed("envelope", &format!("JSON-RPC 2.0, id {id}")),
-        RelayFinding::Method(method) => passed("method", method),
-        RelayFinding::Transaction(transaction) => {
+        Finding::Size(bytes) => passed("size", &format!("{bytes} of {MAX_BODY} bytes")),
+        Finding::Envelope(id) => passed("envelope", &format!("JSON-RPC 2.0, id {id}")),
+        Finding::Method(method) => passed("method", method),
+        Finding::Params(count) => passed("params", &format!("{count}")),
+        Finding::Transaction(transaction) => {
             passed("transaction", "version 3, no tip, no paymaster, no proofs, DA on L1");
             detail(&format!("sender = {}", transaction.sender()));
             detail(&format!("nonce = {}", transaction.nonce()));
@@ -165,12 +158,12 @@ fn found(finding: RelayFinding<'_>) {
                 detail(&format!("{name} = {amount} at {price} fri"));
             }
         }
-        RelayFinding::Calls(calls) => {
+        Finding::Calls(calls) => {
             passed("calls", &format!("{} allowed", calls.len()));
             calls.iter().for_each(call);
         }
-        RelayFinding::Hash(hash) => passed("hash", &hash.to_string()),
-        RelayFinding::Operation(operation) => {
+        Finding::Hash(hash) => passed("hash", &hash.to_string()),
+        Finding::Operation(operation) => {
             passed("operation", operation.kind().name());
             detail(&operation.canonical());
         }

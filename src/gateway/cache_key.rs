@@ -1,8 +1,8 @@
 //! Permitted reads and their cache keys, each hashed once.
 
 use ahash::RandomState;
+use portcullis_filters::rpc::CacheClass;
 use portcullis_filters::rpc::Method;
-use portcullis_filters::rpc::keep::Keepable;
 use portcullis_filters::rpc::params::BlockId;
 use portcullis_filters::verdict::{Read, ReadCall};
 use std::hash::{Hash, Hasher};
@@ -14,7 +14,7 @@ pub struct ReadRequest {
     /// The call to the node, and the key of a flight.
     pub(super) key: Arc<CacheKey>,
     /// How its answer may be cached, if it may.
-    pub(super) class: Option<Keepable>,
+    pub(super) class: Option<CacheClass>,
     at_head: Option<AtHead>,
 }
 
@@ -34,8 +34,8 @@ pub(super) struct CacheKey {
 impl ReadRequest {
     pub(super) fn new(read: Read, keys: &RandomState) -> Self {
         let (method, key) = (read.method(), Arc::new(CacheKey::new(read.call(), keys)));
-        let class = Keepable::of(method, read.params());
-        let at_head = (class == Some(Keepable::ClassAtHead)).then(|| AtHead {
+        let class = CacheClass::of(method, read.params());
+        let at_head = (class == Some(CacheClass::ClassAtHead)).then(|| AtHead {
             cached_under: Arc::new(CacheKey::new(read.call_at(BlockId::Latest), keys)),
             read,
         });

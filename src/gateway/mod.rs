@@ -31,8 +31,8 @@ use parsed_bodies::ParsedBodyCache;
 use pingora_limits::inflight::Guard;
 use portcullis_filters::client::TrustedProxies;
 use portcullis_filters::policy::{Admission, GatewayPolicy, JudgedHead};
+use portcullis_filters::rpc::CacheClass;
 use portcullis_filters::rpc::MethodSet;
-use portcullis_filters::rpc::keep::Keepable;
 use portcullis_filters::verdict::Refusal;
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,7 +106,7 @@ pub struct PendingRead<'a> {
     /// The state of the chain before the node is asked.
     view: View,
     /// How the answer may be cached, if it may.
-    class: Option<Keepable>,
+    class: Option<CacheClass>,
     /// `None` when single-flight is off.
     role: Option<Role<Result<Answer, NodeError>>>,
     cache: CacheUse,
@@ -150,7 +150,12 @@ impl Gateway {
     }
 
     /// Admits a request by its judged head, at `now`.
-    pub fn admit(&self, settings: &Settings, head: &JudgedHead, now: Instant) -> Admission<Guard> {
+    pub fn admit(
+        &self,
+        settings: &Settings,
+        head: &JudgedHead,
+        now: Instant,
+    ) -> Admission<(), Guard> {
         let enter = |client| self.clients.enter(client, &settings.limits);
         settings.policy.admit(head, self.clients.limiter(), self.clients.millis(now), enter)
     }
@@ -275,7 +280,7 @@ impl PendingRead<'_> {
             // boxed: few reads have another form
             let answer = Box::pin(self.fetch(&settled, deadline)).await?;
             if answer.is_result() {
-                self.store(Keepable::ClassAt(block), &answer);
+                self.store(CacheClass::ClassAt(block), &answer);
                 return Ok(answer);
             }
             // newer than the settled block, or older than what the node still has
@@ -296,9 +301,9 @@ impl PendingRead<'_> {
         self.gateway.node.fetch(write, ConnectionChoice::Pooled, self.traceparent, deadline)
     }
 
-    fn store(&self, class: Keepable, answer: &Answer) {
+    fn store(&self, class: CacheClass, answer: &Answer) {
         let result = std::str::from_utf8(&answer.payload).ok();
-        if let Some(policy) = result.and_then(|result| class.judge(result)) {
+        if let Some(policy) = result.and_then(|result| class.policy(result)) {
             let key = Arc::clone(self.request.cached_under());
             self.gateway.cache.insert(key, answer, policy, &self.view);
         }

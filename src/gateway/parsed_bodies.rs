@@ -6,7 +6,7 @@
 
 use super::cache_key::ReadRequest;
 use ahash::RandomState;
-use portcullis_filters::rpc::{Id, Numbered};
+use portcullis_filters::rpc::{BodyWithoutId, Id};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, Equivalent, OptionsBuilder, Weighter};
 use std::hash::{Hash, Hasher};
@@ -46,7 +46,7 @@ struct StoredBody {
 
 /// A body that arrived, as a key.
 pub(super) struct BodyKey<'a> {
-    body: Numbered<'a>,
+    body: BodyWithoutId<'a>,
     hash: u64,
 }
 
@@ -64,7 +64,8 @@ impl Hash for BodyKey<'_> {
 
 impl Equivalent<StoredBody> for BodyKey<'_> {
     fn equivalent(&self, stored: &StoredBody) -> bool {
-        self.hash == stored.hash && Numbered::kept(&stored.parts, stored.at) == Some(self.body)
+        self.hash == stored.hash
+            && BodyWithoutId::stored(&stored.parts, stored.at) == Some(self.body)
     }
 }
 
@@ -101,7 +102,8 @@ impl ParsedBodyCache {
 
     /// The key of a body that is short and holds a number that may be its id.
     pub(super) fn key<'a>(&self, body: &'a [u8]) -> Option<BodyKey<'a>> {
-        let body = Some(body).filter(|body| body.len() <= MAX_BODY).and_then(Numbered::find)?;
+        let body =
+            Some(body).filter(|body| body.len() <= MAX_BODY).and_then(BodyWithoutId::find)?;
         Some(BodyKey { body, hash: self.keys.hash_one(body) })
     }
 

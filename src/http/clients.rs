@@ -8,7 +8,7 @@ use ahash::RandomState;
 use http::HeaderValue;
 use pingora_limits::inflight::{Guard, Inflight};
 use portcullis_filters::client::{Client, ClientKey};
-use portcullis_filters::limit::{Busy, Millis, Quota, SharedLimiter, Standing};
+use portcullis_filters::limit::{Busy, Millis, Quota, RateLimitStatus, RateLimiter};
 use std::num::NonZeroU32;
 use tokio::time::Instant;
 
@@ -47,7 +47,7 @@ impl ClientLimits {
 
 /// The clients of a surface, counted.
 pub struct Clients {
-    limiter: SharedLimiter<RandomState>,
+    limiter: RateLimiter<RandomState>,
     in_flight: Inflight,
     started: Instant,
 }
@@ -58,7 +58,7 @@ impl Clients {
         let capacity = u32::try_from(config.max_clients).unwrap_or(u32::MAX);
         let capacity = NonZeroU32::new(capacity).unwrap_or(NonZeroU32::MIN);
         Self {
-            limiter: SharedLimiter::new(limits.quota, capacity, RandomState::new()),
+            limiter: RateLimiter::new(limits.quota, capacity, RandomState::new()),
             in_flight: Inflight::new(),
             started: Instant::now(),
         }
@@ -70,7 +70,7 @@ impl Clients {
     }
 
     /// The limiter, for the policy.
-    pub fn limiter(&self) -> &SharedLimiter<RandomState> {
+    pub fn limiter(&self) -> &RateLimiter<RandomState> {
         &self.limiter
     }
 
@@ -87,7 +87,7 @@ impl Clients {
     }
 
     /// The peer's rate-limit status, read-only.
-    pub fn standing(&self, peer: Client) -> Standing {
+    pub fn standing(&self, peer: Client) -> RateLimitStatus {
         self.limiter.peek(peer.key, self.millis(Instant::now()))
     }
 

@@ -2,8 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-/// 9999-12-31T23:59:59Z in seconds since 1970: the last second of RFC 3339 and HTTP dates.
-pub const LAST_SECOND: u64 = 253_402_300_799;
+pub use portcullis_filters::operation::LAST_SECOND;
 
 /// The current time.
 pub fn now_us() -> i64 {

@@ -17,7 +17,7 @@ use crate::reply::{ErrorFormat, Persistence, Reply, ResponseContext};
 use http::Version;
 use pingora::http::RequestHeader;
 use portcullis_filters::client::Client;
-use portcullis_filters::limit::Standing;
+use portcullis_filters::limit::RateLimitStatus;
 use portcullis_filters::verdict::{Reason, Refusal};
 use std::pin::pin;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(super) struct Exchange<'a, S: Surface> {
 #[derive(Clone, Copy)]
 struct Caller {
     client: Client,
-    rate: Option<Standing>,
+    rate: Option<RateLimitStatus>,
     style: ErrorFormat,
     is_for_pages: bool,
 }

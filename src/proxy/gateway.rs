@@ -7,8 +7,8 @@ use crate::telemetry::{self, CacheUse};
 use bytes::Bytes;
 use portcullis_filters::client::Client;
 use portcullis_filters::head::Head;
-use portcullis_filters::limit::Standing;
-use portcullis_filters::policy::{Admitted, JudgedHead, MAX_BODY};
+use portcullis_filters::limit::RateLimitStatus;
+use portcullis_filters::policy::{Admitted, JudgedHead, PendingCall};
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -45,15 +45,13 @@ impl Surface for Gateway {
         let verdict = admission.verdict.map(|admitted| match admitted {
             Admitted::Health => Next::Reply(Reply::health()),
             Admitted::Preflight => Next::Reply(Reply::no_content()),
-            Admitted::Call(call) => {
-                let (slot, expects_continue) = (call.slot, call.expects_continue);
-                let max_body = MAX_BODY;
-                Next::Read(Pending { call: (), slot, expects_continue, max_body, always: false })
+            Admitted::Call(PendingCall { call, slot, expects_continue, max_body }) => {
+                Next::Read(Pending { call, slot, expects_continue, max_body, always: false })
             }
         });
         Admission {
             client: admission.client,
-            standing: Some(admission.standing),
+            standing: admission.rate_limit,
             style: ErrorFormat::JsonRpc,
             is_for_pages: true,
             verdict,
@@ -90,7 +88,7 @@ impl Surface for Gateway {
         reply
     }
 
-    fn standing(&self, peer: Client) -> Option<Standing> {
+    fn standing(&self, peer: Client) -> Option<RateLimitStatus> {
         Some(self.clients().standing(peer))
     }
 }

@@ -8,17 +8,11 @@ use crate::telemetry;
 use bytes::Bytes;
 use portcullis_filters::client::Client;
 use portcullis_filters::head::Head;
-use portcullis_filters::limit::Standing;
-use portcullis_filters::policy::{Endpoint, Inspected, MAX_BODY, RelayAdmitted, RelayCall};
+use portcullis_filters::limit::RateLimitStatus;
+use portcullis_filters::policy::{Admitted, Endpoint, Inspected, PendingCall, RelayCall};
 use std::sync::Arc;
 use std::time::SystemTime;
 use tokio::time::Instant;
-
-/// A request whose head passed: where it goes, and the key that its answer is kept under.
-pub struct Call {
-    endpoint: Endpoint,
-    idempotency_key: Option<String>,
-}
 
 /// The relay, as a surface.
 pub struct RelayService(pub Arc<Relay>);
@@ -28,7 +22,7 @@ impl Surface for RelayService {
     const STYLE: ErrorFormat = ErrorFormat::JsonRpc;
     type Settings = Settings;
     type Judged = ();
-    type Call = Call;
+    type Call = RelayCall;
 
     fn settings(&self) -> Arc<Settings> {
         self.0.settings()
@@ -49,19 +43,17 @@ impl Surface for RelayService {
         now: Instant,
     ) -> Admission<Self::Call> {
         let admission = self.0.admit(settings, head, now);
-        let style = error_format(admission.endpoint);
+        let style = error_format(Endpoint::at(head.target));
         let verdict = admission.verdict.map(|admitted| match admitted {
-            RelayAdmitted::Health => Next::Reply(Reply::health()),
-            RelayAdmitted::Call(admitted) => {
-                let RelayCall { endpoint, slot, expects_continue, idempotency_key } = admitted;
-                let call = Call { endpoint, idempotency_key };
-                let max_body = MAX_BODY;
+            Admitted::Health => Next::Reply(Reply::health()),
+            Admitted::Preflight => Next::Reply(Reply::no_content()),
+            Admitted::Call(PendingCall { call, slot, expects_continue, max_body }) => {
                 Next::Read(Pending { call, slot, expects_continue, max_body, always: false })
             }
         });
         Admission {
             client: admission.client,
-            standing: admission.standing,
+            standing: admission.rate_limit,
             style,
             is_for_pages: false,
             verdict,
@@ -96,7 +88,7 @@ impl Surface for RelayService {
         }
     }
 
-    fn standing(&self, _: Client) -> Option<Standing> {
+    fn standing(&self, _: Client) -> Option<RateLimitStatus> {
         // shown only after the token is checked
         None
     }

@@ -8,8 +8,8 @@ use crate::telemetry;
 use bytes::Bytes;
 use portcullis_filters::client::Client;
 use portcullis_filters::head::Head;
-use portcullis_filters::limit::Standing;
-use portcullis_filters::policy::{Asked, Function, SidecarAdmitted, SidecarCall};
+use portcullis_filters::limit::RateLimitStatus;
+use portcullis_filters::policy::{Admitted, Function, PendingCall, RequestParts};
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -21,7 +21,7 @@ impl Surface for SidecarService {
     const STYLE: ErrorFormat = ErrorFormat::Xrpc;
     type Settings = Settings;
     type Judged = ();
-    type Call = (Function, Asked);
+    type Call = RequestParts;
 
     fn settings(&self) -> Arc<Settings> {
         self.0.settings()
@@ -48,21 +48,19 @@ impl Surface for SidecarService {
     ) -> Admission<Self::Call> {
         let admission = self.0.admit(settings, head, now);
         let verdict = admission.verdict.map(|admitted| match admitted {
-            SidecarAdmitted::Health => Next::Reply(Reply::health()),
-            SidecarAdmitted::Preflight => Next::Reply(Reply::no_content()),
-            SidecarAdmitted::Call(call) => {
-                let SidecarCall { function, asked, slot, expects_continue, max_body } = call;
+            Admitted::Health => Next::Reply(Reply::health()),
+            Admitted::Preflight => Next::Reply(Reply::no_content()),
+            Admitted::Call(PendingCall { call, slot, expects_continue, max_body }) => {
                 // a crawler takes an error for the whole site being forbidden
-                let always = function == Function::SeoRobots;
-                let call = (function, asked);
+                let always = call.function == Function::SeoRobots;
                 Next::Read(Pending { call, slot, expects_continue, max_body, always })
             }
         });
         Admission {
             client: admission.client,
-            standing: Some(admission.standing),
+            standing: admission.rate_limit,
             style: ErrorFormat::Xrpc,
-            is_for_pages: admission.function.is_none_or(Function::is_for_pages),
+            is_for_pages: Function::at(head.target).is_none_or(Function::is_for_pages),
             verdict,
         }
     }
@@ -70,13 +68,13 @@ impl Surface for SidecarService {
     async fn answer(
         &self,
         settings: &Settings,
-        (function, asked): Self::Call,
+        parts: Self::Call,
         body: Bytes,
         context: &mut RequestContext<'_>,
     ) -> Reply {
-        context.method = function.name();
-        context.metrics.sidecar.call(function);
-        match self.0.answer(settings, function, &asked, &body).await {
+        context.method = parts.function.name();
+        context.metrics.sidecar.call(parts.function);
+        match self.0.answer(settings, &parts, &body).await {
             Ok(reply) => reply,
             Err(Refused { refusal, retry_after, is_personal }) => {
                 let mut reply = Reply::refusal(ErrorFormat::Xrpc, &refusal, context.request_id);
@@ -86,7 +84,7 @@ impl Surface for SidecarService {
         }
     }
 
-    fn standing(&self, peer: Client) -> Option<Standing> {
+    fn standing(&self, peer: Client) -> Option<RateLimitStatus> {
         Some(self.0.clients().standing(peer))
     }
 }

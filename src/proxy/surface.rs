@@ -7,7 +7,7 @@ use http::HeaderValue;
 use pingora_limits::inflight::Guard;
 use portcullis_filters::client::Client;
 use portcullis_filters::head::Head;
-use portcullis_filters::limit::Standing;
+use portcullis_filters::limit::RateLimitStatus;
 use portcullis_filters::verdict::Refusal;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +54,7 @@ pub trait Surface: Send + Sync + 'static {
     ) -> impl Future<Output = Reply> + Send;
 
     /// The peer's rate-limit status, read-only; `None` if the surface shows none before admission.
-    fn standing(&self, peer: Client) -> Option<Standing>;
+    fn standing(&self, peer: Client) -> Option<RateLimitStatus>;
 }
 
 /// What every response of a surface carries.
@@ -72,7 +72,7 @@ pub struct Admission<C> {
     /// The client.
     pub client: Client,
     /// The client's rate-limit status, where it may know.
-    pub standing: Option<Standing>,
+    pub standing: Option<RateLimitStatus>,
     /// The envelope of a refusal.
     pub style: ErrorFormat,
     /// Whether web pages may read the response, if they may read any.

@@ -41,7 +41,7 @@ use pingora_limits::rate::Rate;
 use pins::{Proof, Prover};
 use portcullis_filters::client::ClientKey;
 use portcullis_filters::head::Head;
-use portcullis_filters::policy::{Endpoint, RelayAdmission, RelayPolicy};
+use portcullis_filters::policy::{Admission, Endpoint, RelayCall, RelayPolicy};
 use portcullis_filters::verdict::{OperationPermit, Reason, Refusal, Unverified};
 use reconcile::Reconciler;
 use settings::{Account, Keys, Pins, Rules, Settings};
@@ -163,7 +163,7 @@ impl Relay {
         settings: &Settings,
         head: &Head<'_>,
         now: Instant,
-    ) -> RelayAdmission<Guard> {
+    ) -> Admission<RelayCall, Guard> {
         let has_guessed = |key: ClientKey| self.failed_auth.observe(&key, 1) > MAX_FAILED_AUTH;
         let enter = |client| self.clients.enter(client, &settings.limits);
         let (limiter, now) = (self.clients.limiter(), self.clients.millis(now));

@@ -8,7 +8,7 @@ use crate::config::CorsOrigins;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use pingora::protocols::http::date;
-use portcullis_filters::limit::Standing;
+use portcullis_filters::limit::RateLimitStatus;
 
 /// A body up to this size is copied behind its head: that costs less than another write.
 const ONE_PIECE: usize = 16 << 10;
@@ -18,7 +18,7 @@ pub struct ResponseContext<'a> {
     /// `X-Request-Id`.
     pub request_id: &'a str,
     /// `RateLimit-Policy` and the client's rate limit, if it has one.
-    pub quota: Option<(&'a HeaderValue, Standing)>,
+    pub quota: Option<(&'a HeaderValue, RateLimitStatus)>,
     /// The origins that may read the response, and the request's origin.
     pub cross_origin: Option<(Cors<'a>, Option<&'a HeaderValue>)>,
     /// The fate of the connection; HTTP/2 ignores it.
@@ -193,7 +193,7 @@ fn number(out: &mut impl Fields, name: &'static str, number: impl itoa::Integer)
 }
 
 /// The rest of the quota, and when the oldest counted request leaves the window.
-fn limits(out: &mut impl Fields, standing: Standing) {
+fn limits(out: &mut impl Fields, standing: RateLimitStatus) {
     let (mut remaining, mut reset) = (itoa::Buffer::new(), itoa::Buffer::new());
     let remaining = remaining.format(standing.remaining).as_bytes();
     let reset = reset.format(standing.reset_seconds).as_bytes();

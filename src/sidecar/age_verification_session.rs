@@ -8,7 +8,7 @@ use super::{Refused, Settings, refused};
 use crate::io::clock::{micros, now_us};
 use crate::reply::Reply;
 use crate::store::{AccountStatus, AgeUser, Opening, Store};
-use portcullis_filters::policy::Asked;
+use portcullis_filters::policy::RequestParts;
 use portcullis_filters::verdict::Reason;
 use portcullis_filters::webhook::AgeStatus;
 use ring::rand::{SecureRandom as _, SystemRandom};
@@ -21,7 +21,7 @@ const REFERENCE_BYTES: usize = 24;
 pub(super) async fn answer(
     store: &Store,
     settings: &Settings,
-    request: &Asked,
+    request: &RequestParts,
     body: &[u8],
 ) -> Result<Reply, Refused> {
     let user = settings.auth.user(&request.authorization, SystemTime::now()).await?;
@@ -33,7 +33,7 @@ pub(super) async fn answer(
         let known = store.ages().user(&user.id, now_us()).await?;
         return Ok(status(known.as_ref(), settings));
     }
-    request.nothing_in(body)?;
+    request.no_body(body)?;
     open(store, settings, &user).await
 }
 

@@ -9,7 +9,7 @@ use crate::io::clock::{micros, now_us};
 use crate::reply::Reply;
 use crate::store::{AGE_EVENTS_KEPT, EventOutcome, FirstOutcome, Store};
 use crate::telemetry::Metrics;
-use portcullis_filters::policy::Asked;
+use portcullis_filters::policy::RequestParts;
 use portcullis_filters::verdict::Reason;
 use serde_json::json;
 use std::sync::Arc;
@@ -26,13 +26,13 @@ impl Recorder<'_> {
     pub(super) async fn answer(
         &self,
         settings: &Settings,
-        request: &Asked,
+        request: &RequestParts,
         body: &[u8],
     ) -> Result<Reply, Refused> {
         let not_configured = || refused(Reason::NotConfigured, "no secret is configured");
         let policy = settings.policy.webhook.as_ref().ok_or_else(not_configured)?;
         let now = now_us();
-        let event = policy.inspect(request.signature, request.is_json, body, now)?;
+        let event = policy.inspect(request.signature, request.media_type, body, now)?;
         // the ledger no longer holds such events: a repeated one would look new
         if event.occurred_us() < now.saturating_sub(micros(AGE_EVENTS_KEPT)) {
             return Err(invalid("occurred_at is too long ago"));

@@ -6,7 +6,7 @@
 use crate::io::clock::LAST_SECOND;
 use crate::reply::Reply;
 use bytes::Bytes;
-use portcullis_filters::policy::Asked;
+use portcullis_filters::policy::RequestParts;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -31,7 +31,7 @@ impl Document {
     /// The response: the document, or 304 if the client has it.
     pub(super) fn reply(
         &self,
-        request: &Asked,
+        request: &RequestParts,
         cache_control: impl Into<Cow<'static, str>>,
     ) -> Reply {
         let mut reply = validated(request, cache_control, &self.etag, self.modified_us);
@@ -46,7 +46,7 @@ impl Document {
 /// The head of a response with validators: 200, or 304 if the client has the document (RFC 9110,
 /// section 15.4.5).
 pub(super) fn validated(
-    request: &Asked,
+    request: &RequestParts,
     cache_control: impl Into<Cow<'static, str>>,
     etag: &str,
     modified_us: Option<i64>,

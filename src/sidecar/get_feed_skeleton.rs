@@ -13,7 +13,7 @@ use crate::config::FeedsConfig;
 use crate::io::clock::now_us;
 use crate::reply::Reply;
 use crate::store::{AccountStatus, FeedQuery, Store, SuggestionQuery};
-use portcullis_filters::policy::{Asked, Authorization};
+use portcullis_filters::policy::{Authorization, RequestParts};
 use portcullis_filters::verdict::Reason;
 use serde_json::{Value, json};
 use std::time::SystemTime;
@@ -44,7 +44,7 @@ struct Page {
 pub(super) async fn answer(
     store: &Store,
     settings: &Settings,
-    request: &Asked,
+    request: &RequestParts,
 ) -> Result<Reply, Refused> {
     let query = Query::parse(&request.query);
     let feeds = &settings.config.feeds;

@@ -15,7 +15,7 @@ use crate::reply::Reply;
 use crate::store::Store;
 use crate::telemetry::Metrics;
 use futures_util::future::join_all;
-use portcullis_filters::policy::Asked;
+use portcullis_filters::policy::RequestParts;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -83,7 +83,7 @@ impl Health {
         &self,
         store: &Arc<Store>,
         metrics: &Metrics,
-        request: &Asked,
+        request: &RequestParts,
     ) -> Result<Reply, Refused> {
         let version = env!("CARGO_PKG_VERSION");
         if Query::parse(&request.query).all("probe").any(|probe| probe == "live") {
@@ -156,7 +156,7 @@ impl Component {
         }
     }
 
-    fn to_json(&self, finding: &Finding, request: &Asked) -> Value {
+    fn to_json(&self, finding: &Finding, request: &RequestParts) -> Value {
         let Finding { fault, latency, at } = finding;
         let configured = self.is_configured();
         let mut json = json!({
@@ -182,7 +182,7 @@ impl Component {
 }
 
 /// The draft's media type is not registered: only clients that accept it get it.
-fn reply(status: u16, body: &Value, request: &Asked) -> Reply {
+fn reply(status: u16, body: &Value, request: &RequestParts) -> Reply {
     const MEDIA_TYPE: &str = "application/health+json";
     let mut reply = Reply::serialize(status, body);
     let accept = request.accept.as_deref().and_then(|accept| str::from_utf8(accept).ok());

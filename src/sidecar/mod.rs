@@ -41,7 +41,7 @@ use arc_swap::ArcSwap;
 use pingora_limits::inflight::Guard;
 use podcast_rss_feed::Podcasts;
 use portcullis_filters::head::Head;
-use portcullis_filters::policy::{Asked, Function, SidecarAdmission};
+use portcullis_filters::policy::{Admission, Function, RequestParts};
 use portcullis_filters::verdict::{Reason, Refusal};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -129,7 +129,7 @@ impl Sidecar {
         settings: &Settings,
         head: &Head<'_>,
         now: Instant,
-    ) -> SidecarAdmission<Guard> {
+    ) -> Admission<RequestParts, Guard> {
         let enter = |client| self.clients.enter(client, &settings.limits);
         settings.policy.admit(head, self.clients.limiter(), self.clients.millis(now), enter)
     }
@@ -141,12 +141,11 @@ impl Sidecar {
     pub async fn answer(
         &self,
         settings: &Settings,
-        function: Function,
-        request: &Asked,
+        request: &RequestParts,
         body: &[u8],
     ) -> Result<Reply, Refused> {
         let Self { podcasts, store, metrics, runtime, .. } = self;
-        match function {
+        match request.function {
             Function::DescribeFeedGenerator => Ok(describe_feed_generator::answer(settings)),
             Function::DidDocument => describe_feed_generator::did_document(settings),
             Function::GetFeedSkeleton => get_feed_skeleton::answer(store, settings, request).await,

@@ -12,7 +12,7 @@ use crate::io::clock::now_us;
 use crate::io::shared::Shared;
 use crate::reply::Reply;
 use crate::store::{Account, AccountStatus, Store};
-use portcullis_filters::policy::Asked;
+use portcullis_filters::policy::RequestParts;
 use portcullis_filters::verdict::{Reason, Refusal};
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,7 @@ impl Podcasts {
         &self,
         store: &Arc<Store>,
         settings: &Settings,
-        request: &Asked,
+        request: &RequestParts,
     ) -> Result<Reply, Refused> {
         let query = Query::parse(&request.query);
         let (did, handle) = (query.one("did")?, query.one("handle")?);

@@ -6,14 +6,14 @@ use super::{HOUR, Refused, Settings, refused, sitemap};
 use crate::reply::{BodyStream, Reply, StreamAborted};
 use crate::store::Store;
 use futures_util::StreamExt as _;
-use portcullis_filters::policy::Asked;
+use portcullis_filters::policy::RequestParts;
 use portcullis_filters::verdict::Reason;
 use std::sync::Arc;
 
 pub(super) async fn answer(
     store: &Arc<Store>,
     settings: &Settings,
-    request: &Asked,
+    request: &RequestParts,
 ) -> Result<Reply, Refused> {
     let base_url = &settings.config.base_url;
     let query = Query::parse(&request.query);

@@ -6,7 +6,7 @@
 
 use super::db::{Db, Row, Tx};
 use super::{StoreError, sql};
-use portcullis_filters::webhook::{AgeStatus, SignedEvent, Standing, Verdict, decide, moves_user};
+use portcullis_filters::webhook::{AgeRecord, AgeStatus, SignedEvent, Verdict, decide, moves_user};
 
 /// Sessions that a user may open within [`MINUTE_US`].
 const MAX_PER_MINUTE: i64 = 5;
@@ -193,9 +193,9 @@ fn status(row: &Row, column: &'static str) -> Result<AgeStatus, StoreError> {
     AgeStatus::parse(&row.get::<String>(column)?).ok_or(StoreError::Corrupt(column))
 }
 
-fn standing(row: &Row) -> Result<Standing, StoreError> {
+fn standing(row: &Row) -> Result<AgeRecord, StoreError> {
     let last_occurred_us = row.get("last_occurred_us")?;
-    Ok(Standing { status: status(row, "status")?, last_occurred_us })
+    Ok(AgeRecord { status: status(row, "status")?, last_occurred_us })
 }
 
 /// The outcome of an event that is stored already.

@@ -4,10 +4,11 @@ use crate::world::{NOW, World};
 use portcullis::store::EventOutcome::{self, Applied, Conflict, Duplicate, Invalid, Stale};
 use portcullis::store::{FirstOutcome, Opening, Store};
 use portcullis_filters::hmac::{self, Secrets};
+use portcullis_filters::policy::MediaType;
 use portcullis_filters::secret::Secret;
 use portcullis_filters::webhook::AgeStatus::{self, Expired, Pending, Rejected, Revoked, Verified};
 use portcullis_filters::webhook::{
-    Signature, SignedEvent, Standing, Verdict, WebhookPolicy, decide, moves_user,
+    AgeRecord, Signature, SignedEvent, Verdict, WebhookPolicy, decide, moves_user,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -47,7 +48,7 @@ fn event(id: &str, subject: u64, status: AgeStatus, second: u32) -> SignedEvent 
         age_bands: vec!["18_plus".to_owned()],
     };
     let signature = Signature::of([digits.as_bytes()]);
-    policy.inspect(signature, true, body.as_bytes(), NOW + DAY).unwrap()
+    policy.inspect(signature, MediaType::Json, body.as_bytes(), NOW + DAY).unwrap()
 }
 
 async fn open(store: &Store, user: &str, subject: u64) {
@@ -249,21 +250,21 @@ pub(crate) async fn the_newest_of_parallel_events_counts(world: World) {
 /// What the store is to do, in memory.
 #[derive(Default)]
 struct Model {
-    subjects: HashMap<u64, Standing>,
-    user: Option<Standing>,
+    subjects: HashMap<u64, AgeRecord>,
+    user: Option<AgeRecord>,
 }
 
 impl Model {
     fn take(&mut self, subject: u64, event: &SignedEvent) -> EventOutcome {
         let (status, occurred_us) = (event.status(), event.occurred_us());
-        let pending = Standing { status: Pending, last_occurred_us: None };
+        let pending = AgeRecord { status: Pending, last_occurred_us: None };
         let standing = self.subjects.entry(subject).or_insert(pending);
         match decide(*standing, status, occurred_us) {
             Verdict::Stale => return Stale,
             Verdict::Invalid => return Invalid,
             Verdict::Applied => {}
         }
-        let now = Standing { status, last_occurred_us: Some(occurred_us) };
+        let now = AgeRecord { status, last_occurred_us: Some(occurred_us) };
         *standing = now;
         if moves_user(self.user, status, occurred_us) {
             self.user = Some(now);

@@ -25,7 +25,7 @@ pub(super) fn parse(text: &str) -> Option<[u64; 4]> {
     }
     if let Some(limb) = free.next() {
         *limb = match digits.first_chunk() {
-            // sixteen digits too, the last of which are in the next limb already
+            // reads sixteen digits too; the last of them are in the next limb already
             Some(first) => {
                 let read_twice = 4 * (SIXTEEN - rest.len());
                 parse_limb(first)?.unbounded_shr(u32::try_from(read_twice).unwrap_or(u64::BITS))
@@ -63,7 +63,7 @@ const fn digit(nibble: u8) -> u8 {
 }
 
 fn parse_limb(digits: &[u8; SIXTEEN]) -> Option<u64> {
-    // all of them, and not up to the first that is none: that takes a few vector instructions
+    // without a stop at the first other byte: that takes a few vector instructions
     if !digits.iter().fold(true, |all, digit| all & digit.is_ascii_hexdigit()) {
         return None;
     }
@@ -88,7 +88,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn one_byte_that_is_no_digit_spoils_a_text_of_any_length() {
+    fn any_other_byte_spoils_the_digits() {
         let digits = "0123456789abcdefABCDEF".repeat(3);
         for length in 1..=64 {
             for at in 0..length {
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_the_same_behind_any_number_of_zeros() {
+    fn leading_zeros_change_nothing() {
         for length in 1..=64 {
             let text = format!("0x{:0>length$}", "7");
             assert_eq!(parse(&text), Some([0, 0, 0, 7]), "{text}");
@@ -113,7 +113,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn digits_are_what_the_formatter_makes_of_a_number(high: u128, low: u128, shift in 0..128) {
+        fn digits_match_the_formatter_s(high: u128, low: u128, shift in 0..128) {
             for [high, low] in [[high >> shift, low], [0, high >> shift]] {
                 let halves = [high >> 64, high, low >> 64, low].map(|limb| limb as u64);
                 let mut text = Vec::new();

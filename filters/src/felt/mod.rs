@@ -1,11 +1,10 @@
-//! Field elements as the wire carries them.
+//! Field elements, as JSON-RPC writes them.
 //!
-//! Accepted is `0x` and one to 64 hexadecimal digits of either case, leading zeros allowed (wallets
-//! pad to 64), with a value below the Stark prime. The node itself is more lenient: it takes the
-//! prime for zero and `0x0x12` for `0x12`, which is why nothing is forwarded that was not parsed
-//! here and written again. Written is `0x` and the fewest lower-case digits. Numbers of 64 and 128
-//! bits (gas, prices) have the same form. [`U256`] and [`ShortString`] are what Cairo makes of
-//! felts.
+//! Read: `0x` and 1 to 64 hexadecimal digits of either case, leading zeros allowed (wallets pad to
+//! 64), with a value below the Stark prime. The node itself is more lenient: it reads the prime as
+//! zero and `0x0x12` as `0x12`, so only what was parsed here and written again is forwarded.
+//! Written: `0x` and the fewest lower-case digits. Numbers of 64 and 128 bits (gas, prices) have
+//! the same form. [`U256`] and [`ShortString`] are what Cairo makes of felts.
 
 mod hex;
 mod short_string;
@@ -78,17 +77,17 @@ impl Felt {
         Some(join(high, low))
     }
 
-    /// The felt of a Cairo short string; `None` for a text that is none.
+    /// The felt of a Cairo short string; `None` if the text is not one.
     pub fn from_short_string(text: &str) -> Option<Self> {
         ShortString::parse(text).map(|text| text.felt())
     }
 
-    /// The text that this is the Cairo short string of, if there is one.
+    /// The text of this felt as a Cairo short string, if it is one.
     pub fn to_short_string(&self) -> Option<String> {
         ShortString::of(*self).map(|text| text.as_str().to_string())
     }
 
-    /// Whether there can be a contract at this address: it is not zero, and below 2^251 - 256.
+    /// Whether a contract can have this address: not zero, and below 2^251 - 256.
     pub fn is_address(&self) -> bool {
         *self != Self::ZERO && self.0 < ADDRESS_BOUND
     }
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_not_zero_and_below_the_bound() {
+    fn an_address_is_positive_and_below_the_bound() {
         let bound = "0x7ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff00";
         let last = "0x7fffffffffffffffffffffffffffffffffffffffffffffffffffffffffffeff";
         for (text, ok) in [("0x0", false), ("0x1", true), (last, true), (bound, false)] {

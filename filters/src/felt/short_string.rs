@@ -3,7 +3,7 @@
 use super::Felt;
 use alloc::string::String;
 
-/// Most characters of a short string: a byte each, and a felt holds 31 whole bytes.
+/// The longest short string: a felt holds 31 whole bytes, one for each character.
 const MAX_LENGTH: usize = 31;
 
 /// A text of 1 to 31 printable ASCII characters, which is one felt on chain.
@@ -28,7 +28,7 @@ impl ShortString {
         Some(Self { text: text.into(), felt: Felt::from_bytes_be(&bytes)? })
     }
 
-    /// The text that `felt` stands for, if it stands for one.
+    /// The short string that `felt` encodes, if it encodes one.
     pub fn of(felt: Felt) -> Option<Self> {
         let bytes = felt.to_bytes_be();
         let start = bytes.iter().position(|byte| *byte != 0)?;
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_short_string_is_one_to_31_printable_characters() {
+    fn a_short_string_has_1_to_31_characters() {
         let longest = "x".repeat(31);
         for (text, felt) in [
             ("SN_SEPOLIA", Some("0x534e5f5345504f4c4941")),

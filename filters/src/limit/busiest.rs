@@ -1,19 +1,20 @@
-//! Who asks the most now: for whoever looks on, beside those who judge.
+//! The busiest clients, for the operator's page.
 //!
 //! In: the limiter and the time. Out: the clients with the most requests that count. A shard is
-//! locked for [`STEP`] clients at a time, so that nobody who is judged waits for the whole walk.
+//! locked for [`STEP`] clients at a time, so that no request waits for the whole walk.
 //!
-//! It changes nothing: looking at a client does not keep it from being forgotten.
+//! It changes nothing: a client that is listed is evicted no later.
 
 use alloc::vec::Vec;
 
-use super::{Limiter, Millis, SharedLimiter};
+use super::shard::Shard;
+use super::{Millis, RateLimiter};
 use crate::client::ClientKey;
 
-/// Clients that are looked at under one lock: some microseconds.
+/// Clients that are read under one lock: some microseconds.
 const STEP: u32 = 256;
 
-/// A client, and how many of its requests count now.
+/// A client with its requests that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy {
     /// The client.
@@ -22,14 +23,14 @@ pub struct Busy {
     pub requests: u32,
 }
 
-/// The busiest so far, busiest first.
+/// The busiest clients so far, busiest first.
 struct Top {
     most: usize,
     busy: Vec<Busy>,
 }
 
 impl Top {
-    /// What a client must have more than to be among them.
+    /// A client must have more requests than this to be listed.
     fn floor(&self) -> u32 {
         let last = self.busy.last().filter(|_| self.busy.len() >= self.most);
         last.map_or(0, |last| last.requests)
@@ -44,7 +45,7 @@ impl Top {
     }
 }
 
-impl<S> SharedLimiter<S> {
+impl<S> RateLimiter<S> {
     /// The clients with the most requests that count at `now`, busiest first; at most `most`.
     #[must_use]
     pub fn busiest(&self, now: Millis, most: usize) -> Vec<Busy> {
@@ -52,29 +53,28 @@ impl<S> SharedLimiter<S> {
         if most == 0 {
             return top.busy;
         }
-        for shard in self.locks() {
+        for shard in self.shards() {
             let mut from = Some(0);
             while let Some(number) = from {
-                from = shard.lock().offer(number, now, &mut top);
+                from = shard.lock().list_busiest(number, now, &mut top);
             }
         }
         top.busy
     }
 }
 
-impl<S> Limiter<S> {
-    /// Looks at the clients in some slots, and says where the next ones begin.
-    fn offer(&self, from: u32, now: Millis, top: &mut Top) -> Option<u32> {
+impl Shard {
+    /// Adds the clients of [`STEP`] slots; returns the number of the next slot, if there is one.
+    fn list_busiest(&self, from: u32, now: Millis, top: &mut Top) -> Option<u32> {
         let end = from.saturating_add(STEP);
         for number in from..end {
-            let (client, window) = self.recent.at(number)?;
-            // all that it holds is no less than what counts: most need no closer look
-            if window.times().count() <= top.floor() {
+            let (client, window) = self.recent().at(number)?;
+            // a window holds no fewer than count: most need no closer look
+            if window.len() <= top.floor() {
                 continue;
             }
-            let now = now.max(window.times().newest());
-            if let Some(times) = window.counted(now, self.code, &self.blocks) {
-                top.add(Busy { client, requests: times.count() });
+            if let Some(counted) = window.counted(now.max(window.newest())) {
+                top.add(Busy { client, requests: counted.count });
             }
         }
         Some(end)
@@ -93,9 +93,9 @@ mod tests {
     use super::*;
     use crate::limit::{Quota, WINDOW_MILLIS};
 
-    fn limiter(capacity: u32) -> SharedLimiter<RandomState> {
+    fn limiter(capacity: u32) -> RateLimiter<RandomState> {
         let capacity = NonZeroU32::new(capacity).unwrap();
-        SharedLimiter::new(Quota::per_minute(1_000).unwrap(), capacity, RandomState::new())
+        RateLimiter::new(Quota::per_minute(1_000).unwrap(), capacity, RandomState::new())
     }
 
     fn client(number: u32) -> ClientKey {
@@ -104,17 +104,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_busiest_are_those_that_a_count_of_all_finds(
-            asked in prop::collection::vec((0u32..600, 0u64..90_000), 0..900),
+        fn the_busiest_match_a_count_of_all_clients(
+            checks in prop::collection::vec((0u32..600, 0u64..90_000), 0..900),
             sharded: bool,
             most in 0usize..12,
         ) {
             let limiter = limiter(if sharded { 5_000 } else { 1_000 });
-            let mut asked = asked;
-            asked.sort_by_key(|(_, at)| *at);
+            let mut checks = checks;
+            checks.sort_by_key(|(_, at)| *at);
             let now = 90_000;
             let mut counts = HashMap::new();
-            for (number, at) in asked {
+            for (number, at) in checks {
                 limiter.check(client(number), Millis(at));
                 if now - at < WINDOW_MILLIS {
                     *counts.entry(client(number)).or_insert(0_u32) += 1;

@@ -1,7 +1,7 @@
-//! An operation in canonical form: equal operations, equal bytes.
+//! An operation in canonical form: equal operations are equal bytes.
 //!
-//! A body that means the same when it is read again: felts and numbers in hexadecimal with the
-//! fewest digits, times in UTC. The journal keeps it, and its digest tells requests apart.
+//! The form is a valid body of the same operation: felts and numbers in hexadecimal with the fewest
+//! digits, times in UTC. The journal stores it; its digest identifies the operation.
 
 use super::{
     FaucetDrip, MintCard, Operation, PHRASE, RecoveryCancel, RecoveryExecute, RecoveryPropose,
@@ -17,8 +17,8 @@ use alloc::vec::Vec;
 use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 
-/// The last second of the year 9999, where RFC 3339 ends.
-const LAST_SECOND: u64 = 253_402_300_799;
+/// The last second of the year 9999, where RFC 3339 ends, since 1970.
+pub const LAST_SECOND: u64 = 253_402_300_799;
 
 impl Operation {
     /// Appends the body in canonical form.
@@ -40,8 +40,8 @@ impl Operation {
         written(|out| self.write(out))
     }
 
-    /// What tells this operation from every other: SHA-256 over its name, a zero byte, and the body
-    /// in canonical form.
+    /// The identity of the operation: SHA-256 over its name, a zero byte, and the body in canonical
+    /// form.
     pub fn digest(&self) -> [u8; 32] {
         let hash = Sha256::new().chain_update(self.kind().name()).chain_update([0]);
         hash.chain_update(self.canonical()).finalize().into()
@@ -123,7 +123,7 @@ impl Value<'_> {
             }
             Self::Integer(number) => out.extend_from_slice(number.to_string().as_bytes()),
             Self::Time(seconds) => write_plain(&rfc3339(*seconds), out),
-            // the one text that may hold what JSON escapes
+            // the only text that JSON may have to escape
             Self::Text(text) => {
                 out.extend_from_slice(serde_json::Value::from(*text).to_string().as_bytes());
             }

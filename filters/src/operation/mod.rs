@@ -1,83 +1,58 @@
-//! The ten operations that the relay signs, typed: what to do, for whom.
+//! The ten operations that the relay signs, typed.
 //!
-//! In: strict JSON bodies (`parse`). Out: an [`Operation`], its canonical form and a
-//! digest of that. What a deployment lets through of it is [`crate::policy`]'s.
+//! In: strict JSON bodies (`parse`). Out: an [`Operation`], its canonical form and a digest of
+//! that. [`crate::policy`] decides what a deployment permits.
 
 mod canonical;
 mod parse;
 
+pub use canonical::LAST_SECOND;
 pub use parse::PHRASE;
 
 use crate::felt::{Felt, ShortString, U256};
+use crate::named::named;
+use alloc::format;
+use alloc::string::String;
 
-/// Which operation; each has a path of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum OperationKind {
-    /// Binds an identity to an account.
-    Register,
-    /// Attests an assurance of an account.
-    VerificationAttest,
-    /// Revokes what is attested of an account.
-    VerificationRevoke,
-    /// Mints a card.
-    MintCard,
-    /// Submits an account's result of an epoch.
-    SubmitUsership,
-    /// Pays a fixed amount to an account that may not exist yet.
-    FaucetDrip,
-    /// Proposes another account for an identity.
-    RecoveryPropose,
-    /// Completes a recovery.
-    RecoveryExecute,
-    /// Cancels a recovery.
-    RecoveryCancel,
-    /// Activates permanent V2 verification.
-    RequireV2,
+named! {
+    /// The kind of an operation; each has a path of its own.
+    pub enum OperationKind {
+        /// Binds an identity to an account.
+        Register = "register",
+        /// Attests an assurance of an account.
+        VerificationAttest = "verification-attest",
+        /// Revokes the attestation of an account.
+        VerificationRevoke = "verification-revoke",
+        /// Mints a card.
+        MintCard = "mint-card",
+        /// Submits an account's result of an epoch.
+        SubmitUsership = "submit-usership",
+        /// Pays a fixed amount to an account, deployed or not.
+        FaucetDrip = "faucet-drip",
+        /// Proposes another account for an identity.
+        RecoveryPropose = "recovery-propose",
+        /// Completes a recovery.
+        RecoveryExecute = "recovery-execute",
+        /// Cancels a recovery.
+        RecoveryCancel = "recovery-cancel",
+        /// Activates permanent V2 verification.
+        RequireV2 = "require-v2",
+    }
 }
 
 impl OperationKind {
-    /// Every operation, in the order of the variants.
-    pub const ALL: [Self; 10] = [
-        Self::Register,
-        Self::VerificationAttest,
-        Self::VerificationRevoke,
-        Self::MintCard,
-        Self::SubmitUsership,
-        Self::FaucetDrip,
-        Self::RecoveryPropose,
-        Self::RecoveryExecute,
-        Self::RecoveryCancel,
-        Self::RequireV2,
-    ];
-
-    /// The path that takes it.
-    pub const fn path(self) -> &'static str {
-        match self {
-            Self::Register => "/register",
-            Self::VerificationAttest => "/verification-attest",
-            Self::VerificationRevoke => "/verification-revoke",
-            Self::MintCard => "/mint-card",
-            Self::SubmitUsership => "/submit-usership",
-            Self::FaucetDrip => "/faucet-drip",
-            Self::RecoveryPropose => "/recovery-propose",
-            Self::RecoveryExecute => "/recovery-execute",
-            Self::RecoveryCancel => "/recovery-cancel",
-            Self::RequireV2 => "/require-v2",
-        }
-    }
-
-    /// The name in logs, metrics and the journal: the path without its slash.
-    pub fn name(self) -> &'static str {
-        self.path().trim_start_matches('/')
+    /// The path: the name behind a slash.
+    pub fn path(self) -> String {
+        format!("/{}", self.name())
     }
 
     /// The operation of exactly this path.
     pub fn parse_path(path: &[u8]) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.path().as_bytes() == path)
+        Self::parse(str::from_utf8(path.strip_prefix(b"/")?).ok()?)
     }
 }
 
-/// An operation with all it takes.
+/// An operation with its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each is the operation of its kind")]
 pub enum Operation {
@@ -94,7 +69,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Which one it is.
+    /// The kind.
     pub fn kind(&self) -> OperationKind {
         match self {
             Self::Register(_) => OperationKind::Register,
@@ -127,29 +102,29 @@ pub struct Register {
 pub struct VerificationAttest {
     /// The account.
     pub account: Felt,
-    /// The attestation's id, which serves once; not zero.
+    /// The attestation's id, valid once; not zero.
     pub attestation_id: Felt,
-    /// What was checked.
+    /// What was verified.
     pub assurance_type: ShortString,
-    /// How well it was checked.
+    /// How thoroughly it was verified.
     pub assurance_level: u8,
     /// When it expires, in seconds since 1970.
     pub expires_at: u64,
 }
 
-/// `POST /verification-revoke`: revokes what is attested of an account.
+/// `POST /verification-revoke`: revokes the attestation of an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerificationRevoke {
     /// The account.
     pub account: Felt,
-    /// Why.
+    /// The reason.
     pub reason: ShortString,
 }
 
 /// `POST /mint-card`: mints a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MintCard {
-    /// Who gets it.
+    /// The account that receives it.
     pub recipient: Felt,
     /// The card.
     pub card_id: U256,
@@ -164,11 +139,11 @@ pub struct SubmitUsership {
     pub epoch: u64,
     /// The result; not zero.
     pub units: u128,
-    /// What the result is based on.
+    /// The evidence of the result.
     pub evidence: Felt,
 }
 
-/// `POST /faucet-drip`: pays a fixed amount to an account that may not exist yet.
+/// `POST /faucet-drip`: pays a fixed amount to an account, deployed or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaucetDrip {
     /// The opaque identity; not zero.
@@ -184,7 +159,7 @@ pub struct FaucetDrip {
 pub struct RecoveryPropose {
     /// The opaque identity; not zero.
     pub identity: Felt,
-    /// The account to be.
+    /// The proposed account.
     pub new_account: Felt,
     /// The key that the new account's address follows from.
     pub new_public_key: Felt,
@@ -207,7 +182,7 @@ pub struct RecoveryCancel {
 /// `POST /require-v2`: activates permanent V2 verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequireV2 {
-    /// It was confirmed word for word, with [`PHRASE`].
+    /// Whether `confirm` is [`PHRASE`], word for word.
     pub confirmed: bool,
 }
 
@@ -219,7 +194,6 @@ mod tests {
     fn an_operation_has_exactly_one_path() {
         for kind in OperationKind::ALL {
             assert_eq!(OperationKind::parse_path(kind.path().as_bytes()), Some(kind));
-            assert_eq!(format!("/{}", kind.name()), kind.path());
         }
         for path in [&b"/"[..], b"", b"register", b"/Register", b"/register/", b"/register?a=1"] {
             assert_eq!(OperationKind::parse_path(path), None, "{path:?}");

@@ -1,14 +1,14 @@
 //! An operation's body: a JSON object of exactly its members.
 //!
-//! What is no such object is an `invalid_request` that names the member. What is one, and says
-//! something that nobody may, is refused with a reason of its own.
+//! A malformed body is an `invalid_request` that names the member. A well-formed value that no
+//! operation accepts is refused with a reason of its own.
 
 use super::{
     FaucetDrip, MintCard, Operation, OperationKind, RecoveryCancel, RecoveryExecute,
     RecoveryPropose, Register, RequireV2, SubmitUsership, VerificationAttest, VerificationRevoke,
 };
 use crate::felt::{Felt, ShortString, U256};
-use crate::rpc::json::{Json, MemberFault};
+use crate::rpc::json::{Json, MemberError};
 use crate::rpc::values::FELT;
 use crate::stark::is_public_key;
 use crate::verdict::{Reason, Refusal};
@@ -16,24 +16,19 @@ use alloc::format;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// What activates permanent V2 verification, in `confirm`.
+/// The value of `confirm` that activates permanent V2 verification.
 pub const PHRASE: &str = "ACTIVATE PERMANENT V2 VERIFICATION";
 
 impl Operation {
-    /// Reads the body of an operation.
+    /// Parses the body of an operation.
     ///
     /// # Errors
     /// `parse_error`, `batch` or `invalid_request`; `argument_not_allowed`, `assurance_not_allowed`
-    /// or `public_key_invalid` for a value that no operation takes.
+    /// or `public_key_invalid` for a value that no operation accepts.
     pub(crate) fn parse(kind: OperationKind, body: &[u8]) -> Result<Self, Refusal> {
         let json = match Json::parse(body) {
             Some(json @ Json::Object(_)) => json,
-            Some(Json::Array(_)) => {
-                let message = "batches are not supported: send a single operation per request";
-                return Err(Refusal::new(Reason::Batch, message));
-            }
-            Some(_) => return Err(invalid("an operation is a JSON object")),
-            None => return Err(Refusal::not_json()),
+            other => return Err(Refusal::not_an_object(other)),
         };
         Ok(match kind {
             OperationKind::Register => {
@@ -99,7 +94,7 @@ fn attest(json: Json<'_>) -> Result<Operation, Refusal> {
         attestation_id: id.not_zero()?,
         assurance_type: kind.short_string()?,
         assurance_level: u8::try_from(level).map_err(|_| {
-            Refusal::new(Reason::AssuranceNotAllowed, "an assurance_level is at most 255")
+            Refusal::new(Reason::AssuranceNotAllowed, "assurance_level must be at most 255")
         })?,
         expires_at: expires_at.time()?,
     }))
@@ -116,12 +111,12 @@ fn submit(json: Json<'_>) -> Result<Operation, Refusal> {
     }))
 }
 
-/// Whether it is confirmed matters only where there is something to activate.
+/// Whether it is confirmed is judged later: it does not matter once V2 is active.
 fn require_v2(json: Json<'_>) -> Result<Operation, Refusal> {
     let [confirm] = take(json, ["confirm"])?;
     let confirmed = match confirm.map(|value| Member { name: "confirm", value }) {
         None => false,
-        Some(confirm) => confirm.text("a string")? == PHRASE,
+        Some(confirm) => confirm.read("a string", |text| Some(text == PHRASE))?,
     };
     Ok(Operation::RequireV2(RequireV2 { confirmed }))
 }
@@ -130,27 +125,27 @@ fn invalid(message: impl Into<alloc::borrow::Cow<'static, str>>) -> Refusal {
     Refusal::new(Reason::InvalidRequest, message)
 }
 
-/// Takes an object of at most these members apart.
+/// The values of an object of at most these members.
 fn take<'a, const N: usize>(
     json: Json<'a>,
     names: [&'static str; N],
 ) -> Result<[Option<Json<'a>>; N], Refusal> {
-    json.members(&names).map_err(|fault| match fault {
-        MemberFault::Duplicate(name) => invalid(format!("{name} is given twice")),
-        MemberFault::Unknown | MemberFault::NotAnObject => {
-            invalid(format!("an operation of this path has no members but {}", names.join(", ")))
+    json.members(&names).map_err(|error| match error {
+        MemberError::Duplicate(name) => invalid(format!("{name} appears twice")),
+        MemberError::Unknown | MemberError::NotAnObject => {
+            invalid(format!("the body must be an object of {}", names.join(", ")))
         }
     })
 }
 
-/// Takes an object of exactly these members apart.
+/// The values of an object of exactly these members.
 fn members<'a, const N: usize>(
     json: Json<'a>,
     names: [&'static str; N],
 ) -> Result<[Member<'a>; N], Refusal> {
     let values = take(json, names)?;
     if let Some((_, name)) = values.iter().zip(names).find(|(value, _)| value.is_none()) {
-        return Err(invalid(format!("{name} must be given")));
+        return Err(invalid(format!("{name} is required")));
     }
     let mut names = names.into_iter();
     Ok(values.map(|value| Member {
@@ -159,7 +154,7 @@ fn members<'a, const N: usize>(
     }))
 }
 
-/// A member of a body, to be read as what it should be.
+/// A member of a body, before its type is known.
 struct Member<'a> {
     name: &'static str,
     value: Json<'a>,
@@ -170,17 +165,18 @@ impl Member<'_> {
         invalid(format!("{} must be {expected}", self.name))
     }
 
-    /// The shape is right, and nobody may say this.
+    /// A well-formed value that no operation accepts.
     fn may_not_be(&self, what: &str) -> Refusal {
         Refusal::new(Reason::ArgumentNotAllowed, format!("{} must not be {what}", self.name))
     }
 
-    fn text(&self, expected: &str) -> Result<&str, Refusal> {
-        self.value.as_str().ok_or_else(|| self.must_be(expected))
+    /// The text, parsed.
+    fn read<T>(&self, expected: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, Refusal> {
+        self.value.as_str().and_then(parse).ok_or_else(|| self.must_be(expected))
     }
 
     fn felt(&self) -> Result<Felt, Refusal> {
-        Felt::parse(self.text(FELT)?).ok_or_else(|| self.must_be(FELT))
+        self.read(FELT, Felt::parse)
     }
 
     fn not_zero(&self) -> Result<Felt, Refusal> {
@@ -202,13 +198,12 @@ impl Member<'_> {
         if is_public_key(key) {
             return Ok(key);
         }
-        let message = format!("{} is zero, or no point of the STARK curve has it", self.name);
+        let message = format!("{} must be a point of the STARK curve, not zero", self.name);
         Err(Refusal::new(Reason::PublicKeyInvalid, message))
     }
 
     fn short_string(&self) -> Result<ShortString, Refusal> {
-        const EXPECTED: &str = "a string of 1 to 31 printable ASCII characters";
-        ShortString::parse(self.text(EXPECTED)?).ok_or_else(|| self.must_be(EXPECTED))
+        self.read("a string of 1 to 31 printable ASCII characters", ShortString::parse)
     }
 
     fn integer(&self) -> Result<u64, Refusal> {
@@ -219,22 +214,22 @@ impl Member<'_> {
     }
 
     fn u256(&self) -> Result<U256, Refusal> {
-        const EXPECTED: &str = "a number below 2^256 in a string, decimal or with 0x";
-        U256::parse(self.text(EXPECTED)?).ok_or_else(|| self.must_be(EXPECTED))
+        self.read("a number below 2^256 in a string, decimal or with 0x", U256::parse)
     }
 
     fn positive(&self) -> Result<u128, Refusal> {
-        const EXPECTED: &str = "a number below 2^128 in a string, decimal or with 0x";
-        let number = U256::parse(self.text(EXPECTED)?).and_then(|number| number.to_u128());
-        let number = number.ok_or_else(|| self.must_be(EXPECTED))?;
-        if number == 0 { Err(self.may_not_be("zero")) } else { Ok(number) }
+        let expected = "a number below 2^128 in a string, decimal or with 0x";
+        match self.read(expected, |text| U256::parse(text)?.to_u128())? {
+            0 => Err(self.may_not_be("zero")),
+            number => Ok(number),
+        }
     }
 
-    /// Seconds since 1970; a fraction of one is left off.
+    /// Seconds since 1970; a fraction is cut off.
     fn time(&self) -> Result<u64, Refusal> {
-        const EXPECTED: &str = "a time of RFC 3339 such as 2030-01-31T12:00:00Z";
-        let time = OffsetDateTime::parse(self.text(EXPECTED)?, &Rfc3339);
-        let time = time.map_err(|_| self.must_be(EXPECTED))?;
+        let time = self.read("an RFC 3339 time such as 2030-01-31T12:00:00Z", |text| {
+            OffsetDateTime::parse(text, &Rfc3339).ok()
+        })?;
         u64::try_from(time.unix_timestamp()).map_err(|_| self.may_not_be("before 1970"))
     }
 }

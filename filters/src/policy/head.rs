@@ -1,31 +1,46 @@
-//! What both policies ask of a head: framing, media type, coding, declared size.
+//! The checks of a head that the policies share: client, rate, framing, media type, coding, size.
 
-use crate::head::Head;
-use crate::limit::Standing;
+use crate::client::{Client, TrustedProxies};
+use crate::head::{Head, X_FORWARDED_FOR};
+use crate::limit::RateLimitStatus;
 use crate::verdict::{Reason, Refusal};
 use alloc::format;
 use http::{Version, header};
 
-/// 64 KiB: the contract's bound on a JSON-RPC request, in bytes of the body on the wire.
+/// 64 KiB: the contract's bound on the body of a JSON-RPC request.
 pub const MAX_BODY: usize = 65_536;
 
-/// Refuses a body of more than `max` bytes; also to be asked while the body comes in.
+/// Refuses a body of more than `max` bytes; also called while the body is read.
 ///
 /// # Errors
 /// `body_too_large`.
 pub fn within_size(bytes: usize, max: usize) -> Result<(), Refusal> {
     if bytes > max {
-        return Err(Refusal::new(Reason::BodyTooLarge, format!("the body is at most {max} bytes")));
+        return Err(Refusal::new(
+            Reason::BodyTooLarge,
+            format!("the body must be at most {max} bytes"),
+        ));
     }
     Ok(())
 }
 
-pub(super) fn wrong_method(allow: &'static str, message: &'static str) -> Refusal {
-    Refusal { allow: Some(allow), ..Refusal::new(Reason::WrongHttpMethod, message) }
+/// The client that sent a head.
+pub(super) fn client(head: &Head<'_>, trusted: &TrustedProxies) -> Client {
+    let forwarded = head.headers.get_all(&X_FORWARDED_FOR).iter().map(|value| value.as_bytes());
+    Client::identify(head.peer, forwarded, trusted)
 }
 
-pub(super) fn within_rate(standing: Standing) -> Result<(), Refusal> {
-    if standing.admitted {
+/// Refuses an HTTP method that is not in `allow`, the value of an `Allow` field.
+pub(super) fn allowed_method(head: &Head<'_>, allow: &'static str) -> Result<(), Refusal> {
+    if allow.split(", ").any(|method| method == head.method) {
+        return Ok(());
+    }
+    let message = format!("this path takes {allow}");
+    Err(Refusal { allow: Some(allow), ..Refusal::new(Reason::WrongHttpMethod, message) })
+}
+
+pub(super) fn within_rate(status: RateLimitStatus) -> Result<(), Refusal> {
+    if status.admitted {
         return Ok(());
     }
     Err(Refusal::new(Reason::RateLimited, "too many requests: wait for Retry-After seconds"))
@@ -34,41 +49,41 @@ pub(super) fn within_rate(standing: Standing) -> Result<(), Refusal> {
 pub(super) fn too_many_in_flight() -> Refusal {
     Refusal::new(
         Reason::TooManyInFlight,
-        "too many requests at the same time: wait for answers before you send more",
+        "too many requests in flight: wait for responses before you send more",
     )
 }
 
-/// What every request must get right, with a body or without: its framing, and its host.
+/// Judges framing and host, of requests with and without a body.
 pub(super) fn any_headers(head: &Head<'_>) -> Result<(), Refusal> {
     framing(head)?;
     if head.version >= Version::HTTP_11 && !head.headers.contains_key(header::HOST) {
         // RFC 9112, section 3.2; over HTTP/2 it is `:authority`
-        return Err(Refusal::new(Reason::InvalidRequest, "HTTP/1.1 asks for a Host header"));
+        return Err(Refusal::new(Reason::InvalidRequest, "HTTP/1.1 requires a Host header"));
     }
     Ok(())
 }
 
-/// The same, and expectation, media type and coding of a body; says whether the client waits for
+/// The same, and expectation, media type and coding of a body. Returns whether the client waits for
 /// `100 Continue`.
 pub(super) fn body_headers(head: &Head<'_>) -> Result<bool, Refusal> {
     any_headers(head)?;
     let expects_continue = expects_continue(head)?;
-    if !is_json(head) {
+    if media_type(head) != MediaType::Json {
         return Err(not_json());
     }
     no_coding(head)?;
     Ok(expects_continue)
 }
 
-/// Whether the client waits for `100 Continue`; no other expectation is met.
+/// Whether the client waits for `100 Continue`; any other expectation is refused.
 pub(super) fn expects_continue(head: &Head<'_>) -> Result<bool, Refusal> {
     match head.single(header::EXPECT) {
-        // RFC 9110, section 10.1.1: an HTTP/1.0 client can not mean it
+        // RFC 9110, section 10.1.1: ignored in a request of HTTP/1.0
         _ if head.version < Version::HTTP_11 => Ok(false),
         None => Ok(false),
         Some(Some(value)) if value.as_bytes().eq_ignore_ascii_case(b"100-continue") => Ok(true),
         Some(_) => {
-            let message = "the only expectation that is met is 100-continue";
+            let message = "the only supported expectation is 100-continue";
             Err(Refusal::new(Reason::ExpectationFailed, message))
         }
     }
@@ -80,40 +95,51 @@ pub(super) fn no_coding(head: &Head<'_>) -> Result<(), Refusal> {
         None => Ok(()),
         Some(Some(value)) if value.as_bytes().eq_ignore_ascii_case(b"identity") => Ok(()),
         Some(_) => {
-            let message = "the body must carry no content coding";
+            let message = "the body must have no content coding";
             Err(Refusal::new(Reason::UnsupportedEncoding, message))
         }
     }
 }
 
-/// One way to tell where the body ends, or the next request is a matter of opinion: RFC 9112,
+/// One framing only: with two, parsers may disagree on where the next request begins. RFC 9112,
 /// sections 6.1 and 11.2.
 fn framing(head: &Head<'_>) -> Result<(), Refusal> {
     let Some(coding) = head.single(header::TRANSFER_ENCODING) else { return Ok(()) };
     let message = if head.was_sent(&header::CONTENT_LENGTH) {
         "send Content-Length or Transfer-Encoding, not both"
     } else if coding.is_none_or(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"chunked")) {
-        "the only transfer coding that is read is chunked"
+        "the only supported transfer coding is chunked"
     } else {
         return Ok(());
     };
     Err(Refusal::new(Reason::ConflictingFraming, message))
 }
 
-/// Whether the body is said to be JSON, with any parameters.
-pub(super) fn is_json(head: &Head<'_>) -> bool {
+/// The media type that a request declares for its body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MediaType {
+    /// `application/json`, with any parameters.
+    Json,
+    /// Another, several, or none.
+    Other,
+}
+
+pub(super) fn media_type(head: &Head<'_>) -> MediaType {
     let essence = head.single(header::CONTENT_TYPE).flatten().and_then(|value| {
         value.as_bytes().split(|byte| *byte == b';').next().map(<[u8]>::trim_ascii)
     });
-    essence.is_some_and(|essence| essence.eq_ignore_ascii_case(b"application/json"))
+    match essence {
+        Some(essence) if essence.eq_ignore_ascii_case(b"application/json") => MediaType::Json,
+        _ => MediaType::Other,
+    }
 }
 
 pub(crate) fn not_json() -> Refusal {
     Refusal::new(Reason::UnsupportedMediaType, "send Content-Type: application/json")
 }
 
-/// An early answer where the size is declared; what counts is the body itself. A length that is no
-/// number was refused with the framing.
+/// Refuses a declared size early; the body itself is measured too. The framing has refused a length
+/// that is not a number.
 pub(super) fn declared_size(head: &Head<'_>, max: usize) -> Result<(), Refusal> {
     let declared = head.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     within_size(declared.and_then(|text| text.parse().ok()).unwrap_or(0), max)

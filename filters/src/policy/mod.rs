@@ -1,10 +1,11 @@
 //! The policies of the surfaces: the order of all checks, on one screen each.
 //!
-//! A request is judged in two steps: `admit` sees the head, before a byte of the body is read;
-//! `inspect` sees the whole body. The first check that fails answers, and only what passed all of
-//! them goes on, with a permit. `gateway` lets reads through, `relay` writes, `sidecar` the service
-//! endpoints. The order is code and can not be configured; a deployment sets the parameters.
+//! A request is judged in two steps: `admit` sees the head before any of the body is read,
+//! `inspect` sees the whole body. The first failed check is the refusal; a request that passes them
+//! all gets a permit. `gateway` permits reads, `relay` writes, `sidecar` the service endpoints. The
+//! order of the checks is code; a deployment configures their parameters only.
 
+mod admission;
 mod gateway;
 mod head;
 mod operations;
@@ -13,14 +14,34 @@ mod sidecar;
 mod transactions;
 
 pub use crate::tx::Contracts;
-pub use gateway::{
-    Admission, Admitted, AdmittedCall, Finding, GatewayPolicy, JudgedHead, RPC_METHODS,
-};
+pub use admission::{Admission, Admitted, PendingCall};
+pub use gateway::{GatewayPolicy, JudgedHead, RPC_METHODS};
 pub(crate) use head::not_json;
-pub use head::{MAX_BODY, within_size};
-pub use relay::{
-    Caps, Endpoint, Inspected, RelayAdmission, RelayAdmitted, RelayCall, RelayFinding, RelayPolicy,
-};
-pub use sidecar::{
-    Asked, Authorization, Function, SidecarAdmission, SidecarAdmitted, SidecarCall, SidecarPolicy,
-};
+pub use head::{MAX_BODY, MediaType, within_size};
+pub use relay::{Caps, Endpoint, Inspected, RelayCall, RelayPolicy};
+pub use sidecar::{Authorization, Function, RequestParts, SidecarPolicy};
+
+use crate::felt::Felt;
+use crate::operation::Operation;
+use crate::tx::{AllowedCall, Transaction};
+
+/// A check of a body that passed, reported to the observer of an inspection.
+#[derive(Clone, Copy, Debug)]
+pub enum Finding<'a> {
+    /// The body is small enough; its bytes.
+    Size(usize),
+    /// The body is one JSON-RPC request; the JSON text of its id.
+    Envelope(&'a str),
+    /// The method is permitted; its name.
+    Method(&'a str),
+    /// The parameters fit the method; how many there are.
+    Params(usize),
+    /// The transaction is of version 3, without fields that have no use here.
+    Transaction(&'a Transaction),
+    /// The calls are permitted; empty for the deployment of an account.
+    Calls(&'a [AllowedCall]),
+    /// The fee is within its bounds; the hash that the user must have signed.
+    Hash(Felt),
+    /// The operation is well-formed.
+    Operation(&'a Operation),
+}

@@ -1,4 +1,4 @@
-//! What a deployment lets through of the operations that the relay signs.
+//! The operations that a deployment permits, of those that the relay signs.
 
 use super::RelayPolicy;
 use crate::felt::Felt;
@@ -7,7 +7,7 @@ use crate::stark::account_address;
 use crate::verdict::{Reason, Refusal};
 
 impl RelayPolicy {
-    /// Judges an operation that came at `now`, in seconds since 1970.
+    /// Judges an operation at `now`, in seconds since 1970.
     pub(super) fn permits(&self, operation: &Operation, now: u64) -> Result<(), Refusal> {
         match operation {
             Operation::Register(register) => {
@@ -25,7 +25,7 @@ impl RelayPolicy {
                 Err(Refusal::new(Reason::ArgumentNotAllowed, message))
             }
             Operation::SubmitUsership(submit) if !self.usership_epochs.contains(&submit.epoch) => {
-                let message = "epoch is not one that results are taken for";
+                let message = "epoch is outside of the configured range";
                 Err(Refusal::new(Reason::EpochOutOfRange, message))
             }
             Operation::MintCard(_)
@@ -37,13 +37,13 @@ impl RelayPolicy {
         }
     }
 
-    /// An account is at the address that follows from its key, or it is not of our class.
+    /// The address of an account must follow from its key and the approved class.
     fn belongs(&self, name: &str, address: Felt, public_key: Felt) -> Result<(), Refusal> {
         if account_address(public_key, self.account_class) == address {
             return Ok(());
         }
         let message =
-            alloc::format!("{name} is not the address of the approved account with this key");
+            alloc::format!("{name} must be the address of the approved account class for this key");
         Err(Refusal::new(Reason::AddressMismatch, message))
     }
 
@@ -52,7 +52,7 @@ impl RelayPolicy {
         let is_listed = self.assurance_types.iter().any(|known| known == assurance_type.as_str())
             && self.assurance_levels.contains(assurance_level);
         if !is_listed {
-            let message = "this assurance_type or assurance_level is not one that is attested";
+            let message = "this assurance_type and assurance_level are not on the configured list";
             return Err(Refusal::new(Reason::AssuranceNotAllowed, message));
         }
         if *expires_at <= now {

@@ -1,21 +1,22 @@
-//! The relay's policy: the writes that are let through, for whoever holds the token.
+//! The relay's policy: the permitted writes, for holders of the token.
 //!
-//! [`RelayPolicy::admit`] judges route, bearer, rate, requests in flight, headers and declared
-//! size: but for the route, nothing is judged before the token is. [`RelayPolicy::inspect`] judges
-//! the body: a user's transaction, or an operation that we sign. What the chain must hold for it is
-//! asked afterwards, with the permit.
+//! [`RelayPolicy::admit`] checks route, bearer token, rate, requests in flight, headers and size,
+//! in this order: only the route is judged before the token. [`RelayPolicy::inspect`] judges
+//! the body: a user's transaction, or an operation that the relay signs. The state of the chain is
+//! checked later, with the permit.
 
 use super::head::{
-    MAX_BODY, any_headers, body_headers, declared_size, too_many_in_flight, within_rate,
-    within_size, wrong_method,
+    MAX_BODY, allowed_method, any_headers, body_headers, client, declared_size, too_many_in_flight,
+    within_rate, within_size,
 };
+use super::{Admission, Admitted, Finding, PendingCall};
 use crate::bearer::Tokens;
-use crate::client::{Client, ClientKey, TrustedProxies};
+use crate::client::{ClientKey, TrustedProxies};
 use crate::felt::Felt;
-use crate::head::{Head, X_FORWARDED_FOR};
-use crate::limit::{Millis, SharedLimiter, Standing};
+use crate::head::Head;
+use crate::limit::{Millis, RateLimiter};
 use crate::operation::{Operation, OperationKind};
-use crate::tx::{AllowedCall, Contracts, Transaction};
+use crate::tx::Contracts;
 use crate::verdict::{OperationPermit, Reason, Refusal, Unverified};
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -24,7 +25,7 @@ use core::hash::BuildHasher;
 use core::ops::RangeInclusive;
 use http::HeaderName;
 
-/// Characters of an `Idempotency-Key`: room for a UUID or a hash with a prefix, no more to keep.
+/// The longest `Idempotency-Key`: a UUID or a hash with a prefix.
 const MAX_KEY: usize = 128;
 
 /// The parameters of the relay's policy.
@@ -32,11 +33,11 @@ const MAX_KEY: usize = 128;
 pub struct RelayPolicy {
     /// The bearer tokens.
     pub tokens: Tokens,
-    /// Whose `X-Forwarded-For` is believed.
+    /// The proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: TrustedProxies,
-    /// The chain that signatures are for.
+    /// The chain of every signature.
     pub chain_id: Felt,
-    /// The class of every account.
+    /// The approved account class.
     pub account_class: Felt,
     /// The contracts that users may call.
     pub contracts: Contracts,
@@ -46,7 +47,7 @@ pub struct RelayPolicy {
     pub assurance_types: Vec<String>,
     /// Levels that may be attested.
     pub assurance_levels: Vec<u8>,
-    /// Epochs whose usership results are taken.
+    /// Epochs whose usership results are accepted.
     pub usership_epochs: RangeInclusive<u64>,
 }
 
@@ -59,11 +60,11 @@ pub struct Caps {
     pub max_felts: usize,
     /// Gas of L2.
     pub max_l2_gas: u64,
-    /// The fee that the bounds allow, in fri.
+    /// The highest fee that the bounds may allow, in fri.
     pub max_fee: u128,
 }
 
-/// What a path of the relay does. Errors are worded in its style.
+/// An endpoint of the relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Endpoint {
     /// `GET /readyz`: proves the pins.
@@ -75,6 +76,15 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
+    /// The endpoint at this request target. Paths match exactly, on the raw bytes.
+    pub fn at(target: &[u8]) -> Option<Self> {
+        match target {
+            b"/readyz" => Some(Self::Ready),
+            b"/rpc" => Some(Self::Rpc),
+            path => OperationKind::parse_path(path).map(Self::Operation),
+        }
+    }
+
     /// The name in logs and metrics: the path without its slash.
     pub fn name(self) -> &'static str {
         match self {
@@ -85,117 +95,71 @@ impl Endpoint {
     }
 }
 
-/// What the head of a request came to.
+/// What the relay reads of a call's head.
 #[derive(Debug)]
-pub struct RelayAdmission<G> {
-    /// Who sent it.
-    pub client: Client,
-    /// How the client stands with its rate limit, this request counted; for holders of a token.
-    pub standing: Option<Standing>,
-    /// Where it goes, if there is anything but liveness.
-    pub endpoint: Option<Endpoint>,
-    /// What to do.
-    pub verdict: Result<RelayAdmitted<G>, Refusal>,
-}
-
-/// A request whose head passed.
-#[derive(Debug)]
-pub enum RelayAdmitted<G> {
-    /// `GET` or `HEAD /healthz`.
-    Health,
-    /// Anything else: read its body.
-    Call(RelayCall<G>),
-}
-
-/// A call whose head passed and whose body is to be read.
-#[derive(Debug)]
-pub struct RelayCall<G> {
-    /// Where it goes.
+pub struct RelayCall {
+    /// The endpoint.
     pub endpoint: Endpoint,
-    /// The client's place among its requests in flight, held until the answer is out.
-    pub slot: G,
-    /// The client waits for `100 Continue` before it sends the body.
-    pub expects_continue: bool,
-    /// What the client calls this request, so that a repeat gets the same answer.
+    /// The client's name for this request: a repeat gets the first response again.
     pub idempotency_key: Option<String>,
 }
 
 /// A body that passed.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "taken apart at once, kept nowhere")]
+#[expect(clippy::large_enum_variant, reason = "matched at once, stored nowhere")]
 pub enum Inspected<'a> {
-    /// A user's transaction: its sender's account is to be read.
+    /// A user's transaction, to be verified by its sender's account.
     Transaction(Unverified<'a>),
-    /// An operation for us to sign.
+    /// An operation for the relay to sign.
     Operation(OperationPermit),
 }
 
-/// A check of a body that passed, for whoever wants to follow.
-#[derive(Clone, Copy, Debug)]
-pub enum RelayFinding<'a> {
-    /// The body is small enough; its bytes.
-    Size(usize),
-    /// It is one JSON-RPC request; the JSON text of its id.
-    Envelope(&'a str),
-    /// The method is let through; its name.
-    Method(&'a str),
-    /// It is a V3 transaction with nothing in it that has no use here.
-    Transaction(&'a Transaction),
-    /// The calls are let through; none for an account's deployment, which is.
-    Calls(&'a [AllowedCall]),
-    /// The fee is within its bounds; what the user must have signed.
-    Hash(Felt),
-    /// It is a well-formed operation.
-    Operation(&'a Operation),
-}
-
 impl RelayPolicy {
-    /// Judges the head of a request that arrived at `now`. `guesses` counts a failed token and says
-    /// whether the client had too many; a good token is never refused for them. `enter` takes a
-    /// place among the client's requests in flight; `None` when it has too many.
+    /// Judges the head of a request at `now`. `failed_auth` counts a wrong token and returns
+    /// whether the client has sent too many; a good token is never refused for them. `enter` takes
+    /// a place among the client's requests in flight, `None` when it has too many.
     pub fn admit<G>(
         &self,
         head: &Head<'_>,
-        limiter: &SharedLimiter<impl BuildHasher + Clone>,
+        limiter: &RateLimiter<impl BuildHasher>,
         now: Millis,
-        guesses: impl FnOnce(ClientKey) -> bool,
+        failed_auth: impl FnOnce(ClientKey) -> bool,
         enter: impl FnOnce(ClientKey) -> Option<G>,
-    ) -> RelayAdmission<G> {
-        let forwarded = head.headers.get_all(&X_FORWARDED_FOR).iter().map(|v| v.as_bytes());
-        let client = Client::identify(head.peer, forwarded, &self.trusted_proxies);
-        let mut standing = None;
-        let (endpoint, allowed) = route(head);
-        let verdict = allowed.and_then(|()| {
-            let Some(endpoint) = endpoint else { return Ok(RelayAdmitted::Health) };
-            self.bearer(head, client.key, guesses)?;
-            within_rate(*standing.insert(limiter.check(client.key, now)))?;
+    ) -> Admission<RelayCall, G> {
+        let client = client(head, &self.trusted_proxies);
+        let mut rate_limit = None;
+        let verdict = route(head).and_then(|endpoint| {
+            let Some(endpoint) = endpoint else { return Ok(Admitted::Health) };
+            self.bearer(head, client.key, failed_auth)?;
+            within_rate(*rate_limit.insert(limiter.check(client.key, now)))?;
             let slot = enter(client.key).ok_or_else(too_many_in_flight)?;
             let expects_continue = match endpoint {
                 Endpoint::Ready => any_headers(head).map(|()| false)?,
                 Endpoint::Rpc | Endpoint::Operation(_) => body_headers(head)?,
             };
-            let idempotency_key = idempotency_key(head)?;
+            let call = RelayCall { endpoint, idempotency_key: idempotency_key(head)? };
             declared_size(head, MAX_BODY)?;
-            Ok(RelayAdmitted::Call(RelayCall { endpoint, slot, expects_continue, idempotency_key }))
+            let max_body = MAX_BODY;
+            Ok(Admitted::Call(PendingCall { call, slot, expects_continue, max_body }))
         });
-        RelayAdmission { client, standing, endpoint, verdict }
+        Admission { client, rate_limit, verdict }
     }
 
-    /// A missing, malformed, doubled or wrong token is all the same to the client.
+    /// A missing, malformed, duplicate or wrong token gets one response.
     fn bearer(
         &self,
         head: &Head<'_>,
         client: ClientKey,
-        guesses: impl FnOnce(ClientKey) -> bool,
+        failed_auth: impl FnOnce(ClientKey) -> bool,
     ) -> Result<(), Refusal> {
         if self.tokens.authorize(head) {
             return Ok(());
         }
-        Err(if guesses(client) {
-            let message = "too many requests without the relay's token: wait a minute";
+        Err(if failed_auth(client) {
+            let message = "too many requests without a valid token: wait a minute";
             Refusal::new(Reason::RateLimited, message)
         } else {
-            let message = "this needs Authorization: Bearer with the relay's token";
+            let message = "send Authorization: Bearer with the relay's token";
             Refusal::new(Reason::Unauthorized, message)
         })
     }
@@ -213,57 +177,42 @@ impl RelayPolicy {
         self.inspect_with(endpoint, body, now, |_| {})
     }
 
-    /// The same, telling of each check that passed.
-    ///
-    /// # Errors
-    /// As [`Self::inspect`].
+    /// The same; reports each passed check.
     pub fn inspect_with<'a>(
         &self,
         endpoint: Endpoint,
         body: &'a [u8],
         now: u64,
-        mut passed: impl FnMut(RelayFinding<'_>),
+        mut passed: impl FnMut(Finding<'_>),
     ) -> Result<Inspected<'a>, Refusal> {
         within_size(body.len(), MAX_BODY)?;
-        passed(RelayFinding::Size(body.len()));
+        passed(Finding::Size(body.len()));
         match endpoint {
             Endpoint::Rpc => self.transaction(body, &mut passed).map(Inspected::Transaction),
             Endpoint::Operation(kind) => {
                 let operation = Operation::parse(kind, body)?;
-                passed(RelayFinding::Operation(&operation));
+                passed(Finding::Operation(&operation));
                 self.permits(&operation, now)?;
                 Ok(Inspected::Operation(OperationPermit::new(operation)))
             }
-            Endpoint::Ready => {
-                Err(Refusal::new(Reason::InvalidRequest, "/readyz takes no body to judge"))
-            }
+            Endpoint::Ready => Err(Refusal::new(Reason::InvalidRequest, "/readyz takes no body")),
         }
     }
 }
 
-/// Where a request goes, and whether it may go there: liveness if to no endpoint. Paths match
-/// exactly, on the raw bytes.
-fn route(head: &Head<'_>) -> (Option<Endpoint>, Result<(), Refusal>) {
-    let get = || match head.method {
-        "GET" | "HEAD" => Ok(()),
-        _ => Err(wrong_method("GET, HEAD", "this path takes GET")),
+/// The endpoint of a request, `None` for `/healthz`.
+fn route(head: &Head<'_>) -> Result<Option<Endpoint>, Refusal> {
+    let endpoint = Endpoint::at(head.target);
+    let allow = match endpoint {
+        Some(Endpoint::Rpc | Endpoint::Operation(_)) => "POST",
+        Some(Endpoint::Ready) => "GET, HEAD",
+        None if head.target == b"/healthz" => "GET, HEAD",
+        None => return Err(Refusal::new(Reason::NotFound, "no such path")),
     };
-    let post = || match head.method {
-        "POST" => Ok(()),
-        _ => Err(wrong_method("POST", "this path takes POST")),
-    };
-    match head.target {
-        b"/healthz" => (None, get()),
-        b"/readyz" => (Some(Endpoint::Ready), get()),
-        b"/rpc" => (Some(Endpoint::Rpc), post()),
-        path => match OperationKind::parse_path(path) {
-            Some(kind) => (Some(Endpoint::Operation(kind)), post()),
-            None => (None, Err(Refusal::new(Reason::NotFound, "there is nothing here"))),
-        },
-    }
+    allowed_method(head, allow).map(|()| endpoint)
 }
 
-/// Of the IETF's draft "The Idempotency-Key HTTP Header Field", without its quotes.
+/// As in the IETF's draft "The Idempotency-Key HTTP Header Field", but without quotes.
 fn idempotency_key(head: &Head<'_>) -> Result<Option<String>, Refusal> {
     let Some(key) = head.single(HeaderName::from_static("idempotency-key")) else {
         return Ok(None);
@@ -272,7 +221,7 @@ fn idempotency_key(head: &Head<'_>) -> Result<Option<String>, Refusal> {
         (1..=MAX_KEY).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic())
     });
     key.map(|key| Some(key.to_owned())).ok_or_else(|| {
-        let message = "Idempotency-Key is one field of 1 to 128 visible ASCII characters";
+        let message = "Idempotency-Key must be one field of 1 to 128 visible ASCII characters";
         Refusal::new(Reason::InvalidRequest, message)
     })
 }

@@ -1,18 +1,20 @@
 //! The sidecar's policy: the service endpoints, by their exact paths.
 //!
-//! [`SidecarPolicy::admit`] judges route, rate, requests in flight, framing, and what can be told
-//! of a body before it comes; it takes along the few fields that the functions read, so that
-//! nothing else of a head gets any further. Who asks is found out by the sidecar, since it may take
-//! a look at keys elsewhere; a webhook's body is judged by [`crate::webhook`].
+//! [`SidecarPolicy::admit`] checks route, rate, requests in flight, framing and the declared body.
+//! It copies the few fields that the functions read into [`RequestParts`]; the rest of a head goes
+//! no further. The sidecar authenticates users, since that may fetch keys; a webhook's body is
+//! judged by [`crate::webhook`].
 
 use super::head::{
-    any_headers, declared_size, expects_continue, is_json, no_coding, not_json, too_many_in_flight,
-    within_rate, within_size, wrong_method,
+    MediaType, allowed_method, any_headers, client, declared_size, expects_continue, media_type,
+    no_coding, not_json, too_many_in_flight, within_rate, within_size,
 };
+use super::{Admission, Admitted, PendingCall};
 use crate::bearer::Tokens;
-use crate::client::{Client, ClientKey, TrustedProxies};
-use crate::head::{Head, X_FORWARDED_FOR};
-use crate::limit::{Millis, SharedLimiter, Standing};
+use crate::client::{ClientKey, TrustedProxies};
+use crate::head::Head;
+use crate::limit::{Millis, RateLimiter};
+use crate::named::named;
 use crate::secret::Secret;
 use crate::verdict::{Reason, Refusal};
 use crate::webhook::{MAX_WEBHOOK_BODY, Signature, WebhookPolicy};
@@ -21,94 +23,66 @@ use alloc::vec::Vec;
 use core::hash::BuildHasher;
 use http::{HeaderName, header};
 
-/// 1 KiB: a body of which nothing is read.
+/// 1 KiB, for bodies that are not read.
 const MAX_OTHER_BODY: usize = 1 << 10;
-/// 8 KiB: the longest cursor, feed and ten labels fit twice.
+/// 8 KiB: twice the longest cursor, feed and ten labels.
 const MAX_QUERY: usize = 8 << 10;
 
 /// The parameters of the sidecar's policy.
 #[derive(Debug)]
 pub struct SidecarPolicy {
-    /// Whose `X-Forwarded-For` is believed.
+    /// The proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: TrustedProxies,
-    /// Who reads the details of the health check.
+    /// The operator's tokens, which open the details of the health check.
     pub operator: Option<Tokens>,
-    /// Whose events are taken in; none without a secret.
+    /// The policy of the verifier's events; `None` without a secret.
     pub webhook: Option<WebhookPolicy>,
-    /// The header of their signature.
+    /// The header of the verifier's signature.
     pub signature_header: HeaderName,
 }
 
-/// What a path of the sidecar does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Function {
-    /// Describes the feed generator.
-    DescribeFeedGenerator,
-    /// One page of a feed.
-    GetFeedSkeleton,
-    /// A creator's podcast.
-    PodcastRssFeed,
-    /// What search engines may list.
-    SeoSitemap,
-    /// What they may fetch.
-    SeoRobots,
-    /// How the dependencies are.
-    HealthCheck,
-    /// A user's proof of age: begins one, or tells how it stands.
-    AgeVerificationSession,
-    /// What the verifier found.
-    AgeVerifierWebhook,
-    /// Who the feed generator is.
-    DidDocument,
+named! {
+    /// A service function, named as in its path.
+    pub enum Function {
+        /// Describes the feed generator.
+        DescribeFeedGenerator = "describeFeedGenerator",
+        /// One page of a feed.
+        GetFeedSkeleton = "getFeedSkeleton",
+        /// A creator's podcast.
+        PodcastRssFeed = "podcast-rss-feed",
+        /// The pages that search engines may list.
+        SeoSitemap = "seo-sitemap",
+        /// The paths that crawlers may fetch.
+        SeoRobots = "seo-robots",
+        /// The health of the dependencies.
+        HealthCheck = "health-check",
+        /// Starts a user's age verification, or reports its status.
+        AgeVerificationSession = "age-verification-session",
+        /// Takes the verifier's events.
+        AgeVerifierWebhook = "age-verifier-webhook",
+        /// The feed generator's DID document.
+        DidDocument = "did.json",
+    }
 }
 
 impl Function {
-    /// Every function, in the order of the variants.
-    pub const ALL: [Self; 9] = [
-        Self::DescribeFeedGenerator,
-        Self::GetFeedSkeleton,
-        Self::PodcastRssFeed,
-        Self::SeoSitemap,
-        Self::SeoRobots,
-        Self::HealthCheck,
-        Self::AgeVerificationSession,
-        Self::AgeVerifierWebhook,
-        Self::DidDocument,
-    ];
-
-    /// The name in paths, logs and metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::DescribeFeedGenerator => "describeFeedGenerator",
-            Self::GetFeedSkeleton => "getFeedSkeleton",
-            Self::PodcastRssFeed => "podcast-rss-feed",
-            Self::SeoSitemap => "seo-sitemap",
-            Self::SeoRobots => "seo-robots",
-            Self::HealthCheck => "health-check",
-            Self::AgeVerificationSession => "age-verification-session",
-            Self::AgeVerifierWebhook => "age-verifier-webhook",
-            Self::DidDocument => "did.json",
-        }
-    }
-
-    /// The function at this path.
-    fn at(path: &[u8]) -> Option<Self> {
-        match path {
-            // XRPC clients and crawlers drop path prefixes
+    /// The function at this request target. Paths match exactly, on the raw bytes.
+    pub fn at(target: &[u8]) -> Option<Self> {
+        match split_target(target).0 {
+            // XRPC clients and crawlers use fixed paths, without a prefix
             b"/xrpc/app.bsky.feed.describeFeedGenerator" => Some(Self::DescribeFeedGenerator),
             b"/xrpc/app.bsky.feed.getFeedSkeleton" => Some(Self::GetFeedSkeleton),
             b"/.well-known/did.json" => Some(Self::DidDocument),
             b"/robots.txt" => Some(Self::SeoRobots),
             b"/sitemap.xml" => Some(Self::SeoSitemap),
-            _ => {
-                let name = path.strip_prefix(b"/functions/")?;
-                let listed = Self::ALL.into_iter().filter(|one| *one != Self::DidDocument);
-                listed.into_iter().find(|one| one.name().as_bytes() == name)
+            path => {
+                let name = str::from_utf8(path.strip_prefix(b"/functions/")?).ok()?;
+                Self::parse(name).filter(|function| *function != Self::DidDocument)
             }
         }
     }
 
-    /// The HTTP methods that it takes, as `Allow` tells them.
+    /// The HTTP methods of the function, as in `Allow`.
     pub const fn methods(self) -> &'static str {
         match self {
             Self::AgeVerificationSession => "GET, HEAD, POST, OPTIONS",
@@ -117,11 +91,7 @@ impl Function {
         }
     }
 
-    fn takes(self, method: &str) -> bool {
-        self.methods().split(", ").any(|taken| taken == method)
-    }
-
-    /// Whether web pages may read its answers: the webhook is for the verifier's servers.
+    /// Whether web pages may read the response: the webhook is for the verifier's servers.
     pub fn is_for_pages(self) -> bool {
         self != Self::AgeVerifierWebhook
     }
@@ -131,171 +101,130 @@ impl Function {
     }
 }
 
-/// What the head of a request came to.
-#[derive(Debug)]
-pub struct SidecarAdmission<G> {
-    /// Who sent it.
-    pub client: Client,
-    /// How the client stands with its rate limit, this request counted.
-    pub standing: Standing,
-    /// Where it goes, if there is anything but liveness.
-    pub function: Option<Function>,
-    /// What to do.
-    pub verdict: Result<SidecarAdmitted<G>, Refusal>,
-}
-
-/// A request whose head passed.
-#[derive(Debug)]
-pub enum SidecarAdmitted<G> {
-    /// `GET` or `HEAD /healthz`.
-    Health,
-    /// `OPTIONS` of a function.
-    Preflight,
-    /// Anything else: read its body.
-    Call(SidecarCall<G>),
-}
-
-/// A call whose head passed and whose body is to be read.
-#[derive(Debug)]
-pub struct SidecarCall<G> {
-    /// Where it goes.
-    pub function: Function,
-    /// What it asks.
-    pub asked: Asked,
-    /// The client's place among its requests in flight, held until the answer is out.
-    pub slot: G,
-    /// The client waits for `100 Continue` before it sends the body.
-    pub expects_continue: bool,
-    /// Bytes that its body may have.
-    pub max_body: usize,
-}
-
 /// What the functions read of a head.
 #[derive(Debug)]
-pub struct Asked {
-    /// `POST`, not `GET` or `HEAD`.
+pub struct RequestParts {
+    /// The function at the path.
+    pub function: Function,
+    /// Whether the method is `POST`, not `GET` or `HEAD`.
     pub is_post: bool,
-    /// After the first `?`, raw.
+    /// The raw query.
     pub query: Box<[u8]>,
-    /// Who asks.
+    /// `Authorization`.
     pub authorization: Authorization,
-    /// Whether the operator's token came along.
+    /// Whether the request has the operator's token.
     pub is_operator: bool,
-    /// `If-None-Match`, all of its lists.
+    /// `If-None-Match`, its lists joined.
     pub if_none_match: Option<Box<[u8]>>,
     /// `If-Modified-Since`.
     pub if_modified_since: Option<Box<[u8]>>,
     /// `Accept`.
     pub accept: Option<Box<[u8]>>,
-    /// What the signature's header says.
+    /// The webhook's signature.
     pub signature: Signature,
-    /// The body is said to be JSON.
-    pub is_json: bool,
+    /// The declared media type of the body.
+    pub media_type: MediaType,
 }
 
-/// `Authorization`, as far as a head tells.
+/// The `Authorization` of a request.
 #[derive(Debug)]
 pub enum Authorization {
-    /// None.
+    /// No field.
     Absent,
-    /// One.
-    Given(Secret),
-    /// More than one, which is as good as none.
-    Doubled,
+    /// One field.
+    Present(Secret),
+    /// More than one field, which authorizes nothing.
+    Duplicate,
 }
 
 impl SidecarPolicy {
-    /// Judges the head of a request that arrived at `now`. Every call of a function counts against
-    /// the limit, whatever comes of it. `enter` takes a place among the client's requests in
-    /// flight; `None` when it has too many.
+    /// Judges the head of a request at `now`. Every call of a function counts against the rate
+    /// limit, refused or not. `enter` takes a place among the client's requests in flight, `None`
+    /// when it has too many.
     pub fn admit<G>(
         &self,
         head: &Head<'_>,
-        limiter: &SharedLimiter<impl BuildHasher + Clone>,
+        limiter: &RateLimiter<impl BuildHasher>,
         now: Millis,
         enter: impl FnOnce(ClientKey) -> Option<G>,
-    ) -> SidecarAdmission<G> {
-        let forwarded = head.headers.get_all(&X_FORWARDED_FOR).iter().map(|v| v.as_bytes());
-        let client = Client::identify(head.peer, forwarded, &self.trusted_proxies);
-        let mut target = head.target.splitn(2, |byte| *byte == b'?');
-        let path = target.next().unwrap_or_default();
-        let query = target.next().unwrap_or_default();
-        let function = Function::at(path);
-        let route = route(path, function, head.method);
-        let standing = match route {
+    ) -> Admission<RequestParts, G> {
+        let client = client(head, &self.trusted_proxies);
+        let route = route(head);
+        let rate_limit = match route {
             Ok(Route::Call(_)) => limiter.check(client.key, now),
             _ => limiter.peek(client.key, now),
         };
         let verdict = route.and_then(|route| match route {
-            Route::Health => Ok(SidecarAdmitted::Health),
-            Route::Preflight => Ok(SidecarAdmitted::Preflight),
+            Route::Health => Ok(Admitted::Health),
+            Route::Preflight => Ok(Admitted::Preflight),
             Route::Call(function) => {
-                within_rate(standing)?;
+                within_rate(rate_limit)?;
                 let slot = enter(client.key).ok_or_else(too_many_in_flight)?;
-                self.call(function, head, query, slot).map(SidecarAdmitted::Call)
+                self.call(function, head, slot).map(Admitted::Call)
             }
         });
-        SidecarAdmission { client, standing, function, verdict }
+        Admission { client, rate_limit: Some(rate_limit), verdict }
     }
 
     fn call<G>(
         &self,
         function: Function,
         head: &Head<'_>,
-        query: &[u8],
         slot: G,
-    ) -> Result<SidecarCall<G>, Refusal> {
+    ) -> Result<PendingCall<RequestParts, G>, Refusal> {
         any_headers(head)?;
+        let (_, query) = split_target(head.target);
         if query.len() > MAX_QUERY {
-            let message = "the query is at most 8192 bytes";
+            let message = "the query must be at most 8192 bytes";
             return Err(Refusal::new(Reason::InvalidRequest, message));
         }
         let expects_continue = expects_continue(head)?;
         let max_body = function.max_body();
         if function == Function::AgeVerifierWebhook && self.webhook.is_none() {
             // an empty key would be a key: https://www.rfc-editor.org/rfc/rfc2104#section-3
-            let message = "no secret of the verifier is configured";
+            let message = "the operator has not configured the verifier's secret";
             return Err(Refusal::new(Reason::NotConfigured, message));
         }
         declared_size(head, max_body)?;
         no_coding(head)?;
-        let asked = self.asked(head, query);
-        Ok(SidecarCall { function, asked, slot, expects_continue, max_body })
+        let call = self.parts(function, head, query);
+        Ok(PendingCall { call, slot, expects_continue, max_body })
     }
 
-    fn asked(&self, head: &Head<'_>, query: &[u8]) -> Asked {
+    fn parts(&self, function: Function, head: &Head<'_>, query: &[u8]) -> RequestParts {
         let one = |name| head.single(name).flatten().map(|value| Box::from(value.as_bytes()));
         let all = |name: &HeaderName| head.headers.get_all(name).iter();
         let lists: Vec<_> = all(&header::IF_NONE_MATCH).map(|value| value.as_bytes()).collect();
-        Asked {
+        RequestParts {
+            function,
             is_post: head.method == "POST",
             query: query.into(),
             authorization: match head.single(header::AUTHORIZATION) {
                 None => Authorization::Absent,
-                Some(None) => Authorization::Doubled,
-                Some(Some(value)) => Authorization::Given(Secret::new(value.as_bytes().to_vec())),
+                Some(None) => Authorization::Duplicate,
+                Some(Some(value)) => Authorization::Present(Secret::new(value.as_bytes().to_vec())),
             },
             is_operator: self.operator.as_ref().is_some_and(|token| token.authorize(head)),
             if_none_match: (!lists.is_empty()).then(|| lists.join(&b","[..]).into()),
             if_modified_since: one(header::IF_MODIFIED_SINCE),
             accept: one(header::ACCEPT),
             signature: Signature::of(all(&self.signature_header)),
-            is_json: is_json(head),
+            media_type: media_type(head),
         }
     }
 }
 
-impl Asked {
-    /// Refuses the body of a call that needs none, unless it is empty or an empty JSON object.
+impl RequestParts {
+    /// Refuses a body, unless it is empty or an empty JSON object.
     ///
     /// # Errors
     /// `unsupported_media_type` or `invalid_request`.
-    pub fn nothing_in(&self, body: &[u8]) -> Result<(), Refusal> {
+    pub fn no_body(&self, body: &[u8]) -> Result<(), Refusal> {
         within_size(body.len(), MAX_OTHER_BODY)?;
         if body.is_empty() {
             return Ok(());
         }
-        if !self.is_json {
+        if self.media_type != MediaType::Json {
             return Err(not_json());
         }
         let space = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
@@ -312,21 +241,24 @@ enum Route {
     Call(Function),
 }
 
-/// Paths match exactly, on the raw bytes.
-fn route(path: &[u8], function: Option<Function>, method: &str) -> Result<Route, Refusal> {
-    let Some(function) = function else {
-        return match (path, method) {
-            (b"/healthz", "GET" | "HEAD") => Ok(Route::Health),
-            (b"/healthz", _) => Err(wrong_method("GET, HEAD", "/healthz takes GET")),
-            _ if path.starts_with(b"/xrpc/") => {
-                let message = "this XRPC method is not served here";
-                Err(Refusal::new(Reason::UnknownMethod, message))
-            }
-            _ => Err(Refusal::new(Reason::NotFound, "there is no such function")),
-        };
-    };
-    if !function.takes(method) {
-        return Err(wrong_method(function.methods(), "this function takes other methods"));
+fn route(head: &Head<'_>) -> Result<Route, Refusal> {
+    if let Some(function) = Function::at(head.target) {
+        allowed_method(head, function.methods())?;
+        let is_preflight = head.method == "OPTIONS";
+        return Ok(if is_preflight { Route::Preflight } else { Route::Call(function) });
     }
-    Ok(if method == "OPTIONS" { Route::Preflight } else { Route::Call(function) })
+    match split_target(head.target).0 {
+        b"/healthz" => allowed_method(head, "GET, HEAD").map(|()| Route::Health),
+        path if path.starts_with(b"/xrpc/") => {
+            let message = "this XRPC method is not served";
+            Err(Refusal::new(Reason::UnknownMethod, message))
+        }
+        _ => Err(Refusal::new(Reason::NotFound, "no such function")),
+    }
+}
+
+/// The path, and what follows the first `?`.
+fn split_target(target: &[u8]) -> (&[u8], &[u8]) {
+    let mut parts = target.splitn(2, |byte| *byte == b'?');
+    (parts.next().unwrap_or_default(), parts.next().unwrap_or_default())
 }

@@ -1,14 +1,17 @@
-//! What is let through of the transactions that users sign, from cheap checks to dear ones.
+//! The policy of users' transactions: cheap checks first.
 
-use super::relay::{RelayFinding, RelayPolicy};
+use super::{Finding, RelayPolicy};
 use crate::felt::Felt;
-use crate::rpc::json::{Json, MemberFault};
+use crate::rpc::json::{Json, MemberError};
 use crate::rpc::{Envelope, Id};
 use crate::stark::{is_public_key, verify};
-use crate::tx::calls::{self, CalldataFault};
-use crate::tx::{Account, AllowedCall, Bounds, Kind, Mode, Transaction, Unfit};
-use crate::verdict::{DEPLOY_ACCOUNT, INVOKE, Reason, Refusal, TransactionPermit, Unverified};
+use crate::tx::calls::{self, CalldataError};
+use crate::tx::{Account, AllowedCall, Bounds, Kind, Mode, Transaction, TransactionError};
+use crate::verdict::{
+    DEPLOY_ACCOUNT_METHOD, INVOKE_METHOD, Reason, Refusal, TransactionPermit, Unverified,
+};
 use alloc::format;
+use alloc::string::ToString;
 use alloc::vec::Vec;
 
 impl RelayPolicy {
@@ -16,10 +19,10 @@ impl RelayPolicy {
     pub(super) fn transaction<'a>(
         &self,
         body: &'a [u8],
-        passed: &mut impl FnMut(RelayFinding<'_>),
+        passed: &mut impl FnMut(Finding<'_>),
     ) -> Result<Unverified<'a>, Refusal> {
         let Envelope { id, method, params } = Envelope::parse(body)?;
-        passed(RelayFinding::Envelope(id.as_str()));
+        passed(Finding::Envelope(id.as_str()));
         let permit = self.submission(id, &method, params, passed);
         permit.map(Unverified::new).map_err(|refusal| refusal.with_id(Some(id)))
     }
@@ -29,23 +32,23 @@ impl RelayPolicy {
         id: Id<'a>,
         method: &str,
         params: Option<Json<'_>>,
-        passed: &mut impl FnMut(RelayFinding<'_>),
+        passed: &mut impl FnMut(Finding<'_>),
     ) -> Result<TransactionPermit<'a>, Refusal> {
         let name = match method {
-            INVOKE => "invoke_transaction",
-            DEPLOY_ACCOUNT => "deploy_account_transaction",
+            INVOKE_METHOD => "invoke_transaction",
+            DEPLOY_ACCOUNT_METHOD => "deploy_account_transaction",
             _ => {
-                let message = "this method is not on the relay's list of write methods";
+                let message = "this method is not one of the relay's write methods";
                 return Err(Refusal::new(Reason::MethodNotAllowed, message));
             }
         };
-        passed(RelayFinding::Method(method));
-        let transaction = Transaction::parse(only_param(name, params)?).map_err(unfit)?;
-        if matches!(transaction.kind, Kind::Invoke { .. }) != (method == INVOKE) {
-            return Err(invalid("the type is not the one that this method submits"));
+        passed(Finding::Method(method));
+        let transaction = Transaction::parse(only_param(name, params)?).map_err(refusal)?;
+        if matches!(transaction.kind, Kind::Invoke { .. }) != (method == INVOKE_METHOD) {
+            return Err(invalid("type must be the one that this method submits"));
         }
         self.plain(&transaction)?;
-        passed(RelayFinding::Transaction(&transaction));
+        passed(Finding::Transaction(&transaction));
         let (nonce, calls) = match &transaction.kind {
             Kind::Invoke { sender, calldata, .. } => {
                 let nonce = transaction.nonce.to_u64();
@@ -56,12 +59,12 @@ impl RelayPolicy {
                 self.deployment(*class_hash, *salt, constructor_calldata)?;
                 (0, Vec::new())
             }
-            Kind::Declare { .. } => return Err(invalid("a class is not declared here")),
+            Kind::Declare { .. } => return Err(invalid("DECLARE is not accepted")),
         };
-        passed(RelayFinding::Calls(&calls));
+        passed(Finding::Calls(&calls));
         self.fee(&transaction.bounds)?;
         let hash = transaction.hash(self.chain_id);
-        passed(RelayFinding::Hash(hash));
+        passed(Finding::Hash(hash));
         let sender = transaction.sender();
         if let Kind::DeployAccount { class_hash, salt: public_key, .. } = transaction.kind {
             self.verify(&transaction, hash, Some(Account { class_hash, public_key }))?;
@@ -69,11 +72,11 @@ impl RelayPolicy {
         Ok(TransactionPermit { id, transaction, hash, sender, nonce, calls })
     }
 
-    /// Nothing in it that a transaction of ours has no use for.
+    /// Refuses fields that no transaction here needs.
     fn plain(&self, transaction: &Transaction) -> Result<(), Refusal> {
         let Transaction { query, tip, paymaster_data, nonce_mode, fee_mode, .. } = transaction;
         if *query {
-            return Err(unfit(Unfit::Version));
+            return Err(refusal(TransactionError::Version));
         }
         if *tip != 0 {
             return Err(Refusal::new(Reason::TipNotZero, "tip must be 0x0"));
@@ -99,21 +102,22 @@ impl RelayPolicy {
         Ok(())
     }
 
-    /// Takes the calldata apart and judges each call.
+    /// Decodes the calldata and judges each call.
     fn calls(&self, sender: Felt, calldata: &[Felt]) -> Result<Vec<AllowedCall>, Refusal> {
         let max_felts = self.caps.max_felts;
         if calldata.len() > max_felts {
-            let message = format!("calldata is at most {max_felts} felts");
+            let message =
+                format!("calldata has {} felts; at most {max_felts} are accepted", calldata.len());
             return Err(Refusal::new(Reason::CalldataTooLarge, message));
         }
         let max_calls = self.caps.max_calls;
-        let calls = calls::decode(calldata, max_calls).map_err(|fault| match fault {
-            CalldataFault::TooManyCalls => {
-                let message = format!("a transaction makes at most {max_calls} calls");
+        let calls = calls::decode(calldata, max_calls).map_err(|error| match error {
+            CalldataError::TooManyCalls => {
+                let message = format!("a transaction may make at most {max_calls} calls");
                 Refusal::new(Reason::TooManyCalls, message)
             }
-            CalldataFault::Malformed => {
-                let message = "calldata must be one Array<Call> of Cairo 1 with at least one call";
+            CalldataError::Malformed => {
+                let message = "calldata must be one Cairo 1 Array<Call> with at least one call";
                 Refusal::new(Reason::CalldataMalformed, message)
             }
         })?;
@@ -125,7 +129,7 @@ impl RelayPolicy {
         calls.into_iter().map(|call| AllowedCall::judge(call, &self.contracts)).collect()
     }
 
-    /// An account of our class, at the address that follows from its key.
+    /// The class must be approved, and the address must follow from a valid key.
     fn deployment(&self, class: Felt, salt: Felt, constructor: &[Felt]) -> Result<(), Refusal> {
         if class != self.account_class {
             return Err(class_not_approved());
@@ -136,7 +140,7 @@ impl RelayPolicy {
             return Err(Refusal::new(Reason::AddressMismatch, message));
         }
         if !is_public_key(salt) {
-            let message = "the public key is zero, or no point of the STARK curve has it";
+            let message = "the public key must be a point of the STARK curve, not zero";
             return Err(Refusal::new(Reason::PublicKeyInvalid, message));
         }
         Ok(())
@@ -145,17 +149,17 @@ impl RelayPolicy {
     fn fee(&self, bounds: &Bounds) -> Result<(), Refusal> {
         let (max_l2_gas, max_fee) = (self.caps.max_l2_gas, self.caps.max_fee);
         if bounds.l2_gas.0 > max_l2_gas {
-            let message = format!("l2_gas.max_amount is at most {max_l2_gas}");
+            let message = format!("l2_gas.max_amount must be at most {max_l2_gas}");
             return Err(Refusal::new(Reason::FeeBoundExceeded, message));
         }
         if bounds.max_fee().is_none_or(|fee| fee > max_fee) {
-            let message = format!("the bounds allow a fee of more than {max_fee} fri");
+            let message = format!("resource_bounds must allow a fee of at most {max_fee} fri");
             return Err(Refusal::new(Reason::FeeBoundExceeded, message));
         }
         Ok(())
     }
 
-    /// Judges the signature by the account's class and key.
+    /// Verifies the signature by the account's class and key.
     pub(crate) fn verify(
         &self,
         transaction: &Transaction,
@@ -184,7 +188,7 @@ fn class_not_approved() -> Refusal {
 
 /// The one parameter, by name or by position.
 fn only_param<'a>(name: &'static str, params: Option<Json<'a>>) -> Result<Json<'a>, Refusal> {
-    let missing = || invalid(format!("params must hold {name}, and nothing else"));
+    let missing = || invalid(format!("params must be exactly {name}"));
     match params.ok_or_else(missing)? {
         Json::Array(items) => {
             let mut items = items.into_iter();
@@ -192,21 +196,21 @@ fn only_param<'a>(name: &'static str, params: Option<Json<'a>>) -> Result<Json<'
         }
         object => match object.members(&[name]) {
             Ok([value]) => value.ok_or_else(missing),
-            Err(MemberFault::Duplicate(name)) => Err(invalid(format!("{name} is given twice"))),
-            Err(MemberFault::Unknown | MemberFault::NotAnObject) => Err(missing()),
+            Err(MemberError::Duplicate(name)) => Err(invalid(format!("{name} appears twice"))),
+            Err(MemberError::Unknown | MemberError::NotAnObject) => Err(missing()),
         },
     }
 }
 
-fn unfit(unfit: Unfit) -> Refusal {
-    match unfit {
-        Unfit::Version => {
+fn refusal(error: TransactionError) -> Refusal {
+    match error {
+        TransactionError::Version => {
             Refusal::new(Reason::TransactionVersion, "version must be exactly \"0x3\"")
         }
-        Unfit::Proof => {
-            let message = "proof and proof_facts must not be given, not even empty";
+        TransactionError::Proof => {
+            let message = "proof and proof_facts must be absent, not empty";
             Refusal::new(Reason::ProofData, message)
         }
-        Unfit::Field(misfit) => invalid(format!("{} must be {}", misfit.name, misfit.expected)),
+        TransactionError::Field(error) => invalid(error.to_string()),
     }
 }

@@ -1,15 +1,15 @@
 //! The JSON-RPC 2.0 request object: exactly one, with exactly its four members.
 //!
-//! <https://www.jsonrpc.org/specification>, section 4, and narrower: `id` must be there and be a
-//! string or a number (a notification would go unanswered, and the node runs `id: null`), batches
-//! are refused. Wider in one point: `params: null` stands for none, because starknet.go sends it.
+//! <https://www.jsonrpc.org/specification>, section 4, and narrower: `id` is required and must be a
+//! string or a number (a notification would get no response, and the node runs `id: null`), batches
+//! are refused. Wider in one point: `params: null` counts as absent, because starknet.go sends it.
 
 use super::json::{Json, MAX_DEPTH, Name, Value};
 use crate::verdict::{Reason, Refusal};
 use alloc::borrow::Cow;
 use alloc::string::String;
 use core::fmt;
-use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// A request id: the bytes of a JSON number or string, as the client wrote them.
@@ -22,8 +22,8 @@ impl<'a> Id<'a> {
         self.0
     }
 
-    /// A string or a number. The text is known to be one JSON value, but not yet that the escapes
-    /// of a string make Unicode text.
+    /// A string or a number. The text is one JSON value, but the escapes of a string may still be
+    /// invalid Unicode.
     fn parse(raw: &'a RawValue) -> Option<Self> {
         let text = raw.get();
         match text.as_bytes().first()? {
@@ -36,7 +36,7 @@ impl<'a> Id<'a> {
     }
 }
 
-/// One well-formed request, its method and parameters not yet judged.
+/// One well-formed request; method and parameters are not judged yet.
 #[derive(Debug)]
 pub struct Envelope<'a> {
     /// The id, byte for byte.
@@ -53,21 +53,16 @@ impl<'a> Envelope<'a> {
     /// # Errors
     /// `parse_error`, `batch` or `invalid_request`; with the request's id where it was valid.
     pub fn parse(body: &'a [u8]) -> Result<Self, Refusal> {
-        // all of it at once, which is faster than string by string
-        let read = str::from_utf8(body).ok().and_then(|text| {
-            let mut from = serde_json::Deserializer::from_str(text);
-            let read = from.deserialize_any(Request).ok()?;
-            from.end().ok().map(|()| read)
-        });
-        match read {
-            Some(Read::Object(members)) => members.check(),
-            Some(Read::Array) => Err(Refusal::new(
-                Reason::Batch,
-                "batches are not supported: send a single call per request",
-            )),
-            Some(Read::Scalar) => Err(invalid("a request is a JSON object")),
-            None => Err(Refusal::not_json()),
+        if body.trim_ascii_start().first() != Some(&b'{') {
+            return Err(Refusal::not_an_object(Json::parse(body)));
         }
+        // at once, which is faster than string by string
+        let members = str::from_utf8(body).ok().and_then(|text| {
+            let mut from = serde_json::Deserializer::from_str(text);
+            let members = from.deserialize_map(Request).ok()?;
+            from.end().ok().map(|()| members)
+        });
+        members.ok_or_else(Refusal::not_json)?.check()
     }
 }
 
@@ -75,14 +70,7 @@ fn invalid(message: &'static str) -> Refusal {
     Refusal::new(Reason::InvalidRequest, message)
 }
 
-/// What stood at the top level.
-enum Read<'a> {
-    Object(Members<'a>),
-    Array,
-    Scalar,
-}
-
-/// The members so far; each is `None` until it is seen, whatever its value is.
+/// The members so far; each is `None` until it appears, whatever its value.
 #[derive(Default)]
 struct Members<'a> {
     /// Whether it is `"2.0"`.
@@ -104,7 +92,7 @@ impl<'a> Members<'a> {
 
     fn envelope(self, id: Option<Id<'a>>) -> Result<Envelope<'a>, Refusal> {
         if self.duplicate {
-            return Err(invalid("a member is given twice"));
+            return Err(invalid("a member appears twice"));
         }
         if self.unknown {
             return Err(invalid("only jsonrpc, id, method and params are members of a request"));
@@ -126,20 +114,20 @@ impl<'a> Members<'a> {
 struct Request;
 
 impl<'de> Visitor<'de> for Request {
-    type Value = Read<'de>;
+    type Value = Members<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON-RPC request")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Read<'de>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
         let value = || Value { levels: MAX_DEPTH.saturating_sub(1) };
         let mut members = Members::default();
         while let Some(name) = map.next_key_seed(Name)? {
             let twice = match &*name {
-                // raw, because an id is echoed as it was written: 1.0 is not 1
+                // raw, because the response echoes the id byte for byte: 1.0 is not 1
                 "id" => {
-                    // which of two ids would be answered is anybody's guess
+                    // with two ids, neither is certain to be the one to answer
                     members.two_ids = members.id.replace(map.next_value()?).is_some();
                     members.two_ids
                 }
@@ -160,37 +148,7 @@ impl<'de> Visitor<'de> for Request {
             };
             members.duplicate |= twice;
         }
-        Ok(Read::Object(members))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Read<'de>, A::Error> {
-        let item = || Value { levels: MAX_DEPTH.saturating_sub(1) };
-        while seq.next_element_seed(item())?.is_some() {}
-        Ok(Read::Array)
-    }
-
-    fn visit_unit<E>(self) -> Result<Read<'de>, E> {
-        Ok(Read::Scalar)
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Read<'de>, E> {
-        Ok(Read::Scalar)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Read<'de>, E> {
-        Ok(Read::Scalar)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Read<'de>, E> {
-        Ok(Read::Scalar)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Read<'de>, E> {
-        Ok(Read::Scalar)
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<Read<'de>, E> {
-        Ok(Read::Scalar)
+        Ok(members)
     }
 }
 
@@ -199,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_kept_byte_for_byte() {
+    fn an_id_keeps_its_bytes() {
         let long = format!("\"{}\"", "x".repeat(5_000));
         for id in [
             "1",
@@ -225,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_one_request_is_refused_with_its_reason_and_its_id() {
+    fn anything_but_one_request_is_refused() {
         use Reason::{Batch, InvalidRequest, ParseError};
         for (body, reason, id) in [
             (r#"{"#, ParseError, None),

@@ -1,10 +1,10 @@
 //! One JSON text to a tree that borrows from it, strictly.
 //!
 //! RFC 8259 with nothing added: no BOM, no trailing data, UTF-8 only, no lone surrogate, at most
-//! [`MAX_DEPTH`] levels. Objects keep every member in order, duplicates too, so that whoever reads
-//! one ([`Json::members`]) sees and refuses them after unescaping: a parser that keeps only the
-//! last would judge another request than the node reads. `serde_json` does the lexing; the
-//! benchmark in `benches/policy.rs` shows it beside `simd-json`.
+//! [`MAX_DEPTH`] levels. Objects hold every member in order, duplicates too, and [`Json::members`]
+//! refuses duplicates after unescaping: a parser that drops all but the last would judge another
+//! request than the node reads. `serde_json` does the lexing; `benches/policy.rs` compares it with
+//! `simd-json`.
 
 use alloc::borrow::Cow;
 use alloc::borrow::ToOwned;
@@ -12,11 +12,11 @@ use alloc::vec::Vec;
 use core::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-/// Arrays and objects may nest this deep: no read nests deeper than 8.
+/// The deepest nesting of arrays and objects; no read nests deeper than 8.
 pub const MAX_DEPTH: u8 = 64;
 
-/// Room that is made at once, with the first of them: a call's calldata and a transaction's members
-/// are seldom more than twice that.
+/// The first allocation of an array or object; calldata and transactions seldom have more than
+/// twice as many items.
 const USUAL: usize = 8;
 
 /// A JSON value, its strings borrowed where they hold no escape.
@@ -26,7 +26,7 @@ pub enum Json<'a> {
     Null,
     /// `true` or `false`
     Bool(bool),
-    /// A number that is a non-negative integer below 2^64 and written as one.
+    /// A non-negative integer below 2^64, written as one.
     Integer(u64),
     /// Any other number.
     Number,
@@ -34,23 +34,23 @@ pub enum Json<'a> {
     String(Cow<'a, str>),
     /// An array.
     Array(Vec<Json<'a>>),
-    /// An object, its members in order, names unescaped, duplicates kept.
+    /// An object: its members in order, names unescaped, with duplicates.
     Object(Vec<(Cow<'a, str>, Json<'a>)>),
 }
 
-/// Why an object is not the one that was asked for.
+/// Why a value is not an object of the expected members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MemberFault {
-    /// The value is no object.
+pub enum MemberError {
+    /// The value is not an object.
     NotAnObject,
-    /// A member that is none of the expected names.
+    /// A member with another name.
     Unknown,
-    /// The same name twice: this one.
+    /// This name appears twice.
     Duplicate(&'static str),
 }
 
 impl<'a> Json<'a> {
-    /// Reads a body that is one JSON text in UTF-8; `None` if it is anything else.
+    /// Parses a body of one JSON text in UTF-8.
     pub fn parse(body: &'a [u8]) -> Option<Self> {
         let mut from = serde_json::Deserializer::from_str(str::from_utf8(body).ok()?);
         let value = Value { levels: MAX_DEPTH }.deserialize(&mut from).ok()?;
@@ -71,7 +71,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// The text of a string, taken out of it.
+    /// The text of a string, without a copy.
     pub fn into_string(self) -> Option<Cow<'a, str>> {
         match self {
             Self::String(text) => Some(text),
@@ -79,20 +79,19 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// Takes an object apart: each member at the place of its name in `names`, `None` where it is
-    /// absent. Any other member, and any member given twice, is a fault, so the work is bounded by
-    /// the number of names however many members there are.
+    /// The members of an object in the order of `names`, `None` where one is absent. Any other
+    /// member and any duplicate is a fault, so the number of names bounds the work.
     pub fn members<const N: usize>(
         self,
         names: &[&'static str; N],
-    ) -> Result<[Option<Json<'a>>; N], MemberFault> {
-        let Self::Object(members) = self else { return Err(MemberFault::NotAnObject) };
+    ) -> Result<[Option<Json<'a>>; N], MemberError> {
+        let Self::Object(members) = self else { return Err(MemberError::NotAnObject) };
         let mut found = [const { None }; N];
         for (name, value) in members {
-            let at = names.iter().position(|known| *known == name).ok_or(MemberFault::Unknown)?;
-            let slot = found.get_mut(at).ok_or(MemberFault::Unknown)?;
+            let at = names.iter().position(|known| *known == name).ok_or(MemberError::Unknown)?;
+            let slot = found.get_mut(at).ok_or(MemberError::Unknown)?;
             if slot.replace(value).is_some() {
-                return Err(MemberFault::Duplicate(names.get(at).unwrap_or(&"")));
+                return Err(MemberError::Duplicate(names.get(at).unwrap_or(&"")));
             }
         }
         Ok(found)
@@ -209,27 +208,23 @@ impl<'de> Visitor<'de> for Name {
 mod tests {
     use super::*;
 
-    fn parse(text: &[u8]) -> Option<Json<'_>> {
-        Json::parse(text)
-    }
-
     #[test]
     fn names_are_compared_after_unescaping() {
-        let object = parse(br#"{"a":1,"\u0061":2}"#).unwrap();
-        assert_eq!(object.members(&["a"]), Err(MemberFault::Duplicate("a")));
-        let object = parse(br#"{"t\u0069p":1}"#).unwrap();
+        let object = Json::parse(br#"{"a":1,"\u0061":2}"#).unwrap();
+        assert_eq!(object.members(&["a"]), Err(MemberError::Duplicate("a")));
+        let object = Json::parse(br#"{"t\u0069p":1}"#).unwrap();
         assert_eq!(object.members(&["tip"]), Ok([Some(Json::Integer(1))]));
-        let object = parse(br#"{"tip":1,"b":2}"#).unwrap();
-        assert_eq!(object.members(&["tip"]), Err(MemberFault::Unknown));
-        assert_eq!(parse(b"[]").unwrap().members(&["a"]), Err(MemberFault::NotAnObject));
+        let object = Json::parse(br#"{"tip":1,"b":2}"#).unwrap();
+        assert_eq!(object.members(&["tip"]), Err(MemberError::Unknown));
+        assert_eq!(Json::parse(b"[]").unwrap().members(&["a"]), Err(MemberError::NotAnObject));
     }
 
     #[test]
-    fn sixty_four_levels_pass_and_sixty_five_do_not() {
+    fn the_65th_level_is_refused() {
         for (levels, ok) in [(1, true), (64, true), (65, false), (200, false), (30_000, false)] {
             for (open, close) in [("[", "]"), (r#"{"a":"#, "}")] {
                 let text = format!("{}1{}", open.repeat(levels), close.repeat(levels));
-                assert_eq!(parse(text.as_bytes()).is_some(), ok, "{levels} levels of {open}");
+                assert_eq!(Json::parse(text.as_bytes()).is_some(), ok, "{levels} levels of {open}");
             }
         }
     }
@@ -257,12 +252,12 @@ mod tests {
             b"\x00{}",
             b"{}\x00",
         ] {
-            assert_eq!(parse(text), None, "{:?}", String::from_utf8_lossy(text));
+            assert_eq!(Json::parse(text), None, "{:?}", String::from_utf8_lossy(text));
         }
     }
 
     #[test]
-    fn an_integer_is_one_that_is_written_as_one() {
+    fn only_plain_integers_are_integers() {
         for (text, expected) in [
             ("7", Json::Integer(7)),
             ("18446744073709551615", Json::Integer(u64::MAX)),
@@ -271,7 +266,7 @@ mod tests {
             ("7e0", Json::Number),
             ("-1", Json::Number),
         ] {
-            assert_eq!(parse(text.as_bytes()), Some(expected), "{text}");
+            assert_eq!(Json::parse(text.as_bytes()), Some(expected), "{text}");
         }
     }
 }

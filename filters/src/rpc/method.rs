@@ -1,42 +1,10 @@
-//! The allowlist: thirteen reads, and nothing else, ever.
+//! The allowlist: thirteen reads, and never another method.
 
-/// The enum, its list and both ways between variant and name from one table.
-macro_rules! methods {
-    (
-        $(#[$about:meta])*
-        pub enum Method { $($method:ident = $name:literal,)* }
-    ) => {
-        $(#[$about])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[expect(missing_docs, reason = "each is the method of its name in the Starknet API")]
-        pub enum Method {
-            $($method,)*
-        }
+use crate::named::named;
 
-        impl Method {
-            /// Every method, in the order of the variants.
-            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$method),*];
-
-            /// The name on the wire.
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$method => $name,)*
-                }
-            }
-
-            /// The method of exactly this name.
-            pub fn parse(name: &str) -> Option<Self> {
-                match name {
-                    $($name => Some(Self::$method),)*
-                    _ => None,
-                }
-            }
-        }
-    };
-}
-
-methods! {
-    /// A read method of the Starknet JSON-RPC API that the gateway lets through.
+named! {
+    /// A read method of the Starknet JSON-RPC API that the gateway serves.
+    #[expect(missing_docs, reason = "each is the method of its name in the Starknet API")]
     pub enum Method {
         SpecVersion = "starknet_specVersion",
         ChainId = "starknet_chainId",
@@ -54,7 +22,7 @@ methods! {
     }
 }
 
-/// The methods that a deployment lets through: the thirteen, or fewer.
+/// The methods that a deployment permits: the thirteen, or fewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MethodSet([bool; Method::ALL.len()]);
 
@@ -64,7 +32,7 @@ impl MethodSet {
         Self(Method::ALL.map(|method| methods.contains(&method)))
     }
 
-    /// Whether `method` is let through.
+    /// Whether `method` is permitted.
     pub fn contains(&self, method: Method) -> bool {
         Method::ALL.into_iter().zip(self.0).any(|(member, is_in)| member == method && is_in)
     }
@@ -76,10 +44,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_method_is_let_through_by_its_exact_name_only() {
+    fn a_method_has_one_exact_name() {
         assert_eq!(Method::ALL.len(), 13, "the thirteen reads");
         for (at, method) in Method::ALL.into_iter().enumerate() {
-            assert_eq!(method as usize, at, "{method:?} stands where its variant stands");
+            assert_eq!(method as usize, at, "{method:?} is out of order");
             assert_eq!(Method::parse(method.name()), Some(method));
         }
         for name in [
@@ -102,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_holds_what_it_was_made_of() {
+    fn a_set_holds_its_methods_only() {
         let set = MethodSet::new(&[ChainId, Call]);
         for method in Method::ALL {
             assert_eq!(set.contains(method), matches!(method, ChainId | Call), "{method:?}");

@@ -1,29 +1,29 @@
 //! The parameters of the thirteen reads: typed on the way in, canonical on the way out.
 //!
-//! One table (`declared`) says what each method takes, in the order of the Starknet API
-//! (`starknet_api_openrpc.json`, 0.9 to 0.10). By name and by position are both read; written is
-//! always by name, in that order, because some nodes refuse optional parameters by position. What
-//! is not declared is refused.
+//! One table (`declared`) lists the parameters of each method in the order of the Starknet API
+//! (`starknet_api_openrpc.json`, 0.9 to 0.10). They are read by name and by position, and always
+//! written by name in that order, because some nodes refuse optional parameters by position. Other
+//! parameters are refused.
 
-use super::json::{Json, MemberFault};
+use super::json::{Json, MemberError};
 use super::method::Method;
-pub use super::values::Misfit;
-use super::values::{
-    FELT, felt, felts, misfit, write_felt, write_felts, write_integer, write_list,
-};
+use super::values::ParamError::{self, Duplicate, Malformed, Missing, TooMany, Unknown};
+use super::values::{FELT, felt, felts, write_felt, write_felts, write_integer, write_list};
 use crate::felt::Felt;
 use crate::tx::Transaction;
+use alloc::format;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// Transactions in one `estimateFee`. A wallet deploys and invokes in one go, and each costs the
-/// node an execution under its global lock.
+/// Transactions in one `estimateFee`. A wallet deploys and invokes at once; each transaction costs
+/// the node an execution under its global lock.
 const MAX_TRANSACTIONS: usize = 4;
 
-/// Felts in a transaction's calldata, signature or other list. By default the write path takes no
-/// more, and the node executes an estimate under its global lock.
+/// Felts in a transaction's calldata, signature or other list: the default of the write path, since
+/// the node executes an estimate under its global lock.
 const MAX_FELTS: usize = 256;
 
-/// What a parameter is called and what it holds.
+/// The name and type of a parameter.
 #[derive(Clone, Copy, Debug)]
 struct Declared {
     name: &'static str,
@@ -56,7 +56,7 @@ const SIMULATION_FLAGS: Declared = required("simulation_flags", Kind::Simulation
 const RESPONSE_FLAGS: Declared =
     Declared { name: "response_flags", kind: Kind::ResponseFlags, optional: true };
 
-/// What `method` takes, in the order of the API.
+/// The parameters of `method`, in the order of the API.
 fn declared(method: Method) -> &'static [Declared] {
     match method {
         Method::SpecVersion | Method::ChainId | Method::BlockNumber => &[],
@@ -107,9 +107,9 @@ pub enum Argument {
     Call(FunctionCall),
     /// The transactions to estimate.
     Transactions(Vec<Transaction>),
-    /// Whether `SKIP_VALIDATE` is asked for.
+    /// Whether `SKIP_VALIDATE` is set.
     SkipValidate(bool),
-    /// Whether `INCLUDE_PROOF_FACTS` is asked for.
+    /// Whether `INCLUDE_PROOF_FACTS` is set.
     IncludeProofFacts(bool),
 }
 
@@ -118,13 +118,13 @@ pub enum Argument {
 pub struct Params(Vec<(&'static str, Argument)>);
 
 impl Params {
-    /// Reads the parameters of `method`, given by position, by name or not at all.
+    /// Parses the parameters of `method`, by position or by name.
     ///
     /// # Errors
-    /// The first parameter that is missing, too many, or not what it should be.
-    pub fn parse(method: Method, given: Option<Json<'_>>) -> Result<Self, Misfit> {
+    /// The first parameter that is missing, unknown or malformed.
+    pub fn parse(method: Method, params: Option<Json<'_>>) -> Result<Self, ParamError> {
         let declared = declared(method);
-        let values = match given {
+        let values = match params {
             None => [const { None }; 3],
             Some(Json::Array(items)) => by_position(declared, items)?,
             Some(object) => by_name(declared, object)?,
@@ -134,10 +134,23 @@ impl Params {
             match value {
                 Some(value) => params.push((declared.name, argument(declared, value)?)),
                 None if declared.optional => {}
-                None => return Err(misfit(declared.name, "given: it is required")),
+                None => return Err(Missing(declared.name)),
             }
         }
         Ok(Self(params))
+    }
+
+    /// The text for a client whose parameters of `method` are refused.
+    pub(crate) fn refusal(method: Method, error: ParamError) -> String {
+        let names: Vec<_> = declared(method).iter().map(|declared| declared.name).collect();
+        let (method, count) = (method.name(), names.len());
+        match (error, count) {
+            (TooMany(given), 0) => format!("{method} takes no parameters; {given} given"),
+            (TooMany(given), _) => format!("{method} takes {count} parameters; {given} given"),
+            (Unknown, 0) => format!("{method} takes no parameters"),
+            (Unknown, _) => format!("{method} takes no parameters but {}", names.join(", ")),
+            _ => error.to_string(),
+        }
     }
 
     /// The arguments with their names, in the order of the API.
@@ -145,7 +158,7 @@ impl Params {
         &self.0
     }
 
-    /// The same at another block, where there is one.
+    /// The same at another block, if the method takes one.
     pub(crate) fn at(&self, block: BlockId) -> Self {
         let mut params = self.clone();
         for (_, argument) in &mut params.0 {
@@ -175,50 +188,49 @@ impl Params {
 fn by_position<'a>(
     declared: &[Declared],
     items: Vec<Json<'a>>,
-) -> Result<[Option<Json<'a>>; 3], Misfit> {
+) -> Result<[Option<Json<'a>>; 3], ParamError> {
     if items.len() > declared.len() {
-        return Err(misfit("", "no more parameters than the method takes"));
+        return Err(TooMany(items.len()));
     }
     let mut items = items.into_iter();
     Ok([items.next(), items.next(), items.next()])
 }
 
-fn by_name<'a>(declared: &[Declared], object: Json<'a>) -> Result<[Option<Json<'a>>; 3], Misfit> {
-    // a name that is not declared takes the place of none: no member is called ""
+fn by_name<'a>(
+    declared: &[Declared],
+    object: Json<'a>,
+) -> Result<[Option<Json<'a>>; 3], ParamError> {
     let name = |at: usize| declared.get(at).map_or("", |declared| declared.name);
     let names = [name(0), name(1), name(2)];
-    let values = object.members(&names).map_err(|fault| match fault {
-        MemberFault::Duplicate(_) => misfit("", "no parameter given twice"),
-        MemberFault::Unknown | MemberFault::NotAnObject => {
-            misfit("", "no parameter that the method does not take")
-        }
+    let values = object.members(&names).map_err(|error| match error {
+        MemberError::Duplicate(name) if !name.is_empty() => Duplicate(name),
+        _ => Unknown,
     })?;
-    match values.iter().zip(names).any(|(value, name)| value.is_some() && name.is_empty()) {
-        true => Err(misfit("", "no parameter that the method does not take")),
-        false => Ok(values),
-    }
+    // a place without a parameter has the name ""
+    let unknown = values.iter().zip(names).any(|(value, name)| value.is_some() && name.is_empty());
+    if unknown { Err(Unknown) } else { Ok(values) }
 }
 
-fn argument(declared: &Declared, value: Json<'_>) -> Result<Argument, Misfit> {
+fn argument(declared: &Declared, value: Json<'_>) -> Result<Argument, ParamError> {
     let name = declared.name;
     match declared.kind {
-        Kind::Block => block(value).map(Argument::Block).ok_or(misfit(
+        Kind::Block => block(value).map(Argument::Block).ok_or(Malformed(
             name,
             "latest, pre_confirmed, l1_accepted, {\"block_number\": integer} or \
              {\"block_hash\": felt}",
         )),
-        Kind::Felt => felt(&value).map(Argument::Felt).ok_or(misfit(name, FELT)),
-        Kind::Call => call(value).map(Argument::Call).ok_or(misfit(
+        Kind::Felt => felt(&value).map(Argument::Felt).ok_or(Malformed(name, FELT)),
+        Kind::Call => call(value).map(Argument::Call).ok_or(Malformed(
             name,
             "an object of contract_address, entry_point_selector and calldata, in felts",
         )),
         Kind::Transactions => transactions(name, value).map(Argument::Transactions),
         Kind::SimulationFlags => flag(&value, "SKIP_VALIDATE")
             .map(Argument::SkipValidate)
-            .ok_or(misfit(name, "an array that is empty or holds SKIP_VALIDATE")),
+            .ok_or(Malformed(name, "an array that is empty or holds SKIP_VALIDATE")),
         Kind::ResponseFlags => flag(&value, "INCLUDE_PROOF_FACTS")
             .map(Argument::IncludeProofFacts)
-            .ok_or(misfit(name, "an array that is empty or holds INCLUDE_PROOF_FACTS")),
+            .ok_or(Malformed(name, "an array that is empty or holds INCLUDE_PROOF_FACTS")),
     }
 }
 
@@ -247,7 +259,7 @@ fn call(value: Json<'_>) -> Option<FunctionCall> {
     })
 }
 
-/// An array that holds nothing or this one flag.
+/// An array that is empty or holds this flag.
 fn flag(value: &Json<'_>, name: &str) -> Option<bool> {
     match value {
         Json::Array(items) => match items.as_slice() {
@@ -259,20 +271,20 @@ fn flag(value: &Json<'_>, name: &str) -> Option<bool> {
     }
 }
 
-fn transactions(name: &'static str, value: Json<'_>) -> Result<Vec<Transaction>, Misfit> {
+fn transactions(name: &'static str, value: Json<'_>) -> Result<Vec<Transaction>, ParamError> {
     match value {
         Json::Array(items) if (1..=MAX_TRANSACTIONS).contains(&items.len()) => {
             items.into_iter().map(transaction).collect()
         }
-        _ => Err(misfit(name, "an array of 1 to 4 V3 transactions")),
+        _ => Err(Malformed(name, "an array of 1 to 4 V3 transactions")),
     }
 }
 
-fn transaction(value: Json<'_>) -> Result<Transaction, Misfit> {
+fn transaction(value: Json<'_>) -> Result<Transaction, ParamError> {
     let transaction = Transaction::parse(value)?;
     let long = transaction.lists().into_iter().find(|(_, felts)| felts.len() > MAX_FELTS);
     if let Some((name, _)) = long {
-        return Err(misfit(name, "an array of at most 256 felts"));
+        return Err(Malformed(name, "an array of at most 256 felts"));
     }
     Ok(transaction)
 }

@@ -1,8 +1,8 @@
-//! What the node answered: exactly one JSON-RPC 2.0 response to our request, or nothing.
+//! The node's answer: exactly one JSON-RPC 2.0 response to our request, or nothing.
 //!
 //! <https://www.jsonrpc.org/specification>, section 5. The whole text is lexed, so a truncated or
-//! broken answer never counts; the result itself is passed on as its bytes were. Unknown members
-//! beside the four are dropped.
+//! malformed answer never passes; the bytes of the result are forwarded unchanged. Members other
+//! than the four are dropped.
 
 use super::json::{Json, MAX_DEPTH, Name, Value};
 use super::scan;
@@ -10,7 +10,7 @@ use core::fmt;
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// The payload of a verified answer, as bytes of it.
+/// The payload of a verified answer: a slice of its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome<'a> {
     /// The JSON text of `result`, in UTF-8.
@@ -45,7 +45,7 @@ impl<'a> Outcome<'a> {
     }
 }
 
-/// The result, where the members stand as nodes write them: nothing but it is left to be lexed.
+/// The result, if the members are in the order that nodes write: only the result is lexed.
 fn usual_result(answer: &[u8], id: u64) -> Option<&[u8]> {
     let mut id_text = itoa::Buffer::new();
     let id = id_text.format(id).as_bytes();
@@ -98,7 +98,7 @@ fn is_error_object(text: &str) -> bool {
 struct Members<'a> {
     /// Whether it is `"2.0"`.
     jsonrpc: Option<bool>,
-    /// Whether it is that of our request.
+    /// Whether it is the id of our request.
     id: Option<bool>,
     result: Option<&'a RawValue>,
     error: Option<&'a RawValue>,
@@ -137,7 +137,7 @@ impl<'de> Visitor<'de> for Response {
                 }
             };
             if twice {
-                return Err(A::Error::custom("a member is given twice"));
+                return Err(A::Error::custom("a member appears twice"));
             }
         }
         Ok(members)
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_passes_with_its_payload_as_the_bytes_were() {
+    fn an_answer_keeps_the_bytes_of_its_payload() {
         for (answer, expected) in [
             (r#"{"jsonrpc":"2.0","id":7,"result":"0x1"}"#, Outcome::Result(br#""0x1""#)),
             (r#"{"result": [1.0, {"a":[]}] ,"id":7,"jsonrpc":"2.0"}"#, {
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_but_one_response_to_our_request_is_refused() {
+    fn other_responses_than_ours_are_refused() {
         for answer in [
             &b""[..],
             b"{}",

@@ -1,24 +1,39 @@
-//! The values that parameters are made of: felts and lists of them, read strictly and written in
-//! one form, and what to say of one that does not fit.
+//! The values of parameters: felts and lists of them, parsed strictly and written in one form, and
+//! the error of a parameter.
 
 use super::json::Json;
 use crate::felt::Felt;
 use alloc::vec::Vec;
+use core::fmt;
 
-/// What is wrong with the parameters: the parameter, and what it should be.
+/// Why the parameters are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Misfit {
-    /// Where: a parameter's name, or empty for the parameters as a whole.
-    pub name: &'static str,
-    /// What is accepted.
-    pub expected: &'static str,
+pub enum ParamError {
+    /// By position, this is more than the method takes.
+    TooMany(usize),
+    /// There is one by name that the method does not take.
+    Unknown,
+    /// This one appears twice.
+    Duplicate(&'static str),
+    /// This one is required.
+    Missing(&'static str),
+    /// This one, or a member of it, must be something else.
+    Malformed(&'static str, &'static str),
 }
 
-pub(crate) const fn misfit(name: &'static str, expected: &'static str) -> Misfit {
-    Misfit { name, expected }
+impl fmt::Display for ParamError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooMany(given) => write!(f, "{given} parameters are too many"),
+            Self::Unknown => f.write_str("there is an unknown parameter"),
+            Self::Duplicate(name) => write!(f, "{name} appears twice"),
+            Self::Missing(name) => write!(f, "{name} is required"),
+            Self::Malformed(name, expected) => write!(f, "{name} must be {expected}"),
+        }
+    }
 }
 
-/// What a felt looks like, for whoever sent something else.
+/// The form of a felt, for the refusal of anything else.
 pub(crate) const FELT: &str = "0x and 1 to 64 hexadecimal digits, below the Stark prime";
 
 pub(crate) fn felt(value: &Json<'_>) -> Option<Felt> {
@@ -56,7 +71,7 @@ pub(crate) fn write_list<T>(items: &[T], out: &mut Vec<u8>, write: impl Fn(&T, &
     out.push(b']');
 }
 
-/// Appends a number in decimal digits, without a string in between.
+/// Appends a number in decimal digits, without an allocation.
 pub(crate) fn write_integer(number: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }

@@ -1,6 +1,6 @@
-//! The transactions that we sign, of the same type as those that users send.
+//! The transactions that the relay signs, of the same type as those that users send.
 //!
-//! Made without a signature; [`Transaction::sign`] gives them one. No tip, no paymaster, L1 data.
+//! Built unsigned; [`Transaction::sign`] signs them. No tip, no paymaster, data on L1.
 
 use super::calls::{self, Call};
 use super::{Bounds, Kind, Mode, Transaction};
@@ -10,44 +10,44 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Calls that an account makes.
+/// A transaction of calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invoke {
     /// The account.
     pub sender: Felt,
-    /// The calls, in their order.
+    /// The calls, in order.
     pub calls: Vec<Call>,
     /// The account's next nonce.
     pub nonce: Felt,
-    /// What it may take.
+    /// The resource bounds.
     pub bounds: Bounds,
 }
 
-/// An account that deploys itself: its first transaction.
+/// The first transaction of an account: it deploys itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeployAccount {
     /// The account's class.
     pub class_hash: Felt,
-    /// The key that will control it, and that its address follows from.
+    /// The key that controls it, and from which its address follows.
     pub public_key: Felt,
-    /// What it may take.
+    /// The resource bounds.
     pub bounds: Bounds,
 }
 
-/// A class that an account declares.
+/// A transaction that declares a class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declare {
     /// The account.
     pub sender: Felt,
     /// The hash of the class.
     pub class_hash: Felt,
-    /// The hash of what the class compiles to.
+    /// The hash of the compiled class.
     pub compiled_class_hash: Felt,
-    /// The class, as JSON text: it is written as it is.
+    /// The class as JSON text, written verbatim.
     pub contract_class: String,
     /// The account's next nonce.
     pub nonce: Felt,
-    /// What it may take.
+    /// The resource bounds.
     pub bounds: Bounds,
 }
 
@@ -100,7 +100,7 @@ impl Transaction {
         }
     }
 
-    /// The same, of the version that can be estimated and never submitted. To be signed anew.
+    /// The same of the query version, which can be estimated and never submitted; unsigned.
     pub fn query(self) -> Self {
         Self { query: true, signature: Vec::new(), ..self }
     }

@@ -1,7 +1,7 @@
-//! The calls in an account's calldata: Cairo 1's `Array<Call>`, taken apart and put together.
+//! The calls in an account's calldata: Cairo 1's `Array<Call>`.
 //!
-//! `[n, (to, selector, length, args…) * n]` and not a felt more. Accounts of Cairo 0 have another
-//! form, in which arguments may overlap: their class is not let in, and their form is not read.
+//! `[n, (to, selector, length, args…) * n]` and not a felt more. Accounts of Cairo 0 use another
+//! form, in which arguments may overlap: their class is not permitted, and their form is not read.
 
 use super::cursor::Cursor;
 use crate::felt::Felt;
@@ -18,25 +18,25 @@ pub struct Call {
     pub args: Vec<Felt>,
 }
 
-/// Why calldata holds no calls that are read.
+/// Why calldata is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CalldataFault {
-    /// It says to hold more calls than allowed.
+pub(crate) enum CalldataError {
+    /// It announces more calls than allowed.
     TooManyCalls,
-    /// It is not a list of one or more calls, or not only.
+    /// It is not exactly one list of one or more calls.
     Malformed,
 }
 
-/// Reads 1 to `max_calls` calls, which must be all there is.
-pub(crate) fn decode(calldata: &[Felt], max_calls: usize) -> Result<Vec<Call>, CalldataFault> {
+/// Decodes 1 to `max_calls` calls; no felt may be left over.
+pub(crate) fn decode(calldata: &[Felt], max_calls: usize) -> Result<Vec<Call>, CalldataError> {
     let mut cursor = Cursor::new(calldata);
-    let count = cursor.take().ok_or(CalldataFault::Malformed)?;
+    let count = cursor.take().ok_or(CalldataError::Malformed)?;
     let count = count.to_u64().and_then(|count| usize::try_from(count).ok());
-    let count = count.filter(|count| *count <= max_calls).ok_or(CalldataFault::TooManyCalls)?;
+    let count = count.filter(|count| *count <= max_calls).ok_or(CalldataError::TooManyCalls)?;
     let calls: Option<Vec<Call>> = (0..count).map(|_| call(&mut cursor)).collect();
     calls
         .filter(|calls| !calls.is_empty() && cursor.finish().is_some())
-        .ok_or(CalldataFault::Malformed)
+        .ok_or(CalldataError::Malformed)
 }
 
 fn call(cursor: &mut Cursor<'_>) -> Option<Call> {
@@ -58,7 +58,7 @@ pub(crate) fn encode(calls: &[Call]) -> Vec<Felt> {
 
 #[cfg(test)]
 mod tests {
-    use super::CalldataFault::{Malformed, TooManyCalls};
+    use super::CalldataError::{Malformed, TooManyCalls};
     use super::*;
     use proptest::prelude::*;
 
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn calldata_is_one_list_of_calls_and_nothing_else() {
+    fn calldata_is_exactly_one_list_of_calls() {
         for (what, numbers, expected) in [
             ("one call", &[1, 7, 8, 2, 5, 6][..], Ok(1)),
             ("two calls", &[2, 7, 8, 0, 7, 8, 1, 5], Ok(2)),
@@ -94,7 +94,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_decodes_to_the_same_and_what_decodes_encodes_to_the_same(
+        fn encoding_and_decoding_are_inverse(
             calls in prop::collection::vec(any::<(u128, u128, Vec<u64>)>(), 1..8),
             noise in prop::collection::vec(0_u64..6, 0..24),
         ) {

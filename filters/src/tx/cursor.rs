@@ -1,11 +1,11 @@
-//! A cursor over calldata that knows when it is used up.
+//! A cursor over calldata that fails on leftovers.
 //!
-//! Whoever reads with it takes felts from the front and, at the end, says so: felts that are left
-//! over are as wrong as felts that are missing, since another reader might make something of them.
+//! Felts are taken from the front, and [`Cursor::finish`] fails if any are left: leftover felts are
+//! as wrong as missing ones, since another parser might read them.
 
 use crate::felt::Felt;
 
-/// What is left of a list of felts.
+/// The rest of a list of felts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor<'a>(&'a [Felt]);
 
@@ -21,7 +21,7 @@ impl<'a> Cursor<'a> {
         Some(*first)
     }
 
-    /// The next felts, as many as `length` says.
+    /// The next `length` felts.
     pub(super) fn sub(&mut self, length: Felt) -> Option<&'a [Felt]> {
         let length = usize::try_from(length.to_u64()?).ok()?;
         let (felts, rest) = self.0.split_at_checked(length)?;
@@ -29,7 +29,7 @@ impl<'a> Cursor<'a> {
         Some(felts)
     }
 
-    /// Nothing, if nothing is left.
+    /// `None` if any felts are left.
     pub(super) fn finish(self) -> Option<()> {
         self.0.is_empty().then_some(())
     }

@@ -1,8 +1,8 @@
-//! The hash of a transaction: what is signed, and what the node calls it.
+//! The hash of a transaction: what is signed, and how the node identifies it.
 //!
 //! Starknet documentation, "Transaction hash calculation, v3": a Poseidon hash over the kind's
-//! name, the version, who sends it, the fee fields, the chain, and what only this kind has. A proof
-//! would change it only by its facts, and neither is let in here.
+//! name, the version, the sender, the fee fields, the chain, and the fields of the kind. The facts
+//! of a proof would change it, but no transaction with a proof is accepted here.
 
 use super::{Bounds, Kind, Mode, Transaction};
 use crate::felt::{Felt, ShortString, split};
@@ -37,7 +37,7 @@ impl Transaction {
         poseidon(&parts)
     }
 
-    /// The account that sends it; for one that deploys its account, the address it will have.
+    /// The account that sends it; of one that deploys its account, the account's address.
     pub fn sender(&self) -> Felt {
         match &self.kind {
             Kind::Invoke { sender, .. } | Kind::Declare { sender, .. } => *sender,

@@ -1,8 +1,9 @@
-//! Starknet V3 transactions: one type for what is estimated, what users sign, and what we sign.
+//! Starknet V3 transactions: one type for those that are estimated, that users sign, and that the
+//! relay signs.
 //!
-//! A transaction is read strictly (`parse`), hashed (`hash`) and written in one canonical form
-//! (`write`), so the node reads what was judged and what was signed. `calls` takes its calldata
-//! apart with a `cursor`, and `rules` says which calls users may sign.
+//! A transaction is parsed strictly (`parse`), hashed (`hash`) and written in one canonical form
+//! (`write`), so the node reads exactly what was judged and signed. `calls` decodes its calldata
+//! with a `cursor`, and `rules` says which calls users may sign.
 
 mod build;
 pub(crate) mod calls;
@@ -16,7 +17,7 @@ mod write;
 pub use crate::stark::{account_address, contract_address, is_public_key, selector};
 pub use build::{Declare, DeployAccount, Invoke};
 pub use calls::Call;
-pub(crate) use parse::Unfit;
+pub(crate) use parse::TransactionError;
 pub use rules::{AllowedCall, Contract, Contracts, Entrypoint};
 pub use v3::{Bounds, Transaction};
 pub(crate) use v3::{Kind, Mode};
@@ -24,11 +25,11 @@ pub(crate) use write::written;
 
 use crate::felt::Felt;
 
-/// What the chain holds of an account.
+/// An account as the chain stores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Account {
-    /// The class of its contract.
+    /// The class of the contract.
     pub class_hash: Felt,
-    /// The key that it takes signatures of.
+    /// The key whose signatures it accepts.
     pub public_key: Felt,
 }

@@ -1,22 +1,25 @@
-//! A transaction as a request gives it: INVOKE or DEPLOY_ACCOUNT, exactly their fields.
+//! A transaction in a request: INVOKE or DEPLOY_ACCOUNT with exactly their fields.
 //!
-//! One parser for what is estimated and what is written, so that neither takes what the other does
-//! not understand. What only the write path refuses (a tip, the query version…) is left to
-//! [`crate::policy`]. DECLARE is refused, because a class is larger than a request may be.
+//! One parser for estimates and writes, so that neither accepts what the other does not understand.
+//! [`crate::policy`] judges what only the write path refuses (a tip, the query version…). DECLARE
+//! is refused, because a class is larger than a request may be.
 
 use super::{Bounds, Kind, Mode, Transaction};
 use crate::felt::Felt;
+use crate::rpc::ParamError::{self, Malformed};
 use crate::rpc::json::Json;
-use crate::rpc::values::{FELT, Misfit, felt, felts, misfit};
+use crate::rpc::values::{FELT, felt, felts};
 use alloc::vec::Vec;
 
 /// The version of a transaction that is only estimated: 2^128 + 3.
 pub(super) const QUERY_VERSION: &str = "0x100000000000000000000000000000003";
-/// The names of the resources, as `resource_bounds` has them.
+/// The names of the resources in `resource_bounds`.
 pub(super) const RESOURCES: [&str; 3] = ["l1_gas", "l1_data_gas", "l2_gas"];
 
-const SHAPE: Misfit =
-    misfit("request", "INVOKE or DEPLOY_ACCOUNT of version 3, all fields; no DECLARE, no proofs");
+const SHAPE: ParamError = Malformed(
+    "request",
+    "INVOKE or DEPLOY_ACCOUNT of version 3, all fields; no DECLARE, no proofs",
+);
 
 /// The fields that both kinds have, then those of INVOKE, then those of DEPLOY_ACCOUNT.
 const FIELDS: [&str; 15] = [
@@ -37,49 +40,51 @@ const FIELDS: [&str; 15] = [
     "constructor_calldata",
 ];
 
-/// Why a value is no transaction that is read here.
+/// Why a transaction is refused by the parser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unfit {
-    /// It says to be of another version: its fields may be other ones.
+pub(crate) enum TransactionError {
+    /// It is of another version, which may have other fields.
     Version,
     /// It has a field for a proof.
     Proof,
-    /// A field that is missing, unknown, or not what it should be.
-    Field(Misfit),
+    /// A field is missing, unknown, or malformed.
+    Field(ParamError),
 }
 
-impl From<Misfit> for Unfit {
-    fn from(misfit: Misfit) -> Self {
-        Self::Field(misfit)
+impl From<ParamError> for TransactionError {
+    fn from(error: ParamError) -> Self {
+        Self::Field(error)
     }
 }
 
-/// In the words of an estimate.
-impl From<Unfit> for Misfit {
-    fn from(unfit: Unfit) -> Self {
-        match unfit {
-            Unfit::Version => misfit("version", "0x3 or 0x100000000000000000000000000000003"),
-            Unfit::Proof => SHAPE,
-            Unfit::Field(misfit) => misfit,
+/// The error of an estimate.
+impl From<TransactionError> for ParamError {
+    fn from(error: TransactionError) -> Self {
+        match error {
+            TransactionError::Version => {
+                Malformed("version", "0x3 or 0x100000000000000000000000000000003")
+            }
+            TransactionError::Proof => SHAPE,
+            TransactionError::Field(error) => error,
         }
     }
 }
 
 impl Transaction {
-    /// Reads a transaction. The length of its lists is bounded by that of the request.
+    /// Parses a transaction. Only the length of the request bounds the length of its lists.
     ///
     /// # Errors
-    /// The first thing that is wrong with it.
-    pub(crate) fn parse(value: Json<'_>) -> Result<Self, Unfit> {
+    /// The first fault.
+    pub(crate) fn parse(value: Json<'_>) -> Result<Self, TransactionError> {
         let query = match value.get("version").map(Json::as_str) {
             Some(Some("0x3")) => false,
             Some(Some(QUERY_VERSION)) => true,
-            Some(Some(_)) => return Err(Unfit::Version),
-            Some(None) => return Err(misfit("version", "a string").into()),
+            Some(Some(_)) => return Err(TransactionError::Version),
+            Some(None) => return Err(Malformed("version", "a string").into()),
             None => return Err(SHAPE.into()),
         };
         if value.get("proof").is_some() || value.get("proof_facts").is_some() {
-            return Err(Unfit::Proof);
+            return Err(TransactionError::Proof);
         }
         let fields = value.members(&FIELDS).map_err(|_| SHAPE)?;
         let [
@@ -111,8 +116,8 @@ impl Transaction {
     }
 }
 
-/// The fields that only one kind has: each kind with all of its own and none of the other's.
-fn kind(type_: &Json<'_>, own: [Option<Json<'_>>; 6]) -> Result<Kind, Misfit> {
+/// The fields of one kind: each has all of its own and none of the other's.
+fn kind(type_: &Json<'_>, own: [Option<Json<'_>>; 6]) -> Result<Kind, ParamError> {
     match (type_.as_str(), own) {
         (Some("INVOKE"), [Some(sender), Some(calldata), Some(deployment), None, None, None]) => {
             Ok(Kind::Invoke {
@@ -133,34 +138,34 @@ fn kind(type_: &Json<'_>, own: [Option<Json<'_>>; 6]) -> Result<Kind, Misfit> {
     }
 }
 
-fn one(name: &'static str, value: &Json<'_>) -> Result<Felt, Misfit> {
-    felt(value).ok_or(misfit(name, FELT))
+fn one(name: &'static str, value: &Json<'_>) -> Result<Felt, ParamError> {
+    felt(value).ok_or(Malformed(name, FELT))
 }
 
-fn list(name: &'static str, value: &Json<'_>) -> Result<Vec<Felt>, Misfit> {
-    felts(value).ok_or(misfit(name, "an array of felts"))
+fn list(name: &'static str, value: &Json<'_>) -> Result<Vec<Felt>, ParamError> {
+    felts(value).ok_or(Malformed(name, "an array of felts"))
 }
 
-fn amount(name: &'static str, value: &Json<'_>) -> Result<u64, Misfit> {
+fn amount(name: &'static str, value: &Json<'_>) -> Result<u64, ParamError> {
     let amount = felt(value).and_then(|felt| felt.to_u64());
-    amount.ok_or(misfit(name, "a hexadecimal number of at most 64 bits"))
+    amount.ok_or(Malformed(name, "a hexadecimal number of at most 64 bits"))
 }
 
-fn price(name: &'static str, value: &Json<'_>) -> Result<u128, Misfit> {
+fn price(name: &'static str, value: &Json<'_>) -> Result<u128, ParamError> {
     let price = felt(value).and_then(|felt| felt.to_u128());
-    price.ok_or(misfit(name, "a hexadecimal number of at most 128 bits"))
+    price.ok_or(Malformed(name, "a hexadecimal number of at most 128 bits"))
 }
 
-fn mode(name: &'static str, value: &Json<'_>) -> Result<Mode, Misfit> {
+fn mode(name: &'static str, value: &Json<'_>) -> Result<Mode, ParamError> {
     match value.as_str() {
         Some("L1") => Ok(Mode::L1),
         Some("L2") => Ok(Mode::L2),
-        _ => Err(misfit(name, "L1 or L2")),
+        _ => Err(Malformed(name, "L1 or L2")),
     }
 }
 
-fn resource_bounds(value: Json<'_>) -> Result<Bounds, Misfit> {
-    const SHAPE: Misfit = misfit(
+fn resource_bounds(value: Json<'_>) -> Result<Bounds, ParamError> {
+    const SHAPE: ParamError = Malformed(
         "resource_bounds",
         "l1_gas, l1_data_gas and l2_gas, each with max_amount and max_price_per_unit",
     );

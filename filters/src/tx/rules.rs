@@ -1,4 +1,4 @@
-//! Which calls users may sign: the pinned contracts, their entrypoints, and a rule for the
+//! The calls that users may sign: the pinned contracts, their entrypoints, and a rule for the
 //! arguments of each.
 //!
 //! The pair counts: an ERC-20's `transfer` has the selector of a card's. Every entrypoint belongs
@@ -7,6 +7,7 @@
 use super::calls::Call;
 use super::cursor::Cursor;
 use crate::felt::{Felt, U256};
+use crate::named::named;
 use crate::stark::selector;
 use crate::verdict::{Reason, Refusal};
 use Entrypoint::{
@@ -15,41 +16,24 @@ use Entrypoint::{
 };
 use alloc::format;
 
-/// 10,000 basis points: a validator that keeps everything.
+/// 10,000 basis points: a commission of 100 %.
 const MAX_BASIS_POINTS: u64 = 10_000;
 
-/// A pinned contract, by its part in the product.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Contract {
-    /// The native token.
-    Token,
-    /// The staking pool.
-    Staking,
-    /// The bridge adapter.
-    Bridge,
-    /// The card NFTs.
-    Card,
-    /// The identity registry.
-    Registry,
-    /// The usership results.
-    Usership,
-}
-
-impl Contract {
-    /// Every contract, in the order of the variants.
-    pub const ALL: [Self; 6] =
-        [Self::Token, Self::Staking, Self::Bridge, Self::Card, Self::Registry, Self::Usership];
-
-    /// What it is called.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Token => "token",
-            Self::Staking => "staking",
-            Self::Bridge => "bridge",
-            Self::Card => "card",
-            Self::Registry => "registry",
-            Self::Usership => "usership",
-        }
+named! {
+    /// A pinned contract, by its part in the product.
+    pub enum Contract {
+        /// The native token.
+        Token = "token",
+        /// The staking pool.
+        Staking = "staking",
+        /// The bridge adapter.
+        Bridge = "bridge",
+        /// The card NFTs.
+        Card = "card",
+        /// The identity registry.
+        Registry = "registry",
+        /// The usership results.
+        Usership = "usership",
     }
 }
 
@@ -89,56 +73,25 @@ impl Contracts {
     }
 }
 
-/// An entrypoint that users may call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "each is the entrypoint of its name")]
-pub enum Entrypoint {
-    Approve,
-    RegisterValidator,
-    IncreaseSelfStake,
-    Delegate,
-    RequestUndelegate,
-    Withdraw,
-    ExitValidator,
-    BridgeOutToken,
-    BridgeOutCard,
-    Transfer,
-    Burn,
+named! {
+    /// An entrypoint that users may call; its selector is made of its name.
+    #[expect(missing_docs, reason = "each is the entrypoint of its name")]
+    pub enum Entrypoint {
+        Approve = "approve",
+        RegisterValidator = "register_validator",
+        IncreaseSelfStake = "increase_self_stake",
+        Delegate = "delegate",
+        RequestUndelegate = "request_undelegate",
+        Withdraw = "withdraw",
+        ExitValidator = "exit_validator",
+        BridgeOutToken = "bridge_out_token",
+        BridgeOutCard = "bridge_out_card",
+        Transfer = "transfer",
+        Burn = "burn",
+    }
 }
 
 impl Entrypoint {
-    /// Every entrypoint, in the order of the variants.
-    pub const ALL: [Self; 11] = [
-        Approve,
-        RegisterValidator,
-        IncreaseSelfStake,
-        Delegate,
-        RequestUndelegate,
-        Withdraw,
-        ExitValidator,
-        BridgeOutToken,
-        BridgeOutCard,
-        Transfer,
-        Burn,
-    ];
-
-    /// The name that its selector is made of.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Approve => "approve",
-            RegisterValidator => "register_validator",
-            IncreaseSelfStake => "increase_self_stake",
-            Delegate => "delegate",
-            RequestUndelegate => "request_undelegate",
-            Withdraw => "withdraw",
-            ExitValidator => "exit_validator",
-            BridgeOutToken => "bridge_out_token",
-            BridgeOutCard => "bridge_out_card",
-            Transfer => "transfer",
-            Burn => "burn",
-        }
-    }
-
     /// The one contract on which it may be called.
     pub const fn contract(self) -> Contract {
         match self {
@@ -150,7 +103,7 @@ impl Entrypoint {
         }
     }
 
-    /// What its arguments must be, for whoever sent others.
+    /// The expected arguments, for the refusal of others.
     const fn expected(self) -> &'static str {
         match self {
             Approve => "the staking pool or the bridge adapter, and an amount",
@@ -165,7 +118,7 @@ impl Entrypoint {
         }
     }
 
-    /// Reads the arguments to their end; `None` where one is not what it must be.
+    /// Reads all arguments; `None` if one is malformed or not permitted.
     fn check(self, mut args: Cursor<'_>, contracts: &Contracts) -> Option<()> {
         match self {
             Approve => {
@@ -215,14 +168,14 @@ fn address(args: &mut Cursor<'_>) -> Option<()> {
     args.take()?.is_address().then_some(())
 }
 
-/// 160 bits, and not the address that burns.
+/// 160 bits, and not zero, which burns.
 fn l1_address(args: &mut Cursor<'_>) -> Option<()> {
     let address = args.take()?;
     let [0, high, _, _] = address.limbs() else { return None };
     (address != Felt::ZERO && u32::try_from(high).is_ok()).then_some(())
 }
 
-/// A call that passed: one of the list, with arguments as its rule has them.
+/// A permitted call: on the list, with arguments that match its rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllowedCall {
     contract: Contract,
@@ -237,15 +190,16 @@ impl AllowedCall {
     /// `contract_not_allowed`, `entrypoint_not_allowed` or `argument_not_allowed`.
     pub(crate) fn judge(call: Call, contracts: &Contracts) -> Result<Self, Refusal> {
         let contract = contracts.at(call.to).ok_or_else(|| {
-            Refusal::new(Reason::ContractNotAllowed, "a call goes to a contract that is not ours")
+            let message = format!("{} is not a contract that users may call", call.to);
+            Refusal::new(Reason::ContractNotAllowed, message)
         })?;
         let entrypoint = Entrypoint::ALL.into_iter().find(|entrypoint| {
             entrypoint.contract() == contract && selector(entrypoint.name()) == call.selector
         });
         let entrypoint = entrypoint.ok_or_else(|| {
             let message = format!(
-                "a call goes to an entrypoint of the {} contract that is not on \
-                 the list",
+                "users may not call selector {} of the {} contract",
+                call.selector,
                 contract.name()
             );
             Refusal::new(Reason::EntrypointNotAllowed, message)

@@ -1,18 +1,18 @@
-//! What a V3 transaction consists of.
+//! The fields of a V3 transaction.
 //!
 //! `BROADCASTED_INVOKE_TXN_V3`, `BROADCASTED_DEPLOY_ACCOUNT_TXN_V3` and
-//! `BROADCASTED_DECLARE_TXN_V3` of the Starknet API, without what nobody here may use: a proof and
-//! its facts.
+//! `BROADCASTED_DECLARE_TXN_V3` of the Starknet API, without proof and proof facts, which are
+//! refused.
 
 use crate::felt::Felt;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// A V3 transaction. Not signed as long as its signature is empty.
+/// A V3 transaction; unsigned while its signature is empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transaction {
     pub(crate) kind: Kind,
-    /// Of the version that is only estimated, 2^128 + 3: its signature can not submit it.
+    /// Of the query version, 2^128 + 3: it can be estimated, and never submitted.
     pub(crate) query: bool,
     pub(crate) signature: Vec<Felt>,
     pub(crate) nonce: Felt,
@@ -29,7 +29,7 @@ impl Transaction {
         self.nonce
     }
 
-    /// What it may take.
+    /// The resource bounds.
     pub fn bounds(&self) -> Bounds {
         self.bounds
     }
@@ -48,7 +48,7 @@ pub(crate) enum Kind {
         salt: Felt,
         constructor_calldata: Vec<Felt>,
     },
-    /// Never read from a request: a class is larger than a request may be.
+    /// Never parsed from a request: a class is larger than a request may be.
     Declare {
         sender: Felt,
         class_hash: Felt,
@@ -58,7 +58,7 @@ pub(crate) enum Kind {
     },
 }
 
-/// The most that a transaction may take of each resource, and the most that a unit may cost in fri.
+/// For each resource: the highest amount that a transaction may use, and the highest price in fri.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Gas of L1.
@@ -70,10 +70,10 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Nothing at all, as an estimate takes it.
+    /// No bounds, for an estimate.
     pub const ZERO: Self = Self { l1_gas: (0, 0), l1_data_gas: (0, 0), l2_gas: (0, 0) };
 
-    /// The most that the transaction can cost, in fri; `None` beyond 128 bits.
+    /// The highest possible cost, in fri; `None` beyond 128 bits.
     pub fn max_fee(&self) -> Option<u128> {
         [self.l1_gas, self.l1_data_gas, self.l2_gas]
             .into_iter()
@@ -91,7 +91,7 @@ pub(crate) enum Mode {
 }
 
 impl Transaction {
-    /// The lists of felts with the names of their fields.
+    /// The lists of felts, with their names.
     pub(crate) fn lists(&self) -> [(&'static str, &[Felt]); 4] {
         let (calldata, deployment): (_, &[Felt]) = match &self.kind {
             Kind::Invoke { calldata, account_deployment_data, .. } => {
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fee_is_the_sum_over_the_resources_or_beyond_all_bounds() {
+    fn the_fee_sums_over_the_resources() {
         let bounds = Bounds { l1_gas: (2, 3), l1_data_gas: (5, 7), l2_gas: (11, 13) };
         assert_eq!(bounds.max_fee(), Some(6 + 35 + 143));
         assert_eq!(Bounds { l1_gas: (2, u128::MAX), ..bounds }.max_fee(), None, "a product");

@@ -1,4 +1,4 @@
-//! A transaction as the node is given it: JSON in canonical form, equal ones in equal bytes.
+//! A transaction as JSON in canonical form: equal transactions are equal bytes.
 
 use super::parse::{QUERY_VERSION, RESOURCES};
 use super::{Bounds, Kind, Mode, Transaction};
@@ -45,11 +45,11 @@ impl Transaction {
     }
 }
 
-/// What `write` appends to nothing.
+/// The text that `write` appends.
 pub(crate) fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
     let mut out = Vec::new();
     write(&mut out);
-    String::from_utf8(out).expect("only texts are written")
+    String::from_utf8(out).expect("only text is written")
 }
 
 impl Kind {

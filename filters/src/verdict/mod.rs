@@ -1,8 +1,8 @@
-//! What the policy says: a refusal with its reason, or a proof that lets the request go on.
+//! The outcome of the policy: a refusal with its reason, or a permit.
 //!
-//! The proofs ([`ReadPermit`], [`TransactionPermit`], [`OperationPermit`]) have private fields and
-//! are made by [`crate::policy`] alone, so a handler that takes one can be reached by no request
-//! that was not judged.
+//! The permits ([`ReadPermit`], [`TransactionPermit`], [`OperationPermit`]) have private fields and
+//! are made by [`crate::policy`] alone, so a handler that takes a permit only sees requests that
+//! were judged.
 
 mod read;
 mod reason;
@@ -10,5 +10,6 @@ mod write;
 
 pub use read::{Read, ReadCall, ReadPermit};
 pub use reason::{Reason, Refusal};
-pub(crate) use write::{DEPLOY_ACCOUNT, INVOKE};
-pub use write::{OperationPermit, TransactionPermit, Unverified, method_of};
+pub use write::{
+    DEPLOY_ACCOUNT_METHOD, INVOKE_METHOD, OperationPermit, TransactionPermit, Unverified, method_of,
+};

@@ -1,18 +1,18 @@
-//! The proof that lets a read go on, and the read in the one form in which the node is asked.
+//! The permit of a read, and the read in the one form that the node is sent.
 
 use crate::rpc::params::BlockId;
 use crate::rpc::values::write_integer;
 use crate::rpc::{Id, Method, Params};
 use alloc::vec::Vec;
 
-/// Proof that a read passed the whole policy. Borrows the request body it was parsed from.
+/// A read that passed the whole policy. Borrows the request body it was parsed from.
 #[derive(Debug)]
 pub struct ReadPermit<'a> {
     id: Id<'a>,
     read: Read,
 }
 
-/// A read that passed the whole policy, whoever asks for it and under whatever id.
+/// A permitted read without its request id.
 #[derive(Debug)]
 pub struct Read {
     method: Method,
@@ -34,18 +34,18 @@ impl<'a> ReadPermit<'a> {
         self.read.method
     }
 
-    /// The parameters as they were understood.
+    /// The parsed parameters.
     pub fn params(&self) -> &Params {
         &self.read.params
     }
 
-    /// The read, without the client.
+    /// The read without the id.
     pub fn into_read(self) -> Read {
         self.read
     }
 
-    /// Appends the request that the node gets: this method and these parameters, by name, with
-    /// `id` in place of the client's.
+    /// Appends the request to the node: this method and these parameters, by name, with `id` in
+    /// place of the client's.
     pub fn write_request(&self, id: u64, out: &mut Vec<u8>) {
         self.read.call().write_request(id, out);
     }
@@ -57,30 +57,29 @@ impl Read {
         self.method
     }
 
-    /// The parameters as they were understood.
+    /// The parsed parameters.
     pub fn params(&self) -> &Params {
         &self.params
     }
 
-    /// What the node is asked.
+    /// The call to the node.
     pub fn call(&self) -> ReadCall {
         ReadCall::new(self.method, &self.params)
     }
 
-    /// The same at another block, for a method that takes one.
+    /// The call at another block, for a method that takes one.
     pub fn call_at(&self, block: BlockId) -> ReadCall {
         ReadCall::new(self.method, &self.params.at(block))
     }
 }
 
-/// A permitted read, whoever asked: its method and its parameters in canonical form. Equal reads,
-/// equal bytes, and only a permit makes one.
+/// The method and parameters of a permitted read in canonical form: equal reads are equal bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ReadCall(Vec<u8>);
 
 impl ReadCall {
     fn new(method: Method, params: &Params) -> Self {
-        // a method, a hash or two and their names
+        // fits a method, two hashes and their names
         let mut bytes = Vec::with_capacity(256);
         bytes.extend_from_slice(br#""method":""#);
         bytes.extend_from_slice(method.name().as_bytes());
@@ -89,7 +88,7 @@ impl ReadCall {
         Self(bytes)
     }
 
-    /// Appends the request that the node gets under this id.
+    /// Appends the request to the node, with this id.
     pub fn write_request(&self, id: u64, out: &mut Vec<u8>) {
         out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
         write_integer(id, out);
@@ -98,7 +97,7 @@ impl ReadCall {
         out.push(b'}');
     }
 
-    /// Its bytes.
+    /// The canonical bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }

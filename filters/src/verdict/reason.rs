@@ -1,50 +1,25 @@
 //! Why a request was refused or could not be answered, and the refusal itself.
 
+use crate::named::named;
 use crate::rpc::Id;
+use crate::rpc::json::Json;
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 
-/// The enum, its list and its names from one table: a reason is added in one place.
-macro_rules! reasons {
-    (
-        $(#[$about:meta])*
-        pub enum Reason { $($(#[$doc:meta])* $reason:ident = $name:literal,)* }
-    ) => {
-        $(#[$about])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum Reason {
-            $($(#[$doc])* $reason,)*
-        }
-
-        impl Reason {
-            /// Every reason, in the order of the variants.
-            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$reason),*];
-
-            /// The `snake_case` name that error bodies, logs and metrics carry.
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$reason => $name,)*
-                }
-            }
-        }
-    };
-}
-
-reasons! {
-    /// Why a request was refused or could not be answered. The closed list of what clients, logs
-    /// and metrics name, in the order of the checks: the head, the body's shape, the policy, the
-    /// chain's state, and what failed on our side. The HTTP status and the JSON-RPC code of each
-    /// stand in one table in the program's `reply` module.
+named! {
+    /// Why a request was refused or failed. The closed list that clients, logs and metrics name, in
+    /// the order of the checks: the head, the body's shape, the policy, the chain's state, failures
+    /// of ours. The program's `reply` module has the HTTP status and the JSON-RPC code of each.
     pub enum Reason {
-        /// The path is none of ours.
+        /// No endpoint has this path.
         NotFound = "not_found",
         /// The path does not take this HTTP method.
         WrongHttpMethod = "wrong_http_method",
-        /// The request carries no good bearer token.
+        /// The request has no valid bearer token.
         Unauthorized = "unauthorized",
-        /// The token is none that can be read.
+        /// The token is malformed.
         BadJwt = "bad_jwt",
-        /// The token is of a kind that is not for this.
+        /// The token is of the wrong type.
         BadJwtType = "bad_jwt_type",
         /// The token has expired, or is not valid yet.
         JwtExpired = "jwt_expired",
@@ -52,7 +27,7 @@ reasons! {
         BadJwtAudience = "bad_jwt_audience",
         /// The token is for another method.
         BadJwtLexiconMethod = "bad_jwt_lexicon_method",
-        /// The token's issuer is none whose keys can be known.
+        /// The issuer's keys cannot be resolved.
         BadJwtIss = "bad_jwt_iss",
         /// The token's signature is not its issuer's.
         BadJwtSignature = "bad_jwt_signature",
@@ -60,15 +35,15 @@ reasons! {
         BadWebhookSignature = "bad_webhook_signature",
         /// The user may not do this.
         Forbidden = "forbidden",
-        /// The client spent its requests of this minute.
+        /// The client has used up its quota of requests a minute.
         RateLimited = "rate_limited",
-        /// The client has too many requests under way.
+        /// The client has too many requests in flight.
         TooManyInFlight = "too_many_in_flight",
-        /// The framing headers contradict each other, or frame in a way we do not read.
+        /// The framing headers contradict each other, or use an unsupported transfer coding.
         ConflictingFraming = "conflicting_framing",
         /// The request's head is larger than configured.
         HeaderTooLarge = "header_too_large",
-        /// An `Expect` that we do not meet.
+        /// An `Expect` other than `100-continue`.
         ExpectationFailed = "expectation_failed",
         /// An XRPC method that is not served here.
         UnknownMethod = "unknown_method",
@@ -76,7 +51,7 @@ reasons! {
         UnsupportedMediaType = "unsupported_media_type",
         /// The body carries a content coding.
         UnsupportedEncoding = "unsupported_encoding",
-        /// The body is larger than what the endpoint takes.
+        /// The body is larger than the endpoint accepts.
         BodyTooLarge = "body_too_large",
         /// The head or the body did not arrive in time.
         RequestTimeout = "request_timeout",
@@ -92,31 +67,31 @@ reasons! {
         InvalidParams = "invalid_params",
         /// A feed that this service does not generate.
         UnknownFeed = "unknown_feed",
-        /// What was asked for was taken down, for good.
+        /// The resource was removed for good.
         Gone = "gone",
         /// No session has this subject reference.
         UnknownSubject = "unknown_subject",
-        /// The event's id was used with another meaning.
+        /// The event's id was used with other content.
         EventConflict = "event_conflict",
-        /// The event is older than what is known.
+        /// The event is older than the recorded status.
         StaleTransition = "stale_transition",
-        /// The status can not follow the one before.
+        /// The status cannot follow the current one.
         InvalidTransition = "invalid_transition",
         /// A call goes to a contract that is not pinned.
         ContractNotAllowed = "contract_not_allowed",
         /// A call goes to an entrypoint that users may not sign for.
         EntrypointNotAllowed = "entrypoint_not_allowed",
-        /// A value is well-formed and outside of what the policy lets through.
+        /// A well-formed value that the policy does not permit.
         ArgumentNotAllowed = "argument_not_allowed",
         /// The transaction's version is not 3.
         TransactionVersion = "transaction_version",
-        /// The transaction gives a tip.
+        /// The transaction has a tip.
         TipNotZero = "tip_not_zero",
         /// The transaction names a paymaster.
         PaymasterData = "paymaster_data",
         /// The transaction carries a proof or facts of one.
         ProofData = "proof_data",
-        /// An invoke that would deploy its account.
+        /// An invoke that also deploys its account.
         AccountDeploymentData = "account_deployment_data",
         /// A data availability mode other than L1.
         DataAvailabilityMode = "data_availability_mode",
@@ -130,9 +105,9 @@ reasons! {
         FeeBoundExceeded = "fee_bound_exceeded",
         /// The account is of another class than the pinned one.
         ClassNotApproved = "class_not_approved",
-        /// The address is not the one that follows from the public key.
+        /// The address does not follow from the public key.
         AddressMismatch = "address_mismatch",
-        /// The public key is zero, or no point of the curve.
+        /// The public key is zero, or not on the curve.
         PublicKeyInvalid = "public_key_invalid",
         /// The signature is not the account's over this transaction.
         SignatureInvalid = "signature_invalid",
@@ -140,7 +115,7 @@ reasons! {
         AssuranceNotAllowed = "assurance_not_allowed",
         /// An epoch outside of the configured range.
         EpochOutOfRange = "epoch_out_of_range",
-        /// What can not be undone was not confirmed word for word.
+        /// An irreversible operation was not confirmed word for word.
         ConfirmationRequired = "confirmation_required",
         /// The identity is bound to another account.
         IdentityTaken = "identity_taken",
@@ -156,7 +131,7 @@ reasons! {
         NotAttested = "not_attested",
         /// The attestation's id was used with other content.
         AttestationReplayed = "attestation_replayed",
-        /// The card was minted to another.
+        /// The card was minted to another account.
         AlreadyMinted = "already_minted",
         /// The epoch has another result.
         UsershipConflict = "usership_conflict",
@@ -168,21 +143,21 @@ reasons! {
         RecoveryNotReady = "recovery_not_ready",
         /// The time to cancel the recovery has passed.
         RecoveryNotCancellable = "recovery_not_cancellable",
-        /// The transaction's nonce is spent, or another's.
+        /// The transaction's nonce is spent or reserved.
         NonceConflict = "nonce_conflict",
-        /// The node did not take the transaction.
+        /// The node rejected the transaction.
         Rejected = "rejected",
         /// The transaction reverted.
         Reverted = "reverted",
         /// The idempotency key was used with another request.
         IdempotencyConflict = "idempotency_conflict",
-        /// The same write, or one before it, is not settled.
+        /// The same write, or an earlier one, is not settled.
         InProgress = "in_progress",
-        /// The recipient had a drip too short a time ago.
+        /// The recipient's last drip is too recent.
         FaucetCooldown = "faucet_cooldown",
         /// The node did not answer within the deadline.
         UpstreamTimeout = "upstream_timeout",
-        /// The node could not be reached, or failed before it answered.
+        /// The node was unreachable, or failed before it answered.
         UpstreamUnreachable = "upstream_unreachable",
         /// The node answered with a redirect.
         UpstreamRedirect = "upstream_redirect",
@@ -190,19 +165,19 @@ reasons! {
         UpstreamStatus = "upstream_status",
         /// The node's answer is over 4 MiB.
         UpstreamOversized = "upstream_oversized",
-        /// The node's answer is not one JSON-RPC 2.0 response to our request.
+        /// The node's answer is not a JSON-RPC 2.0 response to our request.
         UpstreamInvalid = "upstream_invalid",
-        /// Our own bound on memory or connections is reached.
+        /// The process is at its bound of memory or connections.
         Overloaded = "overloaded",
-        /// We are shutting down.
+        /// The process is shutting down.
         Draining = "draining",
-        /// The chain does not hold what it must, or could not be asked.
+        /// The chain does not match the pins, or could not be read.
         PinsUnproven = "pins_unproven",
-        /// The store could not keep or tell what it must.
+        /// The store did not answer.
         StoreUnavailable = "store_unavailable",
-        /// The operator has not configured what this needs.
+        /// The operator has not configured this function.
         NotConfigured = "not_configured",
-        /// The keys that sessions are verified with can not be had.
+        /// The keys that verify sessions cannot be fetched.
         KeysUnavailable = "keys_unavailable",
         /// The transaction was sent, and no answer came.
         OutcomeUnknown = "outcome_unknown",
@@ -210,7 +185,7 @@ reasons! {
 }
 
 impl Reason {
-    /// Whether the request was one that could have been answered: what failed is on our side.
+    /// Whether the failure is on our side: the request itself may be good.
     pub const fn is_failure(self) -> bool {
         matches!(
             self,
@@ -231,32 +206,44 @@ impl Reason {
     }
 }
 
-/// A request that goes no further, with the text its sender may read.
+/// A refused request, with the text that its sender may read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// Why.
     pub reason: Reason,
-    /// What the client reads: what was wrong and what to do, never an internal of ours.
+    /// The text for the client: what was wrong and what to do, nothing internal.
     pub message: Cow<'static, str>,
-    /// The request's JSON-RPC id as its bytes were, once it is known.
+    /// The request's JSON-RPC id, byte for byte, once it is known.
     pub id: Option<Box<str>>,
     /// The HTTP methods that the path takes, for [`Reason::WrongHttpMethod`].
     pub allow: Option<&'static str>,
 }
 
 impl Refusal {
-    /// A refusal whose request id is not known (yet).
+    /// A refusal without a request id.
     pub fn new(reason: Reason, message: impl Into<Cow<'static, str>>) -> Self {
         Self { reason, message: message.into(), id: None, allow: None }
     }
 
-    /// A body that is not JSON at all.
+    /// The refusal of a body that is not JSON.
     pub(crate) fn not_json() -> Self {
         let message = "the body is not one JSON text in UTF-8 of at most 64 levels";
         Self::new(Reason::ParseError, message)
     }
 
-    /// The same refusal, answering the request of this id.
+    /// The refusal of a body that is not a JSON object.
+    pub(crate) fn not_an_object(body: Option<Json<'_>>) -> Self {
+        match body {
+            Some(Json::Array(_)) => {
+                let message = "batches are not supported: send a single call per request";
+                Self::new(Reason::Batch, message)
+            }
+            Some(_) => Self::new(Reason::InvalidRequest, "the body must be a JSON object"),
+            None => Self::not_json(),
+        }
+    }
+
+    /// The same refusal, for the request of this id.
     pub(crate) fn with_id(mut self, id: Option<Id<'_>>) -> Self {
         self.id = id.map(|id| Box::from(id.as_str()));
         self
@@ -268,10 +255,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_reason_is_listed_once_in_order_with_a_name_of_its_own() {
+    fn each_reason_has_its_own_name() {
         let mut names = std::collections::HashSet::new();
         for (at, reason) in Reason::ALL.into_iter().enumerate() {
-            assert_eq!(reason as usize, at, "{reason:?} stands where its variant stands");
+            assert_eq!(reason as usize, at, "{reason:?} is out of order");
             assert!(names.insert(reason.name()), "{} is taken", reason.name());
         }
     }

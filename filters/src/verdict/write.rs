@@ -1,7 +1,7 @@
-//! The proofs that let a write go on: users' transactions, and operations that we sign.
+//! The permits of writes: users' transactions, and operations that the relay signs.
 //!
-//! A user's transaction is proven in two steps, because what the sender's account is stands on the
-//! chain: [`Unverified`] passed everything that can be told without it, and tells whom to ask for.
+//! A user's transaction is judged in two steps, because the sender's account is on the chain:
+//! [`Unverified`] passed every check that needs no chain, and names the account to read.
 
 use crate::felt::Felt;
 use crate::operation::Operation;
@@ -12,7 +12,7 @@ use crate::verdict::Refusal;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// A user's transaction that passed all of the policy that needs no chain.
+/// A user's transaction that passed every check that needs no chain.
 #[derive(Debug)]
 pub struct Unverified<'a>(TransactionPermit<'a>);
 
@@ -26,7 +26,7 @@ impl<'a> Unverified<'a> {
         self.0.id
     }
 
-    /// What it is called in logs and metrics.
+    /// The name in logs and metrics.
     pub fn kind(&self) -> &'static str {
         self.0.kind()
     }
@@ -36,18 +36,18 @@ impl<'a> Unverified<'a> {
         self.0.hash
     }
 
-    /// The account whose class and key must be read. None for a transaction that deploys its
-    /// account: that brings its key, and was verified with it.
+    /// The account whose class and key must be read. `None` for a transaction that deploys its
+    /// account: it carries the key, and was verified with it.
     pub fn sender(&self) -> Option<Felt> {
         (!self.0.is_deploy()).then_some(self.0.sender)
     }
 
-    /// The address of the account that it deploys, if it does.
+    /// The address of the account that it deploys, if any.
     pub fn deployed(&self) -> Option<Felt> {
         self.0.is_deploy().then_some(self.0.sender)
     }
 
-    /// Judges what is left, by what the chain holds of [`Self::sender`].
+    /// Judges class and signature by the account of [`Self::sender`] on the chain.
     ///
     /// # Errors
     /// `class_not_approved` or `signature_invalid`, with the request's id.
@@ -66,7 +66,7 @@ impl<'a> Unverified<'a> {
     }
 }
 
-/// Proof that a user's transaction passed the whole policy.
+/// A user's transaction that passed the whole policy.
 #[derive(Debug)]
 pub struct TransactionPermit<'a> {
     pub(crate) id: Id<'a>,
@@ -103,7 +103,7 @@ impl<'a> TransactionPermit<'a> {
         self.hash
     }
 
-    /// The account that sends it, or that it deploys.
+    /// The account that sends or deploys it.
     pub fn sender(&self) -> Felt {
         self.sender
     }
@@ -113,12 +113,12 @@ impl<'a> TransactionPermit<'a> {
         self.nonce
     }
 
-    /// The calls it makes; none where it deploys its account.
+    /// The calls; empty if it deploys its account.
     pub fn calls(&self) -> &[AllowedCall] {
         &self.calls
     }
 
-    /// The parameters of [`Self::method`], by name: the transaction as it was understood.
+    /// The parameters of [`Self::method`], by name: the transaction as parsed.
     pub fn params(&self) -> String {
         self.transaction.to_params()
     }
@@ -126,18 +126,18 @@ impl<'a> TransactionPermit<'a> {
 
 const DEPLOY_KIND: &str = "deploy-account";
 
-/// The node's method that submits a write with this name in the journal: [`TransactionPermit::kind`]
-/// or an operation's name.
+/// The node's method that submits a write with this name in the journal:
+/// [`TransactionPermit::kind`] or an operation's name.
 pub fn method_of(name: &str) -> &'static str {
-    if name == DEPLOY_KIND { DEPLOY_ACCOUNT } else { INVOKE }
+    if name == DEPLOY_KIND { DEPLOY_ACCOUNT_METHOD } else { INVOKE_METHOD }
 }
 
-/// The method that submits an invoke.
-pub(crate) const INVOKE: &str = "starknet_addInvokeTransaction";
-/// The method that submits an account's deployment.
-pub(crate) const DEPLOY_ACCOUNT: &str = "starknet_addDeployAccountTransaction";
+/// The node's method that submits an invoke.
+pub const INVOKE_METHOD: &str = "starknet_addInvokeTransaction";
+/// The node's method that submits an account's deployment.
+pub const DEPLOY_ACCOUNT_METHOD: &str = "starknet_addDeployAccountTransaction";
 
-/// Proof that an operation passed the whole policy; what the chain holds is still to be asked.
+/// An operation that passed the whole policy; the state of the chain is not checked yet.
 #[derive(Debug)]
 pub struct OperationPermit(Operation);
 
@@ -151,12 +151,12 @@ impl OperationPermit {
         &self.0
     }
 
-    /// Its body in canonical form.
+    /// The body in canonical form.
     pub fn canonical(&self) -> String {
         self.0.canonical()
     }
 
-    /// What tells it from every other operation.
+    /// The digest, which identifies the operation.
     pub fn digest(&self) -> [u8; 32] {
         self.0.digest()
     }

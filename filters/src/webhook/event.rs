@@ -1,10 +1,10 @@
 //! An event's body: a JSON object of exactly the seven fields.
 //!
-//! A refusal names the field that is wrong, and never what the sender wrote: not even the name of
-//! a field that is not accepted.
+//! A refusal names the wrong field and never echoes the sender's text, not even the name of an
+//! unknown field.
 
 use super::AgeStatus;
-use crate::rpc::json::{Json, MemberFault};
+use crate::rpc::json::{Json, MemberError};
 use crate::verdict::{Reason, Refusal};
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -16,17 +16,16 @@ use time::format_description::well_known::Rfc3339;
 
 const FIELDS: [&str; 7] =
     ["event_id", "subject_ref", "status", "age_band", "verified_at", "expires_at", "occurred_at"];
-/// Longer than every UUID, ULID and prefixed id.
+/// Every UUID, ULID and prefixed id is shorter.
 const MAX_EVENT_ID: usize = 128;
 /// 24 random bytes in hexadecimal.
 const SUBJECT_REF: usize = 48;
-/// Five minutes: what the clocks of two services may differ by.
+/// Five minutes: the clocks of two services may differ by this.
 const TOLERANCE_US: i64 = 5 * 60 * 1_000_000;
-/// 2000-01-01T00:00:00Z: what is older was no instant, but a number taken for one.
+/// 2000-01-01T00:00:00Z: an older time is a mistake, such as seconds read as milliseconds.
 const YEAR_2000_US: i64 = 946_684_800_000_000;
 
-/// Proof that an event is signed by the verifier and well-formed. Instants are microseconds since
-/// 1970.
+/// A well-formed event, signed by the verifier. Instants are microseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedEvent {
     event_id: Box<str>,
@@ -39,7 +38,7 @@ pub struct SignedEvent {
 }
 
 impl SignedEvent {
-    /// Reads a body whose signature is right.
+    /// Parses a body whose signature is verified.
     ///
     /// # Errors
     /// `parse_error` or `invalid_request`.
@@ -52,11 +51,11 @@ impl SignedEvent {
             AgeStatus::Verified => {
                 (Some(age_band.age_band(age_bands)?), Some(verified_at.instant()?))
             }
-            _ => (age_band.nothing(status)?, verified_at.nothing(status)?),
+            _ => (age_band.absent(status)?, verified_at.absent(status)?),
         };
         let expires_us = match status {
-            AgeStatus::Verified | AgeStatus::Expired => expires_at.instant_if_given()?,
-            _ => expires_at.nothing(status)?,
+            AgeStatus::Verified | AgeStatus::Expired => expires_at.optional_instant()?,
+            _ => expires_at.absent(status)?,
         };
         if occurred_us > now_us.saturating_add(TOLERANCE_US) {
             return Err(invalid("occurred_at must not be in the future"));
@@ -70,43 +69,43 @@ impl SignedEvent {
         Ok(Self { event_id, subject_ref, status, age_band, verified_us, expires_us, occurred_us })
     }
 
-    /// The sender's name of the event: the same however often it is sent.
+    /// The sender's id of the event, the same at each delivery.
     pub fn event_id(&self) -> &str {
         &self.event_id
     }
 
-    /// Whose proof of age it is about.
+    /// The subject of the verification.
     pub fn subject_ref(&self) -> &str {
         &self.subject_ref
     }
 
-    /// What became of it.
+    /// The reported status.
     pub fn status(&self) -> AgeStatus {
         self.status
     }
 
-    /// The age that is proven; exactly when verified.
+    /// The proven age band; present exactly when verified.
     pub fn age_band(&self) -> Option<&str> {
         self.age_band.as_deref()
     }
 
-    /// Since when; exactly when verified.
+    /// The time of the proof; present exactly when verified.
     pub fn verified_us(&self) -> Option<i64> {
         self.verified_us
     }
 
-    /// Until when, where the sender says so of a verified or an expired one.
+    /// The expiry, which a verified or an expired event may have.
     pub fn expires_us(&self) -> Option<i64> {
         self.expires_us
     }
 
-    /// When it happened, which is what orders events.
+    /// When it occurred, which orders events.
     pub fn occurred_us(&self) -> i64 {
         self.occurred_us
     }
 
-    /// What tells events of other meaning apart, however each is written: SHA-256 over the fields
-    /// in order, of each its length and its bytes; none of a field that is not there.
+    /// The identity of the content, in any spelling: SHA-256 over the fields in order, each as its
+    /// length and its bytes; an absent field is empty.
     pub fn digest(&self) -> [u8; 32] {
         let instant = |us: Option<i64>| us.map(i64::to_be_bytes);
         let (verified, expires) = (instant(self.verified_us), instant(self.expires_us));
@@ -132,16 +131,15 @@ fn invalid(message: impl Into<Cow<'static, str>>) -> Refusal {
     Refusal::new(Reason::InvalidRequest, message)
 }
 
-/// Takes an event apart. `null` is as good as nothing.
+/// The fields of an event; `null` counts as absent.
 fn fields(body: &[u8]) -> Result<[Field<'_>; 7], Refusal> {
     let json = Json::parse(body).ok_or_else(Refusal::not_json)?;
-    let values = json.members(&FIELDS).map_err(|fault| match fault {
-        MemberFault::NotAnObject => invalid("an event is a JSON object"),
-        MemberFault::Unknown => invalid(format!(
-            "there is a field that is not accepted: an event has no fields but {}",
-            FIELDS.join(", ")
-        )),
-        MemberFault::Duplicate(name) => invalid(format!("{name} is given twice")),
+    let values = json.members(&FIELDS).map_err(|error| match error {
+        MemberError::NotAnObject => invalid("the body must be a JSON object"),
+        MemberError::Unknown => {
+            invalid(format!("unknown field: an event has only {}", FIELDS.join(", ")))
+        }
+        MemberError::Duplicate(name) => invalid(format!("{name} appears twice")),
     })?;
     let mut names = FIELDS.into_iter();
     Ok(values.map(|value| Field {
@@ -150,17 +148,17 @@ fn fields(body: &[u8]) -> Result<[Field<'_>; 7], Refusal> {
     }))
 }
 
-/// A field of an event, to be read as what it should be.
+/// A field of an event, before its type is known.
 struct Field<'a> {
     name: &'static str,
     value: Json<'a>,
 }
 
 impl Field<'_> {
-    /// What `parse` makes of the text.
+    /// The text, parsed.
     fn read<T>(&self, expected: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, Refusal> {
         if self.value == Json::Null {
-            return Err(invalid(format!("{} must be given", self.name)));
+            return Err(invalid(format!("{} is required", self.name)));
         }
         let read = self.value.as_str().and_then(parse);
         read.ok_or_else(|| invalid(format!("{} must be {expected}", self.name)))
@@ -188,13 +186,13 @@ impl Field<'_> {
     }
 
     fn age_band(&self, bands: &[String]) -> Result<Box<str>, Refusal> {
-        self.read("one of the age bands that were agreed on", |text| {
+        self.read("one of the configured age bands", |text| {
             bands.iter().find(|band| *band == text).map(|band| band.as_str().into())
         })
     }
 
     fn instant(&self) -> Result<i64, Refusal> {
-        self.read("a time of RFC 3339 such as 2030-01-31T12:00:00Z, from 2000 on", |text| {
+        self.read("an RFC 3339 time such as 2030-01-31T12:00:00Z, from 2000 on", |text| {
             // the parser takes any byte between date and time
             let separated = matches!(text.as_bytes().get(10), Some(b'T' | b't'));
             let time = OffsetDateTime::parse(text, &Rfc3339).ok().filter(|_| separated)?;
@@ -203,15 +201,15 @@ impl Field<'_> {
         })
     }
 
-    fn instant_if_given(&self) -> Result<Option<i64>, Refusal> {
+    fn optional_instant(&self) -> Result<Option<i64>, Refusal> {
         if self.value == Json::Null { Ok(None) } else { self.instant().map(Some) }
     }
 
-    /// Nothing, because an event of this status has no such field.
-    fn nothing<T>(&self, status: AgeStatus) -> Result<Option<T>, Refusal> {
+    /// `None`, because an event of this status has no such field.
+    fn absent<T>(&self, status: AgeStatus) -> Result<Option<T>, Refusal> {
         if self.value == Json::Null {
             return Ok(None);
         }
-        Err(invalid(format!("{} must not be given when {}", self.name, status.name())))
+        Err(invalid(format!("{} must be absent when {}", self.name, status.name())))
     }
 }

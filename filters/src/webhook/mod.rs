@@ -1,9 +1,9 @@
-//! What the age verifier reports: signed bytes in, a typed event out.
+//! The age verifier's reports: signed bytes in, a typed event out.
 //!
 //! [`WebhookPolicy::inspect`] judges size, signature, media type, and an event of exactly seven
-//! fields: nothing but the outcome of a verification is read, so that no date of birth, no name and
-//! no document can be kept or logged. [`decide`] says what the event does to its subject, and
-//! [`moves_user`] to the user behind it.
+//! fields: only the outcome of a verification is read, so that no date of birth, name or document
+//! can be stored or logged. [`decide`] says what the event does to its subject, and [`moves_user`]
+//! to the user behind it.
 
 mod event;
 mod signature;
@@ -13,10 +13,10 @@ mod tests;
 
 pub use event::SignedEvent;
 pub use signature::Signature;
-pub use state::{AgeStatus, Standing, Verdict, decide, moves_user};
+pub use state::{AgeRecord, AgeStatus, Verdict, decide, moves_user};
 
 use crate::hmac::Secrets;
-use crate::policy::{not_json, within_size};
+use crate::policy::{MediaType, not_json, within_size};
 use crate::verdict::{Reason, Refusal};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -24,18 +24,18 @@ use alloc::vec::Vec;
 /// 16 KiB: an event has a few hundred bytes.
 pub const MAX_WEBHOOK_BODY: usize = 16_384;
 
-/// Whose events are taken in, and what they may say.
+/// The parameters of the webhook's policy.
 #[derive(Debug)]
 pub struct WebhookPolicy {
     /// The verifier's secrets.
     pub secrets: Secrets,
-    /// The age bands that a verification can come to.
+    /// The age bands that an event may report.
     pub age_bands: Vec<String>,
 }
 
 impl WebhookPolicy {
-    /// Judges the whole body of an event that came at `now_us`, in microseconds since 1970.
-    /// `is_json` is what its head says of it; that, too, is told only to who signed.
+    /// Judges the whole body of an event at `now_us`, in microseconds since 1970. `media_type` is
+    /// judged after the signature: an unsigned request learns nothing else.
     ///
     /// # Errors
     /// `body_too_large`, `bad_webhook_signature`, `unsupported_media_type`, `parse_error` or
@@ -43,7 +43,7 @@ impl WebhookPolicy {
     pub fn inspect(
         &self,
         signature: Signature,
-        is_json: bool,
+        media_type: MediaType,
         body: &[u8],
         now_us: i64,
     ) -> Result<SignedEvent, Refusal> {
@@ -52,7 +52,7 @@ impl WebhookPolicy {
             let message = "the signature is not the verifier's over this body";
             return Err(Refusal::new(Reason::BadWebhookSignature, message));
         }
-        if !is_json {
+        if media_type != MediaType::Json {
             return Err(not_json());
         }
         SignedEvent::parse(body, &self.age_bands, now_us)

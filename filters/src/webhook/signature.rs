@@ -2,13 +2,13 @@
 
 use crate::hmac::Secrets;
 
-/// What a request gives as its signature: 32 bytes, or nothing that could be one.
+/// The signature of a request: 32 bytes, or `None` if it is absent or malformed.
 #[derive(Clone, Copy, Debug)]
 pub struct Signature(Option<[u8; 32]>);
 
 impl Signature {
-    /// Reads all values of the header. Only a single one can be a signature: 64 hexadecimal digits
-    /// of either case, `sha256=` before them or not.
+    /// Parses all values of the header. A signature is a single value: 64 hexadecimal digits of
+    /// either case, `sha256=` before them or not.
     pub fn of(values: impl IntoIterator<Item: AsRef<[u8]>>) -> Self {
         let mut values = values.into_iter();
         let first = values.next().filter(|_| values.next().is_none());
@@ -22,7 +22,7 @@ impl Signature {
 
 fn parse(value: &[u8]) -> Option<[u8; 32]> {
     let digits = value.strip_prefix(b"sha256=").unwrap_or(value);
-    // asked first, because a number may also begin with a sign
+    // first, because a number may also begin with a sign
     if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
         return None;
     }
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signature_is_one_value_of_64_hexadecimal_digits() {
+    fn a_signature_is_64_hexadecimal_digits() {
         let digits = "757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
         let bytes: Vec<u8> = (0..64)
             .step_by(2)

@@ -1,45 +1,29 @@
-//! The states of a proof of age, and which may follow which.
+//! The states of an age verification and their transitions.
 //!
-//! Events may come late, twice or in any order. What counts is when they occurred: an older one
-//! never undoes a newer one, and of two at the same instant the one that grants less stands.
+//! Events may arrive late, twice or in any order. Their order is that of occurrence: an older one
+//! never undoes a newer one, and of two at the same instant the one that grants less applies.
 
-/// How a proof of age stands. Greater is what stands of two that occurred at the same instant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum AgeStatus {
-    /// Under way.
-    Pending,
-    /// The age is proven.
-    Verified,
-    /// It is not; another attempt may.
-    Rejected,
-    /// It was, or an attempt was given up; another may.
-    Expired,
-    /// For good: only a new session begins again.
-    Revoked,
+use crate::named::named;
+
+named! {
+    /// The status of an age verification. Of two at the same instant, the greater one applies.
+    #[derive(PartialOrd, Ord)]
+    pub enum AgeStatus {
+        /// Under way.
+        Pending = "pending",
+        /// The age is proven.
+        Verified = "verified",
+        /// The age is not proven; another attempt may prove it.
+        Rejected = "rejected",
+        /// A proof expired, or an attempt was abandoned; another attempt may prove it.
+        Expired = "expired",
+        /// Final: only a new session begins again.
+        Revoked = "revoked",
+    }
 }
 
 impl AgeStatus {
-    /// Every status, in the order of the variants.
-    pub const ALL: [Self; 5] =
-        [Self::Pending, Self::Verified, Self::Rejected, Self::Expired, Self::Revoked];
-
-    /// The name in events, answers and the store.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Verified => "verified",
-            Self::Rejected => "rejected",
-            Self::Expired => "expired",
-            Self::Revoked => "revoked",
-        }
-    }
-
-    /// The status of exactly this name.
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|status| status.name() == name)
-    }
-
-    /// Whether an event that occurred later may bring this status about.
+    /// Whether a later event may replace this status by `next`.
     fn may_become(self, next: Self) -> bool {
         match (self, next) {
             (Self::Revoked, _) => next == Self::Revoked,
@@ -49,37 +33,36 @@ impl AgeStatus {
     }
 }
 
-/// How a subject or a user stands, and since when.
+/// The age status of a subject or a user, with the time of its last event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct AgeRecord {
     /// The status.
     pub status: AgeStatus,
-    /// When the last event occurred that counted; `None` before the first.
+    /// When the last applied event occurred; `None` before the first.
     pub last_occurred_us: Option<i64>,
 }
 
-impl Standing {
-    /// Whether an event stands against what is known: it occurred later, or at the same instant
-    /// and grants less.
+impl AgeRecord {
+    /// Whether an event is newer: it occurred later, or at the same instant and grants less.
     fn yields_to(self, event: AgeStatus, occurred_us: i64) -> bool {
         self.last_occurred_us.is_none_or(|last| (last, self.status) < (occurred_us, event))
     }
 }
 
-/// What an event does to its subject.
+/// The effect of an event on its subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is the subject's status now, and the last that occurred.
+    /// It is the subject's status now.
     Applied,
-    /// Something else occurred later, or at the same instant and grants less.
+    /// Another event occurred later, or at the same instant and grants less.
     Stale,
-    /// It can not follow the status before.
+    /// It cannot follow the current status.
     Invalid,
 }
 
-/// Judges an event by how its subject stands. Only an applied one changes anything.
-pub fn decide(subject: Standing, event: AgeStatus, occurred_us: i64) -> Verdict {
-    // at one instant nothing follows anything, so that every order of arrival ends the same
+/// Judges an event by its subject's record. Only an applied event changes anything.
+pub fn decide(subject: AgeRecord, event: AgeStatus, occurred_us: i64) -> Verdict {
+    // at the same instant any status may follow, so that every order of arrival ends the same
     let at_once = subject.last_occurred_us == Some(occurred_us);
     if !subject.yields_to(event, occurred_us) {
         Verdict::Stale
@@ -90,9 +73,9 @@ pub fn decide(subject: Standing, event: AgeStatus, occurred_us: i64) -> Verdict 
     }
 }
 
-/// Whether an event that was applied to one of a user's subjects is the user's status, too: the
-/// newest of all subjects is.
-pub fn moves_user(user: Option<Standing>, event: AgeStatus, occurred_us: i64) -> bool {
+/// Whether an event that was applied to one of a user's subjects is the user's status too: the
+/// newest event of all subjects is.
+pub fn moves_user(user: Option<AgeRecord>, event: AgeStatus, occurred_us: i64) -> bool {
     user.is_none_or(|user| user.yields_to(event, occurred_us))
 }
 
@@ -109,7 +92,7 @@ mod tests {
         rejected  yes      yes       yes       no       yes
         expired   yes      yes       yes       yes      yes
         revoked   no       no        no        no       yes";
-    /// At the same instant, the one further left stands.
+    /// At the same instant, the one further left applies.
     const RANKS: [&str; 5] = ["revoked", "expired", "rejected", "verified", "pending"];
 
     fn in_table(from: &str, to: &str) -> bool {
@@ -119,7 +102,7 @@ mod tests {
         line.split_whitespace().nth(column.unwrap()).unwrap() == "yes"
     }
 
-    /// What the contract says of an event, word by word: the outcome and the state after it.
+    /// The contract's outcome of an event, and the state after it.
     fn model<'a>(
         state: (&'a str, Option<i64>),
         event: &'a str,
@@ -147,8 +130,8 @@ mod tests {
         }
     }
 
-    fn standing(status: AgeStatus, last_occurred_us: Option<i64>) -> Standing {
-        Standing { status, last_occurred_us }
+    fn record(status: AgeStatus, last_occurred_us: Option<i64>) -> AgeRecord {
+        AgeRecord { status, last_occurred_us }
     }
 
     #[test]
@@ -168,7 +151,7 @@ mod tests {
                 let allowed = in_table(from.name(), to.name());
                 let expected = if allowed { Verdict::Applied } else { Verdict::Invalid };
                 for last in [None, Some(99)] {
-                    let found = decide(standing(from, last), to, 100);
+                    let found = decide(record(from, last), to, 100);
                     assert_eq!(found, expected, "{from:?} to {to:?} after {last:?}");
                 }
             }
@@ -179,34 +162,38 @@ mod tests {
     fn an_earlier_event_is_stale_whatever_it_says() {
         for from in AgeStatus::ALL {
             for to in AgeStatus::ALL {
-                let found = decide(standing(from, Some(100)), to, 99);
+                let found = decide(record(from, Some(100)), to, 99);
                 assert_eq!(found, Verdict::Stale, "{from:?} to {to:?}");
             }
         }
     }
 
     #[test]
-    fn of_two_at_the_same_instant_the_one_that_grants_less_stands() {
+    fn at_one_instant_the_lesser_grant_applies() {
         for (at, greater) in RANKS.into_iter().enumerate() {
             for (other_at, other) in RANKS.into_iter().enumerate() {
                 let [event, known] = [greater, other].map(|name| AgeStatus::parse(name).unwrap());
-                let subject = standing(known, Some(100));
-                let stands = at < other_at;
-                let expected = if stands { Verdict::Applied } else { Verdict::Stale };
+                let subject = record(known, Some(100));
+                let applies = at < other_at;
+                let expected = if applies { Verdict::Applied } else { Verdict::Stale };
                 assert_eq!(decide(subject, event, 100), expected, "{greater} upon {other}");
-                assert_eq!(moves_user(Some(subject), event, 100), stands, "{greater} upon {other}");
+                assert_eq!(
+                    moves_user(Some(subject), event, 100),
+                    applies,
+                    "{greater} upon {other}"
+                );
             }
         }
     }
 
     #[test]
-    fn the_newest_event_of_all_subjects_is_the_user_s() {
+    fn the_newest_event_is_the_user_s() {
         for event in AgeStatus::ALL {
             assert!(moves_user(None, event, 100), "the first: {event:?}");
             for known in AgeStatus::ALL {
-                assert!(moves_user(Some(standing(known, None)), event, 100), "{known:?} {event:?}");
+                assert!(moves_user(Some(record(known, None)), event, 100), "{known:?} {event:?}");
                 for (last, moves) in [(99, true), (101, false)] {
-                    let user = standing(known, Some(last));
+                    let user = record(known, Some(last));
                     assert_eq!(moves_user(Some(user), event, 100), moves, "{user:?} {event:?}");
                 }
             }
@@ -233,11 +220,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn events_in_every_order_end_as_the_contract_says(events in events()) {
+        fn every_order_ends_as_the_contract_says(events in events()) {
             let newest = events.iter().map(|(status, at)| (*at, *status)).max();
             let newest = newest.map(|(_, status)| status);
             for order in orders(&events) {
-                let mut subject = standing(AgeStatus::Pending, None);
+                let mut subject = record(AgeStatus::Pending, None);
                 let mut expected = ("pending", None);
                 for &(event, occurred) in &order {
                     let verdict = decide(subject, event, occurred);
@@ -247,7 +234,7 @@ mod tests {
                     if verdict == Verdict::Applied {
                         let before = (subject.last_occurred_us, subject.status);
                         prop_assert!(before < (Some(occurred), event), "nothing newer is undone");
-                        subject = standing(event, Some(occurred));
+                        subject = record(event, Some(occurred));
                     }
                     let state = (subject.status.name(), subject.last_occurred_us);
                     prop_assert_eq!(state, expected, "{:?}", order);
@@ -260,13 +247,13 @@ mod tests {
 
         /// The user's status depends on what was applied, not on the order of it.
         #[test]
-        fn a_user_s_status_is_the_same_in_every_order(events in events()) {
+        fn the_user_s_status_ignores_the_order(events in events()) {
             let newest = events.iter().map(|(status, at)| (*at, *status)).max();
             for order in orders(&events) {
                 let mut user = None;
                 for &(event, occurred) in &order {
                     if moves_user(user, event, occurred) {
-                        user = Some(standing(event, Some(occurred)));
+                        user = Some(record(event, Some(occurred)));
                     }
                 }
                 let found = user.map(|user| (user.last_occurred_us.unwrap(), user.status));

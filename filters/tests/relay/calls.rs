@@ -4,7 +4,7 @@ use crate::support::{
     NOW, bounds, call, contracts, felts, hex, invoke, policy, reason, request, sender,
 };
 use portcullis_filters::felt::Felt;
-use portcullis_filters::policy::{Endpoint, RelayFinding};
+use portcullis_filters::policy::{Endpoint, Finding};
 use portcullis_filters::tx::{Call, Contract, Entrypoint, Invoke, Transaction, selector};
 use portcullis_filters::verdict::Reason::{self, *};
 use proptest::prelude::*;
@@ -181,7 +181,7 @@ fn calldata(transaction: &Transaction) -> Vec<Felt> {
 fn calls_of(body: &str) -> Result<Vec<Call>, Reason> {
     let mut calls = Vec::new();
     let verdict = policy().inspect_with(Endpoint::Rpc, body.as_bytes(), NOW, |finding| {
-        if let RelayFinding::Calls(allowed) = finding {
+        if let Finding::Calls(allowed) = finding {
             calls.extend(allowed.iter().map(|allowed| allowed.call().clone()));
         }
     });
@@ -211,7 +211,7 @@ proptest! {
 
     /// What comes through is on the list, and is all that an account would read.
     #[test]
-    fn changing_one_felt_never_gets_anything_past_the_list(
+    fn no_changed_felt_passes_the_list(
         calls in prop::collection::vec(allowed_call(), 1..9),
         at in any::<prop::sample::Index>(),
         felt in telling_felt(),

@@ -3,16 +3,16 @@
 use crate::support::{TOKEN, policy};
 use http::{HeaderMap, HeaderName, HeaderValue, Version};
 use portcullis_filters::head::Head;
-use portcullis_filters::limit::{Millis, Quota, SharedLimiter};
+use portcullis_filters::limit::{Millis, Quota, RateLimiter};
 use portcullis_filters::operation::OperationKind;
-use portcullis_filters::policy::{Endpoint, RelayAdmission, RelayAdmitted};
+use portcullis_filters::policy::{Admission, Admitted, Endpoint, RelayCall};
 use portcullis_filters::verdict::Reason::{self, *};
 use std::hash::RandomState;
 use std::num::NonZeroU32;
 
-fn limiter(per_minute: u32) -> SharedLimiter<RandomState> {
+fn limiter(per_minute: u32) -> RateLimiter<RandomState> {
     let quota = Quota::per_minute(per_minute).expect("a quota");
-    SharedLimiter::new(quota, NonZeroU32::MIN, RandomState::new())
+    RateLimiter::new(quota, NonZeroU32::MIN, RandomState::new())
 }
 
 fn headers(fields: &[(&str, &str)]) -> HeaderMap {
@@ -42,29 +42,29 @@ fn good() -> Vec<(&'static str, &'static str)> {
     ]
 }
 
-fn admit(method: &str, target: &str, fields: &[(&str, &str)]) -> RelayAdmission<()> {
+fn admit(method: &str, target: &str, fields: &[(&str, &str)]) -> Admission<RelayCall, ()> {
     let headers = headers(fields);
     let (limiter, head) = (limiter(10), head(method, target, &headers));
     policy().admit(&head, &limiter, Millis(0), |_| false, |_| Some(()))
 }
 
-fn refused(admission: &RelayAdmission<()>) -> Option<Reason> {
+fn refused(admission: &Admission<RelayCall, ()>) -> Option<Reason> {
     admission.verdict.as_ref().err().map(|refusal| refusal.reason)
 }
 
 #[test]
 fn every_path_takes_its_method_and_no_other() {
-    let operations = OperationKind::ALL.map(|kind| (kind.path(), Some(Endpoint::Operation(kind))));
-    let others =
-        [("/rpc", Some(Endpoint::Rpc)), ("/readyz", Some(Endpoint::Ready)), ("/healthz", None)];
-    for (path, endpoint) in operations.into_iter().chain(others) {
+    let operations = OperationKind::ALL.map(Endpoint::Operation);
+    let endpoints = [Endpoint::Rpc, Endpoint::Ready].into_iter().chain(operations).map(Some);
+    for endpoint in endpoints.chain([None]) {
+        let path = &*format!("/{}", endpoint.map_or("healthz", Endpoint::name));
         for method in ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "get", ""] {
             let admission = admit(method, path, &good());
             let gets = matches!(path, "/readyz" | "/healthz");
             let ok = if gets { matches!(method, "GET" | "HEAD") } else { method == "POST" };
             let expected = (!ok).then_some(WrongHttpMethod);
             assert_eq!(refused(&admission), expected, "{method} {path}");
-            assert_eq!(admission.endpoint, endpoint, "{method} {path}");
+            assert_eq!(Endpoint::at(path.as_bytes()), endpoint, "{method} {path}");
             if let Err(refusal) = admission.verdict {
                 let allow = if gets { "GET, HEAD" } else { "POST" };
                 assert_eq!(refusal.allow, Some(allow), "{method} {path}");
@@ -73,20 +73,24 @@ fn every_path_takes_its_method_and_no_other() {
     }
     for path in ["/", "", "/RPC", "/rpc/", "/rpc?x", "//rpc", "/%72pc", "/mint-card/", "/metrics"] {
         let admission = admit("POST", path, &good());
-        assert_eq!((refused(&admission), admission.endpoint), (Some(NotFound), None), "{path}");
+        assert_eq!(
+            (refused(&admission), Endpoint::at(path.as_bytes())),
+            (Some(NotFound), None),
+            "{path}"
+        );
     }
 }
 
 #[test]
-fn nothing_but_the_route_is_judged_before_the_token() {
+fn only_the_route_is_judged_before_the_token() {
     let wrong = [("content-type", "text/plain"), ("content-length", "99999999")];
     for path in ["/rpc", "/register"] {
         let admission = admit("POST", path, &wrong);
         assert_eq!(refused(&admission), Some(Unauthorized), "{path}");
-        assert_eq!(admission.standing, None, "the limit is for holders of a token: {path}");
+        assert_eq!(admission.rate_limit, None, "the limit is for holders of a token: {path}");
     }
     assert_eq!(refused(&admit("GET", "/readyz", &[])), Some(Unauthorized));
-    assert!(matches!(admit("GET", "/healthz", &[]).verdict, Ok(RelayAdmitted::Health)));
+    assert!(matches!(admit("GET", "/healthz", &[]).verdict, Ok(Admitted::Health)));
     assert_eq!(
         refused(&admit("POST", "/nothing", &[])),
         Some(NotFound),
@@ -96,7 +100,7 @@ fn nothing_but_the_route_is_judged_before_the_token() {
 }
 
 #[test]
-fn a_wrong_token_is_a_401_whatever_is_wrong_with_it_until_there_were_too_many() {
+fn every_wrong_token_gets_the_same_refusal() {
     let [host, good_token, kind, length] = good()[..] else { panic!("four fields") };
     let mut messages = Vec::new();
     for token in [
@@ -116,19 +120,19 @@ fn a_wrong_token_is_a_401_whatever_is_wrong_with_it_until_there_were_too_many() 
     let (limiter, head) = (limiter(10), head("POST", "/rpc", &headers));
     let verdict = policy().admit(&head, &limiter, Millis(0), |_| true, |_| Some(())).verdict;
     let refusal = verdict.expect_err("two tokens");
-    assert_eq!(refusal.reason, RateLimited, "too many guesses");
+    assert_eq!(refusal.reason, RateLimited, "too many failures");
 }
 
 #[test]
-fn a_good_token_is_never_refused_for_guesses() {
+fn a_good_token_is_never_refused_for_failures() {
     let headers = headers(&good());
     let (limiter, head) = (limiter(10), head("POST", "/rpc", &headers));
-    let counted = |_| panic!("a good token is no guess");
+    let counted = |_| panic!("a good token is no failure");
     assert!(policy().admit(&head, &limiter, Millis(0), counted, |_| Some(())).verdict.is_ok());
 }
 
 #[test]
-fn the_rate_and_the_requests_in_flight_come_before_the_headers() {
+fn the_rate_is_judged_before_the_headers() {
     let wrong: Vec<_> = good().into_iter().filter(|(name, _)| *name != "content-type").collect();
     let headers = headers(&wrong);
     let (limiter, head, policy) = (limiter(2), head("POST", "/rpc", &headers), policy());
@@ -137,11 +141,11 @@ fn the_rate_and_the_requests_in_flight_come_before_the_headers() {
     assert_eq!(refused(&admit(None)), Some(TooManyInFlight));
     let third = admit(Some(()));
     assert_eq!(refused(&third), Some(RateLimited));
-    assert!(third.standing.is_some_and(|standing| !standing.admitted));
+    assert!(third.rate_limit.is_some_and(|status| !status.admitted));
 }
 
 #[test]
-fn framing_type_coding_and_size_are_those_of_a_json_body() {
+fn the_headers_must_fit_a_json_body() {
     let without = |name: &'static str, field: (&'static str, &'static str)| {
         let kept = good().into_iter().filter(move |(known, _)| *known != name);
         kept.chain([field]).collect::<Vec<_>>()
@@ -170,7 +174,7 @@ fn framing_type_coding_and_size_are_those_of_a_json_body() {
 }
 
 #[test]
-fn an_idempotency_key_is_one_field_of_visible_characters() {
+fn an_idempotency_key_is_one_visible_field() {
     let long = "k".repeat(128);
     let longer = "k".repeat(129);
     for (keys, expected) in [
@@ -188,8 +192,8 @@ fn an_idempotency_key_is_one_field_of_visible_characters() {
             good().into_iter().chain(keys.iter().map(|key| ("idempotency-key", *key))).collect();
         let verdict = admit("POST", "/mint-card", &fields).verdict;
         let key = verdict.map_err(|refusal| refusal.reason).map(|admitted| match admitted {
-            RelayAdmitted::Call(call) => call.idempotency_key,
-            RelayAdmitted::Health => panic!("not /healthz"),
+            Admitted::Call(pending) => pending.call.idempotency_key,
+            other => panic!("{other:?} is no call"),
         });
         assert_eq!(key, expected.map(|key| key.map(str::to_owned)), "{keys:?}");
     }

@@ -125,7 +125,7 @@ fn members_are_exactly_those_of_the_operation() {
 }
 
 #[test]
-fn a_value_that_nobody_may_give_has_its_own_reason() {
+fn a_value_never_accepted_has_its_reason() {
     use OperationKind::*;
     let prime = "0x800000000000011000000000000000000000000000000000000000000000001";
     let no_address = "0x7ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff00";
@@ -198,7 +198,7 @@ fn an_account_of_another_class_has_another_address() {
 }
 
 #[test]
-fn whether_v2_is_confirmed_is_kept_and_not_judged() {
+fn the_confirmation_of_v2_is_parsed_only() {
     for (body, expected) in [
         (json!({"confirm": PHRASE}), true),
         (json!({}), false),
@@ -213,7 +213,7 @@ fn whether_v2_is_confirmed_is_kept_and_not_judged() {
 }
 
 #[test]
-fn what_means_the_same_has_one_canonical_form_and_one_digest() {
+fn equal_operations_have_one_canonical_form() {
     use OperationKind::*;
     for (kind, member, one, other) in [
         (Register, "identity", json!("0x1d"), json!("0x0000001D")),
@@ -243,7 +243,7 @@ fn what_means_the_same_has_one_canonical_form_and_one_digest() {
 }
 
 #[test]
-fn the_canonical_form_is_a_body_that_means_the_same() {
+fn the_canonical_form_parses_to_the_same() {
     for kind in OperationKind::ALL {
         let permit = judge(kind, &good(kind).to_string()).expect("it is good");
         let again = judge(kind, &permit.canonical()).expect("it is good again");

@@ -20,7 +20,7 @@ fn with(from: &str, to: &str) -> Result<(), Reason> {
 }
 
 #[test]
-fn a_good_transaction_is_permitted_with_its_hash_nonce_and_calls() {
+fn a_good_transaction_is_permitted() {
     let transaction = invoke(vec![burn()]);
     let body = request(transaction.clone());
     let permit = judge(&body).expect("it is good");
@@ -34,7 +34,7 @@ fn a_good_transaction_is_permitted_with_its_hash_nonce_and_calls() {
 }
 
 #[test]
-fn a_member_given_twice_or_unknown_is_refused_wherever_it_stands() {
+fn duplicate_and_unknown_members_are_refused() {
     for (from, to) in [
         ("\"tip\":\"0x0\"", "\"tip\":\"0x0\",\"tip\":\"0x0\""),
         ("\"tip\":\"0x0\"", "\"tip\":\"0x0\",\"t\\u0069p\":\"0x5\""),
@@ -57,7 +57,7 @@ fn a_member_given_twice_or_unknown_is_refused_wherever_it_stands() {
 }
 
 #[test]
-fn escapes_leading_zeros_and_upper_case_mean_what_they_say() {
+fn escapes_zeros_and_case_change_nothing() {
     let transaction = invoke(vec![burn()]);
     let body = request(transaction.clone());
     for (from, to) in [
@@ -77,7 +77,7 @@ fn escapes_leading_zeros_and_upper_case_mean_what_they_say() {
 }
 
 #[test]
-fn a_felt_or_number_that_a_node_reads_its_own_way_is_refused() {
+fn felts_that_nodes_read_differently_are_refused() {
     let more = "0x800000000000011000000000000000000000000000000000000000000000002";
     let long = format!("0x0{}7", "0".repeat(63));
     for value in [PRIME, more, &long, "7", "0X7", "0x0x7", "0x", "", " 0x7", "0x+7", "-0x7"] {
@@ -113,7 +113,7 @@ fn a_felt_or_number_that_a_node_reads_its_own_way_is_refused() {
 }
 
 #[test]
-fn what_a_transaction_of_ours_has_no_use_for_is_refused_with_its_reason() {
+fn unused_fields_are_refused_with_a_reason() {
     let version = "\"version\":\"0x3\"";
     let mode = "\"fee_data_availability_mode\":\"L1\"";
     for (from, to, expected) in [
@@ -152,7 +152,7 @@ fn what_a_transaction_of_ours_has_no_use_for_is_refused_with_its_reason() {
 }
 
 #[test]
-fn only_one_call_of_one_of_two_methods_is_read() {
+fn only_two_methods_are_accepted() {
     let body = request(invoke(vec![burn()]));
     let params = body.find("\"params\":").expect("params") + 9;
     let transaction = &body[params + 22..body.len() - 2];
@@ -207,7 +207,7 @@ fn a_refusal_answers_the_request_s_id() {
 }
 
 #[test]
-fn the_count_and_the_size_of_calls_are_bounded() {
+fn count_and_size_of_calls_are_bounded() {
     let many = |count: usize| reason(&request(invoke(vec![burn(); count])));
     assert_eq!(many(8), Ok(()));
     assert_eq!(many(9), Err(TooManyCalls));
@@ -278,7 +278,7 @@ fn negated(s: Felt) -> Felt {
 }
 
 #[test]
-fn only_the_account_s_key_signs_and_both_forms_of_its_signature_are_the_same_transaction() {
+fn only_the_account_s_key_signs() {
     let transaction = invoke(vec![burn()]);
     let hash = transaction.hash(policy().chain_id);
     let [r, s] = key().sign(hash);
@@ -308,7 +308,7 @@ fn only_the_account_s_key_signs_and_both_forms_of_its_signature_are_the_same_tra
 }
 
 #[test]
-fn the_account_is_of_the_approved_class_and_has_the_key() {
+fn the_account_has_the_approved_class() {
     let body = request(invoke(vec![burn()]));
     let policy = policy();
     for (what, account, expected) in [
@@ -341,7 +341,7 @@ fn deploy() -> Transaction {
 }
 
 #[test]
-fn an_account_deploys_itself_at_the_address_of_its_key() {
+fn an_account_deploys_at_its_key_s_address() {
     let body = request(deploy());
     let inspected = policy().inspect(Endpoint::Rpc, body.as_bytes(), 0).expect("it is good");
     let Inspected::Transaction(unverified) = inspected else { panic!("{inspected:?}") };
@@ -409,7 +409,7 @@ fn a_deployment_of_anything_else_is_refused() {
 }
 
 #[test]
-fn an_account_never_calls_itself_nor_any_contract_that_is_not_pinned() {
+fn an_account_calls_pinned_contracts_only() {
     for entrypoint in ["upgrade", "set_public_key", "__execute__", "burn"] {
         let calls = vec![burn(), call(sender(), entrypoint, &felts(&[1]))];
         assert_eq!(reason(&request(invoke(calls))), Err(ContractNotAllowed), "{entrypoint}");

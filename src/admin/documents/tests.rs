@@ -178,7 +178,7 @@ fn paths(surface: &str) -> BTreeSet<String> {
 #[test]
 fn every_operation_of_the_relay_and_every_function_of_the_sidecar_has_its_path() {
     let endpoints = [Endpoint::Ready, Endpoint::Rpc].map(|one| format!("/{}", one.name()));
-    let operations = OperationKind::ALL.map(|kind| kind.path().to_owned());
+    let operations = OperationKind::ALL.map(|kind| kind.path());
     let health = "/healthz".to_owned();
     let relay = endpoints.into_iter().chain(operations).chain([health.clone()]).collect();
     assert_eq!(paths("relay"), relay);

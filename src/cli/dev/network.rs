@@ -14,6 +14,7 @@ use portcullis_filters::felt::Felt;
 use portcullis_filters::tx::{
     self, Bounds, Call, Declare, DeployAccount, Invoke, Transaction, contract_address, selector,
 };
+use portcullis_filters::verdict::{DEPLOY_ACCOUNT_METHOD, INVOKE_METHOD};
 use std::sync::Arc;
 
 /// The class of the node's own accounts (OpenZeppelin 1.0.0), which it declares at its start.
@@ -141,8 +142,7 @@ impl Network {
         let public_key = account.key.public_key();
         let deploy = DeployAccount { class_hash: known(ACCOUNT_CLASS), public_key, bounds: INVOKE };
         let transaction = Transaction::from(deploy).sign(self.chain_id, &account.key);
-        let method = "starknet_addDeployAccountTransaction";
-        self.submit(WHAT, method, &transaction.to_params()).await
+        self.submit(WHAT, DEPLOY_ACCOUNT_METHOD, &transaction.to_params()).await
     }
 
     async fn declare(&self) -> Result<(), NetworkError> {
@@ -198,7 +198,7 @@ impl Network {
         let nonce = Felt::from(self.nonce().await?);
         let invoke = Invoke { sender: owner.address, calls, nonce, bounds: INVOKE };
         let transaction = Transaction::from(invoke).sign(self.chain_id, &owner.key);
-        self.submit(what, "starknet_addInvokeTransaction", &transaction.to_params()).await
+        self.submit(what, INVOKE_METHOD, &transaction.to_params()).await
     }
 
     async fn nonce(&self) -> Result<u64, NetworkError> {

@@ -12,7 +12,7 @@ use crate::io::memory::{MemoryPermit, MemoryPool};
 use crate::node::{Answer, MAX_ANSWER};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use portcullis_filters::rpc::keep::Keep;
+use portcullis_filters::rpc::CachePolicy;
 use quick_cache::sync::DefaultLifecycle;
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use std::sync::Arc;
@@ -144,12 +144,18 @@ impl Cache {
 
     /// Inserts an answer that was requested under `view`, if its block had settled by then and the
     /// epoch is still the same.
-    pub(super) fn insert(&self, key: Arc<CacheKey>, answer: &Answer, policy: Keep, view: &View) {
+    pub(super) fn insert(
+        &self,
+        key: Arc<CacheKey>,
+        answer: &Answer,
+        policy: CachePolicy,
+        view: &View,
+    ) {
         let (block, l1, until) = match policy {
-            Keep::Briefly => (None, None, Some(Instant::now() + BRIEFLY)),
-            Keep::WithBlock(block) => (Some(block), None, None),
-            Keep::UntilL1(block) if view.l1.is_some() => (Some(block), view.l1, None),
-            Keep::UntilL1(_) => return,
+            CachePolicy::Briefly => (None, None, Some(Instant::now() + BRIEFLY)),
+            CachePolicy::WithBlock(block) => (Some(block), None, None),
+            CachePolicy::UntilL1(block) if view.l1.is_some() => (Some(block), view.l1, None),
+            CachePolicy::UntilL1(_) => return,
         };
         let settled = block.is_none_or(|block| view.settled >= Some(block));
         if !settled || !view.in_use || self.view.load().epoch != view.epoch {

@@ -40,7 +40,7 @@ impl World {
         Self { cache, memory }
     }
 
-    fn insert(&self, number: u64, policy: Keep, view: &View) {
+    fn insert(&self, number: u64, policy: CachePolicy, view: &View) {
         let answer = answer(&self.memory, b"{}".to_vec());
         self.cache.insert(call(number), &answer, policy, view);
     }
@@ -58,13 +58,13 @@ fn only_answers_of_settled_blocks_are_cached() {
         let world = World::new();
         world.cache.apply(&observed(settled, Some(0)));
         let view = world.cache.view();
-        world.insert(number, Keep::WithBlock(number), &view);
+        world.insert(number, CachePolicy::WithBlock(number), &view);
         assert_eq!(world.hits(number), cached, "block {number}, settled {settled:?}");
     }
     let world = World::new();
     let before = world.cache.view();
     world.cache.apply(&observed(Some(6), Some(0)));
-    world.insert(6, Keep::WithBlock(6), &before);
+    world.insert(6, CachePolicy::WithBlock(6), &before);
     assert!(!world.hits(6), "it settled during the call");
 }
 
@@ -76,7 +76,7 @@ fn no_entry_outlives_its_epoch() {
     ] {
         let world = World::new();
         let before = world.cache.view();
-        for policy in [Keep::WithBlock(1), Keep::UntilL1(2), Keep::Briefly] {
+        for policy in [CachePolicy::WithBlock(1), CachePolicy::UntilL1(2), CachePolicy::Briefly] {
             world.insert(1, policy, &before);
             assert!(world.hits(1), "{policy:?} is cached");
         }
@@ -84,11 +84,11 @@ fn no_entry_outlives_its_epoch() {
         assert!(!world.hits(1), "{why}");
         assert_eq!(world.cache.stats().entries, 0, "it takes no more memory: {why}");
         assert_eq!(world.memory.taken(), 0, "nor does its permit: {why}");
-        world.insert(1, Keep::WithBlock(1), &before);
+        world.insert(1, CachePolicy::WithBlock(1), &before);
         world.cache.apply(&observed(Some(5), Some(0)));
         assert!(!world.hits(1), "the answer to an earlier request arrives too late: {why}");
         let after = world.cache.view();
-        world.insert(1, Keep::WithBlock(1), &after);
+        world.insert(1, CachePolicy::WithBlock(1), &after);
         assert!(world.hits(1), "a later request is cached again: {why}");
     }
 }
@@ -99,11 +99,11 @@ fn an_unobserved_chain_bypasses_the_cache() {
     let memory = MemoryPool::new(1 << 20);
     let fresh = Cache::new(&config(Size::from_mib(1), 10), Arc::clone(&memory));
     let view = fresh.view();
-    fresh.insert(call(1), &answer(&memory, b"{}".to_vec()), Keep::Briefly, &view);
+    fresh.insert(call(1), &answer(&memory, b"{}".to_vec()), CachePolicy::Briefly, &view);
     assert_eq!(fresh.stats().entries, 0, "there was no poll yet");
     world.cache.apply(&Step { broke: None, chain: None });
     let view = world.cache.view();
-    world.insert(1, Keep::Briefly, &view);
+    world.insert(1, CachePolicy::Briefly, &view);
     assert!(!world.hits(1) && world.cache.stats().suspended);
 }
 
@@ -111,16 +111,16 @@ fn an_unobserved_chain_bypasses_the_cache() {
 fn answers_on_l2_expire_when_l1_advances() {
     let world = World::new();
     let view = world.cache.view();
-    world.insert(1, Keep::UntilL1(1), &view);
-    world.insert(2, Keep::WithBlock(2), &view);
+    world.insert(1, CachePolicy::UntilL1(1), &view);
+    world.insert(2, CachePolicy::WithBlock(2), &view);
     world.cache.apply(&observed(Some(5), Some(1)));
     assert!(!world.hits(1), "it may be on L1 by now");
     assert!(world.hits(2), "what says nothing of L2 stays");
-    world.insert(3, Keep::UntilL1(3), &view);
+    world.insert(3, CachePolicy::UntilL1(3), &view);
     assert!(!world.hits(3), "it was requested earlier");
     world.cache.apply(&observed(Some(5), None));
     let view = world.cache.view();
-    world.insert(4, Keep::UntilL1(4), &view);
+    world.insert(4, CachePolicy::UntilL1(4), &view);
     assert!(!world.hits(4), "nobody would notice a change");
 }
 
@@ -128,7 +128,7 @@ fn answers_on_l2_expire_when_l1_advances() {
 async fn answers_about_no_block_expire_after_ten_seconds() {
     let world = World::new();
     let view = world.cache.view();
-    world.insert(1, Keep::Briefly, &view);
+    world.insert(1, CachePolicy::Briefly, &view);
     tokio::time::advance(Duration::from_millis(9_999)).await;
     assert!(world.hits(1));
     tokio::time::advance(Duration::from_millis(1)).await;
@@ -146,7 +146,7 @@ fn bytes_and_entries_stay_within_their_bounds() {
         let view = cache.view();
         for number in 0..2_000 {
             let answer = answer(&memory, vec![b' '; payload]);
-            cache.insert(call(number), &answer, Keep::WithBlock(number), &view);
+            cache.insert(call(number), &answer, CachePolicy::WithBlock(number), &view);
         }
         let stats = cache.stats();
         let what = format!("{size} MiB, {max_entries} entries: {stats:?}");
@@ -165,7 +165,7 @@ fn the_largest_answer_always_fits_besides() {
     let view = cache.view();
     for number in 0..1_000 {
         let answer = answer(&memory, vec![b' '; 64 << 10]);
-        cache.insert(call(number), &answer, Keep::WithBlock(number), &view);
+        cache.insert(call(number), &answer, CachePolicy::WithBlock(number), &view);
     }
     assert!(cache.stats().entries > 16, "it is of use: {:?}", cache.stats());
     assert!(memory.taken() <= MAX_ANSWER, "{} bytes are taken", memory.taken());
@@ -174,7 +174,7 @@ fn the_largest_answer_always_fits_besides() {
 #[test]
 fn a_pause_bypasses_and_purges_nothing() {
     let world = World::new();
-    world.insert(1, Keep::WithBlock(1), &world.cache.view());
+    world.insert(1, CachePolicy::WithBlock(1), &world.cache.view());
     world.cache.pause();
     assert!(!world.hits(1), "the chain is not observed");
     world.cache.apply(&observed(Some(5), Some(0)));
@@ -187,7 +187,7 @@ fn an_entry_is_a_copy_with_its_own_permit() {
     let view = world.cache.view();
     let whole = Bytes::from(vec![b' '; 1 << 20]);
     let part = Answer { payload: whole.slice(..1_000), ..answer(&world.memory, Vec::new()) };
-    world.cache.insert(call(1), &part, Keep::WithBlock(1), &view);
+    world.cache.insert(call(1), &part, CachePolicy::WithBlock(1), &view);
     drop(part);
     assert!(whole.is_unique(), "the large buffer is not held by a small part of it");
     let taken = world.memory.taken();
@@ -206,7 +206,7 @@ fn answers_in_flight_take_precedence_over_the_cache() {
     cache.apply(&observed(Some(5), Some(0)));
     let view = cache.view();
     let answer = answer(&memory, vec![b' '; 2_000]);
-    cache.insert(call(1), &answer, Keep::WithBlock(1), &view);
+    cache.insert(call(1), &answer, CachePolicy::WithBlock(1), &view);
     assert!(cache.get(&call(1), &view).is_none(), "there is no memory for a copy");
     assert_eq!(memory.taken(), 0);
 }
@@ -216,7 +216,7 @@ fn switching_it_off_purges_and_notifies() {
     let world = World::new();
     let switched = world.cache.switched();
     let view = world.cache.view();
-    world.insert(1, Keep::WithBlock(1), &view);
+    world.insert(1, CachePolicy::WithBlock(1), &view);
     world.cache.switch(true);
     assert!(world.hits(1) && !switched.has_changed().expect("the cache is there"));
     world.cache.switch(false);
@@ -224,6 +224,6 @@ fn switching_it_off_purges_and_notifies() {
     assert_eq!(world.cache.stats().entries, 0);
     world.cache.switch(true);
     assert!(!world.hits(1), "not before the next poll");
-    world.insert(1, Keep::WithBlock(1), &view);
+    world.insert(1, CachePolicy::WithBlock(1), &view);
     assert_eq!(world.cache.stats().entries, 0, "the answer to an earlier request arrives too late");
 }

@@ -117,8 +117,8 @@ impl Auth {
 fn bearer(authorization: &Authorization) -> Result<&[u8], Refusal> {
     let value = match authorization {
         Authorization::Absent => None,
-        Authorization::Given(value) => Some(value.expose()),
-        Authorization::Doubled => {
+        Authorization::Present(value) => Some(value.expose()),
+        Authorization::Duplicate => {
             return refuse(Reason::Unauthorized, "send one Authorization header");
         }
     };

@@ -128,7 +128,7 @@ fn failure(_: &Call) -> Vec<Act> {
 fn each_comes_to(status: u16, added: fn(&Call) -> Vec<Act>, receipt: fn(&Call) -> Vec<Act>) {
     each(OperationKind::ALL, |kind| {
         let stage = stage(kind, added, receipt);
-        let answer = stage.post(kind.path(), body(kind));
+        let answer = stage.post(&kind.path(), body(kind));
         assert_eq!(answer.status, status, "{kind:?}: {}", answer.text());
         assert_eq!(stage.adds().len(), 1, "{kind:?}: it was submitted");
     });
@@ -172,16 +172,16 @@ fn operations_report_node_and_chain_errors() {
     );
     each(OperationKind::ALL, |kind| {
         let stage = if kind == OperationKind::RequireV2 { &open } else { &required };
-        let answer = stage.post(kind.path(), body(kind));
+        let answer = stage.post(&kind.path(), body(kind));
         assert_eq!(answer.status, 502, "{kind:?}: {}", answer.text());
-        let answer = other_chain.post(kind.path(), body(kind));
+        let answer = other_chain.post(&kind.path(), body(kind));
         assert_eq!(answer.status, 503, "{kind:?}: {}", answer.text());
     });
 }
 
 /// Every path that takes a body.
-fn paths() -> impl Iterator<Item = &'static str> {
-    OperationKind::ALL.into_iter().map(OperationKind::path).chain(["/rpc"])
+fn paths() -> impl Iterator<Item = String> {
+    OperationKind::ALL.into_iter().map(OperationKind::path).chain(["/rpc".to_owned()])
 }
 
 #[test]
@@ -189,11 +189,11 @@ fn each_path_checks_head_and_size() {
     let stage = Stage::scripted_with(&[("relay.requests_per_minute", "1")]);
     let mut clients = (1_u8..).map(|last| format!("192.0.2.{last}"));
     for path in paths() {
-        let whole = || post(path, "{}");
+        let whole = || post(&path, "{}");
         for (status, request) in [
             (400, whole().without("Host")),
             (401, whole().without("Authorization")),
-            (413, post(path, padded("{}", 65_537))),
+            (413, post(&path, padded("{}", 65_537))),
             (415, whole().without("Content-Type")),
             (417, whole().with("Expect", "a-miracle")),
         ] {
@@ -202,7 +202,7 @@ fn each_path_checks_head_and_size() {
             assert_eq!(answer.status, status, "{path}: {}", answer.text());
         }
         let spent = clients.next().unwrap();
-        let again = |_| stage.ask(&post(path, "[]").with("X-Forwarded-For", &spent)).status;
+        let again = |_| stage.ask(&post(&path, "[]").with("X-Forwarded-For", &spent)).status;
         assert_eq!([400, 429], [0, 1].map(again), "{path}: one request a minute");
     }
 }
@@ -216,7 +216,7 @@ fn each_path_has_the_same_body_timeout() {
         client
     };
     let probe = authorised(Request::new("GET", "/readyz")).with("Content-Length", "1").bytes();
-    let bodies = paths().map(|path| post(path, "{}").bytes());
+    let bodies = paths().map(|path| post(&path, "{}").bytes());
     let slow = bodies.map(|bytes| begin(&bytes[..bytes.len() - 1]));
     let waiting: Vec<_> = slow.chain([begin(&probe)]).collect();
     for mut client in waiting {

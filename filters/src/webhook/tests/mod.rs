@@ -1,5 +1,5 @@
-//! Events through the policy: who is listened to, in which order it is judged, and what a refusal
-//! tells. What an event may say is in `event`.
+//! Events through the policy: accepted signatures, the order of the checks, and the refusals'
+//! texts. `event` tests the fields.
 
 mod event;
 
@@ -30,7 +30,7 @@ fn header(secret: &str, body: &[u8]) -> String {
 /// Inspects a body that the verifier signed, at noon.
 fn signed(body: impl AsRef<[u8]>) -> Result<SignedEvent, Refusal> {
     let body = body.as_ref();
-    policy().inspect(Signature::of([header(CURRENT, body)]), true, body, NOON)
+    policy().inspect(Signature::of([header(CURRENT, body)]), MediaType::Json, body, NOON)
 }
 
 fn verified() -> Value {
@@ -84,28 +84,28 @@ fn an_event_is_read_as_it_was_meant() {
 #[test]
 fn the_first_check_that_fails_answers() {
     let (good, junk, large) = (verified().to_string(), "junk", " ".repeat(MAX_WEBHOOK_BODY + 1));
-    for (body, is_signed, is_json, expected) in [
-        (&*large, false, false, Some(Reason::BodyTooLarge)),
-        (&large, true, true, Some(Reason::BodyTooLarge)),
-        (junk, false, false, Some(Reason::BadWebhookSignature)),
-        (junk, false, true, Some(Reason::BadWebhookSignature)),
-        (junk, true, false, Some(Reason::UnsupportedMediaType)),
-        (junk, true, true, Some(Reason::ParseError)),
-        ("{}", true, true, Some(Reason::InvalidRequest)),
-        (&good, false, true, Some(Reason::BadWebhookSignature)),
-        (&good, true, false, Some(Reason::UnsupportedMediaType)),
-        (&good, true, true, None),
+    for (body, is_signed, media_type, expected) in [
+        (&*large, false, MediaType::Other, Some(Reason::BodyTooLarge)),
+        (&large, true, MediaType::Json, Some(Reason::BodyTooLarge)),
+        (junk, false, MediaType::Other, Some(Reason::BadWebhookSignature)),
+        (junk, false, MediaType::Json, Some(Reason::BadWebhookSignature)),
+        (junk, true, MediaType::Other, Some(Reason::UnsupportedMediaType)),
+        (junk, true, MediaType::Json, Some(Reason::ParseError)),
+        ("{}", true, MediaType::Json, Some(Reason::InvalidRequest)),
+        (&good, false, MediaType::Json, Some(Reason::BadWebhookSignature)),
+        (&good, true, MediaType::Other, Some(Reason::UnsupportedMediaType)),
+        (&good, true, MediaType::Json, None),
     ] {
         let values = is_signed.then(|| header(CURRENT, body.as_bytes()));
-        let verdict = policy().inspect(Signature::of(values), is_json, body.as_bytes(), NOON);
+        let verdict = policy().inspect(Signature::of(values), media_type, body.as_bytes(), NOON);
         let found = verdict.err().map(|refusal| refusal.reason);
         let shown = &body[..body.len().min(20)];
-        assert_eq!(found, expected, "{shown} signed: {is_signed}, JSON: {is_json}");
+        assert_eq!(found, expected, "{shown} signed: {is_signed}, {media_type:?}");
     }
 }
 
 #[test]
-fn sixteen_kibibytes_pass_and_one_byte_more_does_not() {
+fn a_body_has_at_most_16_kib() {
     for (size, ok) in [(MAX_WEBHOOK_BODY, true), (MAX_WEBHOOK_BODY + 1, false)] {
         let body = format!("{:size$}", verified().to_string());
         assert_eq!(signed(body).is_ok(), ok, "{size} bytes");
@@ -113,7 +113,7 @@ fn sixteen_kibibytes_pass_and_one_byte_more_does_not() {
 }
 
 #[test]
-fn either_secret_signs_and_every_failure_reads_the_same() {
+fn every_failed_signature_reads_the_same() {
     let policy = policy();
     let body = verified().to_string();
     let current = header(CURRENT, body.as_bytes());
@@ -136,7 +136,8 @@ fn either_secret_signs_and_every_failure_reads_the_same() {
         (vec![header(CURRENT, format!("{body} ").as_bytes())], false),
         (vec![header(CURRENT, b"")], false),
     ] {
-        let verdict = policy.inspect(Signature::of(&values), true, body.as_bytes(), NOON);
+        let verdict =
+            policy.inspect(Signature::of(&values), MediaType::Json, body.as_bytes(), NOON);
         assert_eq!(verdict.is_ok(), ok, "{values:?}");
         refusals.extend(verdict.err());
     }
@@ -153,7 +154,8 @@ fn no_bit_of_a_signature_may_differ() {
         let mut wrong = right;
         wrong[bit / 8] ^= 1 << (bit % 8);
         let value: String = wrong.iter().map(|byte| format!("{byte:02x}")).collect();
-        let verdict = policy().inspect(Signature::of([value]), true, body.as_bytes(), NOON);
+        let verdict =
+            policy().inspect(Signature::of([value]), MediaType::Json, body.as_bytes(), NOON);
         assert_eq!(verdict.unwrap_err().reason, Reason::BadWebhookSignature, "bit {bit}");
     }
 }
@@ -181,10 +183,10 @@ proptest! {
         value in prop::collection::vec(any::<u8>(), 0..80),
         now in any::<i64>(),
     ) {
-        let by_anyone = policy().inspect(Signature::of([value]), true, &body, now);
+        let by_anyone = policy().inspect(Signature::of([value]), MediaType::Json, &body, now);
         prop_assert_eq!(by_anyone.unwrap_err().reason, Reason::BadWebhookSignature);
         let signature = Signature::of([header(NEXT, &body)]);
-        match policy().inspect(signature, true, &body, now) {
+        match policy().inspect(signature, MediaType::Json, &body, now) {
             Ok(event) => {
                 let is_verified = event.status() == AgeStatus::Verified;
                 prop_assert_eq!(event.age_band().is_some(), is_verified);
@@ -206,7 +208,7 @@ proptest! {
         let signature = Signature::of([header(CURRENT, &body)]);
         let at = at.index(body.len());
         body[at] ^= 1 << bit;
-        let refusal = policy().inspect(signature, true, &body, NOON).unwrap_err();
+        let refusal = policy().inspect(signature, MediaType::Json, &body, NOON).unwrap_err();
         prop_assert_eq!(refusal.reason, Reason::BadWebhookSignature);
     }
 

@@ -61,7 +61,7 @@ fn auth_with(config: &SessionConfig, secrets: &[&str]) -> Auth {
 }
 
 fn header(bearer: &str) -> Authorization {
-    Authorization::Given(Secret::new(bearer.into()))
+    Authorization::Present(Secret::new(bearer.into()))
 }
 
 /// The issuer's key.

@@ -1,28 +1,27 @@
-//! A request's body, taken apart at the number that is its id.
+//! A request's body, split at the number that is its id.
 //!
-//! Clients count their requests. Where two bodies are the same bytes but for the digits of their
-//! ids, they are the same JSON but for that number, and what the policy made of one it would make
-//! of the other: so it need not be asked twice.
+//! Clients count their requests. Two bodies that differ in the digits of their ids only are equal
+//! JSON except for that number, and get the same verdict of the policy: one parse serves both.
 
 use super::envelope::Id;
 use core::hash::{Hash, Hasher};
 
-/// Digits of an id: no client counts further.
+/// The longest id in digits; no client counts further.
 const MAX_DIGITS: usize = 15;
 const NAME: &[u8] = b"\"id\"";
 
-/// A body with a number where its id seems to stand. Two are equal when they differ in nothing but
-/// that number.
+/// A body split at a number that is probably its id. Two are equal if they differ in that number
+/// only.
 #[derive(Clone, Copy, Debug, Eq)]
-pub struct Numbered<'a> {
+pub struct BodyWithoutId<'a> {
     before: &'a [u8],
     id: &'a str,
     after: &'a [u8],
 }
 
-impl<'a> Numbered<'a> {
-    /// Finds the number where nearly every client writes it. That it is the id, and not part of
-    /// something else, is only known when the body was parsed: see [`Self::is_at`].
+impl<'a> BodyWithoutId<'a> {
+    /// Finds the number where nearly every client writes its id. Only the parsed body shows that it
+    /// is the id, and not part of another member: see [`Self::is_at`].
     pub fn find(body: &'a [u8]) -> Option<Self> {
         let mut colons = memchr::memchr_iter(b':', body);
         let name = colons.find(|at| body.get(..*at).is_some_and(|to| to.ends_with(NAME)))?;
@@ -31,42 +30,42 @@ impl<'a> Numbered<'a> {
         let before = body.strip_suffix(value)?;
         let length = value.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let (digits, after) = value.split_at_checked(length)?;
-        // one way to write each number, and the next byte ends it
+        // in the shortest form, with a byte behind it that ends it
         let is_plain = matches!(digits, [b'1'..=b'9', ..] | [b'0']) && length <= MAX_DIGITS;
         let ends = matches!(after.first(), Some(b',' | b'}'));
         let id = str::from_utf8(digits).ok().filter(|_| is_plain && ends)?;
         Some(Self { before, id, after })
     }
 
-    /// One that was kept: its two parts in one piece, and where the second begins.
-    pub fn kept(parts: &'a [u8], at: usize) -> Option<Self> {
+    /// A stored body: both parts in one slice, and where the second begins.
+    pub fn stored(parts: &'a [u8], at: usize) -> Option<Self> {
         let (before, after) = parts.split_at_checked(at)?;
         Some(Self { before, id: "", after })
     }
 
-    /// What is before the number, and what is behind it.
+    /// The bytes before and after the number.
     pub fn parts(&self) -> [&'a [u8]; 2] {
         [self.before, self.after]
     }
 
-    /// The number, for a body that is equal to one whose number was the id.
+    /// The number: the id, if this body equals one whose number was the id.
     pub fn id(&self) -> &'a str {
         self.id
     }
 
-    /// Whether the number is this id: not one that is equal, but these bytes of the body.
+    /// Whether the number is this id: the same bytes of the body, not only an equal number.
     pub fn is_at(&self, id: Id<'_>) -> bool {
         core::ptr::eq(self.id, id.as_str())
     }
 }
 
-impl PartialEq for Numbered<'_> {
+impl PartialEq for BodyWithoutId<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.before == other.before && self.after == other.after
     }
 }
 
-impl Hash for Numbered<'_> {
+impl Hash for BodyWithoutId<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write(self.before);
         state.write(self.after);
@@ -81,7 +80,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn found(body: &str) -> Option<&str> {
-        Numbered::find(body.as_bytes()).map(|numbered| numbered.id())
+        BodyWithoutId::find(body.as_bytes()).map(|split| split.id())
     }
 
     #[test]
@@ -108,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_only_looks_like_the_id_is_told_from_it() {
+    fn a_lookalike_of_the_id_is_not_it() {
         for (body, is_id) in [
             (r#"{"jsonrpc":"2.0","id":7,"method":"m"}"#, true),
             (r#"{"jsonrpc":"2.0","id":7,"method":"m","params":{"id":7}}"#, true),
@@ -117,13 +116,13 @@ mod tests {
             (r#"{"jsonrpc":"2.0","params":["\\\"id\":7,"],"method":"m","i\u0064":7}"#, false),
         ] {
             let id = Envelope::parse(body.as_bytes()).map(|envelope| envelope.id);
-            let numbered = Numbered::find(body.as_bytes());
-            let both = numbered.zip(id.ok());
-            assert_eq!(both.is_some_and(|(numbered, id)| numbered.is_at(id)), is_id, "{body}");
+            let split = BodyWithoutId::find(body.as_bytes());
+            let both = split.zip(id.ok());
+            assert_eq!(both.is_some_and(|(split, id)| split.is_at(id)), is_id, "{body}");
         }
     }
 
-    /// Parameters that hold what looks like an id, in as many ways as there are.
+    /// Parameters that contain a lookalike of an id.
     const PARAMS: [&str; 7] = [
         "[]",
         r#"["latest","0x1"]"#,
@@ -136,7 +135,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bodies_that_are_equal_but_for_the_number_are_the_same_request(
+        fn equal_bodies_are_the_same_request(
             one in 0u64..1_000_000_000_000_000, other in 0u64..1_000_000_000_000_000,
             params in prop::sample::select(&PARAMS[..]), order in 0usize..4,
         ) {
@@ -150,14 +149,14 @@ mod tests {
             let (one, other) = (body(one), body(other));
             let parsed = Envelope::parse(one.as_bytes()).expect("it is a request");
             let again = Envelope::parse(other.as_bytes()).expect("so is this");
-            let [first, second] = [&one, &other].map(|body| Numbered::find(body.as_bytes()));
+            let [first, second] = [&one, &other].map(|body| BodyWithoutId::find(body.as_bytes()));
             if let Some(first) = first.filter(|first| first.is_at(parsed.id)) {
-                let second = second.expect("a number is where one was");
+                let second = second.expect("the number is at the same place");
                 prop_assert_eq!(first, second);
                 prop_assert_eq!(second.id(), again.id.as_str());
                 prop_assert_eq!((parsed.method, parsed.params), (again.method, again.params));
             } else {
-                prop_assert!(order > 1, "where it is looked for first it is found: {}", one);
+                prop_assert!(order > 1, "the first place is found: {}", one);
             }
         }
     }

@@ -1,9 +1,9 @@
-//! Which answers may be given again, and for how long: a pure matter of the read and its result.
+//! Which answers may be cached, and for how long, by the read and its result alone.
 //!
-//! Only what a later block can not change: classes, and blocks and receipts that were accepted.
-//! Nothing by tag is kept as it is asked. Whether the chain still stands is not known here:
-//! [`Keep`] names the block that it must stand on, and whoever keeps the answer sees to that.
-//! Starknet API 0.10, `BLOCK_STATUS` and `TXN_FINALITY_STATUS`.
+//! Only what a later block cannot change: classes, and accepted blocks and receipts. A block by tag
+//! is never cached. This file does not know the state of the chain: a [`CachePolicy`] names the
+//! block that the answer depends on, and the cache watches it. Starknet API 0.10, `BLOCK_STATUS`
+//! and `TXN_FINALITY_STATUS`.
 
 use super::json::Name;
 use super::method::Method;
@@ -12,12 +12,12 @@ use alloc::borrow::Cow;
 use core::fmt;
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 
-/// A read whose answer may be kept, as far as can be told before it is asked.
+/// A read whose answer may be cached, as far as its request shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keepable {
-    /// The same for the whole life of a chain.
+pub enum CacheClass {
+    /// Constant for the whole epoch of a chain.
     Constant,
-    /// A class at a tag that follows the chain: what an accepted block has, that tag has for good.
+    /// A class at a tag that follows the chain: a class of an accepted block stays at the tag.
     ClassAtHead,
     /// A class at the block of this number.
     ClassAt(u64),
@@ -29,20 +29,20 @@ pub enum Keepable {
     Receipt,
 }
 
-/// For how long an answer may be kept.
+/// How long an answer may be cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
-    /// For some seconds: it is about no block.
+pub enum CachePolicy {
+    /// For some seconds: it depends on no block.
     Briefly,
-    /// As long as the block of this number stands.
+    /// While the block of this number is part of the chain.
     WithBlock(u64),
-    /// As long as it stands, and until more blocks are accepted on L1: the answer says that this
-    /// one is not yet.
+    /// The same, and until L1 accepts more blocks: the answer says that this block is not accepted
+    /// on L1.
     UntilL1(u64),
 }
 
-impl Keepable {
-    /// Whether the answer to this read may be kept at all.
+impl CacheClass {
+    /// The class of a read; `None` if its answer is never cached.
     pub fn of(method: Method, params: &Params) -> Option<Self> {
         let block = params.arguments().iter().find_map(|(_, argument)| match argument {
             Argument::Block(block) => Some(*block),
@@ -63,36 +63,38 @@ impl Keepable {
         }
     }
 
-    /// Whether this result may be kept, and for how long. An error of the node's never may: what
-    /// does not exist may come to be.
-    pub fn judge(self, result: &str) -> Option<Keep> {
+    /// How long this result may be cached, if at all. Errors of the node are never cached: what
+    /// does not exist may be created.
+    pub fn policy(self, result: &str) -> Option<CachePolicy> {
         match self {
-            Self::Constant => result.starts_with('"').then_some(Keep::Briefly),
-            Self::ClassAt(number) => result.starts_with('{').then_some(Keep::WithBlock(number)),
-            // a tag says nothing about which block it was
+            Self::Constant => result.starts_with('"').then_some(CachePolicy::Briefly),
+            Self::ClassAt(number) => {
+                result.starts_with('{').then_some(CachePolicy::WithBlock(number))
+            }
+            // a tag does not name the block of the answer
             Self::ClassAtHead => None,
-            Self::BlockAt(number) => match Found::read(result, "status")?.keep()? {
-                keep @ Keep::WithBlock(found) if found == number => Some(keep),
+            Self::BlockAt(number) => match Found::read(result, "status")?.policy()? {
+                policy @ CachePolicy::WithBlock(found) if found == number => Some(policy),
                 _ => None,
             },
-            Self::BlockOfHash => Found::read(result, "status")?.keep(),
-            Self::Receipt => Found::read(result, "finality_status")?.keep(),
+            Self::BlockOfHash => Found::read(result, "status")?.policy(),
+            Self::Receipt => Found::read(result, "finality_status")?.policy(),
         }
     }
 }
 
-/// What a block or a receipt says of itself.
+/// The status and number of a block or a receipt.
 struct Found<'a> {
     status: Cow<'a, str>,
     number: u64,
 }
 
 impl<'a> Found<'a> {
-    /// Reads it from the top level of an object, each member there once. The rest is skipped: a
-    /// block may hold thousands of transactions.
+    /// Reads both members from the top level of an object; a duplicate is an error. The rest is
+    /// skipped: a block may hold thousands of transactions.
     fn read(result: &'a str, status: &'static str) -> Option<Self> {
         if !result.starts_with('{') {
-            // to be told what else it is would cost more than all of this
+            // a parser error would cost more than all of this
             return None;
         }
         let mut from = serde_json::Deserializer::from_str(result);
@@ -100,10 +102,10 @@ impl<'a> Found<'a> {
         from.end().ok().map(|()| found)
     }
 
-    fn keep(&self) -> Option<Keep> {
+    fn policy(&self) -> Option<CachePolicy> {
         match &*self.status {
-            "ACCEPTED_ON_L1" => Some(Keep::WithBlock(self.number)),
-            "ACCEPTED_ON_L2" => Some(Keep::UntilL1(self.number)),
+            "ACCEPTED_ON_L1" => Some(CachePolicy::WithBlock(self.number)),
+            "ACCEPTED_ON_L2" => Some(CachePolicy::UntilL1(self.number)),
             _ => None,
         }
     }
@@ -132,7 +134,7 @@ impl<'de> Visitor<'de> for TopLevel {
                 }
             };
             if twice {
-                return Err(A::Error::custom("a member is given twice"));
+                return Err(A::Error::custom("a member appears twice"));
             }
         }
         match (status, number) {
@@ -155,12 +157,12 @@ impl<'de> Deserialize<'de> for Text<'de> {
 mod tests {
     use super::*;
 
-    const L1: Option<Keep> = Some(Keep::WithBlock(7));
-    const L2: Option<Keep> = Some(Keep::UntilL1(7));
+    const L1: Option<CachePolicy> = Some(CachePolicy::WithBlock(7));
+    const L2: Option<CachePolicy> = Some(CachePolicy::UntilL1(7));
 
     #[test]
-    fn a_block_says_once_and_at_its_top_level_that_it_was_accepted_and_where() {
-        for (block, keep) in [
+    fn a_block_is_cached_by_its_own_status() {
+        for (block, policy) in [
             (r#"{"status":"ACCEPTED_ON_L1","block_number":7,"transactions":[]}"#, L1),
             (r#"{"status":"ACCEPTED_ON_L2","block_number":7}"#, L2),
             ("{\"block_number\":7,\n \"st\\u0061tus\":\"ACCEPTED\\u005fON_L2\"}", L2),
@@ -185,45 +187,45 @@ mod tests {
             ("null", None),
             ("", None),
         ] {
-            assert_eq!(Keepable::BlockOfHash.judge(block), keep, "{block}");
+            assert_eq!(CacheClass::BlockOfHash.policy(block), policy, "{block}");
         }
     }
 
     #[test]
-    fn a_block_by_number_is_kept_when_it_is_that_one_and_final() {
+    fn a_block_by_number_must_be_final() {
         let block = |status: &str| format!(r#"{{"status":"{status}","block_number":7}}"#);
-        for (keepable, status, keep) in [
-            (Keepable::BlockAt(7), "ACCEPTED_ON_L1", L1),
-            (Keepable::BlockAt(7), "ACCEPTED_ON_L2", None),
-            (Keepable::BlockAt(8), "ACCEPTED_ON_L1", None),
+        for (class, status, policy) in [
+            (CacheClass::BlockAt(7), "ACCEPTED_ON_L1", L1),
+            (CacheClass::BlockAt(7), "ACCEPTED_ON_L2", None),
+            (CacheClass::BlockAt(8), "ACCEPTED_ON_L1", None),
         ] {
-            assert_eq!(keepable.judge(&block(status)), keep, "{keepable:?} {status}");
+            assert_eq!(class.policy(&block(status)), policy, "{class:?} {status}");
         }
     }
 
     #[test]
-    fn a_receipt_says_by_its_own_member_that_it_is_in_a_block() {
-        for (receipt, keep) in [
+    fn a_receipt_is_cached_by_its_finality() {
+        for (receipt, policy) in [
             (r#"{"finality_status":"ACCEPTED_ON_L1","block_number":7}"#, L1),
             (r#"{"finality_status":"ACCEPTED_ON_L2","block_number":7}"#, L2),
             (r#"{"finality_status":"ACCEPTED_ON_L2"}"#, None),
             (r#"{"finality_status":"PRE_CONFIRMED","block_number":7}"#, None),
             (r#"{"status":"ACCEPTED_ON_L2","block_number":7}"#, None),
         ] {
-            assert_eq!(Keepable::Receipt.judge(receipt), keep, "{receipt}");
+            assert_eq!(CacheClass::Receipt.policy(receipt), policy, "{receipt}");
         }
     }
 
     #[test]
-    fn a_class_is_an_object_and_stands_on_the_block_that_it_was_asked_at() {
-        for (keepable, result, keep) in [
-            (Keepable::ClassAt(7), r#"{"abi":[]}"#, L1),
-            (Keepable::ClassAt(7), "null", None),
-            (Keepable::ClassAtHead, r#"{"abi":[]}"#, None),
-            (Keepable::Constant, r#""0x1""#, Some(Keep::Briefly)),
-            (Keepable::Constant, "null", None),
+    fn a_class_depends_on_its_block() {
+        for (class, result, policy) in [
+            (CacheClass::ClassAt(7), r#"{"abi":[]}"#, L1),
+            (CacheClass::ClassAt(7), "null", None),
+            (CacheClass::ClassAtHead, r#"{"abi":[]}"#, None),
+            (CacheClass::Constant, r#""0x1""#, Some(CachePolicy::Briefly)),
+            (CacheClass::Constant, "null", None),
         ] {
-            assert_eq!(keepable.judge(result), keep, "{keepable:?} {result}");
+            assert_eq!(class.policy(result), policy, "{class:?} {result}");
         }
     }
 }

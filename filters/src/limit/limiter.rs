@@ -1,0 +1,109 @@
+//! The rate limiter that threads share.
+//!
+//! Clients are spread over shards by their hash. Each shard has a lock of its own, held only while
+//! a request is judged; a panic under a lock does not poison it. Next: `shard`.
+
+use alloc::boxed::Box;
+use core::hash::BuildHasher;
+use core::num::NonZeroU32;
+use core::sync::atomic::{AtomicU32, Ordering};
+use parking_lot::Mutex;
+
+use super::shard::Shard;
+use super::{Millis, Quota, RateLimitStatus};
+use crate::client::ClientKey;
+
+/// 16 shards in all: enough that a dozen threads seldom meet at one lock.
+const FURTHER_SHARDS: usize = 15;
+
+/// Below this capacity there is one shard: several would have too few clients each to be alike.
+const SHARDED_FROM: u32 = 4096;
+
+/// An exact sliding-window limiter for any number of threads.
+///
+/// The places for clients are counted over all shards: no client is evicted while a place is free,
+/// and at most `capacity` clients are stored. Without a free place a new client evicts the least
+/// recently seen of its shard. A capacity below 4,096 has one shard, so that is the least recently
+/// seen of all. Above it, shards differ in size by chance: of 100,000 clients, the evicted one is
+/// among the least recently seen 4 % or so.
+#[derive(Debug)]
+pub struct RateLimiter<S> {
+    hasher: S,
+    first: Mutex<Shard>,
+    further: Box<[Mutex<Shard>]>,
+    capacity: u32,
+    places_taken: AtomicU32,
+}
+
+impl<S> RateLimiter<S> {
+    /// A limiter of at most `capacity` clients.
+    ///
+    /// Clients choose their keys, so the hasher should have a random key.
+    #[must_use]
+    pub fn new(quota: Quota, capacity: NonZeroU32, hasher: S) -> Self {
+        let further = if capacity.get() < SHARDED_FROM { 0 } else { FURTHER_SHARDS };
+        let shard = || Mutex::new(Shard::new(quota));
+        Self {
+            hasher,
+            first: shard(),
+            further: core::iter::repeat_with(shard).take(further).collect(),
+            capacity: capacity.get(),
+            places_taken: AtomicU32::new(0),
+        }
+    }
+
+    /// Changes the quota, shard by shard. Admissions before the change count on.
+    pub fn set_quota(&self, quota: Quota) {
+        self.shards().for_each(|shard| shard.lock().set_quota(quota));
+    }
+
+    /// How many clients are stored.
+    #[must_use]
+    pub fn population(&self) -> u32 {
+        self.shards().fold(0, |sum, shard| sum.saturating_add(shard.lock().recent().len()))
+    }
+
+    /// How many clients were evicted to make room for others.
+    #[must_use]
+    pub fn evicted(&self) -> u64 {
+        self.shards().fold(0, |sum, shard| sum.saturating_add(shard.lock().evicted()))
+    }
+
+    /// The bytes in use, without the allocator's own. Reads every client.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let own = size_of_val(&*self.further).saturating_add(size_of::<Self>());
+        self.shards().fold(own, |sum, shard| sum.saturating_add(shard.lock().recent().heap_bytes()))
+    }
+
+    pub(super) fn shards(&self) -> impl Iterator<Item = &Mutex<Shard>> {
+        core::iter::once(&self.first).chain(&self.further)
+    }
+
+    /// Takes a free place for a new client, if there is one.
+    fn take_place(&self) -> bool {
+        let next = |taken: u32| (taken < self.capacity).then(|| taken.saturating_add(1));
+        self.places_taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok()
+    }
+}
+
+impl<S: BuildHasher> RateLimiter<S> {
+    /// Judges a request and counts it if it passes; the client is the most recently seen then.
+    pub fn check(&self, client: ClientKey, now: Millis) -> RateLimitStatus {
+        let hash = self.hasher.hash_one(client);
+        self.shard(hash).lock().check(hash, client, now, || self.take_place())
+    }
+
+    /// The status that [`RateLimiter::check`] would return; changes nothing.
+    #[must_use]
+    pub fn peek(&self, client: ClientKey, now: Millis) -> RateLimitStatus {
+        let hash = self.hasher.hash_one(client);
+        self.shard(hash).lock().peek(hash, client, now)
+    }
+
+    fn shard(&self, hash: u64) -> &Mutex<Shard> {
+        // four bits that the index of a shard does not use: it takes the lowest and the highest
+        let number = usize::try_from(hash >> 32 & 15).unwrap_or(0);
+        self.further.get(number).unwrap_or(&self.first)
+    }
+}

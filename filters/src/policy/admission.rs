@@ -1,0 +1,41 @@
+//! The outcome of judging a head, the same for every surface.
+
+use crate::client::Client;
+use crate::limit::RateLimitStatus;
+use crate::verdict::Refusal;
+
+/// The outcome of judging a head. `C` is what the surface reads of a call's head, `G` the guard of
+/// its place among the client's requests in flight.
+#[derive(Debug)]
+pub struct Admission<C, G> {
+    /// The client.
+    pub client: Client,
+    /// The client's rate limit, this request counted; `None` until the relay accepted a token.
+    pub rate_limit: Option<RateLimitStatus>,
+    /// What to do with the request.
+    pub verdict: Result<Admitted<C, G>, Refusal>,
+}
+
+/// A request whose head passed.
+#[derive(Debug)]
+pub enum Admitted<C, G> {
+    /// `GET` or `HEAD /healthz`.
+    Health,
+    /// A CORS preflight.
+    Preflight,
+    /// Any other request: read its body.
+    Call(PendingCall<C, G>),
+}
+
+/// A call whose head passed and whose body is to be read.
+#[derive(Debug)]
+pub struct PendingCall<C, G> {
+    /// What the surface read of the head.
+    pub call: C,
+    /// The client's place among its requests in flight, held until the response is sent.
+    pub slot: G,
+    /// The client waits for `100 Continue` before it sends the body.
+    pub expects_continue: bool,
+    /// The longest body that is accepted, in bytes.
+    pub max_body: usize,
+}
