@@ -1,53 +1,53 @@
-//! The build script: makes of the documents in `conf/` what the program gives out.
-//!
-//! In: OpenAPI and OpenRPC documents in YAML. Out: each of them as JSON, for tools and tests, and
-//! one page of HTML with all of them, for people. `page` lays it out, `operation` and `method` show
-//! what can be asked, `shape` shows schemas, `text` knows how HTML is written.
+//! The build script: converts the API documents in `conf/` from YAML to JSON, members in order.
 
-#[path = "src/admin/documents/document.rs"]
-mod document;
-#[path = "src/admin/documents/json.rs"]
-mod json;
-#[path = "src/admin/documents/method.rs"]
-mod method;
-#[path = "src/admin/documents/operation.rs"]
-mod operation;
-#[path = "src/admin/documents/page.rs"]
-mod page;
-#[path = "src/admin/documents/shape.rs"]
-mod shape;
-#[path = "src/admin/documents/text.rs"]
-mod text;
-
-use document::Document;
 use std::error::Error;
 use std::path::Path;
 use std::{env, fs};
-
-/// Folder and name of each document, in the order of the page.
-const DOCUMENTS: [(&str, &str); 5] = [
-    ("openapi", "gateway"),
-    ("openrpc", "gateway"),
-    ("openapi", "relay"),
-    ("openapi", "sidecar"),
-    ("openapi", "admin"),
-];
-const STYLE: &str = "src/admin/documents/style.css";
+use yaml_rust2::{Yaml, YamlLoader};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let out = env::var("OUT_DIR")?;
-    let mut documents = Vec::new();
-    for (folder, name) in DOCUMENTS {
-        let path = format!("conf/{folder}/{name}.yaml");
-        println!("cargo::rerun-if-changed={path}");
-        let document = Document::read(folder, name, &fs::read_to_string(&path)?)
-            .map_err(|error| format!("{path}: {error}"))?;
-        let json = Path::new(&out).join(format!("{folder}-{name}.json"));
-        fs::write(json, json::of(&document.root))?;
-        documents.push(document);
+    for folder in ["openapi", "openrpc"] {
+        println!("cargo::rerun-if-changed=conf/{folder}");
+        for entry in fs::read_dir(Path::new("conf").join(folder))? {
+            let path = entry?.path();
+            let name = path.file_stem().unwrap_or_default().display();
+            let documents = YamlLoader::load_from_str(&fs::read_to_string(&path)?)
+                .map_err(|error| format!("{}: {error}", path.display()))?;
+            let json: String = documents.iter().map(json).collect();
+            fs::write(Path::new(&out).join(format!("{folder}-{name}.json")), json)?;
+        }
     }
-    println!("cargo::rerun-if-changed={STYLE}");
-    let page = page::of(&documents, &fs::read_to_string(STYLE)?);
-    fs::write(Path::new(&out).join("docs.html"), page)?;
     Ok(())
+}
+
+fn json(node: &Yaml) -> String {
+    match node {
+        Yaml::String(text) => string(text),
+        Yaml::Integer(number) => number.to_string(),
+        Yaml::Real(number) => number.clone(),
+        Yaml::Boolean(value) => value.to_string(),
+        Yaml::Array(items) => {
+            format!("[{}]", items.iter().map(json).collect::<Vec<_>>().join(", "))
+        }
+        Yaml::Hash(members) => {
+            let members = members.iter().map(|(name, member)| {
+                format!("{}: {}", string(name.as_str().unwrap_or_default()), json(member))
+            });
+            format!("{{{}}}", members.collect::<Vec<_>>().join(", "))
+        }
+        Yaml::Null | Yaml::Alias(_) | Yaml::BadValue => "null".to_owned(),
+    }
+}
+
+/// A string with the escapes of RFC 8259, section 7.
+fn string(text: &str) -> String {
+    let escaped = text.chars().map(|character| match character {
+        '"' => "\\\"".to_owned(),
+        '\\' => "\\\\".to_owned(),
+        '\n' => "\\n".to_owned(),
+        control if control < ' ' => format!("\\u{:04x}", u32::from(control)),
+        plain => plain.to_string(),
+    });
+    format!("\"{}\"", escaped.collect::<String>())
 }

@@ -54,7 +54,7 @@ impl World {
         );
         let config = Config::parse(&text, []).expect("it has what is required");
         let gateway_config = config.gateway.expect("it has a gateway");
-        let metrics = Arc::new(Metrics::new());
+        let metrics = Arc::new(Metrics::default());
         let memory = MemoryPool::new(256 << 20);
         let node = Node::new(&config.node, Arc::clone(&memory), Arc::clone(&metrics));
         let gateway = Arc::new(Gateway::new(&gateway_config, Arc::new(node), memory));

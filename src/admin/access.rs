@@ -1,10 +1,9 @@
-//! Who may look at the operator's page.
+//! Access to the operator's page.
 //!
-//! With a token: whoever has it, as a bearer or as the password of HTTP Basic, which is how a
-//! browser asks for one (RFC 6750, section 2.1; RFC 7617). Without one: whoever reaches the
-//! listener, which then is a local one. A web page of somebody else reaches it, too, through its
-//! visitor's browser: so the name that the browser was told must be one of this machine's, and the
-//! request the page's own, or a person's who follows a link.
+//! With a token: as a bearer token, or as the password of HTTP Basic, which browsers prompt for (RFC
+//! 6750, section 2.1; RFC 7617). Without a token the listener is local, but other web pages can
+//! reach it through the browser of their visitor (DNS rebinding, cross-site requests): so `Host`
+//! must name this machine, and the request must come from the page itself or from a followed link.
 
 use crate::config::{AdminConfig, Listen};
 use crate::secrets::{self, Secret, SecretError};
@@ -18,31 +17,31 @@ use std::net::{IpAddr, SocketAddr};
 use std::slice;
 use std::sync::Arc;
 
-/// A credential that is longer is none: a token has at most 4 KiB.
-const LONGEST: usize = 8 << 10;
+/// Longer credentials are refused: a token has at most 4 KiB.
+const MAX_ENCODED: usize = 8 << 10;
 
-/// Who may look.
+/// Decides who may see the operator's page.
 pub struct Access {
     tokens: ArcSwapOption<Tokens>,
     listen: Listen,
 }
 
-/// Why somebody may not.
+/// Why a request is denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Denied {
     /// The token is missing or wrong.
     Token,
-    /// The browser was led here under a name that is not this machine's.
-    Name,
-    /// Another web page asks.
-    Elsewhere,
+    /// `Host` does not name this machine.
+    Host,
+    /// The request comes from another web page.
+    CrossSite,
 }
 
 impl Access {
     /// Reads the token, if one is configured.
     ///
     /// # Errors
-    /// Its file can not be used.
+    /// Its file is invalid.
     pub fn load(config: &AdminConfig) -> Result<Option<Tokens>, SecretError> {
         let Some(file) = &config.token_file else { return Ok(None) };
         let token = secrets::read(file)?;
@@ -52,13 +51,13 @@ impl Access {
         Ok(Some(tokens))
     }
 
-    /// For a listener at this address; with tokens, only for whoever has one.
+    /// For a listener at this address, which requires one of the tokens if there are some.
     pub fn new(listen: Listen, tokens: Option<Tokens>) -> Self {
         Self { tokens: ArcSwapOption::from(tokens.map(Arc::new)), listen }
     }
 
-    /// Takes over other tokens, and says whether there are some. A listener that others can reach
-    /// keeps the ones that it has rather than none.
+    /// Replaces the tokens, and returns whether there are new ones. A listener that is not local
+    /// never loses its tokens.
     pub fn change(&self, tokens: Option<Tokens>) -> bool {
         let is_some = tokens.is_some();
         if is_some || self.listen.is_local() {
@@ -67,50 +66,51 @@ impl Access {
         is_some
     }
 
-    /// Whether this request shows the token, if one is asked for.
+    /// Whether the request has the token, if one is required.
     pub(super) fn holds_token(&self, head: &Head<'_>) -> bool {
         let tokens = self.tokens.load();
         let Some(tokens) = &*tokens else { return true };
-        tokens.authorize(head) || pair(head.headers).is_some_and(|pair| has_password(&pair, tokens))
+        tokens.authorize(head)
+            || credentials(head.headers).is_some_and(|pair| has_password(&pair, tokens))
     }
 
-    /// Whether this request may see the page, or anything that the page asks for.
-    pub(super) fn judge(&self, head: &Head<'_>) -> Result<(), Denied> {
+    /// Whether the request may see the page and its data.
+    pub(super) fn check(&self, head: &Head<'_>) -> Result<(), Denied> {
         if !self.holds_token(head) {
             return Err(Denied::Token);
         }
-        // a page elsewhere does not have the token, and no name leads to a Unix socket
+        // other pages do not know the token, and no host name leads to a Unix socket
         let is_open = self.tokens.load().is_none();
         if let Listen::Tcp(address) = &self.listen
             && is_open
-            && !is_ours(head.headers, *address)
+            && !is_own_host(head.headers, *address)
         {
-            return Err(Denied::Name);
+            return Err(Denied::Host);
         }
-        is_own(head.headers).then_some(()).ok_or(Denied::Elsewhere)
+        is_same_site(head.headers).then_some(()).ok_or(Denied::CrossSite)
     }
 }
 
-/// The name and the password of a well-formed `Authorization: Basic`.
-fn pair(headers: &HeaderMap) -> Option<Secret> {
+/// The user name and password of `Authorization: Basic`.
+fn credentials(headers: &HeaderMap) -> Option<Secret> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let value = values.next().filter(|_| values.next().is_none())?.as_bytes();
     let (scheme, encoded) = value.split_at_checked(b"Basic ".len())?;
-    if !scheme.eq_ignore_ascii_case(b"Basic ") || encoded.len() > LONGEST {
+    if !scheme.eq_ignore_ascii_case(b"Basic ") || encoded.len() > MAX_ENCODED {
         return None;
     }
     STANDARD.decode(encoded).ok().map(Secret::new)
 }
 
-/// Whether what follows the first colon is one of the tokens: no name has a colon.
+/// Whether the password, which follows the first colon, is one of the tokens.
 fn has_password(pair: &Secret, tokens: &Tokens) -> bool {
     let mut parts = pair.expose().splitn(2, |byte| *byte == b':');
     parts.nth(1).is_some_and(|password| tokens.contains(password))
 }
 
-/// Whether the only `Host` is a name of this machine's loopback, or where we listen. The port is
-/// whatever a tunnel made of it.
-fn is_ours(headers: &HeaderMap, listen: SocketAddr) -> bool {
+/// Whether the only `Host` names the loopback interface or our own address. The port may be that of
+/// a tunnel.
+fn is_own_host(headers: &HeaderMap, listen: SocketAddr) -> bool {
     let mut hosts = headers.get_all(HOST).iter();
     let host = hosts.next().filter(|_| hosts.next().is_none());
     let Some(host) = host.and_then(|host| host.to_str().ok()) else { return false };
@@ -128,9 +128,9 @@ fn is_ours(headers: &HeaderMap, listen: SocketAddr) -> bool {
     }
 }
 
-/// Whether a browser asks for the page's own sake: <https://www.w3.org/TR/fetch-metadata/>. Who is
-/// no browser does not say.
-fn is_own(headers: &HeaderMap) -> bool {
+/// Whether the request comes from the page or a followed link, by the fields that browsers send:
+/// <https://www.w3.org/TR/fetch-metadata/>.
+fn is_same_site(headers: &HeaderMap) -> bool {
     let field = |name| headers.get(name).map(HeaderValue::as_bytes);
     let from_here = matches!(field("sec-fetch-site"), None | Some(b"same-origin" | b"none"));
     let followed = field("sec-fetch-mode") == Some(b"navigate")
@@ -146,14 +146,14 @@ mod tests {
 
     const TOKEN: &str = "operator-0123456789abcdef01234567";
 
-    fn judged(access: &Access, fields: &[(&str, &str)]) -> Result<(), Denied> {
+    fn check(access: &Access, fields: &[(&str, &str)]) -> Result<(), Denied> {
         let mut headers = HeaderMap::new();
         for (name, value) in fields {
             let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
             headers.append(name, HeaderValue::from_str(value).unwrap());
         }
         let (version, headers) = (Version::HTTP_11, &headers);
-        access.judge(&Head { method: "GET", target: b"/", version, headers, raw: b"", peer: None })
+        access.check(&Head { method: "GET", target: b"/", version, headers, raw: b"", peer: None })
     }
 
     fn listening(text: &str) -> Listen {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_token_only_names_of_this_machine_lead_here() {
+    fn without_a_token_the_host_names_this_machine() {
         let access = Access::new(listening("127.0.0.2:8083"), None);
         for (host, ok) in [
             ("127.0.0.1", true),
@@ -184,18 +184,18 @@ mod tests {
             (":8083", false),
             ("localhost:80a", false),
         ] {
-            let expected = if ok { Ok(()) } else { Err(Denied::Name) };
-            assert_eq!(judged(&access, &[("host", host)]), expected, "{host:?}");
+            let expected = if ok { Ok(()) } else { Err(Denied::Host) };
+            assert_eq!(check(&access, &[("host", host)]), expected, "{host:?}");
         }
         let twice = [("host", "localhost"), ("host", "localhost")];
-        assert_eq!(judged(&access, &twice), Err(Denied::Name), "two hosts");
-        assert_eq!(judged(&access, &[]), Err(Denied::Name), "no host");
+        assert_eq!(check(&access, &twice), Err(Denied::Host), "two hosts");
+        assert_eq!(check(&access, &[]), Err(Denied::Host), "no host");
     }
 
     #[test]
     fn no_name_leads_to_a_unix_socket() {
         let access = Access::new(Listen::Unix("/run/portcullis.sock".into()), None);
-        assert_eq!(judged(&access, &[("host", "evil.example")]), Ok(()));
+        assert_eq!(check(&access, &[("host", "evil.example")]), Ok(()));
     }
 
     #[test]
@@ -205,8 +205,8 @@ mod tests {
             [("same-origin", true), ("none", true), ("same-site", false), ("cross-site", false)]
         {
             let fields = [("host", "localhost"), ("sec-fetch-site", site)];
-            let expected = if ok { Ok(()) } else { Err(Denied::Elsewhere) };
-            assert_eq!(judged(&access, &fields), expected, "{site}");
+            let expected = if ok { Ok(()) } else { Err(Denied::CrossSite) };
+            assert_eq!(check(&access, &fields), expected, "{site}");
         }
         let cross = [("host", "localhost"), ("sec-fetch-site", "cross-site")];
         for (mode, dest, ok) in [
@@ -216,8 +216,8 @@ mod tests {
             ("no-cors", "document", false),
         ] {
             let fields = [cross[0], cross[1], ("sec-fetch-mode", mode), ("sec-fetch-dest", dest)];
-            let expected = if ok { Ok(()) } else { Err(Denied::Elsewhere) };
-            assert_eq!(judged(&access, &fields), expected, "{mode} {dest}: a link is followed");
+            let expected = if ok { Ok(()) } else { Err(Denied::CrossSite) };
+            assert_eq!(check(&access, &fields), expected, "{mode} {dest}: a link is followed");
         }
     }
 
@@ -240,12 +240,12 @@ mod tests {
         ] {
             let fields = [("authorization", &*value), ("host", "metrics.example")];
             let expected = if ok { Ok(()) } else { Err(Denied::Token) };
-            assert_eq!(judged(&access, &fields), expected, "{value}");
+            assert_eq!(check(&access, &fields), expected, "{value}");
         }
-        assert_eq!(judged(&access, &[("host", "localhost")]), Err(Denied::Token), "none");
+        assert_eq!(check(&access, &[("host", "localhost")]), Err(Denied::Token), "none");
         let good = format!("Bearer {TOKEN}");
         let twice = [("authorization", &*good), ("authorization", &good)];
-        assert_eq!(judged(&access, &twice), Err(Denied::Token), "two");
+        assert_eq!(check(&access, &twice), Err(Denied::Token), "two");
     }
 
     #[test]
@@ -256,7 +256,7 @@ mod tests {
         {
             let access = Access::new(listening(listen), tokens());
             access.change(None);
-            assert_eq!(judged(&access, &[("host", "localhost")]), expected, "{listen}");
+            assert_eq!(check(&access, &[("host", "localhost")]), expected, "{listen}");
         }
     }
 }

@@ -1,101 +1,102 @@
-//! What the page follows: a snapshot every second, as server-sent events.
+//! Server-sent events for the page: a snapshot every second.
 //!
-//! A snapshot is made once for all who listen, and none while nobody does. Whoever reads too slowly
-//! misses some and never holds up the others. Each is a sign of life, so no other one is sent.
+//! One snapshot serves all subscribers, and none is made without subscribers. A slow subscriber
+//! skips snapshots and never delays the others. Snapshots serve as keep-alives, too.
 //! <https://html.spec.whatwg.org/multipage/server-sent-events.html>
 
 use crate::reply::{BodyStream, Reply, StreamAborted};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _, stream};
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
-/// Between two snapshots.
+/// The interval of snapshots.
 const TICK: Duration = Duration::from_secs(1);
-/// Pages that may be open at a time: some people, on some screens.
-pub(super) const MAX_LISTENERS: usize = 16;
-/// Milliseconds until a page asks again when the connection is lost.
+/// How many pages may be open at a time.
+pub(super) const MAX_SUBSCRIBERS: usize = 16;
+/// Milliseconds until a browser reconnects.
 const RETRY: Bytes = Bytes::from_static(b"retry: 1000\n\n");
 
-/// Makes a snapshot as JSON; none when it is the last: the process stops.
+/// Makes snapshots as JSON; `None` ends the stream, because the process stops.
 pub(super) trait Source: Send + Sync + 'static {
-    /// The next one.
+    /// The next snapshot.
     fn snapshot(&self) -> Option<String>;
 }
 
-/// Those who listen.
+/// The subscribers.
 pub(super) struct Events {
-    /// None before the first; an empty one after the last.
+    /// `None` before the first; empty after the last.
     newest: watch::Sender<Option<Bytes>>,
-    /// Whether snapshots are made.
-    ticks: Mutex<bool>,
+    /// Whether the task that makes snapshots runs.
+    is_running: Mutex<bool>,
 }
 
 impl Events {
     pub(super) fn new() -> Self {
-        Self { newest: watch::Sender::new(None), ticks: Mutex::new(false) }
+        Self { newest: watch::Sender::new(None), is_running: Mutex::new(false) }
     }
 
-    /// The head of the answer to somebody who listens, and no event.
+    /// The response without events, for HEAD.
     pub(super) fn head() -> Reply {
         reply(stream::empty())
     }
 
-    /// The answer to somebody who wants to listen; `None` when there are too many.
-    pub(super) fn listen(self: &Arc<Self>, source: Arc<impl Source>) -> Option<Reply> {
-        let mut ticks = self.ticks.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.newest.receiver_count() >= MAX_LISTENERS {
+    /// The response to a new subscriber; `None` if there are too many.
+    pub(super) fn subscribe(self: &Arc<Self>, source: Arc<impl Source>) -> Option<Reply> {
+        let mut is_running = self.is_running.lock();
+        if self.newest.receiver_count() >= MAX_SUBSCRIBERS {
             return None;
         }
-        let mut listener = self.newest.subscribe();
-        if *ticks {
-            // what the others saw last is no older than a tick
-            listener.mark_changed();
+        let mut subscriber = self.newest.subscribe();
+        if *is_running {
+            // the last snapshot is at most one interval old
+            subscriber.mark_changed();
         } else {
-            *ticks = true;
-            tokio::spawn(Arc::clone(self).tick(source));
+            *is_running = true;
+            tokio::spawn(Arc::clone(self).run(source));
         }
-        drop(ticks);
-        let rest = stream::unfold(listener, |mut listener| async {
+        drop(is_running);
+        let rest = stream::unfold(subscriber, |mut subscriber| async {
             loop {
-                listener.changed().await.ok()?;
-                let newest = listener.borrow_and_update().clone();
+                subscriber.changed().await.ok()?;
+                let newest = subscriber.borrow_and_update().clone();
                 if let Some(newest) = newest {
                     return (!newest.is_empty())
-                        .then_some((Ok::<_, StreamAborted>(newest), listener));
+                        .then_some((Ok::<_, StreamAborted>(newest), subscriber));
                 }
             }
         });
         Some(reply(rest))
     }
 
-    /// Makes snapshots as long as somebody listens.
-    async fn tick(self: Arc<Self>, source: Arc<impl Source>) {
+    /// Makes snapshots while there are subscribers.
+    async fn run(self: Arc<Self>, source: Arc<impl Source>) {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tick.tick().await;
-            let Some(snapshot) = self.is_heard().then(|| source.snapshot()) else { return };
+            let Some(snapshot) = self.has_subscribers().then(|| source.snapshot()) else { return };
             let is_last = snapshot.is_none();
             let event = snapshot.map(|json| format!("data: {json}\n\n")).unwrap_or_default();
             self.newest.send_replace(Some(event.into()));
             if is_last {
-                *self.ticks.lock().unwrap_or_else(PoisonError::into_inner) = false;
+                *self.is_running.lock() = false;
                 return;
             }
         }
     }
 
-    /// Whether anybody listens; if not, nothing is made from now on.
-    fn is_heard(&self) -> bool {
-        let mut ticks = self.ticks.lock().unwrap_or_else(PoisonError::into_inner);
-        *ticks = self.newest.receiver_count() > 0;
-        if !*ticks {
+    /// Whether there are subscribers; if not, the task has to end.
+    fn has_subscribers(&self) -> bool {
+        let mut is_running = self.is_running.lock();
+        *is_running = self.newest.receiver_count() > 0;
+        if !*is_running {
             self.newest.send_replace(None);
         }
-        *ticks
+        *is_running
     }
 }
 
@@ -139,10 +140,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn all_who_listen_share_one_snapshot_a_tick_and_none_is_made_for_nobody() {
         let (events, source) = numbers(usize::MAX);
-        let mut first = events.listen(Arc::clone(&source)).expect("there is room");
+        let mut first = events.subscribe(Arc::clone(&source)).expect("there is room");
         assert_eq!(next(&mut first).await, Some(RETRY), "when to come again");
         assert_eq!(next(&mut first).await.as_deref(), Some(&b"data: 1\n\n"[..]));
-        let mut second = events.listen(Arc::clone(&source)).expect("there is room");
+        let mut second = events.subscribe(Arc::clone(&source)).expect("there is room");
         assert_eq!(next(&mut second).await, Some(RETRY));
         assert_eq!(next(&mut second).await.as_deref(), Some(&b"data: 1\n\n"[..]), "at once");
         for reply in [&mut first, &mut second] {
@@ -151,7 +152,7 @@ mod tests {
         drop((first, second));
         tokio::time::sleep(10 * TICK).await;
         assert_eq!(source.made.load(Ordering::Relaxed), 2, "nobody listens any more");
-        let mut third = events.listen(Arc::clone(&source)).expect("there is room");
+        let mut third = events.subscribe(Arc::clone(&source)).expect("there is room");
         assert_eq!(next(&mut third).await, Some(RETRY));
         let piece = next(&mut third).await;
         assert_eq!(piece.as_deref(), Some(&b"data: 3\n\n"[..]), "nothing old is given");
@@ -161,17 +162,17 @@ mod tests {
     async fn the_number_of_listeners_is_bounded_and_a_place_becomes_free() {
         let (events, source) = numbers(usize::MAX);
         let mut held: Vec<_> =
-            (0..MAX_LISTENERS).map(|_| events.listen(Arc::clone(&source))).collect();
+            (0..MAX_SUBSCRIBERS).map(|_| events.subscribe(Arc::clone(&source))).collect();
         assert!(held.iter().all(Option::is_some));
-        assert!(events.listen(Arc::clone(&source)).is_none(), "one too many");
+        assert!(events.subscribe(Arc::clone(&source)).is_none(), "one too many");
         held.pop();
-        assert!(events.listen(source).is_some(), "a place is free");
+        assert!(events.subscribe(source).is_some(), "a place is free");
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_last_snapshot_ends_every_stream() {
         let (events, source) = numbers(2);
-        let mut reply = events.listen(source).expect("there is room");
+        let mut reply = events.subscribe(source).expect("there is room");
         for _ in 0..3 {
             assert!(next(&mut reply).await.is_some());
         }

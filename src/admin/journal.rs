@@ -1,120 +1,89 @@
-//! The write journal as the page searches it: `/journal?…` and `/journal/entries?intent=…`.
+//! The write journal for the page: `/journal?…` and `/journal/entries?intent=…`.
 //!
-//! In: a query of known keys, each once; anything else is refused with a sentence. Out: JSON,
-//! newest first, in pages. Neither the request's body nor the signed transaction is shown:
+//! In: a query of known keys, each once; anything else is refused with a sentence. Out: JSON, newest
+//! first, in pages. It contains neither request bodies nor signed transactions:
 //! `portcullis journal show` has both.
 
 use super::snapshot::millis;
 use crate::reply::Reply;
 use crate::store::{Entry, Intent, IntentId, IntentState, Journal, Search, StoreError};
 use portcullis_filters::felt::Felt;
-use serde::Serialize;
+use serde_json::{Value, json};
 use std::time::{Duration, SystemTime};
 
 /// Writes on a page.
 const PAGE: u32 = 25;
-/// Characters of an operation's name.
-const LONGEST_NAME: usize = 64;
-/// The state that refusals are shown in: they are no intents.
+/// Bytes of an operation's name.
+const MAX_NAME: usize = 64;
+/// The state that refusals, which are not intents, are shown with.
 const REFUSED: &str = "refused";
 
-/// What is looked for.
+/// A query of the journal.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum JournalQuery {
     /// One intent.
     Intent(IntentId),
-    /// Intents like this.
+    /// Intents that match a search.
     Intents(Search, Before),
-    /// Refusals, of an operation or of any.
+    /// Refusals of one operation, or of all.
     Refusals(Option<String>, Before),
     /// The entries of an intent.
     Entries(IntentId),
 }
 
-/// Where a page begins: below this number.
+/// A page begins below this number.
 type Before = i64;
 
-/// A page of what was found.
-#[derive(Debug, Serialize)]
-struct Page {
-    writes: Vec<Write>,
-    /// What to ask for to see older ones, if there may be some.
-    before: Option<i64>,
+/// An intent as the page shows it. Its state is `intended` to `lost`.
+fn intent(intent: Intent) -> Value {
+    json!({
+        "id": intent.id.0,
+        "at_ms": of_micros(intent.created_us),
+        "updated_ms": of_micros(intent.updated_us),
+        "operation": intent.operation,
+        "state": intent.state.name(),
+        "detail": intent.detail,
+        "transaction_hash": intent.transaction_hash.to_string(),
+        "subject": intent.subject.map(|felt| felt.to_string()),
+        "signer": intent.signer.to_string(),
+        "nonce": intent.nonce,
+        "epoch": intent.epoch,
+    })
 }
 
-/// An intent, or a refusal.
-#[derive(Debug, Serialize)]
-struct Write {
-    /// The number of the intent, or of the refusal's entry.
-    id: i64,
-    /// When it was intended or refused, in milliseconds since 1970.
-    at_ms: u64,
-    /// When its state last changed.
-    updated_ms: u64,
-    operation: String,
-    /// `intended` to `lost`, or `refused`.
-    state: &'static str,
-    /// What was said when it came there.
-    detail: Option<String>,
-    transaction_hash: Option<String>,
-    subject: Option<String>,
-    signer: Option<String>,
-    nonce: Option<u64>,
-    epoch: Option<String>,
+/// A refusal as the page shows it: an entry without an intent.
+fn refusal(entry: Entry) -> Value {
+    json!({
+        "id": entry.seq,
+        "at_ms": of_micros(entry.at_us),
+        "updated_ms": of_micros(entry.at_us),
+        "operation": entry.operation,
+        "state": REFUSED,
+        "detail": entry.detail,
+        "transaction_hash": null,
+        "subject": null,
+        "signer": null,
+        "nonce": null,
+        "epoch": null,
+    })
 }
 
-/// One entry of an intent.
-#[derive(Debug, Serialize)]
-struct Step {
-    seq: i64,
-    at_ms: u64,
-    kind: &'static str,
-    /// A JSON object as it is hashed.
-    detail: String,
-    hash: String,
-}
-
-impl From<Intent> for Write {
-    fn from(intent: Intent) -> Self {
-        Self {
-            id: intent.id.0,
-            at_ms: of_micros(intent.created_us),
-            updated_ms: of_micros(intent.updated_us),
-            operation: intent.operation,
-            state: intent.state.name(),
-            detail: intent.detail,
-            transaction_hash: Some(intent.transaction_hash.to_string()),
-            subject: intent.subject.map(|felt| felt.to_string()),
-            signer: Some(intent.signer.to_string()),
-            nonce: Some(intent.nonce),
-            epoch: Some(intent.epoch),
-        }
-    }
-}
-
-impl From<Entry> for Write {
-    fn from(entry: Entry) -> Self {
-        Self {
-            id: entry.seq,
-            at_ms: of_micros(entry.at_us),
-            updated_ms: of_micros(entry.at_us),
-            operation: entry.operation,
-            state: REFUSED,
-            detail: Some(entry.detail),
-            transaction_hash: None,
-            subject: None,
-            signer: None,
-            nonce: None,
-            epoch: None,
-        }
-    }
+/// An entry of an intent; its detail is a JSON object as it is hashed.
+fn step(entry: Entry) -> Value {
+    json!({
+        "seq": entry.seq,
+        "at_ms": of_micros(entry.at_us),
+        "kind": entry.kind.name(),
+        "detail": entry.detail,
+        "hash": entry.hash,
+    })
 }
 
 fn of_micros(us: i64) -> u64 {
     millis(SystemTime::UNIX_EPOCH + Duration::from_micros(u64::try_from(us).unwrap_or_default()))
 }
 
-impl Asked {
+impl JournalQuery {
     /// Reads the query of `/journal`.
     ///
     /// # Errors
@@ -124,7 +93,7 @@ impl Asked {
         let [intent, hash, subject, state, operation, before] = values(query, KEYS)?;
         if let Some(intent) = intent {
             if [hash, subject, state, operation, before].iter().any(Option::is_some) {
-                return Err("intent stands alone: there is one at most".to_owned());
+                return Err("intent cannot be combined with other parameters".to_owned());
             }
             return Ok(Self::Intent(IntentId(number("intent", &intent)?)));
         }
@@ -162,54 +131,40 @@ impl Asked {
         Ok(Self::Entries(IntentId(number("intent", &intent)?)))
     }
 
-    /// What is found.
+    /// Runs the query.
     pub(super) async fn answer(self, journal: &Journal) -> Reply {
         match self.find(journal).await {
-            Ok(json) => Reply::json(200, json),
+            Ok(found) => Reply::serialize(200, &found),
             Err(error) => {
                 error.log();
-                Reply::text(503, "the store does not answer: try again\n")
+                Reply::text(503, "the store is unavailable: try again\n")
             }
         }
     }
 
-    async fn find(self, journal: &Journal) -> Result<String, StoreError> {
-        let (writes, is_full): (Vec<Write>, bool) = match self {
-            Self::Intent(id) => {
-                (journal.intent(id).await?.map(Write::from).into_iter().collect(), false)
+    async fn find(self, journal: &Journal) -> Result<Value, StoreError> {
+        match self {
+            Self::Intent(id) => Ok(page(journal.intent(id).await?.into_iter().collect(), intent)),
+            Self::Intents(search, before) => {
+                Ok(page(journal.search(&search, before, PAGE).await?, intent))
             }
-            Self::Intents(search, before) => page(journal.search(&search, before, PAGE).await?),
             Self::Refusals(operation, before) => {
-                page(journal.refusals(operation.as_deref(), before, PAGE).await?)
+                Ok(page(journal.refusals(operation.as_deref(), before, PAGE).await?, refusal))
             }
-            Self::Entries(id) => {
-                let steps = journal.entries_of(id).await?.into_iter().map(|entry| Step {
-                    seq: entry.seq,
-                    at_ms: of_micros(entry.at_us),
-                    kind: entry.kind.name(),
-                    detail: entry.detail,
-                    hash: entry.hash,
-                });
-                return Ok(json(&steps.collect::<Vec<_>>()));
-            }
-        };
-        let before = writes.last().filter(|_| is_full).map(|write| write.id);
-        Ok(json(&Page { writes, before }))
+            Self::Entries(id) => Ok(journal.entries_of(id).await?.into_iter().map(step).collect()),
+        }
     }
 }
 
-/// What was found, and whether there may be more.
-fn page<T: Into<Write>>(found: Vec<T>) -> (Vec<Write>, bool) {
+/// A page of writes; `before` is the query for older ones, if there may be some.
+fn page<T>(found: Vec<T>, show: fn(T) -> Value) -> Value {
     let is_full = found.len() == PAGE as usize;
-    (found.into_iter().map(Into::into).collect(), is_full)
+    let writes: Vec<Value> = found.into_iter().map(show).collect();
+    let before = writes.last().filter(|_| is_full).map(|write| write["id"].clone());
+    json!({ "writes": writes, "before": before })
 }
 
-/// A value of ours as JSON.
-pub(super) fn json(value: &impl Serialize) -> String {
-    serde_json::to_string(value).expect("our own shapes have text for keys")
-}
-
-/// The values of the known keys, each given once at most; an empty one counts as none.
+/// The values of the known keys, each at most once; an empty value counts as absent.
 fn values<const KEYS: usize>(
     query: &[u8],
     keys: [&'static str; KEYS],
@@ -219,7 +174,7 @@ fn values<const KEYS: usize>(
         let place = keys.iter().position(|known| *known == key);
         let place = place.ok_or_else(|| format!("the parameters are {}", keys.join(", ")))?;
         if values[place].replace(value.into_owned()).is_some() {
-            return Err(format!("{} is there twice", keys[place]));
+            return Err(format!("{} appears twice", keys[place]));
         }
     }
     Ok(values.map(|value: Option<String>| value.filter(|text| !text.is_empty())))
@@ -234,11 +189,11 @@ fn felt(key: &str, text: &str) -> Result<Felt, String> {
     Felt::parse(text).ok_or_else(|| format!("{key} is 0x and up to 64 hexadecimal digits"))
 }
 
-/// The name of an operation, which need not be one that there is.
+/// The name of an operation, which need not exist.
 fn name(text: String) -> Result<String, String> {
-    let is_name = text.len() <= LONGEST_NAME
+    let is_name = text.len() <= MAX_NAME
         && text.bytes().all(|byte| byte.is_ascii_lowercase() || b"-/_".contains(&byte));
-    is_name.then_some(text).ok_or_else(|| "operation is the name of one".to_owned())
+    is_name.then_some(text).ok_or_else(|| "operation is a name in lower case".to_owned())
 }
 
 #[cfg(test)]
@@ -246,9 +201,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_is_read_whole_or_refused_with_a_sentence() {
+    fn a_query_is_valid_as_a_whole_or_refused() {
         let felt = Felt::from(0xab_u64);
-        let search = |search| Ok(Asked::Intents(search, i64::MAX));
+        let search = |search| Ok(JournalQuery::Intents(search, i64::MAX));
         for (query, expected) in [
             ("", search(Search::default())),
             ("hash=&state=", search(Search::default())),
@@ -259,33 +214,36 @@ mod tests {
                 "operation=mint-card",
                 search(Search { operation: Some("mint-card".into()), ..Search::default() }),
             ),
-            ("before=7", Ok(Asked::Intents(Search::default(), 7))),
-            ("intent=12", Ok(Asked::Intent(IntentId(12)))),
-            ("state=refused&operation=rpc&before=3", Ok(Asked::Refusals(Some("rpc".into()), 3))),
+            ("before=7", Ok(JournalQuery::Intents(Search::default(), 7))),
+            ("intent=12", Ok(JournalQuery::Intent(IntentId(12)))),
+            (
+                "state=refused&operation=rpc&before=3",
+                Ok(JournalQuery::Refusals(Some("rpc".into()), 3)),
+            ),
             ("hash=12", Err("hash is 0x")),
             ("hash=0xg", Err("hash is 0x")),
             ("subject=<b>", Err("subject is 0x")),
             ("state=gone", Err("state is one of intended, sent")),
-            ("operation=Mint", Err("operation is the name")),
+            ("operation=Mint", Err("operation is a name")),
             ("before=0", Err("before is a number")),
             ("before=-1", Err("before is a number")),
             ("intent=x", Err("intent is a number")),
             ("intent=99999999999999999999", Err("intent is a number")),
-            ("intent=1&state=sent", Err("intent stands alone")),
+            ("intent=1&state=sent", Err("intent cannot be combined")),
             ("state=refused&hash=0x1", Err("a refusal has no hash")),
-            ("hash=0x1&hash=0x1", Err("hash is there twice")),
+            ("hash=0x1&hash=0x1", Err("hash appears twice")),
             ("q=1", Err("the parameters are intent, hash, subject, state, operation, before")),
         ] {
-            match (Asked::search(query.as_bytes()), expected) {
+            match (JournalQuery::search(query.as_bytes()), expected) {
                 (Err(message), Err(start)) => {
                     assert!(message.starts_with(start), "{query}: {message}");
                 }
-                (asked, expected) => {
-                    assert_eq!(asked, expected.map_err(str::to_owned), "{query}");
+                (found, expected) => {
+                    assert_eq!(found, expected.map_err(str::to_owned), "{query}");
                 }
             }
         }
-        assert_eq!(Asked::entries(b"intent=3"), Ok(Asked::Entries(IntentId(3))));
-        assert!(Asked::entries(b"").is_err() && Asked::entries(b"id=3").is_err());
+        assert_eq!(JournalQuery::entries(b"intent=3"), Ok(JournalQuery::Entries(IntentId(3))));
+        assert!(JournalQuery::entries(b"").is_err() && JournalQuery::entries(b"id=3").is_err());
     }
 }

@@ -1,28 +1,26 @@
-//! The operator's listener: the page, metrics and probes.
+//! The operator's listener: the page, metrics, probes and documents. Nothing can be changed here.
 //!
-//! `GET /` is a page about the live state of everything, `/docs` one with the documents of all
-//! surfaces, `/metrics` Prometheus' text format; `/livez` says that the process runs, `/readyz`
-//! that it takes requests: 503 from the moment a stop was asked for. It is on loopback or a Unix
-//! socket, or asks for a token. Nothing can be changed here. `access` says who may look; `page` has
-//! the files, `events` what they follow, which `snapshot` makes out of `numbers` in the shapes of
-//! `state`; `journal` searches what was written.
+//! `GET /` is a page with the live state of everything, `/docs` one with the documents of all
+//! surfaces, `/metrics` is Prometheus' text format; `/livez` answers while the process runs,
+//! `/readyz` while it takes requests: 503 as soon as a stop begins. It listens on loopback or a
+//! Unix socket, or requires a token. `access` decides who may see it; `page` has the files,
+//! `events` streams the state of `snapshot` to them; `journal` searches the writes; `samples` are
+//! the metrics that other parts keep.
 
 mod access;
 pub mod documents;
 mod errors;
 mod events;
 mod journal;
-mod numbers;
 mod page;
+mod samples;
 mod snapshot;
-mod state;
 
 pub use access::Access;
 pub use errors::AdminErrors;
 
 use crate::config::AppliedConfig;
 use crate::config::Listen;
-use crate::http::clients::Clients;
 use crate::http::context::ServerContext;
 use crate::http::respond;
 use crate::http::{Handoff, Request, X_REQUEST_ID};
@@ -31,106 +29,76 @@ use crate::node::Node;
 use crate::proxy::surfaces::Surfaces;
 use crate::reply::{Persistence, Reply, ResponseContext};
 use crate::store::Journal;
-use crate::telemetry::{Sample, Surface};
+use crate::telemetry::{self, Registry, Surface};
 use access::Denied;
 use async_trait::async_trait;
 use events::{Events, Source};
 use http::{Method, Version};
-use journal::{Asked, json};
+use journal::JournalQuery;
 use pingora::apps::{HttpServerApp, ReusedHttpStream};
 use pingora::http::RequestHeader;
 use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
-use serde::Serialize;
+use serde_json::{Value, json};
 use snapshot::millis;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::runtime::Handle;
 
-/// To take an answer, or a piece of one that goes on.
-const TAKE: Duration = Duration::from_secs(10);
+/// How long a client may take to read a response, or a piece of a stream.
+const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A listener of a surface.
+/// The listener of a surface.
 #[derive(Clone, Debug)]
 pub struct Listener {
     /// The surface.
     pub surface: Surface,
-    /// Where it listens, its port known.
+    /// Its address, with the actual port.
     pub listen: Listen,
-    /// Connections that it takes at a time.
+    /// How many connections may be open.
     pub max_connections: usize,
 }
 
-/// What the admin listener shows.
+/// The parts that the admin listener shows.
 pub struct Admin {
-    /// What it shows, and how far a stop is.
+    /// Metrics, log and drain.
     pub process: ServerContext,
-    /// When the process began.
+    /// When the process started.
     pub started: SystemTime,
-    /// Whose state it shows.
+    /// The surfaces.
     pub surfaces: Surfaces,
-    /// Where they listen.
+    /// Their listeners.
     pub listeners: Vec<Listener>,
-    /// The node, as the gateway asks it.
+    /// The node, with the connections of the gateway.
     pub node: Arc<Node>,
-    /// The memory for answers.
+    /// The memory for node responses.
     pub memory: Arc<MemoryPool>,
-    /// What the relay wrote, if there is one, and where it is read.
+    /// The journal of the relay, and the runtime that reads it.
     pub journal: Option<(Journal, Handle)>,
     /// The configuration.
     pub in_force: Arc<AppliedConfig>,
-    /// Who may look.
+    /// Who may see it.
     pub access: Arc<Access>,
 }
 
 /// The admin listener's app.
 pub struct Operator {
+    samples: Registry,
     admin: Arc<Admin>,
     events: Arc<Events>,
 }
 
-/// What a request is for.
-enum Wanted {
-    /// This: it is known already.
-    This(Reply),
-    /// The events.
+/// How to answer a request.
+enum Response {
+    /// With a complete reply.
+    Reply(Reply),
+    /// With the stream of snapshots.
     Events,
-    /// Something of the journal.
-    Journal(Asked),
+    /// With a query of the journal.
+    Journal(JournalQuery),
 }
 
 impl Admin {
-    fn sample(&self) -> Sample {
-        for (account, waiting) in self.surfaces.relay.iter().flat_map(|relay| relay.signers()) {
-            self.process.metrics.relay.queue(account.role, waiting);
-        }
-        let Surfaces { gateway, relay, sidecar, .. } = &self.surfaces;
-        let clients = [
-            gateway.as_ref().map(|gateway| gateway.clients()),
-            relay.as_ref().map(|relay| relay.clients()),
-            sidecar.as_ref().map(|sidecar| sidecar.clients()),
-        ];
-        let cache = gateway.as_ref().map(|gateway| gateway.cache());
-        let node = self.node.stats();
-        Sample {
-            limiters: clients.map(|of| of.map(Clients::population).unwrap_or_default()),
-            answer_memory: self.memory.taken() as u64,
-            answer_memory_limit: self.memory.size() as u64,
-            cache: cache.unwrap_or_default(),
-            node_idle: node.idle as u64,
-            node_busy: node.busy as u64,
-            node_open_breakers: node.open_breakers as u64,
-            log_dropped: self.process.log.dropped(),
-            certificates_end: Surface::ALL
-                .map(|surface| self.surfaces.tls.of(surface).map(|identity| identity.not_after)),
-        }
-    }
-
-    fn metrics(&self) -> Reply {
-        let text = self.process.metrics.text(&self.sample());
-        Reply::new(200, "text/plain; version=0.0.4; charset=utf-8", text)
-    }
-
     fn readiness(&self) -> Reply {
         if self.process.drain.has_begun() {
             return Reply::text(503, "draining\n");
@@ -138,81 +106,67 @@ impl Admin {
         Reply::text(200, "ok\n")
     }
 
-    /// The last warnings and errors, newest first.
+    /// The most recent warnings and errors, newest first.
     fn errors(&self) -> Reply {
-        /// One of them.
-        #[derive(Serialize)]
-        struct Line {
-            /// Milliseconds since 1970.
-            at_ms: u64,
-            level: &'static str,
-            text: String,
-        }
-        let lines = self.process.log.recent().newest().into_iter().map(|event| Line {
-            at_ms: millis(event.at),
-            level: if event.level == log::Level::Error { "error" } else { "warn" },
-            text: event.text,
+        let lines = self.process.log.recent().newest().into_iter().map(|event| {
+            json!({
+                "at_ms": millis(event.at),
+                "level": if event.level == log::Level::Error { "error" } else { "warn" },
+                "text": event.text,
+            })
         });
-        Reply::json(200, json(&lines.collect::<Vec<_>>()))
+        Reply::serialize(200, &lines.collect::<Value>())
     }
 
-    /// What of the configuration changed since the start. Of a secret it has the file's path only.
+    /// What the last reload did, and the keys whose value differs from the start: a `live` one is
+    /// active, the others wait for a restart. A secret is shown as the path of its file.
     fn configuration(&self) -> Reply {
-        /// The last reload, and what differs from the start.
-        #[derive(Serialize)]
-        struct Configuration<'a> {
-            /// When somebody last asked for a reload, in milliseconds since 1970.
-            reloaded_ms: Option<u64>,
-            /// Whether the file had a mistake then, so that nothing changed.
-            mistaken: bool,
-            changes: Vec<Changed<'a>>,
-        }
-        /// One key.
-        #[derive(Serialize)]
-        struct Changed<'a> {
-            key: &'static str,
-            /// At the start.
-            from: &'a str,
-            /// In the file.
-            to: &'a str,
-            /// Whether it is in force already, or waits for a restart.
-            live: bool,
-        }
         let read = self.in_force.last_reload();
         let changes = self.in_force.started().changes(&read.values);
-        let changes = changes.into_iter().map(|change| Changed {
-            key: change.key,
-            from: change.from,
-            to: change.to,
-            live: change.live,
+        let changes = changes.into_iter().map(|change| {
+            json!({
+                "key": change.key,
+                "from": change.from,
+                "to": change.to,
+                "live": change.live,
+            })
         });
-        Reply::json(
-            200,
-            json(&Configuration {
-                reloaded_ms: read.at.map(millis),
-                mistaken: read.failed,
-                changes: changes.collect(),
-            }),
-        )
+        let configuration = json!({
+            "reloaded_ms": read.at.map(millis),
+            "mistaken": read.failed,
+            "changes": changes.collect::<Value>(),
+        });
+        Reply::serialize(200, &configuration)
     }
 }
 
 impl Source for Admin {
     fn snapshot(&self) -> Option<String> {
-        // whoever listens would hold up a stop
+        // an open stream would delay the stop
         let stop = &self.process.drain;
-        (!stop.refuses() && !stop.is_closing()).then(|| json(&self.state()))
+        (!stop.refuses() && !stop.is_closing()).then(|| self.state().to_string())
     }
 }
 
 impl Operator {
-    /// Shows `admin`.
+    /// Serves `admin`.
     pub fn new(admin: Admin) -> Self {
-        Self { admin: Arc::new(admin), events: Arc::new(Events::new()) }
+        Self {
+            samples: samples::registry(&admin),
+            admin: Arc::new(admin),
+            events: Arc::new(Events::new()),
+        }
     }
 
-    /// What a request wants, as far as its head tells.
-    fn judge(&self, request: &Request, header: &RequestHeader) -> Wanted {
+    fn metrics(&self) -> Reply {
+        let mut families = self.admin.process.metrics.gather();
+        families.extend(self.samples.gather());
+        let text = telemetry::encode(&families);
+        Reply::new(200, "text/plain; version=0.0.4; charset=utf-8", text)
+    }
+
+    /// Routes and authorizes a request.
+    fn route(&self, request: &Request, header: &RequestHeader) -> Response {
         let head = request.head(header);
         let (path, query) = split(head.target);
         let is_probe = matches!(path, b"/livez" | b"/readyz");
@@ -223,73 +177,69 @@ impl Operator {
         let is_known = is_probe || is_metrics || file.is_some() || data.contains(&path);
         if !is_known || (query.is_some() && !searches) {
             let text = "not found: try /, /docs, /metrics, /livez or /readyz\n";
-            return Wanted::This(Reply::text(404, text));
+            return Response::Reply(Reply::text(404, text));
         }
         if !matches!(head.method, "GET" | "HEAD") {
             let reply = Reply::text(405, "GET or HEAD\n");
-            return Wanted::This(Reply { allow: Some("GET, HEAD"), ..reply });
+            return Response::Reply(Reply { allow: Some("GET, HEAD"), ..reply });
         }
         let allowed = match path {
             _ if is_probe => Ok(()),
             _ if is_metrics => {
                 self.admin.access.holds_token(&head).then_some(()).ok_or(Denied::Token)
             }
-            _ => self.admin.access.judge(&head),
+            _ => self.admin.access.check(&head),
         };
         match allowed {
-            Err(denied) => Wanted::This(refused(denied)),
-            Ok(()) if is_probe || is_metrics => Wanted::This(match path {
-                b"/metrics" => self.admin.metrics(),
+            Err(denied) => Response::Reply(refused(denied)),
+            Ok(()) if is_probe || is_metrics => Response::Reply(match path {
+                b"/metrics" => self.metrics(),
                 b"/readyz" => self.admin.readiness(),
                 _ => Reply::text(200, "ok\n"),
             }),
             Ok(()) => match file {
-                Some(file) => Wanted::This(file),
+                Some(file) => Response::Reply(file),
                 None => self.data(path, query.unwrap_or_default()),
             },
         }
     }
 
-    /// What the page asks for.
-    fn data(&self, path: &[u8], query: &[u8]) -> Wanted {
-        let asked = match path {
-            b"/events" => return Wanted::Events,
-            b"/errors" => return Wanted::This(self.admin.errors()),
-            b"/config" => return Wanted::This(self.admin.configuration()),
-            b"/journal" => Asked::search(query),
-            _ => Asked::entries(query),
+    /// The data of the page.
+    fn data(&self, path: &[u8], query: &[u8]) -> Response {
+        let query = match path {
+            b"/events" => return Response::Events,
+            b"/errors" => return Response::Reply(self.admin.errors()),
+            b"/config" => return Response::Reply(self.admin.configuration()),
+            b"/journal" => JournalQuery::search(query),
+            _ => JournalQuery::entries(query),
         };
-        match asked {
-            Ok(asked) => Wanted::Journal(asked),
-            Err(message) => Wanted::This(Reply::json(400, json(&Mistake { message }))),
+        match query {
+            Ok(query) => Response::Journal(query),
+            Err(message) => Response::Reply(Reply::serialize(400, &json!({ "message": message }))),
         }
     }
 
-    async fn answer(&self, wanted: Wanted, is_head: bool) -> Reply {
-        match wanted {
-            Wanted::This(reply) => reply,
-            Wanted::Events if is_head => Events::head(),
-            Wanted::Events => self.events.listen(Arc::clone(&self.admin)).unwrap_or_else(|| {
-                let reply = Reply::text(503, "too many pages are open: close one\n");
-                Reply { retry_after: Some(5), ..reply }
-            }),
-            Wanted::Journal(asked) => {
+    async fn answer(&self, response: Response, is_head: bool) -> Reply {
+        match response {
+            Response::Reply(reply) => reply,
+            Response::Events if is_head => Events::head(),
+            Response::Events => {
+                self.events.subscribe(Arc::clone(&self.admin)).unwrap_or_else(|| {
+                    let reply = Reply::text(503, "too many open pages: close one\n");
+                    Reply { retry_after: Some(5), ..reply }
+                })
+            }
+            Response::Journal(query) => {
                 let Some((journal, runtime)) = &self.admin.journal else {
-                    return Reply::text(404, "there is no relay, so there is no journal\n");
+                    return Reply::text(404, "no relay is configured, so there is no journal\n");
                 };
                 let journal = journal.clone();
-                // the connections of the store live on a runtime of their own
-                let found = runtime.spawn(async move { asked.answer(&journal).await });
-                found.await.unwrap_or_else(|_| Reply::text(500, "the search was ended\n"))
+                // the store runs on its own runtime
+                let found = runtime.spawn(async move { query.answer(&journal).await });
+                found.await.unwrap_or_else(|_| Reply::text(500, "the search was aborted\n"))
             }
         }
     }
-}
-
-/// What is wrong with a query.
-#[derive(Serialize)]
-struct Mistake {
-    message: String,
 }
 
 /// The path, and the query if there is one.
@@ -301,16 +251,16 @@ fn split(target: &[u8]) -> (&[u8], Option<&[u8]>) {
 fn refused(denied: Denied) -> Reply {
     match denied {
         Denied::Token => {
-            let mut reply = Reply::text(401, "the operator's token is asked for\n");
+            let mut reply = Reply::text(401, "the operator's token is required\n");
             reply.field("www-authenticate", "Bearer");
-            // a browser asks its user: any name, and the token for a password
+            // browsers prompt for any user name, with the token as the password
             reply.field("www-authenticate", r#"Basic realm="portcullis", charset="UTF-8""#);
             reply
         }
-        Denied::Name => {
-            Reply::text(421, "not here: use 127.0.0.1, localhost, or the address it listens on\n")
+        Denied::Host => {
+            Reply::text(421, "unknown host: use 127.0.0.1, localhost, or the configured address\n")
         }
-        Denied::Elsewhere => Reply::text(403, "not for other web pages\n"),
+        Denied::CrossSite => Reply::text(403, "requests from other web pages are refused\n"),
     }
 }
 
@@ -323,13 +273,13 @@ impl HttpServerApp for Operator {
     ) -> Option<ReusedHttpStream> {
         let header = session.req_header();
         let mut request = Handoff::of(header)?.take().ok()?;
-        // one request a connection: scrapes, probes and people are few
+        // one request per connection: scrapes, probes and operators are few
         request.stop_keepalive();
-        let wanted = self.judge(&request, header);
-        let given = header.headers.get(&X_REQUEST_ID);
-        let request_id = self.admin.process.request_ids.accept_or_mint(given);
+        let response = self.route(&request, header);
+        let value = header.headers.get(&X_REQUEST_ID);
+        let request_id = self.admin.process.request_ids.accept_or_mint(value);
         let is_head = header.method == Method::HEAD;
-        let mut reply = page::guarded(self.answer(wanted, is_head).await);
+        let mut reply = page::guarded(self.answer(response, is_head).await);
         let context = ResponseContext {
             request_id: request_id.as_str(),
             quota: None,
@@ -338,7 +288,7 @@ impl HttpServerApp for Operator {
             chunks: header.version == Version::HTTP_11,
             without_body: is_head,
         };
-        let sent = respond::send(&mut request, &mut reply, &context, TAKE).await;
+        let sent = respond::send(&mut request, &mut reply, &context, SEND_TIMEOUT).await;
         if sent.result.is_ok() {
             Handoff::of(header)?.put(request);
         }

@@ -1,46 +1,20 @@
-//! The state of the process at one time, gathered from those who have it.
+//! The state of the process at one time, as JSON for the page. Counts are totals since the start:
+//! the page computes rates and quantiles from their differences.
 
-use super::Admin;
-use super::numbers::Numbers;
-use super::state::{
-    Busy, Cache, Connections, Count, Faucet, Limits, Memory, Node, Pin, Proof, Relay, Sidecar,
-    Signer, Snapshot, Surface, Url,
-};
+use super::{Admin, Listener};
 use crate::http::clients::{ClientLimits, Clients};
-use crate::telemetry::{self, LATENCY};
+use crate::node::Node;
+use crate::relay::Relay;
+use crate::telemetry::{LATENCY, Latency, Requests, Surface, counts};
 use portcullis_filters::client::{Client, Shown};
+use portcullis_filters::verdict::Reason;
+use prometheus::IntCounterVec;
+use prometheus::core::Collector;
+use serde_json::{Value, json};
 use std::time::SystemTime;
 
 /// Clients that are shown of each surface.
 const BUSIEST: usize = 10;
-
-/// The names of a surface's metrics.
-struct Names {
-    requests: &'static str,
-    latency: &'static str,
-    /// What was asked for, and the label that tells it.
-    calls: (&'static str, &'static str),
-}
-
-const fn names(surface: telemetry::Surface) -> Names {
-    match surface {
-        telemetry::Surface::Gateway | telemetry::Surface::Admin => Names {
-            requests: "portcullis_requests_total",
-            latency: "portcullis_request_duration_seconds",
-            calls: ("portcullis_calls_total", "method"),
-        },
-        telemetry::Surface::Relay => Names {
-            requests: "portcullis_relay_requests_total",
-            latency: "portcullis_relay_request_duration_seconds",
-            calls: ("portcullis_relay_writes_total", "operation"),
-        },
-        telemetry::Surface::Sidecar => Names {
-            requests: "portcullis_sidecar_requests_total",
-            latency: "portcullis_sidecar_request_duration_seconds",
-            calls: ("portcullis_sidecar_calls_total", "function"),
-        },
-    }
-}
 
 /// Milliseconds since 1970.
 pub(super) fn millis(time: SystemTime) -> u64 {
@@ -49,169 +23,205 @@ pub(super) fn millis(time: SystemTime) -> u64 {
 }
 
 impl Admin {
-    /// Everything now.
-    pub(super) fn state(&self) -> Snapshot {
+    /// The present state. Another `started_ms` is another process, whose counts begin at zero;
+    /// another number of `errors` or `reloads` means that `/errors` or `/config` has changed.
+    pub(super) fn state(&self) -> Value {
         let process = &self.process;
-        let numbers = Numbers::new(process.metrics.gather(&self.sample()));
-        Snapshot {
-            at_ms: millis(SystemTime::now()),
-            started_ms: millis(self.started),
-            version: env!("CARGO_PKG_VERSION"),
-            draining: process.drain.has_begun(),
-            in_flight: numbers.sum("portcullis_requests_in_flight", &[]),
-            memory: Memory { taken: self.memory.taken() as u64, size: self.memory.size() as u64 },
-            errors: process.log.recent().count(),
-            log_dropped: process.log.dropped(),
-            reloads: self.in_force.reloads(),
-            bounds: &LATENCY,
-            surfaces: self.surfaces(&numbers),
-            cache: self.cache(&numbers),
-            node: self.node(&numbers),
-            relay: self.relay(&numbers),
-            sidecar: self.surfaces.sidecar.is_some().then(|| Sidecar {
-                components: numbers.by("portcullis_sidecar_component_healthy", "component"),
-                events: numbers.by("portcullis_sidecar_age_events_total", "outcome"),
-            }),
-        }
-    }
-
-    fn surfaces(&self, numbers: &Numbers) -> Vec<Surface> {
-        let surface = |listener: &super::Listener| {
-            let limits = match listener.surface {
-                telemetry::Surface::Gateway => {
-                    let gateway = self.surfaces.gateway.as_ref()?;
-                    limits(gateway.clients(), &gateway.settings().limits)
-                }
-                telemetry::Surface::Relay => {
-                    let relay = self.surfaces.relay.as_ref()?;
-                    limits(relay.clients(), &relay.settings().limits)
-                }
-                telemetry::Surface::Sidecar => {
-                    let sidecar = self.surfaces.sidecar.as_ref()?;
-                    limits(sidecar.clients(), &sidecar.settings().limits)
-                }
-                telemetry::Surface::Admin => return None,
-            };
-            Some(one_surface(listener, limits, numbers))
-        };
-        self.listeners.iter().filter_map(surface).collect()
-    }
-
-    fn cache(&self, numbers: &Numbers) -> Option<Cache> {
-        let standing = self.surfaces.gateway.as_ref()?.cache();
-        Some(Cache {
-            entries: standing.entries,
-            bytes: standing.bytes,
-            capacity: standing.capacity,
-            epoch: standing.epoch,
-            settled: standing.settled,
-            suspended: standing.suspended,
-            uses: numbers.by("portcullis_calls_total", "cache"),
-            emptied: numbers.by("portcullis_cache_epochs_total", "cause"),
+        let sidecar = &process.metrics.sidecar;
+        json!({
+            "at_ms": millis(SystemTime::now()),
+            "started_ms": millis(self.started),
+            "version": env!("CARGO_PKG_VERSION"),
+            "draining": process.drain.has_begun(),
+            "in_flight": process.metrics.in_flight.get(),
+            "memory": { "taken": self.memory.taken(), "size": self.memory.size() },
+            "errors": process.log.recent().count(),
+            "log_dropped": process.log.dropped(),
+            "reloads": self.in_force.reloads(),
+            "bounds": LATENCY,
+            "surfaces": self.listeners.iter().filter_map(|of| self.surface(of)).collect::<Value>(),
+            "cache": self.cache(),
+            "node": self.node(),
+            "relay": self.surfaces.relay.as_ref().map(|relay| self.relay(relay)),
+            "sidecar": self.surfaces.sidecar.as_ref().map(|_| json!({
+                "components": totals(&sidecar.components, "component"),
+                "events": totals(&sidecar.events, "outcome"),
+            })),
         })
     }
 
-    fn node(&self, numbers: &Numbers) -> Node {
+    fn surface(&self, listener: &Listener) -> Option<Value> {
+        let metrics = &self.process.metrics;
+        match listener.surface {
+            Surface::Gateway => {
+                let gateway = self.surfaces.gateway.as_ref()?;
+                let limits = limits(gateway.clients(), &gateway.settings().limits);
+                Some(self.one_surface(
+                    listener,
+                    &metrics.requests,
+                    (&metrics.calls, "method"),
+                    limits,
+                ))
+            }
+            Surface::Relay => {
+                let relay = self.surfaces.relay.as_ref()?;
+                let limits = limits(relay.clients(), &relay.settings().limits);
+                let calls = (&metrics.relay.writes, "operation");
+                Some(self.one_surface(listener, &metrics.relay.requests, calls, limits))
+            }
+            Surface::Sidecar => {
+                let sidecar = self.surfaces.sidecar.as_ref()?;
+                let limits = limits(sidecar.clients(), &sidecar.settings().limits);
+                let calls = (&metrics.sidecar.calls, "function");
+                Some(self.one_surface(listener, &metrics.sidecar.requests, calls, limits))
+            }
+            Surface::Admin => None,
+        }
+    }
+
+    fn one_surface(
+        &self,
+        listener: &Listener,
+        requests: &Requests,
+        (calls, label): (&IntCounterVec, &str),
+        limits: Value,
+    ) -> Value {
+        let metrics = &self.process.metrics;
+        let [accepted, refused] = &metrics.connections_total[listener.surface as usize];
+        let (failed, rejected): (Vec<_>, Vec<_>) =
+            requests.unanswered().partition(|(reason, _)| reason.is_failure());
+        let by_reason = |counts: Vec<_>| -> Value {
+            let counts = counts.into_iter();
+            counts.map(|(reason, total): (Reason, u64)| count(reason.name(), total)).collect()
+        };
+        json!({
+            "name": listener.surface.name(),
+            "listen": listener.listen.to_string(),
+            "connections": {
+                "open": metrics.connections[listener.surface as usize].get(),
+                "max": listener.max_connections,
+                "accepted": accepted.get(),
+                "turned_away": refused.get(),
+            },
+            "answered": requests.answered(),
+            "refused": by_reason(rejected),
+            "failed": by_reason(failed),
+            "latency": latency(&requests.latency()),
+            "calls": totals(calls, label),
+            "limits": limits,
+        })
+    }
+
+    fn cache(&self) -> Option<Value> {
+        let cache = self.surfaces.gateway.as_ref()?.cache();
+        let metrics = &self.process.metrics;
+        Some(json!({
+            "entries": cache.entries,
+            "bytes": cache.bytes,
+            "capacity": cache.capacity,
+            "epoch": cache.epoch,
+            "settled": cache.settled,
+            "suspended": cache.suspended,
+            "uses": totals(&metrics.calls, "cache"),
+            "emptied": totals(&metrics.cache_epochs, "cause"),
+        }))
+    }
+
+    fn node(&self) -> Value {
         let gateway = self.surfaces.gateway.as_ref().map(|_| ("gateway", &*self.node));
         let relay = self.surfaces.relay.as_ref().map(|relay| ("relay", relay.node()));
-        let urls = [gateway, relay].into_iter().flatten().flat_map(|(surface, node)| {
-            node.urls().map(move |url| Url {
-                url: url.url,
-                surface,
-                idle: url.idle,
-                busy: url.busy,
-                broken: url.is_open,
-            })
-        });
-        Node {
-            urls: urls.collect(),
-            calls: numbers.by("portcullis_node_calls_total", "outcome"),
-            retries: numbers.sum("portcullis_node_retries_total", &[]),
-            latency: numbers.latency("portcullis_node_call_duration_seconds"),
-        }
+        let urls = [gateway, relay].into_iter().flatten().flat_map(urls);
+        let metrics = &self.process.metrics;
+        json!({
+            "urls": urls.collect::<Value>(),
+            "calls": totals(&metrics.node_calls, "outcome"),
+            "retries": metrics.node_retries.get(),
+            "latency": latency(&Latency::of(&metrics.node_seconds)),
+        })
     }
 
-    fn relay(&self, numbers: &Numbers) -> Option<Relay> {
-        let relay = self.surfaces.relay.as_ref()?;
-        let proof = relay.newest_proof().map(|proof| Proof {
-            ready: proof.is_ready(),
-            checked_ms: millis(proof.checked_at),
-            epoch: proof.epoch.clone(),
-            pins: proof
-                .pins
-                .iter()
-                .map(|pin| Pin {
-                    name: pin.name,
-                    expected: pin.expected.clone(),
-                    actual: pin.actual.clone(),
-                    ok: pin.ok,
-                })
-                .collect(),
-        });
+    fn relay(&self, relay: &Relay) -> Value {
+        let metrics = &self.process.metrics.relay;
+        let (balances, nonces) =
+            (counts(&metrics.balances, "account"), counts(&metrics.nonces, "account"));
         let signers = relay.signers().map(|(signer, waiting)| {
-            let account = ("account", signer.role);
-            let nonce = numbers.value("portcullis_relay_signer_nonce", account);
-            Signer {
-                role: signer.role,
-                address: signer.address.to_string(),
-                balance: numbers.value("portcullis_relay_balance_strk", account),
-                nonce: nonce.map(|nonce| nonce as u64),
-                waiting,
-            }
+            json!({
+                "role": signer.role,
+                "address": signer.address.to_string(),
+                // in STRK, as the last check of the pins read it
+                "balance": balances.get(signer.role),
+                "nonce": nonces.get(signer.role).map(|nonce| *nonce as u64),
+                "waiting": waiting,
+            })
+        });
+        let proof = relay.newest_proof().map(|proof| {
+            json!({
+                "ready": proof.is_ready(),
+                "checked_ms": millis(proof.checked_at),
+                "epoch": proof.epoch,
+                "pins": proof.pins.iter().map(|pin| json!({
+                    "name": pin.name,
+                    "expected": pin.expected,
+                    "actual": pin.actual,
+                    "ok": pin.ok,
+                })).collect::<Value>(),
+            })
         });
         let rules = relay.settings().rules;
-        Some(Relay {
-            proof,
-            signers: signers.collect(),
-            faucet: Faucet {
-                amount: rules.faucet_amount as f64 / 1e18,
-                cooldown: rules.faucet_cooldown.as_secs(),
+        json!({
+            "proof": proof,
+            "signers": signers.collect::<Value>(),
+            "faucet": {
+                "amount": rules.faucet_amount as f64 / 1e18,
+                "cooldown": rules.faucet_cooldown.as_secs(),
             },
-            intents: numbers.by("portcullis_relay_journal_intents", "state"),
-            outcomes: numbers.by("portcullis_relay_writes_total", "outcome"),
+            "intents": totals(&metrics.journal, "state"),
+            "outcomes": totals(&metrics.writes, "outcome"),
         })
     }
 }
 
-fn one_surface(listener: &super::Listener, limits: Limits, numbers: &Numbers) -> Surface {
-    let name = listener.surface.name();
-    let Names { requests, latency, calls } = names(listener.surface);
-    let is_it = ("surface", name);
-    let connections =
-        |outcome| numbers.sum("portcullis_connections_total", &[is_it, ("outcome", outcome)]);
-    let by_reason = |verdict| -> Vec<Count> {
-        let counts = numbers.by_where(requests, "reason", &[("verdict", verdict)]);
-        counts.into_iter().filter(|count| count.total > 0).collect()
-    };
-    Surface {
-        name,
-        listen: listener.listen.to_string(),
-        connections: Connections {
-            open: numbers.sum("portcullis_connections", &[is_it]),
-            max: listener.max_connections as u64,
-            accepted: connections("accepted"),
-            turned_away: connections("refused"),
-        },
-        answered: numbers.sum(requests, &[("verdict", "answered")]),
-        refused: by_reason("refused"),
-        failed: by_reason("failed"),
-        latency: numbers.latency(latency),
-        calls: numbers.by(calls.0, calls.1),
-        limits,
-    }
+/// The URLs of a node, each with the surface whose connections these are.
+fn urls<'a>((surface, node): (&'a str, &'a Node)) -> impl Iterator<Item = Value> + 'a {
+    node.urls().map(move |url| {
+        json!({
+            "url": url.url,
+            "surface": surface,
+            "idle": url.idle,
+            "busy": url.busy,
+            "broken": url.is_open,
+        })
+    })
 }
 
-fn limits(clients: &Clients, limits: &ClientLimits) -> Limits {
-    let (remembered, forgotten) = clients.population();
-    let busiest = clients.busiest(BUSIEST).into_iter().map(|busy| Busy {
-        network: Client::at(busy.client.address()).shown(Shown::Truncated).to_string(),
-        requests: busy.requests,
+fn count(name: &str, total: u64) -> Value {
+    json!({ "name": name, "total": total })
+}
+
+/// The totals of a metric by label value.
+fn totals(metric: &impl Collector, label: &str) -> Value {
+    counts(metric, label).iter().map(|(name, total)| count(name, *total as u64)).collect()
+}
+
+fn latency(latency: &Latency) -> Value {
+    json!({ "count": latency.count, "sum": latency.sum, "below": latency.below })
+}
+
+/// The limits of a surface, and its busiest clients by network: IPv4 /24, IPv6 /48.
+fn limits(clients: &Clients, limits: &ClientLimits) -> Value {
+    let (tracked, evicted) = clients.population();
+    let busiest = clients.busiest(BUSIEST).into_iter().map(|busy| {
+        json!({
+            "network": Client::at(busy.client.address()).shown(Shown::Truncated).to_string(),
+            // in the last minute
+            "requests": busy.requests,
+        })
     });
-    Limits {
-        per_minute: limits.per_minute(),
-        at_a_time: limits.in_flight(),
-        clients: remembered,
-        forgotten,
-        busiest: busiest.collect(),
-    }
+    json!({
+        "per_minute": limits.per_minute(),
+        "at_a_time": limits.in_flight(),
+        "clients": tracked,
+        "forgotten": evicted,
+        "busiest": busiest.collect::<Value>(),
+    })
 }

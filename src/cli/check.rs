@@ -94,7 +94,7 @@ fn secrets(config: &Config) -> Result<Option<Keys>, SecretError> {
 
 /// Proves the relay's pins and prints them.
 async fn pins(config: &RelayConfig, keys: &Keys, node: &NodeConfig) -> bool {
-    let metrics = Arc::new(Metrics::new());
+    let metrics = Arc::new(Metrics::default());
     let chain = Chain::new(Node::new(node, MemoryPool::new(16 * MAX_ANSWER), Arc::clone(&metrics)));
     let pins = Arc::new(Pins::new(config, keys));
     let prover = Prover::new(pins, Arc::new(chain), config.pins_max_age, metrics);
@@ -135,7 +135,7 @@ async fn ask(
 ) -> (Result<String, NodeError>, Duration) {
     let urls = NonEmpty::new(vec![url.clone()]).expect("the list has one URL");
     let config = NodeConfig { url: urls, ..config.clone() };
-    let node = Node::new(&config, MemoryPool::new(MAX_ANSWER), Arc::new(Metrics::new()));
+    let node = Node::new(&config, MemoryPool::new(MAX_ANSWER), Arc::new(Metrics::default()));
     let policy = GatewayPolicy {
         methods: MethodSet::new(&[method]),
         trusted_proxies: TrustedProxies::default(),

@@ -52,7 +52,7 @@ impl From<LogFormatArgument> for LogFormat {
 }
 
 pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    lifecycle::hold_back();
+    lifecycle::block_signals();
     let inherited = match Inherited::take() {
         Ok(inherited) => inherited,
         Err(error) => return fail(USAGE, error),

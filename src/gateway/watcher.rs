@@ -107,7 +107,7 @@ impl Watcher {
 
     fn log(&self, step: &Step, was_blind: bool) {
         if let Some(cause) = step.broke {
-            self.metrics.cache_epoch(cause);
+            self.metrics.cache_epoch(cause.name());
             log::warn!(cause = cause.name(); "cache purged: chain continuity cannot be proved");
         }
         if was_blind && step.chain.is_some() {

@@ -17,7 +17,7 @@ use crate::http::drain::ConnectionGuard;
 use crate::http::tls::{self, Certificates, Identity};
 use crate::io::cold;
 use crate::io::deadline::lifetime;
-use crate::telemetry::{Handshake, Surface};
+use crate::telemetry::{ConnectionOutcome, Handshake, Surface};
 use async_trait::async_trait;
 use http::Version;
 use parking_lot::Mutex;
@@ -217,7 +217,11 @@ impl<A: HttpServerApp + Send + Sync + 'static> ServerApp for Gate<A> {
         let address = digest.as_ref().and_then(|digest| digest.peer_addr());
         let peer = address.and_then(|address| address.as_inet()).map(std::net::SocketAddr::ip);
         let permit = self.acquire(peer);
-        self.process.metrics.connection(self.surface, permit.is_some());
+        let outcome = match permit {
+            Some(_) => ConnectionOutcome::Accepted,
+            None => ConnectionOutcome::Refused,
+        };
+        self.process.metrics.connection(self.surface, outcome);
         let Some(_permit) = permit else {
             cold(self.turn_away(stream, peer)).await;
             return None;

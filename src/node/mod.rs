@@ -202,7 +202,8 @@ impl Node {
                 target.keep(connection, now);
                 Ok(payload)
             });
-            self.metrics.node_call(verified.as_ref().err().copied(), now - call.start);
+            self.metrics
+                .node_call(verified.as_ref().err().map(|fault| fault.name()), now - call.start);
             let (member, payload) = verified?;
             Ok(Answer { member, payload, memory: Arc::new(permit) })
         }

@@ -1,13 +1,13 @@
-//! Handing over to another process without a gap: an upgrade.
+//! Handover to a successor process without a gap: an upgrade in place.
 //!
-//! The old process starts the program anew, from the path that it was started from itself, and
-//! hands it its listening sockets as the service manager would. Both accept until the new one is
-//! ready and says so on a socket between the two; then the old one has the service manager follow
-//! the new one, lets it go on, and stops. When nothing comes of it, the old one has lost nothing.
-//! Not with SQLite: such a store is one process's at a time.
+//! The old process starts its program again, from the path that it was started from, and passes it
+//! the listening sockets as the service manager would. Both accept until the new one reports on a
+//! socket pair that it is ready; then the old one announces it to the service manager, releases it,
+//! and stops. If the successor fails, the old process serves on. Not with SQLite, which one process
+//! at a time can open.
 //!
-//! A shell in between makes it the service manager's child: when that stops a service whose main
-//! process is not its own child, systemd 252 does not wait for it before it kills it.
+//! A shell in between makes the successor a child of the service manager: systemd 252 kills a main
+//! process that is not its child without waiting for it to stop.
 
 use crate::telemetry::Surface;
 use command_fds::{CommandFdExt as _, FdMapping};
@@ -22,39 +22,37 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 
-/// The name of the socket between the two, beside those of the surfaces.
-pub(crate) const SUCCESSION: &str = "succession";
-/// Follows the name of a socket that the service manager holds, too.
+/// The name of the socket pair, next to those of the surfaces.
+pub(crate) const HANDOVER: &str = "succession";
+/// Suffix of the name of a socket that the service manager holds, too.
 pub(crate) const HELD: &str = "+held";
 /// sd_listen_fds(3): `SD_LISTEN_FDS_START`.
 const FIRST_FD: i32 = 3;
-/// A successor that is not ready by then will not be: all that it waits for is its store.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// For the predecessor's last word.
-const LAST_WORD: Duration = Duration::from_secs(5);
+/// How long a successor may take to be ready: it waits only for its store.
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long the successor waits for its release.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Runs the program apart, and says its process id.
-const APART: &str = r#""$0" "$@" >&2 & echo $!"#;
+/// Runs the program in the background, and prints its process id.
+const SPAWN: &str = r#""$0" "$@" >&2 & echo $!"#;
 
-/// How long one that gave up may take to end.
-const MOMENTS: u32 = 100;
-const MOMENT: Duration = Duration::from_millis(10);
+/// How often and how long to wait for a failed successor to exit.
+const EXIT_CHECKS: u32 = 100;
+const EXIT_INTERVAL: Duration = Duration::from_millis(10);
 
 const READY: u8 = b'r';
-const GO_ON: u8 = b'g';
+const RELEASE: u8 = b'g';
 
-/// A listening socket that a successor gets.
+/// The descriptor of a listening socket, for a successor.
 #[derive(Debug)]
-pub(crate) struct Bequest {
-    /// Whose it is.
+pub(crate) struct ListenerFd {
     pub(crate) surface: Surface,
-    /// The socket.
-    pub(crate) socket: OwnedFd,
+    pub(crate) fd: OwnedFd,
     /// Whether the service manager holds it, too.
     pub(crate) is_held: bool,
 }
 
-/// What it takes to start the program anew.
+/// The command line of a successor.
 #[derive(Debug)]
 pub struct Program {
     path: PathBuf,
@@ -62,15 +60,15 @@ pub struct Program {
 }
 
 impl Program {
-    /// The program of this process, by the path that it was started from: what will lie there by
-    /// then is what is started.
+    /// The program of this process, by the path that it was started from; the successor runs
+    /// whatever file is there by then.
     ///
     /// # Errors
-    /// The path can not be told.
+    /// The path cannot be determined.
     pub fn of_this_process() -> io::Result<Self> {
         let mut arguments = std::env::args_os();
         let name = arguments.next().map(PathBuf::from);
-        // a name alone was looked for in PATH
+        // a name without a folder was found through PATH
         let path = match name.filter(|name| name.components().count() > 1) {
             Some(path) => std::path::absolute(path)?,
             None => std::env::current_exe()?,
@@ -79,85 +77,87 @@ impl Program {
     }
 
     /// Starts it with these sockets, and waits until it is ready to serve.
-    pub(crate) async fn succeed(&self, sockets: &[Bequest]) -> Result<Successor, HandoverError> {
+    pub(crate) async fn spawn_successor(
+        &self,
+        sockets: &[ListenerFd],
+    ) -> Result<Successor, HandoverError> {
         if std::process::id() == 1 {
             return Err(HandoverError::FirstProcess);
         }
         let (ours, theirs) = UnixStream::pair().map_err(HandoverError::Start)?;
         let process = self.start(sockets, theirs).map_err(HandoverError::Start)?;
-        let mut successor = Successor { process: Some(process), line: ours };
-        match tokio::time::timeout(PATIENCE, successor.line.read_u8()).await {
+        let mut successor = Successor { process: Some(process), stream: ours };
+        match tokio::time::timeout(READY_TIMEOUT, successor.stream.read_u8()).await {
             Ok(Ok(READY)) => Ok(successor),
             Ok(_) => {
-                successor.ends().await;
+                successor.exits().await;
                 Err(HandoverError::Ended)
             }
             Err(_) => Err(HandoverError::Late),
         }
     }
 
-    fn start(&self, sockets: &[Bequest], line: UnixStream) -> io::Result<Pid> {
+    fn start(&self, sockets: &[ListenerFd], stream: UnixStream) -> io::Result<Pid> {
         let mut names = Vec::new();
         let mut fds = Vec::new();
-        for Bequest { surface, socket, is_held } in sockets {
+        for ListenerFd { surface, fd, is_held } in sockets {
             let held = if *is_held { HELD } else { "" };
             names.push(format!("{}{held}", surface.name()));
-            fds.push(socket.try_clone()?);
+            fds.push(fd.try_clone()?);
         }
-        names.push(SUCCESSION.to_owned());
-        fds.push(line.into_std()?.into());
+        names.push(HANDOVER.to_owned());
+        fds.push(stream.into_std()?.into());
         let count = fds.len().to_string();
         let mappings = (FIRST_FD..).zip(fds);
         let mappings = mappings.map(|(child_fd, parent_fd)| FdMapping { parent_fd, child_fd });
         let mut command = Command::new("/bin/sh");
-        command.args(["-c", APART]).arg(&self.path).args(&self.arguments);
+        command.args(["-c", SPAWN]).arg(&self.path).args(&self.arguments);
         command.stdin(Stdio::null()).stderr(Stdio::inherit());
         command.env("LISTEN_FDS", count).env("LISTEN_FDNAMES", names.join(":"));
-        // they name this process; without them, both are meant for whoever reads them
+        // they name this process; without them, the variables apply to any reader
         command.env_remove("LISTEN_PID").env_remove("WATCHDOG_PID");
         command.fd_mappings(mappings.collect()).map_err(io::Error::other)?;
-        let said = command.output()?.stdout;
-        let process = str::from_utf8(&said).ok().and_then(|said| said.trim().parse().ok());
-        process.map(Pid::from_raw).ok_or_else(|| io::Error::other("no shell started it"))
+        let output = command.output()?.stdout;
+        let process = str::from_utf8(&output).ok().and_then(|text| text.trim().parse().ok());
+        process.map(Pid::from_raw).ok_or_else(|| io::Error::other("the shell started nothing"))
     }
 }
 
-/// A process that is about to take over; ended when dropped before that.
+/// A process that is ready to serve; killed if dropped before it is released.
 #[derive(Debug)]
 pub(crate) struct Successor {
     process: Option<Pid>,
-    line: UnixStream,
+    stream: UnixStream,
 }
 
 impl Successor {
-    /// Its process id.
-    pub(crate) fn id(&self) -> u32 {
+    pub(crate) fn process_id(&self) -> u32 {
         self.process.map_or(0, |process| process.as_raw().unsigned_abs())
     }
 
-    /// It has left the line: it is given a moment to say why, and to end.
-    async fn ends(&self) {
+    /// Waits a moment for a successor that closed the socket, so that its errors are logged first.
+    async fn exits(&self) {
         let gone = |process| kill(process, None).is_err();
-        for _ in 0..MOMENTS {
+        for _ in 0..EXIT_CHECKS {
             if self.process.is_none_or(gone) {
                 return;
             }
-            tokio::time::sleep(MOMENT).await;
+            tokio::time::sleep(EXIT_INTERVAL).await;
         }
     }
 
-    /// Lets it go on alone.
-    pub(crate) async fn go_on(mut self) {
+    /// Lets it serve alone.
+    pub(crate) async fn release(mut self) {
         self.process = None;
-        // one that is gone in this very moment is the service manager's to start again
-        let _ = self.line.write_u8(GO_ON).await;
+        // if it has just exited, the service manager restarts it
+        let _ = self.stream.write_u8(RELEASE).await;
     }
 }
 
 impl Drop for Successor {
     fn drop(&mut self) {
         if let Some(process) = self.process {
-            // most likely it has ended by itself
+            // most likely it has exited by itself
             let _ = kill(process, Signal::SIGKILL);
         }
     }
@@ -166,11 +166,11 @@ impl Drop for Successor {
 /// Why there is no successor.
 #[derive(Debug)]
 pub enum HandoverError {
-    /// It could not be started.
+    /// It cannot be started.
     Start(io::Error),
-    /// This is the first process, with which all others end.
+    /// This is process 1: all others end with it.
     FirstProcess,
-    /// It ended before it was ready.
+    /// It exited before it was ready.
     Ended,
     /// It was not ready in time.
     Late,
@@ -179,40 +179,39 @@ pub enum HandoverError {
 impl std::fmt::Display for HandoverError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Start(error) => write!(f, "it can not be started: {error}"),
+            Self::Start(error) => write!(f, "it cannot be started: {error}"),
             Self::FirstProcess => {
-                f.write_str("process 1 has no successor: every other ends with it")
+                f.write_str("process 1 cannot be replaced: all others end with it")
             }
-            Self::Ended => f.write_str("it ended before it was ready; what it said is above"),
-            Self::Late => write!(f, "it was not ready within {} s", PATIENCE.as_secs()),
+            Self::Ended => f.write_str("it exited before it was ready; its errors are above"),
+            Self::Late => write!(f, "it was not ready within {} s", READY_TIMEOUT.as_secs()),
         }
     }
 }
 
 impl std::error::Error for HandoverError {}
 
-/// The process that this one takes over from.
+/// The process that this one replaces.
 #[derive(Debug)]
 pub(crate) struct Predecessor(std::os::unix::net::UnixStream);
 
 impl Predecessor {
-    /// At the other end of `line`.
-    pub(crate) fn new(line: std::os::unix::net::UnixStream) -> Self {
-        Self(line)
+    pub(crate) fn new(stream: std::os::unix::net::UnixStream) -> Self {
+        Self(stream)
     }
 
-    /// Tells it that this process is ready, and waits until the service manager has heard of that
-    /// from it, as the one that it still listens to.
-    pub(crate) async fn relieve(self) {
-        let relieved = async {
+    /// Reports that this process is ready, and waits for the release, which comes after the
+    /// predecessor has announced this process to the service manager.
+    pub(crate) async fn notify_ready(self) {
+        let released = async {
             self.0.set_nonblocking(true)?;
-            let mut line = UnixStream::from_std(self.0)?;
-            line.write_u8(READY).await?;
-            line.read_u8().await
+            let mut stream = UnixStream::from_std(self.0)?;
+            stream.write_u8(READY).await?;
+            stream.read_u8().await
         };
-        match tokio::time::timeout(LAST_WORD, relieved).await {
-            Ok(Ok(GO_ON)) => log::info!("took over from the process before"),
-            _ => log::warn!("the process before said no last word: serving alone"),
+        match tokio::time::timeout(RELEASE_TIMEOUT, released).await {
+            Ok(Ok(RELEASE)) => log::info!("took over from the previous process"),
+            _ => log::warn!("no release from the previous process: serving alone"),
         }
     }
 }

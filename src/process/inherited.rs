@@ -1,12 +1,12 @@
-//! Sockets that were bound before the process began: by the service manager, which starts it for
-//! them (sd_listen_fds(3), systemd.socket(5)), or by the process that it takes over from.
+//! Sockets that were bound before the process started: by the service manager (sd_listen_fds(3),
+//! systemd.socket(5)), or by the predecessor in a handover.
 //!
-//! In: `LISTEN_FDS`, `LISTEN_FDNAMES` and open files from 3 on. Out: the listener of a surface, by
-//! its name or its address. One that fits nothing is an error: whoever binds a socket that nobody
-//! serves leaves its clients waiting.
+//! In: `LISTEN_FDS`, `LISTEN_FDNAMES` and open files from 3 on. Out: the socket of a surface, by its
+//! name or its address. A socket that matches no surface is an error: its clients would wait for
+//! ever.
 
 use crate::config::Listen;
-use crate::process::handover::{HELD, Predecessor, SUCCESSION};
+use crate::process::handover::{HANDOVER, HELD, Predecessor};
 use listenfd::ListenFd;
 use nix::libc::{AF_UNIX, SOCK_STREAM};
 use nix::sys::socket::{getsockopt, sockopt::AcceptConn};
@@ -15,20 +15,20 @@ use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 
-/// A bound socket.
+/// A listening socket.
 #[derive(Debug)]
 pub enum Socket {
-    /// Of a TCP address.
+    /// TCP.
     Tcp(TcpListener),
-    /// Of a path.
+    /// A Unix domain socket.
     Unix(UnixListener),
 }
 
 impl Socket {
-    /// Where it listens, its port known.
+    /// Its address, with the actual port.
     ///
     /// # Errors
-    /// It has no address that a configuration could name.
+    /// It is a Unix socket without a path.
     pub fn listen(&self) -> io::Result<Listen> {
         match self {
             Self::Tcp(listener) => listener.local_addr().map(Listen::Tcp),
@@ -40,7 +40,7 @@ impl Socket {
         }
     }
 
-    /// The same socket once more.
+    /// A duplicate of its descriptor.
     ///
     /// # Errors
     /// Too many files are open.
@@ -59,29 +59,36 @@ impl Socket {
     }
 }
 
-/// A socket that was handed in.
+/// A socket and its address.
 #[derive(Debug)]
-struct Given {
-    name: String,
-    listen: Listen,
-    socket: Socket,
-    /// The service manager has it, too, and goes on listening when the process ends.
-    is_held: bool,
+pub(crate) struct BoundSocket {
+    pub(crate) socket: Socket,
+    pub(crate) listen: Listen,
+    /// Whether the service manager holds it, too, and listens on it when the process ends.
+    pub(crate) is_held: bool,
 }
 
-/// The sockets that were handed in, and who handed them.
+impl BoundSocket {
+    /// # Errors
+    /// Its address cannot be read.
+    pub(crate) fn new(socket: Socket, is_held: bool) -> io::Result<Self> {
+        Ok(Self { listen: socket.listen()?, socket, is_held })
+    }
+}
+
+/// The inherited sockets by name, and the predecessor if they came from one.
 #[derive(Debug, Default)]
 pub struct Inherited {
-    given: Vec<Given>,
+    sockets: Vec<(String, BoundSocket)>,
     predecessor: Option<Predecessor>,
 }
 
-/// Why what was handed in can not be used.
+/// Why an inherited socket cannot be used.
 #[derive(Debug)]
 pub enum InheritError {
-    /// It is not a stream socket that listens at an address.
+    /// It is not a listening stream socket with an address.
     NoListener {
-        /// Its number.
+        /// Its file descriptor.
         fd: usize,
         /// Its name.
         name: String,
@@ -90,7 +97,7 @@ pub enum InheritError {
     Unclaimed {
         /// Its name.
         name: String,
-        /// Where it listens.
+        /// Its address.
         listen: Listen,
     },
 }
@@ -99,13 +106,13 @@ impl std::fmt::Display for InheritError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::NoListener { fd, name } => {
-                write!(f, "file {fd} ({name:?}), handed in by LISTEN_FDS, is no listening socket")
+                write!(f, "file {fd} ({name:?}) of LISTEN_FDS is not a listening socket")
             }
             Self::Unclaimed { name, listen } => write!(
                 f,
-                "the socket {name:?} on {listen}, handed in by LISTEN_FDS, fits no surface: one \
-                 must be switched on that has this address, or the socket its name (gateway, \
-                 relay, sidecar, admin), and each takes one socket"
+                "the socket {name:?} on {listen} of LISTEN_FDS matches no surface: configure one with \
+                 this address, or name the socket like its surface (gateway, relay, sidecar, \
+                 admin); each surface has one socket"
             ),
         }
     }
@@ -114,10 +121,10 @@ impl std::fmt::Display for InheritError {
 impl std::error::Error for InheritError {}
 
 impl Inherited {
-    /// Takes what was handed in. To be called once, while the process has no threads yet.
+    /// Takes the inherited sockets. Call it once, while the process has a single thread.
     ///
     /// # Errors
-    /// One of the files is no socket that listens.
+    /// One of the files is not a listening socket.
     pub fn take() -> Result<Self, InheritError> {
         let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
         let mut names = names.split(':');
@@ -126,52 +133,50 @@ impl Inherited {
         for at in 0..fds.len() {
             let name = names.next().filter(|name| !name.is_empty()).unwrap_or("unknown");
             let none = || InheritError::NoListener { fd: FIRST_FD + at, name: name.to_owned() };
-            if name == SUCCESSION {
+            if name == HANDOVER {
                 let stream = fds.take_custom(at, AF_UNIX, SOCK_STREAM, "stream socket");
                 inherited.predecessor = stream.ok().flatten().map(Predecessor::new);
                 continue;
             }
             let socket = listener(&mut fds, at).ok_or_else(none)?;
-            let listen = socket.listen().map_err(|_| none())?;
             let held_name = name.strip_suffix(HELD);
-            let name = held_name.unwrap_or(name).to_owned();
-            inherited.given.push(Given { name, listen, socket, is_held: held_name.is_some() });
+            let socket = BoundSocket::new(socket, held_name.is_some()).map_err(|_| none())?;
+            inherited.sockets.push((held_name.unwrap_or(name).to_owned(), socket));
         }
         if inherited.predecessor.is_none() {
-            // the service manager keeps what it hands out
-            inherited.given.iter_mut().for_each(|given| given.is_held = true);
+            // the service manager keeps the sockets that it passes
+            inherited.sockets.iter_mut().for_each(|(_, socket)| socket.is_held = true);
         }
         Ok(inherited)
     }
 
-    /// The socket for the surface `name` that is configured to listen on `listen`, and whether the
-    /// service manager holds it, too.
+    /// The socket for the surface `name` that is configured to listen on `listen`.
     ///
-    /// What the service manager calls by the surface's name is its socket, wherever it is, and that
-    /// of a successor, too. What a predecessor bound itself is taken over where it is still wanted.
-    pub(crate) fn claim(&mut self, name: &str, listen: &Listen) -> Option<(Socket, bool)> {
-        let succeeds = self.predecessor.is_some();
-        let named = self.given.iter().position(|given| {
-            let is_meant = !succeeds || given.is_held || is_wanted(&given.listen, listen);
-            given.name == name && is_meant
+    /// A socket that the service manager holds belongs to the surface of its name, whatever its
+    /// address. One that the predecessor bound is used only if its address is still configured.
+    pub(crate) fn claim(&mut self, name: &str, listen: &Listen) -> Option<BoundSocket> {
+        let is_handover = self.predecessor.is_some();
+        let named = self.sockets.iter().position(|(own, socket)| {
+            let is_usable = !is_handover || socket.is_held || matches(&socket.listen, listen);
+            own == name && is_usable
         });
-        let at = named
-            .or_else(|| self.given.iter().position(|given| !succeeds && given.listen == *listen))?;
-        let Given { socket, is_held, .. } = self.given.swap_remove(at);
-        Some((socket, is_held))
+        let by_address = || {
+            let same = |(_, socket): &(String, BoundSocket)| socket.listen == *listen;
+            self.sockets.iter().position(same).filter(|_| !is_handover)
+        };
+        let at = named.or_else(by_address)?;
+        Some(self.sockets.swap_remove(at).1)
     }
 
-    /// Everything was claimed that will be: who is to be taken over from.
+    /// All surfaces have claimed their sockets: returns the predecessor, if there is one.
     ///
     /// # Errors
-    /// The service manager bound a socket that no surface serves.
+    /// The service manager passed a socket that no surface uses.
     pub(crate) fn finish(self) -> Result<Option<Predecessor>, InheritError> {
-        if self.predecessor.is_none()
-            && let Some(Given { name, listen, .. }) = self.given.into_iter().next()
-        {
-            return Err(InheritError::Unclaimed { name, listen });
+        match self.sockets.into_iter().next().filter(|_| self.predecessor.is_none()) {
+            Some((name, socket)) => Err(InheritError::Unclaimed { name, listen: socket.listen }),
+            None => Ok(self.predecessor),
         }
-        Ok(self.predecessor)
     }
 }
 
@@ -188,10 +193,10 @@ fn listener(fds: &mut ListenFd, at: usize) -> Option<Socket> {
     listens.unwrap_or(false).then_some(socket)
 }
 
-/// Whether a socket at `have` is what the configuration wants: port 0 wants any.
-fn is_wanted(have: &Listen, wanted: &Listen) -> bool {
-    match (have, wanted) {
-        (Listen::Tcp(have), Listen::Tcp(wanted)) if wanted.port() == 0 => have.ip() == wanted.ip(),
-        _ => have == wanted,
+/// Whether a socket at `actual` matches the configured address; port 0 matches any port.
+fn matches(actual: &Listen, configured: &Listen) -> bool {
+    match (actual, configured) {
+        (Listen::Tcp(actual), Listen::Tcp(any)) if any.port() == 0 => actual.ip() == any.ip(),
+        _ => actual == configured,
     }
 }

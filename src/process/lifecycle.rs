@@ -1,137 +1,111 @@
-//! The life of the process, by signals: from when it is ready to its end.
+//! The lifecycle of the process: signals, from readiness to exit.
 //!
-//! SIGHUP reloads. SIGUSR2 starts a successor, and ends this process once that is ready. Both wait
-//! until the process serves. SIGTERM and SIGINT stop it: readiness fails, and for `drain_delay`
-//! requests are still served, so that whoever balances the load looks elsewhere; then new calls get
-//! 503 `draining` and those in flight have `grace_period` to finish. Where another process has the
-//! sockets, this one stops accepting at once, and answers what comes on its connections until they
-//! are closed. A second signal ends it at once. Pingora's own graceful stop would sleep its whole
-//! grace period whatever happens.
+//! SIGHUP reloads. SIGUSR2 starts a successor, and stops this process once that is ready. Both wait
+//! until the process serves. SIGTERM and SIGINT stop it: readiness fails, requests are still served
+//! for `drain_delay`, so that load balancers notice; then new calls get 503 `draining`, and those in
+//! flight have `grace_period` to finish. If another process has the sockets, this one stops accepting
+//! at once, and serves its connections until they close. A second signal exits at once. Pingora's own
+//! graceful stop would sleep through its whole grace period.
 
 use super::systemd;
 use crate::config::ServerConfig;
-use crate::http::context::ServerContext;
 use crate::http::drain::Drain;
-use crate::process::handover::{Bequest, Predecessor, Program, Successor};
+use crate::process::handover::{ListenerFd, Predecessor, Program, Successor};
 use crate::process::reload::Reload;
-use crate::process::watchdog::{self, Runtimes};
+use crate::process::systemd::Runtimes;
 use crate::telemetry::Surface;
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
-use nix::sys::signal::{SigSet, Signal as Signalled, kill};
+use nix::sys::signal::{SigSet, Signal as SignalNumber, kill};
 use nix::unistd::Pid;
-use pingora::server::{ShutdownSignal, ShutdownSignalWatch};
+use parking_lot::Mutex;
+use pingora::server::{ShutdownSignal as Shutdown, ShutdownSignalWatch};
 use prometheus::IntGauge;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What it takes to live.
-pub(crate) struct Life {
-    drain: Arc<Drain>,
-    draining: IntGauge,
-    drain_delay: Duration,
-    grace_period: Duration,
-    runtimes: Arc<Runtimes>,
-    /// How many of them serve when the process is ready.
+/// Everything that the lifecycle task needs.
+pub(crate) struct Lifecycle {
+    pub(crate) drain: Arc<Drain>,
+    pub(crate) draining: IntGauge,
+    pub(crate) config: ServerConfig,
+    pub(crate) runtimes: Arc<Runtimes>,
+    /// How many runtimes are registered when the process is ready.
     pub(crate) expected: usize,
-    /// What is listened on, for people.
-    pub(crate) serves: Vec<String>,
-    pub(crate) sockets: Vec<Bequest>,
+    /// The listeners, for people.
+    pub(crate) listeners: String,
+    pub(crate) sockets: Vec<ListenerFd>,
     pub(crate) reload: Option<Reload>,
     pub(crate) program: Option<Program>,
-    /// Only one process at a time can have the store.
-    pub(crate) is_alone: bool,
+    /// Whether only one process at a time can open the store.
+    pub(crate) is_exclusive: bool,
     pub(crate) predecessor: Option<Predecessor>,
 }
 
-/// Who has the sockets when this process stops.
+/// Who has the listening sockets when this process stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Heir {
-    /// Nobody.
-    None,
-    /// The service manager, which starts another process for what comes in.
+enum SocketOwner {
+    Nobody,
+    /// The service manager, which starts another process for new connections.
     Manager,
     /// A process that serves already.
     Successor,
 }
 
-impl Life {
-    /// Until a signal ends it.
-    pub(crate) fn new(
-        process: &ServerContext,
-        config: &ServerConfig,
-        runtimes: Arc<Runtimes>,
-    ) -> Self {
-        let ServerConfig { drain_delay, grace_period, .. } = *config;
-        Self {
-            drain: Arc::clone(&process.drain),
-            draining: process.metrics.draining.clone(),
-            drain_delay,
-            grace_period,
-            runtimes,
-            expected: 0,
-            serves: Vec::new(),
-            sockets: Vec::new(),
-            reload: None,
-            program: None,
-            is_alone: false,
-            predecessor: None,
-        }
-    }
-
-    async fn live(mut self) {
+impl Lifecycle {
+    /// Runs until a signal has stopped the process.
+    async fn run(mut self) {
         let mut signals = Signals::new();
-        let heir = tokio::select! {
-            heir = self.serve() => heir,
-            () = signals.wait() => self.heir(),
+        let owner = tokio::select! {
+            () = self.serve() => SocketOwner::Successor,
+            () = signals.wait() => self.socket_owner(),
         };
-        if heir != Heir::Successor {
-            systemd::stopping("stopping: answering what is in flight");
+        if owner != SocketOwner::Successor {
+            systemd::stopping("stopping: finishing the requests in flight");
         }
-        // an heir listens on them; without one, nobody does from when this process stops to
+        // the new owner has its own descriptors; without one, nobody may listen after this process
         self.sockets.clear();
         let second = async {
-            if heir == Heir::Successor {
-                // the first one that stops it
+            if owner == SocketOwner::Successor {
+                // the first stop signal after a handover changes nothing
                 signals.wait().await;
                 log::info!("stopping already: handed over");
             }
             signals.wait().await;
         };
         tokio::select! {
-            () = self.drain(heir) => {}
-            () = second => log::warn!("stopping at once: a second signal"),
+            () = self.drain(owner) => {}
+            () = second => log::warn!("stopping at once: second signal"),
         }
     }
 
-    /// Gets ready and serves, until somebody else does.
-    async fn serve(&mut self) -> Heir {
+    /// Becomes ready and serves, until a successor does.
+    async fn serve(&mut self) {
         let watch = |kind| signal(kind).expect("SIGHUP and SIGUSR2 can be watched on Linux");
         let mut hangup = watch(SignalKind::hangup());
         let mut user = watch(SignalKind::user_defined2());
-        // this is the first thread: Pingora waits for its signals there
+        // this is the first thread, to which Pingora delivers signals
         change_mask(SigSet::thread_unblock);
-        self.runtimes.are(self.expected).await;
+        self.runtimes.registered(self.expected).await;
         if let Some(predecessor) = self.predecessor.take() {
-            predecessor.relieve().await;
+            predecessor.notify_ready().await;
         }
         log::info!("serving");
-        systemd::ready(&self.standing("serving"));
-        tokio::spawn(watchdog::watch_over(Arc::clone(&self.runtimes)));
+        systemd::ready(&self.status("serving"));
+        tokio::spawn(systemd::run_watchdog(Arc::clone(&self.runtimes)));
         loop {
             tokio::select! {
                 _ = hangup.recv() => self.reload(),
-                _ = user.recv() => if let Some(successor) = self.successor().await {
-                    let id = successor.id();
-                    systemd::follow(id, &format!("process {id} has taken over"));
-                    successor.go_on().await;
+                _ = user.recv() => if let Some(successor) = self.spawn_successor().await {
+                    let id = successor.process_id();
+                    systemd::main_process(id, &format!("process {id} has taken over"));
+                    successor.release().await;
                     log::info!("handed over to process {id}");
                     if hangup.recv().now_or_never().is_some() {
-                        // it was meant for whoever serves, who may have read the files before
-                        pass_on(Signalled::SIGHUP, id);
+                        // meant for the serving process, which may have read older files
+                        forward(SignalNumber::SIGHUP, id);
                     }
-                    return Heir::Successor;
+                    return;
                 },
             }
         }
@@ -140,115 +114,111 @@ impl Life {
     fn reload(&self) {
         let Some(reload) = &self.reload else { return };
         systemd::reloading();
-        let came_of_it = match reload.run() {
-            Ok(0) => "serving, and nothing had changed at the last reload".to_owned(),
-            Ok(changes) => format!("serving, with {changes} changes of the last reload"),
+        let status = match reload.run() {
+            Ok(0) => "serving; the last reload changed nothing".to_owned(),
+            Ok(changes) => format!("serving; the last reload changed {changes} keys"),
             Err(_) => "serving with the old configuration: the last reload FAILED".to_owned(),
         };
-        systemd::ready(&self.standing(&came_of_it));
+        systemd::ready(&self.status(&status));
     }
 
-    async fn successor(&self) -> Option<Successor> {
+    async fn spawn_successor(&self) -> Option<Successor> {
         let Some(program) = &self.program else {
-            log::warn!("there is no handing over in this mode");
+            log::warn!("this mode has no handover");
             return None;
         };
-        if self.is_alone {
-            log::warn!("not handed over: a SQLite database has one process; restart instead");
-            systemd::status(&self.standing("serving: with SQLite, restart for an upgrade"));
+        if self.is_exclusive {
+            log::warn!("not handed over: one process at a time can open SQLite; restart instead");
+            systemd::status(&self.status("serving: with SQLite, restart for an upgrade"));
             return None;
         }
         log::info!("handing over: starting a successor");
         systemd::status("handing over: waiting for a successor");
-        match program.succeed(&self.sockets).await {
+        match program.spawn_successor(&self.sockets).await {
             Ok(successor) => Some(successor),
             Err(error) => {
-                log::error!("not handed over, serving on: the successor failed: {error}");
-                systemd::status(&self.standing("serving, after a successor FAILED to start"));
+                log::error!("not handed over, still serving: the successor failed: {error}");
+                systemd::status(&self.status("serving, after a successor FAILED to start"));
                 None
             }
         }
     }
 
-    fn standing(&self, how: &str) -> String {
-        format!("{how}; {}", self.serves.join(", "))
+    fn status(&self, state: &str) -> String {
+        format!("{state}; {}", self.listeners)
     }
 
-    /// Who has the sockets when this process stops by itself: the service manager, if it holds the
-    /// sockets of all surfaces.
-    fn heir(&self) -> Heir {
+    /// The owner of the sockets after a stop signal: the service manager, if it holds those of all
+    /// surfaces.
+    fn socket_owner(&self) -> SocketOwner {
         let surfaces = || self.sockets.iter().filter(|socket| socket.surface != Surface::Admin);
         let all_are_held = surfaces().all(|socket| socket.is_held);
-        if all_are_held && surfaces().count() > 0 { Heir::Manager } else { Heir::None }
+        if all_are_held && surfaces().count() > 0 {
+            SocketOwner::Manager
+        } else {
+            SocketOwner::Nobody
+        }
     }
 
-    async fn drain(&self, heir: Heir) {
+    async fn drain(&self, owner: SocketOwner) {
         self.drain.begin();
         self.draining.set(1);
-        if heir == Heir::None {
-            log::info!("stopping: not ready any more, still serving");
-            if !self.drain_delay.is_zero() {
-                tokio::time::sleep(self.drain_delay).await;
+        if owner == SocketOwner::Nobody {
+            log::info!("stopping: not ready, still serving");
+            if !self.config.drain_delay.is_zero() {
+                tokio::time::sleep(self.config.drain_delay).await;
             }
             self.drain.refuse();
         } else {
             log::info!("stopping: another process has the sockets");
         }
-        let over = async {
-            if heir == Heir::None {
-                // whoever asks now is told to ask elsewhere
+        let finished = async {
+            if owner == SocketOwner::Nobody {
+                // new requests still get an answer: 503
                 self.drain.nothing_in_flight().await;
             }
             self.drain.close_listeners();
             self.drain.nothing_open().await;
         };
-        match tokio::time::timeout(self.grace_period, over).await {
-            Ok(()) => log::info!("stopping: nothing is in flight any more"),
+        match tokio::time::timeout(self.config.grace_period, finished).await {
+            Ok(()) => log::info!("stopping: nothing in flight"),
             Err(_) if self.drain.in_flight() > 0 => {
-                log::warn!("stopping: the grace period is over, requests in flight are cut off");
+                log::warn!("stopping: grace period over, requests in flight are aborted");
             }
-            Err(_) => log::info!("stopping: the grace period is over, and nothing is in flight"),
+            Err(_) => log::info!("stopping: grace period over, nothing in flight"),
         }
     }
 }
 
-/// Has SIGHUP and SIGUSR2 wait until the process serves: without a handler they would end it. To be
-/// called while the process has no threads yet.
-pub(crate) fn hold_back() {
+/// Blocks SIGHUP and SIGUSR2 until the process serves: without a handler they would kill it. Call it
+/// while the process has a single thread.
+pub(crate) fn block_signals() {
     change_mask(SigSet::thread_block);
 }
 
-/// Changes this thread's mask.
 fn change_mask(change: impl FnOnce(&SigSet) -> nix::Result<()>) {
-    let signals = SigSet::from_iter([Signalled::SIGHUP, Signalled::SIGUSR2]);
+    let signals = SigSet::from_iter([SignalNumber::SIGHUP, SignalNumber::SIGUSR2]);
     change(&signals).expect("a thread may change its mask");
 }
 
-/// Sends a signal to a process that is most likely there.
-fn pass_on(signal: Signalled, process: u32) {
+fn forward(signal: SignalNumber, process: u32) {
     let sent = i32::try_from(process).map(|process| kill(Pid::from_raw(process), signal));
     if !matches!(sent, Ok(Ok(()))) {
-        log::warn!("process {process} was not told of {signal}");
+        log::warn!("cannot forward {signal} to process {process}");
     }
 }
 
-/// A life as Pingora runs it, once.
-pub(crate) struct UntilStopped(Mutex<Option<Life>>);
-
-impl From<Life> for UntilStopped {
-    fn from(life: Life) -> Self {
-        Self(Mutex::new(Some(life)))
-    }
-}
+/// Adapter: our lifecycle as Pingora's [`ShutdownSignalWatch`], which runs it once.
+pub(crate) struct ShutdownSignal(pub(crate) Mutex<Option<Lifecycle>>);
 
 #[async_trait]
-impl ShutdownSignalWatch for UntilStopped {
-    async fn recv(&self) -> ShutdownSignal {
-        let life = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(life) = life {
-            life.live().await;
+impl ShutdownSignalWatch for ShutdownSignal {
+    async fn recv(&self) -> Shutdown {
+        let lifecycle = self.0.lock().take();
+        if let Some(lifecycle) = lifecycle {
+            lifecycle.run().await;
         }
-        ShutdownSignal::FastShutdown
+        Shutdown::FastShutdown
     }
 }
 
@@ -265,8 +235,7 @@ impl Default for Signals {
 }
 
 impl Signals {
-    /// Watches for them, from now on and within a tokio runtime; they do not end the process any
-    /// more.
+    /// Installs the handlers, within a tokio runtime; the signals no longer kill the process.
     pub fn new() -> Self {
         let watch = |kind| signal(kind).expect("SIGTERM and SIGINT can be watched on Linux");
         Self {
@@ -275,7 +244,7 @@ impl Signals {
         }
     }
 
-    /// Waits for the next one.
+    /// Waits for the next signal.
     pub async fn wait(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}

@@ -1,13 +1,13 @@
-//! Listeners: bound or handed in before the server runs, so that a port that is taken is an error
-//! and port 0 is known, and ended by our own stop.
+//! Listeners: bound or inherited before the server runs, so that a port in use is an error of the
+//! start and port 0 is resolved, and closed by our own drain.
 //!
-//! TCP is accepted by Pingora. A Unix socket is accepted here: Pingora would set the mode of its
-//! file, which is the service manager's when that has bound it.
+//! Pingora accepts on TCP. Unix sockets are accepted here, because Pingora would change the mode of
+//! a file that the service manager may have created.
 
 use crate::config::Listen;
 use crate::http::drain::Drain;
-use crate::process::inherited::{Inherited, Socket};
-use crate::process::watchdog::Runtimes;
+use crate::process::inherited::{BoundSocket, Inherited, Socket};
+use crate::process::systemd::Runtimes;
 use crate::telemetry::Surface;
 use async_trait::async_trait;
 use pingora::apps::ServerApp;
@@ -30,39 +30,29 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// A Unix socket is for its owner and group: whoever may write to it may ask.
+/// A Unix socket is for its owner and group.
 const SOCKET_MODE: u32 = 0o660;
-/// After a connection could not be accepted, most likely because too many files are open.
+/// How long to wait after a failed accept, most likely because too many files are open.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// A socket that listens, whosever it is.
-pub(crate) struct Bound {
-    pub(crate) socket: Socket,
-    /// Where, the port known.
-    pub(crate) listen: Listen,
-    /// Whether the service manager has it, too.
-    pub(crate) is_held: bool,
-}
-
-/// The socket that was handed in for a surface, or one bound here.
+/// The inherited socket of a surface, or a new one.
 ///
 /// # Errors
-/// It can not be bound.
+/// It cannot be bound.
 pub(crate) fn bind(
     surface: Surface,
     listen: &Listen,
     inherited: &mut Inherited,
-) -> io::Result<Bound> {
-    let (socket, is_held) = match inherited.claim(surface.name(), listen) {
-        Some(claimed) => claimed,
-        None => (bind_new(listen)?, false),
+) -> io::Result<BoundSocket> {
+    let bound = match inherited.claim(surface.name(), listen) {
+        Some(inherited) => inherited,
+        None => BoundSocket::new(bind_new(listen)?, false)?,
     };
-    socket.set_nonblocking()?;
-    let listen = socket.listen()?;
-    let holder = if is_held { "service manager" } else { "portcullis" };
-    let (name, address) = (surface.name(), listen.to_string());
+    bound.socket.set_nonblocking()?;
+    let holder = if bound.is_held { "service manager" } else { "portcullis" };
+    let (name, address) = (surface.name(), bound.listen.to_string());
     log::info!(surface = name, address = address, holder = holder; "listening");
-    Ok(Bound { socket, listen, is_held })
+    Ok(bound)
 }
 
 fn bind_new(listen: &Listen) -> io::Result<Socket> {
@@ -72,7 +62,7 @@ fn bind_new(listen: &Listen) -> io::Result<Socket> {
     }
 }
 
-/// Binds a Unix socket, in place of one that a dead process left behind.
+/// Binds a Unix socket, replacing the file that a dead process left behind.
 fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     let is_socket = path.symlink_metadata().is_ok_and(|meta| meta.file_type().is_socket());
     if is_socket && UnixStream::connect(path).is_err() {
@@ -83,23 +73,23 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// A service that accepts connections for `A`, until a stop ends that.
+/// A service that accepts connections for `A` until the drain closes its listener.
 pub(crate) struct Listening<A> {
     name: &'static str,
     threads: Option<usize>,
-    how: Option<How<A>>,
-    /// Counts as a listener from now on, and not from when it runs.
-    until: ShutdownWatch,
+    acceptor: Option<Acceptor<A>>,
+    /// Made at construction, so that the drain waits also for a listener that is not running yet.
+    shutdown: ShutdownWatch,
     runtimes: Arc<Runtimes>,
 }
 
-enum How<A> {
+enum Acceptor<A> {
     Tcp { service: Box<ListeningService<A>>, address: String, listener: TcpListener },
     Unix { app: A, listener: UnixListener },
 }
 
 impl<A: ServerApp + Send + Sync + 'static> Listening<A> {
-    /// Accepts on `socket`, with so many threads or as many as the process is given.
+    /// Accepts on `socket`, with this number of threads or the default of the process.
     pub(crate) fn on(
         socket: Socket,
         surface: Surface,
@@ -108,26 +98,20 @@ impl<A: ServerApp + Send + Sync + 'static> Listening<A> {
         drain: &Drain,
         runtimes: &Arc<Runtimes>,
     ) -> io::Result<Self> {
-        let how = match socket {
+        let acceptor = match socket {
             Socket::Tcp(listener) => {
                 let address = listener.local_addr()?.to_string();
                 let mut service = ListeningService::new(surface.name().to_owned(), app);
-                // what the kernel hands over is read straight into Pingora's buffers, and an answer
-                // is written straight out of its own
+                // the kernel reads into Pingora's own buffers, and writes from them
                 let unbuffered = L4BufferSettings::unbuffered();
                 service.add_listener(ListenerConfig::tcp(&address).l4_buffer(unbuffered));
-                How::Tcp { service: Box::new(service), address, listener }
+                Acceptor::Tcp { service: Box::new(service), address, listener }
             }
-            Socket::Unix(listener) => How::Unix { app, listener },
+            Socket::Unix(listener) => Acceptor::Unix { app, listener },
         };
         let runtimes = Arc::clone(runtimes);
-        Ok(Self {
-            name: surface.name(),
-            threads,
-            how: Some(how),
-            until: drain.listener(),
-            runtimes,
-        })
+        let shutdown = drain.listener();
+        Ok(Self { name: surface.name(), threads, acceptor: Some(acceptor), shutdown, runtimes })
     }
 }
 
@@ -139,21 +123,21 @@ impl<A: ServerApp + Send + Sync + 'static> Service for Listening<A> {
         _: ShutdownWatch,
         listeners_per_fd: usize,
     ) {
-        let Some(how) = self.how.take() else { return };
-        let until = self.until.clone();
+        let Some(acceptor) = self.acceptor.take() else { return };
+        let shutdown = self.shutdown.clone();
         let accepts = async move {
-            match how {
-                How::Tcp { mut service, address, listener } => {
+            match acceptor {
+                Acceptor::Tcp { mut service, address, listener } => {
                     if let Some(fds) = &fds {
                         fds.lock().add(address, listener.into_raw_fd());
                     }
-                    service.start_service(fds, until, listeners_per_fd).await;
+                    service.start_service(fds, shutdown, listeners_per_fd).await;
                 }
-                How::Unix { app, listener } => accept(listener, Arc::new(app), until).await,
+                Acceptor::Unix { app, listener } => accept(listener, Arc::new(app), shutdown).await,
             }
         };
         let mut accepts = pin!(accepts);
-        // when it has to wait for the first time, it waits for connections
+        // when it is pending for the first time, it waits for connections
         let first = poll_fn(|cx| Poll::Ready(accepts.as_mut().poll(cx))).await;
         self.runtimes.add(Handle::current());
         if first.is_pending() {
@@ -170,19 +154,19 @@ impl<A: ServerApp + Send + Sync + 'static> Service for Listening<A> {
     }
 }
 
-/// Accepts until it has to end, each connection with a task of its own.
-async fn accept<A>(listener: UnixListener, app: Arc<A>, mut until: ShutdownWatch)
+/// Accepts until shutdown, with a task for each connection.
+async fn accept<A>(listener: UnixListener, app: Arc<A>, mut shutdown: ShutdownWatch)
 where
     A: ServerApp + Send + Sync + 'static,
 {
     let listener = match tokio::net::UnixListener::from_std(listener) {
         Ok(listener) => listener,
-        Err(error) => return log::error!("a Unix socket can not be listened on: {error}"),
+        Err(error) => return log::error!("cannot listen on a Unix socket: {error}"),
     };
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            _ = until.wait_for(|ends| *ends) => return,
+            _ = shutdown.wait_for(|ends| *ends) => return,
         };
         match accepted {
             Ok((stream, _)) => {
@@ -190,11 +174,11 @@ where
                 tokio::spawn(ListeningService::handle_event(
                     stream,
                     Arc::clone(&app),
-                    until.clone(),
+                    shutdown.clone(),
                 ));
             }
             Err(error) => {
-                log::error!("a connection can not be accepted: {error}");
+                log::error!("cannot accept a connection: {error}");
                 tokio::time::sleep(PAUSE).await;
             }
         }

@@ -2,8 +2,8 @@
 //!
 //! [`server`] builds everything from a configuration and runs it under Pingora's `Server`;
 //! [`lifecycle`] reacts to signals; [`reload`] applies a changed configuration; [`listen`],
-//! [`inherited`] and [`handover`] bind, take and pass on sockets; `systemd` and [`watchdog`] report
-//! to the service manager.
+//! [`inherited`] and [`handover`] bind, inherit and pass on sockets; `systemd` reports to the
+//! service manager.
 
 pub mod handover;
 pub mod inherited;
@@ -12,4 +12,3 @@ pub mod listen;
 pub mod reload;
 pub mod server;
 mod systemd;
-pub mod watchdog;

@@ -1,7 +1,7 @@
-//! SIGHUP: the configuration is read again, and what a running process can change is changed.
+//! SIGHUP: reads the configuration again, and applies what a running process can change.
 //!
-//! All of it or none: a file with a mistake changes nothing and is reported as `check` would. Each
-//! change is logged, also those that need a restart; [`AppliedConfig`] records both.
+//! All or nothing: an invalid file changes nothing and is reported as `check` would. Each change is
+//! logged, also those that need a restart; [`AppliedConfig`] keeps both for the operator's page.
 
 use crate::admin::Access;
 use crate::config::{AppliedConfig, Config, LoadError};
@@ -11,52 +11,51 @@ use crate::secrets::SecretError;
 use crate::secrets::hardening;
 use crate::telemetry::{Metrics, Surface};
 use crate::{gateway, relay, sidecar};
+use parking_lot::Mutex;
 use portcullis_filters::bearer::Tokens;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
-/// What can be changed while the process runs.
-#[derive(Clone)]
-pub struct Live {
-    /// The surfaces.
-    pub surfaces: Surfaces,
-    /// Who may see the operator's page, if there is one.
-    pub access: Option<Arc<Access>>,
-    /// Where it is noted.
-    pub in_force: Arc<AppliedConfig>,
-    /// Where it is counted.
-    pub metrics: Arc<Metrics>,
+/// The parts that a reload changes.
+pub(crate) struct Reloadable {
+    pub(crate) surfaces: Surfaces,
+    pub(crate) access: Option<Arc<Access>>,
+    pub(crate) in_force: Arc<AppliedConfig>,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
-/// What it takes to reload.
-pub struct Reload {
+/// Reloads a configuration file.
+pub(crate) struct Reload {
     path: PathBuf,
     current: Mutex<Config>,
-    live: Live,
+    parts: Reloadable,
 }
 
 impl Reload {
-    /// Reloads `path` over `current`, which is in force.
-    pub fn new(path: PathBuf, current: Config, live: Live) -> Self {
-        Self { path, current: Mutex::new(current), live }
+    /// Reloads `path`; `current` is the active configuration.
+    pub(crate) fn new(path: PathBuf, current: Config, parts: Reloadable) -> Self {
+        Self { path, current: Mutex::new(current), parts }
     }
 
-    /// Reads the files again, and takes over what can be. Returns how many keys have changed.
+    /// Reads the files again, applies what can be, and returns the number of changed keys.
     ///
     /// # Errors
-    /// A file can not be used: nothing has changed. It is logged.
-    pub fn run(&self) -> Result<usize, ReloadError> {
+    /// A file is invalid, so nothing has changed. The error is logged.
+    pub(crate) fn run(&self) -> Result<usize, ReloadError> {
         let read = self.read();
-        self.live.metrics.reloads.count(read.is_ok());
+        match &read {
+            Ok(_) => self.parts.metrics.reloads.succeeded(),
+            Err(_) => self.parts.metrics.reloads.failed(),
+        }
         let read = read.inspect_err(|error| {
             for line in error.to_string().lines() {
-                log::error!("not reloaded, nothing changes: {line}");
+                log::error!("reload failed, nothing changed: {line}");
             }
-            self.live.in_force.record(None);
+            self.parts.in_force.record(None);
         })?;
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = self.take_over(read);
+        let mut current = self.current.lock();
+        let new = self.apply(read);
         let changes = current.values.changes(&new.values);
         for change in &changes {
             let (key, from, to) = (change.key, change.from, change.to);
@@ -64,49 +63,49 @@ impl Reload {
             log::warn!(key = key, from = from, to = to, effective = when; "configuration changed");
         }
         if changes.is_empty() {
-            log::warn!("configuration read again: nothing changed");
+            log::warn!("configuration reloaded: nothing changed");
         }
         let count = changes.len();
         drop(changes);
-        self.live.in_force.record(Some(&new.values));
+        self.parts.in_force.record(Some(&new.values));
         *current = new;
         Ok(count)
     }
 
-    /// Changes what can change, and gives back the configuration.
-    fn take_over(&self, read: Read) -> Config {
-        let Surfaces { gateway, relay, sidecar, .. } = &self.live.surfaces;
+    /// Applies what can change, and returns the configuration.
+    fn apply(&self, read: Read) -> Config {
+        let Surfaces { gateway, relay, sidecar, .. } = &self.parts.surfaces;
         if let (Some(gateway), Some(config)) = (gateway, &read.config.gateway) {
             gateway.change(gateway::Settings::from(config));
         }
         if let (Some(relay), Some(settings)) = (relay, read.relay) {
-            // the tokens may be others, though their files' names are not
+            // tokens may differ although their file names do not
             relay.change(settings.applied_to(&relay.settings()));
-            log::warn!("the relay's tokens were read again");
+            log::warn!("the relay's tokens were reloaded");
         }
         if let (Some(sidecar), Some(settings)) = (sidecar, read.sidecar) {
             sidecar.change(settings);
-            log::warn!("the sidecar's secrets were read again");
+            log::warn!("the sidecar's secrets were reloaded");
         }
-        if let (Some(access), Some(tokens)) = (&self.live.access, read.admin)
+        if let (Some(access), Some(tokens)) = (&self.parts.access, read.admin)
             && access.change(tokens)
         {
-            log::warn!("the operator's token was read again");
+            log::warn!("the operator's token was reloaded");
         }
         self.change_identities(&read.identities);
         log::set_max_level(read.config.log.level);
         read.config
     }
 
-    /// The certificates may be others, though their files' names are not.
+    /// Certificates may differ although their file names do not.
     fn change_identities(&self, identities: &Identities) {
         if !identities.are_none() {
             hardening::no_core_files();
         }
-        self.live.surfaces.tls.change(identities);
+        self.parts.surfaces.tls.change(identities);
         for surface in Surface::ALL {
-            if self.live.surfaces.tls.of(surface).is_some() {
-                log::warn!(surface = surface.name(); "the certificate was read again");
+            if self.parts.surfaces.tls.of(surface).is_some() {
+                log::warn!(surface = surface.name(); "the certificate was reloaded");
             }
         }
         for warning in identities.warnings(SystemTime::now()) {
@@ -114,7 +113,7 @@ impl Reload {
         }
     }
 
-    /// The configuration and the secrets, all of them or nothing.
+    /// Reads the configuration and all secrets.
     fn read(&self) -> Result<Read, ReloadError> {
         let config = Config::load(&self.path, std::env::vars_os()).map_err(ReloadError::Config)?;
         let relay = config.relay.as_ref().map(relay::settings::Settings::load).transpose();
@@ -128,7 +127,7 @@ impl Reload {
     }
 }
 
-/// What was read.
+/// A configuration with its secrets.
 struct Read {
     config: Config,
     relay: Option<relay::settings::Settings>,
@@ -137,14 +136,14 @@ struct Read {
     identities: Identities,
 }
 
-/// Why nothing was reloaded.
+/// Why a reload failed.
 #[derive(Debug)]
-pub enum ReloadError {
-    /// The configuration has mistakes, or can not be read.
+pub(crate) enum ReloadError {
+    /// The configuration is invalid, or cannot be read.
     Config(LoadError),
-    /// A secret can not be used.
+    /// A secret is invalid.
     Secret(SecretError),
-    /// A certificate or its key can not be used.
+    /// A certificate or its key is invalid.
     Tls(TlsErrors),
 }
 

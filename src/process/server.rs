@@ -1,26 +1,26 @@
-//! From a configuration to a running server: every listener is bound and every part wired here.
+//! From a configuration to a running server: binds every listener and connects every part.
 
 use crate::admin::{Access, Admin, AdminErrors, Listener, Operator};
 use crate::config::AppliedConfig;
 use crate::config::{
-    self, AdminConfig, Config, ConnectionsConfig, GatewayConfig, Listen, LogClients, NodeConfig,
-    RelayConfig, SidecarConfig,
+    self, AdminConfig, ClientsConfig, Config, ConnectionsConfig, GatewayConfig, Listen, LogClients,
+    NodeConfig, RelayConfig, ServerConfig, SidecarConfig,
 };
-use crate::gateway::Gateway;
+use crate::gateway::{EpochCause, Gateway};
 use crate::http::Gate;
 use crate::http::RequestIds;
 use crate::http::context::ServerContext;
 use crate::http::drain::Drain;
 use crate::http::tls::{Identities, TlsErrors};
 use crate::io::memory::MemoryPool;
-use crate::node::Node;
 use crate::node::chain::Chain;
-use crate::process::handover::{Bequest, Program};
-use crate::process::inherited::{InheritError, Inherited};
-use crate::process::lifecycle::{Life, UntilStopped};
+use crate::node::{Node, NodeError};
+use crate::process::handover::{ListenerFd, Predecessor, Program};
+use crate::process::inherited::{BoundSocket, InheritError, Inherited};
+use crate::process::lifecycle::{Lifecycle, ShutdownSignal};
 use crate::process::listen::{self, Listening};
-use crate::process::reload::{Live, Reload};
-use crate::process::watchdog::Runtimes;
+use crate::process::reload::{Reload, Reloadable};
+use crate::process::systemd::Runtimes;
 use crate::proxy::surfaces::Surfaces;
 use crate::proxy::{self, Proxy, RelayService, SidecarService, SurfaceErrors};
 use crate::relay::settings::{Keys, Settings};
@@ -28,8 +28,9 @@ use crate::relay::{Parts, Relay};
 use crate::secrets::hardening;
 use crate::secrets::{self, SecretError};
 use crate::sidecar::{self, Sidecar};
-use crate::store::{Store, StoreError};
-use crate::telemetry::{Log, Metrics, Surface};
+use crate::store::{IntentState, Store, StoreError};
+use crate::telemetry::{LabelValues, Log, Metrics, Surface};
+use parking_lot::Mutex;
 use pingora::apps::ServerApp;
 use pingora::server::configuration::ServerConf;
 use pingora::server::{RunArgs, Server};
@@ -41,43 +42,41 @@ use std::sync::Arc;
 use std::time::SystemTime;
 use tokio::runtime::{Handle, Runtime};
 
-/// Threads for what outlives its request: they wait for the node and the store, and hash a little.
-const KEEPERS: usize = 2;
+/// Threads for work that outlives its request: it waits for the node and the store, and hashes a
+/// little.
+const STORE_WORKERS: usize = 2;
 
-/// Why there is no server.
+/// Why the server cannot start.
 #[derive(Debug)]
 pub enum StartError {
-    /// A listener could not be bound.
+    /// A listener cannot be bound.
     Bind(Listen, io::Error),
-    /// A socket was handed in that can not be used.
+    /// An inherited socket cannot be used.
     Inherit(InheritError),
-    /// The admin listener was handed a socket that others can reach, and has no token.
+    /// The admin listener inherited a socket that is not local, and has no token.
     Open(Listen),
-    /// A secret could not be used.
+    /// A secret is invalid.
     Secret(SecretError),
-    /// A certificate or its key could not be used.
+    /// A certificate or its key is invalid.
     Tls(TlsErrors),
-    /// The store could not be opened.
+    /// The store cannot be opened.
     Store(StoreError),
-    /// No runtime could be made for the store.
+    /// The runtime of the store cannot be started.
     Runtime(io::Error),
 }
 
 impl std::fmt::Display for StartError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Bind(listen, error) => write!(f, "can not listen on {listen}: {error}"),
+            Self::Bind(listen, error) => write!(f, "cannot listen on {listen}: {error}"),
             Self::Inherit(error) => error.fmt(f),
             Self::Open(listen) => {
-                write!(
-                    f,
-                    "the admin listener is at {listen}: set admin.token_file, others reach it"
-                )
+                write!(f, "the admin listener at {listen} is not local: set admin.token_file")
             }
             Self::Secret(error) => error.fmt(f),
             Self::Tls(errors) => errors.fmt(f),
-            Self::Store(error) => write!(f, "can not open the store: {error}"),
-            Self::Runtime(error) => write!(f, "can not start threads: {error}"),
+            Self::Store(error) => write!(f, "cannot open the store: {error}"),
+            Self::Runtime(error) => write!(f, "cannot start threads: {error}"),
         }
     }
 }
@@ -96,33 +95,30 @@ impl From<InheritError> for StartError {
     }
 }
 
-/// A bound server, not running yet.
+/// A bound server that does not run yet.
 pub struct Bound {
     server: Server,
-    life: Life,
     surfaces: Surfaces,
     listeners: Vec<Listener>,
+    sockets: Vec<ListenerFd>,
     in_force: Arc<AppliedConfig>,
     access: Option<Arc<Access>>,
     process: ServerContext,
     runtimes: Arc<Runtimes>,
     inherited: Inherited,
-    /// Where what outlives its request runs, until the process ends.
-    keepers: Option<Runtime>,
-    /// Where the gateway listens, its port known.
-    pub gateway: Option<Listen>,
-    /// Where the relay listens, its port known.
-    pub relay: Option<Listen>,
-    /// Where the sidecar listens, its port known.
-    pub sidecar: Option<Listen>,
-    /// Where the admin listener is, its port known.
-    pub admin: Option<Listen>,
+    /// Runs work that outlives its request, until the process ends.
+    store_workers: Option<Runtime>,
+    config: ServerConfig,
+    is_exclusive: bool,
+    predecessor: Option<Predecessor>,
+    reload: Option<Reload>,
+    program: Option<Program>,
 }
 
-/// Binds every listener that was not handed in, and wires every part.
+/// Binds every listener that is not inherited, and connects every part.
 ///
 /// # Errors
-/// The first listener that can not be bound, or what else keeps it from starting.
+/// The first listener that cannot be bound, or another part that cannot start.
 pub fn bind(config: &Config, log: Log, inherited: Inherited) -> Result<Bound, StartError> {
     let identities = Identities::load(config).map_err(StartError::Tls)?;
     for warning in identities.warnings(SystemTime::now()) {
@@ -141,21 +137,15 @@ pub fn bind(config: &Config, log: Log, inherited: Inherited) -> Result<Bound, St
     }
     let mut journal = None;
     if let Some(store) = &config.store {
-        bound.life.is_alone = store.is_for_one();
-        let (runtime, store) = open_store(store)?;
-        let keeping = Keeping { store, runtime: runtime.handle().clone() };
-        bound.runtimes.add(runtime.handle().clone());
-        bound.life.expected += 1;
-        bound.keepers = Some(runtime);
+        let storage = bound.open_store(store)?;
         if let Some(relay) = &config.relay {
-            // connections of its own: writes do not queue behind reads
-            let node = Node::new(&config.node, Arc::clone(&memory), Arc::clone(&metrics));
-            let chain = Chain::new(node);
-            journal = Some((keeping.store.journal(), keeping.runtime.clone()));
-            bound.relay = Some(bound.add_relay(relay, chain, keeping.clone())?);
+            // its own connections, so that writes do not queue behind reads
+            let node = Node::new(&config.node, Arc::clone(&memory), metrics);
+            journal = Some((storage.store.journal(), storage.runtime.clone()));
+            bound.add_relay(relay, Chain::new(node), storage.clone())?;
         }
         if let Some(sidecar) = &config.sidecar {
-            bound.sidecar = Some(bound.add_sidecar(sidecar, keeping)?);
+            bound.add_sidecar(sidecar, storage)?;
         }
     }
     if let Some(config) = &config.admin {
@@ -171,44 +161,64 @@ pub fn bind(config: &Config, log: Log, inherited: Inherited) -> Result<Bound, St
             access,
         })?;
     }
-    bound.life.predecessor = std::mem::take(&mut bound.inherited).finish()?;
+    bound.predecessor = std::mem::take(&mut bound.inherited).finish()?;
     Ok(bound)
 }
 
-/// What is kept, and where work on it runs.
+/// The store, and the runtime for work on it.
 #[derive(Clone)]
-struct Keeping {
+struct Storage {
     store: Arc<Store>,
     runtime: Handle,
 }
 
 impl Bound {
-    /// Without any surface yet.
     fn new(config: &Config, log: Log, inherited: Inherited) -> Self {
-        let metrics = Arc::new(Metrics::new());
+        let metrics = Arc::new(Metrics::new(&LabelValues {
+            node_errors: &NodeError::ALL.map(NodeError::name),
+            cache_causes: &EpochCause::ALL.map(EpochCause::name),
+            intent_states: &IntentState::ALL.map(IntentState::name),
+        }));
         let process = ServerContext {
             request_ids: Arc::new(RequestIds::new()),
             drain: Drain::new(metrics.in_flight.clone()),
             metrics,
             log,
         };
-        let runtimes = Arc::<Runtimes>::default();
         Self {
             server: Server::new_with_opt_and_conf(None, server_conf(config)),
-            life: Life::new(&process, &config.server, Arc::clone(&runtimes)),
             surfaces: Surfaces::default(),
             listeners: Vec::new(),
+            sockets: Vec::new(),
             in_force: Arc::new(AppliedConfig::new(&config.values)),
             access: None,
             process,
-            runtimes,
+            runtimes: Arc::default(),
             inherited,
-            keepers: None,
-            gateway: None,
-            relay: None,
-            sidecar: None,
-            admin: None,
+            store_workers: None,
+            config: config.server.clone(),
+            is_exclusive: false,
+            predecessor: None,
+            reload: None,
+            program: None,
         }
+    }
+
+    fn open_store(&mut self, config: &config::StoreConfig) -> Result<Storage, StartError> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(STORE_WORKERS)
+            .thread_name("store-worker")
+            .enable_all()
+            .build()
+            .map_err(StartError::Runtime)?;
+        let password = secrets::read_optional(config.password_file.as_deref())?;
+        let store = Store::open(config, password.as_ref());
+        let store = runtime.block_on(store).map_err(StartError::Store)?;
+        let handle = runtime.handle().clone();
+        self.is_exclusive = config.is_for_one();
+        self.runtimes.add(handle.clone());
+        self.store_workers = Some(runtime);
+        Ok(Storage { store: Arc::new(store), runtime: handle })
     }
 
     fn add_gateway(
@@ -220,9 +230,7 @@ impl Bound {
     ) -> Result<(), StartError> {
         let gateway = Arc::new(Gateway::new(config, Arc::clone(node), Arc::clone(memory)));
         let limits = config.connections.clone();
-        let trusted = TrustedProxies::from(config.clients.trusted_proxies.clone());
-        let service = Arc::clone(&gateway);
-        self.gateway = Some(self.add_surface(&config.listen, service, limits, trusted)?);
+        self.add_surface(&config.listen, Arc::clone(&gateway), limits, &config.clients)?;
         let watcher = gateway.watcher(config, node_config, Arc::clone(&self.process.metrics));
         self.server.add_service(background_service("cache watch", watcher));
         self.surfaces.gateway = Some(gateway);
@@ -233,33 +241,28 @@ impl Bound {
         &mut self,
         config: &RelayConfig,
         chain: Chain,
-        keeping: Keeping,
-    ) -> Result<Listen, StartError> {
+        Storage { store, runtime }: Storage,
+    ) -> Result<(), StartError> {
         let settings = Settings::load(config)?;
         let keys = Keys::load(config)?;
-        let Keeping { store, runtime } = keeping;
         let metrics = Arc::clone(&self.process.metrics);
-        let parts = Parts { settings, keys, chain, store, metrics, runtime };
-        let relay = Relay::start(config, parts);
+        let relay = Relay::start(config, Parts { settings, keys, chain, store, metrics, runtime });
         self.surfaces.relay = Some(Arc::clone(&relay));
-        let limits = ConnectionsConfig::BACKEND;
-        let trusted = TrustedProxies::from(config.clients.trusted_proxies.clone());
         let service = Arc::new(RelayService(relay));
-        self.add_surface(&config.listen, service, limits, trusted)
+        self.add_surface(&config.listen, service, ConnectionsConfig::BACKEND, &config.clients)
     }
 
     fn add_sidecar(
         &mut self,
         config: &SidecarConfig,
-        Keeping { store, runtime }: Keeping,
-    ) -> Result<Listen, StartError> {
+        Storage { store, runtime }: Storage,
+    ) -> Result<(), StartError> {
         let settings = sidecar::Settings::load(config)?;
         let metrics = Arc::clone(&self.process.metrics);
         let sidecar = Arc::new(Sidecar::new(config, settings, store, metrics, runtime));
         self.surfaces.sidecar = Some(Arc::clone(&sidecar));
-        let trusted = TrustedProxies::from(config.clients.trusted_proxies.clone());
         let service = Arc::new(SidecarService(sidecar));
-        self.add_surface(&config.listen, service, ConnectionsConfig::PUBLIC, trusted)
+        self.add_surface(&config.listen, service, ConnectionsConfig::PUBLIC, &config.clients)
     }
 
     fn add_surface<S: proxy::Surface>(
@@ -267,19 +270,16 @@ impl Bound {
         listen: &Listen,
         service: Arc<S>,
         limits: ConnectionsConfig,
-        trusted: TrustedProxies,
-    ) -> Result<Listen, StartError> {
+        clients: &ClientsConfig,
+    ) -> Result<(), StartError> {
+        let trusted = TrustedProxies::from(clients.trusted_proxies.clone());
         let process = || self.process.clone();
         let errors = Arc::new(SurfaceErrors::new(Arc::clone(&service), process()));
         let app = Proxy::app(service, limits.clone(), process(), Arc::clone(&errors));
         let gate = Gate::new(app, S::NAME, &limits, trusted, &self.process, errors)
             .secured_by(self.surfaces.tls.clone());
-        let bound = self.bind(S::NAME, listen)?;
-        let listen = self.listen_on(S::NAME, bound, gate, None)?;
-        let max_connections = limits.max;
-        let listener = Listener { surface: S::NAME, listen: listen.clone(), max_connections };
-        self.listeners.push(listener);
-        Ok(listen)
+        let socket = self.bind(S::NAME, listen, limits.max)?;
+        self.listen_on(S::NAME, socket, gate, None)
     }
 
     fn add_admin(
@@ -288,8 +288,9 @@ impl Bound {
         admin: impl FnOnce(&Self, Arc<Access>) -> Admin,
     ) -> Result<(), StartError> {
         let surface = Surface::Admin;
+        let limits = ConnectionsConfig::OPERATOR;
         let tokens = Access::load(config)?;
-        let bound = self.bind(surface, &config.listen)?;
+        let bound = self.bind(surface, &config.listen, limits.max)?;
         if tokens.is_none() && !bound.listen.is_local() {
             return Err(StartError::Open(bound.listen));
         }
@@ -297,72 +298,83 @@ impl Bound {
         let app = Arc::new(Operator::new(admin(self, Arc::clone(&access))));
         let errors = Arc::new(AdminErrors(self.process.clone()));
         let trusted = TrustedProxies::default();
-        let limits = ConnectionsConfig::OPERATOR;
         let gate = Gate::new(app, surface, &limits, trusted, &self.process, errors)
             .secured_by(self.surfaces.tls.clone());
-        self.admin = Some(self.listen_on(surface, bound, gate, Some(1))?);
         self.access = Some(access);
-        Ok(())
+        self.listen_on(surface, bound, gate, Some(1))
     }
 
-    fn bind(&mut self, surface: Surface, listen: &Listen) -> Result<listen::Bound, StartError> {
-        listen::bind(surface, listen, &mut self.inherited)
-            .map_err(|error| StartError::Bind(listen.clone(), error))
+    fn bind(
+        &mut self,
+        surface: Surface,
+        listen: &Listen,
+        max_connections: usize,
+    ) -> Result<BoundSocket, StartError> {
+        let failed = |error| StartError::Bind(listen.clone(), error);
+        let bound = listen::bind(surface, listen, &mut self.inherited).map_err(failed)?;
+        let fd = bound.socket.share().map_err(failed)?;
+        self.sockets.push(ListenerFd { surface, fd, is_held: bound.is_held });
+        let listen = bound.listen.clone();
+        self.listeners.push(Listener { surface, listen, max_connections });
+        Ok(bound)
     }
 
     fn listen_on<A: ServerApp + Send + Sync + 'static>(
         &mut self,
         surface: Surface,
-        bound: listen::Bound,
+        bound: BoundSocket,
         app: A,
         threads: Option<usize>,
-    ) -> Result<Listen, StartError> {
-        let listen::Bound { socket, listen: at, is_held } = bound;
-        let failed = |error| StartError::Bind(at.clone(), error);
-        let shared = socket.share().map_err(failed)?;
-        self.life.sockets.push(Bequest { surface, socket: shared, is_held });
-        self.life.serves.push(format!("{} {at}", surface.name()));
-        self.life.expected += 1;
+    ) -> Result<(), StartError> {
         let (drain, runtimes) = (&self.process.drain, &self.runtimes);
-        let service = Listening::on(socket, surface, app, threads, drain, runtimes);
-        self.server.add_service(service.map_err(failed)?);
-        Ok(at)
+        let service = Listening::on(bound.socket, surface, app, threads, drain, runtimes);
+        self.server.add_service(service.map_err(|error| StartError::Bind(bound.listen, error))?);
+        Ok(())
     }
 
-    /// Reloads `path` on SIGHUP; `config` is what was read from it.
+    /// The address of a surface, with the actual port.
+    pub fn listen(&self, surface: Surface) -> Option<&Listen> {
+        let listener = self.listeners.iter().find(|listener| listener.surface == surface);
+        listener.map(|listener| &listener.listen)
+    }
+
+    /// Reloads `path` on SIGHUP; `config` was read from it.
     pub fn reload_from(&mut self, path: PathBuf, config: Config) {
-        let live = Live {
+        let parts = Reloadable {
             surfaces: self.surfaces.clone(),
             access: self.access.clone(),
             in_force: Arc::clone(&self.in_force),
             metrics: Arc::clone(&self.process.metrics),
         };
-        self.life.reload = Some(Reload::new(path, config, live));
+        self.reload = Some(Reload::new(path, config, parts));
     }
 
     /// Hands over to another process of this `program` on SIGUSR2.
     pub fn hand_over_to(&mut self, program: Program) {
-        self.life.program = Some(program);
+        self.program = Some(program);
     }
 
-    /// Runs until a signal stops it, and returns when it has stopped.
+    /// Runs until a signal has stopped it.
     pub fn run(self) {
-        self.server.run(RunArgs { shutdown_signal: Box::new(UntilStopped::from(self.life)) });
+        let Self { listeners, process, store_workers, .. } = self;
+        let names = listeners.iter().map(|at| format!("{} {}", at.surface.name(), at.listen));
+        let lifecycle = Lifecycle {
+            draining: process.metrics.draining.clone(),
+            drain: process.drain,
+            config: self.config,
+            runtimes: self.runtimes,
+            expected: listeners.len() + usize::from(store_workers.is_some()),
+            listeners: names.collect::<Vec<_>>().join(", "),
+            sockets: self.sockets,
+            reload: self.reload,
+            program: self.program,
+            is_exclusive: self.is_exclusive,
+            predecessor: self.predecessor,
+        };
+        let shutdown_signal = Box::new(ShutdownSignal(Mutex::new(Some(lifecycle))));
+        self.server.run(RunArgs { shutdown_signal });
         log::logger().flush();
     }
-}
-
-fn open_store(config: &config::StoreConfig) -> Result<(Runtime, Arc<Store>), StartError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(KEEPERS)
-        .thread_name("keeper")
-        .enable_all()
-        .build()
-        .map_err(StartError::Runtime)?;
-    let password = secrets::read_optional(config.password_file.as_deref())?;
-    let store =
-        runtime.block_on(Store::open(config, password.as_ref())).map_err(StartError::Store)?;
-    Ok((runtime, Arc::new(store)))
 }
 
 fn server_conf(config: &Config) -> ServerConf {
@@ -370,9 +382,9 @@ fn server_conf(config: &Config) -> ServerConf {
     let threads = config.server.threads.map_or(cores, std::num::NonZero::get);
     ServerConf {
         threads,
-        // with one thread there is nobody to steal from
+        // one thread has nobody to steal from
         work_stealing: threads > 1,
-        // a stop is carried out by `stop`: when Pingora gets to it, nothing is left to wait for
+        // our own drain has finished before Pingora stops
         grace_period_seconds: Some(0),
         graceful_shutdown_timeout_seconds: Some(0),
         ..ServerConf::default()

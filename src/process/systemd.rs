@@ -1,42 +1,126 @@
-//! What the service manager is told: sd_notify(3). Nothing happens where nobody listens.
+//! Reports to the service manager: sd_notify(3). Does nothing without one.
+//!
+//! The watchdog's `WATCHDOG=1` is sent only if every runtime runs a task and fires a timer. A thread
+//! of its own would report health while everything else hangs.
 
+use parking_lot::Mutex;
 use sd_notify::NotifyState;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
 
 /// The process serves.
 pub(crate) fn ready(status: &str) {
-    tell(&[NotifyState::Ready, NotifyState::Status(status)]);
+    notify(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
-/// The configuration is being read again. [`ready`] follows.
+/// A reload has begun. [`ready`] follows.
 pub(crate) fn reloading() {
-    // the clock that the service manager compares it with can be read on Linux
+    // the service manager compares this clock, which Linux always has
     let now = NotifyState::monotonic_usec_now().ok();
-    let states = [NotifyState::Reloading, NotifyState::Status("reading the configuration again")];
-    tell(&states.into_iter().chain(now).collect::<Vec<_>>());
+    let states = [NotifyState::Reloading, NotifyState::Status("reloading the configuration")];
+    notify(&states.into_iter().chain(now).collect::<Vec<_>>());
 }
 
-/// How things stand.
+/// Only the status text changes.
 pub(crate) fn status(status: &str) {
-    tell(&[NotifyState::Status(status)]);
+    notify(&[NotifyState::Status(status)]);
 }
 
-/// Another process is the service's main one from now on.
-pub(crate) fn follow(process: u32, status: &str) {
-    tell(&[NotifyState::MainPid(process), NotifyState::Status(status)]);
+/// Another process becomes the main process of the service.
+pub(crate) fn main_process(process: u32, status: &str) {
+    notify(&[NotifyState::MainPid(process), NotifyState::Status(status)]);
 }
 
-/// The process has begun to stop.
+/// The process stops.
 pub(crate) fn stopping(status: &str) {
-    tell(&[NotifyState::Stopping, NotifyState::Status(status)]);
+    notify(&[NotifyState::Stopping, NotifyState::Status(status)]);
 }
 
-/// The process is well.
-pub(crate) fn well() {
-    tell(&[NotifyState::Watchdog]);
-}
-
-fn tell(states: &[NotifyState<'_>]) {
+fn notify(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        log::warn!("the service manager can not be told how things stand: {error}");
+        log::warn!("cannot notify the service manager: {error}");
+    }
+}
+
+/// The runtimes that serve.
+#[derive(Debug, Default)]
+pub(crate) struct Runtimes {
+    handles: Mutex<Vec<Handle>>,
+    count: watch::Sender<usize>,
+}
+
+impl Runtimes {
+    /// Registers a runtime that serves.
+    pub(crate) fn add(&self, runtime: Handle) {
+        self.handles.lock().push(runtime);
+        self.count.send_modify(|count| *count += 1);
+    }
+
+    /// Waits until `count` runtimes are registered.
+    pub(crate) async fn registered(&self, count: usize) {
+        let mut now = self.count.subscribe();
+        // the sender is ours
+        let _ = now.wait_for(|now| *now >= count).await;
+    }
+
+    /// Waits until each runtime has run a task and fired a timer; false if one is shut down.
+    async fn respond(&self) -> bool {
+        /// Long enough to need the timer.
+        const MOMENT: Duration = Duration::from_millis(1);
+        let handles = self.handles.lock().clone();
+        // created on the runtime itself, so that it is its own timer
+        let probe = || async { tokio::time::sleep(MOMENT).await };
+        let probes: Vec<_> = handles.iter().map(|runtime| runtime.spawn(probe())).collect();
+        for probe in probes {
+            if probe.await.is_err() {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// Pings the watchdog of the service manager, twice per its interval, while all runtimes respond.
+/// Returns if there is none.
+pub(crate) async fn run_watchdog(runtimes: Arc<Runtimes>) {
+    let interval = sd_notify::watchdog_enabled().filter(|interval| !interval.is_zero());
+    let Some(interval) = interval else { return };
+    let mut ticks = tokio::time::interval(interval / 2);
+    loop {
+        ticks.tick().await;
+        match tokio::time::timeout(interval / 2, runtimes.respond()).await {
+            Ok(true) => notify(&[NotifyState::Watchdog]),
+            _ => log::error!("a runtime is stuck: not pinging the watchdog of the service manager"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[tokio::test]
+    async fn a_stuck_or_closed_runtime_does_not_respond() {
+        let runtimes = Runtimes::default();
+        runtimes.add(Handle::current());
+        let mut other = tokio::runtime::Builder::new_multi_thread();
+        let other = other.worker_threads(1).enable_all().build().expect("threads can be started");
+        runtimes.add(other.handle().clone());
+        assert!(runtimes.respond().await, "both respond");
+
+        let (release, held) = mpsc::channel::<()>();
+        other.spawn(async move { held.recv() });
+        let response = runtimes.respond();
+        tokio::pin!(response);
+        let waited = tokio::time::timeout(Duration::from_millis(100), &mut response).await;
+        assert!(waited.is_err(), "one is stuck");
+        release.send(()).expect("it waits");
+        assert!(response.await, "both respond again");
+
+        other.shutdown_background();
+        assert!(!runtimes.respond().await, "one is shut down");
     }
 }

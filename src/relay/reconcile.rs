@@ -153,12 +153,14 @@ impl Reconciler {
                 }
             }
             if let Ok(oldest) = self.settle_users(&epoch, GRACE).await {
-                self.metrics.relay.looked_after(now_us(), oldest);
+                self.metrics.relay.reconciled(now_us(), oldest);
             }
             if let Ok(counts) = self.submitter.journal.store.intents().counts_by_state().await {
                 for state in IntentState::ALL {
                     let found = counts.iter().find(|(found, _)| *found == state);
-                    self.metrics.relay.journal(state, found.map_or(0, |(_, intents)| *intents));
+                    self.metrics
+                        .relay
+                        .journal(state.name(), found.map_or(0, |(_, intents)| *intents));
                 }
             }
         }

@@ -1,31 +1,32 @@
-//! Log lines on stderr: one JSON object each, or plain text for people.
+//! Log lines on stderr: JSON objects, or plain text for people.
 //!
-//! Request tasks only append to a buffer in memory; one thread writes it out, so a slow terminal or
-//! pipe never holds up an answer. The buffer is bounded: when the reader of stderr stalls, lines
-//! are dropped and counted. Events of the program itself come through the `log` macros.
+//! Tasks append to a buffer in memory, and one thread writes it out, so a slow terminal or pipe never
+//! delays a response. The buffer is bounded: when the reader of stderr stalls, lines are dropped and
+//! counted. Other events than requests are logged through the `log` macros.
 
 use super::{Recent, Surface};
 use crate::config::{LogConfig, LogFormat};
 use ::log::kv::{Error, Key, Value, VisitSource};
 use ::log::{LevelFilter, Metadata, Record};
+use parking_lot::{Condvar, Mutex};
 use portcullis_filters::client::{Client, Shown};
 use portcullis_filters::verdict::Reason;
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// 4 MiB: some twenty thousand lines, a second of full load, may wait for the writer.
+/// 4 MiB: about twenty thousand lines, a second of full load, may wait for the writer.
 const MAX_PENDING: usize = 4 << 20;
-/// How long the writer gathers lines before it writes them in one go, unless there are many.
-const GATHER: Duration = Duration::from_millis(20);
-/// 32 KiB: more lines than that are written at once. They are still in the processor's cache then,
-/// and have not driven out what requests need.
+/// How long the writer collects lines before it writes them, unless there are many.
+const COLLECT: Duration = Duration::from_millis(20);
+/// 32 KiB are written immediately: they are still in the processor's cache, and have not evicted the
+/// data of requests.
 const MANY: usize = 32 << 10;
 
-/// What came of a request: `answered`, be it with an error of the node's; `refused` by the policy;
-/// or `failed`, when it passed and could not be answered.
+/// The verdict on a request: `answered`, also with an error from the node; `refused` by the policy;
+/// or `failed`, if it passed the policy and could not be answered.
 pub fn verdict(reason: Option<Reason>) -> &'static str {
     match reason {
         None => "answered",
@@ -34,26 +35,26 @@ pub fn verdict(reason: Option<Reason>) -> &'static str {
     }
 }
 
-/// The facts of one request, as they are logged.
+/// The log line of a request.
 #[derive(Debug)]
 pub struct RequestLine<'a> {
-    /// The surface that took it.
+    /// The surface that received it.
     pub surface: Surface,
-    /// Its id: ours or the client's, in our alphabet.
+    /// Its id: generated, or the client's if it uses our alphabet.
     pub request_id: &'a str,
-    /// Its sender.
+    /// The client.
     pub client: Client,
-    /// The RPC method if it is one of ours, else empty.
+    /// The RPC method if it is a known one, else empty.
     pub method: &'static str,
     /// Why it was not answered.
     pub reason: Option<Reason>,
     /// The HTTP status.
     pub status: u16,
-    /// Body bytes of the answer.
+    /// Bytes of the response body.
     pub bytes: usize,
-    /// Time spent on the node.
+    /// Time spent waiting for the node.
     pub upstream: Duration,
-    /// Time from the whole head to the last byte of the answer.
+    /// Time from the complete head to the last byte of the response.
     pub total: Duration,
 }
 
@@ -69,21 +70,20 @@ struct Sink {
     pending: Mutex<Pending>,
     ready: Condvar,
     dropped: AtomicU64,
-    /// The last warnings and errors.
     recent: Recent,
 }
 
-/// What waits for the writer.
+/// The lines that wait for the writer.
 #[derive(Default)]
 struct Pending {
     lines: Vec<u8>,
-    /// The second of the last line, and its text: most lines share it with the one before.
+    /// The second of the last line, and its text, which most lines share with the previous one.
     second: u64,
     text: String,
 }
 
 impl Log {
-    /// Starts the writer thread and takes over the `log` macros of the whole process.
+    /// Starts the writer thread, and becomes the logger of the process.
     pub fn install(config: &LogConfig) -> Self {
         let sink = Arc::new(Sink {
             pending: Mutex::default(),
@@ -93,16 +93,16 @@ impl Log {
         });
         let writer = Arc::clone(&sink);
         let thread = std::thread::Builder::new().name("log".into());
-        // without a thread there is no log, but the edge still serves
+        // without the thread there is no log, but requests are still served
         drop(thread.spawn(move || writer.write_out()));
         let log = Self { sink, format: config.format, shown: config.clients.into() };
-        // a second logger in one process is only made by a test
+        // only tests install a second logger
         if ::log::set_boxed_logger(Box::new(log.clone())).is_ok() {
             ::log::set_max_level(config.level);
-            // a panic ends one request; its message may quote what a client sent, its place can not
+            // a panic ends one request; its message may contain client data, its location cannot
             std::panic::set_hook(Box::new(|panic| {
                 let place = panic.location().map(ToString::to_string).unwrap_or_default();
-                ::log::error!(place = place; "a request was ended by a panic");
+                ::log::error!(place = place; "a panic ended a request");
                 ::log::logger().flush();
             }));
         }
@@ -114,7 +114,7 @@ impl Log {
         self.sink.dropped.load(Ordering::Relaxed)
     }
 
-    /// The last warnings and errors.
+    /// The most recent warnings and errors.
     pub fn recent(&self) -> &Recent {
         &self.sink.recent
     }
@@ -132,8 +132,8 @@ impl Log {
 }
 
 impl RequestLine<'_> {
-    /// Every text is from a closed set, a number, or in the alphabet of request ids: nothing needs
-    /// an escape. Piece by piece, because formatting would cost more than the rest of the line.
+    /// Every text is from a closed set, a number, or in the alphabet of request ids, so nothing needs
+    /// escaping. Written piece by piece, because `format!` would cost more than the rest of the line.
     fn write_json(&self, shown: Shown, out: &mut Vec<u8>) -> std::io::Result<()> {
         let mut put = |text: &str| out.extend_from_slice(text.as_bytes());
         put(r#"","level":"info","surface":""#);
@@ -189,7 +189,7 @@ fn push_ipv4(address: Ipv4Addr, out: &mut Vec<u8>) {
         }
         end += 1;
     }
-    // but for the last dot
+    // without the last dot
     out.extend_from_slice(&text[..end - 1]);
 }
 
@@ -209,16 +209,16 @@ fn push_integer(number: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a number below 1000 as three digits behind a point.
+/// Appends a number below 1000 as a point and three digits.
 fn push_thousandths(number: u32, out: &mut Vec<u8>) {
     let [hundreds, tens, ones] = [100, 10, 1].map(|place| b'0' + (number / place % 10) as u8);
     out.extend_from_slice(&[b'.', hundreds, tens, ones]);
 }
 
 impl ::log::Log for Log {
-    /// Libraries log what clients sent and where we ask: Pingora the bytes of bad requests, an HTTP
-    /// client its URLs. None of it is logged at any level: our own lines say what came of a
-    /// request. What Pingora says of its listeners and its start is for the operator.
+    /// Libraries log client data and URLs: Pingora the bytes of malformed requests, an HTTP client
+    /// its targets. Such records are dropped at any level. Pingora's warnings about its start and its
+    /// listeners are logged.
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         const OPERATIONAL: [&str; 3] =
             ["pingora::server", "pingora::listeners", "pingora::services::listening"];
@@ -256,9 +256,9 @@ impl ::log::Log for Log {
     }
 
     fn flush(&self) {
-        let mut pending = self.sink.lock();
+        let mut pending = self.sink.pending.lock();
         let lines = std::mem::take(&mut pending.lines);
-        // under the lock, so that lines stay in order; nothing can be done about a broken stderr
+        // under the lock, so that lines stay in order; a broken stderr is ignored
         let _ = std::io::stderr().write_all(&lines);
     }
 }
@@ -287,13 +287,9 @@ fn json_string(out: &mut Vec<u8>, text: &str) -> std::io::Result<()> {
 }
 
 impl Sink {
-    fn lock(&self) -> MutexGuard<'_, Pending> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Appends a line: the time, and what `rest` writes.
     fn append(&self, format: LogFormat, rest: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) {
-        let mut pending = self.lock();
+        let mut pending = self.pending.lock();
         if pending.lines.len() > MAX_PENDING {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
@@ -313,15 +309,13 @@ impl Sink {
         // the two buffers take turns, so that neither is allocated again
         let mut lines = Vec::new();
         loop {
-            let pending = self.lock();
-            let waited = self.ready.wait_while(pending, |pending| pending.lines.is_empty());
-            let pending = waited.unwrap_or_else(PoisonError::into_inner);
+            let mut pending = self.pending.lock();
+            self.ready.wait_while(&mut pending, |pending| pending.lines.is_empty());
             let are_few = |pending: &mut Pending| pending.lines.len() < MANY;
-            let waited = self.ready.wait_timeout_while(pending, GATHER, are_few);
-            let (mut pending, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            self.ready.wait_while_for(&mut pending, are_few, COLLECT);
             std::mem::swap(&mut lines, &mut pending.lines);
             drop(pending);
-            // a broken stderr must not stop the edge
+            // a broken stderr is ignored
             let _ = std::io::stderr().write_all(&lines);
             lines.clear();
         }

@@ -1,24 +1,19 @@
-//! Every metric, its name and its label set. Nothing else registers one.
+//! The metrics of the process: those of the gateway, the node and the connections, and the parts.
 //!
-//! Labels come from closed sets and each child is made once, at start, so a request costs a few
-//! atomic additions and no look-up, and no client can grow the number of series.
+//! Label values come from closed sets, and the series of a request are made at start, so a request
+//! costs a few atomic additions. Values that other parts keep are sampled by `admin`.
 
-use super::log::verdict;
-use super::process::ProcessMetrics;
+use super::process;
+use super::registry::Registry;
 use super::relay::RelayMetrics;
 use super::reloads::ReloadMetrics;
-use super::sampled::{Sample, Sampled};
+use super::requests::Requests;
 use super::sidecar::SidecarMetrics;
 use super::tls::TlsMetrics;
-use crate::gateway::EpochCause;
-use crate::node::NodeError;
 use portcullis_filters::rpc::Method;
 use portcullis_filters::verdict::Reason;
 use prometheus::proto::MetricFamily;
-use prometheus::{
-    Counter, Encoder, Gauge, GaugeVec, Histogram, HistogramOpts, IntCounter, IntCounterVec,
-    IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
-};
+use prometheus::{Encoder, Histogram, IntCounter, IntCounterVec, IntGauge, TextEncoder};
 use std::time::Duration;
 
 /// A surface of the program.
@@ -52,18 +47,18 @@ impl Surface {
 /// How the cache took part in a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheUse {
-    /// The answer was kept from an earlier call.
+    /// Answered from the cache.
     Hit,
-    /// The same call was under way for somebody else.
+    /// Shared the response of an identical call in flight.
     Shared,
-    /// The node was asked.
+    /// Sent to the node.
     Miss,
-    /// Nothing is kept or shared.
+    /// The cache is off, or not for this call.
     Off,
 }
 
 impl CacheUse {
-    /// Every one, in the order of the variants.
+    /// Every use, in the order of the variants.
     pub const ALL: [Self; 4] = [Self::Hit, Self::Shared, Self::Miss, Self::Off];
 
     /// The name in metrics and in `X-Cache`.
@@ -77,109 +72,72 @@ impl CacheUse {
     }
 }
 
-/// Seconds; the node's deadline is 8 s, a cached answer takes microseconds.
+/// Bucket bounds in seconds: the node's deadline is 8 s, a cache hit takes microseconds.
 pub const LATENCY: [f64; 14] =
     [1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 1.0, 4.0, 8.0];
-/// Bytes; a request is at most 64 KiB, an answer at most 4 MiB.
+/// Bucket bounds in bytes: a request has at most 64 KiB, a response at most 4 MiB.
 const SIZE: [f64; 8] = [128.0, 512.0, 2048.0, 8192.0, 32768.0, 131_072.0, 524_288.0, 4_194_304.0];
+
+/// Whether a client connection was served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionOutcome {
+    /// It was served.
+    Accepted,
+    /// It was closed at once, because a cap was reached.
+    Refused,
+}
+
+/// Label values whose enums are in modules above. Each gets its series at start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LabelValues<'a> {
+    /// Why a call to the node failed.
+    pub node_errors: &'a [&'a str],
+    /// Why the cache was emptied.
+    pub cache_causes: &'a [&'a str],
+    /// The states of an intent.
+    pub intent_states: &'a [&'a str],
+}
 
 /// The metrics of the process.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    requests_answered: IntCounter,
-    /// None for what only the relay says.
-    requests_unanswered: [Option<IntCounter>; Reason::ALL.len()],
-    request_seconds: Histogram,
+    /// The gateway's requests.
+    pub requests: Requests,
     request_bytes: Histogram,
     response_bytes: Histogram,
-    calls: [[IntCounter; CacheUse::ALL.len()]; Method::ALL.len()],
-    cache_epochs: [IntCounter; EpochCause::ALL.len()],
-    node_calls_ok: IntCounter,
-    node_calls_failed: [IntCounter; NodeError::ALL.len()],
-    node_seconds: Histogram,
-    /// Connections that the pool replaced because the node had closed them.
+    /// The gateway's calls by method and cache use.
+    pub calls: IntCounterVec,
+    by_method: [[IntCounter; CacheUse::ALL.len()]; Method::ALL.len()],
+    /// How often the gateway's cache was emptied, by cause.
+    pub cache_epochs: IntCounterVec,
+    /// Calls to the node by outcome.
+    pub node_calls: IntCounterVec,
+    /// How long calls to the node take.
+    pub node_seconds: Histogram,
+    /// Calls repeated because the node had closed the pooled connection.
     pub node_retries: IntCounter,
-    /// Connections open, by surface.
+    /// Open connections by surface.
     pub connections: BySurface<IntGauge>,
     /// Connections that may be open, by surface; 0 for one that is off.
     pub connections_limit: BySurface<IntGauge>,
-    connections_accepted: BySurface<IntCounter>,
-    connections_refused: BySurface<IntCounter>,
-    /// Requests between their head and the end of their answer.
+    /// Accepted and refused connections by surface.
+    pub connections_total: BySurface<[IntCounter; 2]>,
+    /// Requests between their head and the end of their response.
     pub in_flight: IntGauge,
     /// 1 while the process is shutting down.
     pub draining: IntGauge,
     /// Of the configuration.
     pub reloads: ReloadMetrics,
-    /// The relay's.
+    /// Of the relay.
     pub relay: RelayMetrics,
-    /// The sidecar's.
+    /// Of the sidecar.
     pub sidecar: SidecarMetrics,
-    /// Of handshakes and certificates.
+    /// Of TLS handshakes.
     pub tls: TlsMetrics,
-    process: ProcessMetrics,
-    sampled: Sampled,
 }
 
-/// Makes and registers metrics; the first failure is kept and told once.
-pub(super) struct Maker {
-    registry: Registry,
-}
-
-impl Maker {
-    fn new() -> Self {
-        let make = Self { registry: Registry::new() };
-        let build = make.gauges("portcullis_build_info", "1, with the version.", "version");
-        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
-        make
-    }
-
-    fn add<C: prometheus::core::Collector + Clone + 'static>(
-        &self,
-        made: prometheus::Result<C>,
-    ) -> C {
-        let metric = made.expect("names and labels are literals that tests register");
-        self.registry
-            .register(Box::new(metric.clone()))
-            .expect("each metric is registered once, here");
-        metric
-    }
-
-    pub(super) fn counter(&self, name: &str, help: &str) -> IntCounter {
-        self.add(IntCounter::new(name, help))
-    }
-
-    pub(super) fn float_counter(&self, name: &str, help: &str) -> Counter {
-        self.add(Counter::new(name, help))
-    }
-
-    pub(super) fn counters(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
-        self.add(IntCounterVec::new(Opts::new(name, help), labels))
-    }
-
-    pub(super) fn gauge(&self, name: &str, help: &str) -> IntGauge {
-        self.add(IntGauge::new(name, help))
-    }
-
-    pub(super) fn gauges(&self, name: &str, help: &str, label: &str) -> IntGaugeVec {
-        self.add(IntGaugeVec::new(Opts::new(name, help), &[label]))
-    }
-
-    pub(super) fn float(&self, name: &str, help: &str) -> Gauge {
-        self.add(Gauge::new(name, help))
-    }
-
-    pub(super) fn floats(&self, name: &str, help: &str, label: &str) -> GaugeVec {
-        self.add(GaugeVec::new(Opts::new(name, help), &[label]))
-    }
-
-    pub(super) fn histogram(&self, name: &str, help: &str, buckets: &[f64]) -> Histogram {
-        self.add(Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets.to_vec())))
-    }
-}
-
-/// Whether the gateway can answer so.
+/// Whether the gateway has this reason; the others are the relay's or the sidecar's.
 const fn is_of_the_gateway(reason: Reason) -> bool {
     matches!(
         reason,
@@ -214,184 +172,171 @@ const fn is_of_the_gateway(reason: Reason) -> bool {
 pub type BySurface<T> = [T; Surface::ALL.len()];
 
 /// A gauge for each surface.
-fn by_surface(make: &Maker, name: &str, help: &str) -> BySurface<IntGauge> {
-    let gauges = make.gauges(name, help, "surface");
+fn by_surface(registry: &Registry, name: &str, help: &str) -> BySurface<IntGauge> {
+    let gauges = registry.gauges(name, help, "surface");
     Surface::ALL.map(|surface| gauges.with_label_values(&[surface.name()]))
 }
 
-/// Connections accepted and refused.
-fn connections(make: &Maker) -> (BySurface<IntCounter>, BySurface<IntCounter>) {
-    let come = make.counters(
-        "portcullis_connections_total",
-        "Client connections by whether they were served or turned away.",
-        &["surface", "outcome"],
-    );
-    let with = |outcome: &'static str| {
-        Surface::ALL.map(|surface| come.with_label_values(&[surface.name(), outcome]))
-    };
-    (with("accepted"), with("refused"))
+/// Counters of one label, with a series for each of its values.
+fn counters(
+    registry: &Registry,
+    [name, help]: [&str; 2],
+    label: &str,
+    values: &[&str],
+) -> IntCounterVec {
+    let counters = registry.counters(name, help, &[label]);
+    for value in values {
+        counters.with_label_values(&[value]);
+    }
+    counters
 }
 
-fn calls(make: &Maker) -> [[IntCounter; CacheUse::ALL.len()]; Method::ALL.len()] {
-    let calls = make.counters(
-        "portcullis_calls_total",
-        "Calls that passed the policy, by method and by how the cache took part.",
-        &["method", "cache"],
+fn connections(registry: &Registry) -> BySurface<[IntCounter; 2]> {
+    let all = registry.counters(
+        "portcullis_connections_total",
+        "Client connections by surface and by whether they were accepted or refused.",
+        &["surface", "outcome"],
     );
-    Method::ALL.map(|method| {
-        CacheUse::ALL.map(|cache| calls.with_label_values(&[method.name(), cache.name()]))
+    Surface::ALL.map(|surface| {
+        ["accepted", "refused"].map(|outcome| all.with_label_values(&[surface.name(), outcome]))
     })
 }
 
-fn cache_epochs(make: &Maker) -> [IntCounter; EpochCause::ALL.len()] {
-    let epochs = make.counters(
-        "portcullis_cache_epochs_total",
-        "Times that the gateway's cache was emptied, by what was seen of the chain.",
-        &["cause"],
-    );
-    EpochCause::ALL.map(|cause| epochs.with_label_values(&[cause.name()]))
+fn requests(registry: &Registry) -> Requests {
+    Requests::new(
+        registry,
+        ["portcullis_requests_total", "Gateway requests by verdict and reason."],
+        [
+            "portcullis_request_duration_seconds",
+            "Seconds from the complete head of a gateway request to the last byte of its response.",
+        ],
+        is_of_the_gateway,
+    )
 }
 
 impl Default for Metrics {
     fn default() -> Self {
-        Self::new()
+        Self::new(&LabelValues::default())
     }
 }
 
 impl Metrics {
     /// Registers every metric with a registry of its own.
-    pub fn new() -> Self {
-        let make = Maker::new();
-        let requests = make.counters(
-            "portcullis_requests_total",
-            "Gateway requests by what came of them and why.",
-            &["verdict", "reason"],
+    pub fn new(values: &LabelValues<'_>) -> Self {
+        let registry = Registry::default();
+        process::register(&registry);
+        let build = registry.gauges("portcullis_build_info", "1, with the version.", "version");
+        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        let calls = registry.counters(
+            "portcullis_calls_total",
+            "Calls that passed the policy, by method and cache use.",
+            &["method", "cache"],
         );
-        let with = |reason: Option<Reason>| {
-            requests.with_label_values(&[verdict(reason), reason.map_or("none", Reason::name)])
-        };
-        let node = make.counters(
-            "portcullis_node_calls_total",
-            "Calls to the node by outcome.",
-            &["outcome"],
-        );
-        let (connections_accepted, connections_refused) = connections(&make);
+        let by_size = |name, help| registry.histogram(name, help, &SIZE);
         Self {
-            requests_answered: with(None),
-            requests_unanswered: Reason::ALL
-                .map(|reason| is_of_the_gateway(reason).then(|| with(Some(reason)))),
-            request_seconds: make.histogram(
-                "portcullis_request_duration_seconds",
-                "From the whole head of a request to the last byte of its answer.",
-                &LATENCY,
-            ),
-            request_bytes: make.histogram(
+            requests: requests(&registry),
+            request_bytes: by_size(
                 "portcullis_request_size_bytes",
-                "Bodies of gateway requests.",
-                &SIZE,
+                "Size of gateway request bodies.",
             ),
-            response_bytes: make.histogram(
+            response_bytes: by_size(
                 "portcullis_response_size_bytes",
-                "Bodies of gateway answers.",
-                &SIZE,
+                "Size of gateway response bodies.",
             ),
-            calls: calls(&make),
-            cache_epochs: cache_epochs(&make),
-            node_calls_ok: node.with_label_values(&["ok"]),
-            node_calls_failed: NodeError::ALL.map(|fault| node.with_label_values(&[fault.name()])),
-            node_seconds: make.histogram(
+            by_method: Method::ALL.map(|method| {
+                CacheUse::ALL.map(|cache| calls.with_label_values(&[method.name(), cache.name()]))
+            }),
+            calls,
+            cache_epochs: counters(
+                &registry,
+                [
+                    "portcullis_cache_epochs_total",
+                    "How often the gateway's cache was emptied, by cause.",
+                ],
+                "cause",
+                values.cache_causes,
+            ),
+            node_calls: counters(
+                &registry,
+                ["portcullis_node_calls_total", "Calls to the node by outcome."],
+                "outcome",
+                &[&["ok"], values.node_errors].concat(),
+            ),
+            node_seconds: registry.histogram(
                 "portcullis_node_call_duration_seconds",
-                "Calls to the node, from the first connect to the last byte.",
+                "Seconds of a call to the node, from the first connect to the last byte.",
                 &LATENCY,
             ),
-            node_retries: make.counter(
+            node_retries: registry.counter(
                 "portcullis_node_retries_total",
-                "Calls sent again because a pooled connection had died before its first byte.",
+                "Calls sent again because a pooled connection was closed before the first byte.",
             ),
-            connections: by_surface(&make, "portcullis_connections", "Client connections open."),
+            connections: by_surface(
+                &registry,
+                "portcullis_connections",
+                "Open client connections.",
+            ),
             connections_limit: by_surface(
-                &make,
+                &registry,
                 "portcullis_connections_limit",
                 "Client connections that may be open; 0 for a surface that is off.",
             ),
-            connections_accepted,
-            connections_refused,
-            in_flight: make.gauge("portcullis_requests_in_flight", "Requests being answered."),
-            draining: make.gauge("portcullis_draining", "1 while the process is shutting down."),
-            reloads: ReloadMetrics::new(&make),
-            relay: RelayMetrics::new(&make),
-            sidecar: SidecarMetrics::new(&make),
-            process: ProcessMetrics::new(&make),
-            tls: TlsMetrics::new(&make),
-            sampled: Sampled::new(&make),
-            registry: make.registry,
+            connections_total: connections(&registry),
+            in_flight: registry.gauge("portcullis_requests_in_flight", "Requests in flight."),
+            draining: registry
+                .gauge("portcullis_draining", "1 while the process is shutting down."),
+            reloads: ReloadMetrics::new(&registry),
+            relay: RelayMetrics::new(&registry, values.intent_states),
+            sidecar: SidecarMetrics::new(&registry),
+            tls: TlsMetrics::new(&registry),
+            registry,
         }
     }
 
-    /// Counts a request that is over. `bytes` are those of the answer's body.
+    /// Counts a finished gateway request. `bytes` is the size of the response body.
     pub fn request(&self, reason: Option<Reason>, bytes: usize, total: Duration) {
-        let counter = match reason {
-            Some(reason) => self.requests_unanswered.get(reason as usize).and_then(Option::as_ref),
-            None => Some(&self.requests_answered),
-        };
-        if let Some(counter) = counter {
-            counter.inc();
-        }
-        self.request_seconds.observe(total.as_secs_f64());
+        self.requests.count(reason, total);
         self.response_bytes.observe(bytes as f64);
     }
 
-    /// Counts a call that passed the policy, with the bytes of its body.
+    /// Counts a call that passed the policy. `bytes` is the size of the request body.
     pub fn call(&self, method: Method, cache: CacheUse, bytes: usize) {
-        let counters = self.calls.get(method as usize);
+        let counters = self.by_method.get(method as usize);
         if let Some(counter) = counters.and_then(|counters| counters.get(cache as usize)) {
             counter.inc();
         }
         self.request_bytes.observe(bytes as f64);
     }
 
-    /// Counts that the gateway's cache was emptied.
-    pub fn cache_epoch(&self, cause: EpochCause) {
-        if let Some(counter) = self.cache_epochs.get(cause as usize) {
-            counter.inc();
-        }
+    /// Counts that the gateway's cache was emptied. The cause comes from a closed list.
+    pub fn cache_epoch(&self, cause: &str) {
+        self.cache_epochs.with_label_values(&[cause]).inc();
     }
 
-    /// Counts a call to the node.
-    pub fn node_call(&self, fault: Option<NodeError>, took: Duration) {
-        let counter = match fault {
-            Some(fault) => self.node_calls_failed.get(fault as usize),
-            None => Some(&self.node_calls_ok),
-        };
-        if let Some(counter) = counter {
-            counter.inc();
-        }
+    /// Counts a call to the node. The error comes from a closed list.
+    pub fn node_call(&self, error: Option<&str>, took: Duration) {
+        self.node_calls.with_label_values(&[error.unwrap_or("ok")]).inc();
         self.node_seconds.observe(took.as_secs_f64());
     }
 
     /// Counts a client connection.
-    pub fn connection(&self, surface: Surface, accepted: bool) {
-        let counters =
-            if accepted { &self.connections_accepted } else { &self.connections_refused };
-        if let Some(counter) = counters.get(surface as usize) {
+    pub fn connection(&self, surface: Surface, outcome: ConnectionOutcome) {
+        let counters = self.connections_total.get(surface as usize);
+        if let Some(counter) = counters.and_then(|counters| counters.get(outcome as usize)) {
             counter.inc();
         }
     }
 
-    /// Every metric with its series, the sampled ones as `sample` has them. One caller at a time,
-    /// as the admin listener's one thread is: what is counted elsewhere is taken over here.
-    pub fn gather(&self, sample: &Sample) -> Vec<MetricFamily> {
-        self.sampled.set(sample);
-        self.tls.set(sample.certificates_end);
-        self.process.read();
+    /// Every metric with its series.
+    pub fn gather(&self) -> Vec<MetricFamily> {
         self.registry.gather()
     }
+}
 
-    /// The same in Prometheus' text format.
-    pub fn text(&self, sample: &Sample) -> Vec<u8> {
-        let mut out = Vec::with_capacity(16 << 10);
-        // the families are our own; encoding them to memory does not fail
-        let _ = TextEncoder::new().encode(&self.gather(sample), &mut out);
-        out
-    }
+/// Encodes metrics in Prometheus' text format.
+pub fn encode(families: &[MetricFamily]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(16 << 10);
+    // the families are our own; encoding them to memory does not fail
+    let _ = TextEncoder::new().encode(families, &mut out);
+    out
 }

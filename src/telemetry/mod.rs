@@ -1,24 +1,27 @@
-//! What the operator sees: log lines and metrics. The listener that serves them is `admin`.
+//! What the operator sees: log lines and metrics. `admin` serves them.
 //!
-//! Nothing here ever holds a body, a token, a key or a signature, and every label comes from a
-//! closed set, so that no client can make a series or a line of its own.
+//! Nothing here holds a body, a token, a key or a signature. Every label value is from a closed
+//! set, so no client can add a series or forge a log line.
 
 pub mod log;
 pub mod metrics;
 mod process;
 mod recent;
+mod registry;
 mod relay;
 mod reloads;
 mod requests;
-mod sampled;
 mod sidecar;
 mod tls;
 
 pub use self::log::{Log, RequestLine};
-pub use metrics::{BySurface, CacheUse, LATENCY, Metrics, Surface};
+pub use metrics::{
+    BySurface, CacheUse, ConnectionOutcome, LATENCY, LabelValues, Metrics, Surface, encode,
+};
 pub use recent::{Event, Recent};
+pub use registry::{Registry, as_gauge, counts, raise};
 pub use relay::{PinState, RelayMetrics};
 pub use reloads::ReloadMetrics;
-pub use sampled::Sample;
+pub use requests::{Latency, Requests};
 pub use sidecar::SidecarMetrics;
 pub use tls::{Handshake, TlsMetrics};

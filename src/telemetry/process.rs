@@ -1,63 +1,56 @@
-//! What the process takes of its machine, under the names that Prometheus' own clients give it, so
-//! that dashboards and alerts made for any program fit.
-//!
-//! Asked of the kernel at each scrape; what it does not tell keeps its last value.
+//! What the process uses of its machine, under the names that Prometheus' own clients use, so that
+//! common dashboards and alerts fit. Read from the kernel at each scrape; what cannot be read keeps
+//! its last value.
 
-use super::metrics::Maker;
+use super::registry::{Registry, as_gauge};
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage};
 use nix::sys::time::TimeValLike;
 use prometheus::{Counter, IntGauge};
 use std::fs;
 use std::time::SystemTime;
 
-/// The process's metrics.
-#[derive(Debug)]
-pub(super) struct ProcessMetrics {
-    cpu: Counter,
-    resident: IntGauge,
-    open_fds: IntGauge,
-    max_fds: IntGauge,
-}
-
-impl ProcessMetrics {
-    /// Takes now for the process's start.
-    pub(super) fn new(make: &Maker) -> Self {
-        let started = make.float(
+/// Registers the metrics of the process, which starts now.
+pub(super) fn register(registry: &Registry) {
+    let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    registry
+        .float(
             "process_start_time_seconds",
             "Start time of the process since unix epoch in seconds.",
-        );
-        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-        started.set(now.as_secs_f64());
-        Self {
-            cpu: make.float_counter(
-                "process_cpu_seconds_total",
-                "Total user and system CPU time spent in seconds.",
-            ),
-            resident: make.gauge("process_resident_memory_bytes", "Resident memory size in bytes."),
-            open_fds: make.gauge("process_open_fds", "Number of open file descriptors."),
-            max_fds: make.gauge("process_max_fds", "Maximum number of open file descriptors."),
-        }
+        )
+        .set(now.as_secs_f64());
+    registry.sample_into(
+        Counter::new(
+            "process_cpu_seconds_total",
+            "Total user and system CPU time spent in seconds.",
+        ),
+        |cpu| {
+            if let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) {
+                let spent = (usage.user_time() + usage.system_time()).num_microseconds();
+                // a counter that decreased would look like a restart
+                cpu.inc_by((spent as f64 / 1e6 - cpu.get()).max(0.0));
+            }
+        },
+    );
+    for (name, help, read) in [
+        ("process_resident_memory_bytes", "Resident memory size in bytes.", resident as fn() -> _),
+        ("process_open_fds", "Number of open file descriptors.", open_fds),
+        ("process_max_fds", "Maximum number of open file descriptors.", max_fds),
+    ] {
+        registry.sample_into(IntGauge::new(name, help), move |gauge| {
+            if let Some(value) = read() {
+                gauge.set(value);
+            }
+        });
     }
+}
 
-    /// Asks how it stands.
-    pub(super) fn read(&self) {
-        if let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) {
-            let spent = (usage.user_time() + usage.system_time()).num_microseconds();
-            // a counter that went back would be a restart
-            self.cpu.inc_by((spent as f64 / 1e6 - self.cpu.get()).max(0.0));
-        }
-        if let Some(bytes) = resident() {
-            self.resident.set(bytes);
-        }
-        if let Ok(entries) = fs::read_dir("/proc/self/fd") {
-            // but the one that lists them
-            let open = entries.count().saturating_sub(1);
-            self.open_fds.set(i64::try_from(open).unwrap_or(i64::MAX));
-        }
-        if let Ok((soft, _)) = getrlimit(Resource::RLIMIT_NOFILE) {
-            self.max_fds.set(i64::try_from(soft).unwrap_or(i64::MAX));
-        }
-    }
+fn open_fds() -> Option<i64> {
+    // without the one that lists them
+    Some(as_gauge(fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1)))
+}
+
+fn max_fds() -> Option<i64> {
+    Some(as_gauge(getrlimit(Resource::RLIMIT_NOFILE).ok()?.0))
 }
 
 /// Bytes of memory that are not swapped out: `VmRSS`, which is in KiB. proc(5)

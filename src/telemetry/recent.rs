@@ -1,32 +1,30 @@
-//! The last warnings and errors of the log, for the operator's page.
-//!
-//! What is in them is what the log says, so there is no secret in them. Both their number and their
-//! length are bounded.
+//! The most recent warnings and errors of the log, for the operator's page: bounded in number and
+//! length, and free of secrets as the log is.
 
 use super::log::Fields;
 use crate::config::LogFormat;
 use ::log::{Level, Record};
+use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-/// So many are kept: more than a person reads.
-const KEPT: usize = 100;
-/// Bytes of one, at most: a mistake in a configuration takes some hundred.
-const LONGEST: usize = 1_000;
+/// How many are stored.
+const MAX_EVENTS: usize = 100;
+/// Bytes of one; an error in a configuration has a few hundred.
+const MAX_BYTES: usize = 1_000;
 
 /// A warning or an error.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// When.
+    /// When it was logged.
     pub at: SystemTime,
-    /// How bad.
+    /// Warning or error.
     pub level: Level,
-    /// What, on one line, with its fields as `name=value`.
+    /// Message and fields (`name=value`) on one line.
     pub text: String,
 }
 
-/// The last of them, and how many there were in all.
+/// The most recent events, and the number of all.
 #[derive(Debug, Default)]
 pub struct Recent(Mutex<Events>);
 
@@ -37,37 +35,33 @@ struct Events {
 }
 
 impl Recent {
-    /// Keeps what a record says; `message` is its text.
+    /// Adds a record; `message` is its text.
     pub(super) fn add(&self, record: &Record<'_>, message: &str) {
         let mut line = message.as_bytes().to_vec();
         let mut fields = Fields { out: &mut line, format: LogFormat::Text };
         // visiting a record's own fields fails only where a visitor does
         let _ = record.key_values().visit(&mut fields);
         let mut text = String::from_utf8_lossy(&line).replace(char::is_control, " ");
-        if text.len() > LONGEST {
-            text.truncate(text.floor_char_boundary(LONGEST));
+        if text.len() > MAX_BYTES {
+            text.truncate(text.floor_char_boundary(MAX_BYTES));
             text.push('…');
         }
-        let mut events = self.lock();
+        let mut events = self.0.lock();
         events.count += 1;
-        if events.last.len() >= KEPT {
+        if events.last.len() >= MAX_EVENTS {
             events.last.pop_front();
         }
         events.last.push_back(Event { at: SystemTime::now(), level: record.level(), text });
     }
 
-    /// How many there were since the start.
+    /// The number of events since start.
     pub fn count(&self) -> u64 {
-        self.lock().count
+        self.0.lock().count
     }
 
-    /// Those that are kept, newest first.
+    /// The stored events, newest first.
     pub fn newest(&self) -> Vec<Event> {
-        self.lock().last.iter().rev().cloned().collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Events> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().last.iter().rev().cloned().collect()
     }
 }
 
@@ -92,17 +86,17 @@ mod tests {
             add(&recent, &format!("event {number}"));
         }
         let newest = recent.newest();
-        assert_eq!((recent.count(), newest.len()), (250, KEPT));
+        assert_eq!((recent.count(), newest.len()), (250, MAX_EVENTS));
         assert_eq!(newest[0].text, "event 249 key=node.url");
-        assert_eq!(newest[KEPT - 1].text, "event 150 key=node.url");
+        assert_eq!(newest[MAX_EVENTS - 1].text, "event 150 key=node.url");
     }
 
     #[test]
     fn a_line_is_one_line_and_no_longer_than_its_bound() {
         let recent = Recent::default();
-        add(&recent, &format!("first\nsecond\u{1b}[31m {}", "é".repeat(LONGEST)));
+        add(&recent, &format!("first\nsecond\u{1b}[31m {}", "é".repeat(MAX_BYTES)));
         let text = &recent.newest()[0].text;
         assert!(text.starts_with("first second [31m é") && text.ends_with("é…"), "{text}");
-        assert!(text.len() <= LONGEST + "…".len() && !text.contains(char::is_control), "{text}");
+        assert!(text.len() <= MAX_BYTES + "…".len() && !text.contains(char::is_control), "{text}");
     }
 }

@@ -1,106 +1,99 @@
 //! The relay's metrics: requests, writes, pins, signers, journal.
-//!
-//! Label sets are closed: operations, outcomes, reasons, the three roles, the states of an intent.
 
-use super::metrics::Maker;
+use super::registry::{Registry, as_gauge};
 use super::requests::Requests;
-use crate::store::IntentState;
 use portcullis_filters::operation::OperationKind;
 use portcullis_filters::verdict::Reason;
 use prometheus::{Gauge, GaugeVec, IntCounterVec, IntGauge, IntGaugeVec};
 use std::time::{Duration, SystemTime};
 
-/// What is counted beside the operations: users' transactions.
+/// Users' transactions, which are counted together with the operations.
 const TRANSACTIONS: [&str; 2] = ["invoke", "deploy-account"];
-/// What can come of a write.
+/// Outcomes of a write.
 const OUTCOMES: [&str; 6] = ["written", "idempotent", "pending", "reverted", "refused", "failed"];
 
 /// The relay's metrics.
 #[derive(Debug)]
 pub struct RelayMetrics {
-    requests: Requests,
-    writes: IntCounterVec,
+    /// Its requests.
+    pub requests: Requests,
+    /// Its writes by operation and outcome.
+    pub writes: IntCounterVec,
     pins_ready: IntGauge,
     pins_unproven: IntGauge,
     pins_checked: IntGauge,
-    nonces: IntGaugeVec,
-    queues: IntGaugeVec,
-    balances: GaugeVec,
+    /// The last nonce of each account.
+    pub nonces: IntGaugeVec,
+    /// The balance of each account in STRK.
+    pub balances: GaugeVec,
     minimum_balance: Gauge,
-    journal: [IntGauge; IntentState::ALL.len()],
+    /// The intents by state.
+    pub journal: IntGaugeVec,
     oldest_open: Gauge,
-    looked_after: Gauge,
+    reconciled: Gauge,
 }
 
-/// How a proof of the pins came out.
+/// The result of a check of the pins.
 #[derive(Clone, Copy, Debug)]
 pub struct PinState {
-    /// All of them hold.
+    /// Whether all pins match.
     pub ready: bool,
     /// How many do not.
     pub unproven: usize,
-    /// When it was made.
+    /// When the check was made.
     pub at: SystemTime,
 }
 
 impl RelayMetrics {
-    pub(super) fn new(make: &Maker) -> Self {
-        let journal = make.gauges(
+    pub(super) fn new(registry: &Registry, states: &[&str]) -> Self {
+        let journal = registry.gauges(
             "portcullis_relay_journal_intents",
             "Intents in the journal by state.",
             "state",
         );
+        for state in states {
+            journal.with_label_values(&[state]);
+        }
         Self {
-            requests: Requests::new(
-                make,
-                ["portcullis_relay_requests_total", "Relay requests by what came of them and why."],
-                [
-                    "portcullis_relay_request_duration_seconds",
-                    "From the whole head of a relay request to the last byte of its answer.",
-                ],
-            ),
-            writes: writes(make),
-            pins_ready: make.gauge("portcullis_relay_pins_ready", "1 while all pins are proven."),
-            pins_unproven: make.gauge(
+            requests: requests(registry),
+            writes: writes(registry),
+            pins_ready: registry.gauge("portcullis_relay_pins_ready", "1 while all pins match."),
+            pins_unproven: registry.gauge(
                 "portcullis_relay_pins_unproven",
-                "Pins that the last proof did not find as they must be.",
+                "Pins that did not match the chain at the last check.",
             ),
-            pins_checked: make.gauge(
+            pins_checked: registry.gauge(
                 "portcullis_relay_pins_checked_timestamp_seconds",
-                "When the pins were last read.",
+                "When the pins were last checked, in seconds since 1970.",
             ),
-            nonces: make.gauges(
+            nonces: registry.gauges(
                 "portcullis_relay_signer_nonce",
-                "The last nonce that an account wrote with.",
+                "The last nonce that a signing account used.",
                 "account",
             ),
-            queues: make.gauges(
-                "portcullis_relay_signer_queue",
-                "Operations that wait for an account's turn.",
-                "account",
-            ),
-            balances: make.floats(
+            balances: registry.floats(
                 "portcullis_relay_balance_strk",
-                "What a signing account holds, as the last proof read it.",
+                "Balance of a signing account at the last check of the pins, in STRK.",
                 "account",
             ),
-            minimum_balance: make.float(
+            minimum_balance: registry.float(
                 "portcullis_relay_minimum_balance_strk",
-                "What each signing account must hold at least.",
+                "Balance that each signing account needs, in STRK.",
             ),
-            journal: IntentState::ALL.map(|state| journal.with_label_values(&[state.name()])),
-            oldest_open: make.float(
+            journal,
+            oldest_open: registry.float(
                 "portcullis_relay_oldest_open_intent_timestamp_seconds",
-                "When the oldest intent was made whose end is not known; 0 while there is none.",
+                "When the oldest unfinished intent was created, in seconds since 1970; 0 without \
+                 one.",
             ),
-            looked_after: make.float(
+            reconciled: registry.float(
                 "portcullis_relay_reconciled_timestamp_seconds",
-                "When all intents whose end was not known were last looked at.",
+                "When all unfinished intents were last checked, in seconds since 1970.",
             ),
         }
     }
 
-    /// Counts a request that is over.
+    /// Counts a finished request.
     pub fn request(&self, reason: Option<Reason>, total: Duration) {
         self.requests.count(reason, total);
     }
@@ -110,50 +103,57 @@ impl RelayMetrics {
         self.writes.with_label_values(&[operation, outcome]).inc();
     }
 
-    /// A proof was made.
+    /// Sets the result of a check of the pins.
     pub fn proved(&self, state: &PinState) {
         self.pins_ready.set(i64::from(state.ready));
-        self.pins_unproven.set(i64::try_from(state.unproven).unwrap_or(i64::MAX));
+        self.pins_unproven.set(as_gauge(state.unproven));
         let at = state.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        self.pins_checked.set(i64::try_from(at.as_secs()).unwrap_or(i64::MAX));
+        self.pins_checked.set(as_gauge(at.as_secs()));
     }
 
-    /// An account writes with this nonce.
+    /// Sets the nonce that an account uses.
     pub fn nonce(&self, role: &str, nonce: u64) {
-        self.nonces.with_label_values(&[role]).set(i64::try_from(nonce).unwrap_or(i64::MAX));
+        self.nonces.with_label_values(&[role]).set(as_gauge(nonce));
     }
 
-    /// So many operations wait for an account.
-    pub fn queue(&self, role: &str, waiting: usize) {
-        self.queues.with_label_values(&[role]).set(i64::try_from(waiting).unwrap_or(i64::MAX));
-    }
-
-    /// An account holds so many fri.
+    /// Sets the balance of an account.
     pub fn balance(&self, role: &str, fri: u128) {
         self.balances.with_label_values(&[role]).set(fri as f64 / 1e18);
     }
 
-    /// Each signing account must hold so many fri.
+    /// Sets the balance that each signing account needs.
     pub fn minimum_balance(&self, fri: u128) {
         self.minimum_balance.set(fri as f64 / 1e18);
     }
 
-    /// The journal has so many intents in a state.
-    pub fn journal(&self, state: IntentState, intents: i64) {
-        self.journal[state as usize].set(intents);
+    /// Sets the number of intents in a state.
+    pub fn journal(&self, state: &str, intents: i64) {
+        self.journal.with_label_values(&[state]).set(intents);
     }
 
-    /// All that is open was looked at, and `oldest` is when the oldest that stays so was intended.
-    /// Both in microseconds since 1970.
-    pub fn looked_after(&self, now_us: i64, oldest: Option<i64>) {
-        self.looked_after.set(now_us as f64 / 1e6);
+    /// Sets when all unfinished intents were checked, and when the oldest that stays unfinished was
+    /// created, both in microseconds since 1970.
+    pub fn reconciled(&self, now_us: i64, oldest: Option<i64>) {
+        self.reconciled.set(now_us as f64 / 1e6);
         self.oldest_open.set(oldest.unwrap_or_default() as f64 / 1e6);
     }
 }
 
+fn requests(registry: &Registry) -> Requests {
+    Requests::new(
+        registry,
+        ["portcullis_relay_requests_total", "Relay requests by verdict and reason."],
+        [
+            "portcullis_relay_request_duration_seconds",
+            "Seconds from the complete head of a relay request to the last byte of its response.",
+        ],
+        |_| true,
+    )
+}
+
 /// A series for each operation and outcome.
-fn writes(make: &Maker) -> IntCounterVec {
-    let writes = make.counters(
+fn writes(registry: &Registry) -> IntCounterVec {
+    let writes = registry.counters(
         "portcullis_relay_writes_total",
         "Writes that passed the policy, by operation and outcome.",
         &["operation", "outcome"],

@@ -1,10 +1,10 @@
-//! The metrics of the configuration in force: whether the last reload was one.
+//! The metrics of configuration reloads.
 
-use super::metrics::Maker;
+use super::registry::{Registry, as_gauge};
 use prometheus::{IntCounter, IntGauge};
 use std::time::SystemTime;
 
-/// The metrics of reloads.
+/// Counts reloads, and keeps the result and time of the last one.
 #[derive(Debug)]
 pub struct ReloadMetrics {
     ok: IntCounter,
@@ -14,43 +14,44 @@ pub struct ReloadMetrics {
 }
 
 impl ReloadMetrics {
-    pub(super) fn new(make: &Maker) -> Self {
-        let reloads = make.counters(
+    pub(super) fn new(registry: &Registry) -> Self {
+        let reloads = registry.counters(
             "portcullis_config_reloads_total",
-            "Reloads of the configuration by outcome.",
+            "Configuration reloads by outcome.",
             &["outcome"],
         );
         let metrics = Self {
             ok: reloads.with_label_values(&["ok"]),
             failed: reloads.with_label_values(&["failed"]),
-            is_last_ok: make.gauge(
+            is_last_ok: registry.gauge(
                 "portcullis_config_last_reload_successful",
-                "1 when the files were fit for use when they were read last, else 0.",
+                "1 if the last reload succeeded, else 0.",
             ),
-            last_ok_at: make.gauge(
+            last_ok_at: registry.gauge(
                 "portcullis_config_last_reload_success_timestamp_seconds",
-                "When the configuration in force was read, in seconds since 1970.",
+                "When the active configuration was read, in seconds since 1970.",
             ),
         };
-        // the start is a reading, too
-        metrics.in_force();
+        // the start has read it, too
+        metrics.mark_read();
         metrics
     }
 
-    /// Counts a reload.
-    pub fn count(&self, is_ok: bool) {
-        if is_ok {
-            self.ok.inc();
-            self.in_force();
-        } else {
-            self.failed.inc();
-            self.is_last_ok.set(0);
-        }
+    /// Counts a reload that was applied.
+    pub fn succeeded(&self) {
+        self.ok.inc();
+        self.mark_read();
     }
 
-    fn in_force(&self) {
+    /// Counts a reload that was rejected.
+    pub fn failed(&self) {
+        self.failed.inc();
+        self.is_last_ok.set(0);
+    }
+
+    fn mark_read(&self) {
         let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
         self.is_last_ok.set(1);
-        self.last_ok_at.set(i64::try_from(now).unwrap_or(i64::MAX));
+        self.last_ok_at.set(as_gauge(now));
     }
 }

@@ -1,30 +1,31 @@
-//! Handshakes and certificates.
+//! TLS handshakes by surface and outcome.
 
 use super::Surface;
-use super::metrics::{BySurface, Maker};
-use prometheus::{IntCounter, IntGaugeVec};
+use super::metrics::BySurface;
+use super::registry::Registry;
+use prometheus::IntCounter;
 
-/// What came of a handshake.
+/// The outcome of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handshake {
-    /// Done.
+    /// Completed.
     Ok,
-    /// It took too long.
+    /// It missed its deadline.
     Timeout,
-    /// The client left meanwhile.
+    /// The client closed the connection.
     Gone,
-    /// What came is not TLS: HTTP in the clear, mostly.
+    /// Not TLS: mostly plain HTTP.
     NotTls,
-    /// No version, cipher or protocol in common.
+    /// No common version, cipher or protocol.
     Incompatible,
-    /// The client does not take what is presented: an unknown or ended certificate, mostly.
+    /// The client rejected the certificate: mostly unknown or expired.
     Refused,
-    /// The client breaks the protocol.
+    /// The client violated the protocol.
     Broken,
 }
 
 impl Handshake {
-    /// Every one, in the order of the variants.
+    /// Every outcome, in the order of the variants.
     pub const ALL: [Self; 7] = [
         Self::Ok,
         Self::Timeout,
@@ -49,49 +50,25 @@ impl Handshake {
     }
 }
 
-/// The metrics of TLS.
+/// Counts handshakes.
 #[derive(Debug)]
-pub struct TlsMetrics {
-    handshakes: BySurface<[IntCounter; Handshake::ALL.len()]>,
-    not_after: IntGaugeVec,
-}
+pub struct TlsMetrics(BySurface<[IntCounter; Handshake::ALL.len()]>);
 
 impl TlsMetrics {
-    pub(super) fn new(make: &Maker) -> Self {
-        let handshakes = make.counters(
+    pub(super) fn new(registry: &Registry) -> Self {
+        let handshakes = registry.counters(
             "portcullis_tls_handshakes_total",
-            "TLS handshakes by what came of them.",
+            "TLS handshakes by surface and outcome.",
             &["surface", "outcome"],
         );
-        Self {
-            handshakes: Surface::ALL.map(|surface| {
-                Handshake::ALL
-                    .map(|outcome| handshakes.with_label_values(&[surface.name(), outcome.name()]))
-            }),
-            not_after: make.gauges(
-                "portcullis_tls_certificate_not_after_seconds",
-                "When the certificate in force ends, in seconds since 1970.",
-                "surface",
-            ),
-        }
+        Self(Surface::ALL.map(|surface| {
+            Handshake::ALL
+                .map(|outcome| handshakes.with_label_values(&[surface.name(), outcome.name()]))
+        }))
     }
 
     /// Counts a handshake.
     pub fn handshake(&self, surface: Surface, outcome: Handshake) {
-        self.handshakes[surface as usize][outcome as usize].inc();
-    }
-
-    /// Shows when each surface's certificate ends; nothing for one that has none.
-    pub(super) fn set(&self, not_after: BySurface<Option<u64>>) {
-        for (surface, seconds) in Surface::ALL.into_iter().zip(not_after) {
-            match seconds {
-                Some(seconds) => {
-                    let gauge = self.not_after.with_label_values(&[surface.name()]);
-                    gauge.set(i64::try_from(seconds).unwrap_or(i64::MAX));
-                }
-                // it may never have been there
-                None => drop(self.not_after.remove_label_values(&[surface.name()])),
-            }
-        }
+        self.0[surface as usize][outcome as usize].inc();
     }
 }

@@ -153,7 +153,7 @@ main() {
   cp "$WORK/edge.pem" "$WORK/old.pem"
   make_certificate
   kill -s HUP "$GATEWAY"
-  await_log 's/.*(the certificate was read again).*/\1/p'
+  await_log 's/.*(the certificate was reloaded).*/\1/p'
   curl_gets 2
   curl_is_refused --cacert "$WORK/old.pem"
 

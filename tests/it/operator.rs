@@ -267,7 +267,7 @@ fn a_public_listener_needs_its_token() {
     }
     folder.secret("operator.token", OTHER);
     edge.signal("HUP");
-    edge.line("the reload", |line| line["message"] == "the operator's token was read again");
+    edge.line("the reload", |line| line["message"] == "the operator's token was reloaded");
     assert_eq!(ask(&edge, &with("/", &format!("Bearer {TOKEN}"))).status, 401, "the old one");
     let config = ask(&edge, &with("/config", &format!("Bearer {OTHER}")));
     assert_eq!(config.status, 200, "the new one");
@@ -311,7 +311,7 @@ fn the_page_shows_applied_and_pending_changes() {
     let newest = &errors[0];
     assert_eq!(newest["level"], "error", "the newest comes first");
     let text = newest["text"].as_str().unwrap_or_default();
-    assert!(text.contains("not reloaded") || text.contains("node.max_idle"), "{text}");
+    assert!(text.contains("reload failed") || text.contains("node.max_idle"), "{text}");
     let live = errors.as_array().expect("a list").iter().any(|line| {
         let text = line["text"].as_str().unwrap_or_default();
         text.contains("key=gateway.requests_per_minute") && text.contains("effective=now")

@@ -72,7 +72,7 @@ fn a_file_with_a_mistake_changes_nothing() {
     edge.signal("HUP");
     edge.line("the mistake", |line| {
         let message = line["message"].as_str().unwrap_or_default();
-        message.contains("not reloaded") && message.contains("gateway.max_clients")
+        message.contains("reload failed") && message.contains("gateway.max_clients")
     });
     let answered = edge.ask(&Request::post(QUESTION));
     assert_common_with_quota(&answered, 500, "the old quota is in force");

@@ -241,7 +241,7 @@ fn an_unusable_certificate_keeps_the_old_one() {
         stage.edge.signal("HUP");
         stage.edge.line(word, |line| {
             let message = line["message"].as_str().unwrap_or_default();
-            message.contains("not reloaded") && message.contains(word)
+            message.contains("reload failed") && message.contains(word)
         });
         handshake(stage.address(), stage.pair.config(ANY, &[])).expect("the pair from before");
     }

@@ -1,17 +1,27 @@
-//! The documents of the program's interfaces, and the page that shows them.
+//! The documents of the interfaces, and the page that shows them.
 //!
-//! They are written in `conf/openapi` and `conf/openrpc`. The build script (`docs/build.rs`, with
-//! the files beside it) makes JSON and one page of HTML of them; here they are given out, to
-//! whoever reaches the admin listener. The tests hold them against what the program answers.
+//! They are written in `conf/openapi` and `conf/openrpc`; the build script converts them to JSON,
+//! and the page is rendered from that on the first request. The tests compare the documents with
+//! the responses of the program.
+
+mod method;
+mod node;
+mod operation;
+mod page;
+mod shape;
+mod spec;
+mod text;
 
 use crate::reply::Reply;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use sha2::{Digest as _, Sha256};
+use spec::Spec;
+use std::sync::LazyLock;
 
-/// A document as it is given out.
+/// A document as it is served.
 #[derive(Clone, Copy, Debug)]
 pub struct Document {
-    /// The path that it is at.
+    /// Its path.
     pub path: &'static str,
     /// Its `Content-Type`.
     pub media_type: &'static str,
@@ -40,23 +50,23 @@ macro_rules! documents {
     };
 }
 
-/// Every document: as it is written, and as JSON.
+/// Every document, as YAML and as JSON, in the order of the page.
 pub const DOCUMENTS: [Document; 10] = documents! {
     "openapi" "gateway";
+    "openrpc" "gateway";
     "openapi" "relay";
     "openapi" "sidecar";
     "openapi" "admin";
-    "openrpc" "gateway";
 };
 
-/// Where clients look for an OpenRPC document.
+/// Where clients expect an OpenRPC document.
 const OPENRPC: &str = "/docs/openrpc.json";
 
 /// All of them on one page.
-const PAGE: &str = include_str!(concat!(env!("OUT_DIR"), "/docs.html"));
+static PAGE: LazyLock<String> = LazyLock::new(|| page::of(&specs(), STYLE));
 const STYLE: &str = include_str!("style.css");
 
-/// What is at a path of the documentation; `None` when it is none of its paths.
+/// The response for a path of the documentation; `None` for any other path.
 pub fn reply(target: &[u8]) -> Option<Reply> {
     match target {
         b"/docs" => Some(page()),
@@ -69,9 +79,9 @@ pub fn reply(target: &[u8]) -> Option<Reply> {
     }
 }
 
-/// The page. It brings all that it needs, and may load nothing: <https://www.w3.org/TR/CSP3/>.
+/// The page, which contains its style and may load nothing: <https://www.w3.org/TR/CSP3/>.
 fn page() -> Reply {
-    let mut reply = text("text/html; charset=utf-8", PAGE);
+    let mut reply = text("text/html; charset=utf-8", &PAGE);
     let style = BASE64_STANDARD.encode(Sha256::digest(STYLE));
     let policy = format!(
         "default-src 'none'; style-src 'sha256-{style}'; base-uri 'none'; form-action 'none'; \
@@ -79,6 +89,17 @@ fn page() -> Reply {
     );
     reply.field("content-security-policy", policy);
     reply
+}
+
+fn specs() -> Vec<Spec> {
+    let json = DOCUMENTS.iter().filter(|document| document.media_type == JSON);
+    let specs = json.map(|document| {
+        let name = document.path.trim_start_matches("/docs/").trim_end_matches(".json");
+        let (folder, name) = name.split_once('/').expect("a folder and a name");
+        let root = serde_json::from_str(document.text).expect("the build script writes JSON");
+        Spec { folder, name, root }
+    });
+    specs.collect()
 }
 
 fn text(media_type: &'static str, text: &'static str) -> Reply {

@@ -1,71 +1,71 @@
-//! What can be asked over HTTP: an operation of OpenAPI, with all that it takes and answers.
+//! An operation of OpenAPI, with its parameters, body and responses.
 
-use crate::document::{Document, items, members, string};
-use crate::text::{blocks, escape, inline};
-use crate::{json, shape};
-use yaml_rust2::Yaml;
+use super::node::Node;
+use super::shape;
+use super::spec::Spec;
+use super::text::{blocks, escape, inline};
 
 /// The anchor of an operation.
-pub(crate) fn anchor(document: &Document, method: &str, path: &str) -> String {
-    document.anchor(&[method, path])
+pub(super) fn anchor(spec: &Spec, method: &str, path: &str) -> String {
+    spec.anchor(&[method, path])
 }
 
-/// One operation, folded until somebody wants to read it.
-pub(crate) fn of(document: &Document, method: &str, path: &str, operation: &Yaml) -> String {
+/// One operation, in a collapsed block.
+pub(super) fn of(spec: &Spec, method: &str, path: &str, operation: &Node) -> String {
     let mut html = format!(
         "<details class=\"entry\"><summary><b class=\"verb {method}\">{}</b> <code>{}</code> \
          <span>{}</span></summary><div class=\"at\" id=\"{}\"></div>",
         method.to_uppercase(),
         escape(path),
-        inline(string(operation, "summary")),
-        anchor(document, method, path)
+        inline(operation["summary"].text()),
+        anchor(spec, method, path)
     );
-    html.push_str(&blocks(string(operation, "description")));
-    html.push_str(&security(document, operation));
-    html.push_str(&parameters(document, operation));
-    html.push_str(&body(document, document.follow(&operation["requestBody"])));
-    html.push_str(&responses(document, &operation["responses"]));
+    html.push_str(&blocks(operation["description"].text()));
+    html.push_str(&security(spec, operation));
+    html.push_str(&parameters(spec, operation));
+    html.push_str(&body(spec, spec.follow(&operation["requestBody"])));
+    html.push_str(&responses(spec, &operation["responses"]));
     html.push_str("</details>");
     html
 }
 
-/// Who may ask.
-fn security(document: &Document, operation: &Yaml) -> String {
+/// The credentials that it needs.
+fn security(spec: &Spec, operation: &Node) -> String {
     let own = &operation["security"];
-    let needs = items(if own.is_badvalue() { &document.root["security"] } else { own });
-    let schemes = &document.root["components"]["securitySchemes"];
+    let needs = if own.is_absent() { &spec.root["security"] } else { own }.items();
+    let schemes = &spec.root["components"]["securitySchemes"];
     let mut html = String::new();
-    for (name, _) in needs.iter().flat_map(members) {
+    for (name, _) in needs.iter().flat_map(Node::members) {
         let scheme = &schemes[name];
-        let what = match (string(scheme, "scheme"), string(scheme, "name")) {
+        let what = match (scheme["scheme"].text(), scheme["name"].text()) {
             ("bearer", _) => "<code>Authorization: Bearer</code>".to_owned(),
             (_, header) => format!("<code>{}</code>", escape(header)),
         };
-        let optional = needs.iter().any(|one| members(one).next().is_none());
-        let word = if optional { "may have" } else { "needs" };
-        let about = inline(&string(scheme, "description").replace("\n\n", " "));
-        html.push_str(&format!("<p class=\"needs\">It {word} {what}: {about}</p>"));
+        let optional = needs.iter().any(|one| one.members().next().is_none());
+        let word = if optional { "Optional" } else { "Required" };
+        let about = inline(&scheme["description"].text().replace("\n\n", " "));
+        html.push_str(&format!("<p class=\"needs\">{word}: {what}. {about}</p>"));
     }
     html
 }
 
-fn parameters(document: &Document, operation: &Yaml) -> String {
+fn parameters(spec: &Spec, operation: &Node) -> String {
     let mut rows = String::new();
-    for parameter in items(&operation["parameters"]) {
-        let parameter = document.follow(parameter);
-        let required = parameter["required"].as_bool().unwrap_or_default();
-        let mut about = inline(string(parameter, "description"));
-        if !parameter["example"].is_badvalue() {
+    for parameter in operation["parameters"].items() {
+        let parameter = spec.follow(parameter);
+        let required = parameter["required"].is_true();
+        let mut about = inline(parameter["description"].text());
+        if !parameter["example"].is_absent() {
             let example = &parameter["example"];
-            let text = example.as_str().map_or_else(|| json::of(example), str::to_owned);
+            let text = example.as_str().map_or_else(|| example.json(), str::to_owned);
             about.push_str(&format!(" <i>For example</i> <code>{}</code>", escape(&text)));
         }
         rows.push_str(&format!(
             "<tr><td><code>{}</code><br><i>{}{}</i></td><td>{}</td><td>{about}</td></tr>",
-            escape(string(parameter, "name")),
-            escape(string(parameter, "in")),
+            escape(parameter["name"].text()),
+            escape(parameter["in"].text()),
             if required { ", required" } else { "" },
-            shape::line(document, &parameter["schema"]),
+            shape::line(spec, &parameter["schema"]),
         ));
     }
     if rows.is_empty() { rows } else { format!("<h4>Parameters</h4>{}", table(&rows)) }
@@ -75,50 +75,50 @@ fn table(rows: &str) -> String {
     format!("<div class=\"wide\"><table>{rows}</table></div>")
 }
 
-fn body(document: &Document, body: &Yaml) -> String {
+fn body(spec: &Spec, body: &Node) -> String {
     let mut html = String::new();
-    for (media_type, content) in members(&body["content"]) {
+    for (media_type, content) in body["content"].members() {
         html.push_str(&format!("<h4>Body <code>{}</code></h4>", escape(media_type)));
-        html.push_str(&blocks(string(body, "description")));
-        html.push_str(&shape::of(document, &content["schema"]));
+        html.push_str(&blocks(body["description"].text()));
+        html.push_str(&shape::of(spec, &content["schema"]));
         html.push_str(&examples(content));
     }
     html
 }
 
-/// Examples, of a body or of an answer.
-fn examples(content: &Yaml) -> String {
+/// The examples of a body.
+fn examples(content: &Node) -> String {
     let mut html = String::new();
-    if !content["example"].is_badvalue() {
+    if !content["example"].is_absent() {
         html.push_str(&example("Example", &content["example"]));
     }
-    for (_, one) in members(&content["examples"]) {
-        html.push_str(&example(string(one, "summary"), &one["value"]));
+    for (_, one) in content["examples"].members() {
+        html.push_str(&example(one["summary"].text(), &one["value"]));
     }
     html
 }
 
-/// One example, folded.
-pub(crate) fn example(title: &str, value: &Yaml) -> String {
-    let text = escape(&json::pretty(value));
+/// One example, in a collapsed block.
+pub(super) fn example(title: &str, value: &Node) -> String {
+    let text = escape(&value.pretty());
     let title = inline(title);
     format!("<details class=\"example\"><summary>{title}</summary><pre>{text}</pre></details>")
 }
 
 /// Each status with its meaning, headers and body.
-pub(crate) fn responses(document: &Document, responses: &Yaml) -> String {
-    let mut html = "<h4>Answers</h4><dl class=\"answers\">".to_owned();
-    for (status, response) in members(responses) {
-        let response = document.follow(response);
+pub(super) fn responses(spec: &Spec, responses: &Node) -> String {
+    let mut html = "<h4>Responses</h4><dl class=\"answers\">".to_owned();
+    for (status, response) in responses.members() {
+        let response = spec.follow(response);
         let class = status.chars().next().unwrap_or_default();
         html.push_str(&format!("<dt class=\"s{class}\">{}</dt><dd>", escape(status)));
-        html.push_str(&blocks(string(response, "description")));
+        html.push_str(&blocks(response["description"].text()));
         html.push_str("<details class=\"more\"><summary>headers and body</summary>");
-        html.push_str(&headers(document, response));
-        for (media_type, content) in members(&response["content"]) {
+        html.push_str(&headers(spec, response));
+        for (media_type, content) in response["content"].members() {
             html.push_str(&format!("<p><code>{}</code></p>", escape(media_type)));
-            if !content["schema"].is_badvalue() {
-                html.push_str(&shape::of(document, &content["schema"]));
+            if !content["schema"].is_absent() {
+                html.push_str(&shape::of(spec, &content["schema"]));
             }
             html.push_str(&examples(content));
         }
@@ -128,18 +128,18 @@ pub(crate) fn responses(document: &Document, responses: &Yaml) -> String {
     html
 }
 
-/// The headers of an answer.
-pub(crate) fn headers(document: &Document, response: &Yaml) -> String {
+/// The headers of a response.
+pub(super) fn headers(spec: &Spec, response: &Node) -> String {
     let mut rows = String::new();
-    for (name, header) in members(&response["headers"]) {
-        let header = document.follow(header);
-        let required = header["required"].as_bool().unwrap_or_default();
+    for (name, header) in response["headers"].members() {
+        let header = spec.follow(header);
+        let required = header["required"].is_true();
         rows.push_str(&format!(
             "<tr><td><code>{}</code>{}</td><td>{}</td><td>{}</td></tr>",
             escape(name),
-            if required { "" } else { "<br><i>not always</i>" },
-            shape::line(document, document.follow(&header["schema"])),
-            inline(string(header, "description")),
+            if required { "" } else { "<br><i>optional</i>" },
+            shape::line(spec, spec.follow(&header["schema"])),
+            inline(header["description"].text()),
         ));
     }
     if rows.is_empty() { rows } else { table(&rows) }

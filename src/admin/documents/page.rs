@@ -1,14 +1,14 @@
-//! The page: a list of all there is at its side, then one part for each document.
+//! The page: a table of contents at its side, then one part for each document.
 
-use crate::document::{Document, items, members, string};
-use crate::text::{blocks, escape, inline};
-use crate::{method, operation, shape};
+use super::spec::Spec;
+use super::text::{blocks, escape, inline};
+use super::{method, operation, shape};
 
 /// HTTP methods, in the order in which they are shown.
 const VERBS: [&str; 4] = ["get", "post", "put", "options"];
 
-/// All documents on one page. It needs nothing else, and runs no script.
-pub(crate) fn of(documents: &[Document], style: &str) -> String {
+/// All documents on one page, which loads nothing and runs no script.
+pub(super) fn of(documents: &[Spec], style: &str) -> String {
     let list: String = documents.iter().map(contents).collect();
     let parts: String = documents.iter().map(part).collect();
     format!(
@@ -17,19 +17,19 @@ pub(crate) fn of(documents: &[Document], style: &str) -> String {
          <meta name=\"color-scheme\" content=\"light dark\">\
          <title>Portcullis: interfaces</title><style>{style}</style></head><body>\
          <nav><p class=\"top\"><a href=\"#top\">Portcullis</a></p>{list}</nav>\
-         <main id=\"top\"><header><h1>Interfaces</h1><p>What each surface takes and answers, from \
-         the documents that the program is tested against.</p></header>{parts}</main>\
+         <main id=\"top\"><header><h1>Interfaces</h1><p>Requests and responses of each surface, \
+         from the documents that the program is tested against.</p></header>{parts}</main>\
          </body></html>\n"
     )
 }
 
-/// What a part is called: the surface.
-fn short_title(document: &Document) -> String {
-    capital(string(&document.root["info"], "title").trim_start_matches("Portcullis "))
+/// The heading of a part: its surface.
+fn short_title(spec: &Spec) -> String {
+    capital(spec.root["info"]["title"].text().trim_start_matches("Portcullis "))
 }
 
-/// The list of what is in a document.
-fn contents(document: &Document) -> String {
+/// The operations and methods of a document.
+fn contents(spec: &Spec) -> String {
     let mut links = String::new();
     let mut link = |anchor: &str, verb: &str, text: &str| {
         let verb = if verb.is_empty() {
@@ -39,16 +39,16 @@ fn contents(document: &Document) -> String {
         };
         links.push_str(&format!("<li><a href=\"#{anchor}\">{verb}{}</a></li>", escape(text)));
     };
-    for (path, of_path) in members(&document.root["paths"]) {
-        for verb in VERBS.into_iter().filter(|verb| !of_path[*verb].is_badvalue()) {
-            link(&operation::anchor(document, verb, path), verb, path);
+    for (path, of_path) in spec.root["paths"].members() {
+        for verb in VERBS.into_iter().filter(|verb| !of_path[*verb].is_absent()) {
+            link(&operation::anchor(spec, verb, path), verb, path);
         }
     }
-    for one in items(&document.root["methods"]) {
-        let name = string(one, "name");
-        link(&method::anchor(document, one), "", name.trim_start_matches("starknet_"));
+    for one in spec.root["methods"].items() {
+        let name = one["name"].text();
+        link(&method::anchor(spec, one), "", name.trim_start_matches("starknet_"));
     }
-    let (anchor, short) = (document.anchor(&[]), inline(&short_title(document)));
+    let (anchor, short) = (spec.anchor(&[]), inline(&short_title(spec)));
     format!("<p><a href=\"#{anchor}\">{short}</a></p><ul>{links}</ul>")
 }
 
@@ -60,72 +60,76 @@ fn capital(text: &str) -> String {
 }
 
 /// One document.
-fn part(document: &Document) -> String {
-    let Document { folder, name, root } = document;
+fn part(spec: &Spec) -> String {
+    let Spec { folder, name, root } = spec;
     let kind = if *folder == "openapi" { "OpenAPI" } else { "OpenRPC" };
     let mut html = format!(
         "<section id=\"{}\"><h2>{}</h2><p class=\"raw\">{kind} as \
          <a href=\"/docs/{folder}/{name}.yaml\">YAML</a> or \
          <a href=\"/docs/{folder}/{name}.json\">JSON</a>",
-        document.anchor(&[]),
-        inline(&short_title(document))
+        spec.anchor(&[]),
+        inline(&short_title(spec))
     );
-    let origin = string(&root["servers"][0]["variables"]["origin"], "default");
+    let origin = root["servers"]
+        .items()
+        .first()
+        .map_or("", |server| server["variables"]["origin"]["default"].text());
     if !origin.is_empty() {
         html.push_str(&format!(", at <code>{}</code> by default", escape(origin)));
     }
     html.push_str("</p>");
-    html.push_str(&blocks(string(&root["info"], "description")));
-    for (path, of_path) in members(&root["paths"]) {
-        for verb in VERBS.into_iter().filter(|verb| !of_path[*verb].is_badvalue()) {
-            html.push_str(&operation::of(document, verb, path, &of_path[verb]));
+    html.push_str(&blocks(root["info"]["description"].text()));
+    for (path, of_path) in root["paths"].members() {
+        for verb in VERBS.into_iter().filter(|verb| !of_path[*verb].is_absent()) {
+            html.push_str(&operation::of(spec, verb, path, &of_path[verb]));
         }
     }
-    for one in items(&root["methods"]) {
-        html.push_str(&method::of(document, one));
+    for one in root["methods"].items() {
+        html.push_str(&method::of(spec, one));
     }
-    html.push_str(&any_request(document));
-    html.push_str(&every_answer(document));
-    html.push_str(&schemas(document));
+    html.push_str(&any_request(spec));
+    html.push_str(&every_answer(spec));
+    html.push_str(&schemas(spec));
     html.push_str("</section>");
     html
 }
 
-/// What is answered whatever the path.
-fn any_request(document: &Document) -> String {
-    let any = &document.root["x-any-request"];
-    if any.is_badvalue() {
+/// The responses to requests that match no operation.
+fn any_request(spec: &Spec) -> String {
+    let any = &spec.root["x-any-request"];
+    if any.is_absent() {
         return String::new();
     }
     format!(
         "<details class=\"entry\"><summary><b>Any other request</b></summary>{}{}</details>",
-        blocks(string(any, "description")),
-        operation::responses(document, &any["responses"])
+        blocks(any["description"].text()),
+        operation::responses(spec, &any["responses"])
     )
 }
 
-/// Headers that any answer may carry.
-fn every_answer(document: &Document) -> String {
-    let every = &document.root["x-every-answer"];
-    if every.is_badvalue() {
+/// The headers that any response may have.
+fn every_answer(spec: &Spec) -> String {
+    let every = &spec.root["x-every-answer"];
+    if every.is_absent() {
         return String::new();
     }
     format!(
-        "<details class=\"entry\"><summary><b>Headers of every answer</b></summary>{}{}</details>",
-        blocks(string(every, "description")),
-        operation::headers(document, every)
+        "<details class=\"entry\"><summary><b>Headers of every response</b></summary>{}{}\
+         </details>",
+        blocks(every["description"].text()),
+        operation::headers(spec, every)
     )
 }
 
-fn schemas(document: &Document) -> String {
+fn schemas(spec: &Spec) -> String {
     let mut html = String::new();
-    for (name, schema) in members(&document.root["components"]["schemas"]) {
+    for (name, schema) in spec.root["components"]["schemas"].members() {
         html.push_str(&format!(
             "<div class=\"schema\" id=\"{}\"><h5>{}</h5>{}{}</div>",
-            document.schema_anchor(name),
+            spec.schema_anchor(name),
             escape(name),
-            blocks(string(schema, "description")),
-            shape::of(document, schema)
+            blocks(schema["description"].text()),
+            shape::of(spec, schema)
         ));
         let rules = shape::rules(schema);
         if !rules.is_empty() {

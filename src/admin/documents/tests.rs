@@ -239,3 +239,17 @@ fn the_page_loads_nothing_and_runs_nothing() {
         assert!(!PAGE.contains(word), "{word} would be stopped by the page's own policy");
     }
 }
+
+/// The first reference below a node that leads nowhere.
+fn broken<'a>(spec: &'a Spec, node: &'a node::Node) -> Option<&'a str> {
+    let own = spec::reference(node).filter(|to| spec.at(to).is_absent());
+    let below = || node.members().map(|(_, member)| member).chain(node.items());
+    own.or_else(|| below().find_map(|member| broken(spec, member)))
+}
+
+#[test]
+fn every_reference_in_a_document_leads_somewhere() {
+    for spec in specs() {
+        assert_eq!(broken(&spec, &spec.root), None, "{} {}", spec.folder, spec.name);
+    }
+}

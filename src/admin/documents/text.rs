@@ -1,12 +1,12 @@
-//! Texts as HTML: escaped, with the little Markdown that the documents use.
+//! Text as HTML: escaped, with the subset of Markdown that the documents use.
 
-/// A text as it stands in HTML, also in an attribute.
-pub(crate) fn escape(text: &str) -> String {
+/// Escapes a text for an element or an attribute.
+pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Code between backticks, the rest as it is.
-pub(crate) fn inline(text: &str) -> String {
+/// A line of text, with code between backticks.
+pub(super) fn inline(text: &str) -> String {
     let parts = text.trim().split('`').enumerate();
     let html = parts.map(|(at, part)| match at % 2 {
         0 => escape(part),
@@ -16,7 +16,7 @@ pub(crate) fn inline(text: &str) -> String {
 }
 
 /// Paragraphs, and lists of lines that begin with a hyphen.
-pub(crate) fn blocks(text: &str) -> String {
+pub(super) fn blocks(text: &str) -> String {
     text.trim().split("\n\n").filter(|block| !block.trim().is_empty()).map(block).collect()
 }
 
@@ -37,8 +37,8 @@ fn block(text: &str) -> String {
     html
 }
 
-/// Words as an anchor: letters, digits and hyphens.
-pub(crate) fn anchor(words: &str) -> String {
+/// An anchor of letters, digits and hyphens.
+pub(super) fn anchor(words: &str) -> String {
     let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
     let text: String = words.chars().map(plain).collect();
     text.split('-').filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-")

@@ -1,6 +1,6 @@
-// The cards with plots: one for each surface, the cache and the node.
+// The cards with plots: one per surface, the cache and the node.
 import {
-  Table, brief, bytes, count, each, el, look, percent, perSecond, pill, say, seconds,
+  Table, brief, bytes, count, each, el, setClass, percent, perSecond, pill, setText, seconds,
 } from './dom.js';
 import { Plot } from './plot.js';
 import { failedOf, refusedOf, requestsOf, surfaceOf, totalOf } from './rates.js';
@@ -8,9 +8,9 @@ import { failedOf, refusedOf, requestsOf, surfaceOf, totalOf } from './rates.js'
 const total = (counts) => counts.reduce((sum, one) => sum + one.total, 0);
 const rateText = (rate) => (rate === null ? '–' : `${perSecond(rate)}/s`);
 
-/** A card with a head, some numbers and plots. */
+/** A card with a header, numbers and plots. */
 class Card {
-  /** `numbers` are `[name, colour of its line]`. */
+  /** `numbers` are `[name, colour of the line]`. */
   constructor(title, numbers, plots) {
     this.state = el('span', { class: 'pill quiet' });
     this.where = el('span', { class: 'where' });
@@ -25,19 +25,19 @@ class Card {
   }
 
   show([word, kind], where, values, series) {
-    say(this.state, word);
-    look(this.state, `pill ${kind}`);
-    say(this.where, where);
-    values.forEach((value, at) => say(this.values[at], value));
+    setText(this.state, word);
+    setClass(this.state, `pill ${kind}`);
+    setText(this.where, where);
+    values.forEach((value, at) => setText(this.values[at], value));
     this.plots.forEach((plot, at) => plot.draw(series[at]));
   }
 }
 
-/** What was asked of a surface, most first, folded away. */
+/** The calls of a surface, most frequent first, collapsed. */
 class Calls {
   constructor() {
-    this.table = new Table('What is asked', [['Call', 'name'], ['Total', 'number']]);
-    this.node = el('details', {}, el('summary', {}, 'What is asked'), this.table.node);
+    this.table = new Table('Calls', [['Call', 'name'], ['Total', 'number']]);
+    this.node = el('details', {}, el('summary', {}, 'Calls'), this.table.node);
   }
 
   show(calls) {
@@ -52,7 +52,7 @@ function surfaceCard(name) {
     ['Requests', 'main'], ['Refused', 'warn'], ['Failed', 'bad'],
     ['p50', 'main'], ['p99', 'warn'], ['Connections'],
   ], [
-    new Plot('Requests a second', [['requests', 'main'], ['refused', 'warn'], ['failed', 'bad']],
+    new Plot('Requests per second', [['requests', 'main'], ['refused', 'warn'], ['failed', 'bad']],
       (rate) => `${perSecond(rate)}/s`, { filled: true }),
     new Plot('Latency', [['p50', 'main'], ['p99', 'warn']], seconds),
   ]);
@@ -88,9 +88,9 @@ export function surfaces(place) {
 /** The gateway's cache. */
 export function cache(place) {
   const card = new Card('Cache', [
-    ['Given from memory', 'main'], ['Shared'], ['Answers kept'],
+    ['Hits', 'main'], ['Shared'], ['Entries'],
     ['Memory'], ['Settled block'], ['Emptied'],
-  ], [new Plot('Not asked of the node, share of calls', [['hits', 'main']], percent,
+  ], [new Plot('Share of calls served without the node', [['hits', 'main']], percent,
     { filled: true, most: 1 })]);
   const used = (use) => (snapshot) => totalOf(snapshot.cache.uses, use);
   const all = (snapshot) => total(snapshot.cache.uses);
@@ -99,7 +99,7 @@ export function cache(place) {
     if (!snapshot.cache) return;
     if (!card.node.isConnected) place.prepend(card.node);
     const { entries, capacity, epoch, settled, suspended, emptied } = snapshot.cache;
-    const state = suspended ? ['suspended', 'warn'] : ['in use', 'good'];
+    const state = suspended ? ['suspended', 'warn'] : ['active', 'good'];
     const shares = [used('hit'), used('shared')].map((of) => history.share(of, all));
     const shown = shares.map((share) => (share === null ? '–' : percent(share)));
     card.show(state, `epoch ${count(epoch)}`, [
@@ -112,19 +112,19 @@ export function cache(place) {
 /** The node and its URLs. */
 export function node(place) {
   const card = new Card('Node', [
-    ['Calls', 'main'], ['Faults', 'bad'], ['Sent again'],
-    ['p50', 'main'], ['p99', 'warn'], ['Faults in all'],
+    ['Calls', 'main'], ['Errors', 'bad'], ['Retries'],
+    ['p50', 'main'], ['p99', 'warn'], ['Errors in total'],
   ], [
-    new Plot('Calls a second', [['calls', 'main'], ['faults', 'bad']],
+    new Plot('Calls per second', [['calls', 'main'], ['errors', 'bad']],
       (rate) => `${perSecond(rate)}/s`, { filled: true }),
     new Plot('Latency', [['p50', 'main'], ['p99', 'warn']], seconds),
   ]);
   const urls = new Table('URLs of the node', [
     ['URL', 'code'], ['Used by', ''], ['Breaker', ''], ['Busy', 'number'], ['Idle', 'number'],
   ]);
-  const faults = new Table('Faults of the node', [['Fault', 'name'], ['Total', 'number']]);
+  const errors = new Table('Errors of the node', [['Error', 'name'], ['Total', 'number']]);
   const title = el('summary', {}, 'URLs');
-  card.node.append(el('details', { open: true }, title, urls.node, faults.node));
+  card.node.append(el('details', { open: true }, title, urls.node, errors.node));
   place.append(card.node);
   const calls = (snapshot) => total(snapshot.node.calls);
   const failed = (snapshot) => calls(snapshot) - totalOf(snapshot.node.calls, 'ok');
@@ -133,7 +133,7 @@ export function node(place) {
     const latency = (one) => one.node.latency;
     const times = [0.5, 0.99].map((share) => history.quantile(share, latency));
     const broken = snapshot.node.urls.filter((url) => url.broken).length;
-    const state = broken > 0 ? [`${broken} left alone`, 'bad'] : ['asked', 'good'];
+    const state = broken > 0 ? [`breakers open: ${broken}`, 'bad'] : ['reachable', 'good'];
     const kept = (values, kind) => values.map((value, at) =>
       history.keep(`node ${kind} ${at}`, value));
     card.show(state, '', [
@@ -145,7 +145,7 @@ export function node(place) {
       count(one.busy), count(one.idle),
     ]);
     const seen = snapshot.node.calls.filter(({ name, total: all }) => name !== 'ok' && all > 0);
-    faults.node.hidden = seen.length === 0;
-    faults.show(seen, ({ name }) => name, (one) => [one.name, count(one.total)]);
+    errors.node.hidden = seen.length === 0;
+    errors.show(seen, ({ name }) => name, (one) => [one.name, count(one.total)]);
   };
 }

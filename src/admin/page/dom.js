@@ -1,4 +1,4 @@
-// Making and changing what is on the page. Every text is a text node: nothing is ever markup.
+// Creates and updates elements. Every text is a text node: nothing is ever parsed as markup.
 
 const SVG = 'http://www.w3.org/2000/svg';
 
@@ -7,7 +7,7 @@ export function el(tag, attributes = {}, ...children) {
   return build(document.createElement(tag), attributes, children);
 }
 
-/** The same of SVG's vocabulary. */
+/** An SVG element with attributes and children. */
 export function svg(tag, attributes = {}, ...children) {
   return build(document.createElementNS(SVG, tag), attributes, children);
 }
@@ -23,18 +23,18 @@ function build(node, attributes, children) {
   return node;
 }
 
-/** Changes a text, unless it is so already: what somebody has selected stays selected. */
-export function say(node, text) {
-  const said = String(text);
-  if (node.textContent !== said) node.textContent = said;
+/** Sets a text, unless it is the same: that would clear the selection of the user. */
+export function setText(node, text) {
+  const value = String(text);
+  if (node.textContent !== value) node.textContent = value;
 }
 
-/** Sets the class, likewise. */
-export function look(node, classes) {
+/** Sets the class, unless it is the same. */
+export function setClass(node, classes) {
   if (node.getAttribute('class') !== classes) node.setAttribute('class', classes);
 }
 
-/** One child for each item, in their order; those that stay are changed and not made anew. */
+/** One child per item, in order; existing children are updated in place. */
 export function each(parent, items, key, make, change) {
   const old = new Map([...parent.children].map((child) => [child.dataset.key, child]));
   let last = null;
@@ -64,17 +64,17 @@ export class Table {
       el('thead', { role: 'rowgroup' }, el('tr', { role: 'row' }, ...heads)), this.body);
   }
 
-  /** A row with empty cells, each of which knows its title for where the head is not seen. */
+  /** A row of empty cells, each labelled for narrow screens, which hide the header. */
   row() {
     const cells = this.columns.map(([title, kind]) =>
       el('td', { role: 'cell', class: kind, 'data-label': title }));
     return el('tr', { role: 'row' }, ...cells);
   }
 
-  /** One row for each item; `cells` gives a text or an element for each column. */
+  /** One row per item; `cells` returns a text or an element for each column. */
   show(items, key, cells, kind = () => '') {
     each(this.body, items, key, () => this.row(), (row, item) => {
-      look(row, kind(item));
+      setClass(row, kind(item));
       cells(item, row).forEach((value, at) => fill(row.children[at], value));
     });
   }
@@ -84,43 +84,42 @@ function fill(cell, value) {
   if (value instanceof Node) {
     if (cell.firstChild !== value) cell.replaceChildren(value);
   } else {
-    say(cell, value);
+    setText(cell, value);
   }
 }
 
-/** A bar that is filled to a share; kept in its row, so that it is not made anew. */
+/** A bar that is filled to a share. The row keeps it for updates. */
 export function bar(row, share, kind = '') {
   row.bar ??= el('span', { class: 'bar', 'aria-hidden': 'true' }, el('i'));
-  look(row.bar, `bar ${kind}`);
+  setClass(row.bar, `bar ${kind}`);
   row.bar.firstChild.style.setProperty('width', `${Math.round(100 * Math.min(1, share))}%`);
   return row.bar;
 }
 
-/** A word on a coloured ground; kept in its row likewise. */
+/** A word on a coloured background. The row keeps it for updates. */
 export function pill(row, word, kind) {
   row.pill ??= el('span');
-  look(row.pill, `pill ${kind}`);
-  say(row.pill, word);
+  setClass(row.pill, `pill ${kind}`);
+  setText(row.pill, word);
   return row.pill;
 }
 
 const whole = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
 
-/** A count. */
 export const count = (number) => whole.format(number);
 
-/** A large number, briefly. */
+/** A large number in thousands. */
 export const brief = (number) =>
   (number >= 10_000 ? `${short.format(number / 1000)} k` : count(number));
 
-/** Something per second. */
+/** A rate per second, without its unit. */
 export const perSecond = (rate) => (rate >= 100 ? whole : short).format(rate);
 
-/** A share as per cent. */
+/** A share in per cent. */
 export const percent = (share) => `${short.format(100 * share)} %`;
 
-/** Seconds with a unit that suits them. */
+/** Seconds in a readable unit. */
 export function seconds(time) {
   if (time === null) return '–';
   if (time < 1e-3) return `${whole.format(time * 1e6)} µs`;
@@ -128,7 +127,7 @@ export function seconds(time) {
   return `${short.format(time)} s`;
 }
 
-/** Bytes with a unit that suits them. */
+/** Bytes in a readable unit. */
 export function bytes(number) {
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
   let unit = 0;
@@ -140,7 +139,7 @@ export function bytes(number) {
   return `${short.format(rest)} ${units[unit]}`;
 }
 
-/** How long something has been, in its two largest units. */
+/** A duration in its two largest units. */
 export function span(ms) {
   const all = Math.max(0, Math.floor(ms / 1000));
   const [days, hours] = [Math.floor(all / 86400), Math.floor(all / 3600) % 24];
@@ -150,7 +149,7 @@ export function span(ms) {
   return minutes > 0 ? `${minutes} min ${rest} s` : `${rest} s`;
 }
 
-/** An instant, for people: the day only when it is another one. */
+/** A time of day, with the date if it is not today. */
 export function clock(ms, now = Date.now()) {
   const at = new Date(ms);
   const time = at.toLocaleTimeString('en-GB');
@@ -158,7 +157,7 @@ export function clock(ms, now = Date.now()) {
   return today ? time : `${at.toLocaleDateString('sv-SE')} ${time}`;
 }
 
-/** A `<time>` that also tells the whole instant. */
+/** A `<time>` with the full timestamp as its title. */
 export function instant(ms) {
   const whole = new Date(ms).toISOString();
   return el('time', { datetime: whole, title: whole }, clock(ms));

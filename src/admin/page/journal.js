@@ -1,5 +1,5 @@
-// The write journal: searched, in pages, each write with its steps.
-import { Table, clock, count, each, el, instant, look, pill, say } from './dom.js';
+// The write journal: search, pages, and the steps of each write.
+import { Table, clock, count, each, el, instant, setClass, pill, setText } from './dom.js';
 import { surfaceOf } from './rates.js';
 
 const KINDS = {
@@ -7,14 +7,14 @@ const KINDS = {
 };
 const byId = (id) => document.getElementById(id);
 
-/** What an entry says beyond what its row shows. */
+/** The members of an entry that its row does not show. */
 function rest(detail) {
   const shown = ['epoch', 'nonce', 'signer', 'subject', 'transaction_hash'];
   try {
     const members = Object.entries(JSON.parse(detail)).filter(([name]) => !shown.includes(name));
     return members.map(([name, value]) => `${name} ${value}`).join(', ');
   } catch {
-    // a row that somebody changed may hold anything
+    // a tampered row may contain anything
     return detail;
   }
 }
@@ -33,7 +33,7 @@ export class Journal {
       event.preventDefault();
       this.search();
     });
-    // the fields are empty only after this
+    // the fields are cleared after this event
     this.form.addEventListener('reset', () => setTimeout(() => this.search()));
     for (const field of this.form.querySelectorAll('select')) {
       field.addEventListener('change', () => this.search());
@@ -42,7 +42,7 @@ export class Journal {
     this.writes = [];
   }
 
-  /** Shows the newest writes when there are others, unless somebody is reading older ones. */
+  /** Refreshes the newest writes, unless the user reads older ones or an expanded row. */
   follow(snapshot) {
     if (!snapshot.relay) return;
     this.counts(snapshot.relay.intents);
@@ -59,8 +59,8 @@ export class Journal {
   counts(intents) {
     const known = intents.filter(({ total }) => total > 0);
     each(byId('journal-counts'), known, ({ name }) => name, () => el('span'), (chip, one) => {
-      look(chip, `pill ${KINDS[one.name] ?? 'quiet'}`);
-      say(chip, `${count(one.total)} ${one.name}`);
+      setClass(chip, `pill ${KINDS[one.name] ?? 'quiet'}`);
+      setText(chip, `${count(one.total)} ${one.name}`);
     });
   }
 
@@ -72,8 +72,8 @@ export class Journal {
     }
   }
 
-  /** What is asked for: several questions where the field can mean several things. */
-  questions() {
+  /** The queries to try: several where the text can mean several things. */
+  queries() {
     const { what, state, operation } = this.form.elements;
     const text = what.value.trim();
     const rest = { state: state.value, operation: operation.value };
@@ -86,35 +86,35 @@ export class Journal {
     this.turn = (this.turn ?? 0) + 1;
     const turn = this.turn;
     let page;
-    for (const question of this.questions()) {
-      page = await this.ask(question);
-      // another search has begun meanwhile
+    for (const query of this.queries()) {
+      page = await this.fetchPage(query);
+      // another search has started
       if (turn !== this.turn) return;
-      this.question = question;
+      this.query = query;
       if (!page || page.writes.length > 0) break;
     }
     this.pages = 1;
     this.show(page?.writes ?? [], page?.before ?? null);
     if (!page) return;
-    const isAny = Object.values(this.question).every((value) => value === '');
-    const none = isAny ? 'Nothing was written yet.' : 'No write is like this.';
-    say(this.note, page.writes.length === 0 ? none : '');
+    const isAny = Object.values(this.query).every((value) => value === '');
+    const none = isAny ? 'Nothing has been written yet.' : 'No matching writes.';
+    setText(this.note, page.writes.length === 0 ? none : '');
   }
 
   async older() {
     const turn = this.turn;
-    const page = await this.ask({ ...this.question, before: this.before });
+    const page = await this.fetchPage({ ...this.query, before: this.before });
     if (!page || turn !== this.turn) return;
     this.pages += 1;
     this.show([...this.writes, ...page.writes], page.before);
   }
 
-  async ask(question) {
-    const given = Object.entries(question).filter(([, value]) => value !== '');
+  async fetchPage(query) {
+    const given = Object.entries(query).filter(([, value]) => value !== '');
     const answer = await fetch(`/journal?${new URLSearchParams(given)}`).catch(() => null);
     if (answer?.ok) return answer.json();
     const mistake = answer?.status === 400 ? (await answer.json()).message : null;
-    say(this.note, mistake ?? 'The journal can not be read now: try again.');
+    setText(this.note, mistake ?? 'The journal is unavailable: try again.');
     return null;
   }
 
@@ -122,7 +122,7 @@ export class Journal {
     Object.assign(this, { writes, before });
     this.more.hidden = before === null;
     this.table.node.hidden = writes.length === 0;
-    // what was unfolded belongs to rows that may be gone
+    // expanded steps belong to rows that may be gone
     this.table.body.querySelectorAll('.all').forEach((cell) => cell.parentElement.remove());
     this.table.show(writes, ({ id, state }) => `${state === 'refused'} ${id}`, (write, row) => {
       row.button?.setAttribute('aria-expanded', 'false');
@@ -134,17 +134,17 @@ export class Journal {
     });
   }
 
-  /** The number of a write, which unfolds its steps. */
+  /** The number of a write: a button that expands its steps. */
   number(write, row) {
     row.write = write;
     row.button ??= el('button', {
-      class: 'link', type: 'button', 'aria-expanded': 'false', onclick: () => this.unfold(row),
+      class: 'link', type: 'button', 'aria-expanded': 'false', onclick: () => this.expand(row),
     });
-    say(row.button, write.id);
+    setText(row.button, write.id);
     return row.button;
   }
 
-  async unfold(row) {
+  async expand(row) {
     const next = row.nextElementSibling;
     const isOpen = Boolean(next?.querySelector('.all'));
     row.button.setAttribute('aria-expanded', String(!isOpen));
@@ -166,7 +166,7 @@ export class Journal {
     if (write.state === 'refused') return about;
     const answer = await fetch(`/journal/entries?intent=${write.id}`).catch(() => null);
     if (!answer?.ok) {
-      return [...about, el('p', { class: 'note' }, 'Its entries can not be read now.')];
+      return [...about, el('p', { class: 'note' }, 'Its entries are unavailable.')];
     }
     const steps = await answer.json();
     const items = steps.map(({ seq, at_ms: at, kind, detail }) => el('li', {},

@@ -1,11 +1,11 @@
-//! The operator's page: one document and the few files it asks for, all of them in the binary.
+//! The operator's page: one document and a few files, all embedded in the binary.
 //!
-//! It is written by hand and loads nothing from elsewhere. What it shows is text to it: it makes no
-//! markup of anything, and the policy that every answer carries has the browser see to that.
+//! It loads nothing from other servers, and inserts data as text only; the content security policy
+//! of every response makes the browser enforce both.
 
 use crate::reply::Reply;
 
-/// What the page may do: load its own files, ask its own server, and nothing else. No text ever
+/// The page may load its own files and send requests to its own server, nothing else. Text never
 /// becomes markup or a script: <https://www.w3.org/TR/CSP3/>,
 /// <https://www.w3.org/TR/trusted-types/>.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
@@ -18,7 +18,7 @@ const CSS: &str = "text/css; charset=utf-8";
 const JS: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml";
 
-/// A file of the page: its path, its media type, its text.
+/// Path, media type and text of a file.
 type File = (&'static str, &'static str, &'static str);
 
 const FILES: [File; 10] = [
@@ -40,9 +40,9 @@ pub(super) fn file(path: &[u8]) -> Option<Reply> {
     Some(Reply::new(200, media_type, *text))
 }
 
-/// The same answer with what keeps it from being used elsewhere.
+/// Adds the fields that keep other sites from using the response.
 pub(super) fn guarded(mut reply: Reply) -> Reply {
-    // the documents' page has a narrower policy of its own
+    // the page of the documents has a stricter policy
     if reply.fields.iter().all(|(name, _)| *name != CSP) {
         reply.field(CSP, POLICY);
     }

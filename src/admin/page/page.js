@@ -1,15 +1,15 @@
 // The operator's page: follows the server's snapshots and shows each.
-import { each, el, look, say, span, bytes, count } from './dom.js';
+import { each, el, setClass, setText, span, bytes, count } from './dom.js';
 import { Journal } from './journal.js';
 import { panels } from './panels.js';
 import { History } from './rates.js';
 
-/** Without a snapshot for so long, the connection is taken for dead. */
+/** Milliseconds without a snapshot after which the connection counts as lost. */
 const PATIENCE = 6_000;
-/** Until another try, when the server refused one. */
+/** Milliseconds until the next attempt when the server refused one. */
 const PAUSE = 3_000;
-/** A page that nobody sees lets its place go after this. */
-const UNSEEN = 60_000;
+/** Milliseconds after which a hidden page disconnects. */
+const HIDDEN = 60_000;
 
 const byId = (id) => document.getElementById(id);
 
@@ -19,7 +19,7 @@ class Page {
     this.panels = panels();
     this.journal = new Journal();
     this.connect();
-    document.addEventListener('visibilitychange', () => this.seen());
+    document.addEventListener('visibilitychange', () => this.visibilityChanged());
   }
 
   connect() {
@@ -31,45 +31,45 @@ class Page {
       this.show(JSON.parse(data));
     };
     this.events.onerror = () => {
-      this.tell('not connected', 'bad');
-      // a refusal ends it, what else goes wrong is tried again by the browser
+      this.status('not connected', 'bad');
+      // the browser retries by itself, unless the server refused
       if (this.events.readyState === EventSource.CLOSED) this.expect(PAUSE);
     };
     this.expect(PATIENCE);
   }
 
-  /** Connects anew, unless something comes before. */
+  /** Reconnects unless a snapshot arrives first. */
   expect(within) {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => {
-      this.tell('not connected', 'bad');
+      this.status('not connected', 'bad');
       this.connect();
     }, within);
   }
 
-  seen() {
-    clearTimeout(this.unseen);
+  visibilityChanged() {
+    clearTimeout(this.hideTimer);
     if (document.hidden) {
-      this.unseen = setTimeout(() => {
+      this.hideTimer = setTimeout(() => {
         this.events.close();
         clearTimeout(this.timer);
-        this.isAway = true;
-      }, UNSEEN);
-    } else if (this.isAway) {
-      this.isAway = false;
+        this.isPaused = true;
+      }, HIDDEN);
+    } else if (this.isPaused) {
+      this.isPaused = false;
       this.connect();
     }
   }
 
-  tell(state, kind) {
-    say(byId('status'), state);
-    look(byId('status'), `pill ${kind}`);
+  status(state, kind) {
+    setText(byId('status'), state);
+    setClass(byId('status'), `pill ${kind}`);
   }
 
   show(snapshot) {
     this.history.add(snapshot);
-    if (snapshot.draining) this.tell('draining', 'warn');
-    else this.tell('serving', 'good');
+    if (snapshot.draining) this.status('draining', 'warn');
+    else this.status('serving', 'good');
     document.title = snapshot.draining ? 'draining – Portcullis' : 'Portcullis';
     this.facts(snapshot);
     for (const part of document.querySelectorAll('[data-relay]')) part.hidden = !snapshot.relay;
@@ -80,14 +80,14 @@ class Page {
   facts(snapshot) {
     const facts = [
       ['Version', snapshot.version],
-      ['Up', span(snapshot.at_ms - snapshot.started_ms)],
+      ['Uptime', span(snapshot.at_ms - snapshot.started_ms)],
       ['In flight', count(snapshot.in_flight)],
-      ['Answers', `${bytes(snapshot.memory.taken)} of ${bytes(snapshot.memory.size)}`],
+      ['Response memory', `${bytes(snapshot.memory.taken)} of ${bytes(snapshot.memory.size)}`],
     ];
-    if (snapshot.log_dropped > 0) facts.push(['Log lines lost', count(snapshot.log_dropped)]);
+    if (snapshot.log_dropped > 0) facts.push(['Log lines dropped', count(snapshot.log_dropped)]);
     each(byId('facts'), facts, ([name]) => name,
       ([name]) => el('div', {}, el('dt', {}, name), el('dd')),
-      (fact, [, value]) => say(fact.lastChild, value));
+      (fact, [, value]) => setText(fact.lastChild, value));
   }
 }
 

@@ -1,7 +1,7 @@
 // The sections of the page: each is a function that shows a snapshot.
 import { cache, node, surfaces } from './cards.js';
 import {
-  Table, bar, clock, count, each, el, instant, look, perSecond, pill, say, span,
+  Table, bar, clock, count, each, el, instant, setClass, perSecond, pill, setText, span,
 } from './dom.js';
 import { totalOf } from './rates.js';
 
@@ -22,9 +22,9 @@ export function panels() {
   ];
 }
 
-/** Why requests were not answered, most first. */
+/** The reasons for refusals and failures, most frequent first. */
 function refusals(place) {
-  const none = el('p', { class: 'note' }, 'Nothing was refused, and nothing failed.');
+  const none = el('p', { class: 'note' }, 'No refusals or failures.');
   const table = new Table('Refusals and failures by reason', [
     ['Reason', 'code'], ['Surface', ''], ['Kind', ''], ['Now', 'number'], ['Total', 'number'],
     ['', ''],
@@ -51,7 +51,7 @@ function refusals(place) {
   };
 }
 
-/** What one client may ask of each surface, and who asks the most. */
+/** The limits per client of each surface, and its busiest clients. */
 function clients(place) {
   return (snapshot) => {
     each(place, snapshot.surfaces, ({ name }) => name, ({ name }) => {
@@ -64,11 +64,12 @@ function clients(place) {
       card.append(card.rules, card.table.node);
       return card;
     }, (card, { limits, connections }) => {
-      const forgotten = limits.forgotten > 0 ? `, ${count(limits.forgotten)} forgotten` : '';
-      const away = connections.turned_away;
-      const turned = away > 0 ? ` ${count(away)} connections were turned away.` : '';
-      say(card.rules, `${count(limits.per_minute)} requests a minute and ${count(limits.at_a_time)}`
-        + ` at a time for each client. ${count(limits.clients)} known${forgotten}.${turned}`);
+      const evicted = limits.forgotten > 0 ? `, ${count(limits.forgotten)} evicted` : '';
+      const refused = connections.turned_away;
+      const turned = refused > 0 ? ` ${count(refused)} connections refused.` : '';
+      setText(card.rules, `${count(limits.per_minute)} requests per minute and`
+        + ` ${count(limits.at_a_time)} in flight per client.`
+        + ` ${count(limits.clients)} clients tracked${evicted}.${turned}`);
       // two clients of one network are two rows
       const busiest = limits.busiest.map((busy, at) => ({ ...busy, at }));
       card.table.node.hidden = busiest.length === 0;
@@ -81,7 +82,7 @@ function clients(place) {
   };
 }
 
-/** What the chain must hold, what fails first. */
+/** The pins, failing ones first. */
 function pins(place) {
   const state = el('span');
   const when = el('span', { class: 'note' });
@@ -95,27 +96,27 @@ function pins(place) {
     const { proof } = snapshot.relay;
     const failing = proof?.pins.filter((pin) => !pin.ok) ?? [];
     const all = proof?.pins.length;
-    const [word, kind] = !proof ? ['not read yet', 'quiet']
+    const [word, kind] = !proof ? ['not checked yet', 'quiet']
       : proof.ready ? [`all ${all} proven`, 'good']
-        : [`${failing.length || 'some'} of ${all} not proven: nothing is written`, 'bad'];
-    say(state, word);
-    look(state, `pill ${kind}`);
+        : [`${failing.length || 'some'} of ${all} not proven: writes are refused`, 'bad'];
+    setText(state, word);
+    setClass(state, `pill ${kind}`);
     if (!proof) return;
-    say(when, `read ${span(snapshot.at_ms - proof.checked_ms)} ago, at `
+    setText(when, `checked ${span(snapshot.at_ms - proof.checked_ms)} ago, at `
       + clock(proof.checked_ms, snapshot.at_ms));
     const rows = [...proof.pins].sort((a, b) => a.ok - b.ok);
     table.show(rows, ({ name }) => name, (pin, row) => [
       pin.name, pin.ok ? pill(row, 'proven', 'good') : pill(row, 'not proven', 'bad'),
-      pin.expected, pin.actual === pin.expected ? 'the same' : pin.actual,
+      pin.expected, pin.actual === pin.expected ? 'same' : pin.actual,
     ], (pin) => (pin.ok ? '' : 'failing'));
   };
 }
 
-/** The accounts that sign, and the faucet's rules. */
+/** The signing accounts, and the limits of the faucet. */
 function signers(place) {
   const table = new Table('Signers', [
     ['Role', 'name'], ['Address', 'code'], ['Balance', 'number'], ['Last nonce', 'number'],
-    ['Waiting', 'number'],
+    ['Queued', 'number'],
   ]);
   const faucet = el('p', { class: 'note' });
   place.append(table.node, faucet);
@@ -131,34 +132,34 @@ function signers(place) {
     const { amount, cooldown } = relay.faucet;
     const calls = all.find(({ name }) => name === 'relay')?.calls;
     const drips = count(totalOf(calls, 'faucet-drip'));
-    say(faucet, `The faucet gives ${strk.format(amount)} STRK to a recipient once in `
-      + `${span(cooldown * 1000)}; it was asked ${drips} times since the start.`);
+    setText(faucet, `The faucet sends ${strk.format(amount)} STRK to a recipient once per `
+      + `${span(cooldown * 1000)}; ${drips} requests since start.`);
   };
 }
 
-/** Asks the server for JSON. */
-async function ask(path) {
+/** Fetches JSON. */
+async function fetchJson(path) {
   const answer = await fetch(path);
   if (!answer.ok) throw new Error(`${path}: ${answer.status}`);
   return answer.json();
 }
 
-/** Shows what `path` has whenever its mark changes, and tries again when it can not be had. */
+/** Fetches and shows `path` whenever its mark changes; a failed fetch is retried. */
 function following(path, mark, show) {
   let seen = null;
   return (snapshot) => {
     const now = `${snapshot.started_ms} ${mark(snapshot)}`;
     if (seen === now) return;
     seen = now;
-    ask(path).then((what) => show(what, snapshot)).catch(() => {
+    fetchJson(path).then((what) => show(what, snapshot)).catch(() => {
       seen = null;
     });
   };
 }
 
-/** The log's last warnings and errors. */
+/** The most recent warnings and errors of the log. */
 function errors(place) {
-  const none = el('p', { class: 'note' }, 'None since the start.');
+  const none = el('p', { class: 'note' }, 'None since start.');
   const list = el('ul', { class: 'events' });
   place.append(none, el('div', { class: 'scroll', tabindex: '0' }, list));
   return following('/errors', ({ errors: number }) => number, (lines) => {
@@ -169,21 +170,20 @@ function errors(place) {
   });
 }
 
-/** What of the configuration is other than at the start. */
+/** The keys whose value differs from the start. */
 function configuration(place) {
   const words = el('p', { class: 'note' });
   const table = new Table('Changed keys', [
-    ['Key', 'code'], ['At the start', 'code'], ['In the file', 'code'], ['In force', ''],
+    ['Key', 'code'], ['At start', 'code'], ['In the file', 'code'], ['Active', ''],
   ]);
   place.append(words, table.node);
   const mark = ({ reloads }) => reloads;
   return following('/config', mark, ({ reloaded_ms: at, mistaken, changes }) => {
-    const mistake = 'has a mistake, so nothing changed: see the errors.';
-    const reloaded = at === null ? 'It was not read again since the start (SIGHUP does that).'
-      : mistaken ? `It was read at ${clock(at)} and ${mistake}`
-        : `It was read again at ${clock(at)}.`;
-    const same = changes.length === 0 ? ' Everything is as it was then.' : '';
-    say(words, reloaded + (at === null ? '' : same));
+    const reloaded = at === null ? 'Not reloaded since start (send SIGHUP to reload).'
+      : mistaken ? `Reload failed at ${clock(at)}, nothing changed: see the errors.`
+        : `Reloaded at ${clock(at)}.`;
+    const same = changes.length === 0 ? ' No key differs from the start.' : '';
+    setText(words, reloaded + (at === null ? '' : same));
     table.node.hidden = changes.length === 0;
     table.show(changes, ({ key }) => key, (change, row) => [
       change.key, change.from, change.to,

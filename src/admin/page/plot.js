@@ -1,26 +1,26 @@
-// A small plot of the last minutes: lines over time, drawn as SVG by hand.
-import { el, say, svg } from './dom.js';
+// A small SVG plot of the last minutes.
+import { el, setText, svg } from './dom.js';
 
-/** Seconds that a plot shows at most; while there are fewer it shows fewer. */
+/** Seconds that a plot shows at most; it starts with a shorter range. */
 export const LENGTH = 180;
-const SHORTER = [45, 90, LENGTH];
+const RANGES = [45, 90, LENGTH];
 const WIDTH = 600;
 const HEIGHT = 48;
 
-/** The smallest of 1, 2 and 5 with zeros that covers `value`, so that scales stay for a while. */
+/** The smallest of 1, 2, 5, 10, 20, … that covers `value`, so that the scale rarely changes. */
 function scale(value) {
   if (!(value > 0)) return 1;
   const ten = 10 ** Math.floor(Math.log10(value));
   return [1, 2, 5, 10].map((step) => step * ten).find((top) => top >= value) ?? value;
 }
 
-/** Where the value of this place is drawn: the newest at the right end. */
+/** The x coordinate of a value; the newest is at the right edge. */
 function across(values, at) {
-  const length = SHORTER.find((one) => one >= values.length);
+  const length = RANGES.find((one) => one >= values.length);
   return (WIDTH * (length - values.length + at + 1) / length).toFixed(1);
 }
 
-/** The outline of some values, `null` where there is none. */
+/** The line through the values; `null` is a gap. */
 function path(values, top) {
   let line = '';
   let draws = false;
@@ -36,7 +36,7 @@ function path(values, top) {
   return line;
 }
 
-/** The same, closed along the bottom. */
+/** The area below the line. */
 function area(values, top) {
   const first = values.findIndex((value) => value !== null);
   if (first < 0) return '';
@@ -44,9 +44,9 @@ function area(values, top) {
   return `${path(floor, top)}L${WIDTH} ${HEIGHT}L${across(values, first)} ${HEIGHT}Z`;
 }
 
-/** A plot of one to three lines over the same scale. */
+/** A plot of one to three lines with the same scale. */
 export class Plot {
-  /** `lines` are `[name, kind]`; the first may be filled. `unit` writes a value. */
+  /** `lines` are `[name, kind]`; the first may be filled. `unit` formats a value. */
   constructor(title, lines, unit, { filled = false, most = null } = {}) {
     Object.assign(this, { title, lines, unit, most });
     this.paths = lines.map(([, kind]) => svg('path', { class: kind }));
@@ -64,12 +64,12 @@ export class Plot {
     const highest = all.length > 0 ? Math.max(...all) : 0;
     const top = this.most ?? scale(highest);
     series.forEach((values, at) => {
-      // what never happens is no line along the bottom
+      // a line that is always zero is not drawn
       const draws = at === 0 || values.some((value) => value > 0);
       this.paths[at].setAttribute('d', draws ? path(values, top) : '');
     });
     this.area?.setAttribute('d', area(series[0], top));
-    say(this.top, `to ${this.unit(top)}`);
+    setText(this.top, `to ${this.unit(top)}`);
     const words = this.lines.map(([name], at) => {
       const values = series[at].filter((value) => value !== null);
       if (values.length === 0) return `${name}: none yet`;

@@ -1,32 +1,30 @@
-// What happened between two snapshots: rates and quantiles out of totals.
+// Rates and quantiles from the differences between snapshots.
 import { LENGTH } from './plot.js';
 
-/** Seconds over which a rate is taken: short enough to be live, long enough to be calm. */
+/** Seconds of a rate: short enough to be live, long enough to be steady. */
 const WINDOW = 5;
-/** And a quantile, which needs more to go by. */
+/** Seconds of a quantile, which needs more observations. */
 const LONG_WINDOW = 15;
 
 const total = (counts) => counts.reduce((sum, { total }) => sum + total, 0);
 
-/** All requests of a surface that were not answered, by verdict. */
 export const refusedOf = (surface) => total(surface.refused);
 export const failedOf = (surface) => total(surface.failed);
 export const requestsOf = (surface) => surface.answered + refusedOf(surface) + failedOf(surface);
 export const surfaceOf = (snapshot, name) => snapshot.surfaces.find((one) => one.name === name);
 
-/** The total of this name. */
 export function totalOf(counts, name) {
   return counts?.find((count) => count.name === name)?.total ?? 0;
 }
 
-/** The snapshots of the last seconds, and series made of them. */
+/** The snapshots of the last seconds, and the series computed from them. */
 export class History {
   constructor() {
     this.snapshots = [];
     this.series = new Map();
   }
 
-  /** Takes a snapshot in; those of another process are no measure for it. */
+  /** Adds a snapshot; those of a previous process are dropped. */
   add(snapshot) {
     if (this.last && this.last.started_ms !== snapshot.started_ms) this.snapshots = [];
     this.snapshots.push(snapshot);
@@ -45,7 +43,7 @@ export class History {
     return found === this.last ? null : found;
   }
 
-  /** How often a second what `of` counts has happened; `null` while that is not known. */
+  /** The rate per second of the counter `of`; `null` while it is unknown. */
   rate(of) {
     const before = this.before(WINDOW);
     if (!before) return null;
@@ -53,14 +51,14 @@ export class History {
     return Math.max(0, of(this.last) - of(before)) / time;
   }
 
-  /** The share of what `of` counts in what `all` counts; `null` when nothing happened. */
+  /** The share of the counter `of` in the counter `all`; `null` if nothing was counted. */
   share(of, all) {
     const before = this.before(LONG_WINDOW);
     const happened = before ? all(this.last) - all(before) : 0;
     return happened > 0 ? (of(this.last) - of(before)) / happened : null;
   }
 
-  /** The latency that a share of what happened lately was not over, from the histogram of `of`. */
+  /** The quantile `share` of the recent latency, from the histogram `of`. */
   quantile(share, of) {
     const before = this.before(LONG_WINDOW);
     if (!before) return null;
@@ -74,7 +72,7 @@ export class History {
     return low + (bounds[at] - low) * ((wanted - under) / (below[at] - under));
   }
 
-  /** Adds a value to a named series, and gives all that a plot shows of it. */
+  /** Appends a value to a named series, and returns the part that a plot shows. */
   keep(name, value) {
     const series = this.series.get(name) ?? [];
     series.push(value);

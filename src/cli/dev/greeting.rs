@@ -3,6 +3,7 @@
 use super::network::TOKEN;
 use crate::config::{Config, Listen, TlsConfig};
 use crate::process::server::Bound;
+use crate::telemetry;
 use std::path::Path;
 
 /// The selector of `decimals`.
@@ -54,10 +55,26 @@ const ADMIN: Surface = (
 pub(super) fn text(node: &str, state: &Path, bound: &Bound, config: &Config) -> String {
     let Config { gateway, relay, sidecar, admin, .. } = config;
     let surfaces = [
-        (GATEWAY, &bound.gateway, gateway.as_ref().and_then(|config| config.tls.as_ref())),
-        (RELAY, &bound.relay, relay.as_ref().and_then(|config| config.tls.as_ref())),
-        (SIDECAR, &bound.sidecar, sidecar.as_ref().and_then(|config| config.tls.as_ref())),
-        (ADMIN, &bound.admin, admin.as_ref().and_then(|config| config.tls.as_ref())),
+        (
+            GATEWAY,
+            bound.listen(telemetry::Surface::Gateway),
+            gateway.as_ref().and_then(|config| config.tls.as_ref()),
+        ),
+        (
+            RELAY,
+            bound.listen(telemetry::Surface::Relay),
+            relay.as_ref().and_then(|config| config.tls.as_ref()),
+        ),
+        (
+            SIDECAR,
+            bound.listen(telemetry::Surface::Sidecar),
+            sidecar.as_ref().and_then(|config| config.tls.as_ref()),
+        ),
+        (
+            ADMIN,
+            bound.listen(telemetry::Surface::Admin),
+            admin.as_ref().and_then(|config| config.tls.as_ref()),
+        ),
     ];
     let (mut addresses, mut commands) = (String::new(), String::new());
     for ((address, command), listen, tls) in surfaces {

@@ -51,7 +51,7 @@ test('numbers move when requests come', () => watching({}, async (tab) => {
   await eventually('the plot to move', async () => await path() !== before);
   const words = await tab.page.$eval('article[aria-label="gateway"] svg',
     (plot) => plot.getAttribute('aria-label'));
-  assert.match(words, /Requests a second.*requests: now .*highest/, 'the plot is told in words');
+  assert.match(words, /Requests per second.*requests: now .*highest/, 'the plot is told in words');
   await tab.until('who asks', '#client-cards', (text) => text.includes('127.0.0.0/24'));
   assert.ok(!(await tab.text('body')).includes('127.0.0.1/'), 'no client is shown in full');
 }));
@@ -87,7 +87,7 @@ test('a write is found by all that it is about', () => watching({}, async (tab) 
   await search(recipient, (found) => found.length === 1 && found[0].includes(short(recipient)));
   await search(first, (found) => found.length === 1 && found[0].includes(short(hash)));
   await search('0xdead', (found) => found.length === 0);
-  await tab.until('that there is none', '#journal-note', (text) => text.startsWith('No write'));
+  await tab.until('that there is none', '#journal-note', (text) => text.startsWith('No matching'));
   await page.click('#journal-form [type=reset]');
   await eventually('all again', async () => (await rows()).length === 2);
   await page.select('#journal-form [name=state]', 'reverted');
@@ -155,11 +155,11 @@ test('a reload is shown key by key, a mistake as an error', () => watching({}, a
     (said) => said.includes('node.max_idle'));
   assert.match(shown, /sidecar\.requests_per_minute\s+600\s+77\s+now/);
   assert.match(shown, /node\.max_idle\s+\d+\s+3\s+after a restart/);
-  await tab.until('the new limit', '#client-cards', (said) => said.includes('77 requests a'));
+  await tab.until('the new limit', '#client-cards', (said) => said.includes('77 requests per'));
   await writeFile(system.config, `${changed}\n[nonsense]\n`);
   system.child.process.kill('SIGHUP');
-  await tab.until('the error', '#errors-panel', (said) => said.includes('not reloaded'));
-  await tab.until('that none is new', '#configuration-panel', (said) => said.includes('mistake'));
+  await tab.until('the error', '#errors-panel', (said) => said.includes('reload failed'));
+  await tab.until('that none is new', '#configuration-panel', (said) => said.includes('Reload failed'));
   await writeFile(system.config, text);
 }));
 
@@ -170,7 +170,7 @@ test('the page comes back after a restart of the server', async () => {
   await tab.until('it is told', '#status', (text) => text === 'not connected');
   await system.serve();
   await tab.until('it is connected again', '#status', (text) => text === 'serving');
-  await tab.until('the new process', '#facts', (text) => /Up\s+\d+ s/.test(text));
+  await tab.until('the new process', '#facts', (text) => /Uptime\s+\d+ s/.test(text));
   const other = tab.complaints.filter((one) => !one.includes('net::ERR_'));
   assert.deepEqual(other, [], 'only the lost connection is complained of');
   await tab.close();
@@ -235,7 +235,7 @@ test('every text stands out, every control has a name, and the keyboard reaches 
       await tab.page.focus('body');
       await tab.page.keyboard.press('Tab');
       const first = await tab.page.evaluate(() => document.activeElement.textContent);
-      assert.equal(first, 'Skip to the state', 'the first stop skips the head');
+      assert.equal(first, 'Skip to content', 'the first stop skips the head');
       const reached = new Set();
       for (let stop = 0; stop < 40; stop += 1) {
         await tab.page.keyboard.press('Tab');

@@ -123,7 +123,7 @@ fn sighup_changes_limits_unless_mistaken() {
     stage.edge.signal("HUP");
     stage.edge.line("the mistake", |line| {
         let message = line["message"].as_str().unwrap_or_default();
-        message.contains("not reloaded") && message.contains("short.secret")
+        message.contains("reload failed") && message.contains("short.secret")
     });
     let answer = client.ask(&Request::new("GET", "/robots.txt"));
     common_with_quota(&answer, 7_000, "what was in force still is");

@@ -1,0 +1,154 @@
+//! Registers metrics, and reads them back for the operator's page.
+//!
+//! Names, help texts and labels are literals, so a failure to register is a bug that every start
+//! would show. A value that its owner keeps is sampled: read at each scrape.
+
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::{MetricFamily, MetricType};
+use prometheus::{
+    Gauge, GaugeVec, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
+    Opts, Result,
+};
+use std::collections::BTreeMap;
+
+/// A set of metrics.
+#[derive(Debug, Default)]
+pub struct Registry(prometheus::Registry);
+
+impl Registry {
+    fn add<C: Collector + Clone + 'static>(&self, made: Result<C>) -> C {
+        let metric = made.expect("names and labels are literals that tests register");
+        self.register(metric.clone());
+        metric
+    }
+
+    fn register(&self, metric: impl Collector + 'static) {
+        self.0.register(Box::new(metric)).expect("each metric is registered once");
+    }
+
+    pub(super) fn counter(&self, name: &str, help: &str) -> IntCounter {
+        self.add(IntCounter::new(name, help))
+    }
+
+    pub(super) fn counters(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+        self.add(IntCounterVec::new(Opts::new(name, help), labels))
+    }
+
+    pub(super) fn gauge(&self, name: &str, help: &str) -> IntGauge {
+        self.add(IntGauge::new(name, help))
+    }
+
+    pub(super) fn gauges(&self, name: &str, help: &str, label: &str) -> IntGaugeVec {
+        self.add(IntGaugeVec::new(Opts::new(name, help), &[label]))
+    }
+
+    pub(super) fn float(&self, name: &str, help: &str) -> Gauge {
+        self.add(Gauge::new(name, help))
+    }
+
+    pub(super) fn floats(&self, name: &str, help: &str, label: &str) -> GaugeVec {
+        self.add(GaugeVec::new(Opts::new(name, help), &[label]))
+    }
+
+    pub(super) fn histogram(&self, name: &str, help: &str, buckets: &[f64]) -> Histogram {
+        self.add(Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets.to_vec())))
+    }
+
+    /// Registers a gauge that reads its value at each scrape.
+    pub fn sample(&self, name: &str, help: &str, read: impl Fn() -> i64 + Send + Sync + 'static) {
+        self.sample_into(IntGauge::new(name, help), move |gauge| gauge.set(read()));
+    }
+
+    /// Registers gauges by one label, which `update` sets at each scrape.
+    pub fn sample_by(
+        &self,
+        name: &str,
+        help: &str,
+        label: &str,
+        update: impl Fn(&IntGaugeVec) + Send + Sync + 'static,
+    ) {
+        self.sample_into(IntGaugeVec::new(Opts::new(name, help), &[label]), update);
+    }
+
+    /// Registers counters by one label, which `update` raises at each scrape.
+    pub fn sample_counters(
+        &self,
+        name: &str,
+        help: &str,
+        label: &str,
+        update: impl Fn(&IntCounterVec) + Send + Sync + 'static,
+    ) {
+        self.sample_into(IntCounterVec::new(Opts::new(name, help), &[label]), update);
+    }
+
+    /// Registers a counter that reads its total at each scrape.
+    pub fn sample_counter(
+        &self,
+        name: &str,
+        help: &str,
+        read: impl Fn() -> u64 + Send + Sync + 'static,
+    ) {
+        self.sample_into(IntCounter::new(name, help), move |counter| raise(counter, read()));
+    }
+
+    /// Registers a metric that `update` brings up to date at each scrape.
+    pub(super) fn sample_into<C: Collector + 'static>(
+        &self,
+        made: Result<C>,
+        update: impl Fn(&C) + Send + Sync + 'static,
+    ) {
+        let metric = made.expect("names and labels are literals that tests register");
+        self.register(Sampled { metric, update });
+    }
+
+    /// Every metric with its series. One caller at a time: sampled counters are raised here.
+    pub fn gather(&self) -> Vec<MetricFamily> {
+        self.0.gather()
+    }
+}
+
+/// A metric whose value another part keeps.
+struct Sampled<C, F> {
+    metric: C,
+    update: F,
+}
+
+impl<C: Collector, F: Fn(&C) + Send + Sync> Collector for Sampled<C, F> {
+    fn desc(&self) -> Vec<&Desc> {
+        self.metric.desc()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        (self.update)(&self.metric);
+        self.metric.collect()
+    }
+}
+
+/// A number as a gauge holds it.
+pub fn as_gauge(value: impl TryInto<i64>) -> i64 {
+    value.try_into().unwrap_or(i64::MAX)
+}
+
+/// Raises a counter to the total that its owner keeps.
+pub fn raise(counter: &IntCounter, to: u64) {
+    counter.inc_by(to.saturating_sub(counter.get()));
+}
+
+/// The series of a metric, summed by the value of one label.
+pub fn counts(metric: &impl Collector, label: &str) -> BTreeMap<String, f64> {
+    let mut counts = BTreeMap::new();
+    for family in metric.collect() {
+        let is_counter = family.get_field_type() == MetricType::COUNTER;
+        for series in family.get_metric() {
+            let pair = series.get_label().iter().find(|pair| pair.name() == label);
+            let Some(pair) = pair else { continue };
+            let value = if is_counter {
+                series.get_counter().get_value()
+            } else {
+                series.get_gauge().get_value()
+            };
+            *counts.entry(pair.value().to_owned()).or_default() += value;
+        }
+    }
+    counts
+}
