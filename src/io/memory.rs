@@ -1,13 +1,13 @@
-//! The bound on memory held by node answers, in flight and kept, over all clients.
+//! The bound on the memory of node answers, in flight and cached, over all clients.
 //!
-//! An answer takes its bytes from the pool before it reads them and gives them back when it has
-//! been sent, or when the cache has let it go, so slow readers of large answers can not use up the
-//! machine: whoever comes when the pool is empty is told to come back.
+//! An answer reserves its bytes before it is read and releases them when it has been sent, or when
+//! the cache evicts it, so slow readers of large answers cannot exhaust the machine: when the pool
+//! is empty, new requests get 503.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The pool, in bytes.
+/// The pool: a number of bytes.
 #[derive(Debug)]
 pub struct MemoryPool {
     free: AtomicUsize,
@@ -25,17 +25,17 @@ impl MemoryPool {
         self.size
     }
 
-    /// Bytes taken.
+    /// Bytes that are reserved.
     pub fn taken(&self) -> usize {
         self.size - self.free.load(Ordering::Relaxed)
     }
 }
 
-/// The pool has less than was asked for.
+/// The pool has fewer bytes than requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exhausted;
 
-/// One answer's share of the pool, given back on drop.
+/// One answer's share of the pool, released on drop.
 #[derive(Debug)]
 pub struct MemoryPermit {
     memory: Arc<MemoryPool>,
@@ -43,15 +43,15 @@ pub struct MemoryPermit {
 }
 
 impl MemoryPermit {
-    /// A share of nothing yet.
+    /// An empty share.
     pub fn of(memory: &Arc<MemoryPool>) -> Self {
         Self { memory: Arc::clone(memory), bytes: 0 }
     }
 
-    /// Makes the share at least `bytes`.
+    /// Grows the share to at least `bytes`.
     ///
     /// # Errors
-    /// [`Exhausted`] when the pool has less; the share stays as it was.
+    /// [`Exhausted`] when the pool has less; the share is unchanged.
     pub fn reserve(&mut self, bytes: usize) -> Result<(), Exhausted> {
         let more = bytes.saturating_sub(self.bytes);
         let take = |free: usize| free.checked_sub(more);
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_is_taken_once_and_given_back() {
+    fn a_share_is_reserved_once_and_released() {
         let memory = MemoryPool::new(100);
         let mut one = MemoryPermit::of(&memory);
         let mut two = MemoryPermit::of(&memory);

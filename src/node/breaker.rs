@@ -1,46 +1,44 @@
-//! Fails fast while a URL is down: after a few failures in a row it is left alone for a second,
-//! then one call tries it, and only that one. A call that takes too long while others are answered
-//! is a slow call: the URL is not down.
+//! The circuit breaker of one URL. A few failures in a row open it; after a second, one call probes
+//! the URL. A call that times out while others are answered is slow and counts as no failure.
 
 use super::NodeError;
 use super::target::CallFailure;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::Mutex;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Failures in a row that open the breaker: one or two may be a restart's.
+/// Consecutive failures that open the breaker: a restart may cause one or two.
 const FAILURES: u32 = 3;
-/// How long an open breaker refuses: a node is back within seconds of its restart.
+/// How long an open breaker rejects calls: a node restarts within seconds.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The breaker of one URL.
 #[derive(Debug, Default)]
 pub(super) struct Breaker(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     failures: u32,
-    /// How many calls were answered.
+    /// Calls that were answered.
     answers: u64,
-    /// Set while open: when the next probe may go, if none is under way.
+    /// Set while open: when the next probe may start, if none is under way.
     probe_at: Option<Instant>,
     probing: bool,
 }
 
-/// A call that the breaker let through. Dropped without a word (its client is gone, say), it counts
-/// for nothing.
+/// A call that the breaker admitted. Dropped without a result (its client is gone, say), it does
+/// not count.
 #[derive(Debug)]
 pub(super) struct Attempt<'a> {
     breaker: &'a Breaker,
     is_probe: bool,
-    /// How many were answered when it began.
+    /// [`State::answers`] when it began.
     answers: u64,
 }
 
 impl Breaker {
-    /// Lets a call through, or `None` while the URL is left alone.
+    /// Admits a call; `None` while the breaker is open.
     pub(super) fn enter(&self, now: impl FnOnce() -> Instant) -> Option<Attempt<'_>> {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         let is_probe = match state.probe_at {
             None => false,
             Some(at) if !state.probing && now() >= at => {
@@ -52,20 +50,15 @@ impl Breaker {
         Some(Attempt { breaker: self, is_probe, answers: state.answers })
     }
 
-    /// Whether the URL is left alone.
     pub(super) fn is_open(&self) -> bool {
-        self.lock().probe_at.is_some()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().probe_at.is_some()
     }
 }
 
 impl Attempt<'_> {
-    /// Tells the breaker what came of the call at `now`.
+    /// Records the result of the call.
     pub(super) fn record(self, failure: Option<CallFailure>, now: impl FnOnce() -> Instant) {
-        let mut state = self.breaker.lock();
+        let mut state = self.breaker.0.lock();
         match failure {
             Some(CallFailure::After(NodeError::Timeout)) if state.answers != self.answers => {}
             Some(
@@ -78,9 +71,9 @@ impl Attempt<'_> {
                     state.probe_at = Some(now() + PAUSE);
                 }
             }
-            // our own bound says nothing about the node
+            // our own bound, not the node
             Some(CallFailure::After(NodeError::Overloaded)) => {}
-            // a bad answer is an answer: the node is there
+            // an invalid answer is an answer
             _ => {
                 state.answers += 1;
                 state.failures = 0;
@@ -93,7 +86,7 @@ impl Attempt<'_> {
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         if self.is_probe {
-            self.breaker.lock().probing = false;
+            self.breaker.0.lock().probing = false;
         }
     }
 }
@@ -105,7 +98,7 @@ mod tests {
     const DOWN: Option<CallFailure> = Some(CallFailure::Connect);
 
     #[test]
-    fn three_failures_in_a_row_open_it_and_one_probe_closes_it() {
+    fn three_failures_open_it_and_one_probe_closes_it() {
         let breaker = Breaker::default();
         let start = Instant::now();
         for failure in [DOWN, DOWN, None, DOWN, DOWN, DOWN] {
@@ -127,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_calls_open_it_only_when_nothing_else_was_answered() {
+    fn slow_calls_open_it_only_without_other_answers() {
         const SLOW: Option<CallFailure> = Some(CallFailure::After(NodeError::Timeout));
         let breaker = Breaker::default();
         let start = Instant::now();
@@ -143,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_that_is_given_up_makes_room_for_the_next() {
+    fn an_abandoned_probe_makes_room_for_the_next() {
         let breaker = Breaker::default();
         let start = Instant::now();
         for _ in 0..3 {

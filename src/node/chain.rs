@@ -18,7 +18,7 @@ pub enum RpcError {
     Node(NodeError),
     /// The node answered with an error.
     Returned(ErrorObject),
-    /// The result is not what the method returns.
+    /// The result does not match the method.
     MalformedAnswer,
 }
 
@@ -27,7 +27,7 @@ pub enum RpcError {
 pub struct ErrorObject {
     /// Its code.
     pub code: i64,
-    /// What it says of an execution that failed, cut to the contract's own short text.
+    /// The contract's own short text, if an execution failed.
     pub short_reason: Option<String>,
 }
 
@@ -68,27 +68,26 @@ pub struct Block {
     pub timestamp: u64,
 }
 
-/// An accepted block as it was seen.
+/// The identity of an accepted block at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockIdentity {
     /// Its number.
     pub number: u64,
-    /// What tells it from any other block: a digest of all that it says of itself but its status,
-    /// which may change. A block's hash alone does not on every node: `starknet-devnet` leaves the
-    /// block's contents out of it.
+    /// A digest of the whole block but its status, which may change. The block's hash alone does
+    /// not identify it on every node: `starknet-devnet` leaves the contents out of the hash.
     pub fingerprint: [u8; 32],
 }
 
 /// A transaction's receipt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
-    /// It is in a block that was accepted, not only in one being built.
+    /// Its block is accepted, not only being built.
     pub accepted: bool,
-    /// It did what it was for; else the contract's short reason, where it gave one.
+    /// Success, or the contract's short reason, if it stated one.
     pub outcome: Result<(), Option<String>>,
 }
 
-/// What an execution would take: amounts and prices of the three resources.
+/// The fee estimate of an execution: amount and price of each resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Estimate {
     /// L1 gas.
@@ -110,7 +109,7 @@ impl Chain {
         Self { node }
     }
 
-    /// The node, for whoever looks at how it stands.
+    /// The node, for its state.
     pub fn node(&self) -> &Node {
         &self.node
     }
@@ -118,7 +117,7 @@ impl Chain {
     /// The chain's id.
     ///
     /// # Errors
-    /// As every call: [`RpcError`].
+    /// [`RpcError`], like every call.
     pub async fn chain_id(&self) -> Result<Felt, RpcError> {
         felt(&self.ask("starknet_chainId", "[]").await?)
     }
@@ -129,7 +128,7 @@ impl Chain {
         version.as_str().map(str::to_owned).ok_or(RpcError::MalformedAnswer)
     }
 
-    /// The class of the contract at `address`, if there is one.
+    /// The class hash of the contract at `address`, if there is one.
     pub async fn class_hash_at(&self, address: Felt) -> Result<Option<Felt>, RpcError> {
         let params = format!(r#"{{"block_id":"pre_confirmed","contract_address":"{address}"}}"#);
         found(self.ask("starknet_getClassHashAt", &params).await, code::CONTRACT_NOT_FOUND)?
@@ -196,7 +195,7 @@ impl Chain {
         is_accepted.then_some(Some(block)).ok_or(RpcError::MalformedAnswer)
     }
 
-    /// What executing `transaction` (a signed one of the query version, in JSON) would take.
+    /// Estimates the fee of `transaction`: signed, of the query version, in JSON.
     pub async fn estimate(&self, transaction: &str) -> Result<Estimate, RpcError> {
         let params = format!(
             r#"{{"request":[{transaction}],"simulation_flags":[],"block_id":"pre_confirmed"}}"#
@@ -214,8 +213,8 @@ impl Chain {
         })
     }
 
-    /// Submits a transaction: `params` are those of `method`, by name. Returns the node's hash of
-    /// it, and says in `took` how long the node took.
+    /// Submits a transaction with the named `params` of `method`. Returns its hash, and writes to
+    /// `took` how long the node took.
     pub async fn add(
         &self,
         method: &str,
@@ -223,12 +222,12 @@ impl Chain {
         traceparent: Option<&[u8]>,
         took: &mut Duration,
     ) -> Result<Felt, RpcError> {
-        // a submission that is sent twice may be told that its own nonce is taken
+        // if it were sent twice, the second could fail on the nonce of the first
         let result = self.ask_in(method, params, ConnectionChoice::New, traceparent, took).await?;
         felt(&result["transaction_hash"])
     }
 
-    /// The receipt of a transaction, if the node knows one.
+    /// The receipt of a transaction, if there is one.
     pub async fn receipt(&self, hash: Felt) -> Result<Option<Receipt>, RpcError> {
         let params = format!(r#"{{"transaction_hash":"{hash}"}}"#);
         let receipt = self.ask("starknet_getTransactionReceipt", &params).await;
@@ -242,7 +241,7 @@ impl Chain {
         Ok(Some(Receipt { accepted: finality.starts_with("ACCEPTED_ON_"), outcome }))
     }
 
-    /// Asks anything, with parameters in JSON.
+    /// Calls any method, with parameters in JSON.
     pub async fn ask(&self, method: &str, params: &str) -> Result<Value, RpcError> {
         let mut took = Duration::ZERO;
         self.ask_in(method, params, ConnectionChoice::Pooled, None, &mut took).await
@@ -252,7 +251,7 @@ impl Chain {
         &self,
         method: &str,
         params: &str,
-        over: ConnectionChoice,
+        connection: ConnectionChoice,
         traceparent: Option<&[u8]>,
         took: &mut Duration,
     ) -> Result<Value, RpcError> {
@@ -263,7 +262,7 @@ impl Chain {
         };
         let start = Instant::now();
         let deadline = start + self.node.timeout();
-        let answer = self.node.fetch(write, over, traceparent, deadline).await;
+        let answer = self.node.fetch(write, connection, traceparent, deadline).await;
         *took = start.elapsed();
         let answer = answer.map_err(RpcError::Node)?;
         let value =
@@ -277,8 +276,8 @@ impl Chain {
 }
 
 impl ErrorObject {
-    /// Whether it is certain that a transaction answered so was not taken: the errors of the write
-    /// methods, and of a request that the node did not understand. Of an internal error it is not.
+    /// Whether a transaction with this error was certainly not accepted: true for the errors of the
+    /// write methods and of a malformed request, false for an internal error.
     pub const fn is_definite(&self) -> bool {
         matches!(self.code, 50..=62 | 64..=69 | -1 | -32604 | -32602..=-32600 | -32700)
     }
@@ -292,15 +291,15 @@ impl ErrorObject {
     }
 }
 
-/// The text that a contract panicked with: the last Cairo short string in the node's report, which
-/// writes each as `0x… ('TEXT')`. Nothing else of a report is for clients.
+/// The text with which a contract panicked: the last Cairo short string in the node's report, which
+/// has the form `0x… ('TEXT')`. Clients get nothing else of a report.
 fn short_reason(report: &str) -> Option<String> {
     let quoted = report.rsplit("('").filter_map(|rest| rest.split_once("')"));
     let is_short = |text: &&str| {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b" _-.:".contains(&byte);
         (1..=31).contains(&text.len()) && text.bytes().all(allowed)
     };
-    // the entry point's own frame only says that something below it failed
+    // the frame of the entry point only states that an inner call failed
     let is_frame = |text: &&str| *text == "ENTRYPOINT_FAILED";
     quoted.map(|(text, _)| text).filter(is_short).find(|text| !is_frame(text)).map(str::to_owned)
 }
@@ -310,7 +309,7 @@ fn found(result: Result<Value, RpcError>, missing: i64) -> Result<Option<Value>,
     match result {
         Ok(value) => Ok(Some(value)),
         Err(RpcError::Returned(error)) if error.code == missing => Ok(None),
-        Err(trouble) => Err(trouble),
+        Err(error) => Err(error),
     }
 }
 
@@ -331,7 +330,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_contract_s_own_short_text_is_all_that_is_told_of_a_failed_execution() {
+    fn clients_get_the_short_text_only() {
         let report = "Error at pc=0:1: 0x544f4f5f4541524c59 ('TOO_EARLY')\n\
                       0x454e545259504f494e545f4641494c4544 ('ENTRYPOINT_FAILED').";
         assert_eq!(short_reason(report).as_deref(), Some("TOO_EARLY"));

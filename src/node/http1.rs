@@ -1,7 +1,7 @@
 //! One HTTP/1.1 exchange with the node: a request in one write, its answer read whole and strictly.
 //!
-//! `httparse` reads the head; what follows is RFC 9112 with every liberty left out. A connection is
-//! used again only when exactly one complete answer was read from it, and that to its request.
+//! `httparse` parses the head; the rest is RFC 9112 without its liberties. A connection is reused
+//! only after exactly one complete answer was read from it, and that to its request.
 
 use super::{MAX_ANSWER, NodeError};
 use crate::io::deadline::LazyTimer;
@@ -19,30 +19,30 @@ use tokio::time::Instant;
 
 /// 16 KiB: a node sends a few hundred bytes of head.
 const MAX_HEAD: usize = 16 << 10;
-/// Fields of one head.
+/// Header fields of one head.
 const MAX_FIELDS: usize = 64;
 /// Interim answers (1xx) before the final one.
 const MAX_INTERIM: usize = 8;
-/// 64 bytes: a chunk's size and extensions, or the end of it.
+/// 64 bytes: a chunk's size and extensions.
 const MAX_CHUNK_LINE: usize = 64;
 
 /// A connection to the node.
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: TcpStream,
-    /// Bytes read and not yet taken.
+    /// Bytes read but not consumed.
     buffer: BytesMut,
     reusable: bool,
-    /// Rings when an exchange takes too long.
+    /// The deadline of the current exchange.
     timer: LazyTimer,
 }
 
-/// An exchange that gave no answer.
+/// Why an exchange gave no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExchangeError {
     /// The connection ended before the first byte of an answer.
     BeforeAnswer,
-    /// The answer is not one to pass on.
+    /// The answer cannot be passed on.
     Answer(NodeError),
 }
 
@@ -53,12 +53,12 @@ impl From<Exhausted> for ExchangeError {
 }
 
 impl From<NodeError> for ExchangeError {
-    fn from(fault: NodeError) -> Self {
-        Self::Answer(fault)
+    fn from(error: NodeError) -> Self {
+        Self::Answer(error)
     }
 }
 
-/// How the end of a body is known.
+/// What ends a body.
 enum Framing {
     Length(usize),
     Chunked,
@@ -82,14 +82,13 @@ impl Connection {
         self.reusable && self.buffer.is_empty()
     }
 
-    /// Whether nothing came while the connection was idle: neither its end nor bytes that nobody
-    /// asked for.
+    /// Whether an idle connection received neither its end nor unsolicited bytes.
     pub(super) fn is_quiet(&self) -> bool {
         let read = self.stream.try_read(&mut [0]);
         read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
     }
 
-    /// Sends `request` and reads its answer's body, until `deadline`.
+    /// Sends `request` and reads the body of its answer, until `deadline`.
     pub(super) async fn exchange(
         &mut self,
         request: Vec<u8>,
@@ -109,12 +108,12 @@ impl Connection {
     ) -> Result<Bytes, ExchangeError> {
         self.reusable = false;
         self.stream.write_all(&request).await.map_err(|_| ExchangeError::BeforeAnswer)?;
-        // the next request's memory
+        // its memory serves the next request
         drop(request);
         let head = self.read_head().await?;
         let body = match head.framing {
             Framing::Length(length) => self.read_length(length, permit).await?,
-            // boxed, so that what waits for an answer of a known length is smaller
+            // boxed: the future of the usual framing stays smaller
             Framing::Chunked => Box::pin(self.read_chunks(permit)).await?,
             Framing::Close => self.read_to_end(permit).await?,
         };
@@ -143,7 +142,7 @@ impl Connection {
         }
     }
 
-    /// Takes a final answer's head off the buffer, with any interim ones before it.
+    /// Takes the final head off the buffer, with any interim responses before it.
     fn take_head(&mut self, interim: &mut usize) -> Result<Option<Head>, ExchangeError> {
         loop {
             let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
@@ -183,7 +182,7 @@ impl Connection {
         while self.buffer.len() < length {
             self.read_more().await?;
         }
-        // what is left must not share the body's memory: an idle connection would keep that
+        // the rest must not share the body's memory: an idle connection would hold all of it
         let rest = BytesMut::from(self.buffer.get(length..).unwrap_or_default());
         let mut body = std::mem::replace(&mut self.buffer, rest);
         body.truncate(length);
@@ -242,7 +241,7 @@ impl Connection {
         }
     }
 
-    /// Trailers are none of our business; they end with an empty line.
+    /// Skips trailers, which end with an empty line.
     async fn skip_trailers(&mut self) -> Result<(), ExchangeError> {
         let mut skipped = 0;
         loop {
@@ -263,7 +262,6 @@ impl Connection {
         }
     }
 
-    /// The end of a chunk.
     async fn read_line_end(&mut self) -> Result<(), ExchangeError> {
         while self.buffer.len() < 2 {
             self.read_more().await?;
@@ -287,8 +285,8 @@ impl Connection {
 }
 
 impl Head {
-    /// Of an answer with status 200: RFC 9112, section 6.3, where the length is told twice or in
-    /// two ways it is not told at all.
+    /// Parses the head of a 200 response: RFC 9112, section 6.3. A length that is stated twice or
+    /// in two ways is invalid.
     fn parse(response: &httparse::Response<'_, '_>) -> Result<Self, ExchangeError> {
         let fields = &*response.headers;
         let coding = single(fields, "transfer-encoding")?;
@@ -318,7 +316,7 @@ fn within_bound(bytes: usize) -> Result<(), ExchangeError> {
     if bytes > MAX_ANSWER { Err(NodeError::Oversized.into()) } else { Ok(()) }
 }
 
-/// The value of a field that may stand there once.
+/// The value of a field that may occur once.
 fn single<'a>(fields: &[Header<'a>], name: &str) -> Result<Option<&'a [u8]>, ExchangeError> {
     let mut named = fields.iter().filter(|field| field.name.eq_ignore_ascii_case(name));
     let value = named.next().map(|field| field.value.trim_ascii());
@@ -345,7 +343,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     #[tokio::test]
-    async fn an_idle_connection_keeps_no_large_answer() {
+    async fn an_idle_connection_holds_no_large_answer() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (mut node, _) = listener.accept().await.unwrap();

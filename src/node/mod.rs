@@ -1,10 +1,10 @@
-//! The Starknet node as we use it: one verified answer per permitted read, or a [`NodeError`].
+//! The Starknet node as a client of it: one verified answer per permitted read, or a [`NodeError`].
 //!
-//! One deadline covers everything from the first connect to the last byte; an answer is read whole,
-//! at most 4 MiB of it, and verified before anyone sees it. The request is built from scratch, so
-//! nothing of a client's headers reaches the node but a well-formed `traceparent`.
+//! One deadline covers everything from the first connect to the last byte. An answer of at most
+//! 4 MiB is read whole and verified before it is passed on. The request is built from scratch: the
+//! only header of a client that reaches the node is a well-formed `traceparent`.
 //! Next: `target` (one URL: its connections and its breaker), `http1` (one exchange),
-//! `memory` (the bound over all answers in flight).
+//! `io::memory` (the bound over all answers), `chain` (typed calls for the relay).
 
 mod breaker;
 pub mod chain;
@@ -23,17 +23,17 @@ use std::time::Duration;
 use target::Target;
 use tokio::time::Instant;
 
-/// 4 MiB: the contract's bound on a node's answer, in bytes of its body.
+/// 4 MiB: the bound on the body of a node's answer.
 pub const MAX_ANSWER: usize = 4 << 20;
 
-/// Why the node gave no answer that can be passed on.
+/// Why there is no answer to pass on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeError {
     /// The deadline passed.
     Timeout,
     /// No connection: the request was not sent.
     Unreachable,
-    /// The connection ended before the answer began: the request may have been taken.
+    /// The connection ended before the answer began: the request may have been received.
     Cut,
     /// A status of 3xx.
     Redirect,
@@ -54,7 +54,7 @@ impl From<Exhausted> for NodeError {
 }
 
 impl NodeError {
-    /// Every fault, in the order of the variants.
+    /// Every error, in the order of the variants.
     pub const ALL: [Self; 8] = [
         Self::Timeout,
         Self::Unreachable,
@@ -66,7 +66,7 @@ impl NodeError {
         Self::Overloaded,
     ];
 
-    /// Whether it is certain that the node saw nothing of the request.
+    /// Whether it is certain that the node did not receive the request.
     pub const fn is_unsent(self) -> bool {
         matches!(self, Self::Unreachable)
     }
@@ -86,12 +86,12 @@ impl NodeError {
     }
 }
 
-/// Which connection a request goes over.
+/// Which connection a request is sent over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionChoice {
-    /// A pooled one. If that turns out dead before an answer begins, the request is sent once more.
+    /// A pooled one. If it ends before an answer begins, the request is sent once more.
     Pooled,
-    /// A new one, and nothing is sent twice.
+    /// A new one; nothing is sent twice.
     New,
 }
 
@@ -102,26 +102,25 @@ pub struct Answer {
     pub member: &'static str,
     /// The payload's JSON text, as the node wrote it.
     pub payload: Bytes,
-    /// Given back when the answer has been sent to everyone who waits for it.
+    /// Released when the answer has been sent to every client that waits for it.
     pub memory: Arc<MemoryPermit>,
 }
 
 impl Answer {
-    /// Whether it is a result, not an error of the node's.
+    /// Whether it is a result, not the node's error.
     pub fn is_result(&self) -> bool {
         self.member == RESULT
     }
 }
 
-/// The name of a positive answer's payload.
 const RESULT: &str = "result";
 
-/// What the node is asked, and how. In one place, as what waits for the answer is to be small.
+/// One call, in one place to keep the future that waits for its answer small.
 struct NodeCall<'a, W> {
     id: u64,
     /// Writes the request's body under an id.
     write: W,
-    over: ConnectionChoice,
+    connection: ConnectionChoice,
     traceparent: Option<&'a [u8]>,
     start: Instant,
     deadline: Instant,
@@ -136,27 +135,27 @@ pub struct Node {
     next_id: AtomicU64,
 }
 
-/// How one URL of the node stands.
+/// The state of one URL, for metrics.
 #[derive(Clone, Debug)]
 pub struct UrlStats {
-    /// The URL as it is configured.
+    /// The URL as configured.
     pub url: String,
-    /// Connections that wait for a call.
+    /// Idle connections.
     pub idle: usize,
-    /// Connections with a call under way.
+    /// Connections with a call in flight.
     pub busy: usize,
-    /// Whether it is not asked because it failed.
+    /// Whether its breaker is open.
     pub is_open: bool,
 }
 
-/// How the connections to the node stand.
+/// The state of all connections to the node, for metrics.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PoolStats {
-    /// Connections that wait for a call.
+    /// Idle connections.
     pub idle: usize,
-    /// Connections with a call under way.
+    /// Connections with a call in flight.
     pub busy: usize,
-    /// URLs that are not asked because they failed.
+    /// URLs whose breaker is open.
     pub open_breakers: usize,
 }
 
@@ -172,34 +171,34 @@ impl Node {
         }
     }
 
-    /// How long an answer may take.
+    /// The time limit of one call.
     pub fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// Asks the node what `write` writes under the id it is given. `traceparent` is passed on as
-    /// it is: it must be well-formed.
+    /// Sends the request that `write` writes under the id it receives. `traceparent` must be
+    /// well-formed.
     ///
     /// # Errors
-    /// The [`NodeError`] that kept an answer from being complete and verified by `deadline`.
+    /// Why there is no complete and verified answer by `deadline`.
     pub fn fetch<'a>(
         &'a self,
         write: impl Fn(u64, &mut Vec<u8>) + Send + Sync + 'a,
-        over: ConnectionChoice,
+        connection: ConnectionChoice,
         traceparent: Option<&'a [u8]>,
         deadline: Instant,
     ) -> impl Future<Output = Result<Answer, NodeError>> + Send + 'a {
         let start = Instant::now();
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let call = NodeCall { id, write, over, traceparent, start, deadline };
+        let call = NodeCall { id, write, connection, traceparent, start, deadline };
         async move {
             let mut permit = MemoryPermit::of(&self.memory);
             let exchanged = self.exchange(&call, &mut permit).await;
             let now = Instant::now();
             let verified = exchanged.and_then(|(target, connection, body)| {
                 let payload = verify(&body, call.id)?;
-                // behind an answer to something else the one to this may still come
-                target.keep(connection, now);
+                // only now: after a wrong answer the right one may still arrive
+                target.put_idle(connection, now);
                 Ok(payload)
             });
             self.metrics
@@ -209,30 +208,30 @@ impl Node {
         }
     }
 
-    /// Tries the URLs in order until one can be connected to. Gives that, the connection, and the
-    /// answer's body.
+    /// Tries the URLs in order until one accepts a connection. Returns that URL's target, the
+    /// connection and the answer's body.
     async fn exchange<W: Fn(u64, &mut Vec<u8>) + Send + Sync>(
         &self,
         call: &NodeCall<'_, W>,
         permit: &mut MemoryPermit,
     ) -> Result<(&Target, Box<Connection>, Bytes), NodeError> {
-        let mut fault = NodeError::Unreachable;
+        let mut error = NodeError::Unreachable;
         for target in &self.targets {
             let Some(attempt) = target.breaker.enter(Instant::now) else { continue };
             let result = target.exchange(call, permit, &self.metrics).await;
             attempt.record(result.as_ref().err().copied(), Instant::now);
             match result {
                 Ok((connection, body)) => return Ok((target, connection, body)),
-                Err(target::CallFailure::After(fault)) => return Err(fault),
-                // the next URL may have it
+                Err(target::CallFailure::After(error)) => return Err(error),
+                // try the next URL
                 Err(target::CallFailure::Connect) => {}
-                Err(target::CallFailure::Gone) => fault = NodeError::Cut,
+                Err(target::CallFailure::Gone) => error = NodeError::Cut,
             }
         }
-        Err(fault)
+        Err(error)
     }
 
-    /// How the connections stand, for the metrics.
+    /// The state of all connections, for metrics.
     pub fn stats(&self) -> PoolStats {
         self.urls().fold(PoolStats::default(), |sum, url| PoolStats {
             idle: sum.idle + url.idle,
@@ -241,7 +240,7 @@ impl Node {
         })
     }
 
-    /// How each URL stands, in order of preference.
+    /// The state of each URL, in order of preference.
     pub fn urls(&self) -> impl Iterator<Item = UrlStats> {
         self.targets.iter().map(|target| UrlStats {
             url: target.url.clone(),

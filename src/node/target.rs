@@ -1,4 +1,4 @@
-//! One URL of the node: its connections, its breaker, and one exchange over them.
+//! One URL of the node: its connection pool, its breaker, and one call.
 
 use super::breaker::Breaker;
 use super::http1::{Connection, ExchangeError};
@@ -7,19 +7,19 @@ use crate::config::{NodeConfig, NodeUrl};
 use crate::io::memory::MemoryPermit;
 use crate::telemetry::Metrics;
 use bytes::Bytes;
+use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-/// Why an exchange failed, and whether the node can have seen the request.
+/// Why a call failed, and whether the node may have received the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallFailure {
     /// No connection: nothing was sent.
     Connect,
-    /// A pooled connection died over the request, and there is no new one: it may have been seen.
+    /// A pooled connection died during the request and no new one was possible: maybe received.
     Gone,
     /// The request may have reached the node.
     After(NodeError),
@@ -27,7 +27,7 @@ pub(super) enum CallFailure {
 
 /// One URL of the node.
 pub(super) struct Target {
-    /// As it is configured, for whoever looks on.
+    /// As configured, for metrics and the operator's page.
     pub(super) url: String,
     host: String,
     port: u16,
@@ -47,8 +47,8 @@ struct Idle {
     since: Instant,
 }
 
-/// Room for a length's digits, right-aligned behind optional white space (RFC 9110, section 5.5),
-/// so that head and body are built in one buffer and leave in one write.
+/// Room for the digits of a length, right-aligned behind optional white space (RFC 9110, section
+/// 5.5), so that head and body are built in one buffer and sent in one write.
 const LENGTH: usize = 8;
 
 impl Target {
@@ -73,7 +73,6 @@ impl Target {
         }
     }
 
-    /// A whole request.
     fn request(&self, call: &NodeCall<'_, impl Fn(u64, &mut Vec<u8>)>) -> Vec<u8> {
         let mut request = Vec::with_capacity(self.head.len() + 768);
         request.extend_from_slice(&self.head);
@@ -95,9 +94,9 @@ impl Target {
         request
     }
 
-    /// Makes a call and reads the whole answer. The request is sent again, once, only when a pooled
-    /// connection turns out to have died before the first byte of an answer. The connection is to
-    /// be kept when the answer is one to this request: see [`Self::keep`].
+    /// Sends a request and reads the whole answer. Sends it once more only if a pooled connection
+    /// ended before the first byte of an answer. The caller returns the connection with
+    /// [`Self::put_idle`] once the answer is verified.
     pub(super) async fn exchange<W: Fn(u64, &mut Vec<u8>) + Send + Sync>(
         &self,
         call: &NodeCall<'_, W>,
@@ -106,24 +105,24 @@ impl Target {
     ) -> Result<(Box<Connection>, Bytes), CallFailure> {
         let _in_flight = self.enter().ok_or(CallFailure::After(NodeError::Overloaded))?;
         let mut no_connection = CallFailure::Connect;
-        if call.over == ConnectionChoice::Pooled
+        if call.connection == ConnectionChoice::Pooled
             && let Some(mut connection) = self.take_idle(call.start)
         {
             match connection.exchange(self.request(call), call.deadline, permit).await {
                 Ok(body) => return Ok((connection, body)),
                 Err(ExchangeError::BeforeAnswer) => metrics.node_retries.inc(),
-                Err(ExchangeError::Answer(fault)) => return Err(CallFailure::After(fault)),
+                Err(ExchangeError::Answer(error)) => return Err(CallFailure::After(error)),
             }
             no_connection = CallFailure::Gone;
         }
-        // boxed, because most exchanges need none, and would be larger by it
+        // boxed: most calls need no connect, and would be larger by it
         let connect = tokio::time::timeout_at(call.deadline, Box::pin(self.connect())).await;
         let connection = connect.map_err(|_| CallFailure::After(NodeError::Timeout))?;
         let mut connection = connection.ok_or(no_connection)?;
         match connection.exchange(self.request(call), call.deadline, permit).await {
             Ok(body) => Ok((connection, body)),
             Err(ExchangeError::BeforeAnswer) => Err(CallFailure::After(NodeError::Cut)),
-            Err(ExchangeError::Answer(fault)) => Err(CallFailure::After(fault)),
+            Err(ExchangeError::Answer(error)) => Err(CallFailure::After(error)),
         }
     }
 
@@ -135,14 +134,14 @@ impl Target {
     async fn connect(&self) -> Option<Box<Connection>> {
         let connect = TcpStream::connect((self.host.as_str(), self.port));
         let stream = tokio::time::timeout(self.connect_timeout, connect).await.ok()?.ok()?;
-        // without it a small request may wait for an acknowledgement
+        // otherwise a small request may wait for an acknowledgement
         stream.set_nodelay(true).ok()?;
         Some(Box::new(Connection::new(stream)))
     }
 
-    /// The connection that was used last, unless it idled too long or the node closed it.
+    /// The connection that was used last, unless it expired or the node closed it.
     fn take_idle(&self, now: Instant) -> Option<Box<Connection>> {
-        let mut idle = self.lock();
+        let mut idle = self.idle.lock();
         while let Some(Idle { connection, since }) = idle.pop_back() {
             if now.duration_since(since) < self.idle_timeout && connection.is_quiet() {
                 return Some(connection);
@@ -151,11 +150,10 @@ impl Target {
         None
     }
 
-    /// Keeps a connection from `since` on for the next request, if its last exchange left it ready
-    /// for one.
-    pub(super) fn keep(&self, connection: Box<Connection>, since: Instant) {
+    /// Returns a connection to the pool, if its last exchange left it reusable.
+    pub(super) fn put_idle(&self, connection: Box<Connection>, since: Instant) {
         if connection.is_reusable() {
-            let mut idle = self.lock();
+            let mut idle = self.idle.lock();
             while idle.len() >= self.max_idle
                 || idle
                     .front()
@@ -168,19 +166,15 @@ impl Target {
     }
 
     pub(super) fn idle(&self) -> usize {
-        self.lock().len()
+        self.idle.lock().len()
     }
 
     pub(super) fn busy(&self) -> usize {
         self.busy.load(Ordering::Relaxed)
     }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Idle>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-/// A call under way.
+/// Counts a call until it ends.
 struct InFlight<'a>(&'a AtomicUsize);
 
 impl Drop for InFlight<'_> {
