@@ -24,6 +24,7 @@ Signals:
   SIGHUP   reloads the configuration and secrets; a mistake changes nothing
   SIGTERM  fails /readyz, waits server.drain_delay, finishes requests in flight, exits
   SIGINT   the same; a second SIGTERM or SIGINT exits immediately
+  SIGUSR2  hands over to a replaced program without a pause
 
 Exit codes:
   0  stopped by a signal

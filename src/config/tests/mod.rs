@@ -172,7 +172,7 @@ fn a_tls_section_needs_both_files() {
 }
 
 #[test]
-fn the_relay_needs_its_policy_its_pins_and_its_keys() {
+fn the_relay_needs_policy_pins_and_keys() {
     let relay = parse(&whole("", "")).unwrap().relay.unwrap();
     assert_eq!(relay.pins.faucet, relay.pins.owner, "the owner pays by default");
     let found = messages(parse(&format!("{LEAST}[relay]\n")));
