@@ -1,10 +1,10 @@
-//! What single-flight and the cache cost a read, without the network: to read a body that came
-//! before and one that is new, a hit, the miss that leads a flight, the one that joins it, and the
-//! same with both switched off.
+//! The cost of single-flight and the cache per read, without the network: parsing a repeated body
+//! and a new one, a hit, the miss that leads a flight, the request that joins it, and the same with
+//! both disabled.
 //!
-//! `cargo bench --bench cache`. The gateway is whole, from the body on; its node is the small one
-//! of the `edge` bench, because nothing is kept before the watch has seen a chain stand. Whole
-//! requests are measured there.
+//! `cargo bench --bench cache`. The gateway runs in full, from the body on. Its node is the small
+//! one of the `edge` bench, because nothing is cached before the watch has seen a stable chain.
+//! Whole requests are measured in that bench.
 
 #[path = "edge/answers.rs"]
 mod answers;
@@ -25,19 +25,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
-/// A receipt, which is kept.
+/// A receipt, which is cacheable.
 const RECEIPT: &str = r#"{"jsonrpc":"2.0","id":1,"method":"starknet_getTransactionReceipt","params":{"transaction_hash":"0x71"}}"#;
-/// A class of 256 KiB, which is kept.
+/// A class of 256 KiB, which is cacheable.
 const CLASS: &str = r#"{"jsonrpc":"2.0","id":1,"method":"starknet_getClass","params":{"block_id":"latest","class_hash":"0xc1a55"}}"#;
-/// A nonce, which is not.
+/// A nonce, which is not cacheable.
 const NONCE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"starknet_getNonce","params":{"block_id":"latest","contract_address":"0x64b4"}}"#;
 
-/// How long a chain may take to be seen to stand.
+/// Timeout for the watch to find the chain stable.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Between two looks.
+/// The interval between polls.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A gateway whose watch runs.
+/// A gateway whose watch is running.
 struct World {
     gateway: Arc<Gateway>,
     settings: Arc<Settings>,
@@ -45,7 +45,7 @@ struct World {
 }
 
 impl World {
-    /// With single-flight and the cache, or with neither.
+    /// With single-flight and the cache, or without them.
     fn new(keeps: bool) -> Self {
         let address = node::Node::start().address;
         let text = format!(
@@ -61,7 +61,7 @@ impl World {
         let watcher = gateway.watcher(&gateway_config, &config.node, metrics);
         let runtime = tokio::runtime::Runtime::new().expect("a runtime can be made");
         runtime.spawn(async move {
-            // whoever could stop it is gone with the process
+            // `stop` lives as long as the watcher, which only the end of the process stops
             let (stop, shutdown) = tokio::sync::watch::channel(false);
             watcher.start(shutdown).await;
             drop(stop);
@@ -79,7 +79,7 @@ impl World {
         self.gateway.lookup(&self.settings, black_box(request), None)
     }
 
-    /// PendingRead until the answer is a kept one.
+    /// Polls until the response comes from the cache.
     fn until_kept(&self, request: &ReadRequest) {
         let end = Instant::now() + PATIENCE;
         while let Lookup::Pending(pending) = self.lookup(request) {
@@ -97,7 +97,7 @@ fn reads(c: &mut Criterion) {
     c.bench_function("the read of a body that came before", |b| {
         b.iter(|| world.request(RECEIPT));
     });
-    // no number to know it again by
+    // an id that is not a number, so that the body is not recognized
     let new = RECEIPT.replace(r#""id":1"#, r#""id":"1""#);
     c.bench_function("the read of a new body", |b| {
         b.iter(|| world.request(&new));

@@ -1,10 +1,10 @@
-//! What each step of the gateway's policy costs, in the order in which a request meets them: who
-//! the client is, its rate, the head, the envelope, the method, the parameters, the request that
-//! is written for the node, and the verification of what the node answers.
+//! The cost of each step of the gateway's policy, in the order in which a request passes them:
+//! client identification, rate limit, head, envelope, method, parameters, the request written for
+//! the node, and the verification of the node's response.
 //!
-//! `cargo bench --bench policy`. The group of alternatives is why `serde_json` under a strict
-//! visitor reads the requests: `simd-json` needs a copy to write in and a second pass for what it
-//! does not refuse.
+//! `cargo bench --bench policy`. The group of alternatives shows why requests are read by
+//! `serde_json` under a strict visitor: `simd-json` needs a mutable copy, and a second pass for
+//! what it does not reject.
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use http::{HeaderMap, HeaderValue, Version, header};
@@ -21,18 +21,18 @@ use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU32;
 
-/// The program's own: allocations are a good part of the small steps.
+/// The program's own allocator: allocations dominate the small steps.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// A view call as starknet.js sends it.
 const CALL: &str = r#"{"id":424,"jsonrpc":"2.0","method":"starknet_call","params":{"request":{"contract_address":"0x1fd38616408aa2fc74a8ed976dc06a18a0da3ee30af5999ce7345c57097903d","entry_point_selector":"0x2be2a5476c0756ff56b32d7cdea4cef84b2e4fb8aaeefc66e1e9d5ddebfc646","calldata":["0x7f793d298e1fee9d"]},"block_id":"latest"}}"#;
 
-/// What most clients ask for most often.
+/// The most frequent request of most clients.
 const BLOCK_NUMBER: &str =
     r#"{"jsonrpc":"2.0","id":1,"method":"starknet_blockNumber","params":[]}"#;
 
-/// A class as it is compiled for the dev network.
+/// A class as compiled for the dev network.
 const CLASS: &str = include_str!("../conf/dev/contracts/build/registry.sierra.json");
 
 fn policy(proxies: &[&str]) -> GatewayPolicy {
@@ -43,14 +43,14 @@ fn policy(proxies: &[&str]) -> GatewayPolicy {
     }
 }
 
-/// The largest request that is accepted: a call with calldata up to the bound.
+/// The largest accepted request: a call with calldata up to the bound.
 fn large_call() -> String {
     let felt = format!("\"0x{}\",", "1234567890abcdef".repeat(3));
     let count = (65_536 - CALL.len()) / felt.len();
     CALL.replace("\"0x7f793d298e1fee9d\"", felt.repeat(count).trim_end_matches(','))
 }
 
-/// A wallet's estimate as starknet.js sends it.
+/// A wallet's fee estimate as starknet.js sends it.
 fn estimate() -> String {
     include_str!("../filters/tests/vectors/starknet_js.ndjson")
         .lines()
@@ -62,7 +62,7 @@ fn estimate() -> String {
         .expect("starknet.js estimates")
 }
 
-/// The requests that the steps behind the head are measured with.
+/// The requests used to measure the steps after the head.
 fn bodies() -> [(&'static str, String); 4] {
     [
         ("blockNumber", BLOCK_NUMBER.to_owned()),
@@ -72,8 +72,8 @@ fn bodies() -> [(&'static str, String); 4] {
     ]
 }
 
-/// The client behind a proxy of ours, behind a chain of them, and one who sends a header of its
-/// own to a socket that believes none.
+/// The client behind a trusted proxy, behind a chain of them, and a client that sends the
+/// forwarding header over a socket that is not trusted.
 fn identification(c: &mut Criterion) {
     let trusted = policy(&["127.0.0.0/8", "10.0.0.0/8", "2001:db8:aa::/48"]).trusted_proxies;
     let peer = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
@@ -105,7 +105,7 @@ fn rate(c: &mut Criterion) {
         let limiter = limiter();
         let keys: Vec<_> =
             (0..clients).map(|number| ClientKey::of(Ipv4Addr::from(number).into())).collect();
-        // out of order, so that the 50,000 are not in the processor's cache one after the other
+        // a stride access order, so that the 50,000 keys are not in the CPU cache in sequence
         let mut order = (0..keys.len()).map(|at| at * 7_919 % keys.len()).cycle();
         let mut now = 0;
         group.bench_function(format!("clients: {clients}"), |b| {
@@ -119,7 +119,7 @@ fn rate(c: &mut Criterion) {
     group.finish();
 }
 
-/// All that is judged before the body is read: client, rate, framing, media type, size.
+/// All checks before the body is read: client, rate, framing, media type, size.
 fn admission(c: &mut Criterion) {
     let policy = policy(&["127.0.0.0/8"]);
     let limiter = limiter();
@@ -141,7 +141,7 @@ fn admission(c: &mut Criterion) {
     let mut now = 0;
     c.bench_function("admit a head", |b| {
         b.iter(|| {
-            // slow enough for the quota: a refusal would be measured otherwise
+            // slow enough to stay within the quota: otherwise a refusal would be measured
             now += 400;
             let judged = policy.judge(black_box(&head));
             let admission = policy.admit(&judged, &limiter, Millis(now), |_| Some(()));
@@ -225,7 +225,7 @@ fn writing(c: &mut Criterion) {
     group.finish();
 }
 
-/// All behind the head, from the body's bytes to those of the node's request.
+/// All steps after the head, from the body's bytes to those of the node's request.
 fn inspection(c: &mut Criterion) {
     let policy = policy(&[]);
     let mut group = c.benchmark_group("inspect and write again");
@@ -252,7 +252,7 @@ fn storage(bytes: usize) -> String {
     answer(&vec!["0x1fd38616408aa2fc74a8ed976dc06a18a0da3ee3"; bytes / 45].into())
 }
 
-/// A block that holds so many transactions that their hashes take `bytes`.
+/// A block whose transaction hashes take `bytes`.
 fn block(bytes: usize) -> String {
     let hash = "0x1fd38616408aa2fc74a8ed976dc06a18a0da3ee30af5999ce7345c57097903d";
     answer(&json!({
@@ -264,7 +264,7 @@ fn block(bytes: usize) -> String {
     }))
 }
 
-/// A class as a node gives it, its interface in one string; its program repeated up to `bytes`.
+/// A class as a node returns it, its ABI in one string and its program repeated up to `bytes`.
 fn class(bytes: usize) -> String {
     let compiled: Value = serde_json::from_str(CLASS).expect("a class is JSON");
     let once = compiled["sierra_program"].as_array().expect("a program is a list");

@@ -1,8 +1,8 @@
-//! What the relay's policy costs: the token, a user's multicall down to its hash, its signature,
+//! The cost of the relay's policy: the token, a user's multicall down to its hash, its signature,
 //! and an operation's body.
 //!
-//! `cargo bench --bench relay`. Hash and signature are most of it; both are bounded by the caps on
-//! calls and calldata.
+//! `cargo bench --bench relay`. Hash and signature take most of it; the limits on calls and
+//! calldata bound both.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use portcullis_filters::bearer::Tokens;
@@ -39,7 +39,7 @@ fn policy() -> RelayPolicy {
     }
 }
 
-/// `approve` and `delegate`, over and over, signed.
+/// `calls` alternating calls of `approve` and `delegate`, signed.
 fn multicall(policy: &RelayPolicy, key: &SecretKey, calls: usize) -> String {
     let approve = Call {
         to: policy.contracts.token,

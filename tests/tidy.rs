@@ -1,17 +1,17 @@
-//! The rules of the house, run: floors, sizes, what the policy crate may depend on, module docs,
-//! and that every metric, file, link and key that a document names exists.
+//! Repository rules, enforced: module layers, sizes, the dependencies of the policy crate, module
+//! docs, and that every metric, file, link and key named in a document exists.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Lines of a source file.
+/// Maximum lines of a source file.
 const MAX_FILE: usize = 500;
-/// Lines of a function.
+/// Maximum lines of a function.
 const MAX_FUNCTION: usize = 70;
-/// Lines of a module's own documentation.
+/// Maximum lines of a module's own documentation.
 const MAX_MODULE_DOC: usize = 12;
-/// Columns of a line, string literals that can not be broken aside.
+/// Maximum columns of a line, except for string literals that cannot be broken.
 const MAX_COLUMNS: usize = 100;
 
 fn root() -> &'static Path {
@@ -52,7 +52,7 @@ fn shown(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
 
-/// Fails with everything that is wrong, not the first thing only.
+/// Fails with every violation, not the first one only.
 fn assert_none(rule: &str, wrong: &[String]) {
     assert!(wrong.is_empty(), "{rule}:\n  {}", wrong.join("\n  "));
 }
@@ -114,7 +114,7 @@ fn every_module_has_a_short_doc() {
     assert_none("a module begins with 1 to 12 lines of //!", &wrong);
 }
 
-/// The floor of each module of `src/`, from the ground up. A module imports lower floors only, so
+/// The layer of each module of `src/`, from the bottom up. A module imports lower layers only, so
 /// there is no cycle; a module that is missing here fails the test.
 const FLOORS: [(&str, u8); 15] = [
     ("secrets", 0),
@@ -213,8 +213,8 @@ fn a_module_with_parts_is_a_folder() {
     assert_none("write name/mod.rs, not name.rs next to name/", &wrong);
 }
 
-/// What the policy crate may depend on: data structures, locks, parsers and arithmetic. None of
-/// them offers a socket, a file, a clock or randomness.
+/// Permitted dependencies of the policy crate: data structures, locks, parsers and arithmetic,
+/// without sockets, files, clocks or randomness.
 #[test]
 fn the_policy_crate_depends_on_pure_crates_only() {
     let manifest = read(&root().join("filters/Cargo.toml"));
@@ -228,19 +228,19 @@ fn the_policy_crate_depends_on_pure_crates_only() {
         "hmac",
         "http",
         "ipnet",
-        // a number's digits, and where a byte stands
+        // formatting of numbers, and byte search
         "itoa",
         "memchr",
         "parking_lot",
         "serde",
         "serde_json",
-        // pure computation: digests, the STARK curve and its hashes, comparison in constant time
+        // pure computation: digests, the STARK curve and its hashes, constant-time comparison
         "sha2",
         "starknet-core",
         "starknet-crypto",
         "starknet-types-core",
         "subtle",
-        // without `std` there is no clock in it: it reads RFC 3339
+        // without `std` it has no clock: it parses RFC 3339
         "time",
         "zeroize",
     ];
@@ -249,7 +249,7 @@ fn the_policy_crate_depends_on_pure_crates_only() {
 }
 
 /// I/O, clocks, randomness and the environment are in the standard library. The policy crate is
-/// built without it, so the compiler refuses all of them; this sees to it that it stays so.
+/// built without it, so the compiler refuses all of them; this test ensures that it remains so.
 #[test]
 fn the_policy_crate_is_no_std() {
     let root = read(&root().join("filters/src/lib.rs"));
@@ -265,7 +265,7 @@ fn the_policy_crate_is_no_std() {
     assert_none("bytes and time in, verdicts out", &wrong);
 }
 
-/// What people read.
+/// The documents to check.
 const DOCUMENTS: [&str; 8] = [
     "README.md",
     "ARCHITECTURE.md",
@@ -277,7 +277,7 @@ const DOCUMENTS: [&str; 8] = [
     "conf/dev/contracts/README.md",
 ];
 
-/// The anchor that a forge makes of a heading.
+/// The anchor that a forge derives from a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = kept.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
@@ -307,7 +307,7 @@ fn every_link_of_a_document_resolves() {
     assert_none("links lead to files and headings", &wrong);
 }
 
-/// What stands between backticks in a document's prose, if it is one word.
+/// The text between backticks in a document's prose, if it is one word.
 fn names(document: &str) -> Vec<String> {
     let text = read(&root().join(document));
     let prose = text.split("```").step_by(2);
@@ -319,7 +319,7 @@ fn names(document: &str) -> Vec<String> {
 #[test]
 fn every_documented_file_exists() {
     let mut wrong = Vec::new();
-    // the log of changes may tell of files that are gone
+    // the changelog may name files that no longer exist
     for document in DOCUMENTS.iter().filter(|document| **document != "CHANGELOG.md") {
         for name in names(document) {
             let is_ours = ["src/", "filters/", "tests/", "benches/", "conf/"]

@@ -1,23 +1,23 @@
-//! What the small node says: a chain that stands still, and valid results of the thirteen reads.
+//! Responses of the small node: a chain that does not change, and valid results of the thirteen
+//! reads.
 //!
-//! Every block is `ACCEPTED_ON_L2` and the same whenever it is asked for, so that the program's
-//! watch finds nothing to distrust. Any transaction has a receipt, in block 1. A class is
-//! [`CLASS_SIZE`] long, at any hash and address. Shapes: Starknet API 0.10.
+//! Every block is `ACCEPTED_ON_L2` and never changes, so that the program's watch trusts the chain.
+//! Every transaction has a receipt, in block 1. Every hash and address has a class of
+//! [`CLASS_SIZE`] bytes. Shapes: Starknet API 0.10.
 
 use serde_json::Value;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
-/// 256 KiB: what the classes of accounts come to.
+/// 256 KiB: the size of typical account classes.
 pub(crate) const CLASS_SIZE: usize = 256 << 10;
 
-/// The number of the newest block.
 const HEAD: u64 = 8;
 
-/// Starknet API: no such block.
+/// Starknet API: block not found.
 const BLOCK_NOT_FOUND: &str = r#""error":{"code":24,"message":"Block not found"}"#;
-/// JSON-RPC 2.0: no such method.
+/// JSON-RPC 2.0: method not found.
 const METHOD_NOT_FOUND: &str = r#""error":{"code":-32601,"message":"Method not found"}"#;
 
 static CLASS: LazyLock<String> = LazyLock::new(|| {
@@ -32,7 +32,7 @@ static CLASS: LazyLock<String> = LazyLock::new(|| {
     format!(r#""result":{{"sierra_program":[{program}]{rest}"#)
 });
 
-/// The member of the answer that is its payload, with its name.
+/// The response's `result` or `error` member, name included.
 pub(crate) fn payload(method: &str, params: &Value) -> Cow<'static, str> {
     let text = match method.strip_prefix("starknet_").unwrap_or_default() {
         "specVersion" => r#""result":"0.10.2""#.into(),
@@ -54,7 +54,7 @@ pub(crate) fn payload(method: &str, params: &Value) -> Cow<'static, str> {
     Cow::Owned(text)
 }
 
-/// A parameter, given by name or by position.
+/// A parameter by name or by position.
 fn argument<'a>(params: &'a Value, name: &str, position: usize) -> &'a Value {
     params.get(name).or_else(|| params.get(position)).unwrap_or(&Value::Null)
 }

@@ -1,7 +1,7 @@
-//! Bare Pingora: passes every request on to the node, and looks at nothing. What a proxy on Pingora
-//! costs at least when it is written in the usual way.
+//! Bare Pingora: forwards every request to the node without inspecting it. The minimum cost of a
+//! proxy written on Pingora in the usual way.
 //!
-//! A child process of the bench, on one thread like the program beside it.
+//! Runs as a child process of the bench, on one thread like the program it is compared with.
 
 use async_trait::async_trait;
 use pingora::server::Server;
@@ -10,7 +10,7 @@ use pingora::upstreams::peer::HttpPeer;
 use pingora_proxy::{ProxyHttp, Session, http_proxy_service};
 use std::net::{SocketAddr, TcpListener};
 
-/// The first argument of such a child.
+/// The first argument of the child process.
 const WORD: &str = "--pass-through";
 
 /// The arguments of a child that listens on `own`.
@@ -18,14 +18,14 @@ pub(crate) fn arguments(own: SocketAddr, node: SocketAddr) -> [String; 3] {
     [WORD.into(), own.to_string(), node.to_string()]
 }
 
-/// Whether this process is such a child: where it is to listen, and the node.
+/// The listen and node addresses, if this process is such a child.
 pub(crate) fn asked_for() -> Option<(SocketAddr, SocketAddr)> {
     let mut arguments = std::env::args().skip(1);
     arguments.next().filter(|first| first == WORD)?;
     Some((arguments.next()?.parse().ok()?, arguments.next()?.parse().ok()?))
 }
 
-/// An address that nobody listens on; Pingora does not tell which port it took.
+/// An unused address; Pingora does not report which port it bound.
 pub(crate) fn free_address() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     listener.local_addr().expect("it is bound")
@@ -46,7 +46,7 @@ impl ProxyHttp for PassThrough {
     }
 }
 
-/// Serves until the process is ended.
+/// Serves until the process is killed.
 pub(crate) fn run(own: SocketAddr, node: SocketAddr) {
     let conf = ServerConf { threads: 1, work_stealing: false, ..ServerConf::default() };
     let mut server = Server::new_with_opt_and_conf(None, conf);

@@ -1,26 +1,25 @@
-//! One end of an HTTP/1.1 connection: bytes in, messages with a known length out.
+//! One end of an HTTP/1.1 connection that reads messages of known length.
 //!
-//! Both ends are ours, so nothing else is understood. Used by the small node and by its askers.
+//! Both ends belong to the bench, so only the framing they use is supported. Shared by the small
+//! node and the load clients.
 
 use std::io;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 
-/// 16 KiB: what is read at a time of a message whose length is not known.
+/// 16 KiB: the read size for a message of unknown length.
 const STEP: usize = 16 << 10;
 
-/// A connection, and what came of the next message.
+/// A connection and its read buffer.
 pub(crate) struct Stream {
-    /// To write to.
+    /// The socket, public for writes.
     pub(crate) tcp: TcpStream,
     unread: Vec<u8>,
 }
 
-/// A whole message.
 pub(crate) struct Message<'a> {
     /// Head and body.
     pub(crate) whole: &'a [u8],
-    /// Its body.
     pub(crate) body: &'a [u8],
 }
 
@@ -30,8 +29,8 @@ impl Stream {
         Ok(Self { tcp, unread: Vec::new() })
     }
 
-    /// The next message, or `None` if the connection ends first. `framed` tells the lengths of head
-    /// and body as soon as it can.
+    /// The next message, or `None` if the connection ends first. `framed` returns the lengths of
+    /// head and body once the head is complete.
     pub(crate) async fn message(
         &mut self,
         framed: impl Fn(&[u8]) -> Option<(usize, usize)>,
@@ -51,13 +50,13 @@ impl Stream {
         }
     }
 
-    /// Forgets a message that was read.
+    /// Discards a message from the buffer.
     pub(crate) fn consume(&mut self, length: usize) {
         self.unread.drain(..length);
     }
 }
 
-/// What `Content-Length` says; without one there is no body.
+/// The value of `Content-Length`; 0 if absent.
 pub(crate) fn content_length(headers: &[httparse::Header<'_>]) -> usize {
     let named = headers.iter().find(|header| header.name.eq_ignore_ascii_case("content-length"));
     let text = named.and_then(|header| std::str::from_utf8(header.value).ok());

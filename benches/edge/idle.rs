@@ -1,5 +1,5 @@
-//! What connections cost that had one answer and do nothing: resident memory, for each of them and
-//! after they are gone.
+//! The cost of idle connections that have had one response: resident memory per connection, and
+//! resident memory after they are closed.
 
 use crate::load::Client;
 use crate::process::Process;
@@ -12,13 +12,13 @@ pub(crate) const HEAD: &str = "\
 | | before | KiB each | with all of them | closed | 5 s later |
 |---|---|---|---|---|---|";
 
-/// What the bench and the program open beside the connections.
+/// Files opened by the bench and the program in addition to the connections.
 const OTHER_FILES: u64 = 500;
-/// After which memory was given back, or is kept.
+/// The delay after which freed memory is measured.
 const LATER: Duration = Duration::from_secs(5);
-/// For the program to notice that connections were closed.
+/// Timeout for the program to notice closed connections.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Between two looks.
+/// The interval between polls.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Resident memory in KiB.
@@ -39,18 +39,18 @@ impl fmt::Display for Figures {
     }
 }
 
-/// As many of `wanted` connections as the limit on open files allows.
+/// Reduces `wanted` to the number of connections that the open file limit allows.
 pub(crate) fn within(wanted: usize, open_files: u64) -> usize {
     let most = usize::try_from(open_files.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX);
     wanted.min(most)
 }
 
-/// Opens the connections, closes them, and looks at the memory of the process.
+/// Opens and closes the connections, and measures the process's memory.
 pub(crate) fn measure(of: &Process, from: Ipv4Addr, count: usize) -> Result<Figures, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime can be made").block_on(async {
         let case = &CASES[0];
-        // what is set up with the first request is not counted
+        // exclude one-time allocations of the first request
         drop(Client::ready(case, from, of).await?);
         let before = of.memory();
         let files = of.open_files();

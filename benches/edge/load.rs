@@ -1,7 +1,7 @@
-//! Closed-loop clients: each sends, waits for the whole answer, judges it, and sends again.
+//! Closed-loop clients: each sends a request, waits for the whole response, checks it, and repeats.
 //!
-//! They share one thread. Before a run every connection has had its right answers, so that what is
-//! measured is the standing state: connected, pooled, kept.
+//! They share one thread. Before a run each connection has received correct responses, so that the
+//! steady state is measured: connected, pooled, cached.
 
 use crate::connection::{Message, Stream, content_length};
 use crate::process::Process;
@@ -14,14 +14,14 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpSocket;
 use tokio::task::JoinSet;
 
-/// How long what is to be kept may take to be kept.
+/// Timeout for cacheable responses to be cached.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Between two looks.
+/// The interval between polls.
 const LOOK: Duration = Duration::from_millis(20);
-/// Any answer.
+/// The deadline of each response.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Addresses for clients: each run has one of its own, for which no limit has counted anything yet.
+/// Client addresses: each run uses its own, so that no rate limit has counted it yet.
 #[derive(Debug)]
 pub(crate) struct Clients(u16);
 
@@ -37,25 +37,25 @@ impl Clients {
     }
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Measured {
     pub(crate) requests: u64,
     pub(crate) time: Duration,
-    /// Of the process that was asked.
+    /// CPU time of the process under load.
     pub(crate) cpu: Duration,
-    /// Of each request, in microseconds, sorted.
+    /// The latency of each request in microseconds, sorted.
     pub(crate) latencies: Vec<u32>,
-    /// Answers that another request led to.
+    /// Responses with `X-Cache: shared`.
     pub(crate) shared: u64,
     pub(crate) wrong: u64,
     pub(crate) first_wrong: Option<String>,
 }
 
-/// Every request of the process has a number of its own, which is its id.
+/// The next request number, which is also the request's id; unique in the process.
 static NUMBER: AtomicU64 = AtomicU64::new(1);
 
-/// Puts the load of a case on a process for some time.
+/// Applies a case's load to a process for this duration.
 pub(crate) fn run(case: &'static Case, from: Ipv4Addr, of: &Process, time: Duration) -> Measured {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime can be made").block_on(load(case, from, of, time))
@@ -96,7 +96,7 @@ impl Measured {
     }
 }
 
-/// One connection, and what it asks.
+/// One connection and its requests.
 pub(crate) struct Client {
     stream: Stream,
     case: &'static Case,
@@ -104,13 +104,14 @@ pub(crate) struct Client {
     request: Vec<u8>,
 }
 
-/// An answer that was right.
+/// A correct response.
 struct Right {
     is_shared: bool,
 }
 
 impl Client {
-    /// A client that had its right answers: two, because the tenth of ten may be another kind.
+    /// A client that has received two correct responses in a row: one request in ten may be of
+    /// another kind.
     pub(crate) async fn ready(
         case: &'static Case,
         from: Ipv4Addr,
@@ -149,7 +150,7 @@ impl Client {
                 Err(why) => {
                     measured.wrong += 1;
                     measured.first_wrong.get_or_insert(why);
-                    // what follows on this connection can not be trusted
+                    // the connection's state is unknown from here on
                     return measured;
                 }
             }
@@ -179,7 +180,7 @@ impl Client {
 
 async fn connect(from: Ipv4Addr, to: SocketAddr) -> io::Result<Stream> {
     let socket = TcpSocket::new_v4()?;
-    // a port is taken when it is known where to: else a few thousand runs would use them all up
+    // bind the port at connect time: otherwise a few thousand runs exhaust the ports
     socket.set_reuseaddr(true)?;
     socket.bind((from, 0).into())?;
     Stream::over(socket.connect(to).await?)
@@ -193,7 +194,7 @@ fn write_request(out: &mut Vec<u8>, id: u64, method: &str, params: &str) {
     out.extend_from_slice(format!("content-length: {}\r\n\r\n{body}", body.len()).as_bytes());
 }
 
-/// The lengths of a response's head and body, once its head is whole.
+/// The lengths of a response's head and body, once the head is complete.
 fn is_response(bytes: &[u8]) -> Option<(usize, usize)> {
     let mut headers = [httparse::EMPTY_HEADER; 32];
     let mut response = httparse::Response::new(&mut headers);

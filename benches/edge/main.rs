@@ -1,11 +1,12 @@
-//! What a request costs: CPU time, latency and memory of the real program on the loopback, beside
-//! what bare Pingora spends on passing the same request on.
+//! The cost of a request: CPU time, latency and memory of the real program on the loopback,
+//! compared with what bare Pingora spends on forwarding the same request.
 //!
 //! `cargo bench --bench edge -- [WORD] [--seconds N] [--rounds N] [--idle N]`, Linux only. It
 //! starts a small node, the program and the pass-through, and drives each with closed-loop clients
-//! in turns; a figure is the median over the rounds. Any answer that is not what it must be fails
-//! the run. `cargo test --bench edge` does one short round, to see that all answers are right.
-//! Next: `scenario` (what is asked), `load` (by whom), `process` (of whom), `node` (who answers).
+//! in turn; each figure is the median over the rounds. A wrong response fails the run. For one
+//! short round that checks all responses, use `cargo test --bench edge`.
+//!
+//! Modules: `scenario` (requests), `load` (clients), `process` (programs), `node` (upstream).
 
 mod answers;
 mod baseline;
@@ -26,22 +27,22 @@ use scenario::{CASES, Case, Program};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// What to measure, and for how long.
+/// Command line options.
 #[derive(Debug, Parser)]
 #[command(about = "CPU time, latency and memory of a request")]
 struct Options {
-    /// Only the scenarios whose name holds this.
+    /// Only the scenarios whose name contains this text.
     only: Option<String>,
-    /// Of load, for each scenario, round and program.
+    /// Seconds of load per scenario, round and program.
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
-    /// Of which the median is shown.
+    /// The number of rounds; the median is reported.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Connections that do nothing; fewer, if the limit on open files says so.
+    /// The number of idle connections, reduced if the open file limit is lower.
     #[arg(long, default_value_t = 10_000)]
     idle: usize,
-    /// Set by `cargo bench`; without it the run is a short one.
+    /// Set by `cargo bench`; without it the run is short.
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -65,7 +66,7 @@ fn main() -> ExitCode {
         eprintln!("this bench reads CPU times in /proc: it runs on Linux only");
         return ExitCode::SUCCESS;
     }
-    // the pass-through is this program again, so that nothing else has to be built
+    // the pass-through is this executable, so that nothing else has to be built
     if let Some((own, node)) = baseline::asked_for() {
         baseline::run(own, node);
         return ExitCode::SUCCESS;
@@ -80,7 +81,6 @@ fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// The programs under load.
 struct Bench {
     usual: Process,
     plain: Process,
@@ -109,7 +109,7 @@ impl Bench {
         }
     }
 
-    /// A line for each request soon fills a disk.
+    /// Truncates the logs: one line per request fills the disk.
     fn forget_logs(&self) {
         for program in [&self.usual, &self.plain, &self.limited, &self.bare] {
             program.forget_log();
@@ -117,7 +117,8 @@ impl Bench {
     }
 }
 
-/// Every scenario, the program and the pass-through in turns; gives how many answers were wrong.
+/// Runs every scenario against the program and the pass-through in turn; returns the number of
+/// wrong responses.
 fn measure(options: &Options) -> u64 {
     let cases: Vec<&Case> = CASES.iter().filter(|case| options.wants(case.name)).collect();
     if cases.is_empty() {
@@ -149,7 +150,7 @@ fn measure(options: &Options) -> u64 {
     wrong
 }
 
-/// What connections cost that do nothing; gives how many answers were wrong.
+/// Measures idle connections; returns the number of wrong responses.
 fn measure_idle(options: &Options, open_files: u64) -> u64 {
     const NAME: &str = "idle connections";
     if !options.wants(NAME) {

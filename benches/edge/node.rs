@@ -1,6 +1,6 @@
-//! A small node: JSON-RPC over HTTP/1.1 with keep-alive, on a thread of its own.
+//! A small node: JSON-RPC over HTTP/1.1 with keep-alive, on its own thread.
 //!
-//! It trusts its callers, which are ours. What it says is in `answers`.
+//! It trusts its callers, which belong to the bench. `answers` holds the responses.
 
 use crate::answers;
 use crate::connection::{Stream, content_length};
@@ -12,12 +12,11 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 
-/// What a devnet takes for a call: those who ask the same meanwhile can share it.
+/// How long a devnet takes for a call; identical requests in this window share one flight.
 const CALL_TIME: Duration = Duration::from_millis(1);
 
-/// A node that answers until the process ends.
+/// A node that serves until the process ends.
 pub(crate) struct Node {
-    /// Where it listens.
     pub(crate) address: SocketAddr,
 }
 
@@ -39,7 +38,7 @@ impl Node {
     }
 }
 
-/// One connection, until its other end hangs up.
+/// Serves one connection until the peer closes it.
 async fn serve(stream: TcpStream) {
     let Ok(mut stream) = Stream::over(stream) else { return };
     while let Some(request) = stream.message(is_request).await {
@@ -52,7 +51,7 @@ async fn serve(stream: TcpStream) {
     }
 }
 
-/// The length of a request's head and body, once its head is whole.
+/// The length of a request's head and body, once the head is complete.
 fn is_request(bytes: &[u8]) -> Option<(usize, usize)> {
     let mut headers = [httparse::EMPTY_HEADER; 32];
     let mut request = httparse::Request::new(&mut headers);

@@ -11,23 +11,24 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a start may take.
+/// The start timeout.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Between two looks.
+/// The interval between polls.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A running program; it ends when this is dropped.
+/// A running program; killed on drop.
 pub(crate) struct Process {
     child: Child,
     folder: PathBuf,
-    /// Where it listens.
+    /// The listen address.
     pub(crate) address: SocketAddr,
-    /// Whether it is the pass-through.
+    /// Whether this is the pass-through.
     pub(crate) is_bare: bool,
 }
 
 impl Process {
-    /// The program under test, before this node. One thread, and limits that nobody meets.
+    /// The program under test in front of this node, on one thread, with limits that no run
+    /// reaches.
     pub(crate) fn program(program: Program, node: SocketAddr) -> Self {
         let folder = new_folder();
         let config = folder.join("portcullis.toml");
@@ -39,7 +40,7 @@ impl Process {
         Self { child, folder, address, is_bare: false }.ready("GET /healthz")
     }
 
-    /// Bare Pingora, which passes everything on to this node.
+    /// Bare Pingora, which forwards everything to this node.
     pub(crate) fn baseline(node: SocketAddr) -> Self {
         let folder = new_folder();
         let own = baseline::free_address();
@@ -47,11 +48,11 @@ impl Process {
         let mut command = Command::new(this);
         command.args(baseline::arguments(own, node));
         let child = spawn(command, &folder);
-        // it has no answer of its own: whatever the node says will do
+        // the pass-through has no response of its own: any response of the node will do
         Self { child, folder, address: own, is_bare: true }.ready("POST /rpc")
     }
 
-    /// Waits until it answers.
+    /// Waits until the process responds.
     fn ready(mut self, line: &str) -> Self {
         let address = self.address;
         let body = r#"{"jsonrpc":"2.0","id":0,"method":"starknet_chainId"}"#;
@@ -71,7 +72,7 @@ impl Process {
         self
     }
 
-    /// The CPU time of all its threads until now: proc(5), `schedstat`.
+    /// The CPU time used so far by all its threads: proc(5), `schedstat`.
     pub(crate) fn cpu(&self) -> Duration {
         let tasks = fs::read_dir(self.proc("task")).expect("the process is alive");
         let nanoseconds = tasks.flatten().filter_map(|task| {
@@ -89,7 +90,7 @@ impl Process {
         kib.expect("every process tells its resident memory")
     }
 
-    /// How many files it has open, sockets counted.
+    /// The number of open files, including sockets.
     pub(crate) fn open_files(&self) -> usize {
         fs::read_dir(self.proc("fd")).expect("the process is alive").count()
     }
@@ -98,7 +99,7 @@ impl Process {
         Path::new("/proc").join(self.child.id().to_string()).join(what)
     }
 
-    /// Empties its log, to which it appends.
+    /// Truncates the log; the program opens it in append mode.
     pub(crate) fn forget_log(&self) {
         let log = OpenOptions::new().write(true).open(log_in(&self.folder));
         log.and_then(|log| log.set_len(0)).expect("a file of ours");
@@ -129,7 +130,7 @@ fn configuration(program: Program, node: SocketAddr, folder: &Path) -> String {
 }
 
 fn new_folder() -> PathBuf {
-    // unlike any other of this process, and of any other process
+    // unique in this process and across processes
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let (process, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     let folder = std::env::temp_dir().join(format!("portcullis-bench.{process}.{number}"));
@@ -149,7 +150,7 @@ fn spawn(mut command: Command, folder: &Path) -> Child {
     command.spawn().expect("the program was built")
 }
 
-/// Where the gateway listens, as the log tells it.
+/// The gateway's listen address, read from the log.
 fn listening(folder: &Path) -> Option<SocketAddr> {
     let log = fs::read_to_string(log_in(folder)).ok()?;
     let line = log.lines().find(|line| {
@@ -159,7 +160,8 @@ fn listening(folder: &Path) -> Option<SocketAddr> {
     line["address"].as_str()?.parse().ok()
 }
 
-/// What `look` finds at last. If the program ends instead, or takes too long, its log is shown.
+/// Polls `look` until it returns a value. Panics with the log if the program exits or the timeout
+/// passes.
 fn eventually<T>(child: &mut Child, folder: &Path, look: impl Fn() -> Option<T>) -> T {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -176,7 +178,7 @@ fn eventually<T>(child: &mut Child, folder: &Path, look: impl Fn() -> Option<T>)
     }
 }
 
-/// Takes as many open files as there may be, for itself and its children; gives how many.
+/// Raises the open file limit to its maximum for this process and its children; returns it.
 pub(crate) fn raise_open_files() -> u64 {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 0 };
     match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {

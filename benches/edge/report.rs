@@ -9,23 +9,22 @@ pub(crate) const HEAD: &str = "\
 | p50 µs | p99 µs | CPU to bare |
 |---|---|---|---|---|---|---|---|---|---|---|";
 
-/// What the figures depend on, beside the machine.
+/// The conditions of a run, in addition to the machine.
 pub(crate) fn conditions() -> String {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    // the program, the node and the clients take one each
+    // the program, the node and the clients take one core each
     let crowd = if cores < 3 { ": too few for the rates and times, not for CPU" } else { "" };
     let build = if cfg!(debug_assertions) { "; NOT OPTIMIZED" } else { "" };
     format!("{cores} cores{crowd}{build}\n")
 }
 
-/// One line of the table.
 pub(crate) struct Row {
     case: &'static Case,
     ours: Figures,
     bare: Figures,
 }
 
-/// What a program came to in one scenario.
+/// The figures of one program in one scenario.
 struct Figures {
     rate: f64,
     cpu: f64,

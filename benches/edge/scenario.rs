@@ -1,43 +1,42 @@
-//! What is asked, of which program, over how many connections, and what must come back.
+//! The requests, the programs that serve them, the number of connections, and the expected
+//! responses.
 
 use crate::answers::CLASS_SIZE;
 
-/// How the program is configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Program {
     /// With the cache and single-flight.
     Usual,
-    /// With neither.
+    /// Without the cache and single-flight.
     Plain,
-    /// With a limit that every client is over after its first request.
+    /// With a limit that every client exceeds after its first request.
     Limited,
 }
 
-/// What the clients ask.
+/// The requests that clients send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asks {
-    /// Each time for something else, which is never kept.
+    /// A different request each time, never cacheable.
     Distinct,
-    /// Each time for something else, which is kept.
+    /// A different request each time, cacheable.
     DistinctKept,
-    /// Each time for another class, which is not kept, because it is asked for by its address.
+    /// A different class each time, not cacheable because it is requested by address.
     DistinctLarge,
-    /// Always for the same, which is kept.
+    /// The same request each time, cacheable.
     Same,
-    /// Always for the same class, which is kept.
+    /// The same class each time, cacheable.
     SameLarge,
-    /// Nine times for what is kept, once for what is not.
+    /// Nine cacheable requests, then one that is not.
     NineOfTen,
-    /// Always for the same, which is never kept.
+    /// The same request each time, never cacheable.
     SameNow,
-    /// A write, which is not let through.
+    /// A write, which is refused.
     Write,
 }
 
-/// A transaction that everybody asks for: no request has this number.
+/// The number of the transaction that all clients request; no request has this number.
 const FAMOUS: u64 = u64::MAX;
 
-/// One line of the table.
 #[derive(Debug)]
 pub(crate) struct Case {
     pub(crate) name: &'static str,
@@ -50,7 +49,7 @@ const fn case(name: &'static str, asks: Asks, program: Program, connections: usi
     Case { name, asks, program, connections }
 }
 
-/// The table, in the order in which it is measured.
+/// The table, in measurement order.
 pub(crate) const CASES: &[Case] = &[
     case("miss", Asks::Distinct, Program::Usual, 64),
     case("miss, one client", Asks::Distinct, Program::Usual, 1),
@@ -66,20 +65,19 @@ pub(crate) const CASES: &[Case] = &[
     case("rate-limited, 429", Asks::Distinct, Program::Limited, 64),
 ];
 
-/// What an answer must be.
+/// The expected response.
 pub(crate) struct Expected {
-    /// Its status.
     pub(crate) status: u16,
-    /// What `X-Cache` may say; nothing when it must be absent.
+    /// Allowed values of `X-Cache`; the header must be absent if empty.
     pub(crate) cache: &'static [&'static str],
-    /// Whether it repeats the request's id: what is refused by its head does not.
+    /// Whether the response carries the request's id; a request refused by its head has no id.
     pub(crate) has_id: bool,
-    /// The least its body is long.
+    /// The minimum body length.
     pub(crate) length: usize,
 }
 
 impl Case {
-    /// Method and parameters of request `number`.
+    /// The method and parameters of request `number`.
     pub(crate) fn call(&self, number: u64) -> (&'static str, String) {
         let nonce = || {
             let params = format!(r#"{{"block_id":"latest","contract_address":"{number:#x}"}}"#);
@@ -109,7 +107,7 @@ impl Case {
         }
     }
 
-    /// What the program must answer to request `number`.
+    /// The program's expected response to request `number`.
     pub(crate) fn expected(&self, number: u64) -> Expected {
         let passes = |cache| Expected { status: 200, cache, has_id: true, length: self.length() };
         let refused = |status| Expected { status, cache: &[], has_id: status == 403, length: 0 };
@@ -124,7 +122,7 @@ impl Case {
         }
     }
 
-    /// What must come of a request that is passed on and nothing else.
+    /// The expected response to a forwarded request.
     pub(crate) fn expected_bare(&self) -> Expected {
         Expected { status: 200, cache: &[], has_id: true, length: self.length() }
     }
@@ -137,7 +135,7 @@ impl Case {
     }
 }
 
-/// Every tenth one.
+/// True for every tenth request.
 fn is_distinct(number: u64) -> bool {
     number.is_multiple_of(10)
 }

@@ -1,6 +1,6 @@
-//! The operator's view: metrics, liveness, readiness, and the log.
+//! Admin surface: metrics, liveness, readiness, and the log.
 //!
-//! Labels come from closed sets: whatever clients send, no series appears that was not there.
+//! Label values come from closed sets: client input never creates a new series.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::support::node::Node;
 use crate::support::request::{QUESTION, Request, padded, rpc};
 use crate::support::script::{good, send};
 
-/// Every series with its value, as `/metrics` shows them.
+/// Parses `/metrics`: each series with its value.
 pub(crate) fn metrics(edge: &Edge) -> BTreeMap<String, f64> {
     let response = edge.admin_get("/metrics");
     assert_eq!(response.status, 200, "metrics are there");
@@ -28,7 +28,7 @@ pub(crate) fn metrics(edge: &Edge) -> BTreeMap<String, f64> {
     lines.map(pair).collect()
 }
 
-/// Waits until the metrics are as wanted: they are counted after the answer is sent.
+/// Polls the metrics until they match: they are updated after the response is sent.
 pub(crate) fn eventually(edge: &Edge, what: &str, wanted: impl Fn(&BTreeMap<String, f64>) -> bool) {
     let deadline = Instant::now() + PATIENCE;
     let mut pause = Client::connect(edge.admin());
@@ -42,7 +42,7 @@ pub(crate) fn eventually(edge: &Edge, what: &str, wanted: impl Fn(&BTreeMap<Stri
     }
 }
 
-/// The one series of this family with all of these labels.
+/// The only series of this family that has all of these labels.
 pub(crate) fn series(metrics: &BTreeMap<String, f64>, family: &str, labels: &[&str]) -> f64 {
     let mut found = metrics.iter().filter(|(name, _)| {
         name.starts_with(&format!("{family}{{")) && labels.iter().all(|label| name.contains(label))
@@ -281,7 +281,7 @@ fn only_admin_serves_the_api_documents() {
     }
 }
 
-/// What a line about a request says, and all it says.
+/// The exact fields of a request log line.
 const FIELDS: [&str; 13] = [
     "bytes",
     "client",

@@ -1,6 +1,7 @@
-//! What passes: the thirteen reads, ids, large answers, health, CORS, request ids.
+//! Permitted requests: the thirteen reads, ids, large responses, health, CORS, request ids.
 //!
-//! What the node gets is compared byte for byte: the gateway writes it anew, from what it judged.
+//! Requests that reach the node are compared byte for byte: the gateway serializes them from what
+//! it validated.
 
 use crate::support::check::{assert_common, assert_result};
 use crate::support::edge::{Edge, Setup};
@@ -24,7 +25,7 @@ fn invoke(zero: &str, sender: &str) -> String {
     )
 }
 
-/// Method, params by position, params by name, and the params that the node gets.
+/// Method, params by position, params by name, and the params that reach the node.
 fn thirteen() -> Vec<(&'static str, String, String, String)> {
     let block = r#"{"block_number":0}"#;
     let call = |own: &str, zero: &str| {

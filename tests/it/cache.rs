@@ -1,4 +1,4 @@
-//! What can not change any more is given again, and nothing of a chain that is gone.
+//! The cache serves only immutable data, and nothing from an abandoned branch of the chain.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ fn chain() -> Chain {
     chain
 }
 
-/// An edge before this node, once the block of this number has settled.
+/// A gateway in front of this node, once the block of this number has settled.
 fn settled(node: &ChainNode, number: u64) -> Edge {
     let edge = node.setup().start();
     has_settled(&edge, number);
@@ -45,15 +45,15 @@ fn epochs(now: &BTreeMap<String, f64>, cause: &str) -> f64 {
     series(now, "portcullis_cache_epochs_total", &[cause])
 }
 
-/// Changes the chain, and waits until the watch has seen that. A look in the midst of the change
-/// may see some of both branches: then the next one breaks with the rest.
+/// Changes the chain, and waits until the watch detects it. A poll that overlaps the change may see
+/// parts of both branches: then the next poll detects the rest.
 fn breaks(edge: &Edge, cause: &str, change: impl FnOnce()) {
     let before = epochs(&metrics(edge), cause);
     change();
     eventually(edge, &format!("an epoch ends by {cause}"), |now| epochs(now, cause) > before);
 }
 
-/// Asks, and tells how the cache took part.
+/// Sends a query; returns `X-Cache` and the response.
 fn ask(edge: &Edge, (method, params): (&str, &str)) -> (String, Response) {
     let response = edge.ask(&question(method, params));
     assert_common(&response, method);
@@ -95,7 +95,7 @@ fn settled_final_answers_are_cache_hits() {
     }
 }
 
-/// The same question under another id and by name, from the cache.
+/// The cached response to the same query under another id and by name.
 fn kept_for(edge: &Edge, method: &str, params: &str) -> Value {
     let text = format!(
         r#"{{"id":"another","method":"starknet_{method}","params":{params},"jsonrpc":"2.0"}}"#
@@ -123,7 +123,7 @@ fn what_may_change_is_asked_for_every_time() {
         ("getTransactionByHash", r#"["0xa1"]"#),
         ("getTransactionStatus", r#"["0xa1"]"#),
         ("blockNumber", "[]"),
-        // what does not exist may come to be
+        // missing objects may be created later
         ("getTransactionReceipt", r#"["0xdead"]"#),
         ("getBlockWithTxHashes", r#"[{"block_number":9}]"#),
         ("getClass", r#"[{"block_number":1},"0xdead"]"#),
@@ -176,7 +176,7 @@ fn nothing_is_cached_before_a_block_settles() {
     let node = ChainNode::start(chain());
     let edge = node.setup().set("gateway.cache.watch_interval", "\"1m\"").start();
     eventually(&edge, "the first look", |now| now.get("portcullis_cache_suspended") == Some(&0.0));
-    // the second look is a minute away
+    // the second poll is a minute away
     for question in [RECEIPT, ("getBlockWithTxHashes", BLOCK_1), ("getClass", LATEST_CLASS)] {
         for _ in 0..2 {
             assert_eq!(cache(&edge, question), "miss", "{question:?}");
@@ -200,7 +200,7 @@ fn nothing_of_an_abandoned_branch_is_served() {
     type Change = (&'static str, fn(&mut Chain));
     let changes: [Change; 4] = [
         ("rollback", |chain| {
-            // taken back, and the same transactions mined again: only the times differ
+            // reverted, and the same transactions mined again: only the times differ
             chain.blocks.truncate(1);
             chain.mine(50, &["0xa1"]);
             chain.mine(51, &["0xa2"]);
@@ -210,7 +210,7 @@ fn nothing_of_an_abandoned_branch_is_served() {
             chain.blocks.truncate(3);
         }),
         ("rollback", |chain| {
-            // the branch is another one before anyone has looked, and longer
+            // the branch is replaced by a longer one before the next poll
             chain.blocks.truncate(1);
             (chain.l1, chain.blocks[0].classes) = (None, Vec::new());
             for time in 60..66 {
@@ -278,7 +278,7 @@ fn l1_acceptance_refreshes_l2_answers() {
     }
     node.change(|chain| chain.l1 = Some(2));
     let looks = node.looks();
-    // each look is four calls: one that began after the change has ended after eight
+    // each poll is four calls: a poll that began after the change has ended after eight
     node.node.wait_for_calls(node.node.calls().len() + 8);
     assert!(node.looks() >= looks + 8);
     let (cached, answer) = ask(&edge, on_l2);
@@ -331,7 +331,7 @@ fn switched_off_nothing_is_kept_and_nobody_watches() {
             && now.get("portcullis_cache_suspended") == Some(&1.0)
             && now.get("portcullis_cache_settled_block") == Some(&-1.0)
     });
-    // a chain that changes while nobody watches
+    // a chain that changes while the watch is disabled
     node.change(|chain| chain.blocks[1].time = 11);
     reload("true");
     has_settled(&edge, 3);
@@ -349,7 +349,7 @@ fn without_a_cache_the_node_is_not_polled() {
     }
     assert_eq!((node.asked().len(), node.looks()), (20, 0));
     let alone = node.setup().set("gateway.single_flight", "false");
-    // the watch has connections of its own
+    // the watch has its own connections
     let alone = alone.set("node.max_connections", "1").start();
     has_settled(&alone, 3);
     assert_eq!(cache(&alone, RECEIPT), "miss", "a cache needs no flights");

@@ -1,4 +1,4 @@
-//! The commands that an operator runs by hand: `explain`, and `check --live`.
+//! Operator commands: `explain`, and `check --live`.
 
 use std::process::Output;
 

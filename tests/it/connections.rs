@@ -1,4 +1,4 @@
-//! One connection over time: kept, closed, pipelined, upgraded, expecting, given up by the client.
+//! The lifetime of a connection: keep-alive, close, pipelining, upgrade, `Expect`, client abort.
 
 use std::io::Write;
 
@@ -28,7 +28,7 @@ fn many_requests_share_one_connection_on_both_sides() {
     );
 }
 
-/// A refusal that knows where the request ends need not cost the connection.
+/// A refusal need not close the connection if the end of the request is known.
 #[test]
 fn a_refusal_leaves_the_connection_usable_or_closed() {
     let node = Node::start(good);
@@ -339,7 +339,7 @@ fn an_endless_upload_still_reads_the_refusal() {
         let uploading = std::thread::spawn(move || {
             let chunk = [b"4000\r\n".to_vec(), vec![b' '; 0x4000], b"\r\n".to_vec()].concat();
             let _head = writer.write_all(&head);
-            // 1 GiB at most: the edge has hung up long before.
+            // 1 GiB at most: the gateway closes the connection long before.
             (0..65_536).take_while(|_| writer.write_all(&chunk).is_ok()).count()
         });
         assert_error(&client.response(), "body_too_large", "null", what);

@@ -1,4 +1,5 @@
-//! Identical requests at the same time are one call to the node, and stay each client's own.
+//! Single-flight: identical concurrent requests are one call to the node, and each client gets its
+//! own response.
 
 use crate::admin::eventually;
 use crate::support::check::{assert_error, assert_result};
@@ -9,7 +10,7 @@ use crate::support::request::{Request, rpc};
 use crate::support::response::Response;
 use crate::support::script::{RESULT, echo, good, result, send};
 
-/// A node that answers as `then` says, but not before the latch is open.
+/// A node that holds each request until the latch is open, and then runs the script `then`.
 fn held(then: impl Fn(&Call) -> Vec<Act> + Send + Sync + 'static) -> (Node, Latch) {
     let latch = Latch::default();
     let hold = latch.clone();
@@ -19,14 +20,14 @@ fn held(then: impl Fn(&Call) -> Vec<Act> + Send + Sync + 'static) -> (Node, Latc
     (node, latch)
 }
 
-/// Sends without waiting for the answer.
+/// Sends without waiting for the response.
 fn ask(edge: &Edge, request: &Request) -> Client {
     let mut client = edge.client();
     assert!(client.send(request.bytes()), "the edge listens");
     client
 }
 
-/// Waits until so many calls were counted that the cache took part in in this way.
+/// Waits until `count` calls with this `cache` label are counted.
 fn wait_for(edge: &Edge, cache: &str, count: usize) {
     let label = format!("cache=\"{cache}\"");
     eventually(edge, &format!("{count} calls that are {cache}"), |now| {

@@ -1,7 +1,7 @@
-//! Malformed heads and bodies, and requests smuggled inside of others.
+//! Malformed heads and bodies, and request smuggling.
 //!
-//! Behind every malformed request comes a well-formed one, the contraband. It must never reach the
-//! node and never be answered: where the end of a request is unclear, the connection ends.
+//! Each malformed request is followed by a well-formed one, the contraband. It must never reach the
+//! node or get a response: where the end of a request is ambiguous, the connection closes.
 
 use crate::support::check::{assert_common, assert_one_of, assert_result, each};
 use crate::support::client::Broken;
@@ -11,7 +11,7 @@ use crate::support::request::{QUESTION, Request, rpc};
 use crate::support::response::Response;
 use crate::support::script::{RESULT, good};
 
-/// Short deadlines: a request that is taken for incomplete costs a second, not ten.
+/// Short deadlines: a request that is read as incomplete costs a second, not ten.
 const BRISK: [(&str, &str); 3] = [
     ("gateway.connections.header_timeout", "\"1s\""),
     ("gateway.connections.body_timeout", "\"1s\""),
@@ -22,12 +22,12 @@ const FRAMING: &[&str] = &["conflicting_framing"];
 const MALFORMED: &[&str] = &["invalid_request"];
 const EITHER: &[&str] = &["conflicting_framing", "invalid_request"];
 
-/// A whole request whose answer, or arrival at the node, would prove that it was smuggled in.
+/// A whole request that proves smuggling if it gets a response or reaches the node.
 fn contraband() -> Vec<u8> {
     Request::post(rpc("\"smuggled\"", "starknet_specVersion", "[]")).bytes()
 }
 
-/// Sends all of it, and reads answers until the connection ends.
+/// Sends all bytes, and reads responses until the connection ends.
 fn converse(edge: &Edge, bytes: &[u8]) -> Vec<Response> {
     let mut client = edge.client();
     client.send(bytes);
@@ -41,8 +41,8 @@ fn converse(edge: &Edge, bytes: &[u8]) -> Vec<Response> {
     }
 }
 
-/// Asserts one refusal for each, the end of the connection, and that nothing was smuggled: neither
-/// in one piece with the malformed request, nor behind its refusal.
+/// Asserts that each case gets one refusal and a close, and that nothing is smuggled, whether the
+/// contraband is sent with the malformed request or after its refusal.
 fn assert_refused_and_ended(cases: &[(&str, Vec<u8>, &[&str])]) {
     let node = Node::start(good);
     let edge = Edge::with(&node, &BRISK);
@@ -66,14 +66,14 @@ fn assert_refused_and_ended(cases: &[(&str, Vec<u8>, &[&str])]) {
     assert_eq!(node.connections(), 0, "a refused request never reaches the node");
 }
 
-/// A request with these lines for its framing and nothing that frames beside them.
+/// A request with exactly these framing header lines.
 fn framed(lines: &[(&str, &str)], body: &str) -> Vec<u8> {
     let bare = Request::post("").without("Content-Length");
     let request = lines.iter().fold(bare, |own, (name, value)| own.with(name, value));
     [request.head(), body.as_bytes().to_vec()].concat()
 }
 
-/// The question as one chunk and the end.
+/// [`QUESTION`] as one chunk, followed by the last chunk.
 fn one_chunk() -> String {
     format!("{:x}\r\n{QUESTION}\r\n0\r\n\r\n", QUESTION.len())
 }
@@ -201,7 +201,7 @@ fn chunks_that_are_malformed_end_the_connection() {
             }),
         ),
     ];
-    // Where the data ends before it should, what there is of it is no JSON.
+    // Where the data ends early, the partial body is not JSON.
     let reasons: &[&str] =
         &["conflicting_framing", "invalid_request", "body_too_large", "parse_error"];
     let chunked = [("Transfer-Encoding", "chunked")];
@@ -323,7 +323,7 @@ fn non_http_bytes_end_the_connection() {
     assert_eq!(node.connections(), 0, "a refused request never reaches the node");
 }
 
-/// Nobody is served worse by leniency here, as long as each request has one end.
+/// Leniency is safe here, as long as each request has an unambiguous end.
 #[test]
 fn harmless_oddities_never_become_two_requests() {
     let length = QUESTION.len().to_string();

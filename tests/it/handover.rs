@@ -1,5 +1,5 @@
-//! An upgrade: on SIGUSR2 the program that lies at its path takes over without a gap, or nothing
-//! changes at all.
+//! Upgrade on SIGUSR2: the program at the same path replaces the process without downtime, or the
+//! running process continues unchanged.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -14,11 +14,11 @@ use crate::support::node::{Act, Latch, Node};
 use crate::support::request::{QUESTION, Request};
 use crate::support::script::{echo, good};
 
-/// A successor, ended with the test.
+/// A successor process; killed on drop.
 struct Successor(u32);
 
 impl Successor {
-    /// Hands over, and waits until the service manager has heard of it.
+    /// Triggers the handover, and waits until the service manager is notified.
     fn of(edge: &Edge, manager: &Manager) -> Self {
         edge.signal("USR2");
         let told = manager.hear_of("MAINPID=");
@@ -36,7 +36,7 @@ impl Drop for Successor {
     }
 }
 
-/// A path that the program is started from, and that something else can be put at.
+/// The path of a program that can be replaced.
 struct Place(PathBuf);
 
 impl Place {
@@ -65,8 +65,8 @@ fn says(edge: &Edge, words: &str) {
     edge.line(words, |line| line["message"].as_str().is_some_and(|text| text.contains(words)));
 }
 
-/// A connection that the process which stays has accepted. The one which leaves may accept some
-/// until it has closed its listeners: each of them is answered, too, for the first and last time.
+/// A connection accepted by the successor. The old process may accept some until it has closed its
+/// listeners; each of them gets one response and is closed.
 fn connection_to_the_successor(edge: &Edge) -> Client {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -89,7 +89,7 @@ fn a_successor_serves_before_its_predecessor_stops() {
         held.into_iter().chain(echo(call)).collect()
     });
     let manager = Manager::new();
-    // a drain delay is for those who have no heir
+    // a drain delay does not apply when a successor holds the sockets
     let setup = Setup::before(node.address()).set("server.drain_delay", "\"60s\"");
     let mut edge = manager.of(setup).start();
     let mut in_flight = edge.client();
@@ -107,7 +107,7 @@ fn a_successor_serves_before_its_predecessor_stops() {
     assert_eq!(answered.status, 200, "a kept connection is answered: {}", answered.text());
     assert!(answered.announces_close(), "for the last time");
     let mut new = connection_to_the_successor(&edge);
-    // a service manager that stops the service now tells the old process, too
+    // a service manager that stops the service now signals the old process, too
     edge.signal("TERM");
     says(&edge, "stopping already");
     latch.open();
@@ -183,7 +183,7 @@ fn a_stop_during_handover_ends_both_processes() {
     manager.hear_of("STATUS=handing over");
     wait_for(&mark);
     edge.signal("TERM");
-    // nobody has its standard error any more: the successor had
+    // standard error is closed everywhere: the successor held the last copy
     assert_eq!(edge.wait().code(), Some(0), "both end");
     std::fs::remove_file(mark).unwrap();
 }
@@ -222,7 +222,7 @@ fn only_a_changed_address_is_bound_anew() {
 fn a_handover_keeps_the_service_managers_sockets() {
     let (node, manager) = (Node::start(good), Manager::new());
     let (socket, address) = listener();
-    // the service manager says where, whatever the configuration has
+    // the inherited socket overrides the configured address
     let setup = Setup::before(node.address()).set("gateway.listen", "\"127.0.0.1:1\"");
     let mut edge = manager.of(setup).socket("gateway", &socket).start();
     manager.hear_of("READY=1");

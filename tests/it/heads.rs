@@ -1,7 +1,7 @@
-//! Heads that are refused before anyone looks at the body, and sizes at their exact edge.
+//! Requests refused by their head alone, and sizes at their exact limits.
 //!
-//! Routes, media types, codings, expectations, sizes of head and body. Whatever is refused never
-//! reaches the node, and its answer is like every other: JSON, with a request id.
+//! Routes, media types, codings, expectations, sizes of head and body. A refused request never
+//! reaches the node, and its response is JSON with a request id, like any other.
 
 use crate::support::check::{assert_common, assert_error, assert_one_of, assert_result, each};
 use crate::support::client::Client;
@@ -11,7 +11,7 @@ use crate::support::request::{QUESTION, Request, padded};
 use crate::support::response::Response;
 use crate::support::script::{RESULT, good};
 
-/// The gateway's bound on a request's body.
+/// The gateway's limit on the size of a request body.
 const BODY_CAP: usize = 65_536;
 
 #[test]
@@ -313,7 +313,7 @@ fn a_head_without_end_is_ended() {
     let mut client = edge.client();
     client.send(b"POST /rpc HTTP/1.1\r\n");
     let line = format!("X-Flood: {}\r\n", "a".repeat(1000));
-    // 64 MB: nobody takes that much; the edge has hung up long before.
+    // 64 MB, far above every limit: the gateway closes the connection long before.
     let took_all = (0..65_536).all(|_| client.send(&line));
     assert!(!took_all, "the edge reads only so much of a head");
     assert_eq!(node.connections(), 0, "a refused request never reaches the node");

@@ -1,4 +1,4 @@
-//! The gateway over HTTP/2: the same answers as over HTTP/1.1, and the same bounds.
+//! The gateway over HTTP/2: the same responses as over HTTP/1.1, and the same limits.
 
 use std::time::Instant;
 
@@ -38,7 +38,7 @@ impl Stage {
         Self::before(Node::start(good), keys)
     }
 
-    /// Before a node that answers only when the latch is open.
+    /// In front of a node that responds once the latch is open.
     fn held(keys: &[(&str, &str)]) -> (Self, Latch) {
         let latch = Latch::default();
         let hold = latch.clone();
@@ -59,15 +59,15 @@ impl Stage {
     }
 }
 
-/// A refusal, in the words that HTTP/1.1 has for it.
+/// Asserts the same refusal as over HTTP/1.1.
 fn assert_refused(mut response: Response, reason: &str, why: &str) {
     assert_eq!(response.version, "HTTP/2");
     response.version = "HTTP/1.1".into();
     assert_error(&response, reason, "null", why);
 }
 
-/// What must be the same in both versions: status, fields and body, but for what differs between
-/// any two answers, and what is said of the connection.
+/// What must be equal in both versions: status, fields and body, except for values that differ
+/// between any two responses, and connection headers.
 pub(crate) fn essence(response: &Response) -> (u16, Vec<(String, String)>, String) {
     let differs = |name: &str| {
         matches!(name, "date" | "x-request-id" | "connection" | "ratelimit" | "transfer-encoding")
@@ -140,7 +140,7 @@ fn http_1_only_fields_are_refused() {
     let tunnel = Request::new("CONNECT", "").with("X-Request-Id", "not-read-here");
     let refused = client.ask(&tunnel);
     assert_refused(refused, "wrong_http_method", "a tunnel");
-    // far more than ours is refused by the protocol's own means
+    // a head far above the limit is refused by the protocol itself
     let huge = Request::new("GET", "/healthz").with("X-Fill", &"a".repeat(60 << 10));
     let status = client.try_ask(&huge).map(|response| response.status);
     assert!(matches!(status, Ok(431) | Err(_)), "{status:?}");
@@ -347,11 +347,11 @@ fn frames_without_content_end_the_connection() {
     let stage = Stage::new(&[]);
     let mut client = stage.client();
     let mut begun = client.begin(&Request::post(QUESTION), false).expect("sent");
-    // the client may not send them all at once
+    // the client may not flush every frame at once
     while begun.body.send_data(Bytes::new(), false).is_ok() {
         std::thread::yield_now();
     }
-    // a client that still sends may lose the last word in a reset
+    // a reset may discard the GOAWAY while the client still sends
     if let Err(how) = client.ended()
         && let Some(reason) = how.reason()
     {

@@ -1,6 +1,6 @@
-//! How much one client may ask, and how many clients there may be.
+//! Limits per client, and limits on the number of clients.
 //!
-//! The quota at its exact edge, whose quota it is, requests in flight, connections, memory.
+//! The quota at its exact limit, client identification, requests in flight, connections, memory.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::support::node::{Act, Latch, Node};
 use crate::support::request::{QUESTION, Request, rpc};
 use crate::support::script::{ANSWER_CAP, RESULT, echo, good, http, json, padded_envelope, send};
 
-/// A question that came through a proxy for this client.
+/// A request forwarded by a proxy for this client.
 fn forwarded(for_whom: &str) -> Request {
     Request::post(QUESTION).with("X-Forwarded-For", for_whom)
 }
@@ -153,13 +153,13 @@ fn untrusted_x_forwarded_for_is_ignored() {
     assert_eq!(statuses, [200, 200, 429, 429], "a client cannot name itself anew");
 }
 
-/// The one test that needs the real minute: it runs beside all others.
+/// The only test that waits for the real minute; it runs in parallel with the others.
 #[test]
 fn the_window_slides() {
     let node = Node::start(good);
     let edge = Edge::with(&node, &[("gateway.requests_per_minute", "3")]);
     let ask = || edge.ask(&Request::post(QUESTION));
-    // A connection to the node that says nothing: reading it is waiting.
+    // A silent connection to the node: reading from it is a timed wait.
     let mut clock = Client::connect(node.address());
     assert_eq!(ask().status, 200, "the first, at the start");
     assert!(clock.silent_for(Duration::from_secs(4)), "four seconds go by");
@@ -211,7 +211,7 @@ fn too_many_in_flight_refuses_that_client_only() {
     assert_eq!(numbers.len(), 4, "the refused request never reached the node: {numbers:?}");
 }
 
-/// Asserts that the edge turns this connection away: it says so, if it says anything.
+/// Asserts that the gateway refuses this connection, with a response or a plain close.
 fn assert_turned_away(edge: &Edge, why: &str) {
     let mut client = edge.client();
     client.send(Request::post(QUESTION).bytes());
@@ -221,7 +221,8 @@ fn assert_turned_away(edge: &Edge, why: &str) {
     }
 }
 
-/// Asks over new connections until one is let in: a place is free soon after its holder left.
+/// Retries over new connections until one is accepted: a permit is free soon after its holder
+/// disconnects.
 fn assert_let_in_soon(edge: &Edge) {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -316,7 +317,7 @@ fn an_unread_answer_holds_its_memory() {
     let id = |number: usize| format!("slow-reader-{number}");
     let mut sent = 0;
     let deadline = Instant::now() + PATIENCE;
-    // The sockets hold a few MiB: only an answer that does not fit into them waits in the edge.
+    // The sockets hold a few MiB: only a response that exceeds them waits in the gateway.
     let refused = loop {
         let over = |number: usize| edge.lines().iter().any(|line| line.contains(&id(number)));
         if sent == 0 || over(sent - 1) {

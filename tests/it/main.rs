@@ -1,8 +1,8 @@
-//! The program on the wire: real processes, raw sockets, a node that misbehaves on command.
+//! Wire tests of the program: real processes, raw sockets, a node that misbehaves on command.
 //!
-//! `support` holds the harness. The gateway's tests have one file per topic; the other
-//! surfaces have folders, `relay` and `sidecar`. Every test has its own process on free ports, and
-//! none sleeps: tests wait for bytes.
+//! `support` holds the harness. The gateway's tests have one file per topic; the other surfaces
+//! have folders, `relay` and `sidecar`. Each test has its own process on free ports, and never
+//! sleeps: tests wait for bytes.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking, too")]
 

@@ -1,5 +1,5 @@
-//! A service manager, as far as a process can tell: it hears what the process says of itself
-//! (sd_notify(3)), and holds sockets for it.
+//! A service manager as seen by a process: it receives notifications (sd_notify(3)) and holds
+//! sockets.
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
@@ -11,7 +11,7 @@ use std::time::Instant;
 use crate::support::client::PATIENCE;
 use crate::support::edge::{Setup, scratch_path};
 
-/// Hears what is told.
+/// Receives notifications.
 pub(crate) struct Manager {
     socket: UnixDatagram,
     path: PathBuf,
@@ -25,31 +25,31 @@ impl Manager {
         Self { socket, path }
     }
 
-    /// Where it is told: `NOTIFY_SOCKET`.
+    /// The path of the notification socket: `NOTIFY_SOCKET`.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A program that tells this one.
+    /// Configures the program to notify this manager.
     pub(crate) fn of(&self, setup: Setup) -> Setup {
         setup.environment("NOTIFY_SOCKET", &self.path.display().to_string())
     }
 
-    /// The next thing that is told, each state on a line of its own.
+    /// The next notification, each state on its own line.
     pub(crate) fn hear(&self) -> String {
         let mut message = [0; 4096];
         let length = self.socket.recv(&mut message).expect("something is told");
         String::from_utf8(message[..length].to_vec()).expect("states are text")
     }
 
-    /// Asserts that nothing was told.
+    /// Asserts that no notification arrived.
     pub(crate) fn is_silent(&self) {
         self.socket.set_nonblocking(true).unwrap();
         let told = self.socket.recv(&mut [0; 4096]);
         assert!(told.is_err(), "{told:?} bytes were told");
     }
 
-    /// The first thing that is told and has this state; what comes before is left aside.
+    /// The first notification with this state; earlier ones are skipped.
     pub(crate) fn hear_of(&self, state: &str) -> String {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
@@ -68,13 +68,13 @@ impl Drop for Manager {
     }
 }
 
-/// What a message says for `name`.
+/// The value of `name` in a message.
 pub(crate) fn value<'a>(message: &'a str, name: &str) -> &'a str {
     let line = message.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
     line.unwrap_or_else(|| panic!("no {name} in {message:?}"))
 }
 
-/// A TCP socket that listens, and where.
+/// A listening TCP socket, and its address.
 pub(crate) fn listener() -> (Arc<OwnedFd>, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,7 +1,7 @@
-//! A node whose answer is wrong in its body: size, length, coding, JSON, envelope.
+//! Node responses with a wrong body: size, length, coding, JSON, envelope.
 //!
-//! Rows as in `node_head`. What is right must pass as well: answers of exactly 4 MiB, chunks with
-//! trailers, an answer that ends with its connection, a JSON-RPC error.
+//! Rows as in `node_head`. Correct responses must pass as well: exactly 4 MiB, chunks with
+//! trailers, a body delimited by the connection's end, a JSON-RPC error.
 
 use crate::node_head::{Fault, ask_about, assert_faults, row};
 use crate::support::check::{assert_error, assert_one_of, assert_result, each};
@@ -65,7 +65,7 @@ fn an_answer_above_4_mib_is_oversized() {
         ),
         ("bytes without end", |_| vec![Act::Send(http("200 OK", &[], "")), flood(" ")], OVERSIZED),
     ];
-    // Plenty for 4 MiB over loopback, and it keeps the row that hangs short.
+    // Enough for 4 MiB over the loopback, and short enough for the row that hangs.
     assert_faults(FAULTS, &[("node.timeout", "\"4s\"")]);
 }
 
@@ -91,7 +91,7 @@ fn an_answer_of_exactly_4_mib_passes() {
     }
 }
 
-/// Bodies that are longer or shorter than they say.
+/// Bodies that are longer or shorter than declared.
 const WRONG_LENGTHS: &[Fault] = &[
     (
         "one byte less than told, then the end",
@@ -170,7 +170,7 @@ fn a_wrong_content_length_is_invalid() {
     assert_faults(WRONG_LENGTHS, &[]);
 }
 
-/// What `printf 'A body' | gzip -n` writes.
+/// The output of `printf 'A body' | gzip -n`.
 const GZIP: [u8; 26] = [
     0x1f, 0x8b, 0x08, 0, 0, 0, 0, 0, 0, 3, 0x73, 0x54, 0x48, 0xca, 0x4f, 0xa9, 0x04, 0, 0xc0, 0x83,
     0xeb, 0x4e, 6, 0, 0, 0,
@@ -204,12 +204,12 @@ fn an_encoded_answer_is_invalid_and_never_decoded() {
     assert_faults(FAULTS, &[]);
 }
 
-/// Any text in a whole 200 answer; `ID` stands for the id that the node was asked with.
+/// Any text in a whole 200 response; `ID` is replaced by the id of the node's request.
 fn body(call: &Call, text: &str) -> Vec<Act> {
     send(json(text.replace("ID", &call.id())))
 }
 
-/// Bodies that are whole, and no response to our question.
+/// Complete bodies that are not a response to the request.
 const NO_RESPONSES: &[Fault] = &[
     ("no byte", |call| body(call, ""), INVALID),
     ("white space", |call| body(call, " \n"), INVALID),
@@ -337,7 +337,7 @@ fn drip(bytes: Vec<u8>) -> Act {
     Act::Drip(bytes, std::time::Duration::from_micros(10))
 }
 
-/// A whole answer that nobody asked for, with the id that the next question may get.
+/// A whole unsolicited response, with the id that the next request may get.
 fn poison(call: &Call) -> Vec<u8> {
     let next = call.json()["id"].as_u64().map(|id| (id + 1).to_string()).unwrap_or_default();
     json(format!(r#"{{"jsonrpc":"2.0","id":{next},"result":"{SECRET}"}}"#))

@@ -1,8 +1,9 @@
-//! A node whose answer is wrong before its body: status, framing, interim answers, endless heads.
+//! Node responses that are wrong before their body: status, framing, interim responses, endless
+//! heads.
 //!
-//! Each fault is one row; its number travels to the node as a block number, so that one edge meets
-//! them all. After each fault a plain question must get its own right answer: nothing of a broken
-//! answer may be left behind.
+//! Each fault is one row; its number travels to the node as a block number, so that one gateway
+//! meets them all. After each fault a plain request must get its own correct response: nothing of a
+//! broken response may remain.
 
 use crate::support::check::{assert_one_of, assert_result, each};
 use crate::support::edge::Edge;
@@ -10,22 +11,22 @@ use crate::support::node::{Act, Call, Node};
 use crate::support::request::{Request, rpc};
 use crate::support::script::{ANSWER_CAP, echo, envelope, http, send, send_and_close, sized};
 
-/// What the node does wrong, how, and the reasons that may be told for it.
+/// The name of a fault, its script, and the reasons that may be reported for it.
 pub(crate) type Fault = (&'static str, fn(&Call) -> Vec<Act>, &'static [&'static str]);
 
-/// The row that a request is about; beyond the last row, the node is fine.
+/// The row that a request is about; the node behaves correctly beyond the last row.
 pub(crate) fn row(call: &Call) -> usize {
     let number = call.json()["params"]["block_id"]["block_number"].as_u64();
     usize::try_from(number.expect("these tests ask by block number")).expect("a small number")
 }
 
-/// The question about a row.
+/// The request for a row.
 pub(crate) fn ask_about(row: usize, id: &str) -> Request {
     let params = format!("[{{\"block_number\":{row}}}]");
     Request::post(rpc(id, "starknet_getBlockWithTxHashes", &params))
 }
 
-/// Asserts that each fault is told as one of its reasons, once, and leaves nothing behind.
+/// Asserts that each fault is reported once, as one of its reasons, and leaves nothing behind.
 pub(crate) fn assert_faults(faults: &'static [Fault], keys: &[(&str, &str)]) {
     let node = Node::start(|call| match faults.get(row(call)) {
         Some((_, fault, _)) => fault(call),
@@ -58,7 +59,7 @@ const INVALID: &[&str] = &["upstream_invalid"];
 const STATUS_OR_INVALID: &[&str] = &["upstream_status", "upstream_invalid"];
 const TOO_MUCH: &[&str] = &["upstream_invalid", "upstream_oversized"];
 
-/// A right answer under a wrong status, with a way to elsewhere.
+/// A correct body under a wrong status, with a `Location`.
 fn status(call: &Call, status: &str) -> Vec<Act> {
     let location = ["Content-Type: application/json", "Location: /a-word-of-the-node"];
     send(sized(status, &location, envelope(call, "\"a-word-of-the-node\"")))
@@ -129,12 +130,12 @@ fn any_status_but_200_is_an_error() {
     assert_faults(FAULTS, &[]);
 }
 
-/// A right answer behind a head of these lines (and no other).
+/// A correct body after a head of exactly these lines.
 fn under(call: &Call, lines: &[&str]) -> Vec<Act> {
     send_and_close(http("200 OK", lines, envelope(call, "\"a-word-of-the-node\"")))
 }
 
-/// A right body behind this status line.
+/// A correct body after this status line.
 fn after_line(call: &Call, line: &str) -> Vec<Act> {
     let body = envelope(call, "\"a-word-of-the-node\"");
     send_and_close(format!("{line}\r\nContent-Length: {}\r\n\r\n{body}", body.len()))

@@ -1,6 +1,6 @@
-//! A node that is slow, silent or gone: the deadline, the pool, the one retry, the breaker.
+//! A node that is slow, silent or unreachable: the deadline, the pool, the one retry, the breaker.
 //!
-//! The only tests that look at a clock are those of a timeout, and they leave it room.
+//! Only tests of a timeout measure time, and they allow a margin.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ const CUT_OFF: &[&str] = &["upstream_invalid", "upstream_unreachable"];
 
 type Case = (&'static str, fn(&Call) -> Vec<Act>);
 
-/// Each of these keeps the node's side busy for far longer than any deadline.
+/// Each script stalls the node for far longer than any deadline.
 const STALLS: [Case; 8] = [
     ("a node that says nothing", |_| vec![Act::Hang]),
     ("half a head", |_| vec![Act::Send("HTTP/1.1 200 OK\r\nConte".into()), Act::Hang]),
@@ -239,7 +239,7 @@ fn an_unreachable_node_is_told_as_such() {
 #[test]
 fn the_breaker_closes_after_an_answered_probe() {
     let address = Node::nowhere();
-    // alone: whoever asks the same meanwhile would wait for the probe's answer
+    // without single-flight: identical requests would wait for the probe's response
     let edge = Setup::before(address).set("gateway.single_flight", "false").start();
     for number in 0..20 {
         let response = edge.ask(&ask_about(number, "7"));
@@ -295,7 +295,7 @@ fn ask_until_it_is_not_unreachable(edge: &Edge) -> Response {
         if response.announces_close() {
             client = edge.client();
         }
-        // Nothing will come here: a wait of 20 ms that spares the machine.
+        // No data arrives here: this is a wait of 20 ms, to avoid a busy loop.
         let _silence = pause.silent_for(Duration::from_millis(20));
     }
     panic!("the breaker never tries the node again");

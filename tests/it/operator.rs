@@ -1,5 +1,5 @@
-//! The operator's page on the wire: its files, who may have them, what it follows, and that nobody
-//! who listens holds up a stop. What it looks like is tested in a browser, its journal in `relay`.
+//! The operator's page on the wire: its files, its access rules, its event stream, and that open
+//! streams do not delay a stop. Its rendering is tested in a browser, its journal in `relay`.
 
 use std::time::{Duration, Instant};
 
@@ -15,9 +15,9 @@ use crate::support::script::good;
 
 const TOKEN: &str = "token-of-the-operator-0123456789abc";
 const OTHER: &str = "another-token-0123456789abcdef01234";
-/// As many pages may listen.
+/// The limit on open event streams.
 const LISTENERS: usize = 16;
-/// Everything that belongs to the page.
+/// Every path of the page.
 const PATHS: [&str; 5] = ["/", "/page.js", "/page.css", "/config", "/errors"];
 
 /// A `GET` as a browser on this machine sends it.
@@ -29,11 +29,11 @@ pub(crate) fn ask(edge: &Edge, request: &Request) -> Response {
     Client::connect(edge.admin()).ask(request)
 }
 
-/// A connection that follows the events.
+/// A connection that reads the event stream.
 struct Page(Client);
 
 impl Page {
-    /// Listens, or is told why not.
+    /// Opens the stream, or returns the refusal.
     fn open(edge: &Edge) -> Result<Self, Response> {
         let mut client = Client::connect(edge.admin());
         client.send(local("/events").bytes());
@@ -62,7 +62,7 @@ impl Page {
         Some(serde_json::from_str(data).expect("a snapshot is JSON"))
     }
 
-    /// The first snapshot that is as wanted.
+    /// The first snapshot that matches.
     fn until(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let deadline = Instant::now() + PATIENCE;
         loop {

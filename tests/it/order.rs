@@ -1,6 +1,6 @@
 //! The order of checks: route, rate, headers, declared size, body, JSON, envelope, method, params.
 //!
-//! Each request here breaks two rules at once; the answer names the one that is checked first.
+//! Each request here breaks two rules at once; the response names the one that is checked first.
 
 use crate::support::check::{assert_common_with_quota, assert_error};
 use crate::support::edge::Edge;
@@ -8,7 +8,7 @@ use crate::support::node::Node;
 use crate::support::request::{QUESTION, Request, padded, rpc};
 use crate::support::script::good;
 
-/// More than the gateway takes, and not JSON either.
+/// A body above the size limit that is not JSON either.
 fn huge() -> Vec<u8> {
     padded("{", 65_537)
 }

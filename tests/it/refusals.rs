@@ -1,7 +1,7 @@
-//! Bodies that are refused: not JSON, not one JSON-RPC request, not a method, not its params.
+//! Refused bodies: not JSON, not one JSON-RPC request, not a permitted method, not its params.
 //!
 //! Each row of the gateway's table of errors has its wire tests here or, where the body does not
-//! matter, in `heads`. Whatever is refused never reaches the node.
+//! matter, in `heads`. A refused request never reaches the node.
 
 use crate::support::check::{assert_error, each, id_bytes};
 use crate::support::edge::{Edge, Setup};
@@ -9,7 +9,7 @@ use crate::support::node::Node;
 use crate::support::request::{Request, rpc};
 use crate::support::script::good;
 
-/// Asserts that each body gets this refusal and this id, and that the node hears of none.
+/// Asserts that each body gets this refusal and this id, and that nothing reaches the node.
 fn assert_bodies_refused(cases: &[(&str, Vec<u8>)], reason: &str, id: &str) {
     let node = Node::start(good);
     let edge = Edge::start(&node);
@@ -24,7 +24,7 @@ fn texts(cases: &[(&'static str, &str)]) -> Vec<(&'static str, Vec<u8>)> {
     cases.iter().map(|(what, body)| (*what, body.as_bytes().to_vec())).collect()
 }
 
-/// A request for `starknet_chainId` whose whole nesting, the request itself included, is `levels`.
+/// A request for `starknet_chainId` whose nesting, including the request itself, has `levels`.
 fn nested(levels: usize) -> Vec<u8> {
     let (open, close) = ("[".repeat(levels - 1), "]".repeat(levels - 1));
     rpc("7", "starknet_chainId", &format!("{open}{close}")).into_bytes()
@@ -93,7 +93,7 @@ fn json_other_than_a_request_is_invalid() {
     assert_bodies_refused(&without_an_id, "invalid_request", "null");
 }
 
-/// Where the id was read, the answer has it; where the flaw comes first, `null` is right as well.
+/// The response has the id if the id was read before the error; otherwise `null` is valid.
 #[test]
 fn a_misshapen_request_is_invalid() {
     let cases = texts(&[
@@ -157,7 +157,7 @@ fn a_batch_is_refused_with_a_hint() {
     assert_eq!(node.connections(), 0, "a refused request never reaches the node");
 }
 
-/// Spelled out, not derived: nobody can add a write to the list of reads by accident.
+/// Spelled out, not derived, so that a write cannot enter the list of reads by accident.
 const NEVER_READS: [&str; 29] = [
     "starknet_addInvokeTransaction",
     "starknet_addDeployAccountTransaction",
@@ -195,7 +195,7 @@ fn every_method_but_the_thirteen_reads_is_forbidden() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     for method in NEVER_READS {
-        // Params that fit no method show that the method is judged first.
+        // Params that fit no method show that the method is checked first.
         let response = edge.ask(&Request::post(rpc("\"a\"", method, r#"{"any":["thing"]}"#)));
         assert_error(&response, "method_not_allowed", "\"a\"", method);
     }
@@ -238,7 +238,7 @@ fn a_configuration_cannot_widen_the_allowlist() {
 }
 
 const FELT: &str = "0x5";
-/// The prime of the field, the least number that is no felt.
+/// The prime of the field: the smallest number that is not a felt.
 const PRIME: &str = "0x800000000000011000000000000000000000000000000000000000000000001";
 
 #[test]

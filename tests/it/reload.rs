@@ -1,4 +1,5 @@
-//! Reloading on SIGHUP: what can change changes at once, and a mistake changes nothing.
+//! Reloading on SIGHUP: reloadable settings apply at once, and an invalid configuration changes
+//! nothing.
 
 use crate::support::check::{assert_common_with_quota, rate_limit};
 use crate::support::client::Client;
@@ -15,7 +16,7 @@ fn sighup_changes_limits_without_closing_connections() {
     let mut client = edge.client();
     let nonce = Request::post(rpc("1", "starknet_getNonce", r#"["latest","0x1"]"#));
     for _ in 0..4 {
-        // until it is known by heart
+        // until the request's head is cached
         assert_eq!(client.ask(&nonce).status, 200, "every read is let through at first");
     }
 

@@ -1,5 +1,5 @@
-//! The same head again and again on a connection, and the same body under other ids: what is known
-//! of either must never be taken for more than it says.
+//! Repeated heads on a connection, and repeated bodies under other ids: a cached head or body must
+//! never apply to a different request.
 
 use crate::support::check::{assert_error, assert_one_of, assert_result, each, rate_limit};
 use crate::support::client::Client;
@@ -9,12 +9,12 @@ use crate::support::request::{Request, padded, rpc};
 use crate::support::script::{RESULT, good};
 use std::io::Write;
 
-/// A question with this id: its length depends on it.
+/// A request with this id, which determines its length.
 fn question(id: usize) -> Request {
     Request::post(rpc(&id.to_string(), "starknet_blockNumber", "[]"))
 }
 
-/// A client whose head the edge has seen often enough to know it.
+/// A client whose head the gateway has cached.
 fn familiar(edge: &Edge) -> Client {
     let mut client = edge.client();
     for id in [1, 22, 333, 4_444] {
@@ -52,7 +52,7 @@ fn a_cached_heads_body_may_arrive_in_pieces() {
         for cut in [head - 3, head, head + 1, bytes.len() - 1] {
             let mut writer = client.writer();
             client.send(&bytes[..cut]);
-            // until the edge has read the first piece, or the two would come as one
+            // until the gateway has read the first piece: otherwise both may arrive together
             assert!(client.silent_for(std::time::Duration::from_millis(50)), "not whole yet");
             writer.write_all(&bytes[cut..]).expect("the connection is open");
             assert_result(&client.response(), &id.to_string(), RESULT, "cut in two");
@@ -131,7 +131,7 @@ fn a_cached_head_client_can_close() {
     client.ends("it was asked to");
 }
 
-/// A read that is asked of the node each time, under this id.
+/// An uncacheable read with this id.
 fn nonce(id: &str) -> String {
     rpc(id, "starknet_getNonce", r#"["latest","0x64b4"]"#)
 }

@@ -1,6 +1,6 @@
-//! Clients that are slow: heads, bodies, readers, and connections that just stay.
+//! Slow clients: slow heads, bodies and readers, and idle connections.
 //!
-//! What is tested here is time itself, so the deadlines are set short and measured with room.
+//! These tests measure time, so the deadlines are short and the margins wide.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::support::script::{ANSWER_CAP, RESULT, good, json, padded_envelope, se
 const SECOND: (&str, &str) = ("gateway.connections.header_timeout", "\"1s\"");
 const BODY_SECOND: (&str, &str) = ("gateway.connections.body_timeout", "\"1s\"");
 
-/// What a deadline of one second may take on a busy machine.
+/// The measured range of a one-second deadline on a busy machine.
 const ABOUT_A_SECOND: Range<Duration> = Duration::from_millis(800)..Duration::from_secs(6);
 
 fn assert_took(since: Instant, range: Range<Duration>, what: &str) {
@@ -24,13 +24,13 @@ fn assert_took(since: Instant, range: Range<Duration>, what: &str) {
     assert!(range.contains(&took), "{what}: took {took:?}, expected {range:?}");
 }
 
-/// Says a byte every 100 ms, for far longer than the deadline, then reads what was answered.
+/// Sends a byte every 100 ms, for far longer than the deadline, then reads the response.
 fn drip(client: &mut Client, bytes: &[u8]) -> Response {
     client.drip(bytes, Duration::from_millis(100));
     client.response()
 }
 
-/// Half a head and then silence, or a byte now and then: both end after a second.
+/// Asserts that half a head followed by silence, or sent byte by byte, ends after a second.
 fn assert_head_is_given_up(client: &mut Client, silent: bool, what: &str) {
     let head = Request::post(QUESTION).with("X-Fill", &"a".repeat(300)).head();
     let start = Instant::now();
@@ -125,7 +125,7 @@ fn a_client_that_does_not_read_is_disconnected() {
     let node = Node::start(|call| send(json(padded_envelope(call, ANSWER_CAP))));
     let edge = Edge::with(&node, &[("gateway.connections.write_timeout", "\"1s\"")]);
     let mut client = edge.client();
-    // The sockets of both sides hold a few MiB, so it takes more than one answer to fill them.
+    // The sockets of both sides hold a few MiB, so several responses are needed to fill them.
     let stuck = (0..20).find(|number| {
         let start = Instant::now();
         let id = format!("slow-reader-{number}");
@@ -189,7 +189,7 @@ fn a_connection_ends_at_its_lifetime_between_requests() {
     let mut client = edge.client();
     let start = Instant::now();
     let mut answers = 0;
-    // Asks every 20 ms: such a connection is never idle for long.
+    // Sends a request every 20 ms, so that the connection is never idle for long.
     loop {
         client.send(Request::post(QUESTION).bytes());
         match client.try_response() {

@@ -1,4 +1,4 @@
-//! Starting: files that are checked, files that are wrong, ports that are taken, other listeners.
+//! Startup: valid and invalid files, ports in use, other listeners.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -13,12 +13,12 @@ use crate::support::request::{QUESTION, Request};
 use crate::support::response::parse_whole;
 use crate::support::script::{RESULT, good};
 
-/// All that a process said.
+/// The process's output, stdout and stderr.
 fn words(output: &Output) -> String {
     String::from_utf8_lossy(&[output.stdout.as_slice(), &output.stderr].concat()).into_owned()
 }
 
-/// A file with three mistakes and the key paths that they are at.
+/// A file with three mistakes, and their key paths.
 fn three_mistakes() -> (Setup, [&'static str; 3]) {
     let setup = Setup::before(Node::nowhere())
         .set("node.timeout", "\"9s\"")

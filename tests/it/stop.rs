@@ -1,4 +1,5 @@
-//! Stopping: readiness first, then what is in flight, then the end, and at once when told twice.
+//! Graceful shutdown: readiness fails first, then requests in flight finish, then the process
+//! exits; a second signal stops it at once.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +11,10 @@ use crate::support::node::{Act, Latch, Node};
 use crate::support::request::{QUESTION, Request};
 use crate::support::script::{echo, good};
 
-/// Far below any grace period or node timeout, far above what a stop takes.
+/// Far below any grace period or node timeout, far above the time a stop takes.
 const SOON: Duration = Duration::from_secs(5);
 
-/// Waits until the edge tells that it is not ready any more.
+/// Waits until the gateway reports that it is not ready.
 fn wait_until_not_ready(edge: &Edge) {
     let deadline = Instant::now() + PATIENCE;
     while edge.admin_get("/readyz").status != 503 {
@@ -21,7 +22,7 @@ fn wait_until_not_ready(edge: &Edge) {
     }
 }
 
-/// Waits until new requests are refused; asks what would be refused anyway.
+/// Polls with invalid requests until new requests are refused with 503.
 fn wait_until_it_drains(edge: &Edge) {
     let deadline = Instant::now() + PATIENCE;
     while edge.ask(&Request::post("[]")).status != 503 {
@@ -29,7 +30,7 @@ fn wait_until_it_drains(edge: &Edge) {
     }
 }
 
-/// A node that answers only when the latch is open.
+/// A node that responds once the latch is open.
 fn held_node() -> (Node, Latch) {
     let latch = Latch::default();
     let hold = latch.clone();

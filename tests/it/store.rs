@@ -1,4 +1,4 @@
-//! What an operator does to the store by hand: `store migrate`, `import`, `export`, `prune`, and
+//! Operator commands on the store: `store migrate`, `import`, `export`, `prune`, and
 //! `sign-webhook`.
 
 use sqlx::Connection as _;
@@ -21,7 +21,7 @@ fn complaint(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("what is printed is text")
 }
 
-/// A configuration with nothing but a sidecar, and its store in the folder.
+/// A configuration of a sidecar alone, with its store in the folder.
 fn setup(folder: &Folder) -> Setup {
     Setup::before(Node::nowhere())
         .unset("gateway.listen")
@@ -125,7 +125,7 @@ fn podcast_urls_extend_the_base_url() {
 fn standard_input_is_stored_under_a_random_name() {
     let folder = Folder::new();
     let file = folder.secret("config.toml", &setup(&folder).toml());
-    // exec keeps the process's number
+    // exec preserves the process id
     let script = r#"ln -s "$TMPDIR/else" "$TMPDIR/portcullis-import-$$" && exec "$0" "$@""#;
     let mut command = Command::new("sh");
     command.args(["-c", script, env!("CARGO_BIN_EXE_portcullis")]);

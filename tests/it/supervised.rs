@@ -1,5 +1,4 @@
-//! Under a service manager: what it is told, sockets that it holds, and restarts by it that lose
-//! nothing.
+//! Under a service manager: notifications, inherited sockets, and restarts without lost requests.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -20,7 +19,7 @@ use crate::support::request::{QUESTION, Request};
 use crate::support::response::parse_whole;
 use crate::support::script::{RESULT, echo, good};
 
-/// Where the gateway listens, and where admin does.
+/// The address as a TOML string.
 fn quoted(address: impl std::fmt::Display) -> String {
     format!("\"{address}\"")
 }
@@ -105,7 +104,7 @@ fn a_reload_during_startup_follows_it() {
     let mut command = program();
     command.args(["serve", "--config"]).arg(&path).stderr(Stdio::null());
     let mut edge = command.env("NOTIFY_SOCKET", manager.path()).spawn().unwrap();
-    // it stands in the midst of its start until it has read the configuration
+    // startup blocks until it has read the configuration
     let mut configuration = File::create(&path).unwrap();
     signal(edge.id(), "HUP");
     configuration.write_all(text.as_bytes()).expect("it is still there");
@@ -226,7 +225,7 @@ fn a_public_admin_socket_needs_a_token() {
 #[test]
 fn sockets_of_another_process_are_left_alone() {
     let node = Node::start(good);
-    // what a shell in between would leave behind
+    // as left behind by a shell in between
     let setup = Setup::before(node.address()).environment("LISTEN_FDS", "2");
     let edge = setup.environment("LISTEN_PID", "1").start();
     assert_eq!(edge.ask(&Request::post(QUESTION)).status, 200, "it binds its own");
@@ -247,7 +246,7 @@ fn a_restart_under_a_held_socket_answers_everybody() {
         .socket("gateway", &socket);
     let mut first = setup.start();
     let address = first.gateway();
-    // who looks on keeps nobody waiting
+    // an open event stream does not delay the stop
     let mut page = Client::connect(first.admin());
     page.send(operator::local("/events").bytes());
     assert_eq!(page.response_to_head().status, 200, "the operator's page follows");
@@ -271,7 +270,7 @@ fn a_restart_under_a_held_socket_answers_everybody() {
     assert!(answered.announces_close(), "it was the connection's last");
     kept.ends("the connection is closed in order");
     idle.ends("and one that brings nothing more is, too");
-    // nobody accepts it now: it waits for the next process
+    // no process accepts it now: it waits for the next one
     let mut waiting = Client::connect(address);
     waiting.send(ask_about(4, "\"c\"").bytes());
     latch.open();

@@ -1,4 +1,4 @@
-//! TLS on a listener: versions, protocols, certificates that change, and clients that speak no TLS.
+//! TLS on a listener: versions, protocols, certificate rotation, and clients that do not speak TLS.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -22,7 +22,7 @@ const NOT_AFTER: &str = "portcullis_tls_certificate_not_after_seconds";
 /// 1 January 4096.
 const YEAR_4096: f64 = 67_090_118_400.0;
 
-/// A gateway with a certificate, and what it takes to reach it.
+/// A gateway with a certificate, its node, configuration and files.
 struct Stage {
     node: Node,
     edge: Edge,

@@ -1,6 +1,6 @@
-//! What the arguments of each allowed entrypoint must be: every rule, from both sides.
+//! Argument rules of each allowed entrypoint: values that pass and values that fail.
 //!
-//! The transactions are signed as they stand, so that only the argument can be what refuses them.
+//! The transactions carry valid signatures, so that only the argument can cause a refusal.
 
 use portcullis_filters::felt::Felt;
 
@@ -10,7 +10,7 @@ use crate::support::relay::expect::{rpc_refused, submitted};
 use crate::support::relay::stage::Stage;
 use crate::support::relay::user::{ID, User, call};
 
-/// Contract, entrypoint, arguments; then whether they pass.
+/// Contract, entrypoint, arguments, and whether the relay accepts them.
 type Row = (&'static str, &'static str, &'static [&'static str], bool);
 
 const LIMB: &str = "0x100000000000000000000000000000000";
@@ -95,7 +95,8 @@ const BRIDGE_AND_CARD: &[Row] = &[
     ("card", "burn", &["0x1", "0x0", "0x0"], false),
 ];
 
-/// The hash that the node would have for what it got: the test knows it beforehand.
+/// Submits each row and checks the outcome. The node responds with the hash that the test computed
+/// in advance.
 fn assert_rules(rows: &'static [Row]) {
     let user = User::with_key(USER_KEY);
     let sign = |stage: &Stage, nonce: u64, (contract, entrypoint, args, _): &Row| {

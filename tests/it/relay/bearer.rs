@@ -1,5 +1,5 @@
-//! The token: without it nothing is looked at, and why it is not the right one is nobody's
-//! business.
+//! The bearer token: it is checked before anything else, and the response does not disclose why a
+//! token is invalid.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,8 +26,8 @@ const OPERATIONS: [&str; 10] = [
 ];
 const NEXT: &str = "the-next-token-0123456789abcdef0123";
 
-/// The answer without what differs from request to request; a body that is not read ends the
-/// connection, whatever the token.
+/// The response without values that differ per request. `Connection` is excluded, because an unread
+/// body closes the connection whatever the token.
 fn anonymous(response: &Response) -> (u16, String, Vec<(String, String)>) {
     let mut headers = response.headers.clone();
     let differs = ["connection", "date", "x-request-id"];
@@ -36,7 +36,7 @@ fn anonymous(response: &Response) -> (u16, String, Vec<(String, String)>) {
     (response.status, body, headers)
 }
 
-/// The same request as if it came from another client, which has guessed nothing yet.
+/// The same request as if from another client, without failed attempts so far.
 fn from_client(request: Request, number: usize) -> Request {
     request.with("X-Forwarded-For", &format!("192.0.2.{number}"))
 }
@@ -153,7 +153,7 @@ fn tokens_are_changed_without_a_request_being_refused() {
         let files: Vec<_> = files.iter().map(|file| format!("\"{file}\"")).collect();
         stage.setup.clone().set("relay.token_files", &format!("[{}]", files.join(",")))
     };
-    // whoever asks all the time with the token of the day never hears no
+    // a client that uses the current token throughout the rotation is never refused
     let (over, moved_on) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let client = scope.spawn(|| {
@@ -192,7 +192,7 @@ fn a_reload_with_a_bad_token_changes_nothing() {
     assert_eq!(stage.ready().status, 200, "the token that was there opens");
 }
 
-/// Writes the configuration, and waits until it is in force.
+/// Writes the configuration, and waits until it is applied.
 fn reload(stage: &Stage, setup: &Setup, what: &str) {
     let told = || {
         let lines = stage.edge.lines();

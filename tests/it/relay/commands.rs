@@ -1,4 +1,4 @@
-//! What an operator runs by hand: `token`, `check --live`, `explain --relay` and `journal`.
+//! Operator commands of the relay: `token`, `check --live`, `explain --relay` and `journal`.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -58,7 +58,7 @@ fn a_new_token_opens_a_relay() {
     let request = crate::support::request::Request::new("GET", "/readyz");
     let request = request.with("Authorization", &format!("Bearer {}", token.trim_end()));
     let deadline = Instant::now() + PATIENCE;
-    // each question before it is taken over is a failed guess: then it is told to wait
+    // wait for the reload: each earlier request is a failed attempt, which leads to a refusal
     stage.edge.line("the tokens", |line| line["message"].to_string().contains("tokens"));
     while stage.ask(&request).status != 200 {
         assert!(Instant::now() < deadline, "the new token does not open");
@@ -131,7 +131,7 @@ fn journal(stage: &Stage, arguments: &[&str]) -> Output {
     stage.setup.run_with("journal", arguments, "")
 }
 
-/// Every entry, as `export` writes them, once the transaction has ended.
+/// All journal entries as `export` writes them, once the transaction is final.
 fn exported(stage: &Stage) -> Vec<Value> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -178,7 +178,7 @@ fn the_journal_records_intents_and_outcomes() {
     assert!(text.starts_with(&format!("{} entries", entries.len())), "{text}");
 }
 
-/// Changes the journal by hand, past the triggers that would not have it.
+/// Edits the journal directly, after dropping the triggers that prevent it.
 fn tamper(stage: &Stage, statement: &'static str) {
     let url = format!("sqlite:{}", stage.folder.file("journal.db"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

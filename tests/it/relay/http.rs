@@ -1,4 +1,4 @@
-//! The relay as an HTTP server: paths, methods, sizes, types, quotas, and how it stops.
+//! The relay as an HTTP server: paths, methods, sizes, media types, quotas, and graceful shutdown.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use crate::support::relay::expect::{common, refused, rpc_refused};
 use crate::support::relay::stage::{Stage, authorised, post};
 use crate::support::request::{Request, padded};
 
-/// A body that is refused by its content alone, so that whatever else is wrong shows.
+/// A body that is refused by its content alone, so that every earlier check takes precedence.
 const JUDGED: &str = r#"{"recipient":"0x202","card_id":"7"}"#;
 const VERDICT: &str = "argument_not_allowed";
 

@@ -1,4 +1,4 @@
-//! The write journal as the operator's page searches it.
+//! Searches of the write journal on the operator's page.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +12,7 @@ use crate::support::relay::expect::submitted;
 use crate::support::relay::stage::Stage;
 use crate::support::relay::user::User;
 
-/// What `/journal` finds.
+/// The response of `/journal`.
 fn find(stage: &Stage, query: &str) -> Value {
     let answer = ask(&stage.edge, &local(&format!("/journal?{query}")));
     assert_eq!(answer.status, 200, "{query}: {}", answer.text());
@@ -20,7 +20,7 @@ fn find(stage: &Stage, query: &str) -> Value {
     answer.json()
 }
 
-/// The numbers of what is found.
+/// The numbers of the entries found.
 fn numbers(stage: &Stage, query: &str) -> Vec<i64> {
     let found = find(stage, query);
     let writes = found["writes"].as_array().expect("a list");

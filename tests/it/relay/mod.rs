@@ -1,10 +1,10 @@
-//! The relay on the wire: what it admits, and everything it refuses.
+//! Wire tests of the relay: what it admits, and everything it refuses.
 //!
-//! Its harness is `support::relay`: `stage` starts a relay with its surroundings. The node is
-//! either `chain`, which can fail in every way, or a real one (`devnet`: starknet-devnet 0.10.1
-//! on PATH, shared by all tests) behind a recording proxy. `user` signs like a wallet. `threats_*`
-//! and `signatures` hold attacks that a node accepts or that a careless filter passes; each test
-//! proves that the attack alone is refused: the transaction it was derived from passes.
+//! The harness is `support::relay`: `stage` starts a relay with its environment. The node is either
+//! `chain`, which can fail in every way, or a real one (`devnet`: starknet-devnet 0.10.1 on PATH,
+//! shared by all tests) behind a recording proxy. `user` signs like a wallet. `threats_*` and
+//! `signatures` hold attacks that a node accepts or that a careless filter passes; each test proves
+//! that the attack alone is refused: the transaction it was derived from passes.
 
 mod unsettled;
 

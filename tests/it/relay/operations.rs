@@ -1,5 +1,5 @@
-//! The bodies of the operations: exactly their members, exactly their types, and what nobody may
-//! say. Everything here is refused, so nothing ever reaches the node.
+//! Operation bodies: exactly the documented members and types, and values that are always
+//! forbidden. Every request here is refused, so nothing reaches the node.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use crate::support::relay::user::User;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::tx::is_public_key;
 
-/// What a member must be.
+/// The type of a member.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Felt,
@@ -26,7 +26,7 @@ enum Kind {
 /// A body as its members: name, value, kind.
 type Body = Vec<(&'static str, Value, Kind)>;
 
-/// Every operation but `/require-v2`, with a body that is well formed.
+/// Every operation except `/require-v2`, with a well-formed body.
 fn operations() -> Vec<(&'static str, Body)> {
     let user = User::with_key(USER_KEY);
     let felt = |name, value: &str| (name, json!(value), Kind::Felt);
@@ -67,7 +67,7 @@ fn operations() -> Vec<(&'static str, Body)> {
     ]
 }
 
-/// The members as JSON text, one of them perhaps as another text.
+/// The members as JSON text, optionally with one value replaced.
 fn text(body: &Body, instead: Option<(&str, &str)>) -> String {
     let members = body.iter().map(|(name, value, _)| match instead {
         Some((other, text)) if other == *name => format!(r#""{name}":{text}"#),
@@ -76,7 +76,7 @@ fn text(body: &Body, instead: Option<(&str, &str)>) -> String {
     format!("{{{}}}", members.collect::<Vec<_>>().join(","))
 }
 
-/// Texts that are no value of this kind.
+/// Invalid texts for this kind.
 fn misfits(kind: Kind) -> Vec<String> {
     let common = ["null", "true", "{}", "[]", "1.5", "-1", r#""""#, r#"" ""#];
     let own: &[&str] = match kind {
@@ -89,7 +89,7 @@ fn misfits(kind: Kind) -> Vec<String> {
         Kind::Time => &["4102444800", r#""2100-01-31""#, r#""2100-02-30T00:00:00Z""#, r#""soon""#],
     };
     let mut texts: Vec<_> = own.iter().map(|text| (*text).to_owned()).collect();
-    // a space is a character that a text may have
+    // a space is valid in a text
     texts.extend(
         common
             .iter()

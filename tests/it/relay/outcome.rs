@@ -1,4 +1,4 @@
-//! What a client is told when the node fails: before anything was sent, and after.
+//! Responses to a client when the node fails: before a transaction was sent, and after.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,10 +19,10 @@ use crate::support::script::{
     ANSWER_CAP, SECRET, http, json, padded_envelope, send, send_and_close, sized,
 };
 
-/// What a node does that does not answer as it should.
+/// A faulty response of the node.
 type Fault = fn(&Call) -> Vec<Act>;
 
-/// A proof serves for the whole test, and a node that hangs is not waited for.
+/// One proof is valid for the whole test, and a node that hangs times out soon.
 const KEYS: [(&str, &str); 3] = [
     ("relay.pins_max_age", "\"1m\""),
     ("node.timeout", "\"1s\""),
@@ -61,7 +61,7 @@ fn flood(call: &Call) -> Vec<Act> {
     send(json(padded_envelope(call, ANSWER_CAP + 1)))
 }
 
-/// A chain on which anyone is verified, so that a card can be minted.
+/// A chain on which every account is verified, so that a card can be minted.
 fn verified(call: &Call) -> Vec<Act> {
     let is_asked = method(call) == "starknet_call" && is_view(call, "is_verified");
     if is_asked { result(call, "[\"0x1\"]") } else { honest(call) }
@@ -95,7 +95,7 @@ fn an_operation_whose_reads_fail_is_not_begun() {
     assert_eq!(stage.adds().len(), 0, "nothing was sent");
 }
 
-/// Answers to a submission that leave open whether the node took it.
+/// Responses to a submission that leave open whether the node accepted it.
 const UNCLEAR: [(&str, Fault); 7] = [
     ("silence", |_| vec![Act::Hang]),
     ("a connection that ends", |_| vec![Act::Close]),
@@ -143,7 +143,7 @@ fn an_unanswered_operation_is_not_repeated() {
     });
 }
 
-/// A chain that does this with a submission, and tells later that it took it.
+/// A chain that responds to a submission with `fault`; a receipt exists once `landed` is set.
 fn unclear(fault: Fault, landed: Arc<AtomicBool>) -> Stage {
     let script = move |call: &Call| match method(call).as_str() {
         _ if is_add(call) => fault(call),
@@ -179,7 +179,7 @@ fn a_rejected_transaction_can_be_sent_again() {
     );
 }
 
-/// A chain that takes what the test says it will get.
+/// A chain that accepts a submission under the hash that the test sets.
 fn taking(latch: Option<Latch>) -> (Stage, Arc<Mutex<Felt>>) {
     let hash = Arc::new(Mutex::new(Felt::ZERO));
     let known = Arc::clone(&hash);

@@ -1,4 +1,4 @@
-//! The pins: what must hold on the chain before anything is written, shown by `/readyz`.
+//! Pins: what must hold on the chain before any write, reported by `/readyz`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -18,10 +18,10 @@ use crate::support::response::Response;
 use portcullis_filters::tx::selector;
 
 const EXECUTE: &str = r#"{"identity":"0x1d"}"#;
-/// Known without the chain: our two keys differ.
+/// Checked without the chain: the two configured keys differ.
 const KEYS: &str = "owner_and_verifier_keys";
 
-/// The pins of an answer by name: whether each holds, and what was found.
+/// The pins of a response by name: whether each holds, and the observed value.
 fn pins(answer: &Response, why: &str) -> BTreeMap<String, (bool, String)> {
     common(answer, why);
     let body = answer.json();
@@ -40,7 +40,7 @@ fn pins(answer: &Response, why: &str) -> BTreeMap<String, (bool, String)> {
     pins
 }
 
-/// The names of those that do not hold.
+/// The names of the failing pins.
 fn failing(answer: &Response, why: &str) -> Vec<String> {
     let pins = pins(answer, why);
     pins.into_iter().filter(|(_, (ok, _))| !ok).map(|(name, _)| name).collect()
@@ -96,7 +96,7 @@ fn a_configured_mismatch_fails_its_pin_only() {
     }
 }
 
-/// A contract and a view whose answer is wrong, and the pins that see it.
+/// A contract and a view with a wrong result, and the pins that detect it.
 const WRONG: [(&str, &str, &str); 21] = [
     ("0x200", "verification_v2_required", "verification_v2_required"),
     ("0x200", "account_class_hash", "account_class"),

@@ -1,4 +1,4 @@
-//! What the relay takes over on SIGHUP: what may be written, as well as who may ask.
+//! Settings that the relay applies on SIGHUP: permitted writes and tokens.
 
 use crate::support::relay::chain::USER_KEY;
 use crate::support::relay::expect::rpc_refused;

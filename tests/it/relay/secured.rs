@@ -1,4 +1,4 @@
-//! The relay inside TLS: the token first, and what it says over HTTP/2 is what it says over
+//! The relay over TLS: the token is checked first, and responses are the same over HTTP/2 as over
 //! HTTP/1.1.
 
 use crate::http2::essence;

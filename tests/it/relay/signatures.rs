@@ -15,17 +15,17 @@ use crate::support::relay::stage::{Stage, Trick};
 use crate::support::relay::user::{BOUNDS, Signed, User, call, chain_id, replaced};
 use crate::support::request::padded;
 
-/// The order of the curve, highest limb first.
+/// The order of the curve, most significant limb first.
 const ORDER: [u64; 4] =
     [0x0800_0000_0000_0010, 0xffff_ffff_ffff_ffff, 0xb781_126d_cae7_b232, 0x1e66_a241_adc6_4d2f];
 
-/// `r` and `s` as the text has them.
+/// `r` and `s` as they appear in the text.
 fn signature(signed: &Signed) -> [String; 2] {
     let json: serde_json::Value = serde_json::from_str(&signed.text).unwrap();
     [0, 1].map(|at| json["signature"][at].as_str().unwrap().to_owned())
 }
 
-/// The order less this number.
+/// The order minus this number.
 fn negated(number: &str) -> Felt {
     let mut limbs = [0; 4];
     let mut borrow = false;

@@ -1,4 +1,4 @@
-//! What the relay does not start with: secrets that are none, and a policy that is not V2.
+//! Startup failures of the relay: invalid secrets, and a policy that is not V2.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Output;
@@ -14,7 +14,8 @@ fn words(output: &Output) -> String {
     String::from_utf8_lossy(&[output.stdout.as_slice(), &output.stderr].concat()).into_owned()
 }
 
-/// `serve` refuses with 2 and `check` with 1, and both name what is wrong; no secret is printed.
+/// Asserts that `serve` exits with 2 and `check` with 1, that both name the cause, and that neither
+/// prints a secret.
 fn assert_refused(setup: &Setup, named: &str, secrets: &[&str], why: &str) {
     for (subcommand, code) in [("serve", 2), ("check", 1)] {
         let output = setup.run(subcommand);

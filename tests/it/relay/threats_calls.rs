@@ -62,7 +62,7 @@ fn calls_to_self_or_deployers_are_refused() {
         .iter()
         .map(|(what, signed)| (*what, signed.body().into_bytes(), "contract_not_allowed"))
         .collect();
-    // what it calls is looked at before what it is
+    // targets are checked before the sender
     let token = user.invoke_from(stage.pin("token"), &[approve(&stage)], 1, BOUNDS);
     tricks.push(("a contract of ours that calls itself", token.body().into_bytes(), {
         "contract_not_allowed"
@@ -206,7 +206,7 @@ fn calls_felts_and_gas_are_bounded() {
     let more = Bounds { l1_gas: (1, 1), ..most };
     let bound = |bounds| user.invoke_within(&eight, 1, bounds).body().into_bytes();
     stage.assert_tricks(
-        // 8 calls, 500 million L2 gas and 10 STRK are what is configured: not one less
+        // the configured limits, accepted in full: 8 calls, 500 million L2 gas and 10 STRK
         &user.invoke_within(&eight, 1, most),
         &[
             ("9 calls", nine.body().into_bytes(), "too_many_calls"),

@@ -143,7 +143,7 @@ fn bad_ids_and_versions_are_refused() {
         rpc_refused(&answer, "invalid_request", id, what);
     }
     for number in ["9223372036854775808", "1.5", "1e300", "-0"] {
-        // a number is given back as it was written: nothing rounds it
+        // a numeric id is returned as it was written, without rounding
         let body = rpc(number, "starknet_call", "[]");
         rpc_refused(&stage.post("/rpc", body), "method_not_allowed", number, number);
     }

@@ -8,17 +8,17 @@ use crate::support::relay::expect::{rpc_refused, submitted};
 use crate::support::relay::stage::Stage;
 use crate::support::relay::user::{ID, Signed, replaced};
 
-/// The prime: the first number that is no felt. The node reads it as zero.
+/// The prime: the smallest number that is not a felt. The node reads it as zero.
 pub(super) const PRIME: &str = "0x800000000000011000000000000000000000000000000000000000000000001";
 
-/// A relay, and a transaction that it lets through.
+/// A relay, and a transaction that it accepts.
 pub(super) fn scene() -> (Stage, Signed) {
     let stage = Stage::on_devnet();
     let fine = stage.fine(&devnet::deployed(), 1);
     (stage, fine)
 }
 
-/// The relay refuses each of these replacements as `invalid_request`.
+/// Asserts that the relay refuses each of these replacements as `invalid_request`.
 fn assert_invalid(rows: &[(&str, &str, &str)]) {
     let (stage, fine) = scene();
     let bodies =

@@ -1,5 +1,5 @@
-//! What a client is told while something is in the way: an earlier write that is in no block yet,
-//! a journal that can not be written. And how the operator sees it.
+//! Responses to a client while a write is blocked by an earlier one that is in no block yet, or by
+//! a journal that cannot be written, and what the operator sees.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ const MINT: &str = r#"{"recipient":"0x9","card_id":"7"}"#;
 const OTHER: &str = r#"{"recipient":"0x9","card_id":"8"}"#;
 const OLDEST: &str = "portcullis_relay_oldest_open_intent_timestamp_seconds";
 
-/// A chain that has taken everything before, and puts nothing into a block.
+/// A chain that already has every transaction, but includes no transaction in a block.
 fn standing(call: &Call) -> Vec<Act> {
     match method(call).as_str() {
         _ if is_add(call) => error(call, 59),

@@ -1,7 +1,7 @@
-//! Each operation to each status that its document tells of: `documents` judges every answer.
+//! Each operation with each status that its document declares; `documents` checks every response.
 //!
-//! The chain here is willing: its state lets every operation be written, and what the node says of
-//! the transaction is the test's. That is why the bodies name identities and accounts of their own.
+//! The chain's state permits every operation, and each test sets the node's response to the
+//! transaction. For that reason each body names its own identities and accounts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,15 +16,14 @@ use crate::support::relay::user::User;
 use crate::support::request::{Request, padded};
 use crate::support::script::{SECRET, sized};
 
-/// Fast, and with proofs that last as long as a test.
+/// Short timeouts, and proofs that are valid as long as a test runs.
 const KEYS: [(&str, &str); 3] = [
     ("relay.pins_max_age", "\"1m\""),
     ("relay.receipt_timeout", "\"1s\""),
     ("relay.requests_per_minute", "10000"),
 ];
 
-/// What the views say of those whom the bodies name: view, first argument (any, where there is
-/// none), result.
+/// Results of the views: view, first argument (empty matches any), result.
 const STATE: [(&str, &str, &str); 9] = [
     ("identity_of", "0x77", r#"["0x1"]"#),
     ("account_of", "0x9", r#"["0x88"]"#),
@@ -32,13 +31,13 @@ const STATE: [(&str, &str, &str); 9] = [
     ("attestation", "", r#"["0x0","0x0","0x0","0x0","0x0","0x0"]"#),
     ("attestation_of", "", r#"["0xa1","0x77","0x1","0x1","0x1","0x1","0x0"]"#),
     ("usership_of", "", r#"["0x0","0x0"]"#),
-    // ready long ago, to be executed; ready in 2100, still to be cancelled
+    // ready long ago, to be executed; ready in 2100, can still be cancelled
     ("recovery_of", "0xe", r#"["0x66","0x1"]"#),
     ("recovery_of", "0xc", r#"["0x66","0xf4865700"]"#),
     ("recovery_of", "", r#"["0x0","0x0"]"#),
 ];
 
-/// A path and a body that the willing chain lets be written.
+/// The path and a body that the permissive chain allows.
 fn body(kind: OperationKind) -> String {
     let user = User::with_key(USER_KEY);
     let (address, key) = (user.address, user.key.public_key());
@@ -69,7 +68,7 @@ fn body(kind: OperationKind) -> String {
     }
 }
 
-/// A chain on which everything can be written. `v2` says whether V2 is required there already.
+/// A chain that permits every write. `v2` sets whether V2 is already required.
 fn willing(call: &Call, v2: bool) -> Vec<Act> {
     if method(call) != "starknet_call" {
         return honest(call);
@@ -88,7 +87,8 @@ fn willing(call: &Call, v2: bool) -> Vec<Act> {
     }
 }
 
-/// A relay before a willing chain that says this of a transaction and, later, of its receipt.
+/// A relay in front of a permissive chain that responds with `added` to a submission and with
+/// `receipt` to later queries.
 fn stage(
     kind: OperationKind,
     added: fn(&Call) -> Vec<Act>,
@@ -107,7 +107,7 @@ fn stage(
     Stage::with_script(script, &KEYS)
 }
 
-/// The node has it from before.
+/// The node already has the transaction.
 fn known(call: &Call) -> Vec<Act> {
     error(call, 59)
 }
@@ -124,7 +124,7 @@ fn failure(_: &Call) -> Vec<Act> {
     vec![Act::Send(sized("500 Internal Server Error", &["Content-Type: text/plain"], SECRET))]
 }
 
-/// Each operation, whose transaction ends like this, is answered with this status.
+/// Asserts the status of each operation whose transaction ends this way.
 fn each_comes_to(status: u16, added: fn(&Call) -> Vec<Act>, receipt: fn(&Call) -> Vec<Act>) {
     each(OperationKind::ALL, |kind| {
         let stage = stage(kind, added, receipt);
@@ -179,9 +179,9 @@ fn operations_report_node_and_chain_errors() {
     });
 }
 
-/// Every path that takes a body.
-fn paths() -> impl Iterator<Item = String> {
-    OperationKind::ALL.into_iter().map(OperationKind::path).chain(["/rpc".to_owned()])
+/// Every path that accepts a body.
+fn paths() -> impl Iterator<Item = &'static str> {
+    OperationKind::ALL.into_iter().map(OperationKind::path).chain(["/rpc"])
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `age-verification-session`: who may begin one, how many, and how a user stands.
+//! `age-verification-session`: who may start a session, how many, and the reported status.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::support::sidecar::expect::{answered, refused};
 use crate::support::sidecar::stage::{Stage, post};
 use crate::support::sidecar::token::{Token, seconds_from_now};
 
-/// Seconds from now to an instant of an answer.
+/// Seconds from now to a timestamp of a response.
 fn seconds_until(value: &Value) -> i64 {
     let instant = humantime::parse_rfc3339(value.as_str().unwrap_or_default());
     let instant = instant.unwrap_or_else(|_| panic!("{value} is no instant in UTC"));
@@ -187,7 +187,7 @@ fn a_user_may_have_ten_open_sessions() {
     for number in 0..9 {
         open(number, seconds_from_now(3_600 + i64::from(number)));
     }
-    // one that is over does not count
+    // an expired session does not count
     open(9, seconds_from_now(-1));
     stage.session(ALICE);
     let answer = stage.ask(&Token::of(ALICE).post(SESSION));

@@ -1,4 +1,4 @@
-//! Conditional requests: who has it already is told so, and nothing more.
+//! Conditional requests: a client that has the current document gets 304 and nothing else.
 
 use std::time::{Duration, SystemTime};
 
@@ -35,7 +35,7 @@ fn date(response: &Response, shift: i64) -> String {
     httpdate::fmt_http_date(shifted)
 }
 
-/// 304 with the headers of 200 that a cache refreshes, and without a body.
+/// Asserts a 304 without a body, with the headers of the 200 that a cache refreshes.
 fn assert_unchanged(answer: &Response, whole: &Response, why: &str) {
     common(answer, why);
     assert_eq!(answer.status, 304, "{why}");
@@ -154,7 +154,7 @@ fn a_tag_changes_with_the_document() {
     let later = 1_788_912_060_000_000_i64;
     stage.sql(&format!("UPDATE podcast SET title = 'Boosters', updated_us = {later};"));
     stage.sql(&format!("UPDATE sitemap_url SET lastmod_us = {later} WHERE id = 2;"));
-    // a feed that was made serves for some seconds
+    // a generated feed is served from memory for some seconds
     stage.restart();
     for (path, before) in paths.iter().zip(before) {
         let answer = stage.get_with(path, "If-None-Match", &before);

@@ -1,4 +1,4 @@
-//! Mistakes in `[sidecar]`: each is told by its key and by what is accepted.
+//! Errors in `[sidecar]`: each message names the key and the accepted values.
 
 use std::iter;
 
@@ -6,7 +6,7 @@ use portcullis::config::{Config, Errors, SidecarConfig};
 
 use crate::support::check::each;
 
-/// The least that a sidecar needs, with one key set.
+/// The minimal configuration of a sidecar, with one key set.
 fn parse(key: &str, literal: &str) -> Result<Config, Errors> {
     let mut keys = vec![
         ("node.url", "\"http://127.0.0.1:9/rpc\""),
@@ -24,7 +24,7 @@ fn sidecar(key: &str, literal: &str) -> SidecarConfig {
     config.sidecar.expect("a sidecar is configured")
 }
 
-/// `count` texts, each like no other.
+/// `count` distinct texts.
 fn texts(count: usize, of: impl Fn(usize) -> String) -> String {
     let texts: Vec<_> = (0..count).map(|number| format!("\"{}\"", of(number))).collect();
     format!("[{}]", texts.join(","))

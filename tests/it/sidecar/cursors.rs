@@ -1,4 +1,5 @@
-//! Cursors: a walk through a feed sees every post once, and a cursor fits only where it came from.
+//! Cursors: paging through a feed returns every post once, and a cursor is valid only for the feed
+//! and filters that issued it.
 
 use serde_json::Value;
 
@@ -51,7 +52,7 @@ fn inserted_and_deleted_posts_move_no_other() {
     let stage = Stage::new();
     let query = format!("{}&limit=20", feed(PAGED_FEED));
     let first = stage.page(&query);
-    // newer ones come, and the very post that the cursor stands at goes
+    // a newer post is added, and the post that the cursor refers to is deleted
     stage.sql(&item(PAGED_FEED, PAGED + 1, "neo"));
     let last = posts(&first).last().cloned().unwrap_or_default();
     stage.sql(&format!("DELETE FROM feed_item WHERE post_uri = '{last}';"));

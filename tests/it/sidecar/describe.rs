@@ -1,4 +1,4 @@
-//! `describeFeedGenerator` and `did.json`: who the feed generator is, and what it generates.
+//! `describeFeedGenerator` and `did.json`: the identity of the feed generator, and its feeds.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! What crawlers read: robots.txt and the sitemap. How they must look is judged by parsers.
+//! Documents for crawlers: robots.txt and the sitemap. Parsers check their format.
 
 use crate::support::check::each;
 use crate::support::request::Request;
@@ -149,7 +149,7 @@ fn links_use_the_base_url_for_any_host() {
 #[test]
 fn unlistable_rows_are_skipped() {
     let stage = Stage::empty(&[]);
-    // once encoded each is longer than an address may be: whole steps of them have nothing to send
+    // each encoded address exceeds the maximum length: whole batches have no rows to send
     let rows: String = (1..=600)
         .map(|id| page(id, &format!("https://cards.example/{id}/{}", "\u{e9}".repeat(400)), 1))
         .collect();

@@ -1,4 +1,4 @@
-//! What events do: which status follows which, what comes too late, and what is told twice.
+//! Verifier events: permitted status transitions, late events, and duplicates.
 
 use serde_json::{Value, json};
 
@@ -9,10 +9,10 @@ use crate::support::sidecar::event::Event;
 use crate::support::sidecar::expect::{answered, refused};
 use crate::support::sidecar::stage::Stage;
 
-/// Each outweighs those before it.
+/// In ascending order of precedence.
 const STATUSES: [&str; 5] = ["pending", "verified", "rejected", "expired", "revoked"];
 
-/// What an event of each status does to a subject of each status: `y` is applied, `n` refused.
+/// The effect of an event of each status on a subject of each status: `y` is applied, `n` refused.
 const TABLE: [(&str, &str); 5] = [
     ("pending", "yyyyy"),
     ("verified", "nyyyy"),
@@ -21,7 +21,7 @@ const TABLE: [(&str, &str); 5] = [
     ("revoked", "nnnny"),
 ];
 
-/// Users as many as are needed: each has few sessions a minute.
+/// A distinct user per number: each may start few sessions per minute.
 fn user(number: usize) -> String {
     format!("00000000-0000-4000-9000-{number:012}")
 }

@@ -1,4 +1,4 @@
-//! Where a body ends, how large it is, and how long it is waited for.
+//! The end of a body, its maximum size, and its read timeout.
 
 use crate::support::check::each;
 use crate::support::request::{Request, chunked, padded};
@@ -8,7 +8,7 @@ use crate::support::sidecar::expect::{answered, common, refused};
 use crate::support::sidecar::stage::{Stage, WEBHOOK_SECRET, post};
 use crate::support::sidecar::token::Token;
 
-/// A signed event about nobody: refused for that alone, when all else is right.
+/// A signed event about an unknown subject: refused for that alone, if everything else is valid.
 fn fine(size: usize) -> Vec<u8> {
     padded(&Event::new("framing", NOBODY, "verified", 0).body(), size)
 }

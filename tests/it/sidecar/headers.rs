@@ -1,4 +1,4 @@
-//! What the head of an answer says: how long it may be kept, by whom, and which pages may read it.
+//! Response headers: how long a response may be cached and by whom, and which origins may read it.
 
 use super::skeleton::feed;
 use crate::support::check::each;
@@ -12,7 +12,7 @@ use crate::support::sidecar::token::Token;
 
 const ORIGIN: &str = "https://www.cards.example";
 
-/// Requests that are answered and refused, all but webhooks.
+/// Accepted and refused requests of browsers: all except webhooks.
 fn of_pages() -> Vec<(String, Request)> {
     let paths = [
         "/functions/describeFeedGenerator".to_owned(),

@@ -1,4 +1,4 @@
-//! `health-check`: each dependency, what it may say of it, and to whom.
+//! `health-check`: each dependency, what the response discloses about it, and to whom.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ const COMPONENTS: [&str; 8] = [
     "web_push",
 ];
 
-/// Says of each path what the path says: `/ok`, `/500`, `/hang`.
+/// Responds to each path according to its last segment: `/ok`, `/500`, `/hang`.
 fn upstream() -> Upstream {
     Upstream::start(|path| match path.rsplit('/').next() {
         Some("500") => Answer::Is("500 Internal Server Error", "a-secret-of-theirs".to_owned()),
@@ -39,7 +39,7 @@ fn quoted(text: &str) -> String {
     format!("\"{text}\"")
 }
 
-/// A sidecar whose platform is well, with these keys.
+/// A sidecar with a healthy platform and these keys.
 fn stage(upstream: &Upstream, keys: &[(&str, String)]) -> Stage {
     let platform = quoted(&upstream.url("/platform/ok"));
     let mut all = vec![("sidecar.health.platform", &*platform)];
@@ -47,7 +47,7 @@ fn stage(upstream: &Upstream, keys: &[(&str, String)]) -> Stage {
     Stage::empty(&all)
 }
 
-/// What is said of a component that has one part.
+/// The only check of a component.
 fn component(body: &Value, name: &str) -> Value {
     let parts = body["checks"][name].as_array().map(Vec::as_slice).unwrap_or_default();
     assert_eq!(parts.len(), 1, "{name} in {body}");

@@ -1,4 +1,4 @@
-//! How much one client may ask: requests in a minute, and requests at a time.
+//! Limits per client: requests per minute, and concurrent requests.
 
 use super::skeleton::feed;
 use crate::support::check::rate_limit;

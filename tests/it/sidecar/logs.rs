@@ -1,4 +1,4 @@
-//! What is written about a request: its function, how it ended, and nothing of what it said.
+//! The request log: the function and the outcome, and nothing of the request's content.
 
 use std::time::Instant;
 

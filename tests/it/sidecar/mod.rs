@@ -1,6 +1,6 @@
-//! The sidecar on the wire: feeds, podcasts, what crawlers read, health, and proofs of age.
+//! Wire tests of the sidecar: feeds, podcasts, crawler documents, health, and proofs of age.
 //!
-//! Its harness is `support::sidecar`: `stage` starts a sidecar with secrets and a store filled with
+//! The harness is `support::sidecar`: `stage` starts a sidecar with secrets and a store filled with
 //! `content`. `token` makes user sessions, `event` verifier events, `upstream` the servers that
 //! health checks and lookups contact; `expect` checks what every response must have.
 

@@ -1,4 +1,4 @@
-//! Starting, reloading and stopping: secrets, what is switched off, and what is in flight.
+//! Startup, reload and shutdown: secrets, disabled functions, and requests in flight.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Instant;
@@ -17,7 +17,7 @@ use crate::support::sidecar::expect::{common_with_quota, refused, refused_with_q
 use crate::support::sidecar::stage::{SESSION_SECRET, Stage, WEBHOOK_SECRET, setup};
 
 impl Stage {
-    /// Writes another configuration, and waits until the change of this key is in force.
+    /// Writes another configuration, and waits until the change of this key is applied.
     pub(super) fn reload(&self, key: &str, setup: &Setup) {
         let told = || {
             let lines = self.edge.lines();
@@ -36,7 +36,8 @@ impl Stage {
     }
 }
 
-/// `serve` refuses with 2 and `check` with 1, and both name what is wrong; no secret is printed.
+/// Asserts that `serve` exits with 2 and `check` with 1, that both name the cause, and that neither
+/// prints a secret.
 fn assert_refused(setup: &Setup, named: &str, why: &str) {
     for (subcommand, code) in [("serve", 2), ("check", 1)] {
         let output = setup.run(subcommand);

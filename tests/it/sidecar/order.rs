@@ -1,5 +1,5 @@
-//! The webhook's checks and their order: a request that is wrong in two ways is refused for what
-//! is looked at first.
+//! The webhook's checks and their order: a request with two faults is refused for the one that is
+//! checked first.
 
 use crate::support::check::each;
 use crate::support::request::{Request, padded};
@@ -8,7 +8,7 @@ use crate::support::sidecar::event::{Event, NOBODY, SIGNATURE, WEBHOOK, sign, si
 use crate::support::sidecar::expect::{anonymous, answered, refused, request_id};
 use crate::support::sidecar::stage::{Stage, WEBHOOK_SECRET};
 
-/// What can be wrong, in the order in which it is looked at, and the refusal.
+/// The possible faults in the order in which they are checked, and the refusal of each.
 const FAULTS: [(Fault, &str); 8] = [
     (Fault::Method, "MethodNotAllowed"),
     (Fault::NoSecret, "NotConfigured"),

@@ -1,5 +1,5 @@
-//! `podcast-rss-feed`: whose feed is asked for, and what there is of it. How a feed must look is
-//! judged by feed readers.
+//! `podcast-rss-feed`: the requested feed, and its published content. Feed readers check its
+//! format.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ fn by(stage: &Stage, query: &str) -> Response {
     stage.get(&format!("{PATH}?{query}"))
 }
 
-/// Seconds for which an answer may be kept.
+/// The `max-age` of a response in seconds.
 fn max_age(answer: &Response) -> i64 {
     let told = answer.header("Cache-Control").unwrap_or_default();
     let age = told.strip_prefix("public, max-age=").and_then(|rest| rest.split(',').next());

@@ -1,4 +1,4 @@
-//! Paths and methods: which there are, what each takes, and which are two names of one thing.
+//! Paths and methods: the known paths, the methods of each, and the aliases.
 
 use super::skeleton::feed;
 use crate::support::check::each;
@@ -11,7 +11,7 @@ use crate::support::sidecar::expect::{
 use crate::support::sidecar::stage::{Stage, post};
 use crate::support::sidecar::token::Token;
 
-/// Paths that are read, with what they need to be answered with 200.
+/// Paths that accept GET, with the query that they need to respond with 200.
 fn readable() -> [(&'static str, String); 11] {
     let (skeleton, podcast) = (feed(PAGED_FEED), format!("did={ALICE_DID}"));
     [
@@ -46,7 +46,7 @@ fn readable_paths_answer_get_head_and_options() {
         assert_eq!(head.status, 200, "HEAD {target}");
         let mut expected = lasting_headers(&got);
         if !lasting_headers(&head).iter().any(|(name, _)| name == "transfer-encoding") {
-            // without a body there is nothing to cut into chunks
+            // a response without a body is not chunked
             expected.retain(|(name, _)| name != "transfer-encoding");
         }
         assert_eq!(lasting_headers(&head), expected, "HEAD {target} is the head of GET");

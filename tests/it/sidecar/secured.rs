@@ -1,4 +1,4 @@
-//! The sidecar inside TLS: what it says over HTTP/2 is what it says over HTTP/1.1.
+//! The sidecar over TLS: responses are the same over HTTP/2 as over HTTP/1.1.
 
 use crate::http2::essence;
 use crate::support::client2::Client2;
@@ -8,7 +8,7 @@ use crate::support::secure::{Pair, secured};
 use crate::support::sidecar::content;
 use crate::support::sidecar::stage::{Stage, post, setup};
 
-/// A sidecar with a certificate and the content of the tests.
+/// A sidecar with a certificate and the test content.
 fn stage() -> (Stage, Pair) {
     let (folder, pair) = (Folder::new(), Pair::new());
     pair.write(&folder);

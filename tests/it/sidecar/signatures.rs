@@ -1,4 +1,4 @@
-//! Signatures of webhooks: which are the verifier's, and everything that only looks like it.
+//! Webhook signatures: valid signatures of the verifier, and everything that resembles one.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;

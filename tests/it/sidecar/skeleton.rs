@@ -1,4 +1,4 @@
-//! `getFeedSkeleton`: its parameters, one by one, good and bad.
+//! `getFeedSkeleton`: each parameter with valid and invalid values.
 
 use serde_json::Value;
 
@@ -9,11 +9,11 @@ use crate::support::sidecar::content::{
 use crate::support::sidecar::expect::{answered, refused};
 use crate::support::sidecar::stage::{Stage, encoded};
 
-/// Who publishes the feeds, and what the service is called.
+/// The DID of the feeds' publisher.
 pub(super) const SERVICE: &str = "did:web:cards.example";
 pub(super) const PATH: &str = "/functions/getFeedSkeleton";
 
-/// The parameter for a feed of ours.
+/// The `feed` parameter for a published feed.
 pub(super) fn feed(name: &str) -> String {
     format!("feed=at://{SERVICE}/app.bsky.feed.generator/{name}")
 }
@@ -30,13 +30,12 @@ pub(super) fn numbered(numbers: impl IntoIterator<Item = u32>) -> Vec<String> {
 }
 
 impl Stage {
-    /// A page of a feed.
     pub(super) fn page(&self, query: &str) -> Value {
         answered(&self.get(&format!("{PATH}?{query}")), 200, query)
     }
 }
 
-/// The numbers of the long feed that pass, newest first.
+/// The post numbers of the long feed that match, newest first.
 fn descending(wanted: impl Fn(u32) -> bool) -> impl Iterator<Item = u32> {
     (1..=PAGED).rev().filter(move |number| wanted(*number))
 }

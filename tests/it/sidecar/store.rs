@@ -1,4 +1,4 @@
-//! What is answered when the store is gone, and what needs none.
+//! Responses when the store is unavailable, and functions that do not need it.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use crate::support::sidecar::stage::Stage;
 use crate::support::sidecar::token::Token;
 use crate::support::sidecar::upstream::{Answer, Upstream};
 
-/// Takes every table away, as far as a test can take a database away from SQLite.
+/// Drops every table, which approximates an unavailable SQLite database.
 fn lose_the_store(stage: &Stage) {
     let tables = [
         "feed_label",

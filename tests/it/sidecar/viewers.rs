@@ -1,4 +1,4 @@
-//! Who looks: public feeds ask nobody, and `whoto-follow` is for whoever is signed in.
+//! Viewers: public feeds need no token, and `whoto-follow` requires a signed-in user.
 
 use std::sync::{Arc, OnceLock};
 
@@ -25,7 +25,7 @@ fn personal() -> String {
     format!("{PATH}?{}", feed("whoto-follow"))
 }
 
-/// A refusal that nobody keeps and that depends on who asked.
+/// Asserts a refusal that is never cached and that varies by viewer.
 fn refused_to_viewer(answer: &Response, name: &str, why: &str) {
     refused(answer, name, why);
     assert_private(answer, why);

@@ -1,5 +1,5 @@
-//! Each path to the statuses that the other tests show on one of its names only: `documents` judges
-//! every answer.
+//! Each path with the statuses that the other tests produce on one of its aliases only; `documents`
+//! checks every response.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use crate::support::sidecar::token::Token;
 
 const SKELETON: &str = "/xrpc/app.bsky.feed.getFeedSkeleton";
 
-/// Every path that is read and counted.
+/// Every path that accepts GET and counts towards the rate limit.
 const READ: [&str; 12] = [
     "/functions/describeFeedGenerator",
     "/functions/getFeedSkeleton",

@@ -1,8 +1,8 @@
-//! A node with a chain that a test can grow, take back and mine again.
+//! A node with a chain that a test can extend, revert and mine again.
 //!
-//! In: what the test does to the chain. Out: what a Starknet node answers about it, to the watch
-//! and to clients alike; a client's calls are told by the trace context that [`question`] adds.
-//! Like a real development node it leaves a block's contents out of its hash.
+//! In: changes of the chain by the test. Out: responses of a Starknet node, to the watch and to
+//! clients alike; calls of clients are recognized by the trace context that [`question`] adds. As
+//! on a real development node, a block's hash does not cover its contents.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +13,7 @@ use crate::support::node::{Act, Call, Node};
 use crate::support::request::{Request, rpc};
 use crate::support::script::{envelope, json as answer, send};
 
-/// What tells a client's call from one of the watch.
+/// The trace context that marks a client's call; the watch does not send it.
 const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 /// A block: its own time, the hashes of its transactions and of the classes declared in it.
@@ -24,25 +24,24 @@ pub(crate) struct Block {
     pub(crate) classes: Vec<&'static str>,
 }
 
-/// A chain, its first block mined at second 0.
+/// A chain whose first block is mined at second 0.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Chain {
     pub(crate) blocks: Vec<Block>,
     /// The newest block that is accepted on L1.
     pub(crate) l1: Option<usize>,
-    /// How the node is.
     pub(crate) health: Health,
 }
 
-/// How a node is.
+/// The health of a node.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum Health {
-    /// It answers.
+    /// Responds correctly.
     #[default]
     Well,
-    /// It hangs up on everyone.
+    /// Closes every connection.
     Away,
-    /// It talks nonsense.
+    /// Responds with nonsense.
     Mad,
 }
 
@@ -112,7 +111,7 @@ fn hash(number: usize) -> String {
     format!("{:#x}", number + 0x100)
 }
 
-/// A node over a chain that the test holds, too.
+/// A node over a chain that the test can change.
 pub(crate) struct ChainNode {
     pub(crate) node: Node,
     pub(crate) chain: Arc<Mutex<Chain>>,
@@ -126,19 +125,19 @@ impl ChainNode {
         Self { node, chain }
     }
 
-    /// What the edge needs to keep answers, at tests' pace.
+    /// A gateway with the cache enabled and a short poll interval.
     pub(crate) fn setup(&self) -> Setup {
         Setup::before(self.node.address())
             .set("gateway.cache.enabled", "true")
             .set("gateway.cache.watch_interval", "\"100ms\"")
     }
 
-    /// Does something to the chain.
+    /// Applies a change to the chain.
     pub(crate) fn change(&self, change: impl FnOnce(&mut Chain)) {
         change(&mut self.chain.lock().unwrap());
     }
 
-    /// What clients' calls came to the node: method and block, or method alone.
+    /// The clients' calls that reached the node: method and block, or method alone.
     pub(crate) fn asked(&self) -> Vec<String> {
         let calls = self.node.calls().into_iter().filter(is_a_client_s);
         let told = calls.map(|call| {
@@ -152,13 +151,13 @@ impl ChainNode {
         told.collect()
     }
 
-    /// How often the watch has asked.
+    /// The number of calls by the watch.
     pub(crate) fn looks(&self) -> usize {
         self.node.calls().iter().filter(|call| !is_a_client_s(call)).count()
     }
 }
 
-/// What a node over `chain` does.
+/// The script of a node over `chain`.
 fn script(chain: &Arc<Mutex<Chain>>) -> impl Fn(&Call) -> Vec<Act> + Send + Sync + 'static {
     let chain = Arc::clone(chain);
     move |call| {

@@ -1,7 +1,7 @@
-//! What every answer of the gateway must be, whatever it is about.
+//! Invariants of every gateway response.
 //!
-//! In: an answer, and the one word that it should be about. Out: nothing, or a failed test that
-//! says which promise is broken. The table of reasons is here, once.
+//! In: a response, and the expected reason. Out: nothing, or a failed test that names the violated
+//! rule. The only copy of the table of reasons in the tests.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -41,7 +41,7 @@ pub(crate) const REASONS: [(&str, u16, i64); 24] = [
     ("draining", 503, -32603),
 ];
 
-/// The only headers that an answer can carry.
+/// The only headers that a response may have.
 const HEADERS: [&str; 19] = [
     "access-control-allow-headers",
     "access-control-allow-methods",
@@ -64,19 +64,19 @@ const HEADERS: [&str; 19] = [
     "x-request-id",
 ];
 
-/// Checks every row, even if some fail, and then fails the test with the number of those that did.
+/// Checks every row, even if some fail, and then fails the test with the number of failures.
 pub(crate) fn each<T>(rows: impl IntoIterator<Item = T>, check: impl Fn(T)) {
     let failed = |row| catch_unwind(AssertUnwindSafe(|| check(row))).is_err();
     let failures = rows.into_iter().filter_map(|row| failed(row).then_some(())).count();
     assert_eq!(failures, 0, "rows failed: see the panics above");
 }
 
-/// What a refused or failed request must get: the reason, its status and code, and this id.
+/// Asserts a refusal or failure: the reason, its status and code, and this id.
 pub(crate) fn assert_error(response: &Response, reason: &str, id: &str, why: &str) {
     assert_one_of(response, &[reason], id, why);
 }
 
-/// The same where the contract leaves more than one reason open.
+/// The same where the contract permits more than one reason.
 pub(crate) fn assert_one_of(response: &Response, reasons: &[&str], id: &str, why: &str) {
     assert_common(response, why);
     let body = response.json();
@@ -104,7 +104,7 @@ pub(crate) fn assert_one_of(response: &Response, reasons: &[&str], id: &str, why
     }
 }
 
-/// What a good answer must be: 200, this id, and exactly this result.
+/// Asserts a successful response: 200, this id, and exactly this result.
 pub(crate) fn assert_result(response: &Response, id: &str, result: &str, why: &str) {
     assert_common(response, why);
     assert_eq!(response.status, 200, "{why}: {}", response.text());
@@ -115,12 +115,12 @@ pub(crate) fn assert_result(response: &Response, id: &str, result: &str, why: &s
     assert!(came == expected, "{why}: {all} bytes expected, {} came: {shown}", came.len());
 }
 
-/// What holds for every answer of the gateway, with the harness' own quota.
+/// Asserts the invariants of every gateway response, with the harness's own quota.
 pub(crate) fn assert_common(response: &Response, why: &str) {
     assert_common_with_quota(response, AMPLE, why);
 }
 
-/// What holds for every answer of a gateway with this quota.
+/// Asserts the invariants of every response of a gateway with this quota.
 pub(crate) fn assert_common_with_quota(response: &Response, quota: u32, why: &str) {
     assert_eq!(response.version, "HTTP/1.1", "{why}: our version, whatever the client's");
     assert_eq!(response.header("Cache-Control"), Some("no-store"), "{why}: nothing is stored");
@@ -142,7 +142,7 @@ pub(crate) fn assert_common_with_quota(response: &Response, quota: u32, why: &st
     assert!(left <= quota && seconds <= 60, "{why}: {left} left, {seconds} s to wait");
 }
 
-/// What `RateLimit` tells: requests left, and seconds until there is more.
+/// The values of `RateLimit`: remaining requests, and seconds until the next one is available.
 pub(crate) fn rate_limit(response: &Response, why: &str) -> (u32, u32) {
     let told = response.header("RateLimit").unwrap_or_default();
     let parts = told.strip_prefix("\"minute\";r=").and_then(|rest| rest.split_once(";t="));
@@ -150,7 +150,7 @@ pub(crate) fn rate_limit(response: &Response, why: &str) -> (u32, u32) {
     numbers.unwrap_or_else(|| panic!("{why}: RateLimit is {told:?}"))
 }
 
-/// The id of the answer, as it is written in it.
+/// The id of the response, as raw text.
 pub(crate) fn id_bytes(response: &Response) -> String {
     let members: BTreeMap<String, Box<RawValue>> =
         serde_json::from_str(response.text()).expect("an envelope is an object");

@@ -1,8 +1,8 @@
-//! A client that says exactly the bytes it is told to, and reads answers strictly.
+//! A client that sends exact bytes and reads responses strictly.
 //!
 //! In: raw bytes, or a [`Request`] that spells them out. Out: one [`Response`] at a time, or how
-//! the connection broke. It never retries, never follows anything, and never waits longer than
-//! [`PATIENCE`]. What an answer may look like is in `response`; whatever a surface answers is held
+//! the connection broke. It never retries, never follows redirects, and never waits longer than
+//! [`PATIENCE`]. `response` defines the accepted syntax; the response of a surface is checked
 //! against its document.
 
 use std::collections::VecDeque;
@@ -14,40 +14,39 @@ use crate::support::documents::{self, Asked, Document};
 use crate::support::request::Request;
 use crate::support::response::{Framing, Response, chunk_size, content_length, parse_head};
 
-/// How long a test waits for anything at all: nothing here hangs.
+/// The timeout of every wait in a test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Why no answer could be read.
+/// Why no response could be read.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Broken {
-    /// The connection ended first; these bytes of an answer had come.
+    /// The connection ended first, after these bytes of a response.
     Ended(Vec<u8>),
     /// The connection was reset first.
     Reset(Vec<u8>),
-    /// Nothing came within [`PATIENCE`].
+    /// No bytes arrived within [`PATIENCE`].
     Silent,
-    /// What came is no HTTP/1.1.
+    /// The bytes are not HTTP/1.1.
     Malformed(String),
 }
 
-/// One connection.
 pub(crate) struct Client {
     stream: TcpStream,
     unread: Vec<u8>,
-    /// Of the surface at the other end, if it is one.
+    /// The document of the surface at the other end, if it is one.
     document: Option<&'static Document>,
-    /// What was asked and not answered yet; empty when that was sent another way.
+    /// Requests without a response so far; empty if they were sent through another handle.
     asked: VecDeque<Asked>,
 }
 
 impl Client {
-    /// Connects, and bounds every later wait.
+    /// Connects, with a timeout on all reads and writes.
     pub(crate) fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("the edge listens");
         Self { document: documents::at(address), ..Self::over(stream) }
     }
 
-    /// A client over a connection that is there already.
+    /// A client over an existing connection.
     pub(crate) fn over(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout above zero is valid");
         stream.set_write_timeout(Some(PATIENCE)).expect("a timeout above zero is valid");
@@ -55,17 +54,17 @@ impl Client {
         Self { stream, unread: Vec::new(), document: None, asked: VecDeque::new() }
     }
 
-    /// Sends these bytes; a peer that has hung up already is no fault of the test.
+    /// Sends these bytes; returns false if the peer has closed the connection.
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         let asked = Asked::of(bytes.as_ref());
-        // what begins no request goes on with the one before
+        // bytes that do not start a request continue the previous one
         if asked != Asked::Unclear || self.asked.is_empty() {
             self.asked.push_back(asked);
         }
         self.stream.write_all(bytes.as_ref()).is_ok()
     }
 
-    /// Says that nothing more will be sent.
+    /// Closes the write half.
     pub(crate) fn finish(&mut self) {
         let _ended_already = self.stream.shutdown(Shutdown::Write);
     }
@@ -75,13 +74,13 @@ impl Client {
         self.stream.try_clone().expect("a socket can be cloned")
     }
 
-    /// Sends a request and reads its answer.
+    /// Sends a request and reads its response.
     pub(crate) fn ask(&mut self, request: &Request) -> Response {
         self.send(request.bytes());
         self.response()
     }
 
-    /// The next answer (an interim one counts), or a failed test.
+    /// Reads the next response, interim ones included; panics on failure.
     pub(crate) fn response(&mut self) -> Response {
         match self.read_response(true) {
             Ok(response) => response,
@@ -89,7 +88,8 @@ impl Client {
         }
     }
 
-    /// The answer to a `HEAD`, or the head of one: whatever length it tells, no body is read.
+    /// Reads the response to a `HEAD`, or a response head only: no body is read, whatever its
+    /// length.
     pub(crate) fn response_to_head(&mut self) -> Response {
         match self.read_response(false) {
             Ok(response) => response,
@@ -97,7 +97,7 @@ impl Client {
         }
     }
 
-    /// The next chunk of a body whose head was read apart; an empty one is its end.
+    /// The next chunk of a body whose head was read separately; the last chunk is empty.
     pub(crate) fn chunk(&mut self) -> Vec<u8> {
         match self.take_chunk() {
             Ok(chunk) => chunk,
@@ -105,12 +105,12 @@ impl Client {
         }
     }
 
-    /// The next answer, or why there is none.
+    /// Reads the next response, or returns why there is none.
     pub(crate) fn try_response(&mut self) -> Result<Response, Broken> {
         self.read_response(true)
     }
 
-    /// Asserts that the connection ends without one more byte.
+    /// Asserts that the connection ends without another byte.
     pub(crate) fn ends(&mut self, why: &str) {
         match self.rest() {
             Ok(rest) | Err(Broken::Reset(rest)) => {
@@ -120,7 +120,7 @@ impl Client {
         }
     }
 
-    /// Waits this long for anything to come; true when nothing did and the connection is open.
+    /// Waits this long for data; returns true if no data arrived and the connection is open.
     pub(crate) fn silent_for(&mut self, time: Duration) -> bool {
         self.stream.set_read_timeout(Some(time)).expect("a timeout above zero is valid");
         let silent = self.unread.is_empty() && self.fill() == Err(Broken::Silent);
@@ -128,8 +128,8 @@ impl Client {
         silent
     }
 
-    /// Sends byte after byte with this much time between them, until an answer begins or the
-    /// connection ends, or all is sent.
+    /// Sends byte after byte with this pause between them, until a response begins, the connection
+    /// ends, or all bytes are sent.
     pub(crate) fn drip(&mut self, bytes: &[u8], pause: Duration) {
         for byte in bytes {
             if !self.send([*byte]) || !self.silent_for(pause) {
@@ -138,7 +138,7 @@ impl Client {
         }
     }
 
-    /// Everything up to the end of the connection.
+    /// Reads to the end of the connection.
     pub(crate) fn rest(&mut self) -> Result<Vec<u8>, Broken> {
         loop {
             match self.fill() {

@@ -1,7 +1,8 @@
-//! A client of HTTP/2 inside TLS that does what it is told, and reads answers as `client` does.
+//! An HTTP/2 client over TLS that sends what a test specifies, and reads responses as `client`
+//! does.
 //!
 //! In: a [`Request`], or a head whose body the test sends itself. Out: a [`Response`], or how the
-//! stream or the connection ended. It waits for nothing longer than [`PATIENCE`].
+//! stream or the connection ended. No wait exceeds [`PATIENCE`].
 
 use std::net::SocketAddr;
 
@@ -17,26 +18,25 @@ use crate::support::request::Request;
 use crate::support::response::{Framing, Response};
 use crate::support::secure::{ANY, Pair, tunnel};
 
-/// One connection.
 pub(crate) struct Client2 {
     runtime: Runtime,
     requests: SendRequest<Bytes>,
     connection: JoinHandle<Result<(), h2::Error>>,
 }
 
-/// An answer that is awaited, and where more of the request's body goes.
+/// A pending response, and the sender of the request's body.
 pub(crate) struct Begun {
     pub(crate) answer: ResponseFuture,
     pub(crate) body: SendStream<Bytes>,
 }
 
 impl Client2 {
-    /// Connects, and chooses `h2`.
+    /// Connects, and negotiates `h2`.
     pub(crate) fn connect(address: SocketAddr, pair: &Pair) -> Self {
         Self::with_window(address, pair, 1 << 20)
     }
 
-    /// The same, with room for so many bytes of each answer until more are asked for.
+    /// The same, with this initial stream window in bytes.
     pub(crate) fn with_window(address: SocketAddr, pair: &Pair, window: u32) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -59,7 +59,7 @@ impl Client2 {
     /// Sends a head; the body follows, unless `is_all`.
     pub(crate) fn begin(&mut self, request: &Request, is_all: bool) -> Result<Begun, h2::Error> {
         let (method, target, fields) = request.parts();
-        // the first Host is the authority, as clients have it
+        // the first Host becomes `:authority`, as in real clients
         let host = fields.iter().position(|(name, _)| name.eq_ignore_ascii_case("host"));
         let authority = host.map(|at| format!("https://{}", fields[at].1)).unwrap_or_default();
         let uri = authority + target;
@@ -77,12 +77,12 @@ impl Client2 {
         Ok(Begun { answer, body })
     }
 
-    /// Sends a request and reads its answer.
+    /// Sends a request and reads its response.
     pub(crate) fn ask(&mut self, request: &Request) -> Response {
         self.try_ask(request).expect("an answer")
     }
 
-    /// The same, or why there is none.
+    /// The same, or the error.
     pub(crate) fn try_ask(&mut self, request: &Request) -> Result<Response, h2::Error> {
         let begun = self.send(request)?;
         self.response(begun)
@@ -98,7 +98,6 @@ impl Client2 {
         Ok(begun)
     }
 
-    /// Reads the answer.
     pub(crate) fn response(&self, begun: Begun) -> Result<Response, h2::Error> {
         self.in_time(async {
             let (head, body) = begun.answer.await?.into_parts();
@@ -115,11 +114,11 @@ impl Client2 {
         })
     }
 
-    /// How the answer's stream ends that is not read.
+    /// How the stream of an unread response ends.
     pub(crate) fn end_of(&self, begun: Begun) -> Option<Reason> {
         let ended = self.in_time(async {
             let mut body = begun.answer.await?.into_body();
-            // what is there is read and no more is asked for
+            // read what has arrived, without extending the window
             while let Some(piece) = body.data().await {
                 piece?;
             }
@@ -128,7 +127,7 @@ impl Client2 {
         ended.err().and_then(|error| error.reason())
     }
 
-    /// Waits until the connection is over, and says how.
+    /// Waits until the connection ends, and returns how.
     pub(crate) fn ended(self) -> Result<(), h2::Error> {
         let Self { runtime, requests, connection } = self;
         let ended = runtime.block_on(async { timeout(PATIENCE, connection).await });
@@ -136,7 +135,7 @@ impl Client2 {
         ended.expect("in time").expect("it does not panic")
     }
 
-    /// Waits until the server takes no other request.
+    /// Waits until the server accepts no more requests.
     pub(crate) fn farewell(&self) {
         self.in_time(async {
             while self.requests.clone().ready().await.is_ok() {
@@ -145,7 +144,7 @@ impl Client2 {
         });
     }
 
-    /// How many requests may be under way at a time.
+    /// The maximum number of concurrent requests.
     pub(crate) fn max_streams(&self) -> usize {
         self.requests.current_max_send_streams()
     }

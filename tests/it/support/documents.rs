@@ -1,9 +1,9 @@
-//! Every answer that a test sees, held against the document of its surface.
+//! Checks every response that a test sees against the OpenAPI document of its surface.
 //!
-//! In: what was asked, as far as the client knows, and what came. Out: nothing, or a failed test
-//! that says what the document does not tell: a status, a header, a media type, a body. With
-//! `PORTCULLIS_SEEN` set to a file, each answer of a documented operation is noted there, so that
-//! `tests/lib/seen.py` can tell which of them no test has seen.
+//! In: the request, as far as the client knows it, and the response. Out: nothing, or a failed test
+//! that names what the document does not declare: a status, a header, a media type, a body. If
+//! `PORTCULLIS_SEEN` is set to a file, each response of a documented operation is recorded there,
+//! so that `tests/lib/seen.py` can report the ones that no test has seen.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -17,26 +17,26 @@ use serde_json::Value;
 
 use crate::support::response::{Framing, Response};
 
-/// What HTTP itself needs, and no document tells.
+/// Headers of HTTP itself, which no document declares.
 const TRANSPORT: [&str; 6] =
     ["connection", "content-length", "content-type", "date", "keep-alive", "transfer-encoding"];
 
-/// Where surfaces listen now, and the process that each belongs to.
+/// The listen addresses of the surfaces, and the process that owns each.
 static LISTENING: Mutex<BTreeMap<SocketAddr, (u32, &'static Document)>> =
     Mutex::new(BTreeMap::new());
 
-/// What was asked.
+/// The request that a response belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// This HTTP method of this path.
+    /// HTTP method and path.
     Operation(String, String),
-    /// Nobody can tell: a head in pieces, or more than one.
+    /// Unknown: a head in pieces, or more than one.
     #[default]
     Unclear,
 }
 
 impl Asked {
-    /// What these bytes ask: one request line at their beginning, and no other one behind.
+    /// Parses these bytes: one request line at the start, and no other one after it.
     pub(crate) fn of(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
         let line = text.split("\r\n").next().unwrap_or_default();
@@ -50,27 +50,27 @@ impl Asked {
     }
 }
 
-/// A surface of this process listens here from now on.
+/// Registers a surface of this process at this address.
 pub(crate) fn listens(surface: &str, address: SocketAddr, process: u32) {
     let document = ALL.iter().find(|document| document.surface == surface);
     let document = document.expect("every surface has a document");
     LISTENING.lock().unwrap().insert(address, (process, document));
 }
 
-/// The process is gone, and its ports may be anybody's.
+/// Removes the addresses of a process that has ended: its ports may be reused.
 pub(crate) fn gone(process: u32) {
-    // a test that failed in here is told of already
+    // a poisoned lock means that the test has failed already
     if let Ok(mut listening) = LISTENING.lock() {
         listening.retain(|_, (own, _)| *own != process);
     }
 }
 
-/// The document of whoever listens at this address.
+/// The document of the surface that listens at this address.
 pub(crate) fn at(address: SocketAddr) -> Option<&'static Document> {
     LISTENING.lock().unwrap().get(&address).map(|(_, document)| *document)
 }
 
-/// A document, made ready to judge by.
+/// A document, compiled for checks.
 pub(crate) struct Document {
     surface: &'static str,
     schemas: Schemas,
@@ -81,7 +81,7 @@ pub(crate) struct Document {
 
 type Answers = BTreeMap<u16, Answer>;
 
-/// An answer as a document tells it.
+/// A response as a document declares it.
 struct Answer {
     headers: Vec<Header>,
     content: BTreeMap<String, Option<SchemaIndex>>,
@@ -117,7 +117,7 @@ impl Document {
         Self { surface, schemas, operations, any_request, every_answer }
     }
 
-    /// Fails the test when the answer is none that the document tells of.
+    /// Fails the test if the document does not declare the response.
     pub(crate) fn judge(&self, asked: &Asked, response: &Response) {
         let mut faults = Vec::new();
         let mut fits = |answers: Option<&Answers>| {
@@ -147,9 +147,8 @@ impl Document {
         assert!(known, "{document} tells of no such answer to {asked:?}: {faults:?} {response:?}");
     }
 
-    /// The operations that may tell of this answer. `GET` implies `HEAD`, only the sidecar and the
-    /// journal of the page take a query, and that another method is not taken is told by each
-    /// operation of the path.
+    /// The operations that may declare this response. `GET` implies `HEAD`, only the sidecar and
+    /// the page's journal accept a query, and each operation of the path declares its 405.
     fn operations(&self, method: &str, target: &str, status: u16) -> Vec<&(String, String)> {
         let method = if method == "HEAD" { "GET" } else { method };
         let path = match target.split_once('?') {
@@ -160,11 +159,11 @@ impl Document {
         of_path.filter(|(own, _)| own == method || status == 405).collect()
     }
 
-    /// What the document does not tell of this answer.
+    /// What the document does not declare about this response.
     fn fault(&self, answer: &Answer, response: &Response) -> Option<String> {
         let told = || answer.headers.iter().chain(&self.every_answer);
         for header in told() {
-            // one of them, where there may be more
+            // the first one, where the header may be repeated
             let mut sent = response.headers.iter();
             let value = sent.find(|(name, _)| name.eq_ignore_ascii_case(&header.name));
             let value = value.map(|(_, value)| Value::from(value.as_str()));
@@ -194,7 +193,7 @@ impl Document {
         let schema = schema.filter(|_| response.framing != Framing::Bodiless)?;
         let body = match essence {
             "application/json" | "application/health+json" => {
-                // the id of a request may be a number that is none of ours
+                // the id of a request may be a number outside the parser's range
                 serde_json::from_slice(&response.body).ok()?
             }
             _ => Value::from(response.text()),
@@ -207,7 +206,7 @@ impl Document {
     }
 }
 
-/// Reads answers out of a document, and compiles their schemas.
+/// Reads the responses of a document, and compiles their schemas.
 struct Reader<'a> {
     root: &'a Value,
     url: String,
@@ -224,7 +223,7 @@ impl<'a> Reader<'a> {
         Self { root, url, compiler, schemas: Schemas::new() }
     }
 
-    /// A node and where it stands, a reference followed.
+    /// A node and its pointer, with a reference resolved.
     fn follow<'b>(&self, node: &'b Value, at: &str) -> (&'b Value, String)
     where
         'a: 'b,
@@ -271,19 +270,19 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A name as a JSON pointer has it; RFC 6901, section 3.
+/// A name escaped for a JSON pointer; RFC 6901, section 3.
 fn escaped(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
 
-/// Whether a path is one of a template, in which names in braces stand for one segment each.
+/// True if a path matches a template, in which a name in braces matches one segment.
 fn is_of(path: &str, template: &str) -> bool {
     let (segments, names) = (path.split('/'), template.split('/'));
     segments.clone().count() == names.clone().count()
         && segments.zip(names).all(|(segment, name)| name.starts_with('{') || segment == name)
 }
 
-/// One line for each answer, written in one go: many tests do so at once.
+/// Appends one line per response, in a single write: many tests do so concurrently.
 fn note(surface: &str, (method, path): &(String, String), status: u16) {
     let Some(file) = std::env::var_os("PORTCULLIS_SEEN") else { return };
     let line = format!("{surface} {method} {path} {status}\n");

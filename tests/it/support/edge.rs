@@ -1,8 +1,8 @@
 //! A real `portcullis serve`, one for each test.
 //!
-//! In: a node to stand in front of, and the keys that differ from this harness' defaults. Out: the
-//! addresses that it listens on (port 0, read from its own log), its log lines, its exit code. It
-//! ends with the test. Its quota is far above what a test sends, unless the test sets one.
+//! In: the node behind it, and the keys that differ from this harness's defaults. Out: its listen
+//! addresses (port 0, read from its own log), its log lines, its exit code. It ends with the test.
+//! Its quota is far above what a test sends, unless the test sets one.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -23,12 +23,12 @@ use crate::support::node::Node;
 use crate::support::request::Request;
 use crate::support::response::Response;
 
-/// The quota of an [`Edge`] that no test means to use up.
+/// A quota that no test exhausts by accident.
 pub(crate) const AMPLE: u32 = 10_000;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_portcullis");
 
-/// A configuration file in the making.
+/// A builder of configuration files.
 #[derive(Clone)]
 pub(crate) struct Setup {
     keys: BTreeMap<String, String>,
@@ -55,7 +55,7 @@ impl Setup {
         self
     }
 
-    /// Leaves a key to the program's own default.
+    /// Removes a key, so that the program's default applies.
     pub(crate) fn unset(mut self, key: &str) -> Self {
         self.keys.remove(key);
         self
@@ -73,7 +73,7 @@ impl Setup {
         self
     }
 
-    /// Hands a socket in under this name, as a service manager does.
+    /// Passes a socket under this name, as a service manager does.
     pub(crate) fn socket(mut self, name: &str, socket: &Arc<OwnedFd>) -> Self {
         self.sockets.push((name.into(), Arc::clone(socket)));
         self
@@ -83,7 +83,7 @@ impl Setup {
     pub(crate) fn toml(&self) -> String {
         let mut keys = self.keys.clone();
         if keys.keys().any(|key| key.starts_with("gateway.")) {
-            // its watch asks the node by itself: tests of the cache switch it on
+            // the watch calls the node on its own: tests of the cache enable it
             keys.entry("gateway.cache.enabled".into()).or_insert_with(|| "false".into());
         }
         let mut sections: BTreeMap<&str, String> = BTreeMap::new();
@@ -99,14 +99,14 @@ impl Setup {
         self.run_with(subcommand, &[], "")
     }
 
-    /// The same with more arguments and something to read on standard input.
+    /// The same with more arguments and this standard input.
     pub(crate) fn run_with(&self, subcommand: &str, more: &[&str], input: &str) -> Output {
         let file = ConfigFile::write(&self.toml());
         let mut command = self.command(subcommand, &file);
         command.args(more).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program can be started");
         let mut stdin = child.stdin.take().expect("it is piped");
-        // whoever does not read it has ended before
+        // the process may exit without reading its input
         let _not_read = stdin.write_all(input.as_bytes());
         drop(stdin);
         child.wait_with_output().expect("it is our child")
@@ -175,7 +175,7 @@ impl Setup {
     }
 }
 
-/// The program with nothing said to it: no arguments, and no `PORTCULLIS` in its environment.
+/// The program without arguments, and without `PORTCULLIS` variables in its environment.
 pub(crate) fn program() -> Command {
     program_by(&[Path::new(PROGRAM)])
 }
@@ -191,7 +191,7 @@ fn program_by(words: &[&Path]) -> Command {
     command
 }
 
-/// A path of its own for every caller, short enough for a socket.
+/// A unique path for each caller, short enough for a socket.
 pub(crate) fn scratch_path(extension: &str) -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let next = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -215,7 +215,7 @@ impl Drop for ConfigFile {
     }
 }
 
-/// What the process wrote on stderr.
+/// What the process wrote to stderr.
 #[derive(Default)]
 struct Log {
     state: Mutex<(Vec<String>, bool)>,
@@ -232,7 +232,7 @@ impl Log {
         self.changed.notify_all();
     }
 
-    /// The first line that `wanted` finds something in.
+    /// The first line for which `wanted` returns a value.
     fn wait<T>(&self, what: &str, wanted: impl Fn(&str) -> Option<T>) -> T {
         let deadline = Instant::now() + PATIENCE;
         let mut state = self.state.lock().unwrap();
@@ -258,7 +258,7 @@ impl Log {
     }
 }
 
-/// The running program; killed when dropped.
+/// The running program; killed on drop.
 pub(crate) struct Edge {
     child: Child,
     log: Arc<Log>,
@@ -270,7 +270,7 @@ pub(crate) struct Edge {
 }
 
 impl Edge {
-    /// The program with this harness' defaults in front of `node`.
+    /// The program with this harness's defaults in front of `node`.
     pub(crate) fn start(node: &Node) -> Self {
         Setup::before(node.address()).start()
     }
@@ -281,22 +281,22 @@ impl Edge {
         keys.iter().fold(setup, |setup, (key, value)| setup.set(key, value)).start()
     }
 
-    /// Where the gateway listens.
+    /// The listen address of the gateway.
     pub(crate) fn gateway(&self) -> SocketAddr {
         self.gateway.expect("the gateway is on a TCP port")
     }
 
-    /// Where the relay listens.
+    /// The listen address of the relay.
     pub(crate) fn relay(&self) -> SocketAddr {
         self.relay.expect("the relay is on a TCP port")
     }
 
-    /// Where the sidecar listens.
+    /// The listen address of the sidecar.
     pub(crate) fn sidecar(&self) -> SocketAddr {
         self.sidecar.expect("the sidecar is on a TCP port")
     }
 
-    /// Where the admin surface listens.
+    /// The listen address of the admin surface.
     pub(crate) fn admin(&self) -> SocketAddr {
         self.admin.expect("the admin surface is on a TCP port")
     }
@@ -306,12 +306,12 @@ impl Edge {
         Client::connect(self.gateway())
     }
 
-    /// One request over a connection of its own.
+    /// Sends one request over its own connection.
     pub(crate) fn ask(&self, request: &Request) -> Response {
         self.client().ask(request)
     }
 
-    /// One `GET` of the admin surface.
+    /// Sends one `GET` to the admin surface.
     pub(crate) fn admin_get(&self, path: &str) -> Response {
         Client::connect(self.admin()).ask(&Request::new("GET", path))
     }
@@ -321,7 +321,7 @@ impl Edge {
         self.line(&format!("the request {request_id}"), |line| line["request_id"] == request_id)
     }
 
-    /// The first log line that is JSON and has what is wanted; waits for it.
+    /// Waits for the first log line that is JSON and matches.
     pub(crate) fn line(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         self.log.wait(what, |line| {
             serde_json::from_str::<Value>(line).ok().filter(|value| wanted(value))
@@ -330,12 +330,12 @@ impl Edge {
 
     /// Every line of the log so far.
     pub(crate) fn lines(&self) -> Vec<String> {
-        // also for a test that failed while it read the log
+        // the log stays readable after a test has panicked with the lock held
         let state = self.log.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.0.clone()
     }
 
-    /// Writes another configuration where this one was read from.
+    /// Replaces the configuration file.
     pub(crate) fn rewrite(&self, setup: &Setup) {
         std::fs::write(&self.file.0, setup.toml()).expect("the file was written before");
     }
@@ -345,23 +345,23 @@ impl Edge {
         signal(self.child.id(), name);
     }
 
-    /// The program's process.
+    /// The id of the process.
     pub(crate) fn process(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits until the process has ended, whoever else has its standard error.
+    /// Waits until the process has ended, even if another process holds its standard error.
     pub(crate) fn wait_alone(&mut self) -> ExitStatus {
         self.child.wait().expect("it is our child")
     }
 
-    /// Waits until the process has ended.
+    /// Waits until the process has ended and its log is closed.
     pub(crate) fn wait(&mut self) -> ExitStatus {
         self.log.wait_for_the_end();
         self.child.wait().expect("it is our child")
     }
 
-    /// True when the process still runs.
+    /// True if the process still runs.
     pub(crate) fn runs(&mut self) -> bool {
         self.child.try_wait().expect("it is our child").is_none()
     }

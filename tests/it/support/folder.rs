@@ -1,4 +1,5 @@
-//! A folder of a test's own: tokens and keys as the program wants them, and its store.
+//! A temporary folder for a test: tokens and keys with the permissions that the program requires,
+//! and its store.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::support::edge::scratch_path;
 
-/// A new folder; gone when it is dropped.
+/// A new folder; removed on drop.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -17,7 +18,6 @@ impl Folder {
         Self(path)
     }
 
-    /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }
@@ -27,7 +27,7 @@ impl Folder {
         self.0.join(name).display().to_string()
     }
 
-    /// Writes a file that only its owner can read, over one that is there; its path.
+    /// Writes or replaces a file that only its owner can read; returns its path.
     pub(crate) fn secret(&self, name: &str, text: &str) -> String {
         let path = self.0.join(name);
         let file =

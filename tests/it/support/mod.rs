@@ -1,6 +1,6 @@
-//! The harness: `edge` starts the program, `client` and `client2` talk to it (`request`,
-//! `response`), `node` stands in for a faulty node (`script`), `check` holds what is true of every
-//! response, `documents` checks each against the document of its surface.
+//! The test harness: `edge` starts the program, `client` and `client2` connect to it (`request`,
+//! `response`), `node` is the fake node (`script`), `check` asserts the invariants of every
+//! response, `documents` checks each response against the document of its surface.
 
 pub(crate) mod chain;
 pub(crate) mod check;

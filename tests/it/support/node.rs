@@ -1,9 +1,9 @@
 //! A Starknet node that misbehaves on command.
 //!
-//! In: a script, asked once for each request, that says in [`Act`]s what happens on the wire. Out:
-//! what reached the node, byte for byte ([`Node::calls`]) and over how many connections. It never
-//! decides anything by itself, and it never sleeps except where the script drips. What a script can
-//! say is built in `script`.
+//! In: a script, called once for each request, that returns the bytes and faults on the wire as
+//! [`Act`]s. Out: what reached the node, byte for byte ([`Node::calls`]) and over how many
+//! connections. It never decides anything itself, and it never sleeps except where the script
+//! drips. `script` builds the responses.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -15,18 +15,17 @@ use serde_json::Value;
 
 use crate::support::client::PATIENCE;
 
-/// One request as the node got it.
+/// One request as the node received it.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
-    /// Which connection it came over, from 1.
+    /// The number of its connection, from 1.
     pub(crate) connection: usize,
-    /// Which request of its connection it is, from 1.
+    /// Its number on its connection, from 1.
     pub(crate) turn: usize,
-    /// Which request of the node's life it is, from 1.
+    /// Its number since the node started, from 1.
     pub(crate) number: usize,
     /// The head, with its empty line.
     pub(crate) head: String,
-    /// The body.
     pub(crate) body: Vec<u8>,
 }
 
@@ -36,7 +35,7 @@ impl Call {
         serde_json::from_slice(&self.body).expect("the edge sends JSON to the node")
     }
 
-    /// The id to answer with, as it is written in the request.
+    /// The id to respond with, as it is written in the request.
     pub(crate) fn id(&self) -> String {
         self.json()["id"].to_string()
     }
@@ -49,41 +48,41 @@ impl Call {
     }
 }
 
-/// One step of what the node does with a request.
+/// One step of the node's response to a request.
 pub(crate) enum Act {
     /// Sends these bytes.
     Send(Vec<u8>),
     /// Sends these bytes one at a time with a pause before each.
     Drip(Vec<u8>, Duration),
-    /// Sends these bytes over and over until the other end gives up.
+    /// Sends these bytes over and over until the peer closes the connection.
     Flood(Vec<u8>),
     /// Waits until the test opens the latch.
     Hold(Latch),
-    /// Tells the test that this step is reached.
+    /// Opens the latch, to notify the test that this step is reached.
     Tell(Latch),
-    /// Says nothing more until the other end hangs up.
+    /// Sends nothing more until the peer closes the connection.
     Hang,
-    /// Hangs up.
+    /// Closes the connection.
     Close,
-    /// Hangs up rudely: a TCP reset.
+    /// Resets the connection (TCP RST).
     Reset,
 }
 
-/// What a node does with each request.
+/// Maps each request to the node's steps.
 pub(crate) type Script = dyn Fn(&Call) -> Vec<Act> + Send + Sync;
 
-/// A gate that is shut until somebody opens it, once.
+/// A gate that is closed until it is opened, once.
 #[derive(Clone, Default)]
 pub(crate) struct Latch(Arc<(Mutex<bool>, Condvar)>);
 
 impl Latch {
-    /// Lets everybody through from now on.
+    /// Releases every waiter, now and later.
     pub(crate) fn open(&self) {
         *self.0.0.lock().unwrap() = true;
         self.0.1.notify_all();
     }
 
-    /// Waits until it is open; false when that took too long.
+    /// Waits until it is open; returns false on timeout.
     pub(crate) fn wait(&self) -> bool {
         let guard = self.0.0.lock().unwrap();
         let (open, _) = self.0.1.wait_timeout_while(guard, PATIENCE, |open| !*open).unwrap();
@@ -106,19 +105,19 @@ struct State {
     stopping: bool,
 }
 
-/// A running node; its port closes when it is dropped.
+/// A running node; its port closes on drop.
 pub(crate) struct Node {
     address: SocketAddr,
     seen: Arc<Seen>,
 }
 
 impl Node {
-    /// A node on a port of its own.
+    /// A node on its own port.
     pub(crate) fn start(script: impl Fn(&Call) -> Vec<Act> + Send + Sync + 'static) -> Self {
         Self::start_at(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), script)
     }
 
-    /// A node at this very address.
+    /// A node at this address.
     pub(crate) fn start_at(
         address: SocketAddr,
         script: impl Fn(&Call) -> Vec<Act> + Send + Sync + 'static,
@@ -131,7 +130,7 @@ impl Node {
         Self { address, seen }
     }
 
-    /// An address where nothing listens and nothing else of this machine will: its own loopback IP.
+    /// An address that nothing on this machine listens on: a unique loopback IP.
     pub(crate) fn nowhere() -> SocketAddr {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let [.., high, low] = std::process::id().to_be_bytes();
@@ -142,7 +141,7 @@ impl Node {
         listener.local_addr().expect("a bound socket has an address")
     }
 
-    /// Where it listens.
+    /// The listen address.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -154,17 +153,17 @@ impl Node {
         state.calls.clone()
     }
 
-    /// How many connections were ever opened to it.
+    /// The number of connections accepted so far.
     pub(crate) fn connections(&self) -> usize {
         self.seen.state.lock().unwrap().connections
     }
 
-    /// Waits until this many requests have come in all.
+    /// Waits until this many requests have arrived in total.
     pub(crate) fn wait_for_calls(&self, count: usize) {
         self.wait(&format!("{count} requests at the node"), |state| state.calls.len() >= count);
     }
 
-    /// Waits until the edge has no connection to the node any more.
+    /// Waits until no connection to the node is open.
     pub(crate) fn wait_for_no_connection(&self) {
         self.wait("the edge hangs up on the node", |state| state.open == 0);
     }
@@ -214,7 +213,7 @@ fn accept<S: Fn(&Call) -> Vec<Act> + Send + Sync + 'static>(
     }
 }
 
-/// Speaks with one peer until it leaves or the script ends the connection.
+/// Serves one peer until it disconnects or the script ends the connection.
 fn serve(mut stream: TcpStream, connection: usize, seen: &Seen, script: &Script) {
     stream.set_nodelay(true).expect("the socket is open");
     for turn in 1.. {
@@ -240,9 +239,9 @@ fn serve(mut stream: TcpStream, connection: usize, seen: &Seen, script: &Script)
     }
 }
 
-/// True when the connection can take another request.
+/// True if the connection can take another request.
 fn play(stream: &mut TcpStream, acts: Vec<Act>) -> bool {
-    // A reset is what Linux sends when bytes are unread at the close: so the last one waits here.
+    // Linux sends a reset if bytes are unread at the close, so the last byte stays unread.
     if acts.iter().any(|act| matches!(act, Act::Reset)) {
         let mut all_before = acts.into_iter().take_while(|act| !matches!(act, Act::Reset));
         let _the_peer_may_leave_first = all_before.all(|act| step(stream, act));

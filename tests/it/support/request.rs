@@ -1,9 +1,9 @@
-//! Requests spelled out, ready to be bent out of shape.
+//! Requests as exact bytes, ready to be malformed.
 //!
-//! In: a body, and what a test wants different from a well-behaved wallet. Out: the bytes of the
-//! request. Nothing is computed twice: a length that was set stays, even when it lies.
+//! In: a body, and the differences from a well-behaved wallet. Out: the bytes of the request.
+//! Nothing is recomputed: an explicit length is sent as it is, even if it is wrong.
 
-/// The harmless question that most tests ask.
+/// The harmless request that most tests send.
 pub(crate) const QUESTION: &str =
     r#"{"jsonrpc":"2.0","id":7,"method":"starknet_blockNumber","params":[]}"#;
 
@@ -19,7 +19,7 @@ pub(crate) fn padded(body: &str, size: usize) -> Vec<u8> {
     bytes
 }
 
-/// A request spelled out, ready to be bent out of shape.
+/// A request whose parts a test can replace.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     line: String,
@@ -28,13 +28,13 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// A request without headers, but for `Host`.
+    /// A request without headers except `Host`.
     pub(crate) fn new(method: &str, target: &str) -> Self {
         let line = format!("{method} {target} HTTP/1.1");
         Self { line, headers: vec![("Host".into(), "edge.test".into())], body: Vec::new() }
     }
 
-    /// What a well-behaved wallet sends: `POST /rpc` with a JSON body and its length.
+    /// A well-behaved wallet's request: `POST /rpc` with a JSON body and its length.
     pub(crate) fn post(body: impl AsRef<[u8]>) -> Self {
         let body = body.as_ref().to_vec();
         let length = body.len().to_string();
@@ -54,19 +54,19 @@ impl Request {
         request
     }
 
-    /// One more header line, after those that are there.
+    /// Appends a header line.
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.into(), value.into()));
         self
     }
 
-    /// The same request without any line of this header.
+    /// Removes every line of this header.
     pub(crate) fn without(mut self, name: &str) -> Self {
         self.headers.retain(|(own, _)| !own.eq_ignore_ascii_case(name));
         self
     }
 
-    /// The same request with another request line.
+    /// Replaces the request line.
     pub(crate) fn line(mut self, line: &str) -> Self {
         self.line = line.into();
         self
@@ -79,7 +79,7 @@ impl Request {
         (method.unwrap_or_default(), target.unwrap_or_default(), &self.headers)
     }
 
-    /// The head, up to and with the empty line.
+    /// The head, including the empty line.
     pub(crate) fn head(&self) -> Vec<u8> {
         let mut head = format!("{}\r\n", self.line);
         for (name, value) in &self.headers {
@@ -89,7 +89,7 @@ impl Request {
         head.into_bytes()
     }
 
-    /// The body as it goes over the wire.
+    /// The body as it is sent.
     pub(crate) fn body(&self) -> &[u8] {
         &self.body
     }

@@ -1,9 +1,9 @@
-//! Answers, read strictly: whatever a careless server could get wrong is refused.
+//! A strict response parser: it rejects anything that a careless server could get wrong.
 //!
-//! In: the head of an answer. Out: a [`Response`] that knows how its end is told. It never guesses:
-//! two framings, bare line feeds, a signed length or bytes after the end are errors.
+//! In: the head of a response. Out: a [`Response`] that knows its framing. It never guesses: two
+//! framings, bare line feeds, a signed length or bytes after the end are errors.
 
-/// How an answer's end was told.
+/// How the end of a response is determined.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Framing {
     /// No body can follow.
@@ -16,7 +16,7 @@ pub(crate) enum Framing {
     Close,
 }
 
-/// One answer, whole and well formed.
+/// One complete, well-formed response.
 #[derive(Clone, Debug)]
 pub(crate) struct Response {
     pub(crate) version: String,
@@ -27,7 +27,7 @@ pub(crate) struct Response {
 }
 
 impl Response {
-    /// The value of a header that may be there once; fails the test when it is there twice.
+    /// The value of a header that may occur once; panics if it occurs twice.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut values = self.headers.iter().filter(|(own, _)| own.eq_ignore_ascii_case(name));
         let first = values.next().map(|(_, value)| value.as_str());
@@ -48,13 +48,13 @@ impl Response {
         }
     }
 
-    /// True when the answer says that the connection ends with it.
+    /// True if the response has `Connection: close`.
     pub(crate) fn announces_close(&self) -> bool {
         self.header("Connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
     }
 }
 
-/// Reads one whole answer out of bytes that ended with the connection.
+/// Parses one whole response from bytes that ended with the connection.
 pub(crate) fn parse_whole(bytes: &[u8]) -> Result<Response, String> {
     let end = bytes.windows(4).position(|seen| seen == b"\r\n\r\n").ok_or("no end of the head")?;
     let mut response = parse_head(&bytes[..end])?;
@@ -71,7 +71,7 @@ pub(crate) fn parse_whole(bytes: &[u8]) -> Result<Response, String> {
     }
 }
 
-/// Reads a head, without its empty line.
+/// Parses a head, without its empty line.
 pub(crate) fn parse_head(head: &[u8]) -> Result<Response, String> {
     let text = std::str::from_utf8(head).map_err(|_| "the head is not ASCII".to_owned())?;
     let mut lines = text.split("\r\n");
@@ -90,7 +90,7 @@ pub(crate) fn parse_head(head: &[u8]) -> Result<Response, String> {
     Ok(Response { version: version.into(), status, headers, framing, body: Vec::new() })
 }
 
-/// Reads a head, without its empty line.
+/// Parses one header line.
 pub(crate) fn parse_header(line: &str) -> Result<(String, String), String> {
     let (name, value) = line.split_once(':').ok_or_else(|| format!("no colon in {line:?}"))?;
     let token = |own: char| own.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(own);
@@ -120,7 +120,7 @@ fn framing_of(status: u16, headers: &[(String, String)]) -> Result<Framing, Stri
     }
 }
 
-/// The length that the headers tell.
+/// The length declared by the headers.
 pub(crate) fn content_length(headers: &[(String, String)]) -> Result<usize, String> {
     let found = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
     let value = found.map(|(_, value)| value.as_str()).unwrap_or_default();
@@ -130,7 +130,7 @@ pub(crate) fn content_length(headers: &[(String, String)]) -> Result<usize, Stri
     value.parse().map_err(|_| format!("bad Content-Length {value:?}"))
 }
 
-/// Reads the line that starts a chunk.
+/// Parses the line that starts a chunk.
 pub(crate) fn chunk_size(line: &[u8]) -> Result<usize, String> {
     let text = std::str::from_utf8(line).map_err(|_| "bad chunk size".to_owned())?;
     if text.is_empty() || !text.bytes().all(|own| own.is_ascii_hexdigit()) {

@@ -1,7 +1,7 @@
-//! Certificates made for a test, and clients that take them.
+//! Certificates for tests, and clients that trust them.
 //!
-//! In: a folder for the files. Out: the keys of a configuration, and connections inside TLS: whole
-//! handshakes to look at, or a socket whose bytes go through one, for [`Client`]s and HTTP/2.
+//! In: a folder for the files. Out: the keys of a configuration, and TLS connections: whole
+//! handshakes to inspect, or a socket whose bytes go through one, for [`Client`]s and HTTP/2.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -20,10 +20,10 @@ use crate::support::client::{Client, PATIENCE};
 use crate::support::edge::Setup;
 use crate::support::folder::Folder;
 
-/// The name that every certificate here is for.
+/// The host name of every certificate here.
 pub(crate) const NAME: &str = "edge.test";
 
-/// All versions that there are.
+/// All supported versions.
 pub(crate) const ANY: &[&SupportedProtocolVersion] = &[&version::TLS12, &version::TLS13];
 
 /// A certificate and its key.
@@ -34,12 +34,12 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// One that holds until 4096.
+    /// A certificate that is valid until 4096.
     pub(crate) fn new() -> Self {
         Self::until(4096)
     }
 
-    /// One that ends with the first second of this year.
+    /// A certificate that expires in the first second of this year.
     pub(crate) fn until(year: i32) -> Self {
         let key = KeyPair::generate().expect("there is randomness");
         let mut params = CertificateParams::new(vec![NAME.to_owned()]).expect("a name");
@@ -53,13 +53,13 @@ impl Pair {
         }
     }
 
-    /// Writes both files, over those that are there.
+    /// Writes or replaces both files.
     pub(crate) fn write(&self, folder: &Folder) {
         folder.secret("edge.pem", &self.certificate);
         folder.secret("edge.key", &self.key);
     }
 
-    /// A client that takes this certificate and no other, and speaks these versions and protocols.
+    /// A client configuration that trusts this certificate only, with these versions and protocols.
     pub(crate) fn config(
         &self,
         versions: &[&'static SupportedProtocolVersion],
@@ -75,13 +75,13 @@ impl Pair {
         Arc::new(config)
     }
 
-    /// A client of HTTP/1.1 inside TLS.
+    /// An HTTP/1.1 client over TLS.
     pub(crate) fn client(&self, address: SocketAddr) -> Client {
         Client::over(tunnel(address, self.config(ANY, &["http/1.1"])))
     }
 }
 
-/// The keys of a listener that presents what [`Pair::write`] wrote.
+/// Configures a listener with the certificate that [`Pair::write`] wrote.
 pub(crate) fn secured(setup: Setup, surface: &str, folder: &Folder) -> Setup {
     let quoted = |name| format!("\"{}\"", folder.file(name));
     setup
@@ -89,10 +89,10 @@ pub(crate) fn secured(setup: Setup, surface: &str, folder: &Folder) -> Setup {
         .set(&format!("{surface}.tls.key_file"), &quoted("edge.key"))
 }
 
-/// What a handshake came to: the version and the protocol.
+/// The negotiated version and protocol.
 pub(crate) type Agreed = (ProtocolVersion, Option<String>);
 
-/// Shakes hands and waits for the server's part of it.
+/// Completes a handshake, including the server's part.
 pub(crate) fn handshake(address: SocketAddr, config: Arc<ClientConfig>) -> io::Result<Agreed> {
     let name = ServerName::try_from(NAME).expect("a name");
     let mut session = ClientConnection::new(config, name).expect("a name that is one");
@@ -121,7 +121,7 @@ pub(crate) fn tunnel(address: SocketAddr, config: Arc<ClientConfig>) -> TcpStrea
             let outside = tokio::net::TcpStream::from_std(outside).expect("a socket");
             let name = ServerName::try_from(NAME).expect("a name");
             let shaken = TlsConnector::from(config).connect(name, outside);
-            // whoever reads from the socket sees how it ends
+            // the reader of the socket sees how the connection ends
             if let Ok(Ok(mut inside)) = tokio::time::timeout(PATIENCE, shaken).await {
                 let _ended = copy_bidirectional(&mut far, &mut inside).await;
             }
@@ -130,6 +130,6 @@ pub(crate) fn tunnel(address: SocketAddr, config: Arc<ClientConfig>) -> TcpStrea
     near
 }
 
-/// A deadline of one second may take this long on a busy machine.
+/// The measured range of a one-second deadline on a busy machine.
 pub(crate) const ABOUT_A_SECOND: std::ops::Range<Duration> =
     Duration::from_millis(800)..Duration::from_secs(6);

@@ -1,7 +1,7 @@
-//! A chain that a script plays: just enough for every pin to hold, and for writes to begin.
+//! A scripted chain: just enough for every pin to hold, and for writes to start.
 //!
-//! In: the requests of a relay that is configured by [`PINS`]. Out: what a healthy node would say.
-//! It knows no transaction; a test that submits one puts an answer of its own before [`honest`].
+//! In: the requests of a relay that is configured by [`PINS`]. Out: the responses of a healthy
+//! node. It knows no transaction; a test that submits one handles it before [`honest`].
 
 use portcullis_filters::felt::Felt;
 use portcullis_filters::secret::{Secret, SecretKey};
@@ -18,7 +18,7 @@ pub(crate) const OWNER_KEY: &str = "0xace1";
 pub(crate) const VERIFIER_KEY: &str = "0xace2";
 pub(crate) const USER_KEY: &str = "0xace3";
 
-/// What the relay is told of this chain. A class is its contract's address and 0x1000.
+/// The relay's pins for this chain. A class hash is its contract's address plus 0x1000.
 pub(crate) const PINS: [(&str, &str); 18] = [
     ("chain_id", "PORTCULLIS_DEV"),
     ("account_class", CLASS),
@@ -40,7 +40,7 @@ pub(crate) const PINS: [(&str, &str); 18] = [
     ("l1_bridge", "0x1111"),
 ];
 
-/// What the views return that the pins are read with: contract, view, result.
+/// Results of the views that the relay reads for its pins: contract, view, result.
 const VIEWS: [(&str, &str, &[&str]); 17] = [
     ("0x200", "verification_v2_required", &["0x1"]),
     ("0x200", "account_class_hash", &[CLASS]),
@@ -69,12 +69,12 @@ pub(crate) fn felt(text: &str) -> Felt {
     Felt::parse(text).expect("a felt")
 }
 
-/// True for what submits a transaction.
+/// True for a method that submits a transaction.
 pub(crate) fn is_add(call: &Call) -> bool {
     method(call).starts_with("starknet_add")
 }
 
-/// The method that is called.
+/// The JSON-RPC method of a call.
 pub(crate) fn method(call: &Call) -> String {
     call.json()["method"].as_str().unwrap_or_default().to_owned()
 }
@@ -85,7 +85,7 @@ pub(crate) fn is_view(call: &Call, view: &str) -> bool {
     told.as_str().is_some_and(|told| felt(told) == selector(view))
 }
 
-/// What a healthy node says.
+/// The response of a healthy node.
 pub(crate) fn honest(call: &Call) -> Vec<Act> {
     let asked = call.json();
     let params = &asked["params"];
@@ -117,29 +117,29 @@ pub(crate) fn honest(call: &Call) -> Vec<Act> {
     }
 }
 
-/// Block 0 of this time, which is what one life of a chain is told from another by.
+/// Block 0 with this timestamp, which identifies one instance of a chain.
 pub(crate) fn block(call: &Call, timestamp: u64) -> Vec<Act> {
     let block = format!(r#"{{"block_number":0,"block_hash":"0x1","timestamp":{timestamp}}}"#);
     result(call, &block)
 }
 
-/// The node took the transaction of this hash.
+/// The node accepted the transaction of this hash.
 pub(crate) fn took(call: &Call, hash: Felt) -> Vec<Act> {
     result(call, &format!(r#"{{"transaction_hash":"{hash}"}}"#))
 }
 
-/// The receipt of a transaction that did what it was for.
+/// The receipt of a successful transaction.
 pub(crate) fn receipt(call: &Call) -> Vec<Act> {
     let status = r#"{"finality_status":"ACCEPTED_ON_L2","execution_status":"SUCCEEDED"}"#;
     result(call, status)
 }
 
-/// A right answer with this result.
+/// A correct response with this result.
 pub(crate) fn result(call: &Call, result: &str) -> Vec<Act> {
     send(crate::support::script::result(call, result))
 }
 
-/// An error of the node with this code.
+/// A JSON-RPC error with this code.
 pub(crate) fn error(call: &Call, code: i64) -> Vec<Act> {
     let error = format!(r#"{{"code":{code},"message":"a-word-of-the-node"}}"#);
     send(json(format!(r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#, call.id())))

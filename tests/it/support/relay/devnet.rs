@@ -1,8 +1,8 @@
-//! A real node for all tests of this process, with the product's contracts on it.
+//! A real node for all tests of this process, with the product's contracts deployed.
 //!
-//! Started by the first test that asks for it, ended with the process. Every relay has a store of
-//! its own and every test a user of its own, so they can share the chain. Nothing here writes with
-//! the keys of the network after it is made.
+//! Started by the first test that requests it, ended with the process. Every relay has its own
+//! store and every test its own user, so they can share the chain. Nothing here writes with the
+//! keys of the network after setup.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -21,8 +21,8 @@ use crate::support::node::{Act, Call};
 use crate::support::request::{Request, rpc};
 use crate::support::script::{json, send};
 
-/// Ends the node, and removes what it left, as soon as this process is gone: then its end of the
-/// pipe that is read here closes. What is written is the node's alone, so that its end shows.
+/// Kills the node and removes its files as soon as this process ends, which closes the pipe that
+/// the script reads. Only the node holds standard output, so that its end is visible.
 const KEEPER: &str = r#""$0" --host 127.0.0.1 --port 0 --seed 0 --chain-id PORTCULLIS_DEV 2>&1 &
 exec >&2; read -r _; kill -9 $!; rm -rf "$1""#;
 
@@ -35,7 +35,7 @@ pub(crate) struct Network {
     _keeper: Child,
 }
 
-/// The network, made at the first call.
+/// The network, created on the first call.
 pub(crate) fn network() -> &'static Network {
     static NETWORK: LazyLock<Network> = LazyLock::new(Network::make);
     &NETWORK
@@ -84,7 +84,7 @@ fn start(folder: &std::path::Path) -> (SocketAddr, Child) {
     (address, keeper)
 }
 
-/// Asks the node itself; `params` in JSON.
+/// Sends a request directly to the node; `params` in JSON.
 pub(crate) fn ask(method: &str, params: &str) -> Value {
     let answer = Client::connect(network().address).ask(&Request::post(rpc("1", method, params)));
     let body = answer.json();
@@ -92,7 +92,7 @@ pub(crate) fn ask(method: &str, params: &str) -> Value {
     body["result"].clone()
 }
 
-/// Hands a request on to the node, and its answer back.
+/// Forwards a request to the node, and returns its response.
 pub(crate) fn forward(call: &Call) -> Vec<Act> {
     let answer = Client::connect(network().address).ask(&Request::post(&call.body));
     send(json(answer.body))

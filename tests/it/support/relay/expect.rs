@@ -1,4 +1,4 @@
-//! What every answer of the relay must be, and its table of reasons, once.
+//! Invariants of every relay response, and the only copy of its table of reasons in the tests.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::support::check::id_bytes;
 use crate::support::response::{Framing, Response};
 use crate::support::script::SECRET;
 
-/// Reason and status, as the contract has them.
+/// Reason and status, as in the contract.
 const REASONS: [(&str, u16); 49] = [
     ("parse_error", 400),
     ("invalid_request", 400),
@@ -62,7 +62,7 @@ const REASONS: [(&str, u16); 49] = [
     ("outcome_unknown", 504),
 ];
 
-/// The only headers that an answer of the relay can carry.
+/// The only headers that a response of the relay may have.
 const HEADERS: [&str; 13] = [
     "allow",
     "cache-control",
@@ -79,7 +79,7 @@ const HEADERS: [&str; 13] = [
     "x-request-id",
 ];
 
-/// What holds for every answer.
+/// Asserts the invariants of every response.
 pub(crate) fn common(response: &Response, why: &str) {
     assert_eq!(response.header("Cache-Control"), Some("no-store"), "{why}: nothing is stored");
     let sniff = response.header("X-Content-Type-Options");
@@ -93,13 +93,13 @@ pub(crate) fn common(response: &Response, why: &str) {
     assert!(!String::from_utf8_lossy(&response.body).contains(SECRET), "{why}: the node leaks");
 }
 
-/// The id that the answer has in its head.
+/// The response's `X-Request-Id`.
 pub(crate) fn request_id(response: &Response) -> &str {
     response.header("X-Request-Id").unwrap_or_default()
 }
 
-/// An operation, a probe or an unknown path is refused in plain words: this reason, its status.
-/// Gives back the error.
+/// Asserts the refusal of an operation, a probe or an unknown path: plain JSON with this reason and
+/// its status. Returns the error.
 pub(crate) fn refused(response: &Response, reason: &str, why: &str) -> Value {
     let body = response.json();
     assert_eq!(body["ok"], false, "{why}: {body}");
@@ -108,7 +108,7 @@ pub(crate) fn refused(response: &Response, reason: &str, why: &str) -> Value {
     body["error"].clone()
 }
 
-/// A request to `/rpc` is refused in JSON-RPC's words, with the id of the request.
+/// Asserts the refusal of a request to `/rpc`: a JSON-RPC error with the request's id.
 pub(crate) fn rpc_refused(response: &Response, reason: &str, id: &str, why: &str) -> Value {
     let body = response.json();
     assert_eq!(body["jsonrpc"], "2.0", "{why}: {body}");
@@ -135,7 +135,7 @@ fn assert_error(response: &Response, error: &Value, data: &Value, reason: &str, 
     assert_eq!(response.header("WWW-Authenticate"), asks, "{why}: what is asked for");
 }
 
-/// A user's transaction went through under its own hash.
+/// Asserts that a user's transaction was submitted under its own hash.
 pub(crate) fn submitted(response: &Response, hash: Felt, why: &str) {
     common(response, why);
     assert_eq!(response.status, 200, "{why}: {}", response.text());

@@ -1,5 +1,5 @@
-//! A relay with everything around it: a folder of secrets, a node that notes what reaches it, and
-//! whoever has the token.
+//! A relay with its environment: a folder of secrets, a node that records what reaches it, and
+//! clients with the token.
 
 use std::net::SocketAddr;
 
@@ -19,7 +19,7 @@ use crate::support::response::Response;
 /// The token of every relay here.
 pub(crate) const TOKEN: &str = "token-of-the-tests-0123456789abcdef";
 
-/// A running relay with what is around it.
+/// A running relay with its environment.
 pub(crate) struct Stage {
     pub(crate) edge: Edge,
     pub(crate) node: Node,
@@ -28,21 +28,21 @@ pub(crate) struct Stage {
     pins: Vec<(String, String)>,
 }
 
-/// One way to get something past the relay: what it is, the body, the reason of the refusal.
+/// One attempt to bypass the relay: its description, the body, the reason of the refusal.
 pub(crate) type Trick<'a> = (&'a str, Vec<u8>, &'a str);
 
 impl Stage {
-    /// Before the scripted chain.
+    /// In front of the scripted chain.
     pub(crate) fn scripted() -> Self {
         Self::with_script(chain::honest, &[])
     }
 
-    /// Before the scripted chain, with some keys set to other TOML values.
+    /// In front of the scripted chain, with some keys set to other TOML values.
     pub(crate) fn scripted_with(keys: &[(&str, &str)]) -> Self {
         Self::with_script(chain::honest, keys)
     }
 
-    /// The same before a chain that misbehaves.
+    /// The same in front of a chain that misbehaves.
     pub(crate) fn with_script(
         script: impl Fn(&Call) -> Vec<Act> + Send + Sync + 'static,
         keys: &[(&str, &str)],
@@ -53,7 +53,7 @@ impl Stage {
         Self { edge: setup.start(), node, setup, folder, pins }
     }
 
-    /// Before a real node, over a proxy that notes what goes to it.
+    /// In front of a real node, over a proxy that records its requests.
     pub(crate) fn on_devnet() -> Self {
         let network = devnet::network();
         let (node, folder) = (Node::start(devnet::forward), Folder::new());
@@ -68,13 +68,13 @@ impl Stage {
         Self { edge: setup.start(), node, setup, folder, pins: network.pins.clone() }
     }
 
-    /// The address that a pin has.
+    /// The address of a pin.
     pub(crate) fn pin(&self, name: &str) -> Felt {
         let pin = self.pins.iter().find(|(own, _)| own == name);
         felt(&pin.expect("a pin of this name").1)
     }
 
-    /// A transaction that the relay lets through: the staking pool may take some tokens.
+    /// A transaction that the relay accepts: an approval of some tokens for the staking pool.
     pub(crate) fn fine(&self, user: &User, nonce: u64) -> Signed {
         let args = [self.pin("staking"), Felt::from(5_u64), Felt::ZERO];
         user.invoke(&[super::user::call(self.pin("token"), "approve", &args)], nonce)
@@ -85,12 +85,12 @@ impl Stage {
         Client::connect(self.edge.relay())
     }
 
-    /// One request over a connection of its own, as it is.
+    /// Sends one request over its own connection, unchanged.
     pub(crate) fn ask(&self, request: &Request) -> Response {
         self.client().ask(request)
     }
 
-    /// A body to a path, with the token.
+    /// Sends a body to a path, with the token.
     pub(crate) fn post(&self, path: &str, body: impl AsRef<[u8]>) -> Response {
         self.ask(&post(path, body))
     }
@@ -100,16 +100,16 @@ impl Stage {
         self.ask(&authorised(Request::new("GET", "/readyz")))
     }
 
-    /// What was submitted to the node.
+    /// The transactions submitted to the node.
     pub(crate) fn adds(&self) -> Vec<Call> {
         self.node.calls().into_iter().filter(is_add).collect()
     }
 
-    /// Each trick is refused for its reason and nothing of it reaches the node; what they were made
-    /// of passes.
+    /// Asserts that each trick is refused for its reason and never reaches the node, and that the
+    /// transaction it was derived from is accepted.
     pub(crate) fn assert_tricks(&self, fine: &Signed, tricks: &[Trick<'_>]) {
         for (what, body, reason) in tricks {
-            // what is no request has no id
+            // a body that is not a request has no id
             let id = if matches!(*reason, "parse_error" | "batch") { "null" } else { ID };
             rpc_refused(&self.post("/rpc", body), reason, id, what);
         }
@@ -117,14 +117,14 @@ impl Stage {
         self.assert_passes(fine);
     }
 
-    /// The transaction passes, and is the only one that the node gets.
+    /// Asserts that the transaction is accepted, and is the only one that the node gets.
     pub(crate) fn assert_passes(&self, fine: &Signed) {
         submitted(&self.post("/rpc", fine.body()), fine.hash, "the untouched transaction");
         assert_eq!(self.adds().len(), 1, "the untouched transaction reaches the node, once");
     }
 }
 
-/// A relay before the scripted chain at this address.
+/// A relay in front of the scripted chain at this address.
 pub(crate) fn setup(node: SocketAddr, folder: &Folder, keys: &[(&str, &str)]) -> Setup {
     let mut setup = common_setup(node, folder);
     for (name, pin) in PINS {

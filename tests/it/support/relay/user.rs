@@ -1,4 +1,4 @@
-//! A user with an account: signs transactions as a wallet would, ready to be bent.
+//! A user with an account: signs transactions as a wallet would, ready to be modified.
 
 use portcullis_filters::felt::Felt;
 use portcullis_filters::secret::SecretKey;
@@ -13,11 +13,11 @@ use crate::support::request::rpc;
 pub(crate) const ID: &str = "7";
 const PRICE: u128 = 10_000_000_000;
 
-/// Enough for anything here, at most 1 STRK in all.
+/// Enough for any transaction here, at most 1 STRK in total.
 pub(crate) const BOUNDS: Bounds =
     Bounds { l1_gas: (0, PRICE), l1_data_gas: (10_000, PRICE), l2_gas: (90_000_000, PRICE) };
 
-/// Someone with a key.
+/// A key pair and its account.
 pub(crate) struct User {
     pub(crate) key: SecretKey,
     pub(crate) address: Felt,
@@ -33,7 +33,7 @@ pub(crate) struct Signed {
 }
 
 impl User {
-    /// Whoever has this key.
+    /// The user with this key.
     pub(crate) fn with_key(text: &str) -> Self {
         let key = key(text);
         let address = account_address(key.public_key(), felt(CLASS));
@@ -50,7 +50,7 @@ impl User {
         self.invoke_from(self.address, calls, nonce, bounds)
     }
 
-    /// The same in the name of any account.
+    /// The same with any account as the sender.
     pub(crate) fn invoke_from(
         &self,
         sender: Felt,
@@ -103,13 +103,13 @@ impl Signed {
         rpc(ID, self.method, &format!(r#"{{"{}":{text}}}"#, self.param))
     }
 
-    /// The body with one place of it replaced.
+    /// The body with one occurrence of `from` replaced.
     pub(crate) fn bent(&self, from: &str, to: &str) -> Vec<u8> {
         replaced(&self.body(), from, to).into_bytes()
     }
 }
 
-/// `text` with the first `from` replaced, which must be there.
+/// `text` with the first `from` replaced; panics if it is absent.
 pub(crate) fn replaced(text: &str, from: &str, to: &str) -> String {
     assert!(text.contains(from), "{from} is what {to} stands for in {text}");
     text.replacen(from, to, 1)

@@ -1,31 +1,32 @@
-//! What is in the store: a few users, feeds, podcasts and pages, as the product's backend writes.
+//! The store's content: a few users, feeds, podcasts and pages, as the product's backend writes
+//! them.
 
 use super::token::seconds_from_now;
 
-/// A user with everything.
+/// A user with every kind of content.
 pub(crate) const ALICE: &str = "00000000-0000-4000-8000-000000000001";
 /// A user without an AT Protocol account.
 pub(crate) const BOB: &str = "00000000-0000-4000-8000-000000000002";
-/// A user who was banned.
+/// A banned user.
 pub(crate) const CAROL: &str = "00000000-0000-4000-8000-000000000003";
-/// A user of whom the store knows nothing.
+/// A user that is not in the store.
 pub(crate) const STRANGER: &str = "00000000-0000-4000-8000-0000000000ff";
 
 /// The account of Alice, who has a podcast.
 pub(crate) const ALICE_DID: &str = "did:plc:aliceaaaaaaaaaaaaaaaaaaa";
 /// An account that was taken down, with its podcast.
 pub(crate) const DORA_DID: &str = "did:plc:doraaaaaaaaaaaaaaaaaaaaa";
-/// An account whose owner left it, with its podcast.
+/// An account that its owner deactivated, with its podcast.
 pub(crate) const ERIN_DID: &str = "did:plc:erinaaaaaaaaaaaaaaaaaaaa";
 /// An account without a podcast.
 pub(crate) const FRANK_DID: &str = "did:plc:frankaaaaaaaaaaaaaaaaaaa";
 /// An account whose podcast was taken down.
 pub(crate) const GINA_DID: &str = "did:plc:ginaaaaaaaaaaaaaaaaaaaaa";
 
-/// An account of which nothing is known.
+/// An account that is not in the store.
 const HARRY_DID: &str = "did:plc:harryaaaaaaaaaaaaaaaaaaa";
 
-/// When everything was written: the 9th of September 2026.
+/// The write time of all rows: 9 September 2026.
 const WRITTEN: i64 = 1_788_912_000_000_000;
 
 /// The feed of [`PAGED`] posts.
@@ -42,7 +43,7 @@ pub(crate) fn post(number: u32) -> String {
     format!("at://{ALICE_DID}/app.bsky.feed.post/3kpost{number:06}")
 }
 
-/// All of it.
+/// All statements.
 pub(crate) fn everything() -> String {
     [accounts(), feeds(), suggestions(), podcasts(), pages()].concat()
 }
@@ -106,8 +107,8 @@ fn label_of(feed: &str, number: u32, label: &str) -> String {
     )
 }
 
-/// Whom Alice may want to follow: Gina, Harry (whom she follows), Frank, and Dora (who was taken
-/// down). Others: Gina alone.
+/// Suggestions for Alice: Gina, Harry (whom she follows), Frank, and Dora (who was taken down). For
+/// other viewers: Gina alone.
 fn suggestions() -> String {
     let built = seconds_from_now(-60) * 1_000_000;
     let rows = [
@@ -118,7 +119,7 @@ fn suggestions() -> String {
         ("*", 1, GINA_DID, "popular"),
     ];
     let rows = rows.map(|(viewer, rank, actor, reason)| {
-        // each snapshot has an id of its own
+        // each snapshot has its own id
         let snapshot = built + i64::from(viewer == "*");
         format!(
             "INSERT INTO suggestion VALUES ('{viewer}', {snapshot}, {rank}, '{actor}',

@@ -1,4 +1,4 @@
-//! What a verifier sends, signed by somebody else's code than what checks it.
+//! Events of the verifier, signed by an implementation independent of the one under test.
 
 use std::sync::OnceLock;
 
@@ -11,16 +11,16 @@ use super::token::{Token, rfc3339, seconds_from_now};
 use crate::support::request::Request;
 use crate::support::response::Response;
 
-/// Where sessions are made and asked for.
+/// The path of sessions.
 pub(crate) const SESSION: &str = "/functions/age-verification-session";
-/// Where the verifier sends events.
+/// The path of the verifier's events.
 pub(crate) const WEBHOOK: &str = "/functions/age-verifier-webhook";
 /// The header of the verifier's signature.
 pub(crate) const SIGNATURE: &str = "X-Service-Verifier-Signature";
-/// A reference as the sidecar makes them, which it has not made.
+/// A well-formed reference that the sidecar has not issued.
 pub(crate) const NOBODY: &str = "00112233445566778899aabbccddeeff0011223344556677";
 
-/// An event in the making.
+/// A builder of events.
 #[derive(Clone, Debug)]
 pub(crate) struct Event(Map<String, Value>);
 
@@ -41,19 +41,18 @@ impl Event {
         Self(event.as_object().expect("it is an object").clone())
     }
 
-    /// With another value of this field.
+    /// Replaces the value of this field.
     pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.0.insert(name.to_owned(), value.into());
         self
     }
 
-    /// Without this field.
+    /// Removes this field.
     pub(crate) fn without(mut self, name: &str) -> Self {
         self.0.remove(name);
         self
     }
 
-    /// The body.
     pub(crate) fn body(&self) -> String {
         Value::Object(self.0.clone()).to_string()
     }
@@ -64,7 +63,7 @@ impl Event {
     }
 }
 
-/// An instant, this many seconds after the hour before the tests: the same whenever it is named.
+/// An instant, in seconds after a fixed time one hour before the tests.
 pub(crate) fn time(second: i64) -> String {
     static START: OnceLock<i64> = OnceLock::new();
     rfc3339(START.get_or_init(|| seconds_from_now(-3_600)) + second)
@@ -84,18 +83,17 @@ pub(crate) fn sign(secret: &str, body: impl AsRef<[u8]>) -> String {
 }
 
 impl Stage {
-    /// Begins a session of this user; its reference.
+    /// Starts a session of this user; returns its reference.
     pub(crate) fn session(&self, user: &str) -> String {
         let body = answered(&self.ask(&Token::of(user).post(SESSION)), 201, "a new session");
         body["subject_ref"].as_str().expect("a session has a reference").to_owned()
     }
 
-    /// How a user stands.
+    /// The age status of a user.
     pub(crate) fn standing(&self, user: &str) -> Value {
         answered(&self.ask(&Token::of(user).get(SESSION)), 200, "how the user stands")
     }
 
-    /// Sends an event.
     pub(crate) fn send(&self, event: &Event) -> Response {
         self.ask(&event.request())
     }

@@ -1,4 +1,4 @@
-//! What every answer of the sidecar must be, and its table of errors, once.
+//! Invariants of every sidecar response, and the only copy of its table of errors in the tests.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::support::check::rate_limit;
 use crate::support::edge::AMPLE;
 use crate::support::response::{Framing, Response};
 
-/// Name and status, as the contract has them.
+/// Name and status, as in the contract.
 const ERRORS: [(&str, u16); 30] = [
     ("InvalidRequest", 400),
     ("UnknownFeed", 400),
@@ -40,7 +40,7 @@ const ERRORS: [(&str, u16); 30] = [
     ("StoreUnavailable", 503),
 ];
 
-/// The only headers that an answer can carry.
+/// The only headers that a response may have.
 const HEADERS: [&str; 23] = [
     "access-control-allow-headers",
     "access-control-allow-methods",
@@ -67,7 +67,7 @@ const HEADERS: [&str; 23] = [
     "x-request-id",
 ];
 
-/// What holds for every answer, with the harness' own quota.
+/// Asserts the invariants of every response, with the harness's own quota.
 pub(crate) fn common(response: &Response, why: &str) {
     common_with_quota(response, AMPLE, why);
 }
@@ -92,12 +92,12 @@ pub(crate) fn common_with_quota(response: &Response, quota: u32, why: &str) {
     assert!(left <= quota && seconds <= 60, "{why}: {left} left, {seconds} s to wait");
 }
 
-/// The id that the answer has in its head.
+/// The response's `X-Request-Id`.
 pub(crate) fn request_id(response: &Response) -> &str {
     response.header("X-Request-Id").unwrap_or_default()
 }
 
-/// A refusal of this name, and all that belongs to it. Gives back the message.
+/// Asserts a refusal of this name. Returns the message.
 pub(crate) fn refused(response: &Response, name: &str, why: &str) -> String {
     refused_with_quota(response, name, AMPLE, why)
 }
@@ -115,7 +115,7 @@ pub(crate) fn refused_with_quota(response: &Response, name: &str, quota: u32, wh
     message.to_owned()
 }
 
-/// The head of a refusal of this name: all there is of it when the request was a `HEAD`.
+/// Asserts the head of a refusal of this name, which is the whole response to a `HEAD`.
 pub(crate) fn head_of_refusal(response: &Response, name: &str, why: &str) {
     let row = ERRORS.iter().find(|row| row.0 == name).expect("every error is in the table");
     assert_eq!(response.status, row.1, "{why}: the status of {name}");
@@ -132,7 +132,7 @@ pub(crate) fn head_of_refusal(response: &Response, name: &str, why: &str) {
     assert_eq!(told, response.status == 405, "{why}: which methods there are");
 }
 
-/// A good JSON answer with this status. Gives back its body.
+/// Asserts a JSON response with this status. Returns its body.
 pub(crate) fn answered(response: &Response, status: u16, why: &str) -> Value {
     common(response, why);
     assert_eq!(response.status, status, "{why}: {}", response.text());
@@ -141,7 +141,7 @@ pub(crate) fn answered(response: &Response, status: u16, why: &str) -> Value {
     response.json()
 }
 
-/// What does not differ from request to request.
+/// The headers that do not differ from request to request.
 pub(crate) fn lasting_headers(response: &Response) -> Vec<(String, String)> {
     let passing = ["connection", "date", "keep-alive", "ratelimit", "x-request-id"];
     let named = response.headers.iter().map(|(name, value)| (name.to_lowercase(), value.clone()));
@@ -150,7 +150,7 @@ pub(crate) fn lasting_headers(response: &Response) -> Vec<(String, String)> {
     headers
 }
 
-/// The answer without what differs from request to request.
+/// The response without values that differ from request to request.
 pub(crate) fn anonymous(response: &Response) -> (u16, String, Vec<(String, String)>) {
     let body = response.text().replace(request_id(response), "ID");
     (response.status, body, lasting_headers(response))

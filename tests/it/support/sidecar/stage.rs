@@ -1,4 +1,4 @@
-//! A sidecar with everything around it: a folder of secrets, a store with content, and clients.
+//! A sidecar with its environment: a folder of secrets, a store with content, and clients.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -11,17 +11,17 @@ use crate::support::folder::Folder;
 use crate::support::request::Request;
 use crate::support::response::Response;
 
-/// What links begin with.
+/// The prefix of all links.
 pub(crate) const BASE: &str = "https://cards.example";
-/// What sessions are signed with.
+/// The secret that signs sessions.
 pub(crate) const SESSION_SECRET: &str = "the-secret-of-sessions-0123456789abcdef";
-/// What the verifier signs with.
+/// The secret that signs the verifier's events.
 pub(crate) const WEBHOOK_SECRET: &str = "the-secret-of-the-verifier-0123456789ab";
 
-/// Nobody is there: the sidecar asks no node.
+/// An unused address: the sidecar contacts no node.
 const NODE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9);
 
-/// A running sidecar with what is around it.
+/// A running sidecar with its environment.
 pub(crate) struct Stage {
     pub(crate) edge: Edge,
     pub(crate) setup: Setup,
@@ -29,7 +29,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// With the content of the tests.
+    /// With the test content.
     pub(crate) fn new() -> Self {
         Self::with(&[])
     }
@@ -41,7 +41,7 @@ impl Stage {
         stage
     }
 
-    /// With nothing in its store.
+    /// With an empty store.
     pub(crate) fn empty(keys: &[(&str, &str)]) -> Self {
         let folder = Folder::new();
         let setup = setup(&folder, keys);
@@ -55,12 +55,11 @@ impl Stage {
         self.edge = self.setup.start();
     }
 
-    /// A new connection.
     pub(crate) fn client(&self) -> Client {
         Client::connect(self.edge.sidecar())
     }
 
-    /// One request over a connection of its own, as it is.
+    /// Sends one request over its own connection, unchanged.
     pub(crate) fn ask(&self, request: &Request) -> Response {
         self.client().ask(request)
     }
@@ -75,7 +74,7 @@ impl Stage {
         self.ask(&Request::new("GET", path).with(name, value))
     }
 
-    /// Any request, sent as `HEAD`; asserts that no byte comes behind the head.
+    /// Sends any request as `HEAD`; asserts that no byte follows the head.
     pub(crate) fn head(&self, request: &Request, path: &str) -> Response {
         let mut client = self.client();
         let request = request.clone().line(&format!("HEAD {path} HTTP/1.1"));
@@ -114,12 +113,12 @@ pub(crate) fn setup(folder: &Folder, keys: &[(&str, &str)]) -> Setup {
     keys.iter().fold(setup, |setup, (key, value)| setup.set(key, value))
 }
 
-/// A body to a path, said to be JSON.
+/// A body to a path, with the media type of JSON.
 pub(crate) fn post(path: &str, body: impl AsRef<[u8]>) -> Request {
     Request::post(body).line(&format!("POST {path} HTTP/1.1"))
 }
 
-/// A text as it is written in a query.
+/// A text, encoded for a query.
 pub(crate) fn encoded(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let bytes = text.bytes().map(|byte| match plain(byte) {

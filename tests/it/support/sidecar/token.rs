@@ -1,4 +1,4 @@
-//! Sessions of the platform's users, signed by somebody else's code than what reads them.
+//! Sessions of the platform's users, signed by an implementation independent of the one under test.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::stage::SESSION_SECRET;
 use crate::support::request::Request;
 
-/// A token in the making.
+/// A builder of tokens.
 #[derive(Clone)]
 pub(crate) struct Token {
     header: Value,
@@ -19,7 +19,7 @@ pub(crate) struct Token {
 }
 
 impl Token {
-    /// A session of this user for another hour.
+    /// A session of this user that is valid for another hour.
     pub(crate) fn of(user: &str) -> Self {
         let claims = json!({
             "iss": "https://project.example/auth/v1",
@@ -36,7 +36,8 @@ impl Token {
         Self { header, claims, secret: SESSION_SECRET.to_owned() }
     }
 
-    /// A token by which an AT Protocol account calls a method of this service; nobody signed it.
+    /// A token for an AT Protocol account's call of a method of this service, without a valid
+    /// signature.
     pub(crate) fn of_service(issuer: &str, audience: &str, method: &str) -> Self {
         let claims = json!({
             "iss": issuer,
@@ -50,40 +51,40 @@ impl Token {
         Self { header, claims, secret: SESSION_SECRET.to_owned() }
     }
 
-    /// With another claim.
+    /// Adds or replaces a claim.
     pub(crate) fn with(mut self, name: &str, value: Value) -> Self {
         self.claims.insert(name.to_owned(), value);
         self
     }
 
-    /// Without this claim.
+    /// Removes this claim.
     pub(crate) fn without(mut self, name: &str) -> Self {
         self.claims.remove(name);
         self
     }
 
-    /// With another member of the header.
+    /// Adds or replaces a member of the header.
     pub(crate) fn header(mut self, name: &str, value: Value) -> Self {
         self.header[name] = value;
         self
     }
 
-    /// Signed with another secret.
+    /// Signs with another secret.
     pub(crate) fn signed_with(mut self, secret: &str) -> Self {
         secret.clone_into(&mut self.secret);
         self
     }
 
-    /// The token.
+    /// The encoded token.
     pub(crate) fn text(&self) -> String {
         let key = hmac::Key::new(hmac::HMAC_SHA256, self.secret.as_bytes());
         let of_a_curve = matches!(self.header["alg"].as_str(), Some("ES256K" | "ES256"));
-        // 32 bytes twice: as long as a signature over either curve
+        // twice 32 bytes: as long as a signature over either curve
         let times = if of_a_curve { 2 } else { 1 };
         self.signed_by(|message| hmac::sign(&key, message).as_ref().repeat(times))
     }
 
-    /// The token with anybody's signature.
+    /// The encoded token with the signature that `sign` returns.
     pub(crate) fn signed_by(&self, sign: impl Fn(&[u8]) -> Vec<u8>) -> String {
         let claims = Value::Object(self.claims.clone());
         let parts = [self.header.to_string(), claims.to_string()];
@@ -92,29 +93,29 @@ impl Token {
         format!("{message}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature))
     }
 
-    /// A request in its name.
+    /// The request with this token.
     pub(crate) fn on(&self, request: Request) -> Request {
         request.with("Authorization", &format!("Bearer {}", self.text()))
     }
 
-    /// `GET` of a path in its name.
+    /// `GET` of a path with this token.
     pub(crate) fn get(&self, path: &str) -> Request {
         self.on(Request::new("GET", path))
     }
 
-    /// `POST` of nothing to a path in its name.
+    /// An empty `POST` to a path with this token.
     pub(crate) fn post(&self, path: &str) -> Request {
         self.on(Request::new("POST", path).with("Content-Length", "0"))
     }
 }
 
-/// Seconds since 1970, this many from now.
+/// Seconds since 1970, offset from now.
 pub(crate) fn seconds_from_now(seconds: i64) -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970");
     i64::try_from(now.as_secs()).expect("it is not so late") + seconds
 }
 
-/// RFC 3339 of a second since 1970.
+/// A second since 1970 as RFC 3339.
 pub(crate) fn rfc3339(second: i64) -> String {
     let since = Duration::from_secs(second.try_into().expect("it is later than 1970"));
     humantime::format_rfc3339_seconds(UNIX_EPOCH + since).to_string()

@@ -1,27 +1,28 @@
-//! Whatever a health check or a look-up asks: it answers each path as it is told, and counts.
+//! A server for health checks and lookups: it responds to each path as configured, and counts
+//! requests.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// What it does when it is asked.
+/// The response to a path.
 #[derive(Clone)]
 pub(crate) enum Answer {
     /// A status and a JSON body.
     Is(&'static str, String),
-    /// Nothing, until the other end hangs up.
+    /// Nothing, until the peer closes the connection.
     Hang,
 }
 
-/// A server on a port of its own, until the end of the tests.
+/// A server on its own port, until the end of the tests.
 pub(crate) struct Upstream {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
 impl Upstream {
-    /// Answers what `answer` says for a path.
+    /// Responds to each path with what `answer` returns.
     pub(crate) fn start(answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let address = listener.local_addr().expect("a bound socket has an address");
@@ -41,12 +42,11 @@ impl Upstream {
         format!("http://{}{path}", self.address)
     }
 
-    /// Its port.
     pub(crate) fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// How often a path was asked for.
+    /// The number of requests for a path.
     pub(crate) fn asked(&self, path: &str) -> usize {
         self.asked.lock().unwrap().iter().filter(|own| *own == path).count()
     }
