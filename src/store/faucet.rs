@@ -1,5 +1,5 @@
-//! The faucet's bindings: an identity has one recipient and a recipient one identity, from the first
-//! drip until the chain starts over.
+//! The faucet's bindings: an identity has one recipient and a recipient one identity, from the
+//! first drip until the chain starts over.
 
 use super::db::{Db, felt_text};
 use super::{StoreError, sql};

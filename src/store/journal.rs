@@ -1,8 +1,8 @@
 //! The journal: every state change of an intent and every refusal, append-only and hash-chained.
 //!
-//! [`Journal`] reads, also while a relay writes. Only the store appends, and it locks the end of the
-//! chain first ([`lock`]), which serializes all writers across processes: the sequence has no gaps,
-//! and what a writer reads after the lock is still true when it commits.
+//! [`Journal`] reads, also while a relay writes. Only the store appends, and it locks the end of
+//! the chain first ([`lock`]), which serializes all writers across processes: the sequence has no
+//! gaps, and what a writer reads after the lock is still true when it commits.
 
 use super::db::{Db, Row, Tx};
 use super::entry::{Entry, Event, GENESIS};
@@ -72,7 +72,8 @@ pub enum Verified {
     Whole {
         /// The number of entries.
         entries: i64,
-        /// The hash of the newest entry. A copy stored elsewhere proves later that none was rewritten.
+        /// The hash of the newest entry. A copy stored elsewhere proves later that none was
+        /// rewritten.
         head: String,
     },
     /// The chain was changed from outside.

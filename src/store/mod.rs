@@ -6,7 +6,8 @@
 //!
 //! Reading order: `intent.rs`, `journal.rs` with `entry.rs` and `state.rs`, `search.rs`,
 //! `idempotency.rs`, `faucet.rs`, `signer.rs`; `feed.rs`, `suggestion.rs`, `account.rs`,
-//! `podcast.rs`, `sitemap.rs`, `age.rs`; `transfer`; below them `sql`, `db.rs`, `open.rs`, `error.rs`.
+//! `podcast.rs`, `sitemap.rs`, `age.rs`; `transfer`; below them `sql`, `db.rs`, `open.rs`,
+//! `error.rs`.
 
 /// A closed set of names in the database: an enum with `ALL`, `name` and `parse`.
 macro_rules! names {

@@ -23,8 +23,8 @@ use std::time::Duration;
 const WAIT: Duration = Duration::from_secs(3);
 /// 1 min for migrations, including those of another process: they run at the start only.
 const MIGRATING: Duration = Duration::from_secs(60);
-/// Read connections to a SQLite file. For a hundred readers of a feed, 4 serve more requests than 2,
-/// and 8 no more than 4.
+/// Read connections to a SQLite file. For a hundred readers of a feed, 4 serve more requests than
+/// 2, and 8 no more than 4.
 const READERS: u32 = 4;
 
 /// A version of the tables.

@@ -69,8 +69,8 @@ impl Store {
         }
     }
 
-    /// Walks from viewer to viewer: most old snapshots are the newest of their viewer, and each step
-    /// over all of them would scan those again.
+    /// Walks from viewer to viewer: most old snapshots are the newest of their viewer, and each
+    /// step over all of them would scan those again.
     async fn prune_suggestions(&self, before_us: i64) -> Result<u64, StoreError> {
         let (mut from, mut deleted) = (String::new(), 0);
         while from != END {

@@ -1,5 +1,5 @@
-//! Suggestions of accounts to follow, in pages of one immutable snapshot, so that no account repeats
-//! or is skipped while newer snapshots are written.
+//! Suggestions of accounts to follow, in pages of one immutable snapshot, so that no account
+//! repeats or is skipped while newer snapshots are written.
 
 use super::db::{Arg, Row, slots};
 use super::feed::{Feeds, MAX_BLOCKED};

@@ -31,8 +31,8 @@ macro_rules! page {
     };
 }
 
-/// A page of the posts with one of the labels `$21` to `$30`, merged from a page per label, so that a
-/// rare label costs no more than a common one.
+/// A page of the posts with one of the labels `$21` to `$30`, merged from a page per label, so that
+/// a rare label costs no more than a common one.
 macro_rules! labelled {
     ($filter:literal) => {
         labelled!($filter; "$21" "$22" "$23" "$24" "$25" "$26" "$27" "$28" "$29" "$30")

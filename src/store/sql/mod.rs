@@ -1,8 +1,8 @@
 //! All statements, each for both databases: SQLite takes `$1` too.
 //!
-//! A condition on states repeats that of its partial index word for word, as SQLite needs to use it.
-//! Public, so that a test can check the query plans. Here: the tables of the relay; `search` is for
-//! operators, `content` and `age` for the service endpoints.
+//! A condition on states repeats that of its partial index word for word, as SQLite needs to use
+//! it. Public, so that a test can check the query plans. Here: the tables of the relay; `search` is
+//! for operators, `content` and `age` for the service endpoints.
 
 mod age;
 mod content;

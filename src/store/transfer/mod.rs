@@ -134,8 +134,8 @@ pub struct Content<'a> {
 }
 
 impl Content<'_> {
-    /// Imports a file, whole or not at all. A new podcast without a guid gets that of its feed below
-    /// `base_url`. `progress` gets the bytes that each stage has read.
+    /// Imports a file, whole or not at all. A new podcast without a guid gets that of its feed
+    /// below `base_url`. `progress` gets the bytes that each stage has read.
     pub async fn import(
         &self,
         file: &mut (impl BufRead + Seek),

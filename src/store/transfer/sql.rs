@@ -123,8 +123,8 @@ pub(super) const SAVE: &str = "SAVEPOINT batch";
 pub(super) const UNDO: &str = "ROLLBACK TO SAVEPOINT batch";
 /// Keeps a batch.
 pub(super) const KEEP: &str = "RELEASE SAVEPOINT batch";
-/// SQLite only: 64 MiB of page cache. With the default of 2 MB, each row reads and writes index pages
-/// of a large table on disk.
+/// SQLite only: 64 MiB of page cache. With the default of 2 MB, each row reads and writes index
+/// pages of a large table on disk.
 pub(super) const CACHE: &str = "PRAGMA cache_size = -65536";
 /// PostgreSQL only: the timeouts of statements and of idling in this transaction.
 pub(super) const TIMEOUT: &str = "SELECT set_config('statement_timeout', $1, true), \
