@@ -1,9 +1,10 @@
 //! Access to the operator's page.
 //!
-//! With a token: as a bearer token, or as the password of HTTP Basic, which browsers prompt for (RFC
-//! 6750, section 2.1; RFC 7617). Without a token the listener is local, but other web pages can
-//! reach it through the browser of their visitor (DNS rebinding, cross-site requests): so `Host`
-//! must name this machine, and the request must come from the page itself or from a followed link.
+//! With a token: as a bearer token, or as the password of HTTP Basic, which browsers prompt for
+//! (RFC 6750, section 2.1; RFC 7617). Without a token the listener is local, but other web pages
+//! can reach it through the browser of their visitor (DNS rebinding, cross-site requests): so
+//! `Host` must name this machine, and the request must come from the page itself or from a followed
+//! link.
 
 use crate::config::{AdminConfig, Listen};
 use crate::secrets::{self, Secret, SecretError};

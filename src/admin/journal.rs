@@ -1,8 +1,8 @@
 //! The write journal for the page: `/journal?…` and `/journal/entries?intent=…`.
 //!
-//! In: a query of known keys, each once; anything else is refused with a sentence. Out: JSON, newest
-//! first, in pages. It contains neither request bodies nor signed transactions:
-//! `portcullis journal show` has both.
+//! In: a query of known keys, each once; anything else is refused with a sentence. Out: JSON,
+//! newest first, in pages. It contains neither request bodies nor signed transactions: `portcullis
+//! journal show` has both.
 
 use super::snapshot::millis;
 use crate::reply::Reply;

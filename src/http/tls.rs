@@ -2,8 +2,9 @@
 //!
 //! In: the files of the configuration. Out: an [`Identity`] for each listener that has one, or
 //! every reason why not. TLS 1.2 and 1.3 on ring, as rustls takes them: no early data, no
-//! renegotiation, and clients need no certificate. [`Certificates`] is what new handshakes use; a reload
-//! puts another in its place, and open connections go on. The handshakes themselves are the gate's.
+//! renegotiation, and clients need no certificate. [`Certificates`] is what new handshakes use; a
+//! reload puts another in its place, and open connections go on. The handshakes themselves are the
+//! gate's.
 
 use crate::config::{Config, TlsConfig};
 use crate::io::clock::LAST_SECOND;

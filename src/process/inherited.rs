@@ -1,9 +1,9 @@
 //! Sockets that were bound before the process started: by the service manager (sd_listen_fds(3),
 //! systemd.socket(5)), or by the predecessor in a handover.
 //!
-//! In: `LISTEN_FDS`, `LISTEN_FDNAMES` and open files from 3 on. Out: the socket of a surface, by its
-//! name or its address. A socket that matches no surface is an error: its clients would wait for
-//! ever.
+//! In: `LISTEN_FDS`, `LISTEN_FDNAMES` and open files from 3 on. Out: the socket of a surface, by
+//! its name or its address. A socket that matches no surface is an error: its clients would wait
+//! for ever.
 
 use crate::config::Listen;
 use crate::process::handover::{HANDOVER, HELD, Predecessor};
@@ -110,9 +110,9 @@ impl std::fmt::Display for InheritError {
             }
             Self::Unclaimed { name, listen } => write!(
                 f,
-                "the socket {name:?} on {listen} of LISTEN_FDS matches no surface: configure one with \
-                 this address, or name the socket like its surface (gateway, relay, sidecar, \
-                 admin); each surface has one socket"
+                "the socket {name:?} on {listen} of LISTEN_FDS matches no surface: configure one \
+                 with this address, or name the socket like its surface (gateway, relay, \
+                 sidecar, admin); each surface has one socket"
             ),
         }
     }

@@ -2,10 +2,10 @@
 //!
 //! SIGHUP reloads. SIGUSR2 starts a successor, and stops this process once that is ready. Both wait
 //! until the process serves. SIGTERM and SIGINT stop it: readiness fails, requests are still served
-//! for `drain_delay`, so that load balancers notice; then new calls get 503 `draining`, and those in
-//! flight have `grace_period` to finish. If another process has the sockets, this one stops accepting
-//! at once, and serves its connections until they close. A second signal exits at once. Pingora's own
-//! graceful stop would sleep through its whole grace period.
+//! for `drain_delay`, so that load balancers notice; then new calls get 503 `draining`, and those
+//! in flight have `grace_period` to finish. If another process has the sockets, this one stops
+//! accepting at once, and serves its connections until they close. A second signal exits at once.
+//! Pingora's own graceful stop would sleep through its whole grace period.
 
 use super::systemd;
 use crate::config::ServerConfig;
@@ -116,6 +116,7 @@ impl Lifecycle {
         systemd::reloading();
         let status = match reload.run() {
             Ok(0) => "serving; the last reload changed nothing".to_owned(),
+            Ok(1) => "serving; the last reload changed 1 key".to_owned(),
             Ok(changes) => format!("serving; the last reload changed {changes} keys"),
             Err(_) => "serving with the old configuration: the last reload FAILED".to_owned(),
         };
@@ -190,8 +191,8 @@ impl Lifecycle {
     }
 }
 
-/// Blocks SIGHUP and SIGUSR2 until the process serves: without a handler they would kill it. Call it
-/// while the process has a single thread.
+/// Blocks SIGHUP and SIGUSR2 until the process serves: without a handler they would kill it. Call
+/// it while the process has a single thread.
 pub(crate) fn block_signals() {
     change_mask(SigSet::thread_block);
 }

@@ -1,7 +1,7 @@
 //! Reports to the service manager: sd_notify(3). Does nothing without one.
 //!
-//! The watchdog's `WATCHDOG=1` is sent only if every runtime runs a task and fires a timer. A thread
-//! of its own would report health while everything else hangs.
+//! The watchdog's `WATCHDOG=1` is sent only if every runtime runs a task and fires a timer. A
+//! thread of its own would report health while everything else hangs.
 
 use parking_lot::Mutex;
 use sd_notify::NotifyState;

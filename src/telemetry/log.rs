@@ -1,8 +1,8 @@
 //! Log lines on stderr: JSON objects, or plain text for people.
 //!
-//! Tasks append to a buffer in memory, and one thread writes it out, so a slow terminal or pipe never
-//! delays a response. The buffer is bounded: when the reader of stderr stalls, lines are dropped and
-//! counted. Other events than requests are logged through the `log` macros.
+//! Tasks append to a buffer in memory, and one thread writes it out, so a slow terminal or pipe
+//! never delays a response. The buffer is bounded: when the reader of stderr stalls, lines are
+//! dropped and counted. Other events than requests are logged through the `log` macros.
 
 use super::{Recent, Surface};
 use crate::config::{LogConfig, LogFormat};
@@ -21,8 +21,8 @@ use std::time::{Duration, SystemTime};
 const MAX_PENDING: usize = 4 << 20;
 /// How long the writer collects lines before it writes them, unless there are many.
 const COLLECT: Duration = Duration::from_millis(20);
-/// 32 KiB are written immediately: they are still in the processor's cache, and have not evicted the
-/// data of requests.
+/// 32 KiB are written immediately: they are still in the processor's cache, and have not evicted
+/// the data of requests.
 const MANY: usize = 32 << 10;
 
 /// The verdict on a request: `answered`, also with an error from the node; `refused` by the policy;
@@ -132,8 +132,9 @@ impl Log {
 }
 
 impl RequestLine<'_> {
-    /// Every text is from a closed set, a number, or in the alphabet of request ids, so nothing needs
-    /// escaping. Written piece by piece, because `format!` would cost more than the rest of the line.
+    /// Every text is from a closed set, a number, or in the alphabet of request ids, so nothing
+    /// needs escaping. Written piece by piece, because `format!` would cost more than the rest of
+    /// the line.
     fn write_json(&self, shown: Shown, out: &mut Vec<u8>) -> std::io::Result<()> {
         let mut put = |text: &str| out.extend_from_slice(text.as_bytes());
         put(r#"","level":"info","surface":""#);
@@ -217,8 +218,8 @@ fn push_thousandths(number: u32, out: &mut Vec<u8>) {
 
 impl ::log::Log for Log {
     /// Libraries log client data and URLs: Pingora the bytes of malformed requests, an HTTP client
-    /// its targets. Such records are dropped at any level. Pingora's warnings about its start and its
-    /// listeners are logged.
+    /// its targets. Such records are dropped at any level. Pingora's warnings about its start and
+    /// its listeners are logged.
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         const OPERATIONAL: [&str; 3] =
             ["pingora::server", "pingora::listeners", "pingora::services::listening"];

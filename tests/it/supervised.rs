@@ -83,7 +83,7 @@ fn reloads_are_reported_and_counted() {
     let reloading = manager.hear_of("RELOADING=1");
     assert!(value(&reloading, "MONOTONIC_USEC").parse::<u64>().is_ok(), "{reloading}");
     let ready = manager.hear_of("READY=1");
-    assert!(value(&ready, "STATUS").contains("1 change"), "what came of it: {ready}");
+    assert!(value(&ready, "STATUS").contains("changed 1 key"), "what came of it: {ready}");
     assert_eq!(outcomes(), [1.0, 0.0]);
 
     edge.rewrite(&setup.set("gateway.requests_per_minute", "\"many\""));
@@ -113,7 +113,7 @@ fn a_reload_during_startup_follows_it() {
     manager.hear_of("RELOADING=1");
     std::fs::write(&path, text).unwrap();
     let ready = manager.hear_of("READY=1");
-    assert!(value(&ready, "STATUS").contains("nothing had changed"), "{ready}");
+    assert!(value(&ready, "STATUS").contains("changed nothing"), "{ready}");
     edge.kill().unwrap();
     edge.wait().unwrap();
     std::fs::remove_file(path).unwrap();
@@ -202,8 +202,8 @@ fn an_unmatched_socket_is_named_in_the_error() {
             setup.clone().socket("gateway", &other).socket("gateway", &socket),
             "gateway",
         ),
-        ("a datagram socket", setup.clone().socket("gateway", &datagram), "no listening socket"),
-        ("no socket at all", setup.socket("gateway", &file), "no listening socket"),
+        ("a datagram socket", setup.clone().socket("gateway", &datagram), "not a listening socket"),
+        ("no socket at all", setup.socket("gateway", &file), "not a listening socket"),
     ];
     for (what, setup, named) in cases {
         let output = setup.serve_in_vain();

@@ -180,8 +180,8 @@ fn operations_report_node_and_chain_errors() {
 }
 
 /// Every path that accepts a body.
-fn paths() -> impl Iterator<Item = &'static str> {
-    OperationKind::ALL.into_iter().map(OperationKind::path).chain(["/rpc"])
+fn paths() -> impl Iterator<Item = String> {
+    OperationKind::ALL.into_iter().map(OperationKind::path).chain(["/rpc".to_owned()])
 }
 
 #[test]
