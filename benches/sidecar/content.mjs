@@ -1,4 +1,4 @@
-// What the sidecar is filled with, as statements that both databases take.
+// The content of the store, as SQL statements for both databases.
 
 export const ITEMS = 1_000_000;
 export const PAGES = 1_000_000;
@@ -18,7 +18,7 @@ const SETS = ['base', 'jungle', 'fossil', 'rocket', 'gym'];
 const SECOND_US = 1_000_000;
 const DAY_US = 86_400 * SECOND_US;
 
-/** Multiplied by this and cut at 2^32, numbers in a row are all over the place, none twice. */
+/** Multiplied by this modulo 2^32, consecutive numbers are scattered without duplicates. */
 const SCATTER = 2_654_435_761;
 const CUT = 4_294_967_296;
 const WIDTH = 48;
@@ -81,7 +81,7 @@ SELECT ${padded(SUBJECT_SQL)}, 'user-' || ${SUBJECT_SQL}, 'pending', ${now}, ${n
 FROM number;
 `;
 
-/** Everything. */
+/** All statements. */
 export function content() {
   const now = Date.now() * 1_000;
   const tables = [feed, podcast, sitemap, subjects].map((table) => table(now));

@@ -1,14 +1,14 @@
--- What wrk sends, and what it must be answered. Arguments: a mode, and what that mode needs.
---   feed                   pages of random feeds, from the newest on
---   get PATH STATUS [ETAG] one document, whole or unchanged
---   post FILE SKIP         one line each of the file: a signature, a space, an event
+-- What wrk sends, and the expected responses. Arguments: a mode, and the arguments of that mode.
+--   feed                   pages of random feeds, newest first
+--   get PATH STATUS [ETAG] one document, complete or unchanged
+--   post FILE SKIP         one event per line of the file: a signature, a space, the event
 local threads = {}
 local SERVICE = "at://did:web:cards.example/app.bsky.feed.generator/"
 local SKELETON = "/functions/getFeedSkeleton?limit=50&feed="
 local FEEDS = {
   "trade-listings", "collection-posts", "fresh-pulls", "showcase", "journals", "card-reviews",
 }
--- readers that are somewhere in a feed
+-- concurrent readers, each at its own place in a feed
 local READERS = 100
 
 function setup(thread)
@@ -34,7 +34,7 @@ function modes.feed()
     return wrk.format("GET", path)
   end
   function response(status, _, body)
-    -- an item's key begins with the number of its feed
+    -- an item's key starts with the number of its feed
     local feed = tonumber(body:match("feed%.post/(%d)"))
     local cursor = body:match('"cursor":"([%w_-]+)"')
     if status ~= 200 or not (feed and cursor) then return is_wrong(status, body) end

@@ -1,4 +1,4 @@
-// How fast the sidecar is on this machine, and how much memory it takes: see README.md.
+// Measures the sidecar's speed and memory on this machine: see README.md.
 //
 //   PORTCULLIS=target/release/portcullis node benches/sidecar/run.mjs [--seconds N] [--only sqlite]
 import assert from 'node:assert/strict';
@@ -26,13 +26,13 @@ const POSTGRES = fileURLToPath(new URL('../../tests/lib/postgres.sh', import.met
 const FOLDER = mkdtempSync(join(tmpdir(), 'portcullis-bench.'));
 const PODCAST = `/functions/podcast-rss-feed?did=${CREATOR}`;
 const SITEMAP = '/functions/seo-sitemap';
-/** What a crawler with many connections takes at a time. */
+/** The number of pages that a crawler with many connections fetches at once. */
 const SHARDS_AT_ONCE = 8;
 
 let failed = 0;
 const say = (store, what, figures) => console.log(`| ${store} | ${what} | ${figures} |`);
 
-/** Puts load on for some seconds; gives the number of requests. */
+/** Runs a load for some seconds; returns the number of requests. */
 async function load(store, what, sidecar, connections, ...mode) {
   const options = ['-t1', `-c${connections}`, `-d${values.seconds}s`, '--timeout', '10s'];
   const args = [...options, '-s', LUA, sidecar.url, '--', ...mode.map(String)];
@@ -47,14 +47,14 @@ async function load(store, what, sidecar, connections, ...mode) {
   return requests;
 }
 
-/** A number of /proc/PID/status, in MiB. */
+/** A value of /proc/PID/status, in MiB. */
 function memory(sidecar, name) {
   const status = readFileSync(`/proc/${sidecar.pid}/status`, 'utf8');
   const [, kib] = new RegExp(`^${name}:\\s+(\\d+) kB`, 'm').exec(status);
   return Math.round(kib / 1024);
 }
 
-/** Times of one answer: until its first byte, and until its last. */
+/** Times of one response: to the first byte, and to the last. */
 async function timed(sidecar, path) {
   const begun = performance.now();
   const request = http.get(sidecar.url + path);
@@ -83,7 +83,7 @@ async function sitemap(store, sidecar) {
   head(`sitemap index of ${paths.length}`, index);
   head('sitemap page, first time', await timed(sidecar, paths[0]));
   head('sitemap page, again', await timed(sidecar, paths[0]));
-  // from here on the peak is what the pages take
+  // From here on, the peak is caused by the pages.
   writeFileSync(`/proc/${sidecar.pid}/clear_refs`, '5');
   const before = memory(sidecar, 'VmHWM');
   const begun = performance.now();
@@ -113,7 +113,7 @@ async function webhook(store, sidecar, file) {
   for (const connections of [16, 64]) {
     const what = `webhook, ${connections} connections`;
     sent += await load(store, what, sidecar, connections, 'post', file, sent);
-    // what was on its way when the time was over is taken in, too
+    // Requests in flight at the end of the run are applied, too.
     sent += connections;
   }
 }
@@ -144,7 +144,7 @@ async function measure(store, url) {
   }
 }
 
-/** A PostgreSQL that waits for the disk; it ends with its standard input. */
+/** A PostgreSQL with fsync on; it ends when its standard input closes. */
 async function durable() {
   const script = `source "$1"; trap stop_postgres EXIT; start_postgres fsync=on
     echo "$PORTCULLIS_TEST_POSTGRES"; cat`;

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Clients that others wrote, before a gateway with a certificate: curl, h2load and Chromium.
+# Third-party clients against a gateway with a certificate: curl, h2load and Chromium.
 #
 #   PORTCULLIS=target/debug/portcullis PORTCULLIS_NODE=http://127.0.0.1:5050/rpc tests/clients/tls.sh
 #
-# Starts the gateway itself, in front of that node, and ends it. Exits 0 when every client got what
-# it asked for, over the version of HTTP that it asked for.
+# Starts the gateway in front of that node, and ends it. Exits 0 when every client got the expected
+# response over the expected HTTP version.
 set -euo pipefail
 
 WORK=$(mktemp -d)
@@ -29,7 +29,7 @@ fail() {
   exit 1
 }
 
-# A certificate for this machine, signed by itself, and its key.
+# A self-signed certificate for this machine, and its key.
 make_certificate() {
   openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 \
     -subj /CN=localhost -addext subjectAltName=DNS:localhost,IP:127.0.0.1 \
@@ -39,7 +39,7 @@ make_certificate() {
   mv "$WORK/new.pem" "$WORK/edge.pem"
 }
 
-# The first match of a sed script in the gateway's log, as soon as it is there. Sets FOUND.
+# Waits for the first match of a sed script in the gateway's log. Sets FOUND.
 await_log() {
   for _ in {1..300}; do
     FOUND=$(sed -nE "$1" "$WORK/gateway.log" | sed -n 1p)
@@ -51,7 +51,7 @@ await_log() {
 }
 
 start_gateway() {
-  # every client has one address: limits are tested elsewhere, at their exact edges
+  # Every client has the same address: limits are tested elsewhere, at their exact bounds.
   cat >"$WORK/tls.toml" <<EOF
 [node]
 url = "$PORTCULLIS_NODE"
@@ -70,7 +70,8 @@ EOF
   URL=https://localhost:$FOUND
 }
 
-# Asks with these arguments; prints the answer and, on a line of its own, HTTP's version.
+# Sends the request with these arguments; prints the response and, on its own line, the HTTP
+# version.
 ask() {
   curl -sS --max-time 20 --cacert "$WORK/edge.pem" --write-out '\n%{http_version}' \
     -H 'Content-Type: application/json' --data "$QUESTION" "$@" "$URL/rpc"
@@ -91,7 +92,7 @@ curl_is_refused() {
   echo "curl $*: refused"
 }
 
-# So many requests with so many at a time: all of them answered with 200.
+# Sends $1 requests concurrently: all of them must get 200.
 load() {
   local count=$1 told
   shift
@@ -102,7 +103,7 @@ load() {
   echo "h2load $*: $(grep -oE "^Application protocol: .*" <<<"$told"), $count requests"
 }
 
-# A page that asks the gateway, as a wallet's would: from elsewhere, so that it needs a preflight.
+# A page that calls the gateway as a wallet's would: cross-origin, so that it needs a preflight.
 chromium_asks() {
   cat >"$WORK/page.html" <<EOF
 <!doctype html><title>a page</title><body><script>

@@ -1,4 +1,4 @@
-// The relay is killed at random moments of a hundred operations at once, again and again, on one
+// The relay is killed at random moments of a hundred concurrent operations, again and again, on one
 // store and one chain.
 import assert from 'node:assert/strict';
 import { approval, mixed } from './lib/operations.mjs';
@@ -6,14 +6,14 @@ import { once, tally, totals } from './lib/truth.mjs';
 import { World } from './lib/world.mjs';
 
 const OPERATIONS = 100;
-/** Of each signer's writes some are still to come when this many have left. */
+/** The relay is killed after at most this many transactions: each signer still has some to send. */
 const LAST = 110;
-/** From a transaction's way to the node until long after its answer. */
+/** From a transaction's send to the node until long after its response. */
 const LATER_MS = 40;
 
 const below = (end) => Math.floor(Math.random() * end);
 
-/** A user signs one transaction after the other, until one is not answered. */
+/** A user signs one transaction after the other, until one gets no response. */
 async function chatter(world, user, operations, answers) {
   for (;;) {
     const operation = approval(user, world);
@@ -24,7 +24,7 @@ async function chatter(world, user, operations, answers) {
   }
 }
 
-/** A hundred at once and the user's own beside them, until the relay is dead. */
+/** A hundred concurrent operations and the user's own, until the relay is dead. */
 async function burst(world, user) {
   const operations = mixed(OPERATIONS, user);
   const own = { operations: [], answers: [] };

@@ -1,4 +1,4 @@
-// The node dies, forgets everything, or stands still, in the middle of writes.
+// The node dies, loses its chain, or hangs, in the middle of writes.
 import assert from 'node:assert/strict';
 import { Chain } from './lib/chain.mjs';
 import { approval, drip, mint, usership } from './lib/operations.mjs';
@@ -18,7 +18,7 @@ async function held(world, user) {
   return { gate, operations, asked };
 }
 
-/** Nothing of an earlier life of the chain is on the node, or was handed to it. */
+/** Nothing of an earlier epoch of the chain is on the node, or was sent to it. */
 async function forgotten(world, node, journal, old) {
   for (const { intent, hash, state } of old) {
     assert.equal(journal.intents.get(intent).state, 'lost', `${hash} was ${state} and is lost`);
@@ -28,7 +28,7 @@ async function forgotten(world, node, journal, old) {
   assert.deepEqual(texts(node.made), [], 'nothing was handed to the new chain');
 }
 
-/** A node without a memory takes the place of one that was killed with writes on their way. */
+/** An empty node replaces one that was killed with writes in flight. */
 async function reborn(say, relayToo) {
   const first = await startNode();
   const world = await World.on(first);
@@ -62,7 +62,7 @@ async function reborn(say, relayToo) {
   await second.kill();
 }
 
-/** On the new chain everything works, and begins at nothing. */
+/** On the new chain everything works, starting from an empty state. */
 async function newLife(world, [, oldDrip]) {
   const before = new Set((await world.journal()).intents.keys());
   const user = await world.citizen();
@@ -80,7 +80,7 @@ async function genesis(node) {
   return block.timestamp;
 }
 
-/** The same so fast that the last proof of the pins would still serve. */
+/** The same, so fast that the last proof of the pins would still be valid. */
 async function rebornAtOnce(say) {
   const first = await startNode();
   const world = await World.on(first);
@@ -110,7 +110,7 @@ async function rebornAtOnce(say) {
   await second.kill();
 }
 
-/** The node stands still for longer than the relay waits, and then goes on. */
+/** The node hangs for longer than the relay's timeout, and then resumes. */
 async function frozen(say) {
   const node = await startNode();
   const world = await World.on(node, { PORTCULLIS__NODE__TIMEOUT: '3s' });
@@ -121,7 +121,7 @@ async function frozen(say) {
   const answers = await Promise.all(asked);
   for (const { status, reason, hash } of answers) {
     assert.deepEqual([status, reason], [504, 'outcome_unknown']);
-    assert.match(hash, /^0x/, 'the answer tells the hash');
+    assert.match(hash, /^0x/, 'the answer contains the hash');
   }
   node.resume();
   const journal = await once(world, operations, answers);
@@ -133,7 +133,7 @@ async function frozen(say) {
   await node.kill();
 }
 
-/** Four writes at a point on their way, then `breaks`, then whatever they were answered. */
+/** Four writes held at a point, then `breaks`, then their responses. */
 async function broken(world, user, gate, breaks) {
   const operations = four(world, user);
   const asked = operations.map((one) => world.post(one));
@@ -143,24 +143,25 @@ async function broken(world, user, gate, breaks) {
   return { operations, answers: await Promise.all(asked) };
 }
 
-/** Whatever was answered with a hash is what happened. */
+/** Every hash in a response belongs to a transaction that succeeded. */
 async function holds(world, { operations, answers }) {
   const journal = await once(world, operations, answers);
   const succeeded = new Set(journal.done().map(({ hash }) => hash));
   for (const { hash } of answers) if (hash) assert.ok(succeeded.has(hash), `${hash} happened`);
 }
 
-/** A connection is cut: the relay tries another one, or says that it does not know. */
+/** A connection is cut: the relay tries another one, or reports an unknown outcome. */
 async function cut(world, user, gate) {
   const outcome = await broken(world, user, gate, () => {});
   for (const { status, hash } of outcome.answers) {
     assert.ok(status === 200 || status === 504, `${status} after a cut`);
-    assert.match(hash, /^0x/, 'the answer tells the hash');
+    assert.match(hash, /^0x/, 'the answer contains the hash');
   }
   await holds(world, outcome);
 }
 
-/** All are cut, and for a while there is no other: only what the node never had may be told so. */
+/** All connections are cut, and new ones refused for a while: only a write that the node never
+ * received may be reported as failed. */
 async function unreachable(world, user, gate) {
   const outcome = await broken(world, user, gate, () => world.proxy.refuse());
   const fresh = [mint(user), drip(), usership(user)];
@@ -176,7 +177,7 @@ async function unreachable(world, user, gate) {
   await holds(world, outcome);
 }
 
-/** The way to the node breaks without anybody dying. */
+/** The connection to the node breaks while both processes stay alive. */
 const BREAKS = [
   { name: 'cut before the node had it', breaks: cut, hold: 'holdBefore' },
   { name: 'cut before the answer', breaks: cut, hold: 'holdAnswers' },

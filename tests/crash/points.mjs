@@ -1,4 +1,4 @@
-// The relay is killed at exact points of five writes at once: one of each signer, and users' own.
+// The relay is killed at exact points of five concurrent writes: one per signer, and users' own.
 import assert from 'node:assert/strict';
 import {
   approval,
@@ -19,7 +19,7 @@ const RECEIPT = /^starknet_getTransactionReceipt$/;
 const SENT = Array(5).fill('sent');
 const ACCEPTED = Array(5).fill('accepted');
 
-/** Where the writes are when the relay dies, and what the journal says of them then. Users' own
+/** Where the writes are when the relay dies, and what the journal holds of them then. Users' own
  * have no estimate. */
 const POINTS = [
   { name: 'before anything is intended', at: 'before', method: ESTIMATE, held: 3, open: [] },
@@ -76,7 +76,7 @@ async function killedAt(world, user, point, number) {
   await once(world, operations, answers);
 }
 
-/** Killed as soon as the answers are there. */
+/** Killed as soon as the responses have arrived. */
 async function killedAfterAnswers(world, user) {
   const operations = await writes(5, world, user, 0);
   const answers = await Promise.all(operations.map((one) => world.post(one)));

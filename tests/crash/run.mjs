@@ -1,9 +1,9 @@
-// Kills relays and nodes, and looks whether anything was lost or done twice.
+// Kills relays and nodes, and checks that no write is lost or done twice.
 //
 //   PORTCULLIS=target/debug/portcullis \
 //     node tests/crash/run.mjs [--rounds N] [--only NAME,NAME] [--keep]
 //
-// Needs starknet-devnet on PATH, PostgreSQL, and starknet.js where the clients' tests have it.
+// Needs starknet-devnet on PATH, PostgreSQL, and starknet.js as installed for the clients' tests.
 import { parseArgs } from 'node:util';
 import { program, startNode } from './lib/processes.mjs';
 import { totals } from './lib/truth.mjs';
@@ -21,7 +21,7 @@ const { values } = parseArgs({
 });
 const rounds = Number(values.rounds);
 
-/** Each with the node that all share; some start nodes of their own. */
+/** Each scenario gets the shared node; some start nodes of their own. */
 const SCENARIOS = { points, moments, connections, nodes, standstill, two };
 
 async function main() {

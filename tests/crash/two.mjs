@@ -8,18 +8,18 @@ import { World } from './lib/world.mjs';
 const OPERATIONS = 100;
 const FEWER = 40;
 const USERS = 3;
-/** Transactions that a user signs in one go. */
+/** Transactions that a user signs in one batch. */
 const TALK = 20;
-/** A start beside a busy relay looks at what is unfinished once. */
+/** How often a relay starts while another is busy; each start settles unfinished writes once. */
 const STARTS = 3;
-/** Shorter than anybody waits for the other's turn to end. */
+/** Shorter than the timeout for the other relay's lease. */
 const STANDSTILL_MS = 2_000;
-/** How one of two that are asked for the same at the same time may answer. */
+/** How one of two concurrent identical requests may be answered. */
 const MEANWHILE = ['outcome_unknown', 'in_progress', 'faucet_cooldown'];
 
 const below = (end) => Math.floor(Math.random() * end);
 
-/** A user's transactions, one after the other, while `go()` says so. */
+/** A user's transactions, one after the other, while `go()` returns true. */
 async function chatter(world, user, relay, go) {
   const said = { operations: [], answers: [] };
   while (go() && said.answers.length < TALK) {
@@ -52,7 +52,8 @@ async function together(world, users) {
   );
 }
 
-/** The same operations to both at once: each is written once, and both say so or that they wait. */
+/** The same operations to both at once: each is written once; the other response repeats it or
+ * reports that it is in progress. */
 async function both(world, user) {
   const operations = [1, 2, 3].flatMap(() => [mint(user), drip(), usership(user)]);
   const asked = operations.flatMap((one) => world.relays.map((relay) => world.post(one, relay)));
@@ -66,7 +67,7 @@ async function both(world, user) {
   await once(world, operations, better);
 }
 
-/** One is killed at a random moment, and comes back while the other still writes. */
+/** One is killed at a random moment, and restarts while the other still writes. */
 async function oneDies(world, users) {
   const [doomed] = world.relays;
   const operations = mixed(FEWER, users[0]);
@@ -85,12 +86,12 @@ async function oneDies(world, users) {
   answers.push(...said.flatMap((one) => one.answers));
   const lost = answers.filter((answer) => answer.lost).length;
   const other = answers.filter((answer) => !answer.lost && answer.status !== 200);
-  assert.deepEqual(other, [], 'whoever is alive answers');
+  assert.deepEqual(other, [], 'every live relay answers');
   await once(world, operations, answers);
   return lost;
 }
 
-/** One stands still for a while, with whatever it holds: the other waits for it. */
+/** One hangs for a while, with its leases: the other waits for it. */
 async function oneStops(world, users) {
   const operations = mixed(FEWER, users[0]);
   const moment = world.proxy.afterAdds(1 + below(FEWER / 2));
@@ -105,7 +106,7 @@ async function oneStops(world, users) {
   assert.deepEqual(other, [], 'both answer');
 }
 
-/** One comes and goes while users write through the other, whose business is none of its. */
+/** One starts and stops while users write through the other, which it must not disturb. */
 async function comesAndGoes(world, users) {
   const [stays] = world.relays;
   await world.kill();
@@ -132,7 +133,8 @@ async function comesAndGoes(world, users) {
   await world.startRelay();
 }
 
-/** A relay that starts finishes what another one has on its way to the node; then it arrives. */
+/** A starting relay finishes a write that another one is still sending; then the original arrives.
+ * */
 async function overtaken(world, user) {
   const [first, second] = world.relays;
   const gate = world.proxy.holdBefore(/^starknet_add/);

@@ -1,5 +1,5 @@
-// Kills the sidecar, and its database, while the age verifier reports: what was acknowledged is
-// there, once, and everything else is there whole or not at all.
+// Kills the sidecar, and its database, while the age verifier reports: every acknowledged event is
+// stored exactly once, and every other event is stored completely or not at all.
 //
 //   PORTCULLIS=target/debug/portcullis \
 //     node tests/crash/webhook.mjs [--rounds N] [--only NAME,NAME] [--keep]
@@ -27,16 +27,16 @@ const rounds = Number(values.rounds);
 const USERS = 300;
 const SUBJECTS_PER_USER = 2;
 const EVENTS = 10_000;
-/** Fewer: what is looked at is the time without a database. */
+/** Fewer: this test is about the time without a database. */
 const EVENTS_IN_OUTAGE = 3_000;
 const CONNECTIONS = 16;
-/** One in so many is reported twice, at the same time. */
+/** One in `TWICE` events is reported twice, at the same time. */
 const TWICE = 20;
-/** From the head of a request until long after its answer. */
+/** From the head of a request until long after its response. */
 const LATER_MS = 20;
-/** A database that is down is asked again this soon. */
+/** The delay before a retry while the database is down. */
 const AGAIN_MS = 50;
-/** Answers of a sidecar without a database. */
+/** Responses of a sidecar without a database. */
 const DENIALS = 100;
 
 const totals = { kills: 0, outages: 0, events: 0, unanswered: 0, remembered: 0, denied: 0 };
@@ -51,7 +51,7 @@ const TABLES = {
     FROM age_user`,
 };
 
-/** What an answer acknowledges, or nothing when the same must be reported again. */
+/** What a response acknowledges, or undefined when the event must be reported again. */
 function acknowledged({ status, headers, json }, denials) {
   const refusals = { StaleTransition: 'stale', InvalidTransition: 'invalid' };
   const answer = JSON.stringify([status, json]);
@@ -97,7 +97,7 @@ class Verifier {
     agent.destroy();
   }
 
-  /** Whether an event was acknowledged. The clock tells what was seen before what. */
+  /** Whether an event was acknowledged. The clock orders what was observed. */
   async #report(event, agent) {
     event.sent ??= this.clock++;
     const answer = await this.sidecar.report(event.body, agent);
@@ -115,19 +115,19 @@ class Verifier {
     return true;
   }
 
-  /** When so many reports were acknowledged. */
+  /** Resolves when this many reports were acknowledged. */
   after(at) {
     return this.done >= at ? undefined : new Promise((now) => this.moments.push({ at, now }));
   }
 
-  /** Whoever has no answer from now on waits, until what is returned is called. */
+  /** Requests that are lost from now on wait until the returned function is called. */
   pause() {
     let resume;
     this.back = new Promise((resolve) => (resume = resolve));
     return resume;
   }
 
-  /** When nobody has anything on its way any more. */
+  /** Resolves when no request is in flight any more. */
   still() {
     return eventually('all that was on its way is lost', () => this.waiting === this.working);
   }
@@ -141,7 +141,7 @@ class Verifier {
   }
 }
 
-/** A sidecar of its own, with users that began to prove their age. */
+/** A sidecar of its own, with users who started age verification. */
 async function opened(name, store) {
   const sidecar = await Sidecar.on(store, place(name));
   sidecars.push(sidecar);
@@ -161,7 +161,7 @@ async function opened(name, store) {
   return { sidecar, subjects, refs: users.map((user) => user.refs) };
 }
 
-/** Compares the tables with what was reported and acknowledged; gives how many events they hold. */
+/** Compares the tables with the reports and acknowledgements; returns how many events they hold. */
 async function examined({ sidecar, subjects }, verifier) {
   const tables = {};
   for (const [name, sql] of Object.entries(TABLES)) tables[name] = await rows(sidecar.store, sql);
@@ -173,13 +173,13 @@ async function finished(world, verifier) {
   assert.equal(count, verifier.sent.size, 'every event is in the ledger');
   totals.events += count;
   totals.unanswered += verifier.lost;
-  // taken in before a crash that came before the answer
+  // Applied before a crash that prevented the response.
   const isRepeat = ({ again }) => again;
   const remembered = [...verifier.sent.values()].filter(({ answers }) => answers.every(isRepeat));
   totals.remembered += remembered.length;
 }
 
-/** The sidecar dies again and again. */
+/** The sidecar dies repeatedly. */
 async function crashes(name, store, say) {
   const world = await opened(name, store);
   const { sidecar } = world;
@@ -188,7 +188,7 @@ async function crashes(name, store, say) {
     let lost = 0;
     for (let round = 0; round < rounds; round += 1) {
       const when = await verifier.moment(round);
-      assert.equal(verifier.lost, lost, 'whoever lives answers');
+      assert.equal(verifier.lost, lost, 'a live sidecar answers');
       const resume = verifier.pause();
       await sidecar.kill();
       totals.kills += 1;
@@ -203,12 +203,12 @@ async function crashes(name, store, say) {
   await Promise.all([verifier.run(), kills()]);
   await sidecar.kill();
   totals.kills += 1;
-  assert.ok(verifier.lost <= rounds * CONNECTIONS, 'whoever lives answers');
+  assert.ok(verifier.lost <= rounds * CONNECTIONS, 'a live sidecar answers');
   await finished(world, verifier);
   say(`killed after the last answer: all ${EVENTS} events once, as acknowledged`);
 }
 
-/** The database dies again and again, and the sidecar lives. */
+/** The database dies repeatedly, and the sidecar survives. */
 async function outages(name, cluster, say) {
   const world = await opened(name, await cluster.database(name));
   const { sidecar } = world;
@@ -270,7 +270,7 @@ async function main() {
 }
 
 async function end(keep) {
-  // killed while it starts, it would leave its server behind
+  // A PostgreSQL killed while it starts would leave its server behind.
   await starting?.catch(() => {});
   await Promise.all(sidecars.map((sidecar) => sidecar.kill()));
   await endAll(keep);

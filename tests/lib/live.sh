@@ -1,15 +1,15 @@
 # shellcheck shell=bash
-# The live part: a real starknet-devnet, a real gateway before it, real clients before that.
-# Reads TARGET, WORK and VENV. Every process started here is ended here, by its pid.
+# The live part: a real starknet-devnet, a real gateway in front of it, real clients. Reads TARGET,
+# WORK and VENV. Every process started here is ended here, by its pid.
 
 PIDS=()
 
-# Starts a command in the background as the leader of its own process group, which a Ctrl-C would
-# reach as a whole; its output goes to $WORK/NAME.log. Sets STARTED.
+# Starts a command in the background as the leader of its own process group, as a terminal's Ctrl-C
+# needs it; its output goes to $WORK/NAME.log. Sets STARTED.
 start() {
   local name=$1
   shift
-  : >"$WORK/$name.log" # there for whoever reads it before the command has begun
+  : >"$WORK/$name.log" # exists before the command starts
   set -m
   "$@" >"$WORK/$name.log" 2>&1 </dev/null &
   STARTED=$!
@@ -19,7 +19,7 @@ start() {
 
 alive() { kill -0 "$1" 2>/dev/null; }
 
-# Waits until a log holds what the sed script prints, or its process is gone. Sets FOUND.
+# Waits until a log holds what the sed script prints, or its process has ended. Sets FOUND.
 await_line() {
   local name=$1 pid=$2 script=$3
   for _ in {1..600}; do
@@ -32,7 +32,7 @@ await_line() {
   return 1
 }
 
-# Ends a process and says how it ended; one that does not within 30 s is a failure.
+# Ends a process and returns its exit status; one that runs on for 30 s is a failure.
 finish() {
   local signal=$1 pid=$2
   kill -s "$signal" "$pid"
@@ -47,8 +47,8 @@ finish() {
   wait "$pid"
 }
 
-# The processes, as /proc/PID/environ, that were started with our mark in their environment.
-# grep's exit status says nothing: processes come and go while it looks.
+# The processes, as /proc/PID/environ, that were started with our mark in their environment. grep's
+# exit status is ignored: processes start and end while it reads.
 marked() { grep -lzx "SMOKE_MARK=$WORK" /proc/[0-9]*/environ 2>/dev/null || true; }
 
 stop_all() {
@@ -82,7 +82,7 @@ start_network() {
   await_line devnet "$DEVNET_PID" 's/.*listening on 127\.0\.0\.1:([0-9]+).*/\1/p'
   NODE=http://127.0.0.1:$FOUND/rpc
 
-  # the clients share one address: the limit is tested elsewhere, at its exact edge
+  # All clients share one address: the limit is tested elsewhere, at its exact bound.
   cat >"$WORK/live.toml" <<EOF
 [node]
 url = "$NODE"
@@ -107,33 +107,33 @@ with_urls() { env PORTCULLIS_GATEWAY="$GATEWAY" PORTCULLIS_NODE="$NODE" "$@"; }
 
 client_js() { (cd tests/clients/js && with_urls node --test {account,reads,refusals}.test.mjs); }
 
-# A chain of their own to take back, and a gateway that keeps what it says.
+# A node whose chain the tests change, and a gateway with its cache on.
 cache_js() {
   (cd tests/clients/js && PORTCULLIS=$TARGET/debug/portcullis \
     node --test --test-concurrency=2 cache_*.test.mjs)
 }
 
-# A page in a real browser, on another origin than the gateway.
+# A page in a real browser, on another origin than the gateway's.
 browser_js() {
   (cd tests/clients/js && PORTCULLIS=$TARGET/debug/portcullis node --test browser_*.test.mjs)
 }
 
-# The relay's own suites start what they need: a node, networks on it, relays.
+# The relay's suites start what they need: a node, networks on it, relays.
 relay_js() {
   (cd tests/clients/js && PORTCULLIS=$TARGET/debug/portcullis \
     node --test --test-concurrency=2 relay_*.test.mjs)
 }
 
-# The operator's page in a real browser, before a system of its own.
+# The operator's page in a real browser, with a system of its own.
 operator_page() {
   (cd tests/clients/js && PORTCULLIS=$TARGET/debug/portcullis CHROMIUM=$(command -v chromium) \
     node --test operator_*.test.mjs)
 }
 
-# Crashes that are crashes: kill -9 at chosen and at random moments.
+# Real crashes: kill -9 at chosen and at random moments.
 crashes() { PORTCULLIS=$TARGET/debug/portcullis node tests/crash/run.mjs --rounds "$1"; }
 
-# Every answer is compared with the node's own.
+# Compares every response with the node's own.
 soak() { PORTCULLIS=$TARGET/debug/portcullis node tests/soak/run.mjs "$1"; }
 
 # The sidecar's suites start what they need, too, on SQLite and on PostgreSQL.
@@ -156,7 +156,7 @@ client_py() {
     -c tests/clients/py/pytest.ini tests/clients/py
 }
 
-# What tests/it saw, against what the documents tell of.
+# Compares the responses that tests/it saw with the documented ones.
 documents_are_seen() {
   "$VENV/bin/python" -B tests/lib/seen.py "$WORK/seen" conf/openapi/*.yaml
 }
@@ -176,23 +176,23 @@ metrics_are_clean() {
   }
 }
 
-# What operators are woken by: it parses, and each alert fires when it should and not before.
+# The alert rules: they parse, and each alert fires when it should and not before.
 alerts_are_right() {
   promtool check config conf/prometheus/prometheus.yml
   promtool test rules conf/prometheus/tests/*.yml
 }
 
-# The same files and the dashboard, before a real Prometheus that scrapes a real program.
+# The same files and the dashboard, against a real Prometheus that scrapes a real program.
 prometheus_live() {
   PORTCULLIS=$TARGET/debug/portcullis python3 -B tests/prometheus/run.py
 }
 
 stop_network() {
   finish TERM "$GATEWAY_PID"
-  finish TERM "$DEVNET_PID" || true # how the node ends is not ours
+  finish TERM "$DEVNET_PID" || true # the node's exit status does not matter
 }
 
-# One run over a file with three mistakes: exit 1, and each is named by its key path.
+# One run over a file with three mistakes: exit 1, and each mistake is named by its key path.
 check_names_all() {
   cat >"$WORK/mistakes.toml" <<'EOF'
 [node]
@@ -217,7 +217,7 @@ EOF
   done
 }
 
-# Every manual page renders without a complaint, and each shell takes and uses its completions.
+# Every manual page renders without a warning, and each shell loads and uses its completions.
 manual_and_completions() {
   local program=$TARGET/debug/portcullis page shell complaints found
   "$program" man "$WORK/man" >"$WORK/pages"
@@ -244,7 +244,7 @@ completed_by_bash() {
     _portcullis portcullis im store && echo "${COMPREPLY[@]}"'
 }
 
-# It can be asked at a terminal only: what is asked here is whether it would be.
+# zsh completes at a terminal only: this checks that the function is registered.
 completed_by_zsh() {
   zsh -f -c 'autoload -U compinit && compinit -D && source ./completions.zsh
     [[ $_comps[portcullis] == _portcullis ]] && functions _portcullis__subcmd__store_commands |
@@ -253,8 +253,8 @@ completed_by_zsh() {
 
 completed_by_fish() { fish -N -c 'source completions.fish; complete -C "portcullis store im"'; }
 
-# Runs the shell blocks of a section of a document, as a newcomer would, before the addresses that
-# `dev` took. A comment that begins with a status says how the call before it must be answered.
+# Runs the shell blocks of a document's section as a newcomer would, with the addresses that `dev`
+# chose. A comment that starts with a status gives the expected status of the call before it.
 follow() {
   local document=$1 section=$2 surface address expected found
   local blocks=$WORK/blocks.sh
@@ -280,7 +280,7 @@ follow() {
 # process behind.
 dev_smoke() {
   mkdir "$WORK/dev"
-  # any free ports: the defaults may be taken on a machine that runs the program already
+  # Any free ports: the defaults may be in use on a machine that already runs the program.
   start dev env -C "$WORK/dev" SMOKE_MARK="$WORK" \
     PORTCULLIS__GATEWAY__LISTEN=127.0.0.1:0 PORTCULLIS__ADMIN__LISTEN=127.0.0.1:0 \
     PORTCULLIS__RELAY__LISTEN=127.0.0.1:0 PORTCULLIS__SIDECAR__LISTEN=127.0.0.1:0 \

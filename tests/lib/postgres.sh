@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# A PostgreSQL of the tests' own: a fresh cluster in a temporary folder, on a Unix socket only, and
-# gone afterwards. Sourced, it gives start_postgres and stop_postgres; the first exports
-# PORTCULLIS_TEST_POSTGRES, a URL to which a test appends the name of a database. Run, it wraps one
-# command:
+# A PostgreSQL of the tests' own: a fresh cluster in a temporary folder, on a Unix socket only,
+# removed afterwards. When sourced, it defines start_postgres and stop_postgres; the first exports
+# PORTCULLIS_TEST_POSTGRES, a URL to which a test appends the name of a database. When run, it wraps
+# one command:
 #
 #   tests/lib/postgres.sh cargo test --test store
 
 POSTGRES_FOLDER=
 
-# The server refuses to run as root; whoever it runs as owns the folder.
+# The server refuses to run as root; the user it runs as owns the folder.
 as_postgres() {
   if (($(id -u) != 0)); then
     "$@"
@@ -19,7 +19,7 @@ as_postgres() {
   setpriv --reuid="$user" --regid="$(id -g "$user")" --clear-groups env HOME="$POSTGRES_FOLDER" "$@"
 }
 
-# From PATH, or where Debian puts what it keeps off PATH.
+# From PATH, or from Debian's folder outside PATH.
 find_postgres() {
   local folder
   if command -v initdb >/dev/null && command -v pg_ctl >/dev/null; then
@@ -31,7 +31,7 @@ find_postgres() {
   done | sort -Vr | sed -n 1p
 }
 
-# Further arguments are settings such as fsync=on: by default nothing waits for the disk.
+# Further arguments are settings such as fsync=on; by default writes do not wait for the disk.
 start_postgres() {
   local bin setting options
   bin=$(find_postgres)
@@ -50,7 +50,7 @@ start_postgres() {
     cd "$POSTGRES_FOLDER" || exit
     as_postgres "$bin/initdb" -D data -U portcullis -A trust -E UTF8 --locale=C --no-sync \
       >initdb.log 2>&1 &&
-      # one role that needs its password
+      # One role requires its password.
       as_postgres sed -i '1i local all protected scram-sha-256' data/pg_hba.conf &&
       as_postgres "$bin/pg_ctl" -D data -l server.log -o "$options" -w -s start \
         >pg_ctl.log 2>&1

@@ -1,6 +1,6 @@
-"""Which answers that a document tells of did no test see?
+"""Lists the documented responses that no test saw.
 
-In: the file that tests/it noted what it saw in (PORTCULLIS_SEEN), and documents of conf/openapi.
+In: the file with every response that tests/it saw (PORTCULLIS_SEEN), and documents of conf/openapi.
 Out: each operation and status that is missing there, and exit code 1 if there is one.
 """
 
@@ -13,7 +13,7 @@ METHODS = ("get", "post", "put", "options")
 
 
 def told(document):
-    """Surface, method, path and status of each answer of an operation."""
+    """Surface, method, path and status of each response of an operation."""
     surface = document.stem
     for path, operations in yaml.safe_load(document.read_text())["paths"].items():
         for method in METHODS:

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# The units and the installer, and the service under a real systemd of its own.
-# Reads TARGET and WORK, and what live.sh and systemd/machine.sh define.
+# The units and the installer, and the service under a real systemd of its own. Reads TARGET and
+# WORK, and what live.sh and systemd/machine.sh define.
 
 # shellcheck source=tests/systemd/machine.sh
 source tests/systemd/machine.sh
@@ -9,7 +9,7 @@ SERVICES=(portcullis.service portcullis-prune.service)
 UNITS=("${SERVICES[@]}" portcullis.socket portcullis-relay.socket portcullis-sidecar.socket
   portcullis-prune.timer)
 
-# What a service can reach, in systemd's own measure from 0 to 10.
+# The services' exposure, on systemd's own scale from 0 to 10.
 units_are_tight() {
   local service
   for service in "${SERVICES[@]}"; do
@@ -25,7 +25,7 @@ expect() {
   }
 }
 
-# One command puts everything into an empty folder, and takes it away again.
+# One command installs everything into an empty folder, and removes it again.
 install_into_a_root() {
   local root=$WORK/root installed
   mkdir "$root"
@@ -70,7 +70,7 @@ etc/portcullis/secrets/relay.token" \
     "$(cd "$root" && find etc usr -type f -o -type l | LC_ALL=C sort)"
 }
 
-# The installed program accepts the installed configuration, with nothing but its own libraries.
+# The installed program accepts the installed configuration, with only its own libraries.
 chroot_check() {
   local root=$1 bare=$WORK/bare library
   cp -r "$root" "$bare"
@@ -83,8 +83,8 @@ chroot_check() {
   rm -rf "$bare"
 }
 
-# A node and the installed service in a machine with a systemd. It is the machine's own network, so
-# that the installed configuration can stand as it is but for the rate that one client is allowed.
+# A node and the installed service in a machine with a systemd. The machine has a network of its
+# own, so that the installed configuration needs one change only: a higher rate limit per client.
 start_machine() {
   ((EUID == 0)) || {
     echo "a systemd of its own needs root: sudo -E tests/run" >&2
@@ -103,14 +103,14 @@ start_machine() {
   machine_do systemctl status --no-pager --lines=0 portcullis.service
 }
 
-# $1 requests a second.
+# $1 requests per second.
 lose_nothing() {
   MACHINE="nsenter -t $MACHINE_PID -m -p -u -i -n -C" \
     nsenter -t "$MACHINE_PID" -n node tests/systemd/load.mjs "$1"
 }
 
-# A secret from the folder, the store, the prune beside it; reloads, one of them of a mistake; a
-# process that hangs is ended by the watchdog and started again.
+# A secret from the folder, the store, the prune next to the service; reloads, one of an invalid
+# file; a process that hangs is ended by the watchdog and restarted.
 service_lives() {
   local etc=$MACHINE_ROOT/etc drop_in=$MACHINE_ROOT/etc/systemd/system/portcullis.service.d
   (umask 077 && "$TARGET/debug/portcullis" token new "$etc/portcullis/secrets/operator.token")
@@ -160,17 +160,17 @@ reloads_are_told() {
   await_property StatusText '*the last reload FAILED*'
   cp "$WORK/right.toml" "$file"
   machine_do systemctl reload portcullis.service
-  await_property StatusText '*nothing had changed*'
+  await_property StatusText '*the last reload changed nothing*'
   expect "the process after reloads" "$pid" "$(service_property MainPID)"
 }
 
 service_property() { machine_do systemctl show --value -p "$1" portcullis.service; }
 
-# Waits until a property fits a pattern.
+# Waits until a property matches a pattern.
 await_property() {
   local name=$1 pattern=$2
   for _ in {1..600}; do
-    # shellcheck disable=SC2053 # it is a pattern
+    # shellcheck disable=SC2053 # the right side is a pattern
     [[ $(service_property "$name") != $pattern ]] || return 0
     sleep 0.1
   done

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# What the tests need beside Rust, from the system's own package managers, and only what is missing.
-# Reads TARGET; puts what it unpacked or built on PATH.
+# The tools that the tests need in addition to Rust, from the system's own package managers, and
+# only missing ones. Reads TARGET; puts what it unpacked or built on PATH.
 
 DEVNET_VERSION=0.10.1
 
@@ -30,7 +30,7 @@ apt_install() {
     apt-get install -qq -y --no-install-recommends "$@" >/dev/null
 }
 
-# Taken out of their package, not installed: installed, it would start a server of its own.
+# Unpacked from its package, not installed: the installed package would start a server.
 get_prometheus() {
   local into=$TARGET/prometheus
   PATH=$PATH:$into/usr/bin
@@ -49,7 +49,7 @@ get_prometheus() {
   prometheus --version 2>&1 | sed -n 1p
 }
 
-# The server's programs only: a cluster of the system's own is not wanted.
+# The server's programs only, without a cluster of the system's own.
 get_postgres() {
   if [[ -z $(find_postgres) ]]; then
     if [[ ! -e /etc/postgresql-common/createcluster.conf ]]; then
@@ -76,7 +76,7 @@ get_js() {
   local js=tests/clients/js
   cmp -s "$js/package-lock.json" "$js/node_modules/.installed" && return
   echo "installing the JavaScript clients"
-  # its engines field asks for a newer node than the tests need: that warning is silenced
+  # Its engines field requires a newer node than the tests need: that warning is silenced.
   (cd "$js" && npm ci --no-audit --no-fund --loglevel=error)
   cp "$js/package-lock.json" "$js/node_modules/.installed"
 }

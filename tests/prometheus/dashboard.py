@@ -1,4 +1,4 @@
-"""The Grafana dashboard as data: its panels, their queries, and what is wrong with its shape."""
+"""The Grafana dashboard as data: its panels, their queries, and mistakes in its structure."""
 
 import json
 import re
@@ -7,19 +7,19 @@ from world import ROOT
 
 FILE = ROOT / "conf/grafana/portcullis.json"
 COLUMNS = 24
-# what Grafana fills in
+# Variables that Grafana fills in.
 VARIABLES = {"$__rate_interval": "1m", "$instance": ".*"}
 
 
 class Dashboard:
-    """The file, read."""
+    """Parses the file."""
 
     def __init__(self):
         self.board = json.loads(FILE.read_text())
         self.panels = self.board["panels"]
 
     def queries(self):
-        """The place and the expression of each query, annotations' too, as Grafana would send it."""
+        """The location and expression of each query and annotation, as Grafana would send it."""
         for panel in self.panels:
             for target in panel.get("targets", []):
                 yield f"panel {panel['title']!r}", filled_in(target["expr"])
@@ -28,7 +28,7 @@ class Dashboard:
                 yield f"annotation {annotation['name']!r}", filled_in(annotation["expr"])
 
     def links(self):
-        """The anchors in the runbook that its panels lead to."""
+        """The runbook anchors that its panels link to."""
         for panel in self.panels:
             for link in panel.get("links", []):
                 yield f"panel {panel['title']!r}", link["url"].removeprefix("${runbook}#")

@@ -1,12 +1,12 @@
-"""What an expression of PromQL names: enough of its grammar to find metrics and matchers."""
+"""The names in a PromQL expression: enough of its grammar to find metrics and matchers."""
 
 import re
 
-# what we record, what we show, and what Prometheus adds to a scrape
+# Names that the rules record, that the program exports, and that Prometheus adds to a scrape.
 NAME = re.compile(r"\b(?:\w+:)?(?:portcullis|process)_\w+(?::\w+)?|\bup\b")
 SELECTOR = re.compile(rf"({NAME.pattern})\s*(?:\{{([^}}]*)\}})?")
 MATCHER = re.compile(r'(\w+)\s*(=~|!~|!=|=)\s*"([^"]*)"')
-# a label that the dashboard's variables and Prometheus itself fill in
+# Labels that the dashboard's variables and Prometheus itself fill in.
 TARGET = {"job", "instance"}
 
 
@@ -21,7 +21,7 @@ def family(name):
 
 
 def selectors(expression):
-    """A selector for each name, and for each value that a matcher names: all must find something.
+    """A selector for each name, and for each value in a matcher: each must match some series.
 
     `x{a=~"b|c",d!="e"}` is x, x{a="b"}, x{a="c"} and x{d="e"}.
     """

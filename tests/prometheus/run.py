@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Alerts, recording rules and the dashboard against what a running program really shows.
+"""Checks alerts, recording rules and the dashboard against the metrics of a running program.
 
     PORTCULLIS=target/debug/portcullis tests/prometheus/run.py
 
-A real Prometheus scrapes a real Portcullis through the shipped configuration. Then everything that
-a rule or a panel names must exist, and every metric must be named by one, or below.
+A real Prometheus scrapes a real Portcullis through the shipped configuration. Then every name in a
+rule or a panel must exist, and every metric must be used by one, or be listed below.
 """
 
 import re
@@ -18,24 +18,24 @@ from world import ROOT, Portcullis, Prometheus
 
 RUNBOOK = "conf/prometheus/RUNBOOK.md"
 
-# Shown by the program, and deliberately on no panel and in no alert.
+# Exported metrics that are deliberately on no panel and in no alert.
 UNUSED = set()
 
 
 def anchors():
-    """The sections of the runbook, as links name them."""
+    """The sections of the runbook, as anchors."""
     headings = re.findall(r"^#+ (.+)$", (ROOT / RUNBOOK).read_text(), re.M)
     return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
 
 
 def expressions(rules, dashboard):
-    """Every expression with the place where it stands."""
+    """Every expression with its location."""
     yield from ((f"rule {rule['name']}", rule["query"]) for rule in rules)
     yield from dashboard.queries()
 
 
 def what_is_asked_for_exists(prometheus, asked):
-    """Each name, and each value of a label that a matcher names."""
+    """Checks each name, and each label value in a matcher."""
     for place, expression in asked:
         for selector in sorted(set(selectors(expression))):
             if not prometheus.series(selector):
@@ -43,7 +43,7 @@ def what_is_asked_for_exists(prometheus, asked):
 
 
 def what_is_shown_is_asked_for(families, asked):
-    """Each metric of the program, by a rule or a panel; and the lists above are true."""
+    """Checks that a rule or a panel uses each metric, and that the lists above are correct."""
     used = {family(name) for _, expression in asked for name in names(expression)}
     yield from (f"{name} is on no panel and in no rule" for name in families - used - UNUSED)
     yield from (f"{name} is listed as unused, and used" for name in UNUSED & used)
@@ -51,7 +51,7 @@ def what_is_shown_is_asked_for(families, asked):
 
 
 def panels_show_something(prometheus, dashboard):
-    """Each query is understood, and finds something in a program that runs."""
+    """Checks that each query is valid, and matches a series of a running program."""
     for place, expression in dashboard.queries():
         try:
             found = prometheus.query(expression)
@@ -63,7 +63,7 @@ def panels_show_something(prometheus, dashboard):
 
 
 def rules_are_whole(rules):
-    """They evaluate; an alert says how bad it is, what it means, and where to read on."""
+    """Checks that rules evaluate; an alert has a severity, a summary and a runbook link."""
     tested = "".join(path.read_text() for path in (ROOT / "conf/prometheus/tests").iterdir())
     sections = anchors()
     for rule in rules:
@@ -87,7 +87,7 @@ def rules_are_whole(rules):
 
 
 def documents_are_true(rules, dashboard, families):
-    """The runbook has a section for what there is, and names metrics that there are."""
+    """Checks that the runbook has a section for each alert, and names existing metrics."""
     sections = anchors()
     alerts = {rule["name"].lower() for rule in rules if rule["type"] == "alerting"}
     dead = {one for one in sections if one.startswith("portcullis") and one not in alerts}

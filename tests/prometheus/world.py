@@ -1,7 +1,7 @@
 """A whole Portcullis on a real node, a Prometheus that scrapes it, and some traffic.
 
-The program is named by PORTCULLIS; `prometheus` and `starknet-devnet` are found on PATH. All ports
-are free ones, and all that is kept is in one folder, which its owner removes.
+PORTCULLIS names the program; `prometheus` and `starknet-devnet` are found on PATH. All ports are
+free ones, and all data is stored in one folder, which the caller removes.
 """
 
 import json
@@ -26,7 +26,7 @@ GET_PUBLIC_KEY = "0x1a35984e05126dbecb7c3bb9929e7dd9106d460c59b1633739a5c733a5fb
 
 
 def eventually(what, look, patience=120.0):
-    """What `look` finds, as soon as it finds something."""
+    """Polls `look` until it returns something, and returns that."""
     end = time.monotonic() + patience
     while not (found := look()):
         assert time.monotonic() < end, f"still waiting: {what}"
@@ -34,7 +34,7 @@ def eventually(what, look, patience=120.0):
     return found
 
 
-# the certificate is one that was made a moment ago
+# The certificate was generated a moment ago.
 ANY_CERTIFICATE = ssl._create_unverified_context()
 
 
@@ -51,7 +51,7 @@ def ask(url, body=None, headers=None):
 
 
 class Child:
-    """A process whose output is kept in a file."""
+    """A process whose output goes to a file."""
 
     def __init__(self, log, *command, env=None):
         self.log = log
@@ -61,7 +61,7 @@ class Child:
             )
 
     def says(self, pattern):
-        """The first match of `pattern` in what it says."""
+        """The first match of `pattern` in its output."""
 
         def look():
             text = self.log.read_text()
@@ -98,7 +98,7 @@ class Portcullis:
         return (self.state / name).read_text().strip()
 
     def traffic(self):
-        """Something of everything: reads, refusals, writes, events, the health check."""
+        """Traffic of every kind: reads, refusals, writes, events, the health check."""
         self.reads()
         self.writes()
         self.events()
@@ -161,7 +161,7 @@ class Portcullis:
         assert status == 200, text
 
     def families(self):
-        """The names of all metrics that it shows."""
+        """The names of all exported metrics."""
         _, text = ask(f"http://{self.admin}/metrics")
         return set(re.findall(r"^# TYPE (\S+)", text, re.M))
 
@@ -170,7 +170,7 @@ class Portcullis:
 
 
 class Prometheus:
-    """With the shipped configuration: another port, and every second instead of every 15."""
+    """Uses the shipped configuration with another port, and an interval of 1 s instead of 15 s."""
 
     def __init__(self, folder, target):
         shutil.copytree(ROOT / "conf/prometheus", folder / "conf")
@@ -186,14 +186,14 @@ class Prometheus:
             f"--config.file={config}",
             f"--storage.tsdb.path={folder / 'data'}",
             "--web.listen-address=127.0.0.1:0",
-            # it tells times in its own zone
+            # Its logs use its own time zone.
             env={"TZ": "UTC"},
         )
         address = self.child.says(r'"?Listening on"?.* address=(127\.0\.0\.1:\d+)')[1]
         self.url = f"http://{address}/api/v1"
 
     def get(self, path, **parameters):
-        """What an endpoint answers; an error of its own is raised with its words."""
+        """The response of an endpoint; raises on an error, with its message."""
         _, text = ask(f"{self.url}/{path}?{urllib.parse.urlencode(parameters)}")
         answer = json.loads(text)
         assert answer["status"] == "success", f"{parameters}: {answer.get('error')}"
@@ -209,7 +209,7 @@ class Prometheus:
         return [rule for group in self.get("rules")["groups"] for rule in group["rules"]]
 
     def await_samples(self):
-        """Until it has scraped often enough for rates, and evaluated every rule on that."""
+        """Waits until it has scraped often enough for rates, and evaluated every rule on that."""
         count = "min(count_over_time(portcullis_requests_total[1h]))"
         eventually("three scrapes", lambda: (n := self.query(count)) and int(n[0]["value"][1]) >= 3)
         since = datetime.now(UTC).isoformat()

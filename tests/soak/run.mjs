@@ -1,10 +1,10 @@
-// Reads through the gateway while the node behind it loses blocks, forgets everything and dies, and
-// compares every answer with the node's own: see lib/judge.mjs.
+// Reads through the gateway while the node behind it aborts blocks, loses its chain and dies, and
+// compares every response with the node's own: see lib/judge.mjs.
 //
 //   PORTCULLIS=target/debug/portcullis node tests/soak/run.mjs [SECONDS] [--seed N] [--keep]
 //
-// Needs starknet-devnet on PATH, and starknet.js where the clients' tests have it. Fails if an
-// answer was wrong, if something that should be kept never was, or if the judge lets a liar pass.
+// Needs starknet-devnet on PATH, and starknet.js as installed for the clients' tests. Fails if a
+// response was wrong, if a cacheable kind had no hit, or if the judge does not detect a liar.
 import { parseArgs } from 'node:util';
 import { program, startGateway } from '../crash/lib/processes.mjs';
 import { Chance } from './lib/chance.mjs';
@@ -17,7 +17,7 @@ import { KEPT, World } from './lib/world.mjs';
 
 const WORKERS = 12;
 const WATCH_INTERVAL_MS = 1_000;
-/** How long a liar is given to be found out, and what is to be kept to be kept once. */
+/** How long to wait until a liar is detected, and until each cacheable kind had a hit. */
 const PATIENCE_MS = 120_000;
 
 const { values, positionals } = parseArgs({
@@ -43,9 +43,9 @@ enabled = true
 watch_interval = "${WATCH_INTERVAL_MS}ms"
 `;
 
-/** Puts the load on until `isOver`; gives what was counted. */
+/** Runs the load until `isOver`; returns the counts. */
 async function load(node, gateway, round, isOver) {
-  // what happens to the node is repeatable; what is asked meanwhile depends on when
+  // Changes to the node are reproducible; the questions depend on timing.
   const chance = new Chance(seed);
   const world = new World(chance);
   const [judge, lock, tally] = [new Judge(WATCH_INTERVAL_MS), new Lock(), new Tally()];
@@ -95,7 +95,7 @@ async function soak(node, gateway) {
   return missed.length + tally.verdicts.wrong;
 }
 
-/** The same before a gateway that keeps answers too long: the judge must find some wrong. */
+/** The same behind a gateway that caches for too long: the judge must find wrong responses. */
 async function liar(node, gateway) {
   const lies = await Liar.before(gateway);
   const end = Date.now() + PATIENCE_MS;

@@ -1,5 +1,6 @@
-// Constant load over kept connections, by the clock and not by the answers (an open loop). It
-// notices what a person would not: resets, connections that end before an answer, refusals.
+// Constant load over keep-alive connections, at a fixed rate and not paced by responses (an open
+// loop). It counts what a person would not notice: resets, connections that end before a response,
+// refusals.
 
 import net from 'node:net';
 
@@ -28,7 +29,7 @@ export class Load {
     this.timer = setInterval(() => this.tick(), TICK_MS);
   }
 
-  // The longest wait since this was asked last, in milliseconds.
+  // The longest wait since the last call, in milliseconds.
   longestWait() {
     const waiting = [...this.queue, ...[...this.open].map((connection) => connection.request)];
     const now = performance.now();
@@ -38,7 +39,7 @@ export class Load {
     return Math.round(longest);
   }
 
-  // Asks nothing more, and waits for what was asked.
+  // Sends no further requests, and waits for the outstanding ones.
   async stop() {
     clearInterval(this.timer);
     const deadline = performance.now() + LAST_ANSWER_MS;
@@ -128,7 +129,7 @@ class Connection {
     load.dispatch();
   }
 
-  // Whoever closes an idle connection in order does no harm. Everything else is counted.
+  // An orderly close of an idle connection does no harm. Everything else is counted.
   ends(how) {
     if (!this.load.open.has(this)) return;
     if (this.request) this.load.count(how);

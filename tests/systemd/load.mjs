@@ -1,10 +1,10 @@
-// Under constant load, nothing that an operator does to the service may lose a request or reset a
-// connection: three reloads, three upgrades, three restarts, by a real systemd.
+// Under constant load, no operator action may lose a request or reset a connection: three reloads,
+// three upgrades, three restarts, by a real systemd.
 //
 //   MACHINE="nsenter …" node tests/systemd/load.mjs [RATE] [CONNECTIONS]
 //
-// MACHINE runs a command in the machine that has the service. What is asserted is counted; times
-// are printed.
+// MACHINE runs a command in the machine that has the service. Losses are asserted; times are only
+// printed.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -18,7 +18,7 @@ const PATIENCE_MS = 60_000;
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-// The load goes on meanwhile.
+// Asynchronous: the load continues meanwhile.
 const machine = async (...words) => {
   const [program, ...rest] = [...process.env.MACHINE.split(' '), ...words];
   const { stdout } = await promisify(execFile)(program, rest);
@@ -43,7 +43,7 @@ const reload = async () => {
   assert.equal(await property('MainPID'), before, 'a reload is no restart');
 };
 
-// What was installed anew is what runs then: no process of an old file is left.
+// Afterwards the newly installed file runs, and no process of the old file is left.
 const upgrade = async () => {
   const before = await property('MainPID');
   await machine('sh', '-c', 'cd /usr/local/bin && cp portcullis new && mv -f new portcullis');
@@ -83,4 +83,4 @@ for (const { during, lost, longest } of rows) {
 }
 assert.deepEqual(load.wrong, {}, 'nothing is lost, nothing is reset');
 assert.equal(load.answered, load.sent);
-assert.equal(await property('NRestarts'), '0', 'systemd had nothing to mend');
+assert.equal(await property('NRestarts'), '0', 'systemd had nothing to restart');

@@ -1,14 +1,14 @@
 # shellcheck shell=bash
-# A machine of our own, with a real systemd as its first process: in namespaces of Linux, over the
-# files of this system, which it can not change, and with a loopback network of its own.
-# Needs root, cgroup2 and overlayfs. Reads WORK; sets MACHINE_ROOT, MACHINE_PID.
+# A machine of our own, with a real systemd as its first process: a container in Linux namespaces,
+# on an overlay over this system's files, which it cannot change, with a loopback network of its
+# own. Needs root, cgroup2 and overlayfs. Reads WORK; sets MACHINE_ROOT, MACHINE_PID.
 
 MACHINE_GROUP=
 MACHINE_PID=
 MACHINE_ROOT=
 
-# Lays the files out. The units of this system are not in it, but for those that systemd itself
-# needs to reach a target.
+# Creates the file system. Excludes this system's units, except those that systemd itself needs to
+# reach a target.
 machine_files() {
   mkdir -p "$WORK/machine"
   mount -t tmpfs tmpfs "$WORK/machine"
@@ -29,7 +29,7 @@ machine_boot() {
   local hierarchy
   hierarchy=$(awk '$3 == "cgroup2" { print $2; exit }' /proc/mounts)
   [[ -n $hierarchy ]] || {
-    echo "cgroup2 is not mounted: systemd can not run" >&2
+    echo "cgroup2 is not mounted: systemd cannot run" >&2
     return 1
   }
   MACHINE_GROUP=$hierarchy/portcullis-tests-$$
@@ -58,7 +58,7 @@ machine_halt() {
   [[ -z $MACHINE_PID ]] || kill -s KILL "$MACHINE_PID" 2>/dev/null || true
   if [[ -n $MACHINE_GROUP && -d $MACHINE_GROUP ]]; then
     for _ in {1..100}; do
-      # from the leaves up; a process that is just ending keeps its group for a moment
+      # From the leaves up; the cgroup of an exiting process remains for a moment.
       find "$MACHINE_GROUP" -depth -type d -exec rmdir {} \; 2>/dev/null || true
       [[ -d $MACHINE_GROUP ]] || break
       sleep 0.1

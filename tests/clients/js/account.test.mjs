@@ -1,5 +1,5 @@
-// A wallet's whole life: deploy an account, pay with it, read everything back through the gateway.
-// Writes go to the node directly; `tip: 0n` keeps starknet.js from asking for whole blocks.
+// An account's life cycle: deploy an account, pay with it, read everything back through the
+// gateway. Writes go directly to the node; `tip: 0n` keeps starknet.js from reading whole blocks.
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { TransactionType } from 'starknet';
@@ -9,12 +9,12 @@ const SOON = { retryInterval: 100 };
 const world = {};
 before(async () => Object.assign(world, await fundedAccount()));
 
-test('the fee of a deployment is estimated through the gateway', async () => {
+test('the gateway estimates the fee of a deployment', async () => {
   const fee = await world.account.estimateAccountDeployFee(world.payload, { tip: 0n });
   assert.ok(fee.overall_fee > 0n);
 });
 
-test('an account is deployed and its receipt comes through the gateway', async () => {
+test('an account deploys and its receipt is readable through the gateway', async () => {
   const { account, address, payload } = world;
   const sent = await account.deployAccount(payload, { tip: 0n });
   const receipt = await gateway.waitForTransaction(sent.transaction_hash, SOON);
@@ -26,7 +26,7 @@ test('an account is deployed and its receipt comes through the gateway', async (
   assert.match(JSON.stringify(abi), /__execute__/, 'its class comes with its ABI');
 });
 
-test('the deployed account pays someone, and the gateway sees the money move', async () => {
+test('the deployed account pays, and the gateway shows the transfer', async () => {
   const { account, address } = world;
   const receiver = '0xf00d';
   const before = await balance(gateway, receiver);
@@ -45,7 +45,7 @@ test('the deployed account pays someone, and the gateway sees the money move', a
   );
 });
 
-test('a signed estimate without SKIP_VALIDATE and a bulk estimate pass as well', async () => {
+test('a signed estimate without SKIP_VALIDATE and a bulk estimate succeed', async () => {
   const { account } = world;
   const calls = transfer('0xf00d', 1n);
   const signed = await account.estimateInvokeFee(calls, { tip: 0n, skipValidate: false });

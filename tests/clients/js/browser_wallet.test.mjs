@@ -1,5 +1,5 @@
-// A web page as a wallet: starknet.js in a real Chromium, on another origin than the gateway. The
-// node is real. What only a browser enforces: preflights, exposed headers, origins, cookies.
+// A web page as a wallet: starknet.js in a real Chromium, on another origin than the gateway's. The
+// node is real. Covers what only a browser enforces: preflights, exposed headers, origins, cookies.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { RpcProvider } from 'starknet';
@@ -11,7 +11,7 @@ const STRK = '0x4718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab07201858f4287c938d'
 const ACCOUNT_CLASS = '0x5b4b537eaa2399e3aa99c4e2e0208ebd6c71bc1467938cd52c798c601e43564';
 /** The first account of `--seed 0`. */
 const ACCOUNT = '0x64b48806902a367c8598f4f95c305e8c1a1acba5f082d294a43793113115691';
-/** So many requests a minute, where a test runs into the limit. */
+/** Requests per minute, in the test that reaches the rate limit. */
 const FEW = 5;
 
 let node;
@@ -31,8 +31,8 @@ async function gateway(env = {}) {
 }
 
 /**
- * What the page sent to the gateway: a preflight at least, and so many calls. Chromium tells of them
- * on another way than the page has its answers on.
+ * What the page sent to the gateway: at least one preflight, and `count` calls. Chromium reports
+ * them on a different channel than the one that delivers the page's responses.
  */
 function sentTo(page, { url }, count) {
   return eventually(`a preflight and ${count} calls`, () => {
@@ -44,7 +44,7 @@ function sentTo(page, { url }, count) {
   });
 }
 
-/** Why the page may not have an answer: what `fetch` says of it there. */
+/** Why the page cannot read a response, as `fetch` reports it there. */
 function refusal(page, url, options = {}) {
   return page.evaluate(
     (url, options) => window.read(url, options).then(JSON.stringify, (error) => error.name),
@@ -53,15 +53,15 @@ function refusal(page, url, options = {}) {
   );
 }
 
-// the limit is one of a minute: the other pages read meanwhile
+// The rate limit window is one minute: the other pages run meanwhile.
 describe('a page', { concurrency: true }, () => {
-  test('reads with starknet.js what the node itself says', async () => {
+  test('reads with starknet.js what the node returns', async () => {
     const { url } = await gateway();
     const page = await browser.open(site.origin);
     const reads = (nodeUrl, token, account, classHash) => {
       const { Account, Contract, Signer } = window.starknet;
       const provider = new window.starknet.RpcProvider({ nodeUrl });
-      // whoever only asks for a fee signs nothing: a signer that is asked to would fail
+      // A fee estimate needs no signature: a signer that is called fails the test.
       const signer = new Signer('0x1');
       signer.signTransaction = () => Promise.reject(new Error('it was to be signed'));
       const payer = new Account({ provider, address: account, signer, cairoVersion: '1' });
@@ -91,7 +91,7 @@ describe('a page', { concurrency: true }, () => {
       JSON.parse(await page.evaluate(reads, nodeUrl, STRK, ACCOUNT, ACCOUNT_CLASS));
 
     const found = await ask(url);
-    // the node lets pages read it as well, or this could not be compared
+    // The node allows pages to read it, too; the comparison needs that.
     assert.deepEqual(found, await ask(node.url));
     assert.equal(found.chain, '0x504f525443554c4c49535f444556');
     assert.ok(BigInt(found.balance) > 0n && BigInt(found.fee.overall_fee) > 0n);
@@ -101,7 +101,7 @@ describe('a page', { concurrency: true }, () => {
     assert.equal(found.block.block_hash, latest.block_hash);
   });
 
-  test('reads the headers of rate, cache and request, and no other', async () => {
+  test('reads the rate limit, cache and request headers only', async () => {
     const { url } = await gateway();
     const page = await browser.open(site.origin);
     const named = { headers: { 'x-request-id': 'the-wallets-own-id' } };
@@ -117,7 +117,7 @@ describe('a page', { concurrency: true }, () => {
     assert.equal(second.headers['x-cache'], 'hit');
   });
 
-  test('is told how long to wait by a 429, waits that long once, and goes on', async () => {
+  test('retries once after the delay that a 429 requests', async () => {
     const { url } = await gateway({ PORTCULLIS__GATEWAY__REQUESTS_PER_MINUTE: `${FEW}` });
     const page = await browser.open(site.origin);
     const answers = await page.evaluate(
@@ -140,7 +140,7 @@ describe('a page', { concurrency: true }, () => {
     assert.ok(answers.at(-1).at - refused.at >= told * 1000, 'it waited');
   });
 
-  test('sees a refusal with its reason, as starknet.js reports it', async () => {
+  test('sees the reason of a refusal, as starknet.js reports it', async () => {
     const { url } = await gateway();
     const page = await browser.open(site.origin);
     const found = await page.evaluate(async (nodeUrl) => {
@@ -154,7 +154,7 @@ describe('a page', { concurrency: true }, () => {
     assert.deepEqual(found, { reason: 'method_not_allowed', code: -32601, missing: 20 });
   });
 
-  test('asks once whether it may, and not again for the next page', async () => {
+  test('sends one preflight and caches it for the next page', async () => {
     const started = await gateway();
     const page = await browser.open(site.origin);
     const read = () => page.evaluate((url) => window.read(url), started.url);
@@ -185,7 +185,7 @@ describe('a page', { concurrency: true }, () => {
     assert.deepEqual(methods, ['POST'], 'the answer is kept for a day');
   });
 
-  test('sends no cookie, gets none, and can not read an answer to its credentials', async () => {
+  test('sends no cookie, receives none, and cannot use credentials', async () => {
     const started = await gateway();
     const page = await browser.open(site.origin);
     const cookies = () => page.browserContext().cookies();
@@ -199,7 +199,7 @@ describe('a page', { concurrency: true }, () => {
     assert.deepEqual((await cookies()).map(({ name }) => name), ['session']);
   });
 
-  test('of an origin that is not listed reads nothing, and the node is not asked', async () => {
+  test('of an origin that is not listed cannot reach the node', async () => {
     const origins = { PORTCULLIS__GATEWAY__CORS_ORIGINS: site.origin };
     const started = await gateway(origins);
     const listed = await browser.open(site.origin);
@@ -211,11 +211,12 @@ describe('a page', { concurrency: true }, () => {
     assert.equal(before, 1);
     assert.equal(await refusal(other, started.url), 'TypeError');
     assert.equal((await sentTo(other, started, 0)).preflights.length, 1);
-    // without a preflight: the gateway takes no such type, and the page may not even see that
+    // No preflight: the gateway does not accept this content type, and the page cannot even see
+    // that.
     const simple = { headers: { 'content-type': 'text/plain' } };
     assert.equal(await refusal(other, started.url, simple), 'TypeError');
     assert.equal(await asked(), before);
-    // nor do credentials help a page that is listed
+    // Credentials do not help a listed page, either.
     assert.equal(await refusal(listed, started.url, { credentials: 'include' }), 'TypeError');
   });
 });

@@ -1,19 +1,19 @@
-// What the browser's tests stand on: a real Chromium, and a server of pages on another origin than
-// the gateway's. A page has starknet.js as its own script, in the bundle that the package brings.
+// Fixtures of the browser tests: a real Chromium, and a web server on another origin than the
+// gateway's. A page loads starknet.js as its own script, from the bundle that the package ships.
 import { readFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import puppeteer from 'puppeteer-core';
 
 const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
 const BUNDLE = new URL('node_modules/starknet/dist/index.global.js', import.meta.url);
-/** The bundle makes one global, `starknet`. */
+/** The bundle defines one global, `starknet`. */
 const PAGE = `<!doctype html>
 <meta charset="utf-8">
 <link rel="icon" href="data:,">
 <title>a wallet</title>
 <script src="/starknet.js"></script>`;
 
-/** Serves the page, under as many origins as this machine has names: 127.0.0.1 and localhost. */
+/** Serves the page under both names of this machine: 127.0.0.1 and localhost. */
 export class Site {
   static async start() {
     const site = new Site();
@@ -21,7 +21,7 @@ export class Site {
     site.server = createServer((request, response) => {
       const isScript = request.url === '/starknet.js';
       const type = isScript ? 'text/javascript' : 'text/html';
-      // a cookie of this host: browsers do not tell ports apart, so it could go to the gateway
+      // A cookie of this host. Cookies ignore ports, so it could reach the gateway.
       const headers = { 'content-type': type, 'set-cookie': 'session=of-the-wallet; Path=/' };
       response.writeHead(200, headers).end(isScript ? bundle : PAGE);
     });
@@ -38,19 +38,19 @@ export class Site {
   }
 }
 
-/** A browser. Each of its pages is in a profile of its own, so that they share no cache. */
+/** A browser. Each page has its own profile, so that pages share no cache. */
 export class Browser {
   static async start() {
     const browser = new Browser();
     browser.process = await puppeteer.launch({
       executablePath: CHROMIUM,
-      // tests may run as root, for whom Chromium has no sandbox; the only pages are our own
+      // Tests may run as root, where Chromium has no sandbox. It loads only our own pages.
       args: ['--no-sandbox', '--disable-dev-shm-usage'],
     });
     return browser;
   }
 
-  /** A page of `origin`: `sent` fills with what it sends, `headers` with how that went out. */
+  /** A page of `origin`. `sent` collects its requests, `headers` the headers as they were sent. */
   async open(origin) {
     const context = await this.process.createBrowserContext();
     const page = await context.newPage();
@@ -61,7 +61,7 @@ export class Browser {
     session.on('Network.requestWillBeSent', ({ requestId, request }) => {
       page.sent.push({ requestId, method: request.method, url: request.url });
     });
-    // what really went out: cookies, and what the browser adds
+    // The headers as sent, including cookies and what the browser adds.
     page.headers = new Map();
     session.on('Network.requestWillBeSentExtraInfo', ({ requestId, headers }) => {
       page.headers.set(requestId, headers);
@@ -76,7 +76,8 @@ export class Browser {
   }
 }
 
-/** Runs in the page. Gives it `read`, a plain call, and `wallet`, a provider that notes answers. */
+/** Runs in the page. Defines `read`, a plain call, and `wallet`, a provider that records responses.
+ * */
 function inPage() {
   const names = ['ratelimit', 'ratelimit-policy', 'retry-after', 'x-cache', 'x-request-id', 'date'];
   const seen = (answer) => ({
@@ -84,7 +85,7 @@ function inPage() {
     headers: Object.fromEntries(names.map((name) => [name, answer.headers.get(name)])),
   });
 
-  /** One call: its status, and those headers that the page may read. */
+  /** One call: its status, and the headers that the page may read. */
   window.read = async (url, { headers = {}, ...more } = {}) => {
     const answer = await fetch(url, {
       method: 'POST',
@@ -95,7 +96,7 @@ function inPage() {
     return { ...seen(answer), body: await answer.json() };
   };
 
-  /** A provider of starknet.js that waits as a 429 tells it to; `answers` is all that it got. */
+  /** A starknet.js provider that waits as a 429 requests; `answers` holds every response. */
   window.wallet = (nodeUrl) => {
     const answers = [];
     const baseFetch = async (...request) => {

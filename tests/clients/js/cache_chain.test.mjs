@@ -1,5 +1,5 @@
-// A chain that loses blocks, begins anew or is another one: once the gateway has looked at it, every
-// answer is the node's own again, however busy clients were meanwhile.
+// A chain that aborts blocks, restarts or is replaced: after the gateway's next poll, every
+// response equals the node's again, whatever load clients put on it meanwhile.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { join } from 'node:path';
@@ -12,7 +12,7 @@ import { endAll } from './relay_world.mjs';
 let node;
 let way;
 let gateway;
-/** Every hash that was ever seen, of branches that are gone, too. */
+/** Every hash ever seen, on aborted branches, too. */
 const seen = { transactions: new Set(), blocks: new Set(), classes: new Set([ACCOUNT_CLASS]) };
 let heights = 4;
 
@@ -23,7 +23,7 @@ before(async () => {
 });
 after(() => endAll(gateway, way, node));
 
-/** Whatever may be kept, about all that was ever there. */
+/** Every cacheable request, about every hash ever seen. */
 function questions() {
   const asked = [
     ['starknet_chainId', []],
@@ -52,14 +52,14 @@ async function look() {
   heights = Math.max(heights, head.block_number + 1);
 }
 
-/** One more block. */
+/** Mines one block. */
 async function mined(amount) {
   const hash = await mint(node, amount);
   await look();
   return hash;
 }
 
-/** A chain of some blocks that have settled, so that most answers are kept. */
+/** A chain with some settled blocks, so that most responses are cacheable. */
 async function settle() {
   for (let block = 0; block < 3; block += 1) await mined(1000 + block);
   await gateway.settled(await height(node));
@@ -69,7 +69,7 @@ async function hits() {
   return gateway.metric('portcullis_calls_total{cache="hit"');
 }
 
-/** While clients ask for everything, does something to the chain, looks once, and compares. */
+/** Changes the chain while clients send every request, waits for one poll, and compares. */
 async function survives(why, change) {
   await agrees(gateway, node, questions(), `before: ${why}`);
   const clients = poll(gateway, questions);
@@ -80,7 +80,7 @@ async function survives(why, change) {
   await agrees(gateway, node, questions(), why);
 }
 
-test('what is kept is what the node says, byte for byte', async () => {
+test("cached responses equal the node's, byte for byte", async () => {
   await settle();
   seen.classes.add(await declare(node, 'card'));
   await look();
@@ -91,12 +91,12 @@ test('what is kept is what the node says, byte for byte', async () => {
   assert.ok((await hits()) > before + questions().length, 'most of it came from memory');
 });
 
-test('aborted blocks are gone, with their transactions and classes', async () => {
+test('aborted blocks disappear, with their transactions and classes', async () => {
   await survives('the chain was cut in its middle', () => abort(node, 2));
   await settle();
 });
 
-test('the same transactions mined again at once are in other blocks', async () => {
+test('transactions that are mined again are in other blocks', async () => {
   await survives('aborted and mined again', async () => {
     const from = (await height(node)) - 1;
     await abort(node, from);
@@ -105,7 +105,7 @@ test('the same transactions mined again at once are in other blocks', async () =
   await settle();
 });
 
-test('a block that came and went between two looks leaves nothing', async () => {
+test('a block that exists only between two polls leaves nothing', async () => {
   await survives('nobody looked meanwhile', async () => {
     const hash = await mined(7);
     const { text } = await ask(gateway.url, [RECEIPT, [hash]]);
@@ -114,12 +114,12 @@ test('a block that came and went between two looks leaves nothing', async () => 
   });
 });
 
-test('two branches with the same last block within one second are told apart', async () => {
-  // looks are frequent here, so that there are some within the second
+test('distinguishes two branches with the same head within one second', async () => {
+  // Polls are frequent here, so that several fall within the second.
   const busy = await Gateway.start(way, { PORTCULLIS__GATEWAY__CACHE__WATCH_INTERVAL: '100ms' });
   try {
     await busy.settled(await height(node));
-    // until it fits in a second: a busy machine may need more than one
+    // Repeats until it fits in one second: a busy machine may need several tries.
     let fits = false;
     for (let round = 0; round < 10 && !fits; round += 1) {
       await nextSecond();
@@ -146,12 +146,12 @@ test('two branches with the same last block within one second are told apart', a
   }
 });
 
-/** When a second has just begun: blocks tell their time in whole ones. */
+/** Waits for the start of a second: block timestamps are in whole seconds. */
 function nextSecond() {
   return new Promise((resolve) => setTimeout(resolve, 1000 - (Date.now() % 1000)));
 }
 
-test('a class that was declared, read and aborted between two looks is gone', async () => {
+test('a class aborted between two polls disappears', async () => {
   for (const name of ['bridge', 'usership']) {
     await gateway.settled(await height(node));
     await survives(`${name} is gone`, async () => {
@@ -161,14 +161,14 @@ test('a class that was declared, read and aborted between two looks is gone', as
         assert.match(text, /"result"/, 'it was given while it was there');
       }
       await abort(node, await height(node));
-      // the chain is as long as before
+      // The chain is as long as before.
       if (name === 'usership') await mined(8);
       seen.classes.add(hash);
     });
   }
 });
 
-test('what is accepted on L1 says so', async () => {
+test('blocks accepted on L1 have that status', async () => {
   await settle();
   for (const from of [2, 1]) {
     const at = (await height(node)) - from;
@@ -176,7 +176,7 @@ test('what is accepted on L1 says so', async () => {
       return node.ask('devnet_acceptOnL1', { starting_block_id: { block_number: at } });
     });
   }
-  // one that was on L1 is taken back, and its number is on L2 again
+  // A block that was on L1 is aborted, and its number is on L2 again.
   const head = (await height(node)) - 1;
   await survives('a block on L1 is aborted', () => abort(node, head));
   await survives('and mined again', () => mined(9));
@@ -185,14 +185,14 @@ test('what is accepted on L1 says so', async () => {
   });
 });
 
-test('a snapshot that is taken back to is the chain of then', async () => {
+test('a restored snapshot restores the chain', async () => {
   const id = await node.ask('devnet_snapshot', {});
   await settle();
   await survives('reverted', () => node.ask('devnet_revert', { snapshot_id: id }));
   await settle();
 });
 
-test('a dump that is loaded is another chain', async () => {
+test('a loaded dump is another chain', async () => {
   const path = join(gateway.dir, 'chain.json');
   await node.ask('devnet_dump', { path });
   await settle();
@@ -200,7 +200,7 @@ test('a dump that is loaded is another chain', async () => {
   await settle();
 });
 
-test('a node that begins anew has nothing of before', async () => {
+test('a restarted node has nothing of its earlier chain', async () => {
   await survives('restarted', () => node.ask('devnet_restart', {}));
   await settle();
   await survives('restarted and busy', async () => {
@@ -209,7 +209,7 @@ test('a node that begins anew has nothing of before', async () => {
   });
 });
 
-test('another process in the place of the node is another chain', async () => {
+test('another process in place of the node is another chain', async () => {
   await settle();
   await agrees(gateway, node, questions(), 'before');
   const clients = poll(gateway, questions);
@@ -223,7 +223,7 @@ test('another process in the place of the node is another chain', async () => {
   assert.match(gateway.child.output, /"cause":"(unreachable|genesis)"/, 'it was seen');
 });
 
-test('whatever happens to a chain, one look later every answer is the node’s', async () => {
+test("one poll after any change every response equals the node's", async () => {
   const rounds = process.env.PORTCULLIS_TEST_LONG ? 60 : 8;
   for (let round = 0; round < rounds; round += 1) {
     if (round % 3 === 0) await gateway.settled(await height(node));

@@ -1,4 +1,4 @@
-// Many clients at once: one call to the node, and a whole answer for each.
+// Many clients at once: one call to the node, and a complete response for each client.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { CLASS, Gateway, Way, ask, chainNode, height } from './cache_world.mjs';
@@ -22,7 +22,7 @@ for (const [what, env] of [
   ['with the cache', {}],
   ['without it', { PORTCULLIS__GATEWAY__CACHE__ENABLED: 'false' }],
 ]) {
-  test(`fifty clients who ask for a large class at once are one call, ${what}`, async () => {
+  test(`fifty concurrent reads of a large class are one call, ${what}`, async () => {
     await gateway?.end();
     gateway = await Gateway.start(way, env);
     if (!env.PORTCULLIS__GATEWAY__CACHE__ENABLED) await gateway.settled(await height(node));

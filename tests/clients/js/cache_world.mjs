@@ -1,5 +1,5 @@
-// What the cache's tests stand on: a node whose chain they take back, a way to it that tells the
-// gateway's own looks from clients' calls, and a gateway that keeps answers.
+// Fixtures of the cache tests: a node whose blocks can be aborted, a proxy to it that separates the
+// gateway's polls from clients' calls, and a gateway with its cache on.
 import assert from 'node:assert/strict';
 import { readFile, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import http from 'node:http';
@@ -11,14 +11,14 @@ import { Child, Node, eventually } from './relay_world.mjs';
 
 const PORTCULLIS = process.env.PORTCULLIS ?? 'portcullis';
 const BUILD = new URL('../../../conf/dev/contracts/build/', import.meta.url);
-/** Tells a client's call from one of the watch: it is passed on to the node. */
+/** Separates a client's call from a poll: client calls carry this mark to the node. */
 const TRACE = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
 
 export const BLOCK = 'starknet_getBlockWithTxHashes';
 export const CLASS = 'starknet_getClass';
 export const RECEIPT = 'starknet_getTransactionReceipt';
 
-/** A node whose blocks can be aborted, and which knows its chain's past. */
+/** A node whose blocks can be aborted, and which can report its past states. */
 export function chainNode(...more) {
   return Node.start('--state-archive-capacity', 'full', ...more);
 }
@@ -36,11 +36,11 @@ export function abort(node, from) {
   return node.ask('devnet_abortBlocks', { starting_block_id: { block_number: from } });
 }
 
-/** Declares one of our contracts. Gives the hash of its class. */
+/** Declares one of our contracts. Returns its class hash. */
 export async function declare(node, name) {
   const read = async (kind) => JSON.parse(await readFile(new URL(`${name}.${kind}.json`, BUILD)));
   const [contract, casm] = [await read('sierra'), await read('casm')];
-  // starknet.js writes the text of the ABI itself
+  // starknet.js serializes the ABI itself.
   contract.abi = JSON.parse(contract.abi);
   const provider = new RpcProvider({ nodeUrl: node.url });
   const { address, key: signer } = SEEDED;
@@ -49,13 +49,13 @@ export async function declare(node, name) {
   return class_hash;
 }
 
-/** A way to whichever node is there now. It counts calls, and holds those that a test wants held. */
+/** A proxy to the current node. It counts calls, and holds those that a test selects. */
 export class Way {
   static async to(node) {
     const way = new Way();
     Object.assign(way, { node, looks: 0, calls: [], pool: new http.Agent({ keepAlive: true }) });
     way.server = http.createServer((request, response) => {
-      // a node that is gone hangs up, and so does this
+      // When the node is gone, the proxy closes the connection, as the node would.
       way.pass(request, response).catch(() => request.socket.destroy());
     });
     await new Promise((resolve) => way.server.listen(0, '127.0.0.1', resolve));
@@ -70,7 +70,7 @@ export class Way {
       this.calls.push({ method, params });
       await this.hold;
     } else if (params.block_id === 'latest') {
-      // the first call of each look
+      // The first call of each poll.
       this.looks += 1;
     }
     const answer = await this.forward(body);
@@ -89,7 +89,7 @@ export class Way {
     });
   }
 
-  /** When a look that began from now on is over: the next one has begun. */
+  /** Resolves once a poll that began from now on has finished: the next one has begun. */
   look() {
     const end = this.looks + 2;
     return eventually('two looks of the watch', () => this.looks >= end);
@@ -112,7 +112,7 @@ export class Gateway {
     gateway.child = new Child(PORTCULLIS, ['serve', '--config', config], {
       PORTCULLIS__GATEWAY__LISTEN: '127.0.0.1:0',
       PORTCULLIS__ADMIN__LISTEN: '127.0.0.1:0',
-      // tests are busier than any one client
+      // Tests send more requests than any one client does.
       PORTCULLIS__GATEWAY__REQUESTS_PER_MINUTE: '1000000',
       PORTCULLIS__GATEWAY__MAX_IN_FLIGHT_PER_CLIENT: '1000',
       ...env,
@@ -127,14 +127,14 @@ export class Gateway {
     return gateway;
   }
 
-  /** The sum of the series that begin so. */
+  /** The sum of all series with this prefix. */
   async metric(series) {
     const text = await (await fetch(`${this.admin}/metrics`)).text();
     const lines = text.split('\n').filter((line) => line.startsWith(series));
     return lines.reduce((sum, line) => sum + Number(line.split(' ').at(-1)), 0);
   }
 
-  /** When answers about blocks up to this one may be kept. */
+  /** Resolves once responses about blocks up to this one are cacheable. */
   settled(number) {
     return eventually(`block ${number} to settle`, async () => {
       return (await this.metric('portcullis_cache_settled_block ')) >= number;
@@ -148,7 +148,7 @@ export class Gateway {
   }
 }
 
-/** One call: the text of the answer, and how the cache took part. */
+/** One call: the response text, and its cache status. */
 export async function ask(url, [method, params]) {
   const answer = await fetch(url, {
     method: 'POST',
@@ -158,7 +158,7 @@ export async function ask(url, [method, params]) {
   return { text: await answer.text(), cache: answer.headers.get('x-cache') };
 }
 
-/** Asks all questions over and over, several at a time, until `stop`; gives how often it did. */
+/** Repeats all requests, several at a time, until `stop`; returns how many rounds it made. */
 export function poll(gateway, questions, workers = 4) {
   let running = true;
   let asked = 0;
@@ -178,7 +178,7 @@ export function poll(gateway, questions, workers = 4) {
   };
 }
 
-/** Asserts that the gateway says what the node itself says, byte for byte, now and from memory. */
+/** Asserts that the gateway returns the node's bytes, both now and from the cache. */
 export async function agrees(gateway, node, questions, why) {
   for (const question of questions) {
     const what = `${why}: ${JSON.stringify(question).slice(0, 160)}`;

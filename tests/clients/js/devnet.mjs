@@ -1,4 +1,4 @@
-// What every starknet-devnet holds, and who its seeded accounts are: constants, for whoever asks it.
+// What every starknet-devnet holds, and its seeded accounts: constants only.
 
 export const STRK = '0x4718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab07201858f4287c938d';
 /** OpenZeppelin account 1.0.0, declared on every starknet-devnet. */
@@ -10,11 +10,11 @@ export const SEEDED = {
   address: '0x64b48806902a367c8598f4f95c305e8c1a1acba5f082d294a43793113115691',
   key: '0x71d7bb07b9a64f6f78ac4c816aff4da9',
 };
-/** Of a transaction that is only to be estimated. */
+/** Resource bounds of a transaction that is only estimated. */
 const QUERY_VERSION_3 = '0x100000000000000000000000000000003';
 const NOTHING = { max_amount: '0x0', max_price_per_unit: '0x0' };
 
-/** An unsigned call by the seeded account, as a wallet sends it to have its fee estimated. */
+/** An unsigned call by the seeded account, as a wallet sends it for a fee estimate. */
 export const UNSIGNED = {
   type: 'INVOKE',
   sender_address: SEEDED.address,

@@ -1,5 +1,5 @@
-// The operator's page in a real browser, before the whole system at work: what it shows is what
-// happens, it survives a restart, it asks nobody else, and it fits on a phone.
+// The operator's page in a real browser, in front of the whole running system: it shows the current
+// state, survives a restart, loads nothing from other servers, and fits on a phone.
 import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
 import { after, before, test } from 'node:test';
@@ -21,7 +21,7 @@ after(async () => {
   await endAll(system, node);
 });
 
-/** Opens the page, and closes it when the test is done with it: it was content all the time. */
+/** Opens the page, closes it after the test, and asserts that the browser reported no error. */
 async function watching(options, what) {
   const tab = await Tab.open(browser, `${system.admin}/`, options);
   try {
@@ -29,7 +29,7 @@ async function watching(options, what) {
     await what(tab);
     assert.deepEqual(tab.complaints, [], 'the browser has nothing to complain of');
     const elsewhere = tab.asked.filter((url) => !url.startsWith(`${system.admin}/`));
-    assert.deepEqual(elsewhere, [], 'nobody else is asked');
+    assert.deepEqual(elsewhere, [], 'no other server is queried');
   } finally {
     await tab.close();
   }
@@ -37,7 +37,7 @@ async function watching(options, what) {
 
 const number = (text) => Number(text?.match(/[\d.]+/)?.[0] ?? 0);
 
-test('numbers move when requests come', () => watching({}, async (tab) => {
+test('numbers change with requests', () => watching({}, async (tab) => {
   const path = () => tab.page.$eval('article[aria-label="gateway"] path.main',
     (line) => line.getAttribute('d'));
   assert.equal(number(await tab.value('gateway', 'Requests')), 0, 'nothing was asked yet');
@@ -51,12 +51,12 @@ test('numbers move when requests come', () => watching({}, async (tab) => {
   await eventually('the plot to move', async () => await path() !== before);
   const words = await tab.page.$eval('article[aria-label="gateway"] svg',
     (plot) => plot.getAttribute('aria-label'));
-  assert.match(words, /Requests per second.*requests: now .*highest/, 'the plot is told in words');
+  assert.match(words, /Requests per second.*requests: now .*highest/, 'the plot has a description');
   await tab.until('who asks', '#client-cards', (text) => text.includes('127.0.0.0/24'));
   assert.ok(!(await tab.text('body')).includes('127.0.0.1/'), 'no client is shown in full');
 }));
 
-test('refusals show up by their reason', () => watching({}, async (tab) => {
+test('refusals appear by reason', () => watching({}, async (tab) => {
   await system.read('devnet_mint');
   await tab.until('a method that is not allowed', '#refusals-panel',
     (text) => text.includes('method_not_allowed'));
@@ -66,7 +66,7 @@ test('refusals show up by their reason', () => watching({}, async (tab) => {
   assert.equal(bars, 1, 'the client at its limit is marked');
 }));
 
-test('a write is found by all that it is about', () => watching({}, async (tab) => {
+test('a write is found by each of its fields', () => watching({}, async (tab) => {
   const { page } = tab;
   const written = [await system.drip(), await system.drip()];
   for (const { ok, transaction_hash: sent } of written) assert.ok(ok && sent !== '', 'written');
@@ -103,17 +103,17 @@ test('a write is found by all that it is about', () => watching({}, async (tab) 
     ['intended', 'sent', 'accepted', 'succeeded'].every((step) => text.includes(step)));
 }));
 
-test('a mistaken search is told, and markup stays text', () => watching({}, async (tab) => {
+test('an invalid search reports an error, markup stays text', () => watching({}, async (tab) => {
   const markup = '<img src=x onerror=a()>';
   await tab.page.$eval('#journal-form input', (field, text) => { field.value = text; }, markup);
-  // the answer is a 400, which a browser notes as an error of the network
+  // The response is a 400, which the browser logs as a network error.
   await tab.page.click('#journal-form button:not(.plain)');
   await tab.until('what is wrong', '#journal-note', (text) => text.startsWith('hash is 0x'));
   assert.equal(await tab.page.$('#journal img'), null, 'no markup was made');
   tab.complaints = tab.complaints.filter((one) => !one.includes('status of 400'));
 }));
 
-test('the browser itself keeps the page from markup and from other servers', async () => {
+test('the browser blocks markup and other servers', async () => {
   const tab = await Tab.open(browser, `${system.admin}/`);
   const markup = await tab.page.evaluate(() => {
     try {
@@ -126,12 +126,12 @@ test('the browser itself keeps the page from markup and from other servers', asy
   assert.equal(markup, 'TypeError', 'text does not become markup');
   const elsewhere = await tab.page.evaluate((url) =>
     fetch(url).then(() => 'asked', () => 'kept'), system.gateway.replace('/rpc', '/healthz'));
-  assert.equal(elsewhere, 'kept', 'nobody else can be asked');
+  assert.equal(elsewhere, 'kept', 'no other server can be queried');
   assert.ok(tab.complaints.some((one) => one.includes('connect-src')), 'such a breach is noted');
   await tab.close();
 });
 
-test('pins and signers are shown as the relay proves them', () => watching({}, async (tab) => {
+test('pins and signers appear as the relay proves them', () => watching({}, async (tab) => {
   await tab.until('the proof', '#pins-panel', (text) => /all \d+ proven/.test(text));
   const pins = await tab.text('#pins-panel');
   for (const part of ['chain_id', 'PORTCULLIS_DEV', 'registry_owner']) {
@@ -142,8 +142,8 @@ test('pins and signers are shown as the relay proves them', () => watching({}, a
   assert.match(signers, /[\d.,]+ STRK/, 'balances are known');
 }));
 
-test('a reload is shown key by key, a mistake as an error', () => watching({}, async (tab) => {
-  // what the environment overrides does not change with the file
+test('a reload appears key by key, a mistake as an error', () => watching({}, async (tab) => {
+  // What the environment overrides does not change with the file.
   const change = (key, value) => `${key} = ${value}\n`;
   const text = await readFile(system.config, 'utf8');
   const changed = text.replace('[gateway]\n', `[gateway]\n${change('max_in_flight_per_client', 7)}`)
@@ -163,11 +163,11 @@ test('a reload is shown key by key, a mistake as an error', () => watching({}, a
   await writeFile(system.config, text);
 }));
 
-test('the page comes back after a restart of the server', async () => {
+test('the page recovers after a restart of the server', async () => {
   const tab = await Tab.open(browser, `${system.admin}/`);
   await tab.until('it is connected', '#status', (text) => text === 'serving');
   await system.stop();
-  await tab.until('it is told', '#status', (text) => text === 'not connected');
+  await tab.until('the lost connection', '#status', (text) => text === 'not connected');
   await system.serve();
   await tab.until('it is connected again', '#status', (text) => text === 'serving');
   await tab.until('the new process', '#facts', (text) => /Uptime\s+\d+ s/.test(text));
@@ -176,7 +176,7 @@ test('the page comes back after a restart of the server', async () => {
   await tab.close();
 });
 
-test('it fits on a phone and on a wide screen, by day and by night', async () => {
+test('fits a phone and a wide screen, by day and night', async () => {
   for (const scheme of ['light', 'dark']) {
     const media = [{ name: 'prefers-color-scheme', value: scheme },
       { name: 'prefers-reduced-motion', value: 'reduce' }];
@@ -221,7 +221,7 @@ const CONTRAST = () => {
   });
 };
 
-test('every text stands out, every control has a name, and the keyboard reaches all', async () => {
+test('text has contrast, controls have names, keyboard focus reaches everything', async () => {
   for (const scheme of ['light', 'dark']) {
     const media = [{ name: 'prefers-color-scheme', value: scheme }];
     await watching({ media }, async (tab) => {
@@ -246,12 +246,12 @@ test('every text stands out, every control has a name, and the keyboard reaches 
   }
 });
 
-test('with a token the browser asks its user, and the page works', async () => {
+test('with a token the browser prompts its user', async () => {
   const file = `${system.dir}/operator.token`;
   const password = (await readFile(file, 'utf8')).trim();
   await system.restart({ PORTCULLIS__ADMIN__TOKEN_FILE: file });
   const closed = await fetch(`${system.admin}/`);
-  assert.equal(closed.status, 401, 'nobody is let in without it');
+  assert.equal(closed.status, 401, 'access requires the token');
   await watching({ login: { username: 'operator', password } }, async (tab) => {
     await tab.until('the pins', '#pins-panel', (text) => text.includes('proven'));
     tab.complaints = tab.complaints.filter((one) => !one.includes('401'));

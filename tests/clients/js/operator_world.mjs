@@ -1,6 +1,6 @@
-// What the tests of the operator's page stand on: the whole system before a real node, and a real
-// Chromium before it, of which is noted all that it asks for and complains of. Chromium is named by
-// CHROMIUM; the rest is the relay's world.
+// Fixtures of the operator page's tests: the whole system in front of a real node, and a real
+// Chromium whose requests and errors are recorded. CHROMIUM names Chromium; the rest is as in the
+// relay's fixtures.
 import puppeteer from 'puppeteer-core';
 import { ec, hash, stark } from 'starknet';
 import { Portcullis, eventually, post } from './relay_world.mjs';
@@ -8,7 +8,7 @@ import { fresh } from './relay_wallet.mjs';
 
 const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
 
-/** All surfaces; started again, they are where they were. */
+/** All surfaces; a restart reuses their addresses. */
 export class System extends Portcullis {
   async serve() {
     for (const surface of ['gateway', 'relay', 'sidecar', 'admin']) {
@@ -23,7 +23,7 @@ export class System extends Portcullis {
     return post(this.gateway, { jsonrpc: '2.0', id: 1, method, params });
   }
 
-  /** A drip of the faucet to an account that nobody used before: a real write. */
+  /** A faucet drip to a fresh account: a real write. */
   async drip() {
     const key = ec.starkCurve.getStarkKey(stark.randomAddress());
     const recipient = hash.calculateContractAddressFromHash(key, this.pins.account_class, [key], 0);
@@ -33,7 +33,7 @@ export class System extends Portcullis {
   }
 }
 
-/** Chromium without a window. */
+/** A headless Chromium. */
 export function browse() {
   return puppeteer.launch({
     executablePath: CHROMIUM,
@@ -41,7 +41,7 @@ export function browse() {
   });
 }
 
-/** A tab on the operator's page, and what it did. */
+/** A tab on the operator's page, and a record of what it did. */
 export class Tab {
   static async open(browser, url, { width = 1280, height = 900, media = [], login } = {}) {
     const tab = new Tab();
@@ -50,7 +50,7 @@ export class Tab {
     await page.setViewport({ width, height });
     await page.emulateMediaFeatures(media);
     if (login) await page.authenticate(login);
-    // what the browser itself was kept from doing
+    // What the browser itself blocked.
     await page.evaluateOnNewDocument(() => {
       document.addEventListener('securitypolicyviolation', (event) => {
         console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`);
@@ -65,12 +65,12 @@ export class Tab {
     return tab;
   }
 
-  /** The text of what a selector finds, one line a line. */
+  /** The text of a selector's matches, one match per line. */
   text(selector) {
     return this.page.$eval(selector, (element) => element.innerText);
   }
 
-  /** Waits until that text is as wanted, and gives it. */
+  /** Waits until that text passes the check, and returns it. */
   until(what, selector, wanted) {
     return eventually(what, async () => {
       const text = await this.text(selector).catch(() => '');
@@ -78,7 +78,7 @@ export class Tab {
     });
   }
 
-  /** The value beside a name on the card of this title. */
+  /** The value next to a name on the card with this title. */
   value(card, name) {
     return this.page.$$eval(`article[aria-label="${card}"] .stats div`, (all, wanted) => {
       const found = all.find((one) => one.querySelector('dt').innerText === wanted);

@@ -45,11 +45,11 @@ const reads = [
   ],
 ];
 
-/** The bytes of the result: what the client parses, before anything could round a number. */
+/** The bytes of the result, before any parser could round a number. */
 const result = ({ text }) => text.slice(text.indexOf('"result":') + '"result":'.length, -1);
 
 for (const [method, named, order] of reads) {
-  test(`${method} answers as the node does, by name and by position`, async () => {
+  test(`${method} returns the node's result, by name and by position`, async () => {
     const params = named();
     const what = JSON.stringify(params).slice(0, 80);
     const truth = await rpc(NODE, method, params);
@@ -65,7 +65,7 @@ for (const [method, named, order] of reads) {
   });
 }
 
-test('a block is found by its number, its hash and every tag', async () => {
+test('a block is found by its number, hash and every tag', async () => {
   const { block_number, block_hash } = world.block;
   for (const block_id of [{ block_number }, { block_hash }, 'latest', 'pre_confirmed']) {
     const params = { block_id, contract_address: SEEDED.address };
@@ -78,7 +78,7 @@ test('a block is found by its number, its hash and every tag', async () => {
   }
 });
 
-test('a method without params may be asked in each way that clients know', async () => {
+test('a method without params accepts each form that clients send', async () => {
   // left out: starknet.js; []: starknet.py and starknet-rs; {}: by hand; null: starknet.go
   for (const method of ['starknet_specVersion', 'starknet_chainId', 'starknet_blockNumber']) {
     const truth = await rpc(NODE, method);
@@ -89,7 +89,7 @@ test('a method without params may be asked in each way that clients know', async
   }
 });
 
-test('an address padded to 64 digits or in upper case is the same address', async () => {
+test('zero-padded and upper-case addresses are the same address', async () => {
   const padded = `0x${SEEDED.address.slice(2).padStart(64, '0')}`;
   const shouted = `0x${SEEDED.address.slice(2).toUpperCase()}`;
   const truth = await node.getClassHashAt(SEEDED.address);
@@ -99,7 +99,7 @@ test('an address padded to 64 digits or in upper case is the same address', asyn
   }
 });
 
-test('every answer carries the gateway’s headers and none of the node’s', async () => {
+test('responses carry the gateway’s headers and none of the node’s', async () => {
   const { headers } = await rpc(GATEWAY, 'starknet_chainId');
   assert.equal(headers.get('content-type'), 'application/json');
   assert.equal(headers.get('cache-control'), 'no-store');
@@ -109,7 +109,7 @@ test('every answer carries the gateway’s headers and none of the node’s', as
   assert.equal(headers.get('vary'), null);
 });
 
-test('starknet.js reads all of it through its own methods', async () => {
+test('starknet.js reads everything through its own methods', async () => {
   const reads = [
     (p) => p.getChainId(),
     (p) => p.getSpecVersion(),

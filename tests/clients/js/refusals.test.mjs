@@ -1,4 +1,4 @@
-// What a developer sees when the gateway, or the node behind it, says no.
+// What a developer sees when the gateway, or the node behind it, refuses a request.
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { Account, RpcError, RpcProvider } from 'starknet';
@@ -7,7 +7,7 @@ import { GATEWAY, SEEDED, fundedAccount, gateway, post, rpc, transfer } from './
 const world = {};
 before(async () => Object.assign(world, await fundedAccount()));
 
-/** The error that `promise` ends with. */
+/** The error that `promise` rejects with. */
 async function failure(promise) {
   try {
     await promise;
@@ -17,7 +17,7 @@ async function failure(promise) {
   return assert.fail('it was answered');
 }
 
-test('a write gets 403 and is told about the relay', async () => {
+test('a write gets 403 with a hint to the relay', async () => {
   const writes = [
     ['starknet_addInvokeTransaction', { invoke_transaction: {} }],
     ['starknet_addDeployAccountTransaction', { deploy_account_transaction: {} }],
@@ -32,7 +32,7 @@ test('a write gets 403 and is told about the relay', async () => {
   }
 });
 
-test('the same, as starknet.js reports a signed transaction sent to the wrong place', async () => {
+test('starknet.js reports a signed transaction sent to the wrong surface', async () => {
   const provider = new RpcProvider({ nodeUrl: GATEWAY });
   const { address, key } = SEEDED;
   const account = new Account({ provider, address, signer: key, cairoVersion: '1' });
@@ -43,7 +43,7 @@ test('the same, as starknet.js reports a signed transaction sent to the wrong pl
   assert.match(error.message, /relay/i);
 });
 
-test('a deployment sent to the gateway is refused the same way', async () => {
+test('a deployment sent to the gateway gets the same refusal', async () => {
   const provider = new RpcProvider({ nodeUrl: GATEWAY });
   const { account, address, payload } = world;
   const lost = new Account({ provider, address, signer: account.signer, cairoVersion: '1' });
@@ -51,7 +51,7 @@ test('a deployment sent to the gateway is refused the same way', async () => {
   assert.equal(error.code, -32601);
 });
 
-test('devnet methods and unlisted reads are 403, whatever they ask', async () => {
+test('devnet methods and unlisted reads get 403, whatever their params', async () => {
   const methods = ['devnet_mint', 'devnet_restart', 'starknet_getEvents', 'starknet_chainID'];
   for (const method of methods) {
     const { status, json } = await rpc(GATEWAY, method, {});
@@ -60,15 +60,15 @@ test('devnet methods and unlisted reads are 403, whatever they ask', async () =>
   }
 });
 
-test('who forgets `tip: 0n` is told to pass it', async () => {
-  // starknet.js reads whole blocks to choose a tip, and folds the refusal into its own error.
+test('a missing `tip: 0n` gets a hint to pass it', async () => {
+  // starknet.js reads whole blocks to choose a tip, and wraps the refusal in its own error.
   const error = await failure(world.account.estimateInvokeFee(transfer('0xf00d', 1n)));
   assert.match(error.message, /starknet_getBlockWithTxs/);
   assert.match(error.message, /-32601/);
   assert.match(error.message, /tip: 0n/);
 });
 
-test('contract not found comes through as the node said it', async () => {
+test('contract not found passes through unchanged', async () => {
   const error = await failure(gateway.getClassHashAt('0xdead'));
   assert.ok(error instanceof RpcError, String(error));
   assert.ok(error.isType('CONTRACT_NOT_FOUND'), error.message);
@@ -78,12 +78,12 @@ test('contract not found comes through as the node said it', async () => {
   assert.equal(status, 200, 'the node’s own error is a normal answer');
 });
 
-test('an unknown block and an unknown transaction keep their codes', async () => {
+test('unknown block and unknown transaction errors pass through unchanged', async () => {
   assert.equal((await failure(gateway.getBlockWithTxHashes(10 ** 9))).code, 24);
   assert.equal((await failure(gateway.getTransactionReceipt('0xdead'))).code, 29);
 });
 
-test('the reason why a call reverts is passed on', async () => {
+test('the reason of a reverted call passes through', async () => {
   const entry_point_selector = '0x1';
   const request = { contract_address: SEEDED.address, entry_point_selector, calldata: [] };
   const { status, json } = await rpc(GATEWAY, 'starknet_call', { request, block_id: 'latest' });
@@ -100,7 +100,7 @@ test('a batch is refused with a hint to send single calls', async () => {
   assert.match(json.error.message, /single|each call/i);
 });
 
-test('an id comes back exactly as it was sent', async () => {
+test('an id is returned exactly as it was sent', async () => {
   for (const id of ['0', '-1', '9007199254740993', '"a"', '"\\u00e9\\/"', '""']) {
     const body = `{"jsonrpc":"2.0","id":${id},"method":"starknet_chainId"}`;
     const { text } = await post(GATEWAY, body);

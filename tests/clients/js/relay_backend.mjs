@@ -1,17 +1,17 @@
-// The product's backend, which holds the token: it asks for operations, and knows what each answer
+// The product's backend, which holds the token: it sends operations, and knows what each response
 // must mean for the chain.
 import assert from 'node:assert/strict';
 import { View } from './relay_wallet.mjs';
 
 export class Backend {
-  /** `way`, when given, tells what reached the node. */
+  /** `way`, if present, records what reached the node. */
   constructor(portcullis, way) {
     this.portcullis = portcullis;
     this.view = new View(portcullis);
     this.way = way;
   }
 
-  /** An operation that writes: its transaction succeeded, and was not only said to. */
+  /** An operation that writes: its transaction succeeded on the chain, too. */
   async written(path, body, headers) {
     const { status, json, text } = await this.portcullis.post(path, body, headers);
     assert.equal(status, 200, text);
@@ -20,7 +20,7 @@ export class Backend {
     return json;
   }
 
-  /** An operation that finds its work done, and so spends no nonce. */
+  /** An operation whose effect is already on the chain, so that it spends no nonce. */
   async already(path, body) {
     const { status, json, text } = await this.nothingSent(() => this.portcullis.post(path, body));
     assert.equal(status, 200, text);
@@ -28,13 +28,13 @@ export class Backend {
     return json;
   }
 
-  /** A request that is refused: gives the error, with all that it tells. */
+  /** A refused request: returns the error with all its members. */
   async refused(path, body, status, reason, headers) {
     const send = () => this.portcullis.post(path, body, headers);
     return this.isRefusal(path, await this.nothingSent(send), status, reason);
   }
 
-  /** The same of a transaction that only the node can refuse. */
+  /** The same for a transaction that only the node can refuse. */
   async refusedByNode(request, status, reason) {
     const send = () => this.portcullis.post('/rpc', request);
     return this.isRefusal('/rpc', await this.noNonceSpent(send), status, reason);

@@ -1,5 +1,5 @@
-// Much at once, and a chain that takes its time: nothing is lost, no nonce is left out, and the
-// journal tells the same as the chain. What it measures is printed, and is no criterion.
+// High concurrency, and a slow chain: no write is lost, no nonce is skipped, and the journal agrees
+// with the chain. Measurements are printed, and are no pass criterion.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Backend } from './relay_backend.mjs';
@@ -8,7 +8,7 @@ import { Node, Portcullis, Way, endAll, eventually } from './relay_world.mjs';
 
 const COUNT = 100;
 
-/** Operations per second and the latencies' percentiles, of milliseconds. */
+/** Operations per second, and latency percentiles in milliseconds. */
 function figures(each, all) {
   const sorted = each.map(({ took }) => took).toSorted((a, b) => a - b);
   const percentile = (share) => sorted[Math.ceil(sorted.length * share) - 1].toFixed(0);
@@ -16,7 +16,7 @@ function figures(each, all) {
   return `${rate}/s, p50 ${percentile(0.5)} ms, p99 ${percentile(0.99)} ms`;
 }
 
-/** What `act` gives, and how long it took. */
+/** The result of `act`, and how long it took. */
 async function timed(act) {
   const start = performance.now();
   const came = await act();
@@ -35,7 +35,7 @@ async function journaled(portcullis, operation) {
   return [...kinds.values()];
 }
 
-/** What the node itself does with signed transactions, one after the other. */
+/** The node's own rate for signed transactions, one after the other. */
 async function direct(node, user) {
   const { approve } = calls(user.portcullis.pins);
   const next = Number(await user.view.nonce(user.address));
@@ -50,7 +50,7 @@ async function direct(node, user) {
   return figures(each, all);
 }
 
-/** Takes what a test starts, and ends it after the test, the last one first. */
+/** Ends what a test started after that test, the latest first. */
 function keeping(t) {
   const started = [];
   t.after(() => endAll(...started));
@@ -60,7 +60,7 @@ function keeping(t) {
   };
 }
 
-test('a hundred operations of one signer at once all succeed', async (t) => {
+test('a hundred concurrent operations of one signer all succeed', async (t) => {
   const keep = keeping(t);
   const node = keep(await Node.start());
   const portcullis = keep(await Portcullis.start(node));
@@ -99,7 +99,7 @@ test('a hundred operations of one signer at once all succeed', async (t) => {
   t.diagnostic(`the node, ${COUNT} approvals one by one: ${await direct(node, alice)}`);
 });
 
-test('a burst over all signers and users at once loses nothing', async (t) => {
+test('a burst over all signers and users loses nothing', async (t) => {
   const keep = keeping(t);
   const node = keep(await Node.start());
   const portcullis = keep(await Portcullis.start(node));
@@ -129,11 +129,11 @@ test('a burst over all signers and users at once loses nothing', async (t) => {
   assert.deepEqual(spent, [10, 5, 5]);
 });
 
-test('a write whose receipt takes long is answered as pending, and settled later', async (t) => {
+test('a write with a slow receipt is pending, then settled', async (t) => {
   const keep = keeping(t);
   const node = keep(await Node.start('--block-generation-on', 'demand'));
   const way = keep(await Way.to(node));
-  // until the chain is made, and has its accounts, each write gets a block
+  // Until the chain is set up with its accounts, each write gets a block.
   way.after = () => node.createBlock();
   const env = { PORTCULLIS__RELAY__RECEIPT_TIMEOUT: '1s' };
   const portcullis = keep(await Portcullis.start(node, { way, prepareBy: way, env }));

@@ -1,5 +1,5 @@
-// What the chain, or the product's policy, does not let the backend do: each with its own reason,
-// and none of them sends anything or spends a nonce of the accounts that sign.
+// Operations that the chain or the product's policy refuses: each has its own reason, and none
+// sends a transaction or spends a signer's nonce.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { ec } from 'starknet';
@@ -22,7 +22,7 @@ let alice;
 let bob;
 let carol;
 let dora;
-/** What was done before anything is refused. */
+/** What was done before any refusal. */
 const done = {};
 
 before(async () => {
@@ -46,7 +46,7 @@ before(async () => {
 });
 after(() => endAll(portcullis, way, node));
 
-/** An x that no point of the curve has. */
+/** An x coordinate that is not on the curve. */
 function offTheCurve() {
   for (let x = 2n; ; x += 1n) {
     const padded = x.toString(16).padStart(64, '0');
@@ -58,48 +58,48 @@ function offTheCurve() {
   }
 }
 
-/** What is said, where, with what, and how it is refused. */
+/** The case, its path, its body, and the refusal. */
 const REFUSALS = [
-  ['an identity that is bound is not bound to another account', '/register',
+  ['a bound identity is not bound to another account', '/register',
     () => ({ ...carol.asRegistered(), identity: alice.identity }), 409, 'identity_taken'],
-  ['an account that is bound is not bound to another identity', '/register',
+  ['a bound account is not bound to another identity', '/register',
     () => ({ ...alice.asRegistered(), identity: fresh() }), 409, 'account_taken'],
-  ['an account that is not there is not bound', '/register',
+  ['an account that does not exist is not bound', '/register',
     () => dora.asRegistered(), 409, 'account_not_deployed'],
   ['an account is not bound with the key of another', '/register',
     () => ({ ...carol.asRegistered(), public_key: alice.publicKey }), 403, 'address_mismatch'],
-  ['zero is no key', '/register',
+  ['zero is not a key', '/register',
     () => ({ ...carol.asRegistered(), public_key: '0x0' }), 403, 'public_key_invalid'],
-  ['a number off the curve is no key', '/register',
+  ['a number off the curve is not a key', '/register',
     () => ({ ...carol.asRegistered(), public_key: offTheCurve() }), 403, 'public_key_invalid'],
 
-  ['nothing is attested of an account without an identity', '/verification-attest',
+  ['an account without an identity is not attested', '/verification-attest',
     () => carol.attestation(), 409, 'not_registered'],
-  ['an attestation id does not serve for another level', '/verification-attest',
+  ['an attestation id is not reused for another level', '/verification-attest',
     () => ({ ...done.attestation, assurance_level: 3 }), 409, 'attestation_replayed'],
-  ['an attestation id does not serve for another time', '/verification-attest',
+  ['an attestation id is not reused for another time', '/verification-attest',
     () => ({ ...done.attestation, expires_at: '2099-01-01T00:00:00Z' }), 409,
     'attestation_replayed'],
-  ['an attestation id does not serve for another account', '/verification-attest',
+  ['an attestation id is not reused for another account', '/verification-attest',
     () => ({ ...done.attestation, account: bob.address }), 409, 'attestation_replayed'],
-  ['an assurance that is not on the list is not attested', '/verification-attest',
+  ['an assurance that is not listed is not attested', '/verification-attest',
     () => alice.attestation({ assurance_type: 'age_over_21' }), 403, 'assurance_not_allowed'],
-  ['a level that is not on the list is not attested', '/verification-attest',
+  ['a level that is not listed is not attested', '/verification-attest',
     () => alice.attestation({ assurance_level: 4 }), 403, 'assurance_not_allowed'],
-  ['a level that does not fit is not attested', '/verification-attest',
+  ['a level that is out of range is not attested', '/verification-attest',
     () => alice.attestation({ assurance_level: 257 }), 403, 'assurance_not_allowed'],
-  ['what has expired is not attested', '/verification-attest',
+  ['an expired assurance is not attested', '/verification-attest',
     () => alice.attestation({ expires_at: '2020-01-01T00:00:00Z' }), 403, 'argument_not_allowed'],
-  ['zero is no attestation id', '/verification-attest',
+  ['zero is not an attestation id', '/verification-attest',
     () => alice.attestation({ attestation_id: '0x0' }), 403, 'argument_not_allowed'],
-  ['what was never attested is not revoked', '/verification-revoke',
+  ['an assurance that was never attested is not revoked', '/verification-revoke',
     () => ({ account: bob.address, reason: 'none' }), 409, 'not_attested'],
 
-  ['a card that was minted is not minted to another', '/mint-card',
+  ['a minted card is not minted to another account', '/mint-card',
     () => ({ ...done.mint, recipient: bob.address }), 409, 'already_minted'],
-  ['no card goes to an account that is not verified', '/mint-card',
+  ['no card is minted to an unverified account', '/mint-card',
     () => ({ recipient: bob.address, card_id: '2' }), 409, 'not_verified'],
-  ["no card goes to one of the product's own contracts", '/mint-card',
+  ["no card is minted to one of the product's contracts", '/mint-card',
     () => ({ recipient: portcullis.pins.bridge, card_id: '2' }), 403, 'argument_not_allowed'],
 
   ['an epoch has one result', '/submit-usership',
@@ -111,29 +111,29 @@ const REFUSALS = [
   ['the epoch after the last has no result', '/submit-usership',
     () => ({ ...done.usership, epoch: 1_000_001 }), 403, 'epoch_out_of_range'],
 
-  ['an identity that nobody has is not recovered', '/recovery-propose',
+  ['an unknown identity is not recovered', '/recovery-propose',
     () => carol.asRecovered(fresh()), 409, 'not_registered'],
-  ['an identity is not recovered to an account that is bound', '/recovery-propose',
+  ['an identity is not recovered to a bound account', '/recovery-propose',
     () => bob.asRecovered(alice.identity), 409, 'account_taken'],
-  ['an identity is not recovered to an account that is not there', '/recovery-propose',
+  ['an identity is not recovered to an account that does not exist', '/recovery-propose',
     () => dora.asRecovered(alice.identity), 409, 'account_not_deployed'],
   ['an identity is not recovered with the key of another account', '/recovery-propose',
     () => ({ ...carol.asRecovered(alice.identity), new_public_key: bob.publicKey }), 403,
     'address_mismatch'],
-  ['a recovery that nobody proposed is not executed', '/recovery-execute',
+  ['a recovery that was not proposed is not executed', '/recovery-execute',
     () => ({ identity: alice.identity }), 409, 'recovery_not_pending'],
-  ['a recovery that nobody proposed is not cancelled', '/recovery-cancel',
+  ['a recovery that was not proposed is not cancelled', '/recovery-cancel',
     () => ({ identity: alice.identity }), 409, 'recovery_not_pending'],
 
   ['the faucet pays a registered identity at its own account only', '/faucet-drip',
     () => ({ ...dora.asRecipient(), identity: alice.identity }), 409, 'identity_taken'],
   ['the faucet pays a registered account for its own identity only', '/faucet-drip',
     () => ({ ...alice.asRecipient(), identity: fresh() }), 409, 'account_taken'],
-  ['the faucet remembers whom it pays before any registration', '/faucet-drip',
+  ['the faucet pays an unregistered identity at one account only', '/faucet-drip',
     () => ({ ...dora.asRecipient(), identity: carol.identity }), 409, 'identity_taken'],
-  ['the faucet remembers for whom it pays before any registration', '/faucet-drip',
+  ['the faucet pays an unregistered account for one identity only', '/faucet-drip',
     () => ({ ...carol.asRecipient(), identity: fresh() }), 409, 'account_taken'],
-  ['the faucet does not pay to an address without its key', '/faucet-drip',
+  ['the faucet does not pay an address without its key', '/faucet-drip',
     () => ({ ...dora.asRecipient(), public_key: bob.publicKey }), 403, 'address_mismatch'],
 ];
 for (const [sentence, path, body, status, reason] of REFUSALS) {
@@ -149,7 +149,7 @@ test('each refusal is in the journal, with its reason', async () => {
   );
 });
 
-test('an attestation id does not serve again after it was revoked', async () => {
+test('an attestation id is not reused after its revocation', async () => {
   const user = await new User(portcullis).registered();
   const attestation = user.attestation();
   await backend.written('/verification-attest', attestation);
@@ -160,7 +160,7 @@ test('an attestation id does not serve again after it was revoked', async () => 
   assert.equal(await view.isTrue('registry', 'is_verified', user.address), true);
 });
 
-test('a card that was passed on and burnt is still minted', async () => {
+test('a transferred and burnt card still counts as minted', async () => {
   const [mallory, mint] = [await new User(portcullis).verified(), { card_id: '40' }];
   await backend.written('/mint-card', { ...mint, recipient: alice.address });
   await alice.does(call.transfer(bob.address, 40));
@@ -169,7 +169,7 @@ test('a card that was passed on and burnt is still minted', async () => {
   await backend.refused('/mint-card', again, 409, 'already_minted');
 });
 
-test('while a recovery is pending another is not, and each has its time', async () => {
+test('only one recovery is pending, and each has its time', async () => {
   const [user, heir, other] = [1, 2, 3].map(() => new User(portcullis));
   for (const one of [user, heir, other]) await one.deployed();
   await backend.written('/register', user.asRegistered());
@@ -187,7 +187,7 @@ test('while a recovery is pending another is not, and each has its time', async 
   await backend.refused('/recovery-cancel', { identity }, 409, 'recovery_not_cancellable');
   await backend.refused('/recovery-execute', { identity }, 409, 'recovery_not_ready');
 
-  // the heir got an identity of its own in the meantime
+  // The recovering account has bound an identity of its own in the meantime.
   await backend.written('/register', heir.asRegistered());
   await node.later(RECOVERY_DELAY);
   await backend.refused('/recovery-execute', { identity }, 409, 'account_taken');
@@ -195,12 +195,12 @@ test('while a recovery is pending another is not, and each has its time', async 
   assert.equal(BigInt(account), BigInt(user.address));
 });
 
-test('an account that changed its class is served no more', async () => {
+test('an account that changed its class is refused', async () => {
   const user = await new User(portcullis).deployed();
   const { token_class: other } = portcullis.pins;
   const upgrade = { contractAddress: user.address, entrypoint: 'upgrade', calldata: [other] };
   const burn = await user.signed([call.burn(1)], { nonce: 2 });
-  // the relay does not let it: the user has a node of its own
+  // The relay refuses this write, so the user sends it to a node of their own.
   await node.ask('starknet_addInvokeTransaction', JSON.parse(await user.signed([upgrade])).params);
   assert.equal(BigInt(await view.provider.getClassHashAt(user.address)), BigInt(other));
   await backend.refused('/register', user.asRegistered(), 403, 'class_not_approved');
@@ -212,13 +212,13 @@ test('a user without an account submits nothing', async () => {
   await backend.refused('/rpc', burn, 409, 'account_not_deployed');
 });
 
-test('a nonce that is spent does not serve again', async () => {
+test('a spent nonce is refused', async () => {
   const nonce = await view.nonce(alice.address);
   await alice.does(call.approve('staking', 1n));
   const known = await alice.signed([call.approve('staking', 2n)], { nonce });
   await backend.refused('/rpc', known, 409, 'nonce_conflict');
 
-  // this one the relay has never seen: the user went to a node directly
+  // The relay has never seen this transaction: the user sent it directly to a node.
   const spent = await alice.signed([call.approve('staking', 3n)]);
   const late = await alice.signed([call.approve('staking', 4n)]);
   await node.ask('starknet_addInvokeTransaction', JSON.parse(spent).params);
@@ -226,13 +226,13 @@ test('a nonce that is spent does not serve again', async () => {
   assert.equal(await view.nonce(alice.address), nonce + 2n);
 });
 
-test('a nonce that is still to come does not serve yet', async () => {
+test('a future nonce is refused', async () => {
   const nonce = (await view.nonce(alice.address)) + 5n;
   const early = await alice.signed([call.approve('staking', 5n)], { nonce });
   await backend.refusedByNode(early, 409, 'nonce_conflict');
 });
 
-test('bounds that do not cover the fee are rejected, and the nonce stays free', async () => {
+test('bounds below the fee are rejected without spending the nonce', async () => {
   const nonce = await view.nonce(alice.address);
   const approve = [call.approve('staking', 6n)];
   const l2_gas = { max_amount: 1n, max_price_per_unit: 10n ** 10n };
@@ -244,7 +244,7 @@ test('bounds that do not cover the fee are rejected, and the nonce stays free', 
   assert.equal(await view.nonce(alice.address), nonce + 1n);
 });
 
-test('an account that can not pay for its bounds is rejected', async () => {
+test('an account that cannot pay for its bounds is rejected', async () => {
   const user = await new User(portcullis).deployed();
   const stake = 9n * 10n ** 18n;
   await user.does(call.approve('staking', stake), call.registerValidator(0, stake));
@@ -259,7 +259,7 @@ test('bounds over the cap are not sent', async () => {
   await backend.refused('/rpc', request, 403, 'fee_bound_exceeded');
 });
 
-test("a user's transaction that reverts is taken: its receipt tells", async () => {
+test("a user's reverted transaction is accepted: its receipt shows it", async () => {
   const { transaction_hash: hash } = await bob.execute([call.burn(1)]);
   const receipt = await view.receipt(hash);
   assert.equal(receipt.execution_status, 'REVERTED');
@@ -268,7 +268,7 @@ test("a user's transaction that reverts is taken: its receipt tells", async () =
   assert.equal(owner, BigInt(alice.address));
 });
 
-test('the faucet does not pay twice in its cooldown, and says when it will', async () => {
+test('the faucet reports its cooldown and does not pay twice', async () => {
   const user = new User(portcullis);
   const drip = user.asRecipient();
   await backend.written('/faucet-drip', drip);
@@ -277,7 +277,7 @@ test('the faucet does not pay twice in its cooldown, and says when it will', asy
   const seconds = Number(headers.get('retry-after'));
   assert.ok(seconds > day - 600 && seconds <= day, `Retry-After: ${seconds}`);
 
-  // a second is soon over
+  // A one-second cooldown ends soon.
   await portcullis.restart({ [`${POLICY}__FAUCET_COOLDOWN`]: '1s' });
   const paid = await eventually('the cooldown to be over', async () => {
     const answer = await portcullis.post('/faucet-drip', drip);
@@ -289,7 +289,7 @@ test('the faucet does not pay twice in its cooldown, and says when it will', asy
   assert.equal(await view.balance(user.address), 20n * 10n ** 18n);
 });
 
-test('an operation that the chain would revert is not sent', async () => {
+test('an operation that would revert is not sent', async () => {
   await portcullis.restart({ [`${POLICY}__FAUCET_AMOUNT`]: '5000 STRK' });
   const { message } = await backend.refused('/faucet-drip', dora.asRecipient(), 409, 'reverted');
   assert.match(message, /the chain refused: .*balance/i);

@@ -1,4 +1,4 @@
-// One story, in order: V2 is activated, a user gets money, an account and a name, is attested,
+// One scenario, in order: V2 is activated, a user gets money, an account and a name, is attested,
 // plays, stakes and bridges, and moves to another account. starknet.js signs, the relay submits,
 // and every effect is read back through the gateway.
 import assert from 'node:assert/strict';
@@ -32,27 +32,27 @@ before(async () => {
 });
 after(() => endAll(portcullis, node));
 
-test('before V2 is active the relay is not ready, and says which pin is not so', async () => {
+test('before V2 the relay is not ready and names the pin', async () => {
   const { status, json } = await portcullis.get('/readyz');
   assert.deepEqual([status, json.ready], [503, false]);
   const wrong = json.pins.filter((pin) => !pin.ok).map((pin) => pin.pin);
   assert.deepEqual(wrong, ['verification_v2_required']);
 });
 
-test('before V2 is active nothing is written', async () => {
+test('before V2 nothing is written', async () => {
   await backend.refused('/faucet-drip', alice.asRecipient(), 503, 'pins_unproven');
   await backend.refused('/register', alice.asRegistered(), 503, 'pins_unproven');
   await backend.refused('/rpc', await alice.signedDeployment(), 503, 'pins_unproven');
 });
 
-test('V2 is not activated without the exact confirmation', async () => {
+test('V2 requires the exact confirmation', async () => {
   for (const body of [{}, { confirm: 'yes' }, { confirm: CONFIRM.confirm.toLowerCase() }]) {
     await backend.refused('/require-v2', body, 403, 'confirmation_required');
   }
   assert.equal(await view.isTrue('registry', 'verification_v2_required'), false);
 });
 
-test('the first confirmation activates V2 with a transaction, and the relay is ready', async () => {
+test('the first confirmation activates V2 and the relay is ready', async () => {
   const json = await backend.written('/require-v2', CONFIRM);
   assert.equal(json.verification_v2_required, true);
   assert.equal(await view.isTrue('registry', 'verification_v2_required'), true);
@@ -61,7 +61,7 @@ test('the first confirmation activates V2 with a transaction, and the relay is r
   assert.ok(ready.json.pins.every((pin) => pin.ok));
 });
 
-test('every further confirmation gets exactly the idempotent body, confirmed or not', async () => {
+test('later requests get the idempotent body, confirmed or not', async () => {
   const exact =
     '{"ok":true,"transaction_hash":"","idempotent":true,"verification_v2_required":true}';
   for (const body of [CONFIRM, {}]) {
@@ -72,12 +72,12 @@ test('every further confirmation gets exactly the idempotent body, confirmed or 
   }
 });
 
-test('the faucet pays ten STRK to an account that does not exist yet', async () => {
+test('the faucet pays ten STRK to an account not yet deployed', async () => {
   for (const user of [alice, bob]) {
     await backend.written('/faucet-drip', user.asRecipient());
     assert.equal(await view.balance(user.address), 10n * STRK);
   }
-  // the account that alice will move to belongs to nobody yet
+  // The account that alice moves to later is not bound yet.
   await node.ask('devnet_mint', { address: dave.address, amount: 1e19, unit: 'FRI' });
 });
 
@@ -122,7 +122,7 @@ test('an assurance is attested, once', async () => {
   }
 });
 
-test('cards are minted to a verified account, once, whichever way the id is written', async () => {
+test('cards are minted once, in any notation of the id', async () => {
   for (const [id, same] of [['7', '0x7'], ['0x8', '8'], [`${2n ** 130n}`, `${2n ** 130n}`]]) {
     await backend.written('/mint-card', { recipient: alice.address, card_id: id });
     const owner = await cardOwner(BigInt(id));
@@ -150,7 +150,7 @@ test('the validator increases its stake', async () => {
   assert.equal(await view.number('staking', 'self_stake_of', alice.address), STRK + 5n);
 });
 
-test('another user delegates to the validator, and takes part of it back', async () => {
+test('another user delegates, and withdraws part of it', async () => {
   await bob.does(call.approve('staking', 1000n), call.delegate(alice.address, 1000n));
   const delegated = ['staking', 'delegation_of', bob.address, alice.address];
   assert.equal(await view.number(...delegated), 1000n);
@@ -159,7 +159,7 @@ test('another user delegates to the validator, and takes part of it back', async
   assert.equal(await view.number('staking', 'pending_of', bob.address), 400n);
 });
 
-test('a withdrawal before its time is taken and reverts, later it pays', async () => {
+test('a withdrawal before its time reverts, later it pays', async () => {
   const early = await view.receipt((await bob.execute([call.withdraw()])).transaction_hash);
   assert.equal(early.execution_status, 'REVERTED');
   assert.match(early.revert_reason, /TOO_EARLY|544f4f5f4541524c59/);
@@ -173,7 +173,7 @@ test('a withdrawal before its time is taken and reverts, later it pays', async (
   assert.equal(await view.number('staking', 'pending_of', bob.address), 0n);
 });
 
-test('the validator leaves, and its stake waits for it', async () => {
+test('the validator exits, and its stake stays locked', async () => {
   await alice.does(call.exitValidator());
   assert.equal(await view.isTrue('staking', 'is_validator', alice.address), false);
   assert.equal(await view.number('staking', 'self_stake_of', alice.address), 0n);
@@ -189,7 +189,7 @@ test('tokens are approved and bridged out in one transaction', async () => {
   assert.deepEqual(payload, [1n, BigInt(L1), 77n, 0n]);
 });
 
-test('a card is bridged out, and its depositor is remembered', async () => {
+test('a card is bridged out, and its depositor is recorded', async () => {
   const receipt = await alice.does(call.bridgeOutCard(L1, 7));
   assert.equal(await cardOwner(7n), BigInt(portcullis.pins.bridge));
   const [depositor] = await view.of('bridge', 'depositor_of', 7n, 0n);
@@ -198,17 +198,17 @@ test('a card is bridged out, and its depositor is remembered', async () => {
   assert.deepEqual(payload, [2n, BigInt(L1), 7n, 0n, BigInt(alice.address)]);
 });
 
-test('a card is passed on, and another is burnt', async () => {
+test('a card is transferred, and another is burnt', async () => {
   await alice.does(call.transfer(bob.address, 8));
   assert.equal(await cardOwner(8n), BigInt(bob.address));
   await alice.does(call.burn(2n ** 130n));
   assert.equal(await cardOwner(2n ** 130n), 0n);
   assert.equal(await view.number('card', 'balance_of', alice.address), 0n);
-  // burnt is not unminted
+  // A burnt card still counts as minted.
   await backend.already('/mint-card', { recipient: alice.address, card_id: `${2n ** 130n}` });
 });
 
-test('the usership of an epoch is submitted, once and for all', async () => {
+test('the usership of an epoch is submitted, once', async () => {
   const usership = { account: alice.address, epoch: 12, units: '42', evidence: '0xe71d' };
   await backend.written('/submit-usership', usership);
   const found = await view.of('usership', 'usership_of', alice.address, 12);
@@ -229,7 +229,7 @@ test('a verification is revoked, once', async () => {
   await backend.already('/verification-revoke', revocation);
 });
 
-test('a recovery that is pending is not executed early, and can be cancelled', async () => {
+test('a pending recovery is not executed early, and is cancelled', async () => {
   const { identity } = alice;
   const proposal = dave.asRecovered(identity);
   const { ready_at: readyAt } = await backend.written('/recovery-propose', proposal);
@@ -246,7 +246,7 @@ test('a recovery that is pending is not executed early, and can be cancelled', a
   assert.deepEqual(await view.of('registry', 'recovery_of', identity), [0n, 0n]);
 });
 
-test('after its delay a recovery moves the binding and ends the old attestation', async () => {
+test('after its delay a recovery moves the binding', async () => {
   const { identity } = alice;
   await backend.written('/recovery-propose', dave.asRecovered(identity));
   await node.later(RECOVERY_DELAY);
@@ -262,13 +262,13 @@ test('after its delay a recovery moves the binding and ends the old attestation'
   }
 });
 
-test('the new account is attested anew, and the old one can not be', async () => {
+test('the new account is attested, and the old one is not', async () => {
   await backend.refused('/verification-attest', alice.attestation(), 409, 'not_registered');
   await backend.written('/verification-attest', dave.attestation({ attestation_id: fresh() }));
   assert.equal(await view.isTrue('registry', 'is_verified', dave.address), true);
 });
 
-test('the journal is whole, and tells of every write how it ended', async () => {
+test('the journal is complete, with the outcome of every write', async () => {
   assert.match(await portcullis.journal('verify'), /entries, all unchanged/);
   const entries = await portcullis.entries();
   const kinds = (intent) => entries.filter((e) => e.intent === intent).map((e) => e.kind);

@@ -1,5 +1,5 @@
-// What is asked for more than once is done once: under an idempotency key, at the same time, or
-// again after a restart, and also when it fails.
+// Repeated requests take effect once: under an idempotency key, concurrently, or after a restart,
+// and also when they fail.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { ec } from 'starknet';
@@ -32,7 +32,7 @@ const key = (name) => ({ 'idempotency-key': name });
 const mint = (id) => ({ recipient: alice.address, card_id: `${id}` });
 const reversed = (body) => Object.fromEntries(Object.entries(body).reverse());
 
-/** How many transactions of the owner, and writes to the node, `act` comes to. */
+/** How many transactions of the owner, and writes to the node, `act` causes. */
 async function counted(act) {
   const { owner } = portcullis.pins;
   const [nonce, writes] = [await view.nonce(owner), way.writes.length];
@@ -44,7 +44,7 @@ async function counted(act) {
   };
 }
 
-test('under a key the first answer comes again, byte for byte, also after a restart', async () => {
+test('a key replays the first response, also after a restart', async () => {
   const first = await portcullis.post('/mint-card', mint(1), key('mint-1'));
   assert.equal(first.status, 200, first.text);
   await view.succeeded(first.json.transaction_hash);
@@ -54,18 +54,18 @@ test('under a key the first answer comes again, byte for byte, also after a rest
     assert.deepEqual([status, text], [200, first.text]);
     await portcullis.restart();
   }
-  // without it the chain is asked: there is nothing to do
+  // Without a key the chain is checked: there is nothing to do.
   await backend.already('/mint-card', mint(1));
 });
 
-test('a key that was used serves for no other request', async () => {
+test('a used key is refused for any other request', async () => {
   const conflict = [409, 'idempotency_conflict', key('mint-1')];
   await backend.refused('/mint-card', mint(2), ...conflict);
   await backend.refused('/recovery-execute', { identity: alice.identity }, ...conflict);
   await backend.written('/mint-card', mint(2), key('mint-2'));
 });
 
-test('a key keeps an answer that there was nothing to do', async () => {
+test('a key stores a response that reports nothing to do', async () => {
   const post = () => portcullis.post('/mint-card', mint(2), key('nothing'));
   const first = await backend.nothingSent(post);
   assert.equal(first.json.idempotent, true, first.text);
@@ -80,7 +80,7 @@ const ROUNDS = [
   ['ten operations under keys of their own', 10, (at) => key(`at-once-${at}`)],
 ];
 ROUNDS.forEach(([what, count, headers], round) => {
-  test(`${what}, identical and at once, are one transaction`, async () => {
+  test(`${what}, identical and concurrent, are one transaction`, async () => {
     const send = (_, at) => portcullis.post('/mint-card', mint(10 + round), headers(at));
     const { came, nonces, writes } = await counted(() =>
       Promise.all(Array.from({ length: count }, send)),
@@ -95,7 +95,7 @@ ROUNDS.forEach(([what, count, headers], round) => {
   });
 });
 
-/** What is asked for twice at once and can be so only once; how the other is refused. */
+/** Concurrent pairs of which only one can succeed; how the other is refused. */
 const RIVALS = [
   ['two identities for one account', '/register', 'account_taken', async () => {
     const user = await new User(portcullis).deployed();
@@ -130,7 +130,7 @@ const RIVALS = [
     key('rivals')],
 ];
 for (const [rivals, path, reason, bodies, headers] of RIVALS) {
-  test(`of ${rivals} at once one is taken: the other is ${reason}`, async () => {
+  test(`of ${rivals} one succeeds: the other is ${reason}`, async () => {
     const [one, other] = await bodies();
     const writes = way.writes.length;
     const answers = await Promise.all(
@@ -144,7 +144,7 @@ for (const [rivals, path, reason, bodies, headers] of RIVALS) {
   });
 }
 
-test('a signed transaction that comes fifty times at once reaches the node once', async () => {
+test('fifty concurrent copies of a signed transaction are sent once', async () => {
   const request = await alice.signed([call.approve('staking', 50n)]);
   const nonce = await view.nonce(alice.address);
   const { came, writes } = await counted(() =>
@@ -158,7 +158,7 @@ test('a signed transaction that comes fifty times at once reaches the node once'
   assert.equal(await view.nonce(alice.address), nonce + 1n);
 });
 
-test('of two transactions with one nonce at once one is taken', async () => {
+test('of two concurrent transactions with one nonce one is sent', async () => {
   const nonce = await view.nonce(alice.address);
   const sign = (amount) => alice.signed([call.approve('staking', amount)], { nonce });
   const requests = [await sign(1n), await sign(2n)];
@@ -170,13 +170,13 @@ test('of two transactions with one nonce at once one is taken', async () => {
   assert.equal(await view.nonce(alice.address), nonce + 1n);
 });
 
-test('a signed transaction that comes again is answered from the journal', async () => {
+test('a repeated signed transaction is answered from the journal', async () => {
   const request = JSON.parse(await alice.signed([call.approve('staking', 51n)]));
   const first = await portcullis.post('/rpc', request);
   const { transaction_hash: hash } = first.json.result;
   await view.succeeded(hash);
 
-  // (r, n - s) is as good a signature of it, and makes no other transaction
+  // (r, n - s) is an equally valid signature, and makes the same transaction.
   const variant = structuredClone(request);
   const { invoke_transaction: invoke } = variant.params;
   const [r, s] = invoke.signature;
@@ -197,7 +197,7 @@ test('a signed transaction that comes again is answered from the journal', async
   assert.equal(await view.timesOnChain(hash), 1);
 });
 
-test('a deployment that comes again is answered from the journal, with its address', async () => {
+test('a repeated deployment is answered from the journal, with its address', async () => {
   const user = new User(portcullis);
   await backend.written('/faucet-drip', user.asRecipient());
   const request = await user.signedDeployment();
@@ -208,7 +208,7 @@ test('a deployment that comes again is answered from the journal, with its addre
   assert.equal(BigInt(again.json.result.contract_address), BigInt(user.address));
 });
 
-test('what reverts in its block is answered so, and again so under its key', async () => {
+test('a revert in the block is reported, and replayed', async () => {
   const user = await new User(portcullis).verified();
   const revocation = { account: user.address, reason: 'meanwhile' };
   const body = { recipient: user.address, card_id: '99' };
@@ -216,7 +216,7 @@ test('what reverts in its block is answered so, and again so under its key', asy
   way.before = async ({ params }) => {
     const [{ sender_address: sender }] = Object.values(params);
     if (revoked || BigInt(sender) !== BigInt(portcullis.pins.owner)) return;
-    // the mint is signed and on its way: now the account is verified no more
+    // The mint is signed and in flight: now the account is no longer verified.
     revoked = portcullis.post('/verification-revoke', revocation);
     await revoked;
   };
@@ -240,6 +240,6 @@ test('what reverts in its block is answered so, and again so under its key', asy
   assert.deepEqual(kinds, ['intended', 'sent', 'accepted', 'reverted']);
 });
 
-test('after all of this the journal is whole', async () => {
+test('after all of this the journal is complete', async () => {
   assert.match(await portcullis.journal('verify'), /entries, all unchanged/);
 });

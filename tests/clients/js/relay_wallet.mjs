@@ -1,9 +1,9 @@
-// A user's wallet: starknet.js signs, the relay submits, the gateway tells what the chain holds.
+// A user's wallet: starknet.js signs, the relay submits, the gateway reads the chain.
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { Account, CallData, RpcProvider, cairo, ec, hash, shortString, stark } from 'starknet';
 
-/** At most 2.001 STRK for each thing that a user does here; a drip of the faucet is 10. */
+/** At most 2.001 STRK for each action of a user here; a drip of the faucet is 10. */
 const price = 10n ** 10n;
 const BOUNDS = {
   l1_gas: { max_amount: 100_000n, max_price_per_unit: price },
@@ -15,10 +15,10 @@ export const DETAILS = { tip: 0n, resourceBounds: BOUNDS };
 const SOON = { retryInterval: 50 };
 const FAR = '2100-01-01T00:00:00Z';
 
-/** An opaque value of 31 bytes that nobody used before. */
+/** A fresh opaque value of 31 bytes. */
 export const fresh = () => `0x01${randomBytes(30).toString('hex')}`;
 
-/** Reads through the gateway; what is signed goes to the relay, with the backend's token. */
+/** Reads through the gateway; signed transactions go to the relay, with the backend's token. */
 export class RelayProvider extends RpcProvider {
   constructor(portcullis) {
     const baseFetch = async (url, options) => {
@@ -37,7 +37,7 @@ export class RelayProvider extends RpcProvider {
   }
 }
 
-/** What the chain holds, read through the gateway. */
+/** The chain's state, read through the gateway. */
 export class View {
   constructor(portcullis) {
     this.pins = portcullis.pins;
@@ -52,7 +52,7 @@ export class View {
     return (await this.provider.callContract(call)).map(BigInt);
   }
 
-  /** The same of a view that returns a u256. */
+  /** The same for a view that returns a u256. */
   async number(...view) {
     const [low, high] = await this.of(...view);
     return low + (high << 128n);
@@ -76,7 +76,7 @@ export class View {
     return BigInt(await this.provider.getNonceForAddress(address));
   }
 
-  /** The nonces of the accounts that sign for the relay. */
+  /** The nonces of the relay's signers. */
   signers() {
     const { owner, verifier, faucet } = this.pins;
     return Promise.all([owner, verifier, faucet].map((address) => this.nonce(address)));
@@ -96,7 +96,7 @@ export class View {
     return this.provider.waitForTransaction(transactionHash, SOON);
   }
 
-  /** Fails unless the transaction is in a block and did what it was for. */
+  /** Fails unless the transaction is in a block and succeeded. */
   async succeeded(transactionHash) {
     const receipt = await this.receipt(transactionHash);
     assert.equal(receipt.execution_status, 'SUCCEEDED', receipt.revert_reason);
@@ -116,7 +116,7 @@ export class View {
   }
 }
 
-/** Someone with a key, and the account that follows from it. */
+/** A key pair, and the account address that follows from it. */
 export class User {
   constructor(portcullis) {
     this.portcullis = portcullis;
@@ -161,23 +161,23 @@ export class User {
     return this.account.deployAccount(this.payload, DETAILS);
   }
 
-  /** Signs calls and has them submitted. */
+  /** Signs calls and submits them. */
   execute(calls, details = {}) {
     return this.account.execute(calls, { ...DETAILS, ...details });
   }
 
-  /** The same, until the chain did it. */
+  /** The same, and waits for their success on the chain. */
   async does(...calls) {
     const { transaction_hash: transactionHash } = await this.execute(calls);
     return this.view.succeeded(transactionHash);
   }
 
-  /** The JSON-RPC request of calls that are signed, and not sent. */
+  /** The JSON-RPC request of signed calls, without sending it. */
   signed(calls, details = {}) {
     return this.captured((account) => account.execute(calls, { ...DETAILS, ...details }));
   }
 
-  /** The same of the account's deployment. */
+  /** The same for the account's deployment. */
   signedDeployment(details = {}) {
     return this.captured((account) =>
       account.deployAccount(this.payload, { ...DETAILS, ...details }),
@@ -199,7 +199,7 @@ export class User {
     return request;
   }
 
-  /** An operation that must be done. */
+  /** An operation that must succeed. */
   async operate(path, body) {
     const { status, json, text } = await this.portcullis.post(path, body);
     assert.equal(status, 200, `${path}: ${text}`);

@@ -1,6 +1,6 @@
-// The processes that the relay's tests stand on: a node of their own, a way through to it that can
-// be watched, and a gateway and a relay in front. The binary is named by PORTCULLIS,
-// starknet-devnet is found on PATH. Everything listens on ports of its own and ends with its test.
+// Processes of the relay's tests: a node, a proxy to it that can be observed, and a gateway and a
+// relay in front. PORTCULLIS names the binary; starknet-devnet is found on PATH. Everything listens
+// on free ports and ends with its test.
 import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
 import { mkdtemp, readFile, readdir, rm } from 'node:fs/promises';
@@ -13,7 +13,7 @@ const PORTCULLIS = process.env.PORTCULLIS ?? 'portcullis';
 const run = promisify(execFile);
 const PATIENCE = 60_000;
 
-/** What `look` finds, as soon as it finds something. */
+/** Polls `look` until it returns something, and returns that. */
 export async function eventually(what, look) {
   const end = Date.now() + PATIENCE;
   for (;;) {
@@ -28,14 +28,14 @@ const children = new Set();
 process.on('exit', () => children.forEach((child) => child.process.kill('SIGKILL')));
 for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => process.exit(1));
 
-/** Ends all that was started, in this order, also when one of them has something to complain of. */
+/** Ends everything that was started, in this order, even when one of them reports an error. */
 export async function endAll(...started) {
   const faults = [];
   for (const one of started) await one?.end().catch((fault) => faults.push(fault));
   if (faults.length > 0) throw faults[0];
 }
 
-/** A child process whose output is kept, and which ends with us at the latest. */
+/** A child process whose output is recorded, and which ends with this process at the latest. */
 export class Child {
   constructor(command, args, env = {}) {
     this.output = '';
@@ -61,7 +61,7 @@ export class Child {
     this.output += text;
   }
 
-  /** The first match of `pattern` in what it says. */
+  /** The first match of `pattern` in its output. */
   says(pattern) {
     return eventually(`${this.process.spawnfile} to say ${pattern}`, () => {
       assert.ok(!this.hasEnded, `${this.process.spawnfile} ended:\n${this.output}`);
@@ -69,7 +69,7 @@ export class Child {
     });
   }
 
-  /** Ends it, and gives its exit code. */
+  /** Ends it, and returns its exit code. */
   end(signal = 'SIGTERM') {
     this.process.kill(signal);
     return this.ended;
@@ -87,7 +87,7 @@ export async function post(url, body, headers = {}) {
   return { status: answer.status, headers: answer.headers, text, json: JSON.parse(text) };
 }
 
-/** A node. What tests do to it, they do directly. */
+/** A node. Tests change it directly. */
 export class Node {
   static async start(...more) {
     const node = new Node();
@@ -105,7 +105,7 @@ export class Node {
     return json.result;
   }
 
-  /** Moves its clock, and with a block the chain's. */
+  /** Advances its clock, and the chain's with a block. */
   later(seconds) {
     return this.ask('devnet_increaseTime', { time: seconds });
   }
@@ -121,12 +121,12 @@ export class Node {
   }
 
   end() {
-    // it keeps nothing that a gentler end would save
+    // A gentler signal would save nothing.
     return this.child.end('SIGKILL');
   }
 }
 
-/** A way through to a node that counts what passes, and waits for `before` and `after` a write. */
+/** A proxy to a node that counts requests, and awaits `before` and `after` around a write. */
 export class Way {
   static async to(node) {
     const way = new Way();
@@ -169,13 +169,13 @@ export class Portcullis {
     const portcullis = new this();
     const dir = await mkdtemp(join(tmpdir(), 'portcullis-relay-'));
     const config = join(dir, 'portcullis.toml');
-    // what is ours to keep secret; and all that was ever written or answered
+    // `signatures` must not leak; `log` and `said` collect every log line and response.
     Object.assign(portcullis, { node, dir, config, log: '', said: [], signatures: new Set() });
     portcullis.env = {
       PORTCULLIS__LOG__FORMAT: 'json',
       PORTCULLIS__LOG__LEVEL: 'debug',
       PORTCULLIS__NODE__URL: way.url,
-      // tests are busier than any one client
+      // Tests send more requests than any one client does.
       PORTCULLIS__GATEWAY__REQUESTS_PER_MINUTE: '100000',
       PORTCULLIS__GATEWAY__MAX_IN_FLIGHT_PER_CLIENT: '1000',
       PORTCULLIS__RELAY__REQUESTS_PER_MINUTE: '100000',
@@ -276,7 +276,7 @@ export class Portcullis {
     return lines.filter(Boolean).map((line) => JSON.parse(line));
   }
 
-  /** Ends it, and looks for secrets in all that it ever said or kept. */
+  /** Ends it, and searches for secrets in everything it logged, returned or stored. */
   async end() {
     try {
       await this.stop();

@@ -1,4 +1,4 @@
-// What the product's backend writes into the store: records, one of each type, and names for them.
+// Records as the product's backend writes them into the store: one of each type, and their names.
 import { createHash } from 'node:crypto';
 
 const FEED = 'app.bsky.feed.generator';
@@ -12,16 +12,16 @@ export const PUBLIC_FEEDS = [
   'journals',
   'card-reviews',
 ];
-/** The feed that is another one for each viewer. */
+/** The feed that differs for each viewer. */
 export const PERSONAL_FEED = 'whoto-follow';
 
-/** The same letters for the same name, of an alphabet. */
+/** The same letters of an alphabet for the same name. */
 function letters(alphabet, length, name) {
   const digest = createHash('sha256').update(name).digest();
   return [...digest.subarray(0, length)].map((byte) => alphabet[byte % alphabet.length]).join('');
 }
 
-/** A did:plc for a name; nobody has it. */
+/** A did:plc for a name; it belongs to no real account. */
 export const did = (name) => `did:plc:${letters('abcdefghijklmnopqrstuvwxyz234567', 24, name)}`;
 
 /** A user of the platform, for a name. */
@@ -34,7 +34,7 @@ const rkey = (name) => letters('234567abcdefghijklmnopqrstuvwxyz', 13, name);
 
 export const postUri = (author, name) => `at://${author}/app.bsky.feed.post/${rkey(name)}`;
 
-/** The address of a feed of ours. */
+/** The AT URI of one of our feeds. */
 export const feedUri = (name, authority) => `at://${authority}/${FEED}/${name}`;
 
 export const minutes = (count) => count * 60_000;

@@ -1,5 +1,5 @@
-// Where DID documents are: a directory of did:plc, and the host of a did:web, on one loopback port.
-// Whoever is in it has a key of the kind that the AT Protocol signs with.
+// Serves DID documents on one loopback port: a directory of did:plc, and the host of a did:web.
+// Each account in it has a key of a type that the AT Protocol signs with.
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 
@@ -31,7 +31,7 @@ export function documentOf(did, keypair, more = {}) {
 export class Directory {
   static async start() {
     const directory = new Directory();
-    // documents, or statuses, by path; and every path that was asked for
+    // `entries` maps paths to documents or statuses; `asked` lists every requested path.
     Object.assign(directory, { entries: new Map(), asked: [] });
     directory.server = createServer((request, response) => directory.answer(request, response));
     directory.server.listen(0, '127.0.0.1');
@@ -53,7 +53,7 @@ export class Directory {
     }
   }
 
-  /** Answers for a DID with a document, or with a status alone. */
+  /** Sets the document or the status that is served for a DID. */
   put(did, entry) {
     this.entries.set(did.startsWith('did:plc:') ? `/${did}` : '/.well-known/did.json', entry);
   }

@@ -1,4 +1,4 @@
-// What crawlers read first: robots.txt and the sitemap, by parsers that are not ours.
+// What crawlers read first: robots.txt and the sitemap, read by third-party parsers.
 import assert from 'node:assert/strict';
 import { Readable } from 'node:stream';
 import { after, before, test } from 'node:test';
@@ -8,10 +8,10 @@ import { iso, minutes, page } from './sidecar_content.mjs';
 import { BASE_URL, Sidecar } from './sidecar_world.mjs';
 
 const START = Date.parse('2026-03-01T00:00:00Z');
-/** How many addresses a sitemap holds before it becomes an index of several. */
+/** The number of URLs in a sitemap before it becomes an index of several. */
 const PAGE = 45_000;
 
-/** Addresses that documents break on, as they are written and as they are to be read. */
+/** URLs that break naive documents: as they are stored, and as they must be read. */
 const HARD = [
   ['cards/salt-&-pepper?a=1&b=2', 'cards/salt-&-pepper?a=1&b=2'],
   ["cards/o'brien", "cards/o'brien"],
@@ -44,7 +44,7 @@ before(async () => {
 });
 after(() => sidecar?.end());
 
-/** Everything in an XML document, by a parser that takes no mistake. */
+/** Everything in an XML document, by a strict parser. */
 function parsed(text, Parser) {
   const parser = new Parser({ level: ErrorLevel.THROW, logger: false });
   return Readable.from([text]).pipe(parser).toArray();
@@ -84,32 +84,32 @@ const URLS = [
   ['/search?q=holo', false],
   ['/research', true],
 ];
-test('robots.txt opens what is to be found, and closes the rest', async () => {
+test('robots.txt allows public paths and disallows the rest', async () => {
   const rules = await robots();
   for (const [path, open] of URLS) {
     assert.equal(rules.isAllowed(BASE_URL + path, 'SomeBot'), open, path);
   }
 });
 
-test('an agent that is not wanted may read nothing', async () => {
+test('a disallowed agent may read nothing', async () => {
   const rules = await robots();
   for (const [path] of URLS) {
     assert.equal(rules.isAllowed(BASE_URL + path, 'HungryBot/1.0'), false, path);
   }
 });
 
-test('robots.txt leads to the sitemap', async () => {
+test('robots.txt names the sitemap', async () => {
   assert.deepEqual((await robots()).getSitemaps(), [`${BASE_URL}/sitemap.xml`]);
 });
 
-test('an instance that is not to be found closes everything', async () => {
+test('an instance that must not be indexed disallows everything', async () => {
   const own = await Sidecar.start({ settings: { 'sidecar.robots': { indexing: false } } });
   try {
     const rules = await robots(own);
     for (const [path] of URLS) {
       assert.equal(rules.isAllowed(BASE_URL + path, 'SomeBot'), false, path);
     }
-    // and of an empty store the home page is all that there is to list
+    // With an empty store the sitemap lists only the home page.
     const items = await parsed(await sitemap('/sitemap.xml', own), XMLToSitemapItemStream);
     assert.deepEqual(items.map(({ url }) => url), [`${BASE_URL}/`]);
   } finally {
@@ -117,7 +117,7 @@ test('an instance that is not to be found closes everything', async () => {
   }
 });
 
-test('the sitemap lists the home page and each page with its time and its images', async () => {
+test('the sitemap lists home and pages with time and images', async () => {
   const items = await parsed(await sitemap('/sitemap.xml'), XMLToSitemapItemStream);
   assert.equal(items[0].url, `${BASE_URL}/`);
   const expected = [
@@ -138,7 +138,7 @@ test('the sitemap lists the home page and each page with its time and its images
   );
 });
 
-test('the sitemap is the same at both its addresses, and unchanged says no more', async () => {
+test('both sitemap URLs serve the same, and 304 if unchanged', async () => {
   const text = await sitemap('/sitemap.xml');
   assert.equal(await sitemap('/functions/seo-sitemap'), text);
   for (const path of ['/sitemap.xml', '/robots.txt']) {
@@ -157,13 +157,13 @@ for (const [number, status, name] of [
   ['one', 400, 'InvalidRequest'],
   ['1.5', 400, 'InvalidRequest'],
 ]) {
-  test(`there is no page ${number} of the sitemap: ${status}`, async () => {
+  test(`page ${number} of the sitemap does not exist: ${status}`, async () => {
     const answer = await sidecar.ask(`/functions/seo-sitemap?page=${number}`);
     assert.deepEqual([answer.status, answer.json?.error], [status, name], answer.text);
   });
 }
 
-test('one address too many makes the sitemap an index, and loses none', async () => {
+test('one URL too many makes the sitemap an index', async () => {
   const own = await Sidecar.start({ content: pages(0, PAGE) });
   try {
     const one = await parsed(await sitemap('/sitemap.xml', own), XMLToSitemapItemStream);

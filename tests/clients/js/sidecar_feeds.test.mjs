@@ -1,5 +1,5 @@
-// The feeds, as clients of the AT Protocol read them: their lexicons judge each answer, and paging
-// to the end gives each post once and in order, whatever comes and goes in between.
+// The feeds, as clients of the AT Protocol read them: the protocol's lexicons validate each
+// response, and paging to the end returns each post once and in order despite concurrent changes.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { AppBskyFeedGetFeedSkeleton, AtpAgent, XRPCError, lexicons } from '@atproto/api';
@@ -23,7 +23,7 @@ const NSID = 'app.bsky.feed.getFeedSkeleton';
 const START = Date.parse('2026-05-01T00:00:00Z');
 const LIMITS = [1, 7, 50, 100];
 const SETS = ['base1', 'neo-genesis', undefined];
-/** How many items; 100 ends exactly where a page does, and one feed has none at all. */
+/** Items per feed; 100 ends exactly at a page boundary, and one feed is empty. */
 const SIZES = [137, 100, 50, 203, 1, 0];
 
 const at = (name) => feedUri(name, SERVICE_DID);
@@ -89,14 +89,14 @@ before(async () => {
 });
 after(() => sidecar?.end());
 
-/** A page as the client of the protocol asks for it, and its lexicon judges it. */
+/** A page as requested by the protocol's client, validated by its lexicon. */
 async function page(params, headers = {}) {
   lexicons.assertValidXrpcParams(NSID, params);
   const { data } = await agent.app.bsky.feed.getFeedSkeleton(params, { headers });
   return data;
 }
 
-/** The same with the parameters that are ours, which that client does not know. */
+/** The same with our own parameters, which that client does not know. */
 async function filtered(params, headers = {}) {
   const query = new URLSearchParams(params);
   const answer = await sidecar.ask(`/functions/getFeedSkeleton?${query}`, { headers });
@@ -105,7 +105,8 @@ async function filtered(params, headers = {}) {
   return answer.json;
 }
 
-/** All pages to the last. Each but that one is full, has a cursor, and never the one given. */
+/** All pages to the last. Each earlier page is full, and no page repeats the cursor it was
+ * requested with. */
 async function whole(read, params, between = () => {}) {
   const items = [];
   let cursor;
@@ -124,7 +125,7 @@ async function whole(read, params, between = () => {}) {
 
 const posts = (items) => items.map(({ post }) => post);
 
-/** The error that the client of the protocol makes of an answer. */
+/** The protocol client's error for a response. */
 async function refused(params, headers) {
   const error = await page(params, headers).then(
     () => assert.fail(`${JSON.stringify(params)} was answered`),
@@ -134,7 +135,7 @@ async function refused(params, headers) {
   return error;
 }
 
-test('the description names each feed, its publisher and the two policies', async () => {
+test('the description names each feed, the publisher and both policies', async () => {
   const { data } = await agent.app.bsky.feed.describeFeedGenerator();
   const uris = [...PUBLIC_FEEDS, PERSONAL_FEED].map(at);
   assert.deepEqual(data.feeds.map(({ uri }) => uri).sort(), uris.sort());
@@ -149,7 +150,7 @@ test('the description names each feed, its publisher and the two policies', asyn
   assert.equal(function_.headers.get('cache-control'), 'public, max-age=3600');
 });
 
-test('a resolver of DIDs finds the feed generator by its DID', async () => {
+test('a DID resolver finds the feed generator by its DID', async () => {
   const port = await freePort();
   const service = `did:web:localhost%3A${port}`;
   const origin = `http://localhost:${port}`;
@@ -174,22 +175,22 @@ test('a resolver of DIDs finds the feed generator by its DID', async () => {
 
 for (const limit of LIMITS) {
   for (const feed of PUBLIC_FEEDS) {
-    test(`${feed} by pages of ${limit} is each post once and in order`, async () => {
+    test(`${feed} by pages of ${limit} returns each post once in order`, async () => {
       const items = await whole(page, { feed: at(feed), limit });
       assert.deepEqual(posts(items), shown(ITEMS[feed]));
     });
   }
 }
 
-test('without a limit a page has 50 posts', async () => {
+test('the default page size is 50 posts', async () => {
   const { feed, cursor } = await page({ feed: at('trade-listings') });
   assert.deepEqual([feed.length, typeof cursor], [50, 'string']);
 });
 
 const FILTERS = [
   ['a set', { set: 'base1' }],
-  ['a set in other letters and with spaces', { set: '  Base1 ' }, { set: 'base1' }],
-  ['a set that nobody has', { set: 'nowhere' }],
+  ['a set in other case and with spaces', { set: '  Base1 ' }, { set: 'base1' }],
+  ['an unknown set', { set: 'nowhere' }],
   ['a label', { labels: 'rare' }, { labels: ['rare'] }],
   ['any of three labels', { labels: 'rare,HOLO,absent' }, { labels: ['rare', 'holo'] }],
   ['a label twice', { labels: 'rare,rare' }, { labels: ['rare'] }],
@@ -206,27 +207,27 @@ for (const [what, params, model = params] of FILTERS) {
   }
 }
 
-test('a repeated parameter of labels says the same as a list', async () => {
+test('repeated labels parameters equal a list', async () => {
   const ask = (labels) =>
     sidecar.ask(`/functions/getFeedSkeleton?feed=${encodeURIComponent(at('showcase'))}&${labels}`);
   const listed = await ask('labels=rare,holo');
   assert.equal((await ask('labels=holo&labels=rare')).text, listed.text);
 });
 
-test('a page that ends where the posts do has no cursor', async () => {
+test('a page that ends with the last post has no cursor', async () => {
   const count = shown(ITEMS['collection-posts']).length;
   const { feed, cursor } = await page({ feed: at('collection-posts'), limit: count });
   assert.deepEqual([feed.length, cursor], [count, undefined]);
 });
 
-test('posts that come and go between pages make no other be missed or repeated', async () => {
-  const feed = 'card-reviews'; // has none of its own
+test('concurrent inserts and deletes do not skip or repeat posts', async () => {
+  const feed = 'card-reviews'; // this feed is empty so far
   const stays = Array.from({ length: 60 }, (_, number) => item(feed, number));
   const goes = stays.map((_, number) => item(feed, `${number}.5`));
   await sidecar.load([...stays, ...goes]);
   const late = [];
   const items = await whole(page, { feed: at(feed), limit: 7 }, async (seen) => {
-    // also the very post that the cursor was made from
+    // Also deletes the very post that the cursor was made from.
     const last = goes.filter(({ post_uri }) => post_uri === seen.at(-1)?.post);
     const gone = [...last, ...goes.splice(late.length * 3, 1)].map(without);
     const when = minutes(10_000 + late.length);
@@ -243,16 +244,16 @@ test('posts that come and go between pages make no other be missed or repeated',
 });
 
 const REFUSED = [
-  ['a feed that is none of ours', { feed: at('no-such-feed') }, 'UnknownFeed'],
-  ['a feed in other letters', { feed: at('Showcase') }, 'UnknownFeed'],
-  ['a feed of somebody else', { feed: feedUri('showcase', did('stranger')) }, 'UnknownFeed'],
+  ['an unknown feed', { feed: at('no-such-feed') }, 'UnknownFeed'],
+  ['a feed in other case', { feed: at('Showcase') }, 'UnknownFeed'],
+  ['a feed of another publisher', { feed: feedUri('showcase', did('stranger')) }, 'UnknownFeed'],
   ['a post', { feed: `at://${SERVICE_DID}/app.bsky.feed.post/showcase` }, 'UnknownFeed'],
-  ['no address', { feed: 'showcase' }, 'InvalidRequest'],
-  ['an address that ends early', { feed: `at://${SERVICE_DID}` }, 'InvalidRequest'],
-  ['an address with a fragment', { feed: `${at('showcase')}#top` }, 'InvalidRequest'],
-  ['a page of none', { feed: at('showcase'), limit: 0 }, 'InvalidRequest'],
+  ['not a URI', { feed: 'showcase' }, 'InvalidRequest'],
+  ['a truncated URI', { feed: `at://${SERVICE_DID}` }, 'InvalidRequest'],
+  ['a URI with a fragment', { feed: `${at('showcase')}#top` }, 'InvalidRequest'],
+  ['a page of zero', { feed: at('showcase'), limit: 0 }, 'InvalidRequest'],
   ['a page of too many', { feed: at('showcase'), limit: 101 }, 'InvalidRequest'],
-  ['a cursor of no meaning', { feed: at('showcase'), cursor: 'first' }, 'InvalidRequest'],
+  ['an invalid cursor', { feed: at('showcase'), cursor: 'first' }, 'InvalidRequest'],
 ];
 for (const [what, params, name] of REFUSED) {
   test(`${what} is the client's ${name}`, async () => {
@@ -265,13 +266,13 @@ for (const [what, params, name] of REFUSED) {
   });
 }
 
-test('a method that is not ours is not implemented', async () => {
+test('an unknown method is not implemented', async () => {
   const error = await agent.app.bsky.actor.getProfile({ actor: did('viewer') }).catch((e) => e);
   assert.ok(error instanceof XRPCError, `${error}`);
   assert.deepEqual([error.status, error.error], [501, 'MethodNotImplemented']);
 });
 
-test('a cursor serves only the feed and the filters that it came from', async () => {
+test('a cursor is valid only for its feed and filters', async () => {
   const params = { feed: at('showcase'), limit: 7 };
   const { cursor } = await filtered({ ...params, set: 'base1' });
   await filtered({ ...params, set: 'BASE1', limit: 50, cursor });
@@ -288,7 +289,7 @@ test('a cursor serves only the feed and the filters that it came from', async ()
   }
 });
 
-test('a cursor that was tampered with is refused, or another place, and no fault', async () => {
+test('a tampered cursor is refused or moved, never a server error', async () => {
   const { cursor } = await page({ feed: at('showcase'), limit: 7 });
   const letters = [...cursor];
   const head = cursor.slice(0, 12);
@@ -313,7 +314,7 @@ test('a cursor that was tampered with is refused, or another place, and no fault
   }
 });
 
-test('HEAD has the headers of GET, and no body', async () => {
+test('HEAD returns the headers of GET, and no body', async () => {
   const path = `/xrpc/${NSID}?feed=${encodeURIComponent(at('showcase'))}`;
   const get = await sidecar.ask(path);
   const head = await sidecar.ask(path, { method: 'HEAD' });
@@ -327,7 +328,7 @@ test('HEAD has the headers of GET, and no body', async () => {
   );
 });
 
-test('what says the same in other words gets the same answer', async () => {
+test('equivalent requests get the same response', async () => {
   const feed = at('showcase');
   const encoded = encodeURIComponent(feed);
   const all = [...feed].map((letter) => `%${letter.charCodeAt(0).toString(16)}`).join('');
@@ -345,7 +346,7 @@ test('what says the same in other words gets the same answer', async () => {
   }
 });
 
-test('a parameter given twice, other than labels, is refused', async () => {
+test('repeated parameters other than labels are refused', async () => {
   const feed = encodeURIComponent(at('showcase'));
   const twice = ['limit=7&limit=7', 'cursor=a&cursor=a', 'set=base1&set=base1', `feed=${feed}`];
   for (const more of twice) {
@@ -355,7 +356,7 @@ test('a parameter given twice, other than labels, is refused', async () => {
 });
 
 for (const limit of LIMITS) {
-  test(`whom to follow, by pages of ${limit}, is who is not followed, best first`, async () => {
+  test(`follow suggestions by pages of ${limit} are unfollowed users, best first`, async () => {
     const headers = { authorization: `Bearer ${session}` };
     const read = (params) => page(params, headers);
     const items = await whole(read, { feed: at(PERSONAL_FEED), limit });
@@ -370,7 +371,7 @@ for (const limit of LIMITS) {
   });
 }
 
-test('whom to follow stays one list while a newer one is written', async () => {
+test('follow suggestions stay one list during an update', async () => {
   const headers = { authorization: `Bearer ${session}` };
   let round = 0;
   const items = await whole(
@@ -386,7 +387,7 @@ test('whom to follow stays one list while a newer one is written', async () => {
   assert.deepEqual(items.map(({ feedContext }) => feedContext.split(' ')[0]), expected);
 });
 
-test('whom to follow is for nobody without a session, and kept by no cache', async () => {
+test('follow suggestions require a session and are not cached', async () => {
   const error = await refused({ feed: at(PERSONAL_FEED) });
   assert.deepEqual([error.status, error.error], [401, 'AuthenticationRequired']);
   assert.equal(error.headers['www-authenticate'], 'Bearer');

@@ -1,5 +1,5 @@
-// A podcast's feed, as the parser of the Podcast Index reads it: every episode that is out is kept,
-// with all that the creator wrote, and nothing of those that are not.
+// A podcast's feed, as the parser of the Podcast Index reads it: every published episode with all
+// of its fields, and nothing of the others.
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { after, before, test } from 'node:test';
@@ -11,7 +11,7 @@ import { BASE_URL, Sidecar } from './sidecar_world.mjs';
 const START = Date.parse('2026-02-01T08:00:00Z');
 const DAY = minutes(24 * 60);
 const FEED = '/functions/podcast-rss-feed';
-/** How many of the newest episodes a feed holds. */
+/** The maximum number of episodes in a feed, the newest. */
 const MOST = 300;
 
 const CREATOR = did('creator');
@@ -19,7 +19,7 @@ const SERIAL = did('serial');
 const LONG = did('long');
 const HARD = did('hard');
 
-/** Texts that documents break on. */
+/** Texts that break naive documents. */
 const HARD_TEXTS = [
   ['amp', 'Salt & <Pepper> "quoted" \'single\''],
   ['cdata', 'ends ]]> here'],
@@ -103,7 +103,7 @@ async function read(creator) {
 const newestFirst = (items) => items.map(({ guid }) => guid);
 const guids = (...names) => names.map((name) => `urn:episode:${name}`);
 
-/** RFC 9562's version 5, for the namespace that podcasts have. */
+/** A version 5 UUID (RFC 9562) in the namespace of podcasts. */
 function podcastGuid(url) {
   const namespace = Buffer.from('ead4c236bf5858c6a2c6a6b28d128cb6', 'hex');
   const name = url.replace(/^\w+:\/\//, '');
@@ -114,13 +114,13 @@ function podcastGuid(url) {
   return hex.replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
 }
 
-test('the parser keeps each episode that is out, newest first, and no other', async () => {
+test('the parser reads each published episode, newest first', async () => {
   const { items } = await read(CREATOR);
   const out = Array.from({ length: 12 }, (_, number) => `${11 - number}`);
   assert.deepEqual(newestFirst(items), guids(...out));
 });
 
-test('the parser reads all that the channel says', async () => {
+test('the parser reads every field of the channel', async () => {
   const feed = await read(CREATOR);
   const expected = {
     title: 'Pulled This Week',
@@ -155,7 +155,7 @@ test('the parser reads all that the channel says', async () => {
   assert.equal(feed.pubsub?.self, `${BASE_URL}${FEED}?did=${CREATOR}`);
 });
 
-test('the parser reads all that an episode says', async () => {
+test('the parser reads every field of an episode', async () => {
   const { items } = await read(CREATOR);
   items.toReversed().forEach((item, number) => {
     assert.equal(item.title, `Episode ${number}`);
@@ -185,7 +185,7 @@ test('the parser reads all that an episode says', async () => {
   });
 });
 
-test('a serial that is complete says so', async () => {
+test('a complete serial is marked so', async () => {
   const feed = await read(SERIAL);
   assert.deepEqual(
     [feed.itunesType, feed.itunesComplete, feed.explicit, feed.locked, feed.owner],
@@ -195,19 +195,19 @@ test('a serial that is complete says so', async () => {
   assert.deepEqual(feed.items.map(({ itunesEpisode }) => itunesEpisode), [3, 2, 1]);
 });
 
-test('a podcast without a guid of its own has the one of its address', async () => {
+test('a podcast without a guid derives one from its URL', async () => {
   const { guid } = await read(SERIAL);
   assert.equal(guid, podcastGuid(`${BASE_URL}${FEED}?did=${SERIAL}`));
   assert.equal(podcastGuid('https://podnews.net/rss'), '9b024349-ccf0-5f69-a609-6b82873eab3c');
 });
 
-test('of very many episodes the newest are listed', async () => {
+test('a large feed lists the newest episodes', async () => {
   const { items } = await read(LONG);
   const names = Array.from({ length: MOST }, (_, number) => `l${MOST + 24 - number}`);
   assert.deepEqual(newestFirst(items), guids(...names));
 });
 
-test('texts that documents break on come out whole', async () => {
+test('special characters survive unchanged', async () => {
   const feed = await read(HARD);
   assert.equal(feed.title, HARD_TEXTS[0][1]);
   const titles = new Map(feed.items.map(({ guid, title }) => [guid, title]));
@@ -216,7 +216,7 @@ test('texts that documents break on come out whole', async () => {
   }
 });
 
-test('the feed by handle is the feed by DID, byte for byte', async () => {
+test('the feed by handle equals the feed by DID', async () => {
   const { text } = await ask({ did: CREATOR });
   const handles = ['creator.cards.example', '@creator.cards.example', 'Creator.CARDS.example'];
   for (const handle of handles) {
@@ -226,7 +226,7 @@ test('the feed by handle is the feed by DID, byte for byte', async () => {
   assert.equal((await ask({ did: CREATOR, handle: 'creator.cards.example' })).text, text);
 });
 
-test('a reader that comes again for the same feed is told so, and no more', async () => {
+test('a conditional request for an unchanged feed gets 304', async () => {
   const first = await ask({ did: CREATOR });
   const headers = {
     'cache-control': /^public, max-age=300, stale-if-error=86400$/,
@@ -252,7 +252,7 @@ test('a reader that comes again for the same feed is told so, and no more', asyn
   assert.equal(head.headers.get('content-length'), `${Buffer.byteLength(first.text)}`);
 });
 
-test('an episode appears at its time, and caches are told when that is', async () => {
+test('an episode appears at its time, and caches expire then', async () => {
   const creator = did('timed');
   const time = Date.now() + 4000;
   const episodes = [episode(creator, 't1', START), episode(creator, 't2', time)];
@@ -274,15 +274,15 @@ test('an episode appears at its time, and caches are told when that is', async (
 const ABSENT = [
   ['neither a DID nor a handle', {}, 400, 'InvalidRequest'],
   ['two creators', { did: CREATOR, handle: 'serial.cards.example' }, 400, 'InvalidRequest'],
-  ['a DID that is none', { did: 'creator' }, 404, 'NotFound'],
-  ['a handle that is none', { handle: 'creator' }, 404, 'NotFound'],
+  ['an invalid DID', { did: 'creator' }, 404, 'NotFound'],
+  ['an invalid handle', { handle: 'creator' }, 404, 'NotFound'],
   ['an unknown creator', { did: did('unknown') }, 404, 'NotFound'],
   ['a creator without a podcast', { handle: 'silent.cards.example' }, 404, 'NotFound'],
   ['a creator who was taken down', { did: did('gone') }, 410, 'Gone'],
-  ['a creator who went away', { handle: 'away.cards.example' }, 410, 'Gone'],
+  ['a deactivated creator', { handle: 'away.cards.example' }, 410, 'Gone'],
 ];
 for (const [what, query, status, name] of ABSENT) {
-  test(`there is no feed for ${what}: ${status}`, async () => {
+  test(`${what} has no feed: ${status}`, async () => {
     const answer = await ask(query);
     assert.deepEqual([answer.status, answer.json?.error], [status, name], answer.text);
     assert.equal(answer.headers.get('cache-control'), 'no-store');

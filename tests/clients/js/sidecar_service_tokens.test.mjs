@@ -1,5 +1,5 @@
-// Service tokens, made as a personal data server makes them and broken in every way that has a
-// name, before the one feed that asks who reads it.
+// Service tokens, made as a personal data server makes them and corrupted in every way that has an
+// error name, for the one feed that needs to know its viewer.
 import assert from 'node:assert/strict';
 import { request } from 'node:http';
 import { after, before, test } from 'node:test';
@@ -30,7 +30,7 @@ const ORDERS = {
 
 let directory;
 let sidecar;
-/** Three readers: in the directory with either kind of key, and at a host of their own. */
+/** Three viewers: two in the directory, one with each type of key, and one on a did:web host. */
 const readers = {};
 
 before(async () => {
@@ -57,7 +57,7 @@ after(async () => {
   await directory?.end();
 });
 
-/** A reader that only this test knows, with an entry in the directory or without. */
+/** A viewer that only this test knows, with or without an entry in the directory. */
 async function stranger(name, entry) {
   const reader = { did: did(name), keypair: await Secp256k1Keypair.create() };
   directory.put(reader.did, entry ?? documentOf(reader.did, reader.keypair));
@@ -71,7 +71,7 @@ const token = ({ did: iss, keypair }, more = {}) =>
 const encode = (part) =>
   Buffer.from(typeof part === 'string' ? part : JSON.stringify(part)).toString('base64url');
 
-/** The same by hand, with any header, claims, and shape of the signature. */
+/** The same without that library, with any header, claims, and signature encoding. */
 async function forged({ did: iss, keypair }, { header, claims, shape = (it) => it, by } = {}) {
   const now = Math.floor(Date.now() / 1000);
   const all = { iat: now, exp: now + 60, iss, aud: SERVICE_DID, lxm: LXM, jti: 'a1', ...claims };
@@ -89,7 +89,7 @@ const ask = (jwt, path = PATH, scheme = 'Bearer') =>
 async function accepted(jwt, why) {
   const { status, text, json } = await ask(jwt);
   assert.equal(status, 200, `${why ?? ''} ${text}`);
-  // whom this reader follows already is not suggested: it was known who reads
+  // Accounts that this viewer already follows are not suggested: the viewer was recognized.
   assert.deepEqual(json.feed.map(({ feedContext }) => feedContext), [`${did('two')} same_sets`]);
 }
 
@@ -108,7 +108,7 @@ for (const [kind, what] of [
   ['es256', 'a did:plc with a P-256 key'],
   ['web', 'a did:web of localhost'],
 ]) {
-  test(`a token of ${what} is taken, and the protocol's own verifier agrees`, async () => {
+  test(`a token of ${what} is accepted, and by the protocol's verifier`, async () => {
     const reader = readers[kind];
     const jwt = await token(reader);
     const resolver = new IdResolver({ plcUrl: directory.url });
@@ -122,13 +122,13 @@ for (const [kind, what] of [
   });
 }
 
-test('the scheme may be in any letters', async () => {
+test('the scheme is case-insensitive', async () => {
   for (const scheme of ['bearer', 'BEARER', 'bEaReR']) {
     assert.equal((await ask(await token(readers.es256k), PATH, scheme)).status, 200, scheme);
   }
 });
 
-test('a signature of the other half of the curve is taken', async () => {
+test('a mirrored signature (n - s) is accepted', async () => {
   for (const reader of [readers.es256k, readers.es256]) {
     const order = ORDERS[reader.keypair.jwtAlg];
     const mirror = (signature) => {
@@ -139,7 +139,7 @@ test('a signature of the other half of the curve is taken', async () => {
   }
 });
 
-/** A signature as X.509 writes it, and JSON Web Tokens do not. */
+/** A signature in DER, as in X.509, which JSON Web Tokens do not use. */
 function der(signature) {
   const integer = (bytes) => {
     const hex = BigInt(`0x${bytes.toString('hex')}`).toString(16);
@@ -209,13 +209,13 @@ for (const [what, name, make] of BROKEN) {
 
 const UNSIGNED = ['none', 'None', 'HS256', 'RS256', 'EdDSA'];
 for (const alg of UNSIGNED) {
-  test(`a service token that says ${alg} is never taken`, async () => {
+  test(`a service token with ${alg} is never accepted`, async () => {
     const shape = (signature) => (/none/i.test(alg) ? Buffer.alloc(0) : signature);
     await refused(await forged(readers.es256k, { header: { alg }, shape }), 'BadJwtType');
   });
 }
 
-test('the secret of the platform signs for no account of the network', async () => {
+test("the platform's secret cannot sign for a network account", async () => {
   const jwt = await sidecar.session(user('somebody'), {
     iss: readers.es256k.did,
     aud: SERVICE_DID,
@@ -224,11 +224,11 @@ test('the secret of the platform signs for no account of the network', async () 
   await refused(jwt, 'BadJwtType');
 });
 
-test('a token without an account in the directory is of nobody', async () => {
+test('a token of an unknown DID is refused', async () => {
   await refused(await token(await stranger('nobody', 404)), 'BadJwtIss');
 });
 
-test('a directory that is down is no fault of the reader', async () => {
+test('an unavailable directory is reported as 503', async () => {
   const known = await stranger('known before');
   await acceptedStranger(known);
   for (const status of [500, 503, 429]) {
@@ -241,13 +241,13 @@ test('a directory that is down is no fault of the reader', async () => {
   }
 });
 
-test('a directory that leads elsewhere is not followed', async () => {
+test('a redirect of the directory is not followed', async () => {
   const reader = await stranger('elsewhere', 302);
   assert.equal((await ask(await token(reader))).status, 401);
   assert.ok(!directory.asked.includes('/elsewhere'), 'it was followed');
 });
 
-/** Taken, from a reader who follows nobody. */
+/** Accepted, for a viewer who follows nobody. */
 async function acceptedStranger(reader) {
   const { status, text, json } = await ask(await token(reader));
   assert.deepEqual([status, json.feed?.length], [200, 2], text);
@@ -267,7 +267,7 @@ const DOCUMENTS = [
   })],
 ];
 for (const [what, change] of DOCUMENTS) {
-  test(`a document with ${what} proves nothing`, async () => {
+  test(`a document with ${what} is refused`, async () => {
     const reader = await stranger(`document with ${what}`);
     const document = documentOf(reader.did, reader.keypair);
     directory.put(reader.did, { ...document, ...(await change(reader.did, document)) });
@@ -276,7 +276,7 @@ for (const [what, change] of DOCUMENTS) {
   });
 }
 
-test('a key that was changed is found, and the one before serves no more', async () => {
+test('a changed key is found, and the old one is refused', async () => {
   const reader = await stranger('changes keys');
   await acceptedStranger(reader);
   const changed = { ...reader, keypair: await P256Keypair.create() };
@@ -286,7 +286,7 @@ test('a key that was changed is found, and the one before serves no more', async
   await acceptedStranger(changed);
 });
 
-test('a document is fetched once for many tokens at once', async () => {
+test('one document fetch serves many concurrent tokens', async () => {
   const reader = await stranger('many at once');
   const jwt = await token(reader);
   const answers = await Promise.all(Array.from({ length: 50 }, () => ask(jwt)));
@@ -295,7 +295,7 @@ test('a document is fetched once for many tokens at once', async () => {
   assert.equal(asked.length, 1, `the directory was asked ${asked.length} times`);
 });
 
-test('no host of a did:web leads to where only we can look', async () => {
+test('a did:web never leads to an internal host', async () => {
   const strict = await Sidecar.start({
     settings: { 'sidecar.session': { plc_url: directory.url } },
   });
@@ -331,7 +331,7 @@ test('no host of a did:web leads to where only we can look', async () => {
 
 const LONG = `Bearer ${'a'.repeat(8000)}`;
 const GARBAGE = ['Bearer garbage', 'Bearer', 'Basic dXNlcjpwYXNz', 'x', LONG];
-test('a public feed reads no token: whatever it is, the answer is the same', async () => {
+test('a public feed ignores the token', async () => {
   const plain = await sidecar.ask(PUBLIC);
   assert.equal(plain.json.feed.length, 1);
   const expired = await token(readers.es256k, { exp: 1 });
@@ -344,14 +344,14 @@ test('a public feed reads no token: whatever it is, the answer is the same', asy
   }
 });
 
-test('what is no bearer token is as good as none', async () => {
+test('a value that is not a bearer token is ignored', async () => {
   for (const authorization of ['Basic dXNlcjpwYXNz', 'Bearer', 'token', '']) {
     const { status, json, text } = await sidecar.ask(PATH, { headers: { authorization } });
     assert.deepEqual([status, json.error], [401, 'AuthenticationRequired'], text);
   }
 });
 
-test('two tokens are none', async () => {
+test('two tokens are refused', async () => {
   const jwt = sidecar.keepToken(await token(readers.es256k));
   const twice = ['Authorization', `Bearer ${jwt}`, 'Authorization', `Bearer ${jwt}`];
   const status = await new Promise((resolve, reject) => {
@@ -364,7 +364,7 @@ test('two tokens are none', async () => {
   assert.equal(status, 401);
 });
 
-test('a user without an account of the network, or a banned one, has no such feed', async () => {
+test('an unlinked or banned user has no such feed', async () => {
   for (const name of ['no-did', 'banned', 'unknown']) {
     const { status, json, text } = await ask(await sidecar.session(user(name)));
     assert.deepEqual([status, json.error], [403, 'Forbidden'], `${name} ${text}`);

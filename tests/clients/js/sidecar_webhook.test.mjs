@@ -1,5 +1,5 @@
-// Age verification from the session to the verifier's word, with signers that are not ours, on
-// either store.
+// Age verification from the session to the verifier's event, with third-party signers, on each
+// store.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { createHmac, randomBytes, randomUUID } from 'node:crypto';
@@ -36,7 +36,7 @@ const event = (subject, status, time, more = {}) => ({
   ...more,
 });
 
-/** An hour ago; answers tell times to the second. */
+/** An hour ago; responses report times in whole seconds. */
 const anHourAgo = () => Math.floor(Date.now() / 1000) * 1000 - HOUR;
 
 const padded = (body, length) => body + ' '.repeat(length - Buffer.byteLength(body));
@@ -73,7 +73,7 @@ for (const store of ['SQLite', 'PostgreSQL']) {
     });
     after(() => sidecar?.end());
 
-    /** Sends bytes with a header for the signature, or without. */
+    /** Sends bytes with or without a signature header. */
     const send = (body, signature, more = {}) =>
       sidecar.ask(WEBHOOK, {
         method: 'POST',
@@ -85,7 +85,7 @@ for (const store of ['SQLite', 'PostgreSQL']) {
         body,
       });
 
-    /** Sends an event, signed by a library that is not ours. */
+    /** Sends an event, signed by a third-party library. */
     async function tell(one) {
       const body = typeof one === 'string' ? one : JSON.stringify(one);
       sidecar.keep(body);
@@ -107,7 +107,7 @@ for (const store of ['SQLite', 'PostgreSQL']) {
       assert.equal(json.request_id, headers.get('x-request-id'));
     }
 
-    /** A user who signed in, with what the session endpoint answers them. */
+    /** A signed-in user, with the session endpoint's response. */
     async function person(claims) {
       const id = sidecar.keep(randomUUID());
       const authorization = `Bearer ${await sidecar.session(id, claims)}`;
@@ -126,7 +126,7 @@ for (const store of ['SQLite', 'PostgreSQL']) {
       return { open, status };
     }
 
-    /** A user with a session open, and its reference. */
+    /** A user with an open session, and its reference. */
     async function subject() {
       const one = await person();
       const answer = await one.open();
@@ -134,7 +134,7 @@ for (const store of ['SQLite', 'PostgreSQL']) {
       return { ...one, reference: answer.json.subject_ref };
     }
 
-    test('a session opens with a reference that tells nothing, for a day', async () => {
+    test('a session has an opaque reference, valid for a day', async () => {
       const one = await person();
       assert.deepEqual(await one.status(), { status: 'unverified' });
       const references = new Set();
@@ -154,7 +154,7 @@ for (const store of ['SQLite', 'PostgreSQL']) {
       assert.deepEqual(await one.status(), { status: 'pending' });
     });
 
-    test('no session opens for who is not signed in, anonymous, or banned', async () => {
+    test('no session for unauthenticated, anonymous or banned users', async () => {
       const nobody = sidecar.ask(SESSION, { method: 'POST' });
       await refused(nobody, 401, 'AuthenticationRequired');
       await refused((await person({ is_anonymous: true })).open(), 403, 'Forbidden');
@@ -163,13 +163,13 @@ for (const store of ['SQLite', 'PostgreSQL']) {
       await refused((await person({ role: 'service_role' })).open(), 401, 'BadJwt');
     });
 
-    test('a session that asks for more than there is does not open', async () => {
+    test('a session request with an unexpected body is refused', async () => {
       const one = await person();
       await refused(one.open({ body: '{"email":"a@b.example"}' }), 400, 'InvalidRequest');
       await refused(one.open({ body: `{${' '.repeat(2000)}}` }), 413, 'PayloadTooLarge');
     });
 
-    test('the sixth session of a user in a minute has to wait', async () => {
+    test('the sixth session request within a minute is rate limited', async () => {
       const one = await person();
       for (let number = 0; number < 5; number += 1) assert.equal((await one.open()).status, 201);
       const sixth = await one.open();
@@ -196,14 +196,14 @@ for (const store of ['SQLite', 'PostgreSQL']) {
       assert.equal((await one.status()).status, 'revoked');
     });
 
-    test('a verification that has ended reads as expired', async () => {
+    test('a verification past its end reads as expired', async () => {
       const one = await subject();
       const expires_at = iso(Date.now() - minutes(1));
       await applied(event(one.reference, 'verified', anHourAgo(), { expires_at }));
       assert.equal((await one.status()).status, 'expired');
     });
 
-    test('a verification that names no end holds for a year', async () => {
+    test('a verification without an end is valid for a year', async () => {
       const one = await subject();
       const began = anHourAgo();
       await applied(event(one.reference, 'verified', began));
@@ -212,7 +212,7 @@ for (const store of ['SQLite', 'PostgreSQL']) {
       assert.equal(Date.parse(expires_at) - began, 365 * 24 * HOUR);
     });
 
-    test('an older word than the last is stale, and changes nothing', async () => {
+    test('an older event is stale and changes nothing', async () => {
       const one = await subject();
       const began = anHourAgo();
       await applied(event(one.reference, 'rejected', began));
@@ -226,7 +226,7 @@ for (const store of ['SQLite', 'PostgreSQL']) {
       );
     });
 
-    test('the same instant is won by the stricter word', async () => {
+    test('at the same instant the stricter status wins', async () => {
       const one = await subject();
       const time = anHourAgo();
       await applied(event(one.reference, 'verified', time));
@@ -235,7 +235,7 @@ for (const store of ['SQLite', 'PostgreSQL']) {
       assert.equal((await one.status()).status, 'revoked');
     });
 
-    test('an event fifty times at once is applied once', async () => {
+    test('fifty concurrent copies of an event are applied once', async () => {
       const one = await subject();
       const verified = event(one.reference, 'verified', anHourAgo());
       const answers = await Promise.all(Array.from({ length: 50 }, () => tell(verified)));
@@ -247,7 +247,7 @@ for (const store of ['SQLite', 'PostgreSQL']) {
       for (const other of others) assert.deepEqual(other, { http: 200, ...duplicate });
     });
 
-    test('an event written in another way is the same event', async () => {
+    test('an event in another encoding is the same event', async () => {
       const one = await subject();
       const time = anHourAgo();
       const verified = event(one.reference, 'verified', time);
@@ -263,7 +263,7 @@ for (const store of ['SQLite', 'PostgreSQL']) {
       assert.deepEqual(json, { status: 'duplicate', outcome: 'applied', state: 'verified' });
     });
 
-    test('an event that changed its meaning under its name is a conflict', async () => {
+    test('an event id with another content is a conflict', async () => {
       const one = await subject();
       const verified = event(one.reference, 'verified', anHourAgo());
       await applied(verified);
@@ -281,7 +281,7 @@ for (const store of ['SQLite', 'PostgreSQL']) {
       assert.deepEqual(await other.status(), { status: 'pending' });
     });
 
-    test('an event of nobody we know is kept nowhere', async () => {
+    test('an event of an unknown reference is not stored', async () => {
       const unknown = event(randomBytes(24).toString('hex'), 'verified', anHourAgo());
       await refused(tell(unknown), 404, 'UnknownSubject');
       await refused(tell(unknown), 404, 'UnknownSubject');
@@ -289,7 +289,7 @@ for (const store of ['SQLite', 'PostgreSQL']) {
       await applied({ ...unknown, subject_ref: one.reference });
     });
 
-    test('signatures of others are taken, in every form that is allowed', async () => {
+    test('third-party signatures are accepted in every allowed form', async () => {
       const one = await subject();
       let time = anHourAgo();
       const forms = [
@@ -308,7 +308,7 @@ for (const store of ['SQLite', 'PostgreSQL']) {
       }
     });
 
-    test('a wrong signature is refused alike, whatever is wrong', async () => {
+    test('every wrong signature gets the same refusal', async () => {
       const one = await subject();
       const body = JSON.stringify(event(one.reference, 'verified', anHourAgo()));
       const right = await openssl(sidecar.webhookSecret, body);
@@ -344,7 +344,7 @@ for (const store of ['SQLite', 'PostgreSQL']) {
       assert.equal((await send(body, right)).status, 200, 'and the right one is taken');
     });
 
-    test('a signature given twice is none', async () => {
+    test('a repeated signature header is refused', async () => {
       const one = await subject();
       const body = JSON.stringify(event(one.reference, 'verified', anHourAgo()));
       const right = await openssl(sidecar.webhookSecret, body);
@@ -358,7 +358,7 @@ for (const store of ['SQLite', 'PostgreSQL']) {
       ['in many chunks', 1000],
     ];
     for (const [way, chunk] of WAYS) {
-      test(`of a body ${way}, 16,384 bytes pass and 16,385 do not`, async () => {
+      test(`a body ${way} may have 16,384 bytes, not 16,385`, async () => {
         const one = await subject();
         const body = JSON.stringify(event(one.reference, 'verified', anHourAgo()));
         for (const [length, status, word] of [
@@ -391,7 +391,7 @@ for (const store of ['SQLite', 'PostgreSQL']) {
       ['DATE_OF_BIRTH', '1995-11-25'],
     ];
     for (const [field, value] of FORBIDDEN) {
-      test(`an event that tells ${field} is refused, and what it tells is not kept`, async () => {
+      test(`an event with ${field} is refused, and its value not stored`, async () => {
         const one = await subject();
         const verified = event(one.reference, 'verified', anHourAgo());
         for (const told of typeof value === 'string' ? [value] : Object.values(value)) {
@@ -403,7 +403,7 @@ for (const store of ['SQLite', 'PostgreSQL']) {
       });
     }
 
-    test('an event that lacks a member, or has one wrong or twice, is refused', async () => {
+    test('an event with a missing, wrong or repeated member is refused', async () => {
       const one = await subject();
       const now = Date.now();
       const verified = event(one.reference, 'verified', now - HOUR);
@@ -444,7 +444,7 @@ for (const store of ['SQLite', 'PostgreSQL']) {
       assert.deepEqual(await one.status(), { status: 'pending' });
     });
 
-    test('events of many subjects at once leave each with its own end', async () => {
+    test('concurrent events leave each subject with its own status', async () => {
       const ends = ['verified', 'rejected', 'revoked', 'expired'];
       const subjects = await Promise.all(Array.from({ length: 40 }, subject));
       const began = anHourAgo();

@@ -1,6 +1,6 @@
-// A sidecar of a test's own, on a store of its own: configured, filled, started, watched, ended.
-// The binary is named by PORTCULLIS; a store on PostgreSQL is a database of its own on the server
-// that PORTCULLIS_TEST_POSTGRES names. At the end nothing that was to be kept is in log or metrics.
+// A sidecar on a store of its own: configured, filled, started, observed, ended. PORTCULLIS names
+// the binary; a store on PostgreSQL is a database of its own on the server that
+// PORTCULLIS_TEST_POSTGRES names. At the end neither the log nor the metrics may hold a secret.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -16,14 +16,14 @@ import { Child } from './relay_world.mjs';
 const PORTCULLIS = process.env.PORTCULLIS ?? 'portcullis';
 const run = promisify(execFile);
 
-/** Where the world takes the sidecar to be; what it really listens on is another matter. */
+/** The public URL of the sidecar; its listen address differs. */
 export const BASE_URL = 'https://cards.example';
 export const SERVICE_DID = 'did:web:cards.example';
 
-/** Made anew for each run: 32 random bytes as text. */
+/** Generated for each run: 32 random bytes as text. */
 export const freshSecret = () => randomBytes(32).toString('hex');
 
-/** A port of the loopback that nobody listens on, for who must know it before it is bound. */
+/** A free loopback port, for tests that must know it before the bind. */
 export async function freePort() {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -33,7 +33,7 @@ export async function freePort() {
   return port;
 }
 
-/** Strings, numbers, truth and lists of them are written alike in JSON and in TOML. */
+/** Strings, numbers, booleans and lists of them look the same in JSON and in TOML. */
 function toml(tables) {
   const lines = ([key, value]) => `${key} = ${JSON.stringify(value)}\n`;
   return Object.entries(tables)
@@ -41,7 +41,7 @@ function toml(tables) {
     .join('\n');
 }
 
-/** A fresh database on the server of the tests, and how it goes away again. */
+/** A fresh database on the test server, and a function that drops it. */
 async function freshDatabase() {
   const server = process.env.PORTCULLIS_TEST_POSTGRES;
   assert.ok(server, 'PORTCULLIS_TEST_POSTGRES is not set: tests/lib/postgres.sh sets it');
@@ -51,7 +51,7 @@ async function freshDatabase() {
   return { url: server + name, drop: () => sql(`DROP DATABASE ${name} WITH (FORCE)`) };
 }
 
-/** One request: status, headers, and the body as text and, where it is that, as JSON. */
+/** One request: status, headers, and the body as text and, if it is JSON, parsed. */
 async function ask(url, init = {}) {
   const answer = await fetch(url, init);
   const text = await answer.text();
@@ -65,10 +65,10 @@ export class Sidecar {
   static async start({ content = [], settings = {}, postgres = false } = {}) {
     const sidecar = new Sidecar();
     sidecar.dir = await mkdtemp(join(tmpdir(), 'portcullis-sidecar-'));
-    // what no log line and no metric may hold
+    // Values that no log line and no metric may hold.
     sidecar.kept = new Set();
     sidecar.sessionSecret = freshSecret();
-    // during a rotation there are two
+    // During a rotation there are two.
     Object.assign(sidecar, { webhookSecret: freshSecret(), nextWebhookSecret: freshSecret() });
     try {
       if (postgres) sidecar.database = await freshDatabase();
@@ -94,7 +94,7 @@ export class Sidecar {
       log: { format: 'json', level: 'debug' },
       admin: { listen: '127.0.0.1:0' },
       store: { url: this.database?.url ?? `sqlite:${join(this.dir, 'portcullis.db')}` },
-      // tests are busier than any one client
+      // Tests send more requests than any one client does.
       sidecar: {
         listen: '127.0.0.1:0',
         base_url: BASE_URL,
@@ -111,7 +111,7 @@ export class Sidecar {
     await writeFile(this.config, toml(tables));
   }
 
-  /** Writes a secret as the program wants it: for its owner alone. Gives the file's name. */
+  /** Writes a secret to a file that only its owner reads. Returns the file's name. */
   async secretFile(name, secret) {
     this.keep(secret);
     const file = join(this.dir, name);
@@ -119,7 +119,7 @@ export class Sidecar {
     return file;
   }
 
-  /** Marks a value as one that must not be said, and gives it back. */
+  /** Marks a value as secret, and returns it. */
   keep(value) {
     this.kept.add(value);
     return value;
@@ -129,7 +129,7 @@ export class Sidecar {
     return run(PORTCULLIS, [command, subcommand, '--config', this.config, ...args]);
   }
 
-  /** Puts records into the store, as the product's backend may do at any time. */
+  /** Imports records into the store, as the product's backend may do at any time. */
   async load(records) {
     const file = join(this.dir, `${randomBytes(6).toString('hex')}.ndjson`);
     await writeFile(file, records.map((record) => `${JSON.stringify(record)}\n`).join(''));
@@ -152,7 +152,7 @@ export class Sidecar {
     return ask(this.url + path, init);
   }
 
-  /** A session of the platform: the token that its login gives, with `claims` of its own. */
+  /** A session of the platform: the token that its login issues, with extra `claims`. */
   async session(user, claims = {}) {
     const now = Math.floor(Date.now() / 1000);
     const token = await new SignJWT({
@@ -171,14 +171,14 @@ export class Sidecar {
     return this.keepToken(token);
   }
 
-  /** Marks a token as one that must not be said, whole or in its telling parts. */
+  /** Marks a token as secret, whole or in its sensitive parts. */
   keepToken(token) {
     const [, payload, signature] = token.split('.');
     for (const part of [payload, signature]) if (part?.length >= 16) this.keep(part);
     return token;
   }
 
-  /** Ends it, and looks in all that it ever said for what it was to keep. */
+  /** Ends it, and searches all of its output for secrets. */
   async end() {
     try {
       const metrics = await ask(`${this.admin}/metrics`);

@@ -1,5 +1,5 @@
-// What every test here stands on: the two URLs, the seed-0 world behind them, and an account
-// that reads through the gateway and writes to the node.
+// Fixtures of the tests here: the two URLs, the seed-0 devnet behind them, and an account that
+// reads through the gateway and writes to the node.
 import { Account, CallData, RpcProvider, cairo, ec, hash, stark } from 'starknet';
 import { ACCOUNT_CLASS, SEEDED, STRK } from './devnet.mjs';
 
@@ -14,12 +14,12 @@ function need(name) {
 export const GATEWAY = need('PORTCULLIS_GATEWAY');
 export const NODE = need('PORTCULLIS_NODE');
 
-/** Reads, and nothing else, as a wallet or an explorer would. */
+/** Reads only, as a wallet or an explorer would. */
 export const gateway = new RpcProvider({ nodeUrl: GATEWAY });
-/** The node itself: only for writes, for making the world, and to compare with. */
+/** The node itself: only for writes, for setup, and to compare with. */
 export const node = new RpcProvider({ nodeUrl: NODE });
 
-/** How an application talks to both: reads through the gateway, writes to whoever takes them. */
+/** How an application uses both: it reads through the gateway, and writes to the node. */
 export class SplitProvider extends RpcProvider {
   constructor() {
     super({ nodeUrl: GATEWAY });
@@ -32,7 +32,7 @@ export class SplitProvider extends RpcProvider {
   }
 }
 
-/** One POST; the status and headers as they came, the body as text and as JSON. */
+/** One POST; the status and headers as received, the body as text and as JSON. */
 export async function post(url, body, headers = {}) {
   const answer = await fetch(url, {
     method: 'POST',
@@ -50,14 +50,14 @@ export function rpc(url, method, params) {
   return post(url, { jsonrpc: '2.0', id: lastId, method, ...(params !== undefined && { params }) });
 }
 
-/** Test money from the devnet. Gives the hash of the transaction that paid it. */
+/** Test money from the devnet. Returns the hash of the funding transaction. */
 export async function mint(address, amount = 10 ** 18) {
   const { json } = await rpc(NODE, 'devnet_mint', { address, amount, unit: 'FRI' });
   if (json.error) throw new Error(`devnet_mint: ${json.error.message}`);
   return json.result.tx_hash;
 }
 
-/** Keys made here, an address that follows from them, and money on it. Not deployed yet. */
+/** A fresh key, the address that follows from it, and money on it. Not deployed yet. */
 export async function fundedAccount() {
   const signer = stark.randomAddress();
   const publicKey = ec.starkCurve.getStarkKey(signer);
@@ -79,7 +79,7 @@ export function transfer(to, amount) {
   return { contractAddress: STRK, entrypoint: 'transfer', calldata };
 }
 
-/** The STRK of `address`, read through `provider`. */
+/** The STRK balance of `address`, read through `provider`. */
 export async function balance(provider, address) {
   const call = { contractAddress: STRK, entrypoint: 'balance_of', calldata: [address] };
   const [low, high] = await provider.callContract(call);

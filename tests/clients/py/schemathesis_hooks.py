@@ -1,4 +1,4 @@
-"""What Schemathesis needs to know of the relay: its token, and that guesses at it are counted."""
+"""Schemathesis hooks for the relay: its token, and its rate limit on failed authentication."""
 
 import ipaddress
 import itertools
@@ -12,12 +12,12 @@ CLIENTS = (ipaddress.ip_address("10.0.0.1") + count for count in itertools.count
 
 @schemathesis.hook
 def before_call(_context, case, _kwargs):
-    """Each request is another client's, as a proxy tells it."""
+    """Makes each request another client's, as a proxy reports it."""
     case.headers = {**(case.headers or {}), "X-Forwarded-For": str(next(CLIENTS))}
 
 
 class Bearer(AuthBase):
-    """Shows the token where that is asked for."""
+    """Adds the token where it is required."""
 
     def __call__(self, request):
         request.headers["Authorization"] = f"Bearer {os.environ['RELAY_TOKEN']}"

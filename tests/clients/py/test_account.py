@@ -1,4 +1,4 @@
-"""A wallet's whole life: deploy an account, pay with it, read it back through the gateway."""
+"""An account's life cycle: deploy it, pay with it, read it back through the gateway."""
 
 import pytest
 from starknet_py.net.account.account import Account
@@ -43,7 +43,7 @@ def test_the_deployed_account_has_its_class_and_its_nonce(account):
     assert run(account.get_nonce()) == 1
 
 
-def test_the_account_pays_someone_and_the_gateway_sees_the_money_move(account):
+def test_the_account_pays_and_the_gateway_shows_the_transfer(account):
     async def pay():
         before = await balance(gateway, RECEIVER)
         sent = await account.execute_v3(calls=transfer(RECEIVER, 7), auto_estimate=True)

@@ -1,4 +1,4 @@
-"""The running gateway and relay keep to their documents, as Schemathesis sees it."""
+"""The running gateway and relay conform to their documents, as checked by Schemathesis."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def test_a_document_is_valid_openapi(name):
 
 
 def schemathesis(name, origin, folder, **environment):
-    """Fails with what Schemathesis has to say."""
+    """Fails with Schemathesis' report."""
     command = [Path(sys.executable).with_name("schemathesis")]
     command += ["--config-file", HERE / "schemathesis.toml", "run", DOCUMENTS / f"{name}.yaml"]
     command += ["--url", origin, "--checks", "all", "--max-examples", "30", "--seed", SEED]
@@ -42,13 +42,13 @@ def schemathesis(name, origin, folder, **environment):
     assert re.search(r"Test cases:\n +[1-9]", done.stdout), done.stdout[-2_000:]
 
 
-def test_the_gateway_gives_no_answer_that_its_document_does_not_tell(tmp_path):
+def test_the_gateway_returns_no_undocumented_response(tmp_path):
     schemathesis("gateway", GATEWAY.removesuffix("/rpc"), tmp_path)
 
 
 @contextmanager
 def relay(folder):
-    """A relay before the node, with contracts of its own: where it is, and its token."""
+    """A relay in front of the node, with contracts of its own: its origin, and its token."""
     state = folder / "network"
     prepare = [PORTCULLIS, "dev", "--prepare", "--node", NODE, "--state", state]
     subprocess.run(prepare, check=True, capture_output=True, timeout=PATIENCE)
@@ -71,7 +71,7 @@ def relay(folder):
 
 
 def listening(process, log):
-    """The origin of the relay, as soon as it says so."""
+    """The relay's origin, once it has logged it."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         assert process.poll() is None, log.read_text()
@@ -83,6 +83,6 @@ def listening(process, log):
     raise AssertionError("the relay does not listen")
 
 
-def test_the_relay_gives_no_answer_that_its_document_does_not_tell(tmp_path):
+def test_the_relay_returns_no_undocumented_response(tmp_path):
     with relay(tmp_path) as (origin, token):
         schemathesis("relay", origin, tmp_path, RELAY_TOKEN=token)

@@ -1,4 +1,4 @@
-"""The gateway keeps to conf/openrpc/gateway.yaml: each method's examples, asked of a real node."""
+"""The gateway conforms to conf/openrpc/gateway.yaml: each method's examples, run on a real node."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ NOWHERE = "0x7" + "0" * 50
 
 
 def resolved(node):
-    """What a node is, or refers to."""
+    """A node, or the target of its reference."""
     if "$ref" not in node:
         return node
     found = DOCUMENT
@@ -34,7 +34,7 @@ def resolved(node):
 
 
 def check(schema, value):
-    """Fails unless the value is what a schema of the document says."""
+    """Fails unless the value conforms to a schema of the document."""
     Draft7Validator({**schema, "components": DOCUMENT["components"]}).validate(value)
 
 
@@ -44,7 +44,7 @@ def params_of(method):
 
 @pytest.fixture(scope="module", name="real")
 def values_of_this_chain():
-    """What stands in the examples for a transaction and a block of this very chain."""
+    """Replacements for the examples' transaction and block, which exist on this chain."""
     transaction = run(mint(SEEDED))
     block = run(node.get_block_with_tx_hashes("latest"))
     return {
@@ -63,7 +63,7 @@ def ask(method, params):
 
 
 def test_the_document_is_valid_openrpc():
-    # the meta-schema's own name for the schema of schemas, and the one place in that it points to
+    # The meta-schema's own name for the schema of schemas, and its only reference into it.
     core = {
         **Draft7Validator.META_SCHEMA,
         "definitions": {
@@ -78,7 +78,7 @@ def test_the_document_is_valid_openrpc():
 
 
 @pytest.mark.parametrize("method, example", EXAMPLES)
-def test_an_example_is_what_the_document_says_it_is(method, example):
+def test_an_example_conforms_to_its_schema(method, example):
     given = {param["name"]: param["value"] for param in example["params"]}
     for param in params_of(method):
         assert param["name"] in given or not param.get("required"), param["name"]
@@ -91,7 +91,7 @@ def test_an_example_is_what_the_document_says_it_is(method, example):
 
 @pytest.mark.parametrize("by", ["name", "position"])
 @pytest.mark.parametrize("method, example", EXAMPLES)
-def test_the_node_answers_an_example_as_the_document_says(method, example, by, real):
+def test_the_response_to_an_example_conforms_to_its_schema(method, example, by, real):
     given = {param["name"]: param["value"] for param in example["params"]}
     given = {name: real.get(name, lambda value: value)(value) for name, value in given.items()}
     params = given if by == "name" else [given[param["name"]] for param in example["params"]]
@@ -104,7 +104,7 @@ LASTING = ["starknet_specVersion", "starknet_chainId", "starknet_getClassHashAt"
 
 
 @pytest.mark.parametrize("method", LASTING)
-def test_what_never_changes_is_what_the_example_says(method):
+def test_a_constant_equals_its_example(method):
     (example,) = METHODS[method]["examples"]
     answer = ask(method, {param["name"]: param["value"] for param in example["params"]})
     assert answer["result"] == example["result"]["value"]
@@ -113,7 +113,7 @@ def test_what_never_changes_is_what_the_example_says(method):
 BALANCE = METHODS["starknet_call"]["examples"][0]["params"][0]["value"]
 ESTIMATE = METHODS["starknet_estimateFee"]["examples"][0]["params"][0]["value"]
 
-# the method, its parameters, and the code of the node's error
+# The method, its parameters, and the code of the node's error.
 ERRORS = [
     ("starknet_getBlockWithTxHashes", [{"block_number": 10**9}], 24),
     ("starknet_getTransactionByHash", [NOWHERE], 29),
@@ -133,19 +133,19 @@ ERRORS = [
 
 
 @pytest.mark.parametrize("method, params, code", ERRORS)
-def test_an_error_of_the_node_is_one_that_the_document_tells_of(method, params, code):
+def test_an_error_of_the_node_is_documented(method, params, code):
     error = ask(method, params)["error"]
     assert error["code"] == code, error
     told = [resolved(one) for one in METHODS[method]["errors"]]
     assert (code, error["message"]) in [(one["code"], one["message"]) for one in told], error
 
 
-# parameters that are none of the method's: too many, an unknown one, one of another form
+# Invalid parameters: too many, an unknown one, one of another form.
 MISFITS = {"block_id": "newest", "contract_address": "1", "class_hash": "0x", "request": {}}
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_parameters_that_the_document_does_not_tell_of_are_refused(method):
+def test_undocumented_parameters_are_refused(method):
     names = [param["name"] for param in params_of(method)]
     (given, *_) = METHODS[method]["examples"]
     good = {param["name"]: param["value"] for param in given["params"]}

@@ -1,4 +1,4 @@
-"""Each of the 13 methods, as starknet.py asks for it: the gateway says what the node says."""
+"""Each of the 13 methods, as starknet.py calls it: the gateway returns what the node returns."""
 
 import pytest
 from starknet_py.hash.selector import get_selector_from_name
@@ -39,6 +39,6 @@ READS = {
 
 
 @pytest.mark.parametrize("name", READS)
-def test_the_gateway_answers_as_the_node_does(name, world):
+def test_the_gateway_returns_what_the_node_returns(name, world):
     read = READS[name]
     assert run(read(gateway, world)) == run(read(node, world))

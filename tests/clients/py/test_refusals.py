@@ -1,4 +1,4 @@
-"""What a developer sees when the gateway, or the node behind it, says no."""
+"""What a developer sees when the gateway, or the node behind it, refuses a request."""
 
 import pytest
 from starknet_py.net.account.account import Account
@@ -34,7 +34,7 @@ def test_a_write_through_the_gateway_is_refused_and_names_the_relay():
     assert "relay" in refusal.value.message.lower()
 
 
-def test_contract_not_found_comes_through_as_the_node_said_it():
+def test_contract_not_found_passes_through_unchanged():
     with pytest.raises(ClientError) as error:
         run(gateway.get_class_hash_at(0xDEAD))
     assert error.value.code == 20

@@ -1,4 +1,4 @@
-"""What the tests here stand on: the two URLs, and an account that reads here and writes there."""
+"""Fixtures of the tests here: the two URLs, and an account that reads here and writes there."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ SEEDED = 0x64B48806902A367C8598F4F95C305E8C1A1ACBA5F082D294A43793113115691
 
 
 class SplitClient(FullNodeClient):
-    """How an application talks to both: reads through the gateway, writes to who takes them."""
+    """How an application uses both: it reads through the gateway, and writes to the node."""
 
     def __init__(self):
         super().__init__(node_url=GATEWAY)
@@ -41,7 +41,7 @@ node = FullNodeClient(node_url=NODE)
 
 @dataclass
 class FutureAccount:
-    """Keys made here, and the address that follows from them. Funded, but not deployed."""
+    """A fresh key, and the address that follows from it. Funded, but not deployed."""
 
     keys: KeyPair
     address: int
@@ -53,14 +53,14 @@ def run(awaitable):
 
 
 async def post(url, body):
-    """One POST: the status and the JSON of the answer."""
+    """One POST: the status and the JSON of the response."""
     async with aiohttp.ClientSession() as session:
         async with session.post(url, json=body) as answer:
             return answer.status, await answer.json()
 
 
 async def mint(address, amount=10**18):
-    """Test money from the devnet. Gives the hash of the transaction that paid it."""
+    """Test money from the devnet. Returns the hash of the funding transaction."""
     params = {"address": hex(address), "amount": amount, "unit": "FRI"}
     body = {"jsonrpc": "2.0", "id": 1, "method": "devnet_mint", "params": params}
     _, answer = await post(NODE, body)
@@ -85,7 +85,7 @@ def transfer(to, amount):
 
 
 async def balance(client, address):
-    """The STRK of `address`, read through `client`."""
+    """The STRK balance of `address`, read through `client`."""
     call = Call(STRK, get_selector_from_name("balance_of"), [address])
     low, high = await client.call_contract(call)
     return low + (high << 128)

@@ -1,8 +1,8 @@
-// What the verifier's events must come to, told from the contract and not from the program.
+// What the verifier's events must result in, derived from the contract and not from the program.
 //
-// Events of one subject may be taken in in any order that nobody saw otherwise. That order need not
-// be known: those that were applied occurred later and later, so their own instants tell theirs,
-// and each of the others must fit somewhere between two of them.
+// Events of one subject may be applied in any order that no client could observe to be wrong. The
+// test need not know that order: applied events have increasing `occurred` instants, which order
+// them, and each of the others must fit somewhere between two of them.
 import assert from 'node:assert/strict';
 import { randomInt, randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
@@ -15,10 +15,10 @@ const FOLLOWS = {
   expired: ['pending', 'verified', 'rejected', 'expired', 'revoked'],
   revoked: ['revoked'],
 };
-/** Of two at the same instant, the later one of these stands. */
+/** At the same instant, the later one in this list wins. */
 const RANKS = ['pending', 'verified', 'rejected', 'expired', 'revoked'];
 const BANDS = ['under_13', '13_15', '16_17', '18_plus'];
-/** How often each is reported: mostly what can be followed. */
+/** How often each status is reported: mostly those that allow a successor. */
 const REPORTED = [
   ...Array(9).fill('verified'),
   ...Array(5).fill('pending'),
@@ -26,17 +26,17 @@ const REPORTED = [
   ...Array(4).fill('expired'),
   'revoked',
 ];
-/** Events in a row about one user: that many are on their way at once. */
+/** Events in a row about one user: this many are in flight at once. */
 const RUN = 8;
 const SECOND_MS = 1_000;
-/** A verification of a test does not end while it runs. */
+/** A verification in a test does not expire while it runs. */
 const FAR_MS = 1_000_000 * SECOND_MS;
 
 const pick = (list) => list[randomInt(list.length)];
 const instant = (ms) => ms && new Date(ms).toISOString();
 const micros = (ms) => ms && ms * 1_000;
 
-/** An event at an instant, as it is to be kept, and as it is sent. */
+/** An event at an instant, as it must be stored, and as it is sent. */
 function event(subject, occurred) {
   const status = pick(REPORTED);
   const isVerified = status === 'verified';
@@ -54,8 +54,8 @@ function event(subject, occurred) {
   return { ...event, verified, expires, occurred, body, answers: [] };
 }
 
-/** Events about subjects, which are lists of one user's each. Time goes on from run to run; within
- * one, instants are early, late, and the same. */
+/** Events about subjects, which are lists per user. Time advances from run to run; within one,
+ * instants are early, late, and equal. */
 export function events(count, users) {
   const start = Date.now() - 2 * count * SECOND_MS;
   let user;
@@ -69,18 +69,18 @@ export function events(count, users) {
 const later = (one, other) =>
   one.occurred - other.occurred || RANKS.indexOf(one.status) - RANKS.indexOf(other.status);
 
-/** What the contract says of an event after those that were applied before. */
+/** What the contract says of an event after those applied before. */
 function judge(last, next) {
   if (last && later(next, last) <= 0) return 'stale';
   if (last?.occurred === next.occurred) return 'applied';
   return FOLLOWS[last?.status ?? 'pending'].includes(next.status) ? 'applied' : 'invalid';
 }
 
-/** Whether somebody saw the end of one before the other began. */
+/** Whether some client saw the end of one before the other began. */
 const precedes = (one, other) => one.acknowledged < other.sent;
 
-/** Each event of a subject came to what its place in some order makes of it. Gives those that were
- * applied, in order. */
+/** Each event's outcome is explained by its place in some order. Returns the applied events, in
+ * order. */
 function explained(taken) {
   const chain = taken.filter(({ outcome }) => outcome === 'applied').sort(later);
   chain.forEach((one, at) => {
@@ -113,13 +113,13 @@ const proof = ({ age_band, verified, expires }) => ({
   expires_us: micros(expires),
 });
 
-/** An event in the ledger is one that was sent, and says what it said. */
+/** An event in the ledger was sent, and has the content that was sent. */
 function fromLedger({ event_id, outcome, status_after, ...row }, sent) {
   const known = sent.get(event_id);
   assert.ok(known?.sent !== undefined, `${event_id} in the ledger was sent`);
   const { subject_ref, status, occurred } = known;
   const said = { subject_ref, status, ...proof(known), occurred_us: micros(occurred) };
-  assert.deepEqual(row, said, `${event_id} is kept as it was sent`);
+  assert.deepEqual(row, said, `${event_id} is stored as it was sent`);
   return { ...known, outcome, state: status_after };
 }
 
@@ -132,7 +132,7 @@ const grouped = (items, key) => {
   return groups;
 };
 
-/** Whatever was acknowledged is in the ledger as it was acknowledged, once. */
+/** Every acknowledged event is in the ledger as it was acknowledged, once. */
 function kept(taken, sent) {
   const ids = new Map(taken.map((one) => [one.event_id, one]));
   assert.equal(ids.size, taken.length, 'no event is in the ledger twice');
@@ -143,24 +143,24 @@ function kept(taken, sent) {
       const { outcome, state } = ids.get(event_id) ?? {};
       const what = `${event_id} is in the ledger as it was acknowledged`;
       assert.equal(outcome, answer.outcome, what);
-      // who is refused is not told the state
+      // A refusal does not report the state.
       if (answer.state) assert.equal(state, answer.state, what);
     }
   }
 }
 
-/** A user stands as the newest event of all their subjects says. */
+/** A user has the status of the newest event of all their subjects. */
 function newest({ user_id, ...found }, applied) {
   const last = applied.sort(later).at(-1);
-  // of two that say the same at the same instant, whichever came first
+  // Of several equal events at the same instant, any may be the one applied.
   const equal = applied.filter((one) => later(one, last) === 0);
   const expected = equal.map((one) => ({ ...standing(one), ...proof(one) }));
   const what = `${user_id} is ${JSON.stringify(found)}, of ${JSON.stringify(expected)}`;
   assert.ok(expected.some((one) => isDeepStrictEqual(one, found)), what);
 }
 
-/** The three tables tell one story, and in it is all that was acknowledged. `sent` are events by
- * id, `subjects` tells whose each is. Gives how many events are in the ledger. */
+/** The three tables agree, and hold every acknowledged event. `sent` are events by id, `subjects`
+ * maps each subject to its user. Returns how many events are in the ledger. */
 export function agrees({ ledger, sessions, users }, sent, subjects) {
   const taken = ledger.map((row) => fromLedger(row, sent));
   kept(taken, sent);
@@ -172,10 +172,10 @@ export function agrees({ ledger, sessions, users }, sent, subjects) {
     assert.equal(subjects.get(subject_ref), user_id, `whose ${subject_ref} is`);
     const chain = explained(bySubject.get(subject_ref));
     const expected = chain.length ? standing(chain.at(-1)) : UNTOUCHED;
-    assert.deepEqual(found, expected, `how ${subject_ref} stands`);
+    assert.deepEqual(found, expected, `the status of ${subject_ref}`);
     if (chain.length) byUser.set(user_id, [...(byUser.get(user_id) ?? []), ...chain]);
   }
-  assert.equal(users.length, byUser.size, 'whoever had an event applied has a status');
+  assert.equal(users.length, byUser.size, 'every user with an applied event has a status');
   for (const user of users) newest(user, byUser.get(user.user_id));
   return taken.length;
 }

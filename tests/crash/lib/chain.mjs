@@ -1,4 +1,4 @@
-// The chain as the node tells it, without the relay: what is true.
+// The chain as the node reports it, without the relay: the ground truth.
 import assert from 'node:assert/strict';
 import { STRK } from '../../clients/js/devnet.mjs';
 import { hex, selector } from './stark.mjs';
@@ -50,7 +50,7 @@ export class Chain {
     return low + (high << 128n);
   }
 
-  /** Whether the chain has a transaction of this hash. */
+  /** Whether the chain has a transaction with this hash. */
   async has(transactionHash) {
     const params = { transaction_hash: transactionHash };
     const { error } = await this.ask('starknet_getTransactionStatus', params);
@@ -59,14 +59,14 @@ export class Chain {
   }
 }
 
-/** Everything that happened from one block on, read once and then continued. */
+/** Everything that happened from one block on, read incrementally. */
 export class History {
   constructor(chain, from) {
     this.chain = chain;
     this.next = from;
     /** Sender to its transactions: hash, nonce, whether it succeeded. */
     this.sent = new Map();
-    /** `contract selector key …` to how often that event was. */
+    /** `contract selector key …` to the number of such events. */
     this.events = new Map();
   }
 
@@ -97,7 +97,7 @@ export class History {
     return this.sent.get(hex(address)) ?? [];
   }
 
-  /** How often a contract told of this. */
+  /** How often a contract emitted this event. */
   count(contract, name, ...keys) {
     return this.events.get([contract, selector(name), ...keys].map(hex).join(' ')) ?? 0;
   }

@@ -1,4 +1,4 @@
-// A PostgreSQL of the test's own, which can crash and come back.
+// A PostgreSQL of the test's own, which can crash and restart.
 import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
@@ -21,7 +21,7 @@ export async function postgres() {
   const control = (...args) => run('bash', ['-ec', PG_CTL, 'bash', FUNCTIONS, folder, ...args]);
   const options = `-k ${folder} -c listen_addresses= -c fsync=off -c max_connections=300`;
   return {
-    /** Every process of it is gone at once, and nothing is written any more. */
+    /** Kills all of its processes at once: nothing is written any more. */
     crash: () => control('-m', 'immediate', 'stop'),
     start: () => control('-o', options, 'start'),
     /** The URL of a new database. */

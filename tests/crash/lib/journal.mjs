@@ -1,4 +1,5 @@
-// The relay's journal as `portcullis journal export` prints it, and what must hold of any journal.
+// The relay's journal as `portcullis journal export` prints it, and the invariants of every
+// journal.
 import assert from 'node:assert/strict';
 import { journal } from './processes.mjs';
 
@@ -45,17 +46,17 @@ export class Journal {
     return [...this.intents.values()];
   }
 
-  /** Intents whose end is not known. */
+  /** Intents whose outcome is not known. */
   open() {
     return this.all().filter(({ state }) => OPEN.includes(state));
   }
 
-  /** Intents that the chain has. */
+  /** Intents that are on the chain. */
   done() {
     return this.all().filter(({ state }) => DONE.includes(state));
   }
 
-  /** Intents that came to nothing. */
+  /** Intents without a transaction on the chain. */
   nothing() {
     return this.all().filter(({ state }) => NOTHING.includes(state));
   }
@@ -68,5 +69,5 @@ export class Journal {
   }
 }
 
-/** Recomputes the chain of hashes: throws when it is broken. */
+/** Recomputes the hash chain: throws when it is broken. */
 export const verify = (folder, env) => journal(folder, env, 'verify');

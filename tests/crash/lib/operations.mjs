@@ -1,5 +1,5 @@
-// Operations that can be asked for twice and must happen once, each with how often the chain says
-// that it happened.
+// Operations that can be requested twice and must happen once, each with a count of how often they
+// happened on the chain.
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { User, random } from './stark.mjs';
@@ -9,7 +9,7 @@ const DRIP = 10n * 10n ** 18n;
 let last = 0;
 const next = () => (last += 1);
 
-/** A card for `owner`, of an id that no other operation has. */
+/** A card for `owner`, with an id that no other operation has. */
 export function mint(owner) {
   const id = next();
   return {
@@ -27,7 +27,7 @@ export function mint(owner) {
   };
 }
 
-/** A drip to somebody new. */
+/** A drip to a fresh account. */
 export const drip = () => dripTo(new User());
 
 export function dripTo({ identity, address: recipient, publicKey: public_key }) {
@@ -61,12 +61,12 @@ export function usership(owner) {
   };
 }
 
-/** A transaction that `owner` signed, by the relay's raw path. */
+/** A transaction signed by `owner`, through the relay's raw path. */
 export function approval(owner, { pins }) {
   return raw('invoke', owner, owner.approve(pins.staking, next()));
 }
 
-/** The deployment of an account that was paid for it. */
+/** The deployment of an account that has been funded. */
 export function deployment(owner) {
   return raw('deploy-account', owner, owner.deploy());
 }
@@ -79,12 +79,12 @@ function raw(kind, owner, signed) {
   return { kind, ...signed, happened };
 }
 
-/** The same under an idempotency key. What a user signed needs none. */
+/** The same under an idempotency key. A user-signed transaction needs none. */
 export function underKey(operation) {
   return operation.hash ? operation : { ...operation, key: randomUUID() };
 }
 
-/** So many of the three kinds in turn, every other one of a kind under a key. */
+/** `count` operations of the three kinds in turn, every other one of a kind under a key. */
 export function mixed(count, owner) {
   const make = [() => mint(owner), drip, () => usership(owner)];
   return Array.from({ length: count }, (_, at) => {

@@ -1,5 +1,5 @@
 // The processes of a test: the node, the relay, PostgreSQL. Real ones, which can be killed and
-// paused. Whatever is still alive when the tests end is ended then.
+// paused. Any process still running after the tests is ended then.
 import { execFile, spawn } from 'node:child_process';
 import { createWriteStream, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -16,17 +16,17 @@ const POSTGRES = fileURLToPath(new URL('../../lib/postgres.sh', import.meta.url)
 const alive = new Set();
 const FOLDER = mkdtempSync(join(tmpdir(), 'portcullis-crash.'));
 
-/** A new place below the folder of this run. */
+/** A new folder below the folder of this run. */
 export const place = (name) => join(FOLDER, name);
 
-/** Ends every process that is left, and removes what they wrote unless it is to be looked at. */
+/** Ends every remaining process, and removes their files unless these are to be inspected. */
 export async function endAll(keep) {
   await Promise.all([...alive].map((one) => one.kill('SIGKILL')));
   if (keep) console.log(`what the processes wrote is in ${FOLDER}`);
   else rmSync(FOLDER, { recursive: true, force: true });
 }
 
-/** Runs a test program: its exit code is what `main` gives, and whatever comes, its processes end. */
+/** Runs a test program: its exit code is what `main` returns, and its processes end in any case. */
 export async function program(main, { keep, end = endAll }) {
   for (const signal of ['SIGINT', 'SIGTERM']) {
     process.once(signal, () => end(true).then(() => process.exit(130)));
@@ -40,7 +40,7 @@ export async function program(main, { keep, end = endAll }) {
   process.exit(code);
 }
 
-/** A child process whose lines of output are read until `ready` made something of one. */
+/** A child process whose output lines are read until `ready` returns a value. */
 class Process {
   static async start(command, args, { env = {}, log, ready }) {
     const child = spawn(command, args, { env: { ...process.env, ...env }, stdio: 'pipe' });
@@ -69,13 +69,13 @@ class Process {
     return self;
   }
 
-  /** Sends a signal; the promise is of the process's end. */
+  /** Sends a signal; the promise resolves when the process ends. */
   kill(signal = 'SIGKILL') {
     this.child.kill(signal);
     return this.gone;
   }
 
-  /** Stops it where it is, or lets it go on: it does not end. */
+  /** Pauses it, or resumes it: it does not end. */
   pause() {
     this.child.kill('SIGSTOP');
   }
@@ -100,7 +100,7 @@ export function startNode({ port = 0, more = [] } = {}) {
 
 let prepared = Promise.resolve();
 /** Deploys what the relay's pins name, and writes its configuration into `folder`. One at a time:
- * two that declare the same classes would be in each other's way. */
+ * two concurrent declarations of the same classes would conflict. */
 export function prepare(node, folder) {
   const make = () => run(PORTCULLIS, ['dev', '--node', node, '--state', folder, '--prepare']);
   const made = prepared.then(make);
@@ -154,8 +154,8 @@ export async function journal(folder, env, command) {
   return stdout;
 }
 
-/** A PostgreSQL cluster of this run's own; `made` is the URL of a database in it. It ends with its
- * standard input. */
+/** A PostgreSQL cluster of this run's own; `made` is the URL of a database in it. It ends when its
+ * standard input closes. */
 export async function startPostgres() {
   const ready = (line) => /^url (.*)/.exec(line)?.[1];
   const script = 'echo "url ${PORTCULLIS_TEST_POSTGRES}postgres"; cat';

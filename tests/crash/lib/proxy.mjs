@@ -1,12 +1,12 @@
-// What stands between the relay and the node: passes requests on, and can hold them, or their
-// answers, at a point where a test wants to kill someone. Remembers every transaction it saw.
+// A proxy between the relay and the node: forwards requests, and can hold them, or their responses,
+// at a point where a test kills a process. Records every transaction it saw.
 import http from 'node:http';
 
 const IS_ADD = /^starknet_add/;
-/** How long a test waits for the relay to come to a point: only ever the end of one that fails. */
+/** How long a test waits for the relay to reach a point; only a failing test waits this long. */
 const PATIENCE_MS = 90_000;
 
-/** What is promised, or an error that says what did not happen. */
+/** Resolves as the promise does, or rejects with an error that names what did not happen. */
 function inTime(what, promise) {
   let timer;
   const late = new Promise((_, reject) => {
@@ -23,12 +23,12 @@ class Gate {
     this.fate = new Promise((resolve) => (this.decide = resolve));
   }
 
-  /** When as many are held as it holds. */
+  /** Resolves when `count` requests are held. */
   reached() {
     return inTime(`${this.count} of ${this.method} to be held`, this.full);
   }
 
-  /** Whether it holds this request. The same request twice counts once. */
+  /** Whether it holds this request. A repeated request counts once. */
   takes(method, what) {
     if (!this.holds || !this.method.test(method)) return false;
     if (this.taken.size < this.count) this.taken.add(what);
@@ -41,18 +41,18 @@ class Gate {
     return this.fate;
   }
 
-  /** What is held goes on its way; whoever asked may be gone by then. */
+  /** Releases held requests; their clients may be gone by then. */
   open() {
     this.end();
     this.decide('pass');
   }
 
-  /** Nothing more is held. */
+  /** Holds no further requests. */
   end() {
     this.holds = false;
   }
 
-  /** What is held is thrown away, and the connection it came by is cut. */
+  /** Drops held requests, and cuts their connections. */
   drop() {
     this.end();
     this.decide('cut');
@@ -60,13 +60,13 @@ class Gate {
 }
 
 export class Proxy {
-  /** Before the node at `target`; the proxy's own URL is `url`. */
+  /** A proxy in front of the node at `target`; its own URL is `url`. */
   static async before(target) {
     const proxy = new Proxy();
     proxy.target = target;
     proxy.pool = new http.Agent({ keepAlive: true });
     proxy.gates = [];
-    /** Transactions on their way to the node: the request's text, then the hash in the answer. */
+    /** Transactions forwarded to the node: the request's text, then the hash in the response. */
     proxy.adds = [];
     proxy.watchers = new Set();
     await proxy.#listen(0);
@@ -124,12 +124,12 @@ export class Proxy {
     return this.#gate(method, 'before', count);
   }
 
-  /** Passes them on, and holds their answers. */
+  /** Forwards them, and holds their responses. */
   holdAnswers(method, count = 1) {
     return this.#gate(method, 'after', count);
   }
 
-  /** Cuts every connection that such a request comes by, until the gate's `end`. */
+  /** Cuts the connection of every matching request, until the gate's `end`. */
   cutAll(method) {
     const gate = this.#gate(method, 'before', Infinity);
     gate.decide('cut');
@@ -142,7 +142,7 @@ export class Proxy {
     return gate;
   }
 
-  /** Resolves when so many more transactions are on their way to the node. */
+  /** Resolves when `count` more transactions were forwarded to the node. */
   afterAdds(count) {
     const end = this.adds.length + count;
     const reached = new Promise((resolve) => {

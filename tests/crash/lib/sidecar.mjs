@@ -1,4 +1,4 @@
-// A sidecar on a store of its own: configured, started, killed, started again where it was.
+// A sidecar on a store of its own: configured, started, killed, restarted at the same address.
 import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
 import { createHmac, randomBytes } from 'node:crypto';
@@ -12,16 +12,16 @@ import { promisify } from 'node:util';
 
 const PORTCULLIS = process.env.PORTCULLIS ?? 'portcullis';
 const run = promisify(execFile);
-/** How long anything may take that happens by itself: only ever the end of a test that fails. */
+/** How long any background process may take; only a failing test waits this long. */
 const PATIENCE_MS = 90_000;
-/** An answer that takes longer is no answer; a database is given up after 5 s. */
+/** A slower response counts as lost; the sidecar gives up on a database after 5 s. */
 const ANSWER_MS = 30_000;
 const LOOK_MS = 20;
 
 export const SESSION = '/functions/age-verification-session';
 export const WEBHOOK = '/functions/age-verifier-webhook';
 
-/** Asks until there is an answer. */
+/** Polls until there is an answer. */
 export async function eventually(what, ask) {
   const end = Date.now() + PATIENCE_MS;
   for (;;) {
@@ -32,7 +32,7 @@ export async function eventually(what, ask) {
   }
 }
 
-/** One request. `lost` when the connection broke before the whole answer was there. */
+/** One request. `lost` when the connection broke before the whole response arrived. */
 export async function ask(url, { method = 'GET', headers = {}, body = '', agent } = {}) {
   const lengthy = body && { 'content-length': Buffer.byteLength(body) };
   const request = http.request(url, { method, headers: { ...headers, ...lengthy }, agent });
@@ -51,10 +51,10 @@ export async function ask(url, { method = 'GET', headers = {}, body = '', agent 
   }
 }
 
-/** A connection that is kept, for one request after the other. */
+/** A keep-alive connection, for one request after the other. */
 export const connection = () => new http.Agent({ keepAlive: true, maxSockets: 1 });
 
-/** A port of the loopback that nobody listens on: the same one before and after a crash. */
+/** A free loopback port, the same before and after a crash. */
 async function freePort() {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -83,7 +83,7 @@ webhook_secret_files = ["${folder}/webhook.key"]
 const base64 = (json) => Buffer.from(JSON.stringify(json)).toString('base64url');
 
 export class Sidecar {
-  /** Makes what a sidecar needs in `folder`, and its tables in the store at a URL. */
+  /** Creates a sidecar's files in `folder`, and its tables in the store at a URL. */
   static async on(store, folder) {
     const sidecar = new Sidecar();
     mkdirSync(folder, { recursive: true });
@@ -123,13 +123,13 @@ export class Sidecar {
     });
   }
 
-  /** Without a word, no warning and no chance to tidy up. */
+  /** SIGKILL: no warning and no chance to clean up. */
   async kill(signal = 'SIGKILL') {
     this.child?.kill(signal);
     return this.gone;
   }
 
-  /** The token of a user who signed in. */
+  /** The token of a signed-in user. */
   token(user) {
     const now = Math.floor(Date.now() / 1000);
     const claims = { sub: user, aud: 'authenticated', role: 'authenticated', is_anonymous: false };
@@ -144,7 +144,7 @@ export class Sidecar {
     return createHmac('sha256', this.webhookSecret).update(body).digest('hex');
   }
 
-  /** Opens a session of a user's, which goes by the reference that this gives. */
+  /** Opens a session of a user, and returns its reference. */
   async open(user, agent) {
     const headers = { authorization: `Bearer ${this.token(user)}` };
     const answer = await ask(this.url + SESSION, { method: 'POST', headers, agent });

@@ -1,4 +1,4 @@
-// Keys, addresses and signatures of users, with starknet.js as the clients' tests install it.
+// Keys, addresses and signatures of users, with starknet.js as installed for the clients' tests.
 import { randomBytes } from 'node:crypto';
 import { createRequire } from 'node:module';
 import { ACCOUNT_CLASS, STRK } from '../../clients/js/devnet.mjs';
@@ -10,10 +10,10 @@ const CHAIN_ID = `0x${Buffer.from('PORTCULLIS_DEV').toString('hex')}`;
 
 export const hex = (value) => `0x${BigInt(value).toString(16)}`;
 export const selector = (name) => hex(hash.getSelectorFromName(name));
-/** A number below 2^240: any such is a felt. */
+/** A number below 2^240, and so always a felt. */
 export const random = () => hex(`0x${randomBytes(30).toString('hex')}`);
 
-/** What a transaction may cost: under what a drip pays. */
+/** The cap on a transaction's fee: less than a drip pays. */
 const BOUNDS = {
   l1_gas: { max_amount: '0x0', max_price_per_unit: '0x2540be400' },
   l1_data_gas: { max_amount: '0x2710', max_price_per_unit: '0x2540be400' },
@@ -106,7 +106,7 @@ export class User {
   }
 }
 
-/** What is posted to the relay, and the hash that it must answer with. */
+/** The body to post to the relay, and the hash that its response must contain. */
 function request(method, params, transactionHash) {
   const body = { jsonrpc: '2.0', id: 1, method, params };
   return { path: '/rpc', body, hash: hex(transactionHash) };

@@ -1,10 +1,10 @@
-// The tables of a store, read and written past the program.
+// The tables of a store, read and written without the program.
 import { execFile } from 'node:child_process';
 import { copyFileSync, existsSync, rmSync, writeFileSync } from 'node:fs';
 import { promisify } from 'node:util';
 
 const run = promisify(execFile);
-/** Far more than a test's tables have. */
+/** Far more rows than a test's tables have. */
 const ROOM = { maxBuffer: 1 << 28 };
 
 const file = (store) => store.replace(/^sqlite:/, '');
@@ -21,8 +21,8 @@ import sqlite3, sys
 sqlite3.connect(sys.argv[1], isolation_level=None).executescript(open(sys.argv[2]).read())
 `;
 
-/** The rows of a statement. A file is read from a copy, so that what a crash left behind in its
- * log is still there for the program to recover: nobody may be writing. */
+/** The rows of a query. A SQLite file is read from a copy, so that the log that a crash left behind
+ * remains for the program to recover: there must be no writer. */
 export async function rows(store, sql) {
   if (isFile(store)) {
     const copy = `${file(store)}.copy`;

@@ -1,10 +1,10 @@
-// What must hold after whatever happened, once everything has settled: the journal, the signers'
-// nonces and the chain tell the same story, and every operation happened once.
+// What must hold after any crash, once everything has settled: the journal, the signers' nonces and
+// the chain agree, and every operation happened once.
 import assert from 'node:assert/strict';
 import { verify } from './journal.mjs';
 import { eventually } from './world.mjs';
 
-/** What all runs together have checked. */
+/** Totals over all runs. */
 export const totals = {
   kills: 0,
   operations: 0,
@@ -48,7 +48,7 @@ async function agrees(world, ours = () => true) {
   return journal;
 }
 
-/** Everything that was acknowledged is in the journal as succeeded. */
+/** Every acknowledged transaction is in the journal as succeeded. */
 function kept(journal, answers) {
   const succeeded = new Set();
   for (const { hash, state } of journal.all()) if (state === 'succeeded') succeeded.add(hash);
@@ -59,7 +59,7 @@ function kept(journal, answers) {
   }
 }
 
-/** None happened twice; those that were answered with 200 happened. */
+/** No operation happened twice; those that got a 200 happened. */
 async function atMostOnce(world, operations, answers) {
   const counts = await Promise.all(operations.map((one) => one.happened(world)));
   counts.forEach((count, at) => {
@@ -73,7 +73,7 @@ async function atMostOnce(world, operations, answers) {
   return counts;
 }
 
-/** What a busy machine may answer for a while: whoever is told so asks again. */
+/** Temporary refusals of a busy machine: the client retries. */
 const FOR_A_WHILE = ['upstream_timeout', 'pins_unproven', 'in_progress'];
 
 async function answered(world, operation) {
@@ -85,7 +85,7 @@ async function answered(world, operation) {
   return answer;
 }
 
-/** Asks for each once more; what was done before must not be done again, and all is done then. */
+/** Repeats each operation; none may happen again, and all have happened then. */
 async function repeated(world, operations, counts, firsts) {
   const answers = await Promise.all(operations.map((one) => answered(world, one)));
   answers.forEach((answer, at) => {
@@ -103,8 +103,8 @@ async function repeated(world, operations, counts, firsts) {
   return answers;
 }
 
-/** The whole examination of operations and their answers, whoever was killed meanwhile. `ours` are
- * the intents of this life of the chain. */
+/** Checks operations and their responses completely, after any crash. `ours` are the intents of
+ * this epoch of the chain. */
 export async function once(world, operations, answers, ours) {
   await world.settled();
   await world.history.read();
@@ -120,7 +120,7 @@ export async function once(world, operations, answers, ours) {
   return journal;
 }
 
-/** Adds what a world's journal holds in the end to the totals. */
+/** Adds a world's final journal to the totals. */
 export function tally(journal) {
   totals.intents += journal.all().length;
   totals.transactions += journal.done().length;

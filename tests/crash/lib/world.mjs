@@ -1,5 +1,5 @@
-// One network of a test: the contracts on a node, a proxy before the node, and relays that write
-// through it. Relays come and go; the folder with the journal and the keys stays.
+// One network of a test: the contracts on a node, a proxy in front of the node, and relays that
+// write through it. Relays start and stop; the folder with the journal and the keys stays.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { Chain, History } from './chain.mjs';
@@ -8,13 +8,13 @@ import { place, prepare, startRelay } from './processes.mjs';
 import { Proxy } from './proxy.mjs';
 import { User, hex } from './stark.mjs';
 
-/** How long anything may take that happens by itself: only ever the end of a test that fails. */
+/** How long any background process may take; only a failing test waits this long. */
 const PATIENCE_MS = 90_000;
 const LOOK_MS = 100;
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Asks until there is an answer. */
+/** Polls until there is an answer. */
 export async function eventually(what, ask) {
   const end = Date.now() + PATIENCE_MS;
   for (;;) {
@@ -40,7 +40,7 @@ export class World {
     return world;
   }
 
-  /** Makes the contracts on a node, with the keys that the folder holds, if it holds any. */
+  /** Deploys the contracts on a node, with the keys in the folder, if there are any. */
   async prepareOn(node) {
     await prepare(node.made, this.folder);
     const config = readFileSync(`${this.folder}/portcullis.toml`, 'utf8');
@@ -53,7 +53,7 @@ export class World {
     await this.chain.read('devnet_mint', { address: this.pins.faucet, ...unit });
   }
 
-  /** What happened before now is not the relay's doing. */
+  /** Excludes transactions before now: they are not the relay's. */
   async beginAt(node) {
     this.chain = new Chain(node.made);
     this.history = new History(this.chain, (await this.chain.height()) + 1);
@@ -64,7 +64,7 @@ export class World {
     }
   }
 
-  /** The chain that the relays see from now on. */
+  /** Selects the chain that the relays see from now on. */
   turnTo(node) {
     this.proxy.target = node.made;
   }
@@ -76,7 +76,7 @@ export class World {
     return relay;
   }
 
-  /** A relay that has to come up, not to be ready. */
+  /** A relay that must start, but need not be ready. */
   async startRelayUnready() {
     const relay = await startRelay(this.folder, this.env);
     this.relays.push(relay);
@@ -87,7 +87,7 @@ export class World {
     return this.relays.at(-1);
   }
 
-  /** No warning, no chance to tidy up. */
+  /** SIGKILL: no warning and no chance to clean up. */
   async kill(relay = this.relay) {
     await relay.kill('SIGKILL');
     this.relays = this.relays.filter((one) => one !== relay);
@@ -100,7 +100,7 @@ export class World {
     return answer.status;
   }
 
-  /** Posts an operation. `lost` when no answer came: whoever should have given it is dead. */
+  /** Posts an operation. `lost` when no response arrived because the relay is dead. */
   async post({ path, body, key }, relay = this.relay) {
     const headers = { authorization: `Bearer ${this.token}`, 'content-type': 'application/json' };
     if (key) headers['idempotency-key'] = key;
@@ -113,7 +113,7 @@ export class World {
     }
   }
 
-  /** Posts what must succeed. */
+  /** Posts an operation that must succeed. */
   async must(operation) {
     const answer = await this.post(operation);
     assert.equal(answer.status, 200, `${operation.path}: ${JSON.stringify(answer)}`);
@@ -125,7 +125,7 @@ export class World {
     return Journal.read(this.folder, this.env);
   }
 
-  /** Waits until the journal knows the end of everything. */
+  /** Waits until the journal has an outcome for every intent. */
   settled() {
     return eventually('the journal has nothing open', async () => {
       const journal = await this.journal();
@@ -133,7 +133,7 @@ export class World {
     });
   }
 
-  /** A user with an account, an identity and an attestation, all by way of the relay. */
+  /** A user with an account, an identity and an attestation, all made through the relay. */
   async citizen() {
     const user = new User();
     const { address: account, identity, publicKey: public_key } = user;
@@ -157,7 +157,7 @@ export class World {
   }
 }
 
-/** An answer of either surface: the hash it names, or the reason why not. */
+/** A response of either surface: the hash in it, or the reason of the refusal. */
 function reply(status, json) {
   const error = json.error?.data ?? json.error;
   const of = json.result ?? error ?? json;

@@ -1,6 +1,6 @@
-// Chance that can be repeated: the same seed gives the same numbers.
+// Reproducible randomness: the same seed gives the same numbers.
 
-/** Numbers from 0 to 1 (mulberry32), and choices made of them. */
+/** Numbers from 0 to 1 (mulberry32), and choices made from them. */
 export class Chance {
   constructor(seed) {
     this.state = seed >>> 0;
@@ -14,7 +14,7 @@ export class Chance {
     return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
   }
 
-  /** True in so many of one. */
+  /** True with this probability. */
   happens(share) {
     return this.next() < share;
   }

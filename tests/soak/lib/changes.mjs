@@ -1,5 +1,5 @@
-// What happens to the node: payments and declarations all the time, and now and then a disruption.
-// One after the other, each known to the judge.
+// What happens to the node: payments and declarations all the time, and occasional disruptions. One
+// change at a time, each reported to the judge.
 import { startNode } from '../../crash/lib/processes.mjs';
 import { Client, Refused } from './client.mjs';
 import { DECLARER } from './world.mjs';
@@ -7,18 +7,19 @@ import { DECLARER } from './world.mjs';
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 const WRITE = { name: 'write' };
-/** In the share of the writes. */
+/** As a fraction of the writes. */
 const DECLARATIONS = 0.1;
 const SNAPSHOTS = 0.1;
-/** In the share of the writes, where a block has to be asked for. */
+/** As a fraction of the writes, where blocks are mined on demand. */
 const BLOCKS = 0.6;
 /** Between two writes. */
 const WRITE_MS = [50, 350];
-/** Between two disruptions. Something must have settled meanwhile, most times. */
+/** Between two disruptions. Mostly long enough for some blocks to settle. */
 const DISRUPT_MS = [2_500, 9_000];
-/** Blocks that are lost at most. */
+/** The maximum number of aborted blocks. */
 const DEEPEST = 5;
-/** What a class that is lost at once lives at most: less than the watch takes to look again. */
+/** The maximum life of a class that is aborted at once: shorter than the gateway's poll interval.
+ * */
 const SHORT_LIFE_MS = 900;
 
 /** The node behind the gateway. */
@@ -31,7 +32,7 @@ export class Node {
     return node;
   }
 
-  /** In half of its lives a block holds what was sent until somebody asks for the block. */
+  /** In half of the starts, pending transactions wait until a block is requested. */
   async #start(port) {
     this.isManual = this.chance.happens(0.5);
     const mode = this.isManual ? 'demand' : 'transaction';
@@ -39,7 +40,7 @@ export class Node {
     this.process = await startNode({ port, more });
   }
 
-  /** Killed, and started on the same port: nothing is left of the chain. */
+  /** Kills it, and starts it on the same port: nothing is left of the chain. */
   async reborn() {
     await this.process.kill('SIGKILL');
     await this.#start(new URL(this.url).port);
@@ -55,7 +56,7 @@ export class Changes {
     this.ended = false;
   }
 
-  /** Until `end` is called. */
+  /** Runs until `end` is called. */
   async run() {
     let next = this.#due();
     while (!this.ended) {
@@ -93,14 +94,14 @@ export class Changes {
     await this.look();
   }
 
-  /** What is at the head now. */
+  /** Reads the current head. */
   async look() {
     this.world.saw(await this.must('starknet_getBlockWithTxHashes', { block_id: 'latest' }));
   }
 
   async #write() {
     const { chance } = this;
-    // each takes the node much memory: one at a time
+    // Snapshots take much of the node's memory: one at a time.
     if (!this.snapshot && chance.happens(SNAPSHOTS)) {
       this.snapshot = await this.must('devnet_snapshot', {});
     }
@@ -110,7 +111,7 @@ export class Changes {
     await this.look();
   }
 
-  /** Whether it happened: the node may find that it can not be. */
+  /** Whether it happened: the node may refuse it. */
   #change(kind, work) {
     const change = async () => {
       try {
@@ -140,7 +141,7 @@ export class Changes {
     return this.must('devnet_createBlock', {});
   }
 
-  /** The next class that this branch of the chain does not have, if there is one. */
+  /** Declares the next class that this branch of the chain does not have, or pays. */
   async declare() {
     const params = { block_id: 'pre_confirmed', contract_address: DECLARER };
     const nonce = Number(await this.must('starknet_getNonce', params));
@@ -149,7 +150,7 @@ export class Changes {
     else await this.pay();
   }
 
-  /** The last blocks are lost: how many. */
+  /** Aborts the last blocks; returns how many. */
   async abort() {
     const depth = this.chance.between(1, DEEPEST);
     const first = Math.max(1, this.world.head + 1 - depth);
@@ -158,7 +159,7 @@ export class Changes {
   }
 }
 
-/** Each disrupts the chain. One with steps shows states in between to whoever looks. */
+/** Each disrupts the chain. One with steps exposes intermediate states. */
 const DISRUPTION = {
   abort: { work: (changes) => changes.abort() },
   'abort, mine again': {
@@ -194,12 +195,12 @@ const DISRUPTION = {
       return changes.must('devnet_revert', { snapshot_id: snapshot ?? '0x0' });
     },
   },
-  // it may answer nothing for longer than the gateway waits
+  // The node may be silent for longer than the gateway's timeout.
   restart: { isDown: true, work: (changes) => changes.must('devnet_restart', {}) },
   'kill, start': { isDown: true, work: ({ node }) => node.reborn() },
 };
 
-/** What happens before the same happens again, in any order. */
+/** All disruptions of one round, shuffled before use. */
 export const ROUND = [
   ...Array(3).fill('abort'),
   ...Array(3).fill('abort, mine again'),

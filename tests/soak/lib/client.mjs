@@ -1,9 +1,9 @@
-// A connection that stays, to the gateway or to the node itself.
+// A keep-alive connection, to the gateway or to the node itself.
 import http from 'node:http';
 
 let lastId = 0;
 
-/** The JSON text of what was answered, without the id: `"result":…` or `"error":…`. */
+/** The JSON text of the response, without the id: `"result":…` or `"error":…`. */
 function payloadOf(text, id) {
   const start = `{"jsonrpc":"2.0","id":${id},`;
   if (!text.startsWith(start)) throw new Error(`not an answer to ${id}: ${text.slice(0, 200)}`);
@@ -16,7 +16,7 @@ export class Client {
     this.agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
   }
 
-  /** Status, `X-Cache` and payload; null when no whole answer came. */
+  /** Status, `X-Cache` and payload; null when no complete response arrived. */
   async ask(method, params) {
     lastId += 1;
     const id = lastId;
@@ -39,7 +39,7 @@ export class Client {
     return result;
   }
 
-  /** Sends a request and hangs up before the answer. */
+  /** Sends a request and hangs up before the response. */
   leave(method, params) {
     const body = JSON.stringify({ jsonrpc: '2.0', id: 0, method, params });
     const request = http.request(this.url, { method: 'POST', headers: headersFor(body) });
@@ -73,7 +73,7 @@ export class Client {
   }
 }
 
-/** The node did not do what it was told. */
+/** The node refused a request. */
 export class Refused extends Error {
   constructor(method, params, error) {
     super(`${method} ${JSON.stringify(params)}: ${JSON.stringify(error ?? 'no answer')}`);

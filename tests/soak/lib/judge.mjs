@@ -1,27 +1,27 @@
-// Whether an answer of the gateway is right.
+// Whether a response of the gateway is right.
 //
-// Everything that changes the node happens here, one change after the other, and the judge is told
-// when each begins and ends. Between changes the node says the same whenever it is asked. So it is
-// asked directly before and after each call of the gateway, and an answer is
+// Every change to the node happens here, one after the other, and the judge learns when each begins
+// and ends. Between changes the node's responses are stable. So the node is queried directly before
+// and after each call of the gateway, and a response is
 //
-// - right, if it is what the node says after the call; or what it said before the call, if a change
-//   began or ended during the call. For half of the calls changes wait, so that only the former
-//   counts. A call that shared another's answer lasts from the beginning of that other one;
-// - late, if it was kept (`X-Cache: hit`) and the node itself said it on a branch of the chain that
-//   was given up not longer ago than what the gateway promises: one watch interval and one request.
-//   One request is the longest that anybody's took in the last seconds;
-// - a fault (502, 503), if the node was down or began anew, the breaker's pause and one request ago
-//   or later;
-// - moving, if changes left no way to tell: more than one during the call, or the node was gone;
-// - else wrong. Wrong is, too, what is kept and must not be, and any other status.
+// - right, if it equals the node's response after the call; or the node's response before the call,
+//   if a change began or ended during the call. For half of the calls changes wait, so that only
+//   the former counts. A call that shared another call's response starts when that call started;
+// - late, if it was cached (`X-Cache: hit`) and the node itself returned it on a branch of the
+//   chain that was abandoned no longer ago than the gateway promises: one poll interval and one
+//   request. One request is the longest that any request took in the last seconds;
+// - a fault (502, 503), if the node was down or restarting within the breaker's pause plus one
+//   request before the call;
+// - moving, if changes make it undecidable: more than one during the call, or the node was gone;
+// - else wrong. A cached response to an uncacheable request is wrong, too, and any other status.
 import { createHash } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
 
-/** How long the breaker leaves a node alone that failed: `src/node/breaker.rs`. */
+/** How long the breaker leaves a failed node alone: `src/node/breaker.rs`. */
 const BREAKER_PAUSE_MS = 1_000;
-/** How long the time of a request is remembered. */
+/** How long the duration of a request is remembered. */
 const RECENT_MS = 5_000;
-/** How long after its last use something may be asked for again. */
+/** How long after its last use a question may be repeated. */
 const IN_USE_MS = 20_000;
 /** How long a change is remembered: far longer than any call lasts. */
 const REMEMBERED_MS = 60_000;
@@ -33,18 +33,18 @@ export class Judge {
   constructor(watchIntervalMs) {
     this.interval = watchIntervalMs;
     this.changes = [];
-    /** When each branch of the chain was given up; the last one was not. */
+    /** When each branch of the chain was abandoned; the last one was not. */
     this.branches = [Infinity];
-    /** What is asked, to the question, its last use and what the node said, each with the last
-     * branch on which it did. */
+    /** Request key to the question, its last use and the node's responses, each with the last
+     * branch on which it was returned. */
     this.said = new Map();
-    /** What is asked, to the calls under way that ask it. */
+    /** Request key to the calls in flight. */
     this.underway = new Map();
     this.requests = [];
     this.latest = 0;
   }
 
-  /** Tells of a change while `work` makes it. One that disrupts ends a branch of the chain. */
+  /** Records a change while `work` makes it. A disruption ends a branch of the chain. */
   async during(kind, work) {
     const change = { ...kind, began: now(), ended: Infinity };
     this.changes = this.changes.filter(({ ended }) => ended > change.began - REMEMBERED_MS);
@@ -59,7 +59,7 @@ export class Judge {
     }
   }
 
-  /** What the node itself says to a question; null when it says nothing. */
+  /** The node's own response to a question; null when there is none. */
   async hear(question, node) {
     const began = now();
     const from = this.#oldest(began);
@@ -69,15 +69,15 @@ export class Judge {
     const heard = this.said.get(question.key) ?? { question, texts: new Map() };
     this.said.set(question.key, heard);
     heard.used = began;
-    // in the middle of a disruption it may be either branch: the older one excuses less
+    // During a disruption it may be either branch: the older one excuses less.
     const text = digest(answer.payload);
     heard.texts.set(text, Math.max(from, heard.texts.get(text) ?? 0));
     if (answer.payload.startsWith('"result"')) heard.found = from;
     return answer.payload;
   }
 
-  /** Makes sure that, of all that may be kept, the judge has heard what the node says of it on this
-   * branch, before that is given up. */
+  /** Ensures that, before a branch is abandoned, the judge has the node's response on it to every
+   * cacheable question. */
   async hearAll(node) {
     const branch = this.#oldest(Infinity);
     const end = now() - IN_USE_MS;
@@ -98,7 +98,7 @@ export class Judge {
     return call;
   }
 
-  /** It is over. */
+  /** The call has ended. */
   end(call) {
     call.ended = now();
     this.#took(call.began);
@@ -107,7 +107,8 @@ export class Judge {
     if (!others.size) this.underway.delete(call.key);
   }
 
-  /** `before` and `after` are what the node said, null if it did not; it was first `asked` then. */
+  /** `before` and `after` are the node's responses, null if it gave none; `asked` is when the first
+   * was requested. */
   verdict(call, answer, { before, after, asked }) {
     const { status, cache, payload } = answer;
     if (status === 502 || status === 503) return this.#wasDown(call) ? 'fault' : 'wrong';
@@ -123,7 +124,7 @@ export class Judge {
     return changed === 1 && before === null ? 'moving' : 'wrong';
   }
 
-  /** What happened shortly before and during a call, for whoever looks into a wrong answer. */
+  /** What happened shortly before and during a call, to diagnose a wrong response. */
   story(call) {
     const isNear = ({ disrupts, ended }) => ended >= call.began - (disrupts ? 10_000 : 300);
     const at = (time) => (time === Infinity ? 'under way' : `${Math.round(time - call.began)} ms`);
@@ -133,7 +134,7 @@ export class Judge {
     return `allowance ${Math.round(this.#allowance())} ms; ${changes.join(', ')}`;
   }
 
-  /** How many changes were under way since then; one that has states in between counts twice. */
+  /** How many changes were in progress since then; one with intermediate states counts twice. */
   #changed(since) {
     const during = this.changes.filter(({ ended }) => ended >= since);
     return during.reduce((sum, { steps = 1 }) => sum + steps, 0);
@@ -151,7 +152,7 @@ export class Judge {
     return isAllowed;
   }
 
-  /** The oldest branch that was not given up before then. */
+  /** The oldest branch that was not abandoned before then. */
   #oldest(time) {
     return this.branches.findIndex((ended) => ended >= time);
   }

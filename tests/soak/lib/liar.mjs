@@ -1,8 +1,8 @@
-// Stands before a gateway and keeps what it should not: a judge who finds nothing wrong with it is
-// no judge.
+// A proxy in front of a gateway that caches for too long: the judge must find its responses wrong,
+// or it detects nothing.
 import http from 'node:http';
 
-/** Longer than any promise. */
+/** Longer than any bound the gateway promises. */
 const KEEP_MS = 8_000;
 
 export class Liar {
@@ -57,7 +57,7 @@ export class Liar {
   }
 }
 
-/** What a gateway may keep, too, as long as the chain stands. */
+/** Cacheable by a correct gateway, too, as long as the chain does not change. */
 const mayBeKept = (method, { block_id: block }) =>
   method === 'starknet_getTransactionReceipt' ||
   (method === 'starknet_getBlockWithTxHashes' && typeof block === 'object');

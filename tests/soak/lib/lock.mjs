@@ -1,19 +1,19 @@
-// Whoever holds the world still, and whoever changes it: many of the first or one of the second.
+// A readers-writer lock: many that need a stable world, or one that changes it.
 
 export class Lock {
   constructor() {
     this.still = 0;
     this.changing = false;
-    /** Changes that wait: nobody holds the world still before them. */
+    /** Waiting changes: no new reader gets the lock before them. */
     this.waiting = [];
   }
 
-  /** Whether the world can be held still now. */
+  /** Whether a reader can get the lock now. */
   get isStill() {
     return !this.changing && !this.waiting.length;
   }
 
-  /** Runs `work` while nothing changes; only when the world can be held still. */
+  /** Runs `work` while nothing changes; only when `isStill`. */
   async whileStill(work) {
     this.still += 1;
     try {
@@ -24,7 +24,7 @@ export class Lock {
     }
   }
 
-  /** Runs `work` when nobody needs the world to be still. */
+  /** Runs `work` when no reader holds the lock. */
   async toChange(work) {
     while (this.changing || this.still) {
       await new Promise((resolve) => this.waiting.push(resolve));

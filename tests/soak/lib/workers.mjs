@@ -1,15 +1,15 @@
-// Clients that ask the gateway without a pause, and have every answer judged.
+// Clients that call the gateway without a pause, and have every response judged.
 import { Client } from './client.mjs';
 import { now } from './judge.mjs';
 
-/** Of the calls, that changes wait for; while something changes, none. */
+/** The fraction of calls for which changes wait; while something changes, none. */
 const STILL = 0.5;
-/** Of the calls, that their client does not wait for. */
+/** The fraction of calls that their client abandons. */
 const LEAVES = 0.02;
-/** Wrong answers that are told in full. */
+/** The number of wrong responses that are printed in full. */
 const TOLD = 10;
 
-/** Of a text, the place where it is not the other one. */
+/** An excerpt of a text around the first difference from the other. */
 function excerpt(text, other) {
   if (!text) return 'nothing';
   const at = [...text].findIndex((letter, place) => letter !== other?.[place]);
@@ -17,7 +17,7 @@ function excerpt(text, other) {
   return `${text.length} characters, … ${text.slice(from, from + 240)}`;
 }
 
-/** What came of all calls. */
+/** The results of all calls. */
 export class Tally {
   constructor() {
     this.calls = 0;
@@ -45,7 +45,7 @@ export class Worker {
     this.node = new Client(node.url);
   }
 
-  /** Until `isOver` says so. */
+  /** Runs until `isOver` returns true. */
   async run(isOver) {
     while (!isOver()) {
       const question = this.world.question();
@@ -59,7 +59,7 @@ export class Worker {
     this.node.close();
   }
 
-  /** The answer may be kept all the same: the judge has to have heard it. */
+  /** The gateway may cache the response nevertheless: the judge must know it. */
   async #leave(question) {
     this.tally.left += 1;
     await this.#hear(question);
@@ -67,14 +67,14 @@ export class Worker {
     await this.#hear(question);
   }
 
-  /** What the node says afterwards is what it said all the time. */
+  /** Nothing changes meanwhile: the node's later response is also its earlier one. */
   async #check(question) {
     const { call, answer } = await this.#call(question);
     const after = await this.#hear(question);
     this.#judge(question, call, answer, { before: null, after, asked: call.began });
   }
 
-  /** The node may change meanwhile: it is asked before, too. */
+  /** The node may change meanwhile: it is queried before the call, too. */
   async #checkBetween(question) {
     const asked = now();
     const before = await this.#hear(question);

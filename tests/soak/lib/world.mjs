@@ -1,4 +1,4 @@
-// What is on the chain, as far as somebody may ask for it; of what is gone, too.
+// What is on the chain and can be queried; aborted blocks and transactions, too.
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import {
@@ -10,14 +10,14 @@ const { ec, hash } = require('starknet');
 
 const UDC = '0x41a78e741e5af2fec34b695679bc6891742439f7afb8484ecd7766661ad02bf';
 const CHAIN_ID = `0x${Buffer.from('PORTCULLIS_DEV').toString('hex')}`;
-/** Who is given money: few, so that a transaction that was lost is made again, sometimes. */
+/** Recipients: few, so that an aborted transaction is sometimes sent again unchanged. */
 const RECIPIENTS = ['0x501', '0x502', '0x503'];
-/** How many blocks and transactions are asked for: the newest, those that were lost included. */
+/** How many blocks and transactions are queried: the newest, including aborted ones. */
 const REMEMBERED = 40;
 
 const hex = (value) => `0x${BigInt(value).toString(16)}`;
 
-/** What is asked: method, params by name, and whether the gateway may keep the answer. */
+/** A question: method, params by name, and whether the gateway may cache the response. */
 const ask = (kind, method, params, mayBeKept = false) => {
   const name = `starknet_${method}`;
   return { kind, method: name, params, mayBeKept, key: `${name} ${JSON.stringify(params)}` };
@@ -32,14 +32,14 @@ export class World {
     this.declares = declares();
   }
 
-  /** A block was seen at the head. */
+  /** Records a block seen at the head. */
   saw({ block_hash: block, block_number: number, transactions }) {
     this.head = number;
     remember(this.blocks, [block]);
     remember(this.transactions, transactions);
   }
 
-  /** A transaction was sent; it may be in no block yet. */
+  /** Records a sent transaction; it may be in no block yet. */
   sent(transaction) {
     remember(this.transactions, [transaction]);
   }
@@ -50,7 +50,7 @@ export class World {
     return { address: chance.one(RECIPIENTS), amount: chance.between(1, 3), unit: 'FRI' };
   }
 
-  /** Something to ask for; most often something that others ask for, too. */
+  /** A question; most often one that other clients ask, too. */
   question() {
     return this.chance.weighted(QUESTIONS)(this);
   }
@@ -99,7 +99,7 @@ const byHash = (world) => ({ block_hash: world.block() });
 const classOf = (block_id, class_hash, kind, mayBeKept) =>
   ask(kind, 'getClass', { block_id, class_hash }, mayBeKept);
 
-/** Kinds that the gateway keeps: of each a soak must see hits. */
+/** Kinds that the gateway caches: a soak must see hits for each. */
 export const KEPT = [
   'chain id',
   'spec version',
@@ -166,7 +166,7 @@ const BOUNDS = {
 };
 
 /** The declarations of small classes by the seeded account, one for each nonce from 0 on. Signed
- * once: the same transaction may be sent again when its block was lost. */
+ * once: an aborted declaration may be sent again unchanged. */
 function declares() {
   const folder = new URL('../../../conf/dev/contracts/build/', import.meta.url);
   const read = (name) => JSON.parse(readFileSync(new URL(name, folder), 'utf8'));
@@ -218,5 +218,5 @@ function declares() {
   });
 }
 
-/** Who declares. */
+/** The declaring account. */
 export const DECLARER = SEEDED.address;

@@ -1,4 +1,4 @@
-"""One sidecar for each kind of database, with content; most tests only ask it."""
+"""One sidecar for each database engine, with content; most tests only read from it."""
 
 import pytest
 
@@ -47,7 +47,7 @@ def sidecar_with_content(engine, tmp_path_factory, stub, keys):
 
 @pytest.fixture(name="start")
 def starter(tmp_path):
-    """Starts a sidecar of the test's own, on SQLite unless a database is given."""
+    """Starts a sidecar of the test's own, on SQLite by default."""
     started = []
 
     def start(changes=None, records=(), database=None):

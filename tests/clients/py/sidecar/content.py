@@ -1,4 +1,4 @@
-"""What the product's backend would have written: records for `portcullis store import`."""
+"""Records as the product's backend writes them, for `portcullis store import`."""
 
 import uuid
 from datetime import UTC, datetime, timedelta
@@ -29,7 +29,7 @@ TITLES = {
     "emoji": "\U0001f469\u200d\U0001f680 cards \U0001f0cf \u00e9\u0301",
     "cyrillic": "\u041a\u0430\u0440\u0442\u044b",
 }
-# 4,000 bytes are what podcast apps take. The last letter has two bytes, across the border.
+# Podcast apps accept 4,000 bytes. The last letter has two bytes, across that boundary.
 LINK = "https://cards.example/a?b=1&amp;c=2"
 LONG = "x" * 3999 + "\u00e9" + "y" * 500
 
@@ -203,11 +203,11 @@ RECORDS = [
 
 
 def quoted(text):
-    """As it stands in SQL."""
+    """As an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
-# A backend that writes the tables itself can write what no import would take.
+# A backend that writes to the tables directly can store what an import would refuse.
 STATEMENTS = [
     "UPDATE podcast SET description = "
     + quoted(f"{CONTROLS}{TITLES['cdata']} {TITLES['rtl']} {TITLES['emoji']}")

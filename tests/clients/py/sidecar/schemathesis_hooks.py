@@ -1,4 +1,4 @@
-"""What Schemathesis needs to know of the one sidecar it asks: its data, a session, a signature."""
+"""Schemathesis hooks for the sidecar under test: its data, a session, a signature."""
 
 import hashlib
 import hmac
@@ -26,12 +26,12 @@ SIGNATURE = "x-service-verifier-signature"
 
 @schemathesis.hook
 def before_load_schema(_context, raw_schema):
-    """Values that hold at this sidecar only stand in for the rules that hold at any."""
+    """Replaces general rules with values that are valid at this sidecar only."""
     components = raw_schema["components"]
     parameters, schemas = components["parameters"], components["schemas"]
     parameters["Feed"]["schema"] = {"type": "string", "enum": [FEED + name for name in FEEDS]}
     parameters["Did"]["example"] = ADA
-    # what is no cursor of this very feed is refused: only pages give one
+    # Only cursors from a page of the same feed are valid.
     for path in raw_schema["paths"].values():
         for operation in path.values():
             kept = [
@@ -41,7 +41,7 @@ def before_load_schema(_context, raw_schema):
             ]
             if "parameters" in operation:
                 operation["parameters"] = kept
-    # instants stand in an order that OpenAPI can't tell
+    # Instants have an order that OpenAPI cannot express.
     given = schemas["GivenInstant"]
     later = {**given, "enum": [(NOW + timedelta(days=90)).isoformat()]}
     given["enum"] = [(NOW - timedelta(minutes=1)).isoformat()]
@@ -56,7 +56,7 @@ def before_load_schema(_context, raw_schema):
 
 
 class Signed(AuthBase):
-    """Signs the body as it goes out, or shows a session where that is asked for."""
+    """Signs the final body, or adds a session where one is required."""
 
     def __call__(self, request):
         if request.path_url.startswith("/functions/age-verifier-webhook"):

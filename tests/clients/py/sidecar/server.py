@@ -1,8 +1,8 @@
-"""The process that the tests here ask, and the database behind it.
+"""The process that the tests here query, and the database behind it.
 
-The binary is named by PORTCULLIS, a PostgreSQL server by PORTCULLIS_TEST_POSTGRES: a URL to which
-the name of a database is appended. Both are needed. With PORTCULLIS_TEST_LONG set, what takes
-minutes is done as well. Everything listens on ports of its own.
+PORTCULLIS names the binary, PORTCULLIS_TEST_POSTGRES a PostgreSQL server: a URL to which the name
+of a database is appended. Both are required. With PORTCULLIS_TEST_LONG set, slow tests (minutes)
+run, too. Everything listens on ports of its own.
 """
 
 import http.client
@@ -27,14 +27,14 @@ WEBHOOK_SECRETS = [secrets.token_hex(32), secrets.token_hex(32)]
 SESSION_SECRET = secrets.token_hex(32)
 OPERATOR_TOKEN = secrets.token_urlsafe(32)
 
-# What no log and no metric may ever hold: whoever makes a secret or sends a body adds to it.
+# What no log and no metric may ever hold: code that makes a secret or sends a body adds to it.
 UNSPEAKABLE = {*WEBHOOK_SECRETS, SESSION_SECRET, OPERATOR_TOKEN}
 
 _count = itertools.count()
 
 
 def eventually(what, look, patience=20.0):
-    """What `look` finds, as soon as it finds something."""
+    """Polls `look` until it returns something, and returns that."""
     end = time.monotonic() + patience
     while True:
         found = look()
@@ -46,7 +46,7 @@ def eventually(what, look, patience=20.0):
 
 @dataclass
 class Answer:
-    """What came back."""
+    """A response."""
 
     status: int
     headers: http.client.HTTPMessage
@@ -57,7 +57,7 @@ class Answer:
 
     @property
     def error(self):
-        """The status, and the error's name when it is one."""
+        """The status, and the error's name if there is one."""
         return self.status, self.json()["error"] if self.status >= 400 else None
 
     def max_age(self):
@@ -84,7 +84,7 @@ class SqliteFile:
             connection.close()
 
     def drop(self):
-        """The folder goes as a whole."""
+        """Nothing to do: the whole folder is removed."""
 
 
 class PostgresDatabase:
@@ -107,7 +107,7 @@ class PostgresDatabase:
             connection.execute(statement)
 
     def drop(self):
-        """Also under the feet of whoever is connected."""
+        """Drops it even while clients are connected."""
         self._on_server(f"DROP DATABASE IF EXISTS {self.name} WITH (FORCE)")
 
 
@@ -124,7 +124,7 @@ def toml(sections):
 
 
 def secret_file(folder, name, value):
-    """A file that only its owner reads."""
+    """A file that only its owner can read."""
     path = folder / name
     path.touch(mode=0o600)
     path.write_text(value)
@@ -187,7 +187,7 @@ class Sidecar:
         return done.stdout
 
     def take_in(self, records):
-        """Imports records beside the running process."""
+        """Imports records next to the running process."""
         path = self.folder / f"{next(_count)}.ndjson"
         path.write_text("".join(json.dumps(record) + "\n" for record in records))
         return self._run("store", "import", "--config", self.config, path)
@@ -207,7 +207,7 @@ class Sidecar:
         return eventually(f"{surface} to listen", look)
 
     def ask(self, method, path, headers=(), body=None, address=None):
-        """One request on a connection of its own. Headers are pairs: a name may stand twice."""
+        """One request on a connection of its own. Headers are pairs: a name may repeat."""
         connection = http.client.HTTPConnection(address or self.address, timeout=60)
         try:
             connection.putrequest(method, path, skip_accept_encoding=True)
@@ -229,17 +229,17 @@ class Sidecar:
         return self.ask("GET", "/metrics", address=self.admin).body.decode()
 
     def peak_memory(self):
-        """The most memory that it ever held, in bytes."""
+        """Its peak memory, in bytes."""
         status = open(f"/proc/{self.process.pid}/status", encoding="ascii").read()
         return int(re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)[1]) * 1024
 
     def told(self):
-        """What it told that it may not."""
+        """Secrets in its log or metrics."""
         shown = self.log() + self.metrics()
         return [secret for secret in UNSPEAKABLE if secret in shown]
 
     def end(self):
-        """Ends it. It must have told nothing, and must end well."""
+        """Ends it. Asserts that it leaked no secret, and that it exits with 0."""
         try:
             told = self.told()
         finally:

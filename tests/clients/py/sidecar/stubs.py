@@ -1,4 +1,4 @@
-"""What the sidecar asks over HTTP, on loopback, with answers that a test sets."""
+"""The HTTP services that the sidecar calls, on loopback, with responses that a test sets."""
 
 import json
 import socket
@@ -36,7 +36,7 @@ class Stub:
             do_HEAD = do_GET
 
             def log_message(self, *_):
-                """Says nothing."""
+                """Logs nothing."""
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
@@ -49,7 +49,7 @@ class Stub:
 
 
 def closed_port():
-    """A URL at which nobody listens."""
+    """A URL without a listener."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{taken.getsockname()[1]}/"

@@ -1,4 +1,4 @@
-"""Age verification from end to end: a session, signed events, and what the user is told."""
+"""Age verification from end to end: a session, signed events, and the user's status."""
 
 import hashlib
 import hmac
@@ -25,7 +25,7 @@ def instant(moment):
 
 
 class User:
-    """Somebody who is signed in."""
+    """A signed-in user."""
 
     def __init__(self, sidecar, user_id=None):
         self.sidecar = sidecar
@@ -80,11 +80,11 @@ def somebody(sidecar):
     return User(sidecar)
 
 
-def test_nobody_knows_the_age_of_a_new_user(user):
+def test_a_new_user_is_unverified(user):
     assert user.status() == {"status": "unverified"}
 
 
-def test_a_session_is_opened_and_names_nobody(user):
+def test_a_session_opens_with_an_opaque_reference(user):
     answer = user.open(b"{}")
     assert answer.status == 201
     assert answer.headers["Cache-Control"] == "no-store"
@@ -98,7 +98,7 @@ def test_a_session_is_opened_and_names_nobody(user):
     assert user.status() == {"status": "pending"}
 
 
-def test_the_body_of_a_session_is_nothing_or_an_empty_object(user):
+def test_a_session_body_is_empty_or_an_empty_object(user):
     for body in (None, b"", b" { } "):
         assert user.open(body).status == 201, body
     for body, error in {
@@ -110,7 +110,7 @@ def test_the_body_of_a_session_is_nothing_or_an_empty_object(user):
         assert user.open(body).error == error, body
 
 
-def test_a_verified_user_is_told_so_until_it_ends(sidecar, user):
+def test_a_user_is_verified_until_the_verification_ends(sidecar, user):
     ends = datetime.now(UTC) + timedelta(seconds=3)
     said = event(user.subject(), expires_at=instant(ends))
     answer = send(sidecar, said)
@@ -123,7 +123,7 @@ def test_a_verified_user_is_told_so_until_it_ends(sidecar, user):
     assert datetime.now(UTC) >= ends - timedelta(milliseconds=50)
 
 
-def test_a_verification_that_names_no_end_holds_for_a_year(sidecar, user):
+def test_a_verification_without_an_end_is_valid_for_a_year(sidecar, user):
     said = event(user.subject())
     assert send(sidecar, said).status == 200
     told = user.status()
@@ -131,7 +131,7 @@ def test_a_verification_that_names_no_end_holds_for_a_year(sidecar, user):
     assert until - since == timedelta(days=365)
 
 
-def test_events_move_the_user_in_the_order_in_which_they_happened(sidecar, user):
+def test_events_apply_in_the_order_of_occurrence(sidecar, user):
     subject = user.subject()
     for status, after, expected, state in [
         ("pending", 1, 200, "pending"),
@@ -163,7 +163,7 @@ def test_a_repeated_event_gets_its_first_outcome(sidecar, user):
     assert send(sidecar, {**newer, "occurred_at": zoned}).json()["status"] == "duplicate"
 
 
-def test_an_event_id_stands_for_one_event(sidecar, user):
+def test_an_event_id_identifies_one_event(sidecar, user):
     said = event(user.subject(), "rejected")
     assert send(sidecar, said).status == 200
     other = {**said, "status": "revoked"}
@@ -179,7 +179,7 @@ def test_fifty_copies_at_once_are_applied_once(sidecar, user):
     assert sorted(answer.json()["status"] for answer in answers) == ["applied"] + ["duplicate"] * 49
 
 
-def test_an_unknown_subject_is_told_and_not_kept(sidecar):
+def test_an_unknown_subject_is_reported_and_not_stored(sidecar):
     said = event(secrets.token_hex(24))
     assert send(sidecar, said).error == (404, "UnknownSubject")
     assert send(
@@ -211,7 +211,7 @@ def test_the_signature_decides(sidecar, user, name):
     assert "WWW-Authenticate" not in answer.headers
 
 
-def test_both_secrets_hold_while_they_rotate(sidecar, user):
+def test_both_secrets_are_valid_during_rotation(sidecar, user):
     for secret in WEBHOOK_SECRETS:
         body = json.dumps(event(user.subject())).encode()
         assert send(sidecar, body, sign(body, secret)).status == 200
@@ -219,7 +219,7 @@ def test_both_secrets_hold_while_they_rotate(sidecar, user):
     assert send(sidecar, body, sign(body, "x" * 64)).status == 401
 
 
-def test_every_wrong_signature_gets_the_same_answer(sidecar):
+def test_every_wrong_signature_gets_the_same_response(sidecar):
     bodies = set()
     for headers in (
         {},
@@ -242,7 +242,7 @@ UNSPEAKABLE.add(DATE_OF_BIRTH)
     "field",
     ["date_of_birth", "name", "email", "document_image", "photograph", "evidence", "user_id"],
 )
-def test_what_nobody_needs_to_know_is_refused(sidecar, user, field):
+def test_personal_data_is_refused(sidecar, user, field):
     answer = send(sidecar, {**event(user.subject()), field: DATE_OF_BIRTH})
     assert answer.error == (400, "InvalidRequest")
     message = answer.json()["message"]
@@ -307,7 +307,7 @@ def test_ten_open_sessions_are_enough(sidecar, user):
     assert user.open().status == 201
 
 
-def test_no_answer_of_the_webhook_is_for_browsers(sidecar):
+def test_webhook_responses_have_no_cors_headers(sidecar):
     headers = {"Origin": "https://cards.example"}
     for answer in (
         sidecar.ask("OPTIONS", WEBHOOK, headers),

@@ -1,4 +1,4 @@
-"""Conditional requests (RFC 9110, section 13), on every document that has an ETag."""
+"""Conditional requests (RFC 9110, section 13), for every document with an ETag."""
 
 from datetime import timedelta
 from email.utils import format_datetime, parsedate_to_datetime
@@ -18,7 +18,7 @@ DOCUMENTS = {
 }
 OTHER = '"' + "0" * 64 + '"'
 
-# {tag} is the document's own; whether it counts as unchanged.
+# {tag} is the document's own; the value is whether it counts as unchanged.
 TAGS = {
     "{tag}": True,
     "W/{tag}": True,
@@ -73,7 +73,7 @@ def test_a_tag_is_strong_and_stays(sidecar, document):
     assert again.body == whole.body
 
 
-def test_head_tells_what_get_tells(sidecar, document):
+def test_head_returns_the_headers_of_get(sidecar, document):
     path, whole = document
     head = sidecar.ask("HEAD", path)
     assert (head.status, head.body) == (200, b"")
@@ -83,7 +83,7 @@ def test_head_tells_what_get_tells(sidecar, document):
 
 
 def lasting(answer):
-    """The headers that are the same each time."""
+    """The headers that must not vary."""
     fleeting = {"x-request-id", "ratelimit", "date", "content-length", "transfer-encoding"}
     headers = {name.lower(): value for name, value in answer.headers.items()}
     return {name: value for name, value in headers.items() if name not in fleeting}
@@ -105,7 +105,7 @@ def test_if_modified_since_counts_seconds(sidecar, document):
         assert (answer.status == 304) == unchanged, moment
 
 
-def test_a_date_that_is_none_is_ignored(sidecar, document):
+def test_an_invalid_date_is_ignored(sidecar, document):
     path, _ = document
     assert sidecar.get(path, {"If-Modified-Since": "yesterday"}).status == 200
 

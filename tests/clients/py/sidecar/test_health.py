@@ -1,4 +1,4 @@
-"""health-check against stubs of everything it asks."""
+"""health-check against stubs of every dependency."""
 
 import re
 import time
@@ -17,7 +17,7 @@ COMPONENTS = {*SINGLE, "database", "card_data", "payments"}
 
 @pytest.fixture(name="upstream")
 def stub_upstream():
-    """A stub whose every path passes, but for what a test sets."""
+    """A stub whose paths all pass, except those that a test sets."""
     stub = Stub()
     stub.answers = dict.fromkeys(
         (*(f"/{name}" for name in SINGLE), "/cards-a", "/cards-b", "/pay", "/xrpc/_health"), 200
@@ -27,7 +27,7 @@ def stub_upstream():
 
 
 def settings(stub, **changes):
-    """All of it configured. The PDS is an origin, whose health has a path of its own."""
+    """Everything configured. The PDS is an origin, whose health check has a path of its own."""
     return {
         "sidecar.health": {
             **{name: f"{stub.url}/{name}" for name in SINGLE},
@@ -51,7 +51,7 @@ def assert_nothing_leaks(body, stub):
         assert secret not in text, text
 
 
-def test_all_is_well(start, upstream):
+def test_all_components_pass(start, upstream):
     sidecar = start(settings(upstream))
     answer = sidecar.get(PATH)
     assert answer.status == 200
@@ -69,11 +69,11 @@ def test_all_is_well(start, upstream):
             assert check["componentId"] == name
             assert check["latency"] in ("<10ms", "<100ms", "<1s", ">=1s")
             assert not {"output", "name", "time", "latency_ms"} & set(check)
-    assert upstream.hits["/xrpc/_health"] == 1, "the PDS is asked where a PDS tells"
+    assert upstream.hits["/xrpc/_health"] == 1, "the PDS is queried at its own health path"
     assert_nothing_leaks(answer.body, upstream)
 
 
-def test_what_is_not_configured_is_no_fault(start):
+def test_a_component_that_is_not_configured_does_not_fail(start):
     answer = start().get(PATH)
     health = answer.json()
     assert (answer.status, health["status"]) == (200, "pass")
@@ -123,7 +123,7 @@ def test_without_the_platform_the_service_fails(start, upstream, fault):
     assert (check["status"], check["output"]) == ("fail", word)
 
 
-def test_all_hang_and_it_still_answers_in_three_seconds(start, upstream):
+def test_it_responds_within_three_seconds_when_all_hang(start, upstream):
     upstream.answers = dict.fromkeys(upstream.answers, "hang")
     sidecar = start(settings(upstream))
     began = time.monotonic()
@@ -139,7 +139,7 @@ def test_all_hang_and_it_still_answers_in_three_seconds(start, upstream):
     assert outputs == {"timeout"}
 
 
-def test_an_outcome_is_kept_for_ten_seconds_however_many_ask(start, upstream):
+def test_an_outcome_is_cached_for_ten_seconds(start, upstream):
     sidecar = start(settings(upstream))
     with ThreadPoolExecutor(20) as pool:
         answers = list(pool.map(lambda _: sidecar.get(PATH).status, range(60)))
@@ -178,7 +178,7 @@ def test_only_the_operator_sees_detail(start, upstream):
         ), headers
 
 
-def test_liveness_asks_nobody(start, upstream):
+def test_liveness_calls_no_component(start, upstream):
     upstream.answers = dict.fromkeys(upstream.answers, 503)
     sidecar = start(settings(upstream))
     answer = sidecar.get(f"{PATH}?probe=live")

@@ -1,4 +1,4 @@
-"""The running sidecar keeps to conf/openapi/sidecar.yaml, as Schemathesis sees it."""
+"""The running sidecar conforms to conf/openapi/sidecar.yaml, as checked by Schemathesis."""
 
 import os
 import subprocess
@@ -22,9 +22,9 @@ def test_the_document_is_valid_openapi():
     validate(yaml.safe_load(DOCUMENT.read_text()))
 
 
-# the answers of both have one form
+# Responses have the same form on both engines.
 @pytest.mark.parametrize("engine", ENGINES if LONG else ["sqlite"], indirect=True, scope="session")
-def test_schemathesis_finds_no_answer_that_the_document_does_not_tell(sidecar, tmp_path):
+def test_schemathesis_finds_no_undocumented_response(sidecar, tmp_path):
     user = User(sidecar, VIEWER_USER)
     words = ["run", DOCUMENT, "--url", f"http://{sidecar.address}", "--seed", SEED]
     words += ["--checks", "all", "--max-examples", "30", "--continue-on-failure", "--no-color"]

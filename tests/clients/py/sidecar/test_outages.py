@@ -1,4 +1,4 @@
-"""The database is gone, or busy: what still works, and what the rest says."""
+"""The database is gone, or busy: what still works, and the error of the rest."""
 
 import json
 import threading
@@ -18,7 +18,7 @@ FEED = (
 
 @pytest.fixture(scope="module", name="bereft")
 def sidecar_without_a_database(tmp_path_factory):
-    """Its database was dropped under its feet, after it had answered."""
+    """A sidecar whose database was dropped after its first response."""
     folder = tmp_path_factory.mktemp("bereft")
     database, platform = PostgresDatabase(folder), Stub()
     platform.answers["/"] = 200
@@ -43,7 +43,7 @@ ASKED = {
 
 
 @pytest.mark.parametrize("path", ASKED)
-def test_what_needs_the_database_says_so(bereft, path):
+def test_requests_that_need_the_database_get_503(bereft, path):
     answer = bereft.get(path, ASKED[path])
     assert answer.error == (503, "StoreUnavailable")
     assert int(answer.headers["Retry-After"]) >= 1
@@ -52,13 +52,13 @@ def test_what_needs_the_database_says_so(bereft, path):
         assert word not in answer.body, "no driver's words"
 
 
-def test_an_event_is_to_be_sent_again(bereft):
+def test_an_event_must_be_sent_again(bereft):
     answer = send(bereft, event(bereft.subject))
     assert answer.error == (503, "StoreUnavailable")
     assert int(answer.headers["Retry-After"]) >= 1
 
 
-def test_an_event_with_a_wrong_signature_is_refused_all_the_same(bereft):
+def test_a_wrong_signature_is_refused_nevertheless(bereft):
     body = json.dumps(event(bereft.subject)).encode()
     headers = {**JSON, SIGNATURE: sign(body, "x" * 64)}
     assert bereft.ask("POST", WEBHOOK, headers, body).error == (401, "InvalidSignature")
@@ -75,7 +75,7 @@ def test_an_event_with_a_wrong_signature_is_refused_all_the_same(bereft):
         "/functions/health-check?probe=live",
     ],
 )
-def test_what_needs_no_database_goes_on(bereft, path):
+def test_requests_that_need_no_database_succeed(bereft, path):
     assert bereft.get(path).status == 200
 
 
@@ -90,9 +90,7 @@ def test_the_health_check_names_the_database(bereft):
     assert health["checks"]["platform"][0]["status"] == "pass"
 
 
-def test_while_another_process_writes_readers_are_served_and_events_wait_or_are_put_off(
-    start, tmp_path
-):
+def test_reads_work_and_events_wait_while_another_process_writes(start, tmp_path):
     database = SqliteFile(tmp_path)
     sidecar = start(records=RECORDS, database=database)
     sidecar.may_complain = True

@@ -33,7 +33,7 @@ LISTED = [FULL_EPISODE, *ODD_EPISODES]
 
 
 def legal(text):
-    """As it can stand in XML."""
+    """As XML can represent it."""
     return "".join(letter for letter in text if letter not in CONTROLS)
 
 
@@ -45,7 +45,7 @@ def rss_bytes(sidecar):
     return answer.body
 
 
-def test_feedparser_finds_it_well_formed_and_keeps_every_listed_episode(rss):
+def test_feedparser_reads_every_listed_episode(rss):
     feed = feedparser.parse(
         rss, response_headers={"content-type": "application/rss+xml; charset=utf-8"}
     )
@@ -62,7 +62,7 @@ def test_feedparser_finds_it_well_formed_and_keeps_every_listed_episode(rss):
         assert entry.itunes_duration == "1800"
 
 
-def test_podcastparser_keeps_every_listed_episode_with_its_fields(rss):
+def test_podcastparser_reads_every_listed_episode_with_its_fields(rss):
     feed = podcastparser.parse(BASE_URL + PATH, io.BytesIO(rss))
     assert feed["link"] == "https://cards.example/podcast"
     assert feed["language"] == "en"
@@ -89,7 +89,7 @@ def test_odd_text_survives(rss, name):
     assert titles[f"{ADA}-{name}"] == legal(TITLES[name])
 
 
-def test_the_description_of_the_podcast_survives_but_for_what_xml_can_not_hold(rss):
+def test_the_description_survives_without_illegal_xml_characters(rss):
     said = etree.fromstring(rss).findtext("channel/description")
     assert said == f"{TITLES['cdata']} {TITLES['rtl']} {TITLES['emoji']}"
 
@@ -105,7 +105,7 @@ def test_a_description_is_cut_at_4000_bytes_between_two_letters(rss):
     assert f'href="{LINK}"' in whole
 
 
-def test_what_psp_1_asks_for_is_there(rss):
+def test_everything_that_psp_1_requires_is_present(rss):
     channel = etree.fromstring(rss).find("channel")
     link = channel.find(f"{ATOM}link[@rel='self']")
     assert link.get("href") == BASE_URL + PATH
@@ -122,7 +122,7 @@ def test_what_psp_1_asks_for_is_there(rss):
         assert set(item.find("enclosure").attrib) == {"url", "length", "type"}
 
 
-def test_an_episode_points_to_its_post_its_words_and_its_people(rss):
+def test_an_episode_links_its_post_transcript_and_people(rss):
     channel = etree.fromstring(rss).find("channel")
     found = {
         f"{name} {attribute}": channel.find(f"item/{PODCAST}{name}").get(attribute)
@@ -168,7 +168,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("query", REFUSED)
-def test_there_is_no_feed(sidecar, query):
+def test_a_request_without_a_feed_is_refused(sidecar, query):
     answer = sidecar.get(f"/functions/podcast-rss-feed{query}")
     assert answer.error == REFUSED[query]
     assert answer.headers["Cache-Control"] == "no-store"

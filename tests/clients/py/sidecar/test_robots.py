@@ -30,7 +30,7 @@ ALLOWED = {
 
 
 def readers(text):
-    """What each of the two says of an agent and a path."""
+    """The verdict of each parser on an agent and a path."""
     protego = Protego.parse(text)
     urllib = RobotFileParser()
     urllib.parse(text.splitlines())
@@ -60,13 +60,13 @@ def test_both_readers_find_the_sitemap(sidecar):
     assert urllib.site_maps() == [f"{BASE_URL}/sitemap.xml"]
 
 
-def test_it_is_plain_text_that_any_reader_takes(sidecar):
+def test_it_is_plain_text_for_any_reader(sidecar):
     body = sidecar.get("/robots.txt").body
     assert body.isascii() and b"\r" not in body and body.endswith(b"\n")
     assert not body.startswith(b"\xef\xbb\xbf")
 
 
-def test_a_site_that_is_not_for_search_is_closed_to_all(start):
+def test_a_site_without_indexing_disallows_everything(start):
     text = start({"sidecar.robots": {"indexing": False}}).get("/robots.txt").body.decode()
     for name, reads in readers(text).items():
         for url in ALLOWED:

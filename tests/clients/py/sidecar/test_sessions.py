@@ -1,4 +1,4 @@
-"""Platform sessions, made by PyJWT: which are let in, and by which name the others are refused."""
+"""Platform sessions, made by PyJWT: which are accepted, and the error name of the others."""
 
 import time
 import uuid
@@ -103,7 +103,7 @@ TOKENS = {
 
 
 @pytest.mark.parametrize("name", TOKENS)
-def test_a_token_is_let_in_or_refused_by_name(sidecar, keys, name):
+def test_a_token_is_accepted_or_refused_by_name(sidecar, keys, name):
     expected, make = TOKENS[name]
     answer = sidecar.get(PATH, bearer(make(keys)))
     assert answer.error == expected, answer.body
@@ -112,7 +112,7 @@ def test_a_token_is_let_in_or_refused_by_name(sidecar, keys, name):
     assert answer.headers["Cache-Control"] == "no-store"
 
 
-def test_who_sends_no_token_is_asked_for_one(sidecar):
+def test_a_missing_token_gets_401(sidecar):
     for headers in ({}, {"Authorization": ""}, {"Authorization": "Basic YTpi"}):
         answer = sidecar.get(PATH, headers)
         assert answer.error == (401, "AuthenticationRequired"), headers
@@ -124,7 +124,7 @@ def test_the_scheme_is_the_same_in_any_case(sidecar, scheme):
     assert sidecar.get(PATH, bearer(mint(), scheme)).status == 200
 
 
-def test_two_authorization_headers_are_refused_even_when_both_are_right(sidecar):
+def test_two_authorization_headers_are_refused(sidecar):
     header = ("Authorization", f"Bearer {mint()}")
     answer = sidecar.get(PATH, [header, header])
     assert answer.error == (401, "AuthenticationRequired")
@@ -132,7 +132,7 @@ def test_two_authorization_headers_are_refused_even_when_both_are_right(sidecar)
 
 def test_an_authorization_header_may_have_8_kib(sidecar):
     def of_length(length):
-        """Filled up in the payload; three bytes there are four letters of the token."""
+        """Padded in the payload; three bytes there are four letters of the token."""
         wanting = length - len(mint(fill=""))
         fill = next(
             n for n in range(wanting // 4 * 3, wanting) if len(mint(fill="x" * n)) >= length
@@ -145,7 +145,7 @@ def test_an_authorization_header_may_have_8_kib(sidecar):
     assert sidecar.get(PATH, bearer(too_long)).error == (401, "BadJwt")
 
 
-def test_the_messages_of_refusals_hold_nothing_of_the_token(sidecar, keys):
+def test_refusals_do_not_contain_the_token(sidecar, keys):
     for _, make in TOKENS.values():
         token = make(keys)
         message = sidecar.get(PATH, bearer(token)).body.decode()
@@ -158,7 +158,7 @@ FEED = "/functions/getFeedSkeleton?feed=at://did:web:cards.example/app.bsky.feed
 WHO = f"{FEED}whoto-follow"
 
 
-def test_the_personal_feed_takes_a_session_of_a_user_with_a_did(sidecar):
+def test_the_personal_feed_accepts_a_user_with_a_did(sidecar):
     answer = sidecar.get(WHO, bearer(mint(sub=VIEWER_USER)))
     assert answer.status == 200, answer.body
     assert answer.headers["Cache-Control"] == "private, no-store"
@@ -172,7 +172,7 @@ def test_the_personal_feed_takes_a_session_of_a_user_with_a_did(sidecar):
     assert sidecar.get(WHO).error == (401, "AuthenticationRequired")
 
 
-def test_public_feeds_do_not_look_at_tokens(sidecar):
+def test_public_feeds_ignore_tokens(sidecar):
     path = f"{FEED}fresh-pulls"
     plain = sidecar.get(path)
     assert plain.json()["feed"][0]["post"].startswith(f"at://{ADA}/")
@@ -202,7 +202,7 @@ def test_a_new_key_is_found_when_a_token_names_it(with_keys, stub):
     assert stub.hits["/rotation.json"] <= 3, "tokens of unknown keys are no way to keep us asking"
 
 
-def test_strangers_keys_do_not_keep_us_asking(with_keys, stub):
+def test_unknown_keys_do_not_cause_repeated_fetches(with_keys, stub):
     key = SigningKey("ES256", "known")
     stub.answers["/quiet.json"] = {"keys": [key.public]}
     sidecar = with_keys(f"{stub.url}/quiet.json")
@@ -213,7 +213,7 @@ def test_strangers_keys_do_not_keep_us_asking(with_keys, stub):
     assert stub.hits["/quiet.json"] <= 2
 
 
-def test_known_keys_hold_while_their_source_is_down(with_keys, stub):
+def test_known_keys_stay_valid_while_their_source_is_down(with_keys, stub):
     key = SigningKey("ES256", "kept")
     stub.answers["/down.json"] = {"keys": [key.public]}
     sidecar = with_keys(f"{stub.url}/down.json")
@@ -235,7 +235,7 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize("name", UNUSABLE)
-def test_without_any_keys_a_token_can_not_be_judged(with_keys, stub, name):
+def test_without_any_keys_a_token_cannot_be_verified(with_keys, stub, name):
     stub.answers |= {
         "/fails.json": 500,
         "/redirects.json": 302,

@@ -1,4 +1,4 @@
-"""The log at its most talkative and the metrics hold nothing that is somebody's secret."""
+"""The log at its most verbose level and the metrics hold no secret."""
 
 import json
 import secrets
@@ -9,7 +9,7 @@ from test_age import DATE_OF_BIRTH, SESSION, User, event, send
 from tokens import EMAIL, bearer, mint
 
 
-def test_nothing_of_a_body_a_token_or_a_person_is_told(start):
+def test_logs_contain_no_body_token_or_personal_data(start):
     sidecar = start(records=RECORDS)
     user = User(sidecar)
     subject = user.subject()

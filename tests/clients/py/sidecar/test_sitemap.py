@@ -16,7 +16,7 @@ from server import BASE_URL, LONG
 SCHEMAS = Path(__file__).parent / "schema"
 NAMESPACE = "{http://www.sitemaps.org/schemas/sitemap/0.9}"
 PAGE = 45_000
-# A page takes a debug build some seconds, and PostgreSQL a million of them half a minute.
+# A page takes a debug build some seconds, and a million rows take PostgreSQL half a minute.
 EVERY = 1 if LONG else 7
 MANY = {"sqlite": 1_000_000, "postgres": 1_000_000 if LONG else 100_000}
 
@@ -42,7 +42,7 @@ def test_a_small_site_has_one_valid_urlset_that_starts_at_home(sidecar, path):
     assert HIDDEN_PAGE["loc"] not in found
 
 
-def test_a_reader_takes_every_page_with_its_time_and_images(sidecar):
+def test_a_reader_reads_every_page_with_its_time_and_images(sidecar):
     tree = sitemap_from_str(sidecar.get("/sitemap.xml").body.decode())
     assert isinstance(tree, PagesXMLSitemap), tree
     pages = {page.url: page for page in tree.all_pages()}
@@ -55,7 +55,7 @@ def test_a_reader_takes_every_page_with_its_time_and_images(sidecar):
     assert [image.loc for image in odd.images] == ["https://media.cards.example/u&1.jpg"]
 
 
-def test_what_is_no_page_is_refused(sidecar):
+def test_an_invalid_page_is_refused(sidecar):
     for query, error in {
         "?page=2": (404, "NotFound"),
         "?page=99999999": (404, "NotFound"),
@@ -76,7 +76,7 @@ ROWS = {
 
 
 def fill(database, count, step=1):
-    """Pages with the ids 1, 1 + step, …; id n has the address …/c/n."""
+    """Pages with the ids 1, 1 + step, …; id n has the URL …/c/n."""
     rows = ROWS[database.kind].format(count=count)
     database.execute(
         "INSERT INTO sitemap_url (id, loc, lastmod_us) "
@@ -136,7 +136,7 @@ def test_a_million_pages_are_served_in_bounded_memory(start, engine, tmp_path, c
 
 
 def count_urls(body):
-    """The well-formed document's url elements."""
+    """The url elements of a well-formed document."""
     urls = 0
 
     def start(name, _):
@@ -149,7 +149,7 @@ def count_urls(body):
     return urls
 
 
-def test_pages_that_change_change_their_shard_alone(start, engine, tmp_path):
+def test_a_changed_page_changes_only_its_shard(start, engine, tmp_path):
     sidecar = start(database=engine(tmp_path))
     fill(sidecar.database, 3, step=PAGE)
 

@@ -1,4 +1,4 @@
-"""Sessions of the platform, made by PyJWT, and what is wrong with them."""
+"""Sessions of the platform, made by PyJWT, and invalid variants of them."""
 
 import base64
 import hashlib
@@ -19,7 +19,7 @@ UNSPEAKABLE.add(EMAIL)
 
 
 def claims(**changes):
-    """Those of a signed-in user. A change to None leaves a claim out."""
+    """The claims of a signed-in user. A change to None removes a claim."""
     now = int(time.time())
     said = {
         "iss": ISSUER,
@@ -38,7 +38,7 @@ def claims(**changes):
 
 
 def remember(token):
-    """A token, and its signature alone, may not show up anywhere."""
+    """Marks a token, and its signature alone, as secret."""
     UNSPEAKABLE.update(part for part in (token, token.rpartition(".")[2]) if len(part) > 16)
     return token
 
@@ -55,7 +55,7 @@ def part(value):
 
 
 def by_hand(header, payload, secret):
-    """A token that PyJWT would not make, HMAC over whatever stands there."""
+    """A token that PyJWT would refuse to make, with an HMAC over any header and claims."""
     signed = f"{part(header)}.{part(payload)}"
     mac = hmac.new(secret, signed.encode(), hashlib.sha256).digest()
     return remember(f"{signed}.{part(mac)}")
