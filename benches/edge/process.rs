@@ -87,7 +87,7 @@ impl Process {
         let status = fs::read_to_string(self.proc("status")).expect("the process is alive");
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
-        kib.expect("every process tells its resident memory")
+        kib.expect("every process reports its resident memory")
     }
 
     /// The number of open files, including sockets.

@@ -71,7 +71,7 @@ async function timed(sidecar, path) {
 
 async function sitemap(store, sidecar) {
   const index = await timed(sidecar, SITEMAP);
-  assert.match(index.head, /<sitemapindex/, 'so many addresses need an index');
+  assert.match(index.head, /<sitemapindex/, 'that many URLs need an index');
   const { text } = await ask(sidecar.url + SITEMAP);
   const pages = [...text.matchAll(/<loc>[^<]*[?&](?:amp;)?page=(\d+)<\/loc>/g)];
   const paths = pages.map(([, page]) => `${SITEMAP}?page=${page}`);

@@ -1,5 +1,5 @@
-//! Requests as real clients send them, and answers as a real node gives them, each with what must
-//! come of it; `vectors/README.md` tells where they are from.
+//! Requests of real clients and responses of a real node, each with the expected verdict;
+//! `vectors/README.md` lists their sources.
 
 use portcullis_filters::client::TrustedProxies;
 use portcullis_filters::policy::GatewayPolicy;

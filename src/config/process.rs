@@ -124,7 +124,7 @@ section! {
         /// sqlite:FILE, or postgres://USER@HOST:PORT/DATABASE without a password and without TLS.
         /// Why: a file needs no server; two processes on one store need PostgreSQL.
         url: String = Default("sqlite:portcullis.db"), store_url;
-        /// The file with PostgreSQL's password; "" is none.
+        /// The file with PostgreSQL's password; "" for none.
         /// Why: secrets live in files; configurations are shown and shared.
         password_file: Option<PathBuf> = Default(""), text("a path", optional_path);
         /// Connections to PostgreSQL; 2 to 100.
@@ -168,7 +168,7 @@ section! {
         /// Loopback address:port or unix:/path; any other address requires admin.token_file.
         /// Why: it shows how the service is used, which is for this machine only.
         listen: Listen = Default("127.0.0.1:8083"), text(LISTEN_FORM, Listen::parse);
-        /// The file with a token (32 characters or more) for all but the probes; "" is none.
+        /// The file with a token (32 characters or more) for all but the probes; "" for none.
         /// Why: a local listener is open to local users; a remote one needs a token.
         token_file: Option<PathBuf> = Default(""), text("a path", optional_path), live;
     }

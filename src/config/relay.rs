@@ -72,7 +72,7 @@ pub(super) const CLIENTS: Section = Section {
         /// Concurrent requests of each client.
         /// Why: a burst waits for signers and receipts instead of being refused.
         max_in_flight_per_client = Default(256) live;
-        /// Peers whose X-Forwarded-For is trusted: networks or single addresses; [] is none.
+        /// Peers whose X-Forwarded-For is trusted: networks or single addresses; [] for none.
         /// Why: a proxy on this machine; any other peer could claim any address.
         trusted_proxies = Default(["127.0.0.0/8", "::1/128"]) live;
     },

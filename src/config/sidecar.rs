@@ -41,7 +41,7 @@ section! {
         /// Required. The public origin, without a slash at its end; http:// on loopback only.
         /// Why: feeds and sitemaps contain it, whatever the Host header says.
         base_url: String = Required("https://cards.example"), text(ORIGIN_FORM, origin), live;
-        /// The file with a token (32 characters or more) for details of health-check; "" is none.
+        /// The file with a token (32 characters or more) for details of health-check; "" for none.
         /// Why: everyone else learns only whether the service is healthy.
         operator_token_file: Option<PathBuf> = Default(""), text("a path", optional_path), live;
     }
@@ -76,7 +76,7 @@ pub(super) const CLIENTS: Section = Section {
         /// Concurrent requests of each client.
         /// Why: one crawler cannot take all connections to the store.
         max_in_flight_per_client = Default(64) live;
-        /// Peers whose X-Forwarded-For is trusted: networks or single addresses; [] is none.
+        /// Peers whose X-Forwarded-For is trusted: networks or single addresses; [] for none.
         /// Why: a proxy on this machine; any other peer could claim any address.
         trusted_proxies = Default(["127.0.0.0/8", "::1/128"]) live;
     },
@@ -91,10 +91,10 @@ section! {
         /// The DID of the feed generator; "" is the did:web of sidecar.base_url.
         /// Why: did:web needs no registration.
         service_did: String = Default(""), text(DID_FORM, did), live;
-        /// The URL of the privacy policy; "" is none.
+        /// The URL of the privacy policy; "" for none.
         /// Why: clients show it where the product has one.
         privacy_policy: Option<String> = Default(""), text(URL_FORM, optional_url), live;
-        /// The URL of the terms of service; "" is none.
+        /// The URL of the terms of service; "" for none.
         /// Why: clients show them where the product has any.
         terms_of_service: Option<String> = Default(""), text(URL_FORM, optional_url), live;
         /// Moderation labels that hide a post; at most 16.
@@ -118,7 +118,7 @@ section! {
         /// Why: a default secret would be public; two, so that a rotation signs nobody out.
         hs256_secret_files: Vec<PathBuf> = Default([]),
             list(text("a path", file), 0..=2, WHY_SECRETS), live;
-        /// The URL of the key set for ES256 and RS256 sessions; "" is none.
+        /// The URL of the key set for ES256 and RS256 sessions; "" for none.
         /// Why: only the operator knows whose keys to trust.
         jwks_url: Option<String> = Default(""), text(URL_FORM, optional_url), live;
         /// The directory of did:plc documents.
@@ -145,7 +145,7 @@ section! {
         /// Why: the bands that app stores distinguish.
         age_bands: Vec<String> = Default(["under_13", "13_15", "16_17", "18_plus"]),
             list(text(BAND_FORM, band), 1..=16, WHY_BANDS), live;
-        /// The URL where a user proves an age, with {subject_ref} in it; "" is none.
+        /// The URL where a user proves an age, with {subject_ref} in it; "" for none.
         /// Why: the product can send its users there itself.
         verification_url: Option<String> = Default(""),
             text(VERIFICATION_FORM, verification_url), live;

@@ -2,7 +2,7 @@
 //!
 //! The trait is `#[doc(hidden)]` in Pingora 0.9.1, which is pinned. `HttpProxy` needs the head and
 //! runs the phases; the rest of the request waits in a [`Handoff`], which the head names in its
-//! extensions, because a `dyn Session` cannot be downcast. Whoever answers takes the request out
+//! extensions, because a `dyn Session` cannot be downcast. The handler takes the request out
 //! and puts it back for the connection to go on. Pingora itself neither reads nor writes.
 
 use super::request::Request;

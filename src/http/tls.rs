@@ -91,7 +91,7 @@ impl fmt::Display for WhyNoCertificate {
             Self::Unreadable(error) => error.fmt(f),
             Self::TooLarge => write!(f, "it is larger than {MAX_CERTIFICATES} bytes"),
             Self::NotPem => f.write_str("it must hold certificates in PEM"),
-            Self::NotX509 => f.write_str("its first certificate is none of X.509"),
+            Self::NotX509 => f.write_str("its first certificate is not X.509"),
         }
     }
 }

@@ -47,7 +47,7 @@ pub mod code {
     pub const INVALID_NONCE: i64 = 52;
     /// The resource bounds or the balance do not cover the fee.
     pub const INSUFFICIENT_BOUNDS: i64 = 53;
-    /// The account can not pay for its bounds.
+    /// The account cannot pay for its bounds.
     pub const INSUFFICIENT_BALANCE: i64 = 54;
     /// The account's `__validate__` refused.
     pub const VALIDATION_FAILURE: i64 = 55;

@@ -74,7 +74,7 @@ fn every_pair_is_on_the_list_or_refused() {
     assert_eq!(reason(&request(invoke(vec![zero]))), Err(EntrypointNotAllowed));
 }
 
-/// A contract, an entrypoint, arguments, and what comes of them.
+/// A contract, an entrypoint, arguments, and the expected verdict.
 type Row<'a> = (&'a str, &'a str, &'a [Felt], Result<(), Reason>);
 
 #[test]

@@ -1,4 +1,4 @@
-//! A policy, an account and its transactions, for the tests beside this.
+//! A policy, an account and its transactions, for the tests in this folder.
 
 use portcullis_filters::bearer::Tokens;
 use portcullis_filters::client::TrustedProxies;

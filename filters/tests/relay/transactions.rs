@@ -12,7 +12,7 @@ use portcullis_filters::verdict::Reason::{self, *};
 /// The prime, which a node takes for zero.
 const PRIME: &str = "0x800000000000011000000000000000000000000000000000000000000000001";
 
-/// What comes of a good request with `from` replaced, in one place, by `to`.
+/// The verdict on a valid request with one `from` replaced by `to`.
 fn with(from: &str, to: &str) -> Result<(), Reason> {
     let body = request(invoke(vec![burn()]));
     assert!(body.contains(from), "{from} is in {body}");

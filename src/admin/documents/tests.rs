@@ -19,9 +19,9 @@ fn openapi(surface: &str) -> Value {
     document(&format!("/docs/openapi/{surface}.json"))
 }
 
-/// The surfaces that a reason is told on: gateway, relay, sidecar.
+/// The surfaces that document a reason: gateway, relay, sidecar.
 #[rustfmt::skip] // a line for each set of surfaces
-fn told_on(reason: Reason) -> [bool; 3] {
+fn documented_on(reason: Reason) -> [bool; 3] {
     use Reason as R;
     match reason {
         R::NotFound | R::WrongHttpMethod | R::RateLimited | R::TooManyInFlight
@@ -53,7 +53,7 @@ fn told_on(reason: Reason) -> [bool; 3] {
 }
 
 fn reasons_of(surface: usize) -> impl Iterator<Item = Reason> {
-    Reason::ALL.into_iter().filter(move |reason| told_on(*reason)[surface])
+    Reason::ALL.into_iter().filter(move |reason| documented_on(*reason)[surface])
 }
 
 /// What a node is, or refers to.
@@ -96,8 +96,8 @@ fn named(root: &Value, schema: &Value, found: &mut BTreeSet<(String, Option<i64>
     }
 }
 
-/// Every status, name and code that a document tells of.
-fn told(root: &Value) -> BTreeSet<(u16, String, Option<i64>)> {
+/// Every status, name and code in a document.
+fn documented(root: &Value) -> BTreeSet<(u16, String, Option<i64>)> {
     let mut all = BTreeSet::new();
     for (status, response) in answers(root) {
         let mut found = BTreeSet::new();
@@ -117,15 +117,15 @@ fn every_reason_of_the_gateway_stands_in_its_document_with_its_status_and_code()
             (status, reason.name().to_owned(), Some(i64::from(code)))
         })
         .collect();
-    assert_eq!(told(&openapi("gateway")), expected);
+    assert_eq!(documented(&openapi("gateway")), expected);
 }
 
 #[test]
 fn every_reason_of_the_relay_stands_in_its_document_with_its_status_and_code() {
-    let told = told(&openapi("relay"));
-    let names: BTreeSet<_> = told.iter().map(|row| row.1.as_str()).collect();
+    let documented = documented(&openapi("relay"));
+    let names: BTreeSet<_> = documented.iter().map(|row| row.1.as_str()).collect();
     assert_eq!(names, reasons_of(1).map(Reason::name).collect(), "no other, and none is missing");
-    for (status, name, code) in &told {
+    for (status, name, code) in &documented {
         let reason = Reason::ALL.into_iter().find(|reason| reason.name() == name);
         let (own_status, own_code) = status_and_code(reason.expect("checked just before"));
         assert_eq!(*status, own_status, "{name}");
@@ -135,25 +135,26 @@ fn every_reason_of_the_relay_stands_in_its_document_with_its_status_and_code() {
 
 #[test]
 fn every_name_of_the_sidecar_stands_in_its_document_with_its_status() {
-    let told = told(&openapi("sidecar")).into_iter().map(|(status, name, _)| (status, name));
+    let documented =
+        documented(&openapi("sidecar")).into_iter().map(|(status, name, _)| (status, name));
     let expected =
         reasons_of(2).map(|reason| (status_and_code(reason).0, xrpc_name(reason).to_owned()));
-    assert_eq!(told.collect::<BTreeSet<_>>(), expected.collect());
+    assert_eq!(documented.collect::<BTreeSet<_>>(), expected.collect());
 }
 
 /// What the JSON-RPC codes of the methods' document stand for.
 #[test]
 fn every_reason_of_the_gateway_stands_among_the_errors_of_its_methods() {
     let root = document("/docs/openrpc/gateway.json");
-    let mut told = BTreeMap::new();
+    let mut documented = BTreeMap::new();
     for error in root["components"]["errors"].as_object().expect("errors").values() {
         for reason in error["data"]["reason"].as_array().into_iter().flatten() {
-            told.insert(reason.as_str().expect("a name").to_owned(), error["code"].as_i64());
+            documented.insert(reason.as_str().expect("a name").to_owned(), error["code"].as_i64());
         }
     }
     let code = |reason| Some(i64::from(status_and_code(reason).1));
     let expected = reasons_of(0).map(|reason| (reason.name().to_owned(), code(reason)));
-    assert_eq!(told, expected.collect());
+    assert_eq!(documented, expected.collect());
 }
 
 #[test]
@@ -216,7 +217,8 @@ fn the_page_shows_every_path_and_method_and_every_link_on_it_leads_somewhere() {
     for method in Method::ALL {
         assert!(PAGE.contains(&format!("<code>{}</code>", method.name())), "{method:?}");
     }
-    for reason in Reason::ALL.into_iter().filter(|reason| told_on(*reason) != [false, false, true])
+    for reason in
+        Reason::ALL.into_iter().filter(|reason| documented_on(*reason) != [false, false, true])
     {
         assert!(PAGE.contains(&format!("<code>{}</code>", reason.name())), "{reason:?}");
     }

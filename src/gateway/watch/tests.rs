@@ -186,7 +186,7 @@ fn an_outage_ends_one_epoch() {
     assert_eq!(
         first.broke,
         Some(EpochCause::Unreachable),
-        "a node that was never there is told, too"
+        "a node that was never reachable is reported, too"
     );
 }
 
