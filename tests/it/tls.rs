@@ -45,13 +45,13 @@ impl Stage {
     }
 
     fn reload(&self) {
-        let lines = || self.edge.lines().into_iter().filter(|line| line.contains("read again"));
+        let lines = || self.edge.lines().into_iter().filter(|line| line.contains("reloaded"));
         let before = lines().count();
         self.edge.signal("HUP");
         let deadline = Instant::now() + PATIENCE;
         let mut pause = Client::connect(self.edge.admin());
         while lines().count() == before {
-            assert!(Instant::now() < deadline, "the files are not read again");
+            assert!(Instant::now() < deadline, "the files are not reloaded");
             let _silence = pause.silent_for(std::time::Duration::from_millis(10));
         }
     }

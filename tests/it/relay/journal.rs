@@ -102,8 +102,8 @@ fn an_invalid_query_is_explained() {
         ("hash=%3Cb%3E", "hash is 0x"),
         ("state=done", "state is one of"),
         ("intent=0", "intent is a number"),
-        ("intent=1&intent=1", "intent is there twice"),
-        ("operation=%27%20OR%201", "operation is the name"),
+        ("intent=1&intent=1", "intent appears twice"),
+        ("operation=%27%20OR%201", "operation is a name"),
         ("before=-1", "before is a number"),
     ] {
         let answer = ask(&stage.edge, &local(&format!("/journal?{query}")));

@@ -93,7 +93,8 @@ impl Client2 {
         let body = Bytes::copy_from_slice(request.body());
         let mut begun = self.begin(request, body.is_empty())?;
         if !body.is_empty() {
-            begun.body.send_data(body, true)?;
+            // an early refusal may have ended the stream already: the response shows it
+            let _ = begun.body.send_data(body, true);
         }
         Ok(begun)
     }
