@@ -302,7 +302,10 @@ impl Connection {
     /// gave that back.
     pub(super) async fn finish(&mut self, header: Option<Box<RequestHeader>>) -> bool {
         // a pipelined request is not served: where one request ends must not depend on another
-        if !self.keeps_alive || !self.is_body_read() || !self.buffer.is_empty() {
+        let is_input_read = self.is_body_read() && self.buffer.is_empty();
+        if !self.keeps_alive || !is_input_read {
+            // more of it may be under way, and a reset would cost the client the response
+            self.lingers |= !is_input_read;
             cold(self.close()).await;
             return false;
         }
