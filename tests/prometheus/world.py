@@ -92,7 +92,7 @@ class Portcullis:
             folder / "portcullis.log", PORTCULLIS, "dev", "--state", str(self.state), env=env
         )
         for name in SURFACES:
-            setattr(self, name, self.child.says(rf"{name} +http://([0-9.:]+)/?")[1])
+            setattr(self, name, self.child.says(rf"{name} +https?://([0-9.:]+)/?")[1])
 
     def secret(self, name):
         return (self.state / name).read_text().strip()

@@ -9,28 +9,31 @@ use std::path::Path;
 /// The selector of `decimals`.
 const DECIMALS: &str = "0x4c4fb1ab068f6039d5780c68dd0fa2f8742cceb3426d19667778ca7f3518a9";
 
+/// A call of `decimals`. A command is one line, so that it can be copied.
+const VIEW_CALL: &str = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"starknet_call\",\"params\":\
+    {\"block_id\":\"latest\",\"request\":{\"contract_address\":\"TOKEN\",\
+    \"entry_point_selector\":\"DECIMALS\",\"calldata\":[]}}}";
+const JSON: &str = "-H 'content-type: application/json'";
+const BEARER: &str = "-H \"authorization: Bearer $(cat STATE/relay.token)\"";
+const SESSION: &str = "-H \"authorization: Bearer $(cat STATE/user.session)\"";
+
 /// A line on where a surface is, and what to try there.
 type Surface = (&'static str, &'static str);
 
 const GATEWAY: Surface = (
     "  gateway   ORIGIN/rpc   (public, read-only)\n",
     r#"  # a view call passes: the decimals of the STRK token
-  curl -s ORIGIN/rpc -H 'content-type: application/json' -d '{"jsonrpc":"2.0","id":1,
-    "method":"starknet_call","params":{"block_id":"latest","request":{"calldata":[],
-    "contract_address":"TOKEN",
-    "entry_point_selector":"DECIMALS"}}}'
+  curl -s ORIGIN/rpc JSON -d 'VIEW_CALL'
   # a write does not: 403
-  curl -s ORIGIN/rpc -H 'content-type: application/json' -d '{"jsonrpc":"2.0","id":2,
-    "method":"starknet_addInvokeTransaction"}'
+  curl -s ORIGIN/rpc JSON -d '{"jsonrpc":"2.0","id":2,"method":"starknet_addInvokeTransaction"}'
 "#,
 );
 const RELAY: Surface = (
     "  relay     ORIGIN   (for clients with the token in STATE/relay.token)\n",
     r#"  # the relay proves every pin before it writes
-  curl -s -H "authorization: Bearer $(cat STATE/relay.token)" ORIGIN/readyz
+  curl -s BEARER ORIGIN/readyz
   # an operation that is already done is answered without a transaction
-  curl -s -H "authorization: Bearer $(cat STATE/relay.token)" \
-    -H 'content-type: application/json' -d '{}' ORIGIN/require-v2
+  curl -s BEARER JSON -d '{}' ORIGIN/require-v2
 "#,
 );
 const SIDECAR: Surface = (
@@ -39,8 +42,7 @@ const SIDECAR: Surface = (
   curl -s 'ORIGIN/functions/getFeedSkeleton?limit=3&feed=FEED'
   curl -s 'ORIGIN/functions/podcast-rss-feed?handle=ember.cards.example'
   # a signed-in user begins to prove an age
-  curl -s -X POST -H "authorization: Bearer $(cat STATE/user.session)" \
-    ORIGIN/functions/age-verification-session
+  curl -s -X POST SESSION ORIGIN/functions/age-verification-session
 "#,
 );
 const FEED: &str = "at://did:web:127.0.0.1%253A8082/app.bsky.feed.generator/fresh-pulls";
@@ -89,8 +91,18 @@ pub(super) fn text(node: &str, state: &Path, bound: &Bound, config: &Config) -> 
          it)\n  config    STATE/portcullis.toml\n\nTry, in another terminal:\n\n{commands}\n\
          Ctrl-C stops everything. Log lines follow.\n\n"
     );
-    let text = text.replace("TOKEN", TOKEN).replace("DECIMALS", DECIMALS).replace("FEED", FEED);
-    text.replace("STATE", &state.display().to_string())
+    let state = state.display().to_string();
+    let placeholders = [
+        ("SESSION", SESSION),
+        ("BEARER", BEARER),
+        ("JSON", JSON),
+        ("VIEW_CALL", VIEW_CALL),
+        ("TOKEN", TOKEN),
+        ("DECIMALS", DECIMALS),
+        ("FEED", FEED),
+        ("STATE", &state),
+    ];
+    placeholders.iter().fold(text, |text, (name, value)| text.replace(name, value))
 }
 
 fn origin(listen: &Listen, tls: Option<&TlsConfig>) -> String {
