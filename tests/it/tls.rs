@@ -280,7 +280,7 @@ fn check_and_serve_name_every_tls_mistake() {
         (
             "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
             &pair.key,
-            &["none of X.509"],
+            &["is not X.509"],
         ),
         ("-----BEGIN CERTIFICATE-----\nA", &pair.key, &["certificates in PEM"]),
     ] {
