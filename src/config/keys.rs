@@ -35,7 +35,7 @@ pub(super) struct Key {
 /// The value of a key that nobody sets, as a TOML literal.
 pub(super) enum DefaultValue {
     Default(&'static str),
-    /// There is none, the key is required; the literal is what the example file shows.
+    /// No default: the key is required. The literal is what the example file shows.
     Required(&'static str),
 }
 

@@ -83,7 +83,7 @@ impl Runtimes {
 }
 
 /// Pings the watchdog of the service manager, twice per its interval, while all runtimes respond.
-/// Returns if there is none.
+/// Returns at once if the service manager set no watchdog.
 pub(crate) async fn run_watchdog(runtimes: Arc<Runtimes>) {
     let interval = sd_notify::watchdog_enabled().filter(|interval| !interval.is_zero());
     let Some(interval) = interval else { return };
