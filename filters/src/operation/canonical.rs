@@ -9,101 +9,72 @@ use super::{
 };
 use crate::felt::{Felt, U256};
 use crate::rpc::values::{write_felt, write_plain};
-use crate::tx::written;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
-use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 
 /// The last second of the year 9999, where RFC 3339 ends, since 1970.
 pub const LAST_SECOND: u64 = 253_402_300_799;
 
-impl Operation {
-    /// Appends the body in canonical form.
-    pub fn write(&self, out: &mut Vec<u8>) {
-        out.push(b'{');
-        for (at, (name, value)) in self.members().iter().enumerate() {
-            if at > 0 {
-                out.push(b',');
-            }
-            write_plain(name, out);
-            out.push(b':');
-            value.write(out);
+/// The members of an operation's body, in canonical order.
+pub(super) fn members(operation: &Operation) -> Vec<(&'static str, Value<'_>)> {
+    use Value::{Felt, Integer, Number, Text, Time};
+    match operation {
+        Operation::Register(Register { identity, account, public_key }) => vec![
+            ("identity", Felt(identity)),
+            ("account", Felt(account)),
+            ("public_key", Felt(public_key)),
+        ],
+        Operation::VerificationAttest(VerificationAttest {
+            account,
+            attestation_id,
+            assurance_type,
+            assurance_level,
+            expires_at,
+        }) => vec![
+            ("account", Felt(account)),
+            ("attestation_id", Felt(attestation_id)),
+            ("assurance_type", Text(assurance_type.as_str())),
+            ("assurance_level", Integer(u64::from(*assurance_level))),
+            ("expires_at", Time(*expires_at)),
+        ],
+        Operation::VerificationRevoke(VerificationRevoke { account, reason }) => {
+            vec![("account", Felt(account)), ("reason", Text(reason.as_str()))]
         }
-        out.push(b'}');
-    }
-
-    /// The body in canonical form.
-    pub fn canonical(&self) -> String {
-        written(|out| self.write(out))
-    }
-
-    /// The identity of the operation: SHA-256 over its name, a zero byte, and the body in canonical
-    /// form.
-    pub fn digest(&self) -> [u8; 32] {
-        let hash = Sha256::new().chain_update(self.kind().name()).chain_update([0]);
-        hash.chain_update(self.canonical()).finalize().into()
-    }
-
-    fn members(&self) -> Vec<(&'static str, Value<'_>)> {
-        use Value::{Felt, Integer, Number, Text, Time};
-        match self {
-            Self::Register(Register { identity, account, public_key }) => vec![
-                ("identity", Felt(identity)),
-                ("account", Felt(account)),
-                ("public_key", Felt(public_key)),
-            ],
-            Self::VerificationAttest(VerificationAttest {
-                account,
-                attestation_id,
-                assurance_type,
-                assurance_level,
-                expires_at,
-            }) => vec![
-                ("account", Felt(account)),
-                ("attestation_id", Felt(attestation_id)),
-                ("assurance_type", Text(assurance_type.as_str())),
-                ("assurance_level", Integer(u64::from(*assurance_level))),
-                ("expires_at", Time(*expires_at)),
-            ],
-            Self::VerificationRevoke(VerificationRevoke { account, reason }) => {
-                vec![("account", Felt(account)), ("reason", Text(reason.as_str()))]
-            }
-            Self::MintCard(MintCard { recipient, card_id }) => {
-                vec![("recipient", Felt(recipient)), ("card_id", Number(*card_id))]
-            }
-            Self::SubmitUsership(SubmitUsership { account, epoch, units, evidence }) => vec![
-                ("account", Felt(account)),
-                ("epoch", Integer(*epoch)),
-                ("units", Number(U256::from(*units))),
-                ("evidence", Felt(evidence)),
-            ],
-            Self::FaucetDrip(FaucetDrip { identity, recipient, public_key }) => vec![
-                ("identity", Felt(identity)),
-                ("recipient", Felt(recipient)),
-                ("public_key", Felt(public_key)),
-            ],
-            Self::RecoveryPropose(RecoveryPropose { identity, new_account, new_public_key }) => {
-                vec![
-                    ("identity", Felt(identity)),
-                    ("new_account", Felt(new_account)),
-                    ("new_public_key", Felt(new_public_key)),
-                ]
-            }
-            Self::RecoveryExecute(RecoveryExecute { identity })
-            | Self::RecoveryCancel(RecoveryCancel { identity }) => {
-                vec![("identity", Felt(identity))]
-            }
-            Self::RequireV2(RequireV2 { confirmed: true }) => vec![("confirm", Text(PHRASE))],
-            Self::RequireV2(RequireV2 { confirmed: false }) => Vec::new(),
+        Operation::MintCard(MintCard { recipient, card_id }) => {
+            vec![("recipient", Felt(recipient)), ("card_id", Number(*card_id))]
         }
+        Operation::SubmitUsership(SubmitUsership { account, epoch, units, evidence }) => vec![
+            ("account", Felt(account)),
+            ("epoch", Integer(*epoch)),
+            ("units", Number(U256::from(*units))),
+            ("evidence", Felt(evidence)),
+        ],
+        Operation::FaucetDrip(FaucetDrip { identity, recipient, public_key }) => vec![
+            ("identity", Felt(identity)),
+            ("recipient", Felt(recipient)),
+            ("public_key", Felt(public_key)),
+        ],
+        Operation::RecoveryPropose(RecoveryPropose { identity, new_account, new_public_key }) => {
+            vec![
+                ("identity", Felt(identity)),
+                ("new_account", Felt(new_account)),
+                ("new_public_key", Felt(new_public_key)),
+            ]
+        }
+        Operation::RecoveryExecute(RecoveryExecute { identity })
+        | Operation::RecoveryCancel(RecoveryCancel { identity }) => {
+            vec![("identity", Felt(identity))]
+        }
+        Operation::RequireV2(RequireV2 { confirmed: true }) => vec![("confirm", Text(PHRASE))],
+        Operation::RequireV2(RequireV2 { confirmed: false }) => Vec::new(),
     }
 }
 
 /// The value of a member.
-enum Value<'a> {
+pub(super) enum Value<'a> {
     Felt(&'a Felt),
     Number(U256),
     Integer(u64),
@@ -113,7 +84,7 @@ enum Value<'a> {
 }
 
 impl Value<'_> {
-    fn write(&self, out: &mut Vec<u8>) {
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::Felt(felt) => write_felt(felt, out),
             Self::Number(number) => {

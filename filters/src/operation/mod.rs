@@ -11,8 +11,12 @@ pub use parse::PHRASE;
 
 use crate::felt::{Felt, ShortString, U256};
 use crate::named::named;
+use crate::rpc::values::write_plain;
+use crate::tx::written;
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
+use sha2::{Digest, Sha256};
 
 named! {
     /// The kind of an operation; each has a path of its own.
@@ -83,6 +87,32 @@ impl Operation {
             Self::RecoveryCancel(_) => OperationKind::RecoveryCancel,
             Self::RequireV2(_) => OperationKind::RequireV2,
         }
+    }
+
+    /// Appends the body in canonical form.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.push(b'{');
+        for (at, (name, value)) in canonical::members(self).iter().enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            write_plain(name, out);
+            out.push(b':');
+            value.write(out);
+        }
+        out.push(b'}');
+    }
+
+    /// The body in canonical form.
+    pub fn canonical(&self) -> String {
+        written(|out| self.write(out))
+    }
+
+    /// The identity of the operation: SHA-256 over its name, a zero byte, and the body in canonical
+    /// form.
+    pub fn digest(&self) -> [u8; 32] {
+        let hash = Sha256::new().chain_update(self.kind().name()).chain_update([0]);
+        hash.chain_update(self.canonical()).finalize().into()
     }
 }
 

@@ -8,7 +8,6 @@
 mod admission;
 mod gateway;
 mod head;
-mod operations;
 mod relay;
 mod sidecar;
 mod transactions;

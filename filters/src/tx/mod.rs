@@ -1,27 +1,22 @@
 //! Starknet V3 transactions: one type for those that are estimated, that users sign, and that the
 //! relay signs.
 //!
-//! A transaction is parsed strictly (`parse`), hashed (`hash`) and written in one canonical form
-//! (`write`), so the node reads exactly what was judged and signed. `calls` decodes its calldata
-//! with a `cursor`, and `rules` says which calls users may sign.
+//! A transaction is parsed strictly and written in one canonical form (`json`), so the node reads
+//! exactly what was judged and signed; `v3` has its fields, hash and signature. `calls` decodes its
+//! calldata with a `cursor`, and `rules` says which calls users may sign.
 
-mod build;
 pub(crate) mod calls;
 mod cursor;
-mod hash;
-mod parse;
+mod json;
 pub(crate) mod rules;
 mod v3;
-mod write;
 
 pub use crate::stark::{account_address, contract_address, is_public_key, selector};
-pub use build::{Declare, DeployAccount, Invoke};
 pub use calls::Call;
-pub(crate) use parse::TransactionError;
+pub(crate) use json::{TransactionError, written};
 pub use rules::{AllowedCall, Contract, Contracts, Entrypoint};
-pub use v3::{Bounds, Transaction};
+pub use v3::{Bounds, Declare, DeployAccount, Invoke, Transaction};
 pub(crate) use v3::{Kind, Mode};
-pub(crate) use write::written;
 
 use crate::felt::Felt;
 

@@ -1,12 +1,23 @@
-//! The fields of a V3 transaction.
+//! A V3 transaction: its fields, its hash and signature; and those that the relay builds.
 //!
 //! `BROADCASTED_INVOKE_TXN_V3`, `BROADCASTED_DEPLOY_ACCOUNT_TXN_V3` and
 //! `BROADCASTED_DECLARE_TXN_V3` of the Starknet API, without proof and proof facts, which are
-//! refused.
+//! refused. The hash is what is signed, and how the node identifies a transaction: Starknet
+//! documentation, "Transaction hash calculation, v3". It is a Poseidon hash over the kind's name,
+//! the version, the sender, the fee fields, the chain, and the fields of the kind; the facts of a
+//! proof would change it.
 
-use crate::felt::Felt;
+use super::calls::{self, Call};
+use crate::felt::{Felt, ShortString, split};
+use crate::secret::SecretKey;
+use crate::stark::{contract_address, poseidon};
 use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
+
+/// 3, and 2^128 + 3 for a transaction that is only estimated.
+const VERSION: u128 = 3;
+const QUERY_BIT: [u64; 4] = [0, 1, 0, 3];
 
 /// A V3 transaction; unsigned while its signature is empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,18 +32,6 @@ pub struct Transaction {
     pub(crate) paymaster_data: Vec<Felt>,
     pub(crate) nonce_mode: Mode,
     pub(crate) fee_mode: Mode,
-}
-
-impl Transaction {
-    /// The account's nonce.
-    pub fn nonce(&self) -> Felt {
-        self.nonce
-    }
-
-    /// The resource bounds.
-    pub fn bounds(&self) -> Bounds {
-        self.bounds
-    }
 }
 
 /// The fields that only one kind of transaction has.
@@ -91,6 +90,42 @@ pub(crate) enum Mode {
 }
 
 impl Transaction {
+    /// Without tip and paymaster, its data on L1.
+    fn unsigned(kind: Kind, nonce: Felt, bounds: Bounds) -> Self {
+        Self {
+            kind,
+            query: false,
+            signature: Vec::new(),
+            nonce,
+            bounds,
+            tip: 0,
+            paymaster_data: Vec::new(),
+            nonce_mode: Mode::L1,
+            fee_mode: Mode::L1,
+        }
+    }
+
+    /// The same of the query version, which can be estimated and never submitted; unsigned.
+    pub fn query(self) -> Self {
+        Self { query: true, signature: Vec::new(), ..self }
+    }
+
+    /// The same, signed for a chain.
+    pub fn sign(mut self, chain_id: Felt, key: &SecretKey) -> Self {
+        self.signature = key.sign(self.hash(chain_id)).to_vec();
+        self
+    }
+
+    /// The account's nonce.
+    pub fn nonce(&self) -> Felt {
+        self.nonce
+    }
+
+    /// The resource bounds.
+    pub fn bounds(&self) -> Bounds {
+        self.bounds
+    }
+
     /// The lists of felts, with their names.
     pub(crate) fn lists(&self) -> [(&'static str, &[Felt]); 4] {
         let (calldata, deployment): (_, &[Felt]) = match &self.kind {
@@ -108,6 +143,148 @@ impl Transaction {
             ("paymaster_data", &self.paymaster_data),
             ("account_deployment_data", deployment),
         ]
+    }
+
+    /// The transaction's hash on a chain.
+    pub fn hash(&self, chain_id: Felt) -> Felt {
+        let version = match self.query {
+            true => Felt::from_limbs(QUERY_BIT).unwrap_or(Felt::ZERO),
+            false => Felt::from(VERSION),
+        };
+        let mut parts = Vec::with_capacity(12);
+        parts.extend([self.kind.prefix(), version, self.sender(), self.fee()]);
+        parts.extend([poseidon(&self.paymaster_data), chain_id, self.nonce, self.modes()]);
+        match &self.kind {
+            Kind::Invoke { calldata, account_deployment_data, .. } => {
+                parts.extend([poseidon(account_deployment_data), poseidon(calldata)]);
+            }
+            Kind::DeployAccount { class_hash, salt, constructor_calldata } => {
+                parts.extend([poseidon(constructor_calldata), *class_hash, *salt]);
+            }
+            Kind::Declare { class_hash, compiled_class_hash, .. } => {
+                parts.extend([poseidon(&[]), *class_hash, *compiled_class_hash]);
+            }
+        }
+        poseidon(&parts)
+    }
+
+    /// The account that sends it; of one that deploys its account, the account's address.
+    pub fn sender(&self) -> Felt {
+        match &self.kind {
+            Kind::Invoke { sender, .. } | Kind::Declare { sender, .. } => *sender,
+            Kind::DeployAccount { class_hash, salt, constructor_calldata } => {
+                contract_address(Felt::ZERO, *salt, *class_hash, constructor_calldata)
+            }
+        }
+    }
+
+    fn fee(&self) -> Felt {
+        let Bounds { l1_gas, l1_data_gas, l2_gas } = self.bounds;
+        poseidon(&[
+            Felt::from(self.tip),
+            bound(*b"\0\0L1_GAS", l1_gas),
+            bound(*b"\0\0L2_GAS", l2_gas),
+            bound(*b"\0L1_DATA", l1_data_gas),
+        ])
+    }
+
+    /// Both data availability modes in one felt, 32 bits each.
+    fn modes(&self) -> Felt {
+        let bit = |mode| u64::from(mode == Mode::L2);
+        Felt::from(bit(self.nonce_mode).wrapping_shl(32) | bit(self.fee_mode))
+    }
+}
+
+impl Kind {
+    fn prefix(&self) -> Felt {
+        let name = match self {
+            Self::Invoke { .. } => "invoke",
+            Self::DeployAccount { .. } => "deploy_account",
+            Self::Declare { .. } => "declare",
+        };
+        ShortString::parse(name).map_or(Felt::ZERO, |name| name.felt())
+    }
+}
+
+/// A resource's bound in one felt: its name of at most 7 bytes, 64 bits of amount, 128 of price.
+fn bound(name: [u8; 8], (max_amount, max_price): (u64, u128)) -> Felt {
+    let [high, low] = split(max_price);
+    let limbs = [u64::from_be_bytes(name), max_amount, high, low];
+    Felt::from_limbs(limbs).expect("a name of 7 bytes leaves the felt below 2^248")
+}
+
+/// A transaction of calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invoke {
+    /// The account.
+    pub sender: Felt,
+    /// The calls, in order.
+    pub calls: Vec<Call>,
+    /// The account's next nonce.
+    pub nonce: Felt,
+    /// The resource bounds.
+    pub bounds: Bounds,
+}
+
+/// The first transaction of an account: it deploys itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeployAccount {
+    /// The account's class.
+    pub class_hash: Felt,
+    /// The key that controls it, and from which its address follows.
+    pub public_key: Felt,
+    /// The resource bounds.
+    pub bounds: Bounds,
+}
+
+/// A transaction that declares a class.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declare {
+    /// The account.
+    pub sender: Felt,
+    /// The hash of the class.
+    pub class_hash: Felt,
+    /// The hash of the compiled class.
+    pub compiled_class_hash: Felt,
+    /// The class as JSON text, written verbatim.
+    pub contract_class: String,
+    /// The account's next nonce.
+    pub nonce: Felt,
+    /// The resource bounds.
+    pub bounds: Bounds,
+}
+
+impl From<Invoke> for Transaction {
+    fn from(invoke: Invoke) -> Self {
+        let kind = Kind::Invoke {
+            sender: invoke.sender,
+            calldata: calls::encode(&invoke.calls),
+            account_deployment_data: Vec::new(),
+        };
+        Self::unsigned(kind, invoke.nonce, invoke.bounds)
+    }
+}
+
+impl From<DeployAccount> for Transaction {
+    fn from(deploy: DeployAccount) -> Self {
+        let kind = Kind::DeployAccount {
+            class_hash: deploy.class_hash,
+            salt: deploy.public_key,
+            constructor_calldata: vec![deploy.public_key],
+        };
+        Self::unsigned(kind, Felt::ZERO, deploy.bounds)
+    }
+}
+
+impl From<Declare> for Transaction {
+    fn from(declare: Declare) -> Self {
+        let kind = Kind::Declare {
+            sender: declare.sender,
+            class_hash: declare.class_hash,
+            compiled_class_hash: declare.compiled_class_hash,
+            contract_class: declare.contract_class,
+        };
+        Self::unsigned(kind, declare.nonce, declare.bounds)
     }
 }
 

@@ -1,20 +1,22 @@
-//! A transaction in a request: INVOKE or DEPLOY_ACCOUNT with exactly their fields.
+//! A transaction as JSON: parsed from a request, and written in canonical form.
 //!
-//! One parser for estimates and writes, so that neither accepts what the other does not understand.
-//! [`crate::policy`] judges what only the write path refuses (a tip, the query version…). DECLARE
-//! is refused, because a class is larger than a request may be.
+//! One parser for estimates and writes, so that neither accepts what the other does not understand:
+//! INVOKE or DEPLOY_ACCOUNT with exactly their fields. [`crate::policy`] judges what only the write
+//! path refuses (a tip, the query version…). DECLARE is refused, because a class is larger than a
+//! request may be. Equal transactions are written as equal bytes.
 
 use super::{Bounds, Kind, Mode, Transaction};
 use crate::felt::Felt;
 use crate::rpc::ParamError::{self, Malformed};
 use crate::rpc::json::Json;
-use crate::rpc::values::{FELT, felt, felts};
+use crate::rpc::values::{FELT, felt, felts, write_felt, write_felts, write_plain};
+use alloc::string::String;
 use alloc::vec::Vec;
 
 /// The version of a transaction that is only estimated: 2^128 + 3.
-pub(super) const QUERY_VERSION: &str = "0x100000000000000000000000000000003";
+const QUERY_VERSION: &str = "0x100000000000000000000000000000003";
 /// The names of the resources in `resource_bounds`.
-pub(super) const RESOURCES: [&str; 3] = ["l1_gas", "l1_data_gas", "l2_gas"];
+const RESOURCES: [&str; 3] = ["l1_gas", "l1_data_gas", "l2_gas"];
 
 const SHAPE: ParamError = Malformed(
     "request",
@@ -114,6 +116,42 @@ impl Transaction {
             fee_mode: mode("fee_data_availability_mode", &fee_mode)?,
         })
     }
+
+    /// Appends the transaction as a JSON object.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        self.kind.write(out);
+        put_text(out, "version", if self.query { QUERY_VERSION } else { "0x3" });
+        put_list(out, "signature", &self.signature);
+        put_felt(out, "nonce", self.nonce);
+        put_name(out, "resource_bounds");
+        self.bounds.write(out);
+        put_felt(out, "tip", self.tip);
+        put_list(out, "paymaster_data", &self.paymaster_data);
+        put_text(out, "nonce_data_availability_mode", self.nonce_mode.name());
+        put_text(out, "fee_data_availability_mode", self.fee_mode.name());
+        out.push(b'}');
+    }
+
+    /// Appends the parameters, by name, of the method that submits it.
+    pub fn write_params(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(match self.kind {
+            Kind::Invoke { .. } => br#"{"invoke_transaction":"#,
+            Kind::DeployAccount { .. } => br#"{"deploy_account_transaction":"#,
+            Kind::Declare { .. } => br#"{"declare_transaction":"#,
+        });
+        self.write(out);
+        out.push(b'}');
+    }
+
+    /// The transaction as a JSON object.
+    pub fn to_json(&self) -> String {
+        written(|out| self.write(out))
+    }
+
+    /// The parameters, by name, of the method that submits it.
+    pub fn to_params(&self) -> String {
+        written(|out| self.write_params(out))
+    }
 }
 
 /// The fields of one kind: each has all of its own and none of the other's.
@@ -180,4 +218,85 @@ fn resource_bounds(value: Json<'_>) -> Result<Bounds, ParamError> {
         }
         _ => Err(SHAPE),
     }
+}
+
+/// The text that `write` appends.
+pub(crate) fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
+    let mut out = Vec::new();
+    write(&mut out);
+    String::from_utf8(out).expect("only text is written")
+}
+
+impl Kind {
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Invoke { sender, calldata, account_deployment_data } => {
+                out.extend_from_slice(br#"{"type":"INVOKE""#);
+                put_felt(out, "sender_address", *sender);
+                put_list(out, "calldata", calldata);
+                put_list(out, "account_deployment_data", account_deployment_data);
+            }
+            Self::DeployAccount { class_hash, salt, constructor_calldata } => {
+                out.extend_from_slice(br#"{"type":"DEPLOY_ACCOUNT""#);
+                put_felt(out, "class_hash", *class_hash);
+                put_felt(out, "contract_address_salt", *salt);
+                put_list(out, "constructor_calldata", constructor_calldata);
+            }
+            Self::Declare { sender, compiled_class_hash, contract_class, .. } => {
+                out.extend_from_slice(br#"{"type":"DECLARE""#);
+                put_felt(out, "sender_address", *sender);
+                put_felt(out, "compiled_class_hash", *compiled_class_hash);
+                put_name(out, "contract_class");
+                out.extend_from_slice(contract_class.as_bytes());
+                put_list(out, "account_deployment_data", &[]);
+            }
+        }
+    }
+}
+
+impl Bounds {
+    fn write(&self, out: &mut Vec<u8>) {
+        let bounds = [self.l1_gas, self.l1_data_gas, self.l2_gas];
+        for (separator, (resource, (max_amount, max_price))) in
+            [b'{', b',', b','].into_iter().zip(RESOURCES.into_iter().zip(bounds))
+        {
+            out.push(separator);
+            write_plain(resource, out);
+            out.extend_from_slice(br#":{"max_amount":"#);
+            write_felt(&Felt::from(max_amount), out);
+            put_felt(out, "max_price_per_unit", max_price);
+            out.push(b'}');
+        }
+        out.push(b'}');
+    }
+}
+
+impl Mode {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::L1 => "L1",
+            Self::L2 => "L2",
+        }
+    }
+}
+
+fn put_name(out: &mut Vec<u8>, name: &str) {
+    out.push(b',');
+    write_plain(name, out);
+    out.push(b':');
+}
+
+fn put_text(out: &mut Vec<u8>, member: &str, value: &str) {
+    put_name(out, member);
+    write_plain(value, out);
+}
+
+fn put_felt(out: &mut Vec<u8>, member: &str, value: impl Into<Felt>) {
+    put_name(out, member);
+    write_felt(&value.into(), out);
+}
+
+fn put_list(out: &mut Vec<u8>, member: &str, felts: &[Felt]) {
+    put_name(out, member);
+    write_felts(felts, out);
 }
