@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use crate::support::check::request_id;
 use crate::support::client::PATIENCE;
 use crate::support::edge::Setup;
-use crate::support::relay::expect::{common, refused, request_id, rpc_refused};
+use crate::support::relay::expect::{common, refused, rpc_refused};
 use crate::support::relay::stage::{Stage, TOKEN, authorised};
 use crate::support::request::Request;
 use crate::support::response::Response;

@@ -1,12 +1,12 @@
 //! Response headers: how long a response may be cached and by whom, and which origins may read it.
 
 use super::skeleton::feed;
-use crate::support::check::each;
+use crate::support::check::{each, request_id};
 use crate::support::request::Request;
 use crate::support::response::Response;
 use crate::support::sidecar::content::{ALICE, ALICE_DID, PAGED_FEED};
 use crate::support::sidecar::event::{SESSION, WEBHOOK, signed};
-use crate::support::sidecar::expect::{common, refused, request_id};
+use crate::support::sidecar::expect::{common, refused};
 use crate::support::sidecar::stage::{Stage, post};
 use crate::support::sidecar::token::Token;
 

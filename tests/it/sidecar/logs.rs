@@ -5,12 +5,11 @@ use std::time::Instant;
 use serde_json::json;
 
 use super::skeleton::feed;
-use crate::support::check::each;
+use crate::support::check::{each, request_id};
 use crate::support::client::PATIENCE;
 use crate::support::request::Request;
 use crate::support::sidecar::content::{ALICE, ALICE_DID, PAGED_FEED};
 use crate::support::sidecar::event::{Event, NOBODY, SESSION, WEBHOOK, sign, signed};
-use crate::support::sidecar::expect::request_id;
 use crate::support::sidecar::stage::{SESSION_SECRET, Stage, WEBHOOK_SECRET, post};
 use crate::support::sidecar::token::Token;
 

@@ -1,11 +1,11 @@
 //! The webhook's checks and their order: a request with two faults is refused for the one that is
 //! checked first.
 
-use crate::support::check::each;
+use crate::support::check::{each, request_id};
 use crate::support::request::{Request, padded};
 use crate::support::sidecar::content::{ALICE, BOB};
 use crate::support::sidecar::event::{Event, NOBODY, SIGNATURE, WEBHOOK, sign, signed, time};
-use crate::support::sidecar::expect::{anonymous, answered, refused, request_id};
+use crate::support::sidecar::expect::{anonymous, answered, refused};
 use crate::support::sidecar::stage::{Stage, WEBHOOK_SECRET};
 
 /// The possible faults in the order in which they are checked, and the refusal of each.

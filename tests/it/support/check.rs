@@ -1,7 +1,7 @@
-//! Invariants of every gateway response.
+//! Invariants of every response: those that all surfaces share, and those of the gateway.
 //!
 //! In: a response, and the expected reason. Out: nothing, or a failed test that names the violated
-//! rule. The only copy of the table of reasons in the tests.
+//! rule. The only copy of the gateway's table of reasons in the tests.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -41,13 +41,8 @@ pub(crate) const REASONS: [(&str, u16, i64); 24] = [
     ("draining", 503, -32603),
 ];
 
-/// The only headers that a response may have.
-const HEADERS: [&str; 19] = [
-    "access-control-allow-headers",
-    "access-control-allow-methods",
-    "access-control-allow-origin",
-    "access-control-expose-headers",
-    "access-control-max-age",
+/// The only headers that a response of any surface may have.
+const HEADERS: [&str; 12] = [
     "allow",
     "cache-control",
     "connection",
@@ -58,10 +53,18 @@ const HEADERS: [&str; 19] = [
     "ratelimit",
     "ratelimit-policy",
     "retry-after",
-    "vary",
-    "x-cache",
     "x-content-type-options",
     "x-request-id",
+];
+
+/// The only further ones of a surface that web pages may call.
+pub(crate) const CROSS_ORIGIN: [&str; 6] = [
+    "access-control-allow-headers",
+    "access-control-allow-methods",
+    "access-control-allow-origin",
+    "access-control-expose-headers",
+    "access-control-max-age",
+    "vary",
 ];
 
 /// Checks every row, even if some fail, and then fails the test with the number of failures.
@@ -86,22 +89,30 @@ pub(crate) fn assert_one_of(response: &Response, reasons: &[&str], id: &str, why
     let row = REASONS.iter().find(|row| row.0 == reason).expect("every reason is in the table");
     assert_eq!(response.status, row.1, "{why}: the status of {reason}");
     assert_eq!(body["error"]["code"], row.2, "{why}: the code of {reason}");
-    assert_eq!(content_type(response), "application/json", "{why}: errors are JSON");
     assert_eq!(id_bytes(response), id, "{why}: the id of the request, byte for byte, in {body}");
     assert_eq!(body["jsonrpc"], "2.0", "{why}: an error is a JSON-RPC response");
-    let message = body["error"]["message"].as_str().unwrap_or_default();
-    assert!(!message.is_empty(), "{why}: a message that people can read");
-    let told = body["error"]["data"]["request_id"].as_str();
-    assert_eq!(told, response.header("X-Request-Id"), "{why}: one request id in head and body");
+    assert_text(response, &body["error"]["message"], &body["error"]["data"]["request_id"], why);
     assert_members(&body, &["jsonrpc", "id", "error"], why);
     assert_members(&body["error"], &["code", "message", "data"], why);
     assert_members(&body["error"]["data"], &["reason", "request_id"], why);
-    let retry = response.header("Retry-After").map(|value| value.parse::<u32>());
-    match response.status {
-        429 => assert!(matches!(retry, Some(Ok(1..=60))), "{why}: Retry-After is {retry:?}"),
-        503 => assert!(!matches!(retry, Some(Err(_))), "{why}: Retry-After is {retry:?}"),
-        _ => assert_eq!(retry, None, "{why}: nothing to wait for"),
-    }
+    assert_refusal(response, why);
+    let retry = response.header("Retry-After").and_then(|value| value.parse::<u32>().ok());
+    assert!(retry.is_none_or(|seconds| seconds <= 60), "{why}: Retry-After is {retry:?}");
+}
+
+/// Asserts the head of a refusal by any surface: JSON, and when a retry makes sense.
+pub(crate) fn assert_refusal(response: &Response, why: &str) {
+    assert_eq!(content_type(response), "application/json", "{why}: errors are JSON");
+    let waits = matches!(response.status, 429 | 503);
+    let retry = response.header("Retry-After").map(str::parse::<u32>);
+    assert_eq!(waits, matches!(retry, Some(Ok(1..))), "{why}: Retry-After is {retry:?}");
+}
+
+/// Asserts the text of a refusal by any surface, and its request id.
+pub(crate) fn assert_text(response: &Response, message: &Value, told: &Value, why: &str) {
+    let message = message.as_str().unwrap_or_default();
+    assert!(!message.is_empty(), "{why}: a message that people can read");
+    assert_eq!(*told, request_id(response), "{why}: one request id in head and body");
 }
 
 /// Asserts a successful response: 200, this id, and exactly this result.
@@ -122,24 +133,42 @@ pub(crate) fn assert_common(response: &Response, why: &str) {
 
 /// Asserts the invariants of every response of a gateway with this quota.
 pub(crate) fn assert_common_with_quota(response: &Response, quota: u32, why: &str) {
-    assert_eq!(response.version, "HTTP/1.1", "{why}: our version, whatever the client's");
+    assert_every(response, &[&CROSS_ORIGIN, &["x-cache"]], why);
     assert_eq!(response.header("Cache-Control"), Some("no-store"), "{why}: nothing is stored");
+    assert_quota(response, quota, why);
+}
+
+/// Asserts the invariants of every response of any surface, which has no headers but those that all
+/// have and these `further` ones.
+pub(crate) fn assert_every(response: &Response, further: &[&[&str]], why: &str) {
+    assert_eq!(response.version, "HTTP/1.1", "{why}: our version, whatever the client's");
     let sniff = response.header("X-Content-Type-Options");
     assert_eq!(sniff, Some("nosniff"), "{why}: no content sniffing");
-    let request_id = response.header("X-Request-Id").unwrap_or_default();
+    let request_id = request_id(response);
     let fits = (8..=64).contains(&request_id.len());
     let plain = request_id.bytes().all(|own| own.is_ascii_alphanumeric() || own == b'-');
     assert!(fits && plain, "{why}: {request_id:?} is no request id: {response:?}");
     for (name, value) in &response.headers {
-        let known = HEADERS.contains(&name.to_ascii_lowercase().as_str());
+        let name = name.to_ascii_lowercase();
+        let is_known = |known: &&[&str]| known.contains(&name.as_str());
+        let known = is_known(&&HEADERS[..]) || further.iter().any(is_known);
         assert!(known, "{why}: the header {name}: {value} is nothing the edge says");
     }
     assert!(!String::from_utf8_lossy(&response.body).contains(SECRET), "{why}: the node leaks");
     assert_ne!(response.framing, Framing::Close, "{why}: an answer tells its own end");
+}
+
+/// Asserts the rate limit in every response of a surface for anyone, with this quota.
+pub(crate) fn assert_quota(response: &Response, quota: u32, why: &str) {
     let policy = format!("\"minute\";q={quota};w=60");
     assert_eq!(response.header("RateLimit-Policy"), Some(policy.as_str()), "{why}: the quota");
     let (left, seconds) = rate_limit(response, why);
     assert!(left <= quota && seconds <= 60, "{why}: {left} left, {seconds} s to wait");
+}
+
+/// The response's `X-Request-Id`.
+pub(crate) fn request_id(response: &Response) -> &str {
+    response.header("X-Request-Id").unwrap_or_default()
 }
 
 /// The values of `RateLimit`: remaining requests, and seconds until the next one is available.
