@@ -66,7 +66,7 @@ impl World {
             watcher.start(shutdown).await;
             drop(stop);
         });
-        let settings = gateway.settings();
+        let settings = gateway.running.settings();
         Self { gateway, settings, runtime }
     }
 

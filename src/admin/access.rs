@@ -44,12 +44,8 @@ impl Access {
     /// # Errors
     /// Its file is invalid.
     pub fn load(config: &AdminConfig) -> Result<Option<Tokens>, SecretError> {
-        let Some(file) = &config.token_file else { return Ok(None) };
-        let token = secrets::read(file)?;
-        let tokens = Tokens::new(slice::from_ref(&token)).ok_or_else(|| {
-            SecretError::not(file, "a token: at least 32 visible ASCII characters on one line")
-        })?;
-        Ok(Some(tokens))
+        let file = config.token_file.as_ref();
+        file.map(|file| secrets::tokens(slice::from_ref(file))).transpose()
     }
 
     /// For a listener at this address, which requires one of the tokens if there are some.

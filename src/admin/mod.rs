@@ -26,7 +26,7 @@ use crate::http::respond;
 use crate::http::{Handoff, Request, X_REQUEST_ID};
 use crate::io::memory::MemoryPool;
 use crate::node::Node;
-use crate::proxy::surfaces::Surfaces;
+use crate::proxy::Surfaces;
 use crate::reply::{Persistence, Reply, ResponseContext};
 use crate::store::Journal;
 use crate::telemetry::{self, Registry, Surface};

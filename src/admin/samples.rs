@@ -2,7 +2,7 @@
 
 use super::Admin;
 use crate::http::clients::Clients;
-use crate::proxy::surfaces::Surfaces;
+use crate::proxy::Surfaces;
 use crate::telemetry::{Registry, Surface, as_gauge, raise};
 use std::sync::Arc;
 
@@ -117,9 +117,9 @@ fn clients(registry: &Registry, surfaces: &Surfaces) {
     let Surfaces { gateway, relay, sidecar, .. } = surfaces.clone();
     let population = move || {
         [
-            (Surface::Gateway, gateway.as_ref().map(|surface| surface.clients())),
-            (Surface::Relay, relay.as_ref().map(|surface| surface.clients())),
-            (Surface::Sidecar, sidecar.as_ref().map(|surface| surface.clients())),
+            (Surface::Gateway, gateway.as_ref().map(|surface| surface.running.clients())),
+            (Surface::Relay, relay.as_ref().map(|surface| surface.running.clients())),
+            (Surface::Sidecar, sidecar.as_ref().map(|surface| surface.running.clients())),
         ]
         .map(|(surface, of)| (surface.name(), of.map(Clients::population).unwrap_or_default()))
     };

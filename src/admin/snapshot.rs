@@ -2,7 +2,7 @@
 //! the page computes rates and quantiles from their differences.
 
 use super::{Admin, Listener};
-use crate::http::clients::{ClientLimits, Clients};
+use crate::http::clients::{Running, Settings};
 use crate::node::Node;
 use crate::relay::Relay;
 use crate::telemetry::{LATENCY, Latency, Requests, Surface, counts};
@@ -55,7 +55,7 @@ impl Admin {
         match listener.surface {
             Surface::Gateway => {
                 let gateway = self.surfaces.gateway.as_ref()?;
-                let limits = limits(gateway.clients(), &gateway.settings().limits);
+                let limits = limits(&gateway.running);
                 Some(self.one_surface(
                     listener,
                     &metrics.requests,
@@ -65,13 +65,13 @@ impl Admin {
             }
             Surface::Relay => {
                 let relay = self.surfaces.relay.as_ref()?;
-                let limits = limits(relay.clients(), &relay.settings().limits);
+                let limits = limits(&relay.running);
                 let calls = (&metrics.relay.writes, "operation");
                 Some(self.one_surface(listener, &metrics.relay.requests, calls, limits))
             }
             Surface::Sidecar => {
                 let sidecar = self.surfaces.sidecar.as_ref()?;
-                let limits = limits(sidecar.clients(), &sidecar.settings().limits);
+                let limits = limits(&sidecar.running);
                 let calls = (&metrics.sidecar.calls, "function");
                 Some(self.one_surface(listener, &metrics.sidecar.requests, calls, limits))
             }
@@ -167,13 +167,14 @@ impl Admin {
                 })).collect::<Value>(),
             })
         });
-        let rules = relay.settings().rules;
+        let settings = relay.running.settings();
+        let policy = &settings.config.policy;
         json!({
             "proof": proof,
             "signers": signers.collect::<Value>(),
             "faucet": {
-                "amount": rules.faucet_amount as f64 / 1e18,
-                "cooldown": rules.faucet_cooldown.as_secs(),
+                "amount": policy.faucet_amount.fri() as f64 / 1e18,
+                "cooldown": policy.faucet_cooldown.as_secs(),
             },
             "intents": totals(&metrics.journal, "state"),
             "outcomes": totals(&metrics.writes, "outcome"),
@@ -208,7 +209,9 @@ fn latency(latency: &Latency) -> Value {
 }
 
 /// The limits of a surface, and its busiest clients by network: IPv4 /24, IPv6 /48.
-fn limits(clients: &Clients, limits: &ClientLimits) -> Value {
+fn limits(running: &Running<impl Settings>) -> Value {
+    let (settings, clients) = (running.settings(), running.clients());
+    let limits = settings.limits();
     let (tracked, evicted) = clients.population();
     let busiest = clients.busiest(BUSIEST).into_iter().map(|busy| {
         json!({

@@ -95,7 +95,7 @@ fn secrets(config: &Config) -> Result<Option<Keys>, SecretError> {
 /// Proves the relay's pins and prints them.
 async fn pins(config: &RelayConfig, keys: &Keys, node: &NodeConfig) -> bool {
     let metrics = Arc::new(Metrics::default());
-    let chain = Chain::new(Node::new(node, MemoryPool::new(16 * MAX_ANSWER), Arc::clone(&metrics)));
+    let chain = Chain(Node::new(node, MemoryPool::new(16 * MAX_ANSWER), Arc::clone(&metrics)));
     let pins = Arc::new(Pins::new(config, keys));
     let prover = Prover::new(pins, Arc::new(chain), config.pins_max_age, metrics);
     let proof = prover.prove().await;

@@ -18,19 +18,17 @@ pub use watch::EpochCause;
 pub use watcher::Watcher;
 
 use crate::config::{CorsOrigins, GatewayConfig, NodeConfig};
-use crate::http::clients::{ClientLimits, Clients};
+use crate::http::clients::{self, ClientLimits, Running};
 use crate::io::memory::MemoryPool;
 use crate::node::{Answer, ConnectionChoice, Node, NodeError};
 use crate::telemetry::{CacheUse, Metrics};
 use ahash::RandomState;
-use arc_swap::ArcSwap;
 use cache::{Cache, View};
 use cache_key::CacheKey;
 use flights::{Flights, Role};
 use parsed_bodies::ParsedBodyCache;
-use pingora_limits::inflight::Guard;
 use portcullis_filters::client::TrustedProxies;
-use portcullis_filters::policy::{Admission, GatewayPolicy, JudgedHead};
+use portcullis_filters::policy::GatewayPolicy;
 use portcullis_filters::rpc::CacheClass;
 use portcullis_filters::rpc::MethodSet;
 use portcullis_filters::verdict::Refusal;
@@ -40,8 +38,8 @@ use tokio::time::{Instant, timeout_at};
 
 /// The gateway's policy and state.
 pub struct Gateway {
-    settings: ArcSwap<Settings>,
-    clients: Clients,
+    /// The settings in force, and the clients.
+    pub running: Running<Settings>,
     node: Arc<Node>,
     cache: Arc<Cache>,
     bodies: ParsedBodyCache,
@@ -80,6 +78,12 @@ impl From<&GatewayConfig> for Settings {
     }
 }
 
+impl clients::Settings for Settings {
+    fn limits(&self) -> &ClientLimits {
+        &self.limits
+    }
+}
+
 /// The result of looking up a read in the cache.
 pub enum Lookup<'a> {
     /// The cached answer.
@@ -115,10 +119,8 @@ pub struct PendingRead<'a> {
 impl Gateway {
     /// A gateway in front of `node`. Cached answers take their memory from `memory`.
     pub fn new(config: &GatewayConfig, node: Arc<Node>, memory: Arc<MemoryPool>) -> Self {
-        let settings = Settings::from(config);
         Self {
-            clients: Clients::new(&settings.limits, &config.clients),
-            settings: ArcSwap::from_pointee(settings),
+            running: Running::new(Settings::from(config), &config.clients),
             node,
             cache: Arc::new(Cache::new(&config.cache, memory)),
             bodies: ParsedBodyCache::new(),
@@ -137,32 +139,10 @@ impl Gateway {
         Watcher::new(Arc::clone(&self.cache), config.cache.watch_interval, node, metrics)
     }
 
-    /// The settings in force.
-    pub fn settings(&self) -> Arc<Settings> {
-        self.settings.load_full()
-    }
-
     /// Applies other settings to later requests.
     pub fn change(&self, settings: Settings) {
-        self.clients.change(&settings.limits);
         self.cache.switch(settings.cache);
-        self.settings.store(Arc::new(settings));
-    }
-
-    /// Admits a request by its judged head, at `now`.
-    pub fn admit(
-        &self,
-        settings: &Settings,
-        head: &JudgedHead,
-        now: Instant,
-    ) -> Admission<(), Guard> {
-        let enter = |client| self.clients.enter(client, &settings.limits);
-        settings.policy.admit(head, self.clients.limiter(), self.clients.millis(now), enter)
-    }
-
-    /// The clients and their limits.
-    pub fn clients(&self) -> &Clients {
-        &self.clients
+        self.running.change(settings);
     }
 
     /// The state of the cache, for metrics.

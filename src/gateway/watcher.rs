@@ -63,7 +63,7 @@ impl Watcher {
             max_connections: node.max_connections.max(BLOCKS),
             ..node.clone()
         };
-        let chain = Chain::new(Node::new(&node, memory, Arc::clone(&metrics)));
+        let chain = Chain(Node::new(&node, memory, Arc::clone(&metrics)));
         Self { cache, interval, chain, metrics }
     }
 

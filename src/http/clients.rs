@@ -1,18 +1,56 @@
-//! Limits per client of a surface: requests in any minute, and requests at a time.
+//! What is in force on a surface: its settings, and the limits of its clients: requests in any
+//! minute, and requests at a time.
 //!
-//! Each surface has one [`Clients`]; [`ClientLimits`] is the part that a reload changes. The policy
-//! does the counting.
+//! Each surface has one [`Running`], whose settings a reload replaces. The policy counts.
 
 use crate::config::ClientsConfig;
 use ahash::RandomState;
+use arc_swap::ArcSwap;
 use http::HeaderValue;
 use pingora_limits::inflight::{Guard, Inflight};
 use portcullis_filters::client::{Client, ClientKey};
 use portcullis_filters::limit::{Busy, Millis, Quota, RateLimitStatus, RateLimiter};
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use tokio::time::Instant;
 
-/// The limits in force.
+/// The settings of a surface, which limit its clients.
+pub trait Settings: Send + Sync + 'static {
+    /// The limits of one client.
+    fn limits(&self) -> &ClientLimits;
+}
+
+/// The settings in force on a surface, and its clients.
+pub struct Running<S> {
+    settings: ArcSwap<S>,
+    clients: Clients,
+}
+
+impl<S: Settings> Running<S> {
+    /// Starts with these settings.
+    pub fn new(settings: S, config: &ClientsConfig) -> Self {
+        let clients = Clients::new(settings.limits(), config);
+        Self { settings: ArcSwap::from_pointee(settings), clients }
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> Arc<S> {
+        self.settings.load_full()
+    }
+
+    /// Applies other settings to later requests.
+    pub(crate) fn change(&self, settings: S) {
+        self.clients.limiter.set_quota(settings.limits().quota);
+        self.settings.store(Arc::new(settings));
+    }
+
+    /// The clients.
+    pub fn clients(&self) -> &Clients {
+        &self.clients
+    }
+}
+
+/// The limits of one client.
 #[derive(Debug)]
 pub struct ClientLimits {
     /// `RateLimit-Policy`, as every response carries it.
@@ -54,7 +92,7 @@ pub struct Clients {
 
 impl Clients {
     /// Tracks as many clients as configured.
-    pub fn new(limits: &ClientLimits, config: &ClientsConfig) -> Self {
+    fn new(limits: &ClientLimits, config: &ClientsConfig) -> Self {
         let capacity = u32::try_from(config.max_clients).unwrap_or(u32::MAX);
         let capacity = NonZeroU32::new(capacity).unwrap_or(NonZeroU32::MIN);
         Self {
@@ -62,11 +100,6 @@ impl Clients {
             in_flight: Inflight::new(),
             started: Instant::now(),
         }
-    }
-
-    /// Applies other limits from now on.
-    pub fn change(&self, limits: &ClientLimits) {
-        self.limiter.set_quota(limits.quota);
     }
 
     /// The limiter, for the policy.

@@ -6,6 +6,7 @@
 
 use super::{ConnectionChoice, Node, NodeError};
 use portcullis_filters::felt::Felt;
+use portcullis_filters::tx::Bounds;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use std::time::Duration;
@@ -87,33 +88,10 @@ pub struct Receipt {
     pub outcome: Result<(), Option<String>>,
 }
 
-/// The fee estimate of an execution: amount and price of each resource.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Estimate {
-    /// L1 gas.
-    pub l1_gas: (u64, u128),
-    /// L1 data gas.
-    pub l1_data_gas: (u64, u128),
-    /// L2 gas.
-    pub l2_gas: (u64, u128),
-}
-
 /// The node, typed.
-pub struct Chain {
-    node: Node,
-}
+pub struct Chain(pub Node);
 
 impl Chain {
-    /// A typed view of this node.
-    pub fn new(node: Node) -> Self {
-        Self { node }
-    }
-
-    /// The node, for its state.
-    pub fn node(&self) -> &Node {
-        &self.node
-    }
-
     /// The chain's id.
     ///
     /// # Errors
@@ -195,8 +173,9 @@ impl Chain {
         is_accepted.then_some(Some(block)).ok_or(RpcError::MalformedAnswer)
     }
 
-    /// Estimates the fee of `transaction`: signed, of the query version, in JSON.
-    pub async fn estimate(&self, transaction: &str) -> Result<Estimate, RpcError> {
+    /// Estimates what `transaction` would use of each resource, and at which price: signed, of the
+    /// query version, in JSON.
+    pub async fn estimate(&self, transaction: &str) -> Result<Bounds, RpcError> {
         let params = format!(
             r#"{{"request":[{transaction}],"simulation_flags":[],"block_id":"pre_confirmed"}}"#
         );
@@ -206,11 +185,7 @@ impl Chain {
             let price = wide(&estimates[0][format!("{resource}_price")])?;
             Ok((u64::try_from(amount).map_err(|_| RpcError::MalformedAnswer)?, price))
         };
-        Ok(Estimate {
-            l1_gas: of("l1_gas")?,
-            l1_data_gas: of("l1_data_gas")?,
-            l2_gas: of("l2_gas")?,
-        })
+        Ok(Bounds { l1_gas: of("l1_gas")?, l1_data_gas: of("l1_data_gas")?, l2_gas: of("l2_gas")? })
     }
 
     /// Submits a transaction with the named `params` of `method`. Returns its hash, and writes to
@@ -261,8 +236,8 @@ impl Chain {
             out.extend_from_slice(request.as_bytes());
         };
         let start = Instant::now();
-        let deadline = start + self.node.timeout();
-        let answer = self.node.fetch(write, connection, traceparent, deadline).await;
+        let deadline = start + self.0.timeout();
+        let answer = self.0.fetch(write, connection, traceparent, deadline).await;
         *took = start.elapsed();
         let answer = answer.map_err(RpcError::Node)?;
         let value =

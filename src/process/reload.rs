@@ -6,7 +6,7 @@
 use crate::admin::Access;
 use crate::config::{AppliedConfig, Config, LoadError};
 use crate::http::tls::{Identities, TlsErrors};
-use crate::proxy::surfaces::Surfaces;
+use crate::proxy::Surfaces;
 use crate::secrets::SecretError;
 use crate::secrets::hardening;
 use crate::telemetry::{Metrics, Surface};
@@ -80,7 +80,7 @@ impl Reload {
         }
         if let (Some(relay), Some(settings)) = (relay, read.relay) {
             // tokens may differ although their file names do not
-            relay.change(settings.applied_to(&relay.settings()));
+            relay.running.change(settings.applied_to(&relay.running.settings()));
             log::warn!("the relay's tokens were reloaded");
         }
         if let (Some(sidecar), Some(settings)) = (sidecar, read.sidecar) {

@@ -21,8 +21,7 @@ use crate::process::lifecycle::{Lifecycle, ShutdownSignal};
 use crate::process::listen::{self, Listening};
 use crate::process::reload::{Reload, Reloadable};
 use crate::process::systemd::Runtimes;
-use crate::proxy::surfaces::Surfaces;
-use crate::proxy::{self, Proxy, RelayService, SidecarService, SurfaceErrors};
+use crate::proxy::{self, Proxy, SurfaceErrors, Surfaces};
 use crate::relay::settings::{Keys, Settings};
 use crate::relay::{Parts, Relay};
 use crate::secrets::hardening;
@@ -142,7 +141,7 @@ pub fn bind(config: &Config, log: Log, inherited: Inherited) -> Result<Bound, St
             // its own connections, so that writes do not queue behind reads
             let node = Node::new(&config.node, Arc::clone(&memory), metrics);
             journal = Some((storage.store.journal(), storage.runtime.clone()));
-            bound.add_relay(relay, Chain::new(node), storage.clone())?;
+            bound.add_relay(relay, Chain(node), storage.clone())?;
         }
         if let Some(sidecar) = &config.sidecar {
             bound.add_sidecar(sidecar, storage)?;
@@ -248,8 +247,7 @@ impl Bound {
         let metrics = Arc::clone(&self.process.metrics);
         let relay = Relay::start(config, Parts { settings, keys, chain, store, metrics, runtime });
         self.surfaces.relay = Some(Arc::clone(&relay));
-        let service = Arc::new(RelayService(relay));
-        self.add_surface(&config.listen, service, ConnectionsConfig::BACKEND, &config.clients)
+        self.add_surface(&config.listen, relay, ConnectionsConfig::BACKEND, &config.clients)
     }
 
     fn add_sidecar(
@@ -261,8 +259,7 @@ impl Bound {
         let metrics = Arc::clone(&self.process.metrics);
         let sidecar = Arc::new(Sidecar::new(config, settings, store, metrics, runtime));
         self.surfaces.sidecar = Some(Arc::clone(&sidecar));
-        let service = Arc::new(SidecarService(sidecar));
-        self.add_surface(&config.listen, service, ConnectionsConfig::PUBLIC, &config.clients)
+        self.add_surface(&config.listen, sidecar, ConnectionsConfig::PUBLIC, &config.clients)
     }
 
     fn add_surface<S: proxy::Surface>(

@@ -2,6 +2,7 @@
 
 use super::surface::Surface;
 use crate::http::ErrorResponder;
+use crate::http::clients::Settings as _;
 use crate::http::context::ServerContext;
 use crate::http::gate::message_of;
 use crate::http::respond::Rendered;
@@ -51,11 +52,11 @@ impl<S: Surface> ErrorResponder for SurfaceErrors<S> {
             upstream: Duration::ZERO,
             total: Duration::ZERO,
         });
-        let settings = self.surface.settings();
-        let quota = self.surface.standing(client).map(|rate| (S::headers(&settings).quota, rate));
+        let settings = self.surface.running().settings();
+        let rate = self.surface.standing(client);
         let context = ResponseContext {
             request_id,
-            quota,
+            quota: rate.map(|rate| (&settings.limits().quota_header, rate)),
             cross_origin: None,
             persistence: Persistence::Close,
             chunks: false,

@@ -4,20 +4,23 @@
 //! and leave the connection in a state in which it can be used again or closed without the response
 //! being lost. A refusal at any step is a response like any other.
 
-use super::Proxy;
-use super::context::{Context, Outcome};
-use super::head_info::HeadInfo;
-use super::surface::{Admission, Next, Pending, RequestContext, Surface};
-use crate::http::Request;
+use super::surface::{RequestContext, Surface};
+use super::{Context, Outcome, Proxy};
 use crate::http::body::{self, Incomplete};
+use crate::http::clients::Settings as _;
 use crate::http::respond::{self, Unsent};
+use crate::http::{Request, X_REQUEST_ID};
 use crate::io::cold;
 use crate::io::deadline::within;
 use crate::reply::{ErrorFormat, Persistence, Reply, ResponseContext};
-use http::Version;
+use http::header::{EXPECT, HOST, ORIGIN, TRANSFER_ENCODING};
+use http::{HeaderValue, Method, Version};
 use pingora::http::RequestHeader;
+use pingora_limits::inflight::Guard;
 use portcullis_filters::client::Client;
+use portcullis_filters::head::{TRACEPARENT, traceparent};
 use portcullis_filters::limit::RateLimitStatus;
+use portcullis_filters::policy::{Admission, Admitted, PendingCall};
 use portcullis_filters::verdict::{Reason, Refusal};
 use std::pin::pin;
 use std::sync::Arc;
@@ -41,7 +44,6 @@ struct Caller {
     client: Client,
     rate: Option<RateLimitStatus>,
     style: ErrorFormat,
-    is_for_pages: bool,
 }
 
 impl<'a, S: Surface> Exchange<'a, S> {
@@ -59,8 +61,9 @@ impl<'a, S: Surface> Exchange<'a, S> {
     pub(super) async fn serve(&mut self) -> bool {
         let (caller, verdict) = self.admit();
         let reply = match verdict {
-            Ok(Next::Reply(reply)) => Some(reply),
-            Ok(Next::Read(pending)) => self.read_and_answer(pending, &caller).await,
+            Ok(Admitted::Health) => Some(Reply::health()),
+            Ok(Admitted::Preflight) => Some(Reply::no_content()),
+            Ok(Admitted::Call(pending)) => self.read_and_answer(pending, &caller).await,
             Err(refusal) => Some(self.refused(&refusal, &caller)),
         };
         match reply {
@@ -69,8 +72,8 @@ impl<'a, S: Surface> Exchange<'a, S> {
         }
     }
 
-    /// Admits the head: an immediate reply, a body to read, or a refusal.
-    fn admit(&mut self) -> (Caller, Result<Next<S::Call>, Refusal>) {
+    /// Admits the head.
+    fn admit(&mut self) -> (Caller, Result<Admitted<S::Call, Guard>, Refusal>) {
         let Proxy { surface, process, .. } = self.proxy;
         if let Some(id) = self.head.request_id(self.header) {
             self.context.request_id = process.request_ids.accept_or_mint(Some(id));
@@ -78,24 +81,24 @@ impl<'a, S: Surface> Exchange<'a, S> {
         let head = self.request.head(self.header);
         let HeadInfo { settings, judged, .. } = &*self.head;
         let admission = surface.admit(settings, judged, &head, self.context.started);
-        let Admission { client, standing: rate, style, is_for_pages, mut verdict } = admission;
-        if let Ok(Next::Read(pending)) = &verdict
+        let Admission { client, rate_limit: rate, mut verdict } = admission;
+        if let Ok(Admitted::Call(pending)) = &verdict
             && process.drain.refuses()
-            && !pending.always
+            && !S::outlasts_drain(&pending.call)
         {
             let message = "shutting down: use another instance";
             verdict = Err(Refusal::new(Reason::Draining, message));
         }
-        (Caller { client, rate, style, is_for_pages }, verdict)
+        (Caller { client, rate, style: S::style(head.target) }, verdict)
     }
 
     /// Reads the body and has the surface answer it. `None` if the client left.
     async fn read_and_answer(
         &mut self,
-        pending: Pending<S::Call>,
+        pending: PendingCall<S::Call, Guard>,
         caller: &Caller,
     ) -> Option<Reply> {
-        let Pending { call, slot, expects_continue, max_body, .. } = pending;
+        let PendingCall { call, slot, expects_continue, max_body } = pending;
         self.context.slot = Some(slot);
         let timeout = self.proxy.connections.body_timeout;
         if expects_continue {
@@ -137,15 +140,13 @@ impl<'a, S: Surface> Exchange<'a, S> {
         let (status, mut reason) = (reply.status, reply.reason);
         let timeout = self.proxy.connections.write_timeout;
         let sent = {
-            let headers = S::headers(&self.head.settings);
+            let settings = &*self.head.settings;
             let origin = self.head.origin(self.header);
             let response = ResponseContext {
                 request_id: self.context.request_id.as_str(),
-                quota: caller.rate.map(|rate| (headers.quota, rate)),
+                quota: caller.rate.map(|rate| (&settings.limits().quota_header, rate)),
                 // what a shared cache stores is the same for every page, and for none
-                cross_origin: headers
-                    .cors
-                    .filter(|_| caller.is_for_pages)
+                cross_origin: S::cors(settings, self.header.raw_path())
                     .filter(|_| origin.is_some() || reply.cache_control.is_some())
                     .map(|cors| (cors, origin)),
                 persistence,
@@ -203,5 +204,63 @@ impl Caller {
         {
             reply.retry_after = Some(rate.reset_seconds);
         }
+    }
+}
+
+/// What a head says, read once for all requests of a connection that have the same head.
+struct HeadInfo<S: Surface> {
+    /// The settings in force when it was read.
+    settings: Arc<S::Settings>,
+    /// The surface's judgement, by these settings.
+    judged: S::Judged,
+    is_head: bool,
+    /// Whether the framing of the body can be trusted.
+    is_framed: bool,
+    awaits_continue: bool,
+    has_request_id: bool,
+    has_traceparent: bool,
+    has_origin: bool,
+}
+
+impl<S: Surface> HeadInfo<S> {
+    /// Reads a head, unless it is cached and was read under the same settings.
+    fn of(header: &mut RequestHeader, request: &Request, surface: &S) -> Arc<Self> {
+        let settings = surface.running().settings();
+        let cached = header.extensions.get::<Arc<Self>>();
+        if let Some(cached) = cached.filter(|cached| Arc::ptr_eq(&cached.settings, &settings)) {
+            return Arc::clone(cached);
+        }
+        let judged = surface.judge(&settings, &request.head(header));
+        let fields = &header.headers;
+        let info = Arc::new(Self {
+            settings,
+            judged,
+            is_head: header.method == Method::HEAD,
+            // some parsers read chunks that others refuse, and HTTP/1.1 demands a Host
+            is_framed: !fields.contains_key(TRANSFER_ENCODING) && fields.contains_key(HOST),
+            awaits_continue: fields.contains_key(EXPECT),
+            has_request_id: fields.contains_key(&X_REQUEST_ID),
+            has_traceparent: fields.contains_key(&TRACEPARENT),
+            has_origin: fields.contains_key(ORIGIN),
+        });
+        if request.is_head_cached() {
+            header.extensions_mut().insert(Arc::clone(&info));
+        }
+        info
+    }
+
+    /// The client's own id for its request, well-formed or not.
+    fn request_id<'a>(&self, header: &'a RequestHeader) -> Option<&'a HeaderValue> {
+        if self.has_request_id { header.headers.get(&X_REQUEST_ID) } else { None }
+    }
+
+    /// The trace context to pass on.
+    fn traceparent<'a>(&self, header: &'a RequestHeader) -> Option<&'a [u8]> {
+        if self.has_traceparent { traceparent(&header.headers) } else { None }
+    }
+
+    /// The origin of the web page that sent the request.
+    fn origin<'a>(&self, header: &'a RequestHeader) -> Option<&'a HeaderValue> {
+        if self.has_origin { header.headers.get(ORIGIN) } else { None }
     }
 }

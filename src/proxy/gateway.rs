@@ -1,15 +1,14 @@
 //! The gateway behind the proxy.
 
-use super::surface::{Admission, Next, Pending, RequestContext, Surface, SurfaceHeaders};
+use super::surface::{RequestContext, Surface};
 use crate::gateway::{Gateway, Lookup, Settings};
+use crate::http::clients::Running;
 use crate::reply::{Cors, ErrorFormat, Reply};
 use crate::telemetry::{self, CacheUse};
 use bytes::Bytes;
-use portcullis_filters::client::Client;
+use pingora_limits::inflight::Guard;
 use portcullis_filters::head::Head;
-use portcullis_filters::limit::RateLimitStatus;
-use portcullis_filters::policy::{Admitted, JudgedHead, PendingCall};
-use std::sync::Arc;
+use portcullis_filters::policy::{Admission, JudgedHead};
 use tokio::time::Instant;
 
 impl Surface for Gateway {
@@ -19,15 +18,14 @@ impl Surface for Gateway {
     type Judged = JudgedHead;
     type Call = ();
 
-    fn settings(&self) -> Arc<Settings> {
-        Gateway::settings(self)
+    fn running(&self) -> &Running<Settings> {
+        &self.running
     }
 
-    fn headers(settings: &Settings) -> SurfaceHeaders<'_> {
+    fn cors<'a>(settings: &'a Settings, _: &[u8]) -> Option<Cors<'a>> {
         let headers = "Content-Type, X-Request-Id";
         let exposed = "RateLimit, RateLimit-Policy, Retry-After, X-Cache, X-Request-Id";
-        let cors = Cors { origins: &settings.cors, methods: "POST", headers, exposed };
-        SurfaceHeaders { quota: &settings.limits.quota_header, cors: Some(cors) }
+        Some(Cors { origins: &settings.cors, methods: "POST", headers, exposed })
     }
 
     fn judge(&self, settings: &Settings, head: &Head<'_>) -> JudgedHead {
@@ -40,22 +38,10 @@ impl Surface for Gateway {
         judged: &JudgedHead,
         _: &Head<'_>,
         now: Instant,
-    ) -> Admission<()> {
-        let admission = Gateway::admit(self, settings, judged, now);
-        let verdict = admission.verdict.map(|admitted| match admitted {
-            Admitted::Health => Next::Reply(Reply::health()),
-            Admitted::Preflight => Next::Reply(Reply::no_content()),
-            Admitted::Call(PendingCall { call, slot, expects_continue, max_body }) => {
-                Next::Read(Pending { call, slot, expects_continue, max_body, always: false })
-            }
-        });
-        Admission {
-            client: admission.client,
-            standing: admission.rate_limit,
-            style: ErrorFormat::JsonRpc,
-            is_for_pages: true,
-            verdict,
-        }
+    ) -> Admission<(), Guard> {
+        let clients = self.running.clients();
+        let enter = |client| clients.enter(client, &settings.limits);
+        settings.policy.admit(judged, clients.limiter(), clients.millis(now), enter)
     }
 
     async fn answer(
@@ -86,9 +72,5 @@ impl Surface for Gateway {
         };
         reply.cache = (cache != CacheUse::Off).then(|| cache.name());
         reply
-    }
-
-    fn standing(&self, peer: Client) -> Option<RateLimitStatus> {
-        Some(self.clients().standing(peer))
     }
 }

@@ -7,26 +7,26 @@
 //! whole, and drops a write with its client. What is allowed is the policy's decision, what a
 //! response says `reply`'s. Next: [`Surface`], then `gateway`, `relay`, `sidecar`.
 
-mod context;
 mod errors;
 mod exchange;
 mod gateway;
-mod head_info;
 mod relay;
 mod sidecar;
 mod surface;
-pub mod surfaces;
 
-pub use context::Context;
 pub use errors::SurfaceErrors;
-pub use relay::RelayService;
-pub use sidecar::SidecarService;
-pub use surface::{Admission, Next, Pending, RequestContext, Surface, SurfaceHeaders};
+pub use surface::{RequestContext, Surface};
 
 use crate::config::ConnectionsConfig;
+use crate::gateway::Gateway;
 use crate::http::context::ServerContext;
-use crate::http::{ErrorResponder as _, Handoff};
+use crate::http::drain::InFlight;
+use crate::http::tls::Certificates;
+use crate::http::{ErrorResponder as _, Handoff, RequestId};
+use crate::relay::Relay;
 use crate::reply::status_and_code;
+use crate::sidecar::Sidecar;
+use crate::telemetry::{self, RequestLine};
 use async_trait::async_trait;
 use exchange::Exchange;
 use pingora::http::RequestHeader;
@@ -34,9 +34,13 @@ use pingora::modules::http::HttpModules;
 use pingora::server::configuration::ServerConf;
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType, Result};
+use pingora_limits::inflight::Guard;
 use pingora_proxy::{FailToProxy, HttpProxy, ProxyHttp, Session, http_proxy};
+use portcullis_filters::client::Client;
 use portcullis_filters::verdict::Reason;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// A surface, as Pingora runs it.
 pub struct Proxy<S> {
@@ -113,4 +117,71 @@ impl<S: Surface> ProxyHttp for Proxy<S> {
 fn handoff_of(header: &RequestHeader) -> Result<Handoff> {
     Handoff::of(header)
         .ok_or_else(|| Error::explain(ErrorType::InternalError, "the gate makes every session"))
+}
+
+/// The context of one request.
+pub struct Context {
+    started: Instant,
+    request_id: RequestId,
+    /// The method or operation, one of a closed list.
+    method: &'static str,
+    /// The time spent on the node.
+    upstream: Duration,
+    /// The client's share of its requests in flight, until the response is out.
+    slot: Option<Guard>,
+    /// `None` until a response is sent: a client that left before has no log line.
+    outcome: Option<Outcome>,
+    _in_flight: InFlight,
+}
+
+/// What was sent.
+#[derive(Clone, Copy)]
+struct Outcome {
+    client: Client,
+    reason: Option<Reason>,
+    status: u16,
+    bytes: usize,
+}
+
+impl Context {
+    fn new(process: &ServerContext) -> Self {
+        Self {
+            started: Instant::now(),
+            request_id: process.request_ids.mint(),
+            method: "",
+            upstream: Duration::ZERO,
+            slot: None,
+            outcome: None,
+            _in_flight: process.drain.enter(),
+        }
+    }
+
+    /// Logs and counts the request.
+    fn log(&self, surface: telemetry::Surface, process: &ServerContext) {
+        let Some(outcome) = self.outcome else { return };
+        process.log_request(&RequestLine {
+            surface,
+            request_id: self.request_id.as_str(),
+            client: outcome.client,
+            method: self.method,
+            reason: outcome.reason,
+            status: outcome.status,
+            bytes: outcome.bytes,
+            upstream: self.upstream,
+            total: self.started.elapsed(),
+        });
+    }
+}
+
+/// Each surface, unless it is switched off.
+#[derive(Clone, Default)]
+pub struct Surfaces {
+    /// The public read path.
+    pub gateway: Option<Arc<Gateway>>,
+    /// The protected write path.
+    pub relay: Option<Arc<Relay>>,
+    /// The service endpoints.
+    pub sidecar: Option<Arc<Sidecar>>,
+    /// The certificates of their listeners.
+    pub tls: Certificates,
 }

@@ -1,36 +1,38 @@
 //! The relay behind the proxy.
 
-use super::surface::{Admission, Next, Pending, RequestContext, Surface, SurfaceHeaders};
+use super::surface::{RequestContext, Surface};
+use crate::http::clients::Running;
 use crate::relay::settings::Settings;
 use crate::relay::{Relay, WriteContext, error_format};
-use crate::reply::{ErrorFormat, Reply};
+use crate::reply::{Cors, ErrorFormat, Reply};
 use crate::telemetry;
 use bytes::Bytes;
+use pingora_limits::inflight::Guard;
 use portcullis_filters::client::Client;
 use portcullis_filters::head::Head;
 use portcullis_filters::limit::RateLimitStatus;
-use portcullis_filters::policy::{Admitted, Endpoint, Inspected, PendingCall, RelayCall};
-use std::sync::Arc;
+use portcullis_filters::policy::{Admission, Endpoint, Inspected, RelayCall};
 use std::time::SystemTime;
 use tokio::time::Instant;
 
-/// The relay, as a surface.
-pub struct RelayService(pub Arc<Relay>);
-
-impl Surface for RelayService {
+impl Surface for Relay {
     const NAME: telemetry::Surface = telemetry::Surface::Relay;
     const STYLE: ErrorFormat = ErrorFormat::JsonRpc;
     type Settings = Settings;
     type Judged = ();
     type Call = RelayCall;
 
-    fn settings(&self) -> Arc<Settings> {
-        self.0.settings()
+    fn running(&self) -> &Running<Settings> {
+        &self.running
     }
 
-    fn headers(settings: &Settings) -> SurfaceHeaders<'_> {
-        // no web page may hold the token
-        SurfaceHeaders { quota: &settings.limits.quota_header, cors: None }
+    /// None: no web page may hold the token.
+    fn cors<'a>(_: &'a Settings, _: &[u8]) -> Option<Cors<'a>> {
+        None
+    }
+
+    fn style(target: &[u8]) -> ErrorFormat {
+        error_format(Endpoint::at(target))
     }
 
     fn judge(&self, _: &Settings, _: &Head<'_>) {}
@@ -41,23 +43,12 @@ impl Surface for RelayService {
         (): &(),
         head: &Head<'_>,
         now: Instant,
-    ) -> Admission<Self::Call> {
-        let admission = self.0.admit(settings, head, now);
-        let style = error_format(Endpoint::at(head.target));
-        let verdict = admission.verdict.map(|admitted| match admitted {
-            Admitted::Health => Next::Reply(Reply::health()),
-            Admitted::Preflight => Next::Reply(Reply::no_content()),
-            Admitted::Call(PendingCall { call, slot, expects_continue, max_body }) => {
-                Next::Read(Pending { call, slot, expects_continue, max_body, always: false })
-            }
-        });
-        Admission {
-            client: admission.client,
-            standing: admission.rate_limit,
-            style,
-            is_for_pages: false,
-            verdict,
-        }
+    ) -> Admission<RelayCall, Guard> {
+        let clients = self.running.clients();
+        let enter = |client| clients.enter(client, &settings.limits);
+        let failed_auth = |client| self.count_failed_auth(client);
+        let (limiter, now) = (clients.limiter(), clients.millis(now));
+        settings.policy.admit(head, limiter, now, failed_auth, enter)
     }
 
     async fn answer(
@@ -69,7 +60,7 @@ impl Surface for RelayService {
     ) -> Reply {
         context.method = call.endpoint.name();
         if call.endpoint == Endpoint::Ready {
-            return self.0.readiness().await;
+            return self.readiness().await;
         }
         let inspected = settings.policy.inspect(call.endpoint, &body, now());
         if let Ok(Inspected::Transaction(unverified)) = &inspected {
@@ -79,17 +70,17 @@ impl Surface for RelayService {
         let context = WriteContext { request_id, traceparent, upstream };
         match inspected {
             Ok(Inspected::Transaction(unverified)) => {
-                self.0.transact(unverified, &settings.policy, context).await
+                self.transact(unverified, &settings.policy, context).await
             }
             Ok(Inspected::Operation(permit)) => {
-                self.0.operate(&permit, call.idempotency_key.as_deref(), context).await
+                self.operate(&permit, call.idempotency_key.as_deref(), context).await
             }
-            Err(refusal) => self.0.refuse(call.endpoint, &refusal, request_id).await,
+            Err(refusal) => self.refuse(call.endpoint, &refusal, request_id).await,
         }
     }
 
+    /// None: it is shown only after the token is checked.
     fn standing(&self, _: Client) -> Option<RateLimitStatus> {
-        // shown only after the token is checked
         None
     }
 }

@@ -1,15 +1,14 @@
-//! What a surface decides context its requests: it judges a head, and answers a body.
+//! What a surface decides about its requests: it judges a head, and answers a body.
 
+use crate::http::clients::{self, Running};
 use crate::reply::{Cors, ErrorFormat, Reply};
 use crate::telemetry::{self, Metrics};
 use bytes::Bytes;
-use http::HeaderValue;
 use pingora_limits::inflight::Guard;
 use portcullis_filters::client::Client;
 use portcullis_filters::head::Head;
 use portcullis_filters::limit::RateLimitStatus;
-use portcullis_filters::verdict::Refusal;
-use std::sync::Arc;
+use portcullis_filters::policy::Admission;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -20,17 +19,22 @@ pub trait Surface: Send + Sync + 'static {
     /// The envelope of errors to requests that have no head.
     const STYLE: ErrorFormat;
     /// What is in force for one request, from its head to its answer.
-    type Settings: Send + Sync + 'static;
+    type Settings: clients::Settings;
     /// What a head says by itself, whenever it arrives.
     type Judged: Send + Sync + 'static;
     /// What the policy made of a head that passed.
     type Call: Send;
 
-    /// The settings in force.
-    fn settings(&self) -> Arc<Self::Settings>;
+    /// What is in force, and the clients.
+    fn running(&self) -> &Running<Self::Settings>;
 
-    /// What every response carries of these settings.
-    fn headers(settings: &Self::Settings) -> SurfaceHeaders<'_>;
+    /// Which web pages may read the responses at this request target, if any may.
+    fn cors<'a>(settings: &'a Self::Settings, target: &[u8]) -> Option<Cors<'a>>;
+
+    /// The envelope of a refusal at this request target.
+    fn style(_target: &[u8]) -> ErrorFormat {
+        Self::STYLE
+    }
 
     /// Judges what holds of a head for as long as these settings do.
     fn judge(&self, settings: &Self::Settings, head: &Head<'_>) -> Self::Judged;
@@ -42,7 +46,12 @@ pub trait Surface: Send + Sync + 'static {
         judged: &Self::Judged,
         head: &Head<'_>,
         now: Instant,
-    ) -> Admission<Self::Call>;
+    ) -> Admission<Self::Call, Guard>;
+
+    /// Whether a call is answered while the process drains, too.
+    fn outlasts_drain(_call: &Self::Call) -> bool {
+        false
+    }
 
     /// Inspects the body of an admitted call, and answers it.
     fn answer(
@@ -54,55 +63,9 @@ pub trait Surface: Send + Sync + 'static {
     ) -> impl Future<Output = Reply> + Send;
 
     /// The peer's rate-limit status, read-only; `None` if the surface shows none before admission.
-    fn standing(&self, peer: Client) -> Option<RateLimitStatus>;
-}
-
-/// What every response of a surface carries.
-#[derive(Clone, Copy, Debug)]
-pub struct SurfaceHeaders<'a> {
-    /// `RateLimit-Policy`.
-    pub quota: &'a HeaderValue,
-    /// Which web pages may read responses, if any may.
-    pub cors: Option<Cors<'a>>,
-}
-
-/// The outcome of judging a head.
-#[derive(Debug)]
-pub struct Admission<C> {
-    /// The client.
-    pub client: Client,
-    /// The client's rate-limit status, where it may know.
-    pub standing: Option<RateLimitStatus>,
-    /// The envelope of a refusal.
-    pub style: ErrorFormat,
-    /// Whether web pages may read the response, if they may read any.
-    pub is_for_pages: bool,
-    /// What to do.
-    pub verdict: Result<Next<C>, Refusal>,
-}
-
-/// What to do with a request whose head passed.
-#[derive(Debug)]
-pub enum Next<C> {
-    /// Answer it: there is no body to inspect.
-    Reply(Reply),
-    /// Read its body, then call [`Surface::answer`].
-    Read(Pending<C>),
-}
-
-/// A call whose body is to be read.
-#[derive(Debug)]
-pub struct Pending<C> {
-    /// What the policy made of the head.
-    pub call: C,
-    /// The client's share of its requests in flight, held until the response is out.
-    pub slot: Guard,
-    /// The client waits for `100 Continue` before it sends the body.
-    pub expects_continue: bool,
-    /// Bytes that the body may have.
-    pub max_body: usize,
-    /// Whether it is answered while the process drains, too.
-    pub always: bool,
+    fn standing(&self, peer: Client) -> Option<RateLimitStatus> {
+        Some(self.running().clients().standing(peer))
+    }
 }
 
 /// Request-scoped data: read by the surface, which fills in the log fields.

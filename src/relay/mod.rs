@@ -24,34 +24,30 @@ mod transaction;
 pub(crate) use answer::format as error_format;
 
 use crate::config::RelayConfig;
-use crate::http::clients::Clients;
+use crate::http::clients::Running;
 use crate::node::Node;
 use crate::node::chain::Chain;
-use crate::reply::Reply;
+use crate::reply::{JSON, Reply};
 use crate::store::Store;
 use crate::telemetry::Metrics;
 use answer::RpcCall;
-use arc_swap::ArcSwap;
 use in_flight::WritesInFlight;
 use journal::Journal;
 use operation::{Answer, Operations, Task};
 use outcome::{Outcome, Status};
-use pingora_limits::inflight::Guard;
 use pingora_limits::rate::Rate;
 use pins::{Proof, Prover};
 use portcullis_filters::client::ClientKey;
-use portcullis_filters::head::Head;
-use portcullis_filters::policy::{Admission, Endpoint, RelayCall, RelayPolicy};
+use portcullis_filters::policy::{Endpoint, RelayPolicy};
 use portcullis_filters::verdict::{OperationPermit, Reason, Refusal, Unverified};
 use reconcile::Reconciler;
-use settings::{Account, Keys, Pins, Rules, Settings};
+use settings::{Account, Keys, Pins, Settings};
 use signers::Signers;
 use std::sync::Arc;
 use std::time::Duration;
 use submit::{Submitter, Trace};
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Notify};
-use tokio::time::Instant;
 use transaction::{Approved, Transactions};
 
 /// Wrong tokens that a client may send per minute before its requests are refused unread.
@@ -59,9 +55,8 @@ const MAX_FAILED_AUTH: isize = 10;
 
 /// The relay: its policy and its stages.
 pub struct Relay {
-    settings: ArcSwap<Settings>,
-    rules: Arc<ArcSwap<Rules>>,
-    clients: Clients,
+    /// The settings in force, and the clients.
+    pub(crate) running: Arc<Running<Settings>>,
     failed_auth: Rate,
     prover: Arc<Prover>,
     signers: Arc<Signers>,
@@ -97,7 +92,8 @@ impl Relay {
         let Parts { settings, keys, chain, store, metrics, runtime } = parts;
         let pins = Arc::new(Pins::new(config, &keys));
         metrics.relay.minimum_balance(pins.config.minimum_balance.fri());
-        let (chain, rules) = (Arc::new(chain), Arc::new(ArcSwap::from_pointee(settings.rules)));
+        let chain = Arc::new(chain);
+        let running = Arc::new(Running::new(settings, &config.clients));
         let signers = Arc::new(Signers::new(&pins, keys, &chain, &store));
         let journal = Journal { store, unsettled: Notify::new() };
         let prover = Prover::new(
@@ -106,7 +102,7 @@ impl Relay {
             config.pins_max_age,
             Arc::clone(&metrics),
         );
-        let submitter = Arc::new(Submitter { chain, journal, rules: Arc::clone(&rules) });
+        let submitter = Arc::new(Submitter { chain, journal, running: Arc::clone(&running) });
         let reconciler = Arc::new(Reconciler {
             prover: Arc::clone(&prover),
             signers: Arc::clone(&signers),
@@ -132,9 +128,7 @@ impl Relay {
             in_flight: WritesInFlight::new(),
         };
         Arc::new(Self {
-            clients: Clients::new(&settings.limits, &config.clients),
-            settings: ArcSwap::from_pointee(settings),
-            rules,
+            running,
             failed_auth: Rate::new(Duration::from_secs(60)),
             prover,
             signers,
@@ -146,28 +140,9 @@ impl Relay {
         })
     }
 
-    pub(crate) fn settings(&self) -> Arc<Settings> {
-        self.settings.load_full()
-    }
-
-    /// Applies other settings to later requests.
-    pub(crate) fn change(&self, settings: Settings) {
-        self.clients.change(&settings.limits);
-        self.rules.store(Arc::new(settings.rules));
-        self.settings.store(Arc::new(settings));
-    }
-
-    /// Judges a request head that arrived at `now`.
-    pub(crate) fn admit(
-        &self,
-        settings: &Settings,
-        head: &Head<'_>,
-        now: Instant,
-    ) -> Admission<RelayCall, Guard> {
-        let has_guessed = |key: ClientKey| self.failed_auth.observe(&key, 1) > MAX_FAILED_AUTH;
-        let enter = |client| self.clients.enter(client, &settings.limits);
-        let (limiter, now) = (self.clients.limiter(), self.clients.millis(now));
-        settings.policy.admit(head, limiter, now, has_guessed, enter)
+    /// Counts a wrong token; returns whether the client has sent too many.
+    pub(crate) fn count_failed_auth(&self, client: ClientKey) -> bool {
+        self.failed_auth.observe(&client, 1) > MAX_FAILED_AUTH
     }
 
     /// Responds to `GET /readyz` from a valid proof of the pins.
@@ -218,7 +193,7 @@ impl Relay {
         match answer {
             Answer::First(status, body) => {
                 self.metrics.relay.write(kind, "idempotent");
-                Reply::json(status, body)
+                Reply::new(status, JSON, body)
             }
             Answer::Outcome(outcome) => {
                 self.report(kind, kind, &outcome, context.request_id).await;
@@ -280,11 +255,7 @@ impl Relay {
         self.prover.newest()
     }
 
-    pub(crate) fn clients(&self) -> &Clients {
-        &self.clients
-    }
-
     pub(crate) fn node(&self) -> &Node {
-        self.submitter.chain.node()
+        &self.submitter.chain.0
     }
 }

@@ -5,7 +5,7 @@
 //! or whose end is unknown is not started a second time.
 
 use super::in_flight::WritesInFlight;
-use super::operations::{self, require_v2, role, subject};
+use super::operations::{self, role, subject, verification};
 use super::outcome::{Details, Outcome};
 use super::pins::{Prover, Required};
 use super::reconcile::Reconciler;
@@ -117,7 +117,7 @@ impl Operations {
 
     async fn carry_out(&self, task: &Task) -> Result<Outcome, Outcome> {
         let required = task.required();
-        if required == Required::AllButV2 && require_v2::is_active(&self.state("")).await? {
+        if required == Required::AllButV2 && verification::is_v2_active(&self.state("")).await? {
             // that holds with unproven pins, too
             return Ok(Outcome::already(Details::V2_ACTIVE));
         }
@@ -153,8 +153,8 @@ impl Operations {
             Decision::Already(details) => return Ok(Written::Nothing(Outcome::already(details))),
             Decision::Write(calls) => calls,
         };
-        let rules = **self.submitter.rules.load();
-        let signed = signer.sign(&calls, &rules).await?;
+        let settings = self.submitter.running.settings();
+        let signed = signer.sign(&calls, &settings.config.policy).await?;
         guard.check().await?;
         self.prover.check_epoch(epoch).await?;
         operations::reserve(&task.operation, &self.state(epoch)).await?;
@@ -210,7 +210,7 @@ impl Operations {
         State {
             chain: &self.submitter.chain,
             pins: &self.pins,
-            rules: **self.submitter.rules.load(),
+            settings: self.submitter.running.settings(),
             store: &self.submitter.journal.store,
             epoch,
             now_us: now_us(),

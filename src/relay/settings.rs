@@ -4,7 +4,7 @@
 //! which zero themselves and print nothing.
 
 use crate::config::{PinsConfig, RelayConfig};
-use crate::http::clients::ClientLimits;
+use crate::http::clients::{self, ClientLimits};
 use crate::secrets::{self, SecretError};
 use portcullis_filters::bearer::Tokens;
 use portcullis_filters::client::TrustedProxies;
@@ -12,14 +12,13 @@ use portcullis_filters::felt::Felt;
 use portcullis_filters::policy::{Caps, Contracts, RelayPolicy};
 use portcullis_filters::secret::SecretKey;
 use std::path::Path;
-use std::time::Duration;
 
 /// The settings that a reload changes.
 #[derive(Debug)]
 pub struct Settings {
     pub(crate) policy: RelayPolicy,
-    pub(crate) rules: Rules,
     pub(crate) limits: ClientLimits,
+    pub(crate) config: RelayConfig,
 }
 
 impl Settings {
@@ -29,9 +28,9 @@ impl Settings {
     /// A token's file is unusable.
     pub(crate) fn load(config: &RelayConfig) -> Result<Self, SecretError> {
         Ok(Self {
-            policy: policy(config, tokens(config)?),
-            rules: Rules::from(config),
+            policy: policy(config, secrets::tokens(&config.token_files)?),
             limits: ClientLimits::new(&config.clients),
+            config: config.clone(),
         })
     }
 
@@ -44,18 +43,10 @@ impl Settings {
     }
 }
 
-fn tokens(config: &RelayConfig) -> Result<Tokens, SecretError> {
-    let mut tokens = Vec::new();
-    for file in config.token_files.iter() {
-        let token = secrets::read(file)?;
-        // parsed one by one, so that an error names the file
-        Tokens::new(std::slice::from_ref(&token)).ok_or_else(|| {
-            SecretError::not(file, "a token: at least 32 visible ASCII characters on one line")
-        })?;
-        tokens.push(token);
+impl clients::Settings for Settings {
+    fn limits(&self) -> &ClientLimits {
+        &self.limits
     }
-    let twice = || SecretError::not(config.token_files.first(), "a token that no other file holds");
-    Tokens::new(&tokens).ok_or_else(twice)
 }
 
 /// The configured policy, with these tokens.
@@ -162,35 +153,5 @@ impl Pins {
     /// The accounts that sign.
     pub(crate) fn accounts(&self) -> impl Iterator<Item = Account> {
         [self.owner, self.verifier].into_iter().chain(self.faucet)
-    }
-}
-
-/// The bounds of operations and transactions.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Rules {
-    /// One faucet drip, in fri.
-    pub(crate) faucet_amount: u128,
-    pub(crate) faucet_cooldown: Duration,
-    /// How long a proposed recovery can be cancelled.
-    pub(crate) recovery_cancel_window: Duration,
-    /// The L2 gas of one transaction.
-    pub(crate) max_l2_gas: u64,
-    /// The fee of one transaction by its bounds, in fri.
-    pub(crate) max_fee: u128,
-    /// How long a response waits for a receipt.
-    pub(crate) receipt_timeout: Duration,
-}
-
-impl From<&RelayConfig> for Rules {
-    fn from(config: &RelayConfig) -> Self {
-        let policy = &config.policy;
-        Self {
-            faucet_amount: policy.faucet_amount.fri(),
-            faucet_cooldown: policy.faucet_cooldown,
-            recovery_cancel_window: policy.recovery_cancel_window,
-            max_l2_gas: policy.max_l2_gas,
-            max_fee: policy.max_fee.fri(),
-            receipt_timeout: config.receipt_timeout,
-        }
     }
 }

@@ -5,8 +5,9 @@
 
 use super::operations::Role;
 use super::outcome::{Outcome, refuse};
-use super::settings::{Account, Keys, Pins, Rules};
-use crate::node::chain::{Chain, Estimate};
+use super::settings::{Account, Keys, Pins};
+use crate::config::RelayPolicyConfig;
+use crate::node::chain::Chain;
 use crate::secrets::hardening;
 use crate::store::{SignerLock, Store};
 use portcullis_filters::felt::Felt;
@@ -132,7 +133,11 @@ impl Signer {
     }
 
     /// Signs a transaction that makes `calls`: the node's next nonce, bounds from an estimate.
-    pub(super) async fn sign(&self, calls: &[Call], rules: &Rules) -> Result<Signed, Outcome> {
+    pub(super) async fn sign(
+        &self,
+        calls: &[Call],
+        policy: &RelayPolicyConfig,
+    ) -> Result<Signed, Outcome> {
         let nonce = self.chain.nonce(self.account.address).await?;
         let invoke = |bounds| {
             Transaction::from(Invoke {
@@ -145,7 +150,7 @@ impl Signer {
         // of the query version, whose signature cannot be used to submit it
         let query = invoke(Bounds::ZERO).query().sign(self.chain_id, &self.key);
         let estimate = self.chain.estimate(&query.to_json()).await?;
-        let transaction = invoke(bounds(&estimate, rules)?).sign(self.chain_id, &self.key);
+        let transaction = invoke(bounds(&estimate, policy)?).sign(self.chain_id, &self.key);
         let hash = transaction.hash(self.chain_id);
         Ok(Signed { hash, nonce, params: transaction.to_params() })
     }
@@ -161,14 +166,15 @@ impl Drop for Waiting<'_> {
 }
 
 /// The estimate plus half, as prices and state change; within the caps.
-fn bounds(estimate: &Estimate, rules: &Rules) -> Result<Bounds, Refusal> {
+fn bounds(estimate: &Bounds, policy: &RelayPolicyConfig) -> Result<Bounds, Refusal> {
     let margin = |(amount, price): (u64, u128)| {
         (amount.saturating_add(amount / 2), price.saturating_add(price / 2))
     };
     let [l1_gas, l1_data_gas, l2_gas] =
         [estimate.l1_gas, estimate.l1_data_gas, estimate.l2_gas].map(margin);
     let bounds = Bounds { l1_gas, l1_data_gas, l2_gas };
-    if l2_gas.0 > rules.max_l2_gas || bounds.max_fee().is_none_or(|fee| fee > rules.max_fee) {
+    let max_fee = policy.max_fee.fri();
+    if l2_gas.0 > policy.max_l2_gas || bounds.max_fee().is_none_or(|fee| fee > max_fee) {
         let message = "the chain's price of the write is over the configured bound";
         return Err(Refusal::new(Reason::FeeBoundExceeded, message));
     }

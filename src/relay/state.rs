@@ -1,20 +1,22 @@
 //! The chain's state as the operations read it, and their decision on it.
 
 use super::outcome::{Details, Outcome, refuse};
-use super::settings::{Pins, Rules};
+use super::settings::{Pins, Settings};
 use crate::io::clock::LAST_SECOND;
 use crate::node::chain::{Chain, RpcError};
 use crate::store::Store;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::tx::{Call, selector};
 use portcullis_filters::verdict::Reason;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// What an operation reads.
 pub(super) struct State<'a> {
     pub(super) chain: &'a Chain,
     pub(super) pins: &'a Pins,
-    pub(super) rules: Rules,
+    /// The settings in force.
+    pub(super) settings: Arc<Settings>,
     pub(super) store: &'a Store,
     /// The chain's epoch.
     pub(super) epoch: &'a str,

@@ -5,10 +5,10 @@
 
 use super::journal::Journal;
 use super::outcome::{Outcome, refuse};
-use super::settings::Rules;
+use super::settings::Settings;
+use crate::http::clients::Running;
 use crate::node::chain::{Chain, ErrorObject, Receipt, RpcError, code};
 use crate::store::{Intent, IntentId, IntentState, NewIntent, StoreError};
-use arc_swap::ArcSwap;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::verdict::{Reason, method_of};
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl Trace {
 pub(super) struct Submitter {
     pub(super) chain: Arc<Chain>,
     pub(super) journal: Journal,
-    pub(super) rules: Arc<ArcSwap<Rules>>,
+    pub(super) running: Arc<Running<Settings>>,
 }
 
 impl Submitter {
@@ -120,7 +120,7 @@ impl Submitter {
         id: IntentId,
         hash: Felt,
     ) -> Result<Option<Receipt>, StoreError> {
-        let end = Instant::now() + self.rules.load().receipt_timeout;
+        let end = Instant::now() + self.running.settings().config.receipt_timeout;
         let mut interval = FIRST_POLL;
         loop {
             // an error is retried: the node may be back in time

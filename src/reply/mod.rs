@@ -48,7 +48,8 @@ pub struct Reply {
     pub memory: Option<Arc<MemoryPermit>>,
 }
 
-const JSON: &str = "application/json";
+/// The media type of JSON.
+pub(crate) const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; charset=utf-8";
 
 impl Reply {
@@ -83,11 +84,6 @@ impl Reply {
         start.extend_from_slice(b"\":");
         let body = Body::framed(start, payload, b"}");
         Self { memory: Some(memory), ..Self::new(200, JSON, body) }
-    }
-
-    /// A response in JSON.
-    pub fn json(status: u16, body: String) -> Self {
-        Self::new(status, JSON, body)
     }
 
     /// `body` as JSON.

@@ -8,10 +8,12 @@
 pub use portcullis_filters::secret::Secret;
 pub mod hardening;
 
+use portcullis_filters::bearer::Tokens;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::slice;
 
 /// 4 KiB: no token, key or password is longer.
 const MAX: u64 = 4 << 10;
@@ -86,6 +88,26 @@ pub fn read(path: &Path) -> Result<Secret, SecretError> {
         return Err(failed(Cause::TooLarge));
     }
     Ok(secret)
+}
+
+/// Reads bearer tokens, one in each file.
+///
+/// # Errors
+/// As [`read`]; a file holds no token, or that of another file.
+pub fn tokens(files: &[PathBuf]) -> Result<Tokens, SecretError> {
+    let mut tokens = Vec::with_capacity(files.len());
+    for file in files {
+        let token = read(file)?;
+        // parsed one by one, so that an error names the file
+        Tokens::new(slice::from_ref(&token)).ok_or_else(|| {
+            SecretError::not(file, "a token: at least 32 visible ASCII characters on one line")
+        })?;
+        tokens.push(token);
+    }
+    Tokens::new(&tokens).ok_or_else(|| {
+        let first = files.first().map_or(Path::new(""), PathBuf::as_path);
+        SecretError::not(first, "a token that no other file holds")
+    })
 }
 
 /// Reads a secret that is optional.

@@ -31,27 +31,23 @@ mod xml;
 pub use settings::Settings;
 
 use crate::config::SidecarConfig;
-use crate::http::clients::Clients;
+use crate::http::clients::Running;
 use crate::io::shared::Aborted;
 use crate::reply::Reply;
 use crate::store::{Store, StoreError};
 use crate::telemetry::Metrics;
 use age_verifier_webhook::Recorder;
-use arc_swap::ArcSwap;
-use pingora_limits::inflight::Guard;
 use podcast_rss_feed::Podcasts;
-use portcullis_filters::head::Head;
-use portcullis_filters::policy::{Admission, Function, RequestParts};
+use portcullis_filters::policy::{Function, RequestParts};
 use portcullis_filters::verdict::{Reason, Refusal};
 use std::borrow::Cow;
 use std::sync::Arc;
 use tokio::runtime::Handle;
-use tokio::time::Instant;
 
 /// The sidecar's policy and state.
 pub struct Sidecar {
-    settings: ArcSwap<Settings>,
-    clients: Clients,
+    /// The settings in force, and the clients.
+    pub running: Running<Settings>,
     podcasts: Podcasts,
     store: Arc<Store>,
     metrics: Arc<Metrics>,
@@ -102,8 +98,7 @@ impl Sidecar {
         runtime: Handle,
     ) -> Self {
         Self {
-            clients: Clients::new(&settings.limits, &config.clients),
-            settings: ArcSwap::from_pointee(settings),
+            running: Running::new(settings, &config.clients),
             podcasts: Podcasts::new(),
             store,
             metrics,
@@ -111,27 +106,10 @@ impl Sidecar {
         }
     }
 
-    /// The current settings.
-    pub fn settings(&self) -> Arc<Settings> {
-        self.settings.load_full()
-    }
-
     /// Applies other settings to the requests that follow.
     pub fn change(&self, mut settings: Settings) {
-        settings.auth.adopt_cache(&self.settings().auth);
-        self.clients.change(&settings.limits);
-        self.settings.store(Arc::new(settings));
-    }
-
-    /// Judges a head that arrived at `now`.
-    pub fn admit(
-        &self,
-        settings: &Settings,
-        head: &Head<'_>,
-        now: Instant,
-    ) -> Admission<RequestParts, Guard> {
-        let enter = |client| self.clients.enter(client, &settings.limits);
-        settings.policy.admit(head, self.clients.limiter(), self.clients.millis(now), enter)
+        settings.auth.adopt_cache(&self.running.settings().auth);
+        self.running.change(settings);
     }
 
     /// Answers a call.
@@ -161,11 +139,6 @@ impl Sidecar {
                 recorder.answer(settings, request, body).await
             }
         }
-    }
-
-    /// The clients and their limits.
-    pub fn clients(&self) -> &Clients {
-        &self.clients
     }
 }
 

@@ -8,14 +8,14 @@ use super::document::Document;
 use super::health_check::Health;
 use super::seo_robots;
 use crate::config::SidecarConfig;
-use crate::http::clients::ClientLimits;
+use crate::http::clients::{self, ClientLimits};
 use crate::secrets::{self, Secret, SecretError};
-use portcullis_filters::bearer::Tokens;
 use portcullis_filters::client::TrustedProxies;
 use portcullis_filters::hmac::Secrets;
 use portcullis_filters::policy::SidecarPolicy;
 use portcullis_filters::webhook::WebhookPolicy;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::slice;
 
 /// The part of a running sidecar that can change.
 pub struct Settings {
@@ -36,7 +36,8 @@ impl Settings {
     /// A secret's file cannot be used.
     pub fn load(config: &SidecarConfig) -> Result<Self, SecretError> {
         let SidecarConfig { age, clients, session, .. } = config;
-        let operator = config.operator_token_file.as_deref().map(operator).transpose()?;
+        let operator = config.operator_token_file.as_ref();
+        let operator = operator.map(|file| secrets::tokens(slice::from_ref(file))).transpose()?;
         let secrets = Secrets::new(read_secrets(&age.webhook_secret_files)?);
         let webhook =
             secrets.map(|secrets| WebhookPolicy { secrets, age_bands: age.age_bands.clone() });
@@ -58,11 +59,10 @@ impl Settings {
     }
 }
 
-fn operator(file: &Path) -> Result<Tokens, SecretError> {
-    let token = secrets::read(file)?;
-    Tokens::new(std::slice::from_ref(&token)).ok_or_else(|| {
-        SecretError::not(file, "a token: at least 32 visible ASCII characters on one line")
-    })
+impl clients::Settings for Settings {
+    fn limits(&self) -> &ClientLimits {
+        &self.limits
+    }
 }
 
 /// Reads HMAC secrets and checks each one, so that the error names the file at fault.

@@ -97,7 +97,7 @@ impl Network {
     /// The network with these accounts; requests only the chain id from the node.
     pub(super) async fn on(node: &NodeConfig, accounts: Accounts) -> Result<Self, NetworkError> {
         let node = Node::new(node, MemoryPool::new(4 * MAX_ANSWER), Arc::new(Metrics::default()));
-        let chain = Chain::new(node);
+        let chain = Chain(node);
         let chain_id = chain.chain_id().await.map_err(|trouble| failed("chain id", trouble))?;
         let token = known(TOKEN);
         let contracts = contracts(&accounts, token);

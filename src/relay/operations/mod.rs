@@ -1,18 +1,11 @@
-//! The ten operations, one file per path: the state it reads, its decision, the call it makes.
+//! The ten operations, one function per path: the state it reads, its decision, the call it makes.
 //!
 //! Each decides on the chain's state alone, so that it can decide again after the write: then the
 //! decision must be "already". Shapes and policy were judged before, in `portcullis_filters`.
 
-mod faucet_drip;
-mod mint_card;
-mod recovery_cancel;
-mod recovery_execute;
-mod recovery_propose;
-mod register;
-pub(super) mod require_v2;
-mod submit_usership;
-mod verification_attest;
-mod verification_revoke;
+mod assets;
+mod identity;
+pub(super) mod verification;
 
 use super::outcome::{Details, Outcome};
 use super::state::{Decision, State};
@@ -54,23 +47,23 @@ pub(super) fn subject(operation: &Operation) -> Option<Felt> {
 /// Decides what the operation does in the present state.
 pub(super) async fn decide(operation: &Operation, state: &State<'_>) -> Result<Decision, Outcome> {
     match operation {
-        Operation::Register(register) => register::decide(register, state).await,
-        Operation::VerificationAttest(attest) => verification_attest::decide(attest, state).await,
-        Operation::VerificationRevoke(revoke) => verification_revoke::decide(revoke, state).await,
-        Operation::MintCard(mint) => mint_card::decide(mint, state).await,
-        Operation::SubmitUsership(submit) => submit_usership::decide(submit, state).await,
-        Operation::FaucetDrip(drip) => faucet_drip::decide(drip, state).await,
-        Operation::RecoveryPropose(propose) => recovery_propose::decide(propose, state).await,
-        Operation::RecoveryExecute(execute) => recovery_execute::decide(execute, state).await,
-        Operation::RecoveryCancel(cancel) => recovery_cancel::decide(cancel, state).await,
-        Operation::RequireV2(require) => require_v2::decide(require, state).await,
+        Operation::Register(register) => identity::register(register, state).await,
+        Operation::VerificationAttest(attest) => verification::attest(attest, state).await,
+        Operation::VerificationRevoke(revoke) => verification::revoke(revoke, state).await,
+        Operation::MintCard(mint) => assets::mint_card(mint, state).await,
+        Operation::SubmitUsership(submit) => assets::submit_usership(submit, state).await,
+        Operation::FaucetDrip(drip) => assets::faucet_drip(drip, state).await,
+        Operation::RecoveryPropose(propose) => identity::propose(propose, state).await,
+        Operation::RecoveryExecute(execute) => identity::execute(execute, state).await,
+        Operation::RecoveryCancel(cancel) => identity::cancel(cancel, state).await,
+        Operation::RequireV2(require) => verification::require_v2(require, state).await,
     }
 }
 
 /// Reserves what an operation needs in the store, right before its intent.
 pub(super) async fn reserve(operation: &Operation, state: &State<'_>) -> Result<(), Outcome> {
     match operation {
-        Operation::FaucetDrip(drip) => faucet_drip::bind(drip, state).await,
+        Operation::FaucetDrip(drip) => assets::bind(drip, state).await,
         _ => Ok(()),
     }
 }
@@ -78,7 +71,7 @@ pub(super) async fn reserve(operation: &Operation, state: &State<'_>) -> Result<
 /// Releases the reservation of an operation that was not executed.
 pub(super) async fn release(operation: &Operation, state: &State<'_>) -> Result<(), Outcome> {
     match operation {
-        Operation::FaucetDrip(drip) => faucet_drip::unbind(drip, state).await,
+        Operation::FaucetDrip(drip) => assets::unbind(drip, state).await,
         _ => Ok(()),
     }
 }
@@ -92,8 +85,8 @@ pub(super) async fn read_back(
     match operation {
         // a drip changes a balance only, which may be spent by now
         Operation::FaucetDrip(_) => Ok(Some(Details::None)),
-        Operation::RecoveryExecute(execute) => recovery_execute::read_back(execute, state).await,
-        Operation::RecoveryCancel(cancel) => recovery_cancel::read_back(cancel, state).await,
+        Operation::RecoveryExecute(execute) => identity::executed(execute, state).await,
+        Operation::RecoveryCancel(cancel) => identity::cancelled(cancel, state).await,
         _ => Ok(match decide(operation, state).await? {
             Decision::Already(details) => Some(details),
             Decision::Write(_) => None,

@@ -1,12 +1,14 @@
 //! The table of pins: what each one reads, and what it must find there.
 
 use super::{Pin, V2};
+use crate::config::PinsConfig;
 use crate::node::chain::{Chain, RpcError};
 use crate::relay::settings::{Account, Pins};
 use crate::telemetry::Metrics;
 use futures_util::future::join_all;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::tx::selector;
+use std::fmt::Display;
 
 /// The API versions that the relay supports.
 const SPEC: &str = "0.10.";
@@ -56,7 +58,7 @@ fn not_read(name: &'static str, expected: String) -> Pin {
 fn rows(pins: &Pins) -> Vec<Row> {
     let mut rows = vec![
         row("chain_id", &pins.config.chain_id, Read::ChainId),
-        row("spec_version", &format!("{SPEC}*"), Read::SpecVersion),
+        row("spec_version", format!("{SPEC}*"), Read::SpecVersion),
     ];
     rows.extend(registry(pins));
     rows.extend(pins.accounts().flat_map(|account| account_rows(pins, account)));
@@ -68,7 +70,7 @@ fn rows(pins: &Pins) -> Vec<Row> {
         ("usership_class", pins.config.usership),
         ("bridge_class", pins.config.bridge),
     ] {
-        rows.push(row(name, &contract.class.to_string(), Read::Class(contract.address)));
+        rows.push(row(name, contract.class, Read::Class(contract.address)));
     }
     rows.extend(wiring(pins));
     rows
@@ -76,18 +78,18 @@ fn rows(pins: &Pins) -> Vec<Row> {
 
 fn registry(pins: &Pins) -> [Row; 7] {
     let [owner, verifier] = [pins.owner.address, pins.verifier.address];
-    let view = |name, view, expected: &str, args: &[Felt]| {
+    let view = |name, view, expected: &dyn Display, args: &[Felt]| {
         row(name, expected, Read::View(pins.config.registry.address, view, args.to_vec()))
     };
     let has_one_key = pins.owner.public_key == pins.verifier.public_key;
     let keys = if has_one_key { "the same" } else { "different" };
     [
-        view(V2, "verification_v2_required", YES, &[]),
-        view("account_class", "account_class_hash", &pins.config.account_class.to_string(), &[]),
-        view("registry_owner", "owner", &owner.to_string(), &[]),
-        view("registry_verifier", "verifier", &verifier.to_string(), &[]),
-        view("verifier_authorised", "is_authorised_verifier", YES, &[verifier]),
-        view("owner_is_not_a_verifier", "is_authorised_verifier", NO, &[owner]),
+        view(V2, "verification_v2_required", &YES, &[]),
+        view("account_class", "account_class_hash", &pins.config.account_class, &[]),
+        view("registry_owner", "owner", &owner, &[]),
+        view("registry_verifier", "verifier", &verifier, &[]),
+        view("verifier_authorised", "is_authorised_verifier", &YES, &[verifier]),
+        view("owner_is_not_a_verifier", "is_authorised_verifier", &NO, &[owner]),
         row("owner_and_verifier_keys", "different", Read::Known(keys)),
     ]
 }
@@ -101,48 +103,42 @@ fn account_rows(pins: &Pins, account: Account) -> [Row; 3] {
     let Account { address, public_key, .. } = account;
     let view = Read::View(address, "get_public_key", Vec::new());
     [
-        row(class, &pins.config.account_class.to_string(), Read::Class(address)),
-        row(key, &public_key.to_string(), view),
-        row(balance, &pins.config.minimum_balance.to_string(), Read::Balance(account)),
+        row(class, pins.config.account_class, Read::Class(address)),
+        row(key, public_key, view),
+        row(balance, pins.config.minimum_balance, Read::Balance(account)),
     ]
 }
 
 fn wiring(pins: &Pins) -> [Row; 14] {
-    let [owner, verifier] = [pins.owner, pins.verifier].map(|account| account.address.to_string());
-    let config = &pins.config;
-    let [token, registry, staking, card, usership, bridge] = [
-        config.token,
-        config.registry,
-        config.staking,
-        config.card,
-        config.usership,
-        config.bridge,
-    ]
-    .map(|contract| contract.address);
+    let [owner, verifier] = [pins.owner.address, pins.verifier.address];
+    let PinsConfig { token, registry, staking, card, usership, bridge, l1_bridge, .. } =
+        &pins.config;
+    let [token, registry, staking, card, usership, bridge] =
+        [token, registry, staking, card, usership, bridge].map(|contract| contract.address);
     let parts = [card, staking, usership, bridge].map(|part| part.to_string()).join(" ");
-    let [token_text, registry_text, card_text, bridge_text, l1_bridge] =
-        [token, registry, card, bridge, config.l1_bridge].map(|address| address.to_string());
-    let view = |name, to, view, expected| row(name, expected, Read::View(to, view, Vec::new()));
+    let view = |name, to, view, expected: &dyn Display| {
+        row(name, expected, Read::View(to, view, Vec::new()))
+    };
     [
         view("registry_wiring", registry, "wiring", &parts),
         view("card_owner", card, "owner", &owner),
         view("card_minter", card, "minter", &owner),
-        view("card_registry", card, "registry", &registry_text),
-        view("card_bridge", card, "bridge", &bridge_text),
+        view("card_registry", card, "registry", &registry),
+        view("card_bridge", card, "bridge", &bridge),
         view("staking_owner", staking, "owner", &owner),
-        view("staking_token", staking, "token", &token_text),
-        view("staking_registry", staking, "registry", &registry_text),
+        view("staking_token", staking, "token", &token),
+        view("staking_registry", staking, "registry", &registry),
         view("usership_submitter", usership, "submitter", &verifier),
-        view("usership_registry", usership, "registry", &registry_text),
+        view("usership_registry", usership, "registry", &registry),
         view("bridge_owner", bridge, "owner", &owner),
-        view("bridge_token", bridge, "token", &token_text),
-        view("bridge_card", bridge, "card", &card_text),
-        view("bridge_l1_contract", bridge, "l1_bridge", &l1_bridge),
+        view("bridge_token", bridge, "token", &token),
+        view("bridge_card", bridge, "card", &card),
+        view("bridge_l1_contract", bridge, "l1_bridge", l1_bridge),
     ]
 }
 
-fn row(name: &'static str, expected: &str, read: Read) -> Row {
-    Row { name, expected: expected.into(), read }
+fn row(name: &'static str, expected: impl Display, read: Read) -> Row {
+    Row { name, expected: expected.to_string(), read }
 }
 
 async fn compare(row: Row, pins: &Pins, chain: &Chain, metrics: &Metrics) -> Pin {

@@ -1,0 +1,120 @@
+//! What an account receives: cards, usership results, drips of the faucet.
+
+use crate::io::clock::micros;
+use crate::relay::outcome::{Details, Outcome, refuse};
+use crate::relay::state::{Decision, State};
+use crate::store::Binding;
+use portcullis_filters::felt::Felt;
+use portcullis_filters::operation::{FaucetDrip, MintCard, OperationKind, SubmitUsership};
+use portcullis_filters::verdict::Reason;
+
+/// `POST /mint-card`: mints a card, once for ever, to a verified account.
+pub(super) async fn mint_card(mint: &MintCard, state: &State<'_>) -> Result<Decision, Outcome> {
+    let MintCard { recipient, card_id } = *mint;
+    let card = state.pins.config.card.address;
+    let id = card_id.felts();
+    let [first] = state.view(card, "minted_to", &id).await?;
+    let [owner] = state.view(card, "owner_of", &id).await?;
+    // a card that was passed on is still the one that was minted
+    if recipient == first || recipient == owner {
+        return Ok(Decision::Already(Details::None));
+    }
+    if first != Felt::ZERO {
+        return refuse(Reason::AlreadyMinted, "the card was minted to another account");
+    }
+    let [verified] = state.registry("is_verified", &[recipient]).await?;
+    if verified == Felt::ZERO {
+        return refuse(Reason::NotVerified, "the recipient is not verified");
+    }
+    let [low, high] = id;
+    Ok(Decision::call(card, "mint", vec![recipient, low, high]))
+}
+
+/// `POST /submit-usership`: submits an account's result of an epoch, once.
+pub(super) async fn submit_usership(
+    submit: &SubmitUsership,
+    state: &State<'_>,
+) -> Result<Decision, Outcome> {
+    let usership = state.pins.config.usership.address;
+    let of = [submit.account, Felt::from(submit.epoch)];
+    let result = [Felt::from(submit.units), submit.evidence];
+    let found: [Felt; 2] = state.view(usership, "usership_of", &of).await?;
+    if found == result {
+        return Ok(Decision::Already(Details::None));
+    }
+    if found != [Felt::ZERO; 2] {
+        return refuse(Reason::UsershipConflict, "another result was submitted for the epoch");
+    }
+    if state.identity_of(submit.account).await? == Felt::ZERO {
+        return refuse(Reason::NotRegistered, "the account is bound to no identity");
+    }
+    Ok(Decision::call(usership, "submit_usership", [of, result].concat()))
+}
+
+/// `POST /faucet-drip`: pays a fixed amount to an identity's account, which may not exist yet.
+///
+/// The chain does not record drips, so the binding and the cooldown are in the store. If the
+/// registry binds the identity, the registry decides.
+pub(super) async fn faucet_drip(drip: &FaucetDrip, state: &State<'_>) -> Result<Decision, Outcome> {
+    let FaucetDrip { identity, recipient, .. } = *drip;
+    let registered = state.account_of(identity).await?;
+    let binding = if registered == recipient {
+        Binding::Bound
+    } else if registered != Felt::ZERO {
+        Binding::IdentityElsewhere
+    } else if state.identity_of(recipient).await? != Felt::ZERO {
+        Binding::RecipientElsewhere
+    } else {
+        state.store.faucet().check(state.epoch, identity, recipient).await?
+    };
+    check(binding)?;
+    let last = state
+        .store
+        .intents()
+        .last_of(OperationKind::FaucetDrip.name(), recipient, state.epoch)
+        .await?;
+    if let Some(wait) = last.and_then(|last| wait(last, state)) {
+        let refused = Outcome::refused(Reason::FaucetCooldown, "the recipient has had its drip");
+        return Err(Outcome { retry_after: Some(wait), ..refused });
+    }
+    let amount = [Felt::from(state.settings.config.policy.faucet_amount.fri()), Felt::ZERO];
+    let args = [[recipient].as_slice(), &amount].concat();
+    Ok(Decision::call(state.pins.config.token.address, "transfer", args))
+}
+
+fn check(binding: Binding) -> Result<(), Outcome> {
+    match binding {
+        Binding::Bound => Ok(()),
+        Binding::IdentityElsewhere => {
+            refuse(Reason::IdentityTaken, "the identity is bound to another recipient")
+        }
+        Binding::RecipientElsewhere => {
+            refuse(Reason::AccountTaken, "the recipient is bound to another identity")
+        }
+    }
+}
+
+/// Binds identity and recipient, right before the first drip is sent.
+pub(super) async fn bind(drip: &FaucetDrip, state: &State<'_>) -> Result<(), Outcome> {
+    let FaucetDrip { identity, recipient, .. } = *drip;
+    if state.account_of(identity).await? == recipient {
+        // the registry has bound them for good
+        return Ok(());
+    }
+    let bound = state.store.faucet().bind(state.epoch, identity, recipient, state.now_us).await?;
+    check(bound)
+}
+
+/// Releases the binding of a drip that the node refused, unless an earlier one succeeded.
+pub(super) async fn unbind(drip: &FaucetDrip, state: &State<'_>) -> Result<(), Outcome> {
+    let operation = OperationKind::FaucetDrip.name();
+    state.store.faucet().unbind(operation, state.epoch, drip.recipient).await?;
+    Ok(())
+}
+
+/// Seconds until the cooldown is over, if any are left.
+fn wait(last_us: i64, state: &State<'_>) -> Option<u32> {
+    let cooldown = micros(state.settings.config.policy.faucet_cooldown);
+    let left = last_us.saturating_add(cooldown).saturating_sub(state.now_us);
+    u32::try_from(left.saturating_add(999_999) / 1_000_000).ok().filter(|seconds| *seconds > 0)
+}

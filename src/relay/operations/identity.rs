@@ -1,0 +1,113 @@
+//! Who an identity is: its account, and the recovery to another one.
+
+use crate::node::chain::RpcError;
+use crate::relay::outcome::{Details, Outcome, refuse};
+use crate::relay::state::{Decision, State};
+use portcullis_filters::felt::Felt;
+use portcullis_filters::operation::{RecoveryCancel, RecoveryExecute, RecoveryPropose, Register};
+use portcullis_filters::verdict::Reason;
+
+/// `POST /register`: binds an identity to an account.
+pub(super) async fn register(register: &Register, state: &State<'_>) -> Result<Decision, Outcome> {
+    let Register { identity, account, .. } = *register;
+    let bound = state.account_of(identity).await?;
+    if bound == account {
+        return Ok(Decision::Already(Details::None));
+    }
+    if bound != Felt::ZERO {
+        return refuse(Reason::IdentityTaken, "the identity is bound to another account");
+    }
+    if state.identity_of(account).await? != Felt::ZERO {
+        return refuse(Reason::AccountTaken, "the account is bound to another identity");
+    }
+    state.check_account(account).await?;
+    let registry = state.pins.config.registry.address;
+    Ok(Decision::call(registry, "register_identity", vec![identity, account]))
+}
+
+/// `POST /recovery-propose`: proposes another account for an identity, and starts the delay.
+pub(super) async fn propose(
+    propose: &RecoveryPropose,
+    state: &State<'_>,
+) -> Result<Decision, Outcome> {
+    let RecoveryPropose { identity, new_account, .. } = *propose;
+    if let Some(pending) = state.recovery_of(identity).await? {
+        let details = pending.details();
+        if pending.new_account == new_account {
+            return Ok(Decision::Already(details));
+        }
+        let message = "another recovery of the identity is pending";
+        return Err(Outcome { details, ..Outcome::refused(Reason::RecoveryPending, message) });
+    }
+    if state.account_of(identity).await? == Felt::ZERO {
+        return refuse(Reason::NotRegistered, "the identity is bound to no account");
+    }
+    if state.identity_of(new_account).await? != Felt::ZERO {
+        return refuse(Reason::AccountTaken, "the new account is bound to an identity");
+    }
+    state.check_account(new_account).await?;
+    let registry = state.pins.config.registry.address;
+    Ok(Decision::call(registry, "recovery_propose", vec![identity, new_account]))
+}
+
+/// `POST /recovery-execute`: completes a recovery after its delay.
+pub(super) async fn execute(
+    execute: &RecoveryExecute,
+    state: &State<'_>,
+) -> Result<Decision, Outcome> {
+    let identity = execute.identity;
+    let pending = state.pending_recovery(identity).await?;
+    if state.chain_time().await? < pending.ready_at {
+        let refused =
+            Outcome::refused(Reason::RecoveryNotReady, "the recovery's delay is not over");
+        return Err(Outcome { details: pending.details(), ..refused });
+    }
+    if state.identity_of(pending.new_account).await? != Felt::ZERO {
+        return refuse(
+            Reason::AccountTaken,
+            "the new account was bound to an identity in the meantime",
+        );
+    }
+    let registry = state.pins.config.registry.address;
+    Ok(Decision::call(registry, "recovery_execute", vec![identity]))
+}
+
+/// The account that the identity is bound to, once the recovery is gone.
+pub(super) async fn executed(
+    execute: &RecoveryExecute,
+    state: &State<'_>,
+) -> Result<Option<Details>, Outcome> {
+    if state.recovery_of(execute.identity).await?.is_some() {
+        return Ok(None);
+    }
+    let account = state.account_of(execute.identity).await?.to_string();
+    Ok(Some(Details::Binding { account }))
+}
+
+/// `POST /recovery-cancel`: cancels a pending recovery, within the configured window.
+pub(super) async fn cancel(
+    cancel: &RecoveryCancel,
+    state: &State<'_>,
+) -> Result<Decision, Outcome> {
+    let identity = cancel.identity;
+    let pending = state.pending_recovery(identity).await?;
+    let [delay] = state.registry("recovery_delay", &[]).await?;
+    let proposed_at =
+        pending.ready_at.saturating_sub(delay.to_u64().ok_or(RpcError::MalformedAnswer)?);
+    let window = state.settings.config.policy.recovery_cancel_window.as_secs();
+    if state.chain_time().await? > proposed_at.saturating_add(window) {
+        return refuse(
+            Reason::RecoveryNotCancellable,
+            "the recovery was proposed too long ago to be cancelled",
+        );
+    }
+    Ok(Decision::call(state.pins.config.registry.address, "recovery_cancel", vec![identity]))
+}
+
+/// Nothing, once the recovery is gone.
+pub(super) async fn cancelled(
+    cancel: &RecoveryCancel,
+    state: &State<'_>,
+) -> Result<Option<Details>, Outcome> {
+    Ok(state.recovery_of(cancel.identity).await?.is_none().then_some(Details::None))
+}

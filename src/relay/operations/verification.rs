@@ -1,0 +1,77 @@
+//! What is attested of an account, and the permanent V2 of it.
+
+use crate::relay::outcome::{Details, Outcome, refuse};
+use crate::relay::state::{Decision, State};
+use portcullis_filters::felt::Felt;
+use portcullis_filters::operation::{RequireV2, VerificationAttest, VerificationRevoke};
+use portcullis_filters::verdict::Reason;
+
+/// `POST /verification-attest`: attests an assurance of an account. An id serves once.
+pub(super) async fn attest(
+    attest: &VerificationAttest,
+    state: &State<'_>,
+) -> Result<Decision, Outcome> {
+    let id = attest.attestation_id;
+    let content = [
+        attest.account,
+        attest.assurance_type.felt(),
+        Felt::from(u64::from(attest.assurance_level)),
+        Felt::from(attest.expires_at),
+    ];
+    // account, type, level, issued at, expires at, revoked
+    let [account, kind, level, _, expires_at, revoked] =
+        state.registry("attestation", &[id]).await?;
+    if account != Felt::ZERO {
+        let same = content == [account, kind, level, expires_at] && revoked == Felt::ZERO;
+        if same {
+            return Ok(Decision::Already(Details::None));
+        }
+        let message = "the attestation id was used with other content, or was revoked";
+        return refuse(Reason::AttestationReplayed, message);
+    }
+    if state.identity_of(attest.account).await? == Felt::ZERO {
+        return refuse(Reason::NotRegistered, "the account is bound to no identity");
+    }
+    let [account, kind, level, expires_at] = content;
+    let args = vec![account, id, kind, level, expires_at];
+    Ok(Decision::call(state.pins.config.registry.address, "attest_v2", args))
+}
+
+/// `POST /verification-revoke`: revokes what is attested of an account.
+pub(super) async fn revoke(
+    revoke: &VerificationRevoke,
+    state: &State<'_>,
+) -> Result<Decision, Outcome> {
+    let account = revoke.account;
+    // id (zero for one of V1), account, type, level, issued at, expires at, revoked
+    let [_, attested, _, _, _, _, revoked] = state.registry("attestation_of", &[account]).await?;
+    if attested == Felt::ZERO {
+        return refuse(Reason::NotAttested, "nothing is attested of the account");
+    }
+    if revoked != Felt::ZERO {
+        return Ok(Decision::Already(Details::None));
+    }
+    let args = vec![account, revoke.reason.felt()];
+    Ok(Decision::call(state.pins.config.registry.address, "revoke", args))
+}
+
+/// Whether V2 verification is permanent.
+pub(in crate::relay) async fn is_v2_active(state: &State<'_>) -> Result<bool, Outcome> {
+    let [required] = state.registry("verification_v2_required", &[]).await?;
+    Ok(required != Felt::ZERO)
+}
+
+/// `POST /require-v2`: activates permanent V2 verification, or confirms that it is active.
+pub(super) async fn require_v2(
+    require: &RequireV2,
+    state: &State<'_>,
+) -> Result<Decision, Outcome> {
+    if is_v2_active(state).await? {
+        return Ok(Decision::Already(Details::V2_ACTIVE));
+    }
+    if !require.confirmed {
+        let message = "this cannot be undone: confirm with ACTIVATE PERMANENT V2 VERIFICATION";
+        return refuse(Reason::ConfirmationRequired, message);
+    }
+    Ok(Decision::call(state.pins.config.registry.address, "require_v2", Vec::new()))
+}
