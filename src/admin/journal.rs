@@ -19,7 +19,7 @@ const MAX_NAME: usize = 64;
 const REFUSED: &str = "refused";
 
 /// A query of the journal.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum JournalQuery {
     /// One intent.
     Intent(IntentId),
@@ -194,56 +194,4 @@ fn name(text: String) -> Result<String, String> {
     let is_name = text.len() <= MAX_NAME
         && text.bytes().all(|byte| byte.is_ascii_lowercase() || b"-/_".contains(&byte));
     is_name.then_some(text).ok_or_else(|| "operation is a name in lower case".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_query_is_valid_as_a_whole_or_refused() {
-        let felt = Felt::from(0xab_u64);
-        let search = |search| Ok(JournalQuery::Intents(search, i64::MAX));
-        for (query, expected) in [
-            ("", search(Search::default())),
-            ("hash=&state=", search(Search::default())),
-            ("hash=0x0AB", search(Search { hash: Some(felt), ..Search::default() })),
-            ("subject=0xab", search(Search { subject: Some(felt), ..Search::default() })),
-            ("state=lost", search(Search { state: Some(IntentState::Lost), ..Search::default() })),
-            (
-                "operation=mint-card",
-                search(Search { operation: Some("mint-card".into()), ..Search::default() }),
-            ),
-            ("before=7", Ok(JournalQuery::Intents(Search::default(), 7))),
-            ("intent=12", Ok(JournalQuery::Intent(IntentId(12)))),
-            (
-                "state=refused&operation=rpc&before=3",
-                Ok(JournalQuery::Refusals(Some("rpc".into()), 3)),
-            ),
-            ("hash=12", Err("hash is 0x")),
-            ("hash=0xg", Err("hash is 0x")),
-            ("subject=<b>", Err("subject is 0x")),
-            ("state=gone", Err("state is one of intended, sent")),
-            ("operation=Mint", Err("operation is a name")),
-            ("before=0", Err("before is a number")),
-            ("before=-1", Err("before is a number")),
-            ("intent=x", Err("intent is a number")),
-            ("intent=99999999999999999999", Err("intent is a number")),
-            ("intent=1&state=sent", Err("intent cannot be combined")),
-            ("state=refused&hash=0x1", Err("a refusal has no hash")),
-            ("hash=0x1&hash=0x1", Err("hash appears twice")),
-            ("q=1", Err("the parameters are intent, hash, subject, state, operation, before")),
-        ] {
-            match (JournalQuery::search(query.as_bytes()), expected) {
-                (Err(message), Err(start)) => {
-                    assert!(message.starts_with(start), "{query}: {message}");
-                }
-                (found, expected) => {
-                    assert_eq!(found, expected.map_err(str::to_owned), "{query}");
-                }
-            }
-        }
-        assert_eq!(JournalQuery::entries(b"intent=3"), Ok(JournalQuery::Entries(IntentId(3))));
-        assert!(JournalQuery::entries(b"").is_err() && JournalQuery::entries(b"id=3").is_err());
-    }
 }

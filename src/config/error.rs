@@ -3,10 +3,15 @@
 //! The texts are for the operator's terminal. Values are quoted and cut to one short line.
 
 use std::path::PathBuf;
-use std::{error, fmt, io};
+use std::{fmt, io};
+
+use thiserror::Error;
 
 /// How much of a value a message shows, in characters.
 const SHOWN: usize = 60;
+
+/// A longer word is no typo, and comparing it is expensive.
+const LONGEST: usize = 64;
 
 /// The place of a value. Errors are listed in this order.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,7 +55,8 @@ impl fmt::Display for ConfigError {
 }
 
 /// All mistakes of a configuration, at least one; shown one per line.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
 pub struct Errors(Vec<ConfigError>);
 
 impl Errors {
@@ -69,60 +75,31 @@ impl Errors {
     }
 }
 
-impl fmt::Display for Errors {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, error) in self.0.iter().enumerate() {
-            let separator = if index == 0 { "" } else { "\n" };
-            write!(f, "{separator}{error}")?;
-        }
-        Ok(())
-    }
-}
-
-impl error::Error for Errors {}
-
 /// Why a configuration file was not loaded.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum LoadError {
     /// The file cannot be read: missing, forbidden, too large, not UTF-8.
+    #[error("cannot read the configuration file {path}: {error}")]
     Unreadable {
         /// The file.
         path: PathBuf,
         /// The error of the system.
+        #[source]
         error: io::Error,
     },
     /// The file or the environment contains mistakes.
+    #[error(
+        "{} error{} in the configuration ({path}):\n{errors}",
+        .errors.0.len(),
+        if .errors.0.len() == 1 { "" } else { "s" }
+    )]
     Invalid {
         /// The file.
         path: PathBuf,
         /// All of them.
+        #[source]
         errors: Errors,
     },
-}
-
-impl fmt::Display for LoadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable { path, error } => {
-                write!(f, "cannot read the configuration file {}: {error}", path.display())
-            }
-            Self::Invalid { path, errors } => {
-                let count = errors.0.len();
-                let plural = if count == 1 { "" } else { "s" };
-                let path = path.display();
-                write!(f, "{count} error{plural} in the configuration ({path}):\n{errors}")
-            }
-        }
-    }
-}
-
-impl error::Error for LoadError {
-    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
-        match self {
-            Self::Unreadable { error, .. } => Some(error),
-            Self::Invalid { errors, .. } => Some(errors),
-        }
-    }
 }
 
 /// A value in quotes, as [`shown`].
@@ -137,4 +114,29 @@ pub(super) fn shown(text: &str) -> String {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
     }
+}
+
+/// The known name that `word` most likely means.
+///
+/// Names are near when the part that `core` picks differs in at most a third of its letters;
+/// among equally near ones the whole names decide.
+pub(super) fn closest<'n>(
+    word: &str,
+    names: impl Iterator<Item = &'n str>,
+    core: fn(&str) -> &str,
+) -> Option<&'n str> {
+    if word.chars().count() > LONGEST {
+        return None;
+    }
+    let word = word.to_lowercase();
+    let near = |name: &&str| {
+        let (a, b) = (core(&word), core(name));
+        distance(a, b) * 3 <= a.chars().count().max(b.chars().count())
+    };
+    names.filter(near).min_by_key(|name| (distance(core(&word), core(name)), distance(&word, name)))
+}
+
+/// The number of letters to insert, drop, replace or swap, ignoring case.
+fn distance(word: &str, name: &str) -> usize {
+    strsim::damerau_levenshtein(word, &name.to_lowercase())
 }

@@ -7,7 +7,7 @@
 
 use std::fmt::Write as _;
 
-use super::suggest::closest;
+use super::error::closest;
 use super::{gateway, process, relay, sidecar, surface};
 
 /// The start of every environment variable that overrides a key.

@@ -10,7 +10,6 @@
 
 mod address;
 mod applied;
-mod changes;
 mod check;
 mod error;
 mod gateway;
@@ -19,10 +18,7 @@ mod process;
 mod reader;
 mod relay;
 mod sidecar;
-mod suggest;
 mod surface;
-#[cfg(test)]
-mod tests;
 mod units;
 mod values;
 
@@ -33,8 +29,7 @@ use std::path::Path;
 use std::time::Duration;
 
 pub use address::{CorsOrigins, Listen, NodeUrl, NonEmpty};
-pub use applied::{AppliedConfig, LastReload};
-pub use changes::{Change, Values};
+pub use applied::{AppliedConfig, Change, LastReload, Values};
 pub use error::{ConfigError, Errors, LoadError, Origin};
 pub use gateway::{CacheConfig, ConnectionsConfig, GatewayConfig};
 pub use keys::example;

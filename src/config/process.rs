@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use log::LevelFilter;
 use toml::de::DeValue;
 
@@ -76,7 +77,7 @@ const LEVELS: &[(&str, LevelFilter)] = &[
 ];
 
 /// How a log line is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// One JSON object per line.
     Json,

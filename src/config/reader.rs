@@ -11,7 +11,7 @@ use std::iter;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::changes::Values;
+use super::applied::Values;
 use super::error::{ConfigError, Errors, Origin, quoted, shown};
 use super::keys::{self, DefaultValue, ENV_PREFIX};
 use super::values::{Converted, Value, expected, written};

@@ -14,8 +14,7 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::address::{NodeUrl, NonEmpty};
-use super::error::{quoted, shown};
-use super::suggest::closest;
+use super::error::{closest, quoted, shown};
 use super::units::{self, Readable, Size};
 
 /// A value and its place in the file.

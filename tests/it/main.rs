@@ -6,15 +6,19 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking, too")]
 
+mod access;
 mod admin;
 mod answers;
 mod cache;
 mod commands;
+mod config;
 mod connections;
+mod documents;
 mod flights;
 mod framing;
 mod handover;
 mod heads;
+mod help;
 mod http2;
 mod limits;
 mod manager;

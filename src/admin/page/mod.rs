@@ -56,36 +56,3 @@ pub(super) fn guarded(mut reply: Reply) -> Reply {
     }
     reply
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_page_names_no_other_server_and_makes_no_markup_of_text() {
-        for (path, _, text) in FILES {
-            // the name of a vocabulary is no address
-            let text = text.replace("http://www.w3.org/2000/svg", "");
-            for word in ["http:", "https:", "//cdn", "innerHTML", "insertAdjacentHTML", "eval("] {
-                assert!(!text.contains(word), "{path} has {word}");
-            }
-            for word in [" style=\"", " onclick=", "<style", "javascript:"] {
-                assert!(!text.contains(word), "{path} has {word}, which its policy forbids");
-            }
-        }
-    }
-
-    #[test]
-    fn every_file_that_the_page_asks_for_is_there() {
-        for (path, _, text) in FILES {
-            let quoted = text.split(['"', '\'']).skip(1).step_by(2);
-            let files = quoted.filter(|word| {
-                word.ends_with(".js") || word.ends_with(".css") || word.ends_with(".svg")
-            });
-            for name in files {
-                let name = name.trim_start_matches('.');
-                assert!(file(name.as_bytes()).is_some(), "{path} asks for {name}");
-            }
-        }
-    }
-}

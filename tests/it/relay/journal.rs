@@ -55,11 +55,23 @@ fn journal_searches_filter_and_page() {
     assert_eq!(rest["writes"].as_array().map(Vec::len), Some(3), "the second page");
     assert_eq!(rest["before"], Value::Null, "there is no third");
     let oldest = rest["writes"][2]["id"].as_i64().expect("a number");
-    assert_eq!(numbers(&stage, &format!("hash={}", hashes[0])), [oldest]);
+    let digits = hashes[0].to_string().split_off(2);
+    for hash in [format!("0x{digits}"), format!("0x0{}", digits.to_uppercase())] {
+        assert_eq!(numbers(&stage, &format!("hash={hash}")), [oldest], "{hash}");
+    }
+    assert_eq!(numbers(&stage, "hash=&state="), numbers(&stage, ""), "an empty value is none");
     assert_eq!(numbers(&stage, &format!("intent={oldest}")), [oldest]);
     assert_eq!(numbers(&stage, "operation=invoke").len(), 25);
     assert_eq!(numbers(&stage, &format!("operation=invoke&before={}", first["before"])).len(), 3);
-    for nothing in ["hash=0xdead", "operation=mint-card", "state=reverted", "intent=999999"] {
+    for nothing in [
+        "hash=0xdead",
+        "subject=0xdead",
+        "operation=mint-card",
+        "state=reverted",
+        "state=lost",
+        "intent=999999",
+        "before=1",
+    ] {
         assert_eq!(numbers(&stage, nothing), [0; 0], "{nothing}");
     }
     let states: usize = ["intended", "sent", "accepted", "succeeded"]
@@ -90,20 +102,32 @@ fn refusals_are_found_apart_from_what_was_written() {
     );
     let detail = refusal["detail"].as_str().unwrap_or_default();
     assert!(detail.contains("argument_not_allowed"), "{detail}");
-    assert_eq!(numbers(&stage, "state=refused&operation=register"), [0; 0]);
+    let number = refusal["id"].as_i64().expect("a number");
+    let query = |rest: String| numbers(&stage, &format!("state=refused&operation={rest}"));
+    assert_eq!(query(format!("mint-card&before={}", number + 1)), [number]);
+    assert_eq!(query(format!("mint-card&before={number}")), [0; 0]);
+    assert_eq!(query("register".to_owned()), [0; 0]);
 }
 
 #[test]
 fn an_invalid_query_is_explained() {
     let stage = Stage::scripted();
     for (query, part) in [
-        ("q=1", "the parameters are"),
-        ("hash=1", "hash is 0x"),
-        ("hash=%3Cb%3E", "hash is 0x"),
-        ("state=done", "state is one of"),
+        ("q=1", "the parameters are intent, hash, subject, state, operation, before"),
+        ("hash=12", "hash is 0x"),
+        ("hash=0xg", "hash is 0x"),
+        ("subject=%3Cb%3E", "subject is 0x"),
+        ("state=gone", "state is one of intended, sent"),
         ("intent=0", "intent is a number"),
+        ("intent=x", "intent is a number"),
+        ("intent=99999999999999999999", "intent is a number"),
         ("intent=1&intent=1", "intent appears twice"),
+        ("intent=1&state=sent", "intent cannot be combined"),
+        ("state=refused&hash=0x1", "a refusal has no hash"),
+        ("hash=0x1&hash=0x1", "hash appears twice"),
+        ("operation=Mint", "operation is a name"),
         ("operation=%27%20OR%201", "operation is a name"),
+        ("before=0", "before is a number"),
         ("before=-1", "before is a number"),
     ] {
         let answer = ask(&stage.edge, &local(&format!("/journal?{query}")));

@@ -1,9 +1,24 @@
 //! The help of every command, and its examples, against the definitions of the command line.
 
-use super::*;
-use crate::cli::Arguments;
-use crate::cli::man::tree;
-use clap::{CommandFactory as _, Parser as _};
+use clap::Command;
+use portcullis::cli::command;
+
+/// A command and all its subcommands, each with its path, such as `store import`.
+fn tree(command: &Command, path: &str) -> Vec<(Command, String)> {
+    let mut found = vec![(command.clone(), path.to_owned())];
+    for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
+        found.extend(tree(below, format!("{path} {}", below.get_name()).trim_start()));
+    }
+    found
+}
+
+/// The titles of the blocks below a command's help, each with its lines.
+fn blocks(command: &Command) -> Vec<(String, Vec<String>)> {
+    let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let blocks = text.split("\n\n").filter_map(|block| block.split_once(":\n"));
+    let lines = |lines: &str| lines.lines().map(str::to_owned).collect();
+    blocks.map(|(title, text)| (title.to_owned(), lines(text))).collect()
+}
 
 /// The examples of a command: each with all of its lines.
 fn examples(command: &Command) -> Vec<String> {
@@ -22,20 +37,19 @@ fn examples(command: &Command) -> Vec<String> {
 
 #[test]
 fn the_command_line_is_well_defined() {
-    styled(Arguments::command()).debug_assert();
+    command().debug_assert();
 }
 
 #[test]
 fn every_command_has_examples_and_exit_codes() {
-    let program = Arguments::command();
-    for (command, path) in tree(&program) {
+    for (command, path) in tree(&command(), "") {
         let of_its_own = |line: &str| line.contains(&format!("portcullis {path}"));
         let words = path.split(' ').collect::<Vec<_>>();
         // the options of `journal` are between its name and that of its command
         let has_all = |line: &str| words.iter().all(|word| line.contains(word));
-        let shown = examples(command).iter().any(|line| of_its_own(line) || has_all(line));
+        let shown = examples(&command).iter().any(|line| of_its_own(line) || has_all(line));
         assert!(shown, "{path}: an example of itself");
-        let blocks = blocks(command);
+        let blocks = blocks(&command);
         let codes = blocks.iter().find(|(title, _)| *title == "Exit codes");
         let (_, codes) = codes.unwrap_or_else(|| panic!("{path}: exit codes"));
         let code = |line: &String| line.split_whitespace().next().map(str::to_owned);
@@ -46,13 +60,13 @@ fn every_command_has_examples_and_exit_codes() {
 
 #[test]
 fn every_example_parses() {
-    for (command, path) in tree(&Arguments::command()) {
-        for line in examples(command) {
+    for (of, path) in tree(&command(), "") {
+        for line in examples(&of) {
             let start = line.find("portcullis ").expect("an example runs the program");
             let end = [" | ", " > ", ")", "\n"].map(|end| line[start..].find(end));
             let end = end.into_iter().flatten().min().map_or(line.len(), |end| start + end);
             let words: Vec<_> = line[start..end].split_whitespace().collect();
-            if let Err(error) = Arguments::try_parse_from(&words) {
+            if let Err(error) = command().try_get_matches_from(&words) {
                 let is_help = error.kind() == clap::error::ErrorKind::DisplayHelp;
                 assert!(is_help, "{path}: {line}: {error}");
             }
@@ -62,12 +76,12 @@ fn every_example_parses() {
 
 #[test]
 fn the_help_shows_examples_and_exit_codes() {
-    let mut program = styled(Arguments::command());
+    let mut program = command();
     program.build();
-    for (command, path) in tree(&program) {
+    for (command, path) in tree(&program, "") {
         let (short, long) = (command.clone().render_help(), command.clone().render_long_help());
         for help in [short.to_string(), long.to_string()] {
-            for example in examples(command) {
+            for example in examples(&command) {
                 assert!(help.contains(&example), "{path}: {example} in {help}");
             }
             assert!(help.contains("\nExit codes:\n"), "{path}: {help}");
@@ -77,8 +91,7 @@ fn the_help_shows_examples_and_exit_codes() {
 
 #[test]
 fn every_option_is_explained() {
-    let program = Arguments::command();
-    for (command, path) in tree(&program) {
+    for (command, path) in tree(&command(), "") {
         assert!(command.get_about().is_some(), "{path} says what it is for");
         for option in command.get_arguments() {
             assert!(option.get_help().is_some(), "{path} {}", option.get_id());

@@ -7,9 +7,6 @@ use clap::Command;
 use clap::builder::{StyledStr, Styles};
 use std::fmt::Write as _;
 
-#[cfg(test)]
-mod tests;
-
 /// The titles of a command's blocks, each with its lines.
 pub(super) fn blocks(command: &Command) -> Vec<(String, Vec<String>)> {
     let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();

@@ -1,6 +1,10 @@
 //! Accepted and refused values of every key, and the messages for refused ones.
 
-use super::*;
+use std::time::Duration;
+
+use portcullis::config::{Amount, CorsOrigins, Readable, Size};
+
+use super::{LEAST, messages, parse, whole, with};
 
 #[test]
 fn values_at_the_edge_are_accepted() {
@@ -320,4 +324,125 @@ fn refused(path: &str, literal: &str, expected: &str) {
     let line = found[0].starts_with("line ");
     assert!(line && found[0].contains(&format!(": {path}: ")), "{found:?} has its place and key");
     assert!(found[0].contains(expected), "{found:?} should have {expected:?}");
+}
+
+#[test]
+fn a_duration_is_shown_as_it_was_read() {
+    for (text, millis, shown) in [
+        ("500ms", 500, "500ms"),
+        ("8s", 8_000, "8s"),
+        ("8 s", 8_000, "8s"),
+        ("90s", 90_000, "90s"),
+        ("120s", 120_000, "2m"),
+        ("2m", 120_000, "2m"),
+        ("1h", 3_600_000, "1h"),
+        ("0s", 0, "0s"),
+        ("0h", 0, "0s"),
+    ] {
+        let read = parse(&with("server.drain_delay", &format!("\"{text}\""))).unwrap();
+        let read = read.server.drain_delay;
+        assert_eq!(read, Duration::from_millis(millis), "{text} read");
+        assert_eq!(Readable(read).to_string(), shown, "{text} shown");
+    }
+    assert_eq!(Readable(Duration::from_micros(1_500)).to_string(), "1.5ms");
+    assert_eq!(Readable(Duration::from_nanos(1)).to_string(), "1ns");
+}
+
+#[test]
+fn a_size_is_shown_as_it_was_read() {
+    for (key, text, bytes, shown) in [
+        ("gateway.connections.header_size", "64 KiB", 65_536, "64 KiB"),
+        ("gateway.connections.header_size", "64KiB", 65_536, "64 KiB"),
+        ("gateway.connections.header_size", "1024 B", 1_024, "1 KiB"),
+        ("server.answer_memory", "72 MiB", 72 << 20, "72 MiB"),
+        ("server.answer_memory", "1 GiB", 1 << 30, "1 GiB"),
+    ] {
+        let config = parse(&with(key, &format!("\"{text}\""))).unwrap();
+        let header_size = config.gateway.unwrap().connections.header_size;
+        let of_server = key.starts_with("server.");
+        let read = if of_server { config.server.answer_memory } else { header_size };
+        assert_eq!(read, Size::from_bytes(bytes), "{text} read");
+        assert_eq!(read.to_string(), shown, "{text} shown");
+    }
+    for (bytes, shown) in [(4 << 20, "4 MiB"), (100, "100 B"), (0, "0 B")] {
+        assert_eq!(Size::from_bytes(bytes).to_string(), shown);
+    }
+    // it is read, and then out of range
+    for text in ["100 B", "0 MiB"] {
+        let expected = "a size from 1 KiB to 256 KiB (";
+        refused("gateway.connections.header_size", &format!("\"{text}\""), expected);
+    }
+}
+
+#[test]
+fn an_amount_is_in_strk_or_fri() {
+    let read = |text: &str| {
+        let config = parse(&whole("relay.policy.max_fee", &format!("\"{text}\"")));
+        config.ok().map(|config| config.relay.unwrap().policy.max_fee)
+    };
+    for (text, fri) in [
+        ("10 STRK", Some(10_000_000_000_000_000_000)),
+        ("0.5STRK", Some(500_000_000_000_000_000)),
+        ("0.000000000000000001 STRK", Some(1)),
+        ("7 fri", Some(7)),
+        ("0.0000000000000000001 STRK", None),
+        ("340282366920938463463374607431768211456 fri", None),
+        ("340282366920938463464 STRK", None),
+        ("7", None),
+        ("-1 fri", None),
+        ("+1 fri", None),
+        (".5 STRK", None),
+        ("5. STRK", None),
+        ("fri", None),
+    ] {
+        assert_eq!(read(text).map(Amount::fri), fri, "{text}");
+    }
+    assert_eq!(read("10 STRK").unwrap().to_string(), "10 STRK");
+    assert_eq!(read("0.5 STRK").unwrap().to_string(), "500000000000000000 fri");
+}
+
+#[test]
+fn a_number_without_a_known_unit_is_refused() {
+    for text in [
+        "",
+        "8",
+        "s",
+        "-8s",
+        "+8s",
+        "1.5s",
+        "8 sec",
+        "8S",
+        " 8s",
+        "8s ",
+        "8_0s",
+        "1h30m",
+        "8\ts",
+        "18446744073709551616s",
+        "18446744073709551615h",
+    ] {
+        refused("server.drain_delay", &format!("{text:?}"), "a duration with its unit (ms, s, m,");
+    }
+    for text in ["", "64", "KiB", "64 KB", "64 kib", "1.5 MiB", "64 KiB ", "99999999999 GiB"] {
+        refused("server.answer_memory", &format!("{text:?}"), "a size with its unit (B, KiB,");
+    }
+}
+
+#[test]
+fn only_a_near_name_is_suggested() {
+    for (word, suggested) in [
+        ("jsn", Some("json")),
+        ("JSON", Some("json")),
+        ("txet", Some("text")),
+        ("getClassAt", None),
+        ("", None),
+        ("x", None),
+        // too long to compare
+        (&*"j".repeat(100_000), None),
+    ] {
+        let found = messages(parse(&with("log.format", &format!("\"{word}\""))));
+        let hint =
+            found[0].split_once("; did you mean ").map(|(_, hint)| hint.trim_end_matches('?'));
+        assert_eq!(hint, suggested, "for {found:?}");
+    }
+    refused("gateway.methods", "\"getclasat\"", "did you mean starknet_getClassAt?");
 }

@@ -1,16 +1,19 @@
-//! The configuration as an operator uses it: files in, typed values or messages out.
+//! The configuration as an operator uses it: files and variables in, typed values or messages out.
+
 mod values;
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
+use std::time::Duration;
 use std::{fs, iter};
 
 use log::LevelFilter;
+use portcullis::config::{
+    Config, CorsOrigins, Errors, Listen, MAX_NODE_TIMEOUT, Size, TlsConfig, example,
+};
 use portcullis_filters::rpc::Method;
 
-use super::keys::{DefaultValue, Key};
-use super::*;
+use crate::support::folder::Folder;
 
 /// The smallest file with a gateway and an operator's page.
 const LEAST: &str = "[node]\nurl = \"http://127.0.0.1:5050/rpc\"\n[gateway]\n[admin]\n";
@@ -23,25 +26,66 @@ fn with_env(text: &str, env: &[(&str, &str)]) -> Result<Config, Errors> {
     Config::parse(text, env.iter().map(|(name, value)| (name.into(), value.into())))
 }
 
+/// A key as the example file shows it.
+struct Key {
+    section: String,
+    name: String,
+    /// The value, as TOML.
+    literal: String,
+    /// The lines of its comment.
+    doc: Vec<String>,
+}
+
+impl Key {
+    fn path(&self) -> String {
+        format!("{}.{}", self.section, self.name)
+    }
+
+    fn variable(&self) -> String {
+        format!("PORTCULLIS__{}", self.path().replace('.', "__").to_uppercase())
+    }
+
+    fn is_required(&self) -> bool {
+        self.doc[0].starts_with("Required")
+    }
+}
+
+/// Every key of the example file.
+fn keys() -> Vec<Key> {
+    let (mut keys, mut section, mut doc) = (Vec::new(), String::new(), Vec::new());
+    // a long list has a line for each item
+    let text = example().replace("[\n    ", "[").replace(",\n    ", ", ").replace(",\n]", "]");
+    for line in text.lines() {
+        if let Some(name) = line.strip_prefix('[') {
+            section = name.trim_end_matches(']').to_owned();
+        } else if let Some(text) = line.strip_prefix("# ") {
+            doc.push(text.to_owned());
+            continue;
+        } else if let Some((name, literal)) = line.split_once(" = ") {
+            doc.retain(|line| line != "Applied on SIGHUP.");
+            let (section, name, literal) = (section.clone(), name.to_owned(), literal.to_owned());
+            keys.push(Key { section, name, literal, doc: doc.clone() });
+        }
+        doc.clear();
+    }
+    keys
+}
+
 /// Every section with its required keys, and one key set.
 fn whole(path: &str, literal: &str) -> String {
-    let mut text = String::new();
-    for section in keys::sections() {
-        text += &format!("[{section}]\n");
-        for key in keys::all().filter(|key| key.split().0 == section) {
-            let (_, name) = key.split();
-            if key.path == path {
-                text += &format!("{name} = {literal}\n");
-            } else if is_required(key) {
-                text += &format!("{name} = {}\n", key.literal());
-            }
+    let (mut text, mut section) = (String::new(), String::new());
+    for key in keys() {
+        if key.section != section {
+            section.clone_from(&key.section);
+            text += &format!("[{section}]\n");
+        }
+        if key.path() == path {
+            text += &format!("{} = {literal}\n", key.name);
+        } else if key.is_required() {
+            text += &format!("{} = {}\n", key.name, key.literal);
         }
     }
     text
-}
-
-fn is_required(key: &Key) -> bool {
-    matches!(key.default, DefaultValue::Required(_))
 }
 
 fn is_of_the_whole(path: &str) -> bool {
@@ -92,37 +136,29 @@ fn the_example_file_shows_every_default() {
 }
 
 #[test]
-fn every_key_has_one_row_and_a_section() {
-    let paths: BTreeSet<_> = keys::all().map(|key| key.path).collect();
-    assert_eq!(paths.len(), keys::all().count(), "no key has two rows");
-    for key in keys::all() {
-        let (of, _) = key.split();
-        assert!(keys::sections().any(|section| section == of), "{} has no section", key.path);
-    }
-}
-
-#[test]
 fn every_key_has_a_meaning_and_a_reason() {
-    for Key { path, doc, .. } in keys::all() {
-        let (meaning, reason) = doc.split_at(doc.len() - 1);
+    for key in keys() {
+        let (path, (meaning, reason)) = (key.path(), key.doc.split_at(key.doc.len() - 1));
         assert!(meaning.iter().all(|line| !line.contains("Why: ")), "{path}: one reason");
         assert!(meaning.last().is_some_and(|line| line.ends_with('.')), "{path}: its meaning");
-        let reason = reason[0].strip_prefix(" Why: ").unwrap_or_else(|| panic!("{path}: a reason"));
+        let reason = reason[0].strip_prefix("Why: ").unwrap_or_else(|| panic!("{path}: a reason"));
         assert!(reason.ends_with('.') && reason.len() <= 90, "{path}: one short sentence");
     }
 }
 
 #[test]
 fn a_wrong_value_is_one_mistake_for_every_key() {
-    for key in keys::all() {
-        let found = messages(parse(&with(key.path, "{ }")));
-        assert_eq!(found.len(), 1, "only {} is wrong: {found:?}", key.path);
-        assert!(found[0].contains(key.path) && found[0].contains("found a table"), "{found:?}");
+    let whole = whole("", "");
+    for key in keys() {
+        let (path, variable) = (key.path(), key.variable());
+        let found = messages(parse(&with(&path, "{ }")));
+        assert_eq!(found.len(), 1, "only {path} is wrong: {found:?}");
+        assert!(found[0].contains(&path) && found[0].contains("found a table"), "{found:?}");
         assert!(found[0].starts_with("line "), "{found:?}");
-        let base = if is_of_the_whole(key.path) { &*whole("", "") } else { LEAST };
-        let found = messages(with_env(base, &[(&key.variable(), "[[]]")]));
-        assert_eq!(found.len(), 1, "only {} is wrong: {found:?}", key.path);
-        assert!(found[0].starts_with(&format!("environment variable {}: ", key.variable())));
+        let base = if is_of_the_whole(&path) { &*whole } else { LEAST };
+        let found = messages(with_env(base, &[(&variable, "[[]]")]));
+        assert_eq!(found.len(), 1, "only {path} is wrong: {found:?}");
+        assert!(found[0].starts_with(&format!("environment variable {variable}: ")));
     }
 }
 
@@ -177,8 +213,8 @@ fn the_relay_needs_policy_pins_and_keys() {
     assert_eq!(relay.pins.faucet, relay.pins.owner, "the owner pays by default");
     let found = messages(parse(&format!("{LEAST}[relay]\n")));
     let is_of_the_relay =
-        |key: &&Key| key.path.starts_with("relay.") && !key.path.contains(".tls.");
-    let missing = keys::all().filter(|key| is_required(key)).filter(is_of_the_relay);
+        |key: &Key| key.section.starts_with("relay") && key.section != "relay.tls";
+    let missing = keys().into_iter().filter(|key| key.is_required() && is_of_the_relay(key));
     assert_eq!(found.len(), missing.count(), "{found:?}");
     for (path, literal, expected) in [
         ("relay.policy.identity_verification_mode", "\"v1\"", "there is no other mode"),
@@ -335,6 +371,7 @@ fn a_mistake_in_the_environment_names_the_variable() {
     for (name, value, expected) in [
         ("GATEWAY__LISTN", "x", "gateway.listn: unknown key; did you mean PORTCULLIS__GATEWAY__LI"),
         ("gateway__listen", "x", "gateway.listen: unknown key; did you mean PORTCULLIS__GATEWAY__"),
+        ("NODE__ULR", "x", "node.ulr: unknown key; did you mean PORTCULLIS__NODE__URL?"),
         ("GATEWAY", "x", "gateway: unknown key; the sections are server, log,"),
         ("ADMIN__PORT", "1", "admin.port: unknown key; [admin] has listen"),
         ("GATEWAY__MAX_CLIENTS", "", "gateway.max_clients: expected an integer from 1"),
@@ -386,18 +423,16 @@ fn a_long_value_is_cut_to_one_line() {
 
 #[test]
 fn a_file_is_loaded_or_its_error_named() {
-    let folder = std::env::temp_dir().join(format!("portcullis-config-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
-    let path = folder.join("portcullis.toml");
+    let folder = Folder::new();
+    let path = folder.path().join("portcullis.toml");
 
     let missing = Config::load(&path, []).unwrap_err().to_string();
     fs::write(&path, LEAST).unwrap();
     let loaded = Config::load(&path, []);
     fs::write(&path, "[node]\nurl = 5\n[gateway]\nlisten = 5\n").unwrap();
     let invalid = Config::load(&path, []).unwrap_err().to_string();
-    fs::write(&path, " ".repeat(MAX_FILE as usize + 1)).unwrap();
+    fs::write(&path, " ".repeat((1 << 20) + 1)).unwrap();
     let large = Config::load(&path, []).unwrap_err().to_string();
-    fs::remove_dir_all(&folder).unwrap();
 
     assert!(missing.starts_with("cannot read the configuration file "), "{missing}");
     assert_eq!(loaded.unwrap(), parse(LEAST).unwrap());
