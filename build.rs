@@ -1,53 +1,148 @@
-//! The build script: converts the API documents in `conf/` from YAML to JSON, members in order.
+//! The build script: converts the API documents in `conf/` from YAML to JSON, members in order, and
+//! renders the page that shows them from the templates in `src/admin/documents`.
 
+use minijinja::value::{Rest, ValueKind};
+use minijinja::{Environment, UndefinedBehavior, Value, context};
+use pulldown_cmark::{Parser, html};
 use std::error::Error;
 use std::path::Path;
 use std::{env, fs};
 use yaml_rust2::{Yaml, YamlLoader};
 
+/// The documents, in the order of the page.
+const DOCUMENTS: [(&str, &str); 5] = [
+    ("openapi", "gateway"),
+    ("openrpc", "gateway"),
+    ("openapi", "relay"),
+    ("openapi", "sidecar"),
+    ("openapi", "admin"),
+];
+/// The templates of the page and its style.
+const PAGE: &str = "src/admin/documents";
+
 fn main() -> Result<(), Box<dyn Error>> {
     let out = env::var("OUT_DIR")?;
-    for folder in ["openapi", "openrpc"] {
-        println!("cargo::rerun-if-changed=conf/{folder}");
-        for entry in fs::read_dir(Path::new("conf").join(folder))? {
-            let path = entry?.path();
-            let name = path.file_stem().unwrap_or_default().display();
-            let documents = YamlLoader::load_from_str(&fs::read_to_string(&path)?)
-                .map_err(|error| format!("{}: {error}", path.display()))?;
-            let json: String = documents.iter().map(json).collect();
-            fs::write(Path::new(&out).join(format!("{folder}-{name}.json")), json)?;
-        }
+    let out = Path::new(&out);
+    let mut documents = Vec::new();
+    for (folder, name) in DOCUMENTS {
+        let path = format!("conf/{folder}/{name}.yaml");
+        println!("cargo::rerun-if-changed={path}");
+        let yaml = YamlLoader::load_from_str(&fs::read_to_string(&path)?)
+            .map_err(|error| format!("{path}: {error}"))?;
+        let root = yaml.first().map(value).unwrap_or_default();
+        fs::write(out.join(format!("{folder}-{name}.json")), json(&root))?;
+        documents.push(context! { folder, name, root });
     }
+    println!("cargo::rerun-if-changed={PAGE}");
+    fs::write(out.join("documents.html"), page(&documents)?)?;
     Ok(())
 }
 
-fn json(node: &Yaml) -> String {
+fn value(node: &Yaml) -> Value {
     match node {
-        Yaml::String(text) => string(text),
-        Yaml::Integer(number) => number.to_string(),
-        Yaml::Real(number) => number.clone(),
-        Yaml::Boolean(value) => value.to_string(),
-        Yaml::Array(items) => {
-            format!("[{}]", items.iter().map(json).collect::<Vec<_>>().join(", "))
-        }
+        Yaml::String(text) => text.into(),
+        Yaml::Integer(number) => (*number).into(),
+        Yaml::Real(number) => number.parse::<f64>().unwrap_or_default().into(),
+        Yaml::Boolean(value) => (*value).into(),
+        Yaml::Array(items) => items.iter().map(value).collect(),
         Yaml::Hash(members) => {
-            let members = members.iter().map(|(name, member)| {
-                format!("{}: {}", string(name.as_str().unwrap_or_default()), json(member))
-            });
-            format!("{{{}}}", members.collect::<Vec<_>>().join(", "))
+            Value::from_pairs(members.iter().map(|(name, member)| (value(name), value(member))))
         }
-        Yaml::Null | Yaml::Alias(_) | Yaml::BadValue => "null".to_owned(),
+        Yaml::Null | Yaml::Alias(_) | Yaml::BadValue => Value::from(()),
     }
 }
 
-/// A string with the escapes of RFC 8259, section 7.
-fn string(text: &str) -> String {
-    let escaped = text.chars().map(|character| match character {
-        '"' => "\\\"".to_owned(),
-        '\\' => "\\\\".to_owned(),
-        '\n' => "\\n".to_owned(),
-        control if control < ' ' => format!("\\u{:04x}", u32::from(control)),
-        plain => plain.to_string(),
+/// All documents on one page, which loads nothing and runs no script.
+fn page(documents: &[Value]) -> Result<String, Box<dyn Error>> {
+    let file = |name| fs::read_to_string(Path::new(PAGE).join(name));
+    let mut templates = Environment::new();
+    templates.set_undefined_behavior(UndefinedBehavior::Chainable);
+    for name in ["page.html", "document.html"] {
+        templates.add_template_owned(name, file(name)?)?;
+    }
+    templates.add_filter("json", json);
+    templates.add_filter("pretty", |node: &Value| pretty(node, 0));
+    templates.add_filter("blocks", |text: Option<&str>| Value::from_safe_string(blocks(text)));
+    templates.add_filter("inline", |text: Option<&str>| {
+        let html = blocks(text);
+        let paragraph = html.trim().strip_prefix("<p>").and_then(|rest| rest.strip_suffix("</p>"));
+        Value::from_safe_string(paragraph.unwrap_or(&html).to_owned())
     });
-    format!("\"{}\"", escaped.collect::<String>())
+    templates.add_filter("at", at);
+    templates.add_filter("by_name", |list: Vec<Value>| {
+        Value::from_pairs(list.iter().map(|one| (member(one, "name"), member(one, "value"))))
+    });
+    templates.add_function("anchor", anchor);
+    templates.add_function("pad", |indent: usize| " ".repeat(indent));
+    let style = file("style.css")?;
+    let page = templates.get_template("page.html")?.render(context! { documents, style })?;
+    // the engine escapes more than a text needs
+    Ok(page.replace("&#x2f;", "/").replace("&#x27;", "'"))
+}
+
+/// A value as JSON on one line.
+fn json(node: &Value) -> String {
+    match parts(node, json) {
+        Some(([open, close], parts)) => format!("{open}{}{close}", parts.join(", ")),
+        None => serde_json::to_string(node).unwrap_or_default(),
+    }
+}
+
+/// A value as JSON for people: a member or an item on each line, except where an array or object
+/// is short.
+fn pretty(node: &Value, indent: usize) -> String {
+    const SHORT: usize = 76;
+    let (line, inner) = (json(node), indent + 2);
+    match parts(node, |part| pretty(part, inner)) {
+        Some(([open, close], parts)) if indent + line.len() > SHORT => {
+            let (pad, end) = (" ".repeat(inner), " ".repeat(indent));
+            format!("{open}\n{pad}{}\n{end}{close}", parts.join(&format!(",\n{pad}")))
+        }
+        _ => line,
+    }
+}
+
+/// The brackets and the parts of an array or object, each part written by `write`.
+fn parts(node: &Value, write: impl Fn(&Value) -> String) -> Option<([char; 2], Vec<String>)> {
+    match node.kind() {
+        ValueKind::Seq => {
+            Some((['[', ']'], node.try_iter().ok()?.map(|item| write(&item)).collect()))
+        }
+        ValueKind::Map => {
+            let member = |name: Value| {
+                let member = node.get_item(&name).unwrap_or_default();
+                format!("{}: {}", json(&name), write(&member))
+            };
+            Some((['{', '}'], node.try_iter().ok()?.map(member).collect()))
+        }
+        _ => None,
+    }
+}
+
+fn member(node: &Value, name: &str) -> Value {
+    node.get_attr(name).unwrap_or_default()
+}
+
+/// Markdown as HTML.
+fn blocks(text: Option<&str>) -> String {
+    let mut out = String::new();
+    html::push_html(&mut out, Parser::new(text.unwrap_or_default()));
+    out
+}
+
+/// What a node refers to, or the node itself.
+fn at(node: &Value, root: &Value) -> Value {
+    let reference = member(node, "$ref");
+    match reference.as_str().and_then(|to| to.strip_prefix("#/")) {
+        Some(path) => path.split('/').fold(root.clone(), |node, name| member(&node, name)),
+        None => node.clone(),
+    }
+}
+
+/// An anchor of letters, digits and hyphens.
+fn anchor(document: &Value, words: Rest<String>) -> String {
+    let names = ["folder", "name"].map(|name| member(document, name).to_string());
+    let text = names.into_iter().chain(words.0).collect::<Vec<_>>().join("-");
+    let words = text.split(|letter: char| !letter.is_ascii_alphanumeric());
+    words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-")
 }

@@ -1,22 +1,12 @@
 //! The documents of the interfaces, and the page that shows them.
 //!
 //! They are written in `conf/openapi` and `conf/openrpc`; the build script converts them to JSON,
-//! and the page is rendered from that on the first request. The tests compare the documents with
+//! and renders the page from `page.html` and `document.html`. The tests compare the documents with
 //! the responses of the program.
-
-mod method;
-mod node;
-mod operation;
-mod page;
-mod shape;
-mod spec;
-mod text;
 
 use crate::reply::Reply;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use sha2::{Digest as _, Sha256};
-use spec::Spec;
-use std::sync::LazyLock;
 
 /// A document as it is served.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +53,7 @@ pub const DOCUMENTS: [Document; 10] = documents! {
 const OPENRPC: &str = "/docs/openrpc.json";
 
 /// All of them on one page.
-static PAGE: LazyLock<String> = LazyLock::new(|| page::of(&specs(), STYLE));
+const PAGE: &str = include_str!(concat!(env!("OUT_DIR"), "/documents.html"));
 const STYLE: &str = include_str!("style.css");
 
 /// The response for a path of the documentation; `None` for any other path.
@@ -74,14 +64,14 @@ pub fn reply(target: &[u8]) -> Option<Reply> {
             let target =
                 if target == OPENRPC.as_bytes() { b"/docs/openrpc/gateway.json" } else { target };
             let found = DOCUMENTS.iter().find(|document| document.path.as_bytes() == target)?;
-            Some(text(found.media_type, found.text))
+            Some(Reply::new(200, found.media_type, found.text))
         }
     }
 }
 
 /// The page, which contains its style and may load nothing: <https://www.w3.org/TR/CSP3/>.
 fn page() -> Reply {
-    let mut reply = text("text/html; charset=utf-8", &PAGE);
+    let mut reply = Reply::new(200, "text/html; charset=utf-8", PAGE);
     let style = BASE64_STANDARD.encode(Sha256::digest(STYLE));
     let policy = format!(
         "default-src 'none'; style-src 'sha256-{style}'; base-uri 'none'; form-action 'none'; \
@@ -90,21 +80,3 @@ fn page() -> Reply {
     reply.field("content-security-policy", policy);
     reply
 }
-
-fn specs() -> Vec<Spec> {
-    let json = DOCUMENTS.iter().filter(|document| document.media_type == JSON);
-    let specs = json.map(|document| {
-        let name = document.path.trim_start_matches("/docs/").trim_end_matches(".json");
-        let (folder, name) = name.split_once('/').expect("a folder and a name");
-        let root = serde_json::from_str(document.text).expect("the build script writes JSON");
-        Spec { folder, name, root }
-    });
-    specs.collect()
-}
-
-fn text(media_type: &'static str, text: &'static str) -> Reply {
-    Reply::new(200, media_type, text)
-}
-
-#[cfg(test)]
-mod tests;
