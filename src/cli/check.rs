@@ -3,7 +3,7 @@
 //! Reads the secrets, too. With `--live` it also requests version and chain id from each URL of the
 //! node, through the policy and the client that serve requests, and proves the relay's pins.
 
-use super::{CHECK_FAILED, ConfigArgument, INTERNAL, fail};
+use super::{CHECK_FAILED, ConfigArgument, Failure, Outcome, block_on};
 use crate::admin::Access;
 use crate::config::{Config, NodeConfig, NodeUrl, NonEmpty, RelayConfig};
 use crate::http::tls::Identities;
@@ -44,17 +44,14 @@ pub(super) struct Arguments {
     live: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    let config = match arguments.file.load() {
-        Ok(config) => config,
-        Err(error) => return fail(CHECK_FAILED, error),
-    };
+pub(super) fn run(arguments: &Arguments) -> Outcome {
+    let config = arguments.file.load().map_err(|error| Failure(CHECK_FAILED, error.to_string()))?;
     let (keys, identities) = match (secrets(&config), Identities::load(&config)) {
         (Ok(keys), Ok(identities)) => (keys, identities),
         (keys, identities) => {
             keys.err().iter().for_each(|error| eprintln!("{error}"));
             identities.err().iter().for_each(|errors| eprintln!("{errors}"));
-            return ExitCode::from(CHECK_FAILED);
+            return Ok(ExitCode::from(CHECK_FAILED));
         }
     };
     for warning in identities.warnings(SystemTime::now()) {
@@ -62,17 +59,19 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
     }
     println!("{}: ok", arguments.file.config.display());
     if !arguments.live {
-        return ExitCode::SUCCESS;
+        return Ok(ExitCode::SUCCESS);
     }
-    match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime.block_on(async {
-            let mut is_fine = live(&config.node).await;
-            if let Some((relay, keys)) = config.relay.as_ref().zip(keys) {
-                is_fine &= pins(relay, &keys, &config.node).await;
-            }
-            if is_fine { ExitCode::SUCCESS } else { ExitCode::from(CHECK_FAILED) }
-        }),
-        Err(error) => fail(INTERNAL, format_args!("portcullis check: {error}")),
+    let is_fine = block_on(async {
+        let mut is_fine = live(&config.node).await;
+        if let Some((relay, keys)) = config.relay.as_ref().zip(keys) {
+            is_fine &= pins(relay, &keys, &config.node).await;
+        }
+        is_fine
+    });
+    match is_fine {
+        Ok(true) => Ok(ExitCode::SUCCESS),
+        Ok(false) => Ok(ExitCode::from(CHECK_FAILED)),
+        Err(error) => Err(Failure::internal(format_args!("portcullis check: {error}"))),
     }
 }
 

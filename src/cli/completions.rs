@@ -1,10 +1,8 @@
 //! `portcullis completions`: the script by which a shell completes this command line.
 
-use super::{Arguments, written};
-use clap::CommandFactory as _;
+use super::{Outcome, command, written};
 use clap_complete::Shell;
 use std::io::{self, Write as _};
-use std::process::ExitCode;
 
 pub(super) const HELP: &str = "\
 Examples:
@@ -22,9 +20,9 @@ Exit codes:
   2   usage
   70  internal error";
 
-pub(super) fn run(shell: Shell) -> ExitCode {
+pub(super) fn run(shell: Shell) -> Outcome {
     // to memory first: the generator panics when a write fails
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), "portcullis", &mut script);
+    clap_complete::generate(shell, &mut command(), "portcullis", &mut script);
     written("completions", io::stdout().write_all(&script))
 }

@@ -4,7 +4,7 @@
 //! that the node would get. Sends nothing, counts no limit and reads no secret; checks that need
 //! the chain are marked.
 
-use super::{CHECK_FAILED, ConfigArgument, USAGE, fail};
+use super::{CHECK_FAILED, ConfigArgument, Failure, Outcome, open};
 use crate::config::RelayConfig;
 use crate::gateway::Settings;
 use crate::relay::settings::policy;
@@ -14,7 +14,7 @@ use portcullis_filters::operation::OperationKind;
 use portcullis_filters::policy::{Endpoint, Finding, GatewayPolicy, Inspected, MAX_BODY};
 use portcullis_filters::tx::AllowedCall;
 use portcullis_filters::verdict::{ReadPermit, Refusal};
-use std::io::{self, Read};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -46,46 +46,29 @@ pub(super) struct Arguments {
     request: PathBuf,
 }
 
-pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    let config = match arguments.file.load() {
-        Ok(config) => config,
-        Err(error) => return fail(USAGE, error),
-    };
-    let body = match read(&arguments.request) {
-        Ok(body) => body,
-        Err(error) => {
-            let request = arguments.request.display();
-            return fail(USAGE, format_args!("{request}: {error}"));
-        }
-    };
+pub(super) fn run(arguments: &Arguments) -> Outcome {
+    let config = arguments.file.load()?;
+    let request = &arguments.request;
+    let body = read(request)
+        .map_err(|error| Failure::usage(format_args!("{}: {error}", request.display())))?;
     let Some(path) = &arguments.relay else {
-        let Some(config) = config.gateway else {
-            return fail(USAGE, "the configuration has no [gateway]");
-        };
-        return gateway(&Settings::from(&config).policy, &body);
+        let missing = || Failure::usage("the configuration has no [gateway]");
+        let config = config.gateway.ok_or_else(missing)?;
+        return Ok(gateway(&Settings::from(&config).policy, &body));
     };
-    let Some(config) = config.relay else {
-        return fail(USAGE, "the configuration has no [relay]");
-    };
+    let config = config.relay.ok_or_else(|| Failure::usage("the configuration has no [relay]"))?;
     let endpoint = match &**path {
         "/rpc" => Some(Endpoint::Rpc),
         path => OperationKind::parse_path(path.as_bytes()).map(Endpoint::Operation),
     };
-    match endpoint {
-        Some(endpoint) => relay(&config, endpoint, &body),
-        None => fail(USAGE, format_args!("the relay serves no POST at {path}")),
-    }
+    let unknown = || Failure::usage(format_args!("the relay serves no POST at {path}"));
+    Ok(relay(&config, endpoint.ok_or_else(unknown)?, &body))
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
-    // one byte more than the limit shows that it is too large
-    let bound = MAX_BODY as u64 + 1;
     let mut body = Vec::new();
-    if path == Path::new("-") {
-        io::stdin().lock().take(bound).read_to_end(&mut body)?;
-    } else {
-        std::fs::File::open(path)?.take(bound).read_to_end(&mut body)?;
-    }
+    // one byte more than the limit shows that it is too large
+    open(path)?.take(MAX_BODY as u64 + 1).read_to_end(&mut body)?;
     Ok(body)
 }
 

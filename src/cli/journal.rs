@@ -3,13 +3,14 @@
 //! Reads only, also while a relay runs. `list` and `show` are for people, `export` is one JSON
 //! object per line, `verify` recomputes the chain of hashes.
 
-use super::{CHECK_FAILED, ConfigArgument, INTERNAL, USAGE, fail, written};
+use super::{CHECK_FAILED, ConfigArgument, Failure, INTERNAL, Outcome, block_on, written};
 use crate::secrets;
 use crate::store::{Entry, IntentId, Journal, PAGE, Store, StoreError, Verified};
 use clap::Subcommand;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
+use thiserror::Error;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -88,49 +89,36 @@ Exit codes:
     Export,
 }
 
-pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    let config = match arguments.file.load() {
-        Ok(config) => config,
-        Err(error) => return fail(USAGE, error),
-    };
+pub(super) fn run(arguments: &Arguments) -> Outcome {
+    let config = arguments.file.load()?;
     let (Some(_), Some(store)) = (&config.relay, &config.store) else {
-        return fail(USAGE, "the configuration has no [relay]");
+        return Err(Failure::usage("the configuration has no [relay]"));
     };
-    let password = match secrets::read_optional(store.password_file.as_deref()) {
-        Ok(password) => password,
-        Err(error) => return fail(USAGE, error),
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let done = runtime.map_err(Failed::Out).and_then(|runtime| {
-        runtime.block_on(async {
-            let journal = Store::open_read_only(store, password.as_ref()).await?;
-            let done = answer(&journal, &arguments.command).await;
-            journal.close().await;
-            done
-        })
+    let password = secrets::read_optional(store.password_file.as_deref())?;
+    let done = block_on(async {
+        let journal = Store::open_read_only(store, password.as_ref()).await?;
+        let done = answer(&journal, &arguments.command).await;
+        journal.close().await;
+        done
     });
-    match done {
-        Ok(code) => code,
+    match done.map_err(Failed::Out).flatten() {
+        Ok(code) => Ok(code),
         Err(Failed::Out(error)) => written("journal", Err(error)),
-        Err(Failed::Store(error)) => fail(INTERNAL, format_args!("portcullis journal: {error}")),
+        Err(error) => {
+            let code = if matches!(error, Failed::NoIntent(_)) { CHECK_FAILED } else { INTERNAL };
+            Err(Failure(code, format!("portcullis journal: {error}")))
+        }
     }
 }
 
+#[derive(Debug, Error)]
 enum Failed {
-    Store(StoreError),
-    Out(io::Error),
-}
-
-impl From<StoreError> for Failed {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl From<io::Error> for Failed {
-    fn from(error: io::Error) -> Self {
-        Self::Out(error)
-    }
+    #[error("{0}")]
+    Store(#[from] StoreError),
+    #[error("no intent {0}")]
+    NoIntent(IntentId),
+    #[error("{0}")]
+    Out(#[from] io::Error),
 }
 
 async fn answer(journal: &Journal, command: &JournalCommand) -> Result<ExitCode, Failed> {
@@ -144,10 +132,7 @@ async fn answer(journal: &Journal, command: &JournalCommand) -> Result<ExitCode,
         JournalCommand::Show { intent } => {
             let id = IntentId(*intent);
             let entries = journal.entries_of(id).await?;
-            let Some(intent) = journal.intent(id).await? else {
-                let message = format_args!("portcullis journal: no intent {id}");
-                return Ok(fail(CHECK_FAILED, message));
-            };
+            let intent = journal.intent(id).await?.ok_or(Failed::NoIntent(id))?;
             writeln!(out, "intent       {id}: {}", intent.operation)?;
             writeln!(out, "state        {}", intent.state.name())?;
             writeln!(out, "signer       {} nonce {}", intent.signer, intent.nonce)?;

@@ -2,14 +2,13 @@
 //!
 //! One page for the program, and one for each command: `portcullis-store-import(1)`.
 
-use super::{Arguments, help, written};
+use super::{Outcome, help, written};
+use clap::Command;
 use clap::builder::Resettable;
-use clap::{Command, CommandFactory as _};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 use std::io::{self, Write as _};
 use std::path::Path;
-use std::process::ExitCode;
 
 pub(super) const HELP: &str = "\
 Examples:
@@ -27,7 +26,7 @@ const SOURCE: &str = concat!("portcullis ", env!("CARGO_PKG_VERSION"));
 /// No date, quoted for roff: without it the next field would be the date.
 const DATE: &str = "\"\"";
 
-pub(super) fn run(folder: Option<&Path>) -> ExitCode {
+pub(super) fn run(folder: Option<&Path>) -> Outcome {
     match folder {
         Some(folder) => written(&format!("man: {}", folder.display()), write_all(folder)),
         None => written("man", write_program()),
@@ -35,7 +34,7 @@ pub(super) fn run(folder: Option<&Path>) -> ExitCode {
 }
 
 fn program() -> Command {
-    let mut program = Arguments::command().disable_help_subcommand(true);
+    let mut program = super::command().disable_help_subcommand(true);
     program.build();
     program
 }
@@ -58,7 +57,7 @@ fn write_all(folder: &Path) -> io::Result<()> {
 }
 
 /// A command and all its subcommands, each with its path, such as `store import`.
-pub(super) fn tree(program: &Command) -> Vec<(&Command, String)> {
+fn tree(program: &Command) -> Vec<(&Command, String)> {
     let mut found = vec![(program, String::new())];
     let mut next = 0;
     while let Some((command, path)) = found.get(next).cloned() {

@@ -15,11 +15,13 @@ mod store;
 mod token;
 
 use crate::config::{Config, LoadError};
+use crate::secrets::SecretError;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
 use std::fmt::Display;
-use std::io::{self, ErrorKind};
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// A check found something wrong.
@@ -105,27 +107,65 @@ impl ConfigArgument {
     }
 }
 
-/// Prints an error and returns its exit code.
-fn fail(code: u8, error: impl Display) -> ExitCode {
-    eprintln!("{error}");
-    ExitCode::from(code)
+/// Why a command cannot do its work: its exit code, and the text for standard error.
+struct Failure(u8, String);
+
+impl Failure {
+    fn usage(error: impl Display) -> Self {
+        Self(USAGE, error.to_string())
+    }
+
+    fn internal(error: impl Display) -> Self {
+        Self(INTERNAL, error.to_string())
+    }
 }
 
-/// The exit code of a command that writes to standard output. A reader may stop early.
-fn written(command: &str, result: io::Result<()>) -> ExitCode {
+impl From<LoadError> for Failure {
+    fn from(error: LoadError) -> Self {
+        Self::usage(error)
+    }
+}
+
+impl From<SecretError> for Failure {
+    fn from(error: SecretError) -> Self {
+        Self::usage(error)
+    }
+}
+
+/// What a command returns.
+type Outcome = Result<ExitCode, Failure>;
+
+/// The outcome of a command that writes to standard output. A reader may stop early.
+fn written(command: &str, result: io::Result<()>) -> Outcome {
     match result {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            fail(INTERNAL, format_args!("portcullis {command}: {error}"))
+            Err(Failure::internal(format_args!("portcullis {command}: {error}")))
         }
-        _ => ExitCode::SUCCESS,
+        _ => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// Runs a task on this thread.
+fn block_on<T>(task: impl Future<Output = T>) -> io::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(runtime.block_on(task))
+}
+
+/// The file at a path; - is standard input.
+fn open(path: &Path) -> io::Result<Box<dyn Read>> {
+    if path == Path::new("-") { Ok(Box::new(io::stdin())) } else { Ok(Box::new(File::open(path)?)) }
+}
+
+/// The definition of the command line, with its help.
+pub fn command() -> clap::Command {
+    help::styled(Arguments::command())
 }
 
 /// Runs the program with the process's arguments.
 pub fn run() -> ExitCode {
-    let matches = help::styled(Arguments::command()).get_matches();
+    let matches = command().get_matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    match arguments.command {
+    let outcome = match arguments.command {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Dev(arguments) => dev::run(&arguments),
@@ -136,5 +176,9 @@ pub fn run() -> ExitCode {
         Command::Token(command) => token::run(&command),
         Command::Completions { shell } => completions::run(shell),
         Command::Man { folder } => man::run(folder.as_deref()),
-    }
+    };
+    outcome.unwrap_or_else(|Failure(code, text)| {
+        eprintln!("{text}");
+        ExitCode::from(code)
+    })
 }

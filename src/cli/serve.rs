@@ -1,13 +1,12 @@
 //! `portcullis serve`: run the edge until a signal stops it.
 
-use super::{ConfigArgument, INTERNAL, USAGE, fail};
+use super::{ConfigArgument, Failure, Outcome, USAGE};
 use crate::config::LogFormat;
 use crate::process::handover::Program;
 use crate::process::inherited::Inherited;
 use crate::process::lifecycle;
 use crate::process::server;
 use crate::telemetry::Log;
-use clap::ValueEnum;
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
@@ -34,56 +33,30 @@ pub(super) struct Arguments {
     file: ConfigArgument,
     /// Format of log lines; overrides the configuration.
     #[arg(long, value_enum)]
-    log_format: Option<LogFormatArgument>,
+    log_format: Option<LogFormat>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum LogFormatArgument {
-    Json,
-    Text,
-}
-
-impl From<LogFormatArgument> for LogFormat {
-    fn from(format: LogFormatArgument) -> Self {
-        match format {
-            LogFormatArgument::Json => Self::Json,
-            LogFormatArgument::Text => Self::Text,
-        }
-    }
-}
-
-pub(super) fn run(arguments: &Arguments) -> ExitCode {
+pub(super) fn run(arguments: &Arguments) -> Outcome {
     lifecycle::block_signals();
-    let inherited = match Inherited::take() {
-        Ok(inherited) => inherited,
-        Err(error) => return fail(USAGE, error),
-    };
+    let inherited = Inherited::take().map_err(Failure::usage)?;
     // read now, while the file at the path is the program that runs
-    let program = match Program::of_this_process() {
-        Ok(program) => program,
-        Err(error) => {
-            return fail(INTERNAL, format_args!("cannot read the program's own path: {error}"));
-        }
-    };
-    let mut config = match arguments.file.load() {
-        Ok(config) => config,
-        Err(error) => return fail(USAGE, error),
-    };
-    if let Some(format) = arguments.log_format {
-        config.log.format = format.into();
-    }
+    let program = Program::of_this_process().map_err(|error| {
+        Failure::internal(format_args!("cannot read the program's own path: {error}"))
+    })?;
+    let mut config = arguments.file.load()?;
+    config.log.format = arguments.log_format.unwrap_or(config.log.format);
     let log = Log::install(&config.log);
     match server::bind(&config, log, inherited) {
         Ok(mut bound) => {
             bound.reload_from(arguments.file.config.clone(), config);
             bound.hand_over_to(program);
             bound.run();
-            ExitCode::SUCCESS
+            Ok(ExitCode::SUCCESS)
         }
         Err(error) => {
             log::error!("{error}");
             log::logger().flush();
-            ExitCode::from(USAGE)
+            Ok(ExitCode::from(USAGE))
         }
     }
 }

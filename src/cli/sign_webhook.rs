@@ -2,11 +2,11 @@
 //!
 //! Signs the raw bytes; a newline at the end of the file is part of them.
 
-use super::{INTERNAL, USAGE, fail};
+use super::{Failure, Outcome, open};
 use crate::secrets;
 use portcullis_filters::hmac;
 use std::io::{self, Read as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
@@ -31,29 +31,14 @@ pub(super) struct Arguments {
     body: PathBuf,
 }
 
-pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    let secret = match secrets::read(&arguments.secret_file) {
-        Ok(secret) => secret,
-        Err(error) => return fail(USAGE, error),
-    };
-    let body = match read(&arguments.body) {
-        Ok(body) => body,
-        Err(error) => {
-            let body = arguments.body.display();
-            return fail(USAGE, format_args!("portcullis sign-webhook: {body}: {error}"));
-        }
-    };
-    match writeln!(io::stdout(), "sha256={}", hex::encode(hmac::sign(&secret, &body))) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(INTERNAL, format_args!("portcullis sign-webhook: {error}")),
-    }
-}
-
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    if path != Path::new("-") {
-        return std::fs::read(path);
-    }
+pub(super) fn run(arguments: &Arguments) -> Outcome {
+    let secret = secrets::read(&arguments.secret_file)?;
     let mut body = Vec::new();
-    io::stdin().read_to_end(&mut body)?;
-    Ok(body)
+    open(&arguments.body).and_then(|mut file| file.read_to_end(&mut body)).map_err(|error| {
+        let body = arguments.body.display();
+        Failure::usage(format_args!("portcullis sign-webhook: {body}: {error}"))
+    })?;
+    writeln!(io::stdout(), "sha256={}", hex::encode(hmac::sign(&secret, &body)))
+        .map_err(|error| Failure::internal(format_args!("portcullis sign-webhook: {error}")))?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -3,7 +3,7 @@
 //! `new FILE` writes 32 random bytes from the kernel in hexadecimal to a file that only its owner
 //! can read, and never to the terminal. An existing file is not changed.
 
-use super::{INTERNAL, USAGE, fail};
+use super::{Failure, Outcome};
 use clap::Subcommand;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -41,18 +41,19 @@ Exit codes:
     },
 }
 
-pub(super) fn run(command: &TokenCommand) -> ExitCode {
+pub(super) fn run(command: &TokenCommand) -> Outcome {
     let TokenCommand::New { file } = command;
     let shown = file.display();
     match new(file) {
         Ok(()) => {
             println!("{shown}: a new token, for relay.token_files and for the backend");
-            ExitCode::SUCCESS
+            Ok(ExitCode::SUCCESS)
         }
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            fail(USAGE, format_args!("portcullis token: {shown} exists; name another file"))
+            let text = format_args!("portcullis token: {shown} exists; name another file");
+            Err(Failure::usage(text))
         }
-        Err(error) => fail(INTERNAL, format_args!("portcullis token: {shown}: {error}")),
+        Err(error) => Err(Failure::internal(format_args!("portcullis token: {shown}: {error}"))),
     }
 }
 

@@ -329,10 +329,11 @@ impl Bound {
         Ok(())
     }
 
-    /// The address of a surface, with the actual port.
-    pub fn listen(&self, surface: Surface) -> Option<&Listen> {
-        let listener = self.listeners.iter().find(|listener| listener.surface == surface);
-        listener.map(|listener| &listener.listen)
+    /// The origin of a surface, with the actual port; `None` if the surface is off.
+    pub fn origin(&self, surface: Surface) -> Option<String> {
+        let listener = self.listeners.iter().find(|listener| listener.surface == surface)?;
+        let is_secured = self.surfaces.tls.of(surface).is_some();
+        Some(format!("{}://{}", if is_secured { "https" } else { "http" }, listener.listen))
     }
 
     /// Reloads `path` on SIGHUP; `config` was read from it.

@@ -14,6 +14,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::slice;
+use thiserror::Error;
 
 /// 4 KiB: no token, key or password is longer.
 const MAX: u64 = 4 << 10;
@@ -25,39 +26,25 @@ const OTHERS: u32 = 0o077;
 const OTHERS_OF_CREDENTIALS: u32 = 0o037;
 
 /// Why a secret is unusable. It names the file, never its content.
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[error("secret file {path}: {cause}")]
 pub struct SecretError {
     path: PathBuf,
     cause: Cause,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Error)]
 enum Cause {
+    #[error("{0}")]
     Unreadable(io::Error),
+    #[error("mode {0:04o} lets others read it; set mode 600 and replace the secret")]
     Exposed(u32),
+    #[error("it is larger than {MAX} bytes")]
     TooLarge,
     /// It lacks the named content.
+    #[error("it must contain {0}")]
     Malformed(&'static str),
 }
-
-impl std::fmt::Display for SecretError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "secret file {}: ", self.path.display())?;
-        match &self.cause {
-            Cause::Unreadable(error) => error.fmt(f),
-            Cause::Exposed(mode) => {
-                write!(
-                    f,
-                    "mode {mode:04o} lets others read it; set mode 600 and replace the secret"
-                )
-            }
-            Cause::TooLarge => write!(f, "it is larger than {MAX} bytes"),
-            Cause::Malformed(what) => write!(f, "it must contain {what}"),
-        }
-    }
-}
-
-impl std::error::Error for SecretError {}
 
 impl SecretError {
     /// The error for the file at `path`, which must contain `what`.

@@ -4,6 +4,7 @@ use crate::config::StoreConfig;
 use crate::store::{ImportError, Store, StoreError};
 use std::io::Cursor;
 use std::path::Path;
+use thiserror::Error;
 
 /// The files, in the order of their import.
 const FILES: [&str; 6] = [
@@ -24,36 +25,19 @@ pub(super) async fn fill(state: &Path) -> Result<(), ContentError> {
     let config = StoreConfig { url, password_file: None, max_connections: 2 };
     let store = Store::open_shared(&config, None).await?;
     for file in FILES {
-        store.content().import(&mut Cursor::new(file), Some(BASE_URL), |_, _| {}).await?;
+        let mut file = Cursor::new(file);
+        let done = store.content().import(&mut file, Some(BASE_URL), |_, _| {}).await;
+        done.map_err(ContentError::Import)?;
     }
     store.close().await;
     Ok(())
 }
 
 /// Why it was not imported.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub(super) enum ContentError {
-    Store(StoreError),
+    #[error("{0}")]
+    Store(#[from] StoreError),
+    #[error("{0}")]
     Import(ImportError),
-}
-
-impl std::fmt::Display for ContentError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Store(error) => error.fmt(f),
-            Self::Import(error) => error.fmt(f),
-        }
-    }
-}
-
-impl From<StoreError> for ContentError {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl From<ImportError> for ContentError {
-    fn from(error: ImportError) -> Self {
-        Self::Import(error)
-    }
 }

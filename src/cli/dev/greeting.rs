@@ -1,9 +1,8 @@
 //! What `dev` prints: the addresses of everything, and commands to try.
 
 use super::network::TOKEN;
-use crate::config::{Config, Listen, TlsConfig};
 use crate::process::server::Bound;
-use crate::telemetry;
+use crate::telemetry::Surface;
 use std::path::Path;
 
 /// The selector of `decimals`.
@@ -18,9 +17,9 @@ const BEARER: &str = "-H \"authorization: Bearer $(cat STATE/relay.token)\"";
 const SESSION: &str = "-H \"authorization: Bearer $(cat STATE/user.session)\"";
 
 /// A line on where a surface is, and what to try there.
-type Surface = (&'static str, &'static str);
+type Lines = (&'static str, &'static str);
 
-const GATEWAY: Surface = (
+const GATEWAY: Lines = (
     "  gateway   ORIGIN/rpc   (public, read-only)\n",
     r#"  # a view call passes: the decimals of the STRK token
   curl -s ORIGIN/rpc JSON -d 'VIEW_CALL'
@@ -28,7 +27,7 @@ const GATEWAY: Surface = (
   curl -s ORIGIN/rpc JSON -d '{"jsonrpc":"2.0","id":2,"method":"starknet_addInvokeTransaction"}'
 "#,
 );
-const RELAY: Surface = (
+const RELAY: Lines = (
     "  relay     ORIGIN   (for clients with the token in STATE/relay.token)\n",
     r#"  # the relay proves every pin before it writes
   curl -s BEARER ORIGIN/readyz
@@ -36,7 +35,7 @@ const RELAY: Surface = (
   curl -s BEARER JSON -d '{}' ORIGIN/require-v2
 "#,
 );
-const SIDECAR: Surface = (
+const SIDECAR: Lines = (
     "  sidecar   ORIGIN/functions/   (feeds, podcasts, health, age)\n",
     r#"  # a feed, and a podcast
   curl -s 'ORIGIN/functions/getFeedSkeleton?limit=3&feed=FEED'
@@ -46,7 +45,7 @@ const SIDECAR: Surface = (
 "#,
 );
 const FEED: &str = "at://did:web:127.0.0.1%253A8082/app.bsky.feed.generator/fresh-pulls";
-const ADMIN: Surface = (
+const ADMIN: Lines = (
     "  admin     ORIGIN/   (a page for your browser; /docs, /metrics)\n",
     "  # the verdicts on those requests
   curl -s ORIGIN/metrics | grep 'requests_total{' | grep -v ' 0$'
@@ -54,34 +53,16 @@ const ADMIN: Surface = (
 );
 
 /// The whole text.
-pub(super) fn text(node: &str, state: &Path, bound: &Bound, config: &Config) -> String {
-    let Config { gateway, relay, sidecar, admin, .. } = config;
+pub(super) fn text(node: &str, state: &Path, bound: &Bound) -> String {
     let surfaces = [
-        (
-            GATEWAY,
-            bound.listen(telemetry::Surface::Gateway),
-            gateway.as_ref().and_then(|config| config.tls.as_ref()),
-        ),
-        (
-            RELAY,
-            bound.listen(telemetry::Surface::Relay),
-            relay.as_ref().and_then(|config| config.tls.as_ref()),
-        ),
-        (
-            SIDECAR,
-            bound.listen(telemetry::Surface::Sidecar),
-            sidecar.as_ref().and_then(|config| config.tls.as_ref()),
-        ),
-        (
-            ADMIN,
-            bound.listen(telemetry::Surface::Admin),
-            admin.as_ref().and_then(|config| config.tls.as_ref()),
-        ),
+        (Surface::Gateway, GATEWAY),
+        (Surface::Relay, RELAY),
+        (Surface::Sidecar, SIDECAR),
+        (Surface::Admin, ADMIN),
     ];
     let (mut addresses, mut commands) = (String::new(), String::new());
-    for ((address, command), listen, tls) in surfaces {
-        if let Some(listen) = listen {
-            let origin = origin(listen, tls);
+    for (surface, (address, command)) in surfaces {
+        if let Some(origin) = bound.origin(surface) {
             addresses += &address.replace("ORIGIN", &origin);
             commands += &command.replace("ORIGIN", &origin);
         }
@@ -103,8 +84,4 @@ pub(super) fn text(node: &str, state: &Path, bound: &Bound, config: &Config) -> 
         ("STATE", &state),
     ];
     placeholders.iter().fold(text, |text, (name, value)| text.replace(name, value))
-}
-
-fn origin(listen: &Listen, tls: Option<&TlsConfig>) -> String {
-    format!("{}://{listen}", if tls.is_some() { "https" } else { "http" })
 }

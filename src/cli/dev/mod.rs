@@ -11,8 +11,8 @@ mod network;
 mod node;
 mod secrets;
 
-use super::{INTERNAL, USAGE, fail};
-use crate::config::{Config, NodeUrl};
+use super::{Failure, INTERNAL, Outcome, USAGE, block_on};
+use crate::config::{self, Config, NodeUrl};
 use crate::process::inherited::Inherited;
 use crate::process::lifecycle::Signals;
 use crate::process::server;
@@ -21,40 +21,33 @@ use content::ContentError;
 use network::{Network, NetworkError, Verification};
 use node::{Devnet, StartError};
 use secrets::{Accounts, KeyError};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use thiserror::Error;
 
 /// The embedded defaults; the node's URL, the folder and the pins are filled in.
 const CONFIG: &str = include_str!("../../../conf/dev/portcullis.toml");
 
 /// Why `dev` could not start.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 enum DevError {
-    Node(StartError),
+    #[error("{0}")]
+    Node(#[from] StartError),
+    #[error("--node: {0}")]
     NodeUrl(String),
-    State(PathBuf, std::io::Error),
-    Keys(KeyError),
-    Network(NetworkError),
-    Content(ContentError),
-    Config(crate::config::Errors),
+    #[error("cannot use the folder {0}: {1}")]
+    State(PathBuf, io::Error),
+    #[error("cannot create the keys: {0}")]
+    Keys(#[from] KeyError),
+    #[error("cannot set up the network: {0}")]
+    Network(#[from] NetworkError),
+    #[error("cannot import the sample content: {0}")]
+    Content(#[from] ContentError),
+    #[error("{0}")]
+    Config(#[from] config::Errors),
+    #[error("{0}")]
     Bind(server::StartError),
-}
-
-impl std::fmt::Display for DevError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Node(error) => error.fmt(f),
-            Self::NodeUrl(error) => write!(f, "--node: {error}"),
-            Self::State(path, error) => {
-                write!(f, "cannot use the folder {}: {error}", path.display())
-            }
-            Self::Keys(error) => write!(f, "cannot create the keys: {error}"),
-            Self::Network(error) => write!(f, "cannot set up the network: {error}"),
-            Self::Content(error) => write!(f, "cannot import the sample content: {error}"),
-            Self::Config(errors) => errors.fmt(f),
-            Self::Bind(error) => error.fmt(f),
-        }
-    }
 }
 
 #[derive(Debug, clap::Args)]
@@ -93,19 +86,22 @@ pub(super) struct Arguments {
     without_v2: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> ExitCode {
+pub(super) fn run(arguments: &Arguments) -> Outcome {
     match start(arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            let code = match error {
-                DevError::NodeUrl(_) | DevError::Config(_) | DevError::Bind(_) => USAGE,
-                DevError::Node(_)
-                | DevError::State(..)
-                | DevError::Keys(_)
-                | DevError::Network(_)
-                | DevError::Content(_) => INTERNAL,
-            };
-            fail(code, format_args!("portcullis dev: {error}"))
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(error) => Err(Failure(error.code(), format!("portcullis dev: {error}"))),
+    }
+}
+
+impl DevError {
+    fn code(&self) -> u8 {
+        match self {
+            Self::NodeUrl(_) | Self::Config(_) | Self::Bind(_) => USAGE,
+            Self::Node(_)
+            | Self::State(..)
+            | Self::Keys(_)
+            | Self::Network(_)
+            | Self::Content(_) => INTERNAL,
         }
     }
 }
@@ -125,10 +121,10 @@ fn start(arguments: &Arguments) -> Result<(), DevError> {
         println!("portcullis serve --config {}", state.join("portcullis.toml").display());
         return Ok(());
     }
-    let config = Config::parse(&text, std::env::vars_os()).map_err(DevError::Config)?;
+    let config = Config::parse(&text, std::env::vars_os())?;
     let log = Log::install(&config.log);
     let bound = server::bind(&config, log, Inherited::default()).map_err(DevError::Bind)?;
-    print!("{}", greeting::text(&url, &arguments.state, &bound, &config));
+    print!("{}", greeting::text(&url, &arguments.state, &bound));
     bound.run();
     // the node stops last, so that requests in flight can finish
     drop(devnet);
@@ -140,15 +136,14 @@ fn wait_for<T>(
     task: impl Future<Output = Result<T, DevError>>,
     state: &Path,
 ) -> Result<Option<T>, DevError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| DevError::State(state.to_owned(), error))?;
-    runtime.block_on(async {
+    let done = block_on(async {
         let mut signals = Signals::new();
         tokio::select! {
             done = task => done.map(Some),
             () = signals.wait() => Ok(None),
         }
-    })
+    });
+    done.map_err(|error| DevError::State(state.to_owned(), error))?
 }
 
 /// The node's URL, and the node if this process started it.
@@ -157,19 +152,19 @@ async fn node(arguments: &Arguments, state: &Path) -> Result<(String, Option<Dev
         NodeUrl::parse(url).map_err(DevError::NodeUrl)?;
         return Ok((url.clone(), None));
     }
-    let devnet = Devnet::start(&state.join("node.log")).await.map_err(DevError::Node)?;
+    let devnet = Devnet::start(&state.join("node.log")).await?;
     Ok((devnet.url(), Some(devnet)))
 }
 
 /// Sets up the network; returns the configuration that pins it.
 async fn make(url: &str, state: &Path, arguments: &Arguments) -> Result<String, DevError> {
-    let accounts = Accounts::in_folder(state).map_err(DevError::Keys)?;
+    let accounts = Accounts::in_folder(state)?;
     let reading = format!("[node]\nurl = \"{url}\"\n[admin]\n");
-    let node = Config::parse(&reading, []).map_err(DevError::Config)?.node;
-    let network = Network::on(&node, accounts).await.map_err(DevError::Network)?;
+    let node = Config::parse(&reading, [])?.node;
+    let network = Network::on(&node, accounts).await?;
     let verification = if arguments.without_v2 { Verification::V1 } else { Verification::V2 };
-    network.make(verification).await.map_err(DevError::Network)?;
-    content::fill(state).await.map_err(DevError::Content)?;
+    network.make(verification).await?;
+    content::fill(state).await?;
     let state = state.display().to_string();
     Ok(CONFIG
         .replace("NODE_URL", url)

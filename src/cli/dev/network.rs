@@ -16,6 +16,7 @@ use portcullis_filters::tx::{
 };
 use portcullis_filters::verdict::{DEPLOY_ACCOUNT_METHOD, INVOKE_METHOD};
 use std::sync::Arc;
+use thiserror::Error;
 
 /// The class of the node's own accounts (OpenZeppelin 1.0.0), which it declares at its start.
 const ACCOUNT_CLASS: &str = "0x5b4b537eaa2399e3aa99c4e2e0208ebd6c71bc1467938cd52c798c601e43564";
@@ -57,24 +58,14 @@ struct Contract {
 }
 
 /// Why the network could not be set up.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub(super) enum NetworkError {
     /// A call to the node failed.
+    #[error("{0}: {1:?}")]
     Node(&'static str, RpcError),
     /// A transaction reverted.
+    #[error("{0}: reverted, {why}", why = .1.as_deref().unwrap_or("no reason reported"))]
     Reverted(&'static str, Option<String>),
-}
-
-impl std::fmt::Display for NetworkError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Node(what, trouble) => write!(f, "{what}: {trouble:?}"),
-            Self::Reverted(what, reason) => {
-                let reason = reason.as_deref().unwrap_or("no reason reported");
-                write!(f, "{what}: reverted, {reason}")
-            }
-        }
-    }
 }
 
 /// Whether permanent V2 verification is activated.

@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use thiserror::Error;
 
 /// The version for which the development network is made.
 const VERSION: &str = "0.10.1";
@@ -18,26 +19,17 @@ const START: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(50);
 
 /// Why no node runs.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub(super) enum StartError {
     /// `cargo install` failed.
+    #[error("cannot install starknet-devnet: {0}")]
     Install(String),
     /// It does not start.
+    #[error("cannot start {0}: {1}")]
     Spawn(PathBuf, io::Error),
     /// It exited or did not answer; its log has the reason.
+    #[error("starknet-devnet did not start; see {0}")]
     NotAlive(PathBuf),
-}
-
-impl std::fmt::Display for StartError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Install(error) => write!(f, "cannot install starknet-devnet: {error}"),
-            Self::Spawn(path, error) => write!(f, "cannot start {}: {error}", path.display()),
-            Self::NotAlive(log) => {
-                write!(f, "starknet-devnet did not start; see {}", log.display())
-            }
-        }
-    }
 }
 
 /// A running node; dropping it stops it.

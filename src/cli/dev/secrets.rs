@@ -12,6 +12,7 @@ use portcullis_filters::secret::SecretKey;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+use thiserror::Error;
 
 /// The first user of the sample content.
 const USER: &str = "8eb5140f-16f4-4881-9724-1955b91dddd9";
@@ -32,21 +33,14 @@ pub(super) struct Accounts {
 }
 
 /// Why they are unusable.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub(super) enum KeyError {
     /// A file could not be written.
+    #[error("{0}: {1}")]
     Io(PathBuf, io::Error),
     /// A file could not be used.
-    Secret(SecretError),
-}
-
-impl std::fmt::Display for KeyError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Io(path, error) => write!(f, "{}: {error}", path.display()),
-            Self::Secret(error) => error.fmt(f),
-        }
-    }
+    #[error("{0}")]
+    Secret(#[from] SecretError),
 }
 
 impl Accounts {
@@ -74,7 +68,7 @@ impl Accounts {
 
 /// Writes a session of the sample content's first user, renewed at each start.
 fn session(folder: &Path) -> Result<(), KeyError> {
-    let secret = secrets::read(&folder.join("session.secret")).map_err(KeyError::Secret)?;
+    let secret = secrets::read(&folder.join("session.secret"))?;
     let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
     let claims = format!(
         r#"{{"aud":"authenticated","role":"authenticated","sub":"{USER}","iat":{now},"exp":{}}}"#,
@@ -96,9 +90,8 @@ fn account(file: &Path) -> Result<Account, KeyError> {
     if !file.exists() {
         new_key(file).map_err(|error| KeyError::Io(file.to_owned(), error))?;
     }
-    let secret = secrets::read(file).map_err(KeyError::Secret)?;
-    let key = SecretKey::parse(&secret)
-        .ok_or_else(|| KeyError::Secret(SecretError::not(file, "a private key")))?;
+    let secret = secrets::read(file)?;
+    let key = SecretKey::parse(&secret).ok_or_else(|| SecretError::not(file, "a private key"))?;
     Ok(Account { address: account_address(key.public_key()), key })
 }
 

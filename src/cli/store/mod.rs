@@ -8,7 +8,7 @@ mod import;
 
 pub(super) use arguments::{HELP, StoreCommand};
 
-use super::{CHECK_FAILED, ConfigArgument, INTERNAL, USAGE};
+use super::{CHECK_FAILED, Failure, INTERNAL, Outcome, USAGE, block_on, written};
 use crate::config::{Config, LoadError, StoreConfig};
 use crate::io::clock::{micros, now_us};
 use crate::secrets::{self, Secret, SecretError};
@@ -18,33 +18,36 @@ use std::io::{self, BufWriter, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+use thiserror::Error;
 
 /// 1 day more than the webhook accepts, as clocks differ.
 const MARGIN: Duration = Duration::from_secs(24 * 3_600);
 
-pub(super) fn run(command: &StoreCommand) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let done = runtime.map_err(Failed::Out).and_then(|runtime| runtime.block_on(execute(command)));
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        // the reader of a pipe has closed it
-        Err(Failed::Out(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(failed) => {
-            eprintln!("portcullis store: {failed}");
-            ExitCode::from(failed.code())
-        }
+pub(super) fn run(command: &StoreCommand) -> Outcome {
+    match block_on(execute(command)).map_err(Failed::Out).flatten() {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(Failed::Out(error)) => written("store", Err(error)),
+        Err(failed) => Err(Failure(failed.code(), format!("portcullis store: {failed}"))),
     }
 }
 
 /// Why a command failed.
+#[derive(Debug, Error)]
 enum Failed {
-    Config(LoadError),
+    #[error("{0}")]
+    Config(#[from] LoadError),
+    #[error("the configuration has no [store]")]
     NoStore,
-    Secret(SecretError),
+    #[error("{0}")]
+    Secret(#[from] SecretError),
+    #[error("{0}: {1}")]
     File(PathBuf, io::Error),
+    #[error("{0}:\n{1}")]
     Import(PathBuf, ImportError),
-    Store(StoreError),
-    Out(io::Error),
+    #[error("{0}{hint}", hint = hint(.0))]
+    Store(#[from] StoreError),
+    #[error("{0}")]
+    Out(#[from] io::Error),
 }
 
 impl Failed {
@@ -57,32 +60,10 @@ impl Failed {
     }
 }
 
-impl std::fmt::Display for Failed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Config(error) => error.fmt(f),
-            Self::NoStore => f.write_str("the configuration has no [store]"),
-            Self::Secret(error) => error.fmt(f),
-            Self::File(file, error) => write!(f, "{}: {error}", file.display()),
-            Self::Import(file, error) => write!(f, "{}:\n{error}", file.display()),
-            Self::Store(error @ StoreError::Version) => {
-                write!(f, "{error}: run `portcullis store migrate` if they are older")
-            }
-            Self::Store(error) => error.fmt(f),
-            Self::Out(error) => error.fmt(f),
-        }
-    }
-}
-
-impl From<StoreError> for Failed {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl From<io::Error> for Failed {
-    fn from(error: io::Error) -> Self {
-        Self::Out(error)
+fn hint(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::Version => ": run `portcullis store migrate` if they are older",
+        _ => "",
     }
 }
 
@@ -98,7 +79,7 @@ impl From<ExportError> for Failed {
 async fn execute(command: &StoreCommand) -> Result<(), Failed> {
     match command {
         StoreCommand::Migrate(file) => {
-            let config = load(file)?;
+            let config = file.load()?;
             let (config, password) = location(&config)?;
             // exclusive, as a process that has the store open expects the old tables
             Store::open(config, password.as_ref()).await?.close().await;
@@ -106,31 +87,27 @@ async fn execute(command: &StoreCommand) -> Result<(), Failed> {
         }
         StoreCommand::Import(arguments) => {
             let files = import::open(&arguments.content)?;
-            let config = load(&arguments.file)?;
+            let config = arguments.file.load()?;
             let sidecar = config.sidecar.as_ref().map(|sidecar| &*sidecar.base_url);
             let base_url = arguments.base_url.as_deref().or(sidecar);
             with_store(&config, async |store| import::run(store, files, base_url).await).await
         }
         StoreCommand::Export(arguments) => {
-            let config = load(&arguments.file)?;
+            let config = arguments.file.load()?;
             with_store(&config, async |store| export(store, arguments).await).await
         }
         StoreCommand::Prune(arguments) => {
-            let config = load(&arguments.file)?;
+            let config = arguments.file.load()?;
             with_store(&config, async |store| prune(store, arguments).await).await
         }
     }
-}
-
-fn load(file: &ConfigArgument) -> Result<Config, Failed> {
-    Config::load(&file.config, std::env::vars_os()).map_err(Failed::Config)
 }
 
 /// Where the configured store is, and its password.
 fn location(config: &Config) -> Result<(&StoreConfig, Option<Secret>), Failed> {
     let config = config.store.as_ref().ok_or(Failed::NoStore)?;
     let password = secrets::read_optional(config.password_file.as_deref());
-    Ok((config, password.map_err(Failed::Secret)?))
+    Ok((config, password?))
 }
 
 /// Runs `work` on the configured store, which other processes may have open, and closes it.
