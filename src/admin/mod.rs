@@ -32,7 +32,7 @@ use crate::store::Journal;
 use crate::telemetry::{self, Registry, Surface};
 use access::Denied;
 use async_trait::async_trait;
-use events::{Events, Source};
+use events::Events;
 use http::{Method, Version};
 use journal::JournalQuery;
 use pingora::apps::{HttpServerApp, ReusedHttpStream};
@@ -99,6 +99,12 @@ enum Response {
 }
 
 impl Admin {
+    /// The present state as JSON; `None` while the process stops, which an open stream would delay.
+    fn snapshot(&self) -> Option<String> {
+        let stop = &self.process.drain;
+        (!stop.refuses() && !stop.is_closing()).then(|| self.state().to_string())
+    }
+
     fn readiness(&self) -> Reply {
         if self.process.drain.has_begun() {
             return Reply::text(503, "draining\n");
@@ -140,14 +146,6 @@ impl Admin {
     }
 }
 
-impl Source for Admin {
-    fn snapshot(&self) -> Option<String> {
-        // an open stream would delay the stop
-        let stop = &self.process.drain;
-        (!stop.refuses() && !stop.is_closing()).then(|| self.state().to_string())
-    }
-}
-
 impl Operator {
     /// Serves `admin`.
     pub fn new(admin: Admin) -> Self {
@@ -171,10 +169,10 @@ impl Operator {
         let (path, query) = split(head.target);
         let is_probe = matches!(path, b"/livez" | b"/readyz");
         let is_metrics = path == b"/metrics";
-        let data = [&b"/events"[..], b"/errors", b"/config", b"/journal", b"/journal/entries"];
-        let searches = path.starts_with(b"/journal");
+        let searches = matches!(path, b"/journal" | b"/journal/entries");
+        let is_data = searches || matches!(path, b"/events" | b"/errors" | b"/config");
         let file = page::file(path).or_else(|| documents::reply(path));
-        let is_known = is_probe || is_metrics || file.is_some() || data.contains(&path);
+        let is_known = is_probe || is_metrics || file.is_some() || is_data;
         if !is_known || (query.is_some() && !searches) {
             let text = "not found: try /, /docs, /metrics, /livez or /readyz\n";
             return Response::Reply(Reply::text(404, text));
@@ -224,7 +222,8 @@ impl Operator {
             Response::Reply(reply) => reply,
             Response::Events if is_head => Events::head(),
             Response::Events => {
-                self.events.subscribe(Arc::clone(&self.admin)).unwrap_or_else(|| {
+                let admin = Arc::clone(&self.admin);
+                self.events.subscribe(move || admin.snapshot()).unwrap_or_else(|| {
                     let reply = Reply::text(503, "too many open pages: close one\n");
                     Reply { retry_after: Some(5), ..reply }
                 })

@@ -1,9 +1,12 @@
 //! The metrics whose values other parts keep: read at each scrape.
 
 use super::Admin;
+use crate::gateway::CacheStats;
 use crate::http::clients::Clients;
+use crate::io::memory::MemoryPool;
 use crate::proxy::Surfaces;
 use crate::telemetry::{Registry, Surface, as_gauge, raise};
+use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts};
 use std::sync::Arc;
 
 /// Registers what `admin` can see. A registry of its own, so that the parts, which hold the
@@ -14,102 +17,89 @@ pub(super) fn registry(admin: &Admin) -> Registry {
     cache(&registry, admin);
     clients(&registry, &admin.surfaces);
     if let Some(relay) = admin.surfaces.relay.clone() {
-        registry.sample_by(
-            "portcullis_relay_signer_queue",
-            "Operations that wait for a signing account.",
-            "account",
-            move |gauges| {
-                for (signer, waiting) in relay.signers() {
-                    gauges.with_label_values(&[signer.role]).set(as_gauge(waiting));
-                }
-            },
-        );
+        let name = "portcullis_relay_signer_queue";
+        let queues = Opts::new(name, "Operations that wait for a signing account.");
+        registry.sample(IntGaugeVec::new(queues, &["account"]), move |gauges| {
+            for (signer, waiting) in relay.signers() {
+                gauges.with_label_values(&[signer.role]).set(as_gauge(waiting));
+            }
+        });
     }
     let log = admin.process.log.clone();
-    registry.sample_counter(
-        "portcullis_log_dropped_lines_total",
-        "Log lines dropped because stderr was not read.",
-        move || log.dropped(),
-    );
+    let name = "portcullis_log_dropped_lines_total";
+    let dropped = IntCounter::new(name, "Log lines dropped because stderr was not read.");
+    registry.sample(dropped, move |counter| raise(counter, log.dropped()));
     let identities = admin.surfaces.tls.clone();
-    registry.sample_by(
-        "portcullis_tls_certificate_not_after_seconds",
-        "When the active certificate expires, in seconds since 1970.",
-        "surface",
-        move |gauges| {
-            // a surface whose certificate was removed has no series
-            gauges.reset();
-            for surface in Surface::ALL {
-                if let Some(identity) = identities.of(surface) {
-                    let gauge = gauges.with_label_values(&[surface.name()]);
-                    gauge.set(as_gauge(identity.not_after));
-                }
+    let name = "portcullis_tls_certificate_not_after_seconds";
+    let ends = Opts::new(name, "When the active certificate expires, in seconds since 1970.");
+    registry.sample(IntGaugeVec::new(ends, &["surface"]), move |gauges| {
+        // a surface whose certificate was removed has no series
+        gauges.reset();
+        for surface in Surface::ALL {
+            if let Some(identity) = identities.of(surface) {
+                gauges.with_label_values(&[surface.name()]).set(as_gauge(identity.not_after));
             }
-        },
-    );
+        }
+    });
     registry
 }
 
 fn node(registry: &Registry, admin: &Admin) {
-    let memory = Arc::clone(&admin.memory);
-    registry.sample(
-        "portcullis_answer_memory_bytes",
-        "Bytes held by node responses, in flight and in the cache.",
-        move || as_gauge(memory.taken()),
-    );
-    let memory = Arc::clone(&admin.memory);
-    registry.sample(
-        "portcullis_answer_memory_limit_bytes",
-        "Bytes that node responses may hold.",
-        move || as_gauge(memory.size()),
-    );
+    let gauges: [(&str, &str, fn(&MemoryPool) -> usize); 2] = [
+        (
+            "portcullis_answer_memory_bytes",
+            "Bytes held by node responses, in flight and in the cache.",
+            MemoryPool::taken,
+        ),
+        (
+            "portcullis_answer_memory_limit_bytes",
+            "Bytes that node responses may hold.",
+            MemoryPool::size,
+        ),
+    ];
+    for (name, help, read) in gauges {
+        let memory = Arc::clone(&admin.memory);
+        registry.sample(IntGauge::new(name, help), move |gauge| gauge.set(as_gauge(read(&memory))));
+    }
     let node = Arc::clone(&admin.node);
-    registry.sample_by(
-        "portcullis_node_connections",
-        "Connections to the node by state.",
-        "state",
-        move |gauges| {
-            let pool = node.stats();
-            gauges.with_label_values(&["idle"]).set(as_gauge(pool.idle));
-            gauges.with_label_values(&["busy"]).set(as_gauge(pool.busy));
-        },
-    );
+    let connections = Opts::new("portcullis_node_connections", "Connections to the node by state.");
+    registry.sample(IntGaugeVec::new(connections, &["state"]), move |gauges| {
+        let pool = node.stats();
+        gauges.with_label_values(&["idle"]).set(as_gauge(pool.idle));
+        gauges.with_label_values(&["busy"]).set(as_gauge(pool.busy));
+    });
     let node = Arc::clone(&admin.node);
-    registry.sample(
-        "portcullis_node_open_breakers",
-        "Node URLs whose circuit breaker is open.",
-        move || as_gauge(node.stats().open_breakers),
-    );
+    let name = "portcullis_node_open_breakers";
+    let open = IntGauge::new(name, "Node URLs whose circuit breaker is open.");
+    registry.sample(open, move |gauge| gauge.set(as_gauge(node.stats().open_breakers)));
 }
 
 fn cache(registry: &Registry, admin: &Admin) {
-    let gateway = admin.surfaces.gateway.clone();
-    let cache = move || gateway.as_ref().map(|gateway| gateway.cache()).unwrap_or_default();
-    let read = cache.clone();
-    registry.sample(
-        "portcullis_cache_enabled",
-        "1 while the gateway's cache is enabled.",
-        move || i64::from(read().enabled),
-    );
-    let read = cache.clone();
-    registry.sample("portcullis_cache_entries", "Responses in the gateway's cache.", move || {
-        as_gauge(read().entries)
-    });
-    let read = cache.clone();
-    registry.sample("portcullis_cache_bytes", "Bytes in the gateway's cache.", move || {
-        as_gauge(read().bytes)
-    });
-    let read = cache.clone();
-    registry.sample(
-        "portcullis_cache_settled_block",
-        "The newest block that a cached response may depend on; -1 without one.",
-        move || read().settled.map_or(-1, as_gauge),
-    );
-    registry.sample(
-        "portcullis_cache_suspended",
-        "1 while the cache is bypassed: it is off, or the node is unreachable.",
-        move || i64::from(cache().suspended),
-    );
+    let gauges: [(&str, &str, fn(CacheStats) -> i64); 5] = [
+        ("portcullis_cache_enabled", "1 while the gateway's cache is enabled.", |cache| {
+            i64::from(cache.enabled)
+        }),
+        ("portcullis_cache_entries", "Responses in the gateway's cache.", |cache| {
+            as_gauge(cache.entries)
+        }),
+        ("portcullis_cache_bytes", "Bytes in the gateway's cache.", |cache| as_gauge(cache.bytes)),
+        (
+            "portcullis_cache_settled_block",
+            "The newest block that a cached response may depend on; -1 without one.",
+            |cache| cache.settled.map_or(-1, as_gauge),
+        ),
+        (
+            "portcullis_cache_suspended",
+            "1 while the cache is bypassed: it is off, or the node is unreachable.",
+            |cache| i64::from(cache.suspended),
+        ),
+    ];
+    for (name, help, read) in gauges {
+        let gateway = admin.surfaces.gateway.clone();
+        registry.sample(IntGauge::new(name, help), move |gauge| {
+            gauge.set(read(gateway.as_ref().map(|gateway| gateway.cache()).unwrap_or_default()));
+        });
+    }
 }
 
 /// Series for each surface that limits its clients; zero while it is off.
@@ -124,24 +114,17 @@ fn clients(registry: &Registry, surfaces: &Surfaces) {
         .map(|(surface, of)| (surface.name(), of.map(Clients::population).unwrap_or_default()))
     };
     let read = population.clone();
-    registry.sample_by(
-        "portcullis_limiter_clients",
-        "Clients that a rate limiter tracks.",
-        "surface",
-        move |gauges| {
-            for (surface, (tracked, _)) in read() {
-                gauges.with_label_values(&[surface]).set(as_gauge(tracked));
-            }
-        },
-    );
-    registry.sample_counters(
-        "portcullis_limiter_evictions_total",
-        "Clients evicted because a rate limiter was full.",
-        "surface",
-        move |counters| {
-            for (surface, (_, evicted)) in population() {
-                raise(&counters.with_label_values(&[surface]), evicted);
-            }
-        },
-    );
+    let tracked = Opts::new("portcullis_limiter_clients", "Clients that a rate limiter tracks.");
+    registry.sample(IntGaugeVec::new(tracked, &["surface"]), move |gauges| {
+        for (surface, (tracked, _)) in read() {
+            gauges.with_label_values(&[surface]).set(as_gauge(tracked));
+        }
+    });
+    let name = "portcullis_limiter_evictions_total";
+    let evictions = Opts::new(name, "Clients evicted because a rate limiter was full.");
+    registry.sample(IntCounterVec::new(evictions, &["surface"]), move |counters| {
+        for (surface, (_, evicted)) in population() {
+            raise(&counters.with_label_values(&[surface]), evicted);
+        }
+    });
 }

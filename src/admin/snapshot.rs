@@ -5,10 +5,9 @@ use super::{Admin, Listener};
 use crate::http::clients::{Running, Settings};
 use crate::node::Node;
 use crate::relay::Relay;
-use crate::telemetry::{LATENCY, Latency, Requests, Surface, counts};
+use crate::telemetry::{LATENCY, Latency, Surface, counts};
 use portcullis_filters::client::{Client, Shown};
 use portcullis_filters::verdict::Reason;
-use prometheus::IntCounterVec;
 use prometheus::core::Collector;
 use serde_json::{Value, json};
 use std::time::SystemTime;
@@ -52,41 +51,24 @@ impl Admin {
 
     fn surface(&self, listener: &Listener) -> Option<Value> {
         let metrics = &self.process.metrics;
-        match listener.surface {
+        let (requests, (calls, label), limits) = match listener.surface {
             Surface::Gateway => {
                 let gateway = self.surfaces.gateway.as_ref()?;
                 let limits = limits(&gateway.running);
-                Some(self.one_surface(
-                    listener,
-                    &metrics.requests,
-                    (&metrics.calls, "method"),
-                    limits,
-                ))
+                (&metrics.requests, (&metrics.calls, "method"), limits)
             }
             Surface::Relay => {
                 let relay = self.surfaces.relay.as_ref()?;
                 let limits = limits(&relay.running);
-                let calls = (&metrics.relay.writes, "operation");
-                Some(self.one_surface(listener, &metrics.relay.requests, calls, limits))
+                (&metrics.relay.requests, (&metrics.relay.writes, "operation"), limits)
             }
             Surface::Sidecar => {
                 let sidecar = self.surfaces.sidecar.as_ref()?;
                 let limits = limits(&sidecar.running);
-                let calls = (&metrics.sidecar.calls, "function");
-                Some(self.one_surface(listener, &metrics.sidecar.requests, calls, limits))
+                (&metrics.sidecar.requests, (&metrics.sidecar.calls, "function"), limits)
             }
-            Surface::Admin => None,
-        }
-    }
-
-    fn one_surface(
-        &self,
-        listener: &Listener,
-        requests: &Requests,
-        (calls, label): (&IntCounterVec, &str),
-        limits: Value,
-    ) -> Value {
-        let metrics = &self.process.metrics;
+            Surface::Admin => return None,
+        };
         let [accepted, refused] = &metrics.connections_total[listener.surface as usize];
         let (failed, rejected): (Vec<_>, Vec<_>) =
             requests.unanswered().partition(|(reason, _)| reason.is_failure());
@@ -94,7 +76,7 @@ impl Admin {
             let counts = counts.into_iter();
             counts.map(|(reason, total): (Reason, u64)| count(reason.name(), total)).collect()
         };
-        json!({
+        Some(json!({
             "name": listener.surface.name(),
             "listen": listener.listen.to_string(),
             "connections": {
@@ -109,7 +91,7 @@ impl Admin {
             "latency": latency(&requests.latency()),
             "calls": totals(calls, label),
             "limits": limits,
-        })
+        }))
     }
 
     fn cache(&self) -> Option<Value> {

@@ -23,8 +23,8 @@ impl ServerContext {
     pub fn log_request(&self, line: &RequestLine<'_>) {
         match line.surface {
             Surface::Gateway => self.metrics.request(line.reason, line.bytes, line.total),
-            Surface::Relay => self.metrics.relay.request(line.reason, line.total),
-            Surface::Sidecar => self.metrics.sidecar.request(line.reason, line.total),
+            Surface::Relay => self.metrics.relay.requests.count(line.reason, line.total),
+            Surface::Sidecar => self.metrics.sidecar.requests.count(line.reason, line.total),
             Surface::Admin => {}
         }
         self.log.request(line);

@@ -106,7 +106,7 @@ impl Health {
                 // of several providers the worst counts
                 let mut same = found().filter(|(one, _)| one.kind == component.kind);
                 let is_healthy = same.all(|(_, finding)| finding.fault.is_none());
-                metrics.sidecar.component(component.kind, is_healthy);
+                metrics.sidecar.component(component.kind).set(is_healthy.into());
             }
         }
         let is_any = |status: &&str| found().any(|(one, finding)| one.status(finding) == *status);

@@ -177,20 +177,6 @@ fn by_surface(registry: &Registry, name: &str, help: &str) -> BySurface<IntGauge
     Surface::ALL.map(|surface| gauges.with_label_values(&[surface.name()]))
 }
 
-/// Counters of one label, with a series for each of its values.
-fn counters(
-    registry: &Registry,
-    [name, help]: [&str; 2],
-    label: &str,
-    values: &[&str],
-) -> IntCounterVec {
-    let counters = registry.counters(name, help, &[label]);
-    for value in values {
-        counters.with_label_values(&[value]);
-    }
-    counters
-}
-
 fn connections(registry: &Registry) -> BySurface<[IntCounter; 2]> {
     let all = registry.counters(
         "portcullis_connections_total",
@@ -247,18 +233,15 @@ impl Metrics {
                 CacheUse::ALL.map(|cache| calls.with_label_values(&[method.name(), cache.name()]))
             }),
             calls,
-            cache_epochs: counters(
-                &registry,
-                [
-                    "portcullis_cache_epochs_total",
-                    "How often the gateway's cache was emptied, by cause.",
-                ],
+            cache_epochs: registry.series(
+                "portcullis_cache_epochs_total",
+                "How often the gateway's cache was emptied, by cause.",
                 "cause",
                 values.cache_causes,
             ),
-            node_calls: counters(
-                &registry,
-                ["portcullis_node_calls_total", "Calls to the node by outcome."],
+            node_calls: registry.series(
+                "portcullis_node_calls_total",
+                "Calls to the node by outcome.",
                 "outcome",
                 &[&["ok"], values.node_errors].concat(),
             ),

@@ -18,7 +18,7 @@ pub(super) fn register(registry: &Registry) {
             "Start time of the process since unix epoch in seconds.",
         )
         .set(now.as_secs_f64());
-    registry.sample_into(
+    registry.sample(
         Counter::new(
             "process_cpu_seconds_total",
             "Total user and system CPU time spent in seconds.",
@@ -36,7 +36,7 @@ pub(super) fn register(registry: &Registry) {
         ("process_open_fds", "Number of open file descriptors.", open_fds),
         ("process_max_fds", "Maximum number of open file descriptors.", max_fds),
     ] {
-        registry.sample_into(IntGauge::new(name, help), move |gauge| {
+        registry.sample(IntGauge::new(name, help), move |gauge| {
             if let Some(value) = read() {
                 gauge.set(value);
             }

@@ -34,6 +34,21 @@ impl Registry {
         self.add(IntCounterVec::new(Opts::new(name, help), labels))
     }
 
+    /// Counters of one label, with a series for each of its values.
+    pub(super) fn series(
+        &self,
+        name: &str,
+        help: &str,
+        label: &str,
+        values: &[&str],
+    ) -> IntCounterVec {
+        let counters = self.counters(name, help, &[label]);
+        for value in values {
+            counters.with_label_values(&[value]);
+        }
+        counters
+    }
+
     pub(super) fn gauge(&self, name: &str, help: &str) -> IntGauge {
         self.add(IntGauge::new(name, help))
     }
@@ -54,45 +69,8 @@ impl Registry {
         self.add(Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets.to_vec())))
     }
 
-    /// Registers a gauge that reads its value at each scrape.
-    pub fn sample(&self, name: &str, help: &str, read: impl Fn() -> i64 + Send + Sync + 'static) {
-        self.sample_into(IntGauge::new(name, help), move |gauge| gauge.set(read()));
-    }
-
-    /// Registers gauges by one label, which `update` sets at each scrape.
-    pub fn sample_by(
-        &self,
-        name: &str,
-        help: &str,
-        label: &str,
-        update: impl Fn(&IntGaugeVec) + Send + Sync + 'static,
-    ) {
-        self.sample_into(IntGaugeVec::new(Opts::new(name, help), &[label]), update);
-    }
-
-    /// Registers counters by one label, which `update` raises at each scrape.
-    pub fn sample_counters(
-        &self,
-        name: &str,
-        help: &str,
-        label: &str,
-        update: impl Fn(&IntCounterVec) + Send + Sync + 'static,
-    ) {
-        self.sample_into(IntCounterVec::new(Opts::new(name, help), &[label]), update);
-    }
-
-    /// Registers a counter that reads its total at each scrape.
-    pub fn sample_counter(
-        &self,
-        name: &str,
-        help: &str,
-        read: impl Fn() -> u64 + Send + Sync + 'static,
-    ) {
-        self.sample_into(IntCounter::new(name, help), move |counter| raise(counter, read()));
-    }
-
     /// Registers a metric that `update` brings up to date at each scrape.
-    pub(super) fn sample_into<C: Collector + 'static>(
+    pub fn sample<C: Collector + 'static>(
         &self,
         made: Result<C>,
         update: impl Fn(&C) + Send + Sync + 'static,

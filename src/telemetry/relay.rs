@@ -3,9 +3,8 @@
 use super::registry::{Registry, as_gauge};
 use super::requests::Requests;
 use portcullis_filters::operation::OperationKind;
-use portcullis_filters::verdict::Reason;
 use prometheus::{Gauge, GaugeVec, IntCounterVec, IntGauge, IntGaugeVec};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 /// Users' transactions, which are counted together with the operations.
 const TRANSACTIONS: [&str; 2] = ["invoke", "deploy-account"];
@@ -91,11 +90,6 @@ impl RelayMetrics {
                 "When all unfinished intents were last checked, in seconds since 1970.",
             ),
         }
-    }
-
-    /// Counts a finished request.
-    pub fn request(&self, reason: Option<Reason>, total: Duration) {
-        self.requests.count(reason, total);
     }
 
     /// Counts a write that passed the policy. Both names come from closed lists.

@@ -62,7 +62,7 @@ impl Requests {
     }
 
     /// Counts a finished request.
-    pub(super) fn count(&self, reason: Option<Reason>, total: Duration) {
+    pub fn count(&self, reason: Option<Reason>, total: Duration) {
         let counter = match reason {
             Some(reason) => self.unanswered.get(reason as usize).and_then(Option::as_ref),
             None => Some(&self.answered),

@@ -3,9 +3,7 @@
 use super::registry::Registry;
 use super::requests::Requests;
 use portcullis_filters::policy::Function;
-use portcullis_filters::verdict::Reason;
-use prometheus::{IntCounter, IntCounterVec, IntGaugeVec};
-use std::time::Duration;
+use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 
 /// Outcomes of a well-formed and signed webhook event.
 const OUTCOMES: [&str; 6] = ["applied", "duplicate", "stale", "invalid", "conflict", "unknown"];
@@ -31,14 +29,6 @@ impl SidecarMetrics {
             "Calls whose head passed the policy, by function.",
             &["function"],
         );
-        let events = registry.counters(
-            "portcullis_sidecar_age_events_total",
-            "Signed events of the age verifier by outcome.",
-            &["outcome"],
-        );
-        for outcome in OUTCOMES {
-            events.with_label_values(&[outcome]);
-        }
         Self {
             requests: Requests::new(
                 registry,
@@ -52,18 +42,18 @@ impl SidecarMetrics {
             ),
             by_function: Function::ALL.map(|function| calls.with_label_values(&[function.name()])),
             calls,
-            events,
+            events: registry.series(
+                "portcullis_sidecar_age_events_total",
+                "Signed events of the age verifier by outcome.",
+                "outcome",
+                &OUTCOMES,
+            ),
             components: registry.gauges(
                 "portcullis_sidecar_component_healthy",
                 "1 while the last health check of a configured dependency succeeded, else 0.",
                 "component",
             ),
         }
-    }
-
-    /// Counts a finished request.
-    pub fn request(&self, reason: Option<Reason>, total: Duration) {
-        self.requests.count(reason, total);
     }
 
     /// Counts a call that passed the policy.
@@ -78,8 +68,8 @@ impl SidecarMetrics {
         self.events.with_label_values(&[outcome]).inc();
     }
 
-    /// Sets the result of a component's health check.
-    pub fn component(&self, component: &'static str, is_healthy: bool) {
-        self.components.with_label_values(&[component]).set(i64::from(is_healthy));
+    /// The health of a component: 1 or 0.
+    pub fn component(&self, component: &'static str) -> IntGauge {
+        self.components.with_label_values(&[component])
     }
 }
