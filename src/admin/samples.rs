@@ -9,6 +9,9 @@ use crate::telemetry::{Registry, Surface, as_gauge, raise};
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts};
 use std::sync::Arc;
 
+/// Name, help text, and how to read the value from its owner.
+type Gauge<Owner, Value> = (&'static str, &'static str, fn(&Owner) -> Value);
+
 /// Registers what `admin` can see. A registry of its own, so that the parts, which hold the
 /// metrics of the process, are not held by them in turn.
 pub(super) fn registry(admin: &Admin) -> Registry {
@@ -45,7 +48,7 @@ pub(super) fn registry(admin: &Admin) -> Registry {
 }
 
 fn node(registry: &Registry, admin: &Admin) {
-    let gauges: [(&str, &str, fn(&MemoryPool) -> usize); 2] = [
+    let gauges: [Gauge<MemoryPool, usize>; 2] = [
         (
             "portcullis_answer_memory_bytes",
             "Bytes held by node responses, in flight and in the cache.",
@@ -75,7 +78,7 @@ fn node(registry: &Registry, admin: &Admin) {
 }
 
 fn cache(registry: &Registry, admin: &Admin) {
-    let gauges: [(&str, &str, fn(CacheStats) -> i64); 5] = [
+    let gauges: [Gauge<CacheStats, i64>; 5] = [
         ("portcullis_cache_enabled", "1 while the gateway's cache is enabled.", |cache| {
             i64::from(cache.enabled)
         }),
@@ -97,7 +100,7 @@ fn cache(registry: &Registry, admin: &Admin) {
     for (name, help, read) in gauges {
         let gateway = admin.surfaces.gateway.clone();
         registry.sample(IntGauge::new(name, help), move |gauge| {
-            gauge.set(read(gateway.as_ref().map(|gateway| gateway.cache()).unwrap_or_default()));
+            gauge.set(read(&gateway.as_ref().map(|gateway| gateway.cache()).unwrap_or_default()));
         });
     }
 }
