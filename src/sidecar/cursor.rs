@@ -42,30 +42,3 @@ pub(super) fn read(fingerprint: Fingerprint, cursor: &str) -> Option<(i64, Strin
     let (number, text) = rest.split_first_chunk()?;
     Some((i64::from_be_bytes(*number), str::from_utf8(text).ok()?.to_owned()))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cursor_fits_its_feed_and_filters_only() {
-        let print = fingerprint(["journals", "", "rare"]);
-        let cursor = write(print, -7, "at://did:plc:x/app.bsky.feed.post/3");
-        let text = "at://did:plc:x/app.bsky.feed.post/3".to_owned();
-        assert_eq!(read(print, &cursor), Some((-7, text)));
-        for other in [["journals", "rare", ""], ["journals", "", "rar"], ["showcase", "", "rare"]] {
-            assert_eq!(read(fingerprint(other), &cursor), None, "{other:?}");
-        }
-    }
-
-    #[test]
-    fn a_malformed_cursor_is_refused() {
-        let print = fingerprint(["journals"]);
-        let good = write(print, 1, "x");
-        for bad in
-            ["", "x", "AA", "=", &good[..good.len() - 4], &format!("{good}="), &"A".repeat(5000)]
-        {
-            assert_eq!(read(print, bad), None, "{bad}");
-        }
-    }
-}

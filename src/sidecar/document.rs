@@ -13,13 +13,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A document, ready to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Document {
-    pub(super) body: Bytes,
-    pub(super) media_type: &'static str,
+pub struct Document {
+    /// The body.
+    pub body: Bytes,
+    /// `Content-Type`.
+    pub media_type: &'static str,
     /// `ETag`: strong, of the bytes.
-    pub(super) etag: String,
+    pub etag: String,
     /// `Last-Modified`, in microseconds since 1970.
-    pub(super) modified_us: Option<i64>,
+    pub modified_us: Option<i64>,
 }
 
 impl Document {
@@ -67,7 +69,7 @@ pub(super) fn validated(
 }
 
 /// A strong `ETag` of some bytes.
-pub(super) fn etag(parts: &[&[u8]]) -> String {
+pub fn etag(parts: &[&[u8]]) -> String {
     let digest = parts.iter().fold(Sha256::new(), |digest, part| digest.chain_update(part));
     format!("\"{:x}\"", digest.finalize())
 }
@@ -107,7 +109,7 @@ fn lists(list: &str, etag: &str) -> bool {
 }
 
 /// A stored instant in the format of HTTP and RSS, in whole seconds.
-pub(super) fn http_date(us: i64) -> String {
+pub fn http_date(us: i64) -> String {
     httpdate::fmt_http_date(instant(us))
 }
 
@@ -118,66 +120,4 @@ pub(super) fn seconds(us: i64) -> i64 {
 
 fn instant(us: i64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(seconds(us).unsigned_abs())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MODIFIED: i64 = 784_111_777_654_321; // Sun, 06 Nov 1994 08:49:37.65 GMT
-
-    #[test]
-    fn a_client_that_has_the_document_gets_304() {
-        let tag = etag(&[b"document"]);
-        let weak = format!("W/{tag}");
-        let listed = format!("\"a,b\" , W/\"c\",, {tag}");
-        let other = etag(&[b"other"]);
-        let same = Some("Sun, 06 Nov 1994 08:49:37 GMT");
-        let older = Some("Sun, 06 Nov 1994 08:49:36 GMT");
-        let table: &[(Option<&str>, Option<&str>, bool, &str)] = &[
-            (None, None, false, "unconditional"),
-            (Some(&tag), None, true, "the tag"),
-            (Some(&weak), None, true, "weak comparison"),
-            (Some(&listed), None, true, "in a list after tags with a comma"),
-            (Some(" * "), None, true, "any document"),
-            (Some(&other), None, false, "another tag"),
-            (Some(&tag[1..65]), None, false, "a tag without quotes"),
-            (Some(&tag[..65]), None, false, "a truncated tag"),
-            (Some(""), None, false, "an empty list"),
-            (Some("*, \"a\""), None, false, "a star is not a member of a list"),
-            (Some(&other), same, false, "If-None-Match decides alone"),
-            (Some("nonsense"), same, false, "also when it is malformed"),
-            (None, same, true, "the same second"),
-            (None, Some("Monday, 07-Nov-94 08:49:37 GMT"), true, "later, in RFC 850 format"),
-            (None, Some("Sun Nov  6 08:49:37 1994"), true, "in asctime format"),
-            (None, older, false, "modified since"),
-            (None, Some("yesterday"), false, "no date"),
-        ];
-        for (none_match, since, unchanged, why) in table {
-            let found = is_unchanged(*none_match, *since, &tag, Some(MODIFIED));
-            assert_eq!(found, *unchanged, "{why}");
-        }
-        assert!(!is_unchanged(None, same, &tag, None), "the document has no date");
-    }
-
-    #[test]
-    fn a_tag_is_the_digest_of_the_body() {
-        let document = Document::new(Bytes::from_static(b"abc"), "text/plain", None);
-        let digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-        assert_eq!(document.etag, format!("\"{digest}\""));
-        assert_eq!(etag(&[b"a", b"bc"]), document.etag);
-    }
-
-    #[test]
-    fn dates_stay_within_four_digit_years() {
-        for (us, date) in [
-            (MODIFIED, "Sun, 06 Nov 1994 08:49:37 GMT"),
-            (0, "Thu, 01 Jan 1970 00:00:00 GMT"),
-            (-1, "Thu, 01 Jan 1970 00:00:00 GMT"),
-            (i64::MIN, "Thu, 01 Jan 1970 00:00:00 GMT"),
-            (i64::MAX, "Fri, 31 Dec 9999 23:59:59 GMT"),
-        ] {
-            assert_eq!(http_date(us), date, "{us}");
-        }
-    }
 }

@@ -10,23 +10,21 @@
 
 mod age_verification_session;
 mod age_verifier_webhook;
-mod auth;
+pub mod auth;
 mod cursor;
 mod describe_feed_generator;
-mod document;
-mod fetch;
+pub mod document;
+pub mod fetch;
 mod get_feed_skeleton;
 mod health_check;
-mod podcast;
+pub mod podcast;
 mod podcast_rss_feed;
 mod query;
 mod seo_robots;
 mod seo_sitemap;
 mod settings;
-mod sitemap;
-#[cfg(test)]
-mod stub;
-mod xml;
+pub mod sitemap;
+pub mod xml;
 
 pub use settings::Settings;
 

@@ -295,3 +295,35 @@ pub(crate) async fn one_of_parallel_nonce_uses_is_new(world: World) {
     let taken = came.iter().filter(|one| **one == Intended::NonceTaken).count();
     assert_eq!(taken, 127);
 }
+
+#[test]
+fn a_state_moves_forward_and_an_outcome_stays() {
+    use IntentState::{Accepted, Intended, Lost, Rejected, Reverted, Sent, Succeeded};
+    let legal: [(IntentState, &[IntentState]); 7] = [
+        (Intended, &[Sent, Accepted, Succeeded, Reverted, Rejected, Lost]),
+        (Sent, &[Accepted, Succeeded, Reverted, Rejected, Lost]),
+        (Accepted, &[Succeeded, Reverted, Lost]),
+        (Succeeded, &[]),
+        (Reverted, &[]),
+        (Rejected, &[]),
+        (Lost, &[]),
+    ];
+    for (from, to) in legal {
+        for next in IntentState::ALL {
+            assert_eq!(from.may_become(next), to.contains(&next), "{from:?} to {next:?}");
+        }
+        assert_eq!(from.is_unresolved(), !to.is_empty(), "{from:?}");
+    }
+}
+
+#[test]
+fn names_are_parsed_as_written() {
+    for state in IntentState::ALL {
+        assert_eq!(IntentState::parse(state.name()), Some(state));
+        assert_eq!(EntryKind::parse(state.name()), Some(EntryKind::Moved(state)));
+    }
+    assert_eq!(EntryKind::parse("refused"), Some(EntryKind::Refused));
+    for unknown in ["", "Sent", "sent ", "done"] {
+        assert_eq!(EntryKind::parse(unknown), None, "{unknown:?}");
+    }
+}

@@ -2,7 +2,7 @@
 
 use crate::world::{NOW, World, intend, intent};
 use portcullis::store::{
-    Entry, EntryKind, GENESIS, IntentState, PAGE, Store, StoreError, Verified,
+    Entry, EntryKind, GENESIS, IntentId, IntentState, PAGE, Store, StoreError, Verified,
 };
 
 async fn refuse(store: &Store, count: u32) {
@@ -130,4 +130,57 @@ pub(crate) async fn tables_of_another_version_are_refused(world: World) {
     assert!(matches!(refused, Err(StoreError::Version)), "{refused:?}");
     let refused = Store::open(&world.config(), None).await;
     assert!(matches!(refused, Err(StoreError::Migration(_))), "{refused:?}");
+}
+
+fn pair() -> [Entry; 2] {
+    let first = Entry {
+        seq: 1,
+        at_us: 1_700_000_000_000_000,
+        kind: EntryKind::Moved(IntentState::Intended),
+        intent: Some(IntentId(1)),
+        operation: "faucet-drip".to_owned(),
+        detail: "{\"nonce\":7}".to_owned(),
+        prev_hash: GENESIS.to_owned(),
+        hash: String::new(),
+    };
+    let first = Entry { hash: first.computed_hash(), ..first };
+    let second = Entry {
+        seq: 2,
+        at_us: 1_700_000_000_000_001,
+        kind: EntryKind::Refused,
+        intent: None,
+        operation: "rpc".to_owned(),
+        detail: "{\"reason\":\"trän\"}".to_owned(),
+        prev_hash: first.hash.clone(),
+        hash: String::new(),
+    };
+    let second = Entry { hash: second.computed_hash(), ..second };
+    [first, second]
+}
+
+/// Computed with Python's hashlib from the description above.
+#[test]
+fn hashes_are_those_of_the_description() {
+    let [first, second] = pair();
+    let expected = "7e1230c65fe3f96888f03f755746226119e28890ddcd0b977cc973a5ed3d1c8b";
+    assert_eq!(first.hash, expected);
+    let expected = "fc744e82b44a09eb1ad9ebb3c356f334fc4e1a5531ef6c08cb8d55f2df2b93c4";
+    assert_eq!(second.hash, expected);
+}
+
+#[test]
+fn a_line_is_json_for_any_row() {
+    let [mut first, second] = pair();
+    let line: serde_json::Value = serde_json::from_str(&first.to_json()).unwrap();
+    assert_eq!(line["detail"]["nonce"], 7);
+    assert_eq!(line["intent"], 1);
+    let line: serde_json::Value = serde_json::from_str(&second.to_json()).unwrap();
+    assert_eq!(line["intent"], serde_json::Value::Null);
+    assert_eq!(line["kind"], "refused");
+    first.detail = "no\nJSON\"".to_owned();
+    first.operation = "a\"b".to_owned();
+    let line: serde_json::Value = serde_json::from_str(&first.to_json()).unwrap();
+    assert_eq!(line["detail"], "no\nJSON\"");
+    assert_eq!(line["operation"], "a\"b");
+    assert!(!first.to_json().contains('\n'));
 }

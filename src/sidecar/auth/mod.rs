@@ -15,8 +15,6 @@ mod key_cache;
 mod platform;
 mod service_token;
 mod signature;
-#[cfg(test)]
-mod tests;
 
 use crate::config::SessionConfig;
 use crate::secrets::Secret;
@@ -33,14 +31,14 @@ const MAX_AUTHORIZATION: usize = 8 << 10;
 
 /// A user of the platform who is signed in, not as a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct User {
+pub struct User {
     /// The UUID in lower case.
-    pub(super) id: String,
+    pub id: String,
 }
 
 /// The reader of a personal feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Viewer {
+pub enum Viewer {
     /// A user of the platform.
     User(User),
     /// An AT Protocol account: its DID.
@@ -49,7 +47,7 @@ pub(super) enum Viewer {
 
 /// Authenticates requests.
 #[derive(Debug)]
-pub(super) struct Auth {
+pub struct Auth {
     platform: Platform,
     service_tokens: ServiceTokens,
 }
@@ -57,7 +55,7 @@ pub(super) struct Auth {
 impl Auth {
     /// `secrets` sign sessions: one or two different ones of at least 32 bytes, or none. The
     /// audience of service tokens is `service_did`.
-    pub(super) fn new(config: &SessionConfig, secrets: Vec<Secret>, service_did: String) -> Self {
+    pub fn new(config: &SessionConfig, secrets: Vec<Secret>, service_did: String) -> Self {
         Self {
             platform: Platform::new(config, secrets),
             service_tokens: ServiceTokens::new(config, service_did),
@@ -76,7 +74,7 @@ impl Auth {
     /// # Errors
     /// `not_configured`, `unauthorized` without a token, `forbidden` for a guest,
     /// `keys_unavailable`, or the fault of the token: `bad_jwt…` or `jwt_expired`.
-    pub(super) async fn user(
+    pub async fn user(
         &self,
         authorization: &Authorization,
         now: SystemTime,
@@ -98,7 +96,7 @@ impl Auth {
     ///
     /// # Errors
     /// As [`Self::user`]; `not_configured` only for a session of the platform.
-    pub(super) async fn viewer(
+    pub async fn viewer(
         &self,
         authorization: &Authorization,
         lxm: &str,

@@ -6,9 +6,7 @@
 //! over https and from public addresses only: they are checked after the name is resolved, and the
 //! connection uses these very addresses.
 
-mod address;
-#[cfg(test)]
-mod tests;
+pub mod address;
 
 use std::time::Duration;
 use ureq::Agent;
@@ -26,7 +24,7 @@ const MAX_HEAD: usize = 16 << 10;
 
 /// Who chose a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trust {
+pub enum Trust {
     /// The operator: private networks and plain http are allowed.
     Operator,
     /// A stranger.
@@ -35,7 +33,7 @@ pub(super) enum Trust {
 
 /// Why there is no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FetchError {
+pub enum FetchError {
     /// The deadline passed.
     Timeout,
     /// The name has no address, the connection failed, or the response is not HTTP.
@@ -50,17 +48,18 @@ pub(super) enum FetchError {
 
 /// A fetched document.
 #[derive(Debug)]
-pub(super) struct Document {
+pub struct Document {
     /// The media type without parameters, in lower case; empty if there is none.
-    pub(super) media_type: String,
-    pub(super) body: Vec<u8>,
+    pub media_type: String,
+    /// The bytes.
+    pub body: Vec<u8>,
 }
 
 /// The status of the response to a GET, which may be a redirect's.
 ///
 /// # Errors
 /// There is no response within `timeout`.
-pub(super) async fn status(url: &str, trust: Trust, timeout: Duration) -> Result<u16, FetchError> {
+pub async fn status(url: &str, trust: Trust, timeout: Duration) -> Result<u16, FetchError> {
     let url = url.to_owned();
     on_thread(move || Ok(get(&url, trust, timeout)?.status().as_u16())).await
 }
@@ -69,7 +68,7 @@ pub(super) async fn status(url: &str, trust: Trust, timeout: Duration) -> Result
 ///
 /// # Errors
 /// There is no response 200 of at most [`MAX_DOCUMENT`] bytes within [`DOCUMENT_TIMEOUT`].
-pub(super) async fn document(
+pub async fn document(
     url: &str,
     trust: Trust,
     permit: impl Send + 'static,

@@ -8,8 +8,6 @@
 mod channel;
 mod episode;
 mod html;
-#[cfg(test)]
-mod tests;
 
 use super::document::Document;
 use super::xml::{Attributes, Xml, line, percent_encoded, url};
@@ -34,19 +32,20 @@ const NAMESPACES: Attributes<'_> = &[
 
 /// The data of a feed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Feed<'a> {
-    pub(super) podcast: &'a Podcast,
+pub struct Feed<'a> {
+    /// The podcast.
+    pub podcast: &'a Podcast,
     /// Published episodes, newest first.
-    pub(super) episodes: &'a [Episode],
+    pub episodes: &'a [Episode],
     /// The creator's handle.
-    pub(super) handle: Option<&'a str>,
+    pub handle: Option<&'a str>,
     /// This program's origin.
-    pub(super) base_url: &'a str,
+    pub base_url: &'a str,
 }
 
 impl Feed<'_> {
     /// The feed's own URL: by the DID, since a handle can change its owner.
-    pub(super) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         let is_plain = |_, byte: u8| byte.is_ascii_alphanumeric() || b":._-".contains(&byte);
         let did = percent_encoded(&self.podcast.did, is_plain);
         format!("{}/functions/podcast-rss-feed?did={did}", self.base_url)
@@ -60,7 +59,7 @@ impl Feed<'_> {
 }
 
 /// Renders the feed.
-pub(super) fn render(feed: &Feed<'_>) -> Document {
+pub fn render(feed: &Feed<'_>) -> Document {
     let mut xml = Xml::begin();
     xml.open("rss", NAMESPACES);
     xml.open("channel", &[]);

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use portcullis::sidecar::document;
+
 use crate::support::check::each;
 use crate::support::request::Request;
 use crate::support::response::Response;
@@ -84,6 +86,8 @@ fn who_has_the_tag_already_is_told_so() {
             format!("\"other\", {tag}"),
             format!("{tag} , \"other\""),
             format!("W/\"other\",W/{tag}"),
+            format!("\"a,b\" , W/\"c\",, {tag}"),
+            " * ".to_owned(),
             "*".to_owned(),
         ];
         for value in same {
@@ -97,6 +101,8 @@ fn who_has_the_tag_already_is_told_so() {
             "\"other\"",
             "W/\"other\"",
             tag.trim_matches('"'),
+            &tag[..tag.len() - 1],
+            "*, \"a\"",
             &tag.replacen('"', "\"x", 1),
             &tag.to_uppercase(),
             "\"*\"",
@@ -118,6 +124,11 @@ fn a_date_counts_where_no_tag_is_given() {
             let answer = stage.get_with(&path, "If-Modified-Since", &date(&whole, later));
             assert_unchanged(&answer, &whole, &format!("{path}: {later} s later"));
         }
+        // the same instant in the formats of RFC 850 and asctime
+        for since in ["Wednesday, 09-Sep-26 00:00:00 GMT", "Wed Sep  9 00:00:00 2026"] {
+            let answer = stage.get_with(&path, "If-Modified-Since", since);
+            assert_unchanged(&answer, &whole, &format!("{path}: {since}"));
+        }
         let earlier = date(&whole, -1);
         for since in [earlier.as_str(), "yesterday", "", "1788912000", "Wed, 09 Sep 2026"] {
             let answer = stage.get_with(&path, "If-Modified-Since", since);
@@ -129,9 +140,42 @@ fn a_date_counts_where_no_tag_is_given() {
         };
         let answer = both("\"other\"", &date(&whole, 1));
         assert_whole(&answer, &whole, &format!("{path}: the tag wins over the date"));
+        let answer = both("nonsense", &date(&whole, 0));
+        assert_whole(&answer, &whole, &format!("{path}: so does a malformed one"));
         let answer = both(&etag(&whole), &earlier);
         assert_unchanged(&answer, &whole, &format!("{path}: the tag wins over the date"));
     });
+}
+
+#[test]
+fn a_document_without_a_date_ignores_dates() {
+    let stage = Stage::new();
+    let whole = stage.get("/robots.txt");
+    let answer = stage.get_with("/robots.txt", "If-Modified-Since", "Sat, 01 Jan 2050 00:00:00 GMT");
+    assert_whole(&answer, &whole, "it has no date");
+}
+
+#[test]
+fn a_tag_is_the_digest_of_its_parts() {
+    let digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    for parts in [&[&b"abc"[..]][..], &[b"a", b"bc"]] {
+        assert_eq!(document::etag(parts), format!("\"{digest}\""));
+    }
+    let robots = Stage::new().get("/robots.txt");
+    assert_eq!(etag(&robots), document::etag(&[&robots.body]), "a document is one part");
+}
+
+#[test]
+fn dates_stay_within_four_digit_years() {
+    for (us, date) in [
+        (784_111_777_654_321, "Sun, 06 Nov 1994 08:49:37 GMT"),
+        (0, "Thu, 01 Jan 1970 00:00:00 GMT"),
+        (-1, "Thu, 01 Jan 1970 00:00:00 GMT"),
+        (i64::MIN, "Thu, 01 Jan 1970 00:00:00 GMT"),
+        (i64::MAX, "Fri, 31 Dec 9999 23:59:59 GMT"),
+    ] {
+        assert_eq!(document::http_date(us), date, "{us}");
+    }
 }
 
 #[test]

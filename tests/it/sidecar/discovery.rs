@@ -98,39 +98,49 @@ fn missing_pages_are_404_malformed_ones_400() {
 
 #[test]
 fn robots_txt_allows_and_disallows_paths() {
-    let stage = Stage::with(&[("sidecar.robots.blocked_agents", "[\"GreedyBot\"]")]);
+    let stage = Stage::with(&[
+        ("sidecar.robots.blocked_agents", "[\"GPTBot\", \"CCBot\"]"),
+        ("sidecar.robots.disallow", "[\"/auth\", \"/settings\"]"),
+    ]);
     let robots = stage.get(ROBOTS);
     common(&robots, "robots");
     assert_eq!(robots.header("Content-Type"), Some("text/plain; charset=utf-8"), "what it is");
-    let lines: Vec<&str> = robots.text().lines().collect();
-    for line in [
-        "User-agent: *",
-        "User-agent: GreedyBot",
-        "Disallow: /functions/",
-        "Disallow: /auth",
-        "Disallow: /settings",
-        "Disallow: /search",
-        "Sitemap: https://cards.example/sitemap.xml",
-    ] {
-        assert!(lines.contains(&line), "{line} in {lines:?}");
+    assert_eq!(
+        robots.text(),
+        "User-agent: GPTBot\n\
+         User-agent: CCBot\n\
+         Disallow: /\n\
+         \n\
+         User-agent: *\n\
+         Allow: /functions/podcast-rss-feed\n\
+         Allow: /functions/seo-sitemap\n\
+         Disallow: /functions/\n\
+         Disallow: /xrpc/\n\
+         Disallow: /auth\n\
+         Disallow: /settings\n\
+         \n\
+         Sitemap: https://cards.example/sitemap.xml\n",
+        "what is allowed comes before what is not"
+    );
+}
+
+#[test]
+fn robots_txt_has_one_group_by_default() {
+    let robots = Stage::new().get(ROBOTS);
+    assert!(robots.text().starts_with("User-agent: *\nAllow: "), "{}", robots.text());
+    for path in ["/auth", "/settings", "/search"] {
+        assert!(robots.text().contains(&format!("\nDisallow: {path}\n")), "{}", robots.text());
     }
-    let clean = robots.text().is_ascii() && !robots.text().contains('\r');
-    assert!(clean && robots.text().ends_with('\n'), "plain lines: {lines:?}");
-    let at = |wanted: &str| lines.iter().position(|line| *line == wanted);
-    let allowed = lines.iter().rposition(|line| line.starts_with("Allow: /functions/"));
-    assert!(allowed < at("Disallow: /functions/"), "what is allowed comes first: {lines:?}");
 }
 
 #[test]
 fn an_unlisted_site_disallows_every_robot() {
-    let stage = Stage::with(&[("sidecar.robots.indexing", "false")]);
+    let stage = Stage::with(&[
+        ("sidecar.robots.indexing", "false"),
+        ("sidecar.robots.blocked_agents", "[\"GPTBot\"]"),
+    ]);
     let robots = stage.get("/robots.txt");
-    let rules: Vec<&str> = robots
-        .text()
-        .lines()
-        .filter(|line| line.contains("llow:") || line.starts_with("User-agent"))
-        .collect();
-    assert_eq!(rules, ["User-agent: *", "Disallow: /"], "nothing at all");
+    assert_eq!(robots.text(), "User-agent: *\nDisallow: /\n", "nothing at all");
     assert_eq!(robots.status, 200, "an error would be read in another way");
 }
 

@@ -2,15 +2,19 @@
 //!
 //! The harness is `support::sidecar`: `stage` starts a sidecar with secrets and a store filled with
 //! `content`. `token` makes user sessions, `event` verifier events, `upstream` the servers that
-//! health checks and lookups contact; `expect` checks what every response must have.
+//! health checks and lookups contact; `expect` checks what every response must have. `auth`,
+//! `feed`, `fetch`, `sitemap` and `xml` call the library, to set the time and the data.
 
 mod age;
+mod auth;
 mod conditional;
 mod config;
 mod cursors;
 mod describe;
 mod discovery;
 mod events;
+mod feed;
+mod fetch;
 mod framing;
 mod headers;
 mod health;
@@ -22,7 +26,9 @@ mod podcast;
 mod routes;
 mod secured;
 mod signatures;
+mod sitemap;
 mod skeleton;
 mod store;
 mod viewers;
 mod walk;
+mod xml;

@@ -3,6 +3,8 @@
 pub(crate) mod content;
 pub(crate) mod event;
 pub(crate) mod expect;
+pub(crate) mod pieces;
 pub(crate) mod stage;
 pub(crate) mod token;
 pub(crate) mod upstream;
+pub(crate) mod xml;

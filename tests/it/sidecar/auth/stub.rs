@@ -1,11 +1,13 @@
 //! A server of key sets and DID documents, slow enough for requests to overlap.
 
-use crate::sidecar::stub::serve;
-use parking_lot::Mutex;
-use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use crate::support::sidecar::pieces::serve;
 
 /// Status, media type and body.
 type Answer = (u16, &'static str, String);

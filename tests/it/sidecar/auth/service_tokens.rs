@@ -1,8 +1,8 @@
 //! Service tokens of AT Protocol.
 
-use super::super::Viewer;
 use super::stub::Stub;
 use super::*;
+use portcullis::sidecar::auth::Viewer;
 
 const PLC: &str = "did:plc:abcdefghijklmnopqrstuvwx";
 const OTHER: &str = "did:plc:234567abcdefghijklmnopqr";
@@ -110,7 +110,7 @@ async fn signatures_are_64_bytes_with_any_s() {
     use k256::ecdsa::Signature;
     for key in [Key::k256(7), Key::p256()] {
         let (_stub, auth) = shown(&with_key(PLC, &key));
-        let header = json!({"alg": key.alg().name()});
+        let header = json!({"alg": key.alg()});
         let change = |change: fn(Vec<u8>) -> Vec<u8>| {
             signed(&header, &claims(PLC), |message| change(key.sign(message)))
         };
@@ -247,15 +247,6 @@ async fn hosts_are_names_of_at_least_two_labels() {
         assert_eq!(found, Err(Reason::BadJwtIss), "{did}");
     }
     assert_eq!(stub.requests(), 0, "no request was sent");
-    let dids = super::super::did::Dids::new(&config());
-    for (did, ok) in [
-        ("did:web:host.example", true),
-        ("did:web:a-b.1.xn--p1ai", true),
-        ("did:plc:234567abcdefghijklmnopqr", true),
-        (&format!("did:web:localhost%3A{port}"), false),
-    ] {
-        assert_eq!(dids.parse(did).is_some(), ok, "{did}");
-    }
 }
 
 #[tokio::test]

@@ -36,7 +36,7 @@ fn with_jwks(keys: &[Value]) -> (Stub, Auth) {
 }
 
 fn named(key: &Key, kid: &str) -> String {
-    key.bearer_with(&json!({"alg": key.alg().name(), "kid": kid}), &session())
+    key.bearer_with(&json!({"alg": key.alg(), "kid": kid}), &session())
 }
 
 #[tokio::test]
@@ -123,6 +123,64 @@ async fn the_bearer_token_has_at_most_8_kib() {
         let authorization = value.as_deref().map_or(Authorization::Absent, header);
         let found = reason(auth.user(&authorization, at(0)).await);
         assert_eq!(found, expected, "{:?} {value:?}", value.as_ref().map(String::len));
+    }
+}
+
+#[tokio::test]
+async fn a_token_is_two_objects_and_a_signature() {
+    const NO_SESSION: &str = "the token is not the session of a signed-in user";
+    const MALFORMED: &str = "the token is not a well-formed JWT";
+    const EXTENSION: &str = "the token requires an extension that is not supported";
+    const TYPE: &str = "the token's type must be `JWT`";
+    const ALGORITHM: &str = "the token's algorithm is not accepted";
+    let auth = auth_with(&config(), &[SECRET]);
+    let refused = async |token: &str| {
+        let refusal = auth.user(&header(&format!("Bearer {token}")), at(0)).await.unwrap_err();
+        let wrong_type = matches!(&*refusal.message, TYPE | ALGORITHM);
+        let reason = if wrong_type { Reason::BadJwtType } else { Reason::BadJwt };
+        assert_eq!(refusal.reason, reason, "{}", refusal.message);
+        refusal.message
+    };
+    let (hs256, claims) = (r#"{"alg":"HS256","typ":"JWT"}"#, r#"{"exp":1,"x":[{}]}"#);
+    let deep = format!(r#"{{"x":{}}}"#, "[".repeat(3000));
+    for (header, claims, signature, expected) in [
+        (hs256, claims, "AAAA", NO_SESSION),
+        (hs256, claims, "", NO_SESSION),
+        (r#"{"alg":"HS256"}"#, claims, "AAAA", NO_SESSION),
+        (r#"{"alg":"ES256K","typ":"jwt","kid":"1","jku":"x"}"#, claims, "AAAA", NO_SESSION),
+        (hs256, r#"{"exp":1.5,"aud":["a","b"],"is_anonymous":false}"#, "AAAA", NO_SESSION),
+        (hs256, r#"{"exp":"1"}"#, "AAAA", MALFORMED),
+        (hs256, r#"{"exp":1e999}"#, "AAAA", MALFORMED),
+        (hs256, r#"{"exp":1,"exp":2}"#, "AAAA", MALFORMED),
+        (hs256, r#"{"iss":"a","i\u0073s":"did:plc:b"}"#, "AAAA", MALFORMED),
+        (hs256, r#"{"aud":1}"#, "AAAA", MALFORMED),
+        (hs256, r#"{"is_anonymous":"false"}"#, "AAAA", MALFORMED),
+        (hs256, "{} {}", "AAAA", MALFORMED),
+        (hs256, "[]", "AAAA", MALFORMED),
+        (hs256, "", "AAAA", MALFORMED),
+        (hs256, "\u{feff}{}", "AAAA", MALFORMED),
+        (hs256, &deep, "AAAA", MALFORMED),
+        (hs256, claims, "AAA=", MALFORMED),
+        (hs256, claims, "AAB", MALFORMED),
+        (hs256, claims, "AA AA", MALFORMED),
+        (hs256, claims, "AA+/", MALFORMED),
+        (hs256, claims, "AAAA.AAAA", MALFORMED),
+        ("{}", claims, "AAAA", MALFORMED),
+        (r#"{"alg":"HS256","alg":"HS256"}"#, claims, "AAAA", MALFORMED),
+        (r#"{"alg":"HS256","crit":["b64"],"b64":false}"#, claims, "AAAA", EXTENSION),
+        (r#"{"alg":"none"}"#, claims, "", ALGORITHM),
+        (r#"{"alg":"hs256"}"#, claims, "AAAA", ALGORITHM),
+        (r#"{"alg":"HS512"}"#, claims, "AAAA", ALGORITHM),
+        (r#"{"alg":"HS256","typ":"at+jwt"}"#, claims, "AAAA", TYPE),
+        (r#"{"alg":"HS256","typ":"refresh+jwt"}"#, claims, "AAAA", TYPE),
+        (r#"{"alg":"ES256","typ":"dpop+jwt"}"#, claims, "AAAA", TYPE),
+    ] {
+        let parts = [header, claims].map(|part| URL_SAFE_NO_PAD.encode(part));
+        let token = format!("{}.{}.{signature}", parts[0], parts[1]);
+        assert_eq!(refused(&token).await, expected, "{header} {claims}");
+    }
+    for token in ["", ".", "..", "a.b", "e30.e30", "e30.e30.e30.e30"] {
+        assert_eq!(refused(token).await, MALFORMED, "{token:?}");
     }
 }
 

@@ -4,14 +4,17 @@ mod platform;
 mod service_tokens;
 mod stub;
 
-use super::signature::Alg;
-use super::{Auth, Authorization};
-use crate::config::SessionConfig;
-use crate::secrets::Secret;
+use std::cell::OnceCell;
+use std::time::{Duration, SystemTime};
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use k256::ecdsa::SigningKey;
 use k256::ecdsa::signature::Signer as _;
+use portcullis::config::SessionConfig;
+use portcullis::secrets::Secret;
+use portcullis::sidecar::auth::Auth;
+use portcullis_filters::policy::Authorization;
 use portcullis_filters::verdict::{Reason, Refusal};
 use ring::rand::SystemRandom;
 use ring::signature::{
@@ -19,8 +22,6 @@ use ring::signature::{
     RsaPublicKeyComponents,
 };
 use serde_json::{Value, json};
-use std::cell::OnceCell;
-use std::time::{Duration, SystemTime};
 use tokio::time::{Instant, advance};
 
 const NOW: u64 = 1_800_000_000;
@@ -95,12 +96,12 @@ impl Key {
         Self::Rsa(RsaKeyPair::from_der(include_bytes!("rsa.der")).expect("a key"))
     }
 
-    fn alg(&self) -> Alg {
+    fn alg(&self) -> &'static str {
         match self {
-            Self::Secret(_) => Alg::Hs256,
-            Self::P256(_) => Alg::Es256,
-            Self::K256(_) => Alg::Es256k,
-            Self::Rsa(_) => Alg::Rs256,
+            Self::Secret(_) => "HS256",
+            Self::P256(_) => "ES256",
+            Self::K256(_) => "ES256K",
+            Self::Rsa(_) => "RS256",
         }
     }
 
@@ -170,7 +171,7 @@ impl Key {
 
     /// `Authorization` with a token of these claims.
     fn bearer(&self, claims: &Value) -> String {
-        self.bearer_with(&json!({"alg": self.alg().name(), "typ": "JWT"}), claims)
+        self.bearer_with(&json!({"alg": self.alg(), "typ": "JWT"}), claims)
     }
 
     fn bearer_with(&self, header: &Value, claims: &Value) -> String {

@@ -1,4 +1,5 @@
-//! A server on loopback for tests. It runs on threads, as paused tokio clocks stop tokio's timers.
+//! A server that answers piece by piece. It runs on threads, as paused tokio clocks stop tokio's
+//! timers.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 /// Answers each request by its path: pieces of the response, with a pause before each. Returns the
 /// port.
-pub(super) fn serve(
+pub(crate) fn serve(
     pause: Duration,
     answer: impl Fn(&str) -> Vec<Vec<u8>> + Send + Sync + 'static,
 ) -> u16 {

@@ -1,11 +1,15 @@
-//! Fetches from a server on loopback.
+//! Fetches from a server on loopback, and the addresses that strangers may name.
 
-use super::*;
-use crate::sidecar::stub;
-use std::time::Instant;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use portcullis::sidecar::fetch::address::is_public;
+use portcullis::sidecar::fetch::{FetchError, Trust, document, status};
+
+use crate::support::sidecar::pieces;
 
 fn slow(pieces: Vec<Vec<u8>>, pause: Duration) -> String {
-    format!("http://127.0.0.1:{}/", stub::serve(pause, move |_| pieces.clone()))
+    format!("http://127.0.0.1:{}/", pieces::serve(pause, move |_| pieces.clone()))
 }
 
 fn serve(answer: impl Into<Vec<u8>>) -> String {
@@ -71,7 +75,7 @@ async fn every_status_is_returned() {
         let answer =
             format!("HTTP/1.1 {code} X\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n");
         let url = serve(answer);
-        let found = status(&url, Trust::Operator, DOCUMENT_TIMEOUT).await;
+        let found = status(&url, Trust::Operator, Duration::from_secs(3)).await;
         assert_eq!(found, Ok(code));
     }
 }
@@ -107,5 +111,27 @@ async fn the_permit_is_dropped_when_the_work_ends() {
     assert_eq!(std::sync::Arc::strong_count(&permit), 2, "the work goes on without its caller");
     while std::sync::Arc::strong_count(&permit) == 2 {
         tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+const PUBLIC: &str = "8.8.8.8 1.1.1.1 100.63.255.255 100.128.0.0 172.15.255.255 172.32.0.0 \
+    192.0.1.1 198.17.255.255 198.20.0.0 223.255.255.255 2606:4700:4700::1111 2a00:1450::1 \
+    2001:4860:4860::8888 64:ff9b::808:808 ::ffff:8.8.8.8";
+/// `::7f00:1` and `::808:808` are IPv4 addresses in the old, "compatible" form.
+const SPECIAL: &str = "0.0.0.0 0.1.2.3 10.0.0.1 100.64.0.1 100.127.255.255 127.0.0.1 \
+    127.255.255.255 169.254.169.254 172.16.0.1 172.31.255.255 192.0.0.1 192.0.2.1 192.88.99.1 \
+    192.168.1.1 198.18.0.1 198.19.255.255 198.51.100.1 203.0.113.1 224.0.0.1 239.255.255.250 \
+    240.0.0.1 255.255.255.255 :: ::1 ::7f00:1 ::808:808 ::ffff:127.0.0.1 \
+    ::ffff:169.254.169.254 ::ffff:0:127.0.0.1 64:ff9b::7f00:1 64:ff9b::a00:1 \
+    64:ff9b:1::808:808 100::1 2001::1 2001:2::1 2001:10::1 2001:db8::1 2002:7f00:1:: \
+    2002:a00:1::1 3fff::1 5f00::1 fc00::1 fd00:ec2::254 fe80::1 fec0::1 ff02::1";
+
+#[test]
+fn special_purpose_addresses_are_not_public() {
+    for (addresses, expected) in [(PUBLIC, true), (SPECIAL, false)] {
+        for address in addresses.split_whitespace() {
+            let ip: IpAddr = address.parse().expect("an address");
+            assert_eq!(is_public(ip), expected, "{address}");
+        }
     }
 }

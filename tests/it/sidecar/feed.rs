@@ -1,8 +1,10 @@
-//! The feed, parsed like a podcast app does.
+//! A podcast's feed, parsed like a podcast app does.
 
-use super::*;
-use crate::sidecar::xml::tests::{Node, read};
-use crate::store::{Funding, Transcript, Txt};
+use portcullis::sidecar::document::Document;
+use portcullis::sidecar::podcast::{Feed, render};
+use portcullis::store::{Episode, Funding, Person, Podcast, Transcript, Txt};
+
+use crate::support::sidecar::xml::{Node, read};
 
 const BASE: &str = "https://cards.example";
 const DID: &str = "did:plc:z72i7hdynmk6r22z27h6tvur";
@@ -224,4 +226,56 @@ fn a_feed_names_itself_by_its_did() {
     assert_eq!(feed.url(), url);
     assert_eq!(render(&feed), render(&feed), "equal content, equal bytes");
     assert_eq!(render(&feed).media_type, "application/rss+xml; charset=utf-8");
+}
+
+/// The description of an episode as a feed has it: as HTML, and as plain text.
+fn described(html: &str) -> [String; 2] {
+    let episode = Episode { description_html: html.to_owned(), ..episode(1) };
+    let channel = channel(&podcast(), &[episode]);
+    let item = channel.one("item");
+    ["content:encoded", "description"]
+        .map(|name| item.all(name).map(|element| element.text.as_str()).collect())
+}
+
+#[test]
+fn only_allowed_tags_and_links_remain() {
+    for row in include_str!("html.txt").lines() {
+        let (html, expected) = row.split_once(" =>").expect("input and output");
+        assert_eq!(described(html)[0], expected.trim(), "{html}");
+    }
+    assert_eq!(described("a&nbsp;b")[0], "a\u{a0}b");
+}
+
+#[test]
+fn plain_text_has_paragraphs_and_no_tags() {
+    for (html, expected) in [
+        ("<p>one\n  two</p>\n<p>three</p>", "one two\n\nthree"),
+        ("one<br>two<br/><br>three", "one\ntwo\nthree"),
+        ("<ul><li>a</li><li>b</li></ul>c", "a\nb\n\nc"),
+        ("in<b>one</b>word", "inoneword"),
+        ("<b>two</b> <i>words</i>", "two words"),
+        ("<a href='https://a.example'>a link</a>", "a link"),
+        ("R&amp;D &lt;3", "R&D <3"),
+        ("&lt;script&gt;x&lt;/script&gt; &lt;!--", "< script>x< /script> < !--"),
+        ("&lt;<b>script></b>", "< script>"),
+        ("&lt;&#1;script>", "< script>"),
+        ("<script>x</script> <style>y</style>", ""),
+        ("  <p> </p> ", ""),
+        ("plain text", "plain text"),
+    ] {
+        assert_eq!(described(html)[1], expected, "{html}");
+    }
+}
+
+#[test]
+fn hostile_html_stays_small_and_closed() {
+    for piece in ["<p>", "<b>", "<a ", "<a href=\"", "</", "<!--", "&", "<ul><li>", "<script>"]
+    {
+        let html = piece.repeat(50_000);
+        let [safe, _] = described(&html);
+        assert!(safe.len() <= 8 * html.len(), "{piece}: {} bytes", safe.len());
+    }
+    let [deep, _] = described(&"<b>".repeat(1000));
+    assert_eq!(deep.matches("<b>").count(), 32);
+    assert_eq!(deep.matches("</b>").count(), 32);
 }
