@@ -1,6 +1,7 @@
 //! Closed sets of names: the enum, the list of its values and the names, from one table.
 
 /// Declares an enum whose values have names: `ALL`, `name` and `parse`.
+#[macro_export]
 macro_rules! named {
     (
         $(#[$about:meta])*

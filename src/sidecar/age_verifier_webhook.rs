@@ -7,7 +7,7 @@ use super::query::invalid;
 use super::{Refused, Settings, refused};
 use crate::io::clock::{micros, now_us};
 use crate::reply::Reply;
-use crate::store::{AGE_EVENTS_KEPT, EventOutcome, FirstOutcome, Store};
+use crate::store::{AGE_EVENTS_KEPT, EventOutcome, Store};
 use crate::telemetry::Metrics;
 use portcullis_filters::policy::RequestParts;
 use portcullis_filters::verdict::Reason;
@@ -67,12 +67,8 @@ fn reply(outcome: &EventOutcome) -> Result<Reply, Refused> {
             return Ok(Reply::serialize(200, &body));
         }
         EventOutcome::Duplicate { outcome, state } => {
-            let outcome = match outcome {
-                FirstOutcome::Applied => "applied",
-                FirstOutcome::Stale => "stale",
-                FirstOutcome::Invalid => "invalid",
-            };
-            let body = json!({ "status": "duplicate", "outcome": outcome, "state": state.name() });
+            let (outcome, state) = (outcome.name(), state.name());
+            let body = json!({ "status": "duplicate", "outcome": outcome, "state": state });
             return Ok(Reply::serialize(200, &body));
         }
         EventOutcome::Stale => (Reason::StaleTransition, "the subject has a newer event"),

@@ -1,11 +1,12 @@
 //! Accounts: the platform's users, found by user id, DID or handle.
 
-use super::db::{Db, Row};
+use super::db::{Db, FromRow, Row};
 use super::{StoreError, sql};
+use portcullis_filters::named;
 
-names! {
+named! {
     /// Whether an account is in use.
-    AccountStatus {
+    pub enum AccountStatus {
         /// In use.
         Active = "active",
         /// Closed by its user, perhaps for a time.
@@ -30,7 +31,7 @@ pub struct Account {
     pub status: AccountStatus,
 }
 
-impl Account {
+impl FromRow for Account {
     fn read(row: &Row) -> Result<Self, StoreError> {
         let status: String = row.get("status")?;
         let status = AccountStatus::parse(&status).ok_or(StoreError::Corrupt("status"))?;
@@ -61,6 +62,6 @@ impl Accounts<'_> {
     }
 
     async fn find(&self, sql: &'static str, value: &str) -> Result<Option<Account>, StoreError> {
-        self.db.row(sql, &[value.into()]).await?.as_ref().map(Account::read).transpose()
+        self.db.one(sql, &[value.into()]).await
     }
 }

@@ -39,28 +39,6 @@ pub struct AgeUser {
     pub expires_us: Option<i64>,
 }
 
-names! {
-    /// The outcome of an event when it first arrived.
-    FirstOutcome {
-        /// The event updated its subject.
-        Applied = "applied",
-        /// A newer event had arrived before.
-        Stale = "stale",
-        /// The subject's status does not allow this event.
-        Invalid = "invalid",
-    }
-}
-
-impl From<Verdict> for FirstOutcome {
-    fn from(verdict: Verdict) -> Self {
-        match verdict {
-            Verdict::Applied => Self::Applied,
-            Verdict::Stale => Self::Stale,
-            Verdict::Invalid => Self::Invalid,
-        }
-    }
-}
-
 /// The outcome of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventOutcome {
@@ -73,7 +51,7 @@ pub enum EventOutcome {
     /// The same event arrived before.
     Duplicate {
         /// Its outcome then.
-        outcome: FirstOutcome,
+        outcome: Verdict,
         /// The subject's status after it.
         state: AgeStatus,
     },
@@ -165,7 +143,7 @@ impl Ages<'_> {
         let before = standing(&row)?;
         let verdict = decide(before, event.status(), event.occurred_us());
         let after = if verdict == Verdict::Applied { event.status() } else { before.status };
-        if !insert(&mut tx, event, received_us, verdict.into(), after).await? {
+        if !insert(&mut tx, event, received_us, verdict, after).await? {
             // the same event arrived at the same time and is stored by now
             return known(&mut tx, event).await?.ok_or(StoreError::Corrupt("age_event"));
         }
@@ -206,7 +184,7 @@ async fn known(tx: &mut Tx, event: &SignedEvent) -> Result<Option<EventOutcome>,
     if row.get::<String>("digest")? != hex::encode(event.digest()) {
         return Ok(Some(EventOutcome::Conflict));
     }
-    let outcome = FirstOutcome::parse(&row.get::<String>("outcome")?);
+    let outcome = Verdict::parse(&row.get::<String>("outcome")?);
     let outcome = outcome.ok_or(StoreError::Corrupt("outcome"))?;
     Ok(Some(EventOutcome::Duplicate { outcome, state: status(&row, "status_after")? }))
 }
@@ -216,13 +194,12 @@ async fn insert(
     tx: &mut Tx,
     event: &SignedEvent,
     received_us: i64,
-    outcome: FirstOutcome,
+    outcome: Verdict,
     after: AgeStatus,
 ) -> Result<bool, StoreError> {
-    let digest = hex::encode(event.digest());
     let args = [
         event.event_id().into(),
-        (&digest).into(),
+        (&event.digest()).into(),
         event.subject_ref().into(),
         event.status().name().into(),
         event.age_band().into(),

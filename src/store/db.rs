@@ -11,45 +11,65 @@ use serde::de::DeserializeOwned;
 use sqlx::postgres::PgRow;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Decode, PgPool, Postgres, Row as _, Sqlite, SqlitePool, Transaction, Type};
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// 5 s for one statement: far beyond a healthy database, and within a client's timeout.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An argument of a statement.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(super) enum Arg<'a> {
-    Text(Option<&'a str>),
+    Text(Option<Cow<'a, str>>),
     Int(Option<i64>),
 }
 
 impl<'a> From<&'a str> for Arg<'a> {
     fn from(text: &'a str) -> Self {
-        Self::Text(Some(text))
+        Some(text).into()
     }
 }
 
 impl<'a> From<&'a String> for Arg<'a> {
     fn from(text: &'a String) -> Self {
-        Self::Text(Some(text))
+        text.as_str().into()
     }
 }
 
 impl<'a> From<Option<&'a str>> for Arg<'a> {
     fn from(text: Option<&'a str>) -> Self {
-        Self::Text(text)
+        Self::Text(text.map(Cow::Borrowed))
     }
 }
 
 impl From<i64> for Arg<'_> {
     fn from(number: i64) -> Self {
-        Self::Int(Some(number))
+        Some(number).into()
     }
 }
 
 impl From<Option<i64>> for Arg<'_> {
     fn from(number: Option<i64>) -> Self {
         Self::Int(number)
+    }
+}
+
+impl From<Felt> for Arg<'_> {
+    fn from(felt: Felt) -> Self {
+        Some(felt).into()
+    }
+}
+
+impl From<Option<Felt>> for Arg<'_> {
+    fn from(felt: Option<Felt>) -> Self {
+        Self::Text(felt.map(|felt| felt.to_string().into()))
+    }
+}
+
+/// A digest, in hexadecimal.
+impl From<&[u8; 32]> for Arg<'_> {
+    fn from(digest: &[u8; 32]) -> Self {
+        Self::Text(Some(hex::encode(digest).into()))
     }
 }
 
@@ -73,9 +93,9 @@ pub(super) fn slots<const PLACES: usize>(
 /// A statement with its arguments, for the driver that type inference finds.
 macro_rules! query {
     ($sql:expr, $args:expr) => {
-        $args.iter().fold(sqlx::query($sql), |query, arg| match *arg {
-            Arg::Text(text) => query.bind(text),
-            Arg::Int(number) => query.bind(number),
+        $args.iter().fold(sqlx::query($sql), |query, arg| match arg {
+            Arg::Text(text) => query.bind(text.as_deref()),
+            Arg::Int(number) => query.bind(*number),
         })
     };
 }
@@ -127,6 +147,24 @@ impl Db {
         args: &[Arg<'_>],
     ) -> Result<Option<Row>, StoreError> {
         Ok(self.rows(sql, args).await?.into_iter().next())
+    }
+
+    /// All results of a query.
+    pub(super) async fn all<T: FromRow>(
+        &self,
+        sql: &'static str,
+        args: &[Arg<'_>],
+    ) -> Result<Vec<T>, StoreError> {
+        self.rows(sql, args).await?.iter().map(T::read).collect()
+    }
+
+    /// The first result of a query.
+    pub(super) async fn one<T: FromRow>(
+        &self,
+        sql: &'static str,
+        args: &[Arg<'_>],
+    ) -> Result<Option<T>, StoreError> {
+        self.row(sql, args).await?.as_ref().map(T::read).transpose()
     }
 
     /// Runs one statement that writes, durable on return; the number of rows that changed.
@@ -225,6 +263,11 @@ impl Tx {
     }
 }
 
+/// What a row of a query is read as.
+pub(super) trait FromRow: Sized {
+    fn read(row: &Row) -> Result<Self, StoreError>;
+}
+
 /// A row of either database.
 #[derive(Debug)]
 pub(super) enum Row {
@@ -262,11 +305,6 @@ impl Row {
     }
 }
 
-/// A felt as it is stored.
-pub(super) fn felt_text(felt: Felt) -> String {
-    felt.to_string()
-}
-
 /// Runs `work` within [`TIMEOUT`].
 pub(super) async fn bounded<T>(
     work: impl Future<Output = Result<T, sqlx::Error>>,
@@ -274,10 +312,14 @@ pub(super) async fn bounded<T>(
     within(TIMEOUT, work).await
 }
 
-async fn within<T>(
+/// Runs `work` within a timeout of its own.
+pub(super) async fn within<T, E>(
     timeout: Duration,
-    work: impl Future<Output = Result<T, sqlx::Error>>,
-) -> Result<T, StoreError> {
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, StoreError>
+where
+    StoreError: From<E>,
+{
     match tokio::time::timeout(timeout, work).await {
         Ok(done) => Ok(done?),
         Err(_) => Err(StoreError::Unavailable(Cause::Timeout)),

@@ -5,30 +5,32 @@
 //! UTF-8 text, a comma; numbers are written in decimal, and a missing intent is `-,`. No two rows
 //! have the same encoding. The first entry follows [`GENESIS`].
 
-use super::db::Row;
+use super::db::{FromRow, Row};
 use super::state::EntryKind;
 use super::{IntentId, StoreError};
-use serde::Serialize;
-use serde_json::value::{RawValue, to_raw_value};
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
 /// The hash before the first entry.
 pub const GENESIS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
-/// An entry of the journal.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// An entry of the journal. As JSON its members are in this order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Entry {
     /// Its sequence number, from 1 without gaps.
     pub seq: i64,
     /// When it was written, in microseconds since 1970 UTC.
     pub at_us: i64,
     /// What it records.
+    #[serde(serialize_with = "kind_name")]
     pub kind: EntryKind,
     /// The intent, unless it records a refusal.
     pub intent: Option<IntentId>,
     /// The operation.
     pub operation: String,
     /// Details: a JSON object with sorted keys and no whitespace.
+    #[serde(serialize_with = "embedded")]
     pub detail: String,
     /// The hash of the previous entry.
     pub prev_hash: String,
@@ -43,14 +45,6 @@ impl Entry {
         let (operation, hash) = (operation.to_owned(), String::new());
         let entry = Self { seq, at_us, kind, intent, operation, detail, prev_hash, hash };
         Self { hash: entry.computed_hash(), ..entry }
-    }
-
-    pub(super) fn read(row: &Row) -> Result<Self, StoreError> {
-        let kind: String = row.get("kind")?;
-        Ok(from_row!(row; get: seq at_us operation detail prev_hash hash; {
-            kind: EntryKind::parse(&kind).ok_or(StoreError::Corrupt("kind"))?,
-            intent: row.get::<Option<i64>>("intent_id")?.map(IntentId),
-        }))
     }
 
     /// The hash of its content.
@@ -76,35 +70,30 @@ impl Entry {
 
     /// One line of an export, without its line end; `detail` is embedded byte for byte, as hashed.
     pub fn to_json(&self) -> String {
-        // a row that was tampered with may hold anything
-        let detail = RawValue::from_string(self.detail.clone())
-            .or_else(|_| to_raw_value(&self.detail))
-            .expect("text serializes to JSON");
-        let line = Line {
-            seq: self.seq,
-            at_us: self.at_us,
-            kind: self.kind.name(),
-            intent: self.intent.map(|id| id.0),
-            operation: &self.operation,
-            detail: &detail,
-            prev_hash: &self.prev_hash,
-            hash: &self.hash,
-        };
-        serde_json::to_string(&line).expect("numbers and text serialize to JSON")
+        serde_json::to_string(self).expect("numbers and text serialize to JSON")
     }
 }
 
-/// A line of an export; its members are in this order.
-#[derive(Serialize)]
-struct Line<'a> {
-    seq: i64,
-    at_us: i64,
-    kind: &'static str,
-    intent: Option<i64>,
-    operation: &'a str,
-    detail: &'a RawValue,
-    prev_hash: &'a str,
-    hash: &'a str,
+impl FromRow for Entry {
+    fn read(row: &Row) -> Result<Self, StoreError> {
+        let kind: String = row.get("kind")?;
+        Ok(from_row!(row; get: seq at_us operation detail prev_hash hash; {
+            kind: EntryKind::parse(&kind).ok_or(StoreError::Corrupt("kind"))?,
+            intent: row.get::<Option<i64>>("intent_id")?.map(IntentId),
+        }))
+    }
+}
+
+fn kind_name<S: Serializer>(kind: &EntryKind, to: S) -> Result<S::Ok, S::Error> {
+    kind.name().serialize(to)
+}
+
+/// Embeds JSON; a row that was tampered with may hold anything, which becomes a string.
+fn embedded<S: Serializer>(detail: &str, to: S) -> Result<S::Ok, S::Error> {
+    match serde_json::from_str::<&RawValue>(detail) {
+        Ok(json) => json.serialize(to),
+        Err(_) => detail.serialize(to),
+    }
 }
 
 /// What an entry records.

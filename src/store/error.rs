@@ -5,27 +5,39 @@
 
 use super::IntentId;
 use sqlx::migrate::MigrateError;
+use std::io;
 use std::path::PathBuf;
-use std::{fmt, io};
+use thiserror::Error;
 
 /// Why the store failed.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum StoreError {
     /// The URL is not usable, and why.
+    #[error("store.url: {0}")]
     Url(&'static str),
     /// The database gave no answer in time. A write may have been done.
+    #[error("the database is unavailable: {0}")]
     Unavailable(Cause),
     /// Another process uses this SQLite database and holds this lock file.
+    #[error(
+        "another process uses this SQLite database and holds {}; use PostgreSQL to run several",
+        .0.display()
+    )]
     Locked(PathBuf),
     /// Another process held the signer's lock for longer than the caller waits.
+    #[error("another process holds the signer's lock")]
     SignerHeld,
     /// A migration failed.
+    #[error("the tables cannot be migrated: {0}")]
     Migration(MigrateError),
     /// The tables have another version.
+    #[error("the tables belong to another version of this program")]
     Version,
     /// The database has no tables.
+    #[error("the database has no tables of this program")]
     NoTables,
     /// The database refused a statement: full, read-only, damaged, or permission denied.
+    #[error("the database refused a statement: {message} ({code})")]
     Failed {
         /// The database's error code.
         code: String,
@@ -33,25 +45,33 @@ pub enum StoreError {
         message: String,
     },
     /// A stored value is malformed; which.
+    #[error("the database holds a malformed value: {0}")]
     Corrupt(&'static str),
     /// No intent has this id.
+    #[error("no intent has the id {0}")]
     UnknownIntent(IntentId),
     /// The idempotency key was not claimed.
+    #[error("the idempotency key was not claimed")]
     UnknownKey,
     /// An argument exceeds its limit; which.
+    #[error("{0} exceeds its limit")]
     TooLarge(&'static str),
 }
 
 /// Why the database is unavailable.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum Cause {
     /// No answer in time, or no free connection.
+    #[error("timeout")]
     Timeout,
     /// The connection or the file failed.
+    #[error("{0}")]
     Io(io::Error),
     /// The store was closed.
+    #[error("the store is closed")]
     Closed,
     /// The database is busy, starting, stopping, or out of connections.
+    #[error("{message} ({code})")]
     Busy {
         /// The database's error code.
         code: String,
@@ -59,48 +79,9 @@ pub enum Cause {
         message: String,
     },
     /// The server broke the protocol.
+    #[error("the server broke the protocol")]
     Protocol,
 }
-
-impl fmt::Display for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Url(why) => write!(f, "store.url: {why}"),
-            Self::Unavailable(cause) => write!(f, "the database is unavailable: {cause}"),
-            Self::Locked(file) => write!(
-                f,
-                "another process uses this SQLite database and holds {}; \
-                 use PostgreSQL to run several",
-                file.display()
-            ),
-            Self::SignerHeld => f.write_str("another process holds the signer's lock"),
-            Self::Migration(error) => write!(f, "the tables cannot be migrated: {error}"),
-            Self::Version => f.write_str("the tables belong to another version of this program"),
-            Self::NoTables => f.write_str("the database has no tables of this program"),
-            Self::Failed { code, message } => {
-                write!(f, "the database refused a statement: {message} ({code})")
-            }
-            Self::Corrupt(what) => write!(f, "the database holds a malformed value: {what}"),
-            Self::UnknownIntent(id) => write!(f, "no intent has the id {id}"),
-            Self::UnknownKey => f.write_str("the idempotency key was not claimed"),
-            Self::TooLarge(what) => write!(f, "{what} exceeds its limit"),
-        }
-    }
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Timeout => f.write_str("timeout"),
-            Self::Io(error) => error.fmt(f),
-            Self::Closed => f.write_str("the store is closed"),
-            Self::Busy { code, message } => write!(f, "{message} ({code})"),
-            Self::Protocol => f.write_str("the server broke the protocol"),
-        }
-    }
-}
-
-impl std::error::Error for StoreError {}
 
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {

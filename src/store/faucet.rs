@@ -1,7 +1,7 @@
 //! The faucet's bindings: an identity has one recipient and a recipient one identity, from the
 //! first drip until the chain starts over.
 
-use super::db::{Db, felt_text};
+use super::db::Db;
 use super::{StoreError, sql};
 use portcullis_filters::felt::Felt;
 
@@ -31,12 +31,11 @@ impl FaucetBindings<'_> {
         recipient: Felt,
         now_us: i64,
     ) -> Result<Binding, StoreError> {
-        let (from, to) = (felt_text(identity), felt_text(recipient));
-        let args = [epoch.into(), (&from).into(), (&to).into(), now_us.into()];
+        let args = [epoch.into(), identity.into(), recipient.into(), now_us.into()];
         if self.db.run(sql::BIND, &args).await? == 1 {
             return Ok(Binding::Bound);
         }
-        Ok(match self.db.row(sql::BOUND_TO, &[epoch.into(), (&from).into()]).await? {
+        Ok(match self.db.row(sql::BOUND_TO, &[epoch.into(), identity.into()]).await? {
             Some(row) if row.felt("recipient")? == recipient => Binding::Bound,
             Some(_) => Binding::IdentityElsewhere,
             None => Binding::RecipientElsewhere,
@@ -50,12 +49,11 @@ impl FaucetBindings<'_> {
         identity: Felt,
         recipient: Felt,
     ) -> Result<Binding, StoreError> {
-        let (from, to) = (felt_text(identity), felt_text(recipient));
-        if let Some(row) = self.db.row(sql::BOUND_TO, &[epoch.into(), (&from).into()]).await? {
+        if let Some(row) = self.db.row(sql::BOUND_TO, &[epoch.into(), identity.into()]).await? {
             let same = row.felt("recipient")? == recipient;
             return Ok(if same { Binding::Bound } else { Binding::IdentityElsewhere });
         }
-        let taken = self.db.row(sql::BOUND_FROM, &[epoch.into(), (&to).into()]).await?;
+        let taken = self.db.row(sql::BOUND_FROM, &[epoch.into(), recipient.into()]).await?;
         Ok(taken.map_or(Binding::Bound, |_| Binding::RecipientElsewhere))
     }
 
@@ -66,8 +64,7 @@ impl FaucetBindings<'_> {
         epoch: &str,
         recipient: Felt,
     ) -> Result<bool, StoreError> {
-        let to = felt_text(recipient);
-        let args = [epoch.into(), operation.into(), (&to).into()];
+        let args = [epoch.into(), operation.into(), recipient.into()];
         Ok(self.db.run(sql::UNBIND, &args).await? == 1)
     }
 }

@@ -1,6 +1,6 @@
 //! Pages of feeds: the visible posts after a position, newest first.
 
-use super::db::{Arg, Db, Row, slots};
+use super::db::{Arg, Db, FromRow, Row, slots};
 use super::{StoreError, sql};
 
 /// How many labels a query may block.
@@ -34,7 +34,7 @@ pub struct FeedItem {
     pub sort_us: i64,
 }
 
-impl FeedItem {
+impl FromRow for FeedItem {
     fn read(row: &Row) -> Result<Self, StoreError> {
         Ok(from_row!(row; get: post_uri sort_us;))
     }
@@ -64,7 +64,6 @@ impl Feeds<'_> {
             (false, None) => sql::FEED_OF_LABELS,
             (false, Some(_)) => sql::FEED_OF_LABELS_AND_SET,
         };
-        let rows = self.db.rows(statement, &args).await?;
-        rows.iter().map(FeedItem::read).collect()
+        self.db.all(statement, &args).await
     }
 }

@@ -49,11 +49,10 @@ impl Keys<'_> {
         now_us: i64,
         abandoned_before_us: i64,
     ) -> Result<Claim, StoreError> {
-        let digest = hex::encode(digest);
         let args = [
             key.into(),
             operation.into(),
-            (&digest).into(),
+            digest.into(),
             now_us.into(),
             abandoned_before_us.into(),
         ];
@@ -63,7 +62,7 @@ impl Keys<'_> {
                 return Ok(Claim::New);
             }
             if let Some(row) = self.db.row(sql::KEY, &[key.into()]).await? {
-                return self.claimed(&row, operation, &digest).await;
+                return self.claimed(&row, operation, &hex::encode(digest)).await;
             }
         }
         Err(StoreError::Unavailable(Cause::Timeout))

@@ -4,16 +4,17 @@
 //! [`Intents::advance`] changes its state. Both hold the lock on the journal's end, so of two equal
 //! requests, or two uses of one nonce, exactly one is new, across processes too.
 
-use super::db::{Db, Row, Tx, felt_text};
+use super::db::{Db, FromRow, Row, Tx};
 use super::entry::Event;
 use super::state::{EntryKind, IntentState};
 use super::{StoreError, journal, sql};
 use hex::FromHex as _;
 use portcullis_filters::felt::Felt;
+use serde::Serialize;
 use std::fmt;
 
 /// The id of an intent: the sequence number of its first journal entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct IntentId(pub i64);
 
 impl fmt::Display for IntentId {
@@ -91,8 +92,8 @@ pub struct Intent {
     pub updated_us: i64,
 }
 
-impl Intent {
-    pub(super) fn read(row: &Row) -> Result<Self, StoreError> {
+impl FromRow for Intent {
+    fn read(row: &Row) -> Result<Self, StoreError> {
         let digest = <[u8; 32]>::from_hex(row.get::<String>("digest")?);
         let subject: Option<String> = row.get("subject")?;
         let nonce: i64 = row.get("nonce")?;
@@ -224,12 +225,12 @@ impl Intents<'_> {
 
     /// The intent of this id.
     pub async fn get(&self, id: IntentId) -> Result<Option<Intent>, StoreError> {
-        self.one(sql::INTENT, &[id.0.into()]).await
+        self.db.one(sql::INTENT, &[id.0.into()]).await
     }
 
     /// The intent of this transaction, unless rejected or lost.
     pub async fn by_hash(&self, epoch: &str, hash: Felt) -> Result<Option<Intent>, StoreError> {
-        self.one(sql::INTENT_BY_HASH, &[epoch.into(), (&felt_text(hash)).into()]).await
+        self.db.one(sql::INTENT_BY_HASH, &[epoch.into(), hash.into()]).await
     }
 
     /// The unresolved intent of an equal request.
@@ -238,7 +239,7 @@ impl Intents<'_> {
         epoch: &str,
         digest: &[u8; 32],
     ) -> Result<Option<Intent>, StoreError> {
-        self.one(sql::INTENT_BY_DIGEST, &[epoch.into(), (&hex::encode(digest)).into()]).await
+        self.db.one(sql::INTENT_BY_DIGEST, &[epoch.into(), digest.into()]).await
     }
 
     /// All unresolved intents of an epoch, or of one signer in it, oldest first.
@@ -247,20 +248,17 @@ impl Intents<'_> {
         epoch: &str,
         signer: Option<Felt>,
     ) -> Result<Vec<Intent>, StoreError> {
-        let rows = match signer.map(felt_text) {
-            None => self.db.rows(sql::UNRESOLVED, &[epoch.into()]).await?,
+        match signer {
+            None => self.db.all(sql::UNRESOLVED, &[epoch.into()]).await,
             Some(signer) => {
-                let args = [epoch.into(), (&signer).into()];
-                self.db.rows(sql::UNRESOLVED_OF_SIGNER, &args).await?
+                self.db.all(sql::UNRESOLVED_OF_SIGNER, &[epoch.into(), signer.into()]).await
             }
-        };
-        rows.iter().map(Intent::read).collect()
+        }
     }
 
     /// All unresolved intents of other epochs, oldest first: their chain is gone.
     pub async fn unresolved_of_other_epochs(&self, epoch: &str) -> Result<Vec<Intent>, StoreError> {
-        let rows = self.db.rows(sql::UNRESOLVED_ELSEWHERE, &[epoch.into()]).await?;
-        rows.iter().map(Intent::read).collect()
+        self.db.all(sql::UNRESOLVED_ELSEWHERE, &[epoch.into()]).await
     }
 
     /// When a cooldown starts: the newest intent of an operation for a subject that is not
@@ -271,8 +269,7 @@ impl Intents<'_> {
         subject: Felt,
         epoch: &str,
     ) -> Result<Option<i64>, StoreError> {
-        let subject = felt_text(subject);
-        let args = [epoch.into(), operation.into(), (&subject).into()];
+        let args = [epoch.into(), operation.into(), subject.into()];
         let row = self.db.row(sql::LAST_OF, &args).await?;
         row.map(|row| row.get("created_us")).transpose()
     }
@@ -285,14 +282,6 @@ impl Intents<'_> {
         counts.sort();
         Ok(counts)
     }
-
-    async fn one(
-        &self,
-        sql: &'static str,
-        args: &[super::db::Arg<'_>],
-    ) -> Result<Option<Intent>, StoreError> {
-        self.db.row(sql, args).await?.as_ref().map(Intent::read).transpose()
-    }
 }
 
 /// Inserts the row; `false` if a unique index forbids it.
@@ -303,20 +292,16 @@ async fn add(
     nonce: i64,
     now_us: i64,
 ) -> Result<bool, StoreError> {
-    let digest = hex::encode(new.digest);
-    let subject = new.subject.map(felt_text);
-    let signer = felt_text(new.signer);
-    let hash = felt_text(new.transaction_hash);
     let args = [
         id.0.into(),
         new.epoch.into(),
         new.operation.into(),
-        (&digest).into(),
-        subject.as_deref().into(),
+        (&new.digest).into(),
+        new.subject.into(),
         new.request.into(),
-        (&signer).into(),
+        new.signer.into(),
         nonce.into(),
-        (&hash).into(),
+        new.transaction_hash.into(),
         new.transaction.into(),
         now_us.into(),
     ];
@@ -325,18 +310,17 @@ async fn add(
 
 /// The conflicting intent: of the same transaction, else of an equal request.
 async fn known(tx: &mut Tx, new: &NewIntent<'_>) -> Result<Option<Intent>, StoreError> {
-    let hash = felt_text(new.transaction_hash);
-    let mut row = tx.row(sql::INTENT_BY_HASH, &[new.epoch.into(), (&hash).into()]).await?;
+    let hash = [new.epoch.into(), new.transaction_hash.into()];
+    let mut row = tx.row(sql::INTENT_BY_HASH, &hash).await?;
     if row.is_none() {
-        let digest = hex::encode(new.digest);
-        row = tx.row(sql::INTENT_BY_DIGEST, &[new.epoch.into(), (&digest).into()]).await?;
+        let digest = [new.epoch.into(), (&new.digest).into()];
+        row = tx.row(sql::INTENT_BY_DIGEST, &digest).await?;
     }
     row.as_ref().map(Intent::read).transpose()
 }
 
 async fn nonce_taken(tx: &mut Tx, new: &NewIntent<'_>, nonce: i64) -> Result<Intended, StoreError> {
-    let signer = felt_text(new.signer);
-    let args = [new.epoch.into(), (&signer).into(), nonce.into()];
+    let args = [new.epoch.into(), new.signer.into(), nonce.into()];
     let taken = tx.row(sql::INTENT_BY_NONCE, &args).await?;
     // else the id itself is taken: the chain head is behind the rows
     taken.map(|_| Intended::NonceTaken).ok_or(StoreError::Corrupt("chain_head"))
@@ -356,8 +340,8 @@ fn intended_detail(new: &NewIntent<'_>) -> String {
         ("digest", Some(&hex::encode(new.digest))),
         ("epoch", Some(new.epoch)),
         ("nonce", Some(&new.nonce.to_string())),
-        ("signer", Some(&felt_text(new.signer))),
-        ("subject", new.subject.map(felt_text).as_deref()),
-        ("transaction_hash", Some(&felt_text(new.transaction_hash))),
+        ("signer", Some(&new.signer.to_string())),
+        ("subject", new.subject.map(|felt| felt.to_string()).as_deref()),
+        ("transaction_hash", Some(&new.transaction_hash.to_string())),
     ])
 }

@@ -4,7 +4,7 @@
 //! the chain first ([`lock`]), which serializes all writers across processes: the sequence has no
 //! gaps, and what a writer reads after the lock is still true when it commits.
 
-use super::db::{Db, Row, Tx};
+use super::db::{Db, FromRow as _, Row, Tx};
 use super::entry::{Entry, Event, GENESIS};
 use super::intent::{Intent, IntentId};
 use super::{StoreError, sql};
@@ -86,56 +86,45 @@ pub enum Verified {
 }
 
 /// How an entry breaks the chain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Break {
     /// The entry is missing.
+    #[error("the entry is missing")]
     Missing,
     /// Its `prev_hash` is not the hash of the previous entry.
+    #[error("its prev_hash is not the hash of the previous entry")]
     Link,
     /// Its hash does not match its content.
+    #[error("its hash does not match its content")]
     Hash,
     /// The stored head does not match the last entry.
+    #[error("the stored head does not match the last entry")]
     End,
-}
-
-impl std::fmt::Display for Break {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Missing => "the entry is missing",
-            Self::Link => "its prev_hash is not the hash of the previous entry",
-            Self::Hash => "its hash does not match its content",
-            Self::End => "the stored head does not match the last entry",
-        })
-    }
 }
 
 impl Journal {
     /// Entries from `from_seq` on, oldest first; at most `limit`, and at most [`PAGE`].
     pub async fn entries(&self, from_seq: i64, limit: u32) -> Result<Vec<Entry>, StoreError> {
         let args = [from_seq.into(), i64::from(limit.min(PAGE)).into()];
-        self.read(self.db.rows(sql::ENTRIES, &args).await?)
+        self.db.all(sql::ENTRIES, &args).await
     }
 
     /// The newest entries, oldest first; at most `limit`, and at most [`PAGE`].
     pub async fn newest(&self, limit: u32) -> Result<Vec<Entry>, StoreError> {
         let args = [i64::from(limit.min(PAGE)).into()];
-        let mut rows = self.db.rows(sql::ENTRIES_NEWEST, &args).await?;
-        rows.reverse();
-        self.read(rows)
+        let mut entries: Vec<_> = self.db.all(sql::ENTRIES_NEWEST, &args).await?;
+        entries.reverse();
+        Ok(entries)
     }
 
     /// The entries of one intent, oldest first.
     pub async fn entries_of(&self, intent: IntentId) -> Result<Vec<Entry>, StoreError> {
-        self.read(self.db.rows(sql::ENTRIES_OF, &[intent.0.into()]).await?)
-    }
-
-    fn read(&self, rows: Vec<Row>) -> Result<Vec<Entry>, StoreError> {
-        rows.iter().map(Entry::read).collect()
+        self.db.all(sql::ENTRIES_OF, &[intent.0.into()]).await
     }
 
     /// The intent of this id.
     pub async fn intent(&self, id: IntentId) -> Result<Option<Intent>, StoreError> {
-        self.db.row(sql::INTENT, &[id.0.into()]).await?.as_ref().map(Intent::read).transpose()
+        self.db.one(sql::INTENT, &[id.0.into()]).await
     }
 
     /// Verifies the whole chain, also while it grows. A broken chain is a result, not an error.

@@ -9,34 +9,6 @@
 //! `podcast.rs`, `sitemap.rs`, `age.rs`; `transfer`; below them `sql`, `db.rs`, `open.rs`,
 //! `error.rs`.
 
-/// A closed set of names in the database: an enum with `ALL`, `name` and `parse`.
-macro_rules! names {
-    ($(#[$set_doc:meta])* $set:ident { $($(#[$doc:meta])* $value:ident = $name:literal,)* }) => {
-        $(#[$set_doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum $set {
-            $($(#[$doc])* $value,)*
-        }
-
-        impl $set {
-            /// All values, in order.
-            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$value),*];
-
-            /// The name in the database and in responses.
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(Self::$value => $name,)*
-                }
-            }
-
-            /// The value with this name.
-            pub fn parse(name: &str) -> Option<Self> {
-                Self::ALL.into_iter().find(|value| value.name() == name)
-            }
-        }
-    };
-}
-
 /// A struct from a row: `get: a b; json: c;` reads these fields from the columns of their names
 /// with these methods of [`db::Row`], and the braces hold the other fields.
 macro_rules! from_row {
@@ -75,7 +47,7 @@ use db::Db;
 use open::{FileLock, Location};
 
 pub use account::{Account, AccountStatus, Accounts};
-pub use age::{AgeUser, Ages, EventOutcome, FirstOutcome, Opening};
+pub use age::{AgeUser, Ages, EventOutcome, Opening};
 pub use entry::{Entry, GENESIS};
 pub use error::{Cause, StoreError};
 pub use faucet::{Binding, FaucetBindings};

@@ -5,11 +5,11 @@
 //! disabled fsync. Keepalives end the sessions of a dead machine within half a minute, so that it
 //! keeps neither the journal nor a signer locked.
 
-use super::db::{Db, TIMEOUT, bounded};
+use super::db::{Db, TIMEOUT, bounded, within};
 use super::error::{Cause, StoreError};
 use super::sql;
 use crate::secrets::Secret;
-use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
+use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection, SqlSafeStr as _, SqlitePool};
@@ -135,7 +135,7 @@ fn private(options: &mut OpenOptions) -> &mut OpenOptions {
 pub(super) async fn sqlite(file: &Path) -> Result<Db, StoreError> {
     let (writer, readers) = sqlite_pools(file).await?;
     let migrating = migrator(|version| version.sqlite);
-    migrated(migrating.run(&writer)).await?;
+    within(MIGRATING, migrating.run(&writer)).await?;
     Ok(Db::Sqlite { writer, readers })
 }
 
@@ -206,7 +206,7 @@ pub(super) async fn postgres(
     // a connection of its own, as a migration may exceed the timeout of a statement
     let mut connection = connect(options).await?;
     let migrating = migrator(|version| version.postgres);
-    migrated(migrating.run(&mut connection)).await?;
+    within(MIGRATING, migrating.run(&mut connection)).await?;
     bounded(connection.close()).await?;
     Ok(Db::Postgres(postgres_pool(options.clone(), connections)))
 }
@@ -257,13 +257,6 @@ fn migrator(text: impl Fn(&Version) -> &'static str) -> Migrator {
         Migration::new(version.number, version.name.into(), MigrationType::Simple, sql, false)
     };
     Migrator::with_migrations(VERSIONS.iter().map(migration).collect())
-}
-
-async fn migrated(work: impl Future<Output = Result<(), MigrateError>>) -> Result<(), StoreError> {
-    match tokio::time::timeout(MIGRATING, work).await {
-        Ok(done) => Ok(done?),
-        Err(_) => Err(StoreError::Unavailable(Cause::Timeout)),
-    }
 }
 
 /// Checks that the tables have the newest version.

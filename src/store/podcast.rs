@@ -1,7 +1,7 @@
 //! A creator's podcast and its published episodes. Lists are JSON in their columns, with members
 //! named as the fields here.
 
-use super::db::{Db, Row};
+use super::db::{Db, FromRow, Row};
 use super::{StoreError, sql};
 use serde::Deserialize;
 
@@ -151,7 +151,7 @@ pub struct Transcript {
     pub language: Option<String>,
 }
 
-impl Podcast {
+impl FromRow for Podcast {
     fn read(row: &Row) -> Result<Self, StoreError> {
         Ok(from_row!(row;
             get: did guid title description link language author category subcategory image_url
@@ -162,7 +162,7 @@ impl Podcast {
     }
 }
 
-impl Episode {
+impl FromRow for Episode {
     fn read(row: &Row) -> Result<Self, StoreError> {
         Ok(from_row!(row;
             get: id did guid title description_html link enclosure_url enclosure_length
@@ -182,7 +182,7 @@ pub struct Podcasts<'a> {
 impl Podcasts<'_> {
     /// The podcast of a creator, closed ones included.
     pub async fn get(&self, did: &str) -> Result<Option<Podcast>, StoreError> {
-        self.db.row(sql::PODCAST, &[did.into()]).await?.as_ref().map(Podcast::read).transpose()
+        self.db.one(sql::PODCAST, &[did.into()]).await
     }
 
     /// The public episodes that are published by `now_us`, newest first.
@@ -193,7 +193,7 @@ impl Podcasts<'_> {
         limit: u32,
     ) -> Result<Vec<Episode>, StoreError> {
         let args = [did.into(), now_us.into(), i64::from(limit).into()];
-        self.db.rows(sql::EPISODES, &args).await?.iter().map(Episode::read).collect()
+        self.db.all(sql::EPISODES, &args).await
     }
 
     /// When the next public episode is published.

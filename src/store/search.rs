@@ -1,6 +1,5 @@
 //! Searches the journal: intents by their attributes, and refusals.
 
-use super::db::felt_text;
 use super::{Entry, Intent, IntentState, Journal, PAGE, StoreError, sql};
 use portcullis_filters::felt::Felt;
 
@@ -38,17 +37,15 @@ impl Journal {
         before: i64,
         limit: u32,
     ) -> Result<Vec<Intent>, StoreError> {
-        let [hash, subject] = [search.hash, search.subject].map(|felt| felt.map(felt_text));
         let args = [
             before.into(),
             i64::from(limit.min(PAGE)).into(),
-            hash.as_deref().into(),
-            subject.as_deref().into(),
+            search.hash.into(),
+            search.subject.into(),
             search.state.map(IntentState::name).into(),
             search.operation.as_deref().into(),
         ];
-        let rows = self.db.rows(search.statement(), &args).await?;
-        rows.iter().map(Intent::read).collect()
+        self.db.all(search.statement(), &args).await
     }
 
     /// Refusals with a sequence number below `before`, newest first, of one operation or all; at
@@ -60,7 +57,6 @@ impl Journal {
         limit: u32,
     ) -> Result<Vec<Entry>, StoreError> {
         let args = [before.into(), i64::from(limit.min(PAGE)).into(), operation.into()];
-        let rows = self.db.rows(sql::REFUSALS, &args).await?;
-        rows.iter().map(Entry::read).collect()
+        self.db.all(sql::REFUSALS, &args).await
     }
 }

@@ -8,7 +8,7 @@
 //! A connection can break unnoticed by the lock's owner; the unique index on (epoch, signer, nonce)
 //! then still keeps two processes from using one nonce.
 
-use super::db::{TIMEOUT, bounded, felt_text};
+use super::db::{TIMEOUT, bounded};
 use super::error::{Cause, StoreError};
 use super::open::{Location, connect};
 use super::{Store, sql};
@@ -67,7 +67,7 @@ fn held_or(error: sqlx::Error) -> StoreError {
 }
 
 fn key(signer: Felt) -> i64 {
-    let digest = Sha256::digest(format!("portcullis signer {}", felt_text(signer)));
+    let digest = Sha256::digest(format!("portcullis signer {signer}"));
     let (first, _) = digest.split_first_chunk().expect("SHA-256 has 32 bytes");
     i64::from_be_bytes(*first)
 }

@@ -1,7 +1,7 @@
 //! The sitemap: the product's pages that search engines may list, in sitemap pages of 45,000 ids
 //! each. A URL never moves to another page, and no query counts rows to find one.
 
-use super::db::{Db, Row};
+use super::db::{Db, FromRow, Row};
 use super::{StoreError, sql};
 
 /// 45,000 ids per page, as in the tables; a sitemap may have 50,000 URLs.
@@ -42,13 +42,19 @@ pub struct SitemapUrl {
     pub images: Vec<String>,
 }
 
-impl SitemapPage {
+impl FromRow for SitemapPage {
     fn read(row: &Row) -> Result<Self, StoreError> {
         Ok(from_row!(row; get: page lastmod_us;))
     }
 }
 
-impl SitemapUrl {
+impl FromRow for SitemapStamp {
+    fn read(row: &Row) -> Result<Self, StoreError> {
+        Ok(from_row!(row; get: urls checksum lastmod_us;))
+    }
+}
+
+impl FromRow for SitemapUrl {
     fn read(row: &Row) -> Result<Self, StoreError> {
         Ok(from_row!(row; get: id loc lastmod_us; json: images;))
     }
@@ -63,18 +69,12 @@ pub struct Sitemap<'a> {
 impl Sitemap<'_> {
     /// The pages that have URLs, in order.
     pub async fn pages(&self) -> Result<Vec<SitemapPage>, StoreError> {
-        let rows = self.db.rows(sql::SITEMAP_PAGES, &[MAX_PAGES.into()]).await?;
-        rows.iter().map(SitemapPage::read).collect()
+        self.db.all(sql::SITEMAP_PAGES, &[MAX_PAGES.into()]).await
     }
 
     /// The stamp of a page; `None` if it has no URL.
     pub async fn stamp(&self, page: i64) -> Result<Option<SitemapStamp>, StoreError> {
-        let Some(row) = self.db.row(sql::SITEMAP_STAMP, &[page.into()]).await? else {
-            return Ok(None);
-        };
-        let urls: i64 = row.get("urls")?;
-        let stamp = || Ok(from_row!(SitemapStamp, row; get: urls checksum lastmod_us;));
-        (urls > 0).then(stamp).transpose()
+        self.db.one(sql::SITEMAP_STAMP, &[page.into()]).await
     }
 
     /// URLs of a page after an id, in order.
@@ -87,7 +87,6 @@ impl Sitemap<'_> {
         let last = page.saturating_mul(PAGE_IDS);
         let after_id = after_id.max(last.saturating_sub(PAGE_IDS));
         let args = [after_id.into(), last.into(), i64::from(limit).into()];
-        let rows = self.db.rows(sql::SITEMAP_URLS, &args).await?;
-        rows.iter().map(SitemapUrl::read).collect()
+        self.db.all(sql::SITEMAP_URLS, &args).await
     }
 }

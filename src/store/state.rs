@@ -2,9 +2,12 @@
 //!
 //! Pure. The database checks the same names again.
 
-names! {
+use portcullis_filters::named;
+
+named! {
     /// The state of an intent.
-    IntentState {
+    #[derive(PartialOrd, Ord)]
+    pub enum IntentState {
         /// Stored, not sent yet.
         Intended = "intended",
         /// Sent, and the node has not answered.

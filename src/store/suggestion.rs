@@ -1,7 +1,7 @@
 //! Suggestions of accounts to follow, in pages of one immutable snapshot, so that no account
 //! repeats or is skipped while newer snapshots are written.
 
-use super::db::{Arg, Row, slots};
+use super::db::{Arg, FromRow, Row, slots};
 use super::feed::{Feeds, MAX_BLOCKED};
 use super::{StoreError, sql};
 
@@ -45,7 +45,7 @@ pub struct Suggestion {
     pub reason: String,
 }
 
-impl Suggestion {
+impl FromRow for Suggestion {
     fn read(row: &Row) -> Result<Self, StoreError> {
         Ok(from_row!(row; get: rank actor_did post_uri reason;))
     }
@@ -66,8 +66,7 @@ impl Feeds<'_> {
                 vec![query.viewer_did.into(), snapshot_id.into(), rank.into(), limit.into()];
             args.extend(slots::<MAX_BLOCKED>(query.blocked)?);
             args.push(viewer.into());
-            let rows = self.db.rows(sql::SUGGESTIONS, &args).await?;
-            let items = rows.iter().map(Suggestion::read).collect::<Result<_, _>>()?;
+            let items = self.db.all(sql::SUGGESTIONS, &args).await?;
             return Ok(Some(SuggestionPage { snapshot_id, items }));
         }
         Ok(None)

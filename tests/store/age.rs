@@ -2,7 +2,7 @@
 
 use crate::world::{NOW, World};
 use portcullis::store::EventOutcome::{self, Applied, Conflict, Duplicate, Invalid, Stale};
-use portcullis::store::{FirstOutcome, Opening, Store};
+use portcullis::store::{Opening, Store};
 use portcullis_filters::hmac::{self, Secrets};
 use portcullis_filters::policy::MediaType;
 use portcullis_filters::secret::Secret;
@@ -147,9 +147,9 @@ pub(crate) async fn a_repeated_event_finds_its_first_outcome(world: World) {
     assert_eq!(take(&store, &event("later", 1, Revoked, 12)).await, Applied(Revoked));
     for restarts in 0..2 {
         for (event, outcome) in [
-            (&applied, FirstOutcome::Applied),
-            (&stale, FirstOutcome::Stale),
-            (&invalid, FirstOutcome::Invalid),
+            (&applied, Verdict::Applied),
+            (&stale, Verdict::Stale),
+            (&invalid, Verdict::Invalid),
         ] {
             let expected = Duplicate { outcome, state: Verified };
             assert_eq!(take(&store, event).await, expected, "after {restarts} restarts");
@@ -205,7 +205,7 @@ pub(crate) async fn one_of_parallel_equal_events_is_applied(world: World) {
         let (again, outcomes) = take_at_once(&world, store, events).await;
         store = again;
         let applied = outcomes.iter().filter(|one| **one == Applied(Verified)).count();
-        let repeated = Duplicate { outcome: FirstOutcome::Applied, state: Verified };
+        let repeated = Duplicate { outcome: Verdict::Applied, state: Verified };
         let repeated = outcomes.iter().filter(|one| **one == repeated).count();
         assert_eq!((applied, repeated), (1, 49), "{outcomes:?}");
     }
@@ -218,7 +218,7 @@ pub(crate) async fn one_of_parallel_events_with_one_id_counts(world: World) {
     let events = (0..40).map(|number| event("e", number % 4 / 2, Verified, 10)).collect();
     let (store, outcomes) = take_at_once(&world, store, events).await;
     let count = |expected| outcomes.iter().filter(|one| **one == expected).count();
-    let repeated = Duplicate { outcome: FirstOutcome::Applied, state: Verified };
+    let repeated = Duplicate { outcome: Verdict::Applied, state: Verified };
     assert_eq!((count(Applied(Verified)), count(repeated), count(Conflict)), (1, 19, 20));
     let one = status(&store, "u").await == Some(Verified);
     assert_eq!(status(&store, "v").await == Some(Verified), !one, "and the other is as it was");

@@ -49,15 +49,16 @@ impl AgeRecord {
     }
 }
 
-/// The effect of an event on its subject.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It is the subject's status now.
-    Applied,
-    /// Another event occurred later, or at the same instant and grants less.
-    Stale,
-    /// It cannot follow the current status.
-    Invalid,
+named! {
+    /// The effect of an event on its subject.
+    pub enum Verdict {
+        /// It is the subject's status now.
+        Applied = "applied",
+        /// Another event occurred later, or at the same instant and grants less.
+        Stale = "stale",
+        /// It cannot follow the current status.
+        Invalid = "invalid",
+    }
 }
 
 /// Judges an event by its subject's record. Only an applied event changes anything.

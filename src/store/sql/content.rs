@@ -123,7 +123,7 @@ pub const SITEMAP_PAGES: &str = "WITH RECURSIVE found (page) AS ( \
 /// a factor of its own, and 45,000 such products fit into 63 bits.
 pub const SITEMAP_STAMP: &str = "SELECT count(*) AS urls, max(lastmod_us) AS lastmod_us, \
     CAST(sum((lastmod_us % 2147483647 + 1) * (id % 45000 + 1)) AS BIGINT) AS checksum \
-    FROM sitemap_url WHERE page = $1 AND indexable = 1";
+    FROM sitemap_url WHERE page = $1 AND indexable = 1 HAVING count(*) > 0";
 /// URLs of the sitemap after an id, up to another.
 pub const SITEMAP_URLS: &str = "SELECT id, loc, lastmod_us, images FROM sitemap_url \
     WHERE id > $1 AND id <= $2 AND indexable = 1 ORDER BY id LIMIT $3";
