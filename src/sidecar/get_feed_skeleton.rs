@@ -12,6 +12,7 @@ use super::{Refused, Settings, refused};
 use crate::config::FeedsConfig;
 use crate::io::clock::now_us;
 use crate::reply::Reply;
+use crate::store::syntax::is_record_key;
 use crate::store::{AccountStatus, FeedQuery, Store, SuggestionQuery};
 use portcullis_filters::policy::{Authorization, RequestParts};
 use portcullis_filters::verdict::Reason;
@@ -174,11 +175,6 @@ fn is_authority(text: &str) -> bool {
 
 fn is_collection(text: &str) -> bool {
     consists_of(text, b".-")
-}
-
-/// <https://atproto.com/specs/record-key>.
-fn is_record_key(text: &str) -> bool {
-    consists_of(text, b".-_:~") && text.len() <= 512 && !matches!(text, "." | "..")
 }
 
 fn consists_of(text: &str, punctuation: &[u8]) -> bool {

@@ -6,7 +6,7 @@
 //!
 //! Reading order: `intent.rs`, `journal.rs` with `entry.rs` and `state.rs`, `search.rs`,
 //! `idempotency.rs`, `faucet.rs`, `signer.rs`; `feed.rs`, `suggestion.rs`, `account.rs`,
-//! `podcast.rs`, `sitemap.rs`, `age.rs`; `transfer`; below them `sql`, `db.rs`, `open.rs`,
+//! `podcast.rs`, `sitemap.rs`, `age.rs`; `transfer` with `syntax.rs`; below them `sql`, `db.rs`, `open.rs`,
 //! `error.rs`.
 
 /// A struct from a row: `get: a b; json: c;` reads these fields from the columns of their names
@@ -39,6 +39,7 @@ mod sitemap;
 pub mod sql;
 mod state;
 mod suggestion;
+pub(crate) mod syntax;
 mod transfer;
 
 use crate::config::StoreConfig;

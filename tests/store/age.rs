@@ -146,11 +146,9 @@ pub(crate) async fn a_repeated_event_finds_its_first_outcome(world: World) {
     assert_eq!(take(&store, &invalid).await, Invalid);
     assert_eq!(take(&store, &event("later", 1, Revoked, 12)).await, Applied(Revoked));
     for restarts in 0..2 {
-        for (event, outcome) in [
-            (&applied, Verdict::Applied),
-            (&stale, Verdict::Stale),
-            (&invalid, Verdict::Invalid),
-        ] {
+        for (event, outcome) in
+            [(&applied, Verdict::Applied), (&stale, Verdict::Stale), (&invalid, Verdict::Invalid)]
+        {
             let expected = Duplicate { outcome, state: Verified };
             assert_eq!(take(&store, event).await, expected, "after {restarts} restarts");
         }

@@ -11,6 +11,7 @@ use super::service_token::KEY;
 use super::signature::{self, PublicKey};
 use crate::config::SessionConfig;
 use crate::sidecar::fetch::{self, Document, FetchError, Trust};
+use crate::store::syntax::{is_domain, is_plc};
 use portcullis_filters::verdict::{Reason, Refusal};
 use serde::Deserialize;
 use serde_json::Value;
@@ -29,9 +30,6 @@ const WEB_LOOKUPS: usize = 8;
 /// How long a lookup waits for a slot.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(3);
 const WELL_KNOWN: &str = "/.well-known/did.json";
-/// RFC 1035: the length of a name, and of a label.
-const MAX_HOST: usize = 253;
-const MAX_LABEL: usize = 63;
 
 /// Looks up the keys of accounts.
 #[derive(Debug)]
@@ -76,7 +74,7 @@ impl Dids {
         let method = match (method, id.strip_prefix("localhost%3A")) {
             ("plc", _) if is_plc(id) => Method::Plc,
             ("web", Some(port)) if self.localhost => Method::Localhost(port.parse().ok()?),
-            ("web", None) if is_host(id) => Method::Web(id),
+            ("web", None) if is_domain(id) => Method::Web(id),
             _ => return None,
         };
         Some(Did { text, method })
@@ -137,25 +135,6 @@ impl Dids {
     }
 }
 
-/// 24 characters of base32.
-fn is_plc(id: &str) -> bool {
-    id.len() == 24 && id.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'2'..=b'7'))
-}
-
-/// A name of at least two labels in lower case, without port and path. The last label starts with
-/// a letter: anything else could be resolved as an IPv4 address.
-fn is_host(id: &str) -> bool {
-    let is_label = |label: &str| {
-        let is_allowed = |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
-        let hyphen = label.starts_with('-') || label.ends_with('-');
-        (1..=MAX_LABEL).contains(&label.len()) && !hyphen && label.bytes().all(is_allowed)
-    };
-    let last = id.rsplit_once('.').map_or("", |(_, last)| last);
-    id.len() <= MAX_HOST
-        && last.starts_with(|first: char| first.is_ascii_lowercase())
-        && id.split('.').all(is_label)
-}
-
 #[derive(Deserialize)]
 struct DidDocument {
     id: String,
@@ -206,6 +185,18 @@ impl From<FetchError> for Failure {
             FetchError::Timeout | FetchError::Unreachable => Self::Unavailable,
             FetchError::Status(429 | 500..) => Self::Unavailable,
             FetchError::Status(_) | FetchError::Refused | FetchError::TooLarge => Self::Absent,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_of_a_did_is_a_domain() {
+        for host in ["host.example", "a-b.1.xn--p1ai"] {
+            assert!(is_domain(host), "{host}");
         }
     }
 }

@@ -7,6 +7,7 @@
 use k256::ecdsa::signature::Verifier as _;
 use k256::ecdsa::{Signature, VerifyingKey};
 use p256::elliptic_curve::sec1::ToEncodedPoint as _;
+use portcullis_filters::named;
 use ring::signature::{
     ECDSA_P256_SHA256_FIXED, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents, UnparsedPublicKey,
 };
@@ -21,30 +22,13 @@ const MULTIKEY_K256: [u8; 2] = [0xe7, 0x01];
 /// A compressed key has 48 characters, a full one 89. Decoding takes quadratic time.
 const MAX_MULTIBASE: usize = 128;
 
-/// The algorithm of a signature.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Alg {
-    Hs256,
-    Es256,
-    Es256k,
-    Rs256,
-}
-
-impl Alg {
-    pub(super) fn parse(name: &str) -> Option<Self> {
-        [Self::Hs256, Self::Es256, Self::Es256k, Self::Rs256]
-            .into_iter()
-            .find(|alg| alg.name() == name)
-    }
-
-    /// The name in a token's header.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Hs256 => "HS256",
-            Self::Es256 => "ES256",
-            Self::Es256k => "ES256K",
-            Self::Rs256 => "RS256",
-        }
+named! {
+    /// The algorithm of a signature, by its name in a token's header.
+    pub enum Alg {
+        Hs256 = "HS256",
+        Es256 = "ES256",
+        Es256k = "ES256K",
+        Rs256 = "RS256",
     }
 }
 

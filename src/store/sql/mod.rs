@@ -23,17 +23,23 @@ pub const CHAIN_MOVE: &str = "UPDATE chain_head SET seq = $1, hash = $2";
 pub const ENTRY_ADD: &str = "INSERT INTO journal \
     (seq, at_us, kind, intent_id, operation, detail, prev_hash, hash) \
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
+/// All columns of an entry, with the rest of the statement.
+macro_rules! entry {
+    ($rest:literal) => {
+        concat!(
+            "SELECT seq, at_us, kind, intent_id, operation, detail, prev_hash, hash FROM journal ",
+            $rest
+        )
+    };
+}
+use entry;
+
 /// Entries from one on.
-pub const ENTRIES: &str = "SELECT seq, at_us, kind, intent_id, operation, detail, prev_hash, hash \
-    FROM journal WHERE seq >= $1 ORDER BY seq LIMIT $2";
+pub const ENTRIES: &str = entry!("WHERE seq >= $1 ORDER BY seq LIMIT $2");
 /// The newest entries, newest first.
-pub const ENTRIES_NEWEST: &str = "SELECT \
-    seq, at_us, kind, intent_id, operation, detail, prev_hash, hash \
-    FROM journal ORDER BY seq DESC LIMIT $1";
+pub const ENTRIES_NEWEST: &str = entry!("ORDER BY seq DESC LIMIT $1");
 /// The entries of one intent.
-pub const ENTRIES_OF: &str = "SELECT \
-    seq, at_us, kind, intent_id, operation, detail, prev_hash, hash \
-    FROM journal WHERE intent_id = $1 ORDER BY seq";
+pub const ENTRIES_OF: &str = entry!("WHERE intent_id = $1 ORDER BY seq");
 
 /// All columns of an intent, with the rest of the statement.
 macro_rules! intent {

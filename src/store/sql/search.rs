@@ -4,7 +4,7 @@
 //! hash, subject, state and operation to match (NULL matches all). Each uses the index of the
 //! attribute in its name, which must not be NULL.
 
-use super::intent;
+use super::{entry, intent};
 
 /// The newest intents.
 pub const SEARCH: &str = intent!(
@@ -32,7 +32,7 @@ pub const SEARCH_BY_OPERATION: &str = intent!(
     AND ($5 IS NULL OR state = $5) AND operation = $6 ORDER BY id DESC LIMIT $2"
 );
 /// Refusals before an entry, newest first, of an operation or of all.
-pub const REFUSALS: &str = "SELECT \
-    seq, at_us, kind, intent_id, operation, detail, prev_hash, hash FROM journal \
-    WHERE kind = 'refused' AND seq < $1 AND ($3 IS NULL OR operation = $3) \
-    ORDER BY seq DESC LIMIT $2";
+pub const REFUSALS: &str = entry!(
+    "WHERE kind = 'refused' AND seq < $1 AND ($3 IS NULL OR operation = $3) \
+    ORDER BY seq DESC LIMIT $2"
+);

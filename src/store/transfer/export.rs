@@ -7,29 +7,20 @@ use crate::store::StoreError;
 use crate::store::db::{Arg, Db, Row};
 use serde_json::Value;
 use std::io::{self, Write};
+use thiserror::Error;
 
 /// Rows per page.
 const PAGE: i64 = 500;
 
 /// Why an export stopped.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum ExportError {
     /// The store failed.
-    Store(StoreError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// The output failed.
-    Out(io::Error),
-}
-
-impl From<StoreError> for ExportError {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl From<io::Error> for ExportError {
-    fn from(error: io::Error) -> Self {
-        Self::Out(error)
-    }
+    #[error(transparent)]
+    Out(#[from] io::Error),
 }
 
 impl Content<'_> {

@@ -2,13 +2,14 @@
 //!
 //! They refuse every value that a reader of the tables cannot use; nothing is corrected silently.
 
-use super::syntax::{
-    MAX_AT_URI, MAX_URL, is_at_uri, is_did, is_email, is_handle, is_language, is_tag, is_text,
+use crate::store::syntax::{
+    MAX_AT_URI, MAX_URL, is_at_uri, is_did, is_domain, is_email, is_language, is_tag, is_text,
     is_url, is_uuid, is_visible,
 };
 use serde_json::{Map, Value};
 use simd_json::prelude::*;
 use simd_json::tape;
+use thiserror::Error;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -85,16 +86,11 @@ impl Member {
 }
 
 /// What is wrong with a member, and its path in the record.
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[error("{path} {why}")]
 pub(super) struct MemberError {
     path: String,
     why: String,
-}
-
-impl std::fmt::Display for MemberError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {}", self.path, self.why)
-    }
 }
 
 impl MemberError {
@@ -202,7 +198,7 @@ impl FieldType {
             Self::Uuid => is_uuid(text),
             Self::Did => is_did(text),
             Self::Viewer => text == "*" || is_did(text),
-            Self::Handle => is_handle(text),
+            Self::Handle => is_domain(text),
             Self::AtUri => is_at_uri(text),
             Self::Url => is_url(text, &["https://", "http://"]),
             Self::Https => is_url(text, &["https://"]),

@@ -4,26 +4,24 @@
 //! the second applies it in one transaction, so memory stays bounded. Importing twice stores once,
 //! and import reads what export writes.
 //!
-//! Reading order: `types.rs` lists all types; `field.rs` and `syntax.rs` check members, `record.rs`
-//! parses a line of `lines.rs`, `batch.rs` applies many (`sql.rs`); `export.rs` goes the other way.
+//! Reading order: `types.rs` lists all types; `field.rs` checks members, `record.rs`
+//! parses a line, `batch.rs` applies many (`sql.rs`); `export.rs` goes the other way.
 
 mod batch;
 mod export;
 mod field;
-mod lines;
 mod record;
 mod sql;
-mod syntax;
 mod types;
 
 use super::StoreError;
 use super::db::{Db, Tx};
 use batch::Batch;
-use lines::{Line, Lines};
 use record::{MAX_DEPTH, Record};
 use simd_json::Buffers;
-use std::io::{self, BufRead, Seek};
+use std::io::{self, BufRead, Read as _, Seek};
 use std::time::Duration;
+use thiserror::Error;
 use types::RECORD_TYPES;
 use uuid::Uuid;
 
@@ -36,6 +34,8 @@ const BATCH_TIMEOUT: Duration = Duration::from_secs(60);
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(600);
 /// Lines between two progress reports of the check.
 const REPORT_EVERY: u64 = 1_000;
+/// 1 MiB: far beyond any record, and a bound for files without lines.
+const MAX_LINE: usize = 1 << 20;
 /// Refused lines that are listed.
 const MAX_REFUSED: usize = 20;
 /// The namespace of podcast:guid (Podcasting 2.0, "podcast:guid").
@@ -80,14 +80,17 @@ impl std::fmt::Display for Imported {
 }
 
 /// Why nothing of a file was imported.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum ImportError {
     /// These lines are refused, and this many more.
+    #[error("{}", refused(.0, *.1))]
     Refused(Vec<String>, u64),
     /// The file cannot be read.
-    Read(io::Error),
+    #[error(transparent)]
+    Read(#[from] io::Error),
     /// The store failed; the file may have been imported.
-    Store(StoreError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 impl ImportError {
@@ -97,34 +100,10 @@ impl ImportError {
     }
 }
 
-impl std::fmt::Display for ImportError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Refused(lines, more) => {
-                for line in lines {
-                    writeln!(f, "{line}")?;
-                }
-                if *more > 0 {
-                    writeln!(f, "and {more} more")?;
-                }
-                f.write_str("nothing was imported")
-            }
-            Self::Read(error) => error.fmt(f),
-            Self::Store(error) => error.fmt(f),
-        }
-    }
-}
-
-impl From<io::Error> for ImportError {
-    fn from(error: io::Error) -> Self {
-        Self::Read(error)
-    }
-}
-
-impl From<StoreError> for ImportError {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
+fn refused(lines: &[String], more: u64) -> String {
+    let more = if more > 0 { format!("and {more} more\n") } else { String::new() };
+    let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    format!("{lines}{more}nothing was imported")
 }
 
 /// Imports and exports content.
@@ -151,14 +130,14 @@ impl Content<'_> {
         while let Some((length, mut record)) = records.next()? {
             if batch.is_full_for(&record) {
                 batch.apply(&mut tx).await?;
-                progress(Stage::Applying, records.lines.bytes);
+                progress(Stage::Applying, records.bytes);
             }
             name_podcast(&mut record, base_url);
             imported.count(&record);
-            batch.push(records.lines.number, length, record);
+            batch.push(records.number, length, record);
         }
         batch.apply(&mut tx).await?;
-        progress(Stage::Applying, records.lines.bytes);
+        progress(Stage::Applying, records.bytes);
         tx.commit_within(COMMIT_TIMEOUT).await?;
         Ok(imported)
     }
@@ -191,35 +170,57 @@ fn check(file: impl BufRead, mut progress: impl FnMut(u64)) -> Result<(), Import
             Err(ImportError::Refused(..)) => more += 1,
             Err(error) => return Err(error),
         }
-        if records.lines.number.is_multiple_of(REPORT_EVERY) {
-            progress(records.lines.bytes);
+        if records.number.is_multiple_of(REPORT_EVERY) {
+            progress(records.bytes);
         }
     }
     if refused.is_empty() { Ok(()) } else { Err(ImportError::Refused(refused, more)) }
 }
 
-/// The records of a file.
+/// The records of a file, line by line, in bounded memory.
 struct Records<R> {
-    lines: Lines<R>,
+    from: R,
+    line: Vec<u8>,
+    /// The number of the current line, from 1.
+    number: u64,
+    /// Bytes read so far.
+    bytes: u64,
     buffers: Buffers,
 }
 
 impl<R: BufRead> Records<R> {
     fn new(from: R) -> Self {
-        Self { lines: Lines::new(from), buffers: Buffers::with_max_depth(0, MAX_DEPTH) }
+        let buffers = Buffers::with_max_depth(0, MAX_DEPTH);
+        Self { from, line: Vec::new(), number: 0, bytes: 0, buffers }
     }
 
-    /// The next record and the length of its line.
+    /// The next record and the length of its line. Blank lines are skipped.
     fn next(&mut self) -> Result<Option<(usize, Record)>, ImportError> {
-        let record = match self.lines.next()? {
-            None => return Ok(None),
-            Some(Line::TooLong) => Err("longer than any record".to_owned()),
-            Some(Line::Bytes(line)) => {
-                let length = line.len();
-                Record::parse(line, &mut self.buffers).map(|record| (length, record))
-            }
-        };
-        record.map(Some).map_err(|why| ImportError::line(self.lines.number, why))
+        while self.read()? > 0 {
+            self.number += 1;
+            let length = self.line.len();
+            let record = if length > MAX_LINE {
+                // skips the rest
+                while !self.line.ends_with(b"\n") && self.read()? > 0 {}
+                Err("longer than any record".to_owned())
+            } else if self.line.trim_ascii().is_empty() {
+                continue;
+            } else {
+                Record::parse(&mut self.line, &mut self.buffers)
+            };
+            let record = record.map_err(|why| ImportError::line(self.number, why))?;
+            return Ok(Some((length, record)));
+        }
+        Ok(None)
+    }
+
+    /// Reads to the end of the line, or one byte beyond the limit.
+    fn read(&mut self) -> io::Result<usize> {
+        self.line.clear();
+        let bound = MAX_LINE as u64 + 1;
+        let read = self.from.by_ref().take(bound).read_until(b'\n', &mut self.line)?;
+        self.bytes += read as u64;
+        Ok(read)
     }
 }
 

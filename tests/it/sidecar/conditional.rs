@@ -151,7 +151,8 @@ fn a_date_counts_where_no_tag_is_given() {
 fn a_document_without_a_date_ignores_dates() {
     let stage = Stage::new();
     let whole = stage.get("/robots.txt");
-    let answer = stage.get_with("/robots.txt", "If-Modified-Since", "Sat, 01 Jan 2050 00:00:00 GMT");
+    let answer =
+        stage.get_with("/robots.txt", "If-Modified-Since", "Sat, 01 Jan 2050 00:00:00 GMT");
     assert_whole(&answer, &whole, "it has no date");
 }
 

@@ -269,8 +269,7 @@ fn plain_text_has_paragraphs_and_no_tags() {
 
 #[test]
 fn hostile_html_stays_small_and_closed() {
-    for piece in ["<p>", "<b>", "<a ", "<a href=\"", "</", "<!--", "&", "<ul><li>", "<script>"]
-    {
+    for piece in ["<p>", "<b>", "<a ", "<a href=\"", "</", "<!--", "&", "<ul><li>", "<script>"] {
         let html = piece.repeat(50_000);
         let [safe, _] = described(&html);
         assert!(safe.len() <= 8 * html.len(), "{piece}: {} bytes", safe.len());

@@ -1,27 +1,27 @@
-//! The syntax of identifiers, URLs and texts.
+//! The syntax of AT Protocol's identifiers, of URLs and texts.
 //!
 //! Stricter than the specifications where those allow two spellings of one value.
 
 /// 2,047 bytes: the limit of sitemaps and of most clients.
-pub(super) const MAX_URL: usize = 2_047;
+pub(crate) const MAX_URL: usize = 2_047;
 /// 700 bytes: a feed's cursor of 1 KiB holds one.
-pub(super) const MAX_AT_URI: usize = 700;
+pub(crate) const MAX_AT_URI: usize = 700;
 /// 256 bytes: `did:web:` and a full host name with its port.
 const MAX_DID: usize = 256;
 
-pub(super) fn is_uuid(text: &str) -> bool {
+pub(crate) fn is_uuid(text: &str) -> bool {
     let canonical = uuid::Uuid::try_parse(text).ok().map(|uuid| uuid.to_string());
     canonical.as_deref() == Some(text)
 }
 
 /// AT Protocol, "DID": `did:`, a method in lower case, an identifier.
-pub(super) fn is_did(text: &str) -> bool {
+pub(crate) fn is_did(text: &str) -> bool {
     let Some((method, id)) = text.strip_prefix("did:").and_then(|rest| rest.split_once(':')) else {
         return false;
     };
     let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"._:%-".contains(&byte);
     match method {
-        "plc" => id.len() == 24 && id.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'2'..=b'7')),
+        "plc" => is_plc(id),
         _ => {
             let has_method = !method.is_empty() && method.bytes().all(|b| b.is_ascii_lowercase());
             let ends_well = !id.is_empty() && !id.ends_with([':', '%']);
@@ -30,8 +30,14 @@ pub(super) fn is_did(text: &str) -> bool {
     }
 }
 
-/// AT Protocol, "Handle": a domain name of two labels or more, its last one not numeric.
-pub(super) fn is_handle(text: &str) -> bool {
+/// The identifier of a `did:plc`: 24 characters of base32.
+pub(crate) fn is_plc(id: &str) -> bool {
+    id.len() == 24 && id.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'2'..=b'7'))
+}
+
+/// AT Protocol, "Handle": a domain name of at least two labels in lower case, without port. The
+/// last label starts with a letter: anything else could be resolved as an IPv4 address.
+pub(crate) fn is_domain(text: &str) -> bool {
     let is_label = |label: &str| {
         let is_known = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
         (1..=63).contains(&label.len())
@@ -45,7 +51,7 @@ pub(super) fn is_handle(text: &str) -> bool {
 }
 
 /// AT Protocol, "AT URI", of a record. Its authority is a DID, as handles change owners.
-pub(super) fn is_at_uri(text: &str) -> bool {
+pub(crate) fn is_at_uri(text: &str) -> bool {
     let Some(rest) = text.strip_prefix("at://") else { return false };
     let parts: Vec<&str> = rest.split('/').collect();
     let [did, collection, key] = parts.as_slice() else { return false };
@@ -69,13 +75,14 @@ fn is_nsid(text: &str) -> bool {
         && domain.split('.').all(is_part)
 }
 
-fn is_record_key(text: &str) -> bool {
+/// AT Protocol, "Record Key".
+pub(crate) fn is_record_key(text: &str) -> bool {
     let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"._:~-".contains(&byte);
     (1..=512).contains(&text.len()) && text.bytes().all(is_known) && !matches!(text, "." | "..")
 }
 
 /// A URL with a host and without user information; non-ASCII is percent-encoded.
-pub(super) fn is_url(text: &str, schemes: &[&str]) -> bool {
+pub(crate) fn is_url(text: &str, schemes: &[&str]) -> bool {
     let Some(rest) = schemes.iter().find_map(|scheme| text.strip_prefix(scheme)) else {
         return false;
     };
@@ -94,7 +101,7 @@ pub(super) fn is_url(text: &str, schemes: &[&str]) -> bool {
         && is_port
 }
 
-pub(super) fn is_email(text: &str) -> bool {
+pub(crate) fn is_email(text: &str) -> bool {
     let Some((local, domain)) = text.split_once('@') else { return false };
     let has_parts = !local.is_empty() && domain.split('.').count() > 1;
     text.len() <= 254
@@ -105,7 +112,7 @@ pub(super) fn is_email(text: &str) -> bool {
 }
 
 /// BCP 47, the part that feeds use: a language and subtags.
-pub(super) fn is_language(text: &str) -> bool {
+pub(crate) fn is_language(text: &str) -> bool {
     let mut parts = text.split('-');
     let first = parts.next().unwrap_or_default();
     let is_first =
@@ -116,17 +123,17 @@ pub(super) fn is_language(text: &str) -> bool {
     is_first && text.len() <= 35 && parts.all(is_part)
 }
 
-pub(super) fn is_visible(text: &str) -> bool {
+pub(crate) fn is_visible(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 /// PostgreSQL stores no NUL, and XML allows no other control characters.
-pub(super) fn is_text(text: &str) -> bool {
+pub(crate) fn is_text(text: &str) -> bool {
     let is_known = |letter: char| !letter.is_control() || matches!(letter, '\t' | '\n' | '\r');
     !text.trim().is_empty() && text.chars().all(is_known)
 }
 
-pub(super) fn is_tag(text: &str) -> bool {
+pub(crate) fn is_tag(text: &str) -> bool {
     let is_known = |letter: char| !letter.is_control() && letter != ',';
     !text.is_empty()
         && text.trim() == text
