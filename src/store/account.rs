@@ -33,8 +33,7 @@ pub struct Account {
 
 impl FromRow for Account {
     fn read(row: &Row) -> Result<Self, StoreError> {
-        let status: String = row.get("status")?;
-        let status = AccountStatus::parse(&status).ok_or(StoreError::Corrupt("status"))?;
+        let status = row.parsed("status", AccountStatus::parse)?;
         Ok(from_row!(row; get: user_id did handle; { status }))
     }
 }

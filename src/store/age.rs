@@ -111,7 +111,7 @@ impl Ages<'_> {
         }
         let Some(row) = known else { return Ok(None) };
         let expires_us: Option<i64> = row.get("expires_us")?;
-        let status = match status(&row, "status")? {
+        let status = match row.parsed("status", AgeStatus::parse)? {
             AgeStatus::Verified if expires_us.is_some_and(|end| end <= now_us) => {
                 AgeStatus::Expired
             }
@@ -167,13 +167,9 @@ fn full(row: Option<Row>, column: &'static str, limit: i64) -> Result<Option<i64
     }
 }
 
-fn status(row: &Row, column: &'static str) -> Result<AgeStatus, StoreError> {
-    AgeStatus::parse(&row.get::<String>(column)?).ok_or(StoreError::Corrupt(column))
-}
-
 fn standing(row: &Row) -> Result<AgeRecord, StoreError> {
     let last_occurred_us = row.get("last_occurred_us")?;
-    Ok(AgeRecord { status: status(row, "status")?, last_occurred_us })
+    Ok(AgeRecord { status: row.parsed("status", AgeStatus::parse)?, last_occurred_us })
 }
 
 /// The outcome of an event that is stored already.
@@ -184,9 +180,10 @@ async fn known(tx: &mut Tx, event: &SignedEvent) -> Result<Option<EventOutcome>,
     if row.get::<String>("digest")? != hex::encode(event.digest()) {
         return Ok(Some(EventOutcome::Conflict));
     }
-    let outcome = Verdict::parse(&row.get::<String>("outcome")?);
-    let outcome = outcome.ok_or(StoreError::Corrupt("outcome"))?;
-    Ok(Some(EventOutcome::Duplicate { outcome, state: status(&row, "status_after")? }))
+    Ok(Some(EventOutcome::Duplicate {
+        outcome: row.parsed("outcome", Verdict::parse)?,
+        state: row.parsed("status_after", AgeStatus::parse)?,
+    }))
 }
 
 /// Stores an event; false if one with its id is stored.

@@ -10,7 +10,7 @@ use portcullis_filters::felt::Felt;
 use serde::de::DeserializeOwned;
 use sqlx::postgres::PgRow;
 use sqlx::sqlite::SqliteRow;
-use sqlx::{Decode, PgPool, Postgres, Row as _, Sqlite, SqlitePool, Transaction, Type};
+use sqlx::{Decode, PgPool, Postgres, Row as _, SqlSafeStr, Sqlite, SqlitePool, Transaction, Type};
 use std::borrow::Cow;
 use std::time::Duration;
 
@@ -129,7 +129,7 @@ impl Db {
     /// The rows of a query.
     pub(super) async fn rows(
         &self,
-        sql: &'static str,
+        sql: impl SqlSafeStr,
         args: &[Arg<'_>],
     ) -> Result<Vec<Row>, StoreError> {
         Ok(match self {
@@ -209,7 +209,7 @@ impl Tx {
     /// The first row of a query.
     pub(super) async fn row(
         &mut self,
-        sql: &'static str,
+        sql: impl SqlSafeStr,
         args: &[Arg<'_>],
     ) -> Result<Option<Row>, StoreError> {
         Ok(match self {
@@ -231,7 +231,7 @@ impl Tx {
     pub(super) async fn run_within(
         &mut self,
         timeout: Duration,
-        sql: &'static str,
+        sql: impl SqlSafeStr,
         args: &[Arg<'_>],
     ) -> Result<u64, StoreError> {
         match self {
@@ -295,13 +295,21 @@ impl Row {
 
     /// A column that holds JSON.
     pub(super) fn json<T: DeserializeOwned>(&self, column: &'static str) -> Result<T, StoreError> {
-        let text: String = self.get(column)?;
-        serde_json::from_str(&text).map_err(|_| StoreError::Corrupt(column))
+        self.parsed(column, |text| serde_json::from_str(text).ok())
+    }
+
+    /// A column of text that this function reads.
+    pub(super) fn parsed<T>(
+        &self,
+        column: &'static str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<T, StoreError> {
+        parse(&self.get::<String>(column)?).ok_or(StoreError::Corrupt(column))
     }
 
     /// A column that holds a felt.
     pub(super) fn felt(&self, column: &'static str) -> Result<Felt, StoreError> {
-        Felt::parse(&self.get::<String>(column)?).ok_or(StoreError::Corrupt(column))
+        self.parsed(column, Felt::parse)
     }
 }
 

@@ -76,9 +76,8 @@ impl Entry {
 
 impl FromRow for Entry {
     fn read(row: &Row) -> Result<Self, StoreError> {
-        let kind: String = row.get("kind")?;
         Ok(from_row!(row; get: seq at_us operation detail prev_hash hash; {
-            kind: EntryKind::parse(&kind).ok_or(StoreError::Corrupt("kind"))?,
+            kind: row.parsed("kind", EntryKind::parse)?,
             intent: row.get::<Option<i64>>("intent_id")?.map(IntentId),
         }))
     }

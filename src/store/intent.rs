@@ -94,24 +94,19 @@ pub struct Intent {
 
 impl FromRow for Intent {
     fn read(row: &Row) -> Result<Self, StoreError> {
-        let digest = <[u8; 32]>::from_hex(row.get::<String>("digest")?);
         let subject: Option<String> = row.get("subject")?;
         let nonce: i64 = row.get("nonce")?;
         Ok(from_row!(row;
             get: epoch operation request detail created_us updated_us;
             felt: signer transaction_hash; {
             id: IntentId(row.get("id")?),
-            digest: digest.map_err(|_| StoreError::Corrupt("digest"))?,
+            digest: row.parsed("digest", |text| <[u8; 32]>::from_hex(text).ok())?,
             subject: subject.map(|_| row.felt("subject")).transpose()?,
             nonce: u64::try_from(nonce).map_err(|_| StoreError::Corrupt("nonce"))?,
             transaction: row.get("transaction_json")?,
-            state: state(row)?,
+            state: row.parsed("state", IntentState::parse)?,
         }))
     }
-}
-
-fn state(row: &Row) -> Result<IntentState, StoreError> {
-    IntentState::parse(&row.get::<String>("state")?).ok_or(StoreError::Corrupt("state"))
 }
 
 /// Reads and writes intents, each write with its journal entry.
@@ -184,7 +179,7 @@ impl Intents<'_> {
         let end = journal::lock(&mut tx).await?;
         let row = tx.row(sql::INTENT_STATE, &[id.0.into()]).await?;
         let row = row.ok_or(StoreError::UnknownIntent(id))?;
-        if !may(state(&row)?) {
+        if !may(row.parsed("state", IntentState::parse)?) {
             return Ok(false);
         }
         let args = [id.0.into(), next.name().into(), detail.into(), now_us.into()];
@@ -277,8 +272,8 @@ impl Intents<'_> {
     /// The number of intents per state, without empty states.
     pub async fn counts_by_state(&self) -> Result<Vec<(IntentState, i64)>, StoreError> {
         let rows = self.db.rows(sql::COUNT_BY_STATE, &[]).await?;
-        let counts = rows.iter().map(|row| Ok((state(row)?, row.get("intents")?)));
-        let mut counts = counts.collect::<Result<Vec<_>, StoreError>>()?;
+        let count = |row: &Row| Ok((row.parsed("state", IntentState::parse)?, row.get("intents")?));
+        let mut counts = rows.iter().map(count).collect::<Result<Vec<_>, StoreError>>()?;
         counts.sort();
         Ok(counts)
     }

@@ -147,12 +147,22 @@ pub(super) async fn sqlite_shared(file: &Path) -> Result<Db, StoreError> {
         return sqlite(file).await;
     }
     let (writer, readers) = sqlite_pools(file).await?;
-    let db = Db::Sqlite { writer, readers };
+    with_tables(Db::Sqlite { writer, readers }, async {
+        let _lock = lock_file(file)?;
+        sqlite(file).await
+    })
+    .await
+}
+
+/// A database of this version; another one that `created` makes if it has no tables.
+async fn with_tables(
+    db: Db,
+    created: impl Future<Output = Result<Db, StoreError>>,
+) -> Result<Db, StoreError> {
     match check_version(&db).await {
         Err(StoreError::NoTables) => {
             db.close().await;
-            let _lock = lock_file(file)?;
-            sqlite(file).await
+            created.await
         }
         checked => checked.map(|()| db),
     }
@@ -226,13 +236,7 @@ pub(super) async fn postgres_shared(
 ) -> Result<Db, StoreError> {
     bounded(connect(options).await?.close()).await?;
     let db = Db::Postgres(postgres_pool(options.clone(), connections));
-    match check_version(&db).await {
-        Err(StoreError::NoTables) => {
-            db.close().await;
-            postgres(options, connections).await
-        }
-        checked => checked.map(|()| db),
-    }
+    with_tables(db, postgres(options, connections)).await
 }
 
 /// A connection outside the pool.

@@ -1,12 +1,13 @@
 //! Records of one type that go to the database together.
 
 use super::record::{Record, Row};
-use super::sql;
+use super::sql::{self, Dialect};
 use super::types::{RecordType, Rows, Step};
 use super::{BATCH_TIMEOUT, ImportError};
 use crate::store::StoreError;
 use crate::store::db::{Arg, Tx};
 use serde_json::Value;
+use sqlx::AssertSqlSafe;
 use std::collections::HashSet;
 
 /// 1,000 rows: more are no faster.
@@ -46,8 +47,7 @@ impl Batch {
         let records = std::mem::take(self).records;
         let Some((_, first)) = records.first() else { return Ok(()) };
         let of = first.of;
-        let delete = [Step::Run(of.delete, Rows::All)];
-        let steps = if first.is_deletion { &delete[..] } else { of.put };
+        let steps = if first.is_deletion { &[Step::Delete] } else { of.put };
         tx.run(sql::SAVE, &[]).await?;
         let rows: Vec<&Row> = records.iter().map(|(_, record)| &record.row).collect();
         let mut fits = true;
@@ -78,20 +78,27 @@ async fn run(
     step: &Step,
     rows: &[&Row],
 ) -> Result<Option<&'static str>, StoreError> {
-    let (Step::Run(statement, which) | Step::Check(statement, which, _)) = step;
-    let Some(list) = list(of, rows, *which) else { return Ok(None) };
-    let sql = match tx {
-        Tx::Sqlite(_) => statement.sqlite,
-        Tx::Postgres(_) => statement.postgres,
+    let (statement, which) = match step {
+        Step::Put(once) => (sql::put(of, once), Rows::All),
+        Step::Delete => (sql::delete(of), Rows::All),
+        Step::Run(statement, which) | Step::Check(statement, which, _) => {
+            ((*statement).to_owned(), *which)
+        }
     };
-    let args = [Arg::from(&list)];
-    match step {
-        Step::Check(_, _, why) => Ok(tx.row(sql, &args).await?.map(|_| *why)),
-        Step::Run(..) => match tx.run_within(BATCH_TIMEOUT, sql, &args).await {
-            Ok(_) => Ok(None),
-            Err(error) if error.is_constraint_violation() => Ok(Some(of.conflict)),
-            Err(error) => Err(error),
-        },
+    let Some(list) = list(of, rows, which) else { return Ok(None) };
+    let dialect = match tx {
+        Tx::Sqlite(_) => Dialect::Sqlite,
+        Tx::Postgres(_) => Dialect::Postgres,
+    };
+    // made of constants: the values are in the list
+    let (sql, args) = (AssertSqlSafe(dialect.text(&statement)), [Arg::from(&list)]);
+    if let Step::Check(_, _, why) = step {
+        return Ok(tx.row(sql, &args).await?.map(|_| *why));
+    }
+    match tx.run_within(BATCH_TIMEOUT, sql, &args).await {
+        Ok(_) => Ok(None),
+        Err(error) if error.is_constraint_violation() => Ok(Some(of.conflict)),
+        Err(error) => Err(error),
     }
 }
 

@@ -1,11 +1,12 @@
 //! Writes the stored content as the lines that import reads.
 
 use super::Content;
-use super::sql::After;
-use super::types::{RECORD_TYPES, RecordType};
+use super::sql::Dialect;
+use super::types::{After, RECORD_TYPES, RecordType};
 use crate::store::StoreError;
 use crate::store::db::{Arg, Db, Row};
 use serde_json::Value;
+use sqlx::AssertSqlSafe;
 use std::io::{self, Write};
 use thiserror::Error;
 
@@ -39,24 +40,26 @@ impl Content<'_> {
 
 /// Writes one type, page by page.
 async fn export(db: &Db, of: &RecordType, out: &mut impl Write) -> Result<(), ExportError> {
-    let sql = match db {
-        Db::Sqlite { .. } => of.select.page.sqlite,
-        Db::Postgres(_) => of.select.page.postgres,
+    let dialect = match db {
+        Db::Sqlite { .. } => Dialect::Sqlite,
+        Db::Postgres(_) => Dialect::Postgres,
     };
+    let page = dialect.text(of.page);
     let first = |after: &After| match after {
         After::Text(_) => Value::from(""),
         After::Int(_) => Value::from(0),
     };
-    let mut key: Vec<Value> = of.select.after.iter().map(first).collect();
+    let mut key: Vec<Value> = of.after.iter().map(first).collect();
     loop {
         let mut args: Vec<Arg<'_>> = key.iter().map(arg).collect();
         args.push(PAGE.into());
-        let page = db.rows(sql, &args).await?;
-        for row in &page {
+        // made of constants
+        let rows = db.rows(AssertSqlSafe(page.as_str()), &args).await?;
+        for row in &rows {
             writeln!(out, "{}", line(of, row)?)?;
         }
-        let Some(last) = page.last() else { return Ok(()) };
-        let position = of.select.after.iter().map(|after| position(after, last));
+        let Some(last) = rows.last() else { return Ok(()) };
+        let position = of.after.iter().map(|after| position(after, last));
         key = position.collect::<Result<_, _>>()?;
     }
 }

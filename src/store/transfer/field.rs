@@ -193,6 +193,11 @@ impl FieldType {
         matches!(self, Self::List(..) | Self::Object(_))
     }
 
+    /// Whether it is a list of labels, which have tables of their own.
+    pub(super) fn is_labels(self) -> bool {
+        matches!(self, Self::List(Self::Tag(_), ..))
+    }
+
     fn accepts(self, text: &str) -> bool {
         match self {
             Self::Uuid => is_uuid(text),

@@ -1,36 +1,50 @@
 //! The types of records: their members, and the statements that import and export them.
 //!
 //! A member has the name of its column; an instant ends in `_at` where its column ends in `_us`. To
-//! add one, add it to a migration, to this table, and to its statement in `sql.rs`.
+//! add one, add it to a migration and to this table.
 
 use super::field::FieldType::{
     self, AtUri, Count, Did, Email, Flag, Handle, Https, Id, Language, List, Object, OneOf, Tag,
     Text, Url, Uuid, Viewer,
 };
 use super::field::Member;
-use super::sql::{self, Select, Statement};
+use super::sql;
 
 /// A type of record.
 #[derive(Debug)]
 pub(super) struct RecordType {
     pub(super) name: &'static str,
+    pub(super) table: &'static str,
     /// How many of the first members are the key.
     pub(super) keys: usize,
     pub(super) members: &'static [Member],
     /// The statements that import rows, in order.
     pub(super) put: &'static [Step],
-    pub(super) delete: Statement,
-    pub(super) select: Select,
+    /// A page of rows after a key; the last argument is the number of rows.
+    pub(super) page: &'static str,
+    /// The columns of that key.
+    pub(super) after: &'static [After],
     /// The message for a row that violates a constraint.
     pub(super) conflict: &'static str,
 }
 
 /// A statement for many rows.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) enum Step {
-    Run(Statement, Rows),
+    /// Inserts or updates the table's rows, except these columns of existing ones.
+    Put(&'static [&'static str]),
+    /// Deletes the table's rows.
+    Delete,
+    Run(&'static str, Rows),
     /// Finds a row only if the rows must be refused, with this message.
-    Check(Statement, Rows, &'static str),
+    Check(&'static str, Rows, &'static str),
+}
+
+/// A column of the key of a page.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum After {
+    Text(&'static str),
+    Int(&'static str),
 }
 
 /// The rows that a statement takes.
@@ -56,7 +70,7 @@ pub fn types() -> impl Iterator<Item = &'static str> {
 }
 
 use Rows::{All, Each, With};
-use Step::{Check, Run};
+use Step::{Check, Put, Run};
 
 const MODERATION_LABELS: &str = "moderation_labels";
 const LABELS: FieldType = List(&Tag(128), 0, 32);
@@ -101,6 +115,7 @@ const SUGGESTED: &[Member] = &[
 pub(super) static RECORD_TYPES: [RecordType; 8] = [
     RecordType {
         name: "account",
+        table: "account",
         keys: 1,
         members: &[
             Member::required("user_id", Uuid),
@@ -113,13 +128,14 @@ pub(super) static RECORD_TYPES: [RecordType; 8] = [
             ),
             Member::instant("created_at", "created_us"),
         ],
-        put: &[Run(sql::ACCOUNT_CLEAR, All), Run(sql::ACCOUNT_PUT, All)],
-        delete: sql::ACCOUNT_DELETE,
-        select: sql::ACCOUNT_SELECT,
+        put: &[Run(sql::ACCOUNT_CLEAR, All), Put(&[])],
+        page: "SELECT * FROM account WHERE user_id > $1 ORDER BY user_id LIMIT $2",
+        after: &[After::Text("user_id")],
         conflict: "another account has its did or handle",
     },
     RecordType {
         name: "podcast",
+        table: "podcast",
         keys: 1,
         members: &[
             Member::required("did", Did),
@@ -158,14 +174,15 @@ pub(super) static RECORD_TYPES: [RecordType; 8] = [
                 All,
                 "guid is missing, and no base URL is set to derive it from",
             ),
-            Run(sql::PODCAST_PUT, All),
+            Put(&["guid"]),
         ],
-        delete: sql::PODCAST_DELETE,
-        select: sql::PODCAST_SELECT,
+        page: "SELECT * FROM podcast WHERE did > $1 ORDER BY did LIMIT $2",
+        after: &[After::Text("did")],
         conflict: "another podcast has its guid",
     },
     RecordType {
         name: "episode",
+        table: "episode",
         keys: 1,
         members: &[
             Member::required("id", Id(128)),
@@ -210,14 +227,15 @@ pub(super) static RECORD_TYPES: [RecordType; 8] = [
         ],
         put: &[
             Check(sql::EPISODE_ALONE, All, "no podcast has its did: import the podcast first"),
-            Run(sql::EPISODE_PUT, All),
+            Put(&["guid"]),
         ],
-        delete: sql::EPISODE_DELETE,
-        select: sql::EPISODE_SELECT,
+        page: "SELECT * FROM episode WHERE id > $1 ORDER BY id LIMIT $2",
+        after: &[After::Text("id")],
         conflict: "another episode of the podcast has its guid or enclosure_url",
     },
     RecordType {
         name: "feed_item",
+        table: "feed_item",
         keys: 2,
         members: &[
             Member::required(
@@ -241,27 +259,29 @@ pub(super) static RECORD_TYPES: [RecordType; 8] = [
             Member::optional(MODERATION_LABELS, LABELS),
         ],
         put: &[
-            Run(sql::FEED_ITEM_PUT, All),
+            Put(&[]),
             Run(sql::FEED_LABEL_CLEAR, All),
             Run(sql::FEED_LABEL_PUT, Each("labels")),
             Run(sql::MODERATION_CLEAR, With(MODERATION_LABELS)),
             Run(sql::MODERATION_PUT, Each(MODERATION_LABELS)),
         ],
-        delete: sql::FEED_ITEM_DELETE,
-        select: sql::FEED_ITEM_SELECT,
+        page: sql::FEED_ITEM_SELECT,
+        after: &[After::Text("feed"), After::Text("post_uri")],
         conflict: "it violates a constraint of its table",
     },
     RecordType {
         name: "moderation",
+        table: "moderation_label",
         keys: 1,
         members: &[Member::required("post_uri", AtUri), Member::required("labels", LABELS)],
         put: &[Run(sql::MODERATION_CLEAR, All), Run(sql::MODERATION_PUT, Each("labels"))],
-        delete: sql::MODERATION_CLEAR,
-        select: sql::MODERATION_SELECT,
+        page: sql::MODERATION_SELECT,
+        after: &[After::Text("post_uri")],
         conflict: "it violates a constraint of its table",
     },
     RecordType {
         name: "suggestion",
+        table: "suggestion",
         keys: 2,
         members: &[
             Member::required("viewer_did", Viewer),
@@ -273,21 +293,23 @@ pub(super) static RECORD_TYPES: [RecordType; 8] = [
             Check(sql::SUGGESTION_SHORT, All, NOT_NEWER),
             Run(sql::SUGGESTION_PUT, Each("items")),
         ],
-        delete: sql::SUGGESTION_DELETE,
-        select: sql::SUGGESTION_SELECT,
+        page: sql::SUGGESTION_SELECT,
+        after: &[After::Text("viewer_did"), After::Int("snapshot_id")],
         conflict: "it violates a constraint of its table",
     },
     RecordType {
         name: "follow",
+        table: "follow",
         keys: 2,
         members: &[Member::required("did", Did), Member::required("subject_did", Did)],
         put: &[Run(sql::FOLLOW_PUT, All)],
-        delete: sql::FOLLOW_DELETE,
-        select: sql::FOLLOW_SELECT,
+        page: sql::FOLLOW_SELECT,
+        after: &[After::Text("did"), After::Text("subject_did")],
         conflict: "it violates a constraint of its table",
     },
     RecordType {
         name: "page",
+        table: "sitemap_url",
         keys: 1,
         members: &[
             Member::required("loc", Url),
@@ -296,8 +318,8 @@ pub(super) static RECORD_TYPES: [RecordType; 8] = [
             Member::default("indexable", Flag, TRUE),
         ],
         put: &[Run(sql::PAGE_UPDATE, All), Run(sql::PAGE_ADD, All)],
-        delete: sql::PAGE_DELETE,
-        select: sql::PAGE_SELECT,
+        page: sql::PAGE_SELECT,
+        after: &[After::Int("id")],
         conflict: "it violates a constraint of its table",
     },
 ];
