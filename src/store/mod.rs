@@ -6,8 +6,8 @@
 //!
 //! Reading order: `intent.rs`, `journal.rs` with `entry.rs` and `state.rs`, `search.rs`,
 //! `idempotency.rs`, `faucet.rs`, `signer.rs`; `feed.rs`, `suggestion.rs`, `account.rs`,
-//! `podcast.rs`, `sitemap.rs`, `age.rs`; `transfer` with `syntax.rs`; below them `sql`, `db.rs`, `open.rs`,
-//! `error.rs`.
+//! `podcast.rs`, `sitemap.rs`, `age.rs`; `transfer` with `syntax.rs`; below them `sql`, `db.rs`,
+//! `open.rs`, `error.rs`.
 
 /// A struct from a row: `get: a b; json: c;` reads these fields from the columns of their names
 /// with these methods of [`db::Row`], and the braces hold the other fields.
