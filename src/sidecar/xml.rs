@@ -65,12 +65,12 @@ impl Xml {
     }
 
     /// Bytes written since the last [`Self::take`].
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.0.get_ref().len()
     }
 
     /// Removes what was written after this length.
-    pub fn truncate(&mut self, length: usize) {
+    pub(super) fn truncate(&mut self, length: usize) {
         self.0.get_mut().truncate(length);
     }
 
@@ -96,7 +96,7 @@ fn start<'a>(name: &'a str, attributes: Attributes<'_>) -> BytesStart<'a> {
 }
 
 /// Removes the characters that XML 1.0 forbids (section 2.2, `Char`).
-pub fn legal(text: &str) -> Cow<'_, str> {
+pub(super) fn legal(text: &str) -> Cow<'_, str> {
     if text.chars().all(is_legal) {
         text.into()
     } else {
@@ -139,7 +139,7 @@ pub fn url(text: &str) -> String {
 }
 
 /// Percent-encodes the bytes that are not plain, by their position and value.
-pub fn percent_encoded(text: &str, is_plain: impl Fn(usize, u8) -> bool) -> String {
+pub(super) fn percent_encoded(text: &str, is_plain: impl Fn(usize, u8) -> bool) -> String {
     let mut encoded = String::with_capacity(text.len());
     for (at, byte) in text.bytes().enumerate() {
         if is_plain(at, byte) {
