@@ -7,7 +7,7 @@
 
 use alloc::vec::Vec;
 
-use super::shard::Shard;
+use super::limiter::Shard;
 use super::{Millis, RateLimiter};
 use crate::client::ClientKey;
 

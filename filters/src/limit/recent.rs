@@ -1,17 +1,18 @@
-//! The clients in the order in which they were last seen.
+//! The clients in the order in which they were last seen, and the window of each.
 //!
-//! In: a client and the hash of its key. Out: its window. Clients lie in numbered slots that are
-//! linked from the newest to the oldest; an index of slot numbers finds them by hash.
+//! In: a client, the hash of its key, and times that do not decrease. Out: whether a request is
+//! admitted, how many admissions count and which is the oldest of them. Clients lie in numbered
+//! slots that are linked from the newest to the oldest; an index of slot numbers finds them by hash.
 //!
 //! It never decides how many clients are too many: its owner calls [`Recent::insert`] or
-//! [`Recent::replace_oldest`]. A link to no slot ends the list, not the process.
-//! Next: `window`.
+//! [`Recent::replace_oldest`]. A link to no slot ends the list, not the process. A time that still
+//! counts is never dropped.
 
+use super::{Millis, Quota, WINDOW_MILLIS};
+use crate::client::ClientKey;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use hashbrown::HashTable;
-
-use super::window::Window;
-use crate::client::ClientKey;
 
 /// The number of no slot.
 const NONE: u32 = u32::MAX;
@@ -149,4 +150,110 @@ impl Recent {
             (slot.newer, slot.older) = (NONE, second);
         }
     }
+}
+
+/// Room in a ring that is allocated first.
+const FIRST_ROOM: usize = 4;
+
+/// The window of one client: a ring of two bytes per admission, at least one.
+///
+/// The newest time is stored whole, the earlier ones as their lowest 16 bits: none is 60,000 ms or
+/// more before the newest, so 65,536 values tell them apart.
+#[derive(Debug)]
+pub(super) struct Window {
+    newest: Millis,
+    /// The admissions before the newest, oldest first.
+    earlier: VecDeque<u16>,
+}
+
+/// The admissions that count at some time; at least one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Counted {
+    pub(super) oldest: Millis,
+    pub(super) count: u32,
+}
+
+impl Window {
+    /// A window with one admission.
+    pub(super) const fn starting_at(now: Millis) -> Self {
+        Self { newest: now, earlier: VecDeque::new() }
+    }
+
+    pub(super) fn newest(&self) -> Millis {
+        self.newest
+    }
+
+    /// The admissions it holds, at least as many as count now.
+    pub(super) fn len(&self) -> u32 {
+        u32::try_from(self.earlier.len()).unwrap_or(u32::MAX).saturating_add(1)
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.earlier.capacity().saturating_mul(size_of::<u16>())
+    }
+
+    /// Admits a request at `now`, not before the newest, unless the quota is spent.
+    pub(super) fn admit(&mut self, now: Millis, quota: Quota) -> bool {
+        if now.since(self.newest) >= WINDOW_MILLIS {
+            *self = Self::starting_at(now);
+            return true;
+        }
+        while self.earlier.front().is_some_and(|time| self.is_over(*time, now)) {
+            self.earlier.pop_front();
+        }
+        if self.len() >= quota.requests() {
+            return false;
+        }
+        if self.earlier.len() == self.earlier.capacity() {
+            // doubles, but never has room for more than the quota
+            let room = earlier_than_newest(quota).saturating_sub(self.earlier.len());
+            self.earlier.reserve_exact(self.earlier.len().max(FIRST_ROOM).min(room));
+        }
+        self.earlier.push_back(lowest_bits(self.newest));
+        self.newest = now;
+        true
+    }
+
+    /// The admissions that count at `now`, which is not before the newest.
+    pub(super) fn counted(&self, now: Millis) -> Option<Counted> {
+        if now.since(self.newest) >= WINDOW_MILLIS {
+            return None;
+        }
+        let over = match self.earlier.front() {
+            Some(time) if self.is_over(*time, now) => {
+                self.earlier.partition_point(|time| self.is_over(*time, now))
+            }
+            _ => 0,
+        };
+        let oldest = self.earlier.get(over).map_or(self.newest, |time| self.restored(*time));
+        let over = u32::try_from(over).unwrap_or(u32::MAX);
+        Some(Counted { oldest, count: self.len().saturating_sub(over) })
+    }
+
+    /// Drops all but the latest admissions, as many as the quota. The older ones change no verdict:
+    /// while one of them counts, so do as many as the quota.
+    pub(super) fn trim(&mut self, quota: Quota) {
+        let most = earlier_than_newest(quota);
+        self.earlier.drain(..self.earlier.len().saturating_sub(most));
+        self.earlier.shrink_to(most);
+    }
+
+    fn is_over(&self, time: u16, now: Millis) -> bool {
+        now.since(self.restored(time)) >= WINDOW_MILLIS
+    }
+
+    /// The time that these are the lowest bits of.
+    fn restored(&self, time: u16) -> Millis {
+        let age = lowest_bits(self.newest).wrapping_sub(time);
+        Millis(self.newest.0.saturating_sub(age.into()))
+    }
+}
+
+fn lowest_bits(time: Millis) -> u16 {
+    let [low, high, ..] = time.0.to_le_bytes();
+    u16::from_le_bytes([low, high])
+}
+
+fn earlier_than_newest(quota: Quota) -> usize {
+    usize::try_from(quota.requests().saturating_sub(1)).unwrap_or(usize::MAX)
 }
