@@ -1,9 +1,12 @@
-//! What all listeners of the process share.
+//! What all listeners of the process share, and the ids of requests: the client's own if it is
+//! well-formed, else a new one.
 
-use crate::http::RequestIds;
 use crate::http::drain::Drain;
 use crate::telemetry::{Log, Metrics, RequestLine, Surface};
+use http::{HeaderName, HeaderValue};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Shared by all listeners. Cheap to clone.
 #[derive(Clone)]
@@ -28,5 +31,120 @@ impl ServerContext {
             Surface::Admin => {}
         }
         self.log.request(line);
+    }
+}
+
+/// The field of a request id, in requests and responses. A static, because a name that is looked up
+/// by text is parsed each time.
+pub static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// A request's id: 8 to 64 letters, digits and hyphens.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct RequestId {
+    /// In place: a request needs no memory for its id.
+    text: [u8; MAX],
+    length: usize,
+}
+
+const MIN: usize = 8;
+const MAX: usize = 64;
+
+impl RequestId {
+    /// `None` if it is not well-formed.
+    fn new(id: &[u8]) -> Option<Self> {
+        let is_ours = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
+        let is_id = (MIN..=MAX).contains(&id.len()) && id.iter().all(is_ours);
+        let mut text = [0; MAX];
+        text.get_mut(..id.len()).filter(|_| is_id)?.copy_from_slice(id);
+        Some(Self { text, length: id.len() })
+    }
+
+    /// Its text.
+    pub fn as_str(&self) -> &str {
+        self.text.get(..self.length).and_then(|id| str::from_utf8(id).ok()).unwrap_or_default()
+    }
+}
+
+/// Mints ids that are unique across processes: a random prefix and a count.
+#[derive(Debug)]
+pub struct RequestIds {
+    /// 16 digits and a hyphen.
+    process: [u8; PREFIX],
+    next: AtomicU64,
+}
+
+const PREFIX: usize = 17;
+/// The digits of the count.
+const COUNT: usize = 16;
+
+impl Default for RequestIds {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl RequestIds {
+    /// With a prefix drawn from the randomness that the standard library keys its maps with.
+    pub fn new() -> Self {
+        let mut process = [b'-'; PREFIX];
+        process[..COUNT].copy_from_slice(&hex(RandomState::new().hash_one(0)));
+        Self { process, next: AtomicU64::new(0) }
+    }
+
+    /// The client's own id if it is well-formed, else a new one.
+    pub fn accept_or_mint(&self, given: Option<&HeaderValue>) -> RequestId {
+        given.and_then(|given| RequestId::new(given.as_bytes())).unwrap_or_else(|| self.mint())
+    }
+
+    /// A new id.
+    pub fn mint(&self) -> RequestId {
+        let count = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut text = [0; MAX];
+        text[..PREFIX].copy_from_slice(&self.process);
+        text[PREFIX..PREFIX + COUNT].copy_from_slice(&hex(count));
+        RequestId { text, length: PREFIX + COUNT }
+    }
+}
+
+/// All digits, leading zeros included.
+fn hex(number: u64) -> [u8; COUNT] {
+    let mut digits = [0; COUNT];
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(number.to_be_bytes()) {
+        let digit = |half: u8| b"0123456789abcdef"[usize::from(half)];
+        pair.copy_from_slice(&[digit(byte >> 4), digit(byte & 0xf)]);
+    }
+    digits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_well_formed_client_ids_are_accepted() {
+        let ids = RequestIds::new();
+        let long = "x".repeat(65);
+        for (given, kept) in [
+            ("abcdefgh", true),
+            ("0f8fad5b-d9cb-469f-a165-70867728950e", true),
+            (&long[..64], true),
+            (&long, false),
+            ("short12", false),
+            ("with space", false),
+            ("under_score", false),
+            ("\"quoted-id\"", false),
+        ] {
+            let value = HeaderValue::from_str(given).expect("a header value");
+            assert_eq!(ids.accept_or_mint(Some(&value)).as_str() == given, kept, "{given}");
+        }
+    }
+
+    #[test]
+    fn minted_ids_are_well_formed_and_unique() {
+        let ids = RequestIds::new();
+        let (one, two) = (ids.mint(), ids.mint());
+        assert!(RequestId::new(one.as_str().as_bytes()) == Some(one), "{}", one.as_str());
+        assert_ne!(one.as_str(), two.as_str());
+        assert_ne!(RequestIds::new().mint().as_str(), RequestIds::new().mint().as_str());
     }
 }

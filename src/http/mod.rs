@@ -4,7 +4,6 @@
 //! each request to Pingora's app, [`body`] reads bounded bodies, [`respond`] sends responses. Knows
 //! nothing of surfaces or of the node.
 
-pub mod body;
 pub mod clients;
 pub mod context;
 pub mod drain;
@@ -12,13 +11,12 @@ pub mod gate;
 mod http1;
 mod http2;
 mod request;
-mod request_id;
 pub mod respond;
 mod secured;
 mod session;
 pub mod tls;
 
+pub use context::{RequestId, RequestIds, X_REQUEST_ID};
 pub use gate::{ErrorResponder, Gate};
-pub use request::Request;
-pub use request_id::{RequestId, RequestIds, X_REQUEST_ID};
+pub use request::{Incomplete, Request};
 pub use session::Handoff;

@@ -8,10 +8,12 @@ use super::respond::{Gone, Rendered};
 use crate::io::cold;
 use crate::io::deadline::within;
 use crate::reply::{Body, LAST_CHUNK, chunk};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::Version;
 use pingora::http::RequestHeader;
 use portcullis_filters::head::Head;
+use portcullis_filters::policy;
+use portcullis_filters::verdict::{Reason, Refusal};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -22,6 +24,15 @@ pub struct Request(pub(super) Transport);
 pub(super) enum Transport {
     Http1(Box<Connection>),
     Http2(Box<H2Stream>),
+}
+
+/// Why there is no whole body.
+#[derive(Debug)]
+pub enum Incomplete {
+    /// It is refused; the rest of it is still under way.
+    Refused(Refusal),
+    /// The client left: there is nobody to answer.
+    Gone,
 }
 
 impl Request {
@@ -56,7 +67,7 @@ impl Request {
     }
 
     /// The whole body, if it arrived with the head.
-    pub fn take_whole_body(&mut self) -> Option<Bytes> {
+    fn take_whole_body(&mut self) -> Option<Bytes> {
         match &mut self.0 {
             Transport::Http1(connection) => connection.take_whole_body(),
             Transport::Http2(_) => None,
@@ -67,11 +78,81 @@ impl Request {
     ///
     /// # Errors
     /// The client left, or its framing is broken.
-    pub(super) async fn read_body(&mut self) -> Result<Option<Bytes>, BodyError> {
+    async fn read_body(&mut self) -> Result<Option<Bytes>, BodyError> {
         match &mut self.0 {
             Transport::Http1(connection) => connection.read_body().await,
             Transport::Http2(stream) => stream.read_body().await,
         }
+    }
+
+    /// Reads the whole body of at most `max` bytes within `timeout`. What counts are the bytes that
+    /// arrive, not the length that was declared.
+    ///
+    /// # Errors
+    /// `body_too_large`, `request_timeout`, `conflicting_framing` for malformed chunks, or
+    /// [`Incomplete::Gone`].
+    pub async fn read_whole_body(
+        &mut self,
+        timeout: Duration,
+        max: usize,
+    ) -> Result<Bytes, Incomplete> {
+        if let Some(body) = self.take_whole_body() {
+            policy::within_size(body.len(), max).map_err(Incomplete::Refused)?;
+            return Ok(body);
+        }
+        match within(timeout, cold(self.collect_body(max))).await {
+            Some(result) => result,
+            None => Err(refused(Reason::RequestTimeout, "the body did not arrive in time")),
+        }
+    }
+
+    async fn collect_body(&mut self, max: usize) -> Result<Bytes, Incomplete> {
+        let mut first = Bytes::new();
+        let mut all = BytesMut::new();
+        loop {
+            let piece = match self.read_body().await {
+                Ok(Some(piece)) => piece,
+                // a body in one piece is not copied
+                Ok(None) if all.is_empty() => return Ok(first),
+                Ok(None) => return Ok(all.freeze()),
+                Err(BodyError::Gone) => return Err(Incomplete::Gone),
+                Err(BodyError::Malformed) => {
+                    return Err(refused(
+                        Reason::ConflictingFraming,
+                        "the body's framing is broken",
+                    ));
+                }
+            };
+            policy::within_size(first.len().max(all.len()) + piece.len(), max)
+                .map_err(Incomplete::Refused)?;
+            if first.is_empty() {
+                first = piece;
+            } else {
+                if all.is_empty() {
+                    all.extend_from_slice(&first);
+                }
+                all.extend_from_slice(&piece);
+            }
+        }
+    }
+
+    /// Reads and drops the rest of a refused body if it is small and already under way, so that the
+    /// connection can be used again. Returns whether the end was reached.
+    pub async fn discard_body(&mut self, timeout: Duration) -> bool {
+        let rest = async {
+            let mut bytes = 0;
+            loop {
+                match self.read_body().await {
+                    Ok(Some(piece)) => bytes += piece.len(),
+                    Ok(None) => return true,
+                    Err(_) => return false,
+                }
+                if bytes > policy::MAX_BODY {
+                    return false;
+                }
+            }
+        };
+        within(timeout, rest).await.unwrap_or(false)
     }
 
     /// Whether there is no body, or no more of it.
@@ -171,4 +252,8 @@ impl Request {
             Transport::Http1(_) => Ok(()),
         }
     }
+}
+
+fn refused(reason: Reason, message: &'static str) -> Incomplete {
+    Incomplete::Refused(Refusal::new(reason, message))
 }

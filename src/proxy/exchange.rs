@@ -6,10 +6,9 @@
 
 use super::surface::{RequestContext, Surface};
 use super::{Context, Outcome, Proxy};
-use crate::http::body::{self, Incomplete};
 use crate::http::clients::Settings as _;
 use crate::http::respond::{self, Unsent};
-use crate::http::{Request, X_REQUEST_ID};
+use crate::http::{Incomplete, Request, X_REQUEST_ID};
 use crate::io::cold;
 use crate::io::deadline::within;
 use crate::reply::{ErrorFormat, Persistence, Reply, ResponseContext};
@@ -104,7 +103,7 @@ impl<'a, S: Surface> Exchange<'a, S> {
         if expects_continue {
             within(timeout, cold(self.request.write_continue())).await?.ok()?;
         }
-        let body = match body::read(&mut self.request, timeout, max_body).await {
+        let body = match self.request.read_whole_body(timeout, max_body).await {
             Ok(body) => body,
             Err(Incomplete::Refused(refusal)) => return Some(self.refused(&refusal, caller)),
             Err(Incomplete::Gone) => return None,
@@ -192,7 +191,7 @@ impl<'a, S: Surface> Exchange<'a, S> {
         }
         // a client that was not invited may or may not send its body
         self.request.is_body_read()
-            || (!self.head.awaits_continue && cold(body::discard(&mut self.request, DISCARD)).await)
+            || (!self.head.awaits_continue && cold(self.request.discard_body(DISCARD)).await)
     }
 }
 
