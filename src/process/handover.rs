@@ -19,6 +19,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
+use thiserror::Error;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 
@@ -84,8 +85,8 @@ impl Program {
         if std::process::id() == 1 {
             return Err(HandoverError::FirstProcess);
         }
-        let (ours, theirs) = UnixStream::pair().map_err(HandoverError::Start)?;
-        let process = self.start(sockets, theirs).map_err(HandoverError::Start)?;
+        let (ours, theirs) = UnixStream::pair()?;
+        let process = self.start(sockets, theirs)?;
         let mut successor = Successor { process: Some(process), stream: ours };
         match tokio::time::timeout(READY_TIMEOUT, successor.stream.read_u8()).await {
             Ok(Ok(READY)) => Ok(successor),
@@ -164,32 +165,21 @@ impl Drop for Successor {
 }
 
 /// Why there is no successor.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum HandoverError {
     /// It cannot be started.
-    Start(io::Error),
+    #[error("it cannot be started: {0}")]
+    Start(#[from] io::Error),
     /// This is process 1: all others end with it.
+    #[error("process 1 cannot be replaced: all others end with it")]
     FirstProcess,
     /// It exited before it was ready.
+    #[error("it exited before it was ready; its errors are above")]
     Ended,
     /// It was not ready in time.
+    #[error("it was not ready within {} s", READY_TIMEOUT.as_secs())]
     Late,
 }
-
-impl std::fmt::Display for HandoverError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Start(error) => write!(f, "it cannot be started: {error}"),
-            Self::FirstProcess => {
-                f.write_str("process 1 cannot be replaced: all others end with it")
-            }
-            Self::Ended => f.write_str("it exited before it was ready; its errors are above"),
-            Self::Late => write!(f, "it was not ready within {} s", READY_TIMEOUT.as_secs()),
-        }
-    }
-}
-
-impl std::error::Error for HandoverError {}
 
 /// The process that this one replaces.
 #[derive(Debug)]

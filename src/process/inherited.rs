@@ -14,6 +14,7 @@ use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
+use thiserror::Error;
 
 /// A listening socket.
 #[derive(Debug)]
@@ -84,9 +85,10 @@ pub struct Inherited {
 }
 
 /// Why an inherited socket cannot be used.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum InheritError {
     /// It is not a listening stream socket with an address.
+    #[error("file {fd} ({name:?}) of LISTEN_FDS is not a listening socket")]
     NoListener {
         /// Its file descriptor.
         fd: usize,
@@ -94,6 +96,11 @@ pub enum InheritError {
         name: String,
     },
     /// No surface is configured for it.
+    #[error(
+        "the socket {name:?} on {listen} of LISTEN_FDS matches no surface: configure one with this \
+         address, or name the socket like its surface (gateway, relay, sidecar, admin); each \
+         surface has one socket"
+    )]
     Unclaimed {
         /// Its name.
         name: String,
@@ -101,24 +108,6 @@ pub enum InheritError {
         listen: Listen,
     },
 }
-
-impl std::fmt::Display for InheritError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::NoListener { fd, name } => {
-                write!(f, "file {fd} ({name:?}) of LISTEN_FDS is not a listening socket")
-            }
-            Self::Unclaimed { name, listen } => write!(
-                f,
-                "the socket {name:?} on {listen} of LISTEN_FDS matches no surface: configure one \
-                 with this address, or name the socket like its surface (gateway, relay, \
-                 sidecar, admin); each surface has one socket"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for InheritError {}
 
 impl Inherited {
     /// Takes the inherited sockets. Call it once, while the process has a single thread.

@@ -8,6 +8,7 @@
 //! Pingora's own graceful stop would sleep through its whole grace period.
 
 use super::systemd;
+use crate::admin::Listener;
 use crate::config::ServerConfig;
 use crate::http::drain::Drain;
 use crate::process::handover::{ListenerFd, Predecessor, Program, Successor};
@@ -32,8 +33,7 @@ pub(crate) struct Lifecycle {
     pub(crate) runtimes: Arc<Runtimes>,
     /// How many runtimes are registered when the process is ready.
     pub(crate) expected: usize,
-    /// The listeners, for people.
-    pub(crate) listeners: String,
+    pub(crate) listeners: Vec<Listener>,
     pub(crate) sockets: Vec<ListenerFd>,
     pub(crate) reload: Option<Reload>,
     pub(crate) program: Option<Program>,
@@ -55,7 +55,7 @@ enum SocketOwner {
 impl Lifecycle {
     /// Runs until a signal has stopped the process.
     async fn run(mut self) {
-        let mut signals = Signals::new();
+        let mut signals = Signals::install();
         let owner = tokio::select! {
             () = self.serve() => SocketOwner::Successor,
             () = signals.wait() => self.socket_owner(),
@@ -146,7 +146,8 @@ impl Lifecycle {
     }
 
     fn status(&self, state: &str) -> String {
-        format!("{state}; {}", self.listeners)
+        let name = |at: &Listener| format!("{} {}", at.surface.name(), at.listen);
+        format!("{state}; {}", self.listeners.iter().map(name).collect::<Vec<_>>().join(", "))
     }
 
     /// The owner of the sockets after a stop signal: the service manager, if it holds those of all
@@ -224,32 +225,21 @@ impl ShutdownSignalWatch for ShutdownSignal {
 }
 
 /// SIGTERM and SIGINT.
-pub struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Default for Signals {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+pub(crate) struct Signals([Signal; 2]);
 
 impl Signals {
     /// Installs the handlers, within a tokio runtime; the signals no longer kill the process.
-    pub fn new() -> Self {
-        let watch = |kind| signal(kind).expect("SIGTERM and SIGINT can be watched on Linux");
-        Self {
-            terminate: watch(SignalKind::terminate()),
-            interrupt: watch(SignalKind::interrupt()),
-        }
+    pub(crate) fn install() -> Self {
+        let kinds = [SignalKind::terminate(), SignalKind::interrupt()];
+        Self(kinds.map(|kind| signal(kind).expect("both can be watched on Linux")))
     }
 
     /// Waits for the next signal.
-    pub async fn wait(&mut self) {
+    pub(crate) async fn wait(&mut self) {
+        let Self([terminate, interrupt]) = self;
         tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
         }
     }
 }

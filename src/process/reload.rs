@@ -16,28 +16,20 @@ use portcullis_filters::bearer::Tokens;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
+use thiserror::Error;
 
-/// The parts that a reload changes.
-pub(crate) struct Reloadable {
+/// Reloads a configuration file.
+pub(crate) struct Reload {
+    pub(crate) path: PathBuf,
+    /// The configuration in force.
+    pub(crate) current: Mutex<Config>,
     pub(crate) surfaces: Surfaces,
     pub(crate) access: Option<Arc<Access>>,
     pub(crate) in_force: Arc<AppliedConfig>,
     pub(crate) metrics: Arc<Metrics>,
 }
 
-/// Reloads a configuration file.
-pub(crate) struct Reload {
-    path: PathBuf,
-    current: Mutex<Config>,
-    parts: Reloadable,
-}
-
 impl Reload {
-    /// Reloads `path`; `current` is the active configuration.
-    pub(crate) fn new(path: PathBuf, current: Config, parts: Reloadable) -> Self {
-        Self { path, current: Mutex::new(current), parts }
-    }
-
     /// Reads the files again, applies what can be, and returns the number of changed keys.
     ///
     /// # Errors
@@ -45,14 +37,14 @@ impl Reload {
     pub(crate) fn run(&self) -> Result<usize, ReloadError> {
         let read = self.read();
         match &read {
-            Ok(_) => self.parts.metrics.reloads.succeeded(),
-            Err(_) => self.parts.metrics.reloads.failed(),
+            Ok(_) => self.metrics.reloads.succeeded(),
+            Err(_) => self.metrics.reloads.failed(),
         }
         let read = read.inspect_err(|error| {
             for line in error.to_string().lines() {
                 log::error!("reload failed, nothing changed: {line}");
             }
-            self.parts.in_force.record(None);
+            self.in_force.record(None);
         })?;
         let mut current = self.current.lock();
         let new = self.apply(read);
@@ -67,14 +59,14 @@ impl Reload {
         }
         let count = changes.len();
         drop(changes);
-        self.parts.in_force.record(Some(&new.values));
+        self.in_force.record(Some(&new.values));
         *current = new;
         Ok(count)
     }
 
     /// Applies what can change, and returns the configuration.
     fn apply(&self, read: Read) -> Config {
-        let Surfaces { gateway, relay, sidecar, .. } = &self.parts.surfaces;
+        let Surfaces { gateway, relay, sidecar, .. } = &self.surfaces;
         if let (Some(gateway), Some(config)) = (gateway, &read.config.gateway) {
             gateway.change(gateway::Settings::from(config));
         }
@@ -87,7 +79,7 @@ impl Reload {
             sidecar.change(settings);
             log::warn!("the sidecar's secrets were reloaded");
         }
-        if let (Some(access), Some(tokens)) = (&self.parts.access, read.admin)
+        if let (Some(access), Some(tokens)) = (&self.access, read.admin)
             && access.change(tokens)
         {
             log::warn!("the operator's token was reloaded");
@@ -102,9 +94,9 @@ impl Reload {
         if !identities.are_none() {
             hardening::no_core_files();
         }
-        self.parts.surfaces.tls.change(identities);
+        self.surfaces.tls.change(identities);
         for surface in Surface::ALL {
-            if self.parts.surfaces.tls.of(surface).is_some() {
+            if self.surfaces.tls.of(surface).is_some() {
                 log::warn!(surface = surface.name(); "the certificate was reloaded");
             }
         }
@@ -115,15 +107,14 @@ impl Reload {
 
     /// Reads the configuration and all secrets.
     fn read(&self) -> Result<Read, ReloadError> {
-        let config = Config::load(&self.path, std::env::vars_os()).map_err(ReloadError::Config)?;
-        let relay = config.relay.as_ref().map(relay::settings::Settings::load).transpose();
-        let relay = relay.map_err(ReloadError::Secret)?;
-        let sidecar = config.sidecar.as_ref().map(sidecar::Settings::load).transpose();
-        let sidecar = sidecar.map_err(ReloadError::Secret)?;
-        let admin = config.admin.as_ref().map(Access::load).transpose();
-        let admin = admin.map_err(ReloadError::Secret)?;
-        let identities = Identities::load(&config).map_err(ReloadError::Tls)?;
-        Ok(Read { config, relay, sidecar, admin, identities })
+        let config = Config::load(&self.path, std::env::vars_os())?;
+        Ok(Read {
+            relay: config.relay.as_ref().map(relay::settings::Settings::load).transpose()?,
+            sidecar: config.sidecar.as_ref().map(sidecar::Settings::load).transpose()?,
+            admin: config.admin.as_ref().map(Access::load).transpose()?,
+            identities: Identities::load(&config)?,
+            config,
+        })
     }
 }
 
@@ -137,24 +128,13 @@ struct Read {
 }
 
 /// Why a reload failed.
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[error(transparent)]
 pub(crate) enum ReloadError {
     /// The configuration is invalid, or cannot be read.
-    Config(LoadError),
+    Config(#[from] LoadError),
     /// A secret is invalid.
-    Secret(SecretError),
+    Secret(#[from] SecretError),
     /// A certificate or its key is invalid.
-    Tls(TlsErrors),
-}
-
-impl std::error::Error for ReloadError {}
-
-impl std::fmt::Display for ReloadError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Config(error) => error.fmt(f),
-            Self::Secret(error) => error.fmt(f),
-            Self::Tls(errors) => errors.fmt(f),
-        }
-    }
+    Tls(#[from] TlsErrors),
 }

@@ -4,7 +4,7 @@ use crate::admin::{Access, Admin, AdminErrors, Listener, Operator};
 use crate::config::AppliedConfig;
 use crate::config::{
     self, AdminConfig, ClientsConfig, Config, ConnectionsConfig, GatewayConfig, Listen, LogClients,
-    NodeConfig, RelayConfig, ServerConfig, SidecarConfig,
+    NodeConfig, RelayConfig, SidecarConfig,
 };
 use crate::gateway::{EpochCause, Gateway};
 use crate::http::Gate;
@@ -15,12 +15,11 @@ use crate::http::tls::{Identities, TlsErrors};
 use crate::io::memory::MemoryPool;
 use crate::node::chain::Chain;
 use crate::node::{Node, NodeError};
-use crate::process::handover::{ListenerFd, Predecessor, Program};
+use crate::process::handover::{ListenerFd, Program};
 use crate::process::inherited::{BoundSocket, InheritError, Inherited};
 use crate::process::lifecycle::{Lifecycle, ShutdownSignal};
 use crate::process::listen::{self, Listening};
-use crate::process::reload::{Reload, Reloadable};
-use crate::process::systemd::Runtimes;
+use crate::process::reload::Reload;
 use crate::proxy::{self, Proxy, SurfaceErrors, Surfaces};
 use crate::relay::settings::{Keys, Settings};
 use crate::relay::{Parts, Relay};
@@ -39,6 +38,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
+use thiserror::Error;
 use tokio::runtime::{Handle, Runtime};
 
 /// Threads for work that outlives its request: it waits for the node and the store, and hashes a
@@ -46,72 +46,42 @@ use tokio::runtime::{Handle, Runtime};
 const STORE_WORKERS: usize = 2;
 
 /// Why the server cannot start.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum StartError {
     /// A listener cannot be bound.
+    #[error("cannot listen on {0}: {1}")]
     Bind(Listen, io::Error),
     /// An inherited socket cannot be used.
-    Inherit(InheritError),
+    #[error(transparent)]
+    Inherit(#[from] InheritError),
     /// The admin listener inherited a socket that is not local, and has no token.
+    #[error("the admin listener at {0} is not local: set admin.token_file")]
     Open(Listen),
     /// A secret is invalid.
-    Secret(SecretError),
+    #[error(transparent)]
+    Secret(#[from] SecretError),
     /// A certificate or its key is invalid.
-    Tls(TlsErrors),
+    #[error(transparent)]
+    Tls(#[from] TlsErrors),
     /// The store cannot be opened.
+    #[error("cannot open the store: {0}")]
     Store(StoreError),
     /// The runtime of the store cannot be started.
+    #[error("cannot start threads: {0}")]
     Runtime(io::Error),
-}
-
-impl std::fmt::Display for StartError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Bind(listen, error) => write!(f, "cannot listen on {listen}: {error}"),
-            Self::Inherit(error) => error.fmt(f),
-            Self::Open(listen) => {
-                write!(f, "the admin listener at {listen} is not local: set admin.token_file")
-            }
-            Self::Secret(error) => error.fmt(f),
-            Self::Tls(errors) => errors.fmt(f),
-            Self::Store(error) => write!(f, "cannot open the store: {error}"),
-            Self::Runtime(error) => write!(f, "cannot start threads: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for StartError {}
-
-impl From<SecretError> for StartError {
-    fn from(error: SecretError) -> Self {
-        Self::Secret(error)
-    }
-}
-
-impl From<InheritError> for StartError {
-    fn from(error: InheritError) -> Self {
-        Self::Inherit(error)
-    }
 }
 
 /// A bound server that does not run yet.
 pub struct Bound {
     server: Server,
     surfaces: Surfaces,
-    listeners: Vec<Listener>,
-    sockets: Vec<ListenerFd>,
     in_force: Arc<AppliedConfig>,
     access: Option<Arc<Access>>,
     process: ServerContext,
-    runtimes: Arc<Runtimes>,
     inherited: Inherited,
     /// Runs work that outlives its request, until the process ends.
     store_workers: Option<Runtime>,
-    config: ServerConfig,
-    is_exclusive: bool,
-    predecessor: Option<Predecessor>,
-    reload: Option<Reload>,
-    program: Option<Program>,
+    lifecycle: Lifecycle,
 }
 
 /// Binds every listener that is not inherited, and connects every part.
@@ -119,7 +89,7 @@ pub struct Bound {
 /// # Errors
 /// The first listener that cannot be bound, or another part that cannot start.
 pub fn bind(config: &Config, log: Log, inherited: Inherited) -> Result<Bound, StartError> {
-    let identities = Identities::load(config).map_err(StartError::Tls)?;
+    let identities = Identities::load(config)?;
     for warning in identities.warnings(SystemTime::now()) {
         log::warn!("{warning}");
     }
@@ -152,7 +122,7 @@ pub fn bind(config: &Config, log: Log, inherited: Inherited) -> Result<Bound, St
             process: bound.process.clone(),
             started: SystemTime::now(),
             surfaces: bound.surfaces.clone(),
-            listeners: bound.listeners.clone(),
+            listeners: bound.lifecycle.listeners.clone(),
             node,
             memory,
             journal,
@@ -160,7 +130,7 @@ pub fn bind(config: &Config, log: Log, inherited: Inherited) -> Result<Bound, St
             access,
         })?;
     }
-    bound.predecessor = std::mem::take(&mut bound.inherited).finish()?;
+    bound.lifecycle.predecessor = std::mem::take(&mut bound.inherited).finish()?;
     Ok(bound)
 }
 
@@ -187,19 +157,24 @@ impl Bound {
         Self {
             server: Server::new_with_opt_and_conf(None, server_conf(config)),
             surfaces: Surfaces::default(),
-            listeners: Vec::new(),
-            sockets: Vec::new(),
             in_force: Arc::new(AppliedConfig::new(&config.values)),
             access: None,
-            process,
-            runtimes: Arc::default(),
             inherited,
             store_workers: None,
-            config: config.server.clone(),
-            is_exclusive: false,
-            predecessor: None,
-            reload: None,
-            program: None,
+            lifecycle: Lifecycle {
+                drain: Arc::clone(&process.drain),
+                draining: process.metrics.draining.clone(),
+                config: config.server.clone(),
+                runtimes: Arc::default(),
+                expected: 0,
+                listeners: Vec::new(),
+                sockets: Vec::new(),
+                reload: None,
+                program: None,
+                is_exclusive: false,
+                predecessor: None,
+            },
+            process,
         }
     }
 
@@ -214,8 +189,9 @@ impl Bound {
         let store = Store::open(config, password.as_ref());
         let store = runtime.block_on(store).map_err(StartError::Store)?;
         let handle = runtime.handle().clone();
-        self.is_exclusive = config.is_for_one();
-        self.runtimes.add(handle.clone());
+        self.lifecycle.is_exclusive = config.is_for_one();
+        self.lifecycle.runtimes.add(handle.clone());
+        self.lifecycle.expected += 1;
         self.store_workers = Some(runtime);
         Ok(Storage { store: Arc::new(store), runtime: handle })
     }
@@ -310,9 +286,9 @@ impl Bound {
         let failed = |error| StartError::Bind(listen.clone(), error);
         let bound = listen::bind(surface, listen, &mut self.inherited).map_err(failed)?;
         let fd = bound.socket.share().map_err(failed)?;
-        self.sockets.push(ListenerFd { surface, fd, is_held: bound.is_held });
+        self.lifecycle.sockets.push(ListenerFd { surface, fd, is_held: bound.is_held });
         let listen = bound.listen.clone();
-        self.listeners.push(Listener { surface, listen, max_connections });
+        self.lifecycle.listeners.push(Listener { surface, listen, max_connections });
         Ok(bound)
     }
 
@@ -323,7 +299,8 @@ impl Bound {
         app: A,
         threads: Option<usize>,
     ) -> Result<(), StartError> {
-        let (drain, runtimes) = (&self.process.drain, &self.runtimes);
+        let Lifecycle { drain, runtimes, expected, .. } = &mut self.lifecycle;
+        *expected += 1;
         let service = Listening::on(bound.socket, surface, app, threads, drain, runtimes);
         self.server.add_service(service.map_err(|error| StartError::Bind(bound.listen, error))?);
         Ok(())
@@ -331,46 +308,33 @@ impl Bound {
 
     /// The origin of a surface, with the actual port; `None` if the surface is off.
     pub fn origin(&self, surface: Surface) -> Option<String> {
-        let listener = self.listeners.iter().find(|listener| listener.surface == surface)?;
+        let listener = self.lifecycle.listeners.iter().find(|at| at.surface == surface)?;
         let is_secured = self.surfaces.tls.of(surface).is_some();
         Some(format!("{}://{}", if is_secured { "https" } else { "http" }, listener.listen))
     }
 
     /// Reloads `path` on SIGHUP; `config` was read from it.
     pub fn reload_from(&mut self, path: PathBuf, config: Config) {
-        let parts = Reloadable {
+        self.lifecycle.reload = Some(Reload {
+            path,
+            current: Mutex::new(config),
             surfaces: self.surfaces.clone(),
             access: self.access.clone(),
             in_force: Arc::clone(&self.in_force),
             metrics: Arc::clone(&self.process.metrics),
-        };
-        self.reload = Some(Reload::new(path, config, parts));
+        });
     }
 
     /// Hands over to another process of this `program` on SIGUSR2.
     pub fn hand_over_to(&mut self, program: Program) {
-        self.program = Some(program);
+        self.lifecycle.program = Some(program);
     }
 
     /// Runs until a signal has stopped it.
     pub fn run(self) {
-        let Self { listeners, process, store_workers, .. } = self;
-        let names = listeners.iter().map(|at| format!("{} {}", at.surface.name(), at.listen));
-        let lifecycle = Lifecycle {
-            draining: process.metrics.draining.clone(),
-            drain: process.drain,
-            config: self.config,
-            runtimes: self.runtimes,
-            expected: listeners.len() + usize::from(store_workers.is_some()),
-            listeners: names.collect::<Vec<_>>().join(", "),
-            sockets: self.sockets,
-            reload: self.reload,
-            program: self.program,
-            is_exclusive: self.is_exclusive,
-            predecessor: self.predecessor,
-        };
+        let Self { server, lifecycle, store_workers: _until_the_end, .. } = self;
         let shutdown_signal = Box::new(ShutdownSignal(Mutex::new(Some(lifecycle))));
-        self.server.run(RunArgs { shutdown_signal });
+        server.run(RunArgs { shutdown_signal });
         log::logger().flush();
     }
 }

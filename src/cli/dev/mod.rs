@@ -137,7 +137,7 @@ fn wait_for<T>(
     state: &Path,
 ) -> Result<Option<T>, DevError> {
     let done = block_on(async {
-        let mut signals = Signals::new();
+        let mut signals = Signals::install();
         tokio::select! {
             done = task => done.map(Some),
             () = signals.wait() => Ok(None),
