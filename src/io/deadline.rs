@@ -74,37 +74,3 @@ impl LazyTimer {
         .await
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_task_ends_at_its_limit() {
-        let limit = Duration::from_secs(60);
-        assert_eq!(lifetime(limit, async { 7 }).await, Some(7));
-        for pause in [Duration::from_secs(7), Duration::from_secs(3600)] {
-            let begin = Instant::now();
-            let life = async move {
-                loop {
-                    tokio::time::sleep(pause).await;
-                }
-            };
-            let over: Option<()> = tokio::spawn(lifetime(limit, life)).await.expect("no panic");
-            assert_eq!((over, begin.elapsed().as_secs()), (None, 60));
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_lazy_timer_fires_at_each_deadline() {
-        let mut timer = LazyTimer::default();
-        for seconds in [5, 60, 1, 8, 8] {
-            let begin = Instant::now();
-            let until = begin + Duration::from_secs(seconds);
-            let late = timer.within(until, tokio::time::sleep(Duration::from_secs(3600))).await;
-            assert_eq!((late, begin.elapsed().as_secs()), (None, seconds));
-            let in_time = timer.within(until + Duration::from_secs(2), async { 7 }).await;
-            assert_eq!(in_time, Some(7));
-        }
-    }
-}

@@ -69,24 +69,3 @@ impl Drop for MemoryPermit {
         self.memory.free.fetch_add(self.bytes, Ordering::Relaxed);
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_share_is_reserved_once_and_released() {
-        let memory = MemoryPool::new(100);
-        let mut one = MemoryPermit::of(&memory);
-        let mut two = MemoryPermit::of(&memory);
-        assert_eq!(one.reserve(60), Ok(()));
-        assert_eq!(one.reserve(40), Ok(()), "it covers that already");
-        assert_eq!(two.reserve(41), Err(Exhausted));
-        assert_eq!(two.reserve(40), Ok(()));
-        assert_eq!(memory.taken(), 100);
-        drop(one);
-        assert_eq!(memory.taken(), 40);
-        drop(two);
-        assert_eq!(memory.taken(), 0);
-    }
-}

@@ -2,7 +2,6 @@
 //! the URL. A call that times out while others are answered is slow and counts as no failure.
 
 use super::NodeError;
-use super::target::CallFailure;
 use parking_lot::Mutex;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -10,10 +9,22 @@ use tokio::time::Instant;
 /// Consecutive failures that open the breaker: a restart may cause one or two.
 const FAILURES: u32 = 3;
 /// How long an open breaker rejects calls: a node restarts within seconds.
-const PAUSE: Duration = Duration::from_secs(1);
+pub const PAUSE: Duration = Duration::from_secs(1);
 
+/// Why a call failed, and whether the node may have received the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallFailure {
+    /// No connection: nothing was sent.
+    Connect,
+    /// A pooled connection died during the request and no new one was possible: maybe received.
+    Gone,
+    /// The request may have reached the node.
+    After(NodeError),
+}
+
+/// The breaker of one URL.
 #[derive(Debug, Default)]
-pub(super) struct Breaker(Mutex<State>);
+pub struct Breaker(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -28,7 +39,7 @@ struct State {
 /// A call that the breaker admitted. Dropped without a result (its client is gone, say), it does
 /// not count.
 #[derive(Debug)]
-pub(super) struct Attempt<'a> {
+pub struct Attempt<'a> {
     breaker: &'a Breaker,
     is_probe: bool,
     /// [`State::answers`] when it began.
@@ -37,7 +48,7 @@ pub(super) struct Attempt<'a> {
 
 impl Breaker {
     /// Admits a call; `None` while the breaker is open.
-    pub(super) fn enter(&self, now: impl FnOnce() -> Instant) -> Option<Attempt<'_>> {
+    pub fn enter(&self, now: impl FnOnce() -> Instant) -> Option<Attempt<'_>> {
         let mut state = self.0.lock();
         let is_probe = match state.probe_at {
             None => false,
@@ -50,14 +61,15 @@ impl Breaker {
         Some(Attempt { breaker: self, is_probe, answers: state.answers })
     }
 
-    pub(super) fn is_open(&self) -> bool {
+    /// Whether calls are rejected, except for a probe.
+    pub fn is_open(&self) -> bool {
         self.0.lock().probe_at.is_some()
     }
 }
 
 impl Attempt<'_> {
     /// Records the result of the call.
-    pub(super) fn record(self, failure: Option<CallFailure>, now: impl FnOnce() -> Instant) {
+    pub fn record(self, failure: Option<CallFailure>, now: impl FnOnce() -> Instant) {
         let mut state = self.breaker.0.lock();
         match failure {
             Some(CallFailure::After(NodeError::Timeout)) if state.answers != self.answers => {}
@@ -88,61 +100,5 @@ impl Drop for Attempt<'_> {
         if self.is_probe {
             self.breaker.0.lock().probing = false;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const DOWN: Option<CallFailure> = Some(CallFailure::Connect);
-
-    #[test]
-    fn three_failures_open_it_and_one_probe_closes_it() {
-        let breaker = Breaker::default();
-        let start = Instant::now();
-        for failure in [DOWN, DOWN, None, DOWN, DOWN, DOWN] {
-            let attempt = breaker.enter(|| start).expect("closed until three failures in a row");
-            attempt.record(failure, || start);
-        }
-        assert!(breaker.enter(|| start).is_none(), "open");
-        let later = start + PAUSE;
-        let probe = breaker.enter(|| later).expect("one probe after the pause");
-        assert!(breaker.enter(|| later).is_none(), "only one at a time");
-        probe.record(DOWN, || later);
-        assert!(breaker.enter(|| later).is_none(), "a failed probe keeps it open");
-        let later = later + PAUSE;
-        breaker.enter(|| later).expect("the next probe").record(None, || later);
-        assert!(
-            breaker.enter(|| later).is_some() && breaker.enter(|| later).is_some(),
-            "closed again"
-        );
-    }
-
-    #[test]
-    fn slow_calls_open_it_only_without_other_answers() {
-        const SLOW: Option<CallFailure> = Some(CallFailure::After(NodeError::Timeout));
-        let breaker = Breaker::default();
-        let start = Instant::now();
-        let enter = || breaker.enter(|| start);
-        let slow = [enter(), enter(), enter()];
-        enter().expect("closed").record(None, || start);
-        slow.into_iter().flatten().for_each(|attempt| attempt.record(SLOW, || start));
-        assert!(enter().is_some(), "the node answers others");
-        for _ in 0..3 {
-            enter().expect("closed until the third").record(SLOW, || start);
-        }
-        assert!(enter().is_none(), "the node answers nobody");
-    }
-
-    #[test]
-    fn an_abandoned_probe_makes_room_for_the_next() {
-        let breaker = Breaker::default();
-        let start = Instant::now();
-        for _ in 0..3 {
-            breaker.enter(|| start).expect("closed").record(DOWN, || start);
-        }
-        drop(breaker.enter(|| start + PAUSE).expect("a probe"));
-        assert!(breaker.enter(|| start + PAUSE).is_some(), "the next probe");
     }
 }

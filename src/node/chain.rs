@@ -268,7 +268,7 @@ impl ErrorObject {
 
 /// The text with which a contract panicked: the last Cairo short string in the node's report, which
 /// has the form `0x… ('TEXT')`. Clients get nothing else of a report.
-fn short_reason(report: &str) -> Option<String> {
+pub fn short_reason(report: &str) -> Option<String> {
     let quoted = report.rsplit("('").filter_map(|rest| rest.split_once("')"));
     let is_short = |text: &&str| {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b" _-.:".contains(&byte);
@@ -298,19 +298,4 @@ fn integer(value: &Value) -> Result<u64, RpcError> {
 
 fn wide(value: &Value) -> Result<u128, RpcError> {
     felt(value)?.to_u128().ok_or(RpcError::MalformedAnswer)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn clients_get_the_short_text_only() {
-        let report = "Error at pc=0:1: 0x544f4f5f4541524c59 ('TOO_EARLY')\n\
-                      0x454e545259504f494e545f4641494c4544 ('ENTRYPOINT_FAILED').";
-        assert_eq!(short_reason(report).as_deref(), Some("TOO_EARLY"));
-        for report in ["", "Class with hash 0x123 is not declared.", "('')", "('a\nb')"] {
-            assert_eq!(short_reason(report), None, "{report:?}");
-        }
-    }
 }

@@ -6,7 +6,7 @@
 //! Next: `target` (one URL: its connections and its breaker), `http1` (one exchange),
 //! `io::memory` (the bound over all answers), `chain` (typed calls for the relay).
 
-mod breaker;
+pub mod breaker;
 pub mod chain;
 mod http1;
 mod target;
@@ -14,6 +14,7 @@ mod target;
 use crate::config::NodeConfig;
 use crate::io::memory::{Exhausted, MemoryPermit, MemoryPool};
 use crate::telemetry::Metrics;
+use breaker::CallFailure;
 use bytes::Bytes;
 use http1::Connection;
 use portcullis_filters::rpc::response::Outcome;
@@ -222,10 +223,10 @@ impl Node {
             attempt.record(result.as_ref().err().copied(), Instant::now);
             match result {
                 Ok((connection, body)) => return Ok((target, connection, body)),
-                Err(target::CallFailure::After(error)) => return Err(error),
+                Err(CallFailure::After(error)) => return Err(error),
                 // try the next URL
-                Err(target::CallFailure::Connect) => {}
-                Err(target::CallFailure::Gone) => error = NodeError::Cut,
+                Err(CallFailure::Connect) => {}
+                Err(CallFailure::Gone) => error = NodeError::Cut,
             }
         }
         Err(error)

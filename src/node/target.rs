@@ -1,6 +1,6 @@
 //! One URL of the node: its connection pool, its breaker, and one call.
 
-use super::breaker::Breaker;
+use super::breaker::{Breaker, CallFailure};
 use super::http1::{Connection, ExchangeError};
 use super::{ConnectionChoice, NodeCall, NodeError};
 use crate::config::{NodeConfig, NodeUrl};
@@ -13,17 +13,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
-
-/// Why a call failed, and whether the node may have received the request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CallFailure {
-    /// No connection: nothing was sent.
-    Connect,
-    /// A pooled connection died during the request and no new one was possible: maybe received.
-    Gone,
-    /// The request may have reached the node.
-    After(NodeError),
-}
 
 /// One URL of the node.
 pub(super) struct Target {

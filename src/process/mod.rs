@@ -2,7 +2,7 @@
 //!
 //! [`server`] builds everything from a configuration and runs it under Pingora's `Server`;
 //! [`lifecycle`] reacts to signals; [`reload`] applies a changed configuration; [`listen`],
-//! [`inherited`] and [`handover`] bind, inherit and pass on sockets; `systemd` reports to the
+//! [`inherited`] and [`handover`] bind, inherit and pass on sockets; [`systemd`] reports to the
 //! service manager.
 
 pub mod handover;
@@ -11,4 +11,4 @@ pub mod lifecycle;
 pub mod listen;
 pub mod reload;
 pub mod server;
-mod systemd;
+pub mod systemd;

@@ -9,6 +9,7 @@
 mod access;
 mod admin;
 mod answers;
+mod breaker;
 mod cache;
 mod commands;
 mod config;
@@ -20,6 +21,7 @@ mod handover;
 mod heads;
 mod help;
 mod http2;
+mod io;
 mod limits;
 mod manager;
 mod node_body;

@@ -3,6 +3,8 @@
 //! Rows as in `node_head`. Correct responses must pass as well: exactly 4 MiB, chunks with
 //! trailers, a body delimited by the connection's end, a JSON-RPC error.
 
+use portcullis::node::chain::short_reason;
+
 use crate::node_head::{Fault, ask_about, assert_faults, row};
 use crate::support::check::{assert_error, assert_one_of, assert_result, each};
 use crate::support::edge::Edge;
@@ -448,5 +450,15 @@ fn a_failure_echoes_the_request_id_exactly() {
     for id in ["1", "-1", "1.0", "1e2", "18446744073709551616", "\"a\\u0062\"", "\"\""] {
         let response = edge.ask(&ask_about(0, id));
         assert_one_of(&response, INVALID, id, "the answer of the node is no JSON");
+    }
+}
+
+#[test]
+fn clients_get_the_short_text_only() {
+    let report = "Error at pc=0:1: 0x544f4f5f4541524c59 ('TOO_EARLY')\n\
+                  0x454e545259504f494e545f4641494c4544 ('ENTRYPOINT_FAILED').";
+    assert_eq!(short_reason(report).as_deref(), Some("TOO_EARLY"));
+    for report in ["", "Class with hash 0x123 is not declared.", "('')", "('a\nb')"] {
+        assert_eq!(short_reason(report), None, "{report:?}");
     }
 }

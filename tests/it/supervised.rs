@@ -5,7 +5,11 @@ use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use portcullis::process::systemd::Runtimes;
+use tokio::runtime::Handle;
 
 use crate::manager::{Manager, listener, value};
 use crate::node_head::{ask_about, row};
@@ -320,4 +324,26 @@ fn credentials_with_an_acl_mask_are_accepted() {
         let output = setup.clone().set("sidecar.operator_token_file", &quoted(&path)).run("check");
         assert_eq!(output.status.code(), Some(plain), "{mode:o}, a file");
     }
+}
+
+#[tokio::test]
+async fn a_stuck_or_closed_runtime_does_not_respond() {
+    let runtimes = Runtimes::default();
+    runtimes.add(Handle::current());
+    let mut other = tokio::runtime::Builder::new_multi_thread();
+    let other = other.worker_threads(1).enable_all().build().expect("threads can be started");
+    runtimes.add(other.handle().clone());
+    assert!(runtimes.respond().await, "both respond");
+
+    let (release, held) = mpsc::channel::<()>();
+    other.spawn(async move { held.recv() });
+    let response = runtimes.respond();
+    tokio::pin!(response);
+    let waited = tokio::time::timeout(Duration::from_millis(100), &mut response).await;
+    assert!(waited.is_err(), "one is stuck");
+    release.send(()).expect("it waits");
+    assert!(response.await, "both respond again");
+
+    other.shutdown_background();
+    assert!(!runtimes.respond().await, "one is shut down");
 }

@@ -1,0 +1,53 @@
+//! The circuit breaker of a URL by itself, at chosen times; `node_time` has it on the wire.
+
+use portcullis::node::NodeError;
+use portcullis::node::breaker::{Breaker, CallFailure, PAUSE};
+use tokio::time::Instant;
+
+const DOWN: Option<CallFailure> = Some(CallFailure::Connect);
+
+#[test]
+fn three_failures_open_it_and_one_probe_closes_it() {
+    let breaker = Breaker::default();
+    let start = Instant::now();
+    for failure in [DOWN, DOWN, None, DOWN, DOWN, DOWN] {
+        let attempt = breaker.enter(|| start).expect("closed until three failures in a row");
+        attempt.record(failure, || start);
+    }
+    assert!(breaker.enter(|| start).is_none(), "open");
+    let later = start + PAUSE;
+    let probe = breaker.enter(|| later).expect("one probe after the pause");
+    assert!(breaker.enter(|| later).is_none(), "only one at a time");
+    probe.record(DOWN, || later);
+    assert!(breaker.enter(|| later).is_none(), "a failed probe keeps it open");
+    let later = later + PAUSE;
+    breaker.enter(|| later).expect("the next probe").record(None, || later);
+    assert!(breaker.enter(|| later).is_some() && breaker.enter(|| later).is_some(), "closed again");
+}
+
+#[test]
+fn slow_calls_open_it_only_without_other_answers() {
+    const SLOW: Option<CallFailure> = Some(CallFailure::After(NodeError::Timeout));
+    let breaker = Breaker::default();
+    let start = Instant::now();
+    let enter = || breaker.enter(|| start);
+    let slow = [enter(), enter(), enter()];
+    enter().expect("closed").record(None, || start);
+    slow.into_iter().flatten().for_each(|attempt| attempt.record(SLOW, || start));
+    assert!(enter().is_some(), "the node answers others");
+    for _ in 0..3 {
+        enter().expect("closed until the third").record(SLOW, || start);
+    }
+    assert!(enter().is_none(), "the node answers nobody");
+}
+
+#[test]
+fn an_abandoned_probe_makes_room_for_the_next() {
+    let breaker = Breaker::default();
+    let start = Instant::now();
+    for _ in 0..3 {
+        breaker.enter(|| start).expect("closed").record(DOWN, || start);
+    }
+    drop(breaker.enter(|| start + PAUSE).expect("a probe"));
+    assert!(breaker.enter(|| start + PAUSE).is_some(), "the next probe");
+}
