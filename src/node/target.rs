@@ -9,9 +9,9 @@ use crate::telemetry::Metrics;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 /// One URL of the node.
@@ -24,7 +24,8 @@ pub(super) struct Target {
     head: Vec<u8>,
     pub(super) breaker: Breaker,
     idle: Mutex<VecDeque<Idle>>,
-    busy: AtomicUsize,
+    /// One permit for each further call.
+    free: Semaphore,
     connect_timeout: Duration,
     idle_timeout: Duration,
     max_idle: usize,
@@ -54,7 +55,7 @@ impl Target {
             head: head.into_bytes(),
             breaker: Breaker::default(),
             idle: Mutex::default(),
-            busy: AtomicUsize::new(0),
+            free: Semaphore::new(config.max_connections),
             connect_timeout: config.connect_timeout,
             idle_timeout: config.idle_timeout,
             max_idle: config.max_idle,
@@ -92,7 +93,8 @@ impl Target {
         permit: &mut MemoryPermit,
         metrics: &Metrics,
     ) -> Result<(Box<Connection>, Bytes), CallFailure> {
-        let _in_flight = self.enter().ok_or(CallFailure::After(NodeError::Overloaded))?;
+        let overloaded = |_| CallFailure::After(NodeError::Overloaded);
+        let _permit = self.free.try_acquire().map_err(overloaded)?;
         let mut no_connection = CallFailure::Connect;
         if call.connection == ConnectionChoice::Pooled
             && let Some(mut connection) = self.take_idle(call.start)
@@ -113,11 +115,6 @@ impl Target {
             Err(ExchangeError::BeforeAnswer) => Err(CallFailure::After(NodeError::Cut)),
             Err(ExchangeError::Answer(error)) => Err(CallFailure::After(error)),
         }
-    }
-
-    fn enter(&self) -> Option<InFlight<'_>> {
-        let in_flight = InFlight(&self.busy);
-        (self.busy.fetch_add(1, Ordering::Relaxed) < self.max_connections).then_some(in_flight)
     }
 
     async fn connect(&self) -> Option<Box<Connection>> {
@@ -159,15 +156,6 @@ impl Target {
     }
 
     pub(super) fn busy(&self) -> usize {
-        self.busy.load(Ordering::Relaxed)
-    }
-}
-
-/// Counts a call until it ends.
-struct InFlight<'a>(&'a AtomicUsize);
-
-impl Drop for InFlight<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.max_connections - self.free.available_permits()
     }
 }

@@ -3,13 +3,11 @@
 //!
 //! In: permits, which only the policy makes. Out: replies. One stage per file, in the order they
 //! run: `settings` (configuration), `pins` (what the chain must hold), `transaction` (users' own)
-//! and `operation` (ours, with `operations`, `state` and `signers`), `journal`, `submit` (node,
+//! and `operation` (ours, with `operations`, `state` and `signers`), `submit` (journal, node,
 //! receipt), `reconcile` (after a crash), `outcome` and `answer` (the reply). Writes run on a
 //! runtime of their own: a client that disconnects does not cancel one.
 
 mod answer;
-mod in_flight;
-mod journal;
 mod operation;
 mod operations;
 mod outcome;
@@ -31,8 +29,6 @@ use crate::reply::{JSON, Reply};
 use crate::store::Store;
 use crate::telemetry::Metrics;
 use answer::RpcCall;
-use in_flight::WritesInFlight;
-use journal::Journal;
 use operation::{Answer, Operations, Task};
 use outcome::{Outcome, Status};
 use pingora_limits::rate::Rate;
@@ -45,7 +41,7 @@ use settings::{Account, Keys, Pins, Settings};
 use signers::Signers;
 use std::sync::Arc;
 use std::time::Duration;
-use submit::{Submitter, Trace};
+use submit::{Journal, Submitter, Trace, WritesInFlight};
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Notify};
 use transaction::{Approved, Transactions};
@@ -247,7 +243,7 @@ impl Relay {
 
     /// The accounts that sign, each with the number of operations in its queue.
     pub(crate) fn signers(&self) -> impl Iterator<Item = (Account, usize)> {
-        self.signers.all().map(|signer| (signer.account, signer.waiting()))
+        self.signers.iter().map(|signer| (signer.account, signer.waiting()))
     }
 
     /// The newest proof of the pins, valid or not; makes none.

@@ -4,7 +4,6 @@
 //! An idempotency key stores the first final response; without one, an operation that is in flight
 //! or whose end is unknown is not started a second time.
 
-use super::in_flight::WritesInFlight;
 use super::operations::{self, role, subject, verification};
 use super::outcome::{Details, Outcome};
 use super::pins::{Prover, Required};
@@ -12,7 +11,7 @@ use super::reconcile::Reconciler;
 use super::settings::Pins;
 use super::signers::{Signed, Signer, SignerGuard, Signers};
 use super::state::{Decision, State};
-use super::submit::{Submitter, Trace};
+use super::submit::{Submitter, Trace, WritesInFlight};
 use super::{WriteContext, answer};
 use crate::io::clock::now_us;
 use crate::store::{Claim, Intended, IntentId, NewIntent, StoreError};

@@ -54,7 +54,7 @@ impl Reconciler {
         for intent in journal.store.intents().unresolved_of_other_epochs(epoch).await? {
             journal.advance(intent.id, IntentState::Lost, Some("the chain started again")).await?;
         }
-        for signer in self.signers.all() {
+        for signer in self.signers.iter() {
             let guard = signer.lock().await?;
             let settled = self.settle_signer(epoch, signer, Duration::ZERO).await;
             guard.release().await;
@@ -90,7 +90,7 @@ impl Reconciler {
     /// Settles the pending intents of users. Returns when the oldest of all open intents, ours too,
     /// was made, in microseconds since 1970.
     async fn settle_users(&self, epoch: &str, grace: Duration) -> Result<Option<i64>, Outcome> {
-        let ours: Vec<_> = self.signers.all().map(|signer| signer.account.address).collect();
+        let ours: Vec<_> = self.signers.iter().map(|signer| signer.account.address).collect();
         let mut oldest = None;
         for intent in self.submitter.journal.store.intents().unresolved(epoch, None).await? {
             let is_open = ours.contains(&intent.signer) || !self.settle(&intent, grace).await?;
@@ -145,7 +145,7 @@ impl Reconciler {
             let unsettled = self.submitter.journal.unsettled.notified();
             let _elapsed = tokio::time::timeout(INTERVAL, unsettled).await;
             let Ok(epoch) = self.permit(Required::AllButV2).await else { continue };
-            for signer in self.signers.all() {
+            for signer in self.signers.iter() {
                 // an error is dropped: the signer's next write tries again
                 if let Ok(guard) = signer.lock().await {
                     let _open = self.settle_signer(&epoch, signer, GRACE).await;

@@ -90,14 +90,23 @@ pub(crate) struct Account {
     pub(crate) public_key: Felt,
 }
 
-/// The private keys of the accounts that sign.
-#[derive(Debug)]
-pub(crate) struct Keys {
-    pub(crate) owner: SecretKey,
-    pub(crate) verifier: SecretKey,
-    /// The faucet's, if it is an account of its own.
-    pub(crate) faucet: Option<SecretKey>,
+/// What each account that signs has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Accounts<T> {
+    pub(crate) owner: T,
+    pub(crate) verifier: T,
+    /// The account that pays drips, if it is not the owner.
+    pub(crate) faucet: Option<T>,
 }
+
+impl<T> Accounts<T> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        [&self.owner, &self.verifier].into_iter().chain(&self.faucet)
+    }
+}
+
+/// The private keys.
+pub(crate) type Keys = Accounts<SecretKey>;
 
 impl Keys {
     /// Reads them.
@@ -126,10 +135,7 @@ pub(crate) struct Pins {
     /// The chain, the contracts and the class of accounts, as configured.
     pub(crate) config: PinsConfig,
     pub(crate) chain_id: Felt,
-    pub(crate) owner: Account,
-    pub(crate) verifier: Account,
-    /// The account that pays drips, if it is not the owner.
-    pub(crate) faucet: Option<Account>,
+    pub(crate) accounts: Accounts<Account>,
 }
 
 impl Pins {
@@ -143,15 +149,12 @@ impl Pins {
         };
         Self {
             chain_id: chain_id(&pins.chain_id),
-            owner: account("owner", pins.owner, &keys.owner),
-            verifier: account("verifier", pins.verifier, &keys.verifier),
-            faucet: keys.faucet.as_ref().map(|key| account("faucet", pins.faucet, key)),
+            accounts: Accounts {
+                owner: account("owner", pins.owner, &keys.owner),
+                verifier: account("verifier", pins.verifier, &keys.verifier),
+                faucet: keys.faucet.as_ref().map(|key| account("faucet", pins.faucet, key)),
+            },
             config: pins.clone(),
         }
-    }
-
-    /// The accounts that sign.
-    pub(crate) fn accounts(&self) -> impl Iterator<Item = Account> {
-        [self.owner, self.verifier].into_iter().chain(self.faucet)
     }
 }

@@ -5,7 +5,7 @@
 
 use super::operations::Role;
 use super::outcome::{Outcome, refuse};
-use super::settings::{Account, Keys, Pins};
+use super::settings::{Account, Accounts, Keys, Pins};
 use crate::config::RelayPolicyConfig;
 use crate::node::chain::Chain;
 use crate::secrets::hardening;
@@ -16,9 +16,8 @@ use portcullis_filters::tx::{Bounds, Call, Invoke, Transaction};
 use portcullis_filters::verdict::{Reason, Refusal};
 use region::LockGuard;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{Mutex, MutexGuard, Semaphore};
 
 /// Operations that may wait for one account: at some 20 per second the last one runs in time.
 const MAX_WAITING: usize = 1_000;
@@ -36,7 +35,8 @@ pub(super) struct Signer {
     chain: Arc<Chain>,
     store: Arc<Store>,
     queue: Mutex<()>,
-    waiting: AtomicUsize,
+    /// One permit for each operation that may still wait.
+    waiting: Semaphore,
 }
 
 /// The exclusive right to write with an account, until it is released.
@@ -69,17 +69,13 @@ pub(super) struct Signed {
 }
 
 /// The accounts that sign.
-pub(super) struct Signers {
-    owner: Arc<Signer>,
-    verifier: Arc<Signer>,
-    faucet: Arc<Signer>,
-}
+pub(super) type Signers = Accounts<Signer>;
 
 impl Signers {
     pub(super) fn new(pins: &Pins, keys: Keys, chain: &Arc<Chain>, store: &Arc<Store>) -> Self {
         let signer = |account, key| {
             let key = Box::new(key);
-            Arc::new(Signer {
+            Signer {
                 account,
                 _locked: hardening::lock(&key),
                 key,
@@ -87,15 +83,14 @@ impl Signers {
                 chain: Arc::clone(chain),
                 store: Arc::clone(store),
                 queue: Mutex::new(()),
-                waiting: AtomicUsize::new(0),
-            })
+                waiting: Semaphore::new(MAX_WAITING),
+            }
         };
-        let owner = signer(pins.owner, keys.owner);
-        let faucet = pins.faucet.zip(keys.faucet).map(|(account, key)| signer(account, key));
+        let Accounts { owner, verifier, faucet } = pins.accounts;
         Self {
-            faucet: faucet.unwrap_or_else(|| Arc::clone(&owner)),
-            verifier: signer(pins.verifier, keys.verifier),
-            owner,
+            owner: signer(owner, keys.owner),
+            verifier: signer(verifier, keys.verifier),
+            faucet: faucet.zip(keys.faucet).map(|(account, key)| signer(account, key)),
         }
     }
 
@@ -103,24 +98,17 @@ impl Signers {
         match role {
             Role::Owner => &self.owner,
             Role::Verifier => &self.verifier,
-            Role::Faucet => &self.faucet,
+            Role::Faucet => self.faucet.as_ref().unwrap_or(&self.owner),
         }
-    }
-
-    /// Each account once.
-    pub(super) fn all(&self) -> impl Iterator<Item = &Signer> {
-        let faucet = (!Arc::ptr_eq(&self.faucet, &self.owner)).then_some(&*self.faucet);
-        [&*self.owner, &*self.verifier].into_iter().chain(faucet)
     }
 }
 
 impl Signer {
     /// Waits in the account's queue, then for other processes.
     pub(super) async fn lock(&self) -> Result<SignerGuard<'_>, Outcome> {
-        let waiting = Waiting(&self.waiting);
-        if self.waiting.fetch_add(1, Ordering::Relaxed) >= MAX_WAITING {
+        let Ok(waiting) = self.waiting.try_acquire() else {
             return refuse(Reason::Overloaded, "too many writes are waiting: retry soon");
-        }
+        };
         let queue = self.queue.lock().await;
         drop(waiting);
         let lock = SignerLock::acquire(&self.store, self.account.address, LOCK).await?;
@@ -129,7 +117,7 @@ impl Signer {
 
     /// Operations that wait for this account.
     pub(super) fn waiting(&self) -> usize {
-        self.waiting.load(Ordering::Relaxed)
+        MAX_WAITING - self.waiting.available_permits()
     }
 
     /// Signs a transaction that makes `calls`: the node's next nonce, bounds from an estimate.
@@ -153,15 +141,6 @@ impl Signer {
         let transaction = invoke(bounds(&estimate, policy)?).sign(self.chain_id, &self.key);
         let hash = transaction.hash(self.chain_id);
         Ok(Signed { hash, nonce, params: transaction.to_params() })
-    }
-}
-
-/// One waiting operation, counted until this is dropped.
-struct Waiting<'a>(&'a AtomicUsize);
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -1,19 +1,22 @@
-//! Submits journaled intents to the node and records the result.
+//! Submits journaled intents to the node and records the result; the journal as the stages write
+//! it, where an intent is durable before it is sent, and so is each step after.
 //!
 //! `sent` is durable before the first byte leaves, so an intent that is only `intended` never left.
 //! An answer that cannot be trusted leaves the intent `sent`; `reconcile` settles it later.
 
-use super::journal::Journal;
 use super::outcome::{Outcome, refuse};
 use super::settings::Settings;
 use crate::http::clients::Running;
+use crate::io::clock::now_us;
+use crate::io::shared::{Aborted, Shared};
 use crate::node::chain::{Chain, ErrorObject, Receipt, RpcError, code};
-use crate::store::{Intent, IntentId, IntentState, NewIntent, StoreError};
+use crate::store::{Intent, IntentId, IntentState, NewIntent, Store, StoreError};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::verdict::{Reason, method_of};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// Intervals between polls for a receipt: a test network has it at once, a public one in seconds.
@@ -150,5 +153,65 @@ impl Submitter {
             return Ok(settled.as_ref().and_then(Outcome::of));
         }
         Ok(Outcome::of(intent))
+    }
+}
+
+/// The journal of writes.
+pub(super) struct Journal {
+    pub(super) store: Arc<Store>,
+    /// Wakes the reconciler: an intent was left open.
+    pub(super) unsettled: Notify,
+}
+
+impl Journal {
+    /// Moves an intent on; `false` if its present state does not allow that.
+    pub(super) async fn advance(
+        &self,
+        id: IntentId,
+        state: IntentState,
+        detail: Option<&str>,
+    ) -> Result<bool, StoreError> {
+        self.store.intents().advance(id, state, detail, now_us()).await
+    }
+
+    /// Records a receipt.
+    pub(super) async fn settle(&self, id: IntentId, receipt: &Receipt) -> Result<(), StoreError> {
+        let (state, detail) = match &receipt.outcome {
+            Ok(()) => (IntentState::Succeeded, None),
+            Err(reason) => (IntentState::Reverted, reason.as_deref()),
+        };
+        self.advance(id, state, detail).await.map(drop)
+    }
+
+    /// Records that a request with a valid token was refused.
+    pub(super) async fn refused(&self, endpoint: &str, reason: Reason, request_id: &str) {
+        let (reason, intents) = (reason.name(), self.store.intents());
+        let recorded = intents.record_refusal(endpoint, reason, None, request_id, now_us());
+        if let Err(error) = recorded.await {
+            error.log();
+        }
+    }
+}
+
+/// The writes in flight, by the digest of an operation or the hash of a transaction.
+pub(super) struct WritesInFlight(Shared<[u8; 32], Outcome>);
+
+impl WritesInFlight {
+    pub(super) fn new() -> Self {
+        Self(Shared::new(0, |_| 0))
+    }
+
+    /// Carries `write` out in a task of its own, unless an identical write is in flight. Later
+    /// repeats find it in the journal.
+    pub(super) async fn join(
+        &self,
+        digest: [u8; 32],
+        write: impl Future<Output = Result<Outcome, Outcome>> + Send + 'static,
+    ) -> Outcome {
+        let write = async { (Outcome::merge(write.await), Duration::ZERO) };
+        self.0.get(digest, write).await.unwrap_or_else(|Aborted| {
+            let message = "the write was interrupted: repeat the request, it is not sent twice";
+            Outcome::refused(Reason::OutcomeUnknown, message)
+        })
     }
 }

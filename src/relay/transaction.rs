@@ -4,11 +4,10 @@
 //! read, which turn it into a [`TransactionPermit`]; then it is journaled and sent. The same
 //! transaction again, found by its hash, gets its outcome from the journal, whatever its signature.
 
-use super::in_flight::WritesInFlight;
 use super::outcome::{Details, Outcome, refuse};
 use super::pins::{Prover, Required};
 use super::reconcile::Reconciler;
-use super::submit::{Submitter, Trace};
+use super::submit::{Submitter, Trace, WritesInFlight};
 use crate::io::clock::now_us;
 use crate::store::{Intended, IntentId, NewIntent};
 use portcullis_filters::felt::Felt;

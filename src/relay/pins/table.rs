@@ -3,7 +3,7 @@
 use super::{Pin, V2};
 use crate::config::PinsConfig;
 use crate::node::chain::{Chain, RpcError};
-use crate::relay::settings::{Account, Pins};
+use crate::relay::settings::{Account, Accounts, Pins};
 use crate::telemetry::Metrics;
 use futures_util::future::join_all;
 use portcullis_filters::felt::Felt;
@@ -61,7 +61,7 @@ fn rows(pins: &Pins) -> Vec<Row> {
         row("spec_version", format!("{SPEC}*"), Read::SpecVersion),
     ];
     rows.extend(registry(pins));
-    rows.extend(pins.accounts().flat_map(|account| account_rows(pins, account)));
+    rows.extend(pins.accounts.iter().flat_map(|account| account_rows(pins, account)));
     for (name, contract) in [
         ("token_class", pins.config.token),
         ("registry_class", pins.config.registry),
@@ -77,40 +77,40 @@ fn rows(pins: &Pins) -> Vec<Row> {
 }
 
 fn registry(pins: &Pins) -> [Row; 7] {
-    let [owner, verifier] = [pins.owner.address, pins.verifier.address];
+    let Accounts { owner, verifier, .. } = pins.accounts;
     let view = |name, view, expected: &dyn Display, args: &[Felt]| {
         row(name, expected, Read::View(pins.config.registry.address, view, args.to_vec()))
     };
-    let has_one_key = pins.owner.public_key == pins.verifier.public_key;
+    let has_one_key = owner.public_key == verifier.public_key;
     let keys = if has_one_key { "the same" } else { "different" };
     [
         view(V2, "verification_v2_required", &YES, &[]),
         view("account_class", "account_class_hash", &pins.config.account_class, &[]),
-        view("registry_owner", "owner", &owner, &[]),
-        view("registry_verifier", "verifier", &verifier, &[]),
-        view("verifier_authorised", "is_authorised_verifier", &YES, &[verifier]),
-        view("owner_is_not_a_verifier", "is_authorised_verifier", &NO, &[owner]),
+        view("registry_owner", "owner", &owner.address, &[]),
+        view("registry_verifier", "verifier", &verifier.address, &[]),
+        view("verifier_authorised", "is_authorised_verifier", &YES, &[verifier.address]),
+        view("owner_is_not_a_verifier", "is_authorised_verifier", &NO, &[owner.address]),
         row("owner_and_verifier_keys", "different", Read::Known(keys)),
     ]
 }
 
-fn account_rows(pins: &Pins, account: Account) -> [Row; 3] {
+fn account_rows(pins: &Pins, account: &Account) -> [Row; 3] {
     let [class, key, balance] = match account.role {
         "owner" => ["owner_class", "owner_key", "owner_balance"],
         "verifier" => ["verifier_class", "verifier_key", "verifier_balance"],
         _ => ["faucet_class", "faucet_key", "faucet_balance"],
     };
-    let Account { address, public_key, .. } = account;
+    let Account { address, public_key, .. } = *account;
     let view = Read::View(address, "get_public_key", Vec::new());
     [
         row(class, pins.config.account_class, Read::Class(address)),
         row(key, public_key, view),
-        row(balance, pins.config.minimum_balance, Read::Balance(account)),
+        row(balance, pins.config.minimum_balance, Read::Balance(*account)),
     ]
 }
 
 fn wiring(pins: &Pins) -> [Row; 14] {
-    let [owner, verifier] = [pins.owner.address, pins.verifier.address];
+    let [owner, verifier] = [&pins.accounts.owner, &pins.accounts.verifier].map(|own| own.address);
     let PinsConfig { token, registry, staking, card, usership, bridge, l1_bridge, .. } =
         &pins.config;
     let [token, registry, staking, card, usership, bridge] =
