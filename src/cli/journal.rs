@@ -3,7 +3,9 @@
 //! Reads only, also while a relay runs. `list` and `show` are for people, `export` is one JSON
 //! object per line, `verify` recomputes the chain of hashes.
 
-use super::{CHECK_FAILED, ConfigArgument, Failure, INTERNAL, Outcome, block_on, written};
+use super::{
+    CHECK_FAILED, ConfigArgument, Failure, INTERNAL, Outcome, STORE_CODES, block_on, written,
+};
 use crate::secrets;
 use crate::store::{Entry, IntentId, Journal, PAGE, Store, StoreError, Verified};
 use clap::Subcommand;
@@ -39,11 +41,7 @@ enum JournalCommand {
 Examples:
   # the newest twenty
   portcullis journal --config portcullis.toml list --last 20
-
-Exit codes:
-  0   success
-  2   usage, or an unusable configuration or file
-  70  the store is unavailable, or of another version")]
+".to_owned() + STORE_CODES)]
     List {
         /// How many.
         #[arg(long, default_value_t = 50, value_name = "COUNT")]
@@ -81,11 +79,7 @@ Exit codes:
 Examples:
   # for an archive
   portcullis journal --config portcullis.toml export > journal.ndjson
-
-Exit codes:
-  0   success
-  2   usage, or an unusable configuration or file
-  70  the store is unavailable, or of another version")]
+".to_owned() + STORE_CODES)]
     Export,
 }
 

@@ -94,6 +94,13 @@ enum Command {
     },
 }
 
+/// The exit codes of commands that use the store, in their help.
+const STORE_CODES: &str = "
+Exit codes:
+  0   success
+  2   usage, or an unusable configuration or file
+  70  the store is unavailable, or of another version";
+
 #[derive(Debug, clap::Args)]
 struct ConfigArgument {
     /// The configuration, a TOML file; PORTCULLIS__SECTION__KEY variables override it.

@@ -168,9 +168,9 @@ impl<A: HttpServerApp + Send + Sync + 'static> Gate<A> {
         let config = Arc::clone(&identity.config);
         let stream = match Secured::accept(stream, config, self.limits.header_timeout).await {
             Ok(stream) => stream,
-            Err(outcome) => return self.process.metrics.tls.handshake(self.surface, outcome),
+            Err(outcome) => return self.process.metrics.handshake(self.surface, outcome),
         };
-        self.process.metrics.tls.handshake(self.surface, Handshake::Ok);
+        self.process.metrics.handshake(self.surface, Handshake::Ok);
         let is_http2 = tls::is_http2(stream.protocol());
         let stream: Stream = Box::new(stream);
         if is_http2 {

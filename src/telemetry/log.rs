@@ -179,19 +179,12 @@ impl RequestLine<'_> {
 }
 
 fn push_ipv4(address: Ipv4Addr, out: &mut Vec<u8>) {
-    let mut text = [b'.'; 16];
-    let mut end = 0;
-    for octet in address.octets() {
-        for (from, place) in [(100, 100), (10, 10), (0, 1)] {
-            if octet >= from {
-                text[end] = b'0' + octet / place % 10;
-                end += 1;
-            }
+    for (at, octet) in address.octets().into_iter().enumerate() {
+        if at > 0 {
+            out.push(b'.');
         }
-        end += 1;
+        push_integer(octet.into(), out);
     }
-    // without the last dot
-    out.extend_from_slice(&text[..end - 1]);
 }
 
 /// Appends a time in milliseconds, to the microsecond.
@@ -201,13 +194,8 @@ fn push_millis(time: Duration, out: &mut Vec<u8>) {
     push_thousandths((micros % 1000) as u32, out);
 }
 
-/// Appends a number in decimal.
 fn push_integer(number: u64, out: &mut Vec<u8>) {
-    if let Ok(number @ 0..10) = u8::try_from(number) {
-        out.push(b'0' + number);
-    } else {
-        out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
-    }
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// Appends a number below 1000 as a point and three digits.

@@ -3,89 +3,24 @@
 //! Label values come from closed sets, and the series of a request are made at start, so a request
 //! costs a few atomic additions. Values that other parts keep are sampled by `admin`.
 
+use super::labels::{BySurface, CacheUse, ConnectionOutcome, Handshake, Surface};
 use super::process;
 use super::registry::Registry;
 use super::relay::RelayMetrics;
 use super::reloads::ReloadMetrics;
 use super::requests::Requests;
 use super::sidecar::SidecarMetrics;
-use super::tls::TlsMetrics;
 use portcullis_filters::rpc::Method;
 use portcullis_filters::verdict::Reason;
 use prometheus::proto::MetricFamily;
 use prometheus::{Encoder, Histogram, IntCounter, IntCounterVec, IntGauge, TextEncoder};
 use std::time::Duration;
 
-/// A surface of the program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Surface {
-    /// The public read path.
-    Gateway,
-    /// The operator's listener.
-    Admin,
-    /// The protected write path.
-    Relay,
-    /// The service endpoints.
-    Sidecar,
-}
-
-impl Surface {
-    /// Every surface, in the order of the variants.
-    pub const ALL: [Self; 4] = [Self::Gateway, Self::Admin, Self::Relay, Self::Sidecar];
-
-    /// The name in logs and metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Gateway => "gateway",
-            Self::Admin => "admin",
-            Self::Relay => "relay",
-            Self::Sidecar => "sidecar",
-        }
-    }
-}
-
-/// How the cache took part in a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CacheUse {
-    /// Answered from the cache.
-    Hit,
-    /// Shared the response of an identical call in flight.
-    Shared,
-    /// Sent to the node.
-    Miss,
-    /// The cache is off, or not for this call.
-    Off,
-}
-
-impl CacheUse {
-    /// Every use, in the order of the variants.
-    pub const ALL: [Self; 4] = [Self::Hit, Self::Shared, Self::Miss, Self::Off];
-
-    /// The name in metrics and in `X-Cache`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Hit => "hit",
-            Self::Shared => "shared",
-            Self::Miss => "miss",
-            Self::Off => "off",
-        }
-    }
-}
-
 /// Bucket bounds in seconds: the node's deadline is 8 s, a cache hit takes microseconds.
 pub const LATENCY: [f64; 14] =
     [1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 1.0, 4.0, 8.0];
 /// Bucket bounds in bytes: a request has at most 64 KiB, a response at most 4 MiB.
 const SIZE: [f64; 8] = [128.0, 512.0, 2048.0, 8192.0, 32768.0, 131_072.0, 524_288.0, 4_194_304.0];
-
-/// Whether a client connection was served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConnectionOutcome {
-    /// It was served.
-    Accepted,
-    /// It was closed at once, because a cap was reached.
-    Refused,
-}
 
 /// Label values whose enums are in modules above. Each gets its series at start.
 #[derive(Clone, Copy, Debug, Default)]
@@ -123,6 +58,7 @@ pub struct Metrics {
     pub connections_limit: BySurface<IntGauge>,
     /// Accepted and refused connections by surface.
     pub connections_total: BySurface<[IntCounter; 2]>,
+    handshakes: BySurface<[IntCounter; Handshake::ALL.len()]>,
     /// Requests between their head and the end of their response.
     pub in_flight: IntGauge,
     /// 1 while the process is shutting down.
@@ -133,8 +69,6 @@ pub struct Metrics {
     pub relay: RelayMetrics,
     /// Of the sidecar.
     pub sidecar: SidecarMetrics,
-    /// Of TLS handshakes.
-    pub tls: TlsMetrics,
 }
 
 /// Whether the gateway has this reason; the others are the relay's or the sidecar's.
@@ -168,24 +102,40 @@ const fn is_of_the_gateway(reason: Reason) -> bool {
     )
 }
 
-/// One of each surface.
-pub type BySurface<T> = [T; Surface::ALL.len()];
-
 /// A gauge for each surface.
 fn by_surface(registry: &Registry, name: &str, help: &str) -> BySurface<IntGauge> {
     let gauges = registry.gauges(name, help, "surface");
     Surface::ALL.map(|surface| gauges.with_label_values(&[surface.name()]))
 }
 
+/// Counters for each surface and outcome.
+fn outcomes<const OUTCOMES: usize>(
+    registry: &Registry,
+    name: &str,
+    help: &str,
+    outcomes: [&str; OUTCOMES],
+) -> BySurface<[IntCounter; OUTCOMES]> {
+    let all = registry.counters(name, help, &["surface", "outcome"]);
+    Surface::ALL
+        .map(|surface| outcomes.map(|outcome| all.with_label_values(&[surface.name(), outcome])))
+}
+
 fn connections(registry: &Registry) -> BySurface<[IntCounter; 2]> {
-    let all = registry.counters(
+    outcomes(
+        registry,
         "portcullis_connections_total",
         "Client connections by surface and by whether they were accepted or refused.",
-        &["surface", "outcome"],
-    );
-    Surface::ALL.map(|surface| {
-        ["accepted", "refused"].map(|outcome| all.with_label_values(&[surface.name(), outcome]))
-    })
+        ["accepted", "refused"],
+    )
+}
+
+fn handshakes(registry: &Registry) -> BySurface<[IntCounter; Handshake::ALL.len()]> {
+    outcomes(
+        registry,
+        "portcullis_tls_handshakes_total",
+        "TLS handshakes by surface and outcome.",
+        Handshake::ALL.map(Handshake::name),
+    )
 }
 
 fn requests(registry: &Registry) -> Requests {
@@ -265,13 +215,13 @@ impl Metrics {
                 "Client connections that may be open; 0 for a surface that is off.",
             ),
             connections_total: connections(&registry),
+            handshakes: handshakes(&registry),
             in_flight: registry.gauge("portcullis_requests_in_flight", "Requests in flight."),
             draining: registry
                 .gauge("portcullis_draining", "1 while the process is shutting down."),
             reloads: ReloadMetrics::new(&registry),
             relay: RelayMetrics::new(&registry, values.intent_states),
             sidecar: SidecarMetrics::new(&registry),
-            tls: TlsMetrics::new(&registry),
             registry,
         }
     }
@@ -284,10 +234,7 @@ impl Metrics {
 
     /// Counts a call that passed the policy. `bytes` is the size of the request body.
     pub fn call(&self, method: Method, cache: CacheUse, bytes: usize) {
-        let counters = self.by_method.get(method as usize);
-        if let Some(counter) = counters.and_then(|counters| counters.get(cache as usize)) {
-            counter.inc();
-        }
+        self.by_method[method as usize][cache as usize].inc();
         self.request_bytes.observe(bytes as f64);
     }
 
@@ -304,10 +251,12 @@ impl Metrics {
 
     /// Counts a client connection.
     pub fn connection(&self, surface: Surface, outcome: ConnectionOutcome) {
-        let counters = self.connections_total.get(surface as usize);
-        if let Some(counter) = counters.and_then(|counters| counters.get(outcome as usize)) {
-            counter.inc();
-        }
+        self.connections_total[surface as usize][outcome as usize].inc();
+    }
+
+    /// Counts a TLS handshake.
+    pub fn handshake(&self, surface: Surface, outcome: Handshake) {
+        self.handshakes[surface as usize][outcome as usize].inc();
     }
 
     /// Every metric with its series.

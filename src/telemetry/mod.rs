@@ -3,6 +3,7 @@
 //! Nothing here holds a body, a token, a key or a signature. Every label value is from a closed
 //! set, so no client can add a series or forge a log line.
 
+mod labels;
 pub mod log;
 pub mod metrics;
 mod process;
@@ -12,16 +13,13 @@ mod relay;
 mod reloads;
 mod requests;
 mod sidecar;
-mod tls;
 
 pub use self::log::{Log, RequestLine};
-pub use metrics::{
-    BySurface, CacheUse, ConnectionOutcome, LATENCY, LabelValues, Metrics, Surface, encode,
-};
+pub use labels::{BySurface, CacheUse, ConnectionOutcome, Handshake, Surface};
+pub use metrics::{LATENCY, LabelValues, Metrics, encode};
 pub use recent::{Event, Recent};
 pub use registry::{Registry, as_gauge, counts, raise};
 pub use relay::{PinState, RelayMetrics};
 pub use reloads::ReloadMetrics;
 pub use requests::{Latency, Requests};
 pub use sidecar::SidecarMetrics;
-pub use tls::{Handshake, TlsMetrics};

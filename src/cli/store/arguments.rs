@@ -1,6 +1,6 @@
 //! The arguments of `portcullis store`, and their help.
 
-use crate::cli::ConfigArgument;
+use crate::cli::{ConfigArgument, STORE_CODES};
 use crate::config::parse_origin;
 use crate::store::content_types;
 use clap::Subcommand;
@@ -27,11 +27,7 @@ pub(in crate::cli) enum StoreCommand {
 Examples:
   # after an update, with the server stopped
   portcullis store migrate --config portcullis.toml
-
-Exit codes:
-  0   success
-  2   usage, or an unusable configuration or file
-  70  the store is unavailable, or of another version")]
+".to_owned() + STORE_CODES)]
     Migrate(ConfigArgument),
     /// Import content: files of one JSON object per line, each of them entirely or not at all.
     Import(ImportArguments),
@@ -73,11 +69,7 @@ Examples:
   portcullis store export --config portcullis.toml > content.ndjson
   # of one type
   portcullis store export --config portcullis.toml --type podcast > podcasts.ndjson
-
-Exit codes:
-  0   success
-  2   usage, or an unusable configuration or file
-  70  the store is unavailable, or of another version")]
+".to_owned() + STORE_CODES)]
 pub(in crate::cli) struct ExportArguments {
     #[command(flatten)]
     pub(super) file: ConfigArgument,
@@ -93,11 +85,7 @@ Examples:
   portcullis store prune --config portcullis.toml
   # posts of the last year only
   portcullis store prune --config portcullis.toml --feed-items-older-than 365d
-
-Exit codes:
-  0   success
-  2   usage, or an unusable configuration or file
-  70  the store is unavailable, or of another version")]
+".to_owned() + STORE_CODES)]
 pub(in crate::cli) struct PruneArguments {
     #[command(flatten)]
     pub(super) file: ConfigArgument,
