@@ -11,7 +11,7 @@ use crate::store::{AGE_EVENTS_KEPT, EventOutcome, Store};
 use crate::telemetry::Metrics;
 use portcullis_filters::policy::RequestParts;
 use portcullis_filters::verdict::Reason;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
@@ -43,42 +43,37 @@ impl Recorder<'_> {
             log::error!("the recording of an event was aborted");
             refused(Reason::StoreUnavailable, "the event was not recorded: send it again")
         })??;
-        self.metrics.sidecar.event(label(&outcome));
-        reply(&outcome)
+        let (label, reply) = described(&outcome);
+        self.metrics.sidecar.event(label);
+        reply
     }
 }
 
-/// The outcome's label in metrics.
-fn label(outcome: &EventOutcome) -> &'static str {
+/// The outcome's label in metrics, and the response.
+fn described(outcome: &EventOutcome) -> (&'static str, Result<Reply, Refused>) {
+    let done = |body: &Value| Ok(Reply::serialize(200, body));
+    let refuse = |reason, message| Err(refused(reason, message));
     match outcome {
-        EventOutcome::Applied(_) => "applied",
-        EventOutcome::Duplicate { .. } => "duplicate",
-        EventOutcome::Stale => "stale",
-        EventOutcome::Invalid => "invalid",
-        EventOutcome::Conflict => "conflict",
-        EventOutcome::UnknownSubject => "unknown",
-    }
-}
-
-fn reply(outcome: &EventOutcome) -> Result<Reply, Refused> {
-    let (reason, message) = match outcome {
         EventOutcome::Applied(state) => {
-            let body = json!({ "status": "applied", "state": state.name() });
-            return Ok(Reply::serialize(200, &body));
+            ("applied", done(&json!({ "status": "applied", "state": state.name() })))
         }
         EventOutcome::Duplicate { outcome, state } => {
             let (outcome, state) = (outcome.name(), state.name());
             let body = json!({ "status": "duplicate", "outcome": outcome, "state": state });
-            return Ok(Reply::serialize(200, &body));
+            ("duplicate", done(&body))
         }
-        EventOutcome::Stale => (Reason::StaleTransition, "the subject has a newer event"),
+        EventOutcome::Stale => {
+            ("stale", refuse(Reason::StaleTransition, "the subject has a newer event"))
+        }
         EventOutcome::Invalid => {
-            (Reason::InvalidTransition, "the subject cannot change to this status")
+            let message = "the subject cannot change to this status";
+            ("invalid", refuse(Reason::InvalidTransition, message))
         }
         EventOutcome::Conflict => {
-            (Reason::EventConflict, "the event's id was used for another event")
+            ("conflict", refuse(Reason::EventConflict, "the event's id was used for another event"))
         }
-        EventOutcome::UnknownSubject => (Reason::UnknownSubject, "no session has this subject_ref"),
-    };
-    Err(refused(reason, message))
+        EventOutcome::UnknownSubject => {
+            ("unknown", refuse(Reason::UnknownSubject, "no session has this subject_ref"))
+        }
+    }
 }

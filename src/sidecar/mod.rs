@@ -21,9 +21,8 @@ pub mod podcast;
 mod podcast_rss_feed;
 mod query;
 mod seo_robots;
-mod seo_sitemap;
+pub mod seo_sitemap;
 mod settings;
-pub mod sitemap;
 pub mod xml;
 
 pub use settings::Settings;

@@ -36,6 +36,12 @@ impl<'a> From<&'a String> for Arg<'a> {
     }
 }
 
+impl From<String> for Arg<'_> {
+    fn from(text: String) -> Self {
+        Self::Text(Some(text.into()))
+    }
+}
+
 impl<'a> From<Option<&'a str>> for Arg<'a> {
     fn from(text: Option<&'a str>) -> Self {
         Self::Text(text.map(Cow::Borrowed))
@@ -69,7 +75,7 @@ impl From<Option<Felt>> for Arg<'_> {
 /// A digest, in hexadecimal.
 impl From<&[u8; 32]> for Arg<'_> {
     fn from(digest: &[u8; 32]) -> Self {
-        Self::Text(Some(hex::encode(digest).into()))
+        hex::encode(digest).into()
     }
 }
 

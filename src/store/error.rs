@@ -94,7 +94,7 @@ impl From<sqlx::Error> for StoreError {
                 }
                 Self::Failed { code, message }
             }
-            sqlx::Error::Io(error) => Self::Unavailable(Cause::Io(error)),
+            sqlx::Error::Io(error) => error.into(),
             sqlx::Error::PoolTimedOut => Self::Unavailable(Cause::Timeout),
             sqlx::Error::PoolClosed => Self::Unavailable(Cause::Closed),
             sqlx::Error::Configuration(_) => Self::Url("malformed"),
@@ -104,6 +104,12 @@ impl From<sqlx::Error> for StoreError {
             }
             _ => Self::Unavailable(Cause::Protocol),
         }
+    }
+}
+
+impl From<io::Error> for StoreError {
+    fn from(error: io::Error) -> Self {
+        Self::Unavailable(Cause::Io(error))
     }
 }
 

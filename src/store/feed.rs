@@ -1,4 +1,6 @@
-//! Pages of feeds: the visible posts after a position, newest first.
+//! Pages of feeds: the visible posts after a position, newest first; and suggestions of accounts to
+//! follow, in pages of one immutable snapshot, so that no account repeats or is skipped while newer
+//! snapshots are written.
 
 use super::db::{Arg, Db, FromRow, Row, slots};
 use super::{StoreError, sql};
@@ -7,6 +9,9 @@ use super::{StoreError, sql};
 pub const MAX_BLOCKED: usize = 16;
 /// How many labels a query may select.
 pub const MAX_LABELS: usize = 10;
+
+/// The viewer of the snapshot that serves viewers without one.
+const ANYONE: &str = "*";
 
 /// Selects a page of posts.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +45,49 @@ impl FromRow for FeedItem {
     }
 }
 
+/// Selects a page of suggestions.
+#[derive(Debug, Clone, Copy)]
+pub struct SuggestionQuery<'a> {
+    /// The viewer.
+    pub viewer_did: &'a str,
+    /// None whose post has one of these moderation labels, at most [`MAX_BLOCKED`].
+    pub blocked: &'a [String],
+    /// Continues after this snapshot id and rank, however old the snapshot.
+    pub after: Option<(i64, i64)>,
+    /// Otherwise starts with the newest snapshot, if it was built after this instant.
+    pub newer_than_us: i64,
+    /// How many at most.
+    pub limit: u32,
+}
+
+/// A page of suggestions from one snapshot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SuggestionPage {
+    /// The snapshot's id.
+    pub snapshot_id: i64,
+    /// Best first.
+    pub items: Vec<Suggestion>,
+}
+
+/// An account to follow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Suggestion {
+    /// The rank in the snapshot, from 1.
+    pub rank: i64,
+    /// The account's DID.
+    pub actor_did: String,
+    /// A post of the account, to show.
+    pub post_uri: String,
+    /// A short word for the reason.
+    pub reason: String,
+}
+
+impl FromRow for Suggestion {
+    fn read(row: &Row) -> Result<Self, StoreError> {
+        Ok(from_row!(row; get: rank actor_did post_uri reason;))
+    }
+}
+
 /// Reads feeds and suggestions.
 #[derive(Debug, Clone, Copy)]
 pub struct Feeds<'a> {
@@ -65,5 +113,42 @@ impl Feeds<'_> {
             (false, Some(_)) => sql::FEED_OF_LABELS_AND_SET,
         };
         self.db.all(statement, &args).await
+    }
+
+    /// Suggestions from the viewer's own snapshot, or else the common one, without the viewer and
+    /// the accounts that the viewer follows by now; `None` without a snapshot.
+    pub async fn suggestions(
+        &self,
+        query: &SuggestionQuery<'_>,
+    ) -> Result<Option<SuggestionPage>, StoreError> {
+        for viewer in [query.viewer_did, ANYONE] {
+            let Some(snapshot_id) = self.snapshot_id(viewer, query).await? else { continue };
+            let rank = query.after.map_or(0, |(_, rank)| rank);
+            let limit = i64::from(query.limit);
+            let mut args: Vec<Arg<'_>> =
+                vec![query.viewer_did.into(), snapshot_id.into(), rank.into(), limit.into()];
+            args.extend(slots::<MAX_BLOCKED>(query.blocked)?);
+            args.push(viewer.into());
+            let items = self.db.all(sql::SUGGESTIONS, &args).await?;
+            return Ok(Some(SuggestionPage { snapshot_id, items }));
+        }
+        Ok(None)
+    }
+
+    /// The snapshot that the query selects among those of `viewer`.
+    async fn snapshot_id(
+        &self,
+        viewer: &str,
+        query: &SuggestionQuery<'_>,
+    ) -> Result<Option<i64>, StoreError> {
+        if let Some((id, _)) = query.after {
+            let found = self.db.row(sql::SNAPSHOT_AT, &[viewer.into(), id.into()]).await?;
+            return Ok(found.map(|_| id));
+        }
+        let Some(row) = self.db.row(sql::SNAPSHOT, &[viewer.into()]).await? else {
+            return Ok(None);
+        };
+        let is_recent = row.get::<i64>("built_us")? > query.newer_than_us;
+        Ok(is_recent.then_some(row.get("snapshot_id")?))
     }
 }

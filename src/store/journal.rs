@@ -7,7 +7,10 @@
 use super::db::{Db, FromRow as _, Row, Tx};
 use super::entry::{Entry, Event, GENESIS};
 use super::intent::{Intent, IntentId};
+use super::state::IntentState;
 use super::{StoreError, sql};
+use portcullis_filters::felt::Felt;
+use thiserror::Error;
 
 /// The maximum number of entries per read.
 pub const PAGE: u32 = 500;
@@ -65,6 +68,32 @@ pub struct Journal {
     pub(super) db: Db,
 }
 
+/// Selects intents; `None` matches everything.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Search {
+    /// The transaction's hash.
+    pub hash: Option<Felt>,
+    /// The account that the operation is about.
+    pub subject: Option<Felt>,
+    /// The state.
+    pub state: Option<IntentState>,
+    /// The operation's name.
+    pub operation: Option<String>,
+}
+
+impl Search {
+    /// The statement whose index selects best.
+    fn statement(&self) -> &'static str {
+        match self {
+            Self { hash: Some(_), .. } => sql::SEARCH_BY_HASH,
+            Self { subject: Some(_), .. } => sql::SEARCH_BY_SUBJECT,
+            Self { state: Some(_), .. } => sql::SEARCH_BY_STATE,
+            Self { operation: Some(_), .. } => sql::SEARCH_BY_OPERATION,
+            _ => sql::SEARCH,
+        }
+    }
+}
+
 /// The result of verifying the chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verified {
@@ -86,7 +115,7 @@ pub enum Verified {
 }
 
 /// How an entry breaks the chain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Break {
     /// The entry is missing.
     #[error("the entry is missing")]
@@ -125,6 +154,36 @@ impl Journal {
     /// The intent of this id.
     pub async fn intent(&self, id: IntentId) -> Result<Option<Intent>, StoreError> {
         self.db.one(sql::INTENT, &[id.0.into()]).await
+    }
+
+    /// Intents with an id below `before`, newest first; at most `limit`, and at most [`PAGE`].
+    pub async fn search(
+        &self,
+        search: &Search,
+        before: i64,
+        limit: u32,
+    ) -> Result<Vec<Intent>, StoreError> {
+        let args = [
+            before.into(),
+            i64::from(limit.min(PAGE)).into(),
+            search.hash.into(),
+            search.subject.into(),
+            search.state.map(IntentState::name).into(),
+            search.operation.as_deref().into(),
+        ];
+        self.db.all(search.statement(), &args).await
+    }
+
+    /// Refusals with a sequence number below `before`, newest first, of one operation or all; at
+    /// most `limit`, and at most [`PAGE`].
+    pub async fn refusals(
+        &self,
+        operation: Option<&str>,
+        before: i64,
+        limit: u32,
+    ) -> Result<Vec<Entry>, StoreError> {
+        let args = [before.into(), i64::from(limit.min(PAGE)).into(), operation.into()];
+        self.db.all(sql::REFUSALS, &args).await
     }
 
     /// Verifies the whole chain, also while it grows. A broken chain is a result, not an error.

@@ -4,10 +4,9 @@
 //! Every call has a timeout of seconds and fails if the database is unavailable; a failed write may
 //! have been done all the same. Nothing here reads the clock or knows the chain.
 //!
-//! Reading order: `intent.rs`, `journal.rs` with `entry.rs` and `state.rs`, `search.rs`,
-//! `idempotency.rs`, `faucet.rs`, `signer.rs`; `feed.rs`, `suggestion.rs`, `account.rs`,
-//! `podcast.rs`, `sitemap.rs`, `age.rs`; `transfer` with `syntax.rs`; below them `sql`, `db.rs`,
-//! `open.rs`, `error.rs`.
+//! Reading order: `intent.rs`, `journal.rs` with `entry.rs` and `state.rs`, `idempotency.rs`,
+//! `faucet.rs`, `signer.rs`; `feed.rs`, `account.rs`, `podcast.rs`, `sitemap.rs`, `age.rs`;
+//! `transfer` with `syntax.rs`; below them `sql`, `db.rs`, `open.rs`, `error.rs`.
 
 /// A struct from a row: `get: a b; json: c;` reads these fields from the columns of their names
 /// with these methods of [`db::Row`], and the braces hold the other fields.
@@ -33,12 +32,10 @@ mod journal;
 mod open;
 mod podcast;
 mod prune;
-mod search;
 mod signer;
 mod sitemap;
 pub mod sql;
 mod state;
-mod suggestion;
 pub(crate) mod syntax;
 mod transfer;
 
@@ -52,17 +49,18 @@ pub use age::{AgeUser, Ages, EventOutcome, Opening};
 pub use entry::{Entry, GENESIS};
 pub use error::{Cause, StoreError};
 pub use faucet::{Binding, FaucetBindings};
-pub use feed::{FeedItem, FeedQuery, Feeds, MAX_BLOCKED, MAX_LABELS};
+pub use feed::{
+    FeedItem, FeedQuery, Feeds, MAX_BLOCKED, MAX_LABELS, Suggestion, SuggestionPage,
+    SuggestionQuery,
+};
 pub use idempotency::{Claim, Keys};
 pub use intent::{Intended, Intent, IntentId, Intents, NewIntent};
-pub use journal::{Break, Journal, PAGE, Verified};
+pub use journal::{Break, Journal, PAGE, Search, Verified};
 pub use podcast::{Episode, Funding, Person, Podcast, Podcasts, Transcript, Txt};
 pub use prune::{AGE_EVENTS_KEPT, PruneBefore, Pruned};
-pub use search::Search;
 pub use signer::SignerLock;
 pub use sitemap::{Sitemap, SitemapPage, SitemapStamp, SitemapUrl};
 pub use state::{EntryKind, IntentState};
-pub use suggestion::{Suggestion, SuggestionPage, SuggestionQuery};
 pub use transfer::{Content, ExportError, ImportError, Imported, Stage, types as content_types};
 
 /// An open database; each topic has a type of its own that reads and writes it.

@@ -6,7 +6,7 @@
 //! keeps neither the journal nor a signer locked.
 
 use super::db::{Db, TIMEOUT, bounded, within};
-use super::error::{Cause, StoreError};
+use super::error::StoreError;
 use super::sql;
 use crate::secrets::Secret;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
@@ -96,14 +96,13 @@ impl Location {
 
 /// The canonical path of the file, which need not exist: the same for all processes.
 fn resolve(file: &Path) -> Result<PathBuf, StoreError> {
-    let io = |error| StoreError::Unavailable(Cause::Io(error));
     match file.canonicalize() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let name = file.file_name().ok_or(StoreError::Url("no file name after sqlite:"))?;
             let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-            Ok(folder.unwrap_or(Path::new(".")).canonicalize().map_err(io)?.join(name))
+            Ok(folder.unwrap_or(Path::new(".")).canonicalize()?.join(name))
         }
-        found => found.map_err(io),
+        found => Ok(found?),
     }
 }
 
@@ -116,14 +115,13 @@ pub(super) struct FileLock {
 /// Locks `FILE.lock`. It is a separate file, as closing any handle of the database would drop
 /// SQLite's own locks.
 pub(super) fn lock_file(database: &Path) -> Result<FileLock, StoreError> {
-    let io = |error| StoreError::Unavailable(Cause::Io(error));
     let mut path = database.to_owned();
     path.add_extension("lock");
-    let file = private(OpenOptions::new().create(true).truncate(false)).open(&path).map_err(io)?;
+    let file = private(OpenOptions::new().create(true).truncate(false)).open(&path)?;
     match file.try_lock() {
         Ok(()) => Ok(FileLock { _file: file }),
         Err(TryLockError::WouldBlock) => Err(StoreError::Locked(path)),
-        Err(TryLockError::Error(error)) => Err(io(error)),
+        Err(TryLockError::Error(error)) => Err(error.into()),
     }
 }
 
@@ -173,7 +171,7 @@ async fn sqlite_pools(file: &Path) -> Result<(SqlitePool, SqlitePool), StoreErro
     match private(OpenOptions::new().create_new(true)).open(file) {
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(StoreError::Unavailable(Cause::Io(error))),
+        Err(error) => return Err(error.into()),
     }
     let options = sqlite_options(file)
         .journal_mode(SqliteJournalMode::Wal)

@@ -8,8 +8,8 @@
 //! A connection can break unnoticed by the lock's owner; the unique index on (epoch, signer, nonce)
 //! then still keeps two processes from using one nonce.
 
-use super::db::{TIMEOUT, bounded};
-use super::error::{Cause, StoreError};
+use super::db::{TIMEOUT, bounded, within};
+use super::error::StoreError;
 use super::open::{Location, connect};
 use super::{Store, sql};
 use portcullis_filters::felt::Felt;
@@ -36,11 +36,8 @@ impl SignerLock {
         bounded(sqlx::query(sql::SIGNER_WAIT).bind(text).execute(&mut connection)).await?;
         let key = key(signer);
         let locking = sqlx::query(sql::SIGNER_LOCK).bind(key).execute(&mut connection);
-        match tokio::time::timeout(wait + TIMEOUT, locking).await {
-            Ok(Ok(_)) => Ok(Self { session: Some((connection, key)) }),
-            Ok(Err(error)) => Err(held_or(error)),
-            Err(_) => Err(StoreError::Unavailable(Cause::Timeout)),
-        }
+        within(wait + TIMEOUT, async { locking.await.map_err(held_or) }).await?;
+        Ok(Self { session: Some((connection, key)) })
     }
 
     /// Checks that the lock is still held: its connection answers.

@@ -2,7 +2,7 @@
 //!
 //! `support` holds the harness. The gateway's tests have one file per topic; the other surfaces
 //! have folders, `relay` and `sidecar`. Each test has its own process on free ports, and never
-//! sleeps: tests wait for bytes.
+//! sleeps: tests wait for bytes. Some of the sidecar's call the library instead.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking, too")]
 

@@ -2,15 +2,12 @@
 //!
 //! In: the stored data of a podcast and its published episodes. Out: the document, equal bytes for
 //! equal data. It reads no clock: the caller selects the published episodes.
-//!
-//! Reading order: `channel.rs`, `episode.rs`, and `html.rs` for text written by creators.
+//! Text by creators passes through `html.rs`.
 
-mod channel;
-mod episode;
 mod html;
 
-use super::document::Document;
-use super::xml::{Attributes, Xml, line, percent_encoded, url};
+use super::document::{Document, http_date};
+use super::xml::{Attributes, Xml, line, percent_encoded, shortened, url};
 use crate::store::{Episode, Person, Podcast};
 
 /// `Content-Type` of the feed.
@@ -21,6 +18,11 @@ const MAX_DESCRIPTION_BYTES: usize = 4000;
 const MAX_CHARS: usize = 255;
 /// The podcast namespace: the bound on a person's name and a call for funds.
 const MAX_NAME_CHARS: usize = 128;
+
+/// The podcast namespace: the longest `podcast:txt`.
+const MAX_TXT_CHARS: usize = 4000;
+/// Shows the posts of an AT Protocol account to anybody.
+const PROFILES: &str = "https://bsky.app/profile";
 
 const NAMESPACES: Attributes<'_> = &[
     ("version", "2.0"),
@@ -63,13 +65,150 @@ pub fn render(feed: &Feed<'_>) -> Document {
     let mut xml = Xml::begin();
     xml.open("rss", NAMESPACES);
     xml.open("channel", &[]);
-    channel::write(&mut xml, feed);
+    channel(&mut xml, feed);
     for episode in feed.episodes {
-        episode::write(&mut xml, feed, episode);
+        item(&mut xml, feed, episode);
     }
     xml.close("channel");
     xml.close("rss");
     Document::new(xml.take(), MEDIA_TYPE, Some(feed.modified_us()))
+}
+
+/// Writes all elements of the channel except the items.
+fn channel(xml: &mut Xml, feed: &Feed<'_>) {
+    let podcast = feed.podcast;
+    let own = feed.url();
+    let link = [("href", own.as_str()), ("rel", "self"), ("type", "application/rss+xml")];
+    xml.empty("atom:link", &link);
+    about(xml, podcast);
+    if let Some(newest) = feed.episodes.iter().map(|episode| episode.published_us).max() {
+        xml.text("pubDate", &*http_date(newest));
+    }
+    xml.text("lastBuildDate", &*http_date(feed.modified_us()));
+    channel_apple(xml, podcast);
+    xml.text("podcast:guid", &*podcast.guid);
+    xml.text("podcast:medium", &*podcast.medium);
+    let owner = [("owner", podcast.owner_email.as_deref().unwrap_or_default())];
+    xml.element("podcast:locked", &owner, if podcast.locked { "yes" } else { "no" });
+    for funding in &podcast.funding {
+        let text = line(&funding.text, MAX_NAME_CHARS);
+        xml.element("podcast:funding", &[("url", &url(&funding.url))], &text);
+    }
+    persons(xml, &podcast.persons);
+    for txt in &podcast.txt {
+        let purpose = [("purpose", txt.purpose.as_deref().unwrap_or_default())];
+        xml.element("podcast:txt", &purpose, &line(&txt.value, MAX_TXT_CHARS));
+    }
+}
+
+/// RSS's own elements.
+fn about(xml: &mut Xml, podcast: &Podcast) {
+    let (title, link) = (line(&podcast.title, MAX_CHARS), url(&podcast.link));
+    let description = shortened(&podcast.description, MAX_DESCRIPTION_BYTES);
+    xml.text("title", &*title);
+    xml.text("link", &*link);
+    // RSS requires one
+    xml.text("description", if description.is_empty() { &*title } else { &*description });
+    xml.text("language", &*podcast.language);
+    xml.text("copyright", &*line(podcast.copyright.as_deref().unwrap_or_default(), MAX_CHARS));
+    xml.open("image", &[]);
+    xml.text("url", &*url(&podcast.image_url));
+    xml.text("title", &*title);
+    xml.text("link", &*link);
+    xml.close("image");
+}
+
+/// Apple's elements of a podcast.
+fn channel_apple(xml: &mut Xml, podcast: &Podcast) {
+    xml.text("itunes:author", &*line(podcast.author.as_deref().unwrap_or_default(), MAX_CHARS));
+    let category = [("text", podcast.category.as_str())];
+    match podcast.subcategory.as_deref() {
+        Some(subcategory) => {
+            xml.open("itunes:category", &category);
+            xml.empty("itunes:category", &[("text", subcategory)]);
+            xml.close("itunes:category");
+        }
+        None => xml.empty("itunes:category", &category),
+    }
+    xml.text("itunes:explicit", true_or_false(podcast.explicit));
+    xml.empty("itunes:image", &[("href", &url(&podcast.image_url))]);
+    xml.text("itunes:type", &*podcast.kind);
+    // the address is public: it is shown only if the creator stored one
+    if let Some(email) = podcast.owner_email.as_deref() {
+        let name = podcast.owner_name.as_ref().or(podcast.author.as_ref());
+        xml.open("itunes:owner", &[]);
+        xml.text("itunes:name", name.map(|name| line(name, MAX_CHARS)).as_deref());
+        xml.text("itunes:email", email);
+        xml.close("itunes:owner");
+    }
+    xml.text("itunes:new-feed-url", &*optional_url(podcast.new_feed_url.as_deref()));
+    // no other value has a meaning
+    xml.text("itunes:complete", podcast.complete.then_some("yes"));
+    xml.text("itunes:block", podcast.block.then_some("yes"));
+}
+
+/// Writes the item of an episode.
+fn item(xml: &mut Xml, feed: &Feed<'_>, episode: &Episode) {
+    let title = line(&episode.title, MAX_CHARS);
+    xml.open("item", &[]);
+    xml.text("title", &*title);
+    let length = episode.enclosure_length.to_string();
+    let media = [
+        ("url", &*url(&episode.enclosure_url)),
+        ("length", &length),
+        ("type", &episode.enclosure_type),
+    ];
+    xml.empty("enclosure", &media);
+    xml.element("guid", &[("isPermaLink", "false")], &episode.guid);
+    xml.text("link", &*optional_url(episode.link.as_deref()));
+    xml.text("pubDate", &*http_date(episode.published_us));
+    let description = html::plain(&episode.description_html);
+    xml.text("description", &*shortened(&description, MAX_DESCRIPTION_BYTES));
+    xml.cdata("content:encoded", &html::sanitize(&episode.description_html));
+    item_apple(xml, episode, &title);
+    for transcript in &episode.transcripts {
+        let language = transcript.language.as_deref().unwrap_or_default();
+        let url = url(&transcript.url);
+        let attributes = [("url", &*url), ("type", &transcript.kind), ("language", language)];
+        xml.empty("podcast:transcript", &attributes);
+    }
+    if let Some(chapters) = episode.chapters_url.as_deref() {
+        let attributes = [("url", &*url(chapters)), ("type", "application/json+chapters")];
+        xml.empty("podcast:chapters", &attributes);
+    }
+    persons(xml, &episode.persons);
+    discussion(xml, feed, episode);
+    xml.close("item");
+}
+
+/// Apple's elements of an episode.
+fn item_apple(xml: &mut Xml, episode: &Episode, title: &str) {
+    let number = |number: Option<i64>| number.map(|number| number.to_string());
+    xml.text("itunes:title", title);
+    xml.text("itunes:duration", number(episode.duration_s).as_deref());
+    xml.text("itunes:season", number(episode.season).as_deref());
+    xml.text("itunes:episode", number(episode.number).as_deref());
+    xml.text("itunes:episodeType", &*episode.kind);
+    xml.text("itunes:explicit", episode.explicit.map(true_or_false));
+    if let Some(image) = episode.image_url.as_deref() {
+        xml.empty("itunes:image", &[("href", &url(image))]);
+    }
+}
+
+/// The post under which the episode is discussed.
+fn discussion(xml: &mut Xml, feed: &Feed<'_>, episode: &Episode) {
+    let Some(post) = episode.social_uri.as_deref().filter(|uri| uri.starts_with("at://")) else {
+        return;
+    };
+    let did = &feed.podcast.did;
+    let account = feed.handle.map_or_else(|| did.clone(), |handle| format!("@{handle}"));
+    let attributes = [
+        ("protocol", "atproto"),
+        ("uri", post),
+        ("accountId", &account),
+        ("accountUrl", &format!("{PROFILES}/{did}")),
+    ];
+    xml.empty("podcast:socialInteract", &attributes);
 }
 
 /// The persons of the podcast, or those of an episode, who replace them there.

@@ -1,16 +1,12 @@
 //! All statements, each for both databases: SQLite takes `$1` too.
 //!
 //! A condition on states repeats that of its partial index word for word, as SQLite needs to use
-//! it. Public, so that a test can check the query plans. Here: the tables of the relay; `search` is
-//! for operators, `content` and `age` for the service endpoints.
+//! it. Public, so that a test can check the query plans. Here: the tables of the relay, and what
+//! is pruned; `content` is for the service endpoints.
 
-mod age;
 mod content;
-mod search;
 
-pub use age::*;
 pub use content::*;
-pub use search::*;
 
 /// Locks the end of the chain until the transaction ends, and reads it.
 pub const CHAIN_LOCK: &str = "UPDATE chain_head SET seq = seq RETURNING seq, hash";
@@ -23,6 +19,7 @@ pub const CHAIN_MOVE: &str = "UPDATE chain_head SET seq = $1, hash = $2";
 pub const ENTRY_ADD: &str = "INSERT INTO journal \
     (seq, at_us, kind, intent_id, operation, detail, prev_hash, hash) \
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
+
 /// All columns of an entry, with the rest of the statement.
 macro_rules! entry {
     ($rest:literal) => {
@@ -32,7 +29,6 @@ macro_rules! entry {
         )
     };
 }
-use entry;
 
 /// Entries from one on.
 pub const ENTRIES: &str = entry!("WHERE seq >= $1 ORDER BY seq LIMIT $2");
@@ -52,7 +48,6 @@ macro_rules! intent {
         )
     };
 }
-use intent;
 
 /// Inserts an intent, unless a unique index forbids it.
 pub const INTENT_ADD: &str = "INSERT INTO intent \
@@ -91,6 +86,41 @@ pub const LAST_OF: &str = "SELECT created_us FROM intent \
     AND state NOT IN ('rejected', 'lost', 'reverted') ORDER BY created_us DESC LIMIT 1";
 /// The number of intents per state.
 pub const COUNT_BY_STATE: &str = "SELECT state, intents FROM intent_count WHERE intents <> 0";
+
+// Searches take the id to continue below, the number of rows, and the transaction hash, subject,
+// state and operation to match (NULL matches all). Each uses the index of the attribute in its name,
+// which must not be NULL.
+
+/// The newest intents.
+pub const SEARCH: &str = intent!(
+    "id < $1 AND ($3 IS NULL OR transaction_hash = $3) AND ($4 IS NULL OR subject = $4) \
+    AND ($5 IS NULL OR state = $5) AND ($6 IS NULL OR operation = $6) ORDER BY id DESC LIMIT $2"
+);
+/// Intents of a transaction.
+pub const SEARCH_BY_HASH: &str = intent!(
+    "id < $1 AND transaction_hash = $3 AND ($4 IS NULL OR subject = $4) \
+    AND ($5 IS NULL OR state = $5) AND ($6 IS NULL OR operation = $6) ORDER BY id DESC LIMIT $2"
+);
+/// Intents about a subject.
+pub const SEARCH_BY_SUBJECT: &str = intent!(
+    "id < $1 AND ($3 IS NULL OR transaction_hash = $3) AND subject = $4 \
+    AND ($5 IS NULL OR state = $5) AND ($6 IS NULL OR operation = $6) ORDER BY id DESC LIMIT $2"
+);
+/// Intents in a state.
+pub const SEARCH_BY_STATE: &str = intent!(
+    "id < $1 AND ($3 IS NULL OR transaction_hash = $3) AND ($4 IS NULL OR subject = $4) \
+    AND state = $5 AND ($6 IS NULL OR operation = $6) ORDER BY id DESC LIMIT $2"
+);
+/// Intents of an operation.
+pub const SEARCH_BY_OPERATION: &str = intent!(
+    "id < $1 AND ($3 IS NULL OR transaction_hash = $3) AND ($4 IS NULL OR subject = $4) \
+    AND ($5 IS NULL OR state = $5) AND operation = $6 ORDER BY id DESC LIMIT $2"
+);
+/// Refusals before an entry, newest first, of an operation or of all.
+pub const REFUSALS: &str = entry!(
+    "WHERE kind = 'refused' AND seq < $1 AND ($3 IS NULL OR operation = $3) \
+    ORDER BY seq DESC LIMIT $2"
+);
 
 /// Binds an identity and a recipient, unless one of them is bound.
 pub const BIND: &str = "INSERT INTO faucet_binding (epoch, identity, recipient, bound_us) \

@@ -46,13 +46,11 @@ async fn export(db: &Db, of: &RecordType, out: &mut impl Write) -> Result<(), Ex
     };
     let page = dialect.text(of.page);
     let first = |after: &After| match after {
-        After::Text(_) => Value::from(""),
-        After::Int(_) => Value::from(0),
+        After::Text(_) => "".into(),
+        After::Int(_) => 0.into(),
     };
-    let mut key: Vec<Value> = of.after.iter().map(first).collect();
+    let mut args: Vec<Arg<'_>> = of.after.iter().map(first).chain([PAGE.into()]).collect();
     loop {
-        let mut args: Vec<Arg<'_>> = key.iter().map(arg).collect();
-        args.push(PAGE.into());
         // made of constants
         let rows = db.rows(AssertSqlSafe(page.as_str()), &args).await?;
         for row in &rows {
@@ -60,18 +58,11 @@ async fn export(db: &Db, of: &RecordType, out: &mut impl Write) -> Result<(), Ex
         }
         let Some(last) = rows.last() else { return Ok(()) };
         let position = of.after.iter().map(|after| position(after, last));
-        key = position.collect::<Result<_, _>>()?;
+        args = position.chain([Ok(PAGE.into())]).collect::<Result<_, _>>()?;
     }
 }
 
-fn arg(value: &Value) -> Arg<'_> {
-    match value {
-        Value::String(text) => text.into(),
-        other => other.as_i64().into(),
-    }
-}
-
-fn position(after: &After, row: &Row) -> Result<Value, StoreError> {
+fn position(after: &After, row: &Row) -> Result<Arg<'static>, StoreError> {
     Ok(match after {
         After::Text(column) => row.get::<String>(column)?.into(),
         After::Int(column) => row.get::<i64>(column)?.into(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::TryStreamExt as _;
 use portcullis::config::StoreConfig;
-use portcullis::sidecar::sitemap::{Urlset, fits_one_page, index, page_etag, urlset};
+use portcullis::sidecar::seo_sitemap::{Urlset, fits_one_page, index, page_etag, urlset};
 use portcullis::store::{SitemapPage, SitemapStamp, SitemapUrl, Store};
 use sqlx::{Connection as _, SqliteConnection};
 
