@@ -3,9 +3,9 @@
 //! Stricter than the specifications where those allow two spellings of one value.
 
 /// 2,047 bytes: the limit of sitemaps and of most clients.
-pub(crate) const MAX_URL: usize = 2_047;
+const MAX_URL: usize = 2_047;
 /// 700 bytes: a feed's cursor of 1 KiB holds one.
-pub(crate) const MAX_AT_URI: usize = 700;
+const MAX_AT_URI: usize = 700;
 /// 256 bytes: `did:web:` and a full host name with its port.
 const MAX_DID: usize = 256;
 

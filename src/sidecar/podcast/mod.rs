@@ -1,8 +1,8 @@
 //! A podcast as RSS 2.0 with the `itunes` and `podcast` namespaces, as PSP-1 and Apple require.
 //!
 //! In: the stored data of a podcast and its published episodes. Out: the document, equal bytes for
-//! equal data. It reads no clock: the caller selects the published episodes.
-//! Text by creators passes through `html.rs`.
+//! equal data. It reads no clock: the caller selects the published episodes. Text by creators
+//! passes through `html.rs`.
 
 mod html;
 
@@ -18,7 +18,6 @@ const MAX_DESCRIPTION_BYTES: usize = 4000;
 const MAX_CHARS: usize = 255;
 /// The podcast namespace: the bound on a person's name and a call for funds.
 const MAX_NAME_CHARS: usize = 128;
-
 /// The podcast namespace: the longest `podcast:txt`.
 const MAX_TXT_CHARS: usize = 4000;
 /// Shows the posts of an AT Protocol account to anybody.

@@ -1,5 +1,5 @@
-//! What the service endpoints read: feeds, suggestions, accounts, podcasts, the sitemap; and the age
-//! verification, which they write: sessions, the verifier's events, and the status of users.
+//! What the service endpoints read: feeds, suggestions, accounts, podcasts, the sitemap; and the
+//! age verification, which they write: sessions, the verifier's events, and the status of users.
 //!
 //! A page of a feed starts at the position of the last one in an index, and no query counts rows.
 //! Blocked labels have 16 parameters and selected ones 10, NULL where there are fewer.

@@ -88,8 +88,8 @@ pub const LAST_OF: &str = "SELECT created_us FROM intent \
 pub const COUNT_BY_STATE: &str = "SELECT state, intents FROM intent_count WHERE intents <> 0";
 
 // Searches take the id to continue below, the number of rows, and the transaction hash, subject,
-// state and operation to match (NULL matches all). Each uses the index of the attribute in its name,
-// which must not be NULL.
+// state and operation to match (NULL matches all). Each uses the index of the attribute in its
+// name, which must not be NULL.
 
 /// The newest intents.
 pub const SEARCH: &str = intent!(

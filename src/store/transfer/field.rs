@@ -3,9 +3,10 @@
 //! They refuse every value that a reader of the tables cannot use; nothing is corrected silently.
 
 use crate::store::syntax::{
-    MAX_AT_URI, MAX_URL, is_at_uri, is_did, is_domain, is_email, is_language, is_tag, is_text,
-    is_url, is_uuid, is_visible,
+    is_at_uri, is_did, is_domain, is_email, is_language, is_tag, is_text, is_url, is_uuid,
+    is_visible,
 };
+use FieldType::Syntax;
 use serde_json::{Map, Value};
 use simd_json::prelude::*;
 use simd_json::tape;
@@ -16,18 +17,8 @@ use time::format_description::well_known::Rfc3339;
 /// The type of a member.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum FieldType {
-    Uuid,
-    Did,
-    /// A DID, or `*` for everybody else.
-    Viewer,
-    Handle,
-    AtUri,
-    /// `http` or `https`.
-    Url,
-    /// `https` only.
-    Https,
-    Email,
-    Language,
+    /// Text of this syntax: what it must be, and whether it is.
+    Syntax(&'static str, fn(&str) -> bool),
     /// Visible ASCII, at most this many characters.
     Id(usize),
     /// Text for people, at most this many characters.
@@ -43,6 +34,24 @@ pub(super) enum FieldType {
     List(&'static FieldType, usize, usize),
     Object(&'static [Member]),
 }
+
+pub(super) const UUID: FieldType = Syntax("a UUID in lower case", is_uuid);
+pub(super) const DID: FieldType =
+    Syntax("a DID, such as did:plc: and 24 characters of a-z and 2-7", is_did);
+/// `*` is everybody else.
+pub(super) const VIEWER: FieldType = Syntax("a DID, or *", |text| text == "*" || is_did(text));
+pub(super) const HANDLE: FieldType =
+    Syntax("a handle in lower case and without @, such as ann.example", is_domain);
+pub(super) const AT_URI: FieldType =
+    Syntax("at://DID/COLLECTION/KEY of at most 700 bytes", is_at_uri);
+pub(super) const URL: FieldType =
+    Syntax("an http or https URL of at most 2047 ASCII characters", |text| {
+        is_url(text, &["https://", "http://"])
+    });
+pub(super) const HTTPS: FieldType =
+    Syntax("an https URL of at most 2047 ASCII characters", |text| is_url(text, &["https://"]));
+pub(super) const EMAIL: FieldType = Syntax("an e-mail address", is_email);
+pub(super) const LANGUAGE: FieldType = Syntax("a language, such as en or pt-BR", is_language);
 
 /// A member of an object.
 #[derive(Debug)]
@@ -200,15 +209,7 @@ impl FieldType {
 
     fn accepts(self, text: &str) -> bool {
         match self {
-            Self::Uuid => is_uuid(text),
-            Self::Did => is_did(text),
-            Self::Viewer => text == "*" || is_did(text),
-            Self::Handle => is_domain(text),
-            Self::AtUri => is_at_uri(text),
-            Self::Url => is_url(text, &["https://", "http://"]),
-            Self::Https => is_url(text, &["https://"]),
-            Self::Email => is_email(text),
-            Self::Language => is_language(text),
+            Self::Syntax(_, is) => is(text),
             Self::Id(most) => text.len() <= most && is_visible(text),
             Self::Text(most) => is_text(text) && text.chars().count() <= most,
             Self::Tag(most) => is_tag(text) && text.len() <= most,
@@ -219,17 +220,7 @@ impl FieldType {
 
     fn expected(self) -> String {
         match self {
-            Self::Uuid => "a UUID in lower case".into(),
-            Self::Did => "a DID, such as did:plc: and 24 characters of a-z and 2-7".into(),
-            Self::Viewer => "a DID, or *".into(),
-            Self::Handle => "a handle in lower case and without @, such as ann.example".into(),
-            Self::AtUri => {
-                format!("at://DID/COLLECTION/KEY of at most {MAX_AT_URI} bytes")
-            }
-            Self::Url => format!("an http or https URL of at most {MAX_URL} ASCII characters"),
-            Self::Https => format!("an https URL of at most {MAX_URL} ASCII characters"),
-            Self::Email => "an e-mail address".into(),
-            Self::Language => "a language, such as en or pt-BR".into(),
+            Self::Syntax(what, _) => what.into(),
             Self::Id(most) => format!("1 to {most} visible ASCII characters"),
             Self::Text(most) => {
                 format!("text of at most {most} characters, not blank, without control characters")

@@ -3,11 +3,8 @@
 //! A member has the name of its column; an instant ends in `_at` where its column ends in `_us`. To
 //! add one, add it to a migration and to this table.
 
-use super::field::FieldType::{
-    self, AtUri, Count, Did, Email, Flag, Handle, Https, Id, Language, List, Object, OneOf, Tag,
-    Text, Url, Uuid, Viewer,
-};
-use super::field::Member;
+use super::field::FieldType::{self, Count, Flag, Id, List, Object, OneOf, Tag, Text};
+use super::field::{AT_URI, DID, EMAIL, HANDLE, HTTPS, LANGUAGE, Member, URL, UUID, VIEWER};
 use super::sql;
 
 /// A type of record.
@@ -84,14 +81,14 @@ const PERSON: &[Member] = &[
     Member::required("name", Text(128)),
     Member::optional("role", Text(128)),
     Member::optional("group", Text(128)),
-    Member::optional("image", Https),
-    Member::optional("href", Https),
+    Member::optional("image", HTTPS),
+    Member::optional("href", HTTPS),
 ];
-const FUNDING: &[Member] = &[Member::required("url", Https), Member::required("text", Text(128))];
+const FUNDING: &[Member] = &[Member::required("url", HTTPS), Member::required("text", Text(128))];
 const TXT: &[Member] =
     &[Member::optional("purpose", Text(128)), Member::required("value", Text(4_000))];
 const TRANSCRIPT: &[Member] = &[
-    Member::required("url", Https),
+    Member::required("url", HTTPS),
     Member::required(
         "kind",
         OneOf(&[
@@ -103,11 +100,11 @@ const TRANSCRIPT: &[Member] = &[
             "application/srt",
         ]),
     ),
-    Member::optional("language", Language),
+    Member::optional("language", LANGUAGE),
 ];
 const SUGGESTED: &[Member] = &[
-    Member::required("actor_did", Did),
-    Member::required("post_uri", AtUri),
+    Member::required("actor_did", DID),
+    Member::required("post_uri", AT_URI),
     Member::required("reason", Id(64)),
 ];
 
@@ -118,9 +115,9 @@ pub(super) static RECORD_TYPES: [RecordType; 8] = [
         table: "account",
         keys: 1,
         members: &[
-            Member::required("user_id", Uuid),
-            Member::optional("did", Did),
-            Member::optional("handle", Handle),
+            Member::required("user_id", UUID),
+            Member::optional("did", DID),
+            Member::optional("handle", HANDLE),
             Member::default(
                 "status",
                 OneOf(&["active", "deactivated", "taken_down", "banned"]),
@@ -138,17 +135,17 @@ pub(super) static RECORD_TYPES: [RecordType; 8] = [
         table: "podcast",
         keys: 1,
         members: &[
-            Member::required("did", Did),
-            Member::optional("guid", Uuid),
+            Member::required("did", DID),
+            Member::optional("guid", UUID),
             Member::required("title", Text(255)),
             Member::required("description", Text(4_000)),
-            Member::required("link", Https),
-            Member::required("language", Language),
+            Member::required("link", HTTPS),
+            Member::required("language", LANGUAGE),
             Member::optional("author", Text(255)),
             Member::required("category", Text(255)),
             Member::optional("subcategory", Text(255)),
             Member::required("explicit", Flag),
-            Member::required("image_url", Https),
+            Member::required("image_url", HTTPS),
             Member::default("kind", OneOf(&["episodic", "serial"]), r#""episodic""#),
             Member::default(
                 "medium",
@@ -157,14 +154,14 @@ pub(super) static RECORD_TYPES: [RecordType; 8] = [
             ),
             Member::default("locked", Flag, TRUE),
             Member::optional("owner_name", Text(255)),
-            Member::optional("owner_email", Email),
+            Member::optional("owner_email", EMAIL),
             Member::optional("copyright", Text(255)),
             Member::default("funding", List(&Object(FUNDING), 0, 20), EMPTY),
             Member::default("persons", List(&Object(PERSON), 0, 50), EMPTY),
             Member::default("txt", List(&Object(TXT), 0, 20), EMPTY),
             Member::default("complete", Flag, FALSE),
             Member::default("block", Flag, FALSE),
-            Member::optional("new_feed_url", Https),
+            Member::optional("new_feed_url", HTTPS),
             Member::default("status", OneOf(&["active", "taken_down"]), r#""active""#),
             Member::instant("updated_at", "updated_us"),
         ],
@@ -186,12 +183,12 @@ pub(super) static RECORD_TYPES: [RecordType; 8] = [
         keys: 1,
         members: &[
             Member::required("id", Id(128)),
-            Member::required("did", Did),
+            Member::required("did", DID),
             Member::required("guid", Id(255)),
             Member::required("title", Text(255)),
             Member::required("description_html", Text(65_536)),
-            Member::optional("link", Https),
-            Member::required("enclosure_url", Https),
+            Member::optional("link", HTTPS),
+            Member::required("enclosure_url", HTTPS),
             Member::required("enclosure_length", Count("bytes")),
             Member::required(
                 "enclosure_type",
@@ -213,11 +210,11 @@ pub(super) static RECORD_TYPES: [RecordType; 8] = [
             Member::optional("number", Count("episodes")),
             Member::default("kind", OneOf(&["full", "trailer", "bonus"]), r#""full""#),
             Member::optional("explicit", Flag),
-            Member::optional("image_url", Https),
+            Member::optional("image_url", HTTPS),
             Member::default("transcripts", List(&Object(TRANSCRIPT), 0, 20), EMPTY),
             Member::default("persons", List(&Object(PERSON), 0, 50), EMPTY),
-            Member::optional("chapters_url", Https),
-            Member::optional("social_uri", AtUri),
+            Member::optional("chapters_url", HTTPS),
+            Member::optional("social_uri", AT_URI),
             Member::default(
                 "visibility",
                 OneOf(&["public", "hidden", "members", "draft"]),
@@ -249,9 +246,9 @@ pub(super) static RECORD_TYPES: [RecordType; 8] = [
                     "card-reviews",
                 ]),
             ),
-            Member::required("post_uri", AtUri),
-            Member::optional("record_uri", AtUri),
-            Member::required("author_did", Did),
+            Member::required("post_uri", AT_URI),
+            Member::optional("record_uri", AT_URI),
+            Member::required("author_did", DID),
             Member::optional("set_code", Tag(64)),
             Member::instant("sort_at", "sort_us"),
             Member::default("hidden", Flag, FALSE),
@@ -273,7 +270,7 @@ pub(super) static RECORD_TYPES: [RecordType; 8] = [
         name: "moderation",
         table: "moderation_label",
         keys: 1,
-        members: &[Member::required("post_uri", AtUri), Member::required("labels", LABELS)],
+        members: &[Member::required("post_uri", AT_URI), Member::required("labels", LABELS)],
         put: &[Run(sql::MODERATION_CLEAR, All), Run(sql::MODERATION_PUT, Each("labels"))],
         page: sql::MODERATION_SELECT,
         after: &[After::Text("post_uri")],
@@ -284,7 +281,7 @@ pub(super) static RECORD_TYPES: [RecordType; 8] = [
         table: "suggestion",
         keys: 2,
         members: &[
-            Member::required("viewer_did", Viewer),
+            Member::required("viewer_did", VIEWER),
             Member::instant("built_at", "built_us"),
             Member::required("items", List(&Object(SUGGESTED), 1, 500)),
         ],
@@ -301,7 +298,7 @@ pub(super) static RECORD_TYPES: [RecordType; 8] = [
         name: "follow",
         table: "follow",
         keys: 2,
-        members: &[Member::required("did", Did), Member::required("subject_did", Did)],
+        members: &[Member::required("did", DID), Member::required("subject_did", DID)],
         put: &[Run(sql::FOLLOW_PUT, All)],
         page: sql::FOLLOW_SELECT,
         after: &[After::Text("did"), After::Text("subject_did")],
@@ -312,9 +309,9 @@ pub(super) static RECORD_TYPES: [RecordType; 8] = [
         table: "sitemap_url",
         keys: 1,
         members: &[
-            Member::required("loc", Url),
+            Member::required("loc", URL),
             Member::instant("lastmod_at", "lastmod_us"),
-            Member::default("images", List(&Url, 0, 1_000), EMPTY),
+            Member::default("images", List(&URL, 0, 1_000), EMPTY),
             Member::default("indexable", Flag, TRUE),
         ],
         put: &[Run(sql::PAGE_UPDATE, All), Run(sql::PAGE_ADD, All)],
