@@ -7,6 +7,7 @@ use crate::process::inherited::Inherited;
 use crate::process::lifecycle;
 use crate::process::server;
 use crate::telemetry::Log;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
@@ -32,8 +33,15 @@ pub(super) struct Arguments {
     #[command(flatten)]
     file: ConfigArgument,
     /// Format of log lines; overrides the configuration.
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = log_format())]
     log_format: Option<LogFormat>,
+}
+
+fn log_format() -> impl TypedValueParser<Value = LogFormat> {
+    PossibleValuesParser::new(["json", "text"]).map(|name| match &*name {
+        "json" => LogFormat::Json,
+        _ => LogFormat::Text,
+    })
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {

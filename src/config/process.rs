@@ -5,7 +5,6 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::ValueEnum;
 use log::LevelFilter;
 use toml::de::DeValue;
 
@@ -77,7 +76,7 @@ const LEVELS: &[(&str, LevelFilter)] = &[
 ];
 
 /// How a log line is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
     /// One JSON object per line.
     Json,
