@@ -1,8 +1,9 @@
 //! Sessions of the platform.
 
+use base64::engine::general_purpose::STANDARD;
+
 use super::stub::Stub;
 use super::*;
-use base64::engine::general_purpose::STANDARD;
 
 const USER: &str = "3f2504e0-4f89-41d3-9a0c-0305e82c3301";
 const ISSUER: &str = "https://project.example/auth/v1";

@@ -1,8 +1,9 @@
 //! Service tokens of AT Protocol.
 
+use portcullis::sidecar::auth::Viewer;
+
 use super::stub::Stub;
 use super::*;
-use portcullis::sidecar::auth::Viewer;
 
 const PLC: &str = "did:plc:abcdefghijklmnopqrstuvwx";
 const OTHER: &str = "did:plc:234567abcdefghijklmnopqr";
