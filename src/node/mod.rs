@@ -17,6 +17,7 @@ use crate::telemetry::Metrics;
 use breaker::CallFailure;
 use bytes::Bytes;
 use http1::Connection;
+use portcullis_filters::named;
 use portcullis_filters::rpc::response::Outcome;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,25 +28,26 @@ use tokio::time::Instant;
 /// 4 MiB: the bound on the body of a node's answer.
 pub const MAX_ANSWER: usize = 4 << 20;
 
-/// Why there is no answer to pass on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NodeError {
-    /// The deadline passed.
-    Timeout,
-    /// No connection: the request was not sent.
-    Unreachable,
-    /// The connection ended before the answer began: the request may have been received.
-    Cut,
-    /// A status of 3xx.
-    Redirect,
-    /// Any other status than 200.
-    Status,
-    /// More than 4 MiB.
-    Oversized,
-    /// Not one complete JSON-RPC 2.0 response to our request.
-    Invalid,
-    /// Our own bound on memory or connections is reached.
-    Overloaded,
+named! {
+    /// Why there is no answer to pass on.
+    pub enum NodeError {
+        /// The deadline passed.
+        Timeout = "timeout",
+        /// No connection: the request was not sent.
+        Unreachable = "unreachable",
+        /// The connection ended before the answer began: the request may have been received.
+        Cut = "cut",
+        /// A status of 3xx.
+        Redirect = "redirect",
+        /// Any other status than 200.
+        Status = "status",
+        /// More than 4 MiB.
+        Oversized = "oversized",
+        /// Not one complete JSON-RPC 2.0 response to our request.
+        Invalid = "invalid",
+        /// Our own bound on memory or connections is reached.
+        Overloaded = "overloaded",
+    }
 }
 
 impl From<Exhausted> for NodeError {
@@ -55,35 +57,9 @@ impl From<Exhausted> for NodeError {
 }
 
 impl NodeError {
-    /// Every error, in the order of the variants.
-    pub const ALL: [Self; 8] = [
-        Self::Timeout,
-        Self::Unreachable,
-        Self::Cut,
-        Self::Redirect,
-        Self::Status,
-        Self::Oversized,
-        Self::Invalid,
-        Self::Overloaded,
-    ];
-
     /// Whether it is certain that the node did not receive the request.
     pub const fn is_unsent(self) -> bool {
         matches!(self, Self::Unreachable)
-    }
-
-    /// The name in metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Timeout => "timeout",
-            Self::Unreachable => "unreachable",
-            Self::Cut => "cut",
-            Self::Redirect => "redirect",
-            Self::Status => "status",
-            Self::Oversized => "oversized",
-            Self::Invalid => "invalid",
-            Self::Overloaded => "overloaded",
-        }
     }
 }
 

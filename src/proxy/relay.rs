@@ -3,7 +3,7 @@
 use super::surface::{RequestContext, Surface};
 use crate::http::clients::Running;
 use crate::relay::settings::Settings;
-use crate::relay::{Relay, WriteContext, error_format};
+use crate::relay::{Relay, Trace, error_format};
 use crate::reply::{Cors, ErrorFormat, Reply};
 use crate::telemetry;
 use bytes::Bytes;
@@ -12,6 +12,7 @@ use portcullis_filters::client::Client;
 use portcullis_filters::head::Head;
 use portcullis_filters::limit::RateLimitStatus;
 use portcullis_filters::policy::{Admission, Endpoint, Inspected, RelayCall};
+use std::sync::Arc;
 use std::time::SystemTime;
 use tokio::time::Instant;
 
@@ -66,17 +67,19 @@ impl Surface for Relay {
         if let Ok(Inspected::Transaction(unverified)) = &inspected {
             context.method = unverified.kind();
         }
-        let RequestContext { request_id, traceparent, ref mut upstream, .. } = *context;
-        let context = WriteContext { request_id, traceparent, upstream };
-        match inspected {
+        let (trace, request_id) = (Arc::new(Trace::new(context.traceparent)), context.request_id);
+        let reply = match inspected {
             Ok(Inspected::Transaction(unverified)) => {
-                self.transact(unverified, &settings.policy, context).await
+                self.transact(unverified, &settings.policy, &trace, request_id).await
             }
             Ok(Inspected::Operation(permit)) => {
-                self.operate(&permit, call.idempotency_key.as_deref(), context).await
+                let key = call.idempotency_key.as_deref();
+                self.operate(&permit, key, &trace, request_id).await
             }
             Err(refusal) => self.refuse(call.endpoint, &refusal, request_id).await,
-        }
+        };
+        context.upstream = trace.upstream();
+        reply
     }
 
     /// None: it is shown only after the token is checked.

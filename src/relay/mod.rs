@@ -20,6 +20,7 @@ mod submit;
 mod transaction;
 
 pub(crate) use answer::format as error_format;
+pub(crate) use submit::Trace;
 
 use crate::config::RelayConfig;
 use crate::http::clients::Running;
@@ -41,7 +42,7 @@ use settings::{Account, Keys, Pins, Settings};
 use signers::Signers;
 use std::sync::Arc;
 use std::time::Duration;
-use submit::{Journal, Submitter, Trace, WritesInFlight};
+use submit::{Journal, Submitter, WritesInFlight};
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Notify};
 use transaction::{Approved, Transactions};
@@ -61,15 +62,6 @@ pub struct Relay {
     operations: Arc<Operations>,
     metrics: Arc<Metrics>,
     runtime: Handle,
-}
-
-/// The request that a write belongs to.
-pub(crate) struct WriteContext<'a> {
-    pub(crate) request_id: &'a str,
-    /// The trace context to pass on.
-    pub(crate) traceparent: Option<&'a [u8]>,
-    /// Incremented by the time spent on the node.
-    pub(crate) upstream: &'a mut Duration,
 }
 
 /// The dependencies of a relay.
@@ -152,14 +144,14 @@ impl Relay {
         &self,
         unverified: Unverified<'_>,
         policy: &RelayPolicy,
-        context: WriteContext<'_>,
+        trace: &Arc<Trace>,
+        request_id: &str,
     ) -> Reply {
         let call = RpcCall { id: unverified.id().as_str().into(), deployed: unverified.deployed() };
-        let (kind, trace) = (unverified.kind(), Arc::new(Trace::new(context.traceparent)));
-        let outcome = Outcome::merge(self.try_transact(unverified, policy, &trace).await);
-        *context.upstream += trace.upstream();
-        self.report(kind, Endpoint::Rpc.name(), &outcome, context.request_id).await;
-        answer::transaction(&outcome, call, context.request_id)
+        let kind = unverified.kind();
+        let outcome = Outcome::merge(self.try_transact(unverified, policy, trace).await);
+        self.report(kind, Endpoint::Rpc.name(), &outcome, request_id).await;
+        answer::transaction(&outcome, call, request_id)
     }
 
     async fn try_transact(
@@ -180,11 +172,11 @@ impl Relay {
         &self,
         permit: &OperationPermit,
         key: Option<&str>,
-        context: WriteContext<'_>,
+        trace: &Arc<Trace>,
+        request_id: &str,
     ) -> Reply {
-        let task = Task::new(permit, key, &context);
-        let answer = self.run(Arc::clone(&self.operations).operate(Arc::clone(&task))).await;
-        *context.upstream += task.trace.upstream();
+        let task = Task::new(permit, key, trace, request_id);
+        let answer = self.run(Arc::clone(&self.operations).operate(task)).await;
         let kind = permit.operation().kind().name();
         match answer {
             Answer::First(status, body) => {
@@ -192,8 +184,8 @@ impl Relay {
                 Reply::new(status, JSON, body)
             }
             Answer::Outcome(outcome) => {
-                self.report(kind, kind, &outcome, context.request_id).await;
-                answer::operation(&outcome, context.request_id)
+                self.report(kind, kind, &outcome, request_id).await;
+                answer::operation(&outcome, request_id)
             }
         }
     }

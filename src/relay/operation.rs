@@ -4,6 +4,7 @@
 //! An idempotency key stores the first final response; without one, an operation that is in flight
 //! or whose end is unknown is not started a second time.
 
+use super::answer;
 use super::operations::{self, role, subject, verification};
 use super::outcome::{Details, Outcome};
 use super::pins::{Prover, Required};
@@ -12,7 +13,6 @@ use super::settings::Pins;
 use super::signers::{Signed, Signer, SignerGuard, Signers};
 use super::state::{Decision, State};
 use super::submit::{Submitter, Trace, WritesInFlight};
-use super::{WriteContext, answer};
 use crate::io::clock::now_us;
 use crate::store::{Claim, Intended, IntentId, NewIntent, StoreError};
 use crate::telemetry::Metrics;
@@ -35,7 +35,7 @@ pub(super) struct Task {
     request: String,
     request_id: String,
     key: Option<String>,
-    pub(super) trace: Trace,
+    trace: Arc<Trace>,
 }
 
 /// Carries operations out.
@@ -221,15 +221,16 @@ impl Task {
     pub(super) fn new(
         permit: &OperationPermit,
         key: Option<&str>,
-        context: &WriteContext<'_>,
+        trace: &Arc<Trace>,
+        request_id: &str,
     ) -> Arc<Self> {
         Arc::new(Self {
             operation: permit.operation().clone(),
             digest: permit.digest(),
             request: permit.canonical(),
-            request_id: context.request_id.to_owned(),
+            request_id: request_id.to_owned(),
             key: key.map(str::to_owned),
-            trace: Trace::new(context.traceparent),
+            trace: Arc::clone(trace),
         })
     }
 

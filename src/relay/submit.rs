@@ -24,19 +24,19 @@ const FIRST_POLL: Duration = Duration::from_millis(10);
 const LAST_POLL: Duration = Duration::from_millis(250);
 
 /// The request that a write belongs to, as the node's client needs it.
-pub(super) struct Trace {
+pub(crate) struct Trace {
     traceparent: Option<Vec<u8>>,
     upstream_us: AtomicU64,
 }
 
 impl Trace {
-    pub(super) fn new(traceparent: Option<&[u8]>) -> Self {
+    pub(crate) fn new(traceparent: Option<&[u8]>) -> Self {
         let traceparent = traceparent.map(<[u8]>::to_vec);
         Self { traceparent, upstream_us: AtomicU64::new(0) }
     }
 
     /// The time that the node took.
-    pub(super) fn upstream(&self) -> Duration {
+    pub(crate) fn upstream(&self) -> Duration {
         Duration::from_micros(self.upstream_us.load(Ordering::Relaxed))
     }
 }
