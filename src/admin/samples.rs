@@ -67,14 +67,17 @@ fn node(registry: &Registry, admin: &Admin) {
     let node = Arc::clone(&admin.node);
     let connections = Opts::new("portcullis_node_connections", "Connections to the node by state.");
     registry.sample(IntGaugeVec::new(connections, &["state"]), move |gauges| {
-        let pool = node.stats();
-        gauges.with_label_values(&["idle"]).set(as_gauge(pool.idle));
-        gauges.with_label_values(&["busy"]).set(as_gauge(pool.busy));
+        let idle: usize = node.urls().map(|url| url.idle).sum();
+        let busy: usize = node.urls().map(|url| url.busy).sum();
+        gauges.with_label_values(&["idle"]).set(as_gauge(idle));
+        gauges.with_label_values(&["busy"]).set(as_gauge(busy));
     });
     let node = Arc::clone(&admin.node);
     let name = "portcullis_node_open_breakers";
     let open = IntGauge::new(name, "Node URLs whose circuit breaker is open.");
-    registry.sample(open, move |gauge| gauge.set(as_gauge(node.stats().open_breakers)));
+    registry.sample(open, move |gauge| {
+        gauge.set(as_gauge(node.urls().filter(|url| url.is_open).count()))
+    });
 }
 
 fn cache(registry: &Registry, admin: &Admin) {

@@ -125,17 +125,6 @@ pub struct UrlStats {
     pub is_open: bool,
 }
 
-/// The state of all connections to the node, for metrics.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct PoolStats {
-    /// Idle connections.
-    pub idle: usize,
-    /// Connections with a call in flight.
-    pub busy: usize,
-    /// URLs whose breaker is open.
-    pub open_breakers: usize,
-}
-
 impl Node {
     /// A node as configured. Opens no connection yet.
     pub fn new(config: &NodeConfig, memory: Arc<MemoryPool>, metrics: Arc<Metrics>) -> Self {
@@ -206,15 +195,6 @@ impl Node {
             }
         }
         Err(error)
-    }
-
-    /// The state of all connections, for metrics.
-    pub fn stats(&self) -> PoolStats {
-        self.urls().fold(PoolStats::default(), |sum, url| PoolStats {
-            idle: sum.idle + url.idle,
-            busy: sum.busy + url.busy,
-            open_breakers: sum.open_breakers + usize::from(url.is_open),
-        })
     }
 
     /// The state of each URL, in order of preference.
