@@ -28,7 +28,7 @@ pub(crate) const HANDOVER: &str = "succession";
 /// Suffix of the name of a socket that the service manager holds, too.
 pub(crate) const HELD: &str = "+held";
 /// sd_listen_fds(3): `SD_LISTEN_FDS_START`.
-const FIRST_FD: i32 = 3;
+pub(super) const FIRST_FD: i32 = 3;
 /// How long a successor may take to be ready: it waits only for its store.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the successor waits for its release.

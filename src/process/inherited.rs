@@ -6,13 +6,13 @@
 //! for ever.
 
 use crate::config::Listen;
-use crate::process::handover::{HANDOVER, HELD, Predecessor};
+use crate::process::handover::{FIRST_FD, HANDOVER, HELD, Predecessor};
 use listenfd::ListenFd;
 use nix::libc::{AF_UNIX, SOCK_STREAM};
 use nix::sys::socket::{getsockopt, sockopt::AcceptConn};
 use std::io;
 use std::net::TcpListener;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixListener;
 use thiserror::Error;
 
@@ -41,21 +41,19 @@ impl Socket {
         }
     }
 
-    /// A duplicate of its descriptor.
-    ///
-    /// # Errors
-    /// Too many files are open.
-    pub fn share(&self) -> io::Result<OwnedFd> {
-        match self {
-            Self::Tcp(listener) => listener.as_fd().try_clone_to_owned(),
-            Self::Unix(listener) => listener.as_fd().try_clone_to_owned(),
-        }
-    }
-
     pub(crate) fn set_nonblocking(&self) -> io::Result<()> {
         match self {
             Self::Tcp(listener) => listener.set_nonblocking(true),
             Self::Unix(listener) => listener.set_nonblocking(true),
+        }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(listener) => listener.as_fd(),
+            Self::Unix(listener) => listener.as_fd(),
         }
     }
 }
@@ -121,7 +119,8 @@ impl Inherited {
         let mut inherited = Self::default();
         for at in 0..fds.len() {
             let name = names.next().filter(|name| !name.is_empty()).unwrap_or("unknown");
-            let none = || InheritError::NoListener { fd: FIRST_FD + at, name: name.to_owned() };
+            let none =
+                || InheritError::NoListener { fd: FIRST_FD as usize + at, name: name.to_owned() };
             if name == HANDOVER {
                 let stream = fds.take_custom(at, AF_UNIX, SOCK_STREAM, "stream socket");
                 inherited.predecessor = stream.ok().flatten().map(Predecessor::new);
@@ -169,17 +168,10 @@ impl Inherited {
     }
 }
 
-/// sd_listen_fds(3): `SD_LISTEN_FDS_START`.
-const FIRST_FD: usize = 3;
-
 fn listener(fds: &mut ListenFd, at: usize) -> Option<Socket> {
     let tcp = fds.take_tcp_listener(at).ok().flatten().map(Socket::Tcp);
     let socket = tcp.or_else(|| fds.take_unix_listener(at).ok().flatten().map(Socket::Unix))?;
-    let listens = match &socket {
-        Socket::Tcp(listener) => getsockopt(listener, AcceptConn),
-        Socket::Unix(listener) => getsockopt(listener, AcceptConn),
-    };
-    listens.unwrap_or(false).then_some(socket)
+    getsockopt(&socket, AcceptConn).unwrap_or(false).then_some(socket)
 }
 
 /// Whether a socket at `actual` matches the configured address; port 0 matches any port.

@@ -35,6 +35,7 @@ use pingora::server::{RunArgs, Server};
 use pingora::services::background::background_service;
 use portcullis_filters::client::TrustedProxies;
 use std::io;
+use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -285,7 +286,7 @@ impl Bound {
     ) -> Result<BoundSocket, StartError> {
         let failed = |error| StartError::Bind(listen.clone(), error);
         let bound = listen::bind(surface, listen, &mut self.inherited).map_err(failed)?;
-        let fd = bound.socket.share().map_err(failed)?;
+        let fd = bound.socket.as_fd().try_clone_to_owned().map_err(failed)?;
         self.lifecycle.sockets.push(ListenerFd { surface, fd, is_held: bound.is_held });
         let listen = bound.listen.clone();
         self.lifecycle.listeners.push(Listener { surface, listen, max_connections });
