@@ -1,61 +1,35 @@
 //! The values of labels that stand for a surface or an outcome: closed sets.
 
-/// A surface of the program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Surface {
-    /// The public read path.
-    Gateway,
-    /// The operator's listener.
-    Admin,
-    /// The protected write path.
-    Relay,
-    /// The service endpoints.
-    Sidecar,
-}
+use portcullis_filters::named;
 
-impl Surface {
-    /// Every surface, in the order of the variants.
-    pub const ALL: [Self; 4] = [Self::Gateway, Self::Admin, Self::Relay, Self::Sidecar];
-
-    /// The name in logs and metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Gateway => "gateway",
-            Self::Admin => "admin",
-            Self::Relay => "relay",
-            Self::Sidecar => "sidecar",
-        }
+named! {
+    /// A surface of the program.
+    pub enum Surface {
+        /// The public read path.
+        Gateway = "gateway",
+        /// The operator's listener.
+        Admin = "admin",
+        /// The protected write path.
+        Relay = "relay",
+        /// The service endpoints.
+        Sidecar = "sidecar",
     }
 }
 
 /// One of each surface.
 pub type BySurface<T> = [T; Surface::ALL.len()];
 
-/// How the cache took part in a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CacheUse {
-    /// Answered from the cache.
-    Hit,
-    /// Shared the response of an identical call in flight.
-    Shared,
-    /// Sent to the node.
-    Miss,
-    /// The cache is off, or not for this call.
-    Off,
-}
-
-impl CacheUse {
-    /// Every use, in the order of the variants.
-    pub const ALL: [Self; 4] = [Self::Hit, Self::Shared, Self::Miss, Self::Off];
-
-    /// The name in metrics and in `X-Cache`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Hit => "hit",
-            Self::Shared => "shared",
-            Self::Miss => "miss",
-            Self::Off => "off",
-        }
+named! {
+    /// How the cache took part in a call.
+    pub enum CacheUse {
+        /// Answered from the cache.
+        Hit = "hit",
+        /// Shared the response of an identical call in flight.
+        Shared = "shared",
+        /// Sent to the node.
+        Miss = "miss",
+        /// The cache is off, or not for this call.
+        Off = "off",
     }
 }
 
@@ -68,47 +42,22 @@ pub enum ConnectionOutcome {
     Refused,
 }
 
-/// The outcome of a TLS handshake.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Handshake {
-    /// Completed.
-    Ok,
-    /// It missed its deadline.
-    Timeout,
-    /// The client closed the connection.
-    Gone,
-    /// Not TLS: mostly plain HTTP.
-    NotTls,
-    /// No common version, cipher or protocol.
-    Incompatible,
-    /// The client rejected the certificate: mostly unknown or expired.
-    Refused,
-    /// The client violated the protocol.
-    Broken,
-}
-
-impl Handshake {
-    /// Every outcome, in the order of the variants.
-    pub const ALL: [Self; 7] = [
-        Self::Ok,
-        Self::Timeout,
-        Self::Gone,
-        Self::NotTls,
-        Self::Incompatible,
-        Self::Refused,
-        Self::Broken,
-    ];
-
-    /// The name in metrics.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Timeout => "timeout",
-            Self::Gone => "gone",
-            Self::NotTls => "not_tls",
-            Self::Incompatible => "incompatible",
-            Self::Refused => "refused",
-            Self::Broken => "broken",
-        }
+named! {
+    /// The outcome of a TLS handshake.
+    pub enum Handshake {
+        /// Completed.
+        Ok = "ok",
+        /// It missed its deadline.
+        Timeout = "timeout",
+        /// The client closed the connection.
+        Gone = "gone",
+        /// Not TLS: mostly plain HTTP.
+        NotTls = "not_tls",
+        /// No common version, cipher or protocol.
+        Incompatible = "incompatible",
+        /// The client rejected the certificate: mostly unknown or expired.
+        Refused = "refused",
+        /// The client violated the protocol.
+        Broken = "broken",
     }
 }

@@ -1,8 +1,8 @@
 //! The rate limiter that threads share.
 //!
 //! In: a client and the time. Out: its [`RateLimitStatus`]. Clients are spread over shards by their
-//! hash. Each shard has a lock of its own, held only while a request is judged; a panic under a lock
-//! does not poison it. Next: `recent`.
+//! hash. Each shard has a lock of its own, held only while a request is judged; a panic under a
+//! lock does not poison it. Next: `recent`.
 
 use super::recent::{Counted, Recent, Window};
 use super::{Millis, Quota, RateLimitStatus, WINDOW_MILLIS, WINDOW_SECONDS};

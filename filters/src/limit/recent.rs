@@ -2,7 +2,8 @@
 //!
 //! In: a client, the hash of its key, and times that do not decrease. Out: whether a request is
 //! admitted, how many admissions count and which is the oldest of them. Clients lie in numbered
-//! slots that are linked from the newest to the oldest; an index of slot numbers finds them by hash.
+//! slots that are linked from the newest to the oldest; an index of slot numbers finds them by
+//! hash.
 //!
 //! It never decides how many clients are too many: its owner calls [`Recent::insert`] or
 //! [`Recent::replace_oldest`]. A link to no slot ends the list, not the process. A time that still
