@@ -64,7 +64,7 @@ impl Access {
     }
 
     /// Whether the request has the token, if one is required.
-    pub(super) fn holds_token(&self, head: &Head<'_>) -> bool {
+    fn holds_token(&self, head: &Head<'_>) -> bool {
         let tokens = self.tokens.load();
         let Some(tokens) = &*tokens else { return true };
         tokens.authorize(head)
@@ -73,6 +73,12 @@ impl Access {
 
     /// Whether the request may see the page and its data.
     pub(super) fn check(&self, head: &Head<'_>) -> Result<(), Denied> {
+        self.check_scrape(head)?;
+        is_same_site(head.headers).then_some(()).ok_or(Denied::CrossSite)
+    }
+
+    /// Whether the request may see the metrics.
+    pub(super) fn check_scrape(&self, head: &Head<'_>) -> Result<(), Denied> {
         if !self.holds_token(head) {
             return Err(Denied::Token);
         }
@@ -84,7 +90,7 @@ impl Access {
         {
             return Err(Denied::Host);
         }
-        is_same_site(head.headers).then_some(()).ok_or(Denied::CrossSite)
+        Ok(())
     }
 }
 

@@ -183,9 +183,7 @@ impl Operator {
         }
         let allowed = match path {
             _ if is_probe => Ok(()),
-            _ if is_metrics => {
-                self.admin.access.holds_token(&head).then_some(()).ok_or(Denied::Token)
-            }
+            _ if is_metrics => self.admin.access.check_scrape(&head),
             _ => self.admin.access.check(&head),
         };
         match allowed {

@@ -313,7 +313,8 @@ impl Edge {
 
     /// Sends one `GET` to the admin surface.
     pub(crate) fn admin_get(&self, path: &str) -> Response {
-        Client::connect(self.admin()).ask(&Request::new("GET", path))
+        let request = Request::new("GET", path).without("Host").with("Host", "localhost");
+        Client::connect(self.admin()).ask(&request)
     }
 
     /// The log line of a request, by its request id.
