@@ -5,8 +5,8 @@
 //! method and parameters. Nothing reaches the node without a [`ReadPermit`] from here.
 
 use super::head::{
-    MAX_BODY, allowed_method, body_headers, client, declared_size, too_many_in_flight, within_rate,
-    within_size,
+    MAX_BODY, allowed_method, body_headers, client, declared_size, framing, too_many_in_flight,
+    within_rate, within_size,
 };
 use super::{Admission, Admitted, Finding, PendingCall};
 use crate::client::{Client, ClientKey, TrustedProxies};
@@ -138,10 +138,15 @@ fn route(head: &Head<'_>) -> Result<Route, Refusal> {
     match head.target {
         b"/rpc" => {
             allowed_method(head, RPC_METHODS)?;
-            let is_preflight = head.method == "OPTIONS";
-            Ok(if is_preflight { Route::Preflight } else { Route::Rpc(call_headers(head)) })
+            if head.method == "OPTIONS" {
+                return framing(head).map(|()| Route::Preflight);
+            }
+            Ok(Route::Rpc(call_headers(head)))
         }
-        b"/healthz" => allowed_method(head, "GET, HEAD").map(|()| Route::Health),
+        b"/healthz" => {
+            allowed_method(head, "GET, HEAD")?;
+            framing(head).map(|()| Route::Health)
+        }
         _ => Err(Refusal::new(Reason::NotFound, "no such path; JSON-RPC is at /rpc")),
     }
 }

@@ -103,7 +103,7 @@ pub(super) fn no_coding(head: &Head<'_>) -> Result<(), Refusal> {
 
 /// One framing only: with two, parsers may disagree on where the next request begins. RFC 9112,
 /// sections 6.1 and 11.2.
-fn framing(head: &Head<'_>) -> Result<(), Refusal> {
+pub(super) fn framing(head: &Head<'_>) -> Result<(), Refusal> {
     let Some(coding) = head.single(header::TRANSFER_ENCODING) else { return Ok(()) };
     let message = if head.was_sent(&header::CONTENT_LENGTH) {
         "send Content-Length or Transfer-Encoding, not both"

@@ -6,8 +6,8 @@
 //! checked later, with the permit.
 
 use super::head::{
-    MAX_BODY, allowed_method, any_headers, body_headers, client, declared_size, too_many_in_flight,
-    within_rate, within_size,
+    MAX_BODY, allowed_method, any_headers, body_headers, client, declared_size, framing,
+    too_many_in_flight, within_rate, within_size,
 };
 use super::{Admission, Admitted, Finding, PendingCall};
 use crate::bearer::Tokens;
@@ -131,7 +131,7 @@ impl RelayPolicy {
         let client = client(head, &self.trusted_proxies);
         let mut rate_limit = None;
         let verdict = route(head).and_then(|endpoint| {
-            let Some(endpoint) = endpoint else { return Ok(Admitted::Health) };
+            let Some(endpoint) = endpoint else { return framing(head).map(|()| Admitted::Health) };
             self.bearer(head, client.key, failed_auth)?;
             within_rate(*rate_limit.insert(limiter.check(client.key, now)))?;
             let slot = enter(client.key).ok_or_else(too_many_in_flight)?;

@@ -6,8 +6,8 @@
 //! judged by [`crate::webhook`].
 
 use super::head::{
-    MediaType, allowed_method, any_headers, client, declared_size, expects_continue, media_type,
-    no_coding, not_json, too_many_in_flight, within_rate, within_size,
+    MediaType, allowed_method, any_headers, client, declared_size, expects_continue, framing,
+    media_type, no_coding, not_json, too_many_in_flight, within_rate, within_size,
 };
 use super::{Admission, Admitted, PendingCall};
 use crate::bearer::Tokens;
@@ -244,11 +244,16 @@ enum Route {
 fn route(head: &Head<'_>) -> Result<Route, Refusal> {
     if let Some(function) = Function::at(head.target) {
         allowed_method(head, function.methods())?;
-        let is_preflight = head.method == "OPTIONS";
-        return Ok(if is_preflight { Route::Preflight } else { Route::Call(function) });
+        if head.method == "OPTIONS" {
+            return framing(head).map(|()| Route::Preflight);
+        }
+        return Ok(Route::Call(function));
     }
     match split_target(head.target).0 {
-        b"/healthz" => allowed_method(head, "GET, HEAD").map(|()| Route::Health),
+        b"/healthz" => {
+            allowed_method(head, "GET, HEAD")?;
+            framing(head).map(|()| Route::Health)
+        }
         path if path.starts_with(b"/xrpc/") => {
             let message = "this XRPC method is not served";
             Err(Refusal::new(Reason::UnknownMethod, message))

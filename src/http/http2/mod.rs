@@ -20,7 +20,7 @@ use crate::io::deadline::{LazyTimer, within};
 use bytes::Bytes;
 use h2::server::{Builder, Connection, SendResponse};
 use h2::{Reason as Reset, RecvStream};
-use http::header::HOST;
+use http::header::{CONTENT_LENGTH, HOST};
 use http::{HeaderValue, Method, Version, request};
 use pingora::apps::HttpServerApp;
 use pingora::http::RequestHeader;
@@ -43,8 +43,8 @@ use tokio::time::Instant;
 const MAX_STREAMS: u32 = 100;
 /// 64 KiB of a request's body may be under way: the largest there is.
 const STREAM_WINDOW: u32 = 64 << 10;
-/// 1 MiB over all requests of a connection.
-const CONNECTION_WINDOW: u32 = 1 << 20;
+/// 256 KiB over all requests of a connection: what is under way is in no other bound.
+const CONNECTION_WINDOW: u32 = 256 << 10;
 /// 64 KiB of each response wait to be written; the rest waits with its request.
 const SEND_BUFFER: usize = 64 << 10;
 /// Malformed requests, after which a connection ends: an honest client sends none.
@@ -252,8 +252,8 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
 /// Sets `Host` to `:authority`, so that the head is what it would be over HTTP/1.
 ///
 /// # Errors
-/// They differ (RFC 9113, section 8.3.1), the request is CONNECT, or the head is larger than the
-/// same head may be over HTTP/1.
+/// They differ (RFC 9113, section 8.3.1), the authority has user information, a length stands
+/// twice, the request is CONNECT, or the head is larger than the same head may be over HTTP/1.
 fn set_host(head: &mut request::Parts, max_size: usize) -> Result<(), Reason> {
     let target = head.uri.path_and_query().map_or(1, |target| target.as_str().len());
     let fields = head.headers.iter();
@@ -268,7 +268,15 @@ fn set_host(head: &mut request::Parts, max_size: usize) -> Result<(), Reason> {
     if head.method == Method::CONNECT {
         return Err(Reason::WrongHttpMethod);
     }
+    // one length only, as over HTTP/1
+    if head.headers.get_all(CONTENT_LENGTH).iter().nth(1).is_some() {
+        return Err(Reason::ConflictingFraming);
+    }
     let Some(authority) = authority else { return Ok(()) };
+    // no user information: RFC 9113, section 8.3.1
+    if authority.contains('@') {
+        return Err(Reason::InvalidRequest);
+    }
     let differs = |host: &HeaderValue| !host.as_bytes().eq_ignore_ascii_case(authority.as_bytes());
     if head.headers.get_all(HOST).iter().any(differs) {
         return Err(Reason::InvalidRequest);
@@ -298,6 +306,7 @@ mod tests {
             ("https://edge.test/rpc", &["EDGE.test"], Ok(Some("edge.test"))),
             ("https://edge.test/rpc", &["other.test"], Err(Reason::InvalidRequest)),
             ("https://edge.test/rpc", &["edge.test", "x"], Err(Reason::InvalidRequest)),
+            ("https://user@edge.test/rpc", &[], Err(Reason::InvalidRequest)),
             // the policy decides whether one is needed
             ("/rpc", &["edge.test"], Ok(Some("edge.test"))),
             ("/rpc", &[], Ok(None)),
