@@ -14,6 +14,9 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use tokio::time::Instant;
 
+/// One client holds at most this part of the memory that all share.
+const SHARE: usize = 4;
+
 /// The settings of a surface, which limit its clients.
 pub trait Settings: Send + Sync + 'static {
     /// The limits of one client.
@@ -87,6 +90,10 @@ impl ClientLimits {
 pub struct Clients {
     limiter: RateLimiter<RandomState>,
     in_flight: Inflight,
+    /// Bytes of large answers that a client has not read.
+    unread: Inflight,
+    /// Bytes of request bodies that are under way.
+    uploads: Inflight,
     started: Instant,
 }
 
@@ -98,6 +105,8 @@ impl Clients {
         Self {
             limiter: RateLimiter::new(limits.quota, capacity, RandomState::new()),
             in_flight: Inflight::new(),
+            unread: Inflight::new(),
+            uploads: Inflight::new(),
             started: Instant::now(),
         }
     }
@@ -119,6 +128,17 @@ impl Clients {
         (count <= limits.max_in_flight).then_some(guard)
     }
 
+    /// Counts an answer of this many bytes as the client's until it is read; `None` when the client
+    /// would hold more than its share of a pool of `size` bytes.
+    pub fn hold_answer(&self, client: ClientKey, bytes: usize, size: usize) -> Option<Guard> {
+        hold(&self.unread, client, bytes, size)
+    }
+
+    /// The same for a request body that is under way.
+    pub fn hold_upload(&self, client: ClientKey, bytes: usize, size: usize) -> Option<Guard> {
+        hold(&self.uploads, client, bytes, size)
+    }
+
     /// The peer's rate-limit status, read-only.
     pub fn standing(&self, peer: Client) -> RateLimitStatus {
         self.limiter.peek(peer.key, self.millis(Instant::now()))
@@ -133,4 +153,11 @@ impl Clients {
     pub fn population(&self) -> (u64, u64) {
         (u64::from(self.limiter.population()), self.limiter.evicted())
     }
+}
+
+fn hold(held: &Inflight, client: ClientKey, bytes: usize, size: usize) -> Option<Guard> {
+    let signed = |bytes: usize| isize::try_from(bytes).unwrap_or(isize::MAX);
+    let (guard, all) = held.incr(client, signed(bytes));
+    // one answer is never too much
+    (all <= signed(size / SHARE) || all == signed(bytes)).then_some(guard)
 }

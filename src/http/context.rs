@@ -2,11 +2,15 @@
 //! well-formed, else a new one.
 
 use crate::http::drain::Drain;
+use crate::io::memory::MemoryPool;
 use crate::telemetry::{Log, Metrics, RequestLine, Surface};
 use http::{HeaderName, HeaderValue};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// 128 MiB: two thousand of the largest bodies at a time.
+pub const UPLOAD_MEMORY: usize = 128 << 20;
 
 /// Shared by all listeners. Cheap to clone.
 #[derive(Clone)]
@@ -19,6 +23,8 @@ pub struct ServerContext {
     pub metrics: Arc<Metrics>,
     /// The log.
     pub log: Log,
+    /// The memory of request bodies that are under way.
+    pub uploads: Arc<MemoryPool>,
 }
 
 impl ServerContext {

@@ -1,7 +1,7 @@
 //! Connections: how many, how long, and over which protocol.
 //!
 //! In: accepted streams. Out: for each request a session, on which Pingora's app runs. Pingora has
-//! no cap on connections, in total or per peer, and shakes hands before any code of ours: so the
+//! no cap on connections, in total or per client, and shakes hands before any code of ours: so the
 //! gate counts first, then shakes hands where there is a certificate, and then reads heads whole
 //! and in time (`http1`, `http2`). Next: `proxy`, whose phases answer each request.
 
@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use pingora::apps::{HttpServerApp, ServerApp};
 use pingora::protocols::Stream;
 use pingora::server::ShutdownWatch;
-use portcullis_filters::client::TrustedProxies;
+use portcullis_filters::client::{ClientKey, TrustedProxies};
 use portcullis_filters::verdict::Reason;
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -64,7 +64,7 @@ pub struct Gate<A> {
     surface: Surface,
     pub(super) limits: Arc<Limits>,
     max: usize,
-    max_per_peer: usize,
+    max_per_client: usize,
     trusted: TrustedProxies,
     connections: Arc<Mutex<Connections>>,
     pub(super) process: ServerContext,
@@ -72,16 +72,46 @@ pub struct Gate<A> {
     pub(super) errors: Arc<dyn ErrorResponder>,
 }
 
-/// Open connections.
+/// Open connections; those of an IPv6 /64 count as one client's, as its requests do.
 #[derive(Default)]
 struct Connections {
     all: usize,
-    by_peer: HashMap<IpAddr, usize>,
+    by_client: HashMap<ClientKey, usize>,
+}
+
+impl Connections {
+    /// Counts a connection, unless there are `max` or its client has `max_per_client`.
+    fn add(&mut self, client: Option<ClientKey>, max: usize, max_per_client: usize) -> bool {
+        if self.all >= max {
+            return false;
+        }
+        if let Some(client) = client {
+            let count = self.by_client.entry(client).or_default();
+            if *count >= max_per_client {
+                return false;
+            }
+            *count += 1;
+        }
+        self.all += 1;
+        true
+    }
+
+    fn remove(&mut self, client: Option<ClientKey>) {
+        self.all = self.all.saturating_sub(1);
+        if let Some(client) = client
+            && let Some(count) = self.by_client.get_mut(&client)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.by_client.remove(&client);
+            }
+        }
+    }
 }
 
 impl<A> Gate<A> {
-    /// A gate in front of `app`, without TLS. Peers in `trusted` are exempt from the cap per peer,
-    /// because many clients come through each.
+    /// A gate in front of `app`, without TLS. Peers in `trusted` are exempt from the cap per
+    /// client, because many clients come through each.
     pub fn new(
         app: Arc<A>,
         surface: Surface,
@@ -103,7 +133,7 @@ impl<A> Gate<A> {
                 lifetime: config.lifetime,
             }),
             max: config.max,
-            max_per_peer: config.max_per_client,
+            max_per_client: config.max_per_client,
             trusted,
             connections: Arc::default(),
             process: process.clone(),
@@ -119,24 +149,14 @@ impl<A> Gate<A> {
     }
 
     fn acquire(&self, peer: Option<IpAddr>) -> Option<ConnectionPermit> {
-        let counted = peer.filter(|peer| !self.trusted.contains(*peer));
-        let mut connections = self.connections.lock();
-        if connections.all >= self.max {
+        let client = peer.filter(|peer| !self.trusted.contains(*peer)).map(ClientKey::of);
+        if !self.connections.lock().add(client, self.max, self.max_per_client) {
             return None;
         }
-        if let Some(peer) = counted {
-            let count = connections.by_peer.entry(peer).or_default();
-            if *count >= self.max_per_peer {
-                return None;
-            }
-            *count += 1;
-        }
-        connections.all += 1;
-        drop(connections);
         let gauge = self.process.metrics.connections[self.surface as usize].clone();
         gauge.inc();
         let connections = Arc::clone(&self.connections);
-        Some(ConnectionPermit { connections, peer: counted, gauge })
+        Some(ConnectionPermit { connections, client, gauge })
     }
 }
 
@@ -248,22 +268,36 @@ impl<A: HttpServerApp + Send + Sync + 'static> ServerApp for Gate<A> {
 /// An open connection's share of the caps, released on drop.
 struct ConnectionPermit {
     connections: Arc<Mutex<Connections>>,
-    peer: Option<IpAddr>,
+    client: Option<ClientKey>,
     gauge: prometheus::IntGauge,
 }
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.gauge.dec();
-        let mut connections = self.connections.lock();
-        connections.all = connections.all.saturating_sub(1);
-        if let Some(peer) = self.peer
-            && let Some(count) = connections.by_peer.get_mut(&peer)
-        {
-            *count -= 1;
-            if *count == 0 {
-                connections.by_peer.remove(&peer);
-            }
+        self.connections.lock().remove(self.client);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_one_slash_64_are_one_client() {
+        let client = |address: &str| Some(ClientKey::of(address.parse().expect("an address")));
+        let mut connections = Connections::default();
+        for (address, fits) in [
+            ("2001:db8::1", true),
+            ("2001:db8::2", true),
+            ("2001:db8::3", false),
+            ("2001:db8:0:1::1", true),
+            ("192.0.2.1", true),
+            ("192.0.2.2", true),
+        ] {
+            assert_eq!(connections.add(client(address), 9, 2), fits, "{address}");
         }
+        connections.remove(client("2001:db8::2"));
+        assert!(connections.add(client("2001:db8::3"), 9, 2), "a place was left");
     }
 }

@@ -67,7 +67,7 @@ impl Request {
     }
 
     /// The whole body, if it arrived with the head.
-    fn take_whole_body(&mut self) -> Option<Bytes> {
+    pub fn take_whole_body(&mut self) -> Option<Bytes> {
         match &mut self.0 {
             Transport::Http1(connection) => connection.take_whole_body(),
             Transport::Http2(_) => None,
@@ -96,10 +96,6 @@ impl Request {
         timeout: Duration,
         max: usize,
     ) -> Result<Bytes, Incomplete> {
-        if let Some(body) = self.take_whole_body() {
-            policy::within_size(body.len(), max).map_err(Incomplete::Refused)?;
-            return Ok(body);
-        }
         match within(timeout, cold(self.collect_body(max))).await {
             Some(result) => result,
             None => Err(refused(Reason::RequestTimeout, "the body did not arrive in time")),

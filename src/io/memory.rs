@@ -1,4 +1,4 @@
-//! The bound on the memory of node answers, in flight and cached, over all clients.
+//! Bounds on memory over all clients: of node answers, in flight and cached, and of request bodies.
 //!
 //! An answer reserves its bytes before it is read and releases them when it has been sent, or when
 //! the cache evicts it, so slow readers of large answers cannot exhaust the machine: when the pool
@@ -46,6 +46,11 @@ impl MemoryPermit {
     /// An empty share.
     pub fn of(memory: &Arc<MemoryPool>) -> Self {
         Self { memory: Arc::clone(memory), bytes: 0 }
+    }
+
+    /// The size of the pool.
+    pub fn pool_size(&self) -> usize {
+        self.memory.size()
     }
 
     /// Grows the share to at least `bytes`.

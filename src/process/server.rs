@@ -9,7 +9,7 @@ use crate::config::{
 use crate::gateway::{EpochCause, Gateway};
 use crate::http::Gate;
 use crate::http::RequestIds;
-use crate::http::context::ServerContext;
+use crate::http::context::{ServerContext, UPLOAD_MEMORY};
 use crate::http::drain::Drain;
 use crate::http::tls::{Identities, TlsErrors};
 use crate::io::memory::MemoryPool;
@@ -154,6 +154,7 @@ impl Bound {
             drain: Drain::new(metrics.in_flight.clone()),
             metrics,
             log,
+            uploads: MemoryPool::new(UPLOAD_MEMORY),
         };
         Self {
             server: Server::new_with_opt_and_conf(None, server_conf(config)),

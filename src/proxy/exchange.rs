@@ -6,20 +6,22 @@
 
 use super::surface::{RequestContext, Surface};
 use super::{Context, Outcome, Proxy};
-use crate::http::clients::Settings as _;
+use crate::http::clients::{Clients, Settings as _};
 use crate::http::respond::{self, Unsent};
 use crate::http::{Incomplete, Request, X_REQUEST_ID};
 use crate::io::cold;
 use crate::io::deadline::within;
+use crate::io::memory::MemoryPermit;
 use crate::reply::{ErrorFormat, Persistence, Reply, ResponseContext};
-use http::header::{EXPECT, HOST, ORIGIN, TRANSFER_ENCODING};
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, EXPECT, HOST, ORIGIN, TRANSFER_ENCODING};
 use http::{HeaderValue, Method, Version};
 use pingora::http::RequestHeader;
 use pingora_limits::inflight::Guard;
 use portcullis_filters::client::Client;
 use portcullis_filters::head::{TRACEPARENT, traceparent};
 use portcullis_filters::limit::RateLimitStatus;
-use portcullis_filters::policy::{Admission, Admitted, PendingCall};
+use portcullis_filters::policy::{self, Admission, Admitted, PendingCall};
 use portcullis_filters::verdict::{Reason, Refusal};
 use std::pin::pin;
 use std::sync::Arc;
@@ -29,12 +31,21 @@ use std::time::Duration;
 /// stay.
 const DISCARD: Duration = Duration::from_millis(50);
 
+/// 64 KiB: all smaller answers that a client may have in flight are little memory.
+const LARGE: usize = 64 << 10;
+
 pub(super) struct Exchange<'a, S: Surface> {
     proxy: &'a Proxy<S>,
     pub(super) request: Request,
     header: &'a RequestHeader,
     head: Arc<HeadInfo<S>>,
     context: &'a mut Context,
+}
+
+/// The memory of a body that is read and not answered, released on drop.
+struct Upload {
+    _permit: MemoryPermit,
+    _share: Guard,
 }
 
 /// What admission found out about the request's client, for every response to it.
@@ -103,7 +114,7 @@ impl<'a, S: Surface> Exchange<'a, S> {
         if expects_continue {
             within(timeout, cold(self.request.write_continue())).await?.ok()?;
         }
-        let body = match self.request.read_whole_body(timeout, max_body).await {
+        let (body, _upload) = match self.read_body(timeout, max_body, caller).await {
             Ok(body) => body,
             Err(Incomplete::Refused(refusal)) => return Some(self.refused(&refusal, caller)),
             Err(Incomplete::Gone) => return None,
@@ -119,8 +130,60 @@ impl<'a, S: Surface> Exchange<'a, S> {
         let answer = self.proxy.surface.answer(&self.head.settings, call, body, &mut context);
         let mut reply = answer.await;
         (self.context.method, self.context.upstream) = (context.method, context.upstream);
+        if let Err(refusal) = self.hold(&reply, caller) {
+            reply = self.refused(&refusal, caller);
+        }
         caller.set_retry_after(&mut reply);
         Some(reply)
+    }
+
+    /// The whole body. One that did not arrive with its head takes its memory from the pool, and
+    /// from the client's share of that, before it is read.
+    async fn read_body(
+        &mut self,
+        timeout: Duration,
+        max: usize,
+        caller: &Caller,
+    ) -> Result<(Bytes, Option<Upload>), Incomplete> {
+        if let Some(body) = self.request.take_whole_body() {
+            policy::within_size(body.len(), max).map_err(Incomplete::Refused)?;
+            return Ok((body, None));
+        }
+        let length =
+            self.header.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+        let length = length.and_then(|length| length.parse().ok()).unwrap_or(max).min(max);
+        let pool = &self.proxy.process.uploads;
+        let refused = |reason, message| Incomplete::Refused(Refusal::new(reason, message));
+        let share = self.clients().hold_upload(caller.client.key, length, pool.size());
+        let share = share.ok_or_else(|| {
+            refused(Reason::TooManyInFlight, "too many bodies at a time: wait for responses")
+        })?;
+        let mut permit = MemoryPermit::of(pool);
+        permit
+            .reserve(length)
+            .map_err(|_| refused(Reason::Overloaded, "too many bodies at once"))?;
+        let body = self.request.read_whole_body(timeout, max).await?;
+        Ok((body, Some(Upload { _permit: permit, _share: share })))
+    }
+
+    /// Counts a large answer as the client's until it is read.
+    ///
+    /// # Errors
+    /// The client holds its share of the memory for answers already.
+    fn hold(&mut self, reply: &Reply, caller: &Caller) -> Result<(), Refusal> {
+        let length = reply.body.length();
+        let Some(memory) = reply.memory.as_ref().filter(|_| length >= LARGE) else { return Ok(()) };
+        let client = caller.client.key;
+        self.context.unread = self.clients().hold_answer(client, length, memory.pool_size());
+        if self.context.unread.is_some() {
+            return Ok(());
+        }
+        let message = "too many answers are not read: read them before you send more";
+        Err(Refusal::new(Reason::TooManyInFlight, message))
+    }
+
+    fn clients(&self) -> &Clients {
+        self.proxy.surface.running().clients()
     }
 
     fn refused(&self, refusal: &Refusal, caller: &Caller) -> Reply {

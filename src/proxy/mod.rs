@@ -129,6 +129,8 @@ pub struct Context {
     upstream: Duration,
     /// The client's share of its requests in flight, until the response is out.
     slot: Option<Guard>,
+    /// The large answer that the client has not read, counted as its own.
+    unread: Option<Guard>,
     /// `None` until a response is sent: a client that left before has no log line.
     outcome: Option<Outcome>,
     _in_flight: InFlight,
@@ -151,6 +153,7 @@ impl Context {
             method: "",
             upstream: Duration::ZERO,
             slot: None,
+            unread: None,
             outcome: None,
             _in_flight: process.drain.enter(),
         }

@@ -130,6 +130,32 @@ fn reordered_answers_reach_the_right_client() {
 }
 
 #[test]
+fn an_answer_before_a_pipelined_request_announces_close() {
+    let node = Node::start(good);
+    let edge = Edge::start(&node);
+    let mut client = edge.client();
+    client.send(Request::post(QUESTION).bytes().repeat(2));
+    let response = client.response();
+    assert_result(&response, "7", RESULT, "the first request");
+    assert!(response.announces_close(), "the second is not answered, so the client must know");
+    client.ends("the second request is dropped");
+    assert_eq!(node.calls().len(), 1, "the second request never reaches the node");
+}
+
+#[test]
+fn an_upload_sees_its_early_refusal() {
+    let node = Node::start(good);
+    let edge = Edge::start(&node);
+    let mut client = edge.client();
+    // a client that writes all before it reads
+    let upload = Request::post(" ".repeat(20 << 20));
+    assert!(client.send(upload.bytes()), "the whole upload is taken");
+    assert_error(&client.response(), "body_too_large", "null", "20 MiB");
+    client.ends("the refusal ends the connection");
+    assert_eq!(node.connections(), 0, "a refused request never reaches the node");
+}
+
+#[test]
 fn a_request_behind_connection_close_is_never_read() {
     let node = Node::start(good);
     let edge = Edge::start(&node);

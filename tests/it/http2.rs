@@ -272,6 +272,60 @@ fn an_unread_answer_is_dropped_at_the_deadline() {
     assert_eq!(client.ask(&Request::new("GET", "/healthz")).status, 200, "the connection goes on");
 }
 
+/// A request of the client of this address, which an edge behind a proxy takes from it.
+fn of(address: &str, request: Request) -> Request {
+    request.with("X-Forwarded-For", address)
+}
+
+#[test]
+fn one_client_holds_a_share_of_answers() {
+    let node = Node::start(|call| send(json(padded_envelope(call, ANSWER_CAP - 1024))));
+    let stage = Stage::before(node, &[("server.answer_memory", "\"20 MiB\"")]);
+    let mut client = Client2::with_window(stage.edge.gateway(), &stage.pair, 10_000);
+    let first = client.send(&of("192.0.2.1", ask_about(0, "7"))).expect("sent");
+    let (status, unread) = client.unread(first);
+    assert_eq!(status, 200, "one large answer");
+    let refused = client.ask(&of("192.0.2.1", ask_about(1, "7")));
+    assert_refused(refused, "too_many_in_flight", "a second one while it does not read");
+    let other = stage.client().ask(&of("192.0.2.2", ask_about(2, "7")));
+    assert_eq!(other.status, 200, "another client");
+    drop(unread);
+    eventually(&stage.edge, "the memory is free", |now| {
+        now.get("portcullis_answer_memory_bytes") == Some(&0.0)
+    });
+    let again = stage.client().ask(&of("192.0.2.1", ask_about(1, "7")));
+    assert_eq!(again.status, 200, "what is no longer held");
+}
+
+#[test]
+fn a_closed_window_ends_a_stream() {
+    let node = Node::start(|call| send(json(padded_envelope(call, ANSWER_CAP - 1024))));
+    let stage = Stage::before(node, &[]);
+    let mut client = Client2::with_window(stage.edge.gateway(), &stage.pair, 0);
+    let begun = client.send(&Request::post(QUESTION)).expect("sent");
+    let start = Instant::now();
+    assert_eq!(client.end_of(begun), Some(Reason::CANCEL), "long before the write timeout");
+    assert!((9..20).contains(&start.elapsed().as_secs()), "took {:?}", start.elapsed());
+}
+
+#[test]
+fn one_client_uploads_a_share_at_a_time() {
+    let stage = Stage::new(&[("gateway.max_in_flight_per_client", "10000")]);
+    let upload = of("192.0.2.1", Request::post("x".repeat(65_536)));
+    // a quarter of 128 MiB is 512 bodies of 64 KiB; a connection takes 100 requests at a time
+    let mut clients: Vec<Client2> = (0..6).map(|_| stage.client()).collect();
+    let mut held = Vec::new();
+    for number in 0..512 {
+        held.push(clients[number / 100].begin(&upload, false).expect("begun"));
+    }
+    stage.in_flight(512.0);
+    let over = clients[5].begin(&upload, false).expect("begun");
+    let refused = clients[5].response(over).expect("a refusal");
+    assert_refused(refused, "too_many_in_flight", "the share is taken");
+    let other = stage.client().ask(&of("192.0.2.2", Request::post(QUESTION)));
+    assert_eq!(other.status, 200, "another client");
+}
+
 #[test]
 fn a_slow_head_ends_the_connection() {
     let stage = Stage::new(&[("gateway.connections.header_timeout", "\"1s\"")]);

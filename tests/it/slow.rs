@@ -122,8 +122,18 @@ fn a_slow_sender_within_the_deadline_is_answered() {
 
 #[test]
 fn a_client_that_does_not_read_is_disconnected() {
+    assert_disconnects("\"1s\"", ABOUT_A_SECOND);
+}
+
+#[test]
+fn a_reader_without_progress_is_disconnected() {
+    // 10 s, long before the write timeout
+    assert_disconnects("\"60s\"", Duration::from_secs(8)..Duration::from_secs(25));
+}
+
+fn assert_disconnects(write_timeout: &str, after: Range<Duration>) {
     let node = Node::start(|call| send(json(padded_envelope(call, ANSWER_CAP))));
-    let edge = Edge::with(&node, &[("gateway.connections.write_timeout", "\"1s\"")]);
+    let edge = Edge::with(&node, &[("gateway.connections.write_timeout", write_timeout)]);
     let mut client = edge.client();
     // The sockets of both sides hold a few MiB, so several responses are needed to fill them.
     let stuck = (0..20).find(|number| {
@@ -131,7 +141,7 @@ fn a_client_that_does_not_read_is_disconnected() {
         let id = format!("slow-reader-{number}");
         client.send(Request::post(QUESTION).with("X-Request-Id", &id).bytes());
         edge.request_line(&id);
-        ABOUT_A_SECOND.contains(&start.elapsed())
+        after.contains(&start.elapsed())
     });
     let stuck = stuck.expect("twenty answers of 4 MiB fit into no socket");
     for _ in 0..stuck {

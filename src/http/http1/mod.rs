@@ -34,11 +34,17 @@ use std::time::Duration;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, timeout};
 
-/// How long to keep reading after an early response, so that the client sees it before the reset;
-/// RFC 9112, section 9.6.
+/// After an early response a client that still sends is read for this long, so that it sees the
+/// response before the reset (RFC 9112, section 9.6), and again as long if it sent
+/// [`LINGER_BYTES`].
 const LINGER: Duration = Duration::from_secs(2);
-/// How much to read and drop meanwhile.
-const LINGER_BYTES: usize = 1 << 20;
+/// 64 KiB in [`LINGER`]: less is no upload worth the wait.
+const LINGER_BYTES: usize = 64 << 10;
+/// The longest that a connection lingers, and what it reads meanwhile: an endless upload ends.
+const LINGER_MAX: Duration = Duration::from_secs(30);
+const LINGER_MAX_BYTES: usize = 32 << 20;
+/// A client that takes nothing of a response for this long is disconnected.
+pub(super) const STALL: Duration = Duration::from_secs(10);
 
 /// Bounds of each connection.
 #[derive(Debug)]
@@ -146,7 +152,12 @@ impl Connection {
 
     /// Whether another request may follow.
     pub(super) fn keeps_alive(&self) -> bool {
-        self.keeps_alive
+        // a pipelined request is not served: where one request ends must not depend on another
+        self.keeps_alive && self.is_input_read()
+    }
+
+    fn is_input_read(&self) -> bool {
+        self.is_body_read() && self.buffer.is_empty()
     }
 
     /// No other request follows.
@@ -267,7 +278,36 @@ impl Connection {
 
     /// Writes all of it.
     pub(super) async fn write(&mut self, mut pieces: [Bytes; 3]) -> io::Result<()> {
-        poll_fn(|cx| self.poll_write(cx, &mut pieces)).await
+        let mut stall = None;
+        poll_fn(|cx| match self.poll_write(cx, &mut pieces) {
+            Poll::Ready(written) => Poll::Ready(written),
+            Poll::Pending => {
+                let left = pieces.iter().map(Bytes::len).sum();
+                let stalled = self.poll_stalled(cx, &mut stall, left);
+                stalled.map(|()| Err(io::ErrorKind::TimedOut.into()))
+            }
+        })
+        .await
+    }
+
+    /// Ready when the client took nothing for [`STALL`] of a response of which `left` bytes are not
+    /// written. What it took shows in the bytes that its TCP acknowledged: the socket's buffer is
+    /// refilled in larger steps.
+    fn poll_stalled(
+        &mut self,
+        cx: &mut Context<'_>,
+        stall: &mut Option<Stall>,
+        left: usize,
+    ) -> Poll<()> {
+        loop {
+            let stall = stall.get_or_insert_with(|| Stall::new(&self.io, left));
+            ready!(self.idle_timer.poll_until(stall.until, cx));
+            let now = Stall::new(&self.io, left);
+            if (now.acknowledged, now.left) == (stall.acknowledged, stall.left) {
+                return Poll::Ready(());
+            }
+            *stall = now;
+        }
     }
 
     fn poll_write(
@@ -301,11 +341,9 @@ impl Connection {
     /// The request is answered: whether the connection goes on. `header` is its head, if Pingora
     /// gave that back.
     pub(super) async fn finish(&mut self, header: Option<Box<RequestHeader>>) -> bool {
-        // a pipelined request is not served: where one request ends must not depend on another
-        let is_input_read = self.is_body_read() && self.buffer.is_empty();
-        if !self.keeps_alive || !is_input_read {
+        if !self.keeps_alive() {
             // more of it may be under way, and a reset would cost the client the response
-            self.lingers |= !is_input_read;
+            self.lingers |= !self.is_input_read();
             cold(self.close()).await;
             return false;
         }
@@ -335,25 +373,52 @@ impl Connection {
     async fn close(&mut self) {
         let close = async {
             if self.lingers {
-                let _ = timeout(LINGER, self.drop_input()).await;
+                self.drop_input().await;
             }
             let _ = self.io.shutdown().await;
         };
         // over TLS the end itself may have to wait for the client
-        let _ = within(2 * LINGER, close).await;
+        let _ = within(LINGER_MAX + LINGER, close).await;
     }
 
-    /// Ends the output, then reads and drops until the client stops sending.
+    /// Ends the output, then reads and drops while the client uploads at a fair rate.
     async fn drop_input(&mut self) {
-        let _ = self.io.shutdown().await;
-        let mut dropped = 0;
-        while dropped < LINGER_BYTES {
-            self.buffer.clear();
-            match poll_fn(|cx| poll_read_some(&mut self.io, cx, &mut self.buffer)).await {
-                Ok(bytes) if bytes > 0 => dropped += bytes,
-                _ => break,
+        let _ = timeout(LINGER, self.io.shutdown()).await;
+        let end = Instant::now() + LINGER_MAX;
+        let (mut dropped, mut before) = (LINGER_BYTES, 0);
+        while dropped - before >= LINGER_BYTES && Instant::now() < end && !self.drain.has_begun() {
+            before = dropped;
+            let upload = async {
+                while dropped < LINGER_MAX_BYTES {
+                    self.buffer.clear();
+                    match poll_fn(|cx| poll_read_some(&mut self.io, cx, &mut self.buffer)).await {
+                        Ok(bytes) if bytes > 0 => dropped += bytes,
+                        _ => return,
+                    }
+                }
+            };
+            if timeout(LINGER, upload).await.is_ok() {
+                return;
             }
         }
+    }
+}
+
+/// How much of a response the client had taken when it last made progress.
+struct Stall {
+    /// Bytes that its TCP acknowledged; `None` for a Unix socket.
+    acknowledged: Option<u64>,
+    /// Bytes that were not written.
+    left: usize,
+    /// When to look again.
+    until: Instant,
+}
+
+impl Stall {
+    fn new(io: &Stream, left: usize) -> Self {
+        let tcp = io.get_socket_digest().and_then(|digest| digest.tcp_info());
+        let acknowledged = tcp.map(|tcp| tcp.tcpi_bytes_acked);
+        Self { acknowledged, left, until: Instant::now() + STALL }
     }
 }
 

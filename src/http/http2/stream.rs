@@ -1,7 +1,8 @@
 //! One HTTP/2 request and its response: a stream of RFC 9113.
 
-use crate::http::http1::BodyError;
+use crate::http::http1::{BodyError, STALL};
 use crate::http::respond::{Gone, H2Response};
+use crate::io::deadline::within;
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{RecvStream, SendStream};
@@ -67,7 +68,8 @@ impl H2Responder {
         Ok(())
     }
 
-    /// Hands over as much of `piece` as the client takes at a time.
+    /// Hands over as much of `piece` as the client takes at a time; not ready while its window is
+    /// closed.
     fn poll_send(
         &self,
         cx: &mut Context<'_>,
@@ -96,7 +98,8 @@ impl H2Responder {
 
     async fn send(&self, mut piece: Bytes, end: EndStream) -> Result<(), Gone> {
         while !piece.is_empty() {
-            poll_fn(|cx| self.poll_send(cx, &mut piece, end)).await?;
+            let part = within(STALL, poll_fn(|cx| self.poll_send(cx, &mut piece, end)));
+            part.await.unwrap_or(Err(Gone))?;
         }
         Ok(())
     }

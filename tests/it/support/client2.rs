@@ -115,6 +115,12 @@ impl Client2 {
         })
     }
 
+    /// Waits for the head of a response whose body stays unread; returns its status.
+    pub(crate) fn unread(&self, begun: Begun) -> (u16, RecvStream) {
+        let (head, body) = self.in_time(begun.answer).expect("a response").into_parts();
+        (head.status.as_u16(), body)
+    }
+
     /// How the stream of an unread response ends.
     pub(crate) fn end_of(&self, begun: Begun) -> Option<Reason> {
         let ended = self.in_time(async {
