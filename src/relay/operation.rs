@@ -14,7 +14,7 @@ use super::signers::{Signed, Signer, SignerGuard, Signers};
 use super::state::{Decision, State};
 use super::submit::{Submitter, Trace, WritesInFlight};
 use crate::io::clock::now_us;
-use crate::store::{Claim, Intended, IntentId, NewIntent, StoreError};
+use crate::store::{Claim, IntentId, IntentState, NewIntent, StoreError};
 use crate::telemetry::Metrics;
 use portcullis_filters::operation::Operation;
 use portcullis_filters::verdict::{OperationPermit, Reason};
@@ -60,35 +60,39 @@ impl Operations {
     /// Carries an operation out, or finds the first response under its idempotency key.
     pub(super) async fn operate(self: Arc<Self>, task: Arc<Task>) -> Answer {
         let Some(key) = task.key.as_deref() else {
-            return Answer::Outcome(self.once(&task).await);
+            return Answer::Outcome(self.once(&task, None).await);
         };
-        let name = task.operation.kind().name();
         let now = now_us();
-        let store = &self.submitter.journal.store;
-        // a request joins an open claim, so that claims need no timeout
-        let (known, claimed_us) = match store.keys().claim(key, name, &task.digest, now, 0).await {
-            Ok(Claim::Answered { status, body }) => return Answer::First(status, body),
+        let (linked, claimed_us) = match self.claim(key, &task, now).await {
+            Ok(Claim::Answered { status, body, .. }) => return Answer::First(status, body),
             Ok(Claim::Conflict) => {
                 let message = "the idempotency key was used with another request";
                 return Answer::Outcome(Outcome::refused(Reason::IdempotencyConflict, message));
             }
-            Ok(Claim::Open { intent: Some(intent), since_us }) => {
-                (self.submitter.known(&intent).await, since_us)
-            }
-            Ok(Claim::Open { intent: None, since_us }) => (Ok(None), since_us),
-            Ok(Claim::New) => (Ok(None), now),
-            Err(error) => return Answer::Outcome(error.into()),
+            Ok(Claim::Open { intent, since_us }) => (intent.map(|intent| intent.id), since_us),
+            Ok(Claim::New) => (None, now),
+            Err(outcome) => return Answer::Outcome(outcome),
         };
-        let outcome = match known {
-            Ok(Some(outcome)) => outcome,
-            Ok(None) => self.once(&task).await,
-            Err(error) => error.into(),
-        };
+        let outcome = self.once(&task, linked).await;
         if let Err(error) = self.end_claim(key, claimed_us, &outcome, &task.request_id).await {
             // a repeat is answered from the intent
             error.log();
         }
         Answer::Outcome(outcome)
+    }
+
+    /// Claims a key. A stored response whose transaction was rolled back is withdrawn first.
+    async fn claim(&self, key: &str, task: &Task, now_us: i64) -> Result<Claim, Outcome> {
+        let (keys, name) = (self.submitter.journal.store.keys(), task.operation.kind().name());
+        loop {
+            // a request joins an open claim, so that claims need no timeout
+            let claim = keys.claim(key, name, &task.digest, now_us, 0).await?;
+            match &claim {
+                Claim::Answered { intent: Some(intent), .. }
+                    if self.reconciler.is_rolled_back(intent).await? => {}
+                _ => return Ok(claim),
+            }
+        }
     }
 
     /// Stores a final response under its key; releases the key otherwise.
@@ -108,24 +112,33 @@ impl Operations {
         store.keys().answer(key, reply.status, &String::from_utf8_lossy(body)).await
     }
 
-    /// Carries an operation out once, however often it is requested at the same time.
-    async fn once(self: &Arc<Self>, task: &Arc<Task>) -> Outcome {
+    /// Carries an operation out once, however often it is requested at the same time. `linked` is
+    /// the earlier intent under its key, if any.
+    async fn once(self: &Arc<Self>, task: &Arc<Task>, linked: Option<IntentId>) -> Outcome {
         let (digest, writer, task) = (task.digest, Arc::clone(self), Arc::clone(task));
-        self.in_flight.join(digest, async move { writer.carry_out(&task).await }).await
+        self.in_flight.join(digest, async move { writer.carry_out(&task, linked).await }).await
     }
 
-    async fn carry_out(&self, task: &Task) -> Result<Outcome, Outcome> {
+    async fn carry_out(&self, task: &Task, linked: Option<IntentId>) -> Result<Outcome, Outcome> {
         let required = task.required();
         if required == Required::AllButV2 && verification::is_v2_active(&self.state("")).await? {
             // that holds with unproven pins, too
             return Ok(Outcome::already(Details::V2_ACTIVE));
         }
         let epoch = self.reconciler.permit(required).await?;
-        let store = &self.submitter.journal.store;
-        if let Some(intent) = store.intents().unresolved_by_digest(&epoch, &task.digest).await?
-            && let Some(outcome) = self.submitter.known(&intent).await?
-        {
-            return Ok(outcome);
+        let intents = self.submitter.journal.store.intents();
+        let linked = match linked {
+            Some(id) => intents.get(id).await?,
+            None => None,
+        };
+        let unresolved = intents.unresolved_by_digest(&epoch, &task.digest).await?;
+        for intent in linked.into_iter().chain(unresolved) {
+            // one that was not sent is settled below, while the account is locked
+            if intent.state != IntentState::Intended
+                && let Some(outcome) = self.reconciler.known(&intent).await?
+            {
+                return Ok(outcome);
+            }
         }
         let signer = self.signers.of(role(task.operation.kind()));
         let mut guard = signer.lock().await?;
@@ -157,14 +170,9 @@ impl Operations {
         guard.check().await?;
         self.prover.check_epoch(epoch).await?;
         operations::reserve(&task.operation, &self.state(epoch)).await?;
-        let (intent, store) = (task.intent(signer, &signed, epoch), &self.submitter.journal.store);
-        let id = match store.intents().intend(&intent, now_us()).await? {
-            Intended::New(id) => id,
-            Intended::Known(intent) => {
-                let outcome = self.submitter.known(&intent).await?;
-                return outcome.map(Written::Nothing).ok_or_else(Outcome::unsettled);
-            }
-            Intended::NonceTaken => return Err(Outcome::unsettled()),
+        let intent = task.intent(signer, &signed, epoch);
+        let Some(id) = self.reconciler.intend(&intent).await? else {
+            return Err(Outcome::unsettled());
         };
         self.metrics.relay.nonce(signer.account.role, signed.nonce);
         let sent = self.submitter.submit(id, &intent, &task.trace).await;
@@ -211,6 +219,7 @@ impl Operations {
             pins: &self.pins,
             settings: self.submitter.running.settings(),
             store: &self.submitter.journal.store,
+            reconciler: &self.reconciler,
             epoch,
             now_us: now_us(),
         }

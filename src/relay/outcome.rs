@@ -127,14 +127,15 @@ impl Outcome {
         Self::refused(reason, message)
     }
 
-    /// The outcome of a journaled intent; `None` if it had no effect and may be retried.
+    /// The outcome of a journaled intent; `None` if it has no effect and may be retried.
     pub(super) fn of(intent: &Intent) -> Option<Self> {
         let hash = intent.transaction_hash;
         match intent.state {
             IntentState::Succeeded => Some(Self::written(hash, Details::None)),
             IntentState::Accepted => Some(Self::pending(hash)),
             IntentState::Reverted => Some(Self::reverted(Some(hash), intent.detail.as_deref())),
-            IntentState::Intended | IntentState::Sent => Some(Self::unknown(hash)),
+            IntentState::Intended => Some(Self::unsettled()),
+            IntentState::Sent => Some(Self::unknown(hash)),
             IntentState::Rejected | IntentState::Lost => None,
         }
     }

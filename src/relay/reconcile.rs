@@ -4,7 +4,8 @@
 //! Runs before anything is written, and in the background. The chain decides: a receipt settles an
 //! intent; an intent that was never sent is lost; one that was sent, and whose nonce is still free,
 //! is sent once more as the same transaction, which can be executed only once; one whose nonce
-//! another transaction used is lost. Intents of an earlier epoch of the chain are lost with it.
+//! another transaction used is lost. Intents of an earlier epoch of the chain are lost with it, and
+//! so is an intent whose block the chain rolled back: its request is written again.
 
 use super::outcome::Outcome;
 use super::pins::{Prover, Required};
@@ -12,7 +13,7 @@ use super::signers::{Signer, Signers};
 use super::submit::Submitter;
 use crate::io::clock::now_us;
 use crate::node::chain::{ErrorObject, RpcError, code};
-use crate::store::{Intent, IntentState};
+use crate::store::{Intended, Intent, IntentId, IntentState, NewIntent, Search};
 use crate::telemetry::Metrics;
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,6 +68,70 @@ impl Reconciler {
         Ok(())
     }
 
+    /// Makes an intent durable, unless an earlier one is in its way; `None` if that has its nonce.
+    ///
+    /// # Errors
+    /// The outcome of an equal intent, or the chain or the store is unavailable.
+    pub(super) async fn intend(&self, new: &NewIntent<'_>) -> Result<Option<IntentId>, Outcome> {
+        let intents = self.submitter.journal.store.intents();
+        loop {
+            match intents.intend(new, now_us()).await? {
+                Intended::New(id) => return Ok(Some(id)),
+                Intended::Known(intent) => {
+                    if let Some(outcome) = self.known(&intent).await? {
+                        return Err(outcome);
+                    }
+                }
+                Intended::NonceTaken(intent) => {
+                    if !self.is_rolled_back(&intent).await? {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The outcome of a journaled intent, which is not sent again; `None` if it has no effect.
+    pub(super) async fn known(&self, intent: &Intent) -> Result<Option<Outcome>, Outcome> {
+        if self.is_rolled_back(intent).await? {
+            return Ok(None);
+        }
+        Ok(self.submitter.known(intent).await?)
+    }
+
+    /// Whether the chain contradicts the end of an intent, which is lost then. An unavailable node
+    /// contradicts nothing.
+    ///
+    /// # Errors
+    /// The chain that contradicts is not the proven one.
+    pub(super) async fn is_rolled_back(&self, intent: &Intent) -> Result<bool, Outcome> {
+        if !matches!(intent.state, IntentState::Succeeded | IntentState::Reverted) {
+            return Ok(false);
+        }
+        let is_success = intent.state == IntentState::Succeeded;
+        match self.submitter.chain.receipt(intent.transaction_hash).await {
+            Ok(None) => {}
+            Ok(Some(receipt)) if receipt.accepted && receipt.outcome.is_ok() != is_success => {}
+            Ok(Some(_)) | Err(_) => return Ok(false),
+        }
+        let epoch = self.prover.require(Required::AllButV2).await?;
+        self.prover.check_epoch(&epoch).await?;
+        self.submitter.journal.roll_back(intent).await?;
+        Ok(true)
+    }
+
+    /// Settles the newest intents that were rolled back: a chain loses its newest blocks. Older
+    /// ones, below what was written since, are settled when they are in the way of a request.
+    async fn settle_rolled_back(&self, epoch: &str) -> Result<(), Outcome> {
+        let journal = self.submitter.journal.store.journal();
+        let search = Search { state: Some(IntentState::Succeeded), ..Search::default() };
+        while let [newest] = journal.search(&search, i64::MAX, 1).await?.as_slice()
+            && newest.epoch == epoch
+            && self.is_rolled_back(newest).await?
+        {}
+        Ok(())
+    }
+
     /// Settles the pending intents of one of our accounts. The caller must hold its lock.
     ///
     /// # Errors
@@ -107,8 +172,7 @@ impl Reconciler {
         let age = Duration::from_micros(now_us().abs_diff(intent.updated_us));
         if intent.state == IntentState::Intended {
             let store = &journal.store;
-            return Ok(age >= grace
-                && store.intents().lose_unsent(intent.id, "never sent", now_us()).await?);
+            return Ok(age >= grace && store.intents().lose(intent, "never sent", now_us()).await?);
         }
         match chain.receipt(intent.transaction_hash).await? {
             Some(receipt) if receipt.accepted => {
@@ -126,8 +190,8 @@ impl Reconciler {
         if chain.receipt(intent.transaction_hash).await?.is_some() {
             return Ok(false);
         }
-        let why = Some("another transaction took its nonce");
-        journal.advance(intent.id, IntentState::Lost, why).await?;
+        let why = "another transaction took its nonce";
+        journal.store.intents().lose(intent, why, now_us()).await?;
         Ok(true)
     }
 
@@ -152,6 +216,8 @@ impl Reconciler {
                     guard.release().await;
                 }
             }
+            // an error is dropped here, too: requests ask the chain themselves
+            let _settled = self.settle_rolled_back(&epoch).await;
             if let Ok(oldest) = self.settle_users(&epoch, GRACE).await {
                 self.metrics.relay.reconciled(now_us(), oldest);
             }

@@ -1,6 +1,7 @@
 //! The chain's state as the operations read it, and their decision on it.
 
 use super::outcome::{Details, Outcome, refuse};
+use super::reconcile::Reconciler;
 use super::settings::{Pins, Settings};
 use crate::io::clock::LAST_SECOND;
 use crate::node::chain::{Chain, RpcError};
@@ -18,6 +19,7 @@ pub(super) struct State<'a> {
     /// The settings in force.
     pub(super) settings: Arc<Settings>,
     pub(super) store: &'a Store,
+    pub(super) reconciler: &'a Reconciler,
     /// The chain's epoch.
     pub(super) epoch: &'a str,
     /// Microseconds since 1970.

@@ -110,7 +110,11 @@ impl Submitter {
                 if self.chain.receipt(intent.transaction_hash).await?.is_some() {
                     return Ok(false);
                 }
-                self.rejected(intent.id, &format!("code {}", error.code)).await?;
+                if intent.state == IntentState::Accepted {
+                    self.journal.roll_back(intent).await?;
+                } else {
+                    self.rejected(intent.id, &format!("code {}", error.code)).await?;
+                }
                 Ok(true)
             }
             Err(error) => Err(error.into()),
@@ -172,6 +176,18 @@ impl Journal {
         detail: Option<&str>,
     ) -> Result<bool, StoreError> {
         self.store.intents().advance(id, state, detail, now_us()).await
+    }
+
+    /// Records that the chain no longer has a transaction that it had.
+    pub(super) async fn roll_back(&self, intent: &Intent) -> Result<(), StoreError> {
+        if self.store.intents().lose(intent, "block rolled back", now_us()).await? {
+            let hash = intent.transaction_hash;
+            log::warn!(
+                operation = intent.operation.as_str();
+                "intent {} is lost: the block of transaction {hash} was rolled back", intent.id
+            );
+        }
+        Ok(())
     }
 
     /// Records a receipt.

@@ -8,8 +8,7 @@ use super::outcome::{Details, Outcome, refuse};
 use super::pins::{Prover, Required};
 use super::reconcile::Reconciler;
 use super::submit::{Submitter, Trace, WritesInFlight};
-use crate::io::clock::now_us;
-use crate::store::{Intended, IntentId, NewIntent};
+use crate::store::{IntentId, NewIntent};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::tx::{Account, selector};
 use portcullis_filters::verdict::{Reason, TransactionPermit};
@@ -56,20 +55,10 @@ impl Transactions {
     async fn write(&self, transaction: &Approved) -> Result<Outcome, Outcome> {
         let hash = transaction.hash;
         self.prover.check_epoch(&transaction.epoch).await?;
-        let (intent, journal) = (transaction.intent(), &self.submitter.journal);
-        let id = match journal.store.intents().intend(&intent, now_us()).await? {
-            Intended::New(id) => id,
-            Intended::Known(intent) => {
-                let message = "an identical transaction has just failed: send it again";
-                let failed = || Outcome::refused(Reason::InProgress, message);
-                return Ok(self.submitter.known(&intent).await?.unwrap_or_else(failed));
-            }
-            Intended::NonceTaken => {
-                return refuse(
-                    Reason::NonceConflict,
-                    "another transaction of the account has this nonce",
-                );
-            }
+        let intent = transaction.intent();
+        let Some(id) = self.reconciler.intend(&intent).await? else {
+            let message = "another transaction of the account has this nonce";
+            return refuse(Reason::NonceConflict, message);
         };
         self.submitter.submit(id, &intent, &transaction.trace).await?;
         self.settle_later(id, hash);

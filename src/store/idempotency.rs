@@ -20,6 +20,8 @@ pub enum Claim {
         status: u16,
         /// The body.
         body: String,
+        /// The intent that it reports, if any.
+        intent: Option<Box<Intent>>,
     },
     /// The key is claimed and not answered yet.
     Open {
@@ -74,15 +76,15 @@ impl Keys<'_> {
         if is_other {
             return Ok(Claim::Conflict);
         }
-        let answer = row.get::<Option<i64>>("status")?.zip(row.get::<Option<String>>("body")?);
-        if let Some((status, body)) = answer {
-            let status = u16::try_from(status).map_err(|_| StoreError::Corrupt("status"))?;
-            return Ok(Claim::Answered { status, body });
-        }
         let intent = match row.get::<Option<i64>>("intent_id")? {
             Some(id) => Intents { db: self.db }.get(IntentId(id)).await?.map(Box::new),
             None => None,
         };
+        let answer = row.get::<Option<i64>>("status")?.zip(row.get::<Option<String>>("body")?);
+        if let Some((status, body)) = answer {
+            let status = u16::try_from(status).map_err(|_| StoreError::Corrupt("status"))?;
+            return Ok(Claim::Answered { status, body, intent });
+        }
         Ok(Claim::Open { intent, since_us: row.get("created_us")? })
     }
 

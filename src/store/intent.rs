@@ -55,8 +55,8 @@ pub enum Intended {
     New(IntentId),
     /// The transaction is stored already, or an equal request is unresolved: send nothing.
     Known(Box<Intent>),
-    /// Another transaction of the signer has the nonce: read the nonce again and sign again.
-    NonceTaken,
+    /// This transaction of the signer has the nonce: read the nonce again and sign again.
+    NonceTaken(Box<Intent>),
 }
 
 /// A stored transaction and its state.
@@ -152,48 +152,33 @@ impl Intents<'_> {
         detail: Option<&str>,
         now_us: i64,
     ) -> Result<bool, StoreError> {
-        self.step(id, |state| state.may_become(next), next, detail, now_us).await
+        let mut tx = self.db.begin().await?;
+        let moved = step(&mut tx, id, |state| state.may_become(next), next, detail, now_us).await?;
+        tx.commit().await?;
+        Ok(moved)
     }
 
-    /// Changes [`IntentState::Intended`] to lost; `false`, and nothing is written, from any other
-    /// state: a sender records that it sends before it does.
-    pub async fn lose_unsent(
+    /// Changes an intent to lost, whatever its state, and releases what it held: nonce, digest,
+    /// response under a key, binding. `false`, and nothing is written, if it has changed since it
+    /// was read: a sender records that it sends before it does.
+    pub async fn lose(
         &self,
-        id: IntentId,
+        intent: &Intent,
         detail: &str,
         now_us: i64,
     ) -> Result<bool, StoreError> {
-        let unsent = |state| state == IntentState::Intended;
-        self.step(id, unsent, IntentState::Lost, Some(detail), now_us).await
-    }
-
-    async fn step(
-        &self,
-        id: IntentId,
-        may: impl Fn(IntentState) -> bool,
-        next: IntentState,
-        detail: Option<&str>,
-        now_us: i64,
-    ) -> Result<bool, StoreError> {
+        let (id, lost) = (intent.id, IntentState::Lost);
+        let is_unchanged = |state| state == intent.state && state != lost;
         let mut tx = self.db.begin().await?;
-        let end = journal::lock(&mut tx).await?;
-        let row = tx.row(sql::INTENT_STATE, &[id.0.into()]).await?;
-        let row = row.ok_or(StoreError::UnknownIntent(id))?;
-        if !may(row.parsed("state", IntentState::parse)?) {
-            return Ok(false);
+        let moved = step(&mut tx, id, is_unchanged, lost, Some(detail), now_us).await?;
+        if moved {
+            tx.run(sql::KEY_WITHDRAW, &[id.0.into()]).await?;
+            let operation = intent.operation.as_str();
+            let args = [(&intent.epoch).into(), operation.into(), intent.subject.into()];
+            tx.run(sql::UNBIND, &args).await?;
         }
-        let args = [id.0.into(), next.name().into(), detail.into(), now_us.into()];
-        tx.run(sql::INTENT_MOVE, &args).await?;
-        let operation: String = row.get("operation")?;
-        let event = Event {
-            kind: EntryKind::Moved(next),
-            intent: Some(id),
-            operation: &operation,
-            detail: journal::object(&[("detail", detail)]),
-        };
-        journal::append(&mut tx, end, event, now_us).await?;
         tx.commit().await?;
-        Ok(true)
+        Ok(moved)
     }
 
     /// Records in the journal that an authenticated request was refused.
@@ -256,17 +241,15 @@ impl Intents<'_> {
         self.db.all(sql::UNRESOLVED_ELSEWHERE, &[epoch.into()]).await
     }
 
-    /// When a cooldown starts: the newest intent of an operation for a subject that is not
+    /// The intent that starts a cooldown: the newest of an operation for a subject that is not
     /// rejected, lost or reverted.
     pub async fn last_of(
         &self,
         operation: &str,
         subject: Felt,
         epoch: &str,
-    ) -> Result<Option<i64>, StoreError> {
-        let args = [epoch.into(), operation.into(), subject.into()];
-        let row = self.db.row(sql::LAST_OF, &args).await?;
-        row.map(|row| row.get("created_us")).transpose()
+    ) -> Result<Option<Intent>, StoreError> {
+        self.db.one(sql::LAST_OF, &[epoch.into(), operation.into(), subject.into()]).await
     }
 
     /// The number of intents per state, without empty states.
@@ -318,7 +301,36 @@ async fn nonce_taken(tx: &mut Tx, new: &NewIntent<'_>, nonce: i64) -> Result<Int
     let args = [new.epoch.into(), new.signer.into(), nonce.into()];
     let taken = tx.row(sql::INTENT_BY_NONCE, &args).await?;
     // else the id itself is taken: the chain head is behind the rows
-    taken.map(|_| Intended::NonceTaken).ok_or(StoreError::Corrupt("chain_head"))
+    let taken = taken.as_ref().ok_or(StoreError::Corrupt("chain_head"))?;
+    Ok(Intended::NonceTaken(Box::new(Intent::read(taken)?)))
+}
+
+/// Changes the state if the present one permits it, with a journal entry.
+async fn step(
+    tx: &mut Tx,
+    id: IntentId,
+    may: impl Fn(IntentState) -> bool,
+    next: IntentState,
+    detail: Option<&str>,
+    now_us: i64,
+) -> Result<bool, StoreError> {
+    let end = journal::lock(tx).await?;
+    let row = tx.row(sql::INTENT_STATE, &[id.0.into()]).await?;
+    let row = row.ok_or(StoreError::UnknownIntent(id))?;
+    if !may(row.parsed("state", IntentState::parse)?) {
+        return Ok(false);
+    }
+    tx.run(sql::INTENT_MOVE, &[id.0.into(), next.name().into(), detail.into(), now_us.into()])
+        .await?;
+    let operation: String = row.get("operation")?;
+    let event = Event {
+        kind: EntryKind::Moved(next),
+        intent: Some(id),
+        operation: &operation,
+        detail: journal::object(&[("detail", detail)]),
+    };
+    journal::append(tx, end, event, now_us).await?;
+    Ok(true)
 }
 
 async fn link(tx: &mut Tx, new: &NewIntent<'_>, id: IntentId) -> Result<(), StoreError> {

@@ -20,7 +20,7 @@ named! {
         Reverted = "reverted",
         /// Rejected by the node: its nonce is free.
         Rejected = "rejected",
-        /// Can no longer reach the chain: its nonce is free.
+        /// Can no longer reach the chain, or its block was rolled back: its nonce is free.
         Lost = "lost",
     }
 }
@@ -31,8 +31,9 @@ impl IntentState {
         matches!(self, Self::Intended | Self::Sent | Self::Accepted)
     }
 
-    /// Whether `next` may follow: forward only, and nothing follows an outcome. The node cannot
-    /// reject what it has accepted.
+    /// Whether `next` may follow: forward only, and nothing follows an outcome, unless the chain
+    /// rolls it back ([`Intents::lose`](super::Intents::lose)). The node cannot reject what it has
+    /// accepted.
     pub fn may_become(self, next: Self) -> bool {
         match self {
             Self::Intended => next != Self::Intended,

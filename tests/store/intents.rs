@@ -76,13 +76,17 @@ pub(crate) async fn only_unsent_intents_are_lost_unsent(world: World) {
     let store = world.open().await;
     for (number, state) in [Sent, Accepted, Succeeded, Rejected].into_iter().enumerate() {
         let id = intend(&store, &intent(number as u64)).await;
+        let unsent = store.intents().get(id).await.unwrap().unwrap();
         assert!(store.intents().advance(id, state, None, NOW).await.unwrap());
-        assert!(!store.intents().lose_unsent(id, "never sent", NOW).await.unwrap(), "{state:?}");
+        assert!(!store.intents().lose(&unsent, "never sent", NOW).await.unwrap(), "{state:?}");
         assert_eq!(store.intents().get(id).await.unwrap().unwrap().state, state);
     }
     let id = intend(&store, &intent(9)).await;
-    assert!(store.intents().lose_unsent(id, "never sent", NOW).await.unwrap());
-    assert_eq!(store.intents().get(id).await.unwrap().unwrap().state, Lost);
+    let unsent = store.intents().get(id).await.unwrap().unwrap();
+    assert!(store.intents().lose(&unsent, "never sent", NOW).await.unwrap());
+    let lost = store.intents().get(id).await.unwrap().unwrap();
+    assert_eq!(lost.state, Lost);
+    assert!(!store.intents().lose(&lost, "again", NOW).await.unwrap());
 }
 
 pub(crate) async fn an_unresolved_equal_request_is_known(world: World) {
@@ -116,7 +120,8 @@ pub(crate) async fn rejected_or_lost_transactions_free_their_nonce(world: World)
     {
         let id = intend(&store, &at_nonce(10 * nonce, nonce)).await;
         let next = at_nonce(10 * nonce + 1, nonce);
-        assert_eq!(store.intents().intend(&next, NOW).await.unwrap(), Intended::NonceTaken);
+        let taken = store.intents().intend(&next, NOW).await.unwrap();
+        assert!(matches!(taken, Intended::NonceTaken(by) if by.id == id));
         assert!(store.intents().advance(id, end, None, NOW).await.unwrap());
         let then = store.intents().intend(&next, NOW).await.unwrap();
         assert_eq!(matches!(then, Intended::New(_)), free, "{end:?}: {then:?}");
@@ -229,7 +234,8 @@ pub(crate) async fn cooldowns_start_at_the_newest_effective_intent(world: World)
         if let Some(end) = end {
             assert!(store.intents().advance(id, end, None, NOW + 1_000).await.unwrap());
         }
-        assert_eq!(last().await, expected.map(|after| NOW + after), "after {number}");
+        let found = last().await.map(|intent| intent.created_us);
+        assert_eq!(found, expected.map(|after| NOW + after), "after {number}");
     }
     assert_eq!(store.intents().last_of("register", subject, EPOCH).await.unwrap(), None);
     assert_eq!(store.intents().last_of("faucet-drip", subject, "epoch-2").await.unwrap(), None);
@@ -284,7 +290,7 @@ pub(crate) async fn one_of_parallel_equal_requests_is_new(world: World) {
     let equal = |number| NewIntent { digest: [1; 32], ..intent(number) };
     let (store, came) = at_once(world.open().await, equal).await;
     assert_eq!(new_ones(&came), 1);
-    assert!(!came.contains(&Intended::NonceTaken));
+    assert!(!came.iter().any(|one| matches!(one, Intended::NonceTaken(_))));
     assert_eq!(store.journal().entries(1, 500).await.unwrap().len(), 1);
 }
 
@@ -292,7 +298,7 @@ pub(crate) async fn one_of_parallel_nonce_uses_is_new(world: World) {
     let same_nonce = |number| NewIntent { nonce: 5, ..intent(number) };
     let (_, came) = at_once(world.open().await, same_nonce).await;
     assert_eq!(new_ones(&came), 1);
-    let taken = came.iter().filter(|one| **one == Intended::NonceTaken).count();
+    let taken = came.iter().filter(|one| matches!(one, Intended::NonceTaken(_))).count();
     assert_eq!(taken, 127);
 }
 

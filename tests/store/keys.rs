@@ -17,7 +17,7 @@ fn open() -> Claim {
 }
 
 fn answered(status: u16, body: &str) -> Claim {
-    Claim::Answered { status, body: body.to_owned() }
+    Claim::Answered { status, body: body.to_owned(), intent: None }
 }
 
 pub(crate) async fn a_key_identifies_one_request_across_restarts(world: World) {
@@ -58,9 +58,34 @@ pub(crate) async fn a_linked_key_cannot_be_released(world: World) {
     let refused = store.intents().intend(&other, NOW).await;
     assert!(matches!(refused, Err(StoreError::UnknownKey)), "a key has one intent: {refused:?}");
     assert!(store.intents().advance(id, IntentState::Rejected, None, NOW).await.unwrap());
-    intend(&store, &other).await;
+    let id = intend(&store, &other).await;
     assert!(store.keys().answer("k", 202, "{}").await.unwrap());
-    assert_eq!(claim(&store).await, answered(202, "{}"));
+    let Claim::Answered { status: 202, intent: Some(found), .. } = claim(&store).await else {
+        panic!("the answer reports its intent");
+    };
+    assert_eq!(found.id, id);
+}
+
+pub(crate) async fn a_lost_intent_releases_what_it_held(world: World) {
+    let store = world.open().await;
+    let recipient = felt(0xa);
+    assert_eq!(claim(&store).await, Claim::New);
+    store.faucet().bind(EPOCH, felt(1), recipient, NOW).await.unwrap();
+    let drip = NewIntent { subject: Some(recipient), idempotency_key: Some("k"), ..intent(1) };
+    let id = intend(&store, &drip).await;
+    assert!(store.intents().advance(id, IntentState::Succeeded, None, NOW).await.unwrap());
+    assert!(store.keys().answer("k", 200, "{}").await.unwrap());
+    let read = store.intents().get(id).await.unwrap().unwrap();
+    assert!(store.intents().lose(&read, "block rolled back", NOW).await.unwrap());
+    let Claim::Open { intent: Some(lost), .. } = claim(&store).await else {
+        panic!("the answer is withdrawn");
+    };
+    assert_eq!((lost.id, lost.state), (id, IntentState::Lost));
+    let other = store.faucet().check(EPOCH, felt(2), recipient).await.unwrap();
+    assert_eq!(other, Binding::Bound, "the binding is released");
+    let last = store.intents().last_of("faucet-drip", recipient, EPOCH).await.unwrap();
+    assert_eq!(last, None, "the cooldown is over");
+    assert_ne!(intend(&store, &drip).await, id, "it is written again, under its key");
 }
 
 pub(crate) async fn a_known_intent_is_linked_too(world: World) {

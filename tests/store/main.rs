@@ -75,6 +75,7 @@ on_both! {
     keys:
         a_key_identifies_one_request_across_restarts
         a_linked_key_cannot_be_released
+        a_lost_intent_releases_what_it_held
         a_known_intent_is_linked_too
         an_unclaimed_key_stores_no_intent
         a_released_key_is_free

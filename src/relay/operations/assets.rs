@@ -68,14 +68,15 @@ pub(super) async fn faucet_drip(drip: &FaucetDrip, state: &State<'_>) -> Result<
         state.store.faucet().check(state.epoch, identity, recipient).await?
     };
     check(binding)?;
-    let last = state
-        .store
-        .intents()
-        .last_of(OperationKind::FaucetDrip.name(), recipient, state.epoch)
-        .await?;
-    if let Some(wait) = last.and_then(|last| wait(last, state)) {
-        let refused = Outcome::refused(Reason::FaucetCooldown, "the recipient has had its drip");
-        return Err(Outcome { retry_after: Some(wait), ..refused });
+    let (operation, intents) = (OperationKind::FaucetDrip.name(), state.store.intents());
+    while let Some(last) = intents.last_of(operation, recipient, state.epoch).await?
+        && let Some(wait) = wait(last.created_us, state)
+    {
+        if !state.reconciler.is_rolled_back(&last).await? {
+            let message = "the recipient has had its drip";
+            let refused = Outcome::refused(Reason::FaucetCooldown, message);
+            return Err(Outcome { retry_after: Some(wait), ..refused });
+        }
     }
     let amount = [Felt::from(state.settings.config.policy.faucet_amount.fri()), Felt::ZERO];
     let args = [[recipient].as_slice(), &amount].concat();

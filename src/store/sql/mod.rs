@@ -68,9 +68,9 @@ pub const INTENT_BY_HASH: &str =
 /// The unresolved intent of a request.
 pub const INTENT_BY_DIGEST: &str =
     intent!("epoch = $1 AND digest = $2 AND state IN ('intended', 'sent', 'accepted')");
-/// Whether a nonce is taken.
-pub const INTENT_BY_NONCE: &str = "SELECT id FROM intent WHERE epoch = $1 AND signer = $2 \
-    AND nonce = $3 AND state NOT IN ('rejected', 'lost')";
+/// The intent that has a nonce.
+pub const INTENT_BY_NONCE: &str =
+    intent!("epoch = $1 AND signer = $2 AND nonce = $3 AND state NOT IN ('rejected', 'lost')");
 /// The unresolved intents of an epoch.
 pub const UNRESOLVED: &str =
     intent!("epoch = $1 AND state IN ('intended', 'sent', 'accepted') ORDER BY id");
@@ -80,10 +80,11 @@ pub const UNRESOLVED_OF_SIGNER: &str =
 /// The unresolved intents of all epochs except one.
 pub const UNRESOLVED_ELSEWHERE: &str =
     intent!("epoch <> $1 AND state IN ('intended', 'sent', 'accepted') ORDER BY id");
-/// When an operation was last stored for a subject, and not rejected, lost or reverted.
-pub const LAST_OF: &str = "SELECT created_us FROM intent \
-    WHERE epoch = $1 AND operation = $2 AND subject = $3 \
-    AND state NOT IN ('rejected', 'lost', 'reverted') ORDER BY created_us DESC LIMIT 1";
+/// The newest intent of an operation for a subject that is not rejected, lost or reverted.
+pub const LAST_OF: &str = intent!(
+    "epoch = $1 AND operation = $2 AND subject = $3 \
+    AND state NOT IN ('rejected', 'lost', 'reverted') ORDER BY created_us DESC LIMIT 1"
+);
 /// The number of intents per state.
 pub const COUNT_BY_STATE: &str = "SELECT state, intents FROM intent_count WHERE intents <> 0";
 
@@ -153,6 +154,9 @@ pub const KEY_LINK: &str = "UPDATE idempotency SET intent_id = $2 \
 /// Stores the response of a key, once.
 pub const KEY_ANSWER: &str =
     "UPDATE idempotency SET status = $2, body = $3 WHERE key = $1 AND status IS NULL";
+/// Withdraws the responses that report an intent.
+pub const KEY_WITHDRAW: &str =
+    "UPDATE idempotency SET status = NULL, body = NULL WHERE intent_id = $1";
 /// Releases a claim without intent and response.
 pub const KEY_RELEASE: &str = "DELETE FROM idempotency \
     WHERE key = $1 AND created_us = $2 AND intent_id IS NULL AND status IS NULL";

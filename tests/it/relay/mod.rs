@@ -17,6 +17,7 @@ mod operations;
 mod outcome;
 mod pins;
 mod reload;
+mod rollbacks;
 mod secured;
 mod signatures;
 mod start;

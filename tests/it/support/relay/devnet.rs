@@ -2,7 +2,7 @@
 //!
 //! Started by the first test that requests it, ended with the process. Every relay has its own
 //! store and every test its own user, so they can share the chain. Nothing here writes with the
-//! keys of the network after setup.
+//! keys of the network after setup. Tests that roll blocks back make a network of their own.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -11,7 +11,6 @@ use std::process::{Child, Command, Stdio};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use portcullis_filters::felt::Felt;
 use serde_json::Value;
 
 use super::user::User;
@@ -23,12 +22,13 @@ use crate::support::script::{json, send};
 
 /// Kills the node and removes its files as soon as this process ends, which closes the pipe that
 /// the script reads. Only the node holds standard output, so that its end is visible.
-const KEEPER: &str = r#""$0" --host 127.0.0.1 --port 0 --seed 0 --chain-id PORTCULLIS_DEV 2>&1 &
+const KEEPER: &str = r#""$0" --host 127.0.0.1 --port 0 --seed 0 --chain-id PORTCULLIS_DEV \
+  --state-archive-capacity full 2>&1 &
 exec >&2; read -r _; kill -9 $!; rm -rf "$1""#;
 
 /// The product's network on the node.
 pub(crate) struct Network {
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     folder: PathBuf,
     /// The relay's pins, by name.
     pub(crate) pins: Vec<(String, String)>,
@@ -42,7 +42,8 @@ pub(crate) fn network() -> &'static Network {
 }
 
 impl Network {
-    fn make() -> Self {
+    /// A new network, on a node of its own.
+    pub(crate) fn make() -> Self {
         let folder = scratch_path("net");
         let (address, keeper) = start(&folder);
         let made = program()
@@ -64,6 +65,44 @@ impl Network {
     pub(crate) fn file(&self, name: &str) -> String {
         self.folder.join(name).display().to_string()
     }
+
+    /// Sends a request directly to the node; `params` in JSON. Returns its body.
+    pub(crate) fn call(&self, method: &str, params: &str) -> Value {
+        let mut client = Client::connect(self.address);
+        client.ask(&Request::post(rpc("1", method, params))).json()
+    }
+
+    /// The same for a request that succeeds; returns the result.
+    pub(crate) fn ask(&self, method: &str, params: &str) -> Value {
+        let body = self.call(method, params);
+        assert!(body["error"].is_null(), "{method} {params}: {body}");
+        body["result"].clone()
+    }
+
+    /// Forwards requests to the node, and returns its responses.
+    pub(crate) fn forward(&self) -> impl Fn(&Call) -> Vec<Act> + Send + Sync + 'static {
+        let address = self.address;
+        move |call| send(json(Client::connect(address).ask(&Request::post(&call.body)).body))
+    }
+
+    /// A new user, with 100 STRK and no account yet.
+    pub(crate) fn funded(&self) -> User {
+        static NEXT: AtomicU32 = AtomicU32::new(0x1000);
+        let user = User::with_key(&format!("{:#x}", NEXT.fetch_add(1, Ordering::Relaxed)));
+        let (address, amount) = (user.address, "100000000000000000000");
+        let params = format!(r#"{{"address":"{address}","amount":{amount},"unit":"FRI"}}"#);
+        self.ask("devnet_mint", &params);
+        user
+    }
+
+    /// A new user with an account.
+    pub(crate) fn deployed(&self) -> User {
+        let user = self.funded();
+        let deploy = user.deploy();
+        let params = format!(r#"{{"deploy_account_transaction":{}}}"#, deploy.text);
+        self.ask("starknet_addDeployAccountTransaction", &params);
+        user
+    }
 }
 
 fn start(folder: &std::path::Path) -> (SocketAddr, Child) {
@@ -84,39 +123,17 @@ fn start(folder: &std::path::Path) -> (SocketAddr, Child) {
     (address, keeper)
 }
 
-/// Sends a request directly to the node; `params` in JSON.
+/// [`Network::ask`] of the shared network.
 pub(crate) fn ask(method: &str, params: &str) -> Value {
-    let answer = Client::connect(network().address).ask(&Request::post(rpc("1", method, params)));
-    let body = answer.json();
-    assert!(body["error"].is_null(), "{method} {params}: {body}");
-    body["result"].clone()
+    network().ask(method, params)
 }
 
-/// Forwards a request to the node, and returns its response.
-pub(crate) fn forward(call: &Call) -> Vec<Act> {
-    let answer = Client::connect(network().address).ask(&Request::post(&call.body));
-    send(json(answer.body))
-}
-
-/// A new user, with 100 STRK and no account yet.
+/// [`Network::funded`] of the shared network.
 pub(crate) fn funded() -> User {
-    static NEXT: AtomicU32 = AtomicU32::new(0x1000);
-    let user = User::with_key(&format!("{:#x}", NEXT.fetch_add(1, Ordering::Relaxed)));
-    mint(user.address);
-    user
+    network().funded()
 }
 
-/// A new user with an account.
+/// [`Network::deployed`] of the shared network.
 pub(crate) fn deployed() -> User {
-    let user = funded();
-    let deploy = user.deploy();
-    let params = format!(r#"{{"deploy_account_transaction":{}}}"#, deploy.text);
-    ask("starknet_addDeployAccountTransaction", &params);
-    user
-}
-
-fn mint(address: Felt) {
-    let amount = "100000000000000000000";
-    let params = format!(r#"{{"address":"{address}","amount":{amount},"unit":"FRI"}}"#);
-    ask("devnet_mint", &params);
+    network().deployed()
 }

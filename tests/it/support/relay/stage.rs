@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use portcullis_filters::felt::Felt;
 
 use super::chain::{self, OWNER_KEY, PINS, VERIFIER_KEY, felt, is_add};
-use super::devnet;
+use super::devnet::{self, Network};
 use super::expect::{rpc_refused, submitted};
 use super::user::{ID, Signed, User};
 use crate::support::client::Client;
@@ -55,8 +55,15 @@ impl Stage {
 
     /// In front of a real node, over a proxy that records its requests.
     pub(crate) fn on_devnet() -> Self {
-        let network = devnet::network();
-        let (node, folder) = (Node::start(devnet::forward), Folder::new());
+        Self::on(devnet::network(), devnet::network().forward())
+    }
+
+    /// In front of a real node, over a proxy that does as `script` says.
+    pub(crate) fn on(
+        network: &Network,
+        script: impl Fn(&Call) -> Vec<Act> + Send + Sync + 'static,
+    ) -> Self {
+        let (node, folder) = (Node::start(script), Folder::new());
         let mut setup = common_setup(node.address(), &folder);
         for (name, value) in &network.pins {
             setup = setup.set(&format!("relay.pins.{name}"), &format!("\"{value}\""));

@@ -1,0 +1,209 @@
+//! Writes whose blocks the node rolls back (`devnet_abortBlocks`), and writes that a crash left
+//! unsent: each can be written again, and no response names a transaction that the chain does not
+//! have.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+use sqlx::Connection as _;
+
+use crate::admin::eventually;
+use crate::support::check::each;
+use crate::support::client::Client;
+use crate::support::node::{Act, Call};
+use crate::support::relay::chain::is_add;
+use crate::support::relay::devnet::Network;
+use crate::support::relay::expect::{refused, submitted};
+use crate::support::relay::stage::{Stage, post};
+use crate::support::relay::user::{User, call};
+use crate::support::request::{Request, rpc};
+use crate::support::response::Response;
+
+const LOST: &str = r#"portcullis_relay_journal_intents{state="lost"}"#;
+const SUCCEEDED: &str = r#"portcullis_relay_journal_intents{state="succeeded"}"#;
+const RECEIPT: &str = "starknet_getTransactionReceipt";
+
+/// A network that one test at a time rolls back.
+fn network() -> MutexGuard<'static, Network> {
+    static NETWORK: LazyLock<Mutex<Network>> = LazyLock::new(|| Mutex::new(Network::make()));
+    NETWORK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Rolls back everything from the block of this transaction on.
+fn roll_back(network: &Network, hash: &Value) {
+    let receipt = network.ask(RECEIPT, &format!(r#"{{"transaction_hash":{hash}}}"#));
+    let block = &receipt["block_number"];
+    let params = format!(r#"{{"starting_block_id":{{"block_number":{block}}}}}"#);
+    network.ask("devnet_abortBlocks", &params);
+    assert!(!is_on_chain(network, hash), "{hash} is rolled back");
+}
+
+fn is_on_chain(network: &Network, hash: &Value) -> bool {
+    network.call(RECEIPT, &format!(r#"{{"transaction_hash":{hash}}}"#))["error"].is_null()
+}
+
+/// Asserts that a response reports a transaction that the chain has; returns its hash.
+fn written(network: &Network, response: &Response, why: &str) -> Value {
+    assert_eq!(response.status, 200, "{why}: {}", response.text());
+    let hash = response.json()["transaction_hash"].clone();
+    assert!(is_on_chain(network, &hash), "{why}: the chain has no {hash}");
+    hash
+}
+
+/// A drip to a user, and the registration of its account.
+fn bodies(user: &User, identity: u32) -> [(&'static str, String); 2] {
+    let (address, key) = (user.address, user.key.public_key());
+    let body = |member| {
+        format!(r#"{{"identity":"{identity:#x}","{member}":"{address}","public_key":"{key}"}}"#)
+    };
+    [("/faucet-drip", body("recipient")), ("/register", body("account"))]
+}
+
+#[test]
+fn rolled_back_operations_are_written_again() {
+    let network = network();
+    let stage = Stage::on(&network, network.forward());
+    each([(1, None), (2, Some("key"))], |(identity, key)| {
+        for (path, body) in bodies(&network.deployed(), identity) {
+            let ask = || {
+                let request = post(path, &body);
+                let request = key.into_iter().fold(request, |request, key| {
+                    request.with("Idempotency-Key", &format!("{key}{path}"))
+                });
+                stage.ask(&request)
+            };
+            let why = format!("{path}, key {key:?}");
+            let first = written(&network, &ask(), &why);
+            roll_back(&network, &first);
+            let again = written(&network, &ask(), &format!("{why}, rolled back"));
+            if key.is_some() {
+                assert_eq!(written(&network, &ask(), &why), again, "{why}: it is stored again");
+            }
+            roll_back(&network, &again);
+        }
+    });
+    eventually(&stage.edge, "all are lost", |metrics| metrics.get(LOST) == Some(&8.0));
+    stage.edge.line("a warning", |line| {
+        line["level"] == "warn" && line["message"].as_str().unwrap().contains("rolled back")
+    });
+}
+
+#[test]
+fn a_rollback_frees_nonces_for_other_writes() {
+    let network = network();
+    let (stage, user) = (Stage::on(&network, network.forward()), network.deployed());
+    let [(drip, first), (register, registration)] = bodies(&user, 0x11);
+    let hash = written(&network, &stage.post(drip, &first), "the first");
+    roll_back(&network, &hash);
+    written(&network, &stage.post(register, &registration), "another one with its nonce");
+    let other = network.deployed();
+    let [(_, body), _] = bodies(&other, 0x12);
+    written(&network, &stage.post(drip, body), "another drip");
+}
+
+#[test]
+fn a_rollback_releases_a_faucet_binding() {
+    let network = network();
+    let (stage, user) = (Stage::on(&network, network.forward()), network.funded());
+    let [(drip, first), _] = bodies(&user, 0x21);
+    roll_back(&network, &written(&network, &stage.post(drip, first), "one identity"));
+    eventually(&stage.edge, "the loss is found", |metrics| metrics.get(LOST) == Some(&1.0));
+    let [(_, other), _] = bodies(&user, 0x22);
+    written(&network, &stage.post(drip, other), "another identity, as if nothing had been");
+}
+
+#[test]
+fn rolled_back_transactions_of_users_return() {
+    let network = network();
+    let (stage, user) = (Stage::on(&network, network.forward()), network.deployed());
+    let fine = stage.fine(&user, 1);
+    let hash = Value::from(fine.hash.to_string());
+    for time in ["first", "again"] {
+        submitted(&stage.post("/rpc", fine.body()), fine.hash, time);
+        settled(&stage);
+        roll_back(&network, &hash);
+    }
+    let args = [stage.pin("bridge"), 7_u64.into(), 0_u64.into()];
+    let approve = call(stage.pin("token"), "approve", &args);
+    let other = user.invoke(&[approve], 1);
+    submitted(&stage.post("/rpc", other.body()), other.hash, "another one with its nonce");
+}
+
+/// Waits until no intent is open.
+fn settled(stage: &Stage) {
+    const OLDEST: &str = "portcullis_relay_oldest_open_intent_timestamp_seconds";
+    eventually(&stage.edge, "its receipt is journaled", |metrics| {
+        metrics.get(SUCCEEDED) >= Some(&1.0) && metrics.get(OLDEST) == Some(&0.0)
+    });
+}
+
+#[test]
+fn a_restarted_relay_writes_rolled_back_operations_again() {
+    let network = network();
+    let (mut stage, user) = (Stage::on(&network, network.forward()), network.deployed());
+    let [(drip, body), _] = bodies(&user, 0x41);
+    let request = post(drip, &body).with("Idempotency-Key", "k-41");
+    let first = written(&network, &stage.ask(&request), "the first");
+    stage.edge.signal("KILL");
+    stage.edge.wait();
+    roll_back(&network, &first);
+    stage.edge = stage.setup.start();
+    written(&network, &stage.ask(&request), "after the restart");
+}
+
+#[test]
+fn a_write_in_flight_survives_a_rollback() {
+    let network = network();
+    let (forward, address) = (network.forward(), network.address);
+    let once = AtomicBool::new(true);
+    let script = move |call: &Call| {
+        let answer = forward(call);
+        if is_add(call) && once.swap(false, Ordering::Relaxed) {
+            let abort = rpc("1", "devnet_abortBlocks", r#"{"starting_block_id":"latest"}"#);
+            Client::connect(address).ask(&Request::post(abort));
+        }
+        answer
+    };
+    let (stage, user) = (Stage::on(&network, script), network.deployed());
+    let [(drip, body), _] = bodies(&user, 0x51);
+    let first = stage.post(drip, &body);
+    assert_eq!(first.status, 202, "there is no receipt: {}", first.text());
+    eventually(&stage.edge, "the same is sent again", |metrics| {
+        metrics.get(SUCCEEDED) == Some(&1.0)
+    });
+    assert!(is_on_chain(&network, &first.json()["transaction_hash"]));
+}
+
+#[test]
+fn a_crash_before_sending_is_no_unknown_outcome() {
+    let network = network();
+    let forward = network.forward();
+    let fails = AtomicBool::new(true);
+    let script = move |call: &Call| {
+        if is_add(call) && fails.swap(false, Ordering::Relaxed) {
+            return vec![Act::Close];
+        }
+        forward(call)
+    };
+    let (mut stage, user) = (Stage::on(&network, script), network.deployed());
+    let [(drip, body), _] = bodies(&user, 0x61);
+    let request = post(drip, &body).with("Idempotency-Key", "k-61");
+    refused(&stage.ask(&request), "outcome_unknown", "it was sent");
+    stage.edge.signal("KILL");
+    stage.edge.wait();
+    // as if the crash had been one statement earlier
+    sql(&stage, "UPDATE intent SET state = 'intended'");
+    stage.edge = stage.setup.start();
+    let hash = written(&network, &stage.ask(&request), "it was never sent");
+    assert_eq!(written(&network, &stage.ask(&request), "again"), hash);
+}
+
+fn sql(stage: &Stage, statement: &'static str) {
+    let url = format!("sqlite:{}", stage.folder.file("journal.db"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut store = sqlx::SqliteConnection::connect(&url).await.unwrap();
+        sqlx::raw_sql(statement).execute(&mut store).await.unwrap();
+    });
+}
