@@ -98,7 +98,7 @@ impl Lifecycle {
                 _ = hangup.recv() => self.reload(),
                 _ = user.recv() => if let Some(successor) = self.spawn_successor().await {
                     let id = successor.process_id();
-                    systemd::main_process(id, &format!("process {id} has taken over"));
+                    systemd::main_process(id, &format!("process {id} is the main process now"));
                     successor.release().await;
                     log::info!("handed over to process {id}");
                     if hangup.recv().now_or_never().is_some() {

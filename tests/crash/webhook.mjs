@@ -108,9 +108,9 @@ class Verifier {
       this.waiting -= 1;
       return false;
     }
-    const told = acknowledged(answer, this.denials);
-    if (!told) return pause(AGAIN_MS, false);
-    event.answers.push(told);
+    const stated = acknowledged(answer, this.denials);
+    if (!stated) return pause(AGAIN_MS, false);
+    event.answers.push(stated);
     event.acknowledged ??= this.clock++;
     return true;
   }

@@ -252,11 +252,11 @@ fn an_unreachable_node_suspends_the_cache() {
             && now.get("portcullis_cache_entries") == Some(&0.0)
     });
     let (cached, answer) = ask(&edge, RECEIPT);
-    assert_error(&answer, "upstream_unreachable", "1", "nothing is told that can not be seen");
+    assert_error(&answer, "upstream_unreachable", "1", "no answer that cannot be verified");
     assert_eq!(cached, "miss");
     edge.line("that it is emptied", |line| line["cause"] == "unreachable");
     let logged = || edge.lines().iter().filter(|line| line.contains("cache purged")).count();
-    assert_eq!(logged(), 1, "it is told once, not at every look");
+    assert_eq!(logged(), 1, "logged once, not at every poll");
     node.change(|chain| chain.health = Health::Well);
     has_settled(&edge, 3);
     assert_eq!(cache(&edge, RECEIPT), "miss");

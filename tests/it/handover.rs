@@ -21,8 +21,8 @@ impl Successor {
     /// Triggers the handover, and waits until the service manager is notified.
     fn of(edge: &Edge, manager: &Manager) -> Self {
         edge.signal("USR2");
-        let told = manager.hear_of("MAINPID=");
-        let process = value(&told, "MAINPID").parse().expect("a process id");
+        let stated = manager.hear_of("MAINPID=");
+        let process = value(&stated, "MAINPID").parse().expect("a process id");
         assert_ne!(process, edge.process(), "another process");
         let successor = Self(process);
         manager.hear_of("READY=1");

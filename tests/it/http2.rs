@@ -221,9 +221,9 @@ fn a_slow_body_is_refused_at_the_deadline() {
     let start = Instant::now();
     let mut begun = client.begin(&Request::post(QUESTION), false).expect("sent");
     begun.body.send_data(Bytes::from_static(b"{\"jsonrpc\""), false).expect("sent");
-    let told = client.response(begun).expect("an answer");
+    let stated = client.response(begun).expect("an answer");
     assert!(ABOUT_A_SECOND.contains(&start.elapsed()), "took {:?}", start.elapsed());
-    assert_refused(told, "request_timeout", "half a body");
+    assert_refused(stated, "request_timeout", "half a body");
     assert_eq!(client.ask(&Request::post(QUESTION)).status, 200, "the connection goes on");
 }
 
@@ -234,8 +234,8 @@ fn an_early_refusal_reaches_a_sending_client() {
     let request = Request::post("").without("Content-Length");
     let mut begun = client.begin(&request, false).expect("sent");
     begun.body.send_data(Bytes::from(vec![b' '; 200_000]), false).expect("queued");
-    let told = client.response(begun).expect("an answer");
-    assert_refused(told, "body_too_large", "a body without an end");
+    let stated = client.response(begun).expect("an answer");
+    assert_refused(stated, "body_too_large", "a body without an end");
     assert_eq!(client.ask(&Request::post(QUESTION)).status, 200, "the connection goes on");
 }
 
@@ -254,8 +254,8 @@ fn the_largest_answer_is_whole() {
     let mut client = Client2::with_window(stage.edge.gateway(), &stage.pair, 20_000);
     let over_2 = client.ask(&Request::post(QUESTION));
     assert_eq!(over_2.status, 200);
-    let told = over_2.header("content-length").expect("a length").to_owned();
-    assert_eq!(told, over_2.body.len().to_string());
+    let stated = over_2.header("content-length").expect("a length").to_owned();
+    assert_eq!(stated, over_2.body.len().to_string());
     let over_1 = stage.pair.client(stage.edge.gateway()).ask(&Request::post(QUESTION));
     assert!(over_1.body == over_2.body, "byte for byte what HTTP/1.1 gets");
 }

@@ -38,15 +38,15 @@ impl Manager {
     /// The next notification, each state on its own line.
     pub(crate) fn hear(&self) -> String {
         let mut message = [0; 4096];
-        let length = self.socket.recv(&mut message).expect("something is told");
+        let length = self.socket.recv(&mut message).expect("a notification");
         String::from_utf8(message[..length].to_vec()).expect("states are text")
     }
 
     /// Asserts that no notification arrived.
     pub(crate) fn is_silent(&self) {
         self.socket.set_nonblocking(true).unwrap();
-        let told = self.socket.recv(&mut [0; 4096]);
-        assert!(told.is_err(), "{told:?} bytes were told");
+        let stated = self.socket.recv(&mut [0; 4096]);
+        assert!(stated.is_err(), "{stated:?} bytes were sent");
     }
 
     /// The first notification with this state; earlier ones are skipped.
@@ -58,7 +58,7 @@ impl Manager {
                 return message;
             }
         }
-        panic!("{state} is not told");
+        panic!("{state} is not announced");
     }
 }
 

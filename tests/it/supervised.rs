@@ -38,7 +38,7 @@ fn ready_means_listeners_and_store_are_open() {
         .set("store.url", &quoted(format!("sqlite:{database}")));
     let edge = manager.of(setup).start();
     let ready = manager.hear();
-    assert!(ready.lines().any(|line| line == "READY=1"), "the first thing told: {ready}");
+    assert!(ready.lines().any(|line| line == "READY=1"), "the first notification: {ready}");
     let status = value(&ready, "STATUS");
     for (name, address) in
         [("gateway", edge.gateway()), ("sidecar", edge.sidecar()), ("admin", edge.admin())]
@@ -87,7 +87,7 @@ fn reloads_are_reported_and_counted() {
     let reloading = manager.hear_of("RELOADING=1");
     assert!(value(&reloading, "MONOTONIC_USEC").parse::<u64>().is_ok(), "{reloading}");
     let ready = manager.hear_of("READY=1");
-    assert!(value(&ready, "STATUS").contains("changed 1 key"), "what came of it: {ready}");
+    assert!(value(&ready, "STATUS").contains("changed 1 key"), "the outcome: {ready}");
     assert_eq!(outcomes(), [1.0, 0.0]);
 
     edge.rewrite(&setup.set("gateway.requests_per_minute", "\"many\""));
@@ -124,7 +124,7 @@ fn a_reload_during_startup_follows_it() {
 }
 
 #[test]
-fn a_stop_is_told() {
+fn a_stop_is_announced() {
     let (node, manager) = (Node::start(good), Manager::new());
     let mut edge = manager.of(Setup::before(node.address())).start();
     manager.hear_of("READY=1");
@@ -184,7 +184,7 @@ fn an_inherited_unix_socket_keeps_its_file() {
     stream.read_to_end(&mut bytes).unwrap();
     assert_result(&parse_whole(&bytes).unwrap(), "7", RESULT, "over a socket that was handed in");
     let mode = std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
-    assert_eq!(mode, 0o600, "the file is whoever's who bound it");
+    assert_eq!(mode, 0o600, "the file belongs to the process that bound it");
     edge.signal("TERM");
     assert_eq!(edge.wait().code(), Some(0));
     assert!(path.exists(), "the file is still there for the next process");

@@ -106,8 +106,8 @@ fn http_1_behaves_alike_over_tls() {
     let refused = client.ask(&Request::post("[]"));
     assert_error(&refused, "batch", "null", "a refusal inside TLS");
     let large = Request::post(vec![b' '; 100_000]);
-    let told = client.ask(&large);
-    assert_error(&told, "body_too_large", "null", "told off while it sends");
+    let stated = client.ask(&large);
+    assert_error(&stated, "body_too_large", "null", "stated off while it sends");
     client.ends("its connection is over, and the answer was not lost");
     assert_eq!(stage.node.connections(), 1, "the node is asked as ever");
 }
@@ -223,7 +223,7 @@ fn sighup_presents_a_new_certificate() {
     assert!(handshake(stage.address(), stage.pair.config(ANY, &[])).is_err(), "not the old one");
     assert_result(&open.ask(&Request::post(QUESTION)), "7", RESULT, "the connection goes on");
     let end = series(&metrics(&stage.edge), NOT_AFTER, &["surface=\"gateway\""]);
-    assert!(end < YEAR_4096, "the end of the new one is told: {end}");
+    assert!(end < YEAR_4096, "the end of the new one is stated: {end}");
 }
 
 #[test]
@@ -288,17 +288,17 @@ fn check_and_serve_name_every_tls_mistake() {
         folder.secret("edge.key", key);
         for (subcommand, status) in [("check", 1), ("serve", 2)] {
             let output = setup.run(subcommand);
-            let told = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(output.status.code(), Some(status), "{subcommand}: {told}");
+            let stated = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(status), "{subcommand}: {stated}");
             for surface in ["gateway", "admin"] {
                 for word in words {
-                    let named = told.lines().any(|line| {
+                    let named = stated.lines().any(|line| {
                         line.contains(&format!("{surface}.tls.")) && line.contains(word)
                     });
-                    assert!(named, "{subcommand} names {surface} and {word:?}: {told}");
+                    assert!(named, "{subcommand} names {surface} and {word:?}: {stated}");
                 }
             }
-            assert!(!told.contains("PRIVATE KEY"), "{told}");
+            assert!(!stated.contains("PRIVATE KEY"), "{stated}");
         }
     }
 }
@@ -312,9 +312,9 @@ fn a_key_that_others_can_read_is_refused() {
     std::fs::set_permissions(folder.path().join("edge.key"), open).unwrap();
     let setup = secured(Setup::before(Node::nowhere()), "gateway", &folder);
     let output = setup.run("check");
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains("mode 0640 lets others read it"), "{told}");
+    let stated = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stated}");
+    assert!(stated.contains("mode 0640 lets others read it"), "{stated}");
 }
 
 #[test]
@@ -324,9 +324,9 @@ fn a_certificate_that_has_ended_is_a_warning() {
     ended.write(&folder);
     let setup = secured(Setup::before(node.address()), "gateway", &folder);
     let output = setup.run("check");
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{told}");
-    assert!(told.contains("the certificate ended on 2001-01-01T00:00:00Z"), "{told}");
+    let stated = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stated}");
+    assert!(stated.contains("the certificate ended on 2001-01-01T00:00:00Z"), "{stated}");
     let edge = setup.start();
     edge.line("the warning", |line| {
         line["level"] == "warn" && line["message"].as_str().is_some_and(|m| m.contains("ended on"))

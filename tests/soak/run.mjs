@@ -79,7 +79,7 @@ async function soak(node, gateway) {
     return over > PATIENCE_MS || (over > 0 && !never(tally).length);
   };
   const { tally, judge, counts } = await load(node, gateway, ROUND, isOver);
-  tally.told.forEach((one) => console.log(one));
+  tally.examples.forEach((one) => console.log(one));
   const verdicts = listed(tally.verdicts);
   console.log(`${tally.calls} calls judged (${verdicts}), ${tally.left} clients left`);
   console.log(`X-Cache: ${listed(tally.caches)}`);

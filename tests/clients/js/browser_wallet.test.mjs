@@ -134,10 +134,10 @@ describe('a page', { concurrency: true }, () => {
     const left = answers.map(({ headers }) => Number(headers.ratelimit.match(/r=(\d+)/)[1]));
     assert.deepEqual(left.slice(0, FEW + 1), [4, 3, 2, 1, 0, 0]);
     const refused = answers.at(-2);
-    const told = Number(refused.headers['retry-after']);
-    assert.ok(told >= 1 && told <= 60, `${told}`);
-    assert.equal(refused.headers.ratelimit, `"minute";r=0;t=${told}`);
-    assert.ok(answers.at(-1).at - refused.at >= told * 1000, 'it waited');
+    const stated = Number(refused.headers['retry-after']);
+    assert.ok(stated >= 1 && stated <= 60, `${stated}`);
+    assert.equal(refused.headers.ratelimit, `"minute";r=0;t=${stated}`);
+    assert.ok(answers.at(-1).at - refused.at >= stated * 1000, 'it waited');
   });
 
   test('sees the reason of a refusal, as starknet.js reports it', async () => {
@@ -180,7 +180,7 @@ describe('a page', { concurrency: true }, () => {
     );
     assert.equal(status, 200);
     const toTheGateway = () => sent.filter(({ url }) => url === started.url);
-    await eventually('the call is told', () => toTheGateway().length > 0);
+    await eventually('the call is stated', () => toTheGateway().length > 0);
     const methods = toTheGateway().map(({ method }) => method);
     assert.deepEqual(methods, ['POST'], 'the answer is kept for a day');
   });

@@ -394,8 +394,8 @@ for (const store of ['SQLite', 'PostgreSQL']) {
       test(`an event with ${field} is refused, and its value not stored`, async () => {
         const one = await subject();
         const verified = event(one.reference, 'verified', anHourAgo());
-        for (const told of typeof value === 'string' ? [value] : Object.values(value)) {
-          sidecar.keep(told);
+        for (const stated of typeof value === 'string' ? [value] : Object.values(value)) {
+          sidecar.keep(stated);
         }
         await refused(tell({ ...verified, [field]: value }), 400, 'InvalidRequest');
         assert.deepEqual(await one.status(), { status: 'pending' });

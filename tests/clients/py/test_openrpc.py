@@ -136,8 +136,8 @@ ERRORS = [
 def test_an_error_of_the_node_is_documented(method, params, code):
     error = ask(method, params)["error"]
     assert error["code"] == code, error
-    told = [resolved(one) for one in METHODS[method]["errors"]]
-    assert (code, error["message"]) in [(one["code"], one["message"]) for one in told], error
+    stated = [resolved(one) for one in METHODS[method]["errors"]]
+    assert (code, error["message"]) in [(one["code"], one["message"]) for one in stated], error
 
 
 # Invalid parameters: too many, an unknown one, one of another form.

@@ -103,7 +103,7 @@ fn every_path_but_liveness_authenticates_first() {
     let ready = stage.ask(&Request::new("GET", "/readyz"));
     refused(&ready, "unauthorized", "/readyz");
     answers.insert(anonymous(&ready));
-    assert_eq!(answers.len(), 1, "they are told apart: {answers:?}");
+    assert_eq!(answers.len(), 1, "they differ: {answers:?}");
     let rpc = stage.ask(&Request::post("{}"));
     rpc_refused(&rpc, "unauthorized", "null", "/rpc in its own words");
     assert_eq!(stage.node.calls().len(), 0, "the node is not asked");
@@ -195,16 +195,16 @@ fn a_reload_with_a_bad_token_changes_nothing() {
 
 /// Writes the configuration, and waits until it is applied.
 fn reload(stage: &Stage, setup: &Setup, what: &str) {
-    let told = || {
+    let stated = || {
         let lines = stage.edge.lines();
         lines.iter().filter(|line| line.contains("relay.token_files")).count()
     };
-    let before = told();
+    let before = stated();
     stage.edge.rewrite(setup);
     stage.edge.signal("HUP");
     let deadline = Instant::now() + PATIENCE;
-    while told() == before {
-        assert!(Instant::now() < deadline, "{what}: not taken over");
+    while stated() == before {
+        assert!(Instant::now() < deadline, "{what}: not reloaded");
         std::thread::yield_now();
     }
 }

@@ -168,7 +168,7 @@ fn the_journal_records_intents_and_outcomes() {
     let shown = printed(&journal(&stage, &["show", "1"]));
     assert!(shown.contains(&fine.hash.to_string()), "its hash: {shown}");
     assert!(shown.contains(&fine.text), "what was submitted: {shown}");
-    assert!(shown.contains("succeeded"), "what came of it: {shown}");
+    assert!(shown.contains("succeeded"), "the outcome: {shown}");
     let missing = journal(&stage, &["show", "99"]);
     assert_eq!(missing.status.code(), Some(1), "there is no such intent: {missing:?}");
 

@@ -139,8 +139,8 @@ fn each_authenticated_client_has_its_quota() {
     for left in [2, 1, 0] {
         let answer = stage.ask(&from("192.0.2.1"));
         refused(&answer, VERDICT, "within the quota");
-        let told = answer.header("RateLimit").unwrap_or_default();
-        assert!(told.starts_with(&format!("\"minute\";r={left};t=")), "{left} left: {told}");
+        let stated = answer.header("RateLimit").unwrap_or_default();
+        assert!(stated.starts_with(&format!("\"minute\";r={left};t=")), "{left} left: {stated}");
     }
     for _ in 0..2 {
         let answer = stage.ask(&from("192.0.2.1"));

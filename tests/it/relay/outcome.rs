@@ -115,8 +115,8 @@ fn an_unanswered_transaction_is_not_sent_twice() {
         for time in ["the first time", "again"] {
             let answer = stage.post("/rpc", fine.body());
             let why = format!("{what}, {time}");
-            let told = rpc_refused(&answer, "outcome_unknown", ID, &why);
-            assert_eq!(told["transaction_hash"], fine.hash.to_string(), "{why}");
+            let stated = rpc_refused(&answer, "outcome_unknown", ID, &why);
+            assert_eq!(stated["transaction_hash"], fine.hash.to_string(), "{why}");
         }
         landed.store(true, Ordering::Relaxed);
         submitted(&stage.post("/rpc", fine.body()), fine.hash, "the chain has it after all");
@@ -173,7 +173,7 @@ fn a_rejected_transaction_can_be_sent_again() {
             for sent in [1, 2] {
                 let answer = stage.post("/rpc", fine.body());
                 rpc_refused(&answer, reason, ID, &format!("code {code}"));
-                assert_eq!(stage.adds().len(), sent, "code {code}: nothing came of it");
+                assert_eq!(stage.adds().len(), sent, "code {code}: no other call to the node");
             }
         },
     );

@@ -25,8 +25,8 @@ const KEYS: &str = "owner_and_verifier_keys";
 fn pins(answer: &Response, why: &str) -> BTreeMap<String, (bool, String)> {
     common(answer, why);
     let body = answer.json();
-    let told: Vec<_> = body.as_object().unwrap().keys().cloned().collect();
-    assert_eq!(told, ["checked_at", "pins", "ready"], "{why}: {body}");
+    let stated: Vec<_> = body.as_object().unwrap().keys().cloned().collect();
+    assert_eq!(stated, ["checked_at", "pins", "ready"], "{why}: {body}");
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let rows = body["pins"].as_array().unwrap();
     let pins: BTreeMap<_, _> = rows

@@ -161,8 +161,8 @@ fn a_deployment_answers_with_its_address() {
     for why in ["the first time", "again"] {
         let answer = stage.post("/rpc", fine.body());
         submitted(&answer, fine.hash, why);
-        let told = &answer.json()["result"]["contract_address"];
-        assert_eq!(*told, user.address.to_string(), "{why}: where it is");
+        let stated = &answer.json()["result"]["contract_address"];
+        assert_eq!(*stated, user.address.to_string(), "{why}: where it is");
     }
     assert_eq!(stage.adds().len(), 1, "a repeat is answered from the journal");
 }

@@ -28,11 +28,11 @@ fn etag(response: &Response) -> String {
 }
 
 fn date(response: &Response, shift: i64) -> String {
-    let told = response.header("Last-Modified").unwrap_or_default();
-    let told = httpdate::parse_http_date(told).expect("Last-Modified is a date");
+    let stated = response.header("Last-Modified").unwrap_or_default();
+    let stated = httpdate::parse_http_date(stated).expect("Last-Modified is a date");
     let shifted = match u64::try_from(shift) {
-        Ok(later) => told + Duration::from_secs(later),
-        Err(_) => told - Duration::from_secs(shift.unsigned_abs()),
+        Ok(later) => stated + Duration::from_secs(later),
+        Err(_) => stated - Duration::from_secs(shift.unsigned_abs()),
     };
     httpdate::fmt_http_date(shifted)
 }
@@ -43,8 +43,11 @@ fn assert_unchanged(answer: &Response, whole: &Response, why: &str) {
     assert_eq!(answer.status, 304, "{why}");
     assert!(answer.body.is_empty(), "{why}: no body");
     for name in ["ETag", "Last-Modified", "Cache-Control", "Vary", "Link"] {
-        let (told, known) = (answer.header(name), whole.header(name));
-        assert!(told == known || name == "Link" && told.is_none(), "{why}: {name} is {told:?}");
+        let (stated, known) = (answer.header(name), whole.header(name));
+        assert!(
+            stated == known || name == "Link" && stated.is_none(),
+            "{why}: {name} is {stated:?}"
+        );
     }
 }
 

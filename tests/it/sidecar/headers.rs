@@ -106,8 +106,8 @@ fn any_origin_may_read_all_but_webhooks() {
         assert_open_to_pages(&answer, &what);
         let exposed = answer.header("Access-Control-Expose-Headers").unwrap_or_default();
         for name in ["RateLimit", "RateLimit-Policy", "Retry-After", "X-Request-Id"] {
-            let told = exposed.split(", ").any(|own| own.eq_ignore_ascii_case(name));
-            assert!(told, "{what}: {name} in {exposed}");
+            let stated = exposed.split(", ").any(|own| own.eq_ignore_ascii_case(name));
+            assert!(stated, "{what}: {name} in {exposed}");
         }
     });
     for request in [

@@ -19,19 +19,19 @@ use crate::support::sidecar::stage::{SESSION_SECRET, Stage, WEBHOOK_SECRET, setu
 impl Stage {
     /// Writes another configuration, and waits until the change of this key is applied.
     pub(super) fn reload(&self, key: &str, setup: &Setup) {
-        let told = || {
+        let stated = || {
             let lines = self.edge.lines();
             lines.iter().filter(|line| line.contains(key)).cloned().collect::<Vec<_>>()
         };
-        let before = told().len();
+        let before = stated().len();
         self.edge.rewrite(setup);
         self.edge.signal("HUP");
         let deadline = Instant::now() + PATIENCE;
-        while told().len() == before {
+        while stated().len() == before {
             assert!(Instant::now() < deadline, "{key}: not taken over");
             std::thread::yield_now();
         }
-        let line = told().pop().unwrap_or_default();
+        let line = stated().pop().unwrap_or_default();
         assert!(line.contains("\"now\""), "{key} changes without a restart: {line}");
     }
 }

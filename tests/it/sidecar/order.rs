@@ -245,5 +245,5 @@ fn refusals_of_a_signature_are_all_the_same() {
             answers.insert(anonymous(&answer));
         }
     }
-    assert_eq!(answers.len(), 1, "they are told apart: {answers:?}");
+    assert_eq!(answers.len(), 1, "they are stated apart: {answers:?}");
 }

@@ -21,9 +21,9 @@ fn by(stage: &Stage, query: &str) -> Response {
 
 /// The `max-age` of a response in seconds.
 fn max_age(answer: &Response) -> i64 {
-    let told = answer.header("Cache-Control").unwrap_or_default();
-    let age = told.strip_prefix("public, max-age=").and_then(|rest| rest.split(',').next());
-    age.and_then(|age| age.parse().ok()).unwrap_or_else(|| panic!("Cache-Control is {told}"))
+    let stated = answer.header("Cache-Control").unwrap_or_default();
+    let age = stated.strip_prefix("public, max-age=").and_then(|rest| rest.split(',').next());
+    age.and_then(|age| age.parse().ok()).unwrap_or_else(|| panic!("Cache-Control is {stated}"))
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn caching_ends_with_the_next_episode() {
     };
     let tomorrow = in_seconds(86_400);
     assert_eq!(max_age(&tomorrow), 300, "tomorrow is far away");
-    assert_eq!(tomorrow.text(), plain.text(), "what is scheduled is not told");
+    assert_eq!(tomorrow.text(), plain.text(), "what is scheduled is not stated");
     let soon = in_seconds(120);
     assert!((110..=120).contains(&max_age(&soon)), "two minutes at most: {}", max_age(&soon));
     assert_eq!(soon.text(), plain.text(), "nor is this one");

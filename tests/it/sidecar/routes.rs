@@ -89,10 +89,10 @@ fn another_method_is_told_the_right_ones() {
                 refused(&answer, "MethodNotAllowed", &what);
                 answer
             };
-            let mut told: Vec<&str> =
+            let mut stated: Vec<&str> =
                 answer.header("Allow").unwrap_or_default().split(", ").collect();
-            told.sort_unstable();
-            assert_eq!(told, own, "{what}: Allow names what the path takes");
+            stated.sort_unstable();
+            assert_eq!(stated, own, "{what}: Allow names what the path takes");
         }
     });
 }

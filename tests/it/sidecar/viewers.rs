@@ -207,9 +207,9 @@ fn account(key: &SigningKey) -> (Upstream, String) {
     let point = key.verifying_key().to_encoded_point(true);
     let multikey = bs58::encode([&[0xe7, 0x01], point.as_bytes()].concat()).into_string();
     let document = Arc::new(OnceLock::<String>::new());
-    let told = Arc::clone(&document);
+    let stated = Arc::clone(&document);
     let upstream = Upstream::start(move |path| match path {
-        "/.well-known/did.json" => Answer::Is("200 OK", told.wait().clone()),
+        "/.well-known/did.json" => Answer::Is("200 OK", stated.wait().clone()),
         _ => Answer::Is("404 Not Found", String::new()),
     });
     let did = format!("did:web:localhost%3A{}", upstream.port());
@@ -220,7 +220,7 @@ fn account(key: &SigningKey) -> (Upstream, String) {
         "publicKeyMultibase": format!("z{multikey}"),
     });
     let text = json!({ "id": did, "verificationMethod": [method] }).to_string();
-    document.set(text).expect("it is told once");
+    document.set(text).expect("it is stated once");
     (upstream, did)
 }
 

@@ -140,7 +140,7 @@ impl ChainNode {
     /// The clients' calls that reached the node: method and block, or method alone.
     pub(crate) fn asked(&self) -> Vec<String> {
         let calls = self.node.calls().into_iter().filter(is_a_client_s);
-        let told = calls.map(|call| {
+        let stated = calls.map(|call| {
             let body = call.json();
             let method = body["method"].as_str().unwrap_or_default().replace("starknet_", "");
             match &body["params"]["block_id"] {
@@ -148,7 +148,7 @@ impl ChainNode {
                 block => format!("{method} {block}"),
             }
         });
-        told.collect()
+        stated.collect()
     }
 
     /// The number of calls by the watch.

@@ -109,10 +109,10 @@ pub(crate) fn assert_refusal(response: &Response, why: &str) {
 }
 
 /// Asserts the text of a refusal by any surface, and its request id.
-pub(crate) fn assert_text(response: &Response, message: &Value, told: &Value, why: &str) {
+pub(crate) fn assert_text(response: &Response, message: &Value, stated: &Value, why: &str) {
     let message = message.as_str().unwrap_or_default();
     assert!(!message.is_empty(), "{why}: a message that people can read");
-    assert_eq!(*told, request_id(response), "{why}: one request id in head and body");
+    assert_eq!(*stated, request_id(response), "{why}: one request id in head and body");
 }
 
 /// Asserts a successful response: 200, this id, and exactly this result.
@@ -173,10 +173,10 @@ pub(crate) fn request_id(response: &Response) -> &str {
 
 /// The values of `RateLimit`: remaining requests, and seconds until the next one is available.
 pub(crate) fn rate_limit(response: &Response, why: &str) -> (u32, u32) {
-    let told = response.header("RateLimit").unwrap_or_default();
-    let parts = told.strip_prefix("\"minute\";r=").and_then(|rest| rest.split_once(";t="));
+    let stated = response.header("RateLimit").unwrap_or_default();
+    let parts = stated.strip_prefix("\"minute\";r=").and_then(|rest| rest.split_once(";t="));
     let numbers = parts.and_then(|(r, t)| Some((r.parse().ok()?, t.parse().ok()?)));
-    numbers.unwrap_or_else(|| panic!("{why}: RateLimit is {told:?}"))
+    numbers.unwrap_or_else(|| panic!("{why}: RateLimit is {stated:?}"))
 }
 
 /// The id of the response, as raw text.

@@ -131,12 +131,12 @@ impl Document {
         let known = match asked {
             Asked::Operation(method, target) => {
                 let names = self.operations(method, target, response.status);
-                let told: Vec<_> =
+                let stated: Vec<_> =
                     names.into_iter().filter(|name| fits(self.operations.get(*name))).collect();
-                for name in &told {
+                for name in &stated {
                     note(self.surface, name, response.status);
                 }
-                !told.is_empty() || fits(Some(&self.any_request))
+                !stated.is_empty() || fits(Some(&self.any_request))
             }
             Asked::Unclear => {
                 let mut all = self.operations.values().chain([&self.any_request]);
@@ -161,8 +161,8 @@ impl Document {
 
     /// What the document does not declare about this response.
     fn fault(&self, answer: &Answer, response: &Response) -> Option<String> {
-        let told = || answer.headers.iter().chain(&self.every_answer);
-        for header in told() {
+        let stated = || answer.headers.iter().chain(&self.every_answer);
+        for header in stated() {
             // the first one, where the header may be repeated
             let mut sent = response.headers.iter();
             let value = sent.find(|(name, _)| name.eq_ignore_ascii_case(&header.name));
@@ -177,8 +177,8 @@ impl Document {
             }
         }
         for (name, _) in &response.headers {
-            let is_told = told().any(|header| header.name.eq_ignore_ascii_case(name));
-            if !is_told && !TRANSPORT.contains(&name.to_ascii_lowercase().as_str()) {
+            let is_stated = stated().any(|header| header.name.eq_ignore_ascii_case(name));
+            if !is_stated && !TRANSPORT.contains(&name.to_ascii_lowercase().as_str()) {
                 return Some(format!("the header {name}"));
             }
         }

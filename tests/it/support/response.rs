@@ -63,9 +63,13 @@ pub(crate) fn parse_whole(bytes: &[u8]) -> Result<Response, String> {
         Framing::Chunked => Err("chunks are not expected here".into()),
         Framing::Bodiless if !response.body.is_empty() => Err("a body that cannot be".into()),
         Framing::Length => {
-            let told = content_length(&response.headers)?;
+            let stated = content_length(&response.headers)?;
             let came = response.body.len();
-            if told == came { Ok(response) } else { Err(format!("{told} told, {came} came")) }
+            if stated == came {
+                Ok(response)
+            } else {
+                Err(format!("{stated} declared, {came} received"))
+            }
         }
         _ => Ok(response),
     }

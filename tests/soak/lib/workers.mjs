@@ -7,7 +7,7 @@ const STILL = 0.5;
 /** The fraction of calls that their client abandons. */
 const LEAVES = 0.02;
 /** The number of wrong responses that are printed in full. */
-const TOLD = 10;
+const MAX_EXAMPLES = 10;
 
 /** An excerpt of a text around the first difference from the other. */
 function excerpt(text, other) {
@@ -27,7 +27,7 @@ export class Tally {
     this.caches = {};
     /** By kind of question. */
     this.hits = {};
-    this.told = [];
+    this.examples = [];
   }
 
   count(kind, { cache = 'none' }, verdict) {
@@ -98,9 +98,9 @@ export class Worker {
   #judge({ kind, key }, call, answer, truth) {
     const verdict = this.judge.verdict(call, answer, truth);
     this.tally.count(kind, answer, verdict);
-    if (verdict !== 'wrong' || this.tally.told.length === TOLD) return;
+    if (verdict !== 'wrong' || this.tally.examples.length === MAX_EXAMPLES) return;
     const { status, cache, payload } = answer;
-    this.tally.told.push(
+    this.tally.examples.push(
       [
         `WRONG ${key}`,
         `  ${status} ${cache}: ${excerpt(payload, truth.after)}`,

@@ -233,7 +233,7 @@ class Sidecar:
         status = open(f"/proc/{self.process.pid}/status", encoding="ascii").read()
         return int(re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)[1]) * 1024
 
-    def told(self):
+    def leaked(self):
         """Secrets in its log or metrics."""
         shown = self.log() + self.metrics()
         return [secret for secret in UNSPEAKABLE if secret in shown]
@@ -241,7 +241,7 @@ class Sidecar:
     def end(self):
         """Ends it. Asserts that it leaked no secret, and that it exits with 0."""
         try:
-            told = self.told()
+            leaked = self.leaked()
         finally:
             self.process.terminate()
             try:
@@ -249,7 +249,7 @@ class Sidecar:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 raise
-        assert not told, f"in the log or the metrics: {told}"
+        assert not leaked, f"in the log or the metrics: {told}"
         assert status == 0, f"exit {status}:\n{self.log()[-2000:]}"
         assert '"level":"error"' not in self.log() or self.may_complain, self.log()[-2000:]
 

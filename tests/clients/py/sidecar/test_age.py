@@ -115,10 +115,10 @@ def test_a_user_is_verified_until_the_verification_ends(sidecar, user):
     said = event(user.subject(), expires_at=instant(ends))
     answer = send(sidecar, said)
     assert (answer.status, answer.json()) == (200, {"status": "applied", "state": "verified"})
-    told = user.status()
-    assert (told["status"], told["age_band"]) == ("verified", "18_plus")
+    stated = user.status()
+    assert (stated["status"], stated["age_band"]) == ("verified", "18_plus")
     for field in ("verified_at", "expires_at"):
-        assert told[field] == said[field][:19] + "Z", "in whole seconds"
+        assert stated[field] == said[field][:19] + "Z", "in whole seconds"
     eventually("it to end", lambda: user.status()["status"] == "expired")
     assert datetime.now(UTC) >= ends - timedelta(milliseconds=50)
 
@@ -126,8 +126,8 @@ def test_a_user_is_verified_until_the_verification_ends(sidecar, user):
 def test_a_verification_without_an_end_is_valid_for_a_year(sidecar, user):
     said = event(user.subject())
     assert send(sidecar, said).status == 200
-    told = user.status()
-    since, until = (datetime.fromisoformat(told[f]) for f in ("verified_at", "expires_at"))
+    stated = user.status()
+    since, until = (datetime.fromisoformat(stated[f]) for f in ("verified_at", "expires_at"))
     assert until - since == timedelta(days=365)
 
 

@@ -33,7 +33,7 @@ def test_logs_contain_no_body_token_or_personal_data(start):
     wanted = {answer.headers["X-Request-Id"] for answer in asked}
     eventually("every request in the log", lambda: all(i in sidecar.log() for i in wanted))
     assert user.id not in sidecar.log() + sidecar.metrics(), "whose attempt it was"
-    assert sidecar.told() == []
+    assert sidecar.leaked() == []
 
 
 def test_every_line_is_json_and_names_the_function(start):

@@ -81,8 +81,8 @@ pub(crate) fn method(call: &Call) -> String {
 
 /// True for a call of this view.
 pub(crate) fn is_view(call: &Call, view: &str) -> bool {
-    let told = &call.json()["params"]["request"]["entry_point_selector"];
-    told.as_str().is_some_and(|told| felt(told) == selector(view))
+    let stated = &call.json()["params"]["request"]["entry_point_selector"];
+    stated.as_str().is_some_and(|stated| felt(stated) == selector(view))
 }
 
 /// The response of a healthy node.

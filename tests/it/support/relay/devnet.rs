@@ -114,11 +114,11 @@ fn start(folder: &std::path::Path) -> (SocketAddr, Child) {
         .spawn()
         .expect("there is a shell");
     let mut lines = BufReader::new(keeper.stdout.take().expect("it is piped")).lines();
-    let told = lines.by_ref().map_while(Result::ok).find_map(|line| {
+    let stated = lines.by_ref().map_while(Result::ok).find_map(|line| {
         let (_, address) = line.split_once("listening on ")?;
         address.trim().parse().ok()
     });
-    let address = told.expect("these tests need starknet-devnet 0.10.1 on PATH");
+    let address = stated.expect("these tests need starknet-devnet 0.10.1 on PATH");
     std::thread::spawn(move || lines.for_each(drop));
     (address, keeper)
 }

@@ -103,7 +103,7 @@ fn assert_error(response: &Response, error: &Value, data: &Value, reason: &str, 
 pub(crate) fn submitted(response: &Response, hash: Felt, why: &str) {
     common(response, why);
     assert_eq!(response.status, 200, "{why}: {}", response.text());
-    let told = &response.json()["result"]["transaction_hash"];
-    assert_eq!(*told, hash.to_string(), "{why}: the hash that the wallet knows");
+    let stated = &response.json()["result"]["transaction_hash"];
+    assert_eq!(*stated, hash.to_string(), "{why}: the hash that the wallet knows");
     assert_eq!(id_bytes(response), ID, "{why}: the id of the request");
 }

@@ -84,8 +84,8 @@ pub(crate) fn head_of_refusal(response: &Response, name: &str, why: &str) {
     let asks = response.status == 401 && name != "InvalidSignature";
     let asked = response.header("WWW-Authenticate");
     assert_eq!(asked, asks.then_some("Bearer"), "{why}: what is asked for");
-    let told = response.header("Allow").is_some();
-    assert_eq!(told, response.status == 405, "{why}: which methods there are");
+    let stated = response.header("Allow").is_some();
+    assert_eq!(stated, response.status == 405, "{why}: which methods there are");
 }
 
 /// Asserts a JSON response with this status. Returns its body.
