@@ -73,7 +73,7 @@ async function sitemap(store, sidecar) {
   const index = await timed(sidecar, SITEMAP);
   assert.match(index.head, /<sitemapindex/, 'that many URLs need an index');
   const { text } = await ask(sidecar.url + SITEMAP);
-  const pages = [...text.matchAll(/<loc>[^<]*[?&](?:amp;)?page=(\d+)<\/loc>/g)];
+  const pages = [...text.matchAll(/<loc>[^<]*[?&](?:amp;)?page=([\d.]+)<\/loc>/g)];
   const paths = pages.map(([, page]) => `${SITEMAP}?page=${page}`);
   const ms = (time) => `${time.toFixed(1)} ms`;
   const head = (what, { first, whole, bytes }) => {

@@ -59,7 +59,7 @@ pub use journal::{Break, Journal, PAGE, Search, Verified};
 pub use podcast::{Episode, Funding, Person, Podcast, Podcasts, Transcript, Txt};
 pub use prune::{AGE_EVENTS_KEPT, PruneBefore, Pruned};
 pub use signer::SignerLock;
-pub use sitemap::{Sitemap, SitemapPage, SitemapStamp, SitemapUrl};
+pub use sitemap::{Sitemap, SitemapFile, SitemapNumber, SitemapStamp, SitemapUrl};
 pub use state::{EntryKind, IntentState};
 pub use transfer::{Content, ExportError, ImportError, Imported, Stage, types as content_types};
 

@@ -1,26 +1,64 @@
 //! The sitemap: the product's pages that search engines may list, in sitemap pages of 45,000 ids
-//! each. A URL never moves to another page, and no query counts rows to find one.
+//! each. A URL never moves to another page, and no query counts rows to find one. A page that is
+//! too large for a file has several parts, by the stored weight of its URLs.
 
 use super::db::{Db, FromRow, Row};
 use super::{StoreError, sql};
+use std::fmt;
 
-/// 45,000 ids per page, as in the tables; a sitemap may have 50,000 URLs.
-const PAGE_IDS: i64 = 45_000;
-/// 50,000: the most pages that a sitemap index may list.
-const MAX_PAGES: i64 = 50_000;
+/// 50,000: the most files that a sitemap index may list.
+const MAX_FILES: u32 = 50_000;
+/// 32 MiB: with one more URL of at most 8 MiB, a part stays below 45 MB.
+const PART_WEIGHT: i64 = 32 << 20;
 
-/// A sitemap page that has URLs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SitemapPage {
-    /// The page number, from 1; gaps are possible.
+/// The number of a sitemap file: the page and its part, both from 1. Page 4 starts with `4`, which
+/// `4.2` continues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SitemapNumber {
+    /// The page; gaps are possible.
     pub page: i64,
-    /// When one of its URLs last changed.
+    /// The part of the page, without gaps.
+    pub part: i64,
+}
+
+impl SitemapNumber {
+    /// The file that lists the home page.
+    pub const FIRST: Self = Self { page: 1, part: 1 };
+
+    /// Parses a number in its only spelling.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (page, part) = text.split_once('.').unwrap_or((text, "1"));
+        let [page, part] = [page, part].map(|digits| digits.parse().ok().filter(|n| *n > 0));
+        let number = Self { page: page?, part: part? };
+        (number.to_string() == text).then_some(number)
+    }
+}
+
+impl fmt::Display for SitemapNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.part {
+            1 => write!(f, "{}", self.page),
+            part => write!(f, "{}.{part}", self.page),
+        }
+    }
+}
+
+/// A sitemap file that has URLs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SitemapFile {
+    /// Its number.
+    pub number: SitemapNumber,
+    /// When one of the URLs of its page last changed.
     pub lastmod_us: i64,
 }
 
-/// Identifies the content of a sitemap page.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Identifies the content of a sitemap file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SitemapStamp {
+    /// The id of its first URL.
+    pub first_id: i64,
+    /// The id of its last URL.
+    pub last_id: i64,
     /// How many URLs it has.
     pub urls: i64,
     /// A checksum over their ids and times.
@@ -42,15 +80,31 @@ pub struct SitemapUrl {
     pub images: Vec<String>,
 }
 
-impl FromRow for SitemapPage {
+/// A page of one part or several.
+struct Page {
+    page: i64,
+    weight: i64,
+    lastmod_us: i64,
+}
+
+impl FromRow for Page {
     fn read(row: &Row) -> Result<Self, StoreError> {
-        Ok(from_row!(row; get: page lastmod_us;))
+        Ok(from_row!(row; get: page weight lastmod_us;))
+    }
+}
+
+impl Page {
+    /// None is empty: a URL weighs less than a part.
+    fn files(self) -> impl Iterator<Item = SitemapFile> {
+        let Self { page, weight, lastmod_us } = self;
+        let parts = 1..=(weight - 1) / PART_WEIGHT + 1;
+        parts.map(move |part| SitemapFile { number: SitemapNumber { page, part }, lastmod_us })
     }
 }
 
 impl FromRow for SitemapStamp {
     fn read(row: &Row) -> Result<Self, StoreError> {
-        Ok(from_row!(row; get: urls checksum lastmod_us;))
+        Ok(from_row!(row; get: first_id last_id urls checksum lastmod_us;))
     }
 }
 
@@ -67,26 +121,27 @@ pub struct Sitemap<'a> {
 }
 
 impl Sitemap<'_> {
-    /// The pages that have URLs, in order.
-    pub async fn pages(&self) -> Result<Vec<SitemapPage>, StoreError> {
-        self.db.all(sql::SITEMAP_PAGES, &[MAX_PAGES.into()]).await
+    /// The files that have URLs, in order.
+    pub async fn files(&self) -> Result<Vec<SitemapFile>, StoreError> {
+        let pages: Vec<Page> =
+            self.db.all(sql::SITEMAP_PAGES, &[i64::from(MAX_FILES).into()]).await?;
+        Ok(pages.into_iter().flat_map(Page::files).take(MAX_FILES as usize).collect())
     }
 
-    /// The stamp of a page; `None` if it has no URL.
-    pub async fn stamp(&self, page: i64) -> Result<Option<SitemapStamp>, StoreError> {
-        self.db.one(sql::SITEMAP_STAMP, &[page.into()]).await
+    /// The stamp of a file; `None` if it has no URL.
+    pub async fn stamp(&self, number: SitemapNumber) -> Result<Option<SitemapStamp>, StoreError> {
+        let args = [number.page.into(), number.part.into(), PART_WEIGHT.into()];
+        self.db.one(sql::SITEMAP_STAMP, &args).await
     }
 
-    /// URLs of a page after an id, in order.
+    /// URLs after an id, up to another, in order.
     pub async fn urls(
         &self,
-        page: i64,
         after_id: i64,
+        last_id: i64,
         limit: u32,
     ) -> Result<Vec<SitemapUrl>, StoreError> {
-        let last = page.saturating_mul(PAGE_IDS);
-        let after_id = after_id.max(last.saturating_sub(PAGE_IDS));
-        let args = [after_id.into(), last.into(), i64::from(limit).into()];
+        let args = [after_id.into(), last_id.into(), i64::from(limit).into()];
         self.db.all(sql::SITEMAP_URLS, &args).await
     }
 }

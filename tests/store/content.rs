@@ -2,8 +2,8 @@
 
 use crate::world::{NOW, World};
 use portcullis::store::{
-    AccountStatus, Funding, Person, SitemapPage, Store, StoreError, SuggestionQuery, Transcript,
-    Txt,
+    AccountStatus, Funding, Person, SitemapFile, SitemapNumber, SitemapUrl, Store, StoreError,
+    SuggestionQuery, Transcript, Txt,
 };
 
 const VIEWER: &str = "did:plc:viewer";
@@ -234,12 +234,12 @@ pub(crate) async fn an_episode_is_read_as_written(world: World) {
 
 pub(crate) async fn sitemap_pages_have_fixed_ids_and_gaps(world: World) {
     let store = world.open().await;
-    assert_eq!(store.sitemap().pages().await.unwrap(), []);
-    assert_eq!(store.sitemap().stamp(1).await.unwrap(), None);
+    assert_eq!(store.sitemap().files().await.unwrap(), []);
+    assert_eq!(store.sitemap().stamp(SitemapNumber::FIRST).await.unwrap(), None);
     let mut rows = String::new();
     for (id, lastmod_us, indexable) in [
         (1, 5, 1),
-        (45_000, 9, 1),
+        (44_999, 9, 1),
         (45_001, 99, 0),
         (135_001, 7, 1),
         (135_002, 8, 0),
@@ -252,25 +252,32 @@ pub(crate) async fn sitemap_pages_have_fixed_ids_and_gaps(world: World) {
         );
     }
     world.raw(&rows).await.unwrap();
-    let page = |page, lastmod_us| SitemapPage { page, lastmod_us };
+    let number = |page, part| SitemapNumber { page, part };
+    let page = |page, lastmod_us| SitemapFile { number: number(page, 1), lastmod_us };
     let expected = [page(1, 9), page(4, 7), page(200_000_000_000_000, NOW)];
-    assert_eq!(store.sitemap().pages().await.unwrap(), expected);
-    for (number, urls) in [(0, None), (1, Some(2)), (2, None), (4, Some(1)), (i64::MAX, None)] {
-        let stamp = store.sitemap().stamp(number).await.unwrap();
-        assert_eq!(stamp.map(|stamp| stamp.urls), urls, "page {number}");
+    assert_eq!(store.sitemap().files().await.unwrap(), expected);
+    for (page, part, urls) in [
+        (0, 1, None),
+        (1, 1, Some(2)),
+        (1, 0, None),
+        (1, 2, None),
+        (1, i64::MAX, None),
+        (2, 1, None),
+        (4, 1, Some(1)),
+        (i64::MAX, 1, None),
+    ] {
+        let stamp = store.sitemap().stamp(number(page, part)).await.unwrap();
+        assert_eq!(stamp.map(|stamp| stamp.urls), urls, "page {page}, part {part}");
     }
-    let ids = async |page, after, limit| {
-        let urls = store.sitemap().urls(page, after, limit).await.unwrap();
+    let ids = async |after, last, limit| {
+        let urls = store.sitemap().urls(after, last, limit).await.unwrap();
         urls.into_iter().map(|url| url.id).collect::<Vec<_>>()
     };
-    assert_eq!(ids(1, 0, 10).await, [1, 45_000]);
-    assert_eq!(ids(1, 0, 1).await, [1]);
-    assert_eq!(ids(1, 1, 1).await, [45_000]);
-    assert_eq!(ids(1, 45_000, 1).await, [0; 0]);
-    assert_eq!(ids(2, 0, 10).await, [0; 0]);
-    assert_eq!(ids(i64::MAX, 0, 10).await, [0; 0]);
-    assert_eq!(ids(i64::MIN, 0, 10).await, [0; 0]);
-    let url = store.sitemap().urls(4, 0, 10).await.unwrap().remove(0);
+    assert_eq!(ids(0, 45_000, 10).await, [1, 44_999]);
+    assert_eq!(ids(0, 45_000, 1).await, [1]);
+    assert_eq!(ids(1, 45_000, 1).await, [44_999]);
+    assert_eq!(ids(44_999, 90_000, 10).await, [0; 0]);
+    let url = store.sitemap().urls(135_000, 180_000, 10).await.unwrap().remove(0);
     assert_eq!((url.loc.as_str(), url.lastmod_us), ("https://c.example/135001", 7));
     assert_eq!(url.images, ["https://i.example"]);
     assert!(
@@ -286,16 +293,16 @@ pub(crate) async fn a_stamp_changes_with_every_url_change(world: World) {
     // a whole page of the greatest values there are
     world
         .raw(&format!(
-            "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 45000)
+            "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 44999)
              INSERT INTO sitemap_url (id, loc, lastmod_us) \
              SELECT i, 'https://c.example/' || i, {} FROM n",
             i64::MAX / 2_147_483_647 * 2_147_483_647 - 1
         ))
         .await
         .unwrap();
-    let mut stamps = vec![store.sitemap().stamp(1).await.unwrap().unwrap()];
-    assert_eq!(stamps[0].urls, 45_000);
-    assert_eq!(store.sitemap().pages().await.unwrap().len(), 1);
+    let mut stamps = vec![store.sitemap().stamp(SitemapNumber::FIRST).await.unwrap().unwrap()];
+    assert_eq!(stamps[0].urls, 44_999);
+    assert_eq!(store.sitemap().files().await.unwrap().len(), 1);
     for change in [
         "UPDATE sitemap_url SET lastmod_us = 1000000 WHERE id = 7",
         "UPDATE sitemap_url SET lastmod_us = 2000000 WHERE id = 7",
@@ -304,17 +311,57 @@ pub(crate) async fn a_stamp_changes_with_every_url_change(world: World) {
         "UPDATE sitemap_url SET lastmod_us = 4000000 - lastmod_us WHERE id IN (7, 8)",
         "DELETE FROM sitemap_url WHERE id = 9",
         "INSERT INTO sitemap_url (id, loc, lastmod_us) VALUES (9, 'https://c.example', 1000000)",
-        "UPDATE sitemap_url SET indexable = 0 WHERE id = 45000",
-        "UPDATE sitemap_url SET indexable = 1 - indexable WHERE id IN (44999, 45000)",
+        "UPDATE sitemap_url SET indexable = 0 WHERE id = 44999",
+        "UPDATE sitemap_url SET indexable = 1 - indexable WHERE id IN (44998, 44999)",
     ] {
         world.raw(change).await.unwrap();
-        let stamp = store.sitemap().stamp(1).await.unwrap().unwrap();
+        let stamp = store.sitemap().stamp(SitemapNumber::FIRST).await.unwrap().unwrap();
         assert!(!stamps.contains(&stamp), "{change}: {stamp:?}");
         stamps.push(stamp);
     }
     assert_eq!(
-        store.sitemap().stamp(1).await.unwrap().as_ref(),
+        store.sitemap().stamp(SitemapNumber::FIRST).await.unwrap().as_ref(),
         stamps.last(),
         "and else it stays"
     );
+}
+
+pub(crate) async fn every_url_is_in_exactly_one_file(world: World) {
+    let store = world.open().await;
+    // 1 to 45,001 with ten images, then the largest records that import takes, then small ones
+    let insert = |from: u32, to: u32, images: &str| {
+        format!(
+            "WITH RECURSIVE n (i) AS (SELECT {from} UNION ALL SELECT i + 1 FROM n WHERE i < {to})
+             INSERT INTO sitemap_url (id, loc, lastmod_us, images)
+             SELECT i, 'https://cards.example/cards/' || i, i, '{images}' FROM n;"
+        )
+    };
+    let image = |path: &str| format!("\"https://media.cards.example/{path}\"");
+    let ten = format!("[{}]", vec![image("sets/base1/holo.png"); 10].join(","));
+    let huge = format!("[{}]", vec![image(&"&".repeat(900)); 1_000].join(","));
+    let last = 45_050;
+    let sql =
+        insert(1, 45_001, &ten) + &insert(45_002, 45_020, &huge) + &insert(45_021, last, "[]");
+    world.raw(&sql).await.unwrap();
+    let mut found = Vec::new();
+    let files = store.sitemap().files().await.unwrap();
+    assert!(files.iter().filter(|file| file.number.page == 2).count() > 1, "{files:?}");
+    for file in files {
+        let stamp = store.sitemap().stamp(file.number).await.unwrap().expect("no file is empty");
+        let urls = store.sitemap().urls(stamp.first_id - 1, stamp.last_id, 99_999).await.unwrap();
+        assert_eq!(urls.len() as i64, stamp.urls, "{file:?}");
+        let home = usize::from(file.number == SitemapNumber::FIRST);
+        assert!(urls.len() + home <= 45_000, "{} URLs in {file:?}", urls.len());
+        let bytes: usize = urls.iter().map(rendered).sum();
+        assert!(bytes <= 45_000_000 - 1_000, "{bytes} bytes in {file:?}");
+        found.extend(urls.iter().map(|url| url.id));
+    }
+    assert_eq!(found, (1..=i64::from(last)).collect::<Vec<_>>(), "each once, in order");
+}
+
+/// Bytes of a URL in a file.
+fn rendered(url: &SitemapUrl) -> usize {
+    let escaped = |text: &str| text.len() + 4 * text.matches('&').count();
+    let images = url.images.iter().map(|image| escaped(image) + 80);
+    escaped(&url.loc) + 120 + images.sum::<usize>()
 }

@@ -123,6 +123,7 @@ on_both! {
         published_episodes_are_listed_newest_first
         an_episode_is_read_as_written
         sitemap_pages_have_fixed_ids_and_gaps
+        every_url_is_in_exactly_one_file
         a_stamp_changes_with_every_url_change;
     age:
         sessions_are_limited_per_minute_and_at_once

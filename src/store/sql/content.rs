@@ -118,13 +118,20 @@ pub const SITEMAP_PAGES: &str = "WITH RECURSIVE found (page) AS ( \
     WHERE indexable = 1 AND sitemap_url.page > found.page) \
     FROM found WHERE found.page IS NOT NULL) \
     SELECT page, (SELECT max(lastmod_us) FROM sitemap_url \
-    WHERE indexable = 1 AND sitemap_url.page = found.page) AS lastmod_us \
+    WHERE indexable = 1 AND sitemap_url.page = found.page) AS lastmod_us, \
+    (SELECT CAST(sum(weight) AS BIGINT) FROM sitemap_url \
+    WHERE indexable = 1 AND sitemap_url.page = found.page) AS weight \
     FROM found WHERE page IS NOT NULL ORDER BY page LIMIT $1";
-/// The stamp of a sitemap page. The sum changes with every id and every time: each id of a page has
-/// a factor of its own, and 45,000 such products fit into 63 bits.
-pub const SITEMAP_STAMP: &str = "SELECT count(*) AS urls, max(lastmod_us) AS lastmod_us, \
+/// The stamp of part `$2` of a sitemap page in parts of the weight `$3`: a URL is in the part in
+/// which it ends. The checksum changes with every id and every time: each id of a page has a factor
+/// of its own, and 45,000 such products fit into 63 bits.
+pub const SITEMAP_STAMP: &str = "SELECT min(id) AS first_id, max(id) AS last_id, \
+    count(*) AS urls, max(lastmod_us) AS lastmod_us, \
     CAST(sum((lastmod_us % 2147483647 + 1) * (id % 45000 + 1)) AS BIGINT) AS checksum \
-    FROM sitemap_url WHERE page = $1 AND indexable = 1 HAVING count(*) > 0";
+    FROM (SELECT id, lastmod_us, \
+    CAST(sum(weight) OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) AS BIGINT) AS weight_end \
+    FROM sitemap_url WHERE page = $1 AND indexable = 1) AS weighed \
+    WHERE (weight_end - 1) / $3 + 1 = $2 HAVING count(*) > 0";
 /// URLs of the sitemap after an id, up to another.
 pub const SITEMAP_URLS: &str = "SELECT id, loc, lastmod_us, images FROM sitemap_url \
     WHERE id > $1 AND id <= $2 AND indexable = 1 ORDER BY id LIMIT $3";

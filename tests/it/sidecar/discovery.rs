@@ -1,5 +1,7 @@
 //! Documents for crawlers: robots.txt and the sitemap. Parsers check their format.
 
+use std::collections::HashSet;
+
 use crate::support::check::each;
 use crate::support::request::Request;
 use crate::support::response::Framing;
@@ -55,14 +57,14 @@ fn an_empty_store_lists_the_home_page() {
 #[test]
 fn a_large_sitemap_becomes_an_index() {
     let stage = Stage::new();
-    stage.sql(&page(45_000, "https://cards.example/cards/last", 1));
-    assert!(stage.get(SITEMAP).text().contains("<urlset"), "45,000 fit");
+    stage.sql(&page(44_999, "https://cards.example/cards/last", 1));
+    assert!(stage.get(SITEMAP).text().contains("<urlset"), "44,999 and home fit");
     stage.sql(&page(45_001, "https://cards.example/cards/first", 1));
     stage.sql(&page(135_001, "https://cards.example/cards/far", 1));
     let index = stage.get(SITEMAP);
     common(&index, "the index");
     assert!(index.text().contains("<sitemapindex"), "{}", index.text());
-    let expected = [1, 2, 4].map(|page| format!("{BASE}{SITEMAP}?page={page}"));
+    let expected = [1, 2, 4].map(|page| format!("{BASE}/sitemap.xml?page={page}"));
     assert_eq!(locations(index.text()), expected, "those that have pages");
     for (number, expected) in [
         (1, "https://cards.example/cards/last"),
@@ -82,13 +84,47 @@ fn a_large_sitemap_becomes_an_index() {
 }
 
 #[test]
+fn no_url_of_a_large_page_is_lost() {
+    let stage = Stage::empty(&[]);
+    stage.sql(
+        "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 45000)
+         INSERT INTO sitemap_url (id, loc, lastmod_us, images)
+         SELECT i, 'https://cards.example/' || i || hex(zeroblob(600)), i, '[]' FROM n;",
+    );
+    let index = stage.get("/sitemap.xml");
+    assert!(index.text().contains("<sitemapindex"), "{}", index.text());
+    let (mut listed, files) = (HashSet::new(), locations(index.text()));
+    for file in &files {
+        let page = stage.get(file.strip_prefix(BASE).expect("it is at the base URL"));
+        assert!(page.body.len() <= 45_000_000, "{file}: {} bytes", page.body.len());
+        let urls = locations(page.text());
+        assert!(urls.len() <= 45_000, "{file}: {} URLs", urls.len());
+        for url in urls {
+            assert!(listed.insert(url.to_owned()), "{url} is listed twice");
+        }
+    }
+    assert_eq!(listed.len(), 45_001, "every page and home, in {files:?}");
+}
+
+#[test]
 fn missing_pages_are_404_malformed_ones_400() {
     let stage = Stage::new();
-    for page in ["2", "45000", "4294967295"] {
+    for page in ["2", "1.2", "45000", "4294967295"] {
         refused(&stage.get(&format!("{SITEMAP}?page={page}")), "NotFound", page);
     }
-    let bad =
-        ["0", "-1", "1.0", "one", "%201", "0x1", "1,2", "99999999999999999999", "+1", "%D9%A1"];
+    let bad = [
+        "0",
+        "-1",
+        "1.0",
+        "1.1",
+        "one",
+        "%201",
+        "0x1",
+        "1,2",
+        "99999999999999999999",
+        "+1",
+        "%D9%A1",
+    ];
     each(bad, |page| {
         refused(&stage.get(&format!("{SITEMAP}?page={page}")), "InvalidRequest", page);
     });

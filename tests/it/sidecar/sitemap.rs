@@ -5,22 +5,24 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::TryStreamExt as _;
 use portcullis::config::StoreConfig;
-use portcullis::sidecar::seo_sitemap::{Urlset, fits_one_page, index, page_etag, urlset};
-use portcullis::store::{SitemapPage, SitemapStamp, SitemapUrl, Store};
+use portcullis::sidecar::seo_sitemap::{Urlset, file_etag, fits_one_file, index, urlset};
+use portcullis::store::{SitemapFile, SitemapNumber, SitemapStamp, SitemapUrl, Store};
 use sqlx::{Connection as _, SqliteConnection};
 
 use crate::support::folder::Folder;
 use crate::support::sidecar::xml::{Node, read};
 
 const BASE: &str = "https://cards.example";
-/// The protocol's bound on a file.
-const MAX_BYTES: usize = 50_000_000;
 /// The namespaces of a page.
 const URLSET: [(&str, &str); 2] = [
     ("xmlns", "http://www.sitemaps.org/schemas/sitemap/0.9"),
     ("xmlns:image", "http://www.google.com/schemas/sitemap-image/1.1"),
 ];
 const NOVEMBER: i64 = 1_793_491_200_999_999; // just before 2026-11-01T00:00:01Z
+
+fn number(page: i64, part: i64) -> SitemapNumber {
+    SitemapNumber { page, part }
+}
 
 fn row(id: i64, path: &str) -> SitemapUrl {
     let loc = format!("{BASE}/{path}");
@@ -33,32 +35,57 @@ fn locs(root: &Node) -> Vec<&str> {
 
 #[test]
 fn an_index_always_lists_the_first_page() {
-    let pages = [2, 7].map(|page| SitemapPage { page, lastmod_us: NOVEMBER - page });
-    let document = index(&pages, BASE);
+    let file = |page, part| SitemapFile { number: number(page, part), lastmod_us: NOVEMBER - page };
+    let document = index(&[file(2, 1), file(2, 2), file(7, 1)], BASE);
     assert_eq!(document.modified_us, Some(NOVEMBER - 2));
     assert_eq!(document.media_type, "application/xml; charset=utf-8");
     let root = read(&document.body);
     assert_eq!(root.name, "sitemapindex");
     assert_eq!(root.attribute("xmlns"), Some(URLSET[0].1));
-    let expected = [1, 2, 7].map(|page| format!("{BASE}/functions/seo-sitemap?page={page}"));
+    let expected = ["1", "2", "2.2", "7"].map(|page| format!("{BASE}/sitemap.xml?page={page}"));
     assert_eq!(locs(&root), expected);
     assert_eq!(root.children[0].all("lastmod").count(), 0, "an empty page has no date");
     assert_eq!(root.children[1].one("lastmod").text, "2026-11-01T00:00:00Z");
 }
 
 #[test]
-fn several_pages_need_an_index() {
-    let pages = |pages: &[i64]| -> Vec<_> {
-        pages.iter().map(|page| SitemapPage { page: *page, lastmod_us: 0 }).collect()
-    };
-    for (on, fits) in [(&[][..], true), (&[1], true), (&[2], false), (&[1, 2], false)] {
-        assert_eq!(fits_one_page(&pages(on)), fits, "{on:?}");
+fn several_files_need_an_index() {
+    for (on, fits) in [
+        (&[][..], true),
+        (&[(1, 1)], true),
+        (&[(2, 1)], false),
+        (&[(1, 1), (1, 2)], false),
+        (&[(1, 1), (2, 1)], false),
+    ] {
+        let files = on.iter().map(|(page, part)| number(*page, *part));
+        let files: Vec<_> = files.map(|number| SitemapFile { number, lastmod_us: 0 }).collect();
+        assert_eq!(fits_one_file(&files), fits, "{on:?}");
+    }
+}
+
+#[test]
+fn a_file_number_has_one_spelling() {
+    for (text, parsed) in [
+        ("1", Some((1, 1))),
+        ("4.2", Some((4, 2))),
+        ("1.1", None),
+        ("1.0", None),
+        ("01", None),
+        ("1.02", None),
+        ("1.", None),
+        (".2", None),
+        ("1.2.3", None),
+        ("-1", None),
+        ("1.-2", None),
+    ] {
+        let found = SitemapNumber::parse(text).map(|number| (number.page, number.part));
+        assert_eq!(found, parsed, "{text}");
     }
 }
 
 #[test]
 fn a_page_is_one_document_in_chunks() {
-    let mut urlset = Urlset::begin(1, BASE, MAX_BYTES);
+    let mut urlset = Urlset::begin(number(1, 1), BASE, 0);
     let first = urlset.next(&[row(1, "a?b&c"), row(2, ""), row(5, "é x")], false);
     assert_eq!(urlset.after_id, 5);
     assert!(!urlset.is_ended);
@@ -76,17 +103,20 @@ fn a_page_is_one_document_in_chunks() {
 
 #[test]
 fn only_the_first_page_lists_the_home_page() {
-    let page = Urlset::begin(1, BASE, MAX_BYTES).next(&[], true);
+    let page = Urlset::begin(number(1, 1), BASE, 0).next(&[], true);
     assert_eq!(locs(&read(&page)), [format!("{BASE}/")]);
-    let page = Urlset::begin(2, BASE, MAX_BYTES).next(&[row(45_001, "a")], true);
-    assert_eq!(locs(&read(&page)), [format!("{BASE}/a")]);
+    for (page, part) in [(2, 1), (1, 2)] {
+        let rows = [row(45_001, "a"), row(45_002, "")];
+        let file = Urlset::begin(number(page, part), BASE, 0).next(&rows, true);
+        assert_eq!(locs(&read(&file)), [format!("{BASE}/a")], "page {page}, part {part}");
+    }
 }
 
 #[test]
 fn images_are_listed_with_their_page() {
     let images = (0..1001).map(|at| format!("https://media.example/{at}.jpg?é&x")).collect();
     let row = SitemapUrl { images, ..row(1, "a") };
-    let page = Urlset::begin(2, BASE, MAX_BYTES).next(&[row], true);
+    let page = Urlset::begin(number(2, 1), BASE, 0).next(&[row], true);
     let root = read(&page);
     let images: Vec<_> = root.children[0].all("image:image").collect();
     assert_eq!(images.len(), 1000, "no more than crawlers read");
@@ -94,38 +124,25 @@ fn images_are_listed_with_their_page() {
 }
 
 #[test]
-fn a_page_that_is_too_large_is_truncated() {
-    let rows: Vec<_> = (1..=100).map(|id| row(id, &format!("page-{id}"))).collect();
-    let whole = Urlset::begin(2, BASE, MAX_BYTES).next(&rows, true).len();
-    for (max, listed) in [(whole, 100), (whole - 1, 99), (whole / 2, 49)] {
-        let mut urlset = Urlset::begin(2, BASE, max);
-        let mut page = Vec::new();
-        for rows in rows.chunks(10) {
-            if !urlset.is_ended {
-                page.extend_from_slice(&urlset.next(rows, rows[0].id == 91));
-            }
-        }
-        assert!(urlset.is_ended && page.len() <= max, "{} of {max} bytes", page.len());
-        assert_eq!(read(&page).children.len(), listed, "in {max} bytes");
-    }
-}
-
-#[test]
 fn each_state_of_a_page_has_its_tag() {
-    let stamp = |urls, checksum, lastmod_us| SitemapStamp { urls, checksum, lastmod_us };
+    let stamp = |urls, checksum, lastmod_us| {
+        let (first_id, last_id) = (1, 9);
+        SitemapStamp { first_id, last_id, urls, checksum, lastmod_us }
+    };
     let tags = [
-        page_etag(BASE, 1, None),
-        page_etag(BASE, 2, None),
-        page_etag(BASE, 1, Some(&stamp(1, 0, 0))),
-        page_etag(BASE, 1, Some(&stamp(0, 1, 0))),
-        page_etag(BASE, 1, Some(&stamp(0, 0, 1))),
-        page_etag("https://other.example", 1, None),
+        file_etag(BASE, number(1, 1), None),
+        file_etag(BASE, number(2, 1), None),
+        file_etag(BASE, number(1, 2), None),
+        file_etag(BASE, number(1, 1), Some(&stamp(1, 0, 0))),
+        file_etag(BASE, number(1, 1), Some(&stamp(0, 1, 0))),
+        file_etag(BASE, number(1, 1), Some(&stamp(0, 0, 1))),
+        file_etag("https://other.example", number(1, 1), None),
     ];
     for (at, tag) in tags.iter().enumerate() {
         assert_eq!(tag.len(), 66, "a quoted digest: {tag}");
         assert!(!tags[..at].contains(tag), "{at} has a tag of its own");
     }
-    assert_eq!(tags[0], page_etag(BASE, 1, None));
+    assert_eq!(tags[0], file_etag(BASE, number(1, 1), None));
 }
 
 #[tokio::test]
@@ -144,7 +161,8 @@ async fn a_page_streams_every_row_once() {
     for (page, chunks, listed, last) in
         [(1, 9, 2001, "/2000"), (2, 5, 1000, "/b/1999"), (3, 1, 0, "")]
     {
-        let stream = urlset(store.clone(), page, BASE);
+        let stamp = store.sitemap().stamp(number(page, 1)).await.unwrap();
+        let stream = urlset(store.clone(), number(page, 1), stamp, BASE);
         let found: Vec<Bytes> = stream.try_collect().await.unwrap();
         assert_eq!(found.len(), chunks, "page {page} is read in steps");
         assert!(found.iter().all(|chunk| !chunk.is_empty()), "an empty chunk ends a body");
