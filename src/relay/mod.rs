@@ -210,7 +210,9 @@ impl Relay {
         request_id: &str,
     ) {
         self.metrics.relay.write(operation, outcome.name());
-        if let (Status::Refused(refusal), None) = (&outcome.status, outcome.transaction_hash)
+        if let Status::Refused(refusal) = &outcome.status
+            // the transaction that caused a cooldown is an earlier one
+            && (outcome.transaction_hash.is_none() || refusal.reason == Reason::FaucetCooldown)
             // the store has just failed
             && refusal.reason != Reason::StoreUnavailable
         {

@@ -166,7 +166,10 @@ impl Outcome {
 
 impl From<Refusal> for Outcome {
     fn from(refusal: Refusal) -> Self {
-        Self::new(Status::Refused(Box::new(refusal)))
+        // an earlier write is settled within seconds
+        let is_open = matches!(refusal.reason, Reason::InProgress | Reason::OutcomeUnknown);
+        let retry_after = is_open.then_some(1);
+        Self { retry_after, ..Self::new(Status::Refused(Box::new(refusal))) }
     }
 }
 

@@ -75,7 +75,8 @@ pub(super) async fn faucet_drip(drip: &FaucetDrip, state: &State<'_>) -> Result<
         if !state.reconciler.is_rolled_back(&last).await? {
             let message = "the recipient has had its drip";
             let refused = Outcome::refused(Reason::FaucetCooldown, message);
-            return Err(Outcome { retry_after: Some(wait), ..refused });
+            let transaction_hash = Some(last.transaction_hash);
+            return Err(Outcome { transaction_hash, retry_after: Some(wait), ..refused });
         }
     }
     let amount = [Felt::from(state.settings.config.policy.faucet_amount.fri()), Felt::ZERO];

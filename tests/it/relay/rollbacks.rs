@@ -199,6 +199,16 @@ fn a_crash_before_sending_is_no_unknown_outcome() {
     assert_eq!(written(&network, &stage.ask(&request), "again"), hash);
 }
 
+#[test]
+fn a_cooldown_names_the_earlier_drip() {
+    let network = network();
+    let (stage, user) = (Stage::on(&network, network.forward()), network.funded());
+    let [(drip, body), _] = bodies(&user, 0x71);
+    let hash = written(&network, &stage.post(drip, &body), "the first");
+    let error = refused(&stage.post(drip, &body), "faucet_cooldown", "the second");
+    assert_eq!(error["transaction_hash"], hash);
+}
+
 fn sql(stage: &Stage, statement: &'static str) {
     let url = format!("sqlite:{}", stage.folder.file("journal.db"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

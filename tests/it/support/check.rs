@@ -103,7 +103,9 @@ pub(crate) fn assert_one_of(response: &Response, reasons: &[&str], id: &str, why
 /// Asserts the head of a refusal by any surface: JSON, and when a retry makes sense.
 pub(crate) fn assert_refusal(response: &Response, why: &str) {
     assert_eq!(content_type(response), "application/json", "{why}: errors are JSON");
-    let waits = matches!(response.status, 429 | 503);
+    let text = response.text();
+    let is_open = ["in_progress", "outcome_unknown"].iter().any(|reason| text.contains(reason));
+    let waits = matches!(response.status, 429 | 503) || is_open;
     let retry = response.header("Retry-After").map(str::parse::<u32>);
     assert_eq!(waits, matches!(retry, Some(Ok(1..))), "{why}: Retry-After is {retry:?}");
 }
