@@ -205,12 +205,18 @@ impl Operations {
             self.prover.forget();
         }
         let read_back = operations::read_back(&task.operation, &self.state(epoch)).await;
-        let details = read_back.ok().flatten().unwrap_or_else(|| {
+        let details = read_back.ok().flatten();
+        if details.is_none() {
+            let intent = self.submitter.journal.store.intents().get(id).await?;
+            if let Some(intent) = intent
+                && self.reconciler.is_rolled_back(&intent).await?
+            {
+                return Err(Outcome::unsettled());
+            }
             // undone in the meantime, or the node is away
             log::warn!(operation = task.operation.kind().name(); "the effect was not read back");
-            Details::None
-        });
-        Ok(Outcome::written(signed.hash, details))
+        }
+        Ok(Outcome::written(signed.hash, details.unwrap_or_default()))
     }
 
     fn state<'a>(&'a self, epoch: &'a str) -> State<'a> {

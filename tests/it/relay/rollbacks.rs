@@ -2,6 +2,7 @@
 //! unsent: each can be written again, and no response names a transaction that the chain does not
 //! have.
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -12,7 +13,7 @@ use crate::admin::eventually;
 use crate::support::check::each;
 use crate::support::client::Client;
 use crate::support::node::{Act, Call};
-use crate::support::relay::chain::is_add;
+use crate::support::relay::chain::{is_add, method};
 use crate::support::relay::devnet::Network;
 use crate::support::relay::expect::{refused, submitted};
 use crate::support::relay::stage::{Stage, post};
@@ -37,6 +38,11 @@ fn roll_back(network: &Network, hash: &Value) {
     let params = format!(r#"{{"starting_block_id":{{"block_number":{block}}}}}"#);
     network.ask("devnet_abortBlocks", &params);
     assert!(!is_on_chain(network, hash), "{hash} is rolled back");
+}
+
+fn abort_latest(node: SocketAddr) {
+    let abort = rpc("1", "devnet_abortBlocks", r#"{"starting_block_id":"latest"}"#);
+    Client::connect(node).ask(&Request::post(abort));
 }
 
 fn is_on_chain(network: &Network, hash: &Value) -> bool {
@@ -160,8 +166,7 @@ fn a_write_in_flight_survives_a_rollback() {
     let script = move |call: &Call| {
         let answer = forward(call);
         if is_add(call) && once.swap(false, Ordering::Relaxed) {
-            let abort = rpc("1", "devnet_abortBlocks", r#"{"starting_block_id":"latest"}"#);
-            Client::connect(address).ask(&Request::post(abort));
+            abort_latest(address);
         }
         answer
     };
@@ -173,6 +178,28 @@ fn a_write_in_flight_survives_a_rollback() {
         metrics.get(SUCCEEDED) == Some(&1.0)
     });
     assert!(is_on_chain(&network, &first.json()["transaction_hash"]));
+}
+
+#[test]
+fn a_rollback_after_the_receipt_is_noticed() {
+    let network = network();
+    let (forward, address) = (network.forward(), network.address);
+    let (is_sent, once) = (AtomicBool::new(false), AtomicBool::new(true));
+    let script = move |call: &Call| {
+        let answer = forward(call);
+        is_sent.fetch_or(is_add(call), Ordering::Relaxed);
+        if method(call) == RECEIPT
+            && is_sent.load(Ordering::Relaxed)
+            && once.swap(false, Ordering::Relaxed)
+        {
+            abort_latest(address);
+        }
+        answer
+    };
+    let (stage, user) = (Stage::on(&network, script), network.deployed());
+    let [_, (register, body)] = bodies(&user, 0x81);
+    refused(&stage.post(register, &body), "in_progress", "the chain has lost it");
+    written(&network, &stage.post(register, &body), "again");
 }
 
 #[test]
