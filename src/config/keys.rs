@@ -241,7 +241,8 @@ const EXAMPLE_HEAD: &str = r#"# The configuration of Portcullis: every key with 
 # marked so. Durations ("500ms", "8s", "2m", "1h"), sizes ("100 B", "64 KiB", "4 MiB", "1 GiB") and
 # amounts ("10 STRK", "0.5 STRK", "1000 fri") have a unit. A list of one item may be written as that
 # item.
-# An environment variable overrides each key: PORTCULLIS__GATEWAY__LISTEN is gateway.listen.
+# An environment variable overrides each key: PORTCULLIS__GATEWAY__LISTEN is gateway.listen. Its
+# value needs no quotes; a list is written as here.
 # SIGHUP applies the keys marked so; the others need a restart.
 # `portcullis check --config FILE` reports every mistake at once.
 "#;

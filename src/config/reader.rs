@@ -141,9 +141,7 @@ impl<'t> Reader<'t> {
         let Some(text) = &variable.value else {
             return self.report(key.path, origin, "the value is not UTF-8".to_owned());
         };
-        let value = DeValue::parse(text)
-            .unwrap_or_else(|_| Spanned::new(0..0, DeValue::String(text.into())));
-        self.values.insert(key.path, RawValue { value, origin });
+        self.values.insert(key.path, RawValue { value: variable_value(key, text), origin });
     }
 
     /// Whether the file or the environment names this section.
@@ -225,6 +223,25 @@ fn defaults<'t>() -> BTreeMap<&'static str, RawValue<'t>> {
         DefaultValue::Required(_) => None,
     };
     keys::all().filter_map(value).collect()
+}
+
+/// The value of a variable: TOML, or text. For a key of text, 0x1 and true are text, too.
+fn variable_value<'t>(key: &keys::Key, text: &'t str) -> Value<'t> {
+    let is_toml = |value: &Value<'_>| match value.get_ref() {
+        DeValue::String(_) | DeValue::Array(_) | DeValue::Table(_) => true,
+        _ => !is_of_text(&literal(key.literal())),
+    };
+    let value = DeValue::parse(text).ok().filter(is_toml);
+    value.unwrap_or_else(|| Spanned::new(0..0, DeValue::String(text.into())))
+}
+
+/// Whether this is a text or a list of texts.
+fn is_of_text(value: &Value<'_>) -> bool {
+    match value.get_ref() {
+        DeValue::String(_) => true,
+        DeValue::Array(items) => items.iter().all(is_of_text),
+        _ => false,
+    }
 }
 
 fn literal(text: &'static str) -> Value<'static> {

@@ -4,6 +4,7 @@ mod values;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
+use std::path::Path;
 use std::time::Duration;
 use std::{fs, iter};
 
@@ -11,6 +12,7 @@ use log::LevelFilter;
 use portcullis::config::{
     Config, CorsOrigins, Errors, Listen, MAX_NODE_TIMEOUT, Size, TlsConfig, example,
 };
+use portcullis_filters::felt::Felt;
 use portcullis_filters::rpc::Method;
 
 use crate::support::folder::Folder;
@@ -352,6 +354,35 @@ fn the_environment_overrides_the_file() {
     assert_eq!(methods, ["starknet_call", "starknet_chainId"]);
     assert_eq!(gateway.cors_origins, CorsOrigins::List(vec!["https://app.example".to_owned()]));
     assert_eq!(gateway.clients.trusted_proxies, []);
+}
+
+#[test]
+fn a_variable_that_resembles_a_number_is_text() {
+    let felt = format!("0x{}", "6".repeat(63));
+    let env = [
+        ("RELAY__PINS__OWNER", &*felt),
+        ("RELAY__PINS__CARD_CLASS", "0x1"),
+        ("RELAY__TOKEN_FILES", "123"),
+        ("RELAY__POLICY__ASSURANCE_TYPES", "18"),
+        ("RELAY__POLICY__USERSHIP_LAST_EPOCH", "18446744073709551615"),
+        ("SIDECAR__AGE__SIGNATURE_HEADER", "true"),
+        ("SIDECAR__AGE__WEBHOOK_SECRET_FILES", "2026-11-22"),
+        ("SIDECAR__SESSION__ISSUER", "1e400"),
+        ("ADMIN__TOKEN_FILE", "0777"),
+    ];
+    let env = env.map(|(key, value)| (format!("PORTCULLIS__{key}"), value));
+    let env = env.iter().map(|(name, value)| (name.into(), value.into()));
+    let config = Config::parse(&whole("", ""), env).unwrap();
+    let (relay, sidecar) = (config.relay.unwrap(), config.sidecar.unwrap());
+    assert_eq!(Felt::parse(&felt), Some(relay.pins.owner));
+    assert_eq!(relay.pins.card.class, Felt::from(1_u64));
+    assert_eq!(relay.token_files.first(), Path::new("123"));
+    assert_eq!(relay.policy.assurance_types.first(), "18");
+    assert_eq!(relay.policy.usership_last_epoch, u64::MAX);
+    assert_eq!(sidecar.age.signature_header, "true");
+    assert_eq!(sidecar.age.webhook_secret_files, [Path::new("2026-11-22")]);
+    assert_eq!(sidecar.session.issuer.as_deref(), Some("1e400"));
+    assert_eq!(config.admin.unwrap().token_file.as_deref(), Some(Path::new("0777")));
 }
 
 #[test]
