@@ -16,7 +16,7 @@ const FILES: [&str; 6] = [
     include_str!("../../../conf/dev/content/6-pages.ndjson"),
 ];
 
-/// The origin of the sidecar in the embedded defaults.
+/// The origin for the ids of the podcasts, which stay the same on another port.
 const BASE_URL: &str = "http://127.0.0.1:8082";
 
 /// Imports the sample content into the store of `state`, unless it is there.

@@ -44,7 +44,7 @@ const SIDECAR: Lines = (
   curl -s -X POST SESSION ORIGIN/functions/age-verification-session
 "#,
 );
-const FEED: &str = "at://did:web:127.0.0.1%253A8082/app.bsky.feed.generator/fresh-pulls";
+const FEED: &str = "at://PUBLISHER/app.bsky.feed.generator/fresh-pulls";
 const ADMIN: Lines = (
     "  admin     ORIGIN/   (a page for your browser; /docs, /metrics)\n",
     "  # the verdicts on those requests
@@ -52,8 +52,8 @@ const ADMIN: Lines = (
 ",
 );
 
-/// The whole text.
-pub(super) fn text(node: &str, state: &Path, bound: &Bound) -> String {
+/// The whole text; `publisher` is the DID of the feeds.
+pub(super) fn text(node: &str, publisher: &str, state: &Path, bound: &Bound) -> String {
     let surfaces = [
         (Surface::Gateway, GATEWAY),
         (Surface::Relay, RELAY),
@@ -73,6 +73,8 @@ pub(super) fn text(node: &str, state: &Path, bound: &Bound) -> String {
          Ctrl-C stops everything. Log lines follow.\n\n"
     );
     let state = state.display().to_string();
+    // in a query, its % is escaped
+    let publisher = publisher.replace('%', "%25");
     let placeholders = [
         ("SESSION", SESSION),
         ("BEARER", BEARER),
@@ -81,6 +83,7 @@ pub(super) fn text(node: &str, state: &Path, bound: &Bound) -> String {
         ("TOKEN", TOKEN),
         ("DECIMALS", DECIMALS),
         ("FEED", FEED),
+        ("PUBLISHER", &publisher),
         ("STATE", &state),
     ];
     placeholders.iter().fold(text, |text, (name, value)| text.replace(name, value))

@@ -12,7 +12,7 @@ mod node;
 mod secrets;
 
 use super::{Failure, INTERNAL, Outcome, USAGE, block_on};
-use crate::config::{self, Config, NodeUrl};
+use crate::config::{self, Config, Listen, NodeUrl};
 use crate::process::inherited::Inherited;
 use crate::process::lifecycle::Signals;
 use crate::process::server;
@@ -21,12 +21,15 @@ use content::ContentError;
 use network::{Network, NetworkError, Verification};
 use node::{Devnet, StartError};
 use secrets::{Accounts, KeyError};
+use std::ffi::OsString;
 use std::io;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use thiserror::Error;
 
-/// The embedded defaults; the node's URL, the folder and the pins are filled in.
+/// The embedded defaults; the node's URL, the folder, the pins and the addresses of the sidecar are
+/// filled in.
 const CONFIG: &str = include_str!("../../../conf/dev/portcullis.toml");
 
 /// Why `dev` could not start.
@@ -116,6 +119,7 @@ fn start(arguments: &Arguments) -> Result<(), DevError> {
     let state = &*state.canonicalize().map_err(failed)?;
     let Some((url, devnet)) = wait_for(node(arguments, state), state)? else { return Ok(()) };
     let Some(text) = wait_for(make(&url, state, arguments), state)? else { return Ok(()) };
+    let text = with_sidecar(&text, std::env::vars_os())?;
     std::fs::write(state.join("portcullis.toml"), &text).map_err(failed)?;
     if arguments.prepare {
         println!("portcullis serve --config {}", state.join("portcullis.toml").display());
@@ -124,11 +128,36 @@ fn start(arguments: &Arguments) -> Result<(), DevError> {
     let config = Config::parse(&text, std::env::vars_os())?;
     let log = Log::install(&config.log);
     let bound = server::bind(&config, log, Inherited::default()).map_err(DevError::Bind)?;
-    print!("{}", greeting::text(&url, &arguments.state, &bound));
+    let publisher = config.sidecar.as_ref().map_or("", |sidecar| &sidecar.feeds.publisher_did);
+    print!("{}", greeting::text(&url, publisher, &arguments.state, &bound));
     bound.run();
     // the node stops last, so that requests in flight can finish
     drop(devnet);
     Ok(())
+}
+
+/// The configuration with the sidecar's address from the environment, and the origin there, which
+/// feeds and podcasts contain.
+fn with_sidecar(
+    text: &str,
+    env: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<String, config::Errors> {
+    let filled = |listen: &str, base_url: &str| {
+        text.replace("SIDECAR", listen).replace("BASE_URL", base_url)
+    };
+    let default = filled("127.0.0.1:8082", "http://127.0.0.1:8082");
+    let Some(sidecar) = Config::parse(&default, env)?.sidecar else { return Ok(default) };
+    let Listen::Tcp(mut address) = sidecar.listen else { return Ok(default) };
+    let listen = address.to_string();
+    if address.ip().is_unspecified() {
+        address.set_ip(Ipv4Addr::LOCALHOST.into());
+    }
+    // port 0 is resolved later, and http:// is for loopback only
+    if address.port() == 0 || !address.ip().is_loopback() {
+        return Ok(default);
+    }
+    let scheme = if sidecar.tls.is_some() { "https" } else { "http" };
+    Ok(filled(&listen, &format!("{scheme}://{address}")))
 }
 
 /// The result of `task`, or `None` if a signal arrives first.
@@ -170,4 +199,35 @@ async fn make(url: &str, state: &Path, arguments: &Arguments) -> Result<String, 
         .replace("NODE_URL", url)
         .replace("STATE", &state)
         .replace("# PINS\n", &network.pins()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn feeds_contain_the_port_of_the_sidecar() {
+        const TEXT: &str = "[node]\nurl = \"http://127.0.0.1:5050\"\n[sidecar]\n\
+                            listen = \"SIDECAR\"\nbase_url = \"BASE_URL\"\n";
+        let listen = |listen| vec![("LISTEN", listen)];
+        let tls = vec![("TLS__CERTIFICATE_FILE", "c"), ("TLS__KEY_FILE", "k")];
+        for (env, expected) in [
+            (vec![], "http://127.0.0.1:8082"),
+            (listen("127.0.0.1:9082"), "http://127.0.0.1:9082"),
+            (listen("[::1]:9082"), "http://[::1]:9082"),
+            (listen("0.0.0.0:9082"), "http://127.0.0.1:9082"),
+            (listen("127.0.0.1:0"), "http://127.0.0.1:8082"),
+            (listen("unix:/run/sidecar"), "http://127.0.0.1:8082"),
+            (tls, "https://127.0.0.1:8082"),
+            (vec![("LISTEN", "[::1]:1"), ("BASE_URL", "https://a.example")], "https://a.example"),
+        ] {
+            let env = || {
+                let name = |name| OsString::from(format!("PORTCULLIS__SIDECAR__{name}"));
+                env.iter().map(move |(key, value)| (name(*key), OsString::from(*value)))
+            };
+            let text = with_sidecar(TEXT, env()).unwrap();
+            let sidecar = Config::parse(&text, env()).unwrap().sidecar.unwrap();
+            assert_eq!(sidecar.base_url, expected);
+        }
+    }
 }
