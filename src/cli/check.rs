@@ -1,7 +1,9 @@
 //! `portcullis check`: every mistake in a configuration, at once.
 //!
-//! Reads the secrets, too. With `--live` it also requests version and chain id from each URL of the
-//! node, through the policy and the client that serve requests, and proves the relay's pins.
+//! Reads the secrets and the URL of the store, too; whether an address is in use and the database
+//! answers, only a start finds out. With `--live` it also requests version and chain id from each
+//! URL of the node, through the policy and the client that serve requests, and proves the relay's
+//! pins.
 
 use super::{CHECK_FAILED, ConfigArgument, Failure, Outcome, block_on};
 use crate::admin::Access;
@@ -10,10 +12,12 @@ use crate::http::tls::Identities;
 use crate::io::memory::MemoryPool;
 use crate::node::chain::Chain;
 use crate::node::{ConnectionChoice, MAX_ANSWER, Node, NodeError};
+use crate::process::server::StartError;
 use crate::relay::pins::Prover;
 use crate::relay::settings::{Keys, Pins, Settings};
-use crate::secrets::{self, SecretError};
+use crate::secrets;
 use crate::sidecar;
+use crate::store::Store;
 use crate::telemetry::Metrics;
 use portcullis_filters::client::TrustedProxies;
 use portcullis_filters::policy::GatewayPolicy;
@@ -46,7 +50,7 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
     let config = arguments.file.load().map_err(|error| Failure(CHECK_FAILED, error.to_string()))?;
-    let (keys, identities) = match (secrets(&config), Identities::load(&config)) {
+    let (keys, identities) = match (parts(&config), Identities::load(&config)) {
         (Ok(keys), Ok(identities)) => (keys, identities),
         (keys, identities) => {
             keys.err().iter().for_each(|error| eprintln!("{error}"));
@@ -75,10 +79,11 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     }
 }
 
-/// Reads every secret; returns the relay's keys.
-fn secrets(config: &Config) -> Result<Option<Keys>, SecretError> {
+/// Checks the store and reads every secret, as a start would; returns the relay's keys.
+fn parts(config: &Config) -> Result<Option<Keys>, StartError> {
     if let Some(store) = &config.store {
-        secrets::read_optional(store.password_file.as_deref())?;
+        let password = secrets::read_optional(store.password_file.as_deref())?;
+        Store::check(store, password.as_ref()).map_err(StartError::Store)?;
     }
     if let Some(config) = &config.sidecar {
         sidecar::Settings::load(config)?;
@@ -88,7 +93,7 @@ fn secrets(config: &Config) -> Result<Option<Keys>, SecretError> {
     }
     let Some(config) = &config.relay else { return Ok(None) };
     Settings::load(config)?;
-    Keys::load(config).map(Some)
+    Ok(Some(Keys::load(config)?))
 }
 
 /// Proves the relay's pins and prints them.

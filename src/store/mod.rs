@@ -71,6 +71,17 @@ pub struct Store {
 }
 
 impl Store {
+    /// Checks what can be known without a connection; creates nothing.
+    ///
+    /// # Errors
+    /// The URL is not usable, or the SQLite file or its folder.
+    pub fn check(config: &StoreConfig, password: Option<&Secret>) -> Result<(), StoreError> {
+        match Location::parse(&config.url, password)? {
+            Location::Sqlite(file) => open::check_file(&file),
+            Location::Postgres(_) => Ok(()),
+        }
+    }
+
     /// Opens the store and migrates its tables. A SQLite file belongs to this process until the
     /// store is closed or dropped.
     ///

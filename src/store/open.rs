@@ -10,7 +10,7 @@ use super::error::StoreError;
 use super::sql;
 use crate::secrets::Secret;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection, SqlSafeStr as _, SqlitePool};
 use std::fs::{File, OpenOptions, TryLockError};
@@ -79,6 +79,13 @@ impl Location {
             return Err(StoreError::Url("move the password to the file of store.password_file"));
         }
         let mut options: PgConnectOptions = url.parse()?;
+        // PGSSLMODE sets it, too
+        if !matches!(
+            options.get_ssl_mode(),
+            PgSslMode::Disable | PgSslMode::Allow | PgSslMode::Prefer
+        ) {
+            return Err(StoreError::Url("TLS is not supported; set sslmode=disable"));
+        }
         if let Some(password) = password {
             let text = str::from_utf8(password.expose())
                 .map_err(|_| StoreError::Url("the password is not UTF-8"))?;
@@ -104,6 +111,14 @@ fn resolve(file: &Path) -> Result<PathBuf, StoreError> {
             Ok(folder.unwrap_or(Path::new(".")).canonicalize()?.join(name))
         }
         found => Ok(found?),
+    }
+}
+
+/// Checks that a SQLite file can be written, if it exists.
+pub(super) fn check_file(file: &Path) -> Result<(), StoreError> {
+    match OpenOptions::new().write(true).open(file) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
     }
 }
 

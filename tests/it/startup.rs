@@ -8,6 +8,7 @@ use std::process::Output;
 use crate::support::check::{assert_common_with_quota, assert_result};
 use crate::support::client::PATIENCE;
 use crate::support::edge::{Setup, scratch_path};
+use crate::support::folder::Folder;
 use crate::support::node::Node;
 use crate::support::request::{QUESTION, Request};
 use crate::support::response::parse_whole;
@@ -31,6 +32,35 @@ fn three_mistakes() -> (Setup, [&'static str; 3]) {
 fn check_passes_a_right_file() {
     let output = Setup::before(Node::nowhere()).run("check");
     assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+}
+
+#[test]
+fn check_refuses_a_store_that_serve_refuses() {
+    let folder = Folder::new();
+    std::fs::create_dir(folder.path().join("folder")).unwrap();
+    let file = |name: &str| format!("sqlite:{}", folder.path().join(name).display());
+    let sidecar = Setup::before(Node::nowhere())
+        .set("sidecar.base_url", "\"http://127.0.0.1:1\"")
+        .set("sidecar.listen", "\"127.0.0.1:0\"");
+    let verified = sidecar.clone().environment("PGSSLMODE", "verify-full");
+    for (setup, url, expected) in [
+        (&sidecar, "postgres://a@127.0.0.1:1/a?sslmode=require".into(), "TLS is not supported"),
+        (&verified, "postgres://a@127.0.0.1:1/a".into(), "TLS is not supported"),
+        (&sidecar, "postgres://a@127.0.0.1:many/a".into(), "store.url: malformed"),
+        (&sidecar, file("missing/store.db"), "No such file or directory"),
+        (&sidecar, file("folder"), "Is a directory"),
+        (&sidecar, "sqlite::memory:".to_owned(), "no file name after sqlite:"),
+    ] {
+        let setup = setup.clone().set("store.url", &format!("{url:?}"));
+        for (subcommand, code) in [("check", 1), ("serve", 2)] {
+            let output = setup.run(subcommand);
+            let found = words(&output);
+            assert_eq!(output.status.code(), Some(code), "{subcommand}, {url}: {found}");
+            assert!(found.contains("cannot open the store: "), "{subcommand}: {found}");
+            let is_named = found.contains(expected) || subcommand == "serve";
+            assert!(is_named, "{expected} in {found}");
+        }
+    }
 }
 
 #[test]
