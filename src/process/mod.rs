@@ -2,9 +2,10 @@
 //!
 //! [`server`] builds everything from a configuration and runs it under Pingora's `Server`;
 //! [`lifecycle`] reacts to signals; [`reload`] applies a changed configuration; [`listen`],
-//! [`inherited`] and [`handover`] bind, inherit and pass on sockets; [`systemd`] reports to the
-//! service manager.
+//! [`inherited`] and [`handover`] bind, inherit and pass on sockets; `files` raises the limit of
+//! open files; [`systemd`] reports to the service manager.
 
+mod files;
 pub mod handover;
 pub mod inherited;
 pub mod lifecycle;

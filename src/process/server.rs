@@ -15,6 +15,7 @@ use crate::http::tls::{Identities, TlsErrors};
 use crate::io::memory::MemoryPool;
 use crate::node::chain::Chain;
 use crate::node::{Node, NodeError};
+use crate::process::files;
 use crate::process::handover::{ListenerFd, Program};
 use crate::process::inherited::{BoundSocket, InheritError, Inherited};
 use crate::process::lifecycle::{Lifecycle, ShutdownSignal};
@@ -131,6 +132,7 @@ pub fn bind(config: &Config, log: Log, inherited: Inherited) -> Result<Bound, St
             access,
         })?;
     }
+    files::raise_limit(bound.connections(&config.node));
     bound.lifecycle.predecessor = std::mem::take(&mut bound.inherited).finish()?;
     Ok(bound)
 }
@@ -306,6 +308,15 @@ impl Bound {
         let service = Listening::on(bound.socket, surface, app, threads, drain, runtimes);
         self.server.add_service(service.map_err(|error| StartError::Bind(bound.listen, error))?);
         Ok(())
+    }
+
+    /// Connections of all clients and to the node, at most.
+    fn connections(&self, node: &NodeConfig) -> u64 {
+        let clients = self.lifecycle.listeners.iter().map(|listener| listener.max_connections);
+        // the relay has connections of its own
+        let users = 1 + usize::from(self.surfaces.relay.is_some());
+        let node = users * node.url.iter().count() * node.max_connections;
+        (clients.sum::<usize>() + node) as u64
     }
 
     /// The origin of a surface, with the actual port; `None` if the surface is off.

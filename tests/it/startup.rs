@@ -1,7 +1,9 @@
 //! Startup: valid and invalid files, ports in use, other listeners.
 
+use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::process::Output;
 
@@ -61,6 +63,28 @@ fn check_refuses_a_store_that_serve_refuses() {
             assert!(is_named, "{expected} in {found}");
         }
     }
+}
+
+#[test]
+fn a_low_limit_of_open_files_is_logged() {
+    let path = scratch_path("limited");
+    for (limit, is_raised) in [("ulimit -n 200", false), ("ulimit -Sn 200", true)] {
+        let program = env!("CARGO_BIN_EXE_portcullis");
+        std::fs::write(&path, format!("#!/bin/sh\n{limit}\nexec {program} \"$@\"\n")).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        let setup = Setup::before(Node::nowhere())
+            .program(&path)
+            .set("gateway.connections.max", "400")
+            .set("node.max_connections", "50");
+        let edge = setup.start();
+        let metrics = edge.admin_get("/metrics");
+        let metrics = metrics.text();
+        assert_eq!(!metrics.contains("process_max_fds 200\n"), is_raised, "{metrics}");
+        let warning = "at most 200 open files, but all connections take 962";
+        let is_logged = edge.lines().iter().any(|line| line.contains(warning));
+        assert_eq!(is_logged, !is_raised, "{:?}", edge.lines());
+    }
+    std::fs::remove_file(path).unwrap();
 }
 
 #[test]
