@@ -124,9 +124,10 @@ impl Program {
     }
 }
 
-/// A process that is ready to serve; killed if dropped before it is released.
+/// A process that is to serve; killed if dropped before it exits or is released.
 #[derive(Debug)]
 pub(crate) struct Successor {
+    /// Until it is seen to have exited, or is released.
     process: Option<Pid>,
     stream: UnixStream,
 }
@@ -137,10 +138,12 @@ impl Successor {
     }
 
     /// Waits a moment for a successor that closed the socket, so that its errors are logged first.
-    async fn exits(&self) {
+    async fn exits(&mut self) {
         let gone = |process| kill(process, None).is_err();
         for _ in 0..EXIT_CHECKS {
             if self.process.is_none_or(gone) {
+                // another process may get its id
+                self.process = None;
                 return;
             }
             tokio::time::sleep(EXIT_INTERVAL).await;
@@ -158,7 +161,7 @@ impl Successor {
 impl Drop for Successor {
     fn drop(&mut self) {
         if let Some(process) = self.process {
-            // most likely it has exited by itself
+            // not seen to exit: until now it held the socket, or its id
             let _ = kill(process, Signal::SIGKILL);
         }
     }
@@ -203,5 +206,21 @@ impl Predecessor {
             Ok(Ok(RELEASE)) => log::info!("took over from the previous process"),
             _ => log::warn!("no release from the previous process: serving alone"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_successor_that_exited_is_never_signalled() {
+        let mut child = Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        let process = Pid::from_raw(child.id().cast_signed());
+        let (stream, _) = UnixStream::pair().unwrap();
+        let mut successor = Successor { process: Some(process), stream };
+        successor.exits().await;
+        assert_eq!(successor.process, None, "its id may be another process by now");
     }
 }
