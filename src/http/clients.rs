@@ -43,7 +43,8 @@ impl<S: Settings> Running<S> {
 
     /// Applies other settings to later requests.
     pub(crate) fn change(&self, settings: S) {
-        self.clients.limiter.set_quota(settings.limits().quota);
+        let now = self.clients.millis(Instant::now());
+        self.clients.limiter.set_quota(settings.limits().quota, now);
         self.settings.store(Arc::new(settings));
     }
 

@@ -8,11 +8,14 @@
 use alloc::vec::Vec;
 
 use super::limiter::Shard;
-use super::{Millis, RateLimiter};
+use super::{Millis, Quota, RateLimiter};
 use crate::client::ClientKey;
 
 /// Clients that are read under one lock: some microseconds.
 const STEP: u32 = 256;
+
+/// Lists all requests that count, also those beyond a quota that was lowered.
+const UNLIMITED: Quota = Quota(Quota::MAX);
 
 /// A client with its requests that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +76,7 @@ impl Shard {
             if window.len() <= top.floor() {
                 continue;
             }
-            if let Some(counted) = window.counted(now.max(window.newest())) {
+            if let Some(counted) = window.counted(now.max(window.newest()), UNLIMITED) {
                 top.add(Busy { client, requests: counted.count });
             }
         }
@@ -91,7 +94,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::limit::{Quota, WINDOW_MILLIS};
+    use crate::limit::WINDOW_MILLIS;
 
     fn limiter(capacity: u32) -> RateLimiter<RandomState> {
         let capacity = NonZeroU32::new(capacity).unwrap();

@@ -19,6 +19,9 @@ const FURTHER_SHARDS: usize = 15;
 /// Below this capacity there is one shard: several would have too few clients each to be alike.
 const SHARDED_FROM: u32 = 4096;
 
+/// After the quota was lowered, each check trims this many windows: less than a microsecond.
+const TRIMMED_AT_ONCE: u32 = 4;
+
 /// An exact sliding-window limiter for any number of threads.
 ///
 /// The places for clients are counted over all shards: no client is evicted while a place is free,
@@ -52,9 +55,10 @@ impl<S> RateLimiter<S> {
         }
     }
 
-    /// Changes the quota, shard by shard. Admissions before the change count on.
-    pub fn set_quota(&self, quota: Quota) {
-        self.shards().for_each(|shard| shard.lock().set_quota(quota));
+    /// Changes the quota at `now`, shard by shard. Admissions before the change count on, also when
+    /// the quota is raised again. After a minute, checks release the memory of a larger quota.
+    pub fn set_quota(&self, quota: Quota, now: Millis) {
+        self.shards().for_each(|shard| shard.lock().set_quota(quota, now));
     }
 
     /// How many clients are stored.
@@ -117,11 +121,21 @@ pub(super) struct Shard {
     recent: Recent,
     quota: Quota,
     evicted: u64,
+    trimming: Option<Trimming>,
+}
+
+/// Windows that may hold more than the quota, because it was lowered.
+#[derive(Clone, Copy, Debug)]
+struct Trimming {
+    /// When what they hold beyond the quota counts no more.
+    due: Millis,
+    /// The number of the next slot.
+    next: u32,
 }
 
 impl Shard {
     pub(super) const fn new(quota: Quota) -> Self {
-        Self { recent: Recent::new(), quota, evicted: 0 }
+        Self { recent: Recent::new(), quota, evicted: 0, trimming: None }
     }
 
     pub(super) fn recent(&self) -> &Recent {
@@ -132,9 +146,26 @@ impl Shard {
         self.evicted
     }
 
-    pub(super) fn set_quota(&mut self, quota: Quota) {
-        self.recent.windows_mut().for_each(|window| window.trim(quota));
+    pub(super) fn set_quota(&mut self, quota: Quota, now: Millis) {
+        if quota.requests() < self.quota.requests() {
+            let due = Millis(now.0.saturating_add(WINDOW_MILLIS));
+            self.trimming = Some(Trimming { due, next: 0 });
+        }
         self.quota = quota;
+    }
+
+    /// Trims a few windows, if that is due.
+    fn trim(&mut self, now: Millis) {
+        let Some(Trimming { due, next }) = self.trimming.filter(|trimming| now >= trimming.due)
+        else {
+            return;
+        };
+        let end = next.saturating_add(TRIMMED_AT_ONCE);
+        self.trimming = (next < self.recent.len()).then_some(Trimming { due, next: end });
+        for number in next..end {
+            let Some(window) = self.recent.window_mut(number) else { return };
+            window.trim(now, self.quota);
+        }
     }
 
     /// Judges a request and counts it if it passes. `take_place` is called for a new client only.
@@ -145,9 +176,10 @@ impl Shard {
         now: Millis,
         take_place: impl FnOnce() -> bool,
     ) -> RateLimitStatus {
+        self.trim(now);
         let Some(window) = self.recent.see(hash, client) else {
             let window = Window::starting_at(now);
-            let status = self.status(window.counted(now), now);
+            let status = self.status(window.counted(now, self.quota), now);
             if take_place() {
                 self.recent.insert(hash, client, window);
             } else if self.recent.replace_oldest(hash, client, window) {
@@ -157,14 +189,14 @@ impl Shard {
         };
         let now = now.max(window.newest());
         let admitted = window.admit(now, self.quota);
-        let counted = window.counted(now);
+        let counted = window.counted(now, self.quota);
         RateLimitStatus { admitted, ..self.status(counted, now) }
     }
 
     pub(super) fn peek(&self, hash: u64, client: ClientKey, now: Millis) -> RateLimitStatus {
         let Some(window) = self.recent.get(hash, client) else { return self.status(None, now) };
         let now = now.max(window.newest());
-        self.status(window.counted(now), now)
+        self.status(window.counted(now, self.quota), now)
     }
 
     /// The status of the next request.

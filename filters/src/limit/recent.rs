@@ -58,8 +58,9 @@ impl Recent {
         slots.saturating_add(rings).saturating_add(self.index.allocation_size())
     }
 
-    pub(super) fn windows_mut(&mut self) -> impl Iterator<Item = &mut Window> {
-        self.slots.iter_mut().map(|slot| &mut slot.window)
+    /// The window in the slot of this number.
+    pub(super) fn window_mut(&mut self, number: u32) -> Option<&mut Window> {
+        self.slot_mut(number).map(|slot| &mut slot.window)
     }
 
     pub(super) fn get(&self, hash: u64, client: ClientKey) -> Option<&Window> {
@@ -167,7 +168,7 @@ pub(super) struct Window {
     earlier: VecDeque<u16>,
 }
 
-/// The admissions that count at some time; at least one.
+/// The admissions that count at some time; at least one, and at most the quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Counted {
     pub(super) oldest: Millis,
@@ -184,7 +185,7 @@ impl Window {
         self.newest
     }
 
-    /// The admissions it holds, at least as many as count now.
+    /// The admissions it holds: at least as many as count now, more than a quota that was lowered.
     pub(super) fn len(&self) -> u32 {
         u32::try_from(self.earlier.len()).unwrap_or(u32::MAX).saturating_add(1)
     }
@@ -199,9 +200,7 @@ impl Window {
             *self = Self::starting_at(now);
             return true;
         }
-        while self.earlier.front().is_some_and(|time| self.is_over(*time, now)) {
-            self.earlier.pop_front();
-        }
+        self.drop_over(now);
         if self.len() >= quota.requests() {
             return false;
         }
@@ -215,8 +214,9 @@ impl Window {
         true
     }
 
-    /// The admissions that count at `now`, which is not before the newest.
-    pub(super) fn counted(&self, now: Millis) -> Option<Counted> {
+    /// The latest admissions that count at `now`, which is not before the newest; as many as the
+    /// quota. Older ones change no verdict: while one of them counts, so do as many as the quota.
+    pub(super) fn counted(&self, now: Millis, quota: Quota) -> Option<Counted> {
         if now.since(self.newest) >= WINDOW_MILLIS {
             return None;
         }
@@ -226,17 +226,22 @@ impl Window {
             }
             _ => 0,
         };
+        let over = over.max(self.earlier.len().saturating_sub(earlier_than_newest(quota)));
         let oldest = self.earlier.get(over).map_or(self.newest, |time| self.restored(*time));
         let over = u32::try_from(over).unwrap_or(u32::MAX);
         Some(Counted { oldest, count: self.len().saturating_sub(over) })
     }
 
-    /// Drops all but the latest admissions, as many as the quota. The older ones change no verdict:
-    /// while one of them counts, so do as many as the quota.
-    pub(super) fn trim(&mut self, quota: Quota) {
-        let most = earlier_than_newest(quota);
-        self.earlier.drain(..self.earlier.len().saturating_sub(most));
-        self.earlier.shrink_to(most);
+    /// Drops what counts no more at `now`, and memory beyond the quota.
+    pub(super) fn trim(&mut self, now: Millis, quota: Quota) {
+        self.drop_over(now.max(self.newest));
+        self.earlier.shrink_to(earlier_than_newest(quota));
+    }
+
+    fn drop_over(&mut self, now: Millis) {
+        while self.earlier.front().is_some_and(|time| self.is_over(*time, now)) {
+            self.earlier.pop_front();
+        }
     }
 
     fn is_over(&self, time: u16, now: Millis) -> bool {

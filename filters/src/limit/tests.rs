@@ -281,14 +281,56 @@ fn a_new_quota_applies_to_stored_clients() {
             limiter.check(client(number), Millis(request * 100));
         }
     }
-    for (quota, remaining, reset_seconds) in [(500, 400, 50), (20, 0, 58), (90, 70, 58)] {
-        limiter.set_quota(Quota::per_minute(quota).unwrap());
+    for (quota, remaining, reset_seconds) in
+        [(500, 400, 50), (20, 0, 58), (90, 0, 51), (130, 30, 50)]
+    {
+        limiter.set_quota(Quota::per_minute(quota).unwrap(), Millis(10_000));
         for number in 0..50 {
             let status = limiter.peek(client(number), Millis(10_000));
             let expected = RateLimitStatus { admitted: remaining > 0, remaining, reset_seconds };
             assert_eq!(status, expected, "with a quota of {quota}");
         }
     }
+}
+
+#[test]
+fn a_quota_lowered_and_raised_forgets_no_admission() {
+    let limiter = limiter(180, 10);
+    let admitted =
+        |millis| (0..200).filter(|_| limiter.check(client(1), Millis(millis)).admitted).count();
+    let change = |requests, millis| {
+        limiter.set_quota(Quota::per_minute(requests).unwrap(), Millis(millis));
+    };
+    assert_eq!(admitted(0), 180);
+    change(10, 1_000);
+    assert_eq!(admitted(2_000), 0);
+    change(180, 3_000);
+    assert_eq!(admitted(4_000), 0, "the 180 of 0 ms still count");
+    change(200, 5_000);
+    assert_eq!(admitted(6_000), 20, "all that the higher quota adds");
+    assert_eq!(admitted(60_000), 180, "those of 6,000 ms count on");
+}
+
+#[test]
+fn a_lowered_quota_releases_memory_after_a_minute() {
+    let limiter = limiter(1_000, 10_000);
+    for number in 0..10_000 {
+        for _ in 0..1_000 {
+            limiter.check(client(number), Millis(0));
+        }
+    }
+    let full = limiter.memory_bytes();
+    limiter.set_quota(Quota::per_minute(1).unwrap(), Millis(0));
+    let others = |millis| {
+        (0..10_000).for_each(|number| {
+            limiter.check(client(number % 100), Millis(millis));
+        })
+    };
+    others(59_999);
+    assert_eq!(limiter.memory_bytes(), full, "all of it counts");
+    others(60_000);
+    let bytes = limiter.memory_bytes();
+    assert!(bytes < 1_000_000, "{bytes} bytes for one admission of each client");
 }
 
 #[derive(Clone, Debug)]
