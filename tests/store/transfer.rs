@@ -454,3 +454,13 @@ pub(crate) async fn many_lines_are_imported_and_exported(world: World) {
     assert_eq!(out.lines().count(), 3_000);
     assert_eq!(found.len(), expected.len(), "each of them once");
 }
+
+pub(crate) async fn an_import_leaves_fresh_statistics(world: World) {
+    let store = world.open().await;
+    let lines: Vec<_> = (0..100).map(follow).collect();
+    imported(&store, &lines.join("\n")).await;
+    if !world.is_sqlite() {
+        let rows = "SELECT CAST(reltuples AS BIGINT) FROM pg_class WHERE relname = 'follow'";
+        assert_eq!(world.number(rows).await, 100, "the planner knows how many rows there are");
+    }
+}

@@ -139,6 +139,10 @@ impl Content<'_> {
         batch.apply(&mut tx).await?;
         progress(Stage::Applying, records.bytes);
         tx.commit_within(COMMIT_TIMEOUT).await?;
+        // the file is imported all the same
+        if let Err(error) = analyze(self.db).await {
+            error.log();
+        }
         Ok(imported)
     }
 }
@@ -154,6 +158,17 @@ async fn begin(db: &Db) -> Result<Tx, StoreError> {
         tx.row(sql::TIMEOUT, &[(&timeout).into()]).await?;
     }
     Ok(tx)
+}
+
+/// Updates the planner's statistics, which PostgreSQL itself does some minutes later: until then it
+/// may sort a large table for each page. SQLite plans without any.
+async fn analyze(db: &Db) -> Result<(), StoreError> {
+    if matches!(db, Db::Postgres(_)) {
+        let mut tx = begin(db).await?;
+        tx.run_within(BATCH_TIMEOUT, sql::ANALYZE, &[]).await?;
+        tx.commit().await?;
+    }
+    Ok(())
 }
 
 /// Finds everything that is wrong with the lines of a file.

@@ -101,6 +101,10 @@ pub(super) const CACHE: &str = "PRAGMA cache_size = -65536";
 pub(super) const TIMEOUT: &str = "SELECT set_config('statement_timeout', $1, true), \
     set_config('idle_in_transaction_session_timeout', $1, true)";
 
+/// PostgreSQL only: statistics of the tables that an import writes.
+pub(super) const ANALYZE: &str = "ANALYZE account, podcast, episode, feed_item, feed_label, \
+    moderation_label, suggestion, follow, sitemap_url";
+
 /// Clears names that change first, as two accounts that swap theirs would conflict.
 pub(super) const ACCOUNT_CLEAR: &str = "UPDATE account SET did = NULL, handle = NULL FROM {rows} \
     WHERE account.user_id = r.value ->> 'user_id' \
