@@ -8,13 +8,17 @@ use super::auth::Viewer;
 use super::cursor::{self, Fingerprint};
 use super::describe_feed_generator::{COLLECTION, PERSONAL, PUBLIC};
 use super::query::{Query, invalid};
+use super::skipped::Skipped;
 use super::{Refused, Settings, refused};
 use crate::config::FeedsConfig;
 use crate::io::clock::now_us;
 use crate::reply::Reply;
-use crate::store::syntax::is_record_key;
-use crate::store::{AccountStatus, FeedQuery, Store, SuggestionQuery};
-use portcullis_filters::policy::{Authorization, RequestParts};
+use crate::store::syntax::{is_at_uri, is_did, is_record_key};
+use crate::store::{
+    AccountStatus, FeedItem, FeedQuery, Store, StoreError, Suggestion, SuggestionQuery,
+};
+use crate::telemetry::Metrics;
+use portcullis_filters::policy::{Authorization, Function, RequestParts};
 use portcullis_filters::verdict::Reason;
 use serde_json::{Value, json};
 use std::time::SystemTime;
@@ -31,6 +35,8 @@ const MAX_URI: usize = 8 << 10;
 const MAX_SET: usize = 64;
 const MAX_LABELS: usize = 10;
 const MAX_LABEL: usize = 128;
+/// Rows that are read at once in place of malformed ones.
+const REFILL: u32 = 1_000;
 /// 7 days: older suggestions that were not renewed are not shown.
 const SUGGESTIONS_LIVE_US: i64 = 7 * 24 * 3_600 * 1_000_000;
 
@@ -44,6 +50,7 @@ struct Page {
 
 pub(super) async fn answer(
     store: &Store,
+    metrics: &Metrics,
     settings: &Settings,
     request: &RequestParts,
 ) -> Result<Reply, Refused> {
@@ -51,7 +58,7 @@ pub(super) async fn answer(
     let feeds = &settings.config.feeds;
     let feed = feed(&query, feeds)?;
     if feed == PERSONAL {
-        let reply = personal_feed(store, settings, &request.authorization, &query).await;
+        let reply = personal_feed(store, metrics, settings, &request.authorization, &query).await;
         return reply.map_err(|refused| Refused { is_personal: true, ..refused });
     }
     let Page { limit, cursor, set, labels } = page(&query)?;
@@ -67,7 +74,9 @@ pub(super) async fn answer(
         after: after.as_ref().map(|(sort_us, uri)| (*sort_us, uri.as_str())),
         limit: limit + 1,
     };
-    let mut items = store.feeds().posts(&query).await?;
+    let mut skipped = Skipped::default();
+    let mut items = posts(store, query, &mut skipped).await?;
+    skipped.report(metrics, Function::GetFeedSkeleton);
     let end = cut(&mut items, limit);
     let end = end.map(|item| cursor::write(fingerprint, item.sort_us, &item.post_uri));
     let items = items.into_iter().map(|item| json!({ "post": item.post_uri })).collect();
@@ -76,6 +85,7 @@ pub(super) async fn answer(
 
 async fn personal_feed(
     store: &Store,
+    metrics: &Metrics,
     settings: &Settings,
     authorization: &Authorization,
     query: &Query,
@@ -96,9 +106,9 @@ async fn personal_feed(
         newer_than_us: now_us().saturating_sub(SUGGESTIONS_LIVE_US),
         limit: limit + 1,
     };
-    let found = store.feeds().suggestions(&query).await?;
-    let (snapshot, mut items) =
-        found.map_or((0, Vec::new()), |found| (found.snapshot_id, found.items));
+    let mut skipped = Skipped::default();
+    let (snapshot, mut items) = suggestions(store, query, &mut skipped).await?;
+    skipped.report(metrics, Function::GetFeedSkeleton);
     let end = cut(&mut items, limit);
     let end = end.map(|item| cursor::write(fingerprint, snapshot, &item.rank.to_string()));
     // a feed holds posts: the suggested account is in the context of one of its own
@@ -107,6 +117,60 @@ async fn personal_feed(
         json!({ "post": one.post_uri, "feedContext": context })
     });
     Ok(skeleton(items.collect(), end).personal())
+}
+
+/// Well-formed posts, read on in place of malformed ones: at least as many as the query asks for,
+/// unless the feed ends.
+async fn posts(
+    store: &Store,
+    query: FeedQuery<'_>,
+    skipped: &mut Skipped,
+) -> Result<Vec<FeedItem>, StoreError> {
+    let mut items = Vec::new();
+    let (mut position, mut limit) =
+        (query.after.map(|(at, uri)| (at, uri.to_owned())), query.limit);
+    loop {
+        let after = position.as_ref().map(|(sort_us, uri)| (*sort_us, uri.as_str()));
+        let rows = store.feeds().posts(&FeedQuery { after, limit, ..query }).await?;
+        let is_end = rows.len() < limit as usize;
+        position = rows.last().map(|row| (row.sort_us, row.post_uri.clone()));
+        for row in rows {
+            if is_at_uri(&row.post_uri) {
+                items.push(row);
+            } else {
+                skipped.add(&row.post_uri);
+            }
+        }
+        if is_end || items.len() >= query.limit as usize {
+            return Ok(items);
+        }
+        limit = REFILL;
+    }
+}
+
+/// Well-formed suggestions of one snapshot, as [`posts`] reads posts.
+async fn suggestions(
+    store: &Store,
+    mut query: SuggestionQuery<'_>,
+    skipped: &mut Skipped,
+) -> Result<(i64, Vec<Suggestion>), StoreError> {
+    let (mut items, wanted) = (Vec::new(), query.limit as usize);
+    loop {
+        let Some(page) = store.feeds().suggestions(&query).await? else { return Ok((0, items)) };
+        let is_end = page.items.len() < query.limit as usize;
+        query.after = page.items.last().map(|row| (page.snapshot_id, row.rank));
+        for row in page.items {
+            if is_at_uri(&row.post_uri) && is_did(&row.actor_did) {
+                items.push(row);
+            } else {
+                skipped.add(format_args!("suggestion {}.{}", page.snapshot_id, row.rank));
+            }
+        }
+        if is_end || items.len() >= wanted {
+            return Ok((page.snapshot_id, items));
+        }
+        query.limit = REFILL;
+    }
 }
 
 /// Cuts the items, of which one more than the limit was read, to a page. Returns the last item of

@@ -6,7 +6,7 @@
 //! stored data alone, so that equal data gives equal bytes.
 //!
 //! One file per function, named like its path; then what they share: `query.rs`, `cursor.rs`,
-//! `document.rs`, `xml.rs`, `fetch/` and `auth/`. What is public here has its tests in
+//! `document.rs`, `skipped.rs`, `xml.rs`, `fetch/` and `auth/`. What is public here has its tests in
 //! `tests/it/sidecar`.
 
 mod age_verification_session;
@@ -24,6 +24,7 @@ mod query;
 mod seo_robots;
 pub mod seo_sitemap;
 mod settings;
+pub mod skipped;
 pub mod xml;
 
 pub use settings::Settings;
@@ -124,9 +125,11 @@ impl Sidecar {
         match request.function {
             Function::DescribeFeedGenerator => Ok(describe_feed_generator::answer(settings)),
             Function::DidDocument => describe_feed_generator::did_document(settings),
-            Function::GetFeedSkeleton => get_feed_skeleton::answer(store, settings, request).await,
-            Function::PodcastRssFeed => podcasts.answer(store, settings, request).await,
-            Function::SeoSitemap => seo_sitemap::answer(store, settings, request).await,
+            Function::GetFeedSkeleton => {
+                get_feed_skeleton::answer(store, metrics, settings, request).await
+            }
+            Function::PodcastRssFeed => podcasts.answer(store, metrics, settings, request).await,
+            Function::SeoSitemap => seo_sitemap::answer(store, metrics, settings, request).await,
             Function::SeoRobots => Ok(settings.robots.reply(request, HOUR)),
             Function::HealthCheck => settings.health.answer(store, metrics, request).await,
             Function::AgeVerificationSession => {

@@ -7,12 +7,16 @@
 use super::document::Document;
 use super::podcast::{self, Feed};
 use super::query::{Query, invalid};
+use super::skipped::Skipped;
+use super::xml::url;
 use super::{Refused, Settings, refused};
 use crate::io::clock::now_us;
 use crate::io::shared::Shared;
 use crate::reply::Reply;
-use crate::store::{Account, AccountStatus, Store};
-use portcullis_filters::policy::RequestParts;
+use crate::store::syntax::is_url;
+use crate::store::{Account, AccountStatus, Episode, Podcast, Store};
+use crate::telemetry::Metrics;
+use portcullis_filters::policy::{Function, RequestParts};
 use portcullis_filters::verdict::{Reason, Refusal};
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,6 +53,7 @@ impl Podcasts {
     pub(super) async fn answer(
         &self,
         store: &Arc<Store>,
+        metrics: &Arc<Metrics>,
         settings: &Settings,
         request: &RequestParts,
     ) -> Result<Reply, Refused> {
@@ -67,10 +72,10 @@ impl Podcasts {
                 own
             }
         };
-        let (key, store, base_url) =
-            (did.clone(), Arc::clone(store), settings.config.base_url.clone());
+        let (key, base_url) = (did.clone(), settings.config.base_url.clone());
+        let (store, metrics) = (Arc::clone(store), Arc::clone(metrics));
         let render = async move {
-            let feed = render(&store, &did, &base_url).await;
+            let feed = render(&store, &metrics, &did, &base_url).await;
             let feed = feed.map(Arc::new).map_err(|refused| refused.refusal);
             let lifetime = lifetime(&feed);
             (feed, lifetime)
@@ -96,7 +101,12 @@ fn lifetime(feed: &Result<Arc<Rendered>, Refusal>) -> Duration {
     }
 }
 
-async fn render(store: &Store, did: &str, base_url: &str) -> Result<Rendered, Refused> {
+async fn render(
+    store: &Store,
+    metrics: &Metrics,
+    did: &str,
+    base_url: &str,
+) -> Result<Rendered, Refused> {
     let account = store.accounts().by_did(did).await?;
     let podcast = store.podcasts().get(did).await?.ok_or_else(unknown)?;
     let is_gone = |account: &Account| account.status != AccountStatus::Active;
@@ -105,7 +115,8 @@ async fn render(store: &Store, did: &str, base_url: &str) -> Result<Rendered, Re
     }
     let now = now_us();
     let next_publication_us = store.podcasts().next_publication(did, now).await?;
-    let episodes = store.podcasts().episodes(did, now, MAX_EPISODES).await?;
+    let mut episodes = store.podcasts().episodes(did, now, MAX_EPISODES).await?;
+    skip_malformed(&podcast, &mut episodes).report(metrics, Function::PodcastRssFeed);
     let feed = Feed {
         podcast: &podcast,
         episodes: &episodes,
@@ -113,6 +124,23 @@ async fn render(store: &Store, did: &str, base_url: &str) -> Result<Rendered, Re
         base_url,
     };
     Ok(Rendered { document: podcast::render(&feed), url: feed.url(), next_publication_us })
+}
+
+/// Removes the episodes that no app could play, and finds the members that were not read.
+fn skip_malformed(podcast: &Podcast, episodes: &mut Vec<Episode>) -> Skipped {
+    let mut skipped = Skipped::default();
+    for column in &podcast.malformed {
+        skipped.add(format_args!("podcast {} {column}", podcast.did));
+    }
+    episodes.retain(|episode| {
+        let is_playable = is_url(&url(&episode.enclosure_url), &["https://", "http://"]);
+        let lost = if is_playable { &*episode.malformed } else { &["enclosure_url"] };
+        for column in lost {
+            skipped.add(format_args!("episode {} {column}", episode.id));
+        }
+        is_playable
+    });
+    skipped
 }
 
 fn unknown() -> Refused {

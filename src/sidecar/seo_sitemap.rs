@@ -7,14 +7,17 @@
 
 use super::document::{Document, etag, seconds, validated};
 use super::query::{Query, invalid};
+use super::skipped::Skipped;
 use super::xml::{Attributes, Xml, url};
 use super::{HOUR, Refused, Settings, refused};
 use crate::reply::{BodyStream, Reply, StreamAborted};
+use crate::store::syntax::is_url;
 use crate::store::{SitemapFile, SitemapNumber, SitemapStamp, SitemapUrl, Store, StoreError};
+use crate::telemetry::Metrics;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, Stream};
-use portcullis_filters::policy::RequestParts;
+use portcullis_filters::policy::{Function, RequestParts};
 use portcullis_filters::verdict::Reason;
 use std::sync::Arc;
 use time::OffsetDateTime;
@@ -26,8 +29,8 @@ const MEDIA_TYPE: &str = "application/xml; charset=utf-8";
 const STEP: u32 = 250;
 /// 8 MiB: the tables give no URL a greater weight. Import takes none that is larger.
 const MAX_ENTRY: usize = 8 << 20;
-/// The protocol's bound on a URL, which a percent-encoded one may exceed.
-const MAX_LOC: usize = 2048;
+/// Schemes of the URLs.
+const SCHEMES: &[&str] = &["https://", "http://"];
 /// Google's bound on the images of a URL.
 const MAX_IMAGES: usize = 1000;
 
@@ -37,6 +40,7 @@ const URLSET: Attributes<'_> =
 
 pub(super) async fn answer(
     store: &Arc<Store>,
+    metrics: &Arc<Metrics>,
     settings: &Settings,
     request: &RequestParts,
 ) -> Result<Reply, Refused> {
@@ -60,7 +64,8 @@ pub(super) async fn answer(
     let etag = file_etag(base_url, number, stamp.as_ref());
     let mut reply = validated(request, HOUR, &etag, stamp.map(|stamp| stamp.lastmod_us));
     if reply.status == 200 {
-        let chunks = urlset(Arc::clone(store), number, stamp, base_url);
+        let file = Urlset::begin(number, base_url, stamp.as_ref());
+        let chunks = chunks(Arc::clone(store), Arc::clone(metrics), file);
         let rest = chunks.map(|chunk| {
             chunk.map_err(|error| {
                 error.log();
@@ -109,23 +114,23 @@ pub fn file_etag(base_url: &str, number: SitemapNumber, stamp: Option<&SitemapSt
     etag(&[number.as_bytes(), &urls, &checksum, &lastmod, base_url.as_bytes()])
 }
 
-/// A file, in chunks.
-pub fn urlset(
+/// A file, in chunks. What it leaves out is reported at its end.
+pub fn chunks(
     store: Arc<Store>,
-    number: SitemapNumber,
-    stamp: Option<SitemapStamp>,
-    base_url: &str,
-) -> impl Stream<Item = Result<Bytes, StoreError>> + Send + use<> {
-    let (after_id, last_id) = stamp.map_or((0, 0), |stamp| (stamp.first_id - 1, stamp.last_id));
-    let urlset = Urlset::begin(number, base_url, after_id);
-    stream::try_unfold((store, urlset), move |(store, mut urlset)| async move {
-        if urlset.is_ended {
+    metrics: Arc<Metrics>,
+    file: Urlset,
+) -> impl Stream<Item = Result<Bytes, StoreError>> + Send {
+    stream::try_unfold((store, metrics, file), |(store, metrics, mut file)| async move {
+        if file.is_ended {
             return Ok(None);
         }
-        let rows = store.sitemap().urls(urlset.after_id, last_id, STEP).await?;
+        let rows = store.sitemap().urls(file.after_id, file.last_id, STEP).await?;
         let is_last = rows.len() < STEP as usize;
-        let chunk = urlset.next(&rows, is_last);
-        Ok(Some((chunk, (store, urlset))))
+        let chunk = file.next(rows, is_last);
+        if is_last {
+            file.skipped.report(&metrics, Function::SeoSitemap);
+        }
+        Ok(Some((chunk, (store, metrics, file))))
     })
 }
 
@@ -133,15 +138,18 @@ pub fn urlset(
 pub struct Urlset {
     home: String,
     xml: Xml,
-    /// The id of the last URL.
+    /// The id of the last URL that is written.
     pub after_id: i64,
+    last_id: i64,
     /// Whether its end is written.
     pub is_ended: bool,
+    /// What it left out.
+    pub skipped: Skipped,
 }
 
 impl Urlset {
-    /// Begins a file of the URLs after an id.
-    pub fn begin(number: SitemapNumber, base_url: &str, after_id: i64) -> Self {
+    /// Begins a file.
+    pub fn begin(number: SitemapNumber, base_url: &str, stamp: Option<&SitemapStamp>) -> Self {
         let home = format!("{base_url}/");
         let mut xml = Xml::begin();
         xml.open("urlset", URLSET);
@@ -149,30 +157,43 @@ impl Urlset {
             // the home page has no date
             entry(&mut xml, &home, None, &[]);
         }
-        Self { home, xml, after_id, is_ended: false }
+        let (after_id, last_id) = stamp.map_or((0, 0), |stamp| (stamp.first_id - 1, stamp.last_id));
+        Self { home, xml, after_id, last_id, is_ended: false, skipped: Skipped::default() }
     }
 
     /// Writes the next URLs, and the end after the last ones.
-    pub fn next(&mut self, rows: &[SitemapUrl], is_last: bool) -> Bytes {
+    pub fn next(&mut self, rows: Vec<SitemapUrl>, is_last: bool) -> Bytes {
         self.is_ended = is_last;
         for row in rows {
             self.after_id = row.id;
-            let loc = url(&row.loc);
-            // the first file lists the home page
-            if loc.len() >= MAX_LOC || loc == self.home {
-                continue;
-            }
-            let before = self.xml.len();
-            entry(&mut self.xml, &loc, Some(row.lastmod_us), &row.images);
-            if self.xml.len() - before > MAX_ENTRY {
-                self.xml.truncate(before);
-                log::error!("sitemap: the URL with the id {} is left out: too large", row.id);
-            }
+            self.write(row);
         }
         if self.is_ended {
             self.xml.close("urlset");
         }
         self.xml.take()
+    }
+
+    /// Writes a URL, without what is malformed.
+    fn write(&mut self, row: SitemapUrl) {
+        let loc = url(&row.loc);
+        // the first file lists the home page
+        if loc == self.home {
+            return;
+        }
+        let before = self.xml.len();
+        let mut images: Vec<_> = row.images.iter().map(|image| url(image)).collect();
+        images.retain(|image| is_url(image, SCHEMES));
+        let is_listable = is_url(&loc, SCHEMES);
+        if is_listable {
+            entry(&mut self.xml, &loc, Some(row.lastmod_us), &images);
+        }
+        if !is_listable || self.xml.len() - before > MAX_ENTRY {
+            self.xml.truncate(before);
+            self.skipped.add(format_args!("sitemap_url {}", row.id));
+        } else if !row.malformed.is_empty() || images.len() < row.images.len() {
+            self.skipped.add(format_args!("sitemap_url {} images", row.id));
+        }
     }
 }
 
@@ -182,7 +203,7 @@ fn entry(xml: &mut Xml, loc: &str, lastmod_us: Option<i64>, images: &[String]) {
     xml.text("lastmod", lastmod_us.map(lastmod).as_deref());
     for image in images.iter().take(MAX_IMAGES) {
         xml.open("image:image", &[]);
-        xml.text("image:loc", &*url(image));
+        xml.text("image:loc", &**image);
         xml.close("image:image");
     }
     xml.close("url");

@@ -299,9 +299,22 @@ impl Row {
         Ok(self.get::<i64>(column)? != 0)
     }
 
-    /// A column that holds JSON.
-    pub(super) fn json<T: DeserializeOwned>(&self, column: &'static str) -> Result<T, StoreError> {
-        self.parsed(column, |text| serde_json::from_str(text).ok())
+    /// A column that holds a JSON list, without its malformed items. Adds its name to `malformed`
+    /// if there are any.
+    pub(super) fn list<T: DeserializeOwned>(
+        &self,
+        column: &'static str,
+        malformed: &mut Vec<&'static str>,
+    ) -> Result<Vec<T>, StoreError> {
+        let text = self.get::<String>(column)?;
+        let items: Option<Vec<serde_json::Value>> = serde_json::from_str(&text).ok();
+        let length = items.as_ref().map(Vec::len);
+        let items = items.into_iter().flatten();
+        let list: Vec<T> = items.filter_map(|item| serde_json::from_value(item).ok()).collect();
+        if length != Some(list.len()) {
+            malformed.push(column);
+        }
+        Ok(list)
     }
 
     /// A column of text that this function reads.

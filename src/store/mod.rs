@@ -8,7 +8,7 @@
 //! `faucet.rs`, `signer.rs`; `feed.rs`, `account.rs`, `podcast.rs`, `sitemap.rs`, `age.rs`;
 //! `transfer` with `syntax.rs`; below them `sql`, `db.rs`, `open.rs`, `error.rs`.
 
-/// A struct from a row: `get: a b; json: c;` reads these fields from the columns of their names
+/// A struct from a row: `get: a b; flag: c;` reads these fields from the columns of their names
 /// with these methods of [`db::Row`], and the braces hold the other fields.
 macro_rules! from_row {
     ($type:ident, $row:expr; $($get:ident: $($field:ident)+;)+ $({ $($rest:tt)+ })?) => {

@@ -58,6 +58,8 @@ pub struct Podcast {
     pub taken_down: bool,
     /// When the row last changed.
     pub updated_us: i64,
+    /// Columns of which malformed items were left out.
+    pub malformed: Vec<&'static str>,
 }
 
 /// A published episode.
@@ -105,6 +107,8 @@ pub struct Episode {
     pub social_uri: Option<String>,
     /// When the row last changed.
     pub updated_us: i64,
+    /// Columns of which malformed items were left out.
+    pub malformed: Vec<&'static str>,
 }
 
 /// A page where listeners can support a podcast.
@@ -153,23 +157,28 @@ pub struct Transcript {
 
 impl FromRow for Podcast {
     fn read(row: &Row) -> Result<Self, StoreError> {
+        let mut malformed = Vec::new();
+        let funding = row.list("funding", &mut malformed)?;
+        let persons = row.list("persons", &mut malformed)?;
+        let txt = row.list("txt", &mut malformed)?;
         Ok(from_row!(row;
             get: did guid title description link language author category subcategory image_url
                 kind medium owner_name owner_email copyright new_feed_url updated_us;
             flag: explicit locked complete block;
-            json: funding persons txt;
-            { taken_down: row.get::<String>("status")? != "active" }))
+            { funding, persons, txt, malformed, taken_down: row.get::<String>("status")? != "active" }))
     }
 }
 
 impl FromRow for Episode {
     fn read(row: &Row) -> Result<Self, StoreError> {
+        let mut malformed = Vec::new();
+        let transcripts = row.list("transcripts", &mut malformed)?;
+        let persons = row.list("persons", &mut malformed)?;
         Ok(from_row!(row;
             get: id did guid title description_html link enclosure_url enclosure_length
                 enclosure_type duration_s published_us season number kind image_url chapters_url
                 social_uri updated_us;
-            json: transcripts persons;
-            { explicit: row.get::<Option<i64>>("explicit")?.map(|flag| flag != 0) }))
+            { transcripts, persons, malformed, explicit: row.get::<Option<i64>>("explicit")?.map(|flag| flag != 0) }))
     }
 }
 

@@ -78,6 +78,8 @@ pub struct SitemapUrl {
     pub lastmod_us: i64,
     /// The images on its page.
     pub images: Vec<String>,
+    /// Columns of which malformed items were left out.
+    pub malformed: Vec<&'static str>,
 }
 
 /// A page of one part or several.
@@ -110,7 +112,9 @@ impl FromRow for SitemapStamp {
 
 impl FromRow for SitemapUrl {
     fn read(row: &Row) -> Result<Self, StoreError> {
-        Ok(from_row!(row; get: id loc lastmod_us; json: images;))
+        let mut malformed = Vec::new();
+        let images = row.list("images", &mut malformed)?;
+        Ok(from_row!(row; get: id loc lastmod_us; { images, malformed }))
     }
 }
 

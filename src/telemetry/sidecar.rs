@@ -8,6 +8,10 @@ use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 /// Outcomes of a well-formed and signed webhook event.
 const OUTCOMES: [&str; 6] = ["applied", "duplicate", "stale", "invalid", "conflict", "unknown"];
 
+/// Functions that serve rows of the content tables.
+const OF_CONTENT: [Function; 3] =
+    [Function::GetFeedSkeleton, Function::PodcastRssFeed, Function::SeoSitemap];
+
 /// The sidecar's metrics.
 #[derive(Debug)]
 pub struct SidecarMetrics {
@@ -18,6 +22,8 @@ pub struct SidecarMetrics {
     by_function: [IntCounter; Function::ALL.len()],
     /// The age verifier's events by outcome.
     pub events: IntCounterVec,
+    /// Malformed rows and members of rows that its documents left out, by function.
+    pub skipped: IntCounterVec,
     /// Its dependencies by component: 1 is healthy.
     pub components: IntGaugeVec,
 }
@@ -48,6 +54,12 @@ impl SidecarMetrics {
                 "outcome",
                 &OUTCOMES,
             ),
+            skipped: registry.series(
+                "portcullis_sidecar_skipped_total",
+                "Malformed rows and members of rows that a rendering left out, by function.",
+                "function",
+                &OF_CONTENT.map(Function::name),
+            ),
             components: registry.gauges(
                 "portcullis_sidecar_component_healthy",
                 "1 while the last health check of a configured dependency succeeded, else 0.",
@@ -64,6 +76,11 @@ impl SidecarMetrics {
     /// Counts an event. The outcome comes from a closed list.
     pub fn event(&self, outcome: &'static str) {
         self.events.with_label_values(&[outcome]).inc();
+    }
+
+    /// Counts what a rendering left out.
+    pub fn skip(&self, function: Function, count: u64) {
+        self.skipped.with_label_values(&[function.name()]).inc_by(count);
     }
 
     /// The health of a component: 1 or 0.

@@ -90,6 +90,7 @@ on_both! {
         a_signer_has_one_holder_at_a_time
         a_closed_store_can_be_opened_again;
     transfer:
+        an_import_leaves_fresh_statistics
         export_returns_what_import_took
         the_examples_of_the_readme_work
         required_members_suffice
@@ -120,6 +121,7 @@ on_both! {
         followed_and_closed_accounts_are_not_suggested
         an_account_has_three_names
         a_podcast_is_read_as_written
+        malformed_items_of_lists_are_left_out
         published_episodes_are_listed_newest_first
         an_episode_is_read_as_written
         sitemap_pages_have_fixed_ids_and_gaps

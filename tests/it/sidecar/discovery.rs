@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use crate::support::check::each;
 use crate::support::request::Request;
 use crate::support::response::Framing;
-use crate::support::sidecar::content::page;
+use crate::support::sidecar::content::{ALICE_DID, PAGED, page, post};
 use crate::support::sidecar::expect::{common, refused};
 use crate::support::sidecar::stage::{BASE, Stage};
 
@@ -208,4 +208,34 @@ fn unlistable_rows_are_skipped() {
     assert!(map.text().trim_end().ends_with("</urlset>"), "it is whole");
     client.send(Request::new("GET", ROBOTS).bytes());
     assert!(client.response().text().starts_with("User-agent"), "and the next answer is the next");
+}
+
+#[test]
+fn one_bad_row_spoils_no_document() {
+    let stage = Stage::new();
+    let feed = "at://did:web:cards.example/app.bsky.feed.generator/collection-posts";
+    let documents = [
+        SITEMAP.to_owned(),
+        format!("/functions/podcast-rss-feed?did={ALICE_DID}"),
+        format!("/functions/getFeedSkeleton?limit=1&feed={feed}"),
+    ];
+    stage.sql(
+        "UPDATE sitemap_url SET images = 'x' WHERE id = 1;
+         UPDATE podcast SET persons = 'not json';
+         UPDATE episode SET transcripts = '[1]';
+         INSERT INTO feed_item (feed, post_uri, author_did, sort_us)
+           VALUES ('collection-posts', 'garbage', 'did:plc:x', 1888912000000000),
+           ('collection-posts', 'more garbage', 'did:plc:x', 1888912000000001);",
+    );
+    let [map, podcast, feed] = documents.map(|path| stage.get(&path));
+    assert_eq!([map.status, podcast.status, feed.status], [200; 3], "{}", feed.text());
+    assert_eq!(locations(map.text()).len(), 3, "each page: {}", map.text());
+    assert!(podcast.text().contains("Episode 1"), "{}", podcast.text());
+    assert!(!feed.text().contains("garbage"), "{}", feed.text());
+    assert!(feed.text().contains(&post(PAGED)), "the next one is there: {}", feed.text());
+    let metrics = stage.edge.admin_get("/metrics");
+    for (function, count) in [("seo-sitemap", 1), ("podcast-rss-feed", 2), ("getFeedSkeleton", 2)] {
+        let line = format!("portcullis_sidecar_skipped_total{{function=\"{function}\"}} {count}");
+        assert!(metrics.text().lines().any(|own| own == line), "{line}: {}", metrics.text());
+    }
 }

@@ -74,6 +74,7 @@ fn episode(number: i64) -> Episode {
         chapters_url: text("https://media.example/1.json"),
         social_uri: Some(format!("at://{DID}/app.bsky.feed.post/{number}")),
         updated_us: NOVEMBER - number * DAY,
+        ..Episode::default()
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::TryStreamExt as _;
 use portcullis::config::StoreConfig;
-use portcullis::sidecar::seo_sitemap::{Urlset, file_etag, fits_one_file, index, urlset};
+use portcullis::sidecar::seo_sitemap::{Urlset, chunks, file_etag, fits_one_file, index};
 use portcullis::store::{SitemapFile, SitemapNumber, SitemapStamp, SitemapUrl, Store};
 use sqlx::{Connection as _, SqliteConnection};
 
@@ -26,7 +26,7 @@ fn number(page: i64, part: i64) -> SitemapNumber {
 
 fn row(id: i64, path: &str) -> SitemapUrl {
     let loc = format!("{BASE}/{path}");
-    SitemapUrl { id, loc, lastmod_us: NOVEMBER, images: Vec::new() }
+    SitemapUrl { id, loc, lastmod_us: NOVEMBER, ..SitemapUrl::default() }
 }
 
 fn locs(root: &Node) -> Vec<&str> {
@@ -85,11 +85,11 @@ fn a_file_number_has_one_spelling() {
 
 #[test]
 fn a_page_is_one_document_in_chunks() {
-    let mut urlset = Urlset::begin(number(1, 1), BASE, 0);
-    let first = urlset.next(&[row(1, "a?b&c"), row(2, ""), row(5, "é x")], false);
+    let mut urlset = Urlset::begin(number(1, 1), BASE, None);
+    let first = urlset.next(vec![row(1, "a?b&c"), row(2, ""), row(5, "é x")], false);
     assert_eq!(urlset.after_id, 5);
     assert!(!urlset.is_ended);
-    let second = urlset.next(&[row(6, &"x".repeat(2100)), row(9, "z")], true);
+    let second = urlset.next(vec![row(6, &"x".repeat(2100)), row(9, "z")], true);
     assert!(urlset.is_ended);
     let root = read(&[first, second].concat());
     assert_eq!(root.name, "urlset");
@@ -103,11 +103,11 @@ fn a_page_is_one_document_in_chunks() {
 
 #[test]
 fn only_the_first_page_lists_the_home_page() {
-    let page = Urlset::begin(number(1, 1), BASE, 0).next(&[], true);
+    let page = Urlset::begin(number(1, 1), BASE, None).next(Vec::new(), true);
     assert_eq!(locs(&read(&page)), [format!("{BASE}/")]);
     for (page, part) in [(2, 1), (1, 2)] {
-        let rows = [row(45_001, "a"), row(45_002, "")];
-        let file = Urlset::begin(number(page, part), BASE, 0).next(&rows, true);
+        let rows = vec![row(45_001, "a"), row(45_002, "")];
+        let file = Urlset::begin(number(page, part), BASE, None).next(rows, true);
         assert_eq!(locs(&read(&file)), [format!("{BASE}/a")], "page {page}, part {part}");
     }
 }
@@ -116,11 +116,29 @@ fn only_the_first_page_lists_the_home_page() {
 fn images_are_listed_with_their_page() {
     let images = (0..1001).map(|at| format!("https://media.example/{at}.jpg?é&x")).collect();
     let row = SitemapUrl { images, ..row(1, "a") };
-    let page = Urlset::begin(number(2, 1), BASE, 0).next(&[row], true);
+    let page = Urlset::begin(number(2, 1), BASE, None).next(vec![row], true);
     let root = read(&page);
     let images: Vec<_> = root.children[0].all("image:image").collect();
     assert_eq!(images.len(), 1000, "no more than crawlers read");
     assert_eq!(images[7].one("image:loc").text, "https://media.example/7.jpg?%C3%A9&x");
+}
+
+#[test]
+fn malformed_urls_are_left_out_and_counted() {
+    let bare = |loc: &str| SitemapUrl { loc: loc.to_owned(), ..row(1, "") };
+    let images = ["garbage", "https://media.example/1.jpg"].map(ToOwned::to_owned).to_vec();
+    let rows = vec![
+        bare("garbage"),
+        bare("ftp://cards.example/a"),
+        SitemapUrl { images, ..row(2, "a") },
+        SitemapUrl { malformed: vec!["images"], ..row(3, "b") },
+        SitemapUrl { images: vec!["https://a.example/".repeat(500_000)], ..row(4, "c") },
+    ];
+    let mut file = Urlset::begin(number(2, 1), BASE, None);
+    let root = read(&file.next(rows, true));
+    assert_eq!(locs(&root), ["a", "b", "c"].map(|path| format!("{BASE}/{path}")));
+    assert_eq!(root.children.iter().flat_map(|url| url.all("image:image")).count(), 1);
+    assert_eq!(file.skipped.count, 5, "two rows, and the images of three");
 }
 
 #[test]
@@ -158,13 +176,14 @@ async fn a_page_streams_every_row_once() {
     let store = Arc::new(Store::open(&config, None).await.unwrap());
     let mut connection = SqliteConnection::connect(&url).await.unwrap();
     sqlx::raw_sql(insert).execute(&mut connection).await.unwrap();
-    for (page, chunks, listed, last) in
+    for (page, steps, listed, last) in
         [(1, 9, 2001, "/2000"), (2, 5, 1000, "/b/1999"), (3, 1, 0, "")]
     {
         let stamp = store.sitemap().stamp(number(page, 1)).await.unwrap();
-        let stream = urlset(store.clone(), number(page, 1), stamp, BASE);
+        let file = Urlset::begin(number(page, 1), BASE, stamp.as_ref());
+        let stream = chunks(store.clone(), Arc::default(), file);
         let found: Vec<Bytes> = stream.try_collect().await.unwrap();
-        assert_eq!(found.len(), chunks, "page {page} is read in steps");
+        assert_eq!(found.len(), steps, "page {page} is read in steps");
         assert!(found.iter().all(|chunk| !chunk.is_empty()), "an empty chunk ends a body");
         let root = read(&found.concat());
         let locs = locs(&root);
