@@ -11,7 +11,7 @@ use super::skipped::Skipped;
 use super::xml::{Attributes, Xml, url};
 use super::{HOUR, Refused, Settings, refused};
 use crate::reply::{BodyStream, Reply, StreamAborted};
-use crate::store::syntax::is_url;
+use crate::store::syntax::{is_page_of, is_url};
 use crate::store::{SitemapFile, SitemapNumber, SitemapStamp, SitemapUrl, Store, StoreError};
 use crate::telemetry::Metrics;
 use bytes::Bytes;
@@ -136,7 +136,7 @@ pub fn chunks(
 
 /// A file, while it is written.
 pub struct Urlset {
-    home: String,
+    base_url: String,
     xml: Xml,
     /// The id of the last URL that is written.
     pub after_id: i64,
@@ -150,15 +150,15 @@ pub struct Urlset {
 impl Urlset {
     /// Begins a file.
     pub fn begin(number: SitemapNumber, base_url: &str, stamp: Option<&SitemapStamp>) -> Self {
-        let home = format!("{base_url}/");
         let mut xml = Xml::begin();
         xml.open("urlset", URLSET);
         if number == SitemapNumber::FIRST {
             // the home page has no date
-            entry(&mut xml, &home, None, &[]);
+            entry(&mut xml, &format!("{base_url}/"), None, &[]);
         }
         let (after_id, last_id) = stamp.map_or((0, 0), |stamp| (stamp.first_id - 1, stamp.last_id));
-        Self { home, xml, after_id, last_id, is_ended: false, skipped: Skipped::default() }
+        let (base_url, skipped) = (base_url.to_owned(), Skipped::default());
+        Self { base_url, xml, after_id, last_id, is_ended: false, skipped }
     }
 
     /// Writes the next URLs, and the end after the last ones.
@@ -178,13 +178,13 @@ impl Urlset {
     fn write(&mut self, row: SitemapUrl) {
         let loc = url(&row.loc);
         // the first file lists the home page
-        if loc == self.home {
+        if loc.trim_end_matches('/') == self.base_url {
             return;
         }
         let before = self.xml.len();
         let mut images: Vec<_> = row.images.iter().map(|image| url(image)).collect();
         images.retain(|image| is_url(image, SCHEMES));
-        let is_listable = is_url(&loc, SCHEMES);
+        let is_listable = is_url(&loc, SCHEMES) && is_page_of(&self.base_url, &loc);
         if is_listable {
             entry(&mut self.xml, &loc, Some(row.lastmod_us), &images);
         }

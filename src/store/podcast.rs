@@ -161,11 +161,12 @@ impl FromRow for Podcast {
         let funding = row.list("funding", &mut malformed)?;
         let persons = row.list("persons", &mut malformed)?;
         let txt = row.list("txt", &mut malformed)?;
+        let taken_down = row.get::<String>("status")? != "active";
         Ok(from_row!(row;
             get: did guid title description link language author category subcategory image_url
                 kind medium owner_name owner_email copyright new_feed_url updated_us;
             flag: explicit locked complete block;
-            { funding, persons, txt, malformed, taken_down: row.get::<String>("status")? != "active" }))
+            { funding, persons, txt, taken_down, malformed }))
     }
 }
 
@@ -174,11 +175,12 @@ impl FromRow for Episode {
         let mut malformed = Vec::new();
         let transcripts = row.list("transcripts", &mut malformed)?;
         let persons = row.list("persons", &mut malformed)?;
+        let explicit = row.get::<Option<i64>>("explicit")?.map(|flag| flag != 0);
         Ok(from_row!(row;
             get: id did guid title description_html link enclosure_url enclosure_length
                 enclosure_type duration_s published_us season number kind image_url chapters_url
                 social_uri updated_us;
-            { transcripts, persons, malformed, explicit: row.get::<Option<i64>>("explicit")?.map(|flag| flag != 0) }))
+            { transcripts, persons, explicit, malformed }))
     }
 }
 

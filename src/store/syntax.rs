@@ -101,6 +101,14 @@ pub(crate) fn is_url(text: &str, schemes: &[&str]) -> bool {
         && is_port
 }
 
+/// A URL of this origin, without a fragment. Another port is another origin.
+pub(crate) fn is_page_of(origin: &str, url: &str) -> bool {
+    url.split_at_checked(origin.len()).is_some_and(|(start, rest)| {
+        let is_ended = rest.is_empty() || rest.starts_with(['/', '?']);
+        start.eq_ignore_ascii_case(origin) && is_ended && !rest.contains('#')
+    })
+}
+
 pub(crate) fn is_email(text: &str) -> bool {
     let Some((local, domain)) = text.split_once('@') else { return false };
     let has_parts = !local.is_empty() && domain.split('.').count() > 1;

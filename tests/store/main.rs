@@ -97,6 +97,7 @@ on_both! {
         deleting_a_record_twice_is_fine
         a_file_is_imported_whole_or_not
         errors_name_the_line_and_the_member
+        pages_of_foreign_origins_are_refused
         members_accept_only_valid_values
         a_podcast_keeps_its_first_guid
         constraint_violations_name_the_line

@@ -67,7 +67,7 @@ fn least(name: &str) -> Value {
             "items": [{"actor_did": BOB, "post_uri": POST, "reason": "popular"}],
         }),
         "follow" => json!({"did": ANN, "subject_did": BOB}),
-        "page" => json!({"loc": "https://a.example/a", "lastmod_at": AT}),
+        "page" => json!({"loc": "https://cards.example/a", "lastmod_at": AT}),
         other => panic!("a type without a test: {other}"),
     };
     record["type"] = name.into();
@@ -151,7 +151,7 @@ pub(crate) async fn deleting_a_record_twice_is_fine(world: World) {
         json!({"type": "moderation", "delete": true, "post_uri": POST}),
         json!({"type": "suggestion", "delete": true, "viewer_did": "*", "built_at": AT}),
         json!({"type": "follow", "delete": true, "did": ANN, "subject_did": BOB}),
-        json!({"type": "page", "delete": true, "loc": "https://a.example/a"}),
+        json!({"type": "page", "delete": true, "loc": "https://cards.example/a"}),
     ]
     .map(|record| record.to_string() + "\n")
     .concat();
@@ -236,6 +236,17 @@ pub(crate) async fn errors_name_the_line_and_the_member(world: World) {
     assert!(error.starts_with("line 1: longer than any record\nline 3: "), "{error}");
 }
 
+pub(crate) async fn pages_of_foreign_origins_are_refused(world: World) {
+    let store = world.open().await;
+    let foreign = with("page", &[("loc", json!("https://a.example/a"))]);
+    let error = refused(&store, &format!("{}\n{foreign}", least("page"))).await;
+    let why = "line 2: page.loc must be below https://cards.example/ and have no fragment";
+    assert!(error.starts_with(why), "{error}");
+    store.content().import(&mut Cursor::new(&foreign), None, |_, _| {}).await.unwrap();
+    let gone = json!({"type": "page", "delete": true, "loc": "https://a.example/a"}).to_string();
+    assert_eq!(imported(&store, &gone).await, "1 page deleted", "it can be removed");
+}
+
 /// Members that have a form of their own: what they take, and what they do not.
 pub(crate) async fn members_accept_only_valid_values(world: World) {
     let store = world.open().await;
@@ -262,8 +273,17 @@ pub(crate) async fn members_accept_only_valid_values(world: World) {
         (
             "page",
             "loc",
-            &["http://a.example:8080/?a=b&c"],
-            &["https:///a", "ftp://a/", "https://u@a/"],
+            &["https://cards.example/?a=b&c", "https://CARDS.example?a", "https://cards.example"],
+            &[
+                "https:///a",
+                "ftp://cards.example/",
+                "https://u@cards.example/",
+                "https://a.example/",
+                "https://cards.example.evil.test/",
+                "http://cards.example/",
+                "https://cards.example:8443/",
+                "https://cards.example/a#b",
+            ],
         ),
     ] {
         for (texts, is_good) in [(good, true), (bad, false)] {
@@ -427,7 +447,7 @@ pub(crate) async fn a_snapshot_of_suggestions_never_changes(world: World) {
 pub(crate) async fn imports_of_pages_use_up_no_ids(world: World) {
     let store = world.open().await;
     let page = |name: &str, at: &str| {
-        let loc = json!(format!("https://a.example/{name}"));
+        let loc = json!(format!("https://cards.example/{name}"));
         with("page", &[("loc", loc), ("lastmod_at", json!(at))]) + "\n"
     };
     imported(&store, &(page("a", AT) + &page("b", AT))).await;
@@ -437,9 +457,9 @@ pub(crate) async fn imports_of_pages_use_up_no_ids(world: World) {
     imported(&store, &page("c", AT)).await;
     let out = exported(&store, Some("page")).await;
     let locs = out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["loc"].clone());
-    let expected = ["a", "b", "c"].map(|name| json!(format!("https://a.example/{name}")));
+    let expected = ["a", "b", "c"].map(|name| json!(format!("https://cards.example/{name}")));
     assert_eq!(locs.collect::<Vec<_>>(), expected, "pages come out in the order of their ids");
-    let four = "INSERT INTO sitemap_url (loc, lastmod_us) VALUES ('https://a.example/d', 1)";
+    let four = "INSERT INTO sitemap_url (loc, lastmod_us) VALUES ('https://cards.example/d', 1)";
     world.raw(four).await.unwrap();
     assert_eq!(world.number("SELECT max(id) FROM sitemap_url").await, 4, "one for each");
 }

@@ -16,6 +16,7 @@ mod types;
 
 use super::StoreError;
 use super::db::{Db, Tx};
+use super::syntax::is_page_of;
 use batch::Batch;
 use record::{MAX_DEPTH, Record};
 use simd_json::Buffers;
@@ -114,19 +115,20 @@ pub struct Content<'a> {
 
 impl Content<'_> {
     /// Imports a file, whole or not at all. A new podcast without a guid gets that of its feed
-    /// below `base_url`. `progress` gets the bytes that each stage has read.
+    /// below `base_url`, and only pages of that origin are taken. `progress` gets the bytes that
+    /// each stage has read.
     pub async fn import(
         &self,
         file: &mut (impl BufRead + Seek),
         base_url: Option<&str>,
         mut progress: impl FnMut(Stage, u64),
     ) -> Result<Imported, ImportError> {
-        check(&mut *file, |bytes| progress(Stage::Checking, bytes))?;
+        check(Records::new(&mut *file, base_url), |bytes| progress(Stage::Checking, bytes))?;
         file.rewind()?;
         let mut tx = begin(self.db).await?;
         let mut imported = Imported::default();
         let mut batch = Batch::default();
-        let mut records = Records::new(file);
+        let mut records = Records::new(file, base_url);
         while let Some((length, mut record)) = records.next()? {
             if batch.is_full_for(&record) {
                 batch.apply(&mut tx).await?;
@@ -172,8 +174,10 @@ async fn analyze(db: &Db) -> Result<(), StoreError> {
 }
 
 /// Finds everything that is wrong with the lines of a file.
-fn check(file: impl BufRead, mut progress: impl FnMut(u64)) -> Result<(), ImportError> {
-    let mut records = Records::new(file);
+fn check(
+    mut records: Records<'_, impl BufRead>,
+    mut progress: impl FnMut(u64),
+) -> Result<(), ImportError> {
     let (mut refused, mut more) = (Vec::new(), 0);
     loop {
         match records.next() {
@@ -193,8 +197,10 @@ fn check(file: impl BufRead, mut progress: impl FnMut(u64)) -> Result<(), Import
 }
 
 /// The records of a file, line by line, in bounded memory.
-struct Records<R> {
+struct Records<'a, R> {
     from: R,
+    /// The origin of the pages, if known.
+    base_url: Option<&'a str>,
     line: Vec<u8>,
     /// The number of the current line, from 1.
     number: u64,
@@ -203,10 +209,10 @@ struct Records<R> {
     buffers: Buffers,
 }
 
-impl<R: BufRead> Records<R> {
-    fn new(from: R) -> Self {
+impl<'a, R: BufRead> Records<'a, R> {
+    fn new(from: R, base_url: Option<&'a str>) -> Self {
         let buffers = Buffers::with_max_depth(0, MAX_DEPTH);
-        Self { from, line: Vec::new(), number: 0, bytes: 0, buffers }
+        Self { from, base_url, line: Vec::new(), number: 0, bytes: 0, buffers }
     }
 
     /// The next record and the length of its line. Blank lines are skipped.
@@ -221,7 +227,8 @@ impl<R: BufRead> Records<R> {
             } else if self.line.trim_ascii().is_empty() {
                 continue;
             } else {
-                Record::parse(&mut self.line, &mut self.buffers)
+                let record = Record::parse(&mut self.line, &mut self.buffers);
+                record.and_then(|record| on_origin(record, self.base_url))
             };
             let record = record.map_err(|why| ImportError::line(self.number, why))?;
             return Ok(Some((length, record)));
@@ -237,6 +244,19 @@ impl<R: BufRead> Records<R> {
         self.bytes += read as u64;
         Ok(read)
     }
+}
+
+/// Refuses a page of another origin: crawlers take a sitemap for its own origin only.
+fn on_origin(record: Record, base_url: Option<&str>) -> Result<Record, String> {
+    let Some(base_url) = base_url.filter(|_| record.of.name == "page" && !record.is_deletion)
+    else {
+        return Ok(record);
+    };
+    let loc = record.row.get("loc").and_then(serde_json::Value::as_str).unwrap_or_default();
+    if is_page_of(base_url, loc) {
+        return Ok(record);
+    }
+    Err(format!("page.loc must be below {base_url}/ and have no fragment"))
 }
 
 /// Gives a podcast the guid of its feed's URL, unless it has one. A stored guid stays.

@@ -130,6 +130,11 @@ fn malformed_urls_are_left_out_and_counted() {
     let rows = vec![
         bare("garbage"),
         bare("ftp://cards.example/a"),
+        bare("https://other.example/a"),
+        bare("http://cards.example/a"),
+        bare("https://cards.example:8443/a"),
+        bare("https://cards.example.evil.test/a"),
+        bare("https://cards.example/a#b"),
         SitemapUrl { images, ..row(2, "a") },
         SitemapUrl { malformed: vec!["images"], ..row(3, "b") },
         SitemapUrl { images: vec!["https://a.example/".repeat(500_000)], ..row(4, "c") },
@@ -138,7 +143,7 @@ fn malformed_urls_are_left_out_and_counted() {
     let root = read(&file.next(rows, true));
     assert_eq!(locs(&root), ["a", "b", "c"].map(|path| format!("{BASE}/{path}")));
     assert_eq!(root.children.iter().flat_map(|url| url.all("image:image")).count(), 1);
-    assert_eq!(file.skipped.count, 5, "two rows, and the images of three");
+    assert_eq!(file.skipped.count, 10, "seven rows, and the images of three");
 }
 
 #[test]
