@@ -94,13 +94,13 @@ curl_is_refused() {
 
 # Sends $1 requests concurrently: all of them must get 200.
 load() {
-  local count=$1 told
+  local count=$1 report
   shift
   printf '%s' "$QUESTION" >"$WORK/question"
-  told=$(h2load -n "$count" -d "$WORK/question" -H 'Content-Type: application/json' "$@" "$URL/rpc")
-  grep -qF "$count total, $count started, $count done, $count succeeded, 0 failed" <<<"$told" &&
-    grep -qF "status codes: $count 2xx" <<<"$told" || fail "h2load $*: $told"
-  echo "h2load $*: $(grep -oE "^Application protocol: .*" <<<"$told"), $count requests"
+  report=$(h2load -n "$count" -d "$WORK/question" -H 'Content-Type: application/json' "$@" "$URL/rpc")
+  grep -qF "$count total, $count started, $count done, $count succeeded, 0 failed" <<<"$report" &&
+    grep -qF "status codes: $count 2xx" <<<"$report" || fail "h2load $*: $report"
+  echo "h2load $*: $(grep -oE "^Application protocol: .*" <<<"$report"), $count requests"
 }
 
 # A page that calls the gateway as a wallet's would: cross-origin, so that it needs a preflight.

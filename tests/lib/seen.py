@@ -12,7 +12,7 @@ import yaml
 METHODS = ("get", "post", "put", "options")
 
 
-def told(document):
+def stated(document):
     """Surface, method, path and status of each response of an operation."""
     surface = document.stem
     for path, operations in yaml.safe_load(document.read_text())["paths"].items():
@@ -23,9 +23,9 @@ def told(document):
 
 def main(seen_file, *documents):
     seen = set(Path(seen_file).read_text().splitlines())
-    all_told = [answer for name in documents for answer in told(Path(name))]
-    missing = [answer for answer in all_told if answer not in seen]
-    print(f"{len(all_told) - len(missing)} of {len(all_told)} documented answers seen")
+    all_stated = [answer for name in documents for answer in stated(Path(name))]
+    missing = [answer for answer in all_stated if answer not in seen]
+    print(f"{len(all_stated) - len(missing)} of {len(all_stated)} documented answers seen")
     for answer in missing:
         print(f"not seen: {answer}")
     return 1 if missing else 0

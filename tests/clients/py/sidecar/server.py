@@ -249,7 +249,7 @@ class Sidecar:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 raise
-        assert not leaked, f"in the log or the metrics: {told}"
+        assert not leaked, f"in the log or the metrics: {leaked}"
         assert status == 0, f"exit {status}:\n{self.log()[-2000:]}"
         assert '"level":"error"' not in self.log() or self.may_complain, self.log()[-2000:]
 
