@@ -4,8 +4,11 @@
 //! the cache evicts it, so slow readers of large answers cannot exhaust the machine: when the pool
 //! is empty, new requests get 503.
 
-use std::sync::Arc;
+use parking_lot::Mutex;
+use pingora_limits::inflight::Guard;
+use portcullis_filters::client::ClientKey;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 /// The pool: a number of bytes.
 #[derive(Debug)]
@@ -40,17 +43,37 @@ pub struct Exhausted;
 pub struct MemoryPermit {
     memory: Arc<MemoryPool>,
     bytes: usize,
+    /// The clients that still read what it is for, each with its share.
+    readers: Mutex<Vec<(ClientKey, Weak<Guard>)>>,
 }
 
 impl MemoryPermit {
     /// An empty share.
     pub fn of(memory: &Arc<MemoryPool>) -> Self {
-        Self { memory: Arc::clone(memory), bytes: 0 }
+        Self { memory: Arc::clone(memory), bytes: 0, readers: Mutex::default() }
     }
 
     /// The size of the pool.
     pub fn pool_size(&self) -> usize {
         self.memory.size()
+    }
+
+    /// The share that counts this memory as the client's: the one that it has already, or what
+    /// `count` makes of it. Reading the same answer many times takes its memory once.
+    pub fn read_by(
+        &self,
+        client: ClientKey,
+        count: impl FnOnce() -> Option<Guard>,
+    ) -> Option<Arc<Guard>> {
+        let mut readers = self.readers.lock();
+        readers.retain(|(_, share)| share.strong_count() > 0);
+        let known = readers.iter().find(|(reader, _)| *reader == client);
+        if let Some(share) = known.and_then(|(_, share)| share.upgrade()) {
+            return Some(share);
+        }
+        let share = Arc::new(count()?);
+        readers.push((client, Arc::downgrade(&share)));
+        Some(share)
     }
 
     /// Grows the share to at least `bytes`.

@@ -174,7 +174,8 @@ impl<'a, S: Surface> Exchange<'a, S> {
         let length = reply.body.length();
         let Some(memory) = reply.memory.as_ref().filter(|_| length >= LARGE) else { return Ok(()) };
         let client = caller.client.key;
-        self.context.unread = self.clients().hold_answer(client, length, memory.pool_size());
+        let count = || self.clients().hold_answer(client, length, memory.pool_size());
+        self.context.unread = memory.read_by(client, count);
         if self.context.unread.is_some() {
             return Ok(());
         }

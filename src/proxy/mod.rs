@@ -130,7 +130,7 @@ pub struct Context {
     /// The client's share of its requests in flight, until the response is out.
     slot: Option<Guard>,
     /// The large answer that the client has not read, counted as its own.
-    unread: Option<Guard>,
+    unread: Option<Arc<Guard>>,
     /// `None` until a response is sent: a client that left before has no log line.
     outcome: Option<Outcome>,
     _in_flight: InFlight,
