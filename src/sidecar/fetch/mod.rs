@@ -67,7 +67,7 @@ pub async fn status(url: &str, trust: Trust, timeout: Duration) -> Result<u16, F
 /// Fetches a document. `permit` is dropped when the work ends, even if its caller has gone.
 ///
 /// # Errors
-/// There is no response 200 of at most [`MAX_DOCUMENT`] bytes within [`DOCUMENT_TIMEOUT`].
+/// There is no response 200 of at most `MAX_DOCUMENT` bytes within `DOCUMENT_TIMEOUT`.
 pub async fn document(
     url: &str,
     trust: Trust,
