@@ -221,7 +221,7 @@ fn open_errors_give_the_cause_without_secrets() {
             ("postgres://user@127.0.0.1:hunter2/d", "malformed"),
             ("postgres://user@127.0.0.1:1/d?application_name=hunter2", "refused"),
             ("postgres://user@%2Fno%2Fsuch%2Ffolder/hunter2", "No such file"),
-            ("postgres://user@127.0.0.1:1/d?sslmode=require", "refused"),
+            ("postgres://user@127.0.0.1:1/d?sslmode=require", "TLS is not supported"),
             (&missing, "does not exist"),
             (&inside, "Not a directory"),
             (&world.url, "file is not a database"),
