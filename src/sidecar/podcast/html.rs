@@ -1,4 +1,4 @@
-//! Text by creators: as harmless HTML, and as plain text.
+//! Text by creators about an episode: as harmless HTML, and as plain text.
 //!
 //! No markup is passed through: text is decoded and escaped again, an allowed tag is written again
 //! and closed. So the output holds these tags only, whatever the input is. The only attribute is

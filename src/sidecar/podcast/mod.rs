@@ -90,7 +90,7 @@ fn channel(xml: &mut Xml, feed: &Feed<'_>) {
     let owner = [("owner", podcast.owner_email.as_deref().unwrap_or_default())];
     xml.element("podcast:locked", &owner, if podcast.locked { "yes" } else { "no" });
     for funding in &podcast.funding {
-        let text = label(&funding.text, MAX_NAME_CHARS);
+        let text = line(&funding.text, MAX_NAME_CHARS);
         xml.element("podcast:funding", &[("url", &url(&funding.url))], &text);
     }
     persons(xml, &podcast.persons);
@@ -102,15 +102,14 @@ fn channel(xml: &mut Xml, feed: &Feed<'_>) {
 
 /// RSS's own elements.
 fn about(xml: &mut Xml, podcast: &Podcast) {
-    let (title, link) = (label(&podcast.title, MAX_CHARS), url(&podcast.link));
-    let lines: Vec<_> = podcast.description.lines().map(html::plain).collect();
-    let description = shortened(&lines.join("\n"), MAX_DESCRIPTION_BYTES);
+    let (title, link) = (line(&podcast.title, MAX_CHARS), url(&podcast.link));
+    let description = shortened(&podcast.description, MAX_DESCRIPTION_BYTES);
     xml.text("title", &*title);
     xml.text("link", &*link);
     // RSS requires one
     xml.text("description", if description.is_empty() { &*title } else { &*description });
     xml.text("language", &*podcast.language);
-    xml.text("copyright", &*label(podcast.copyright.as_deref().unwrap_or_default(), MAX_CHARS));
+    xml.text("copyright", &*line(podcast.copyright.as_deref().unwrap_or_default(), MAX_CHARS));
     xml.open("image", &[]);
     xml.text("url", &*url(&podcast.image_url));
     xml.text("title", &*title);
@@ -120,7 +119,7 @@ fn about(xml: &mut Xml, podcast: &Podcast) {
 
 /// Apple's elements of a podcast.
 fn channel_apple(xml: &mut Xml, podcast: &Podcast) {
-    xml.text("itunes:author", &*label(podcast.author.as_deref().unwrap_or_default(), MAX_CHARS));
+    xml.text("itunes:author", &*line(podcast.author.as_deref().unwrap_or_default(), MAX_CHARS));
     let category = [("text", podcast.category.as_str())];
     match podcast.subcategory.as_deref() {
         Some(subcategory) => {
@@ -137,7 +136,7 @@ fn channel_apple(xml: &mut Xml, podcast: &Podcast) {
     if let Some(email) = podcast.owner_email.as_deref() {
         let name = podcast.owner_name.as_ref().or(podcast.author.as_ref());
         xml.open("itunes:owner", &[]);
-        xml.text("itunes:name", name.map(|name| label(name, MAX_CHARS)).as_deref());
+        xml.text("itunes:name", name.map(|name| line(name, MAX_CHARS)).as_deref());
         xml.text("itunes:email", email);
         xml.close("itunes:owner");
     }
@@ -149,7 +148,7 @@ fn channel_apple(xml: &mut Xml, podcast: &Podcast) {
 
 /// Writes the item of an episode.
 fn item(xml: &mut Xml, feed: &Feed<'_>, episode: &Episode) {
-    let title = label(&episode.title, MAX_CHARS);
+    let title = line(&episode.title, MAX_CHARS);
     xml.open("item", &[]);
     xml.text("title", &*title);
     let length = episode.enclosure_length.to_string();
@@ -218,15 +217,8 @@ fn persons(xml: &mut Xml, persons: &[Person]) {
             [&person.role, &person.group].map(|text| text.as_deref().unwrap_or_default());
         let [image, href] = [&person.image, &person.href].map(|text| optional_url(text.as_deref()));
         let attributes = [("role", role), ("group", group), ("img", &image), ("href", &href)];
-        xml.element("podcast:person", &attributes, &label(&person.name, MAX_NAME_CHARS));
+        xml.element("podcast:person", &attributes, &line(&person.name, MAX_NAME_CHARS));
     }
-}
-
-/// A text on one line, harmless to apps that render it as HTML.
-fn label(text: &str, max_chars: usize) -> String {
-    let label = line(&html::plain(text), max_chars);
-    // required elements need a text: what is nothing but tags keeps its words
-    if label.is_empty() { line(&text.replace('<', " "), max_chars) } else { label }
 }
 
 fn optional_url(text: Option<&str>) -> String {

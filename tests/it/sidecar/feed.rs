@@ -24,7 +24,7 @@ fn podcast() -> Podcast {
     Podcast {
         did: DID.to_owned(),
         guid: "917393e3-1b1e-5cef-ace4-edaa54e1f810".to_owned(),
-        title: "Pulls & < Packs".to_owned(),
+        title: "Pulls & <Packs>".to_owned(),
         description: "Cards, \"opened\"\nweekly.".to_owned(),
         link: "https://cards.example/@ana".to_owned(),
         language: "en".to_owned(),
@@ -148,7 +148,7 @@ fn a_creators_choices_are_written() {
         ("itunes:complete", "yes"),
         ("itunes:block", "yes"),
         ("itunes:explicit", "true"),
-        ("description", "Pulls & < Packs"),
+        ("description", "Pulls & <Packs>"),
     ] {
         assert_eq!(at(&channel, path), expected, "{path}");
     }
@@ -159,6 +159,7 @@ fn a_creators_choices_are_written() {
 #[test]
 fn difficult_text_is_preserved() {
     let hard = "ana@b.example \u{1}<b>🃏</b> \u{5d0}\u{5d1} \u{202e}x ]]> &amp;";
+    let clean = "ana@b.example <b>🃏</b> \u{5d0}\u{5d1} \u{202e}x ]]> &amp;";
     let podcast = Podcast {
         title: hard.to_owned(),
         description: hard.to_owned(),
@@ -168,58 +169,13 @@ fn difficult_text_is_preserved() {
     let episode =
         Episode { title: hard.to_owned(), description_html: hard.to_owned(), ..episode(1) };
     let channel = channel(&podcast, &[episode]);
-    let plain = "ana@b.example 🃏 \u{5d0}\u{5d1} \u{202e}x ]]> &";
-    for path in [
-        "title",
-        "description",
-        "itunes:author",
-        "item/title",
-        "item/itunes:title",
-        "item/description",
-    ] {
-        assert_eq!(at(&channel, path), plain, "{path}");
+    for path in ["title", "description", "itunes:author", "item/title", "item/itunes:title"] {
+        assert_eq!(at(&channel, path), clean, "{path}");
     }
+    let plain = "ana@b.example 🃏 \u{5d0}\u{5d1} \u{202e}x ]]> &";
+    assert_eq!(at(&channel, "item/description"), plain);
     let html = "ana@b.example <b>🃏</b> \u{5d0}\u{5d1} \u{202e}x ]]&gt; &amp;";
     assert_eq!(at(&channel, "item/content:encoded"), html);
-}
-
-#[test]
-fn markup_in_a_channel_reaches_no_reader() {
-    let evil = "A<script>alert(1)</script>\nB<img\nsrc=x onerror=alert(1)>&lt;b>C</b>";
-    let owned = || evil.to_owned();
-    let podcast = Podcast {
-        title: owned(),
-        description: owned(),
-        author: text(evil),
-        copyright: text(evil),
-        owner_name: text(evil),
-        owner_email: text("ana@cards.example"),
-        persons: vec![person(evil)],
-        funding: vec![Funding { url: "https://cards.example/tip".to_owned(), text: owned() }],
-        ..podcast()
-    };
-    let channel = channel(&podcast, &[Episode { title: owned(), ..episode(1) }]);
-    for path in [
-        "title",
-        "description",
-        "copyright",
-        "itunes:author",
-        "itunes:owner/itunes:name",
-        "podcast:person",
-        "podcast:funding",
-        "item/title",
-    ] {
-        let text = at(&channel, path);
-        let tags = text.match_indices('<').filter(|(at, _)| !text[at + 1..].starts_with(' '));
-        assert_eq!(tags.count(), 0, "{path}: {text}");
-        assert!(text.starts_with('A') && text.ends_with('C'), "{path}: {text}");
-    }
-    let lost = channel_of_tags();
-    assert_eq!(at(&lost, "title"), "b> /b>", "a title of tags alone is no tag, but there");
-}
-
-fn channel_of_tags() -> Node {
-    channel(&Podcast { title: "<b></b>".to_owned(), ..podcast() }, &[])
 }
 
 #[test]
