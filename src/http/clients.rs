@@ -159,6 +159,6 @@ impl Clients {
 fn hold(held: &Inflight, client: ClientKey, bytes: usize, size: usize) -> Option<Guard> {
     let signed = |bytes: usize| isize::try_from(bytes).unwrap_or(isize::MAX);
     let (guard, all) = held.incr(client, signed(bytes));
-    // one answer is never too much
+    // a single one fits, however small the pool is
     (all <= signed(size / SHARE) || all == signed(bytes)).then_some(guard)
 }

@@ -38,12 +38,12 @@ impl MemoryPool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exhausted;
 
-/// One answer's share of the pool, released on drop.
+/// A share of the pool, for one answer or one request body; released on drop.
 #[derive(Debug)]
 pub struct MemoryPermit {
     memory: Arc<MemoryPool>,
     bytes: usize,
-    /// The clients that still read what it is for, each with its share.
+    /// The clients that are still reading the answer, each with the guard that counts it.
     readers: Mutex<Vec<(ClientKey, Weak<Guard>)>>,
 }
 
@@ -58,22 +58,22 @@ impl MemoryPermit {
         self.memory.size()
     }
 
-    /// The share that counts this memory as the client's: the one that it has already, or what
-    /// `count` makes of it. Reading the same answer many times takes its memory once.
+    /// Counts the answer as the client's until the guard is dropped, once for all of its requests
+    /// that read the same answer: `count` is called for the first. `None` if `count` refuses.
     pub fn read_by(
         &self,
         client: ClientKey,
         count: impl FnOnce() -> Option<Guard>,
     ) -> Option<Arc<Guard>> {
         let mut readers = self.readers.lock();
-        readers.retain(|(_, share)| share.strong_count() > 0);
+        readers.retain(|(_, guard)| guard.strong_count() > 0);
         let known = readers.iter().find(|(reader, _)| *reader == client);
-        if let Some(share) = known.and_then(|(_, share)| share.upgrade()) {
-            return Some(share);
+        if let Some(guard) = known.and_then(|(_, guard)| guard.upgrade()) {
+            return Some(guard);
         }
-        let share = Arc::new(count()?);
-        readers.push((client, Arc::downgrade(&share)));
-        Some(share)
+        let guard = Arc::new(count()?);
+        readers.push((client, Arc::downgrade(&guard)));
+        Some(guard)
     }
 
     /// Grows the share to at least `bytes`.

@@ -14,7 +14,7 @@ use crate::io::deadline::within;
 use crate::io::memory::MemoryPermit;
 use crate::reply::{ErrorFormat, Persistence, Reply, ResponseContext};
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, EXPECT, HOST, ORIGIN, TRANSFER_ENCODING};
+use http::header::{EXPECT, HOST, ORIGIN, TRANSFER_ENCODING};
 use http::{HeaderValue, Method, Version};
 use pingora::http::RequestHeader;
 use pingora_limits::inflight::Guard;
@@ -149,9 +149,7 @@ impl<'a, S: Surface> Exchange<'a, S> {
             policy::within_size(body.len(), max).map_err(Incomplete::Refused)?;
             return Ok((body, None));
         }
-        let length =
-            self.header.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok());
-        let length = length.and_then(|length| length.parse().ok()).unwrap_or(max).min(max);
+        let length = policy::declared_length(&self.header.headers).unwrap_or(max).min(max);
         let pool = &self.proxy.process.uploads;
         let refused = |reason, message| Incomplete::Refused(Refusal::new(reason, message));
         let share = self.clients().hold_upload(caller.client.key, length, pool.size());

@@ -89,7 +89,7 @@ impl Operations {
             let claim = keys.claim(key, name, &task.digest, now_us, 0).await?;
             match &claim {
                 Claim::Answered { intent: Some(intent), .. }
-                    if self.reconciler.is_rolled_back(intent).await? => {}
+                    if self.reconciler.lose_if_rolled_back(intent).await? => {}
                 _ => return Ok(claim),
             }
         }
@@ -209,7 +209,7 @@ impl Operations {
         if details.is_none() {
             let intent = self.submitter.journal.store.intents().get(id).await?;
             if let Some(intent) = intent
-                && self.reconciler.is_rolled_back(&intent).await?
+                && self.reconciler.lose_if_rolled_back(&intent).await?
             {
                 return Err(Outcome::unsettled());
             }

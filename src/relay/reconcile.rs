@@ -83,7 +83,7 @@ impl Reconciler {
                     }
                 }
                 Intended::NonceTaken(intent) => {
-                    if !self.is_rolled_back(&intent).await? {
+                    if !self.lose_if_rolled_back(&intent).await? {
                         return Ok(None);
                     }
                 }
@@ -93,18 +93,18 @@ impl Reconciler {
 
     /// The outcome of a journaled intent, which is not sent again; `None` if it has no effect.
     pub(super) async fn known(&self, intent: &Intent) -> Result<Option<Outcome>, Outcome> {
-        if self.is_rolled_back(intent).await? {
+        if self.lose_if_rolled_back(intent).await? {
             return Ok(None);
         }
         Ok(self.submitter.known(intent).await?)
     }
 
-    /// Whether the chain contradicts the end of an intent, which is lost then. An unavailable node
-    /// contradicts nothing.
+    /// Journals an intent as lost if the chain contradicts its end; returns whether it does. An
+    /// unavailable node contradicts nothing.
     ///
     /// # Errors
     /// The chain that contradicts is not the proven one.
-    pub(super) async fn is_rolled_back(&self, intent: &Intent) -> Result<bool, Outcome> {
+    pub(super) async fn lose_if_rolled_back(&self, intent: &Intent) -> Result<bool, Outcome> {
         if !matches!(intent.state, IntentState::Succeeded | IntentState::Reverted) {
             return Ok(false);
         }
@@ -127,7 +127,7 @@ impl Reconciler {
         let search = Search { state: Some(IntentState::Succeeded), ..Search::default() };
         while let [newest] = journal.search(&search, i64::MAX, 1).await?.as_slice()
             && newest.epoch == epoch
-            && self.is_rolled_back(newest).await?
+            && self.lose_if_rolled_back(newest).await?
         {}
         Ok(())
     }

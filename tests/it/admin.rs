@@ -372,7 +372,7 @@ fn the_log_never_repeats_foreign_text() {
     for line in edge.lines() {
         let lower = line.to_lowercase();
         let silent = !lower.contains("a-secret") && !lower.contains(&felt[2..]);
-        assert!(silent, "the log repeats what it was stated: {line}");
+        assert!(silent, "the log repeats what a client sent: {line}");
     }
 }
 

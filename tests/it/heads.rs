@@ -52,7 +52,7 @@ fn any_path_but_the_two_is_not_found() {
 }
 
 #[test]
-fn a_target_with_a_fragment_is_none() {
+fn a_target_with_a_fragment_is_refused() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     for (method, path) in [("POST", "/rpc#"), ("POST", "/rpc#x"), ("GET", "/healthz#x")] {

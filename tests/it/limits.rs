@@ -170,9 +170,9 @@ fn the_window_slides() {
     assert!((50..=57).contains(&retry), "the first request leaves the window in {retry} s");
     let stated = Instant::now() + Duration::from_secs(retry);
     let before = stated - Duration::from_millis(2_500);
-    assert!(clock.silent_for(before - Instant::now()), "almost the stated time goes by");
-    assert_eq!(ask().status, 429, "not before the time that was stated");
-    assert!(clock.silent_for(stated - Instant::now()), "the stated time is over");
+    assert!(clock.silent_for(before - Instant::now()), "almost the announced time passes");
+    assert_eq!(ask().status, 429, "not before the announced time");
+    assert!(clock.silent_for(stated - Instant::now()), "the announced time is over");
     assert_eq!(ask().status, 200, "one request left the window, so one passes");
     let next = ask();
     assert_eq!(next.status, 429, "the two later ones are still in the window");

@@ -89,14 +89,14 @@ fn an_answer_of_exactly_4_mib_passes() {
         let call = calls.last().expect("the node was asked");
         let body = padded_envelope(call, ANSWER_CAP);
         let result = &body[envelope(call, "").len() - 1..body.len() - 1];
-        assert_result(&response, "1", result, &format!("4 MiB stated by {what}"));
+        assert_result(&response, "1", result, &format!("4 MiB declared by {what}"));
     }
 }
 
 /// Bodies that are longer or shorter than declared.
 const WRONG_LENGTHS: &[Fault] = &[
     (
-        "one byte less than stated, then the end",
+        "one byte less than declared, then the end",
         |call| {
             let body = envelope(call, "\"a-word-of-the-node\"");
             let length = format!("Content-Length: {}", body.len() + 1);
@@ -105,7 +105,7 @@ const WRONG_LENGTHS: &[Fault] = &[
         INVALID,
     ),
     (
-        "half of what was stated, then a reset",
+        "half of what was declared, then a reset",
         |call| {
             let body = envelope(call, "\"a-word-of-the-node\"");
             let length = format!("Content-Length: {}", body.len() * 2);
@@ -114,7 +114,7 @@ const WRONG_LENGTHS: &[Fault] = &[
         &["upstream_invalid", "upstream_unreachable"],
     ),
     (
-        "more than stated, so that the JSON is cut",
+        "more than declared, so that the JSON is cut",
         |call| {
             let body = envelope(call, "\"a-word-of-the-node\"");
             send(http("200 OK", &["Content-Length: 40"], body))
@@ -191,7 +191,7 @@ fn an_encoded_answer_is_invalid_and_never_decoded() {
     const FAULTS: &[Fault] = &[
         ("gzip", |_| send(sized("200 OK", &["Content-Encoding: gzip"], GZIP)), INVALID),
         ("a gzip bomb", |_| send(sized("200 OK", &["Content-Encoding: gzip"], bomb())), INVALID),
-        ("gzip that is not stated", |_| send(json(GZIP)), INVALID),
+        ("gzip that is not declared", |_| send(json(GZIP)), INVALID),
         (
             "a right answer that calls itself gzip",
             |call| send(sized("200 OK", &["Content-Encoding: gzip"], envelope(call, "1"))),

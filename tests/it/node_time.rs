@@ -228,7 +228,7 @@ fn the_node_never_has_more_connections_than_configured() {
 }
 
 #[test]
-fn an_unreachable_node_is_told_as_such() {
+fn an_unreachable_node_is_reported_as_such() {
     let edge = Setup::before(Node::nowhere()).start();
     for number in 0..20 {
         let response = edge.ask(&ask_about(number, "\"mine\""));

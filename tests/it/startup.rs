@@ -146,7 +146,7 @@ fn a_file_that_is_no_configuration_is_refused() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_told() {
+fn a_port_that_is_taken_is_reported() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     for key in ["gateway.listen", "admin.listen"] {

@@ -107,7 +107,7 @@ fn http_1_behaves_alike_over_tls() {
     assert_error(&refused, "batch", "null", "a refusal inside TLS");
     let large = Request::post(vec![b' '; 100_000]);
     let stated = client.ask(&large);
-    assert_error(&stated, "body_too_large", "null", "stated off while it sends");
+    assert_error(&stated, "body_too_large", "null", "refused while it sends");
     client.ends("its connection is over, and the answer was not lost");
     assert_eq!(stage.node.connections(), 1, "the node is asked as ever");
 }
@@ -223,7 +223,7 @@ fn sighup_presents_a_new_certificate() {
     assert!(handshake(stage.address(), stage.pair.config(ANY, &[])).is_err(), "not the old one");
     assert_result(&open.ask(&Request::post(QUESTION)), "7", RESULT, "the connection goes on");
     let end = series(&metrics(&stage.edge), NOT_AFTER, &["surface=\"gateway\""]);
-    assert!(end < YEAR_4096, "the end of the new one is stated: {end}");
+    assert!(end < YEAR_4096, "the end of the new one is shown: {end}");
 }
 
 #[test]

@@ -62,7 +62,7 @@ pub(crate) async fn a_signer_has_one_holder_at_a_time(world: World) {
     let began = Instant::now();
     let refused = SignerLock::acquire(&two, felt(0xa), short).await;
     assert!(matches!(refused, Err(StoreError::SignerHeld)), "{refused:?}");
-    assert!(began.elapsed() < long, "it waits no longer than it was stated");
+    assert!(began.elapsed() < long, "it waits no longer than its limit");
     let other = SignerLock::acquire(&two, felt(0xb), short).await.unwrap();
 
     let waiting = SignerLock::acquire(&two, felt(0xa), long);

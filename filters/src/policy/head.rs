@@ -5,7 +5,7 @@ use crate::head::{Head, X_FORWARDED_FOR};
 use crate::limit::RateLimitStatus;
 use crate::verdict::{Reason, Refusal};
 use alloc::format;
-use http::{Version, header};
+use http::{HeaderMap, Version, header};
 
 /// 64 KiB: the contract's bound on the body of a JSON-RPC request.
 pub const MAX_BODY: usize = 65_536;
@@ -141,6 +141,10 @@ pub(crate) fn not_json() -> Refusal {
 /// Refuses a declared size early; the body itself is measured too. The framing has refused a length
 /// that is not a number.
 pub(super) fn declared_size(head: &Head<'_>, max: usize) -> Result<(), Refusal> {
-    let declared = head.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
-    within_size(declared.and_then(|text| text.parse().ok()).unwrap_or(0), max)
+    within_size(declared_length(head.headers).unwrap_or(0), max)
+}
+
+/// The declared length of a body in bytes, if it is a number.
+pub fn declared_length(headers: &HeaderMap) -> Option<usize> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }

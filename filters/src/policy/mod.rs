@@ -16,7 +16,7 @@ pub use crate::tx::Contracts;
 pub use admission::{Admission, Admitted, PendingCall};
 pub use gateway::{GatewayPolicy, JudgedHead, RPC_METHODS};
 pub(crate) use head::not_json;
-pub use head::{MAX_BODY, MediaType, within_size};
+pub use head::{MAX_BODY, MediaType, declared_length, within_size};
 pub use relay::{Caps, Endpoint, Inspected, RelayCall, RelayPolicy};
 pub use sidecar::{Authorization, Function, RequestParts, SidecarPolicy};
 

@@ -34,14 +34,14 @@ use std::time::Duration;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, timeout};
 
-/// After an early response a client that still sends is read for this long, so that it sees the
-/// response before the reset (RFC 9112, section 9.6), and again as long if it sent
-/// [`LINGER_BYTES`].
+/// How long to keep reading after an early response, so that the client sees it before the reset
+/// (RFC 9112, section 9.6). Repeated while the client uploads [`LINGER_BYTES`] in that time.
 const LINGER: Duration = Duration::from_secs(2);
-/// 64 KiB in [`LINGER`]: less is no upload worth the wait.
+/// 64 KiB: a slower upload is not waited for.
 const LINGER_BYTES: usize = 64 << 10;
-/// The longest that a connection lingers, and what it reads meanwhile: an endless upload ends.
+/// The longest that a connection lingers.
 const LINGER_MAX: Duration = Duration::from_secs(30);
+/// 32 MiB: the most that is read meanwhile, so that an endless upload ends.
 const LINGER_MAX_BYTES: usize = 32 << 20;
 /// A client that takes nothing of a response for this long is disconnected.
 pub(super) const STALL: Duration = Duration::from_secs(10);
@@ -291,22 +291,22 @@ impl Connection {
     }
 
     /// Ready when the client took nothing for [`STALL`] of a response of which `left` bytes are not
-    /// written. What it took shows in the bytes that its TCP acknowledged: the socket's buffer is
-    /// refilled in larger steps.
+    /// written. `stall` is its progress so far, and when to compare it again.
     fn poll_stalled(
         &mut self,
         cx: &mut Context<'_>,
-        stall: &mut Option<Stall>,
+        stall: &mut Option<(Progress, Instant)>,
         left: usize,
     ) -> Poll<()> {
         loop {
-            let stall = stall.get_or_insert_with(|| Stall::new(&self.io, left));
-            ready!(self.idle_timer.poll_until(stall.until, cx));
-            let now = Stall::new(&self.io, left);
-            if (now.acknowledged, now.left) == (stall.acknowledged, stall.left) {
+            let next = |progress| (progress, Instant::now() + STALL);
+            let (before, until) = stall.get_or_insert_with(|| next(Progress::of(&self.io, left)));
+            ready!(self.idle_timer.poll_until(*until, cx));
+            let progress = Progress::of(&self.io, left);
+            if progress == *before {
                 return Poll::Ready(());
             }
-            *stall = now;
+            *stall = Some(next(progress));
         }
     }
 
@@ -381,13 +381,13 @@ impl Connection {
         let _ = within(LINGER_MAX + LINGER, close).await;
     }
 
-    /// Ends the output, then reads and drops while the client uploads at a fair rate.
+    /// Ends the output, then reads and drops while the client uploads fast enough.
     async fn drop_input(&mut self) {
         let _ = timeout(LINGER, self.io.shutdown()).await;
         let end = Instant::now() + LINGER_MAX;
-        let (mut dropped, mut before) = (LINGER_BYTES, 0);
-        while dropped - before >= LINGER_BYTES && Instant::now() < end && !self.drain.has_begun() {
-            before = dropped;
+        let mut dropped = 0;
+        loop {
+            let before = dropped;
             let upload = async {
                 while dropped < LINGER_MAX_BYTES {
                     self.buffer.clear();
@@ -397,28 +397,28 @@ impl Connection {
                     }
                 }
             };
-            if timeout(LINGER, upload).await.is_ok() {
+            let is_over = timeout(LINGER, upload).await.is_ok() || Instant::now() >= end;
+            if is_over || dropped - before < LINGER_BYTES || self.drain.has_begun() {
                 return;
             }
         }
     }
 }
 
-/// How much of a response the client had taken when it last made progress.
-struct Stall {
-    /// Bytes that its TCP acknowledged; `None` for a Unix socket.
+/// How much of a response the client has taken.
+#[derive(PartialEq)]
+struct Progress {
+    /// Bytes that its TCP acknowledged, because the socket's buffer is refilled in larger steps;
+    /// `None` for a Unix socket.
     acknowledged: Option<u64>,
-    /// Bytes that were not written.
+    /// Bytes that are not written.
     left: usize,
-    /// When to look again.
-    until: Instant,
 }
 
-impl Stall {
-    fn new(io: &Stream, left: usize) -> Self {
+impl Progress {
+    fn of(io: &Stream, left: usize) -> Self {
         let tcp = io.get_socket_digest().and_then(|digest| digest.tcp_info());
-        let acknowledged = tcp.map(|tcp| tcp.tcpi_bytes_acked);
-        Self { acknowledged, left, until: Instant::now() + STALL }
+        Self { acknowledged: tcp.map(|tcp| tcp.tcpi_bytes_acked), left }
     }
 }
 

@@ -72,7 +72,7 @@ pub(super) async fn faucet_drip(drip: &FaucetDrip, state: &State<'_>) -> Result<
     while let Some(last) = intents.last_of(operation, recipient, state.epoch).await?
         && let Some(wait) = wait(last.created_us, state)
     {
-        if !state.reconciler.is_rolled_back(&last).await? {
+        if !state.reconciler.lose_if_rolled_back(&last).await? {
             let message = "the recipient has had its drip";
             let refused = Outcome::refused(Reason::FaucetCooldown, message);
             let transaction_hash = Some(last.transaction_hash);

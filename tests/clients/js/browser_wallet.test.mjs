@@ -180,7 +180,7 @@ describe('a page', { concurrency: true }, () => {
     );
     assert.equal(status, 200);
     const toTheGateway = () => sent.filter(({ url }) => url === started.url);
-    await eventually('the call is stated', () => toTheGateway().length > 0);
+    await eventually('the call is recorded', () => toTheGateway().length > 0);
     const methods = toTheGateway().map(({ method }) => method);
     assert.deepEqual(methods, ['POST'], 'the answer is kept for a day');
   });

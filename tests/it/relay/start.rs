@@ -80,7 +80,7 @@ fn a_secret_that_others_can_read() {
 }
 
 #[test]
-fn a_key_that_is_none() {
+fn a_malformed_key_stops_the_start() {
     let order = "0x800000000000010ffffffffffffffffb781126dcae7b2321e66a241adc64d2f";
     for name in ["owner.key", "verifier.key"] {
         for text in ["", "0x0", "ace1ace1", "0xace1ace1ace1g", "0xace1 0xace2", order] {

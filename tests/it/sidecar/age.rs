@@ -153,7 +153,7 @@ fn a_session_is_begun_with_nothing() {
     refused(&stage.ask(&Token::of(ALICE).on(coded)), "UnsupportedMediaType", "a coding");
     assert_eq!(stage.standing(ALICE)["status"], "unverified", "none of them began one");
     let nobody = stage.ask(&post(SESSION, r#"{"x":1}"#));
-    refused(&nobody, "AuthenticationRequired", "nobody is not stated what is wrong with a body");
+    refused(&nobody, "AuthenticationRequired", "without a session no fault of the body is named");
 }
 
 #[test]

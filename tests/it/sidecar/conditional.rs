@@ -78,7 +78,7 @@ fn documents_have_strong_etags_and_content_dates() {
 }
 
 #[test]
-fn who_has_the_tag_already_is_told_so() {
+fn a_client_with_the_current_tag_gets_304() {
     let stage = Stage::new();
     each(documents(), |(path, _)| {
         let whole = stage.get(&path);

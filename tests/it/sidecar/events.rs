@@ -167,7 +167,7 @@ fn the_same_event_at_once_is_applied_once() {
 }
 
 #[test]
-fn what_was_told_survives_a_restart() {
+fn an_acknowledged_event_survives_a_restart() {
     let mut stage = Stage::new();
     let subject = stage.session(ALICE);
     let event = Event::new("durable", &subject, "verified", 0);

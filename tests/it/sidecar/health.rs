@@ -173,7 +173,7 @@ fn components_are_checked_concurrently_with_a_timeout() {
 }
 
 #[test]
-fn results_are_kept_for_a_while_whoever_asks() {
+fn results_are_cached_for_all_clients() {
     let upstream = upstream();
     let stage = stage(&upstream, &[("sidecar.health.email", quoted(&upstream.url("/email/ok")))]);
     std::thread::scope(|scope| {

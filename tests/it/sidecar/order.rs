@@ -51,7 +51,7 @@ fn with_faults(subject: &str, faults: &[Fault]) -> Request {
 }
 
 #[test]
-fn of_two_faults_the_earlier_is_told() {
+fn of_two_faults_the_earlier_is_reported() {
     let configured = Stage::new();
     let without = Stage::with(&[("sidecar.age.webhook_secret_files", "[]")]);
     let subjects = [&configured, &without].map(|stage| stage.session(ALICE));
@@ -245,5 +245,5 @@ fn refusals_of_a_signature_are_all_the_same() {
             answers.insert(anonymous(&answer));
         }
     }
-    assert_eq!(answers.len(), 1, "they are stated apart: {answers:?}");
+    assert_eq!(answers.len(), 1, "the answers differ: {answers:?}");
 }

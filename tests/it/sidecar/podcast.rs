@@ -119,7 +119,7 @@ fn caching_ends_with_the_next_episode() {
     };
     let tomorrow = in_seconds(86_400);
     assert_eq!(max_age(&tomorrow), 300, "tomorrow is far away");
-    assert_eq!(tomorrow.text(), plain.text(), "what is scheduled is not stated");
+    assert_eq!(tomorrow.text(), plain.text(), "a scheduled episode is not listed");
     let soon = in_seconds(120);
     assert!((110..=120).contains(&max_age(&soon)), "two minutes at most: {}", max_age(&soon));
     assert_eq!(soon.text(), plain.text(), "nor is this one");

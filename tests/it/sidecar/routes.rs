@@ -71,7 +71,7 @@ fn liveness_has_a_word_and_nothing_else() {
 }
 
 #[test]
-fn another_method_is_told_the_right_ones() {
+fn another_method_gets_the_allowed_ones() {
     let stage = Stage::empty(&[]);
     let read = readable().map(|(path, _)| (path, vec!["GET", "HEAD", "OPTIONS"]));
     let age = [(SESSION, vec!["GET", "HEAD", "OPTIONS", "POST"]), (WEBHOOK, vec!["POST"])];

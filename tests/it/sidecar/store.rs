@@ -87,7 +87,7 @@ fn a_migrated_store_fails_the_health_check() {
     assert_eq!(database["output"], "store_error", "{body}");
     assert_eq!(body["checks"]["platform"][0]["status"], "pass", "it alone fails: {body}");
     let robots = stage.get("/robots.txt");
-    assert_eq!(robots.status, 200, "robots are stated to come back, never to stay away");
+    assert_eq!(robots.status, 200, "robots get rules, never an error that forbids the site");
 }
 
 #[test]

@@ -220,7 +220,7 @@ fn account(key: &SigningKey) -> (Upstream, String) {
         "publicKeyMultibase": format!("z{multikey}"),
     });
     let text = json!({ "id": did, "verificationMethod": [method] }).to_string();
-    document.set(text).expect("it is stated once");
+    document.set(text).expect("it is set once");
     (upstream, did)
 }
 
