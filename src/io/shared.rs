@@ -99,6 +99,14 @@ where
         matches!(self.0.lock().entries.get(key), Some(Entry::Running(_)))
     }
 
+    /// Whether a value is cached for this key, or a computation is running.
+    pub fn is_known(&self, key: &K) -> bool {
+        match self.0.lock().entries.get(key) {
+            Some(Entry::Cached { until, .. }) => Instant::now() < *until,
+            known => known.is_some(),
+        }
+    }
+
     /// Forgets the value: the next caller computes it again. A computation that is running goes on
     /// for those who wait for it, but its result is not cached.
     pub fn invalidate(&self, key: &K) {

@@ -18,7 +18,7 @@ use crate::store::{
     AccountStatus, FeedItem, FeedQuery, Store, StoreError, Suggestion, SuggestionQuery,
 };
 use crate::telemetry::Metrics;
-use portcullis_filters::policy::{Authorization, Function, RequestParts};
+use portcullis_filters::policy::{Function, RequestParts};
 use portcullis_filters::verdict::Reason;
 use serde_json::{Value, json};
 use std::time::SystemTime;
@@ -58,7 +58,7 @@ pub(super) async fn answer(
     let feeds = &settings.config.feeds;
     let feed = feed(&query, feeds)?;
     if feed == PERSONAL {
-        let reply = personal_feed(store, metrics, settings, &request.authorization, &query).await;
+        let reply = personal_feed(store, metrics, settings, request, &query).await;
         return reply.map_err(|refused| Refused { is_personal: true, ..refused });
     }
     let Page { limit, cursor, set, labels } = page(&query)?;
@@ -87,10 +87,10 @@ async fn personal_feed(
     store: &Store,
     metrics: &Metrics,
     settings: &Settings,
-    authorization: &Authorization,
+    request: &RequestParts,
     query: &Query,
 ) -> Result<Reply, Refused> {
-    let did = viewer(store, settings, authorization).await?;
+    let did = viewer(store, settings, request).await?;
     let Page { limit, cursor, .. } = page(query)?;
     let fingerprint = cursor::fingerprint([PERSONAL, &did]);
     let after = match position(fingerprint, cursor.as_deref())? {
@@ -185,9 +185,10 @@ fn cut<T>(items: &mut Vec<T>, limit: u32) -> Option<&T> {
 async fn viewer(
     store: &Store,
     settings: &Settings,
-    authorization: &Authorization,
+    request: &RequestParts,
 ) -> Result<String, Refused> {
-    let viewer = settings.auth.viewer(authorization, LXM, SystemTime::now()).await?;
+    let RequestParts { authorization, client, .. } = request;
+    let viewer = settings.auth.viewer(authorization, LXM, *client, SystemTime::now()).await?;
     let viewer = match viewer {
         // an account may be unknown here, but a known one must be active
         Viewer::Did(did) => match store.accounts().by_did(&did).await? {

@@ -106,6 +106,8 @@ impl Function {
 pub struct RequestParts {
     /// The function at the path.
     pub function: Function,
+    /// Who calls.
+    pub client: ClientKey,
     /// Whether the method is `POST`, not `GET` or `HEAD`.
     pub is_post: bool,
     /// The raw query.
@@ -160,7 +162,7 @@ impl SidecarPolicy {
             Route::Call(function) => {
                 within_rate(rate_limit)?;
                 let slot = enter(client.key).ok_or_else(too_many_in_flight)?;
-                self.call(function, head, slot).map(Admitted::Call)
+                self.call(function, client.key, head, slot).map(Admitted::Call)
             }
         });
         Admission { client, rate_limit: Some(rate_limit), verdict }
@@ -169,6 +171,7 @@ impl SidecarPolicy {
     fn call<G>(
         &self,
         function: Function,
+        client: ClientKey,
         head: &Head<'_>,
         slot: G,
     ) -> Result<PendingCall<RequestParts, G>, Refusal> {
@@ -187,16 +190,23 @@ impl SidecarPolicy {
         }
         declared_size(head, max_body)?;
         no_coding(head)?;
-        let call = self.parts(function, head, query);
+        let call = self.parts(function, client, head, query);
         Ok(PendingCall { call, slot, expects_continue, max_body })
     }
 
-    fn parts(&self, function: Function, head: &Head<'_>, query: &[u8]) -> RequestParts {
+    fn parts(
+        &self,
+        function: Function,
+        client: ClientKey,
+        head: &Head<'_>,
+        query: &[u8],
+    ) -> RequestParts {
         let one = |name| head.single(name).flatten().map(|value| Box::from(value.as_bytes()));
         let all = |name: &HeaderName| head.headers.get_all(name).iter();
         let lists: Vec<_> = all(&header::IF_NONE_MATCH).map(|value| value.as_bytes()).collect();
         RequestParts {
             function,
+            client,
             is_post: head.method == "POST",
             query: query.into(),
             authorization: match head.single(header::AUTHORIZATION) {

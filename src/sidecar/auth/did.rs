@@ -2,22 +2,23 @@
 //! <https://atproto.com/specs/did>
 //!
 //! The sender of a token chooses its DID, and no signature is verified before the lookup. So there
-//! are two methods with one address each, a bound on concurrent lookups, a cache, and only public
-//! hosts are contacted.
+//! are two methods with one address each, a bound on concurrent lookups in all and per client, a
+//! cache, and only public hosts are contacted.
 
 use super::jwt::keys_unavailable;
 use super::key_cache::{Failure, KeyCache, Lifetime};
 use super::service_token::KEY;
 use super::signature::{self, PublicKey};
+use super::turns::{Turn, Turns};
 use crate::config::SessionConfig;
 use crate::sidecar::fetch::{self, Document, FetchError, Trust};
 use crate::store::syntax::{is_domain, is_plc};
+use portcullis_filters::client::ClientKey;
 use portcullis_filters::verdict::{Reason, Refusal};
 use serde::Deserialize;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
 
 /// As in the reference implementation.
 const LIFETIME: Lifetime =
@@ -27,8 +28,6 @@ const MAX_CACHED: usize = 10_000;
 /// Concurrent lookups, sixteen in all: slow hosts of strangers must not block the directory.
 const PLC_LOOKUPS: usize = 8;
 const WEB_LOOKUPS: usize = 8;
-/// How long a lookup waits for a slot.
-const QUEUE_TIMEOUT: Duration = Duration::from_secs(3);
 const WELL_KNOWN: &str = "/.well-known/did.json";
 
 /// Looks up the keys of accounts.
@@ -37,8 +36,8 @@ pub(super) struct Dids {
     plc_url: String,
     localhost: bool,
     keys: KeyCache<PublicKey>,
-    plc_lookups: Arc<Semaphore>,
-    web_lookups: Arc<Semaphore>,
+    plc_lookups: Arc<Turns>,
+    web_lookups: Arc<Turns>,
 }
 
 /// A DID with a supported method.
@@ -63,8 +62,8 @@ impl Dids {
             plc_url: config.plc_url.trim_end_matches('/').to_owned(),
             localhost: config.localhost_dids,
             keys: KeyCache::new(MAX_CACHED, LIFETIME),
-            plc_lookups: Arc::new(Semaphore::new(PLC_LOOKUPS)),
-            web_lookups: Arc::new(Semaphore::new(WEB_LOOKUPS)),
+            plc_lookups: Turns::new(PLC_LOOKUPS),
+            web_lookups: Turns::new(WEB_LOOKUPS),
         }
     }
 
@@ -80,9 +79,14 @@ impl Dids {
         Some(Did { text, method })
     }
 
-    /// The key that signs for an account.
-    pub(super) async fn key(&self, did: Did<'_>) -> Result<Arc<PublicKey>, Refusal> {
-        let key = self.keys.get(did.text, self.look_up(did)).await;
+    /// The key that signs for an account. A lookup takes one of the slots of this `client`.
+    pub(super) async fn key(
+        &self,
+        did: Did<'_>,
+        client: ClientKey,
+    ) -> Result<Arc<PublicKey>, Refusal> {
+        let turn = self.turns(did).take(client);
+        let key = self.keys.get(did.text, turn, |turn| self.look_up(did, turn)).await;
         key.map_err(|failure| match failure {
             Failure::Absent => Refusal::new(
                 Reason::BadJwtIss,
@@ -97,8 +101,10 @@ impl Dids {
         &self,
         did: Did<'_>,
         seen: &Arc<PublicKey>,
+        client: ClientKey,
     ) -> Result<Option<Arc<PublicKey>>, Refusal> {
-        match self.keys.renew(did.text, seen, self.look_up(did)).await {
+        let turn = self.turns(did).take(client);
+        match self.keys.renew(did.text, seen, turn, |turn| self.look_up(did, turn)).await {
             Err(Failure::Unavailable) => Err(keys_unavailable()),
             Err(Failure::Absent) => Ok(None),
             Ok(newer) => Ok(newer),
@@ -110,26 +116,28 @@ impl Dids {
         (&self.plc_url, self.localhost) == (&other.plc_url, other.localhost)
     }
 
+    fn turns(&self, did: Did<'_>) -> &Arc<Turns> {
+        match did.method {
+            Method::Plc => &self.plc_lookups,
+            Method::Web(_) | Method::Localhost(_) => &self.web_lookups,
+        }
+    }
+
     fn look_up(
         &self,
         did: Did<'_>,
+        turn: Option<Turn>,
     ) -> impl Future<Output = Result<PublicKey, Failure>> + Send + use<> {
-        let (url, trust, lookups) = match did.method {
-            Method::Plc => {
-                (format!("{}/{}", self.plc_url, did.text), Trust::Operator, &self.plc_lookups)
-            }
-            Method::Web(host) => {
-                (format!("https://{host}{WELL_KNOWN}"), Trust::Public, &self.web_lookups)
-            }
+        let (url, trust) = match did.method {
+            Method::Plc => (format!("{}/{}", self.plc_url, did.text), Trust::Operator),
+            Method::Web(host) => (format!("https://{host}{WELL_KNOWN}"), Trust::Public),
             Method::Localhost(port) => {
-                (format!("http://localhost:{port}{WELL_KNOWN}"), Trust::Operator, &self.web_lookups)
+                (format!("http://localhost:{port}{WELL_KNOWN}"), Trust::Operator)
             }
         };
-        let (text, lookups) = (did.text.to_owned(), Arc::clone(lookups));
+        let text = did.text.to_owned();
         async move {
-            let slot = tokio::time::timeout(QUEUE_TIMEOUT, lookups.acquire_owned());
-            let slot = slot.await.map_err(|_| Failure::Unavailable)?;
-            let document = fetch::document(&url, trust, slot).await?;
+            let document = fetch::document(&url, trust, turn).await?;
             key_of(&text, &document).ok_or(Failure::Absent)
         }
     }

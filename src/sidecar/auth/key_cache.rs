@@ -3,6 +3,9 @@
 //! A fetched value is fresh for a time. After that the first caller fetches it again, while others
 //! use the stale one, or wait if there is none. When the fetch fails, the stale value serves on for
 //! a longer time. A failed fetch is not repeated at once.
+//!
+//! A fetch may need a permit. Its caller waits for that before the fetch starts, so that a client
+//! that gets none delays nobody who asks for the same value.
 
 use crate::io::shared::Shared;
 use quick_cache::sync::Cache;
@@ -58,12 +61,14 @@ impl<V: Send + Sync + 'static> KeyCache<V> {
     }
 
     /// The value, fetched now if there is no fresh one.
-    pub(super) async fn get(
+    pub(super) async fn get<P, F: Future<Output = Result<V, Failure>> + Send + 'static>(
         &self,
         name: &str,
-        fetch: impl Future<Output = Result<V, Failure>> + Send + 'static,
+        permit: impl Future<Output = Option<P>>,
+        fetch: impl FnOnce(Option<P>) -> F,
     ) -> Result<Arc<V>, Failure> {
-        if let Some(fresh) = self.younger_than(self.lifetime.fresh, name) {
+        let fresh = || self.younger_than(self.lifetime.fresh, name);
+        if let Some(fresh) = fresh() {
             return Ok(fresh);
         }
         let stale = || self.younger_than(self.lifetime.stale, name);
@@ -72,7 +77,14 @@ impl<V: Send + Sync + 'static> KeyCache<V> {
         {
             return Ok(stale);
         }
-        match self.fetch(name, Purpose::Refresh, fetch).await {
+        let fetched = match self.permit(name, Purpose::Refresh, permit).await {
+            Ok(permit) => match fresh() {
+                Some(fresh) => return Ok(fresh),
+                None => self.fetch(name, Purpose::Refresh, fetch(permit)).await,
+            },
+            Err(failure) => Err(failure),
+        };
+        match fetched {
             Err(Failure::Unavailable) => stale().ok_or(Failure::Unavailable),
             fetched => fetched,
         }
@@ -80,17 +92,32 @@ impl<V: Send + Sync + 'static> KeyCache<V> {
 
     /// Another value than `seen`, which did not fit: fetched now, unless that was done a short time
     /// ago. A failure is returned until the next attempt.
-    pub(super) async fn renew(
+    pub(super) async fn renew<P, F: Future<Output = Result<V, Failure>> + Send + 'static>(
         &self,
         name: &str,
         seen: &Arc<V>,
-        fetch: impl Future<Output = Result<V, Failure>> + Send + 'static,
+        permit: impl Future<Output = Option<P>>,
+        fetch: impl FnOnce(Option<P>) -> F,
     ) -> Result<Option<Arc<V>>, Failure> {
         let other = |value: &Arc<V>| !Arc::ptr_eq(value, seen);
         if let Some(newer) = self.values.get(name).map(|(value, _)| value).filter(other) {
             return Ok(Some(newer));
         }
-        Ok(Some(self.fetch(name, Purpose::Renew, fetch).await?).filter(other))
+        let permit = self.permit(name, Purpose::Renew, permit).await?;
+        Ok(Some(self.fetch(name, Purpose::Renew, fetch(permit)).await?).filter(other))
+    }
+
+    /// Waits for the permit that a new fetch needs; a fetch that is known needs none.
+    async fn permit<P>(
+        &self,
+        name: &str,
+        purpose: Purpose,
+        permit: impl Future<Output = Option<P>>,
+    ) -> Result<Option<P>, Failure> {
+        if self.fetches.is_known(&(name.to_owned(), purpose)) {
+            return Ok(None);
+        }
+        permit.await.map(Some).ok_or(Failure::Unavailable)
     }
 
     async fn fetch(
@@ -150,14 +177,15 @@ mod tests {
         let [fresh, stale] = [10, 60].map(Duration::from_secs);
         let cache = KeyCache::new(8, Lifetime { fresh, stale });
         let get = async |fetched: u8| {
-            let value = cache.get("a", ready(Ok(fetched)));
+            let value = cache.get("a", ready(Some(())), |_| ready(Ok(fetched)));
             timeout(Duration::from_millis(1), value).await.ok()?.ok().map(|value| *value)
         };
         assert_eq!(get(1).await, Some(1));
         advance(Duration::from_secs(9)).await;
         assert_eq!(get(2).await, Some(1), "fresh");
         advance(Duration::from_secs(1)).await;
-        let slow = timeout(Duration::from_millis(1), cache.get("a", pending()));
+        let slow = cache.get("a", ready(Some(())), |_| pending());
+        let slow = timeout(Duration::from_millis(1), slow);
         assert!(slow.await.is_err(), "it fetches, and goes on when its caller leaves");
         advance(Duration::from_secs(49)).await;
         assert_eq!(get(2).await, Some(1), "stale");

@@ -6,7 +6,7 @@
 //! anyway. No message contains a part of a token.
 //!
 //! Reading order: `jwt.rs`, `platform.rs` and `jwks.rs`, `service_token.rs` and `did.rs`,
-//! `signature.rs`, `key_cache.rs`.
+//! `signature.rs`, `key_cache.rs`, `turns.rs`.
 
 mod did;
 mod jwks;
@@ -15,11 +15,13 @@ mod key_cache;
 mod platform;
 mod service_token;
 mod signature;
+mod turns;
 
 use crate::config::SessionConfig;
 use crate::secrets::Secret;
 use jwt::Jwt;
 use platform::Platform;
+use portcullis_filters::client::ClientKey;
 use portcullis_filters::policy::Authorization;
 use portcullis_filters::verdict::{Reason, Refusal};
 use service_token::ServiceTokens;
@@ -92,7 +94,7 @@ impl Auth {
         self.platform.user(&jwt, now).await
     }
 
-    /// The reader of a personal feed who calls the XRPC method `lxm`.
+    /// The reader of a personal feed who calls the XRPC method `lxm` from this `client`.
     ///
     /// # Errors
     /// As [`Self::user`]; `not_configured` only for a session of the platform.
@@ -100,11 +102,12 @@ impl Auth {
         &self,
         authorization: &Authorization,
         lxm: &str,
+        client: ClientKey,
         now: SystemTime,
     ) -> Result<Viewer, Refusal> {
         let jwt = Jwt::parse(bearer(authorization)?)?;
         if jwt.is_service_token() {
-            self.service_tokens.account(&jwt, lxm, now).await.map(Viewer::Did)
+            self.service_tokens.account(&jwt, lxm, client, now).await.map(Viewer::Did)
         } else {
             self.platform.user(&jwt, now).await.map(Viewer::User)
         }

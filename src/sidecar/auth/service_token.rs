@@ -8,6 +8,7 @@ use super::jwt::{Audience, Jwt, bad_signature, seconds, wrong_alg};
 use super::refuse;
 use super::signature::{Alg, PublicKey};
 use crate::config::SessionConfig;
+use portcullis_filters::client::ClientKey;
 use portcullis_filters::verdict::{Reason, Refusal};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -45,6 +46,7 @@ impl ServiceTokens {
         &self,
         jwt: &Jwt<'_>,
         lxm: &str,
+        client: ClientKey,
         now: SystemTime,
     ) -> Result<String, Refusal> {
         self.check_claims(jwt, lxm, now)?;
@@ -57,12 +59,12 @@ impl ServiceTokens {
         let iss = jwt.claims.iss.as_deref().unwrap_or_default();
         let did = self.dids.parse(iss).ok_or_else(unknown)?;
         let signed = |key: &PublicKey| key.verify(jwt.alg, jwt.signed, &jwt.signature);
-        let key = self.dids.key(did).await?;
+        let key = self.dids.key(did, client).await?;
         if signed(&key) {
             return Ok(iss.to_owned());
         }
         // the account may have a new key
-        match self.dids.newer_key(did, &key).await? {
+        match self.dids.newer_key(did, &key, client).await? {
             Some(newer) if signed(&newer) => Ok(iss.to_owned()),
             _ => Err(bad_signature()),
         }

@@ -1,19 +1,22 @@
 //! GET requests to other servers, bounded: for health checks, session keys and DID documents.
 //!
 //! In: a URL, and who chose it. Out: a status, or a small document. One deadline covers everything
-//! from the name lookup to the last byte. Redirects are not followed, the environment's proxy is
-//! not used, connections are not reused. A URL that a stranger chose ([`Trust::Public`]) is fetched
+//! from the wait for a thread to the last byte, and one bound limits the threads of all fetches,
+//! also of those whose caller has gone. Redirects are not followed, the environment's proxy is not
+//! used, connections are not reused. A URL that a stranger chose ([`Trust::Public`]) is fetched
 //! over https and from public addresses only: they are checked after the name is resolved, and the
 //! connection uses these very addresses.
 
 pub mod address;
 
-use std::time::Duration;
+use crate::io::deadline::within;
+use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
 use ureq::Agent;
 use ureq::config::Config;
 use ureq::http::{Uri, header};
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
-use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
+use ureq::unversioned::transport::{DefaultConnector, NextTimeout, time};
 
 /// How long a document may take in all: a client waits for it.
 const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -21,6 +24,12 @@ const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(3);
 const MAX_DOCUMENT: usize = 64 << 10;
 /// 16 KiB: the head of a response.
 const MAX_HEAD: usize = 16 << 10;
+
+/// Fetches that run at once in this process, each on a thread of the runtime's blocking pool, which
+/// others use as well. A round of health checks has at most 37, and lookups of accounts 16.
+const MAX_RUNNING: usize = 64;
+
+static RUNNING: Semaphore = Semaphore::const_new(MAX_RUNNING);
 
 /// Who chose a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +70,7 @@ pub struct Document {
 /// There is no response within `timeout`.
 pub async fn status(url: &str, trust: Trust, timeout: Duration) -> Result<u16, FetchError> {
     let url = url.to_owned();
-    on_thread(move || Ok(get(&url, trust, timeout)?.status().as_u16())).await
+    on_thread(timeout, move |left| Ok(get(&url, trust, left)?.status().as_u16())).await
 }
 
 /// Fetches a document. `permit` is dropped when the work ends, even if its caller has gone.
@@ -74,9 +83,9 @@ pub async fn document(
     permit: impl Send + 'static,
 ) -> Result<Document, FetchError> {
     let url = url.to_owned();
-    on_thread(move || {
+    on_thread(DOCUMENT_TIMEOUT, move |left| {
         let _permit = permit;
-        let mut response = get(&url, trust, DOCUMENT_TIMEOUT)?;
+        let mut response = get(&url, trust, left)?;
         if response.status() != 200 {
             return Err(FetchError::Status(response.status().as_u16()));
         }
@@ -91,10 +100,23 @@ pub async fn document(
     .await
 }
 
+/// Runs `work` on a thread, with the time that is left of `timeout`. The thread counts until it
+/// ends: a caller that goes away, or a name lookup that outlasts its deadline, makes no room.
 async fn on_thread<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, FetchError> + Send + 'static,
+    timeout: Duration,
+    work: impl FnOnce(Duration) -> Result<T, FetchError> + Send + 'static,
 ) -> Result<T, FetchError> {
-    tokio::task::spawn_blocking(work).await.unwrap_or(Err(FetchError::Unreachable))
+    let started = Instant::now();
+    let run = async {
+        let permit = RUNNING.acquire().await;
+        let left = timeout.saturating_sub(started.elapsed());
+        let work = move || {
+            let _permit = permit;
+            work(left)
+        };
+        tokio::task::spawn_blocking(work).await.unwrap_or(Err(FetchError::Unreachable))
+    };
+    within(timeout, run).await.unwrap_or(Err(FetchError::Timeout))
 }
 
 fn get(
@@ -127,6 +149,8 @@ impl Resolver for CheckedResolver {
         config: &Config,
         timeout: NextTimeout,
     ) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        // with a timeout, the resolver would leave its lookup behind on a thread of its own
+        let timeout = NextTimeout { after: time::Duration::NotHappening, ..timeout };
         let found = DefaultResolver::default().resolve(uri, config, timeout)?;
         // a private address among public ones is an attack
         if self.0 == Trust::Public && !found.iter().all(|found| address::is_public(found.ip())) {

@@ -1,6 +1,7 @@
 //! Viewers: public feeds need no token, and `whoto-follow` requires a signed-in user.
 
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use k256::ecdsa::signature::Signer as _;
 use k256::ecdsa::{Signature, SigningKey};
@@ -8,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::skeleton::{PATH, SERVICE, feed, posts};
 use crate::support::check::each;
+use crate::support::client::PATIENCE;
 use crate::support::request::Request;
 use crate::support::response::Response;
 use crate::support::sidecar::content::{
@@ -247,6 +249,42 @@ fn an_at_protocol_account_is_verified_by_key() {
     let curve = token.header("alg", json!("ES256"));
     let answer = ask(&curve, &key);
     assert_eq!(answer.status, 401, "a key of another curve: {}", answer.text());
+}
+
+#[test]
+fn one_clients_slow_hosts_leave_turns_to_others() {
+    let key = SigningKey::from_slice(&[7; 32]).expect("a key");
+    let (_upstream, did) = account(&key);
+    let stage = Stage::with(&[("sidecar.session.localhost_dids", "true")]);
+    let ask = |did: &str, from: &str| {
+        let token = Token::of_service(did, SERVICE, METHOD).signed_by(|message| {
+            let signature: Signature = key.sign(message);
+            signature.to_bytes().to_vec()
+        });
+        let request = Request::new("GET", &personal()).with("X-Forwarded-For", from);
+        request.with("Authorization", &format!("Bearer {token}"))
+    };
+    let slow: Vec<Upstream> = (0..12).map(|_| Upstream::start(|_| Answer::Hang)).collect();
+    let mut clients: Vec<_> = slow
+        .iter()
+        .map(|host| {
+            let mut client = stage.client();
+            let did = format!("did:web:localhost%3A{}", host.port());
+            client.send(ask(&did, "203.0.113.1").bytes());
+            client
+        })
+        .collect();
+    let asked = || slow.iter().map(|host| host.asked("/.well-known/did.json")).sum::<usize>();
+    let deadline = Instant::now() + PATIENCE;
+    while asked() < 4 {
+        assert!(Instant::now() < deadline, "{} hosts are asked", asked());
+        assert!(clients[0].silent_for(Duration::from_millis(10)), "a host that is slow");
+    }
+    assert!(clients[0].silent_for(Duration::from_millis(200)), "a moment goes by");
+    assert_eq!(stage.ask(&ask(&did, "203.0.113.2")).status, 200, "another client has its turn");
+    assert_eq!(asked(), 4, "half of the eight, though twelve wait");
+    let unanswered = clients.iter_mut().all(|client| client.silent_for(Duration::from_millis(1)));
+    assert!(unanswered, "while the slow ones are under way");
 }
 
 #[test]

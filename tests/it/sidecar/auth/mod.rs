@@ -14,6 +14,7 @@ use k256::ecdsa::signature::Signer as _;
 use portcullis::config::SessionConfig;
 use portcullis::secrets::Secret;
 use portcullis::sidecar::auth::Auth;
+use portcullis_filters::client::ClientKey;
 use portcullis_filters::policy::Authorization;
 use portcullis_filters::verdict::{Reason, Refusal};
 use ring::rand::SystemRandom;
@@ -59,6 +60,10 @@ fn config() -> SessionConfig {
 fn auth_with(config: &SessionConfig, secrets: &[&str]) -> Auth {
     let secrets = secrets.iter().map(|secret| Secret::new((*secret).into())).collect();
     Auth::new(config, secrets, "did:web:feeds.example".to_owned())
+}
+
+fn client() -> ClientKey {
+    ClientKey::of([127, 0, 0, 1].into())
 }
 
 fn header(bearer: &str) -> Authorization {

@@ -193,7 +193,7 @@ async fn without_keys_sessions_are_not_configured() {
             assert_eq!(user(&auth, &bearer).await, Err(Reason::NotConfigured), "{bearer}");
         }
         let bearer = Key::secret("").bearer(&session());
-        let viewer = auth.viewer(&header(&bearer), "m", at(0)).await;
+        let viewer = auth.viewer(&header(&bearer), "m", client(), at(0)).await;
         assert_eq!(reason(viewer), Some(Reason::NotConfigured));
     }
 }

@@ -36,11 +36,11 @@ fn auth_at(stub: &Stub) -> Auth {
 }
 
 async fn viewer(auth: &Auth, bearer: &str) -> Result<String, Reason> {
-    account(auth.viewer(&header(bearer), LXM, at(0)).await)
+    account(auth.viewer(&header(bearer), LXM, client(), at(0)).await)
 }
 
 async fn viewer_at(auth: &Auth, bearer: &str, second: u64) -> Result<String, Reason> {
-    account(auth.viewer(&header(bearer), LXM, reach(second).await).await)
+    account(auth.viewer(&header(bearer), LXM, client(), reach(second).await).await)
 }
 
 fn account(viewer: Result<Viewer, Refusal>) -> Result<String, Reason> {
@@ -101,7 +101,7 @@ async fn each_fault_of_a_token_has_its_reason() {
         assert_eq!(viewer(&auth, &bearer).await.err(), expected, "{bearer}");
     }
     assert_eq!(viewer(&auth, &changed(json!({}))).await, Ok(PLC.to_owned()));
-    let nobody = auth.viewer(&Authorization::Absent, LXM, at(0)).await;
+    let nobody = auth.viewer(&Authorization::Absent, LXM, client(), at(0)).await;
     assert_eq!(reason(nobody), Some(Reason::Unauthorized));
     assert_eq!(stub.requests(), 2, "once for the key, once for tokens it did not sign");
 }
