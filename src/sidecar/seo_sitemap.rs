@@ -2,8 +2,9 @@
 //!
 //! A page of the sitemap is a range of ids, so a URL never moves to another page. A page that is
 //! too large for one file is split into parts. A file is read and written a few hundred URLs at a
-//! time, so it takes the memory of one such step. The home page is the first URL of page 1, which
-//! is therefore never empty.
+//! time, so it takes the memory of one such step. It is one state of the tables: it is read from
+//! one snapshot, or else cut off if it has changed at its end. The home page is the first URL of
+//! page 1, which is therefore never empty.
 
 use super::document::{Document, etag, seconds, validated};
 use super::query::{Query, invalid};
@@ -12,10 +13,11 @@ use super::xml::{Attributes, Xml, url};
 use super::{HOUR, Refused, Settings, refused};
 use crate::reply::{BodyStream, Reply, StreamAborted};
 use crate::store::syntax::{is_page_of, is_url};
-use crate::store::{SitemapFile, SitemapNumber, SitemapStamp, SitemapUrl, Store, StoreError};
+use crate::store::{
+    SitemapFile, SitemapNumber, SitemapReader, SitemapStamp, SitemapUrl, Store, StoreError,
+};
 use crate::telemetry::Metrics;
 use bytes::Bytes;
-use futures_util::StreamExt as _;
 use futures_util::stream::{self, Stream};
 use portcullis_filters::policy::{Function, RequestParts};
 use portcullis_filters::verdict::Reason;
@@ -57,7 +59,8 @@ pub(super) async fn answer(
             SitemapNumber::FIRST
         }
     };
-    let stamp = store.sitemap().stamp(number).await?;
+    let mut reader = store.sitemap().reader().await?;
+    let stamp = reader.stamp(number).await?;
     if stamp.is_none() && number != SitemapNumber::FIRST {
         return Err(refused(Reason::NotFound, "the sitemap has no such page"));
     }
@@ -65,15 +68,8 @@ pub(super) async fn answer(
     let mut reply = validated(request, HOUR, &etag, stamp.map(|stamp| stamp.lastmod_us));
     if reply.status == 200 {
         let file = Urlset::begin(number, base_url, stamp.as_ref());
-        let chunks = chunks(Arc::clone(store), Arc::clone(metrics), file);
-        let rest = chunks.map(|chunk| {
-            chunk.map_err(|error| {
-                error.log();
-                StreamAborted
-            })
-        });
         reply.media_type = Some(MEDIA_TYPE);
-        reply.rest = Some(BodyStream::new(rest));
+        reply.rest = Some(BodyStream::new(chunks(reader, Arc::clone(metrics), file)));
     }
     Ok(reply)
 }
@@ -116,26 +112,46 @@ pub fn file_etag(base_url: &str, number: SitemapNumber, stamp: Option<&SitemapSt
 
 /// A file, in chunks. What it leaves out is reported at its end.
 pub fn chunks(
-    store: Arc<Store>,
+    reader: SitemapReader,
     metrics: Arc<Metrics>,
     file: Urlset,
-) -> impl Stream<Item = Result<Bytes, StoreError>> + Send {
-    stream::try_unfold((store, metrics, file), |(store, metrics, mut file)| async move {
+) -> impl Stream<Item = Result<Bytes, StreamAborted>> + Send {
+    stream::try_unfold((reader, metrics, file), |(mut reader, metrics, mut file)| async move {
         if file.is_ended {
             return Ok(None);
         }
-        let rows = store.sitemap().urls(file.after_id, file.last_id, STEP).await?;
-        let is_last = rows.len() < STEP as usize;
-        let chunk = file.next(rows, is_last);
-        if is_last {
+        let chunk = match chunk(&mut reader, &mut file).await {
+            Ok(Some(chunk)) => chunk,
+            Ok(None) => {
+                log::info!("seo-sitemap: a page is cut off, as its URLs changed while it was sent");
+                return Err(StreamAborted);
+            }
+            Err(error) => {
+                error.log();
+                return Err(StreamAborted);
+            }
+        };
+        if file.is_ended {
             file.skipped.report(&metrics, Function::SeoSitemap);
         }
-        Ok(Some((chunk, (store, metrics, file))))
+        Ok(Some((chunk, (reader, metrics, file))))
     })
+}
+
+/// The next chunk of a file; `None` instead of the last one if the file is not of one state.
+async fn chunk(reader: &mut SitemapReader, file: &mut Urlset) -> Result<Option<Bytes>, StoreError> {
+    let rows = reader.urls(file.after_id, file.last_id, STEP).await?;
+    let is_last = rows.len() < STEP as usize;
+    if is_last && !reader.is_snapshot() && reader.stamp(file.number).await? != file.stamp {
+        return Ok(None);
+    }
+    Ok(Some(file.next(rows, is_last)))
 }
 
 /// A file, while it is written.
 pub struct Urlset {
+    number: SitemapNumber,
+    stamp: Option<SitemapStamp>,
     base_url: String,
     xml: Xml,
     /// The id of the last URL that is written.
@@ -158,7 +174,8 @@ impl Urlset {
         }
         let (after_id, last_id) = stamp.map_or((0, 0), |stamp| (stamp.first_id - 1, stamp.last_id));
         let (base_url, skipped) = (base_url.to_owned(), Skipped::default());
-        Self { base_url, xml, after_id, last_id, is_ended: false, skipped }
+        let stamp = stamp.copied();
+        Self { number, stamp, base_url, xml, after_id, last_id, is_ended: false, skipped }
     }
 
     /// Writes the next URLs, and the end after the last ones.

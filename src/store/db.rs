@@ -192,6 +192,20 @@ impl Db {
         }
     }
 
+    /// Begins a transaction that only reads, and sees one state of the tables from its first query
+    /// until it is dropped. It may idle between queries for `idle`.
+    pub(super) async fn snapshot(&self, idle: Duration) -> Result<Tx, StoreError> {
+        match self {
+            Self::Sqlite { readers, .. } => bounded(readers.begin()).await.map(Tx::Sqlite),
+            Self::Postgres(pool) => {
+                let mut tx = Tx::Postgres(bounded(pool.begin_with(sql::SNAPSHOT_BEGIN)).await?);
+                let idle = idle.as_millis().to_string();
+                tx.row(sql::SNAPSHOT_IDLE, &[idle.into()]).await?;
+                Ok(tx)
+            }
+        }
+    }
+
     /// Closes all connections once their statements are done.
     pub(super) async fn close(&self) {
         match self {
@@ -212,16 +226,25 @@ pub(super) enum Tx {
 }
 
 impl Tx {
+    /// The rows of a query.
+    pub(super) async fn rows(
+        &mut self,
+        sql: impl SqlSafeStr,
+        args: &[Arg<'_>],
+    ) -> Result<Vec<Row>, StoreError> {
+        Ok(match self {
+            Self::Sqlite(tx) => fetch!(&mut **tx, Row::Sqlite, sql, args).collect(),
+            Self::Postgres(tx) => fetch!(&mut **tx, Row::Postgres, sql, args).collect(),
+        })
+    }
+
     /// The first row of a query.
     pub(super) async fn row(
         &mut self,
         sql: impl SqlSafeStr,
         args: &[Arg<'_>],
     ) -> Result<Option<Row>, StoreError> {
-        Ok(match self {
-            Self::Sqlite(tx) => fetch!(&mut **tx, Row::Sqlite, sql, args).next(),
-            Self::Postgres(tx) => fetch!(&mut **tx, Row::Postgres, sql, args).next(),
-        })
+        Ok(self.rows(sql, args).await?.into_iter().next())
     }
 
     /// Runs a statement; the number of rows that changed.

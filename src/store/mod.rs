@@ -6,7 +6,8 @@
 //!
 //! Reading order: `intent.rs`, `journal.rs` with `entry.rs` and `state.rs`, `idempotency.rs`,
 //! `faucet.rs`, `signer.rs`; `feed.rs`, `account.rs`, `podcast.rs`, `sitemap.rs`, `age.rs`;
-//! `transfer` with `syntax.rs`; below them `sql`, `db.rs`, `open.rs`, `error.rs`.
+//! `transfer` with `syntax.rs`; `prune.rs`, `forget.rs`; below them `sql`, `db.rs`, `open.rs`,
+//! `error.rs`.
 
 /// A struct from a row: `get: a b; flag: c;` reads these fields from the columns of their names
 /// with these methods of [`db::Row`], and the braces hold the other fields.
@@ -26,6 +27,7 @@ mod entry;
 mod error;
 mod faucet;
 mod feed;
+mod forget;
 mod idempotency;
 mod intent;
 mod journal;
@@ -43,6 +45,8 @@ use crate::config::StoreConfig;
 use crate::secrets::Secret;
 use db::Db;
 use open::{FileLock, Location};
+use std::sync::Arc;
+use tokio::sync::Semaphore;
 
 pub use account::{Account, AccountStatus, Accounts};
 pub use age::{AgeUser, Ages, EventOutcome, Opening};
@@ -53,13 +57,14 @@ pub use feed::{
     FeedItem, FeedQuery, Feeds, MAX_BLOCKED, MAX_LABELS, Suggestion, SuggestionPage,
     SuggestionQuery,
 };
+pub use forget::Forgotten;
 pub use idempotency::{Claim, Keys};
 pub use intent::{Intended, Intent, IntentId, Intents, NewIntent};
 pub use journal::{Break, Journal, PAGE, Search, Verified};
 pub use podcast::{Episode, Funding, Person, Podcast, Podcasts, Transcript, Txt};
 pub use prune::{AGE_EVENTS_KEPT, PruneBefore, Pruned};
 pub use signer::SignerLock;
-pub use sitemap::{Sitemap, SitemapFile, SitemapNumber, SitemapStamp, SitemapUrl};
+pub use sitemap::{Sitemap, SitemapFile, SitemapNumber, SitemapReader, SitemapStamp, SitemapUrl};
 pub use state::{EntryKind, IntentState};
 pub use transfer::{Content, ExportError, ImportError, Imported, Stage, types as content_types};
 
@@ -68,6 +73,8 @@ pub struct Store {
     db: Db,
     location: Location,
     lock: Option<FileLock>,
+    /// Snapshots at a time: half of the connections, which slow readers hold for long.
+    snapshots: Arc<Semaphore>,
 }
 
 impl Store {
@@ -99,7 +106,7 @@ impl Store {
                 (open::postgres(options, config.max_connections).await?, None)
             }
         };
-        Ok(Self { db, location, lock })
+        Ok(Self { db, location, lock, snapshots: snapshots(config) })
     }
 
     /// Opens the store next to a process that may have it open, to read and for short writes.
@@ -119,7 +126,7 @@ impl Store {
                 open::postgres_shared(options, config.max_connections).await?
             }
         };
-        Ok(Self { db, location, lock: None })
+        Ok(Self { db, location, lock: None, snapshots: snapshots(config) })
     }
 
     /// Opens the journal for reading, also while a relay writes it; locks and changes nothing.
@@ -174,7 +181,7 @@ impl Store {
 
     /// The sitemap.
     pub fn sitemap(&self) -> Sitemap<'_> {
-        Sitemap { db: &self.db }
+        Sitemap { db: &self.db, snapshots: &self.snapshots }
     }
 
     /// Age sessions, events and the status of users.
@@ -201,6 +208,11 @@ impl Store {
     pub async fn close(self) {
         self.db.close().await;
     }
+}
+
+fn snapshots(config: &StoreConfig) -> Arc<Semaphore> {
+    let connections = if config.is_for_one() { open::READERS } else { config.max_connections };
+    Arc::new(Semaphore::new(connections as usize / 2))
 }
 
 impl std::fmt::Debug for Store {

@@ -25,7 +25,7 @@ const WAIT: Duration = Duration::from_secs(3);
 const MIGRATING: Duration = Duration::from_secs(60);
 /// Read connections to a SQLite file. For a hundred readers of a feed, 4 serve more requests than
 /// 2, and 8 no more than 4.
-const READERS: u32 = 4;
+pub(super) const READERS: u32 = 4;
 
 /// A version of the tables.
 struct Version {

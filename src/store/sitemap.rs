@@ -2,14 +2,21 @@
 //! each. A URL never moves to another page, and no query counts rows to find one. A page that is
 //! too large for a file has several parts, by the stored weight of its URLs.
 
-use super::db::{Db, FromRow, Row};
+use super::db::{Arg, Db, FromRow, Row, Tx};
 use super::{StoreError, sql};
 use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// 50,000: the most files that a sitemap index may list.
 const MAX_FILES: u32 = 50_000;
 /// 32 MiB: with one more URL of at most 8 MiB, a part stays below 45 MB.
 const PART_WEIGHT: i64 = 32 << 20;
+
+/// How long one reader holds a snapshot. It keeps a connection, and the database from reclaiming
+/// what changed since: a crawler takes seconds.
+const SNAPSHOT: Duration = Duration::from_secs(30);
 
 /// The number of a sitemap file: the page and its part, both from 1. Page 4 starts with `4`, which
 /// `4.2` continues.
@@ -118,10 +125,60 @@ impl FromRow for SitemapUrl {
     }
 }
 
+/// Reads a file of the sitemap from one snapshot, as long as it has one.
+#[derive(Debug)]
+pub struct SitemapReader {
+    db: Db,
+    /// With its start and its place among all snapshots.
+    snapshot: Option<(Tx, Instant, OwnedSemaphorePermit)>,
+}
+
+impl SitemapReader {
+    /// The stamp of a file; `None` if it has no URL.
+    pub async fn stamp(
+        &mut self,
+        number: SitemapNumber,
+    ) -> Result<Option<SitemapStamp>, StoreError> {
+        let args = [number.page.into(), number.part.into(), PART_WEIGHT.into()];
+        Ok(self.all(sql::SITEMAP_STAMP, &args).await?.into_iter().next())
+    }
+
+    /// URLs after an id, up to another, in order.
+    pub async fn urls(
+        &mut self,
+        after_id: i64,
+        last_id: i64,
+        limit: u32,
+    ) -> Result<Vec<SitemapUrl>, StoreError> {
+        let args = [after_id.into(), last_id.into(), i64::from(limit).into()];
+        self.all(sql::SITEMAP_URLS, &args).await
+    }
+
+    /// Whether all that it read is of one state. It is not if too many others had snapshots at its
+    /// start, or if it took too long: it then reads the newest state.
+    pub fn is_snapshot(&self) -> bool {
+        self.snapshot.is_some()
+    }
+
+    async fn all<T: FromRow>(
+        &mut self,
+        sql: &'static str,
+        args: &[Arg<'_>],
+    ) -> Result<Vec<T>, StoreError> {
+        self.snapshot.take_if(|(_, since, _)| since.elapsed() > SNAPSHOT);
+        let rows = match &mut self.snapshot {
+            Some((tx, ..)) => tx.rows(sql, args).await?,
+            None => self.db.rows(sql, args).await?,
+        };
+        rows.iter().map(T::read).collect()
+    }
+}
+
 /// Reads the sitemap.
 #[derive(Debug, Clone, Copy)]
 pub struct Sitemap<'a> {
     pub(super) db: &'a Db,
+    pub(super) snapshots: &'a Arc<Semaphore>,
 }
 
 impl Sitemap<'_> {
@@ -132,20 +189,13 @@ impl Sitemap<'_> {
         Ok(pages.into_iter().flat_map(Page::files).take(MAX_FILES as usize).collect())
     }
 
-    /// The stamp of a file; `None` if it has no URL.
-    pub async fn stamp(&self, number: SitemapNumber) -> Result<Option<SitemapStamp>, StoreError> {
-        let args = [number.page.into(), number.part.into(), PART_WEIGHT.into()];
-        self.db.one(sql::SITEMAP_STAMP, &args).await
-    }
-
-    /// URLs after an id, up to another, in order.
-    pub async fn urls(
-        &self,
-        after_id: i64,
-        last_id: i64,
-        limit: u32,
-    ) -> Result<Vec<SitemapUrl>, StoreError> {
-        let args = [after_id.into(), last_id.into(), i64::from(limit).into()];
-        self.db.all(sql::SITEMAP_URLS, &args).await
+    /// Begins to read a file.
+    pub async fn reader(&self) -> Result<SitemapReader, StoreError> {
+        let permit = Arc::clone(self.snapshots).try_acquire_owned().ok();
+        let snapshot = match permit {
+            Some(permit) => Some((self.db.snapshot(SNAPSHOT).await?, Instant::now(), permit)),
+            None => None,
+        };
+        Ok(SitemapReader { db: self.db.clone(), snapshot })
     }
 }

@@ -82,6 +82,31 @@ fn a_refused_import_changes_nothing() {
 }
 
 #[test]
+fn forgetting_a_user_reports_each_table() {
+    let folder = Folder::new();
+    let setup = setup(&folder);
+    let user = "5b0b6f9e-0c55-4b0e-9d0a-6b8d4f1c2a77";
+    let account = format!(
+        r#"{{"type":"account","user_id":"{user}","did":"did:web:a.example","created_at":"2026-01-03T09:00:00Z"}}"#
+    );
+    let output = store(&setup, "import", &["-"], &format!("{account}\n{FOLLOW}\n"));
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    for (name, follows) in [(&*user.to_uppercase(), 1), (user, 0), ("did:web:nobody.example", 0)] {
+        let output = store(&setup, "forget", &[name], "");
+        assert_eq!(output.status.code(), Some(0), "{name}: {output:?}");
+        let text = printed(&output);
+        let rows = [("age_event", 0), ("age_session", 0), ("age_user", 0), ("follow", follows)];
+        let expected = rows.map(|(table, rows)| format!("{table:<16} {rows:>9} deleted"));
+        assert_eq!(text.lines().take(4).collect::<Vec<_>>(), expected, "{name}");
+    }
+    assert_eq!(
+        printed(&store(&setup, "export", &[], "")),
+        format!("{account}\n").replace("\"created_at\"", "\"status\":\"active\",\"created_at\""),
+        "the account is content"
+    );
+}
+
+#[test]
 fn a_senseless_command_is_a_usage_error() {
     let folder = Folder::new();
     let setup = setup(&folder);
@@ -93,6 +118,8 @@ fn a_senseless_command_is_a_usage_error() {
         ("import", &["--base-url", "http://cards.example", "-"]),
         ("export", &["--type", "feed"]),
         ("prune", &["--keys-older-than", "old"]),
+        ("forget", &[]),
+        ("forget", &["ann"]),
     ] {
         let output = store(&setup, command, more, "");
         assert_eq!(output.status.code(), Some(2), "{command} {more:?}: {output:?}");

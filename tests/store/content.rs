@@ -2,8 +2,8 @@
 
 use crate::world::{NOW, World};
 use portcullis::store::{
-    AccountStatus, Funding, Person, SitemapFile, SitemapNumber, SitemapUrl, Store, SuggestionQuery,
-    Transcript, Txt,
+    AccountStatus, FeedQuery, Funding, Person, SitemapFile, SitemapNumber, SitemapStamp,
+    SitemapUrl, Store, SuggestionQuery, Transcript, Txt,
 };
 
 const VIEWER: &str = "did:plc:viewer";
@@ -248,10 +248,64 @@ pub(crate) async fn an_episode_is_read_as_written(world: World) {
     assert_eq!(full.social_uri.as_deref(), Some("at://a/b/c"));
 }
 
+async fn stamp(store: &Store, number: SitemapNumber) -> Option<SitemapStamp> {
+    store.sitemap().reader().await.unwrap().stamp(number).await.unwrap()
+}
+
+async fn urls(store: &Store, after_id: i64, last_id: i64, limit: u32) -> Vec<SitemapUrl> {
+    let mut reader = store.sitemap().reader().await.unwrap();
+    reader.urls(after_id, last_id, limit).await.unwrap()
+}
+
+pub(crate) async fn a_file_is_read_from_one_snapshot(world: World) {
+    let store = world.open().await;
+    world
+        .raw(
+            "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20)
+             INSERT INTO sitemap_url (id, loc, lastmod_us) \
+             SELECT i, 'https://c.example/' || i, i FROM n",
+        )
+        .await
+        .unwrap();
+    let mut reader = store.sitemap().reader().await.unwrap();
+    let before = reader.stamp(SitemapNumber::FIRST).await.unwrap().unwrap();
+    let mut found = reader.urls(0, 20, 5).await.unwrap();
+    let changes = "UPDATE sitemap_url SET lastmod_us = 99, loc = loc || 'x'; \
+                   DELETE FROM sitemap_url WHERE id IN (3, 13)";
+    world.raw(changes).await.unwrap();
+    found.extend(reader.urls(5, 20, 99).await.unwrap());
+    let times = found.iter().map(|url| url.lastmod_us);
+    assert!(times.eq(1..=20), "rows of the same state: {found:?}");
+    assert_eq!(reader.stamp(SitemapNumber::FIRST).await.unwrap(), Some(before));
+    assert_ne!(stamp(&store, SitemapNumber::FIRST).await, Some(before), "another reader");
+    // slow readers leave connections to others
+    let mut readers = vec![reader];
+    while readers.last().unwrap().is_snapshot() {
+        readers.push(store.sitemap().reader().await.unwrap());
+    }
+    assert_eq!(readers.len() - 1, if world.is_sqlite() { 2 } else { 4 });
+    let newest = readers.last_mut().unwrap().urls(0, 20, 99).await.unwrap();
+    assert!(newest.len() == 18 && newest.iter().all(|url| url.lastmod_us == 99), "{newest:?}");
+    store
+        .feeds()
+        .posts(&FeedQuery {
+            feed: "showcase",
+            set: None,
+            labels: &[],
+            blocked: &[],
+            after: None,
+            limit: 1,
+        })
+        .await
+        .unwrap();
+    drop(readers);
+    assert!(store.sitemap().reader().await.unwrap().is_snapshot(), "they were given back");
+}
+
 pub(crate) async fn sitemap_pages_have_fixed_ids_and_gaps(world: World) {
     let store = world.open().await;
     assert_eq!(store.sitemap().files().await.unwrap(), []);
-    assert_eq!(store.sitemap().stamp(SitemapNumber::FIRST).await.unwrap(), None);
+    assert_eq!(stamp(&store, SitemapNumber::FIRST).await, None);
     let mut rows = String::new();
     for (id, lastmod_us, indexable) in [
         (1, 5, 1),
@@ -282,18 +336,18 @@ pub(crate) async fn sitemap_pages_have_fixed_ids_and_gaps(world: World) {
         (4, 1, Some(1)),
         (i64::MAX, 1, None),
     ] {
-        let stamp = store.sitemap().stamp(number(page, part)).await.unwrap();
+        let stamp = stamp(&store, number(page, part)).await;
         assert_eq!(stamp.map(|stamp| stamp.urls), urls, "page {page}, part {part}");
     }
     let ids = async |after, last, limit| {
-        let urls = store.sitemap().urls(after, last, limit).await.unwrap();
+        let urls = urls(&store, after, last, limit).await;
         urls.into_iter().map(|url| url.id).collect::<Vec<_>>()
     };
     assert_eq!(ids(0, 45_000, 10).await, [1, 44_999]);
     assert_eq!(ids(0, 45_000, 1).await, [1]);
     assert_eq!(ids(1, 45_000, 1).await, [44_999]);
     assert_eq!(ids(44_999, 90_000, 10).await, [0; 0]);
-    let url = store.sitemap().urls(135_000, 180_000, 10).await.unwrap().remove(0);
+    let url = urls(&store, 135_000, 180_000, 10).await.remove(0);
     assert_eq!((url.loc.as_str(), url.lastmod_us), ("https://c.example/135001", 7));
     assert_eq!(url.images, ["https://i.example"]);
     assert!(
@@ -316,7 +370,7 @@ pub(crate) async fn a_stamp_changes_with_every_url_change(world: World) {
         ))
         .await
         .unwrap();
-    let mut stamps = vec![store.sitemap().stamp(SitemapNumber::FIRST).await.unwrap().unwrap()];
+    let mut stamps = vec![stamp(&store, SitemapNumber::FIRST).await.unwrap()];
     assert_eq!(stamps[0].urls, 44_999);
     assert_eq!(store.sitemap().files().await.unwrap().len(), 1);
     for change in [
@@ -331,12 +385,12 @@ pub(crate) async fn a_stamp_changes_with_every_url_change(world: World) {
         "UPDATE sitemap_url SET indexable = 1 - indexable WHERE id IN (44998, 44999)",
     ] {
         world.raw(change).await.unwrap();
-        let stamp = store.sitemap().stamp(SitemapNumber::FIRST).await.unwrap().unwrap();
+        let stamp = stamp(&store, SitemapNumber::FIRST).await.unwrap();
         assert!(!stamps.contains(&stamp), "{change}: {stamp:?}");
         stamps.push(stamp);
     }
     assert_eq!(
-        store.sitemap().stamp(SitemapNumber::FIRST).await.unwrap().as_ref(),
+        stamp(&store, SitemapNumber::FIRST).await.as_ref(),
         stamps.last(),
         "and else it stays"
     );
@@ -363,8 +417,8 @@ pub(crate) async fn every_url_is_in_exactly_one_file(world: World) {
     let files = store.sitemap().files().await.unwrap();
     assert!(files.iter().filter(|file| file.number.page == 2).count() > 1, "{files:?}");
     for file in files {
-        let stamp = store.sitemap().stamp(file.number).await.unwrap().expect("no file is empty");
-        let urls = store.sitemap().urls(stamp.first_id - 1, stamp.last_id, 99_999).await.unwrap();
+        let stamp = stamp(&store, file.number).await.expect("no file is empty");
+        let urls = urls(&store, stamp.first_id - 1, stamp.last_id, 99_999).await;
         assert_eq!(urls.len() as i64, stamp.urls, "{file:?}");
         let home = usize::from(file.number == SitemapNumber::FIRST);
         assert!(urls.len() + home <= 45_000, "{} URLs in {file:?}", urls.len());

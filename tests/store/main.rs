@@ -9,6 +9,7 @@
 mod age;
 mod content;
 mod feeds;
+mod forget;
 mod intents;
 mod journal;
 mod keys;
@@ -109,6 +110,9 @@ on_both! {
         pruning_deletes_only_what_is_not_needed
         a_session_with_a_new_event_is_kept
         each_viewer_keeps_the_newest_snapshot;
+    forget:
+        forgetting_a_user_erases_every_row
+        a_failed_erasure_erases_nothing;
     feeds:
         a_page_holds_the_newest_matching_posts
         pages_neither_repeat_nor_skip_during_changes
@@ -127,7 +131,8 @@ on_both! {
         an_episode_is_read_as_written
         sitemap_pages_have_fixed_ids_and_gaps
         every_url_is_in_exactly_one_file
-        a_stamp_changes_with_every_url_change;
+        a_stamp_changes_with_every_url_change
+        a_file_is_read_from_one_snapshot;
     age:
         sessions_are_limited_per_minute_and_at_once
         five_of_parallel_sessions_are_opened

@@ -3,6 +3,7 @@
 use crate::cli::{ConfigArgument, STORE_CODES};
 use crate::config::parse_origin;
 use crate::store::content_types;
+use crate::store::syntax::{is_did, is_uuid};
 use clap::Subcommand;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -35,6 +36,8 @@ Examples:
     Export(ExportArguments),
     /// Delete what is old and no longer needed.
     Prune(PruneArguments),
+    /// Erase what is stored about a user: age verification, follows and suggestions.
+    Forget(ForgetArguments),
 }
 
 #[derive(Debug, clap::Args)]
@@ -101,6 +104,28 @@ pub(in crate::cli) struct PruneArguments {
     /// Feed items older than this; by default none.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(super) feed_items_older_than: Option<Duration>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  # at the request of a user
+  portcullis store forget --config portcullis.toml 5b0b6f9e-0c55-4b0e-9d0a-6b8d4f1c2a77
+  # an account without a user id
+  portcullis store forget --config portcullis.toml did:plc:ewvi7nxzyoun6zhxrhs64oiz
+".to_owned() + STORE_CODES)]
+pub(in crate::cli) struct ForgetArguments {
+    #[command(flatten)]
+    pub(super) file: ConfigArgument,
+    /// The user's id (a UUID) or DID. Each finds the other by the account.
+    #[arg(value_name = "USER", value_parser = user)]
+    pub(super) user: String,
+}
+
+fn user(name: &str) -> Result<String, String> {
+    let id = name.to_ascii_lowercase();
+    let user = if is_uuid(&id) { Some(id) } else { is_did(name).then(|| name.to_owned()) };
+    user.ok_or_else(|| "expected a UUID or a DID".to_owned())
 }
 
 fn content_type(name: &str) -> Result<String, String> {

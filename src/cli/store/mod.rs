@@ -1,4 +1,4 @@
-//! `portcullis store`: migrate the tables; import, export and prune their content.
+//! `portcullis store`: migrate the tables; import, export and prune their content; forget a user.
 //!
 //! All commands except `migrate` work next to a running server. `import` and `export` use lines of
 //! JSON (`conf/store/README.md` documents every type).
@@ -13,7 +13,7 @@ use crate::config::{Config, LoadError, StoreConfig};
 use crate::io::clock::{micros, now_us};
 use crate::secrets::{self, Secret, SecretError};
 use crate::store::{AGE_EVENTS_KEPT, ExportError, ImportError, PruneBefore, Store, StoreError};
-use arguments::{ExportArguments, PruneArguments};
+use arguments::{ExportArguments, ForgetArguments, PruneArguments};
 use std::io::{self, BufWriter, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -100,6 +100,10 @@ async fn execute(command: &StoreCommand) -> Result<(), Failed> {
             let config = arguments.file.load()?;
             with_store(&config, async |store| prune(store, arguments).await).await
         }
+        StoreCommand::Forget(arguments) => {
+            let config = arguments.file.load()?;
+            with_store(&config, async |store| forget(store, arguments).await).await
+        }
     }
 }
 
@@ -141,14 +145,30 @@ async fn prune(store: &Store, arguments: &PruneArguments) -> Result<(), Failed> 
             feed_items_us: arguments.feed_items_older_than.map(before),
         })
         .await?;
-    let mut out = io::stdout().lock();
-    for (what, rows) in [
+    report([
         ("idempotency keys", pruned.keys),
         ("suggestions", pruned.suggestions),
         ("age sessions", pruned.age_sessions),
         ("age events", pruned.age_events),
         ("feed items", pruned.feed_items),
-    ] {
+    ])
+}
+
+async fn forget(store: &Store, arguments: &ForgetArguments) -> Result<(), Failed> {
+    let forgotten = store.forget(&arguments.user).await?;
+    report([
+        ("age_event", forgotten.age_event),
+        ("age_session", forgotten.age_session),
+        ("age_user", forgotten.age_user),
+        ("follow", forgotten.follow),
+        ("suggestion", forgotten.suggestion),
+    ])
+}
+
+/// Prints how many rows are gone.
+fn report(deleted: [(&str, u64); 5]) -> Result<(), Failed> {
+    let mut out = io::stdout().lock();
+    for (what, rows) in deleted {
         writeln!(out, "{what:<16} {rows:>9} deleted")?;
     }
     Ok(())

@@ -173,8 +173,27 @@ pub const SIGNER_WAIT: &str = "SELECT set_config('lock_timeout', $1, false)";
 /// PostgreSQL only: waits until no other transaction has the lock of this name. Two numbers are
 /// apart from the one of a signer.
 pub const NAME_LOCK: &str = "SELECT pg_advisory_xact_lock(1, hashtext($1))";
+/// PostgreSQL only: begins a transaction that sees one state of the tables.
+pub const SNAPSHOT_BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+/// PostgreSQL only: how long this transaction may idle, in milliseconds.
+pub const SNAPSHOT_IDLE: &str =
+    "SELECT set_config('idle_in_transaction_session_timeout', $1, true)";
 /// The version of the tables.
 pub const VERSION: &str = "SELECT max(version) AS version FROM _sqlx_migrations";
+
+/// SQLite only: what is deleted is overwritten in the file.
+pub const OVERWRITE: &str = "PRAGMA secure_delete = ON";
+/// Erases the events of a user's sessions.
+pub const FORGET_EVENTS: &str = "DELETE FROM age_event WHERE subject_ref IN \
+    (SELECT subject_ref FROM age_session WHERE user_id = $1)";
+/// Erases the sessions of a user.
+pub const FORGET_SESSIONS: &str = "DELETE FROM age_session WHERE user_id = $1";
+/// Erases the age status of a user.
+pub const FORGET_STATUS: &str = "DELETE FROM age_user WHERE user_id = $1";
+/// Erases whom an account follows, and its followers.
+pub const FORGET_FOLLOWS: &str = "DELETE FROM follow WHERE did = $1 OR subject_did = $1";
+/// Erases the suggestions to an account.
+pub const FORGET_SUGGESTIONS: &str = "DELETE FROM suggestion WHERE viewer_did = $1";
 
 /// Deletes age events that were received long ago; at most `$2`.
 pub const AGE_EVENTS_PRUNE: &str = "DELETE FROM age_event WHERE event_id IN \

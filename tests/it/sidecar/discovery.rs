@@ -47,6 +47,36 @@ fn http_1_0_gets_the_whole_sitemap() {
 }
 
 #[test]
+fn a_page_is_what_it_was_when_its_tag_was_made() {
+    let stage = Stage::empty(&[]);
+    // far more than fits into the buffers of a connection
+    let images = format!("[{}]", vec!["\"https://media.example/a.jpg\""; 500].join(","));
+    stage.sql(&format!(
+        "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300)
+         INSERT INTO sitemap_url (loc, lastmod_us, images) \
+         SELECT 'https://cards.example/' || i, 1000000 * i, '{images}' FROM n;"
+    ));
+    let whole = stage.get("/sitemap.xml?page=1");
+    assert_eq!(whole.text().matches("<url>").count(), 301, "with home");
+    let mut slow = stage.client();
+    slow.send(Request::new("GET", "/sitemap.xml?page=1").bytes());
+    let first = slow.response_to_head();
+    assert_eq!(first.header("ETag"), whole.header("ETag"));
+    stage.sql(
+        "UPDATE sitemap_url SET lastmod_us = 1800000000000000, loc = loc || '/changed'; \
+         DELETE FROM sitemap_url WHERE id % 2 = 0;",
+    );
+    let mut body = Vec::new();
+    while !body.ends_with(b"</urlset>") {
+        body.extend(slow.chunk());
+    }
+    assert!(body == whole.body, "byte for byte what the tag stands for");
+    let changed = stage.get("/sitemap.xml?page=1");
+    assert_ne!(changed.header("ETag"), whole.header("ETag"));
+    assert!(changed.text().contains("/299/changed</loc>"), "the next request sees the changes");
+}
+
+#[test]
 fn an_empty_store_lists_the_home_page() {
     let stage = Stage::empty(&[]);
     let map = stage.get(SITEMAP);

@@ -169,6 +169,36 @@ fn each_state_of_a_page_has_its_tag() {
 }
 
 #[tokio::test]
+async fn without_a_snapshot_a_changed_page_is_cut_off() {
+    let folder = Folder::new();
+    let url = format!("sqlite:{}", folder.file("content.db"));
+    let config = StoreConfig { url: url.clone(), password_file: None, max_connections: 2 };
+    let store = Store::open(&config, None).await.unwrap();
+    let mut connection = SqliteConnection::connect(&url).await.unwrap();
+    let insert = "WITH RECURSIVE ids (id) AS \
+        (SELECT 1 UNION ALL SELECT id + 1 FROM ids WHERE id < 600) \
+        INSERT INTO sitemap_url (id, loc, lastmod_us) \
+        SELECT id, 'https://cards.example/' || id, id FROM ids";
+    sqlx::raw_sql(insert).execute(&mut connection).await.unwrap();
+    // crawlers that take their time
+    let mut held = Vec::new();
+    for change in ["", "UPDATE sitemap_url SET lastmod_us = 9 WHERE id = 1"] {
+        let mut reader = store.sitemap().reader().await.unwrap();
+        while reader.is_snapshot() {
+            held.push(reader);
+            reader = store.sitemap().reader().await.unwrap();
+        }
+        let stamp = reader.stamp(SitemapNumber::FIRST).await.unwrap();
+        let file = Urlset::begin(SitemapNumber::FIRST, BASE, stamp.as_ref());
+        let mut stream = Box::pin(chunks(reader, Arc::default(), file));
+        assert!(stream.try_next().await.unwrap().is_some());
+        sqlx::raw_sql(change).execute(&mut connection).await.unwrap();
+        let rest: Result<Vec<Bytes>, _> = stream.try_collect().await;
+        assert_eq!(rest.is_ok(), change.is_empty(), "{change}");
+    }
+}
+
+#[tokio::test]
 async fn a_page_streams_every_row_once() {
     let insert = "WITH RECURSIVE ids (id) AS \
         (SELECT 1 UNION ALL SELECT id + 1 FROM ids WHERE id < 2000) \
@@ -178,15 +208,16 @@ async fn a_page_streams_every_row_once() {
     let folder = Folder::new();
     let url = format!("sqlite:{}", folder.file("content.db"));
     let config = StoreConfig { url: url.clone(), password_file: None, max_connections: 1 };
-    let store = Arc::new(Store::open(&config, None).await.unwrap());
+    let store = Store::open(&config, None).await.unwrap();
     let mut connection = SqliteConnection::connect(&url).await.unwrap();
     sqlx::raw_sql(insert).execute(&mut connection).await.unwrap();
     for (page, steps, listed, last) in
         [(1, 9, 2001, "/2000"), (2, 5, 1000, "/b/1999"), (3, 1, 0, "")]
     {
-        let stamp = store.sitemap().stamp(number(page, 1)).await.unwrap();
+        let mut reader = store.sitemap().reader().await.unwrap();
+        let stamp = reader.stamp(number(page, 1)).await.unwrap();
         let file = Urlset::begin(number(page, 1), BASE, stamp.as_ref());
-        let stream = chunks(store.clone(), Arc::default(), file);
+        let stream = chunks(reader, Arc::default(), file);
         let found: Vec<Bytes> = stream.try_collect().await.unwrap();
         assert_eq!(found.len(), steps, "page {page} is read in steps");
         assert!(found.iter().all(|chunk| !chunk.is_empty()), "an empty chunk ends a body");

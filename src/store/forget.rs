@@ -1,0 +1,56 @@
+//! Erases what is stored about a user, at the request of the user.
+//!
+//! Content that the product's backend writes about a user (the account, posts, a podcast) is
+//! deleted where it is written. The journal holds no personal data.
+
+use super::db::Db;
+use super::syntax::is_did;
+use super::{Store, StoreError, sql};
+
+/// How many rows were erased, by table.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Forgotten {
+    /// Events of the user's age sessions.
+    pub age_event: u64,
+    /// Age sessions.
+    pub age_session: u64,
+    /// The age status.
+    pub age_user: u64,
+    /// Whom the user follows, and the user's followers.
+    pub follow: u64,
+    /// Accounts that were suggested to the user.
+    pub suggestion: u64,
+}
+
+impl Store {
+    /// Erases what is stored about a user: all of it or, after an error, nothing. The user id and
+    /// the DID find each other by the account; without one, only the rows of `user` itself are
+    /// found.
+    pub async fn forget(&self, user: &str) -> Result<Forgotten, StoreError> {
+        let (user_id, did) = if is_did(user) {
+            let account = self.accounts().by_did(user).await?;
+            (account.map(|account| account.user_id), Some(user.to_owned()))
+        } else {
+            let account = self.accounts().by_user(user).await?;
+            (Some(user.to_owned()), account.and_then(|account| account.did))
+        };
+        if matches!(self.db, Db::Sqlite { .. }) {
+            self.db.run(sql::OVERWRITE, &[]).await?;
+        }
+        let mut forgotten = Forgotten::default();
+        let mut tx = self.db.begin().await?;
+        if let Some(user_id) = &user_id {
+            // no event arrives meanwhile
+            tx.lock(user_id).await?;
+            forgotten.age_event = tx.run(sql::FORGET_EVENTS, &[user_id.into()]).await?;
+            forgotten.age_session = tx.run(sql::FORGET_SESSIONS, &[user_id.into()]).await?;
+            forgotten.age_user = tx.run(sql::FORGET_STATUS, &[user_id.into()]).await?;
+        }
+        if let Some(did) = &did {
+            forgotten.follow = tx.run(sql::FORGET_FOLLOWS, &[did.into()]).await?;
+            forgotten.suggestion = tx.run(sql::FORGET_SUGGESTIONS, &[did.into()]).await?;
+        }
+        tx.commit().await?;
+        Ok(forgotten)
+    }
+}
