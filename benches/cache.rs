@@ -17,7 +17,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use pingora::services::background::BackgroundService;
 use portcullis::config::Config;
 use portcullis::gateway::{Gateway, Lookup, ReadRequest, Settings};
-use portcullis::io::memory::MemoryPool;
+use portcullis::io::MemoryPool;
 use portcullis::node::Node;
 use portcullis::telemetry::{CacheUse, Metrics};
 use std::hint::black_box;

@@ -24,7 +24,7 @@ use crate::config::Listen;
 use crate::http::context::ServerContext;
 use crate::http::respond;
 use crate::http::{Handoff, Request, X_REQUEST_ID};
-use crate::io::memory::MemoryPool;
+use crate::io::MemoryPool;
 use crate::node::Node;
 use crate::proxy::Surfaces;
 use crate::reply::{Persistence, Reply, ResponseContext};

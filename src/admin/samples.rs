@@ -3,7 +3,7 @@
 use super::Admin;
 use crate::gateway::CacheStats;
 use crate::http::clients::Clients;
-use crate::io::memory::MemoryPool;
+use crate::io::MemoryPool;
 use crate::proxy::Surfaces;
 use crate::telemetry::{Registry, Surface, as_gauge, raise};
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts};

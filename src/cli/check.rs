@@ -9,7 +9,7 @@ use super::{CHECK_FAILED, ConfigArgument, Failure, Outcome, block_on};
 use crate::admin::Access;
 use crate::config::{Config, NodeConfig, NodeUrl, NonEmpty, RelayConfig};
 use crate::http::tls::Identities;
-use crate::io::memory::MemoryPool;
+use crate::io::MemoryPool;
 use crate::node::chain::Chain;
 use crate::node::{ConnectionChoice, MAX_ANSWER, Node, NodeError};
 use crate::process::server::StartError;

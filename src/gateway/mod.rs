@@ -19,7 +19,7 @@ pub use watcher::Watcher;
 
 use crate::config::{CorsOrigins, GatewayConfig, NodeConfig};
 use crate::http::clients::{self, ClientLimits, Running};
-use crate::io::memory::MemoryPool;
+use crate::io::MemoryPool;
 use crate::node::{Answer, ConnectionChoice, Node, NodeError};
 use crate::telemetry::{CacheUse, Metrics};
 use ahash::RandomState;

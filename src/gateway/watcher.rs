@@ -6,7 +6,7 @@
 use super::cache::Cache;
 use super::watch::{EpochCause, L1, Poll, Step, Watch};
 use crate::config::NodeConfig;
-use crate::io::memory::MemoryPool;
+use crate::io::MemoryPool;
 use crate::node::chain::{BlockIdentity, Chain, RpcError};
 use crate::node::{MAX_ANSWER, Node};
 use crate::telemetry::Metrics;

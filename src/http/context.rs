@@ -2,7 +2,7 @@
 //! well-formed, else a new one.
 
 use crate::http::drain::Drain;
-use crate::io::memory::MemoryPool;
+use crate::io::MemoryPool;
 use crate::telemetry::{Log, Metrics, RequestLine, Surface};
 use http::{HeaderName, HeaderValue};
 use std::hash::{BuildHasher, RandomState};

@@ -5,8 +5,7 @@
 use super::http1::{BodyError, Connection};
 use super::http2::H2Stream;
 use super::respond::{Gone, Rendered};
-use crate::io::cold;
-use crate::io::deadline::within;
+use crate::io::{cold, within};
 use crate::reply::{Body, LAST_CHUNK, chunk};
 use bytes::{Bytes, BytesMut};
 use http::Version;

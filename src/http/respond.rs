@@ -4,8 +4,7 @@
 //! out in one write, over HTTP/2 as a head and pieces of a body, as fast as the client takes them.
 
 use super::request::Request;
-use crate::io::cold;
-use crate::io::deadline::within;
+use crate::io::{cold, within};
 use crate::reply::{self, BodyStream, Reply, ResponseContext};
 use bytes::Bytes;
 use futures_util::StreamExt as _;

@@ -1,6 +1,6 @@
 //! TLS between a client and the gate.
 
-use crate::io::deadline::within;
+use crate::io::within;
 use crate::telemetry::Handshake;
 use async_trait::async_trait;
 use pingora::protocols::raw_connect::ProxyDigest;

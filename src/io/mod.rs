@@ -1,18 +1,206 @@
-//! Bounded I/O for clients and node alike: deadlines, reads without idle buffers, memory permits,
-//! one computation shared by equal requests.
+//! Bounded I/O for clients and node alike: deadlines, reads without idle buffers, memory permits.
 //!
-//! Imports nothing of the program's own.
+//! Deadlines cost nothing until something waits, and little after that. Bytes are read over the
+//! stack, because connections mostly wait: a buffer that is allocated before anything arrives
+//! would be held all that time, and be cold when it is used. A node's answer or a request body
+//! reserves its memory before it is read, so slow readers of large answers cannot exhaust the
+//! machine: when the pool is empty, new requests get 503.
+//!
+//! Imports nothing of the program's own. Next: `shared` (one computation for equal requests).
 
 pub mod clock;
-pub mod deadline;
-pub mod memory;
-pub mod read;
 pub mod shared;
 
-use std::pin::Pin;
+use bytes::BytesMut;
+use parking_lot::Mutex;
+use pingora_limits::inflight::Guard;
+use portcullis_filters::client::ClientKey;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::mem::MaybeUninit;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::time::{Instant, Sleep};
+
+/// 16 KiB: what is read at a time where the size is not known. A head and a usual body fit.
+pub const READ_SIZE: usize = 16 << 10;
 
 /// Boxes a future that is seldom awaited, so that the one that awaits it stays small: a request
 /// holds its whole future while the node is asked.
 pub fn cold<F: Future>(future: F) -> Pin<Box<F>> {
     Box::pin(future)
+}
+
+/// Appends what has arrived, at most [`READ_SIZE`] bytes, and returns how many: 0 at the end.
+pub fn poll_read_some(
+    from: &mut (impl AsyncRead + Unpin),
+    cx: &mut Context<'_>,
+    to: &mut BytesMut,
+) -> Poll<io::Result<usize>> {
+    let mut step = [MaybeUninit::uninit(); READ_SIZE];
+    let mut piece = ReadBuf::uninit(&mut step);
+    ready!(Pin::new(from).poll_read(cx, &mut piece))?;
+    to.extend_from_slice(piece.filled());
+    Poll::Ready(Ok(piece.filled().len()))
+}
+
+/// Runs `future` for at most `limit`, counted from when it first has to wait; `None` after that.
+///
+/// A future that is ready at once, as most reads and writes of small requests are, reads no clock
+/// and sets no timer.
+pub async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+    let mut future = pin!(future);
+    if let Poll::Ready(done) = poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await {
+        return Some(done);
+    }
+    tokio::time::timeout(limit, future).await.ok()
+}
+
+/// Runs the whole work of a task for at most `limit`; `None` after that.
+///
+/// The timer is registered once, and not polled each time the task wakes for something else: most
+/// tasks end long before their limit.
+pub async fn lifetime<T>(limit: Duration, life: impl Future<Output = T>) -> Option<T> {
+    let mut life = pin!(life);
+    let mut limit = pin!(tokio::time::sleep(limit));
+    // first, because a task whose budget is spent would not be registered
+    if poll_fn(|cx| Poll::Ready(limit.as_mut().poll(cx))).await.is_ready() {
+        return None;
+    }
+    poll_fn(|cx| match life.as_mut().poll(cx) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending if limit.is_elapsed() => Poll::Ready(None),
+        Poll::Pending => Poll::Pending,
+    })
+    .await
+}
+
+/// A timer that is postponed when it fires, instead of being set for each deadline.
+///
+/// Where deadlines are met again and again, as by the requests of a connection, it is set once per
+/// deadline's length instead of once per request.
+#[derive(Debug, Default)]
+pub struct LazyTimer(Option<Pin<Box<Sleep>>>);
+
+impl LazyTimer {
+    /// Ready at `until`.
+    pub fn poll_until(&mut self, until: Instant, cx: &mut Context<'_>) -> Poll<()> {
+        let sleep = self.0.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
+        if sleep.deadline() > until {
+            sleep.as_mut().reset(until);
+        }
+        while sleep.as_mut().poll(cx).is_ready() {
+            if sleep.deadline() >= until {
+                return Poll::Ready(());
+            }
+            sleep.as_mut().reset(until);
+        }
+        Poll::Pending
+    }
+
+    /// Runs `future` to its end; `None` at `until`.
+    pub async fn within<T>(
+        &mut self,
+        until: Instant,
+        future: impl Future<Output = T>,
+    ) -> Option<T> {
+        let mut future = pin!(future);
+        poll_fn(|cx| match future.as_mut().poll(cx) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending => self.poll_until(until, cx).map(|()| None),
+        })
+        .await
+    }
+}
+
+/// A bound in bytes on what all clients hold: node answers, in flight and cached, or request bodies.
+#[derive(Debug)]
+pub struct MemoryPool {
+    free: AtomicUsize,
+    size: usize,
+}
+
+impl MemoryPool {
+    /// A pool of `size` bytes.
+    pub fn new(size: usize) -> Arc<Self> {
+        Arc::new(Self { free: AtomicUsize::new(size), size })
+    }
+
+    /// Bytes in all.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Bytes that are reserved.
+    pub fn taken(&self) -> usize {
+        self.size - self.free.load(Ordering::Relaxed)
+    }
+}
+
+/// The pool has fewer bytes than requested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exhausted;
+
+/// A share of the pool, for one answer or one request body; released on drop.
+#[derive(Debug)]
+pub struct MemoryPermit {
+    memory: Arc<MemoryPool>,
+    bytes: usize,
+    /// The clients that are still reading the answer, each with the guard that counts it.
+    readers: Mutex<Vec<(ClientKey, Weak<Guard>)>>,
+}
+
+impl MemoryPermit {
+    /// An empty share.
+    pub fn of(memory: &Arc<MemoryPool>) -> Self {
+        Self { memory: Arc::clone(memory), bytes: 0, readers: Mutex::default() }
+    }
+
+    /// The size of the pool.
+    pub fn pool_size(&self) -> usize {
+        self.memory.size()
+    }
+
+    /// Counts the answer as the client's until the guard is dropped, once for all of its requests
+    /// that read the same answer: `count` is called for the first. `None` if `count` refuses.
+    pub fn read_by(
+        &self,
+        client: ClientKey,
+        count: impl FnOnce() -> Option<Guard>,
+    ) -> Option<Arc<Guard>> {
+        let mut readers = self.readers.lock();
+        readers.retain(|(_, guard)| guard.strong_count() > 0);
+        let known = readers.iter().find(|(reader, _)| *reader == client);
+        if let Some(guard) = known.and_then(|(_, guard)| guard.upgrade()) {
+            return Some(guard);
+        }
+        let guard = Arc::new(count()?);
+        readers.push((client, Arc::downgrade(&guard)));
+        Some(guard)
+    }
+
+    /// Grows the share to at least `bytes`.
+    ///
+    /// # Errors
+    /// [`Exhausted`] when the pool has less; the share is unchanged.
+    pub fn reserve(&mut self, bytes: usize) -> Result<(), Exhausted> {
+        let more = bytes.saturating_sub(self.bytes);
+        let take = |free: usize| free.checked_sub(more);
+        self.memory
+            .free
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
+            .map_err(|_| Exhausted)?;
+        self.bytes += more;
+        Ok(())
+    }
+}
+
+impl Drop for MemoryPermit {
+    fn drop(&mut self) {
+        self.memory.free.fetch_add(self.bytes, Ordering::Relaxed);
+    }
 }

@@ -4,9 +4,7 @@
 //! only after exactly one complete answer was read from it, and that to its request.
 
 use super::{MAX_ANSWER, NodeError};
-use crate::io::deadline::LazyTimer;
-use crate::io::memory::{Exhausted, MemoryPermit};
-use crate::io::read::{READ_SIZE, poll_read_some};
+use crate::io::{Exhausted, LazyTimer, MemoryPermit, READ_SIZE, poll_read_some};
 use bytes::{Buf, Bytes, BytesMut};
 use httparse::{Header, ParserConfig, Status};
 use std::future::poll_fn;
@@ -339,7 +337,7 @@ fn has_token(list: &[u8], token: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::io::memory::MemoryPool;
+    use crate::io::MemoryPool;
     use tokio::net::TcpListener;
 
     #[tokio::test]

@@ -4,17 +4,17 @@
 //! 4 MiB is read whole and verified before it is passed on. The request is built from scratch: the
 //! only header of a client that reaches the node is a well-formed `traceparent`.
 //! Next: `target` (one URL: its connections and its breaker), `http1` (one exchange),
-//! `io::memory` (the bound over all answers), `chain` (typed calls for the relay).
+//! `io` (the bound over all answers), `chain` (typed calls for the relay).
 
-pub mod breaker;
 pub mod chain;
 mod http1;
 mod target;
 
+pub use target::{BREAKER_PAUSE, Breaker, CallFailure};
+
 use crate::config::NodeConfig;
-use crate::io::memory::{Exhausted, MemoryPermit, MemoryPool};
+use crate::io::{Exhausted, MemoryPermit, MemoryPool};
 use crate::telemetry::Metrics;
-use breaker::CallFailure;
 use bytes::Bytes;
 use http1::Connection;
 use portcullis_filters::named;

@@ -1,10 +1,12 @@
-//! One URL of the node: its connection pool, its breaker, and one call.
+//! One URL of the node: its connection pool, its circuit breaker, and one call.
+//!
+//! A few failures in a row open the breaker; after a second, one call probes the URL. A call that
+//! times out while others are answered is slow and counts as no failure.
 
-use super::breaker::{Breaker, CallFailure};
 use super::http1::{Connection, ExchangeError};
 use super::{ConnectionChoice, NodeCall, NodeError};
 use crate::config::{NodeConfig, NodeUrl};
-use crate::io::memory::MemoryPermit;
+use crate::io::MemoryPermit;
 use crate::telemetry::Metrics;
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -13,6 +15,14 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
+
+/// Consecutive failures that open the breaker: a restart may cause one or two.
+const FAILURES: u32 = 3;
+/// How long an open breaker rejects calls: a node restarts within seconds.
+pub const BREAKER_PAUSE: Duration = Duration::from_secs(1);
+/// Room for the digits of a length, right-aligned behind optional white space (RFC 9110, section
+/// 5.5), so that head and body are built in one buffer and sent in one write.
+const LENGTH: usize = 8;
 
 /// One URL of the node.
 pub(super) struct Target {
@@ -36,10 +46,6 @@ struct Idle {
     connection: Box<Connection>,
     since: Instant,
 }
-
-/// Room for the digits of a length, right-aligned behind optional white space (RFC 9110, section
-/// 5.5), so that head and body are built in one buffer and sent in one write.
-const LENGTH: usize = 8;
 
 impl Target {
     pub(super) fn new(url: &NodeUrl, config: &NodeConfig) -> Self {
@@ -157,5 +163,97 @@ impl Target {
 
     pub(super) fn busy(&self) -> usize {
         self.max_connections - self.free.available_permits()
+    }
+}
+
+/// Why a call failed, and whether the node may have received the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallFailure {
+    /// No connection: nothing was sent.
+    Connect,
+    /// A pooled connection died during the request and no new one was possible: maybe received.
+    Gone,
+    /// The request may have reached the node.
+    After(NodeError),
+}
+
+/// The breaker of one URL.
+#[derive(Debug, Default)]
+pub struct Breaker(Mutex<BreakerState>);
+
+#[derive(Debug, Default)]
+struct BreakerState {
+    failures: u32,
+    /// Calls that were answered.
+    answers: u64,
+    /// Set while open: when the next probe may start, if none is under way.
+    probe_at: Option<Instant>,
+    probing: bool,
+}
+
+/// A call that the breaker admitted. Dropped without a result (its client is gone, say), it does
+/// not count.
+#[derive(Debug)]
+pub struct Attempt<'a> {
+    breaker: &'a Breaker,
+    is_probe: bool,
+    /// [`BreakerState::answers`] when it began.
+    answers: u64,
+}
+
+impl Breaker {
+    /// Admits a call; `None` while the breaker is open.
+    pub fn enter(&self, now: impl FnOnce() -> Instant) -> Option<Attempt<'_>> {
+        let mut state = self.0.lock();
+        let is_probe = match state.probe_at {
+            None => false,
+            Some(at) if !state.probing && now() >= at => {
+                state.probing = true;
+                true
+            }
+            Some(_) => return None,
+        };
+        Some(Attempt { breaker: self, is_probe, answers: state.answers })
+    }
+
+    /// Whether calls are rejected, except for a probe.
+    pub fn is_open(&self) -> bool {
+        self.0.lock().probe_at.is_some()
+    }
+}
+
+impl Attempt<'_> {
+    /// Records the result of the call.
+    pub fn record(self, failure: Option<CallFailure>, now: impl FnOnce() -> Instant) {
+        let mut state = self.breaker.0.lock();
+        match failure {
+            Some(CallFailure::After(NodeError::Timeout)) if state.answers != self.answers => {}
+            Some(
+                CallFailure::Connect
+                | CallFailure::Gone
+                | CallFailure::After(NodeError::Cut | NodeError::Timeout),
+            ) => {
+                state.failures = state.failures.saturating_add(1);
+                if self.is_probe || state.failures >= FAILURES {
+                    state.probe_at = Some(now() + BREAKER_PAUSE);
+                }
+            }
+            // our own bound, not the node
+            Some(CallFailure::After(NodeError::Overloaded)) => {}
+            // an invalid answer is an answer
+            _ => {
+                state.answers += 1;
+                state.failures = 0;
+                state.probe_at = None;
+            }
+        }
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if self.is_probe {
+            self.breaker.0.lock().probing = false;
+        }
     }
 }

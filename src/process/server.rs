@@ -12,7 +12,7 @@ use crate::http::RequestIds;
 use crate::http::context::{ServerContext, UPLOAD_MEMORY};
 use crate::http::drain::Drain;
 use crate::http::tls::{Identities, TlsErrors};
-use crate::io::memory::MemoryPool;
+use crate::io::MemoryPool;
 use crate::node::chain::Chain;
 use crate::node::{Node, NodeError};
 use crate::process::files;

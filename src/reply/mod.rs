@@ -13,7 +13,7 @@ pub use error::ErrorFormat;
 pub use reasons::{status_and_code, xrpc_name};
 pub use wire::{Cors, LAST_CHUNK, Persistence, ResponseContext, chunk, http2_head, render};
 
-use crate::io::memory::MemoryPermit;
+use crate::io::MemoryPermit;
 use crate::node::Answer;
 use http::HeaderValue;
 use portcullis_filters::verdict::Reason;

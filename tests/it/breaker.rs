@@ -1,7 +1,7 @@
 //! The circuit breaker of a URL by itself, at chosen times; `node_time` has it on the wire.
 
 use portcullis::node::NodeError;
-use portcullis::node::breaker::{Breaker, CallFailure, PAUSE};
+use portcullis::node::{BREAKER_PAUSE, Breaker, CallFailure};
 use tokio::time::Instant;
 
 const DOWN: Option<CallFailure> = Some(CallFailure::Connect);
@@ -15,12 +15,12 @@ fn three_failures_open_it_and_one_probe_closes_it() {
         attempt.record(failure, || start);
     }
     assert!(breaker.enter(|| start).is_none(), "open");
-    let later = start + PAUSE;
+    let later = start + BREAKER_PAUSE;
     let probe = breaker.enter(|| later).expect("one probe after the pause");
     assert!(breaker.enter(|| later).is_none(), "only one at a time");
     probe.record(DOWN, || later);
     assert!(breaker.enter(|| later).is_none(), "a failed probe keeps it open");
-    let later = later + PAUSE;
+    let later = later + BREAKER_PAUSE;
     breaker.enter(|| later).expect("the next probe").record(None, || later);
     assert!(breaker.enter(|| later).is_some() && breaker.enter(|| later).is_some(), "closed again");
 }
@@ -48,6 +48,6 @@ fn an_abandoned_probe_makes_room_for_the_next() {
     for _ in 0..3 {
         breaker.enter(|| start).expect("closed").record(DOWN, || start);
     }
-    drop(breaker.enter(|| start + PAUSE).expect("a probe"));
-    assert!(breaker.enter(|| start + PAUSE).is_some(), "the next probe");
+    drop(breaker.enter(|| start + BREAKER_PAUSE).expect("a probe"));
+    assert!(breaker.enter(|| start + BREAKER_PAUSE).is_some(), "the next probe");
 }

@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use portcullis::io::deadline::{LazyTimer, lifetime};
-use portcullis::io::memory::{Exhausted, MemoryPermit, MemoryPool};
 use portcullis::io::shared::{Aborted, Shared};
+use portcullis::io::{Exhausted, LazyTimer, MemoryPermit, MemoryPool, lifetime};
 use tokio::time::{Instant, advance, sleep};
 
 const TTL: Duration = Duration::from_secs(10);

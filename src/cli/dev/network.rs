@@ -6,7 +6,7 @@
 
 use super::secrets::{Account, Accounts};
 use crate::config::NodeConfig;
-use crate::io::memory::MemoryPool;
+use crate::io::MemoryPool;
 use crate::node::chain::{Chain, RpcError, code};
 use crate::node::{MAX_ANSWER, Node};
 use crate::telemetry::Metrics;

@@ -8,7 +8,7 @@
 use super::cache_key::CacheKey;
 use super::watch::Step;
 use crate::config::CacheConfig;
-use crate::io::memory::{MemoryPermit, MemoryPool};
+use crate::io::{MemoryPermit, MemoryPool};
 use crate::node::{Answer, MAX_ANSWER};
 use arc_swap::ArcSwap;
 use bytes::Bytes;

@@ -16,7 +16,7 @@ use super::request::{Request, Transport};
 use super::respond::Rendered;
 use super::session::Handoff;
 use crate::http::drain::{ConnectionGuard, DRAIN_KEEPALIVE, DrainGuard};
-use crate::io::deadline::{LazyTimer, within};
+use crate::io::{LazyTimer, within};
 use bytes::Bytes;
 use h2::server::{Builder, Connection, SendResponse};
 use h2::{Reason as Reset, RecvStream};

@@ -2,7 +2,7 @@
 
 use crate::http::http1::{BodyError, STALL};
 use crate::http::respond::{Gone, H2Response};
-use crate::io::deadline::within;
+use crate::io::within;
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{RecvStream, SendStream};

@@ -4,7 +4,7 @@
 //! for too long, and when a head is started and not completed in time. For that it follows the
 //! frames that pass (RFC 9113, section 4.1): their lengths, and nothing in them.
 
-use crate::io::deadline::LazyTimer;
+use crate::io::LazyTimer;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
