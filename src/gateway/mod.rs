@@ -6,14 +6,12 @@
 //! Nothing here reads from or writes to a client.
 
 mod cache;
-mod cache_key;
 mod flights;
 mod parsed_bodies;
 mod watch;
 mod watcher;
 
-pub use cache::CacheStats;
-pub use cache_key::ReadRequest;
+pub use cache::{CacheStats, ReadRequest};
 pub use watch::EpochCause;
 pub use watcher::Watcher;
 
@@ -23,8 +21,7 @@ use crate::io::MemoryPool;
 use crate::node::{Answer, ConnectionChoice, Node, NodeError};
 use crate::telemetry::{CacheUse, Metrics};
 use ahash::RandomState;
-use cache::{Cache, View};
-use cache_key::CacheKey;
+use cache::{Cache, CacheKey, View};
 use flights::{Flights, Role};
 use parsed_bodies::ParsedBodyCache;
 use portcullis_filters::client::TrustedProxies;

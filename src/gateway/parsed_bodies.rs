@@ -4,7 +4,7 @@
 //! A body is stored when it arrives for the second time, so one that arrives once costs little more
 //! than a lookup. An entry is a read, never an answer.
 
-use super::cache_key::ReadRequest;
+use super::cache::ReadRequest;
 use ahash::RandomState;
 use portcullis_filters::rpc::{BodyWithoutId, Id};
 use quick_cache::sync::{Cache, DefaultLifecycle};
@@ -133,7 +133,7 @@ impl ParsedBodyCache {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cache_key::permitted;
+    use super::super::cache::permitted;
     use super::*;
 
     /// The request for a receipt, under this id.

@@ -117,7 +117,7 @@ impl LazyTimer {
     }
 }
 
-/// A bound in bytes on what all clients hold: node answers, in flight and cached, or request bodies.
+/// A bound in bytes over all clients: on node answers, in flight and cached, or on request bodies.
 #[derive(Debug)]
 pub struct MemoryPool {
     free: AtomicUsize,

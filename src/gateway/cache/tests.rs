@@ -1,6 +1,5 @@
 //! What is cached, for how long, and within which bounds.
 
-use super::super::cache_key::permitted;
 use super::super::watch::{ChainStatus, EpochCause};
 use super::*;
 use crate::config::Size;

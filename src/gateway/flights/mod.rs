@@ -4,7 +4,7 @@
 //! leader goes away, one of its followers leads instead. It is not an `io::shared::Shared`, because
 //! the task and the channel of each miss would cost it 3,700 instructions more (callgrind).
 
-use super::cache_key::CacheKey;
+use super::cache::CacheKey;
 use ahash::RandomState;
 use parking_lot::Mutex;
 use std::collections::HashMap;

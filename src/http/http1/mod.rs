@@ -4,21 +4,20 @@
 //! client is silent, and closes without reading what is still under way, which costs the client the
 //! response. In: bytes. Out: a head for the proxy, while the connection is lent as its request.
 
-mod body;
-mod cached_head;
-mod head;
+mod message;
 
-pub(super) use head::MAX_FIELDS;
+pub(super) use message::MAX_FIELDS;
 
 use super::gate::ErrorResponder;
 use super::respond::Rendered;
 use crate::http::drain::{ConnectionGuard, DRAIN_KEEPALIVE};
 use crate::io::{LazyTimer, cold, poll_read_some, within};
-use body::{BodyReader, Decoded};
 use bytes::{Buf, Bytes, BytesMut};
-use cached_head::{CachedHead, MAX_SIZE, differ_in_length_only};
-use head::{ParsedHead, end_of_head, parse, start_of_head};
 use http::Version;
+use message::{
+    BodyReader, CachedHead, Decoded, MAX_CACHED_SIZE, Malformed, ParsedHead, differ_in_length_only,
+    end_of_head, parse, start_of_head,
+};
 use pingora::http::RequestHeader;
 use pingora::protocols::Stream;
 use portcullis_filters::verdict::Reason;
@@ -260,7 +259,7 @@ impl Connection {
                 Ok(Decoded::Piece(piece)) => return Ok(Some(piece)),
                 Ok(Decoded::End) => return Ok(None),
                 Ok(Decoded::Incomplete) => {}
-                Err(body::Malformed) => return Err(BodyError::Malformed),
+                Err(Malformed) => return Err(BodyError::Malformed),
             }
             match poll_fn(|cx| poll_read_some(&mut self.io, cx, &mut self.buffer)).await {
                 Ok(bytes) if bytes > 0 => {}
@@ -349,7 +348,7 @@ impl Connection {
             cached.give_back(header);
         }
         self.buffer = BytesMut::new();
-        if self.head.len() > MAX_SIZE {
+        if self.head.len() > MAX_CACHED_SIZE {
             // it is not cached, and an idle connection holds no buffer
             self.head = Vec::new();
         }
