@@ -3,7 +3,7 @@
 //! A client gets a slot only while more are free than it holds, so it never has them all: of eight,
 //! one client gets four, a second one two, and two more one each.
 
-use crate::io::deadline::within;
+use crate::io::within;
 use parking_lot::Mutex;
 use portcullis_filters::client::ClientKey;
 use std::collections::HashMap;

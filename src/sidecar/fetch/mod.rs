@@ -9,7 +9,7 @@
 
 pub mod address;
 
-use crate::io::deadline::within;
+use crate::io::within;
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use ureq::Agent;
