@@ -6,7 +6,7 @@ use crate::http::context::ServerContext;
 use crate::http::gate::message_of;
 use crate::http::respond::Rendered;
 use crate::reply::{Body, Persistence, Reply, ResponseContext, status_and_code};
-use crate::telemetry::{RequestLine, Surface};
+use crate::telemetry::{HttpLine, RequestLine, Surface};
 use bytes::Bytes;
 use http::Version;
 use portcullis_filters::client::{Client, TrustedProxies};
@@ -33,6 +33,7 @@ impl ErrorResponder for AdminErrors {
             request_id: request_id.as_str(),
             client: Client::identify(peer, std::iter::empty(), &TrustedProxies::default()),
             method: "",
+            http: HttpLine::default(),
             reason: reply.reason,
             status,
             bytes: reply.body.length(),

@@ -7,7 +7,7 @@ use crate::http::context::ServerContext;
 use crate::http::gate::message_of;
 use crate::http::respond::Rendered;
 use crate::reply::{ErrorFormat, Persistence, Reply, ResponseContext};
-use crate::telemetry::RequestLine;
+use crate::telemetry::{HttpLine, RequestLine};
 use http::Version;
 use portcullis_filters::client::{Client, TrustedProxies};
 use portcullis_filters::policy;
@@ -46,6 +46,7 @@ impl<S: Surface> ErrorResponder for SurfaceErrors<S> {
             request_id,
             client,
             method: "",
+            http: HttpLine::default(),
             reason: reply.reason,
             status: reply.status,
             bytes: reply.body.length(),

@@ -219,7 +219,8 @@ impl<'a, S: Surface> Exchange<'a, S> {
             reason = Some(Reason::StoreUnavailable);
         }
         let (client, bytes) = (caller.client, sent.bytes);
-        self.context.outcome = Some(Outcome { client, reason, status, bytes });
+        let cache = reply.cache.unwrap_or_default();
+        self.context.outcome = Some(Outcome { client, reason, status, bytes, cache });
         sent.result.is_ok()
     }
 

@@ -23,9 +23,13 @@ impl Surface for Gateway {
     }
 
     fn cors<'a>(settings: &'a Settings, _: &[u8]) -> Option<Cors<'a>> {
-        let headers = "Content-Type, X-Request-Id";
+        let headers = "Content-Type, Traceparent, X-Request-Id";
         let exposed = "RateLimit, RateLimit-Policy, Retry-After, X-Cache, X-Request-Id";
         Some(Cors { origins: &settings.cors, methods: "POST", headers, exposed })
+    }
+
+    fn knows(target: &[u8]) -> bool {
+        matches!(target, b"/rpc" | b"/healthz")
     }
 
     fn judge(&self, settings: &Settings, head: &Head<'_>) -> JudgedHead {

@@ -26,9 +26,10 @@ use crate::http::{ErrorResponder as _, Handoff, RequestId};
 use crate::relay::Relay;
 use crate::reply::status_and_code;
 use crate::sidecar::Sidecar;
-use crate::telemetry::{self, RequestLine};
+use crate::telemetry::{HttpLine, RequestLine};
 use async_trait::async_trait;
 use exchange::Exchange;
+use http::Method;
 use pingora::http::RequestHeader;
 use pingora::modules::http::HttpModules;
 use pingora::server::configuration::ServerConf;
@@ -37,6 +38,7 @@ use pingora::{Error, ErrorType, Result};
 use pingora_limits::inflight::Guard;
 use pingora_proxy::{FailToProxy, HttpProxy, ProxyHttp, Session, http_proxy};
 use portcullis_filters::client::Client;
+use portcullis_filters::head::traceparent;
 use portcullis_filters::verdict::Reason;
 use std::sync::Arc;
 use std::time::Duration;
@@ -109,8 +111,8 @@ impl<S: Surface> ProxyHttp for Proxy<S> {
         FailToProxy { error_code: status_and_code(reason).0, can_reuse_downstream: false }
     }
 
-    async fn logging(&self, _: &mut Session, _: Option<&Error>, ctx: &mut Self::CTX) {
-        ctx.log(S::NAME, &self.process);
+    async fn logging(&self, session: &mut Session, _: Option<&Error>, ctx: &mut Self::CTX) {
+        ctx.log::<S>(session.req_header(), &self.process);
     }
 }
 
@@ -143,6 +145,31 @@ struct Outcome {
     reason: Option<Reason>,
     status: u16,
     bytes: usize,
+    cache: &'static str,
+}
+
+impl Outcome {
+    /// What the log line says of the head and the cache, without any text of the client's own.
+    fn http<'a, S: Surface>(&self, header: &'a RequestHeader) -> HttpLine<'a> {
+        let target = header.raw_path();
+        let path = target.split(|byte| *byte == b'?').next().filter(|_| S::knows(target));
+        // version, trace id, parent id and flags: the id is the second field
+        let trace_id = traceparent(&header.headers).and_then(|context| context.get(3..35));
+        let text = |bytes: Option<&'a [u8]>| bytes.and_then(|bytes| str::from_utf8(bytes).ok());
+        HttpLine {
+            method: standard_method(&header.method),
+            path: text(path).unwrap_or_default(),
+            cache: self.cache,
+            trace_id: text(trace_id).unwrap_or_default(),
+        }
+    }
+}
+
+/// The name of a method of RFC 9110, section 9.3, or of `PATCH`; empty for any other.
+fn standard_method(method: &Method) -> &'static str {
+    const NAMES: [&str; 9] =
+        ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
+    NAMES.into_iter().find(|name| method == name).unwrap_or_default()
 }
 
 impl Context {
@@ -159,14 +186,16 @@ impl Context {
         }
     }
 
-    /// Logs and counts the request.
-    fn log(&self, surface: telemetry::Surface, process: &ServerContext) {
+    /// Logs and counts the request with this head.
+    fn log<S: Surface>(&self, header: &RequestHeader, process: &ServerContext) {
         let Some(outcome) = self.outcome else { return };
+        let is_logged = process.log.has_requests();
         process.log_request(&RequestLine {
-            surface,
+            surface: S::NAME,
             request_id: self.request_id.as_str(),
             client: outcome.client,
             method: self.method,
+            http: if is_logged { outcome.http::<S>(header) } else { HttpLine::default() },
             reason: outcome.reason,
             status: outcome.status,
             bytes: outcome.bytes,

@@ -32,6 +32,10 @@ impl Surface for Relay {
         None
     }
 
+    fn knows(target: &[u8]) -> bool {
+        target == b"/healthz" || Endpoint::at(target).is_some()
+    }
+
     fn style(target: &[u8]) -> ErrorFormat {
         error_format(Endpoint::at(target))
     }

@@ -28,9 +28,14 @@ impl Surface for Sidecar {
         is_for_pages.then_some(Cors {
             origins: &CorsOrigins::Any,
             methods: "GET, HEAD, POST",
-            headers: "Authorization, X-Client-Info, Apikey, Content-Type, X-Request-Id",
+            headers: "Authorization, X-Client-Info, Apikey, Content-Type, Traceparent, \
+                X-Request-Id",
             exposed: "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id",
         })
+    }
+
+    fn knows(target: &[u8]) -> bool {
+        target == b"/healthz" || Function::at(target).is_some()
     }
 
     fn judge(&self, _: &Settings, _: &Head<'_>) {}

@@ -31,6 +31,9 @@ pub trait Surface: Send + Sync + 'static {
     /// Which web pages may read the responses at this request target, if any may.
     fn cors<'a>(settings: &'a Self::Settings, target: &[u8]) -> Option<Cors<'a>>;
 
+    /// Whether a request target is one of the surface's: others are not logged.
+    fn knows(target: &[u8]) -> bool;
+
     /// The envelope of a refusal at this request target.
     fn style(_target: &[u8]) -> ErrorFormat {
         Self::STYLE

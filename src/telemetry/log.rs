@@ -1,24 +1,32 @@
 //! Log lines on stderr: JSON objects, or plain text for people.
 //!
 //! Tasks append to a buffer in memory, and one thread writes it out, so a slow terminal or pipe
-//! never delays a response. The buffer is bounded: when the reader of stderr stalls, lines are
-//! dropped and counted. Other events than requests are logged through the `log` macros.
+//! never delays a response. The buffer is bounded, with room of their own for warnings and errors:
+//! when the reader of stderr stalls, lines are dropped, counted and reported. Identical refusals
+//! are summarised (`repeated`). Other events than requests are logged through the `log` macros.
 
+use super::repeated::{Refusals, Repeated};
 use super::{Recent, Surface};
 use crate::config::{LogConfig, LogFormat};
 use ::log::kv::{Error, Key, Value, VisitSource};
-use ::log::{LevelFilter, Metadata, Record};
+use ::log::{Level, LevelFilter, Metadata, Record};
 use parking_lot::{Condvar, Mutex};
 use portcullis_filters::client::{Client, Shown};
 use portcullis_filters::verdict::Reason;
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr};
+use std::os::linux::fs::MetadataExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
+use tokio::time::Instant;
 
 /// 4 MiB: about twenty thousand lines, a second of full load, may wait for the writer.
 const MAX_PENDING: usize = 4 << 20;
+/// 1 MiB more for warnings and errors, which no flood of request lines displaces.
+const MAX_SEVERE: usize = MAX_PENDING + (1 << 20);
+/// How often the writer looks for repeated refusals, and at most reports dropped lines.
+const SWEEP: Duration = Duration::from_secs(1);
 /// How long the writer collects lines before it writes them, unless there are many.
 const COLLECT: Duration = Duration::from_millis(20);
 /// 32 KiB are written immediately: they are still in the processor's cache, and have not evicted
@@ -46,6 +54,8 @@ pub struct RequestLine<'a> {
     pub client: Client,
     /// The RPC method if it is a known one, else empty.
     pub method: &'static str,
+    /// The HTTP method, path, cache use and trace.
+    pub http: HttpLine<'a>,
     /// Why it was not answered.
     pub reason: Option<Reason>,
     /// The HTTP status.
@@ -58,12 +68,33 @@ pub struct RequestLine<'a> {
     pub total: Duration,
 }
 
+/// What the head of a request and its response add to the line. Each is empty if it is unknown.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HttpLine<'a> {
+    /// The HTTP method if it is a standard one.
+    pub method: &'static str,
+    /// The path if it is one of the surface's.
+    pub path: &'a str,
+    /// How the cache took part.
+    pub cache: &'static str,
+    /// The trace id of a valid `traceparent`.
+    pub trace_id: &'a str,
+}
+
 /// A handle to the log. Cheap to clone.
 #[derive(Clone)]
 pub struct Log {
     sink: Arc<Sink>,
+    style: Style,
+}
+
+/// The form of the lines.
+#[derive(Clone, Copy)]
+struct Style {
     format: LogFormat,
     shown: Shown,
+    /// Whether the journal reads stderr: lines begin with their priority.
+    is_journal: bool,
 }
 
 struct Sink {
@@ -71,6 +102,7 @@ struct Sink {
     ready: Condvar,
     dropped: AtomicU64,
     recent: Recent,
+    refusals: Refusals,
 }
 
 /// The lines that wait for the writer.
@@ -90,12 +122,14 @@ impl Log {
             ready: Condvar::new(),
             dropped: AtomicU64::new(0),
             recent: Recent::default(),
+            refusals: Refusals::default(),
         });
-        let writer = Arc::clone(&sink);
+        let (format, shown) = (config.format, config.clients.into());
+        let log = Self { sink, style: Style { format, shown, is_journal: is_journal() } };
+        let writer = log.clone();
         let thread = std::thread::Builder::new().name("log".into());
         // without the thread there is no log, but requests are still served
         drop(thread.spawn(move || writer.write_out()));
-        let log = Self { sink, format: config.format, shown: config.clients.into() };
         // only tests install a second logger
         if ::log::set_boxed_logger(Box::new(log.clone())).is_ok() {
             ::log::set_max_level(config.level);
@@ -119,16 +153,108 @@ impl Log {
         &self.sink.recent
     }
 
-    /// Logs one request.
+    /// Whether requests are logged.
+    pub fn has_requests(&self) -> bool {
+        ::log::max_level() >= LevelFilter::Info
+    }
+
+    /// Logs one request, unless it is summarised with others.
     pub fn request(&self, line: &RequestLine<'_>) {
-        if ::log::max_level() < LevelFilter::Info {
+        if !self.has_requests() {
             return;
         }
-        self.sink.append(self.format, |out| match self.format {
-            LogFormat::Json => line.write_json(self.shown, out),
-            LogFormat::Text => line.write_text(self.shown, out),
+        if let Some(reason) = line.reason.filter(|reason| !reason.is_failure()) {
+            let kind = (line.surface, reason, line.method);
+            if !self.sink.refusals.count(kind, line.client, Instant::now()) {
+                return;
+            }
+        }
+        let Style { format, shown, .. } = self.style;
+        self.append(Level::Info, |out| match format {
+            LogFormat::Json => line.write_json(shown, out),
+            LogFormat::Text => line.write_text(shown, out),
         });
     }
+
+    /// Appends a line: the time, and what `rest` writes.
+    fn append(&self, level: Level, rest: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) {
+        let sink = &*self.sink;
+        let bound = if level <= Level::Warn { MAX_SEVERE } else { MAX_PENDING };
+        let mut pending = sink.pending.lock();
+        if pending.lines.len() > bound {
+            sink.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let before = pending.lines.len();
+        pending.begin(self.style, level);
+        // writing to memory does not fail
+        let _ = rest(&mut pending.lines);
+        let after = pending.lines.len();
+        drop(pending);
+        if before == 0 || (before < MANY && after >= MANY) {
+            sink.ready.notify_one();
+        }
+    }
+
+    fn write_out(&self) {
+        let sink = &*self.sink;
+        // the two buffers take turns, so that neither is allocated again
+        let mut lines = Vec::new();
+        let (mut swept, mut reported) = (Instant::now(), 0);
+        loop {
+            let mut pending = sink.pending.lock();
+            let is_empty = |pending: &mut Pending| pending.lines.is_empty();
+            sink.ready.wait_while_for(&mut pending, is_empty, SWEEP);
+            let are_few = |pending: &mut Pending| (1..MANY).contains(&pending.lines.len());
+            sink.ready.wait_while_for(&mut pending, are_few, COLLECT);
+            std::mem::swap(&mut lines, &mut pending.lines);
+            drop(pending);
+            // a broken stderr is ignored
+            let _ = std::io::stderr().write_all(&lines);
+            lines.clear();
+            let now = Instant::now();
+            if now - swept >= SWEEP {
+                swept = now;
+                self.summarise(now);
+                self.report_dropped(&mut reported);
+            }
+        }
+    }
+
+    /// Logs the sums of repeated refusals whose window is over.
+    fn summarise(&self, now: Instant) {
+        for Repeated { kind, client, more } in self.sink.refusals.take(now) {
+            let (surface, reason) = (kind.surface.name(), kind.reason.name());
+            let client = client.map(|client| client.shown(self.style.shown).to_string());
+            let client = client.as_deref().unwrap_or_default();
+            let method = kind.method;
+            ::log::info!(
+                surface, client, method, verdict = "refused", reason, refusals = more;
+                "refused {more} more times: {reason}"
+            );
+        }
+    }
+
+    /// Logs how many lines were dropped since the last report.
+    fn report_dropped(&self, reported: &mut u64) {
+        let dropped = self.dropped();
+        if dropped > *reported {
+            let lines = dropped - *reported;
+            ::log::warn!(lines; "log lines were dropped: stderr is read too slowly");
+            *reported = dropped;
+        }
+    }
+}
+
+/// Whether stderr is the journal's socket:
+/// <https://www.freedesktop.org/software/systemd/man/systemd.exec.html#%24JOURNAL_STREAM>.
+fn is_journal() -> bool {
+    let (Ok(stream), Ok(stderr)) =
+        (std::env::var("JOURNAL_STREAM"), std::fs::metadata("/proc/self/fd/2"))
+    else {
+        return false;
+    };
+    stream == format!("{}:{}", stderr.st_dev(), stderr.st_ino())
 }
 
 impl RequestLine<'_> {
@@ -149,6 +275,15 @@ impl RequestLine<'_> {
         let mut put = |text: &str| out.extend_from_slice(text.as_bytes());
         put(r#"","method":""#);
         put(self.method);
+        for (name, text) in [
+            (r#"","http_method":""#, self.http.method),
+            (r#"","path":""#, self.http.path),
+            (r#"","cache":""#, self.http.cache),
+            (r#"","trace_id":""#, self.http.trace_id),
+        ] {
+            put(name);
+            put(text);
+        }
         put(r#"","verdict":""#);
         put(verdict(self.reason));
         put(r#"","reason":""#);
@@ -168,10 +303,14 @@ impl RequestLine<'_> {
     fn write_text(&self, shown: Shown, out: &mut Vec<u8>) -> std::io::Result<()> {
         let Self { request_id, method, status, bytes, total, .. } = self;
         let (surface, client) = (self.surface.name(), self.client.shown(shown));
-        let verdict = verdict(self.reason);
-        write!(out, " info {surface} {client} {status} {verdict}")?;
+        write!(out, " info {surface} {client}")?;
+        let (status, verdict) = (status.to_string(), verdict(self.reason));
         let reason = self.reason.map_or("", Reason::name);
-        for word in [method, reason].into_iter().filter(|word| !word.is_empty()) {
+        let HttpLine { method: http_method, path, cache, .. } = self.http;
+        for word in [http_method, path, &status, verdict, method, reason, cache]
+            .into_iter()
+            .filter(|word| !word.is_empty())
+        {
             write!(out, " {word}")?;
         }
         writeln!(out, " {bytes} B {total:.1?} {request_id}")
@@ -213,7 +352,7 @@ impl ::log::Log for Log {
             ["pingora::server", "pingora::listeners", "pingora::services::listening"];
         let target = metadata.target();
         let operational = OPERATIONAL.iter().any(|module| target.starts_with(module));
-        target.starts_with("portcullis") || (operational && metadata.level() <= ::log::Level::Warn)
+        target.starts_with("portcullis") || (operational && metadata.level() <= Level::Warn)
     }
 
     fn log(&self, record: &Record<'_>) {
@@ -222,12 +361,13 @@ impl ::log::Log for Log {
         }
         let level = record.level().as_str().to_ascii_lowercase();
         let message = record.args().to_string();
-        if record.level() <= ::log::Level::Warn {
+        if record.level() <= Level::Warn {
             self.sink.recent.add(record, &message);
         }
-        self.sink.append(self.format, |out| {
-            let mut fields = Fields { out, format: self.format };
-            match self.format {
+        let format = self.style.format;
+        self.append(record.level(), |out| {
+            let mut fields = Fields { out, format };
+            match format {
                 LogFormat::Json => {
                     write!(fields.out, r#"","level":"{level}","message":"#)?;
                     json_string(fields.out, &message)?;
@@ -236,7 +376,7 @@ impl ::log::Log for Log {
             }
             // visiting a record's own fields fails only where a visitor does
             let _ = record.key_values().visit(&mut fields);
-            out.extend_from_slice(match self.format {
+            out.extend_from_slice(match format {
                 LogFormat::Json => b"}\n",
                 LogFormat::Text => b"\n",
             });
@@ -275,45 +415,9 @@ fn json_string(out: &mut Vec<u8>, text: &str) -> std::io::Result<()> {
     Ok(serde_json::to_writer(out, text)?)
 }
 
-impl Sink {
-    /// Appends a line: the time, and what `rest` writes.
-    fn append(&self, format: LogFormat, rest: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) {
-        let mut pending = self.pending.lock();
-        if pending.lines.len() > MAX_PENDING {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
-            return;
-        }
-        let before = pending.lines.len();
-        pending.begin(format);
-        // writing to memory does not fail
-        let _ = rest(&mut pending.lines);
-        let after = pending.lines.len();
-        drop(pending);
-        if before == 0 || (before < MANY && after >= MANY) {
-            self.ready.notify_one();
-        }
-    }
-
-    fn write_out(&self) {
-        // the two buffers take turns, so that neither is allocated again
-        let mut lines = Vec::new();
-        loop {
-            let mut pending = self.pending.lock();
-            self.ready.wait_while(&mut pending, |pending| pending.lines.is_empty());
-            let are_few = |pending: &mut Pending| pending.lines.len() < MANY;
-            self.ready.wait_while_for(&mut pending, are_few, COLLECT);
-            std::mem::swap(&mut lines, &mut pending.lines);
-            drop(pending);
-            // a broken stderr is ignored
-            let _ = std::io::stderr().write_all(&lines);
-            lines.clear();
-        }
-    }
-}
-
 impl Pending {
-    /// Begins a line with the time: RFC 3339, in milliseconds.
-    fn begin(&mut self, format: LogFormat) {
+    /// Begins a line with its priority for the journal, and the time: RFC 3339, in milliseconds.
+    fn begin(&mut self, style: Style, level: Level) {
         let now = SystemTime::now();
         let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         if self.second != since.as_secs() || self.text.is_empty() {
@@ -321,7 +425,16 @@ impl Pending {
             self.text = humantime::format_rfc3339_seconds(now).to_string();
             self.text.pop();
         }
-        if format == LogFormat::Json {
+        if style.is_journal {
+            // sd-daemon(3)
+            self.lines.extend_from_slice(match level {
+                Level::Error => b"<3>",
+                Level::Warn => b"<4>",
+                Level::Info => b"<6>",
+                Level::Debug | Level::Trace => b"<7>",
+            });
+        }
+        if style.format == LogFormat::Json {
             self.lines.extend_from_slice(br#"{"time":""#);
         }
         self.lines.extend_from_slice(self.text.as_bytes());

@@ -11,10 +11,11 @@ mod recent;
 mod registry;
 mod relay;
 mod reloads;
+mod repeated;
 mod requests;
 mod sidecar;
 
-pub use self::log::{Log, RequestLine};
+pub use self::log::{HttpLine, Log, RequestLine};
 pub use labels::{BySurface, CacheUse, ConnectionOutcome, Handshake, Surface};
 pub use metrics::{LATENCY, LabelValues, Metrics, encode};
 pub use recent::{Event, Recent};

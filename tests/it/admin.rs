@@ -3,13 +3,15 @@
 //! Label values come from closed sets: client input never creates a new series.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::os::linux::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use crate::node_head::ask_about;
 use crate::operator;
 use crate::support::check::REASONS;
 use crate::support::client::{Client, PATIENCE};
-use crate::support::edge::Edge;
+use crate::support::edge::{Edge, Setup, scratch_path};
 use crate::support::node::Node;
 use crate::support::request::{QUESTION, Request, padded, rpc};
 use crate::support::script::{good, send};
@@ -282,18 +284,22 @@ fn only_admin_serves_the_api_documents() {
 }
 
 /// The exact fields of a request log line.
-const FIELDS: [&str; 13] = [
+const FIELDS: [&str; 17] = [
     "bytes",
+    "cache",
     "client",
+    "http_method",
     "level",
     "message",
     "method",
+    "path",
     "reason",
     "request_id",
     "status",
     "surface",
     "time",
     "total_ms",
+    "trace_id",
     "upstream_ms",
     "verdict",
 ];
@@ -328,6 +334,9 @@ fn each_request_is_logged_in_one_line() {
         assert_eq!(line["level"], "info", "{id}");
         assert_eq!(line["client"], "203.0.113.77", "{id}");
         assert_eq!(line["method"], method, "{id}: a name of the thirteen or nothing");
+        let (http_method, path) = if id == "log-nowhere" { ("GET", "") } else { ("POST", "/rpc") };
+        assert_eq!(line["http_method"], http_method, "{id}");
+        assert_eq!(line["path"], path, "{id}: a path of ours or nothing");
         assert_eq!(line["verdict"], verdict, "{id}");
         assert_eq!(line["reason"], reason, "{id}");
         assert_eq!(line["status"], status, "{id}");
@@ -341,6 +350,73 @@ fn each_request_is_logged_in_one_line() {
         let own = lines.iter().filter(|line| line.contains(id)).count();
         assert_eq!(own, 1, "{id}: one line for one request");
     }
+}
+
+#[test]
+fn a_line_shows_the_trace_and_the_cache() {
+    let node = Node::start(good);
+    let edge = Edge::start(&node);
+    let trace = "0af7651916cd43dd8448eb211c80319c";
+    let cases = [
+        ("trace-whole", format!("00-{trace}-b7ad6b7169203331-01"), trace),
+        ("trace-broken", format!("00-{trace}-01"), ""),
+    ];
+    for (id, traceparent, shown) in cases {
+        let request = Request::post(QUESTION).with("Traceparent", &traceparent);
+        edge.ask(&request.with("X-Request-Id", id));
+        let line = edge.request_line(id);
+        assert_eq!(line["trace_id"], shown, "{traceparent}");
+        assert_eq!(line["cache"], "miss", "{line}");
+    }
+}
+
+#[test]
+fn a_flood_of_refusals_is_summarised() {
+    let node = Node::start(good);
+    let edge = Edge::with(&node, &[("gateway.requests_per_minute", "20")]);
+    let client = "203.0.113.9";
+    let request = Request::post(QUESTION).with("X-Forwarded-For", client);
+    let mut connection = edge.client();
+    for _ in 0..220 {
+        connection.ask(&request);
+    }
+    let summary = edge.line("the sum of the refusals", |line| line["refusals"].is_string());
+    assert_eq!(summary["message"], "refused 190 more times: rate_limited");
+    for (field, value) in [
+        ("client", client),
+        ("level", "info"),
+        ("reason", "rate_limited"),
+        ("surface", "gateway"),
+        ("verdict", "refused"),
+        ("refusals", "190"),
+    ] {
+        assert_eq!(summary[field], value, "{field}");
+    }
+    let lines = edge.lines();
+    let own =
+        lines.iter().filter(|line| line.contains("rate_limited") && line.contains("total_ms"));
+    assert_eq!(own.count(), 10, "the first ten have lines of their own");
+    let answered = lines.iter().filter(|line| line.contains("\"answered\""));
+    assert_eq!(answered.count(), 20, "every answer has one");
+}
+
+#[test]
+fn lines_for_the_journal_begin_with_their_priority() {
+    let node = Node::start(good);
+    let path = scratch_path("log");
+    let log = File::create(&path).expect("the directory for temporary files can be written");
+    let written = log.metadata().expect("the file is there");
+    let stream = format!("{}:{}", written.st_dev(), written.st_ino());
+    for (stream, priority) in [(&*stream, "<3>"), ("1:1", "")] {
+        let setup = Setup::before(node.address()).set("gateway.listen", "\"203.0.113.1:1\"");
+        let setup = setup.environment("JOURNAL_STREAM", stream);
+        let status = setup.serve_in_vain_to(log.try_clone().expect("the file is open"));
+        assert_eq!(status.code(), Some(2), "the address is another machine's");
+        let text = std::fs::read_to_string(&path).expect("it is text");
+        let last = text.lines().last().unwrap_or_default();
+        assert!(last.starts_with(&format!("{priority}{{\"time\"")), "{last}");
+    }
+    std::fs::remove_file(path).expect("it is there");
 }
 
 #[test]

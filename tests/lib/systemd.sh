@@ -158,6 +158,7 @@ reloads_are_told() {
   echo "nonsense = 1" >>"$file"
   machine_do systemctl reload portcullis.service
   await_property StatusText '*the last reload FAILED*'
+  machine_do journalctl --no-pager -q -o cat -p err -u portcullis.service -g 'reload failed'
   cp "$WORK/right.toml" "$file"
   machine_do systemctl reload portcullis.service
   await_property StatusText '*the last reload changed nothing*'

@@ -5,6 +5,7 @@
 //! Its quota is far above what a test sends, unless the test sets one.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -140,6 +141,14 @@ impl Setup {
             edge.admin = edge.listens_on("admin");
         }
         edge
+    }
+
+    /// Runs `serve` to its end, with its log in a file.
+    pub(crate) fn serve_in_vain_to(&self, log: File) -> ExitStatus {
+        let file = ConfigFile::write(&self.toml());
+        let mut command = self.command("serve", &file);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        command.status().expect("the program can be started")
     }
 
     /// Runs `serve` to its end, with the sockets.
