@@ -2,8 +2,8 @@
 //!
 //! Reads the secrets and the URL of the store, too; whether an address is in use and the database
 //! answers, only a start finds out. With `--live` it also requests version and chain id from each
-//! URL of the node, through the policy and the client that serve requests, and proves the relay's
-//! pins.
+//! URL of the node, through the policy and the client that serve requests, compares the chains of
+//! the URLs, and proves the relay's pins.
 
 use super::{CHECK_FAILED, ConfigArgument, Failure, Outcome, block_on};
 use crate::admin::Access;
@@ -127,6 +127,15 @@ async fn live(config: &NodeConfig) -> bool {
                 }
             };
             println!("{url:<40} {:<24} {verdict} ({took:.0?})", method.name());
+        }
+    }
+    let node = Node::new(config, MemoryPool::new(MAX_ANSWER), Arc::new(Metrics::default()));
+    if let Some(guard) = node.chain_guard(config) {
+        for (index, url) in config.url.iter().enumerate() {
+            let checked = guard.check(index, config.timeout).await;
+            is_fine &= checked.is_ok();
+            let verdict = checked.map_or_else(|why| format!("FAILED: {why}"), |()| "ok".to_owned());
+            println!("{url:<40} {:<24} {verdict}", "the served chain");
         }
     }
     is_fine

@@ -34,6 +34,12 @@ pub(super) fn config(reader: &mut Reader<'_>) -> Config {
     memory(&config, reader);
     config.admin.iter().for_each(|admin| token(admin, reader));
     config.relay.iter().for_each(|relay| accounts(relay, reader));
+    if let Some((relay, id)) = config.relay.as_ref().zip(config.node.chain_id)
+        && id.to_short_string().as_deref() != Some(&*relay.pins.chain_id)
+    {
+        let message = format!("expected node.chain_id, found {:?}", relay.pins.chain_id);
+        reader.conflict("relay.pins.chain_id", "node.chain_id", message);
+    }
     config
 }
 

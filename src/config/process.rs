@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use log::LevelFilter;
+use portcullis_filters::felt::Felt;
 use toml::de::DeValue;
 
 use super::address::{Listen, NodeUrl, NonEmpty};
@@ -24,6 +25,7 @@ const WHY_PORTS: &str = "zero cannot work, and one address has no more ports to 
 const WHY_DRAIN: &str = "a longer stop is no stop";
 const WHY_MEMORY: &str = "one answer of the node may take 4 MiB, and no machine has more to spare";
 const WHY_NODE: &str = "clients are promised an answer or an error within 8s";
+const CHAIN_FORM: &str = "1 to 31 printable ASCII characters, or \"\"";
 const NODE_TIMEOUTS: RangeInclusive<Duration> = SHORTEST..=MAX_NODE_TIMEOUT;
 const WHY_STORE: &str = "one waits while another writes, and a database has few to offer";
 
@@ -100,6 +102,14 @@ section! {
         /// Why: no address can be assumed; TLS ends before this network.
         url: NonEmpty<NodeUrl> = Required("http://127.0.0.1:5050/rpc"),
             non_empty(list(node_url, 1..=8, "one deadline has time to try no more"));
+        /// The chain id, as text; "" takes that of the first URL that answers.
+        /// A URL of another chain gets no request.
+        /// Why: one URL is its own chain; with several, a failover must not change the chain.
+        chain_id: Option<Felt> = Default(""), text(CHAIN_FORM, optional_chain_id);
+        /// The number of the block that identifies the chain. To the relay another anchor is
+        /// another chain: change it while no write is open.
+        /// Why: the first block of every chain; choose a later one if the node no longer has it.
+        anchor: u64 = Default(0), integer(0..=u64::MAX, "a block number has 64 bits");
         /// Time limit for one answer, from the first connect to the last byte; 100ms to 8s.
         /// Why: the public contract; it can only be shortened.
         timeout: Duration = Default("8s"), duration(NODE_TIMEOUTS, WHY_NODE);
@@ -115,6 +125,13 @@ section! {
         /// Concurrent connections to each URL; 1 to 65535.
         /// Why: more concurrent calls only queue inside the node.
         max_connections: usize = Default(1024), integer(1..=PORTS, WHY_PORTS);
+    }
+}
+
+fn optional_chain_id(text: &str) -> Result<Option<Felt>, String> {
+    match text {
+        "" => Ok(None),
+        _ => Felt::from_short_string(text).map(Some).ok_or_else(String::new),
     }
 }
 

@@ -133,7 +133,8 @@ impl Gateway {
         node: &NodeConfig,
         metrics: Arc<Metrics>,
     ) -> Watcher {
-        Watcher::new(Arc::clone(&self.cache), config.cache.watch_interval, node, metrics)
+        let interval = config.cache.watch_interval;
+        Watcher::new(Arc::clone(&self.cache), interval, (&self.node, node), metrics)
     }
 
     /// Applies other settings to later requests.

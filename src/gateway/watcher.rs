@@ -54,16 +54,16 @@ impl Watcher {
     pub(super) fn new(
         cache: Arc<Cache>,
         interval: Duration,
-        node: &NodeConfig,
+        (node, config): (&Node, &NodeConfig),
         metrics: Arc<Metrics>,
     ) -> Self {
         let memory = MemoryPool::new(BLOCKS * MAX_ANSWER);
-        let node = NodeConfig {
-            max_idle: node.max_idle.max(BLOCKS),
-            max_connections: node.max_connections.max(BLOCKS),
-            ..node.clone()
+        let config = NodeConfig {
+            max_idle: config.max_idle.max(BLOCKS),
+            max_connections: config.max_connections.max(BLOCKS),
+            ..config.clone()
         };
-        let chain = Chain(Node::new(&node, memory, Arc::clone(&metrics)));
+        let chain = Chain(node.apart(&config, memory));
         Self { cache, interval, chain, metrics }
     }
 
@@ -124,15 +124,16 @@ impl Watcher {
             .await
             .map_err(cause)?
             .ok_or(EpochCause::Strange)?;
+        let anchor = self.chain.0.anchor();
         let (genesis, settled_block, candidate_block, l1) = tokio::join!(
-            self.fetch_block(Some(0)),
-            // block 0 is fetched anyway
-            self.fetch_block(settled.filter(|number| *number > 0)),
-            self.fetch_block(candidate.filter(|number| *number > 0)),
+            self.fetch_block(Some(anchor)),
+            // the anchor is fetched anyway
+            self.fetch_block(settled.filter(|number| *number != anchor)),
+            self.fetch_block(candidate.filter(|number| *number != anchor)),
             self.chain.fetch_block("\"l1_accepted\""),
         );
         let genesis = genesis.map_err(cause)?.ok_or(EpochCause::Strange)?;
-        let or_genesis = |number, block| if number == Some(0) { Some(genesis) } else { block };
+        let or_genesis = |number, block| if number == Some(anchor) { Some(genesis) } else { block };
         Ok(Poll {
             head,
             genesis,

@@ -34,6 +34,8 @@ pub struct ErrorObject {
 
 /// The codes that matter here.
 pub mod code {
+    /// An error of `starknet-devnet` itself; on another node it may mean anything.
+    pub const DEVNET: i64 = -1;
     /// No block of this id.
     pub const BLOCK_NOT_FOUND: i64 = 24;
     /// No contract at the address.
@@ -74,9 +76,29 @@ pub struct Block {
 pub struct BlockIdentity {
     /// Its number.
     pub number: u64,
-    /// A digest of the whole block but its status, which may change. The block's hash alone does
-    /// not identify it on every node: `starknet-devnet` leaves the contents out of the hash.
+    /// A digest of what identifies the block, in whatever form a node writes it. Its hash alone
+    /// does not on every node: `starknet-devnet` leaves the contents out of the hash.
     pub fingerprint: [u8; 32],
+}
+
+impl BlockIdentity {
+    /// The identity of a block with transaction hashes, in JSON.
+    ///
+    /// # Errors
+    /// [`RpcError::MalformedAnswer`] if it has no number.
+    pub fn read(block: &Value) -> Result<Self, RpcError> {
+        const FIELDS: [&str; 5] =
+            ["block_hash", "block_number", "parent_hash", "new_root", "timestamp"];
+        let fields = FIELDS.iter().map(|name| &block[*name]);
+        let transactions = block["transactions"].as_array().into_iter().flatten();
+        let mut digest = Sha256::new();
+        for value in fields.chain(transactions) {
+            let felt = value.as_str().and_then(Felt::parse);
+            digest.update(felt.map_or_else(|| value.to_string(), |felt| felt.to_string()));
+            digest.update("\n");
+        }
+        Ok(Self { number: integer(&block["block_number"])?, fingerprint: digest.finalize().into() })
+    }
 }
 
 /// A transaction's receipt.
@@ -143,9 +165,9 @@ impl Chain {
         self.block("\"latest\"").await
     }
 
-    /// Block 0.
-    pub async fn genesis(&self) -> Result<Block, RpcError> {
-        self.block(r#"{"block_number":0}"#).await
+    /// The block that identifies the chain: block 0, unless `node.anchor` names another.
+    pub async fn anchor(&self) -> Result<Block, RpcError> {
+        self.block(&format!(r#"{{"block_number":{}}}"#, self.0.anchor())).await
     }
 
     async fn block(&self, id: &str) -> Result<Block, RpcError> {
@@ -162,15 +184,11 @@ impl Chain {
     pub async fn fetch_block(&self, id: &str) -> Result<Option<BlockIdentity>, RpcError> {
         let params = format!(r#"{{"block_id":{id}}}"#);
         let block = self.ask("starknet_getBlockWithTxHashes", &params).await;
-        let Some(mut block) = found(block, code::BLOCK_NOT_FOUND)? else { return Ok(None) };
-        let number = integer(&block["block_number"])?;
-        let status = block.as_object_mut().and_then(|members| members.remove("status"));
-        let is_accepted = matches!(
-            status.as_ref().and_then(Value::as_str),
-            Some("ACCEPTED_ON_L1" | "ACCEPTED_ON_L2")
-        );
-        let block = BlockIdentity { number, fingerprint: Sha256::digest(block.to_string()).into() };
-        is_accepted.then_some(Some(block)).ok_or(RpcError::MalformedAnswer)
+        let Some(block) = found(block, code::BLOCK_NOT_FOUND)? else { return Ok(None) };
+        match block["status"].as_str() {
+            Some("ACCEPTED_ON_L1" | "ACCEPTED_ON_L2") => BlockIdentity::read(&block).map(Some),
+            _ => Err(RpcError::MalformedAnswer),
+        }
     }
 
     /// Estimates what `transaction` would use of each resource, and at which price: signed, of the
@@ -189,7 +207,7 @@ impl Chain {
     }
 
     /// Submits a transaction with the named `params` of `method`. Returns its hash, and writes to
-    /// `took` how long the node took.
+    /// `took` how long the node took. [`code::DEVNET`] of another node is a malformed answer.
     pub async fn add(
         &self,
         method: &str,
@@ -198,8 +216,14 @@ impl Chain {
         took: &mut Duration,
     ) -> Result<Felt, RpcError> {
         // if it were sent twice, the second could fail on the nonce of the first
-        let result = self.ask_in(method, params, ConnectionChoice::New, traceparent, took).await?;
-        felt(&result["transaction_hash"])
+        let result = self.ask_in(method, params, ConnectionChoice::New, traceparent, took).await;
+        if let Err(RpcError::Returned(error)) = &result
+            && error.code == code::DEVNET
+            && self.ask("devnet_getConfig", "[]").await.is_err()
+        {
+            return Err(RpcError::MalformedAnswer);
+        }
+        felt(&result?["transaction_hash"])
     }
 
     /// The receipt of a transaction, if there is one.
@@ -230,11 +254,7 @@ impl Chain {
         traceparent: Option<&[u8]>,
         took: &mut Duration,
     ) -> Result<Value, RpcError> {
-        let write = |id: u64, out: &mut Vec<u8>| {
-            let request =
-                format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
-            out.extend_from_slice(request.as_bytes());
-        };
+        let write = |id: u64, out: &mut Vec<u8>| write_request(id, method, params, out);
         let start = Instant::now();
         let deadline = start + self.0.timeout();
         let answer = self.0.fetch(write, connection, traceparent, deadline).await;
@@ -254,7 +274,7 @@ impl ErrorObject {
     /// Whether a transaction with this error was certainly not accepted: true for the errors of the
     /// write methods and of a malformed request, false for an internal error.
     pub const fn is_definite(&self) -> bool {
-        matches!(self.code, 50..=62 | 64..=69 | -1 | -32604 | -32602..=-32600 | -32700)
+        matches!(self.code, 50..=62 | 64..=69 | code::DEVNET | -32604 | -32602..=-32600 | -32700)
     }
 
     fn read(error: &Value) -> Self {
@@ -277,6 +297,12 @@ pub fn short_reason(report: &str) -> Option<String> {
     // the frame of the entry point only states that an inner call failed
     let is_frame = |text: &&str| *text == "ENTRYPOINT_FAILED";
     quoted.map(|(text, _)| text).filter(is_short).find(|text| !is_frame(text)).map(str::to_owned)
+}
+
+/// Writes the request for `method` with these parameters in JSON.
+pub(super) fn write_request(id: u64, method: &str, params: &str, out: &mut Vec<u8>) {
+    let request = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
+    out.extend_from_slice(request.as_bytes());
 }
 
 /// `None` for an error of this code.

@@ -31,6 +31,8 @@ pub(super) struct Connection {
     /// Bytes read but not consumed.
     buffer: BytesMut,
     reusable: bool,
+    /// [`super::served_chain::ServedChain::epoch`] when it stated its chain.
+    pub(super) chain_epoch: u64,
     /// The deadline of the current exchange.
     timer: LazyTimer,
 }
@@ -72,7 +74,8 @@ const INVALID: ExchangeError = ExchangeError::Answer(NodeError::Invalid);
 
 impl Connection {
     pub(super) fn new(stream: TcpStream) -> Self {
-        Self { stream, buffer: BytesMut::new(), reusable: false, timer: LazyTimer::default() }
+        let (buffer, timer) = (BytesMut::new(), LazyTimer::default());
+        Self { stream, buffer, reusable: false, chain_epoch: 0, timer }
     }
 
     /// Whether the last exchange left the connection ready for another.
@@ -165,6 +168,8 @@ impl Connection {
                 }
                 100 | 102..=199 => return Err(INVALID),
                 300..=399 => return Err(NodeError::Redirect.into()),
+                // the node's own timeout
+                408 => return Err(NodeError::Timeout.into()),
                 _ => return Err(NodeError::Status.into()),
             }
         }

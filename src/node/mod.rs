@@ -3,13 +3,15 @@
 //! One deadline covers everything from the first connect to the last byte. An answer of at most
 //! 4 MiB is read whole and verified before it is passed on. The request is built from scratch: the
 //! only header of a client that reaches the node is a well-formed `traceparent`.
-//! Next: `target` (one URL: its connections and its breaker), `http1` (one exchange),
-//! `io` (the bound over all answers), `chain` (typed calls for the relay).
+//! Next: `target` (one URL: its connections and its breaker), `served_chain` (one chain for all
+//! URLs), `http1` (one exchange), `io` (the bound over all answers), `chain` (typed calls).
 
 pub mod chain;
 mod http1;
+mod served_chain;
 mod target;
 
+pub use served_chain::ChainGuard;
 pub use target::{BREAKER_PAUSE, Breaker, CallFailure};
 
 use crate::config::NodeConfig;
@@ -19,6 +21,7 @@ use bytes::Bytes;
 use http1::Connection;
 use portcullis_filters::named;
 use portcullis_filters::rpc::response::Outcome;
+use served_chain::ServedChain;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -35,6 +38,8 @@ named! {
         Timeout = "timeout",
         /// No connection: the request was not sent.
         Unreachable = "unreachable",
+        /// Every URL that accepts connections is of another chain: the request was not sent.
+        WrongChain = "wrong_chain",
         /// The connection ended before the answer began: the request may have been received.
         Cut = "cut",
         /// A status of 3xx.
@@ -59,7 +64,7 @@ impl From<Exhausted> for NodeError {
 impl NodeError {
     /// Whether it is certain that the node did not receive the request.
     pub const fn is_unsent(self) -> bool {
-        matches!(self, Self::Unreachable)
+        matches!(self, Self::Unreachable | Self::WrongChain)
     }
 }
 
@@ -110,6 +115,7 @@ pub struct Node {
     memory: Arc<MemoryPool>,
     metrics: Arc<Metrics>,
     next_id: AtomicU64,
+    chain: Arc<ServedChain>,
 }
 
 /// The state of one URL, for metrics.
@@ -128,13 +134,41 @@ pub struct UrlStats {
 impl Node {
     /// A node as configured. Opens no connection yet.
     pub fn new(config: &NodeConfig, memory: Arc<MemoryPool>, metrics: Arc<Metrics>) -> Self {
+        Self::of_chain(Arc::new(ServedChain::new(config)), config, memory, metrics)
+    }
+
+    /// The same node with connections and memory of its own: the chain is one for both.
+    #[must_use]
+    pub fn apart(&self, config: &NodeConfig, memory: Arc<MemoryPool>) -> Self {
+        Self::of_chain(Arc::clone(&self.chain), config, memory, Arc::clone(&self.metrics))
+    }
+
+    fn of_chain(
+        chain: Arc<ServedChain>,
+        config: &NodeConfig,
+        memory: Arc<MemoryPool>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let target = |(index, url)| Target::new((index, url), config, &chain);
         Self {
-            targets: config.url.iter().map(|url| Target::new(url, config)).collect(),
+            targets: config.url.iter().enumerate().map(target).collect(),
             timeout: config.timeout,
             memory,
             metrics,
             next_id: AtomicU64::new(1),
+            chain,
         }
+    }
+
+    /// What keeps the URLs to one chain; `None` if none could be of another.
+    pub fn chain_guard(&self, config: &NodeConfig) -> Option<ChainGuard> {
+        let memory = MemoryPool::new(MAX_ANSWER);
+        self.chain.is_checked().then(|| ChainGuard(self.apart(config, memory)))
+    }
+
+    /// The number of the block that identifies the chain.
+    pub fn anchor(&self) -> u64 {
+        self.chain.anchor
     }
 
     /// The time limit of one call.
@@ -191,6 +225,10 @@ impl Node {
                 Err(CallFailure::After(error)) => return Err(error),
                 // try the next URL
                 Err(CallFailure::Connect) => {}
+                Err(CallFailure::Foreign) if error != NodeError::Cut => {
+                    error = NodeError::WrongChain;
+                }
+                Err(CallFailure::Foreign) => {}
                 Err(CallFailure::Gone) => error = NodeError::Cut,
             }
         }

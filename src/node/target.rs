@@ -1,16 +1,19 @@
-//! One URL of the node: its connection pool, its circuit breaker, and one call.
+//! One URL of the node: its connection pool, its circuit breaker, its chain, and one call.
 //!
-//! A few failures in a row open the breaker; after a second, one call probes the URL. A call that
-//! times out while others are answered is slow and counts as no failure.
+//! A few failures in a row open the breaker, another chain does at once; after a second, one call
+//! probes the URL. A call that times out while others are answered is slow and counts as no failure.
 
 use super::http1::{Connection, ExchangeError};
-use super::{ConnectionChoice, NodeCall, NodeError};
+use super::served_chain::{ChainIdentity, ServedChain};
+use super::{ConnectionChoice, NodeCall, NodeError, chain};
 use crate::config::{NodeConfig, NodeUrl};
 use crate::io::MemoryPermit;
 use crate::telemetry::Metrics;
 use bytes::Bytes;
 use parking_lot::Mutex;
+use portcullis_filters::rpc::response::Outcome;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -26,6 +29,8 @@ const LENGTH: usize = 8;
 
 /// One URL of the node.
 pub(super) struct Target {
+    /// Its place in the configuration.
+    index: usize,
     /// As configured, for metrics and the operator's page.
     pub(super) url: String,
     host: String,
@@ -33,6 +38,7 @@ pub(super) struct Target {
     /// The request head up to the length's digits.
     head: Vec<u8>,
     pub(super) breaker: Breaker,
+    chain: Arc<ServedChain>,
     idle: Mutex<VecDeque<Idle>>,
     /// One permit for each further call.
     free: Semaphore,
@@ -48,18 +54,24 @@ struct Idle {
 }
 
 impl Target {
-    pub(super) fn new(url: &NodeUrl, config: &NodeConfig) -> Self {
+    pub(super) fn new(
+        (index, url): (usize, &NodeUrl),
+        config: &NodeConfig,
+        chain: &Arc<ServedChain>,
+    ) -> Self {
         let head = format!(
             "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n\
              Accept: application/json\r\nAccept-Encoding: identity\r\n",
             url.path, url.authority
         );
         Self {
+            index,
             url: url.to_string(),
             host: url.host.clone(),
             port: url.port,
             head: head.into_bytes(),
             breaker: Breaker::default(),
+            chain: Arc::clone(chain),
             idle: Mutex::default(),
             free: Semaphore::new(config.max_connections),
             connect_timeout: config.connect_timeout,
@@ -101,7 +113,7 @@ impl Target {
     ) -> Result<(Box<Connection>, Bytes), CallFailure> {
         let overloaded = |_| CallFailure::After(NodeError::Overloaded);
         let _permit = self.free.try_acquire().map_err(overloaded)?;
-        let mut no_connection = CallFailure::Connect;
+        let mut may_be_received = false;
         if call.connection == ConnectionChoice::Pooled
             && let Some(mut connection) = self.take_idle(call.start)
         {
@@ -110,12 +122,16 @@ impl Target {
                 Err(ExchangeError::BeforeAnswer) => metrics.node_retries.inc(),
                 Err(ExchangeError::Answer(error)) => return Err(CallFailure::After(error)),
             }
-            no_connection = CallFailure::Gone;
+            may_be_received = true;
         }
         // boxed: most calls need no connect, and would be larger by it
-        let connect = tokio::time::timeout_at(call.deadline, Box::pin(self.connect())).await;
+        let connect = Box::pin(self.connect(call.deadline, permit));
+        let connect = tokio::time::timeout_at(call.deadline, connect).await;
         let connection = connect.map_err(|_| CallFailure::After(NodeError::Timeout))?;
-        let mut connection = connection.ok_or(no_connection)?;
+        let mut connection = connection.map_err(|failure| match failure {
+            CallFailure::Connect | CallFailure::Foreign if may_be_received => CallFailure::Gone,
+            failure => failure,
+        })?;
         match connection.exchange(self.request(call), call.deadline, permit).await {
             Ok(body) => Ok((connection, body)),
             Err(ExchangeError::BeforeAnswer) => Err(CallFailure::After(NodeError::Cut)),
@@ -123,7 +139,62 @@ impl Target {
         }
     }
 
-    async fn connect(&self) -> Option<Box<Connection>> {
+    /// A new connection to the served chain.
+    async fn connect(
+        &self,
+        deadline: Instant,
+        permit: &mut MemoryPermit,
+    ) -> Result<Box<Connection>, CallFailure> {
+        let epoch = self.chain.epoch();
+        let mut connection = self.dial().await.ok_or(CallFailure::Connect)?;
+        if self.chain.is_checked() {
+            let verdict = self.verify_chain(&mut connection, deadline, permit).await?;
+            verdict.map_err(|_logged| CallFailure::Foreign)?;
+        }
+        connection.chain_epoch = epoch;
+        Ok(connection)
+    }
+
+    /// Asks for the chain and compares it with the served one: an error in words if it is another.
+    /// The connection is replaced if the node closes it.
+    pub(super) async fn verify_chain(
+        &self,
+        connection: &mut Box<Connection>,
+        deadline: Instant,
+        permit: &mut MemoryPermit,
+    ) -> Result<Result<(), String>, CallFailure> {
+        let anchor = format!(r#"{{"block_id":{{"block_number":{}}}}}"#, self.chain.anchor);
+        let calls = [("starknet_chainId", "[]"), ("starknet_getBlockWithTxHashes", &*anchor)];
+        let mut results = [None, None];
+        for ((method, params), result) in calls.into_iter().zip(&mut results) {
+            let write = |id, out: &mut Vec<u8>| chain::write_request(id, method, params, out);
+            let (start, traceparent) = (deadline, None);
+            let call = NodeCall {
+                id: 1,
+                write,
+                connection: ConnectionChoice::New,
+                traceparent,
+                start,
+                deadline,
+            };
+            let answer = connection.exchange(self.request(&call), deadline, permit).await;
+            let body = answer.map_err(|error| match error {
+                ExchangeError::BeforeAnswer => CallFailure::Connect,
+                ExchangeError::Answer(error) => CallFailure::After(error),
+            })?;
+            if let Some(Outcome::Result(text)) = Outcome::verify(&body, call.id) {
+                *result = serde_json::from_slice(text).ok();
+            }
+            if !connection.is_reusable() {
+                *connection = self.dial().await.ok_or(CallFailure::Connect)?;
+            }
+        }
+        let [id, anchor] = results;
+        let found = ChainIdentity::read(id.as_ref(), anchor.as_ref());
+        Ok(self.chain.judge((self.index, &self.url), found))
+    }
+
+    pub(super) async fn dial(&self) -> Option<Box<Connection>> {
         let connect = TcpStream::connect((self.host.as_str(), self.port));
         let stream = tokio::time::timeout(self.connect_timeout, connect).await.ok()?.ok()?;
         // otherwise a small request may wait for an acknowledgement
@@ -131,11 +202,13 @@ impl Target {
         Some(Box::new(Connection::new(stream)))
     }
 
-    /// The connection that was used last, unless it expired or the node closed it.
+    /// The connection that was used last, unless it expired, the node closed it, or it has to state
+    /// its chain again.
     fn take_idle(&self, now: Instant) -> Option<Box<Connection>> {
         let mut idle = self.idle.lock();
         while let Some(Idle { connection, since }) = idle.pop_back() {
-            if now.duration_since(since) < self.idle_timeout && connection.is_quiet() {
+            let is_known = connection.chain_epoch == self.chain.epoch();
+            if now.duration_since(since) < self.idle_timeout && is_known && connection.is_quiet() {
                 return Some(connection);
             }
         }
@@ -173,6 +246,8 @@ pub enum CallFailure {
     Connect,
     /// A pooled connection died during the request and no new one was possible: maybe received.
     Gone,
+    /// Its chain is not the served one: nothing was sent.
+    Foreign,
     /// The request may have reached the node.
     After(NodeError),
 }
@@ -231,10 +306,12 @@ impl Attempt<'_> {
             Some(
                 CallFailure::Connect
                 | CallFailure::Gone
+                | CallFailure::Foreign
                 | CallFailure::After(NodeError::Cut | NodeError::Timeout),
             ) => {
                 state.failures = state.failures.saturating_add(1);
-                if self.is_probe || state.failures >= FAILURES {
+                let is_foreign = failure == Some(CallFailure::Foreign);
+                if self.is_probe || is_foreign || state.failures >= FAILURES {
                     state.probe_at = Some(now() + BREAKER_PAUSE);
                 }
             }

@@ -101,7 +101,10 @@ pub fn bind(config: &Config, log: Log, inherited: Inherited) -> Result<Bound, St
     let mut bound = Bound::new(config, log, inherited);
     let metrics = Arc::clone(&bound.process.metrics);
     let memory = MemoryPool::new(config.server.answer_memory.bytes());
-    let node = Arc::new(Node::new(&config.node, Arc::clone(&memory), Arc::clone(&metrics)));
+    let node = Arc::new(Node::new(&config.node, Arc::clone(&memory), metrics));
+    if let Some(guard) = node.chain_guard(&config.node) {
+        bound.server.add_service(background_service("chain guard", guard));
+    }
     bound.surfaces.tls.change(&identities);
     if let Some(gateway) = &config.gateway {
         bound.add_gateway(gateway, &config.node, &node, &memory)?;
@@ -111,7 +114,7 @@ pub fn bind(config: &Config, log: Log, inherited: Inherited) -> Result<Bound, St
         let storage = bound.open_store(store)?;
         if let Some(relay) = &config.relay {
             // its own connections, so that writes do not queue behind reads
-            let node = Node::new(&config.node, Arc::clone(&memory), metrics);
+            let node = node.apart(&config.node, Arc::clone(&memory));
             journal = Some((storage.store.journal(), storage.runtime.clone()));
             bound.add_relay(relay, Chain(node), storage.clone())?;
         }

@@ -125,6 +125,9 @@ impl From<NodeError> for Refusal {
             NodeError::Unreachable | NodeError::Cut => {
                 (Reason::UpstreamUnreachable, "the node cannot be reached")
             }
+            NodeError::WrongChain => {
+                (Reason::UpstreamUnreachable, "the node has another chain than the served one")
+            }
             NodeError::Redirect => (Reason::UpstreamRedirect, "the node answered with a redirect"),
             NodeError::Status => (Reason::UpstreamStatus, "the node answered with an error status"),
             NodeError::Oversized => (Reason::UpstreamOversized, "the node's answer is over 4 MiB"),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::admin::{eventually, metrics, series};
-use crate::support::chain::{Chain, ChainNode, Health, question};
+use crate::support::chain::{Chain, ChainNode, Health, Style, question};
 use crate::support::check::{assert_common, assert_error};
 use crate::support::edge::Edge;
 use crate::support::response::Response;
@@ -134,6 +134,29 @@ fn what_may_change_is_asked_for_every_time() {
         }
         assert_eq!(node.asked().len(), asked + 2, "{question:?}: the node is asked each time");
     }
+}
+
+#[test]
+fn another_form_of_the_same_block_ends_no_epoch() {
+    let node = ChainNode::start(chain());
+    let edge = settled(&node, 3);
+    cache(&edge, RECEIPT);
+    node.change(|chain| chain.style = Style::Rich);
+    let seen = node.looks();
+    eventually(&edge, "two polls since", |_| node.looks() > seen + 20);
+    assert_eq!(cache(&edge, RECEIPT), "hit", "the chain is the same");
+    assert_eq!(epochs(&metrics(&edge), "genesis") + epochs(&metrics(&edge), "rollback"), 0.0);
+}
+
+#[test]
+fn a_pruned_node_is_watched_by_a_later_anchor() {
+    let node = ChainNode::start(Chain { is_pruned: true, ..chain() });
+    let edge = node.setup().set("node.anchor", "1").start();
+    has_settled(&edge, 3);
+    cache(&edge, RECEIPT);
+    assert_eq!(cache(&edge, RECEIPT), "hit", "block 0 is not needed");
+    breaks(&edge, "genesis", || node.change(|chain| chain.blocks[1].time = 11));
+    assert_eq!(cache(&edge, RECEIPT), "miss", "another chain");
 }
 
 #[test]

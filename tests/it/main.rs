@@ -11,6 +11,7 @@ mod admin;
 mod answers;
 mod breaker;
 mod cache;
+mod chains;
 mod commands;
 mod config;
 mod connections;

@@ -59,6 +59,8 @@ const INVALID: &[&str] = &["upstream_invalid"];
 const STATUS_OR_INVALID: &[&str] = &["upstream_status", "upstream_invalid"];
 const TOO_MUCH: &[&str] = &["upstream_invalid", "upstream_oversized"];
 
+const TIMEOUT: &[&str] = &["upstream_timeout"];
+
 /// A correct body under a wrong status, with a `Location`.
 fn status(call: &Call, status: &str) -> Vec<Act> {
     let location = ["Content-Type: application/json", "Location: /a-word-of-the-node"];
@@ -99,6 +101,7 @@ fn any_status_but_200_is_an_error() {
         ("403", |call| status(call, "403 Forbidden"), STATUS),
         ("404", |call| status(call, "404 Not Found"), STATUS),
         ("404 without a body", |_| send(sized("404 Not Found", &[], "")), STATUS),
+        ("408, the node's own timeout", |call| status(call, "408 Request Timeout"), TIMEOUT),
         ("413", |call| status(call, "413 Content Too Large"), STATUS),
         ("429", |call| status(call, "429 Too Many Requests"), STATUS),
         ("500", |call| status(call, "500 Internal Server Error"), STATUS),

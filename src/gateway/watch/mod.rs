@@ -18,7 +18,7 @@ pub(super) const SETTLE: Duration = Duration::from_secs(2);
 pub enum EpochCause {
     /// A block is gone or was replaced.
     Rollback,
-    /// Block 0 is another one: the chain was restarted.
+    /// The anchor block is another one: the chain was restarted.
     Genesis,
     /// The node gave no verified answer.
     Unreachable,
@@ -46,7 +46,7 @@ impl EpochCause {
 pub(super) struct Poll {
     /// The newest accepted block.
     pub(super) head: BlockIdentity,
-    /// Block 0.
+    /// The anchor: block 0, unless `node.anchor` names another.
     pub(super) genesis: BlockIdentity,
     /// The block at the settled number; `None` if there is none, or none was requested.
     pub(super) settled: Option<BlockIdentity>,

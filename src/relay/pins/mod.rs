@@ -162,6 +162,6 @@ impl Prover {
 /// The chain's epoch: its first block. A test network that starts again has another timestamp
 /// there, even if the hash is the same.
 async fn epoch(chain: &Chain) -> Result<String, RpcError> {
-    let genesis = chain.genesis().await?;
-    Ok(format!("{}@{}", genesis.hash, genesis.timestamp))
+    let anchor = chain.anchor().await?;
+    Ok(format!("{}@{}", anchor.hash, anchor.timestamp))
 }

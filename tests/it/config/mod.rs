@@ -234,6 +234,7 @@ fn the_relay_needs_policy_pins_and_keys() {
             "1000001",
             "expected at least relay.policy.usership_first_epoch (1000001)",
         ),
+        ("node.chain_id", "\"SN_MAIN\"", "expected node.chain_id, found \"PORTCULLIS_DEV\""),
         ("store.url", "\"postgres://u:secret@h/db\"", "belongs in the file"),
         ("store.url", "\"mysql://h/db\"", "the scheme is neither sqlite: nor postgres://"),
     ] {

@@ -161,7 +161,6 @@ fn a_rejected_transaction_can_be_sent_again() {
             (53, "rejected"),
             (54, "rejected"),
             (55, "rejected"),
-            (-1, "rejected"),
             (-32602, "rejected"),
         ],
         |(code, reason)| {
@@ -177,6 +176,23 @@ fn a_rejected_transaction_can_be_sent_again() {
             }
         },
     );
+}
+
+#[test]
+fn an_error_of_devnet_itself_is_definite_only_there() {
+    each([(true, "rejected", 2), (false, "outcome_unknown", 1)], |(is_devnet, reason, sent)| {
+        let script = move |call: &Call| match method(call).as_str() {
+            _ if is_add(call) => chain::error(call, -1),
+            "devnet_getConfig" if is_devnet => result(call, "{}"),
+            _ => honest(call),
+        };
+        let stage = Stage::with_script(script, &KEYS);
+        let fine = stage.fine(&User::with_key(USER_KEY), 0);
+        for time in ["the first time", "again"] {
+            rpc_refused(&stage.post("/rpc", fine.body()), reason, ID, time);
+        }
+        assert_eq!(stage.adds().len(), sent, "{reason}");
+    });
 }
 
 /// A chain that accepts a submission under the hash that the test sets.

@@ -31,6 +31,19 @@ pub(crate) struct Chain {
     /// The newest block that is accepted on L1.
     pub(crate) l1: Option<usize>,
     pub(crate) health: Health,
+    /// How blocks are written.
+    pub(crate) style: Style,
+    /// The node no longer has block 0.
+    pub(crate) is_pruned: bool,
+}
+
+/// The form in which a node writes blocks, as another version of it may change it.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Style {
+    #[default]
+    Plain,
+    /// Further members, and hashes with leading zeros.
+    Rich,
 }
 
 /// The health of a node.
@@ -67,7 +80,7 @@ impl Chain {
             }
             _ => usize::try_from(id["block_number"].as_u64()?).ok()?,
         };
-        (number <= head).then_some(number)
+        (number <= head && !(self.is_pruned && number == 0)).then_some(number)
     }
 
     fn status(&self, number: usize) -> &'static str {
@@ -81,10 +94,16 @@ impl Chain {
             "starknet_getBlockWithTxHashes" => {
                 let number = self.at(&params["block_id"]).ok_or(24)?;
                 let Block { time, transactions, .. } = &self.blocks[number];
-                Ok(json!({
+                let mut block = json!({
                     "status": self.status(number), "block_hash": hash(number),
                     "block_number": number, "timestamp": time, "transactions": transactions,
-                }))
+                });
+                if self.style == Style::Rich {
+                    block["block_hash"] = json!(format!("{:#066x}", number + 0x100));
+                    block["starknet_version"] = json!("0.14.1");
+                    block["l2_gas_price"] = json!({"price_in_fri": "0x1", "price_in_wei": "0x1"});
+                }
+                Ok(block)
             }
             "starknet_getTransactionReceipt" => {
                 let wanted = params["transaction_hash"].as_str().unwrap_or_default();

@@ -1,0 +1,184 @@
+//! Which chain is served: every URL of the node must be of one and the same.
+//!
+//! `node.chain_id` pins the chain, otherwise the first URL that answers does, with its anchor.
+//! A new connection states its chain before it carries a request, and [`ChainGuard`] asks each URL
+//! once a second: a chain can change behind open connections. A URL of another chain is excluded.
+//! One URL without a pin is not asked: whatever chain it has is the served one.
+
+use super::chain::BlockIdentity;
+use super::{CallFailure, Node, NodeError};
+use crate::config::NodeConfig;
+use crate::io::MemoryPermit;
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use pingora::server::ShutdownWatch;
+use pingora::services::background::BackgroundService;
+use portcullis_filters::felt::Felt;
+use serde_json::Value;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+
+/// How often every URL is asked: a chain changes in place only on a development node.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// What a URL says of its chain; `None` for what it does not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ChainIdentity {
+    id: Option<Felt>,
+    anchor: Option<BlockIdentity>,
+}
+
+impl ChainIdentity {
+    /// From the results of `starknet_chainId` and of the request for the anchor block.
+    pub(super) fn read(id: Option<&Value>, anchor: Option<&Value>) -> Self {
+        let id = id.and_then(Value::as_str).and_then(Felt::parse);
+        Self { id, anchor: anchor.and_then(|block| BlockIdentity::read(block).ok()) }
+    }
+
+    fn id(self) -> String {
+        let text = self.id.map(|id| id.to_short_string().unwrap_or_else(|| id.to_string()));
+        text.unwrap_or_else(|| "none".to_owned())
+    }
+}
+
+/// What was last found out about a URL.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum UrlStatus {
+    #[default]
+    Unknown,
+    Serves,
+    Excluded,
+}
+
+/// The chain that is served, shared by all clients of the node.
+#[derive(Debug)]
+pub(super) struct ServedChain {
+    chain_id: Option<Felt>,
+    pub(super) anchor: u64,
+    has_several_urls: bool,
+    /// Changes when connections have to state their chain again.
+    epoch: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    pin: Option<ChainIdentity>,
+    urls: Vec<UrlStatus>,
+}
+
+impl ServedChain {
+    pub(super) fn new(config: &NodeConfig) -> Self {
+        Self {
+            chain_id: config.chain_id,
+            anchor: config.anchor,
+            has_several_urls: config.url.len() > 1,
+            epoch: AtomicU64::new(0),
+            state: Mutex::new(State {
+                pin: None,
+                urls: vec![UrlStatus::Unknown; config.url.len()],
+            }),
+        }
+    }
+
+    /// Whether a URL could be of another chain.
+    pub(super) fn is_checked(&self) -> bool {
+        self.has_several_urls || self.chain_id.is_some()
+    }
+
+    /// The epoch: a connection of an earlier one has to state its chain again.
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Compares the chain of the URL at `index` with the served one; logs a change.
+    ///
+    /// # Errors
+    /// How they differ, in words.
+    pub(super) fn judge(
+        &self,
+        (index, url): (usize, &str),
+        found: ChainIdentity,
+    ) -> Result<(), String> {
+        let mut state = self.state.lock();
+        let verdict = self.compare(&mut state, index, found);
+        let status = if verdict.is_ok() { UrlStatus::Serves } else { UrlStatus::Excluded };
+        let Some(known) = state.urls.get_mut(index) else { return verdict };
+        let before = std::mem::replace(known, status);
+        match &verdict {
+            Ok(()) if before == UrlStatus::Excluded => log::info!(url; "node URL is used again"),
+            Err(why) if before != UrlStatus::Excluded => {
+                self.epoch.fetch_add(1, Ordering::AcqRel);
+                log::error!(url; "node URL is excluded: {why}");
+            }
+            _ => {}
+        }
+        verdict
+    }
+
+    fn compare(&self, state: &mut State, index: usize, found: ChainIdentity) -> Result<(), String> {
+        let State { pin, urls } = state;
+        let id = self.chain_id.or(pin.and_then(|pin| pin.id));
+        if (pin.is_some() || id.is_some()) && found.id != id {
+            let served = ChainIdentity { id, anchor: None };
+            return Err(format!("its chain is {}, the served one is {}", found.id(), served.id()));
+        }
+        if pin.is_none_or(|pin| pin == found) {
+            *pin = Some(found);
+            return Ok(());
+        }
+        // the chain of the last URL that served it began anew: as with one URL, that is the chain
+        let serves = |url: &usize| urls.get(*url) == Some(&UrlStatus::Serves);
+        if serves(&index) && (0..urls.len()).filter(serves).count() == 1 {
+            *pin = Some(found);
+            self.epoch.fetch_add(1, Ordering::AcqRel);
+            return Ok(());
+        }
+        let (anchor, id) = (self.anchor, found.id());
+        Err(format!("its chain is {id}, but its block {anchor} differs from the served one's"))
+    }
+}
+
+/// Asks every URL of the node for its chain, over connections of its own.
+pub struct ChainGuard(pub(super) Node);
+
+impl ChainGuard {
+    /// Whether the URL at `index` has the served chain.
+    ///
+    /// # Errors
+    /// Why not, in words; an unreachable URL is one of the reasons.
+    pub async fn check(&self, index: usize, limit: Duration) -> Result<(), String> {
+        let Some(target) = self.0.targets.get(index) else { return Ok(()) };
+        let mut permit = MemoryPermit::of(&self.0.memory);
+        let deadline = Instant::now() + limit;
+        let checked = async {
+            let mut connection = target.dial().await.ok_or(CallFailure::Connect)?;
+            target.verify_chain(&mut connection, deadline, &mut permit).await
+        };
+        let checked = timeout_at(deadline, checked).await;
+        match checked.unwrap_or(Err(CallFailure::After(NodeError::Timeout))) {
+            Ok(verdict) => verdict,
+            Err(CallFailure::After(error)) => Err(error.name().to_owned()),
+            Err(_) => Err(NodeError::Unreachable.name().to_owned()),
+        }
+    }
+}
+
+#[async_trait]
+impl BackgroundService for ChainGuard {
+    async fn start(&self, mut shutdown: ShutdownWatch) {
+        let mut ticks = tokio::time::interval(INTERVAL);
+        loop {
+            tokio::select! {
+                _ = shutdown.changed() => return,
+                _ = ticks.tick() => {}
+            }
+            // an excluded URL was logged, and one that is away is up to the breaker
+            let checks = (0..self.0.targets.len()).map(|index| self.check(index, INTERVAL));
+            for check in checks {
+                let _logged = check.await;
+            }
+        }
+    }
+}

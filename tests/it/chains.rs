@@ -1,0 +1,262 @@
+//! Several URLs of the node: whichever answers, the chain that is served stays the same.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use portcullis_filters::felt::Felt;
+use serde_json::{Value, json};
+
+use crate::support::check::{assert_error, assert_result, each};
+use crate::support::client::{Client, PATIENCE};
+use crate::support::edge::{Edge, Setup};
+use crate::support::folder::Folder;
+use crate::support::node::{Act, Call, Node};
+use crate::support::relay::chain::{honest, method};
+use crate::support::relay::stage::{self, authorised};
+use crate::support::request::{Request, rpc};
+use crate::support::response::Response;
+use crate::support::script::result;
+
+/// The chain of a node: its id, and the second of its first block; `None` if the node is down.
+type Life = Option<(&'static str, u64)>;
+
+const ONE: Life = Some(("ONE", 1));
+const TWO: Life = Some(("TWO", 1));
+/// The chain of [`ONE`], begun again.
+const ANEW: Life = Some(("ONE", 2));
+
+/// A node that answers reads with its name.
+struct Named {
+    node: Node,
+    life: Arc<Mutex<Life>>,
+}
+
+impl Named {
+    fn start(name: &'static str, life: Life) -> Self {
+        let life = Arc::new(Mutex::new(life));
+        let shared = Arc::clone(&life);
+        let node = Node::start(move |call| {
+            let Some((id, mined)) = *shared.lock().unwrap() else { return vec![Act::Close] };
+            let id = Felt::from_short_string(id).expect("a short string").to_string();
+            let answer = match method(call).as_str() {
+                "starknet_chainId" => json!(id),
+                "starknet_getBlockWithTxHashes" => block(call, mined),
+                _ => json!(name),
+            };
+            vec![Act::Send(result(call, &answer.to_string()))]
+        });
+        Self { node, life }
+    }
+
+    fn becomes(&self, life: Life) {
+        *self.life.lock().unwrap() = life;
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}/rpc", self.node.address())
+    }
+
+    /// The requests for anything but the chain.
+    fn reads(&self) -> usize {
+        self.node.calls().iter().filter(|call| is_read(call)).count()
+    }
+}
+
+fn is_read(call: &Call) -> bool {
+    !["starknet_chainId", "starknet_getBlockWithTxHashes"].contains(&method(call).as_str())
+}
+
+/// The requested block; the first to be asked for decides what [`Life`] is about.
+fn block(call: &Call, mined: u64) -> Value {
+    let number = &call.json()["params"]["block_id"]["block_number"];
+    let status = "ACCEPTED_ON_L2";
+    json!({"status": status, "block_number": number, "block_hash": "0xb", "timestamp": mined})
+}
+
+fn before(nodes: &[&Named]) -> Setup {
+    let urls: Vec<String> = nodes.iter().map(|node| node.url()).collect();
+    Setup::before(nodes[0].node.address()).set("node.url", &json!(urls).to_string())
+}
+
+fn ask(edge: &Edge) -> Response {
+    edge.ask(&Request::post(rpc("7", "starknet_blockNumber", "[]")))
+}
+
+fn assert_from(edge: &Edge, name: &str, why: &str) {
+    assert_result(&ask(edge), "7", &json!(name).to_string(), why);
+}
+
+/// Waits until the log says that this URL is excluded.
+fn excluded(edge: &Edge, node: &Named) -> String {
+    let line = edge.line("an excluded URL", |line| {
+        let message = line["message"].as_str().unwrap_or_default();
+        line["url"] == node.url() && message.contains("excluded")
+    });
+    line["message"].as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_failover_never_changes_the_chain() {
+    each([("another chain id", TWO), ("another first block", ANEW)], |(what, other)| {
+        let (a, b) = (Named::start("a", ONE), Named::start("b", other));
+        let edge = before(&[&a, &b]).start();
+        assert_from(&edge, "a", what);
+        a.becomes(None);
+        for _ in 0..20 {
+            assert_error(&ask(&edge), "upstream_unreachable", "7", what);
+        }
+        excluded(&edge, &b);
+        a.becomes(ONE);
+        until(&edge, "a");
+        assert_eq!(b.reads(), 0, "{what}: nothing was read from it");
+        let lines = edge.lines();
+        let told = lines.iter().filter(|line| line.contains("excluded")).count();
+        assert_eq!(told, 1, "{what}: logged once: {lines:?}");
+    });
+}
+
+/// Asks until the node of this name answers.
+fn until(edge: &Edge, name: &str) {
+    let deadline = Instant::now() + PATIENCE;
+    while ask(edge).text() != format!(r#"{{"jsonrpc":"2.0","id":7,"result":"{name}"}}"#) {
+        assert!(Instant::now() < deadline, "{name} never answers");
+        // no data arrives here: a wait of 20 ms, to avoid a busy loop
+        let _silence = edge.client().silent_for(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn another_url_of_the_chain_takes_over() {
+    let (a, b) = (Named::start("a", ONE), Named::start("b", ONE));
+    let edge = before(&[&a, &b]).start();
+    assert_from(&edge, "a", "the first is preferred");
+    a.becomes(None);
+    for _ in 0..20 {
+        assert!(ask(&edge).status == 200 || a.reads() < 5, "the second takes over");
+    }
+    assert_from(&edge, "b", "the second has the same chain");
+}
+
+#[test]
+fn a_url_that_returns_with_another_chain_is_excluded() {
+    let (a, b) = (Named::start("a", ONE), Named::start("b", ONE));
+    let edge = before(&[&a, &b]).start();
+    assert_from(&edge, "a", "the first is preferred");
+    a.becomes(None);
+    until(&edge, "b");
+    let before = a.reads();
+    a.becomes(TWO);
+    let why = excluded(&edge, &a);
+    assert!(why.contains("its chain is TWO, the served one is ONE"), "{why}");
+    for _ in 0..20 {
+        assert_from(&edge, "b", "the first has another chain now");
+    }
+    assert_eq!(a.reads(), before, "nothing was read from it");
+}
+
+#[test]
+fn a_chain_that_changes_in_place_is_noticed() {
+    let (a, b) = (Named::start("a", ONE), Named::start("b", ONE));
+    let edge = before(&[&a, &b]).start();
+    assert_from(&edge, "a", "its connection stays open");
+    a.becomes(TWO);
+    excluded(&edge, &a);
+    for _ in 0..20 {
+        assert_from(&edge, "b", "the first has another chain now");
+    }
+    a.becomes(ONE);
+    until(&edge, "a");
+}
+
+#[test]
+fn a_chain_that_begins_anew_everywhere_is_served() {
+    let (a, b) = (Named::start("a", ONE), Named::start("b", ONE));
+    let edge = before(&[&a, &b]).start();
+    assert_from(&edge, "a", "before");
+    [&a, &b].into_iter().for_each(|node| node.becomes(ANEW));
+    excluded(&edge, &a);
+    edge.line("the first is used again", |line| {
+        line["url"] == a.url() && line["message"] == "node URL is used again"
+    });
+    until(&edge, "a");
+}
+
+#[test]
+fn the_configured_chain_id_decides() {
+    let (a, b) = (Named::start("a", ONE), Named::start("b", TWO));
+    let edge = before(&[&a, &b]).set("node.chain_id", "\"TWO\"").start();
+    for _ in 0..5 {
+        assert_from(&edge, "b", "the first has another chain");
+    }
+    let edge = before(&[&a]).set("node.chain_id", "\"TWO\"").start();
+    for _ in 0..5 {
+        assert_error(&ask(&edge), "upstream_unreachable", "7", "the only URL has another chain");
+    }
+    assert_eq!(a.reads(), 0, "nothing was read from it");
+}
+
+#[test]
+fn a_later_block_can_identify_the_chain() {
+    let a = Named::start("a", ONE);
+    let b = Named::start("b", ONE);
+    let edge = before(&[&a, &b]).set("node.anchor", "12").start();
+    assert_from(&edge, "a", "it has block 12");
+    let calls = a.node.calls();
+    let asked = calls.iter().filter(|call| method(call) == "starknet_getBlockWithTxHashes");
+    for call in asked {
+        assert_eq!(call.json()["params"]["block_id"]["block_number"], 12, "not block 0");
+    }
+}
+
+#[test]
+fn the_relay_writes_to_one_chain() {
+    let (down, folder) = (Arc::new(Mutex::new(false)), Folder::new());
+    let now = Arc::clone(&down);
+    let node =
+        Node::start(move |call| if *now.lock().unwrap() { vec![Act::Close] } else { honest(call) });
+    let other = Named::start("other", TWO);
+    let urls = json!([format!("http://{}/rpc", node.address()), other.url()]).to_string();
+    let edge = stage::setup(node.address(), &folder, &[("relay.pins_max_age", "\"100ms\"")])
+        .set("node.url", &urls)
+        .start();
+    let ready = || {
+        let request = authorised(Request::new("GET", "/readyz"));
+        Client::connect(edge.relay()).ask(&request)
+    };
+    assert_eq!(ready().status, 200, "the first has the pinned chain");
+    *down.lock().unwrap() = true;
+    excluded(&edge, &other);
+    let deadline = Instant::now() + PATIENCE;
+    while ready().status != 503 {
+        assert!(Instant::now() < deadline, "an earlier proof is valid for 100 ms");
+    }
+    assert_eq!(other.reads(), 0, "it was asked for its chain only");
+}
+
+#[test]
+fn a_live_check_names_each_wrong_url() {
+    let (a, b) = (Named::start("a", ONE), Named::start("b", TWO));
+    let (c, gone) = (Named::start("c", ANEW), Named::start("gone", None));
+    for (pin, nodes, failures) in [
+        ("\"\"", vec![&a], vec![]),
+        ("\"\"", vec![&a, &b], vec![(&b, "its chain is TWO, the served one is ONE")]),
+        ("\"TWO\"", vec![&a, &b], vec![(&a, "its chain is ONE, the served one is TWO")]),
+        ("\"TWO\"", vec![&a], vec![(&a, "its chain is ONE, the served one is TWO")]),
+        ("\"ONE\"", vec![&a], vec![]),
+        ("\"\"", vec![&a, &c], vec![(&c, "its block 0 differs from the served one's")]),
+        (
+            "\"\"",
+            vec![&gone, &a, &b],
+            vec![(&gone, "unreachable"), (&b, "its chain is TWO, the served one is ONE")],
+        ),
+    ] {
+        let output = before(&nodes).set("node.chain_id", pin).run_with("check", &["--live"], "");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let wanted = i32::from(!failures.is_empty());
+        assert_eq!(output.status.code(), Some(wanted), "{pin}: {text}");
+        for (node, cause) in failures {
+            let is_named = |line: &str| line.contains(&node.url()) && line.contains(cause);
+            assert!(text.lines().any(is_named), "{} {cause}: {text}", node.url());
+        }
+    }
+}
