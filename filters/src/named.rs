@@ -1,6 +1,8 @@
 //! Closed sets of names: the enum, the list of its values and the names, from one table.
 
-/// Declares an enum whose values have names: `ALL`, `name` and `parse`.
+/// Declares an enum whose values have names: `ALL`, `name` and `parse`. Debuggers and profiles show
+/// the enum, not this file.
+#[collapse_debuginfo(yes)]
 #[macro_export]
 macro_rules! named {
     (

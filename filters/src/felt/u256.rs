@@ -1,6 +1,6 @@
 //! 256-bit numbers, which Cairo passes as two felts of 128 bits each.
 
-use super::{Felt, hex, join, split};
+use super::{Felt, join, parse_hex, split, write_hex};
 use alloc::vec::Vec;
 
 /// A number below 2^256: a token amount, or the id of a card.
@@ -13,7 +13,7 @@ impl U256 {
 
     /// Parses decimal digits without leading zeros, or `0x` and 1 to 64 hexadecimal digits.
     pub fn parse(text: &str) -> Option<Self> {
-        if text.starts_with("0x") { hex::parse(text).map(Self) } else { parse_decimal(text) }
+        if text.starts_with("0x") { parse_hex(text).map(Self) } else { parse_decimal(text) }
     }
 
     /// The number that Cairo reads from two felts; `None` if one has more than 128 bits.
@@ -36,7 +36,7 @@ impl U256 {
 
     /// Appends `0x` and the fewest lower-case digits.
     pub fn write(&self, out: &mut Vec<u8>) {
-        hex::write(&self.0, out);
+        write_hex(&self.0, out);
     }
 }
 

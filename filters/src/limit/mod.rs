@@ -3,15 +3,14 @@
 //! In: a [`ClientKey`](crate::client::ClientKey) and the time. Out: a [`RateLimitStatus`]. Every
 //! admitted request counts for exactly [`WINDOW`], a refused one does not count. So no 60 s hold
 //! more admissions than the quota, and no request below it is refused. An admission takes two bytes
-//! (`recent`); a full table evicts the client that was not seen for the longest. 100,000 clients
+//! (`limiter`); a full table evicts the client that was not seen for the longest. 100,000 clients
 //! with 180 requests each take under 48 MiB.
 //!
 //! It never reads a clock and never makes a hash key: both are arguments. Reading order: `limiter`,
-//! `recent`, `busiest`.
+//! `busiest`.
 
 mod busiest;
 mod limiter;
-mod recent;
 #[cfg(test)]
 mod tests;
 

@@ -8,7 +8,7 @@ use super::{
     Register, RequireV2, SubmitUsership, VerificationAttest, VerificationRevoke,
 };
 use crate::felt::{Felt, U256};
-use crate::rpc::values::{write_felt, write_plain};
+use crate::rpc::json::{write_felt, write_plain};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;

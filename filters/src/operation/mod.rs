@@ -11,7 +11,7 @@ pub use parse::PHRASE;
 
 use crate::felt::{Felt, ShortString, U256};
 use crate::named::named;
-use crate::rpc::values::write_plain;
+use crate::rpc::json::write_plain;
 use crate::tx::written;
 use alloc::format;
 use alloc::string::String;

@@ -8,8 +8,7 @@ use super::{
     RecoveryPropose, Register, RequireV2, SubmitUsership, VerificationAttest, VerificationRevoke,
 };
 use crate::felt::{Felt, ShortString, U256};
-use crate::rpc::json::{Json, MemberError};
-use crate::rpc::values::FELT;
+use crate::rpc::json::{FELT, Json, MemberError};
 use crate::stark::is_public_key;
 use crate::verdict::{Reason, Refusal};
 use alloc::format;

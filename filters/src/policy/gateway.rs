@@ -4,13 +4,12 @@
 //! requests in flight, headers and declared size; [`GatewayPolicy::inspect`] checks JSON, envelope,
 //! method and parameters. Nothing reaches the node without a [`ReadPermit`] from here.
 
-use super::head::{
-    MAX_BODY, allowed_method, body_headers, client, declared_size, framing, too_many_in_flight,
-    within_rate, within_size,
-};
 use super::{Admission, Admitted, Finding, PendingCall};
 use crate::client::{Client, ClientKey, TrustedProxies};
-use crate::head::Head;
+use crate::head::{
+    Head, MAX_BODY, allowed_method, body_headers, client, declared_size, framing,
+    too_many_in_flight, within_rate, within_size,
+};
 use crate::limit::{Millis, RateLimiter};
 use crate::rpc::{Envelope, Method, MethodSet, Params};
 use crate::verdict::{ReadPermit, Reason, Refusal};

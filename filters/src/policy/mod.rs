@@ -7,16 +7,14 @@
 
 mod admission;
 mod gateway;
-mod head;
 mod relay;
 mod sidecar;
 mod transactions;
 
+pub use crate::head::{MAX_BODY, MediaType, declared_length, within_size};
 pub use crate::tx::Contracts;
 pub use admission::{Admission, Admitted, PendingCall};
 pub use gateway::{GatewayPolicy, JudgedHead, RPC_METHODS};
-pub(crate) use head::not_json;
-pub use head::{MAX_BODY, MediaType, declared_length, within_size};
 pub use relay::{Caps, Endpoint, Inspected, RelayCall, RelayPolicy};
 pub use sidecar::{Authorization, Function, RequestParts, SidecarPolicy};
 

@@ -5,15 +5,14 @@
 //! the body: a user's transaction, or an operation that the relay signs. The state of the chain is
 //! checked later, with the permit.
 
-use super::head::{
-    MAX_BODY, allowed_method, any_headers, body_headers, client, declared_size, framing,
-    too_many_in_flight, within_rate, within_size,
-};
 use super::{Admission, Admitted, Finding, PendingCall};
 use crate::bearer::Tokens;
 use crate::client::{ClientKey, TrustedProxies};
 use crate::felt::Felt;
-use crate::head::Head;
+use crate::head::{
+    Head, MAX_BODY, allowed_method, any_headers, body_headers, client, declared_size, framing,
+    too_many_in_flight, within_rate, within_size,
+};
 use crate::limit::{Millis, RateLimiter};
 use crate::operation::{Operation, OperationKind, VerificationAttest};
 use crate::stark::account_address;

@@ -5,14 +5,13 @@
 //! no further. The sidecar authenticates users, since that may fetch keys; a webhook's body is
 //! judged by [`crate::webhook`].
 
-use super::head::{
-    MediaType, allowed_method, any_headers, client, declared_size, expects_continue, framing,
-    media_type, no_coding, not_json, too_many_in_flight, within_rate, within_size,
-};
 use super::{Admission, Admitted, PendingCall};
 use crate::bearer::Tokens;
 use crate::client::{ClientKey, TrustedProxies};
-use crate::head::Head;
+use crate::head::{
+    Head, MediaType, allowed_method, any_headers, client, declared_size, expects_continue, framing,
+    media_type, no_coding, not_json, too_many_in_flight, within_rate, within_size,
+};
 use crate::limit::{Millis, RateLimiter};
 use crate::named::named;
 use crate::secret::Secret;

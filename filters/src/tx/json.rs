@@ -8,8 +8,7 @@
 use super::{Bounds, Kind, Mode, Transaction};
 use crate::felt::Felt;
 use crate::rpc::ParamError::{self, Malformed};
-use crate::rpc::json::Json;
-use crate::rpc::values::{FELT, felt, felts, write_felt, write_felts, write_plain};
+use crate::rpc::json::{FELT, Json, felt, felts, write_felt, write_felts, write_plain};
 use alloc::string::String;
 use alloc::vec::Vec;
 

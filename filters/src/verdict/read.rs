@@ -1,8 +1,7 @@
 //! The permit of a read, and the read in the one form that the node is sent.
 
-use crate::rpc::params::BlockId;
-use crate::rpc::values::write_integer;
-use crate::rpc::{Id, Method, Params};
+use crate::rpc::json::write_integer;
+use crate::rpc::{BlockId, Id, Method, Params};
 use alloc::vec::Vec;
 
 /// A read that passed the whole policy. Borrows the request body it was parsed from.

@@ -15,8 +15,8 @@ pub use event::SignedEvent;
 pub use signature::Signature;
 pub use state::{AgeRecord, AgeStatus, Verdict, decide, moves_user};
 
+use crate::head::{MediaType, not_json, within_size};
 use crate::hmac::Secrets;
-use crate::policy::{MediaType, not_json, within_size};
 use crate::verdict::{Reason, Refusal};
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -1,15 +1,17 @@
-//! The parameters of the thirteen reads: typed on the way in, canonical on the way out.
+//! The allowlist: thirteen reads and never another method, their parameters typed on the way in and
+//! canonical on the way out.
 //!
 //! One table (`declared`) lists the parameters of each method in the order of the Starknet API
 //! (`starknet_api_openrpc.json`, 0.9 to 0.10). They are read by name and by position, and always
 //! written by name in that order, because some nodes refuse optional parameters by position. Other
 //! parameters are refused.
 
-use super::json::{Json, MemberError};
-use super::method::Method;
-use super::values::ParamError::{self, Duplicate, Malformed, Missing, TooMany, Unknown};
-use super::values::{FELT, felt, felts, write_felt, write_felts, write_integer, write_list};
+use super::json::ParamError::{self, Duplicate, Malformed, Missing, TooMany, Unknown};
+use super::json::{
+    FELT, Json, MemberError, felt, felts, write_felt, write_felts, write_integer, write_list,
+};
 use crate::felt::Felt;
+use crate::named::named;
 use crate::tx::Transaction;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -22,6 +24,42 @@ const MAX_TRANSACTIONS: usize = 4;
 /// Felts in a transaction's calldata, signature or other list: the default of the write path, since
 /// the node executes an estimate under its global lock.
 const MAX_FELTS: usize = 256;
+
+named! {
+    /// A read method of the Starknet JSON-RPC API that the gateway serves.
+    #[expect(missing_docs, reason = "each is the method of its name in the Starknet API")]
+    pub enum Method {
+        SpecVersion = "starknet_specVersion",
+        ChainId = "starknet_chainId",
+        BlockNumber = "starknet_blockNumber",
+        GetBlockWithTxHashes = "starknet_getBlockWithTxHashes",
+        GetTransactionByHash = "starknet_getTransactionByHash",
+        GetTransactionReceipt = "starknet_getTransactionReceipt",
+        GetTransactionStatus = "starknet_getTransactionStatus",
+        GetClassHashAt = "starknet_getClassHashAt",
+        GetClass = "starknet_getClass",
+        GetClassAt = "starknet_getClassAt",
+        GetNonce = "starknet_getNonce",
+        Call = "starknet_call",
+        EstimateFee = "starknet_estimateFee",
+    }
+}
+
+/// The methods that a deployment permits: the thirteen, or fewer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MethodSet([bool; Method::ALL.len()]);
+
+impl MethodSet {
+    /// The set of these methods.
+    pub fn new(methods: &[Method]) -> Self {
+        Self(Method::ALL.map(|method| methods.contains(&method)))
+    }
+
+    /// Whether `method` is permitted.
+    pub fn contains(&self, method: Method) -> bool {
+        Method::ALL.into_iter().zip(self.0).any(|(member, is_in)| member == method && is_in)
+    }
+}
 
 /// The name and type of a parameter.
 #[derive(Clone, Copy, Debug)]
@@ -331,6 +369,46 @@ impl BlockId {
             Self::Latest => out.extend_from_slice(br#""latest""#),
             Self::PreConfirmed => out.extend_from_slice(br#""pre_confirmed""#),
             Self::L1Accepted => out.extend_from_slice(br#""l1_accepted""#),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Method::{Call, ChainId};
+    use super::*;
+
+    #[test]
+    fn a_method_has_one_exact_name() {
+        assert_eq!(Method::ALL.len(), 13, "the thirteen reads");
+        for (at, method) in Method::ALL.into_iter().enumerate() {
+            assert_eq!(method as usize, at, "{method:?} is out of order");
+            assert_eq!(Method::parse(method.name()), Some(method));
+        }
+        for name in [
+            "",
+            "starknet_Call",
+            "starknet_call ",
+            " starknet_call",
+            "starknet_call\0",
+            "STARKNET_CALL",
+            "call",
+            "starknet_addInvokeTransaction",
+            "starknet_addDeployAccountTransaction",
+            "starknet_addDeclareTransaction",
+            "starknet_getBlockWithTxs",
+            "devnet_mint",
+            "devnet_call",
+        ] {
+            assert_eq!(Method::parse(name), None, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_set_holds_its_methods_only() {
+        let set = MethodSet::new(&[ChainId, Call]);
+        for method in Method::ALL {
+            assert_eq!(set.contains(method), matches!(method, ChainId | Call), "{method:?}");
         }
     }
 }

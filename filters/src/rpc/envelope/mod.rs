@@ -3,14 +3,23 @@
 //! <https://www.jsonrpc.org/specification>, section 4, and narrower: `id` is required and must be a
 //! string or a number (a notification would get no response, and the node runs `id: null`), batches
 //! are refused. Wider in one point: `params: null` counts as absent, because starknet.go sends it.
+//!
+//! Clients count their requests. Two bodies that differ in the digits of their ids only are equal
+//! JSON except for that number, and get the same verdict of the policy: one parse serves both
+//! ([`BodyWithoutId`]).
 
 use super::json::{Json, MAX_DEPTH, Name, Value};
 use crate::verdict::{Reason, Refusal};
 use alloc::borrow::Cow;
 use alloc::string::String;
 use core::fmt;
+use core::hash::{Hash, Hasher};
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
+
+/// The longest id in digits; no client counts further.
+const MAX_DIGITS: usize = 15;
+const NAME: &[u8] = b"\"id\"";
 
 /// A request id: the bytes of a JSON number or string, as the client wrote them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,74 +161,68 @@ impl<'de> Visitor<'de> for Request {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// A body split at a number that is probably its id. Two are equal if they differ in that number
+/// only.
+#[derive(Clone, Copy, Debug, Eq)]
+pub struct BodyWithoutId<'a> {
+    before: &'a [u8],
+    id: &'a str,
+    after: &'a [u8],
+}
 
-    #[test]
-    fn an_id_keeps_its_bytes() {
-        let long = format!("\"{}\"", "x".repeat(5_000));
-        for id in [
-            "1",
-            "-1",
-            "1.0",
-            "1e2",
-            "1e400",
-            "18446744073709551616",
-            r#""a\u0062""#,
-            "\"\"",
-            &long,
-        ] {
-            let body = format!(r#"{{"jsonrpc":"2.0","id": {id} ,"method":"m"}}"#);
-            let envelope = Envelope::parse(body.as_bytes()).expect(id);
-            assert_eq!(envelope.id.as_str(), id);
-        }
+impl<'a> BodyWithoutId<'a> {
+    /// Finds the number where nearly every client writes its id. Only the parsed body shows that it
+    /// is the id, and not part of another member: see [`Self::is_at`].
+    pub fn find(body: &'a [u8]) -> Option<Self> {
+        let mut colons = memchr::memchr_iter(b':', body);
+        let name = colons.find(|at| body.get(..*at).is_some_and(|to| to.ends_with(NAME)))?;
+        let value = body.get(name..)?.strip_prefix(b":")?;
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        let before = body.strip_suffix(value)?;
+        let length = value.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let (digits, after) = value.split_at_checked(length)?;
+        // in the shortest form, with a byte behind it that ends it
+        let is_plain = matches!(digits, [b'1'..=b'9', ..] | [b'0']) && length <= MAX_DIGITS;
+        let ends = matches!(after.first(), Some(b',' | b'}'));
+        let id = str::from_utf8(digits).ok().filter(|_| is_plain && ends)?;
+        Some(Self { before, id, after })
     }
 
-    #[test]
-    fn no_parameters_may_be_written_as_null() {
-        let body = br#"{"jsonrpc":"2.0","id":1,"method":"m","params":null}"#;
-        assert_eq!(Envelope::parse(body).expect("starknet.go sends this").params, None);
+    /// A stored body: both parts in one slice, and where the second begins.
+    pub fn stored(parts: &'a [u8], at: usize) -> Option<Self> {
+        let (before, after) = parts.split_at_checked(at)?;
+        Some(Self { before, id: "", after })
     }
 
-    #[test]
-    fn anything_but_one_request_is_refused() {
-        use Reason::{Batch, InvalidRequest, ParseError};
-        for (body, reason, id) in [
-            (r#"{"#, ParseError, None),
-            (r#"{"jsonrpc":"2.0","id":1,"method":"m"} x"#, ParseError, None),
-            (r#"{"jsonrpc":"2.0","id":1,"method":"m","params":["\ud800"]}"#, ParseError, None),
-            (r#"{"jsonrpc":"2.0","id":1,"method":"m","params":[1e400]}"#, ParseError, None),
-            (r#"[{"jsonrpc":"2.0","id":1,"method":"m"}]"#, Batch, None),
-            ("[]", Batch, None),
-            ("null", InvalidRequest, None),
-            ("7", InvalidRequest, None),
-            ("-7.5", InvalidRequest, None),
-            (r#""text""#, InvalidRequest, None),
-            ("{}", InvalidRequest, None),
-            (r#"{"id":1,"method":"m"}"#, InvalidRequest, Some("1")),
-            (r#"{"jsonrpc":"1.0","id":1,"method":"m"}"#, InvalidRequest, Some("1")),
-            (r#"{"jsonrpc":2.0,"id":1,"method":"m"}"#, InvalidRequest, Some("1")),
-            (r#"{"jsonrpc":"2.0","method":"m"}"#, InvalidRequest, None),
-            (r#"{"jsonrpc":"2.0","id":null,"method":"m"}"#, InvalidRequest, None),
-            (r#"{"jsonrpc":"2.0","id":true,"method":"m"}"#, InvalidRequest, None),
-            (r#"{"jsonrpc":"2.0","id":{"a":1},"method":"m"}"#, InvalidRequest, None),
-            (r#"{"jsonrpc":"2.0","id":"\ud800","method":"m"}"#, InvalidRequest, None),
-            (r#"{"jsonrpc":"2.0","id":1}"#, InvalidRequest, Some("1")),
-            (r#"{"jsonrpc":"2.0","id":1,"method":7}"#, InvalidRequest, Some("1")),
-            (r#"{"jsonrpc":"2.0","id":1,"method":"m","params":0}"#, InvalidRequest, Some("1")),
-            (r#"{"jsonrpc":"2.0","id":1,"method":"m","params":"p"}"#, InvalidRequest, Some("1")),
-            (r#"{"jsonrpc":"2.0","id":1,"method":"m","extra":0}"#, InvalidRequest, Some("1")),
-            (r#"{"jsonrpc":"2.0","id":1,"method":"m","method":"n"}"#, InvalidRequest, Some("1")),
-            (
-                r#"{"jsonrpc":"2.0","id":1,"method":"m","m\u0065thod":"n"}"#,
-                InvalidRequest,
-                Some("1"),
-            ),
-            (r#"{"id":1,"jsonrpc":"2.0","method":"m","id":2}"#, InvalidRequest, None),
-        ] {
-            let refusal = Envelope::parse(body.as_bytes()).expect_err(body);
-            assert_eq!((refusal.reason, refusal.id.as_deref()), (reason, id), "{body}");
-        }
+    /// The bytes before and after the number.
+    pub fn parts(&self) -> [&'a [u8]; 2] {
+        [self.before, self.after]
+    }
+
+    /// The number: the id, if this body equals one whose number was the id.
+    pub fn id(&self) -> &'a str {
+        self.id
+    }
+
+    /// Whether the number is this id: the same bytes of the body, not only an equal number.
+    pub fn is_at(&self, id: Id<'_>) -> bool {
+        core::ptr::eq(self.id, id.as_str())
     }
 }
+
+impl PartialEq for BodyWithoutId<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.before == other.before && self.after == other.after
+    }
+}
+
+impl Hash for BodyWithoutId<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write(self.before);
+        state.write(self.after);
+        state.write_usize(self.before.len());
+    }
+}
+
+#[cfg(test)]
+mod tests;
