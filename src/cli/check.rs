@@ -7,7 +7,8 @@
 
 use super::{CHECK_FAILED, ConfigArgument, Failure, Outcome, block_on};
 use crate::admin::Access;
-use crate::config::{Config, NodeConfig, NodeUrl, NonEmpty, RelayConfig};
+use crate::config::{Config, NodeConfig, NodeUrl, NonEmpty};
+use crate::http::clients::Running;
 use crate::http::tls::Identities;
 use crate::io::MemoryPool;
 use crate::node::chain::Chain;
@@ -50,10 +51,10 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
     let config = arguments.file.load().map_err(|error| Failure(CHECK_FAILED, error.to_string()))?;
-    let (keys, identities) = match (parts(&config), Identities::load(&config)) {
-        (Ok(keys), Ok(identities)) => (keys, identities),
-        (keys, identities) => {
-            keys.err().iter().for_each(|error| eprintln!("{error}"));
+    let (relay, identities) = match (parts(&config), Identities::load(&config)) {
+        (Ok(relay), Ok(identities)) => (relay, identities),
+        (relay, identities) => {
+            relay.err().iter().for_each(|error| eprintln!("{error}"));
             identities.err().iter().for_each(|errors| eprintln!("{errors}"));
             return Ok(ExitCode::from(CHECK_FAILED));
         }
@@ -67,8 +68,8 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     }
     let is_fine = block_on(async {
         let mut is_fine = live(&config.node).await;
-        if let Some((relay, keys)) = config.relay.as_ref().zip(keys) {
-            is_fine &= pins(relay, &keys, &config.node).await;
+        if let Some((settings, keys)) = relay {
+            is_fine &= pins(settings, &keys, &config.node).await;
         }
         is_fine
     });
@@ -79,8 +80,8 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     }
 }
 
-/// Checks the store and reads every secret, as a start would; returns the relay's keys.
-fn parts(config: &Config) -> Result<Option<Keys>, StartError> {
+/// Checks the store and reads every secret, as a start would; returns the relay's parts.
+fn parts(config: &Config) -> Result<Option<(Settings, Keys)>, StartError> {
     if let Some(store) = &config.store {
         let password = secrets::read_optional(store.password_file.as_deref())?;
         Store::check(store, password.as_ref()).map_err(StartError::Store)?;
@@ -92,16 +93,17 @@ fn parts(config: &Config) -> Result<Option<Keys>, StartError> {
         Access::load(config)?;
     }
     let Some(config) = &config.relay else { return Ok(None) };
-    Settings::load(config)?;
-    Ok(Some(Keys::load(config)?))
+    Ok(Some((Settings::load(config)?, Keys::load(config)?)))
 }
 
 /// Proves the relay's pins and prints them.
-async fn pins(config: &RelayConfig, keys: &Keys, node: &NodeConfig) -> bool {
+async fn pins(settings: Settings, keys: &Keys, node: &NodeConfig) -> bool {
+    let config = settings.config.clone();
     let metrics = Arc::new(Metrics::default());
     let chain = Chain(Node::new(node, MemoryPool::new(16 * MAX_ANSWER), Arc::clone(&metrics)));
-    let pins = Arc::new(Pins::new(config, keys));
-    let prover = Prover::new(pins, Arc::new(chain), config.pins_max_age, metrics);
+    let pins = Arc::new(Pins::new(&config, keys));
+    let running = Arc::new(Running::new(settings, &config.clients));
+    let prover = Prover::new(pins, Arc::new(chain), running, metrics);
     let proof = prover.prove().await;
     println!("\n{:<26} {:<7} expected, found", "pin", "");
     for pin in &proof.pins {

@@ -154,7 +154,7 @@ section! {
         /// Why: a rewired adapter would send elsewhere.
         l1_bridge: Felt = Required("0x1111111111111111111111111111111111111111"),
             text(FELT_FORM, felt);
-        /// The least that each signing account must hold.
+        /// The least that each signing account must hold; a separate faucet, a drip and max_fee.
         /// Why: readiness fails while there is still money left for fees.
         minimum_balance: Amount = Default("1 STRK"), text(AMOUNT_FORM, amount);
     }

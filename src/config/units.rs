@@ -4,6 +4,7 @@
 //! [`Amount`], and the same text back. Bounds are in the rows of the keys.
 
 use std::fmt;
+use std::ops::Add;
 use std::time::Duration;
 
 /// Milliseconds in each unit of time, largest first.
@@ -73,6 +74,14 @@ impl Amount {
         let scale = 18_u32.checked_sub(u32::try_from(part.len()).ok()?)?;
         let part = digits(part)?.checked_mul(10_u128.pow(scale))?;
         digits(whole)?.checked_mul(Self::STRK)?.checked_add(part).map(Self)
+    }
+}
+
+impl Add for Amount {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
     }
 }
 

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use pingora_limits::inflight::Guard;
 use portcullis_filters::head::Head;
 use portcullis_filters::policy::{Admission, JudgedHead};
+use std::sync::Arc;
 use tokio::time::Instant;
 
 impl Surface for Gateway {
@@ -50,7 +51,7 @@ impl Surface for Gateway {
 
     async fn answer(
         &self,
-        settings: &Settings,
+        settings: &Arc<Settings>,
         (): (),
         body: Bytes,
         context: &mut RequestContext<'_>,

@@ -3,7 +3,7 @@
 use super::surface::{RequestContext, Surface};
 use crate::http::clients::Running;
 use crate::relay::settings::Settings;
-use crate::relay::{Relay, Trace, error_format};
+use crate::relay::{Relay, Request, Trace, error_format};
 use crate::reply::{Cors, ErrorFormat, Reply};
 use crate::telemetry;
 use bytes::Bytes;
@@ -11,9 +11,8 @@ use pingora_limits::inflight::Guard;
 use portcullis_filters::client::Client;
 use portcullis_filters::head::Head;
 use portcullis_filters::limit::RateLimitStatus;
-use portcullis_filters::policy::{Admission, Endpoint, Inspected, RelayCall};
+use portcullis_filters::policy::{Admission, Endpoint, RelayCall};
 use std::sync::Arc;
-use std::time::SystemTime;
 use tokio::time::Instant;
 
 impl Surface for Relay {
@@ -58,31 +57,23 @@ impl Surface for Relay {
 
     async fn answer(
         &self,
-        settings: &Settings,
+        settings: &Arc<Settings>,
         call: Self::Call,
         body: Bytes,
         context: &mut RequestContext<'_>,
     ) -> Reply {
-        context.method = call.endpoint.name();
-        if call.endpoint == Endpoint::Ready {
-            return self.readiness().await;
-        }
-        let inspected = settings.policy.inspect(call.endpoint, &body, now());
-        if let Ok(Inspected::Transaction(unverified)) = &inspected {
-            context.method = unverified.kind();
-        }
-        let (trace, request_id) = (Arc::new(Trace::new(context.traceparent)), context.request_id);
-        let reply = match inspected {
-            Ok(Inspected::Transaction(unverified)) => {
-                self.transact(unverified, &settings.policy, &trace, request_id).await
-            }
-            Ok(Inspected::Operation(permit)) => {
-                let key = call.idempotency_key.as_deref();
-                self.operate(&permit, key, &trace, request_id).await
-            }
-            Err(refusal) => self.refuse(call.endpoint, &refusal, request_id).await,
+        let trace = Arc::new(Trace::new(context.traceparent));
+        let RelayCall { endpoint, idempotency_key } = call;
+        let request = Request {
+            settings: Arc::clone(settings),
+            endpoint,
+            idempotency_key,
+            body,
+            trace: Arc::clone(&trace),
+            request_id: context.request_id.to_owned(),
         };
-        context.upstream = trace.upstream();
+        let (method, reply) = self.respond(request).await;
+        (context.method, context.upstream) = (method, trace.upstream());
         reply
     }
 
@@ -90,9 +81,4 @@ impl Surface for Relay {
     fn standing(&self, _: Client) -> Option<RateLimitStatus> {
         None
     }
-}
-
-/// Seconds since 1970.
-fn now() -> u64 {
-    SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs()
 }

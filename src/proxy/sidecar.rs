@@ -10,6 +10,7 @@ use bytes::Bytes;
 use pingora_limits::inflight::Guard;
 use portcullis_filters::head::Head;
 use portcullis_filters::policy::{Admission, Function, RequestParts};
+use std::sync::Arc;
 use tokio::time::Instant;
 
 impl Surface for Sidecar {
@@ -59,7 +60,7 @@ impl Surface for Sidecar {
 
     async fn answer(
         &self,
-        settings: &Settings,
+        settings: &Arc<Settings>,
         parts: Self::Call,
         body: Bytes,
         context: &mut RequestContext<'_>,

@@ -9,6 +9,7 @@ use portcullis_filters::client::Client;
 use portcullis_filters::head::Head;
 use portcullis_filters::limit::RateLimitStatus;
 use portcullis_filters::policy::Admission;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -59,7 +60,7 @@ pub trait Surface: Send + Sync + 'static {
     /// Inspects the body of an admitted call, and answers it.
     fn answer(
         &self,
-        settings: &Self::Settings,
+        settings: &Arc<Self::Settings>,
         call: Self::Call,
         body: Bytes,
         context: &mut RequestContext<'_>,

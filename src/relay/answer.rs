@@ -109,5 +109,7 @@ pub(super) fn readiness(proof: &Proof) -> Reply {
     let ready = proof.is_ready();
     let checked_at = humantime::format_rfc3339_millis(proof.checked_at).to_string();
     let status = if ready { 200 } else { 503 };
-    Reply::serialize(status, &Readiness { ready, checked_at, pins: &proof.pins })
+    let mut reply = Reply::serialize(status, &Readiness { ready, checked_at, pins: &proof.pins });
+    reply.retry_after = (!ready).then_some(1);
+    reply
 }

@@ -1,13 +1,14 @@
 //! The protected write path: nothing reaches the chain that the policy did not approve, and nothing
 //! approved is lost or sent twice.
 //!
-//! In: permits, which only the policy makes. Out: replies. One stage per file, in the order they
-//! run: `settings` (configuration), `pins` (what the chain must hold), `transaction` (users' own)
-//! and `operation` (ours, with `operations`, `state` and `signers`), `submit` (journal, node,
-//! receipt), `reconcile` (after a crash), `outcome` and `answer` (the reply). Writes run on a
-//! runtime of their own: a client that disconnects does not cancel one.
+//! In: admitted requests. Out: replies. One stage per file, in the order they run: `settings`
+//! (configuration), `handler` (one request), `pins` (what the chain must hold), `transaction`
+//! (users' own) and `operation` (ours, with `operations`, `state`, `signers`), `submit` (journal,
+//! node, receipt), `reconcile` (after a crash), `outcome` and `answer` (the reply). Requests run on
+//! a runtime of their own: a client that disconnects does not cancel one.
 
 mod answer;
+mod handler;
 mod operation;
 mod operations;
 mod outcome;
@@ -20,23 +21,21 @@ mod submit;
 mod transaction;
 
 pub(crate) use answer::format as error_format;
+pub(crate) use handler::Request;
 pub(crate) use submit::Trace;
 
 use crate::config::RelayConfig;
 use crate::http::clients::Running;
 use crate::node::Node;
 use crate::node::chain::Chain;
-use crate::reply::{JSON, Reply};
+use crate::reply::Reply;
 use crate::store::Store;
 use crate::telemetry::Metrics;
-use answer::RpcCall;
-use operation::{Answer, Operations, Task};
-use outcome::{Outcome, Status};
+use handler::Handler;
+use operation::Operations;
 use pingora_limits::rate::Rate;
 use pins::{Proof, Prover};
 use portcullis_filters::client::ClientKey;
-use portcullis_filters::policy::{Endpoint, RelayPolicy};
-use portcullis_filters::verdict::{OperationPermit, Reason, Refusal, Unverified};
 use reconcile::Reconciler;
 use settings::{Account, Keys, Pins, Settings};
 use signers::Signers;
@@ -45,7 +44,7 @@ use std::time::Duration;
 use submit::{Journal, Submitter, WritesInFlight};
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Notify};
-use transaction::{Approved, Transactions};
+use transaction::Transactions;
 
 /// Wrong tokens that a client may send per minute before its requests are refused unread.
 const MAX_FAILED_AUTH: isize = 10;
@@ -58,9 +57,7 @@ pub struct Relay {
     prover: Arc<Prover>,
     signers: Arc<Signers>,
     submitter: Arc<Submitter>,
-    transactions: Arc<Transactions>,
-    operations: Arc<Operations>,
-    metrics: Arc<Metrics>,
+    handler: Arc<Handler>,
     runtime: Handle,
 }
 
@@ -87,7 +84,7 @@ impl Relay {
         let prover = Prover::new(
             Arc::clone(&pins),
             Arc::clone(&chain),
-            config.pins_max_age,
+            Arc::clone(&running),
             Arc::clone(&metrics),
         );
         let submitter = Arc::new(Submitter { chain, journal, running: Arc::clone(&running) });
@@ -102,6 +99,7 @@ impl Relay {
         let transactions = Transactions {
             account_class: pins.config.account_class,
             prover: Arc::clone(&prover),
+            signers: Arc::clone(&signers),
             reconciler: Arc::clone(&reconciler),
             submitter: Arc::clone(&submitter),
             in_flight: WritesInFlight::new(),
@@ -115,17 +113,15 @@ impl Relay {
             metrics: Arc::clone(&metrics),
             in_flight: WritesInFlight::new(),
         };
-        Arc::new(Self {
-            running,
-            failed_auth: Rate::new(Duration::from_secs(60)),
-            prover,
-            signers,
-            submitter,
+        let handler = Arc::new(Handler {
+            prover: Arc::clone(&prover),
+            submitter: Arc::clone(&submitter),
             transactions: Arc::new(transactions),
             operations: Arc::new(operations),
             metrics,
-            runtime,
-        })
+        });
+        let failed_auth = Rate::new(Duration::from_secs(60));
+        Arc::new(Self { running, failed_auth, prover, signers, submitter, handler, runtime })
     }
 
     /// Counts a wrong token; returns whether the client has sent too many.
@@ -133,102 +129,10 @@ impl Relay {
         self.failed_auth.observe(&client, 1) > MAX_FAILED_AUTH
     }
 
-    /// Responds to `GET /readyz` from a valid proof of the pins.
-    pub(crate) async fn readiness(&self) -> Reply {
-        let prover = Arc::clone(&self.prover);
-        answer::readiness(&*self.run(async move { prover.prove().await }).await)
-    }
-
-    /// Responds to a user's transaction.
-    pub(crate) async fn transact(
-        &self,
-        unverified: Unverified<'_>,
-        policy: &RelayPolicy,
-        trace: &Arc<Trace>,
-        request_id: &str,
-    ) -> Reply {
-        let call = RpcCall { id: unverified.id().as_str().into(), deployed: unverified.deployed() };
-        let kind = unverified.kind();
-        let outcome = Outcome::merge(self.try_transact(unverified, policy, trace).await);
-        self.report(kind, Endpoint::Rpc.name(), &outcome, request_id).await;
-        answer::transaction(&outcome, call, request_id)
-    }
-
-    async fn try_transact(
-        &self,
-        unverified: Unverified<'_>,
-        policy: &RelayPolicy,
-        trace: &Arc<Trace>,
-    ) -> Result<Outcome, Outcome> {
-        let (stage, sender) = (Arc::clone(&self.transactions), unverified.sender());
-        let (epoch, account) = self.run(async move { stage.account(sender).await }).await?;
-        let permit = unverified.verify(policy, account)?;
-        let approved = Approved::new(&permit, epoch, trace);
-        Ok(self.run(Arc::clone(&self.transactions).submit(approved)).await)
-    }
-
-    /// Responds to an operation. A repeat under the same idempotency `key` gets the same response.
-    pub(crate) async fn operate(
-        &self,
-        permit: &OperationPermit,
-        key: Option<&str>,
-        trace: &Arc<Trace>,
-        request_id: &str,
-    ) -> Reply {
-        let task = Task::new(permit, key, trace, request_id);
-        let answer = self.run(Arc::clone(&self.operations).operate(task)).await;
-        let kind = permit.operation().kind().name();
-        match answer {
-            Answer::First(status, body) => {
-                self.metrics.relay.write(kind, "idempotent");
-                Reply::new(status, JSON, body)
-            }
-            Answer::Outcome(outcome) => {
-                self.report(kind, kind, &outcome, request_id).await;
-                answer::operation(&outcome, request_id)
-            }
-        }
-    }
-
-    /// Responds with a refusal by the policy, which the journal records.
-    pub(crate) async fn refuse(
-        &self,
-        endpoint: Endpoint,
-        refusal: &Refusal,
-        request_id: &str,
-    ) -> Reply {
-        self.record(endpoint.name(), refusal.reason, request_id).await;
-        Reply::refusal(error_format(Some(endpoint)), refusal, request_id)
-    }
-
-    /// Counts an outcome, and records a refusal that has no intent in the journal.
-    async fn report(
-        &self,
-        operation: &str,
-        endpoint: &'static str,
-        outcome: &Outcome,
-        request_id: &str,
-    ) {
-        self.metrics.relay.write(operation, outcome.name());
-        if let Status::Refused(refusal) = &outcome.status
-            // the transaction that caused a cooldown is an earlier one
-            && (outcome.transaction_hash.is_none() || refusal.reason == Reason::FaucetCooldown)
-            // the store has just failed
-            && refusal.reason != Reason::StoreUnavailable
-        {
-            self.record(endpoint, refusal.reason, request_id).await;
-        }
-    }
-
-    async fn record(&self, endpoint: &'static str, reason: Reason, request_id: &str) {
-        let (submitter, request_id) = (Arc::clone(&self.submitter), request_id.to_owned());
-        self.run(async move { submitter.journal.refused(endpoint, reason, &request_id).await })
-            .await;
-    }
-
-    /// Runs `task` to its end, even if the caller is dropped.
-    async fn run<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> T {
-        match self.runtime.spawn(task).await {
+    /// Responds to a request, in a task that does not end with the caller. Also returns the name
+    /// for the log.
+    pub(crate) async fn respond(&self, request: Request) -> (&'static str, Reply) {
+        match self.runtime.spawn(Arc::clone(&self.handler).handle(request)).await {
             Ok(done) => done,
             // a panic ends this request as well
             Err(error) => std::panic::resume_unwind(error.into_panic()),

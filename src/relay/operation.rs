@@ -10,7 +10,7 @@ use super::outcome::{Details, Outcome};
 use super::pins::{Prover, Required};
 use super::reconcile::Reconciler;
 use super::settings::Pins;
-use super::signers::{Signed, Signer, SignerGuard, Signers};
+use super::signers::{DEADLINE, Signed, Signer, SignerGuard, Signers};
 use super::state::{Decision, State};
 use super::submit::{Submitter, Trace, WritesInFlight};
 use crate::io::clock::now_us;
@@ -20,12 +20,32 @@ use portcullis_filters::operation::Operation;
 use portcullis_filters::verdict::{OperationPermit, Reason};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+
+/// Attempts to claim a key, if the chain changes meanwhile.
+const CLAIMS: usize = 3;
 
 /// The result of a request.
 pub(super) enum Answer {
     Outcome(Outcome),
     /// The first final response under the idempotency key: status and body.
     First(u16, String),
+}
+
+impl From<Outcome> for Answer {
+    fn from(outcome: Outcome) -> Self {
+        Self::Outcome(outcome)
+    }
+}
+
+/// A claimed idempotency key.
+#[derive(Clone)]
+struct Claimed {
+    epoch: String,
+    /// When it was claimed, in microseconds since 1970.
+    since_us: i64,
+    /// The earlier intent under it, if any.
+    intent: Option<IntentId>,
 }
 
 /// An operation to be carried out, detached from its request.
@@ -49,85 +69,107 @@ pub(super) struct Operations {
     pub(super) in_flight: WritesInFlight,
 }
 
-/// The result of an account's turn.
-enum Written {
-    Nothing(Outcome),
-    /// The node accepted this.
-    Sent(IntentId, Signed),
-}
-
 impl Operations {
     /// Carries an operation out, or finds the first response under its idempotency key.
     pub(super) async fn operate(self: Arc<Self>, task: Arc<Task>) -> Answer {
         let Some(key) = task.key.as_deref() else {
             return Answer::Outcome(self.once(&task, None).await);
         };
-        let now = now_us();
-        let (linked, claimed_us) = match self.claim(key, &task, now).await {
-            Ok(Claim::Answered { status, body, .. }) => return Answer::First(status, body),
-            Ok(Claim::Conflict) => {
-                let message = "the idempotency key was used with another request";
-                return Answer::Outcome(Outcome::refused(Reason::IdempotencyConflict, message));
-            }
-            Ok(Claim::Open { intent, since_us }) => (intent.map(|intent| intent.id), since_us),
-            Ok(Claim::New) => (None, now),
-            Err(outcome) => return Answer::Outcome(outcome),
+        let claimed = match self.claim(key, &task).await {
+            Ok(claimed) => claimed,
+            Err(answer) => return answer,
         };
-        let outcome = self.once(&task, linked).await;
-        if let Err(error) = self.end_claim(key, claimed_us, &outcome, &task.request_id).await {
+        let outcome = self.once(&task, Some(claimed.clone())).await;
+        if let Err(error) = self.end_claim(key, &claimed, &outcome, &task.request_id).await {
             // a repeat is answered from the intent
             error.log();
         }
         Answer::Outcome(outcome)
     }
 
-    /// Claims a key. A stored response whose transaction was rolled back is withdrawn first.
-    async fn claim(&self, key: &str, task: &Task, now_us: i64) -> Result<Claim, Outcome> {
-        let (keys, name) = (self.submitter.journal.store.keys(), task.operation.kind().name());
-        loop {
+    /// Claims a key in the chain's epoch. A stored response whose transaction was rolled back is
+    /// withdrawn.
+    ///
+    /// # Errors
+    /// The stored response, or a refusal.
+    async fn claim(&self, key: &str, task: &Task) -> Result<Claimed, Answer> {
+        let (store, name) = (&self.submitter.journal.store, task.operation.kind().name());
+        let now = now_us();
+        for _ in 0..CLAIMS {
+            let epoch = self.prover.epoch().await?;
             // a request joins an open claim, so that claims need no timeout
-            let claim = keys.claim(key, name, &task.digest, now_us, 0).await?;
-            match &claim {
+            let claim = store.keys(&epoch).claim(key, name, &task.digest, now, 0).await;
+            let answer = match claim.map_err(Outcome::from)? {
+                Claim::New => return Ok(Claimed { epoch, since_us: now, intent: None }),
+                Claim::Open { intent, since_us } => {
+                    return Ok(Claimed { epoch, since_us, intent: intent.map(|intent| intent.id) });
+                }
                 Claim::Answered { intent: Some(intent), .. }
-                    if self.reconciler.lose_if_rolled_back(intent).await? => {}
-                _ => return Ok(claim),
+                    if self.reconciler.lose_if_rolled_back(&intent).await? =>
+                {
+                    continue;
+                }
+                Claim::Answered { status, body, .. } => Answer::First(status, body),
+                Claim::Conflict => {
+                    let message = "the idempotency key was used with another request";
+                    Outcome::refused(Reason::IdempotencyConflict, message).into()
+                }
+            };
+            if !self.prover.has_restarted(&epoch).await {
+                return Err(answer);
             }
         }
+        Err(Outcome::restarted().into())
     }
 
     /// Stores a final response under its key; releases the key otherwise.
     async fn end_claim(
         &self,
         key: &str,
-        claimed_us: i64,
+        claimed: &Claimed,
         outcome: &Outcome,
         request_id: &str,
     ) -> Result<bool, StoreError> {
-        let store = &self.submitter.journal.store;
+        let keys = self.submitter.journal.store.keys(&claimed.epoch);
         if !outcome.is_final() {
-            return store.keys().release(key, claimed_us).await;
+            return keys.release(key, claimed.since_us).await;
         }
         let reply = answer::operation(outcome, request_id);
         let [body, ..] = reply.body.pieces();
-        store.keys().answer(key, reply.status, &String::from_utf8_lossy(body)).await
+        keys.answer(key, reply.status, &String::from_utf8_lossy(body)).await
     }
 
-    /// Carries an operation out once, however often it is requested at the same time. `linked` is
-    /// the earlier intent under its key, if any.
-    async fn once(self: &Arc<Self>, task: &Arc<Task>, linked: Option<IntentId>) -> Outcome {
+    /// Carries an operation out once, however often it is requested at the same time.
+    async fn once(self: &Arc<Self>, task: &Arc<Task>, claimed: Option<Claimed>) -> Outcome {
         let (digest, writer, task) = (task.digest, Arc::clone(self), Arc::clone(task));
-        self.in_flight.join(digest, async move { writer.carry_out(&task, linked).await }).await
+        self.in_flight.join(digest, async move { writer.carry_out(&task, claimed).await }).await
     }
 
-    async fn carry_out(&self, task: &Task, linked: Option<IntentId>) -> Result<Outcome, Outcome> {
-        let required = task.required();
+    async fn carry_out(&self, task: &Task, claimed: Option<Claimed>) -> Result<Outcome, Outcome> {
+        match self.try_carry_out(task, claimed).await {
+            Err(refused) if refused.reason() == Some(Reason::RefusedByChain) => {
+                Err(self.prover.explain(task.required(), refused).await)
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn try_carry_out(
+        &self,
+        task: &Task,
+        claimed: Option<Claimed>,
+    ) -> Result<Outcome, Outcome> {
+        let (deadline, required) = (Instant::now() + DEADLINE, task.required());
         if required == Required::AllButV2 && verification::is_v2_active(&self.state("")).await? {
             // that holds with unproven pins, too
             return Ok(Outcome::already(Details::V2_ACTIVE));
         }
-        let epoch = self.reconciler.permit(required).await?;
+        let epoch = self.reconciler.permit(required, deadline).await?;
+        if claimed.as_ref().is_some_and(|claimed| claimed.epoch != epoch) {
+            return Err(Outcome::restarted());
+        }
         let intents = self.submitter.journal.store.intents();
-        let linked = match linked {
+        let linked = match claimed.as_ref().and_then(|claimed| claimed.intent) {
             Some(id) => intents.get(id).await?,
             None => None,
         };
@@ -141,47 +183,74 @@ impl Operations {
             }
         }
         let signer = self.signers.of(role(task.operation.kind()));
-        let mut guard = signer.lock().await?;
-        let written = self.write(task, signer, &mut guard, &epoch).await;
-        guard.release().await;
-        match written? {
-            Written::Nothing(outcome) => Ok(outcome),
-            Written::Sent(id, signed) => self.confirm(task, id, &signed, &epoch).await,
+        let (mut guard, mut nonce) = (signer.lock(deadline).await?, None);
+        let mut written = self.write(task, &mut guard, &epoch, &mut nonce).await;
+        if matches!(&written, Err(outcome) if outcome.reason() == Some(Reason::NonceConflict)) {
+            // the key was used elsewhere: once more, with the node's next nonce
+            written = self.write(task, &mut guard, &epoch, &mut nonce).await;
         }
+        guard.release().await;
+        let (id, signed) = written?;
+        self.confirm(task, id, &signed, &epoch).await
     }
 
-    /// Decides and writes while the account is locked.
+    /// Writes while the account is locked, but not with the `nonce` of an attempt before.
+    ///
+    /// # Errors
+    /// Nothing was written: it is not possible, or not necessary.
     async fn write(
         &self,
         task: &Task,
-        signer: &Signer,
         guard: &mut SignerGuard<'_>,
         epoch: &str,
-    ) -> Result<Written, Outcome> {
-        // again: the wait for the account may have outlasted the proof
-        self.prover.require(task.required()).await?;
-        self.reconciler.settle_signer(epoch, signer, Duration::ZERO).await?;
-        let calls = match operations::decide(&task.operation, &self.state(epoch)).await? {
-            Decision::Already(details) => return Ok(Written::Nothing(Outcome::already(details))),
-            Decision::Write(calls) => calls,
-        };
-        let settings = self.submitter.running.settings();
-        let signed = signer.sign(&calls, &settings.config.policy).await?;
+        nonce: &mut Option<u64>,
+    ) -> Result<(IntentId, Signed), Outcome> {
+        let signer = guard.signer;
+        let signed = timeout_at(guard.deadline, self.prepare(task, signer, epoch)).await;
+        let signed = signed.unwrap_or_else(|_| Err(Outcome::overloaded()))?;
+        if nonce.replace(signed.nonce) == Some(signed.nonce) {
+            return Err(Outcome::nonce_conflict());
+        }
         guard.check().await?;
         self.prover.check_epoch(epoch).await?;
-        operations::reserve(&task.operation, &self.state(epoch)).await?;
-        let intent = task.intent(signer, &signed, epoch);
-        let Some(id) = self.reconciler.intend(&intent).await? else {
-            return Err(Outcome::unsettled());
-        };
-        self.metrics.relay.nonce(signer.account.role, signed.nonce);
-        let sent = self.submitter.submit(id, &intent, &task.trace).await;
+        let state = self.state(epoch);
+        operations::reserve(&task.operation, &state).await?;
+        let sent = self.send(task, signer, &signed, epoch).await;
         if matches!(&sent, Err(outcome) if outcome.transaction_hash.is_none())
-            && let Err(error) = operations::release(&task.operation, &self.state(epoch)).await
+            && let Err(error) = operations::release(&task.operation, &state).await
         {
             log::warn!("the reservation was not released: {:?}", error.status);
         }
-        sent.map(|()| Written::Sent(id, signed))
+        Ok((sent?, signed))
+    }
+
+    /// Decides and signs. Nothing is stored or sent yet, so that it can be cut off.
+    async fn prepare(&self, task: &Task, signer: &Signer, epoch: &str) -> Result<Signed, Outcome> {
+        // again: the wait for the account may have outlasted the proof
+        self.prover.require(task.required()).await?;
+        self.reconciler.settle_signer(epoch, signer, Duration::ZERO).await?;
+        match operations::decide(&task.operation, &self.state(epoch)).await? {
+            Decision::Already(details) => Err(Outcome::already(details)),
+            Decision::Write(calls) => {
+                let settings = self.submitter.running.settings();
+                signer.sign(&calls, &settings.config.policy).await
+            }
+        }
+    }
+
+    /// Journals and submits. Returns once the node has accepted it.
+    async fn send(
+        &self,
+        task: &Task,
+        signer: &Signer,
+        signed: &Signed,
+        epoch: &str,
+    ) -> Result<IntentId, Outcome> {
+        let intent = task.intent(signer, signed, epoch);
+        let id = self.reconciler.intend(&intent).await?.ok_or_else(Outcome::unsettled)?;
+        self.metrics.relay.nonce(signer.account.role, signed.nonce);
+        self.submitter.submit(id, &intent, &task.trace).await?;
+        Ok(id)
     }
 
     /// Waits for the receipt and reads the effect back.
@@ -199,7 +268,7 @@ impl Operations {
         });
         let Some(receipt) = receipt else { return Ok(Outcome::pending(signed.hash)) };
         if let Err(reason) = receipt.outcome {
-            return Err(Outcome::reverted(Some(signed.hash), reason.as_deref()));
+            return Err(Outcome::reverted(signed.hash, reason.as_deref()));
         }
         if task.required() == Required::AllButV2 {
             self.prover.forget();
@@ -253,6 +322,7 @@ impl Task {
     fn required(&self) -> Required {
         match self.operation {
             Operation::RequireV2(_) => Required::AllButV2,
+            Operation::FaucetDrip(_) => Required::Drip,
             _ => Required::All,
         }
     }

@@ -96,6 +96,34 @@ impl Outcome {
         Self { transaction_hash: Some(hash), ..Self::refused(Reason::OutcomeUnknown, message) }
     }
 
+    /// Why it was refused, if it was.
+    pub(super) fn reason(&self) -> Option<Reason> {
+        let Status::Refused(refusal) = &self.status else { return None };
+        Some(refusal.reason)
+    }
+
+    /// The write did not start before its deadline.
+    pub(super) fn overloaded() -> Self {
+        let message = "the write could not start in time: nothing was sent, retry soon";
+        Self::refused(Reason::Overloaded, message)
+    }
+
+    /// The chain started again after it was proven.
+    pub(super) fn restarted() -> Self {
+        Self::refused(Reason::PinsUnproven, "the chain started again: nothing was sent")
+    }
+
+    /// Another transaction of the account was faster.
+    pub(super) fn nonce_conflict() -> Self {
+        Self::refused(Reason::NonceConflict, "the nonce is not the account's next one")
+    }
+
+    /// The faucet cannot pay a drip and its fee.
+    pub(super) fn faucet_empty() -> Self {
+        let message = "the faucet cannot pay a drip: its account must be refilled";
+        Self::refused(Reason::FaucetEmpty, message)
+    }
+
     /// An earlier write of the account may still use its nonce.
     pub(super) fn unsettled() -> Self {
         let message = "an earlier write of the account is not settled: retry soon";
@@ -103,28 +131,21 @@ impl Outcome {
     }
 
     /// The transaction reverted, for the contract's reason.
-    pub(super) fn reverted(hash: Option<Felt>, reason: Option<&str>) -> Self {
-        let reason = reason.unwrap_or("no reason given");
-        let refused = Self::refused(Reason::Reverted, format!("the chain refused: {reason}"));
-        Self { transaction_hash: hash, ..refused }
+    pub(super) fn reverted(hash: Felt, reason: Option<&str>) -> Self {
+        let refused = Self::refused(Reason::Reverted, contract_message(reason));
+        Self { transaction_hash: Some(hash), ..refused }
     }
 
     /// The node refused a transaction that was sent to it.
     pub(super) fn rejected(error: &ErrorObject) -> Self {
-        let (reason, message) = match error.code {
-            code::INVALID_NONCE => {
-                (Reason::NonceConflict, "the nonce is not the account's next one")
-            }
-            code::INSUFFICIENT_BOUNDS => {
-                (Reason::Rejected, "the resource bounds do not cover the fee")
-            }
-            code::INSUFFICIENT_BALANCE => {
-                (Reason::Rejected, "the account cannot pay for its resource bounds")
-            }
-            code::VALIDATION_FAILURE => (Reason::Rejected, "the account refused the transaction"),
-            _ => (Reason::Rejected, "the node refused the transaction"),
+        let message = match error.code {
+            code::INVALID_NONCE => return Self::nonce_conflict(),
+            code::INSUFFICIENT_BOUNDS => "the resource bounds do not cover the fee",
+            code::INSUFFICIENT_BALANCE => "the account cannot pay for its resource bounds",
+            code::VALIDATION_FAILURE => "the account refused the transaction",
+            _ => "the node refused the transaction",
         };
-        Self::refused(reason, message)
+        Self::refused(Reason::Rejected, message)
     }
 
     /// The outcome of a journaled intent; `None` if it has no effect and may be retried.
@@ -133,11 +154,17 @@ impl Outcome {
         match intent.state {
             IntentState::Succeeded => Some(Self::written(hash, Details::None)),
             IntentState::Accepted => Some(Self::pending(hash)),
-            IntentState::Reverted => Some(Self::reverted(Some(hash), intent.detail.as_deref())),
+            IntentState::Reverted => Some(Self::reverted(hash, intent.detail.as_deref())),
             IntentState::Intended => Some(Self::unsettled()),
             IntentState::Sent => Some(Self::unknown(hash)),
             IntentState::Rejected | IntentState::Lost => None,
         }
+    }
+
+    /// Whether the transaction's end is not known yet.
+    pub(super) fn is_open(&self) -> bool {
+        self.status == Status::Pending
+            || matches!(self.reason(), Some(Reason::InProgress | Reason::OutcomeUnknown))
     }
 
     /// Whether a repeat under the same idempotency key gets this response again.
@@ -145,9 +172,7 @@ impl Outcome {
         match &self.status {
             Status::Written | Status::Already => true,
             Status::Pending => false,
-            Status::Refused(refusal) => {
-                refusal.reason == Reason::Reverted && self.transaction_hash.is_some()
-            }
+            Status::Refused(refusal) => refusal.reason == Reason::Reverted,
         }
     }
 
@@ -164,12 +189,15 @@ impl Outcome {
     }
 }
 
+fn contract_message(reason: Option<&str>) -> String {
+    format!("the chain refused: {}", reason.unwrap_or("no reason given"))
+}
+
 impl From<Refusal> for Outcome {
     fn from(refusal: Refusal) -> Self {
+        let refused = Self::new(Status::Refused(Box::new(refusal)));
         // an earlier write is settled within seconds
-        let is_open = matches!(refusal.reason, Reason::InProgress | Reason::OutcomeUnknown);
-        let retry_after = is_open.then_some(1);
-        Self { retry_after, ..Self::new(Status::Refused(Box::new(refusal))) }
+        Self { retry_after: refused.is_open().then_some(1), ..refused }
     }
 }
 
@@ -178,7 +206,10 @@ impl From<RpcError> for Outcome {
     fn from(error: RpcError) -> Self {
         match error {
             RpcError::Node(fault) => Refusal::from(fault).into(),
-            RpcError::Returned(error) => Self::reverted(None, error.short_reason.as_deref()),
+            RpcError::Returned(error) => {
+                let message = contract_message(error.short_reason.as_deref());
+                Self::refused(Reason::RefusedByChain, message)
+            }
             RpcError::MalformedAnswer => {
                 Self::refused(Reason::UpstreamInvalid, "the node's answer is not valid")
             }

@@ -9,20 +9,24 @@
 
 use super::outcome::Outcome;
 use super::pins::{Prover, Required};
-use super::signers::{Signer, Signers};
+use super::signers::{DEADLINE, Signer, Signers};
 use super::submit::Submitter;
 use crate::io::clock::now_us;
 use crate::node::chain::{ErrorObject, RpcError, code};
 use crate::store::{Intended, Intent, IntentId, IntentState, NewIntent, Search};
 use crate::telemetry::Metrics;
+use portcullis_filters::verdict::Reason;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout_at};
 
 /// How often the background task runs when no intent is reported.
 const INTERVAL: Duration = Duration::from_secs(2);
 /// An answer may still be on its way this long: before, nothing is sent again.
 const GRACE: Duration = Duration::from_secs(10);
+/// How often a write of another process is read again.
+const FOLLOW: Duration = Duration::from_millis(100);
 
 /// Settles open intents.
 pub(super) struct Reconciler {
@@ -39,15 +43,20 @@ impl Reconciler {
     ///
     /// # Errors
     /// The pins are unproven, or the chain or the store is unavailable: nothing may be written.
-    pub(super) async fn permit(&self, required: Required) -> Result<String, Outcome> {
+    pub(super) async fn permit(
+        &self,
+        required: Required,
+        deadline: Instant,
+    ) -> Result<String, Outcome> {
         let epoch = self.prover.require(required).await?;
-        self.catch_up(&epoch).await?;
+        self.catch_up(&epoch, deadline).await?;
         Ok(epoch)
     }
 
     /// Settles what earlier processes left, once per epoch.
-    async fn catch_up(&self, epoch: &str) -> Result<(), Outcome> {
-        let mut reconciled = self.reconciled.lock().await;
+    async fn catch_up(&self, epoch: &str, deadline: Instant) -> Result<(), Outcome> {
+        let reconciled = timeout_at(deadline, self.reconciled.lock()).await;
+        let mut reconciled = reconciled.map_err(|_| Outcome::overloaded())?;
         if reconciled.as_deref() == Some(epoch) {
             return Ok(());
         }
@@ -56,7 +65,12 @@ impl Reconciler {
             journal.advance(intent.id, IntentState::Lost, Some("the chain started again")).await?;
         }
         for signer in self.signers.iter() {
-            let guard = signer.lock().await?;
+            let guard = match signer.lock(deadline).await {
+                Ok(guard) => guard,
+                // a live process writes with it, and each write settles the earlier ones
+                Err(held) if held.reason() == Some(Reason::InProgress) => continue,
+                Err(outcome) => return Err(outcome),
+            };
             let settled = self.settle_signer(epoch, signer, Duration::ZERO).await;
             guard.release().await;
             settled?;
@@ -92,11 +106,42 @@ impl Reconciler {
     }
 
     /// The outcome of a journaled intent, which is not sent again; `None` if it has no effect.
+    /// Waits for a process that is writing it.
     pub(super) async fn known(&self, intent: &Intent) -> Result<Option<Outcome>, Outcome> {
-        if self.lose_if_rolled_back(intent).await? {
-            return Ok(None);
+        let (start, mut intent) = (Instant::now(), intent.clone());
+        loop {
+            if self.lose_if_rolled_back(&intent).await? {
+                return Ok(None);
+            }
+            let known = self.submitter.known(&intent).await?;
+            if !known.as_ref().is_some_and(Outcome::is_open) {
+                return Ok(known);
+            }
+            if self.prover.has_restarted(&intent.epoch).await {
+                return Err(Outcome::restarted());
+            }
+            let limit = self.writing_time(&intent);
+            if age(&intent) >= limit || start.elapsed() >= limit {
+                return Ok(known);
+            }
+            tokio::time::sleep(FOLLOW).await;
+            let store = &self.submitter.journal.store;
+            intent = store.intents().get(intent.id).await?.unwrap_or(intent);
         }
-        Ok(self.submitter.known(intent).await?)
+    }
+
+    /// How long another process may take to write an open intent.
+    fn writing_time(&self, intent: &Intent) -> Duration {
+        match intent.state {
+            // what this process writes is joined in memory
+            _ if self.submitter.journal.store.is_exclusive() => Duration::ZERO,
+            IntentState::Intended | IntentState::Sent => GRACE,
+            // an operation waits for its receipt, a user's transaction does not
+            _ if self.signers.has(intent.signer) => {
+                self.submitter.running.settings().config.receipt_timeout
+            }
+            _ => Duration::ZERO,
+        }
     }
 
     /// Journals an intent as lost if the chain contradicts its end; returns whether it does. An
@@ -155,10 +200,9 @@ impl Reconciler {
     /// Settles the pending intents of users. Returns when the oldest of all open intents, ours too,
     /// was made, in microseconds since 1970.
     async fn settle_users(&self, epoch: &str, grace: Duration) -> Result<Option<i64>, Outcome> {
-        let ours: Vec<_> = self.signers.iter().map(|signer| signer.account.address).collect();
         let mut oldest = None;
         for intent in self.submitter.journal.store.intents().unresolved(epoch, None).await? {
-            let is_open = ours.contains(&intent.signer) || !self.settle(&intent, grace).await?;
+            let is_open = self.signers.has(intent.signer) || !self.settle(&intent, grace).await?;
             if is_open && oldest.is_none() {
                 oldest = Some(intent.created_us);
             }
@@ -169,7 +213,7 @@ impl Reconciler {
     /// Settles one intent if its end can be known; returns whether the journal has it now.
     async fn settle(&self, intent: &Intent, grace: Duration) -> Result<bool, Outcome> {
         let Submitter { chain, journal, .. } = &*self.submitter;
-        let age = Duration::from_micros(now_us().abs_diff(intent.updated_us));
+        let age = age(intent);
         if intent.state == IntentState::Intended {
             let store = &journal.store;
             return Ok(age >= grace && store.intents().lose(intent, "never sent", now_us()).await?);
@@ -208,10 +252,10 @@ impl Reconciler {
         loop {
             let unsettled = self.submitter.journal.unsettled.notified();
             let _elapsed = tokio::time::timeout(INTERVAL, unsettled).await;
-            let Ok(epoch) = self.permit(Required::AllButV2).await else { continue };
+            let Ok(epoch) = self.permit(Required::AllButV2, deadline()).await else { continue };
             for signer in self.signers.iter() {
                 // an error is dropped: the signer's next write tries again
-                if let Ok(guard) = signer.lock().await {
+                if let Ok(guard) = signer.lock(deadline()).await {
                     let _open = self.settle_signer(&epoch, signer, GRACE).await;
                     guard.release().await;
                 }
@@ -231,4 +275,13 @@ impl Reconciler {
             }
         }
     }
+}
+
+/// Since it last changed.
+fn age(intent: &Intent) -> Duration {
+    Duration::from_micros(now_us().abs_diff(intent.updated_us))
+}
+
+fn deadline() -> Instant {
+    Instant::now() + DEADLINE
 }

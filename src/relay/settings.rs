@@ -3,7 +3,7 @@
 //! In: a [`RelayConfig`] and the files it names. Secrets stay in [`Tokens`] and [`SecretKey`],
 //! which zero themselves and print nothing.
 
-use crate::config::{PinsConfig, RelayConfig};
+use crate::config::{Amount, PinsConfig, RelayConfig};
 use crate::http::clients::{self, ClientLimits};
 use crate::secrets::{self, SecretError};
 use portcullis_filters::bearer::Tokens;
@@ -32,6 +32,11 @@ impl Settings {
             limits: ClientLimits::new(&config.clients),
             config: config.clone(),
         })
+    }
+
+    /// What the faucet needs to pay one drip: the amount, and at most the fee's cap.
+    pub(crate) fn drip_cost(&self) -> Amount {
+        self.config.policy.faucet_amount + self.config.policy.max_fee
     }
 
     /// These settings with the chain, the contracts and the class of accounts of a running relay:

@@ -7,9 +7,9 @@ use super::operations::Role;
 use super::outcome::{Outcome, refuse};
 use super::settings::{Account, Accounts, Keys, Pins};
 use crate::config::RelayPolicyConfig;
-use crate::node::chain::Chain;
+use crate::node::chain::{Chain, RpcError};
 use crate::secrets::hardening;
-use crate::store::{SignerLock, Store};
+use crate::store::{SignerLock, Store, StoreError};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::secret::SecretKey;
 use portcullis_filters::tx::{Bounds, Call, Invoke, Transaction};
@@ -18,12 +18,19 @@ use region::LockGuard;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard, Semaphore};
+use tokio::time::{Instant, timeout_at};
+
+/// Until a write is journaled: all waiting, reading and signing. What is sent afterwards has the
+/// node's timeout, and its receipt another one.
+pub(super) const DEADLINE: Duration = Duration::from_secs(20);
 
 /// Operations that may wait for one account: at some 20 per second the last one runs in time.
-const MAX_WAITING: usize = 1_000;
+const MAX_WAITING: usize = 400;
 
-/// Lock timeout: longer than any single write of another process.
-const LOCK: Duration = Duration::from_secs(20);
+/// How long to wait for another process: longer than its writes take.
+const LOCK: Duration = Duration::from_secs(10);
+/// The same once that was in vain: a process that is suspended holds up one write, not each.
+const RETRY: Duration = Duration::from_millis(100);
 
 /// One account that signs.
 pub(super) struct Signer {
@@ -34,15 +41,19 @@ pub(super) struct Signer {
     chain_id: Felt,
     chain: Arc<Chain>,
     store: Arc<Store>,
-    queue: Mutex<()>,
+    /// Whether another process had the account for as long as the last one here waited.
+    queue: Mutex<bool>,
     /// One permit for each operation that may still wait.
     waiting: Semaphore,
 }
 
 /// The exclusive right to write with an account, until it is released.
 pub(super) struct SignerGuard<'a> {
+    pub(super) signer: &'a Signer,
+    /// Until then, the write is signed or refused.
+    pub(super) deadline: Instant,
     lock: SignerLock,
-    _queue: MutexGuard<'a, ()>,
+    _queue: MutexGuard<'a, bool>,
 }
 
 impl SignerGuard<'_> {
@@ -82,7 +93,7 @@ impl Signers {
                 chain_id: pins.chain_id,
                 chain: Arc::clone(chain),
                 store: Arc::clone(store),
-                queue: Mutex::new(()),
+                queue: Mutex::default(),
                 waiting: Semaphore::new(MAX_WAITING),
             }
         };
@@ -92,6 +103,11 @@ impl Signers {
             verifier: signer(verifier, keys.verifier),
             faucet: faucet.zip(keys.faucet).map(|(account, key)| signer(account, key)),
         }
+    }
+
+    /// Whether one of them has this address.
+    pub(super) fn has(&self, address: Felt) -> bool {
+        self.iter().any(|signer| signer.account.address == address)
     }
 
     pub(super) fn of(&self, role: Role) -> &Signer {
@@ -105,14 +121,30 @@ impl Signers {
 
 impl Signer {
     /// Waits in the account's queue, then for other processes.
-    pub(super) async fn lock(&self) -> Result<SignerGuard<'_>, Outcome> {
+    ///
+    /// # Errors
+    /// `overloaded` if the queue is full or `deadline` is over; `in_progress` if another process
+    /// holds the account.
+    pub(super) async fn lock(&self, deadline: Instant) -> Result<SignerGuard<'_>, Outcome> {
         let Ok(waiting) = self.waiting.try_acquire() else {
             return refuse(Reason::Overloaded, "too many writes are waiting: retry soon");
         };
-        let queue = self.queue.lock().await;
+        let queue = timeout_at(deadline, self.queue.lock()).await;
+        let mut queue = queue.map_err(|_| Outcome::overloaded())?;
         drop(waiting);
-        let lock = SignerLock::acquire(&self.store, self.account.address, LOCK).await?;
-        Ok(SignerGuard { lock, _queue: queue })
+        let left = deadline.saturating_duration_since(Instant::now());
+        let wait = left.min(if *queue { RETRY } else { LOCK });
+        match SignerLock::acquire(&self.store, self.account.address, wait).await {
+            Ok(lock) => {
+                *queue = false;
+                Ok(SignerGuard { signer: self, deadline, lock, _queue: queue })
+            }
+            Err(StoreError::SignerHeld) => {
+                *queue = true;
+                refuse(Reason::InProgress, "another process writes with the account: retry soon")
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Operations that wait for this account.
@@ -137,7 +169,13 @@ impl Signer {
         };
         // of the query version, whose signature cannot be used to submit it
         let query = invoke(Bounds::ZERO).query().sign(self.chain_id, &self.key);
-        let estimate = self.chain.estimate(&query.to_json()).await?;
+        let estimate = self.chain.estimate(&query.to_json()).await;
+        if let Err(RpcError::Returned(_)) = &estimate
+            && self.chain.nonce(self.account.address).await? != nonce
+        {
+            return Err(Outcome::nonce_conflict());
+        }
+        let estimate = estimate?;
         let transaction = invoke(bounds(&estimate, policy)?).sign(self.chain_id, &self.key);
         let hash = transaction.hash(self.chain_id);
         Ok(Signed { hash, nonce, params: transaction.to_params() })

@@ -7,32 +7,41 @@
 use super::outcome::{Details, Outcome, refuse};
 use super::pins::{Prover, Required};
 use super::reconcile::Reconciler;
+use super::signers::{DEADLINE, Signers};
 use super::submit::{Submitter, Trace, WritesInFlight};
 use crate::store::{IntentId, NewIntent};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::tx::{Account, selector};
-use portcullis_filters::verdict::{Reason, TransactionPermit};
+use portcullis_filters::verdict::{Reason, TransactionPermit, Unverified};
 use std::sync::Arc;
+use tokio::time::Instant;
 
 /// Verifies and submits users' transactions.
 pub(super) struct Transactions {
     pub(super) account_class: Felt,
     pub(super) prover: Arc<Prover>,
+    pub(super) signers: Arc<Signers>,
     pub(super) reconciler: Arc<Reconciler>,
     pub(super) submitter: Arc<Submitter>,
     pub(super) in_flight: WritesInFlight,
 }
 
 impl Transactions {
-    /// Returns the chain's epoch, and the class and key of `sender`, if there is one.
+    /// Returns the chain's epoch, and the class and key of the sender, if it is deployed before.
     pub(super) async fn account(
         &self,
-        sender: Option<Felt>,
+        unverified: &Unverified<'_>,
     ) -> Result<(String, Option<Account>), Outcome> {
-        let epoch = self.reconciler.permit(Required::All).await?;
+        let sender = unverified.sender();
+        if sender.or(unverified.deployed()).is_some_and(|address| self.signers.has(address)) {
+            let message = "the relay signs with this account: its transactions are operations";
+            return refuse(Reason::SenderNotAllowed, message);
+        }
+        let epoch = self.reconciler.permit(Required::All, Instant::now() + DEADLINE).await?;
         let Some(address) = sender else { return Ok((epoch, None)) };
         let chain = &self.submitter.chain;
         let Some(class_hash) = chain.class_hash_at(address).await? else {
+            self.prover.check_epoch(&epoch).await?;
             return refuse(Reason::AccountNotDeployed, "the sender is not deployed");
         };
         // another class may report any key

@@ -20,8 +20,9 @@ pub fn status_and_code(reason: Reason) -> (u16, i32) {
         | R::TransactionVersion | R::TipNotZero | R::PaymasterData | R::ProofData
         | R::AccountDeploymentData | R::DataAvailabilityMode | R::TooManyCalls
         | R::CalldataTooLarge | R::CalldataMalformed | R::FeeBoundExceeded
-        | R::ClassNotApproved | R::AddressMismatch | R::PublicKeyInvalid | R::SignatureInvalid
-        | R::AssuranceNotAllowed | R::EpochOutOfRange | R::ConfirmationRequired => (403, -32602),
+        | R::SenderNotAllowed | R::ClassNotApproved | R::AddressMismatch | R::PublicKeyInvalid
+        | R::SignatureInvalid | R::AssuranceNotAllowed | R::EpochOutOfRange
+        | R::ConfirmationRequired => (403, -32602),
         R::NotFound | R::UnknownSubject => (404, -32600),
         R::WrongHttpMethod => (405, -32600),
         R::RequestTimeout => (408, -32600),
@@ -29,7 +30,7 @@ pub fn status_and_code(reason: Reason) -> (u16, i32) {
         | R::NotVerified | R::NotAttested | R::AttestationReplayed | R::AlreadyMinted
         | R::UsershipConflict | R::RecoveryPending | R::RecoveryNotPending
         | R::RecoveryNotReady | R::RecoveryNotCancellable | R::NonceConflict | R::Rejected
-        | R::Reverted | R::IdempotencyConflict | R::InProgress => (409, -32000),
+        | R::Reverted | R::RefusedByChain | R::IdempotencyConflict | R::InProgress => (409, -32000),
         R::EventConflict | R::StaleTransition | R::InvalidTransition => (409, -32000),
         R::Gone => (410, -32600),
         R::BodyTooLarge => (413, -32600),
@@ -40,8 +41,8 @@ pub fn status_and_code(reason: Reason) -> (u16, i32) {
         R::UnknownMethod => (501, -32601),
         R::UpstreamTimeout | R::UpstreamUnreachable | R::UpstreamRedirect | R::UpstreamStatus
         | R::UpstreamOversized | R::UpstreamInvalid => (502, -32603),
-        R::Overloaded | R::Draining | R::PinsUnproven | R::StoreUnavailable | R::NotConfigured
-        | R::KeysUnavailable => (503, -32603),
+        R::Overloaded | R::Draining | R::PinsUnproven | R::FaucetEmpty | R::StoreUnavailable
+        | R::NotConfigured | R::KeysUnavailable => (503, -32603),
         R::OutcomeUnknown => (504, -32603),
     }
 }

@@ -1,4 +1,5 @@
-//! Idempotency keys: a key identifies one request and its first response, across restarts.
+//! Idempotency keys: a key identifies one request and its first response, across restarts, in one
+//! epoch of the chain.
 //!
 //! A key is claimed before the work, linked to the intent by [`Intents::intend`], and answered
 //! after it. A claim with neither link nor answer is in progress, or its process died: the caller
@@ -38,6 +39,7 @@ pub enum Claim {
 #[derive(Debug, Clone, Copy)]
 pub struct Keys<'a> {
     pub(super) db: &'a Db,
+    pub(super) epoch: &'a str,
 }
 
 impl Keys<'_> {
@@ -52,6 +54,7 @@ impl Keys<'_> {
         abandoned_before_us: i64,
     ) -> Result<Claim, StoreError> {
         let args = [
+            self.epoch.into(),
             key.into(),
             operation.into(),
             digest.into(),
@@ -63,7 +66,7 @@ impl Keys<'_> {
             if self.db.run(sql::KEY_CLAIM, &args).await? == 1 {
                 return Ok(Claim::New);
             }
-            if let Some(row) = self.db.row(sql::KEY, &[key.into()]).await? {
+            if let Some(row) = self.db.row(sql::KEY, &[self.epoch.into(), key.into()]).await? {
                 return self.claimed(&row, operation, &hex::encode(digest)).await;
             }
         }
@@ -90,18 +93,14 @@ impl Keys<'_> {
 
     /// Stores the response of a key; `false` if it has one already, or is unknown.
     pub async fn answer(&self, key: &str, status: u16, body: &str) -> Result<bool, StoreError> {
-        let args = [key.into(), i64::from(status).into(), body.into()];
+        let args = [self.epoch.into(), key.into(), i64::from(status).into(), body.into()];
         Ok(self.db.run(sql::KEY_ANSWER, &args).await? == 1)
     }
 
     /// Releases a key that was claimed at `claimed_us`; `false` if it is linked to an intent,
     /// answered, or claimed again.
     pub async fn release(&self, key: &str, claimed_us: i64) -> Result<bool, StoreError> {
-        Ok(self.db.run(sql::KEY_RELEASE, &[key.into(), claimed_us.into()]).await? == 1)
-    }
-
-    /// Deletes the keys from before an instant that are answered or have no intent; how many.
-    pub async fn prune(&self, before_us: i64) -> Result<u64, StoreError> {
-        self.db.run(sql::KEY_PRUNE, &[before_us.into()]).await
+        let args = [self.epoch.into(), key.into(), claimed_us.into()];
+        Ok(self.db.run(sql::KEY_RELEASE, &args).await? == 1)
     }
 }

@@ -335,7 +335,7 @@ async fn step(
 
 async fn link(tx: &mut Tx, new: &NewIntent<'_>, id: IntentId) -> Result<(), StoreError> {
     let Some(key) = new.idempotency_key else { return Ok(()) };
-    match tx.run(sql::KEY_LINK, &[key.into(), id.0.into()]).await? {
+    match tx.run(sql::KEY_LINK, &[new.epoch.into(), key.into(), id.0.into()]).await? {
         1 => Ok(()),
         _ => Err(StoreError::UnknownKey),
     }

@@ -154,9 +154,9 @@ impl Store {
         Intents { db: &self.db }
     }
 
-    /// Idempotency keys.
-    pub fn keys(&self) -> Keys<'_> {
-        Keys { db: &self.db }
+    /// The idempotency keys of an epoch of the chain.
+    pub fn keys<'a>(&'a self, epoch: &'a str) -> Keys<'a> {
+        Keys { db: &self.db, epoch }
     }
 
     /// The faucet's bindings.

@@ -48,7 +48,7 @@ impl Store {
     /// Deletes old rows. Steps before an error stay done.
     pub async fn prune(&self, before: &PruneBefore) -> Result<Pruned, StoreError> {
         Ok(Pruned {
-            keys: self.keys().prune(before.keys_us).await?,
+            keys: self.prune_keys(before.keys_us).await?,
             suggestions: self.prune_suggestions(before.suggestions_us).await?,
             age_sessions: self.in_steps(sql::AGE_SESSIONS_PRUNE, before.age_sessions_us).await?,
             age_events: self.in_steps(sql::AGE_EVENTS_PRUNE, before.age_events_us).await?,
@@ -57,6 +57,12 @@ impl Store {
                 None => 0,
             },
         })
+    }
+
+    /// Deletes the idempotency keys from before an instant that are answered or have no intent; how
+    /// many.
+    pub async fn prune_keys(&self, before_us: i64) -> Result<u64, StoreError> {
+        self.db.run(sql::KEY_PRUNE, &[before_us.into()]).await
     }
 
     async fn in_steps(&self, sql: &'static str, before_us: i64) -> Result<u64, StoreError> {

@@ -26,6 +26,7 @@ pub struct RelayMetrics {
     /// The balance of each account in STRK.
     pub balances: GaugeVec,
     minimum_balance: Gauge,
+    drip: Gauge,
     /// The intents by state.
     pub journal: IntGaugeVec,
     oldest_open: Gauge,
@@ -79,6 +80,10 @@ impl RelayMetrics {
                 "portcullis_relay_minimum_balance_strk",
                 "Balance that each signing account needs, in STRK.",
             ),
+            drip: registry.float(
+                "portcullis_relay_drip_strk",
+                "Balance that the faucet's own account needs for one drip, in STRK; 0 without one.",
+            ),
             journal,
             oldest_open: registry.float(
                 "portcullis_relay_oldest_open_intent_timestamp_seconds",
@@ -118,6 +123,11 @@ impl RelayMetrics {
     /// Sets the balance that each signing account needs.
     pub fn minimum_balance(&self, fri: u128) {
         self.minimum_balance.set(fri as f64 / 1e18);
+    }
+
+    /// Sets the balance that the faucet's own account needs for one drip.
+    pub fn drip(&self, fri: u128) {
+        self.drip.set(fri as f64 / 1e18);
     }
 
     /// Sets the number of intents in a state.

@@ -15,7 +15,7 @@ const STARTS = 3;
 /** Shorter than the timeout for the other relay's lease. */
 const STANDSTILL_MS = 2_000;
 /** How one of two concurrent identical requests may be answered. */
-const MEANWHILE = ['outcome_unknown', 'in_progress', 'faucet_cooldown'];
+const MEANWHILE = ['in_progress', 'faucet_cooldown'];
 
 const below = (end) => Math.floor(Math.random() * end);
 

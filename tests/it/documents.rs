@@ -50,14 +50,16 @@ fn documented_on(reason: Reason) -> [bool; 3] {
         R::ContractNotAllowed | R::EntrypointNotAllowed | R::ArgumentNotAllowed
         | R::TransactionVersion | R::TipNotZero | R::PaymasterData | R::ProofData
         | R::AccountDeploymentData | R::DataAvailabilityMode | R::TooManyCalls
-        | R::CalldataTooLarge | R::CalldataMalformed | R::FeeBoundExceeded | R::ClassNotApproved
-        | R::AddressMismatch | R::PublicKeyInvalid | R::SignatureInvalid | R::AssuranceNotAllowed
-        | R::EpochOutOfRange | R::ConfirmationRequired | R::IdentityTaken | R::AccountTaken
-        | R::AccountNotDeployed | R::NotRegistered | R::NotVerified | R::NotAttested
-        | R::AttestationReplayed | R::AlreadyMinted | R::UsershipConflict | R::RecoveryPending
-        | R::RecoveryNotPending | R::RecoveryNotReady | R::RecoveryNotCancellable
-        | R::NonceConflict | R::Rejected | R::Reverted | R::IdempotencyConflict | R::InProgress
-        | R::FaucetCooldown | R::PinsUnproven | R::OutcomeUnknown => [false, true, false],
+        | R::CalldataTooLarge | R::CalldataMalformed | R::FeeBoundExceeded | R::SenderNotAllowed
+        | R::ClassNotApproved | R::AddressMismatch | R::PublicKeyInvalid | R::SignatureInvalid
+        | R::AssuranceNotAllowed | R::EpochOutOfRange | R::ConfirmationRequired | R::IdentityTaken
+        | R::AccountTaken | R::AccountNotDeployed | R::NotRegistered | R::NotVerified
+        | R::NotAttested | R::AttestationReplayed | R::AlreadyMinted | R::UsershipConflict
+        | R::RecoveryPending | R::RecoveryNotPending | R::RecoveryNotReady
+        | R::RecoveryNotCancellable
+        | R::NonceConflict | R::Rejected | R::Reverted | R::RefusedByChain
+        | R::IdempotencyConflict | R::InProgress | R::FaucetCooldown | R::FaucetEmpty
+        | R::PinsUnproven | R::OutcomeUnknown => [false, true, false],
     }
 }
 

@@ -9,7 +9,7 @@ const DIGEST: [u8; 32] = [0x11; 32];
 
 /// Claims the key `k` when nothing counts as abandoned.
 async fn claim(store: &Store) -> Claim {
-    store.keys().claim("k", "register", &DIGEST, NOW, 0).await.unwrap()
+    store.keys(EPOCH).claim("k", "register", &DIGEST, NOW, 0).await.unwrap()
 }
 
 fn open() -> Claim {
@@ -27,21 +27,21 @@ pub(crate) async fn a_key_identifies_one_request_across_restarts(world: World) {
         assert_eq!(claim(&store).await, open(), "after {restarts} restarts");
         for (operation, digest) in [("register", [0; 32]), ("mint-card", DIGEST)] {
             let other =
-                store.keys().claim("k", operation, &digest, NOW + 1, NOW + 2).await.unwrap();
+                store.keys(EPOCH).claim("k", operation, &digest, NOW + 1, NOW + 2).await.unwrap();
             assert_eq!(other, Claim::Conflict, "{operation}");
         }
         store.close().await;
         store = world.open().await;
     }
-    assert!(store.keys().answer("k", 200, "{\"ok\":true}").await.unwrap());
-    assert!(!store.keys().answer("k", 500, "later").await.unwrap(), "the first answer stays");
-    assert!(!store.keys().answer("unknown", 200, "").await.unwrap());
+    assert!(store.keys(EPOCH).answer("k", 200, "{\"ok\":true}").await.unwrap());
+    assert!(!store.keys(EPOCH).answer("k", 500, "later").await.unwrap(), "the first answer stays");
+    assert!(!store.keys(EPOCH).answer("unknown", 200, "").await.unwrap());
     store.close().await;
     let store = world.open().await;
     assert_eq!(claim(&store).await, answered(200, "{\"ok\":true}"));
-    let other = store.keys().claim("k", "register", &[0; 32], NOW, NOW + 1).await.unwrap();
+    let other = store.keys(EPOCH).claim("k", "register", &[0; 32], NOW, NOW + 1).await.unwrap();
     assert_eq!(other, Claim::Conflict, "an answer is for its own request only");
-    let next = store.keys().claim("K", "register", &DIGEST, NOW, 0).await.unwrap();
+    let next = store.keys(EPOCH).claim("K", "register", &DIGEST, NOW, 0).await.unwrap();
     assert_eq!(next, Claim::New, "keys differ by case");
 }
 
@@ -50,8 +50,8 @@ pub(crate) async fn a_linked_key_cannot_be_released(world: World) {
     assert_eq!(claim(&store).await, Claim::New);
     let new = NewIntent { idempotency_key: Some("k"), ..intent(1) };
     let id = intend(&store, &new).await;
-    assert!(!store.keys().release("k", NOW).await.unwrap());
-    let later = store.keys().claim("k", "register", &DIGEST, NOW + 9, NOW + 9).await.unwrap();
+    assert!(!store.keys(EPOCH).release("k", NOW).await.unwrap());
+    let later = store.keys(EPOCH).claim("k", "register", &DIGEST, NOW + 9, NOW + 9).await.unwrap();
     let Claim::Open { intent: Some(found), since_us: NOW } = later else { panic!("{later:?}") };
     assert_eq!(found.id, id);
     let other = NewIntent { idempotency_key: Some("k"), ..intent(2) };
@@ -59,11 +59,47 @@ pub(crate) async fn a_linked_key_cannot_be_released(world: World) {
     assert!(matches!(refused, Err(StoreError::UnknownKey)), "a key has one intent: {refused:?}");
     assert!(store.intents().advance(id, IntentState::Rejected, None, NOW).await.unwrap());
     let id = intend(&store, &other).await;
-    assert!(store.keys().answer("k", 202, "{}").await.unwrap());
+    assert!(store.keys(EPOCH).answer("k", 202, "{}").await.unwrap());
     let Claim::Answered { status: 202, intent: Some(found), .. } = claim(&store).await else {
         panic!("the answer reports its intent");
     };
     assert_eq!(found.id, id);
+}
+
+pub(crate) async fn a_key_belongs_to_one_epoch(world: World) {
+    let store = world.open().await;
+    assert_eq!(claim(&store).await, Claim::New);
+    assert!(store.keys(EPOCH).answer("k", 200, "{}").await.unwrap());
+    let later = store.keys("epoch-2").claim("k", "mint-card", &[0; 32], NOW, 0).await.unwrap();
+    assert_eq!(later, Claim::New, "another request, on a chain that started again");
+    assert!(store.keys("epoch-2").release("k", NOW).await.unwrap());
+    assert_eq!(claim(&store).await, answered(200, "{}"), "the first one is untouched");
+}
+
+pub(crate) async fn older_keys_get_the_epochs_of_their_intents(world: World) {
+    let store = world.open().await;
+    assert_eq!(claim(&store).await, Claim::New);
+    intend(&store, &NewIntent { idempotency_key: Some("k"), ..intent(1) }).await;
+    let bare = store.keys(EPOCH).claim("bare", "register", &DIGEST, NOW, 0).await.unwrap();
+    assert_eq!(bare, Claim::New);
+    store.close().await;
+    // the tables before migration 6
+    world
+        .raw(
+            "CREATE TABLE older AS SELECT key, operation, digest, intent_id, status, body, \
+             created_us FROM idempotency; DROP TABLE idempotency; \
+             CREATE TABLE idempotency (key TEXT, operation TEXT NOT NULL, digest TEXT NOT NULL, \
+             intent_id BIGINT, status BIGINT, body TEXT, created_us BIGINT NOT NULL, \
+             CONSTRAINT idempotency_pkey PRIMARY KEY (key)); \
+             INSERT INTO idempotency SELECT * FROM older; DROP TABLE older; \
+             DELETE FROM _sqlx_migrations WHERE version = 6",
+        )
+        .await
+        .unwrap();
+    let store = world.open().await;
+    let Claim::Open { intent: Some(_), .. } = claim(&store).await else { panic!("it is linked") };
+    let bare = store.keys(EPOCH).claim("bare", "register", &DIGEST, NOW, 0).await.unwrap();
+    assert_eq!(bare, Claim::New, "it is of no known epoch");
 }
 
 pub(crate) async fn a_lost_intent_releases_what_it_held(world: World) {
@@ -74,7 +110,7 @@ pub(crate) async fn a_lost_intent_releases_what_it_held(world: World) {
     let drip = NewIntent { subject: Some(recipient), idempotency_key: Some("k"), ..intent(1) };
     let id = intend(&store, &drip).await;
     assert!(store.intents().advance(id, IntentState::Succeeded, None, NOW).await.unwrap());
-    assert!(store.keys().answer("k", 200, "{}").await.unwrap());
+    assert!(store.keys(EPOCH).answer("k", 200, "{}").await.unwrap());
     let read = store.intents().get(id).await.unwrap().unwrap();
     assert!(store.intents().lose(&read, "block rolled back", NOW).await.unwrap());
     let Claim::Open { intent: Some(lost), .. } = claim(&store).await else {
@@ -114,13 +150,13 @@ pub(crate) async fn an_unclaimed_key_stores_no_intent(world: World) {
 pub(crate) async fn a_released_key_is_free(world: World) {
     let store = world.open().await;
     assert_eq!(claim(&store).await, Claim::New);
-    assert!(!store.keys().release("k", NOW - 1).await.unwrap(), "another's claim");
+    assert!(!store.keys(EPOCH).release("k", NOW - 1).await.unwrap(), "another's claim");
     assert_eq!(claim(&store).await, open());
-    assert!(store.keys().release("k", NOW).await.unwrap());
-    assert!(!store.keys().release("k", NOW).await.unwrap());
+    assert!(store.keys(EPOCH).release("k", NOW).await.unwrap());
+    assert!(!store.keys(EPOCH).release("k", NOW).await.unwrap());
     assert_eq!(claim(&store).await, Claim::New);
-    assert!(store.keys().answer("k", 200, "").await.unwrap());
-    assert!(!store.keys().release("k", NOW).await.unwrap(), "an answer stays");
+    assert!(store.keys(EPOCH).answer("k", 200, "").await.unwrap());
+    assert!(!store.keys(EPOCH).release("k", NOW).await.unwrap(), "an answer stays");
 }
 
 /// Sixteen claims of one key at once, each at an instant of its own.
@@ -130,7 +166,11 @@ async fn claims_at_once(store: &Arc<Store>, abandoned_before_us: i64) -> Vec<Cla
         let store = Arc::clone(store);
         tasks.spawn(async move {
             let now = NOW + task;
-            store.keys().claim("k", "register", &DIGEST, now, abandoned_before_us).await.unwrap()
+            store
+                .keys(EPOCH)
+                .claim("k", "register", &DIGEST, now, abandoned_before_us)
+                .await
+                .unwrap()
         });
     }
     tasks.join_all().await
@@ -149,13 +189,13 @@ pub(crate) async fn one_caller_replaces_an_abandoned_claim(world: World) {
     assert_eq!(claim(&store).await, Claim::New);
     let claims = claims_at_once(&store, NOW + 1).await;
     assert_eq!(claims.iter().filter(|claim| **claim == Claim::New).count(), 1, "{claims:?}");
-    assert!(!store.keys().release("k", NOW).await.unwrap(), "it is no longer the first one's");
+    assert!(!store.keys(EPOCH).release("k", NOW).await.unwrap(), "it is no longer the first one's");
 }
 
 pub(crate) async fn old_keys_are_pruned_unless_needed(world: World) {
     let store = world.open().await;
     for (key, at) in [("answered", 1), ("bare", 1), ("linked", 1), ("both", 1), ("young", 5)] {
-        let claim = store.keys().claim(key, "register", &DIGEST, NOW + at, 0).await.unwrap();
+        let claim = store.keys(EPOCH).claim(key, "register", &DIGEST, NOW + at, 0).await.unwrap();
         assert_eq!(claim, Claim::New);
     }
     for (number, key) in [(1, "linked"), (2, "both")] {
@@ -164,15 +204,15 @@ pub(crate) async fn old_keys_are_pruned_unless_needed(world: World) {
         assert!(store.intents().advance(id, IntentState::Succeeded, None, NOW).await.unwrap());
     }
     for key in ["answered", "both", "young"] {
-        assert!(store.keys().answer(key, 200, "").await.unwrap());
+        assert!(store.keys(EPOCH).answer(key, 200, "").await.unwrap());
     }
-    assert_eq!(store.keys().prune(NOW + 1).await.unwrap(), 0);
-    assert_eq!(store.keys().prune(NOW + 5).await.unwrap(), 3);
-    assert_eq!(store.keys().prune(NOW + 5).await.unwrap(), 0);
+    assert_eq!(store.prune_keys(NOW + 1).await.unwrap(), 0);
+    assert_eq!(store.prune_keys(NOW + 5).await.unwrap(), 3);
+    assert_eq!(store.prune_keys(NOW + 5).await.unwrap(), 0);
     for (key, is_new) in
         [("answered", true), ("bare", true), ("both", true), ("linked", false), ("young", false)]
     {
-        let claim = store.keys().claim(key, "register", &DIGEST, NOW, 0).await.unwrap();
+        let claim = store.keys(EPOCH).claim(key, "register", &DIGEST, NOW, 0).await.unwrap();
         assert_eq!(claim == Claim::New, is_new, "{key}: {claim:?}");
     }
     assert_eq!(store.intents().counts_by_state().await.unwrap(), [(IntentState::Succeeded, 2)]);

@@ -17,8 +17,8 @@ const LOOK_UPS: [(&str, &[&str], &str); 21] = [
     (sql::UNRESOLVED, &["'e'"], "intent_unresolved or intent_digest"),
     (sql::UNRESOLVED_OF_SIGNER, &["'e'", "'0x1'"], "intent_unresolved"),
     (sql::LAST_OF, &["'e'", "'drip'", "'0x900'"], "intent_subject"),
-    (sql::KEY, &["'k900'"], "idempotency_pkey"),
-    (sql::KEY_ANSWER, &["'k900'", "200", "''"], "idempotency_pkey"),
+    (sql::KEY, &["'e'", "'k900'"], "idempotency_pkey"),
+    (sql::KEY_ANSWER, &["'e'", "'k900'", "200", "''"], "idempotency_pkey"),
     (sql::KEY_PRUNE, &["20"], "idempotency_created"),
     (sql::BOUND_TO, &["'e'", "'0x900'"], "faucet_binding_pkey"),
     (sql::SEARCH, &["900", "25"], "intent_pkey"),
@@ -90,7 +90,7 @@ const FILL: &str = "
     INSERT INTO intent SELECT i, 'e', 'drip', 'd' || i, '0x' || i, '{}', '0x' || (i % 3), i,
       '0x' || i, '{}', CASE WHEN i % 100 = 0 THEN 'sent' ELSE 'succeeded' END, NULL, i, i FROM n;
     WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9000)
-    INSERT INTO idempotency SELECT 'k' || i, 'drip', 'd', i, 200, '', i FROM n;
+    INSERT INTO idempotency SELECT 'k' || i, 'drip', 'd', i, 200, '', i, 'e' FROM n;
     WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9000)
     INSERT INTO faucet_binding SELECT 'e', '0x' || i, '0x' || i, i FROM n";
 

@@ -29,7 +29,7 @@ pub(crate) async fn intents_survive_a_kill(world: World) {
     let kept = store.intents().unresolved(EPOCH, None).await.unwrap();
     assert_eq!(kept.len(), 1);
     assert_eq!(kept[0].id.to_string(), id);
-    let claim = store.keys().claim("k", "register", &[1; 32], NOW, NOW + 1).await.unwrap();
+    let claim = store.keys(EPOCH).claim("k", "register", &[1; 32], NOW, NOW + 1).await.unwrap();
     assert!(matches!(claim, Claim::Open { intent: Some(_), .. }), "{claim:?}");
     let verified = store.journal().verify().await.unwrap();
     assert!(matches!(verified, Verified::Whole { entries: 1, .. }), "{verified:?}");
@@ -42,7 +42,7 @@ fn a_process_that_is_killed() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let store = Store::open(&config(&url), None).await.unwrap();
-        let claim = store.keys().claim("k", "register", &[1; 32], NOW, 0).await.unwrap();
+        let claim = store.keys(EPOCH).claim("k", "register", &[1; 32], NOW, 0).await.unwrap();
         assert_eq!(claim, Claim::New);
         let new = NewIntent { idempotency_key: Some("k"), ..intent(1) };
         println!("durable {}", intend(&store, &new).await);

@@ -21,8 +21,8 @@ pub(crate) async fn pruning_deletes_only_what_is_not_needed(world: World) {
     let store = world.open().await;
     for statement in [
         // of each table a row that is old, one that is not, and whatever is old and needed
-        "INSERT INTO idempotency (key, operation, digest, status, body, created_us) \
-         VALUES ('old', 'drip', 'd', 200, '', 1), ('new', 'drip', 'd', 200, '', 1000000)",
+        "INSERT INTO idempotency (key, operation, digest, status, body, created_us, epoch) \
+         VALUES ('old', 'drip', 'd', 200, '', 1, 'e'), ('new', 'drip', 'd', 200, '', 1000000, 'e')",
         "INSERT INTO feed_item (feed, post_uri, author_did, sort_us) \
          VALUES ('showcase', 'old', 'a', 999999), ('showcase', 'new', 'a', 1000000)",
         "INSERT INTO feed_label (feed, post_uri, label) VALUES ('showcase', 'old', 'rare')",

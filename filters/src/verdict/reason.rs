@@ -103,6 +103,8 @@ named! {
         CalldataMalformed = "calldata_malformed",
         /// The resource bounds allow more gas or a higher fee than configured.
         FeeBoundExceeded = "fee_bound_exceeded",
+        /// The sender is an account that the relay signs with.
+        SenderNotAllowed = "sender_not_allowed",
         /// The account is of another class than the pinned one.
         ClassNotApproved = "class_not_approved",
         /// The address does not follow from the public key.
@@ -149,6 +151,8 @@ named! {
         Rejected = "rejected",
         /// The transaction reverted.
         Reverted = "reverted",
+        /// The chain refused a read or an estimate: nothing was sent.
+        RefusedByChain = "refused_by_chain",
         /// The idempotency key was used with another request.
         IdempotencyConflict = "idempotency_conflict",
         /// The same write, or an earlier one, is not settled.
@@ -173,6 +177,8 @@ named! {
         Draining = "draining",
         /// The chain does not match the pins, or could not be read.
         PinsUnproven = "pins_unproven",
+        /// The faucet's account cannot pay a drip.
+        FaucetEmpty = "faucet_empty",
         /// The store did not answer.
         StoreUnavailable = "store_unavailable",
         /// The operator has not configured this function.
@@ -198,6 +204,7 @@ impl Reason {
                 | Self::Overloaded
                 | Self::Draining
                 | Self::PinsUnproven
+                | Self::FaucetEmpty
                 | Self::StoreUnavailable
                 | Self::NotConfigured
                 | Self::KeysUnavailable

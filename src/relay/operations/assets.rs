@@ -2,6 +2,7 @@
 
 use crate::io::clock::micros;
 use crate::relay::outcome::{Details, Outcome, refuse};
+use crate::relay::pins;
 use crate::relay::state::{Decision, State};
 use crate::store::Binding;
 use portcullis_filters::felt::Felt;
@@ -78,6 +79,11 @@ pub(super) async fn faucet_drip(drip: &FaucetDrip, state: &State<'_>) -> Result<
             let transaction_hash = Some(last.transaction_hash);
             return Err(Outcome { transaction_hash, retry_after: Some(wait), ..refused });
         }
+    }
+    let accounts = &state.pins.accounts;
+    let payer = accounts.faucet.unwrap_or(accounts.owner).address;
+    if pins::balance(state.pins, state.chain, payer).await? < state.settings.drip_cost().fri() {
+        return Err(Outcome::faucet_empty());
     }
     let amount = [Felt::from(state.settings.config.policy.faucet_amount.fri()), Felt::ZERO];
     let args = [[recipient].as_slice(), &amount].concat();

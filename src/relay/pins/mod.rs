@@ -6,9 +6,12 @@
 
 mod table;
 
+pub(super) use table::balance;
+
 use super::outcome::Outcome;
-use super::settings::Pins;
-use crate::config::MAX_NODE_TIMEOUT;
+use super::settings::{Pins, Settings};
+use crate::config::{Amount, MAX_NODE_TIMEOUT};
+use crate::http::clients::Running;
 use crate::io::shared::{Aborted, Shared};
 use crate::node::chain::{Chain, RpcError};
 use crate::telemetry::{Metrics, PinState};
@@ -22,6 +25,9 @@ use std::time::{Duration, SystemTime};
 const RETRY: Duration = Duration::from_secs(1);
 /// The pin that `/require-v2` makes true.
 const V2: &str = "verification_v2_required";
+/// The pin of the account that pays drips.
+const FAUCET: &str = "faucet_balance";
+const UNREADABLE: &str = "unreadable";
 
 /// One pin, compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -51,6 +57,8 @@ pub(super) enum Required {
     All,
     /// All but the one that `/require-v2` makes true.
     AllButV2,
+    /// All; if only the faucet's money is missing, that is the reason.
+    Drip,
 }
 
 impl Proof {
@@ -63,16 +71,24 @@ impl Proof {
         let is_optional = |pin: &Pin| required == Required::AllButV2 && pin.name == V2;
         self.epoch.is_some() && self.pins.iter().all(|pin| pin.ok || is_optional(pin))
     }
+
+    fn is_faucet_empty(&self) -> bool {
+        let is_money = |pin: &Pin| pin.name == FAUCET && pin.actual != UNREADABLE;
+        self.epoch.is_some() && self.pins.iter().all(|pin| pin.ok || is_money(pin))
+    }
 }
 
 /// Makes proofs, and caches the newest while it is valid.
 pub(crate) struct Prover {
     pins: Arc<Pins>,
     chain: Arc<Chain>,
+    running: Arc<Running<Settings>>,
     max_age: Duration,
     proofs: Shared<(), Arc<Proof>>,
     /// The newest proof, valid or not.
     newest: ArcSwapOption<Proof>,
+    /// The newest epoch that a proof found.
+    epoch: ArcSwapOption<String>,
     metrics: Arc<Metrics>,
 }
 
@@ -80,11 +96,13 @@ impl Prover {
     pub(crate) fn new(
         pins: Arc<Pins>,
         chain: Arc<Chain>,
-        max_age: Duration,
+        running: Arc<Running<Settings>>,
         metrics: Arc<Metrics>,
     ) -> Arc<Self> {
+        let max_age = running.settings().config.pins_max_age;
         let (proofs, newest) = (Shared::new(1, |_| 1), ArcSwapOption::empty());
-        Arc::new(Self { pins, chain, max_age, proofs, newest, metrics })
+        let epoch = ArcSwapOption::empty();
+        Arc::new(Self { pins, chain, running, max_age, proofs, newest, epoch, metrics })
     }
 
     /// A valid proof, made now if none is cached.
@@ -99,6 +117,9 @@ impl Prover {
                 at: proof.checked_at,
             });
             prover.newest.store(Some(Arc::clone(&proof)));
+            if let Some(epoch) = &proof.epoch {
+                prover.epoch.store(Some(Arc::new(epoch.clone())));
+            }
             (proof, if ready { prover.max_age } else { prover.max_age.min(RETRY) })
         };
         let proof = self.proofs.get((), made).await;
@@ -120,9 +141,19 @@ impl Prover {
         let proof = self.prove().await;
         let epoch = proof.epoch.clone().filter(|_| proof.proves(required));
         epoch.ok_or_else(|| {
+            if required == Required::Drip && proof.is_faucet_empty() {
+                return Outcome::faucet_empty();
+            }
             let message = "the chain's pins are not proven: see GET /readyz; nothing was sent";
             Outcome::refused(Reason::PinsUnproven, message)
         })
+    }
+
+    /// The reason why the chain refused a read or an estimate: pins that no longer hold, as on a
+    /// chain that started again, or else `refused`.
+    pub(super) async fn explain(self: &Arc<Self>, required: Required, refused: Outcome) -> Outcome {
+        self.forget();
+        self.require(required).await.err().unwrap_or(refused)
     }
 
     /// Refuses if the chain started again since it was proven: within the seconds for which a proof
@@ -132,8 +163,26 @@ impl Prover {
             return Ok(());
         }
         self.forget();
-        let message = "the chain started again: nothing was sent";
-        Err(Outcome::refused(Reason::PinsUnproven, message))
+        Err(Outcome::restarted())
+    }
+
+    /// Whether the chain certainly started again. An unavailable node does not say so.
+    pub(super) async fn has_restarted(&self, proven: &str) -> bool {
+        let checked = self.check_epoch(proven).await;
+        checked.is_err_and(|outcome| outcome.reason() == Some(Reason::PinsUnproven))
+    }
+
+    /// The chain's epoch, whatever the pins are; while the node is unavailable, the last one.
+    pub(super) async fn epoch(self: &Arc<Self>) -> Result<String, Outcome> {
+        let last = || self.epoch.load().as_deref().cloned();
+        match self.prove().await.epoch.clone().or_else(last) {
+            Some(epoch) => Ok(epoch),
+            None => self.require(Required::AllButV2).await,
+        }
+    }
+
+    fn drip(&self) -> Amount {
+        self.running.settings().drip_cost()
     }
 
     async fn make(&self) -> Proof {
@@ -147,13 +196,17 @@ impl Prover {
     }
 
     fn unproven(&self, checked_at: SystemTime) -> Proof {
-        Proof { checked_at, epoch: None, pins: table::unreadable(&self.pins) }
+        Proof { checked_at, epoch: None, pins: table::unreadable(&self.pins, self.drip()) }
     }
 
     /// The chain's epoch, unless it changed meanwhile, and every pin; `None` if the node is away.
     async fn read(&self) -> Option<(Option<String>, Vec<Pin>)> {
         let before = epoch(&self.chain).await.ok()?;
-        let pins = table::read(&self.pins, &self.chain, &self.metrics).await;
+        let drip = self.drip();
+        if self.pins.accounts.faucet.is_some() {
+            self.metrics.relay.drip(drip.fri());
+        }
+        let pins = table::read(&self.pins, drip, &self.chain, &self.metrics).await;
         let after = epoch(&self.chain).await.ok().filter(|after| *after == before);
         Some((after, pins))
     }

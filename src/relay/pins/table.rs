@@ -1,7 +1,7 @@
 //! The table of pins: what each one reads, and what it must find there.
 
-use super::{Pin, V2};
-use crate::config::PinsConfig;
+use super::{FAUCET, Pin, UNREADABLE, V2};
+use crate::config::{Amount, PinsConfig};
 use crate::node::chain::{Chain, RpcError};
 use crate::relay::settings::{Account, Accounts, Pins};
 use crate::telemetry::Metrics;
@@ -23,8 +23,8 @@ enum Read {
     Class(Felt),
     /// The result of a contract's view.
     View(Felt, &'static str, Vec<Felt>),
-    /// The token balance of an account, which must be at least as expected.
-    Balance(Account),
+    /// The token balance of an account, which must be at least this.
+    Balance(Account, Amount),
     /// Nothing: it is known without the chain.
     Known(&'static str),
 }
@@ -35,33 +35,33 @@ struct Row {
     read: Read,
 }
 
-/// Reads every pin, all at once.
-pub(super) async fn read(pins: &Pins, chain: &Chain, metrics: &Metrics) -> Vec<Pin> {
-    join_all(rows(pins).into_iter().map(|row| compare(row, pins, chain, metrics))).await
+/// Reads every pin, all at once. `drip` is what the faucet must be able to pay.
+pub(super) async fn read(pins: &Pins, drip: Amount, chain: &Chain, metrics: &Metrics) -> Vec<Pin> {
+    join_all(rows(pins, drip).into_iter().map(|row| compare(row, pins, chain, metrics))).await
 }
 
 /// Every pin, as far as it is known without the chain.
-pub(super) fn unreadable(pins: &Pins) -> Vec<Pin> {
+pub(super) fn unreadable(pins: &Pins, drip: Amount) -> Vec<Pin> {
     let pin = |Row { name, expected, read }| match read {
         Read::Known(actual) => {
             Pin { name, ok: actual == expected, expected, actual: actual.into() }
         }
         _ => not_read(name, expected),
     };
-    rows(pins).into_iter().map(pin).collect()
+    rows(pins, drip).into_iter().map(pin).collect()
 }
 
 fn not_read(name: &'static str, expected: String) -> Pin {
-    Pin { name, ok: false, expected, actual: "unreadable".into() }
+    Pin { name, ok: false, expected, actual: UNREADABLE.into() }
 }
 
-fn rows(pins: &Pins) -> Vec<Row> {
+fn rows(pins: &Pins, drip: Amount) -> Vec<Row> {
     let mut rows = vec![
         row("chain_id", &pins.config.chain_id, Read::ChainId),
         row("spec_version", format!("{SPEC}*"), Read::SpecVersion),
     ];
     rows.extend(registry(pins));
-    rows.extend(pins.accounts.iter().flat_map(|account| account_rows(pins, account)));
+    rows.extend(pins.accounts.iter().flat_map(|account| account_rows(pins, account, drip)));
     for (name, contract) in [
         ("token_class", pins.config.token),
         ("registry_class", pins.config.registry),
@@ -94,18 +94,19 @@ fn registry(pins: &Pins) -> [Row; 7] {
     ]
 }
 
-fn account_rows(pins: &Pins, account: &Account) -> [Row; 3] {
-    let [class, key, balance] = match account.role {
-        "owner" => ["owner_class", "owner_key", "owner_balance"],
-        "verifier" => ["verifier_class", "verifier_key", "verifier_balance"],
-        _ => ["faucet_class", "faucet_key", "faucet_balance"],
+fn account_rows(pins: &Pins, account: &Account, drip: Amount) -> [Row; 3] {
+    let minimum = pins.config.minimum_balance;
+    let ([class, key, balance], minimum) = match account.role {
+        "owner" => (["owner_class", "owner_key", "owner_balance"], minimum),
+        "verifier" => (["verifier_class", "verifier_key", "verifier_balance"], minimum),
+        _ => (["faucet_class", "faucet_key", FAUCET], minimum.max(drip)),
     };
     let Account { address, public_key, .. } = *account;
     let view = Read::View(address, "get_public_key", Vec::new());
     [
         row(class, pins.config.account_class, Read::Class(address)),
         row(key, public_key, view),
-        row(balance, pins.config.minimum_balance, Read::Balance(*account)),
+        row(balance, minimum, Read::Balance(*account, minimum)),
     ]
 }
 
@@ -143,7 +144,7 @@ fn row(name: &'static str, expected: impl Display, read: Read) -> Row {
 
 async fn compare(row: Row, pins: &Pins, chain: &Chain, metrics: &Metrics) -> Pin {
     let Row { name, expected, read } = row;
-    let is_balance = matches!(read, Read::Balance(_));
+    let is_balance = matches!(read, Read::Balance(..));
     let Ok((ok, actual)) = evaluate(read, &expected, pins, chain, metrics).await else {
         return not_read(name, expected);
     };
@@ -174,12 +175,10 @@ async fn evaluate(
             None => "no contract".into(),
         },
         Read::View(to, view, args) => text(&chain.call(to, selector(view), &args).await?, expected),
-        Read::Balance(Account { role, address, .. }) => {
-            let token = pins.config.token.address;
-            let result = chain.call(token, selector("balance_of"), &[address]).await?;
-            let fri = balance(&result).ok_or(RpcError::MalformedAnswer)?;
+        Read::Balance(Account { role, address, .. }, minimum) => {
+            let fri = balance(pins, chain, address).await?;
             metrics.relay.balance(role, fri);
-            return Ok((fri >= pins.config.minimum_balance.fri(), format!("{fri} fri")));
+            return Ok((fri >= minimum.fri(), format!("{fri} fri")));
         }
     };
     Ok((actual == expected, actual))
@@ -197,8 +196,16 @@ fn text(result: &[Felt], expected: &str) -> String {
     }
 }
 
-/// A `u256`, capped: more than 128 bits of fri do not exist.
-fn balance(result: &[Felt]) -> Option<u128> {
-    let [low, high] = result else { return None };
-    if *high == Felt::ZERO { low.to_u128() } else { Some(u128::MAX) }
+/// The token balance of an account in fri: a `u256`, capped, as more than 128 bits do not exist.
+pub(in crate::relay) async fn balance(
+    pins: &Pins,
+    chain: &Chain,
+    account: Felt,
+) -> Result<u128, RpcError> {
+    let result = chain.call(pins.config.token.address, selector("balance_of"), &[account]).await?;
+    let [low, high] = result.as_slice() else { return Err(RpcError::MalformedAnswer) };
+    if *high != Felt::ZERO {
+        return Ok(u128::MAX);
+    }
+    low.to_u128().ok_or(RpcError::MalformedAnswer)
 }

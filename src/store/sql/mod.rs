@@ -138,28 +138,29 @@ pub const UNBIND: &str = "DELETE FROM faucet_binding WHERE epoch = $1 AND recipi
     AND NOT EXISTS (SELECT 1 FROM intent WHERE intent.epoch = $1 AND operation = $2 \
     AND subject = $3 AND state NOT IN ('rejected', 'lost', 'reverted'))";
 
-/// Claims a key, or replaces an equal claim that was abandoned before `$5`.
-pub const KEY_CLAIM: &str = "INSERT INTO idempotency (key, operation, digest, created_us) \
-    VALUES ($1, $2, $3, $4) ON CONFLICT (key) DO UPDATE SET created_us = excluded.created_us \
+/// Claims a key, or replaces an equal claim that was abandoned before `$6`.
+pub const KEY_CLAIM: &str = "INSERT INTO idempotency (epoch, key, operation, digest, created_us) \
+    VALUES ($1, $2, $3, $4, $5) \
+    ON CONFLICT (epoch, key) DO UPDATE SET created_us = excluded.created_us \
     WHERE idempotency.intent_id IS NULL AND idempotency.status IS NULL \
-    AND idempotency.created_us < $5 AND idempotency.operation = excluded.operation \
+    AND idempotency.created_us < $6 AND idempotency.operation = excluded.operation \
     AND idempotency.digest = excluded.digest";
 /// A claimed key.
 pub const KEY: &str = "SELECT operation, digest, intent_id, status, body, created_us \
-    FROM idempotency WHERE key = $1";
+    FROM idempotency WHERE epoch = $1 AND key = $2";
 /// Links an open key to its intent, or to another one after a rejected or lost one.
-pub const KEY_LINK: &str = "UPDATE idempotency SET intent_id = $2 \
-    WHERE key = $1 AND status IS NULL AND (intent_id IS NULL OR intent_id = $2 OR EXISTS \
+pub const KEY_LINK: &str = "UPDATE idempotency SET intent_id = $3 WHERE epoch = $1 \
+    AND key = $2 AND status IS NULL AND (intent_id IS NULL OR intent_id = $3 OR EXISTS \
     (SELECT 1 FROM intent WHERE id = idempotency.intent_id AND state IN ('rejected', 'lost')))";
 /// Stores the response of a key, once.
-pub const KEY_ANSWER: &str =
-    "UPDATE idempotency SET status = $2, body = $3 WHERE key = $1 AND status IS NULL";
+pub const KEY_ANSWER: &str = "UPDATE idempotency SET status = $3, body = $4 \
+    WHERE epoch = $1 AND key = $2 AND status IS NULL";
 /// Withdraws the responses that report an intent.
 pub const KEY_WITHDRAW: &str =
     "UPDATE idempotency SET status = NULL, body = NULL WHERE intent_id = $1";
 /// Releases a claim without intent and response.
 pub const KEY_RELEASE: &str = "DELETE FROM idempotency \
-    WHERE key = $1 AND created_us = $2 AND intent_id IS NULL AND status IS NULL";
+    WHERE epoch = $1 AND key = $2 AND created_us = $3 AND intent_id IS NULL AND status IS NULL";
 /// Deletes old keys that are answered or have no intent.
 pub const KEY_PRUNE: &str = "DELETE FROM idempotency \
     WHERE created_us < $1 AND (status IS NOT NULL OR intent_id IS NULL)";

@@ -10,6 +10,7 @@ pub(crate) mod documents;
 pub(crate) mod edge;
 pub(crate) mod folder;
 pub(crate) mod node;
+pub(crate) mod postgres;
 pub(crate) mod relay;
 pub(crate) mod request;
 pub(crate) mod response;

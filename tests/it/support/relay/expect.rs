@@ -9,7 +9,7 @@ use crate::support::check::{assert_every, assert_refusal, assert_text, id_bytes}
 use crate::support::response::Response;
 
 /// Reason and status, as in the contract.
-const REASONS: [(&str, u16); 50] = [
+const REASONS: [(&str, u16); 53] = [
     ("parse_error", 400),
     ("invalid_request", 400),
     ("batch", 400),
@@ -29,6 +29,7 @@ const REASONS: [(&str, u16); 50] = [
     ("calldata_too_large", 403),
     ("calldata_malformed", 403),
     ("fee_bound_exceeded", 403),
+    ("sender_not_allowed", 403),
     ("class_not_approved", 403),
     ("address_mismatch", 403),
     ("public_key_invalid", 403),
@@ -43,6 +44,7 @@ const REASONS: [(&str, u16); 50] = [
     ("idempotency_conflict", 409),
     ("nonce_conflict", 409),
     ("rejected", 409),
+    ("refused_by_chain", 409),
     ("in_progress", 409),
     ("body_too_large", 413),
     ("unsupported_media_type", 415),
@@ -58,6 +60,7 @@ const REASONS: [(&str, u16); 50] = [
     ("draining", 503),
     ("overloaded", 503),
     ("pins_unproven", 503),
+    ("faucet_empty", 503),
     ("store_unavailable", 503),
     ("outcome_unknown", 504),
 ];

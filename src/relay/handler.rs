@@ -1,0 +1,129 @@
+//! One request with a valid token, from its body to its reply.
+//!
+//! It runs in a task of its own: a client that leaves, or resets its stream, ends neither a write
+//! nor the record of a refusal.
+
+use super::answer::{self, RpcCall};
+use super::error_format;
+use super::operation::{Answer, Operations, Task};
+use super::outcome::{Outcome, Status};
+use super::pins::Prover;
+use super::settings::Settings;
+use super::submit::{Submitter, Trace};
+use super::transaction::{Approved, Transactions};
+use crate::reply::{JSON, Reply};
+use crate::telemetry::Metrics;
+use bytes::Bytes;
+use portcullis_filters::policy::{Endpoint, Inspected, RelayPolicy};
+use portcullis_filters::verdict::{OperationPermit, Reason, Unverified};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// An admitted request.
+pub(crate) struct Request {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) idempotency_key: Option<String>,
+    pub(crate) body: Bytes,
+    pub(crate) trace: Arc<Trace>,
+    pub(crate) request_id: String,
+}
+
+/// Handles requests by the stages.
+pub(super) struct Handler {
+    pub(super) prover: Arc<Prover>,
+    pub(super) submitter: Arc<Submitter>,
+    pub(super) transactions: Arc<Transactions>,
+    pub(super) operations: Arc<Operations>,
+    pub(super) metrics: Arc<Metrics>,
+}
+
+impl Handler {
+    /// Inspects the body and responds. Also returns the name for the log.
+    pub(super) async fn handle(self: Arc<Self>, request: Request) -> (&'static str, Reply) {
+        let Request { settings, endpoint, body, request_id, .. } = &request;
+        if *endpoint == Endpoint::Ready {
+            return (endpoint.name(), answer::readiness(&*self.prover.prove().await));
+        }
+        match settings.policy.inspect(*endpoint, body, now()) {
+            Ok(Inspected::Transaction(unverified)) => {
+                (unverified.kind(), self.transact(unverified, &request).await)
+            }
+            Ok(Inspected::Operation(permit)) => {
+                (endpoint.name(), self.operate(&permit, &request).await)
+            }
+            Err(refusal) => {
+                self.record(endpoint.name(), refusal.reason, request_id).await;
+                let format = error_format(Some(*endpoint));
+                (endpoint.name(), Reply::refusal(format, &refusal, request_id))
+            }
+        }
+    }
+
+    /// Responds to a user's transaction.
+    async fn transact(&self, unverified: Unverified<'_>, request: &Request) -> Reply {
+        let call = RpcCall { id: unverified.id().as_str().into(), deployed: unverified.deployed() };
+        let (kind, policy) = (unverified.kind(), &request.settings.policy);
+        let outcome = Outcome::merge(self.try_transact(unverified, policy, &request.trace).await);
+        self.report(kind, Endpoint::Rpc.name(), &outcome, &request.request_id).await;
+        answer::transaction(&outcome, call, &request.request_id)
+    }
+
+    async fn try_transact(
+        &self,
+        unverified: Unverified<'_>,
+        policy: &RelayPolicy,
+        trace: &Arc<Trace>,
+    ) -> Result<Outcome, Outcome> {
+        let (epoch, account) = self.transactions.account(&unverified).await?;
+        let permit = unverified.verify(policy, account)?;
+        let approved = Approved::new(&permit, epoch, trace);
+        Ok(Arc::clone(&self.transactions).submit(approved).await)
+    }
+
+    /// Responds to an operation. A repeat under the same idempotency key gets the same response.
+    async fn operate(&self, permit: &OperationPermit, request: &Request) -> Reply {
+        let request_id = request.request_id.as_str();
+        let task =
+            Task::new(permit, request.idempotency_key.as_deref(), &request.trace, request_id);
+        let kind = permit.operation().kind().name();
+        match Arc::clone(&self.operations).operate(task).await {
+            Answer::First(status, body) => {
+                self.metrics.relay.write(kind, "idempotent");
+                Reply::new(status, JSON, body)
+            }
+            Answer::Outcome(outcome) => {
+                self.report(kind, kind, &outcome, request_id).await;
+                answer::operation(&outcome, request_id)
+            }
+        }
+    }
+
+    /// Counts an outcome, and records a refusal that has no intent in the journal.
+    async fn report(
+        &self,
+        operation: &str,
+        endpoint: &'static str,
+        outcome: &Outcome,
+        request_id: &str,
+    ) {
+        self.metrics.relay.write(operation, outcome.name());
+        if let Status::Refused(refusal) = &outcome.status
+            // the transaction that caused a cooldown is an earlier one
+            && (outcome.transaction_hash.is_none() || refusal.reason == Reason::FaucetCooldown)
+            // the store has just failed
+            && refusal.reason != Reason::StoreUnavailable
+        {
+            self.record(endpoint, refusal.reason, request_id).await;
+        }
+    }
+
+    async fn record(&self, endpoint: &'static str, reason: Reason, request_id: &str) {
+        self.submitter.journal.refused(endpoint, reason, request_id).await;
+    }
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs()
+}

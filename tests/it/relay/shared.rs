@@ -1,0 +1,157 @@
+//! Two relays on one PostgreSQL: what one writes, the other neither writes nor misreports, and a
+//! relay that is suspended does not hang the other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::support::client::Client;
+use crate::support::folder::Folder;
+use crate::support::node::{Act, Call, Latch, Node};
+use crate::support::postgres::Database;
+use crate::support::relay::chain::{
+    USER_KEY, error, felt, honest, is_add, is_view, method, receipt, result,
+};
+use crate::support::relay::expect::{refused, submitted};
+use crate::support::relay::stage::{post, setup};
+use crate::support::relay::user::{User, call};
+
+use crate::support::edge::Edge;
+use crate::support::request::Request;
+
+const KEYS: [(&str, &str); 1] = [("relay.pins_max_age", "\"1m\"")];
+const MINT: &str = r#"{"recipient":"0x9","card_id":"7"}"#;
+/// Long enough for an answer that does not wait.
+const MOMENT: Duration = Duration::from_millis(500);
+
+/// Two relays with one store. The node holds each transaction until `accept` is opened.
+struct Pair {
+    one: Edge,
+    two: Edge,
+    node: Node,
+    reached: Latch,
+    accept: Latch,
+    is_accepted: Arc<AtomicBool>,
+    _database: Database,
+    _folder: Folder,
+}
+
+impl Pair {
+    fn start() -> Self {
+        let (reached, accept) = (Latch::default(), Latch::default());
+        let (database, folder) = (Database::new(), Folder::new());
+        let is_accepted = Arc::new(AtomicBool::new(false));
+        let node = Node::start(script(&reached, &accept, &is_accepted));
+        let setup = setup(node.address(), &folder, &KEYS).set("store.url", &database.url());
+        let [one, two] = [setup.start(), setup.start()];
+        for edge in [&one, &two] {
+            // then it has settled what earlier processes left, and proven the pins
+            let body = r#"{"identity":"0x1d"}"#;
+            let answer = Client::connect(edge.relay()).ask(&post("/recovery-execute", body));
+            refused(&answer, "upstream_invalid", "the stub knows no recovery");
+        }
+        let (_database, _folder) = (database, folder);
+        Self { one, two, node, reached, accept, is_accepted, _database, _folder }
+    }
+
+    /// Lets the node answer.
+    fn accept(&self) {
+        self.is_accepted.store(true, Ordering::Relaxed);
+        self.accept.open();
+    }
+
+    fn adds(&self) -> usize {
+        self.node.calls().iter().filter(|call| is_add(call)).count()
+    }
+}
+
+/// A chain on which every account is verified, and which has each transaction once it may.
+fn script(
+    reached: &Latch,
+    accept: &Latch,
+    is_accepted: &Arc<AtomicBool>,
+) -> impl Fn(&Call) -> Vec<Act> + Send + Sync + 'static {
+    let (reached, accept) = (reached.clone(), accept.clone());
+    let is_accepted = Arc::clone(is_accepted);
+    move |call| match method(call).as_str() {
+        _ if is_add(call) => {
+            let hold = [Act::Tell(reached.clone()), Act::Hold(accept.clone())];
+            hold.into_iter().chain(error(call, 59)).collect()
+        }
+        "starknet_getTransactionReceipt" if is_accepted.load(Ordering::Relaxed) => receipt(call),
+        "starknet_call" if is_view(call, "is_verified") => result(call, "[\"0x1\"]"),
+        _ => honest(call),
+    }
+}
+
+/// Sends a request, and returns the connection.
+fn begin(edge: &Edge, request: &Request) -> Client {
+    let mut client = Client::connect(edge.relay());
+    assert!(client.send(request.bytes()), "it is sent");
+    client
+}
+
+#[test]
+fn concurrent_equal_transactions_get_one_answer() {
+    let pair = Pair::start();
+    let approve = call(felt("0x205"), "approve", &[felt("0x201"), 5_u64.into(), 0_u64.into()]);
+    let fine = User::with_key(USER_KEY).invoke(&[approve], 0);
+    let request = post("/rpc", fine.body());
+    let mut first = begin(&pair.one, &request);
+    assert!(pair.reached.wait(), "the first relay sends it");
+    let mut second = begin(&pair.two, &request);
+    assert!(second.silent_for(MOMENT), "the second relay waits for the first");
+    pair.accept();
+    submitted(&first.response(), fine.hash, "at the first");
+    submitted(&second.response(), fine.hash, "at the second");
+    assert_eq!(pair.adds(), 1, "the node got it once");
+}
+
+#[test]
+fn concurrent_equal_operations_get_one_answer() {
+    for key in [None, Some("k")] {
+        let pair = Pair::start();
+        let request = post("/mint-card", MINT);
+        let request = key.into_iter().fold(request, |it, key| it.with("Idempotency-Key", key));
+        let mut first = begin(&pair.one, &request);
+        assert!(pair.reached.wait(), "the first relay sends it");
+        let mut second = begin(&pair.two, &request);
+        assert!(second.silent_for(MOMENT), "{key:?}: the second relay waits for the first");
+        pair.accept();
+        let (first, second) = (first.response(), second.response());
+        assert_eq!([first.status, second.status], [200; 2], "{key:?}: {}", second.text());
+        let hash = |at: &crate::support::response::Response| at.json()["transaction_hash"].clone();
+        assert_eq!(hash(&first), hash(&second), "{key:?}");
+        assert_eq!(pair.adds(), 1, "{key:?}: the node got it once");
+    }
+}
+
+#[test]
+fn a_suspended_relay_does_not_hang_the_other() {
+    let pair = Pair::start();
+    let request = post("/mint-card", MINT);
+    let mut first = begin(&pair.one, &request);
+    assert!(pair.reached.wait(), "the first relay sends it");
+    pair.one.signal("STOP");
+    let bodies = (8..14).map(|card| format!(r#"{{"recipient":"0x9","card_id":"{card}"}}"#));
+    let mut others: Vec<_> =
+        bodies.map(|body| begin(&pair.two, &post("/mint-card", body))).collect();
+    for other in &mut others {
+        let answer = other.response();
+        let reason = answer.json()["error"]["reason"].as_str().unwrap_or_default().to_owned();
+        assert!(["in_progress", "overloaded"].contains(&reason.as_str()), "{}", answer.text());
+        refused(&answer, &reason, "the first relay has the account");
+        assert!(answer.header("Retry-After").is_some(), "{reason}");
+    }
+    let body = r#"{"account":"0x9","reason":"x"}"#;
+    let verifiers = Client::connect(pair.two.relay()).ask(&post("/verification-revoke", body));
+    refused(&verifiers, "upstream_invalid", "another account is free, and its stub knows nothing");
+    pair.accept();
+    pair.one.signal("CONT");
+    let first = first.response();
+    assert!([200, 504].contains(&first.status), "{}", first.text());
+    let answer = Client::connect(pair.two.relay()).ask(&request);
+    assert_eq!(answer.status, 200, "the first relay has let go: {}", answer.text());
+    assert_eq!(answer.json()["ok"], true);
+    assert_eq!(pair.adds(), 1, "the node got the one that was sent, once");
+}

@@ -1,0 +1,45 @@
+//! A database of a test's own, on the PostgreSQL that `tests/lib/postgres.sh` starts.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
+
+pub(crate) struct Database {
+    server: String,
+    name: String,
+}
+
+impl Database {
+    /// A new one, empty.
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let server = std::env::var("PORTCULLIS_TEST_POSTGRES")
+            .expect("PORTCULLIS_TEST_POSTGRES is set: run this under tests/lib/postgres.sh");
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("it_{}_{next}", std::process::id());
+        let database = Self { server, name };
+        database.admin(format!("CREATE DATABASE {} TEMPLATE template0", database.name));
+        database
+    }
+
+    /// Its URL, as a TOML value.
+    pub(crate) fn url(&self) -> String {
+        format!("\"{}{}\"", self.server, self.name)
+    }
+
+    fn admin(&self, statement: String) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let url = format!("{}postgres", self.server);
+            let mut connection = PgConnection::connect(&url).await.unwrap();
+            sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut connection).await.unwrap();
+            connection.close().await.unwrap();
+        });
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        self.admin(format!("DROP DATABASE {} WITH (FORCE)", self.name));
+    }
+}
