@@ -1,12 +1,11 @@
 //! The public read path: from an admitted request to one verified answer of the node.
 //!
-//! A read comes from the cache (`cache`), from an identical read that is under way (`flights`), or
+//! A read comes from the cache (`cache`), from an identical read that is under way (`Flights`), or
 //! from the node (`crate::node`). A body that repeats an earlier one is not parsed again
 //! (`parsed_bodies`). `watcher` polls the chain, and `watch` decides for how long answers hold.
 //! Nothing here reads from or writes to a client.
 
 mod cache;
-mod flights;
 mod parsed_bodies;
 mod watch;
 mod watcher;
@@ -22,14 +21,17 @@ use crate::node::{Answer, ConnectionChoice, Node, NodeError};
 use crate::telemetry::{CacheUse, Metrics};
 use ahash::RandomState;
 use cache::{Cache, CacheKey, View};
-use flights::{Flights, Role};
+use parking_lot::Mutex;
 use parsed_bodies::ParsedBodyCache;
 use portcullis_filters::client::TrustedProxies;
 use portcullis_filters::policy::GatewayPolicy;
 use portcullis_filters::rpc::{CacheClass, MethodSet};
 use portcullis_filters::verdict::Refusal;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 /// The gateway's policy and state.
@@ -286,3 +288,84 @@ impl PendingRead<'_> {
         }
     }
 }
+
+/// Single-flight for reads: the followers of every flight that is under way.
+///
+/// The first request leads and calls the node itself; the others follow and get its answer. When a
+/// leader goes away, one of its followers leads instead. It is not an
+/// [`io::shared::Shared`](crate::io::shared::Shared), because the task and the channel of each miss
+/// would cost it 3,700 instructions more (callgrind).
+struct Flights<T>(Mutex<HashMap<FlightKey, Vec<oneshot::Sender<T>>, RandomState>>);
+
+/// A read in the chain epoch in which its flight began. Nobody joins a flight of another epoch.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct FlightKey {
+    epoch: u64,
+    call: Arc<CacheKey>,
+}
+
+/// A request's part in a flight.
+enum Role<T> {
+    /// Fetches the answer for all.
+    Leader(Leader<T>),
+    /// Receives the answer, or an error when the leader is gone: then it joins again.
+    Follower(oneshot::Receiver<T>),
+}
+
+/// The leader of a flight. Dropped without an answer, it leaves its followers to lead themselves.
+struct Leader<T> {
+    flights: Arc<Flights<T>>,
+    key: FlightKey,
+    is_complete: bool,
+}
+
+impl<T> Flights<T> {
+    fn new() -> Arc<Self> {
+        Arc::new(Self(Mutex::default()))
+    }
+
+    /// Joins the flight for this read, or starts one.
+    fn join(self: &Arc<Self>, epoch: u64, call: Arc<CacheKey>) -> Role<T> {
+        match self.0.lock().entry(FlightKey { epoch, call }) {
+            Entry::Vacant(entry) => {
+                let key = entry.key().clone();
+                entry.insert(Vec::new());
+                Role::Leader(Leader { flights: Arc::clone(self), key, is_complete: false })
+            }
+            Entry::Occupied(mut entry) => {
+                let (sender, receiver) = oneshot::channel();
+                entry.get_mut().push(sender);
+                Role::Follower(receiver)
+            }
+        }
+    }
+}
+
+impl<T: Clone> Leader<T> {
+    /// Completes the flight: followers get this answer, later callers start a new one.
+    fn complete(mut self, answer: &T) {
+        self.is_complete = true;
+        for follower in self.remove() {
+            // an error says that the follower is gone
+            let _ = follower.send(answer.clone());
+        }
+    }
+}
+
+impl<T> Leader<T> {
+    fn remove(&self) -> Vec<oneshot::Sender<T>> {
+        self.flights.0.lock().remove(&self.key).unwrap_or_default()
+    }
+}
+
+impl<T> Drop for Leader<T> {
+    fn drop(&mut self) {
+        // a later flight may have this key by now
+        if !self.is_complete {
+            self.remove();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -14,9 +14,10 @@ use super::session::Handoff;
 use crate::config::ConnectionsConfig;
 use crate::http::context::ServerContext;
 use crate::http::drain::ConnectionGuard;
-use crate::http::tls::{self, Certificates, Identity};
+use crate::http::tls::{self, Identities, Identity};
 use crate::io::{cold, lifetime};
-use crate::telemetry::{ConnectionOutcome, Handshake, Surface};
+use crate::telemetry::{BySurface, ConnectionOutcome, Handshake, Surface};
+use arc_swap::ArcSwapOption;
 use async_trait::async_trait;
 use http::Version;
 use parking_lot::Mutex;
@@ -261,6 +262,24 @@ impl<A: HttpServerApp + Send + Sync + 'static> ServerApp for Gate<A> {
             }
         };
         None
+    }
+}
+
+/// What the listeners present in new handshakes. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Certificates(Arc<BySurface<ArcSwapOption<Identity>>>);
+
+impl Certificates {
+    /// Puts these in the place of those before, for every handshake from now on.
+    pub fn change(&self, identities: &Identities) {
+        for (place, identity) in self.0.iter().zip(&identities.0) {
+            place.store(identity.clone());
+        }
+    }
+
+    /// What the listener of a surface presents; `None` if it speaks in the clear.
+    pub fn of(&self, surface: Surface) -> Option<Arc<Identity>> {
+        self.0[surface as usize].load_full()
     }
 }
 

@@ -2,15 +2,13 @@
 //!
 //! In: the files of the configuration. Out: an [`Identity`] for each listener that has one, or
 //! every reason why not. TLS 1.2 and 1.3 on ring, as rustls takes them: no early data, no
-//! renegotiation, and clients need no certificate. [`Certificates`] is what new handshakes use; a
-//! reload puts another in its place, and open connections go on. The handshakes themselves are the
-//! gate's.
+//! renegotiation, and clients need no certificate. The gate shakes hands, and a reload gives its
+//! [`Certificates`](super::gate::Certificates) others; open connections go on.
 
 use crate::config::{Config, TlsConfig};
 use crate::io::clock::LAST_SECOND;
 use crate::secrets::{self, SecretError};
 use crate::telemetry::{BySurface, Surface};
-use arc_swap::ArcSwapOption;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{InconsistentKeys, ServerConfig, crypto};
@@ -111,7 +109,7 @@ impl std::error::Error for TlsErrors {}
 
 /// What each listener is to present, unless it speaks in the clear.
 #[derive(Debug, Default)]
-pub struct Identities(BySurface<Option<Arc<Identity>>>);
+pub struct Identities(pub(super) BySurface<Option<Arc<Identity>>>);
 
 impl Identities {
     /// Reads the files of every listener that has some.
@@ -227,24 +225,6 @@ fn key(path: &Path) -> Result<PrivateKeyDer<'static>, SecretError> {
     let text = secrets::read(path)?;
     PrivateKeyDer::from_pem_slice(text.expose())
         .map_err(|_| SecretError::not(path, "a private key in PEM, not encrypted"))
-}
-
-/// What the listeners present now. Cheap to clone.
-#[derive(Clone, Debug, Default)]
-pub struct Certificates(Arc<BySurface<ArcSwapOption<Identity>>>);
-
-impl Certificates {
-    /// Puts these in the place of those before, for every handshake from now on.
-    pub fn change(&self, identities: &Identities) {
-        for (place, identity) in self.0.iter().zip(&identities.0) {
-            place.store(identity.clone());
-        }
-    }
-
-    /// What the listener of a surface presents; `None` if it speaks in the clear.
-    pub fn of(&self, surface: Surface) -> Option<Arc<Identity>> {
-        self.0[surface as usize].load_full()
-    }
 }
 
 /// Whether a client chose HTTP/2.

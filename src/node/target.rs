@@ -1,7 +1,8 @@
 //! One URL of the node: its connection pool, its circuit breaker, its chain, and one call.
 //!
 //! A few failures in a row open the breaker, another chain does at once; after a second, one call
-//! probes the URL. A call that times out while others are answered is slow and counts as no failure.
+//! probes the URL. A call that times out while others are answered is slow and counts as no
+//! failure.
 
 use super::http1::{Connection, ExchangeError};
 use super::served_chain::{ChainIdentity, ServedChain};

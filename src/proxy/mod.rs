@@ -21,7 +21,7 @@ use crate::config::ConnectionsConfig;
 use crate::gateway::Gateway;
 use crate::http::context::ServerContext;
 use crate::http::drain::InFlight;
-use crate::http::tls::Certificates;
+use crate::http::gate::Certificates;
 use crate::http::{ErrorResponder as _, Handoff, RequestId};
 use crate::relay::Relay;
 use crate::reply::status_and_code;

@@ -3,15 +3,16 @@
 //! Label values come from closed sets, and the series of a request are made at start, so a request
 //! costs a few atomic additions. Values that other parts keep are sampled by `admin`.
 
-use super::labels::{BySurface, CacheUse, ConnectionOutcome, Handshake, Surface};
+use super::log::verdict;
 use super::process;
 use super::registry::Registry;
 use super::relay::RelayMetrics;
 use super::reloads::ReloadMetrics;
-use super::requests::Requests;
 use super::sidecar::SidecarMetrics;
+use portcullis_filters::named;
 use portcullis_filters::rpc::Method;
 use portcullis_filters::verdict::Reason;
+use prometheus::core::Metric as _;
 use prometheus::proto::MetricFamily;
 use prometheus::{Encoder, Histogram, IntCounter, IntCounterVec, IntGauge, TextEncoder};
 use std::time::Duration;
@@ -21,6 +22,66 @@ pub const LATENCY: [f64; 14] =
     [1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 1.0, 4.0, 8.0];
 /// Bucket bounds in bytes: a request has at most 64 KiB, a response at most 4 MiB.
 const SIZE: [f64; 8] = [128.0, 512.0, 2048.0, 8192.0, 32768.0, 131_072.0, 524_288.0, 4_194_304.0];
+
+named! {
+    /// A surface of the program.
+    pub enum Surface {
+        /// The public read path.
+        Gateway = "gateway",
+        /// The operator's listener.
+        Admin = "admin",
+        /// The protected write path.
+        Relay = "relay",
+        /// The service endpoints.
+        Sidecar = "sidecar",
+    }
+}
+
+/// One of each surface.
+pub type BySurface<T> = [T; Surface::ALL.len()];
+
+named! {
+    /// How the cache took part in a call.
+    pub enum CacheUse {
+        /// Answered from the cache.
+        Hit = "hit",
+        /// Shared the response of an identical call in flight.
+        Shared = "shared",
+        /// Sent to the node.
+        Miss = "miss",
+        /// The cache is off, or not for this call.
+        Off = "off",
+    }
+}
+
+/// Whether a client connection was served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionOutcome {
+    /// It was served.
+    Accepted,
+    /// It was closed at once, because a cap was reached.
+    Refused,
+}
+
+named! {
+    /// The outcome of a TLS handshake.
+    pub enum Handshake {
+        /// Completed.
+        Ok = "ok",
+        /// It missed its deadline.
+        Timeout = "timeout",
+        /// The client closed the connection.
+        Gone = "gone",
+        /// Not TLS: mostly plain HTTP.
+        NotTls = "not_tls",
+        /// No common version, cipher or protocol.
+        Incompatible = "incompatible",
+        /// The client rejected the certificate: mostly unknown or expired.
+        Refused = "refused",
+        /// The client violated the protocol.
+        Broken = "broken",
+    }
+}
 
 /// Label values whose enums are in modules above. Each gets its series at start.
 #[derive(Clone, Copy, Debug, Default)]
@@ -271,4 +332,88 @@ pub fn encode(families: &[MetricFamily]) -> Vec<u8> {
     // the families are our own; encoding them to memory does not fail
     let _ = TextEncoder::new().encode(families, &mut out);
     out
+}
+
+/// Counts and times requests.
+#[derive(Debug)]
+pub struct Requests {
+    answered: IntCounter,
+    /// `None` for a reason that the surface never has.
+    unanswered: [Option<IntCounter>; Reason::ALL.len()],
+    seconds: Histogram,
+}
+
+/// A histogram of durations at one time.
+#[derive(Debug)]
+pub struct Latency {
+    /// Observations in all.
+    pub count: u64,
+    /// Their sum in seconds.
+    pub sum: f64,
+    /// Observations up to each bound of [`LATENCY`].
+    pub below: Vec<u64>,
+}
+
+impl Latency {
+    /// Reads a histogram.
+    pub fn of(histogram: &Histogram) -> Self {
+        let metric = histogram.metric();
+        let buckets = metric.get_histogram().get_bucket().iter();
+        Self {
+            count: histogram.get_sample_count(),
+            sum: histogram.get_sample_sum(),
+            below: buckets.map(|bucket| bucket.cumulative_count()).collect(),
+        }
+    }
+}
+
+impl Requests {
+    /// Counts in the first metric and times in the second, each with its name and help text; the
+    /// reasons that `has` names have a series.
+    pub(super) fn new(
+        registry: &Registry,
+        [count, count_help]: [&str; 2],
+        [time, time_help]: [&str; 2],
+        has: fn(Reason) -> bool,
+    ) -> Self {
+        let requests = registry.counters(count, count_help, &["verdict", "reason"]);
+        let with = |reason: Option<Reason>| {
+            requests.with_label_values(&[verdict(reason), reason.map_or("none", Reason::name)])
+        };
+        Self {
+            answered: with(None),
+            unanswered: Reason::ALL.map(|reason| has(reason).then(|| with(Some(reason)))),
+            seconds: registry.histogram(time, time_help, &LATENCY),
+        }
+    }
+
+    /// Counts a finished request.
+    pub fn count(&self, reason: Option<Reason>, total: Duration) {
+        let counter = match reason {
+            Some(reason) => self.unanswered.get(reason as usize).and_then(Option::as_ref),
+            None => Some(&self.answered),
+        };
+        if let Some(counter) = counter {
+            counter.inc();
+        }
+        self.seconds.observe(total.as_secs_f64());
+    }
+
+    /// Requests answered, also with an error from the node.
+    pub fn answered(&self) -> u64 {
+        self.answered.get()
+    }
+
+    /// Requests not answered, by reason; reasons without any are left out.
+    pub fn unanswered(&self) -> impl Iterator<Item = (Reason, u64)> {
+        let counts = Reason::ALL.into_iter().zip(&self.unanswered);
+        counts
+            .filter_map(|(reason, count)| Some((reason, count.as_ref()?.get())))
+            .filter(|(_, count)| *count > 0)
+    }
+
+    /// How long requests took.
+    pub fn latency(&self) -> Latency {
+        Latency::of(&self.seconds)
+    }
 }

@@ -3,7 +3,6 @@
 //! Nothing here holds a body, a token, a key or a signature. Every label value is from a closed
 //! set, so no client can add a series or forge a log line.
 
-mod labels;
 pub mod log;
 pub mod metrics;
 mod process;
@@ -12,15 +11,15 @@ mod registry;
 mod relay;
 mod reloads;
 mod repeated;
-mod requests;
 mod sidecar;
 
 pub use self::log::{HttpLine, Log, RequestLine};
-pub use labels::{BySurface, CacheUse, ConnectionOutcome, Handshake, Surface};
-pub use metrics::{LATENCY, LabelValues, Metrics, encode};
+pub use metrics::{
+    BySurface, CacheUse, ConnectionOutcome, Handshake, LATENCY, LabelValues, Latency, Metrics,
+    Requests, Surface, encode,
+};
 pub use recent::{Event, Recent};
 pub use registry::{Registry, as_gauge, counts, raise};
 pub use relay::{PinState, RelayMetrics};
 pub use reloads::ReloadMetrics;
-pub use requests::{Latency, Requests};
 pub use sidecar::SidecarMetrics;

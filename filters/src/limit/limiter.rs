@@ -1,9 +1,9 @@
 //! The rate limiter that threads share.
 //!
-//! In: a client, and a time that does not decrease. Out: its [`RateLimitStatus`]. Clients are spread
-//! over shards by their hash. Each shard has a lock of its own, held only while a request is judged;
-//! a panic under a lock does not poison it. In a shard lie the clients as they were last seen, each
-//! with its window of admissions.
+//! In: a client, and a time that does not decrease. Out: its [`RateLimitStatus`]. Clients are
+//! spread over shards by their hash. Each shard has a lock of its own, held only while a request is
+//! judged; a panic under a lock does not poison it. A shard has its clients in the order in which
+//! they were last seen, each with its window of admissions.
 
 use super::{Millis, Quota, RateLimitStatus, WINDOW_MILLIS, WINDOW_SECONDS};
 use crate::client::ClientKey;

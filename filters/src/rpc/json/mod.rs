@@ -240,9 +240,9 @@ impl<'de> Visitor<'de> for Name {
 /// says and at any depth.
 ///
 /// As strict as `serde_json` is with a value that it skips: a test compares the two. A node's
-/// answers are mostly strings, which are searched 16 bytes at a time. From 1 KiB to 4 MiB of events,
-/// blocks and classes this took 0.6 to 0.75 of the time of `serde_json` (1.1 for one class of 238
-/// KB), and `simd-json` 1.1 to 2.3 of it: that writes a tape and needs a copy to write in.
+/// answers are mostly strings, which are searched 16 bytes at a time. From 1 KiB to 4 MiB of
+/// events, blocks and classes this took 0.6 to 0.75 of the time of `serde_json` (1.1 for one class
+/// of 238 KB), and `simd-json` 1.1 to 2.3 of it: that writes a tape and needs a copy to write in.
 pub(super) fn scanned(text: &[u8]) -> Option<&[u8]> {
     let (_, text) = text.split_at_checked(space(text, 0))?;
     let (value, rest) = text.split_at_checked(value_end(text)?)?;

@@ -1,5 +1,5 @@
-//! The node's answer: exactly one JSON-RPC 2.0 response to our request, or nothing; and how long its
-//! result may be cached.
+//! The node's answer: exactly one JSON-RPC 2.0 response to our request, or nothing; and how long
+//! its result may be cached.
 //!
 //! <https://www.jsonrpc.org/specification>, section 5. The whole text is lexed, so a truncated or
 //! malformed answer never passes; the bytes of the result are forwarded unchanged. Members other
@@ -7,8 +7,8 @@
 //!
 //! Only what a later block cannot change may be cached: classes, and accepted blocks and receipts
 //! (Starknet API 0.10, `BLOCK_STATUS` and `TXN_FINALITY_STATUS`). A block by tag is never cached.
-//! This file does not know the state of the chain: a [`CachePolicy`] names the block that the answer
-//! depends on, and the cache watches it.
+//! This file does not know the state of the chain: a [`CachePolicy`] names the block that the
+//! answer depends on, and the cache watches it.
 
 use super::json::{Json, MAX_DEPTH, Name, Value, scanned};
 use super::reads::{Argument, BlockId, Method, Params};

@@ -1,14 +1,14 @@
 //! Single-flight step by step: no task runs.
 
-use super::super::cache::permitted;
+use super::cache::permitted;
 use super::*;
 use tokio::sync::oneshot::error::TryRecvError;
 
-type Answer = Result<u32, &'static str>;
+type Number = Result<u32, &'static str>;
 
 /// Flights whose answers the test sends.
 struct World {
-    flights: Arc<Flights<Answer>>,
+    flights: Arc<Flights<Number>>,
     keys: RandomState,
 }
 
@@ -18,7 +18,7 @@ impl World {
     }
 
     /// A read of the nonce of an account.
-    fn join(&self, epoch: u64, account: &str) -> Role<Answer> {
+    fn join(&self, epoch: u64, account: &str) -> Role<Number> {
         let body = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"starknet_getNonce","params":["latest","{account}"]}}"#
         );
@@ -26,14 +26,14 @@ impl World {
         self.flights.join(epoch, Arc::new(CacheKey::new(call, &self.keys)))
     }
 
-    fn leads(&self, epoch: u64, account: &str) -> Leader<Answer> {
+    fn leads(&self, epoch: u64, account: &str) -> Leader<Number> {
         match self.join(epoch, account) {
             Role::Leader(lead) => lead,
             Role::Follower(_) => panic!("{account} in epoch {epoch} is under way"),
         }
     }
 
-    fn follows(&self, epoch: u64, account: &str) -> oneshot::Receiver<Answer> {
+    fn follows(&self, epoch: u64, account: &str) -> oneshot::Receiver<Number> {
         match self.join(epoch, account) {
             Role::Leader(_) => panic!("{account} in epoch {epoch} is not under way"),
             Role::Follower(answer) => answer,
