@@ -1,6 +1,7 @@
 //! `podcast-rss-feed`: a creator's podcast, by DID or by handle.
 //!
-//! Both give the same bytes, with the DID in the feed's own URL: a handle can change its owner. A
+//! Both give the same bytes, with the DID in the feed's own URL: a handle can change its owner.
+//! Beyond 300 episodes a feed has pages (RFC 5005, section 3), which links in it name. A
 //! rendered feed is cached for some seconds, since apps request the same one over and over. Its
 //! content: [`super::podcast`].
 
@@ -27,15 +28,15 @@ const MAX_AGE: i64 = 300;
 const CACHED: Duration = Duration::from_secs(10);
 /// How long a failure of ours is cached, so that requests do not wait for it one by one.
 const FAILURE_CACHED: Duration = Duration::from_secs(1);
-/// Episodes of one feed: directories read no more.
-const MAX_EPISODES: u32 = 300;
+/// Episodes of one page: directories read no more of a feed.
+const PAGE: u32 = 300;
 /// 64 MiB of feeds, about a hundred of the largest.
 const MAX_CACHE: usize = 64 << 20;
 
-/// Rendered feeds by the DIDs of their creators.
-pub(super) struct Podcasts(Shared<String, Result<Arc<Rendered>, Refusal>>);
+/// Rendered pages of feeds by the DIDs of their creators.
+pub(super) struct Podcasts(Shared<(String, u32), Result<Arc<Rendered>, Refusal>>);
 
-/// A feed, and when its next episode appears.
+/// A page of a feed, and when its next episode appears.
 struct Rendered {
     document: Document,
     url: String,
@@ -72,10 +73,11 @@ impl Podcasts {
                 own
             }
         };
-        let (key, base_url) = (did.clone(), settings.config.base_url.clone());
+        let page = page(&query)?;
+        let (key, base_url) = ((did.clone(), page), settings.config.base_url.clone());
         let (store, metrics) = (Arc::clone(store), Arc::clone(metrics));
         let render = async move {
-            let feed = render(&store, &metrics, &did, &base_url).await;
+            let feed = render(&store, &metrics, (&did, page), &base_url).await;
             let feed = feed.map(Arc::new).map_err(|refused| refused.refusal);
             let lifetime = lifetime(&feed);
             (feed, lifetime)
@@ -87,6 +89,14 @@ impl Podcasts {
         reply.field("link", format!("<{}>; rel=\"self\"", feed.url));
         Ok(reply)
     }
+}
+
+/// The requested page, in its only spelling.
+fn page(query: &Query) -> Result<u32, Refused> {
+    let Some(text) = query.one("page")? else { return Ok(1) };
+    let page = text.parse().ok().filter(|page: &u64| *page > 0 && page.to_string() == text);
+    let page = page.map(|page| u32::try_from(page).unwrap_or(u32::MAX));
+    page.ok_or_else(|| invalid("page must be 1 or more, as the feed's links name it"))
 }
 
 /// How long a result is cached: until the next episode appears at the latest.
@@ -104,7 +114,7 @@ fn lifetime(feed: &Result<Arc<Rendered>, Refusal>) -> Duration {
 async fn render(
     store: &Store,
     metrics: &Metrics,
-    did: &str,
+    (did, page): (&str, u32),
     base_url: &str,
 ) -> Result<Rendered, Refused> {
     let account = store.accounts().by_did(did).await?;
@@ -115,11 +125,19 @@ async fn render(
     }
     let now = now_us();
     let next_publication_us = store.podcasts().next_publication(did, now).await?;
-    let mut episodes = store.podcasts().episodes(did, now, MAX_EPISODES).await?;
+    let published = store.podcasts().published(did, now).await?;
+    let pages = u32::try_from(published.count).unwrap_or(u32::MAX).div_ceil(PAGE).max(1);
+    if page > pages {
+        return Err(refused(Reason::NotFound, "this feed has no such page"));
+    }
+    let skip = PAGE.saturating_mul(page - 1);
+    let mut episodes = store.podcasts().episodes(did, now, PAGE, skip).await?;
     skip_malformed(&podcast, &mut episodes).report(metrics, Function::PodcastRssFeed);
     let feed = Feed {
         podcast: &podcast,
         episodes: &episodes,
+        pages: (page, pages),
+        changed_us: published.changed_us,
         handle: account.as_ref().and_then(|account| account.handle.as_deref()),
         base_url,
     };

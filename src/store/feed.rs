@@ -10,6 +10,10 @@ pub const MAX_BLOCKED: usize = 16;
 /// How many labels a query may select.
 pub const MAX_LABELS: usize = 10;
 
+/// How many sets of moderation labels the posts of a feed may have: a page reads each set that is
+/// not blocked.
+const MAX_MODERATIONS: usize = 1_000;
+
 /// The viewer of the snapshot that serves viewers without one.
 const ANYONE: &str = "*";
 
@@ -95,7 +99,12 @@ pub struct Feeds<'a> {
 }
 
 impl Feeds<'_> {
-    /// Posts of a feed, newest first.
+    /// Posts of a feed, newest first. Blocked posts cost nothing, however many there are: each set
+    /// of moderation labels has its place in an index.
+    ///
+    /// # Errors
+    /// Also [`StoreError::TooLarge`], beyond [`MAX_BLOCKED`], [`MAX_LABELS`] or
+    /// [`MAX_MODERATIONS`].
     pub async fn posts(&self, query: &FeedQuery<'_>) -> Result<Vec<FeedItem>, StoreError> {
         // nothing is newer than the first position
         let (sort_us, post_uri) = query.after.unwrap_or((i64::MAX, ""));
@@ -105,6 +114,8 @@ impl Feeds<'_> {
         if !query.labels.is_empty() {
             args.extend(slots::<MAX_LABELS>(query.labels)?);
         }
+        let place = args.len();
+        args.push("".into());
         args.extend(query.set.map(Arg::from));
         let statement = match (query.labels.is_empty(), query.set) {
             (true, None) => sql::FEED,
@@ -112,7 +123,30 @@ impl Feeds<'_> {
             (false, None) => sql::FEED_OF_LABELS,
             (false, Some(_)) => sql::FEED_OF_LABELS_AND_SET,
         };
-        self.db.all(statement, &args).await
+        let mut posts: Vec<FeedItem> = Vec::new();
+        for moderation in self.moderations(query.feed).await? {
+            // the statement judges what is malformed
+            let labels: Vec<String> = serde_json::from_str(&moderation).unwrap_or_default();
+            if !labels.iter().any(|label| query.blocked.contains(label)) {
+                args[place] = moderation.into();
+                posts.extend(self.db.all(statement, &args).await?);
+            }
+        }
+        posts.sort_unstable_by(|a, b| (b.sort_us, &b.post_uri).cmp(&(a.sort_us, &a.post_uri)));
+        // a label may be set between two statements
+        posts.dedup();
+        posts.truncate(query.limit as usize);
+        Ok(posts)
+    }
+
+    /// The sets of moderation labels in a feed, each a JSON list.
+    async fn moderations(&self, feed: &str) -> Result<Vec<String>, StoreError> {
+        let bound = i64::try_from(MAX_MODERATIONS + 1).unwrap_or(i64::MAX);
+        let rows = self.db.rows(sql::FEED_MODERATIONS, &[feed.into(), bound.into()]).await?;
+        if rows.len() > MAX_MODERATIONS {
+            return Err(StoreError::TooLarge("the moderation labels of a feed"));
+        }
+        rows.iter().map(|row| row.get("moderation")).collect()
     }
 
     /// Suggestions from the viewer's own snapshot, or else the common one, without the viewer and

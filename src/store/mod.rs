@@ -61,12 +61,14 @@ pub use forget::Forgotten;
 pub use idempotency::{Claim, Keys};
 pub use intent::{Intended, Intent, IntentId, Intents, NewIntent};
 pub use journal::{Break, Journal, PAGE, Search, Verified};
-pub use podcast::{Episode, Funding, Person, Podcast, Podcasts, Transcript, Txt};
+pub use podcast::{Episode, Funding, Person, Podcast, Podcasts, Published, Transcript, Txt};
 pub use prune::{AGE_EVENTS_KEPT, PruneBefore, Pruned};
 pub use signer::SignerLock;
 pub use sitemap::{Sitemap, SitemapFile, SitemapNumber, SitemapReader, SitemapStamp, SitemapUrl};
 pub use state::{EntryKind, IntentState};
-pub use transfer::{Content, ExportError, ImportError, Imported, Stage, types as content_types};
+pub use transfer::{
+    Content, ExportError, ImportError, ImportRules, Imported, Stage, types as content_types,
+};
 
 /// An open database; each topic has a type of its own that reads and writes it.
 pub struct Store {

@@ -48,13 +48,14 @@ macro_rules! version {
 }
 
 /// All versions in order. A released version never changes.
-const VERSIONS: [Version; 6] = [
+const VERSIONS: [Version; 7] = [
     version!(1, "relay", "0001_relay.sql"),
     version!(2, "sidecar", "0002_sidecar.sql"),
     version!(3, "search", "0003_search.sql"),
     version!(4, "sitemap", "0004_sitemap.sql"),
     version!(5, "lists", "0005_lists.sql"),
     version!(6, "key_epochs", "0006_key_epochs.sql"),
+    version!(7, "moderation", "0007_moderation.sql"),
 ];
 
 /// Where the database is.

@@ -184,6 +184,21 @@ impl FromRow for Episode {
     }
 }
 
+/// The published episodes of a podcast.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Published {
+    /// How many.
+    pub count: i64,
+    /// When one of them appeared or changed last, if there is any.
+    pub changed_us: Option<i64>,
+}
+
+impl FromRow for Published {
+    fn read(row: &Row) -> Result<Self, StoreError> {
+        Ok(from_row!(row; get: count changed_us;))
+    }
+}
+
 /// Reads podcasts and episodes.
 #[derive(Debug, Clone, Copy)]
 pub struct Podcasts<'a> {
@@ -196,14 +211,21 @@ impl Podcasts<'_> {
         self.db.one(sql::PODCAST, &[did.into()]).await
     }
 
-    /// The public episodes that are published by `now_us`, newest first.
+    /// How many public episodes are published by `now_us`, and when one last changed.
+    pub async fn published(&self, did: &str, now_us: i64) -> Result<Published, StoreError> {
+        let found = self.db.one(sql::EPISODES_PUBLISHED, &[did.into(), now_us.into()]).await?;
+        Ok(found.unwrap_or_default())
+    }
+
+    /// The public episodes that are published by `now_us`, newest first, without the first `skip`.
     pub async fn episodes(
         &self,
         did: &str,
         now_us: i64,
         limit: u32,
+        skip: u32,
     ) -> Result<Vec<Episode>, StoreError> {
-        let args = [did.into(), now_us.into(), i64::from(limit).into()];
+        let args = [did.into(), now_us.into(), i64::from(limit).into(), i64::from(skip).into()];
         self.db.all(sql::EPISODES, &args).await
     }
 

@@ -203,7 +203,7 @@ pub(crate) async fn published_episodes_are_listed_newest_first(world: World) {
     }
     world.raw(&rows).await.unwrap();
     let ids = async |did, now_us, limit| {
-        let episodes = store.podcasts().episodes(did, now_us, limit).await.unwrap();
+        let episodes = store.podcasts().episodes(did, now_us, limit, 0).await.unwrap();
         episodes.into_iter().map(|episode| episode.id).collect::<String>()
     };
     assert_eq!(ids("did:plc:a", NOW, 300).await, "4321");
@@ -223,7 +223,7 @@ pub(crate) async fn published_episodes_are_listed_newest_first(world: World) {
 pub(crate) async fn an_episode_is_read_as_written(world: World) {
     let store = world.open().await;
     world.raw(&format!("{PODCAST}; {}", episode("1", NOW, "public"))).await.unwrap();
-    let read = async || store.podcasts().episodes("did:plc:a", NOW, 1).await.unwrap().remove(0);
+    let read = async || store.podcasts().episodes("did:plc:a", NOW, 1, 0).await.unwrap().remove(0);
     let plain = read().await;
     assert_eq!((plain.enclosure_length, plain.duration_s, plain.explicit), (7, None, None));
     assert_eq!((plain.kind.as_str(), plain.published_us), ("full", NOW));

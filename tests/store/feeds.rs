@@ -225,6 +225,83 @@ pub(crate) async fn labels_follow_their_post(world: World) {
     assert!(world.raw(orphan).await.is_err(), "a label needs its post");
 }
 
+pub(crate) async fn moderation_follows_labels_and_posts(world: World) {
+    let store = world.open().await;
+    let (labels, blocked) = (texts(&["rare"]), texts(&["spam"]));
+    let insert = "INSERT INTO feed_item (feed, post_uri, author_did, sort_us) \
+                  VALUES ('showcase', 'u', 'a', 1), ('journals', 'u', 'a', 1), \
+                  ('showcase', 'v', 'a', 2);
+                  INSERT INTO feed_label (feed, post_uri, label) VALUES ('showcase', 'u', 'rare')";
+    world.raw(insert).await.unwrap();
+    for (change, showcase, journals, rare) in [
+        ("SELECT 1", "vu", "u", "u"),
+        ("INSERT INTO moderation_label VALUES ('u', 'pets')", "vu", "u", "u"),
+        ("INSERT INTO moderation_label VALUES ('u', 'spam')", "v", "", ""),
+        ("DELETE FROM moderation_label WHERE label = 'spam'", "vu", "u", "u"),
+        ("UPDATE moderation_label SET label = 'spam'", "v", "", ""),
+        ("UPDATE moderation_label SET post_uri = 'v'", "u", "u", "u"),
+        ("INSERT INTO moderation_label VALUES ('w', 'spam')", "u", "u", "u"),
+        (
+            "INSERT INTO feed_item (feed, post_uri, author_did, sort_us) \
+             VALUES ('showcase', 'w', 'a', 3)",
+            "u",
+            "u",
+            "u",
+        ),
+        (
+            "INSERT INTO feed_label (feed, post_uri, label) VALUES ('showcase', 'w', 'rare')",
+            "u",
+            "u",
+            "u",
+        ),
+        ("DELETE FROM moderation_label WHERE post_uri = 'w'", "wu", "u", "wu"),
+        ("DELETE FROM moderation_label", "wvu", "u", "wu"),
+    ] {
+        world.raw(change).await.unwrap();
+        let shown = async |feed: &'static str, labels: &[String]| {
+            let query = FeedQuery { labels, blocked: &blocked, ..all_of(feed) };
+            uris(&store, query).await.concat()
+        };
+        assert_eq!(shown("showcase", &[]).await, showcase, "{change}");
+        assert_eq!(shown("journals", &[]).await, journals, "{change}");
+        assert_eq!(shown("showcase", &labels).await, rare, "{change}");
+        let sets = "SELECT count(*) FROM feed_item i WHERE moderation <> '[]' AND NOT EXISTS \
+                    (SELECT 1 FROM moderation_label m WHERE m.post_uri = i.post_uri)";
+        assert_eq!(world.number(sets).await, 0, "{change}");
+    }
+}
+
+/// Two moderators at once, and one who removes a label while the post arrives.
+pub(crate) async fn labels_at_the_same_time_are_both_stored(world: World) {
+    if world.is_sqlite() {
+        return; // one writes at a time
+    }
+    let store = world.open().await;
+    let item = |uri: &str| {
+        format!(
+            "INSERT INTO feed_item (feed, post_uri, author_did, sort_us) \
+             VALUES ('showcase', '{uri}', 'a', 1)"
+        )
+    };
+    let setup = format!("{}; INSERT INTO moderation_label VALUES ('v', 'spam')", item("u"));
+    world.raw(&setup).await.unwrap();
+    let (first, second) = (
+        "BEGIN; INSERT INTO moderation_label VALUES ('u', 'a'); \
+         DELETE FROM moderation_label WHERE post_uri = 'v'; SELECT pg_sleep(0.5); COMMIT",
+        format!(
+            "SELECT pg_sleep(0.2); INSERT INTO moderation_label VALUES ('u', 'b'); {}",
+            item("v")
+        ),
+    );
+    let (first, second) = tokio::join!(world.raw(first), world.raw(&second));
+    first.unwrap();
+    second.unwrap();
+    let both = "SELECT count(*) FROM feed_item WHERE moderation = '[\"a\", \"b\"]'";
+    assert_eq!(world.number(both).await, 1);
+    let blocked = texts(&["a", "spam"]);
+    assert_eq!(uris(&store, FeedQuery { blocked: &blocked, ..all_of(FEED) }).await, ["v"]);
+}
+
 /// Two at once: the one hides a post, the other gives it a label.
 pub(crate) async fn a_label_never_shows_a_hidden_post(world: World) {
     if world.is_sqlite() {

@@ -16,6 +16,7 @@ mod keys;
 mod plans;
 mod processes;
 mod prune;
+mod rules;
 mod search;
 mod shared;
 mod tampering;
@@ -108,6 +109,11 @@ on_both! {
         a_snapshot_of_suggestions_never_changes
         imports_of_pages_use_up_no_ids
         many_lines_are_imported_and_exported;
+    rules:
+        a_podcast_has_a_category_of_apples
+        episodes_of_a_serial_have_numbers
+        the_guid_of_an_episode_never_changes
+        no_post_is_of_the_day_after_tomorrow;
     prune:
         pruning_deletes_only_what_is_not_needed
         a_session_with_a_new_event_is_kept
@@ -119,6 +125,8 @@ on_both! {
         a_page_holds_the_newest_matching_posts
         pages_neither_repeat_nor_skip_during_changes
         labels_follow_their_post
+        moderation_follows_labels_and_posts
+        labels_at_the_same_time_are_both_stored
         a_label_never_shows_a_hidden_post
         unstorable_text_matches_nothing
         too_many_labels_are_refused;
@@ -155,5 +163,6 @@ on_both! {
         refusals_are_found_by_operation_and_in_pages;
     plans:
         every_lookup_uses_its_index
-        every_content_lookup_uses_its_index;
+        every_content_lookup_uses_its_index
+        blocked_posts_are_not_read;
 }

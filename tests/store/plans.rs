@@ -1,8 +1,10 @@
 //! Every look-up goes by an index, however much is kept: asked of the databases themselves.
 
 use crate::world::World;
-use portcullis::store::sql;
+use portcullis::store::{FeedQuery, sql};
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection, Row as _, SqliteConnection};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Statement, its arguments, and the index; two where both hold nothing but what is unresolved.
 const LOOK_UPS: [(&str, &[&str], &str); 21] = [
@@ -34,19 +36,20 @@ const LOOK_UPS: [(&str, &[&str], &str); 21] = [
 ];
 
 /// The same for content. What blocks stands from `$5` on, so what comes after it is apart.
-const CONTENT_LOOK_UPS: [(&str, &[&str], &[&str], &str); 23] = [
-    (sql::FEED, &["'showcase'", "4500", "'u'", "51"], &[], "feed_item_page"),
-    (sql::FEED_OF_SET, &["'showcase'", "4500", "'u'", "51"], &["'base1'"], "feed_item_set"),
+const CONTENT_LOOK_UPS: [(&str, &[&str], &[&str], &str); 25] = [
+    (sql::FEED_MODERATIONS, &["'showcase'", "1001"], &[], "feed_item_page"),
+    (sql::FEED, &["'showcase'", "4500", "'u'", "51"], &["'[]'"], "feed_item_page"),
+    (sql::FEED_OF_SET, &["'showcase'", "4500", "'u'", "51"], &["'[]'", "'base1'"], "feed_item_set"),
     (
         sql::FEED_OF_LABELS,
         &["'showcase'", "4500", "'u'", "51"],
-        &["'common'", "'rare'"],
+        &["'common'", "'rare'", NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, "'[]'"],
         "feed_label_page or feed_label_set",
     ),
     (
         sql::FEED_OF_LABELS_AND_SET,
         &["'showcase'", "4500", "'u'", "51"],
-        &["'rare'", NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, "'base1'"],
+        &["'rare'", NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, "'[]'", "'base1'"],
         "feed_label_set",
     ),
     (sql::SNAPSHOT, &["'did:9'"], &[], "suggestion_pkey"),
@@ -56,7 +59,8 @@ const CONTENT_LOOK_UPS: [(&str, &[&str], &[&str], &str); 23] = [
     (sql::ACCOUNT_OF_DID, &["'did:9'"], &[], "account_did_key"),
     (sql::ACCOUNT_OF_HANDLE, &["'h9'"], &[], "account_handle_key"),
     (sql::PODCAST, &["'did:9'"], &[], "podcast_pkey"),
-    (sql::EPISODES, &["'did:9'", "4500", "300"], &[], "episode_page"),
+    (sql::EPISODES, &["'did:9'", "4500", "300", "300"], &[], "episode_page"),
+    (sql::EPISODES_PUBLISHED, &["'did:9'", "4500"], &[], "episode_page"),
     (sql::NEXT_PUBLICATION, &["'did:9'", "4500"], &[], "episode_page"),
     (sql::SITEMAP_PAGES, &["50000"], &[], "sitemap_url_page"),
     (sql::SITEMAP_STAMP, &["3", "1", "33554432"], &[], "sitemap_url_page"),
@@ -97,7 +101,8 @@ const FILL: &str = "
 /// Many rows of each table: feeds with a rare label and some that are blocked, pages with gaps.
 const FILL_CONTENT: &str = "
     WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9000)
-    INSERT INTO feed_item SELECT CASE i % 2 WHEN 0 THEN 'showcase' ELSE 'journals' END, 'p' || i,
+    INSERT INTO feed_item (feed, post_uri, record_uri, author_did, set_code, sort_us, hidden)
+      SELECT CASE i % 2 WHEN 0 THEN 'showcase' ELSE 'journals' END, 'p' || i,
       NULL, 'did:' || i, CASE i % 5 WHEN 0 THEN 'base1' ELSE 'neo' END, i, i % 50 / 49 FROM n;
     INSERT INTO feed_label (feed, post_uri, label) SELECT feed, post_uri,
       CASE sort_us % 300 WHEN 0 THEN 'rare' ELSE 'common' END FROM feed_item;
@@ -121,7 +126,7 @@ const FILL_CONTENT: &str = "
 
 /// The statement with its arguments in it; the rest of them are NULL.
 fn filled(statement: &str, arguments: &[&str]) -> String {
-    let rest = std::iter::repeat_n(&NULL, 31_usize.saturating_sub(arguments.len()));
+    let rest = std::iter::repeat_n(&NULL, 32_usize.saturating_sub(arguments.len()));
     let numbered = arguments.iter().chain(rest).enumerate().collect::<Vec<_>>();
     // the other way round $1 would be found in $10
     numbered.into_iter().rev().fold(format!(" {statement}"), |text, (at, argument)| {
@@ -188,6 +193,96 @@ pub(crate) async fn every_content_lookup_uses_its_index(world: World) {
     }
 }
 
+/// The steps of SQLite's machine, or the rows that PostgreSQL reads and drops.
+async fn work(world: &World, statement: &str, arguments: &[&str]) -> u64 {
+    let statement = filled(statement, arguments);
+    if world.is_sqlite() {
+        let mut connection = SqliteConnection::connect(&world.url).await.unwrap();
+        let steps = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&steps);
+        connection.lock_handle().await.unwrap().set_progress_handler(10, move || {
+            counted.fetch_add(10, Ordering::Relaxed);
+            true
+        });
+        sqlx::query(AssertSqlSafe(statement)).fetch_all(&mut connection).await.unwrap();
+        return steps.load(Ordering::Relaxed);
+    }
+    let explain = format!("(ANALYZE, TIMING OFF){statement}");
+    let plan = postgres_plan(&world.url, explain).await;
+    let numbers = plan.lines().filter_map(|line| {
+        let dropped =
+            line.split_once("Rows Removed by").and_then(|(_, rest)| rest.split_once(": "));
+        let read = line.split_once("(actual rows=").and_then(|(_, rest)| rest.split_once(' '));
+        dropped.map(|(_, rows)| rows).or(read.map(|(rows, _)| rows))
+    });
+    numbers.filter_map(|rows| rows.trim().parse::<u64>().ok()).sum()
+}
+
+pub(crate) async fn blocked_posts_are_not_read(world: World) {
+    let store = world.open().await;
+    let posts = |from: u32, to: u32| {
+        format!(
+            "WITH RECURSIVE n (i) AS (SELECT {from} UNION ALL SELECT i + 1 FROM n WHERE i < {to})
+             INSERT INTO feed_item (feed, post_uri, author_did, set_code, sort_us)
+             SELECT 'showcase', 'p' || i, 'a', 'base1', i FROM n;
+             INSERT INTO feed_label (feed, post_uri, label) SELECT feed, post_uri, 'rare'
+             FROM feed_item WHERE sort_us BETWEEN {from} AND {to};"
+        )
+    };
+    let visible =
+        "INSERT INTO moderation_label VALUES ('p1', 'pets'), ('p2', 'art'), ('p2', 'pets');";
+    world.raw(&(posts(1, 4) + visible)).await.unwrap();
+    let statements: [(&str, &[&str]); 5] = [
+        (sql::FEED_MODERATIONS, &[]),
+        (sql::FEED, &["'[]'"]),
+        (sql::FEED_OF_SET, &["'[]'", "'base1'"]),
+        (sql::FEED_OF_LABELS, &[&["'rare'"][..], &[NULL; 9], &["'[]'"]].concat()),
+        (
+            sql::FEED_OF_LABELS_AND_SET,
+            &[&["'rare'"][..], &[NULL; 9], &["'[]'", "'base1'"]].concat(),
+        ),
+    ];
+    let measured = async || {
+        if !world.is_sqlite() {
+            world.raw("ANALYZE").await.unwrap();
+        }
+        let mut measured = Vec::new();
+        for (statement, beyond) in statements {
+            let first: &[&str] = &["'showcase'", "99999", "'u'", "51", "'spam'", "'scam'"];
+            let arguments = [first, &[NULL; 14], beyond].concat();
+            let few = ["'showcase'", "1001"];
+            let arguments = if beyond.is_empty() { &few[..] } else { &arguments };
+            measured.push(work(&world, statement, arguments).await);
+        }
+        measured
+    };
+    let before = measured().await;
+    // the newest 20,000 are blocked, by three sets of labels
+    let blocked =
+        "INSERT INTO moderation_label SELECT post_uri, 'spam' FROM feed_item WHERE sort_us > 4;
+        INSERT INTO moderation_label SELECT post_uri, 'scam' FROM feed_item
+        WHERE sort_us > 4 AND sort_us % 3 = 0;
+        INSERT INTO moderation_label SELECT post_uri, 'pets' FROM feed_item
+        WHERE sort_us > 4 AND sort_us % 5 = 0";
+    world.raw(&(posts(5, 20_004) + blocked)).await.unwrap();
+    let after = measured().await;
+    for (before, after) in before.iter().zip(&after) {
+        assert!(*after < before + 500, "{after} instead of {before}");
+    }
+    let (labels, blocked) = (["rare".to_owned()], ["spam", "scam"].map(str::to_owned));
+    for (labels, set) in
+        [(&[][..], None), (&[], Some("base1")), (&labels, None), (&labels, Some("base1"))]
+    {
+        let query =
+            FeedQuery { feed: "showcase", set, labels, blocked: &blocked, after: None, limit: 3 };
+        let found = store.feeds().posts(&query).await.unwrap();
+        let found: Vec<_> = found.iter().map(|post| post.sort_us).collect();
+        assert_eq!(found, [4, 3, 2], "merged from what is not blocked");
+        let query = FeedQuery { after: Some((2, "p2")), ..query };
+        assert_eq!(store.feeds().posts(&query).await.unwrap()[0].sort_us, 1, "the end");
+    }
+}
+
 /// SQLite has names of its own for the indexes behind keys.
 fn sqlite_name(index: &'static str) -> &'static str {
     match index {
@@ -211,7 +306,7 @@ async fn postgres_generic_plan(url: &str, statement: &str, arguments: &[&str]) -
     sqlx::query(setting).execute(&mut connection).await.unwrap();
     let prepare = AssertSqlSafe(format!("PREPARE look_up AS {statement}"));
     sqlx::raw_sql(prepare).execute(&mut connection).await.unwrap();
-    let places = (1..=31).rev().find(|place| statement.contains(&format!("${place}"))).unwrap();
+    let places = (1..=32).rev().find(|place| statement.contains(&format!("${place}"))).unwrap();
     let mut arguments = arguments.to_vec();
     arguments.resize(places, NULL);
     let explain = AssertSqlSafe(format!("EXPLAIN EXECUTE look_up({})", arguments.join(", ")));

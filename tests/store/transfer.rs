@@ -1,7 +1,7 @@
 //! Content as lines of JSON: in, out, and what is refused.
 
 use crate::world::World;
-use portcullis::store::{ImportError, Imported, Store, content_types};
+use portcullis::store::{ImportError, ImportRules, Imported, Store, content_types};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::Cursor;
@@ -9,7 +9,7 @@ use std::io::Cursor;
 pub(crate) const ANN: &str = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa";
 pub(crate) const BOB: &str = "did:plc:bbbbbbbbbbbbbbbbbbbbbbbb";
 const USER: &str = "00000000-0000-4000-8000-000000000001";
-const AT: &str = "2026-11-21T08:00:00.000001Z";
+pub(crate) const AT: &str = "2026-11-21T08:00:00.000001Z";
 const POST: &str = "at://did:plc:aaaaaaaaaaaaaaaaaaaaaaaa/app.bsky.feed.post/1";
 
 /// The sample content that the program ships, in the order of its files.
@@ -23,29 +23,41 @@ const SAMPLES: [&str; 6] = [
 ];
 
 async fn import(store: &Store, text: &str) -> Result<Imported, ImportError> {
-    store.content().import(&mut Cursor::new(text), Some("https://cards.example"), |_, _| {}).await
+    import_at(store, text, Some("https://cards.example")).await
 }
 
-async fn imported(store: &Store, text: &str) -> String {
+/// The time of all imports: 2026-11-22T00:00:00Z.
+const NOW: i64 = 1_795_305_600_000_000;
+
+async fn import_at(
+    store: &Store,
+    text: &str,
+    base_url: Option<&str>,
+) -> Result<Imported, ImportError> {
+    let rules = ImportRules { base_url, now_us: NOW };
+    store.content().import(&mut Cursor::new(text), rules, |_, _| {}).await
+}
+
+pub(crate) async fn imported(store: &Store, text: &str) -> String {
     import(store, text).await.unwrap().to_string()
 }
 
 /// What a refused import says.
-async fn refused(store: &Store, text: &str) -> String {
+pub(crate) async fn refused(store: &Store, text: &str) -> String {
     match import(store, text).await {
         Err(error @ ImportError::Refused(..)) => error.to_string(),
         other => panic!("{text} is refused, not {other:?}"),
     }
 }
 
-async fn exported(store: &Store, only: Option<&str>) -> String {
+pub(crate) async fn exported(store: &Store, only: Option<&str>) -> String {
     let mut out = Vec::new();
     store.content().export(only, &mut out).await.unwrap();
     String::from_utf8(out).unwrap()
 }
 
 /// A record of each type, with what it must have and nothing more.
-fn least(name: &str) -> Value {
+pub(crate) fn least(name: &str) -> Value {
     let mut record = match name {
         "account" => json!({"user_id": USER, "created_at": AT}),
         "podcast" => json!({
@@ -75,7 +87,7 @@ fn least(name: &str) -> Value {
 }
 
 /// The same with some members set, or left out where they are null.
-fn with(name: &str, members: &[(&str, Value)]) -> String {
+pub(crate) fn with(name: &str, members: &[(&str, Value)]) -> String {
     let mut record = least(name);
     for (member, value) in members {
         match value {
@@ -242,7 +254,7 @@ pub(crate) async fn pages_of_foreign_origins_are_refused(world: World) {
     let error = refused(&store, &format!("{}\n{foreign}", least("page"))).await;
     let why = "line 2: page.loc must be below https://cards.example/ and have no fragment";
     assert!(error.starts_with(why), "{error}");
-    store.content().import(&mut Cursor::new(&foreign), None, |_, _| {}).await.unwrap();
+    import_at(&store, &foreign, None).await.unwrap();
     let gone = json!({"type": "page", "delete": true, "loc": "https://a.example/a"}).to_string();
     assert_eq!(imported(&store, &gone).await, "1 page deleted", "it can be removed");
 }
@@ -303,7 +315,7 @@ pub(crate) async fn a_podcast_keeps_its_first_guid(world: World) {
         serde_json::from_str::<Value>(&out).unwrap()["guid"].as_str().unwrap().to_owned()
     };
     let without = with("podcast", &[]);
-    let nowhere = store.content().import(&mut Cursor::new(&without), None, |_, _| {}).await;
+    let nowhere = import_at(&store, &without, None).await;
     let why = nowhere.unwrap_err().to_string();
     assert!(why.starts_with("line 1: podcast: guid is missing"), "{why}");
     imported(&store, &without).await;
@@ -315,7 +327,7 @@ pub(crate) async fn a_podcast_keeps_its_first_guid(world: World) {
         ("no guid", with("podcast", &[("title", json!("New"))])),
     ] {
         for base_url in [Some("https://elsewhere.example"), None] {
-            store.content().import(&mut Cursor::new(&line), base_url, |_, _| {}).await.unwrap();
+            import_at(&store, &line, base_url).await.unwrap();
             assert_eq!(guid().await, first, "{what}, {base_url:?}");
         }
     }

@@ -1,7 +1,7 @@
 //! Sample content for every service endpoint.
 
 use crate::config::StoreConfig;
-use crate::store::{ImportError, Store, StoreError};
+use crate::store::{ImportError, ImportRules, Store, StoreError};
 use std::io::Cursor;
 use std::path::Path;
 use thiserror::Error;
@@ -28,7 +28,9 @@ pub(super) async fn fill(state: &Path) -> Result<(), ContentError> {
         // only pages of the sidecar's own origin are taken
         let own = format!("\"loc\":\"{BASE_URL}/");
         let mut file = Cursor::new(file.replace("\"loc\":\"https://cards.example/", &own));
-        let done = store.content().import(&mut file, Some(BASE_URL), |_, _| {}).await;
+        // its dates are not of today
+        let rules = ImportRules { base_url: Some(BASE_URL), now_us: i64::MAX };
+        let done = store.content().import(&mut file, rules, |_, _| {}).await;
         done.map_err(ContentError::Import)?;
     }
     store.close().await;

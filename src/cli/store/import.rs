@@ -2,7 +2,7 @@
 
 use super::Failed;
 use crate::cli::token::random_digits;
-use crate::store::{ImportError, Stage, Store};
+use crate::store::{ImportError, ImportRules, Stage, Store};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Seek as _, Write as _};
@@ -24,7 +24,7 @@ pub(super) fn open(paths: &[PathBuf]) -> Result<Vec<(PathBuf, File)>, Failed> {
 pub(super) async fn run(
     store: &Store,
     files: Vec<(PathBuf, File)>,
-    base_url: Option<&str>,
+    rules: ImportRules<'_>,
 ) -> Result<(), Failed> {
     for (path, file) in files {
         let length = file.metadata()?.len();
@@ -37,7 +37,7 @@ pub(super) async fn run(
             });
             bar.set_position(bytes);
         };
-        let done = store.content().import(&mut BufReader::new(file), base_url, progress).await;
+        let done = store.content().import(&mut BufReader::new(file), rules, progress).await;
         bar.finish_and_clear();
         match done {
             Ok(imported) => writeln!(io::stdout(), "{}: {imported}", path.display())?,

@@ -12,7 +12,9 @@ use super::{CHECK_FAILED, Failure, INTERNAL, Outcome, USAGE, block_on, written};
 use crate::config::{Config, LoadError, StoreConfig};
 use crate::io::clock::{micros, now_us};
 use crate::secrets::{self, Secret, SecretError};
-use crate::store::{AGE_EVENTS_KEPT, ExportError, ImportError, PruneBefore, Store, StoreError};
+use crate::store::{
+    AGE_EVENTS_KEPT, ExportError, ImportError, ImportRules, PruneBefore, Store, StoreError,
+};
 use arguments::{ExportArguments, ForgetArguments, PruneArguments};
 use std::io::{self, BufWriter, Write as _};
 use std::path::PathBuf;
@@ -90,7 +92,8 @@ async fn execute(command: &StoreCommand) -> Result<(), Failed> {
             let config = arguments.file.load()?;
             let sidecar = config.sidecar.as_ref().map(|sidecar| &*sidecar.base_url);
             let base_url = arguments.base_url.as_deref().or(sidecar);
-            with_store(&config, async |store| import::run(store, files, base_url).await).await
+            let rules = ImportRules { base_url, now_us: now_us() };
+            with_store(&config, async |store| import::run(store, files, rules).await).await
         }
         StoreCommand::Export(arguments) => {
             let config = arguments.file.load()?;

@@ -1,4 +1,5 @@
-//! Text by creators about an episode: as harmless HTML, and as plain text.
+//! Text by creators: HTML about an episode, as harmless HTML and as plain text; and plain text that
+//! apps may take for HTML.
 //!
 //! No markup is passed through: text is decoded and escaped again, an allowed tag is written again
 //! and closed. So the output holds these tags only, whatever the input is. The only attribute is
@@ -12,6 +13,9 @@ use quick_xml::events::BytesStart;
 const ALLOWED: &str = "a b blockquote br code em h1 h2 h3 h4 h5 h6 i li ol p pre strong ul";
 /// Elements whose content is dropped.
 const HIDDEN: &str = "iframe noscript script style template textarea title";
+/// Elements that can act, or hide what follows, without any attribute.
+const ACTIVE: &str = "applet base body button embed form frameset head html input link listing \
+                      math meta noembed noframes object plaintext select svg xmp";
 /// Schemes of links.
 const SCHEMES: &[&str] = &["https://", "http://", "mailto:"];
 /// The bound on nested tags: far beyond lists in lists.
@@ -58,6 +62,39 @@ pub(super) fn plain(html: &str) -> String {
         }
     }
     text
+}
+
+/// Plain text with every tag broken up by a space, so that apps that take it for HTML show it.
+pub(super) fn without_tags(text: &str) -> String {
+    broken_up(&legal(text), is_tag)
+}
+
+/// Plain text with those tags broken up that could do more than change how it looks. Others stay,
+/// as most apps show this text as it is.
+pub(super) fn without_active_tags(text: &str) -> String {
+    broken_up(&legal(text), |after| {
+        let tag = after.strip_prefix('/').unwrap_or(after);
+        let name = name_of(tag);
+        let is_bare = tag[name.len()..].starts_with('>');
+        let is_inert = [ACTIVE, HIDDEN].iter().all(|list| one_of(list, name).is_none());
+        is_tag(after) && !(is_bare && is_inert)
+    })
+}
+
+/// A space after each `<` where `breaks` finds a tag in the text that follows.
+fn broken_up(text: &str, breaks: impl Fn(&str) -> bool) -> String {
+    let (mut broken, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some((before, after)) = rest.split_once('<') {
+        broken.extend([before, if breaks(after) { "< " } else { "<" }]);
+        rest = after;
+    }
+    broken + rest
+}
+
+/// Whether an HTML parser finds a tag or a comment in the text after a `<`.
+fn is_tag(after: &str) -> bool {
+    let tag = after.strip_prefix('/').unwrap_or(after);
+    tag.starts_with(|c: char| c.is_ascii_alphabetic()) || after.starts_with("!--")
 }
 
 /// Separators by their width: of several, the widest counts.

@@ -36,8 +36,12 @@ const NAMESPACES: Attributes<'_> = &[
 pub struct Feed<'a> {
     /// The podcast.
     pub podcast: &'a Podcast,
-    /// Published episodes, newest first.
+    /// The published episodes of this page, newest first.
     pub episodes: &'a [Episode],
+    /// The page, and the last one, from 1.
+    pub pages: (u32, u32),
+    /// When an episode of any page last changed.
+    pub changed_us: Option<i64>,
     /// The creator's handle.
     pub handle: Option<&'a str>,
     /// This program's origin.
@@ -45,17 +49,24 @@ pub struct Feed<'a> {
 }
 
 impl Feed<'_> {
-    /// The feed's own URL: by the DID, since a handle can change its owner.
+    /// The URL of this page.
     pub fn url(&self) -> String {
-        let is_plain = |_, byte: u8| byte.is_ascii_alphanumeric() || b":._-".contains(&byte);
-        let did = percent_encoded(&self.podcast.did, is_plain);
-        format!("{}/functions/podcast-rss-feed?did={did}", self.base_url)
+        self.url_of(self.pages.0)
     }
 
-    /// The time of the last change.
+    /// The URL of a page: by the DID, since a handle can change its owner. The first page is the
+    /// feed that apps subscribe to.
+    fn url_of(&self, page: u32) -> String {
+        let is_plain = |_, byte: u8| byte.is_ascii_alphanumeric() || b":._-".contains(&byte);
+        let did = percent_encoded(&self.podcast.did, is_plain);
+        let page = if page > 1 { format!("&page={page}") } else { String::new() };
+        format!("{}/functions/podcast-rss-feed?did={did}{page}", self.base_url)
+    }
+
+    /// The time of the last change of any page: a new episode moves others to the next page.
     fn modified_us(&self) -> i64 {
         let episodes = self.episodes.iter().map(|one| one.updated_us.max(one.published_us));
-        episodes.fold(self.podcast.updated_us, i64::max)
+        episodes.chain(self.changed_us).fold(self.podcast.updated_us, i64::max)
     }
 }
 
@@ -76,9 +87,7 @@ pub fn render(feed: &Feed<'_>) -> Document {
 /// Writes all elements of the channel except the items.
 fn channel(xml: &mut Xml, feed: &Feed<'_>) {
     let podcast = feed.podcast;
-    let own = feed.url();
-    let link = [("href", own.as_str()), ("rel", "self"), ("type", "application/rss+xml")];
-    xml.empty("atom:link", &link);
+    links(xml, feed);
     about(xml, podcast);
     if let Some(newest) = feed.episodes.iter().map(|episode| episode.published_us).max() {
         xml.text("pubDate", &*http_date(newest));
@@ -90,7 +99,7 @@ fn channel(xml: &mut Xml, feed: &Feed<'_>) {
     let owner = [("owner", podcast.owner_email.as_deref().unwrap_or_default())];
     xml.element("podcast:locked", &owner, if podcast.locked { "yes" } else { "no" });
     for funding in &podcast.funding {
-        let text = line(&funding.text, MAX_NAME_CHARS);
+        let text = label(&funding.text, MAX_NAME_CHARS);
         xml.element("podcast:funding", &[("url", &url(&funding.url))], &text);
     }
     persons(xml, &podcast.persons);
@@ -100,16 +109,37 @@ fn channel(xml: &mut Xml, feed: &Feed<'_>) {
     }
 }
 
+/// The feed's own URL; of several pages also those of the others (RFC 5005, section 3).
+fn links(xml: &mut Xml, feed: &Feed<'_>) {
+    let (page, last) = feed.pages;
+    let relations = [
+        ("self", Some(page)),
+        ("first", (last > 1).then_some(1)),
+        ("previous", (page > 1).then(|| page - 1)),
+        ("next", (page < last).then(|| page + 1)),
+        ("last", (last > 1).then_some(last)),
+    ];
+    for (relation, page) in relations {
+        if let Some(page) = page {
+            let url = feed.url_of(page);
+            let link = [("href", &*url), ("rel", relation), ("type", "application/rss+xml")];
+            xml.empty("atom:link", &link);
+        }
+    }
+}
+
 /// RSS's own elements.
 fn about(xml: &mut Xml, podcast: &Podcast) {
-    let (title, link) = (line(&podcast.title, MAX_CHARS), url(&podcast.link));
-    let description = shortened(&podcast.description, MAX_DESCRIPTION_BYTES);
+    let (title, link) = (label(&podcast.title, MAX_CHARS), url(&podcast.link));
+    // RSS requires one
+    let is_described = !podcast.description.trim().is_empty();
+    let described = if is_described { &podcast.description } else { &podcast.title };
+    let description = shortened(&html::without_tags(described), MAX_DESCRIPTION_BYTES);
     xml.text("title", &*title);
     xml.text("link", &*link);
-    // RSS requires one
-    xml.text("description", if description.is_empty() { &*title } else { &*description });
+    xml.text("description", &*description);
     xml.text("language", &*podcast.language);
-    xml.text("copyright", &*line(podcast.copyright.as_deref().unwrap_or_default(), MAX_CHARS));
+    xml.text("copyright", &*label(podcast.copyright.as_deref().unwrap_or_default(), MAX_CHARS));
     xml.open("image", &[]);
     xml.text("url", &*url(&podcast.image_url));
     xml.text("title", &*title);
@@ -119,7 +149,7 @@ fn about(xml: &mut Xml, podcast: &Podcast) {
 
 /// Apple's elements of a podcast.
 fn channel_apple(xml: &mut Xml, podcast: &Podcast) {
-    xml.text("itunes:author", &*line(podcast.author.as_deref().unwrap_or_default(), MAX_CHARS));
+    xml.text("itunes:author", &*label(podcast.author.as_deref().unwrap_or_default(), MAX_CHARS));
     let category = [("text", podcast.category.as_str())];
     match podcast.subcategory.as_deref() {
         Some(subcategory) => {
@@ -136,7 +166,7 @@ fn channel_apple(xml: &mut Xml, podcast: &Podcast) {
     if let Some(email) = podcast.owner_email.as_deref() {
         let name = podcast.owner_name.as_ref().or(podcast.author.as_ref());
         xml.open("itunes:owner", &[]);
-        xml.text("itunes:name", name.map(|name| line(name, MAX_CHARS)).as_deref());
+        xml.text("itunes:name", name.map(|name| label(name, MAX_CHARS)).as_deref());
         xml.text("itunes:email", email);
         xml.close("itunes:owner");
     }
@@ -148,7 +178,7 @@ fn channel_apple(xml: &mut Xml, podcast: &Podcast) {
 
 /// Writes the item of an episode.
 fn item(xml: &mut Xml, feed: &Feed<'_>, episode: &Episode) {
-    let title = line(&episode.title, MAX_CHARS);
+    let title = label(&episode.title, MAX_CHARS);
     xml.open("item", &[]);
     xml.text("title", &*title);
     let length = episode.enclosure_length.to_string();
@@ -217,8 +247,13 @@ fn persons(xml: &mut Xml, persons: &[Person]) {
             [&person.role, &person.group].map(|text| text.as_deref().unwrap_or_default());
         let [image, href] = [&person.image, &person.href].map(|text| optional_url(text.as_deref()));
         let attributes = [("role", role), ("group", group), ("img", &image), ("href", &href)];
-        xml.element("podcast:person", &attributes, &line(&person.name, MAX_NAME_CHARS));
+        xml.element("podcast:person", &attributes, &label(&person.name, MAX_NAME_CHARS));
     }
+}
+
+/// A text on one line.
+fn label(text: &str, max_chars: usize) -> String {
+    line(&html::without_active_tags(text), max_chars)
 }
 
 fn optional_url(text: Option<&str>) -> String {

@@ -2,7 +2,8 @@
 //! age verification, which they write: sessions, the verifier's events, and the status of users.
 //!
 //! A page of a feed starts at the position of the last one in an index, and no query counts rows.
-//! Blocked labels have 16 parameters and selected ones 10, NULL where there are fewer.
+//! It has the posts of one set of moderation labels, so blocked posts are not read at all. Blocked
+//! labels have 16 parameters and selected ones 10, NULL where there are fewer.
 
 /// Excludes the blocked labels `$5` to `$20`. The expression around the label keeps it out of the
 /// index search: the few labels of a post are read at once, not searched one by one.
@@ -17,7 +18,8 @@ macro_rules! unblocked {
     };
 }
 
-/// `$4` posts of the feed `$1` after the position `$2`, `$3`.
+/// `$4` posts of the feed `$1` after the position `$2`, `$3`. The set of moderation labels that the
+/// filter names decides already; the labels decide again, for one that is set at this moment.
 macro_rules! page {
     ($table:literal, $filter:expr) => {
         concat!(
@@ -54,14 +56,21 @@ macro_rules! labelled {
     };
 }
 
-/// A page of a feed.
-pub const FEED: &str = page!("feed_item", "");
-/// A page of a feed within the set `$21`.
-pub const FEED_OF_SET: &str = page!("feed_item", "set_code = $21 AND ");
-/// A page of a feed with some labels.
-pub const FEED_OF_LABELS: &str = labelled!("");
-/// A page of a feed with some labels within the set `$31`.
-pub const FEED_OF_LABELS_AND_SET: &str = labelled!("set_code = $31 AND ");
+/// The sets of moderation labels in a feed, at most `$2`: steps from each to the next.
+pub const FEED_MODERATIONS: &str = "WITH RECURSIVE found (moderation) AS ( \
+    SELECT min(moderation) FROM feed_item WHERE feed = $1 AND hidden = 0 \
+    UNION ALL SELECT (SELECT min(feed_item.moderation) FROM feed_item \
+    WHERE feed = $1 AND hidden = 0 AND feed_item.moderation > found.moderation) \
+    FROM found WHERE found.moderation IS NOT NULL) \
+    SELECT moderation FROM found WHERE moderation IS NOT NULL LIMIT $2";
+/// A page of a feed with the moderation labels `$21`.
+pub const FEED: &str = page!("feed_item", "moderation = $21 AND ");
+/// A page of a feed within the set `$22`.
+pub const FEED_OF_SET: &str = page!("feed_item", "moderation = $21 AND set_code = $22 AND ");
+/// A page of a feed with some labels and the moderation labels `$31`.
+pub const FEED_OF_LABELS: &str = labelled!("moderation = $31 AND ");
+/// A page of a feed with some labels within the set `$32`.
+pub const FEED_OF_LABELS_AND_SET: &str = labelled!("moderation = $31 AND set_code = $32 AND ");
 
 /// A viewer's newest snapshot.
 pub const SNAPSHOT: &str = "SELECT snapshot_id, built_us FROM suggestion WHERE viewer_did = $1 \
@@ -101,12 +110,16 @@ pub const PODCAST: &str = "SELECT did, guid, title, description, link, language,
     category, subcategory, explicit, image_url, kind, medium, locked, owner_name, owner_email, \
     copyright, funding, persons, txt, complete, block, new_feed_url, status, updated_us \
     FROM podcast WHERE did = $1";
-/// The newest episodes of a podcast that are published by `$2`.
+/// How many episodes of a podcast are published by `$2`, and when one of them last changed.
+pub const EPISODES_PUBLISHED: &str = "SELECT count(*) AS count, \
+    max(CASE WHEN updated_us > published_us THEN updated_us ELSE published_us END) AS changed_us \
+    FROM episode WHERE did = $1 AND visibility = 'public' AND published_us <= $2";
+/// The newest episodes of a podcast that are published by `$2`, without the first `$4`.
 pub const EPISODES: &str = "SELECT id, did, guid, title, description_html, link, enclosure_url, \
     enclosure_length, enclosure_type, duration_s, published_us, season, number, kind, explicit, \
     image_url, transcripts, persons, chapters_url, social_uri, updated_us \
     FROM episode WHERE did = $1 AND visibility = 'public' AND published_us <= $2 \
-    ORDER BY published_us DESC, id DESC LIMIT $3";
+    ORDER BY published_us DESC, id DESC LIMIT $3 OFFSET $4";
 /// When the next episode of a podcast is published after `$2`.
 pub const NEXT_PUBLICATION: &str = "SELECT min(published_us) AS published_us FROM episode \
     WHERE did = $1 AND visibility = 'public' AND published_us > $2";

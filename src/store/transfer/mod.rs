@@ -4,19 +4,20 @@
 //! the second applies it in one transaction, so memory stays bounded. Importing twice stores once,
 //! and import reads what export writes.
 //!
-//! Reading order: `types.rs` lists all types; `field.rs` checks members, `record.rs`
-//! parses a line, `batch.rs` applies many (`sql.rs`); `export.rs` goes the other way.
+//! Reading order: `types.rs` lists all types; `field.rs` checks members, `record.rs` parses a line,
+//! `rules.rs` judges it, `batch.rs` applies many (`sql.rs`); `export.rs` goes the other way.
 
 mod batch;
+mod categories;
 mod export;
 mod field;
 mod record;
+mod rules;
 mod sql;
 mod types;
 
 use super::StoreError;
 use super::db::{Db, Tx};
-use super::syntax::is_page_of;
 use batch::Batch;
 use record::{MAX_DEPTH, Record};
 use simd_json::Buffers;
@@ -27,6 +28,7 @@ use types::RECORD_TYPES;
 use uuid::Uuid;
 
 pub use export::ExportError;
+pub use rules::ImportRules;
 pub use types::types;
 
 /// 1 min for a thousand rows on a slow disk.
@@ -114,27 +116,25 @@ pub struct Content<'a> {
 }
 
 impl Content<'_> {
-    /// Imports a file, whole or not at all. A new podcast without a guid gets that of its feed
-    /// below `base_url`, and only pages of that origin are taken. `progress` gets the bytes that
-    /// each stage has read.
+    /// Imports a file, whole or not at all. `progress` gets the bytes that each stage has read.
     pub async fn import(
         &self,
         file: &mut (impl BufRead + Seek),
-        base_url: Option<&str>,
+        rules: ImportRules<'_>,
         mut progress: impl FnMut(Stage, u64),
     ) -> Result<Imported, ImportError> {
-        check(Records::new(&mut *file, base_url), |bytes| progress(Stage::Checking, bytes))?;
+        check(Records::new(&mut *file, rules), |bytes| progress(Stage::Checking, bytes))?;
         file.rewind()?;
         let mut tx = begin(self.db).await?;
         let mut imported = Imported::default();
         let mut batch = Batch::default();
-        let mut records = Records::new(file, base_url);
+        let mut records = Records::new(file, rules);
         while let Some((length, mut record)) = records.next()? {
             if batch.is_full_for(&record) {
                 batch.apply(&mut tx).await?;
                 progress(Stage::Applying, records.bytes);
             }
-            name_podcast(&mut record, base_url);
+            name_podcast(&mut record, rules.base_url);
             imported.count(&record);
             batch.push(records.number, length, record);
         }
@@ -199,8 +199,7 @@ fn check(
 /// The records of a file, line by line, in bounded memory.
 struct Records<'a, R> {
     from: R,
-    /// The origin of the pages, if known.
-    base_url: Option<&'a str>,
+    rules: ImportRules<'a>,
     line: Vec<u8>,
     /// The number of the current line, from 1.
     number: u64,
@@ -210,9 +209,9 @@ struct Records<'a, R> {
 }
 
 impl<'a, R: BufRead> Records<'a, R> {
-    fn new(from: R, base_url: Option<&'a str>) -> Self {
+    fn new(from: R, rules: ImportRules<'a>) -> Self {
         let buffers = Buffers::with_max_depth(0, MAX_DEPTH);
-        Self { from, base_url, line: Vec::new(), number: 0, bytes: 0, buffers }
+        Self { from, rules, line: Vec::new(), number: 0, bytes: 0, buffers }
     }
 
     /// The next record and the length of its line. Blank lines are skipped.
@@ -228,7 +227,7 @@ impl<'a, R: BufRead> Records<'a, R> {
                 continue;
             } else {
                 let record = Record::parse(&mut self.line, &mut self.buffers);
-                record.and_then(|record| on_origin(record, self.base_url))
+                record.and_then(|record| self.rules.judge(record))
             };
             let record = record.map_err(|why| ImportError::line(self.number, why))?;
             return Ok(Some((length, record)));
@@ -244,19 +243,6 @@ impl<'a, R: BufRead> Records<'a, R> {
         self.bytes += read as u64;
         Ok(read)
     }
-}
-
-/// Refuses a page of another origin: crawlers take a sitemap for its own origin only.
-fn on_origin(record: Record, base_url: Option<&str>) -> Result<Record, String> {
-    let Some(base_url) = base_url.filter(|_| record.of.name == "page" && !record.is_deletion)
-    else {
-        return Ok(record);
-    };
-    let loc = record.row.get("loc").and_then(serde_json::Value::as_str).unwrap_or_default();
-    if is_page_of(base_url, loc) {
-        return Ok(record);
-    }
-    Err(format!("page.loc must be below {base_url}/ and have no fragment"))
 }
 
 /// Gives a podcast the guid of its feed's URL, unless it has one. A stored guid stays.

@@ -116,6 +116,20 @@ pub(super) const PODCAST_WITHOUT_GUID: &str = "SELECT 1 AS found FROM {rows} \
     WHERE r.value ->> 'guid' IS NULL \
     AND NOT EXISTS (SELECT 1 FROM podcast p WHERE p.did = r.value ->> 'did') LIMIT 1";
 
+/// A podcast that is serial, although a stored full episode has no number.
+pub(super) const PODCAST_UNNUMBERED: &str = "SELECT 1 AS found FROM {rows} \
+    WHERE r.value ->> 'kind' = 'serial' AND EXISTS (SELECT 1 FROM episode e \
+    WHERE e.did = r.value ->> 'did' AND e.kind = 'full' AND e.number IS NULL) LIMIT 1";
+
+/// A full episode of a serial podcast without a number.
+pub(super) const EPISODE_UNNUMBERED: &str = "SELECT 1 AS found FROM {rows} \
+    WHERE r.value ->> 'number' IS NULL AND r.value ->> 'kind' = 'full' \
+    AND EXISTS (SELECT 1 FROM podcast p \
+    WHERE p.did = r.value ->> 'did' AND p.kind = 'serial') LIMIT 1";
+/// An episode that is stored with another guid.
+pub(super) const EPISODE_RENAMED: &str = "SELECT 1 AS found FROM {rows} \
+    WHERE EXISTS (SELECT 1 FROM episode e WHERE e.id = r.value ->> 'id' \
+    AND e.guid <> r.value ->> 'guid') LIMIT 1";
 /// An episode whose podcast is missing.
 pub(super) const EPISODE_ALONE: &str = "SELECT 1 AS found FROM {rows} \
     WHERE NOT EXISTS (SELECT 1 FROM podcast p WHERE p.did = r.value ->> 'did') LIMIT 1";

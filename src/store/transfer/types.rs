@@ -172,6 +172,11 @@ pub(super) static RECORD_TYPES: [RecordType; 8] = [
                 All,
                 "guid is missing, and no base URL is set to derive it from",
             ),
+            Check(
+                sql::PODCAST_UNNUMBERED,
+                All,
+                "kind is serial, but a stored full episode has no number: number it first",
+            ),
             Put(&["guid"]),
         ],
         page: "SELECT * FROM podcast WHERE did > $1 ORDER BY did LIMIT $2",
@@ -225,6 +230,8 @@ pub(super) static RECORD_TYPES: [RecordType; 8] = [
         ],
         put: &[
             Check(sql::EPISODE_ALONE, All, "no podcast has its did: import the podcast first"),
+            Check(sql::EPISODE_UNNUMBERED, All, "number is missing: the podcast is serial"),
+            Check(sql::EPISODE_RENAMED, All, "guid differs from the stored one: it never changes"),
             Put(&["guid"]),
         ],
         page: "SELECT * FROM episode WHERE id > $1 ORDER BY id LIMIT $2",

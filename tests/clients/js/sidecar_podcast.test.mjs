@@ -11,7 +11,7 @@ import { BASE_URL, Sidecar } from './sidecar_world.mjs';
 const START = Date.parse('2026-02-01T08:00:00Z');
 const DAY = minutes(24 * 60);
 const FEED = '/functions/podcast-rss-feed';
-/** The maximum number of episodes in a feed, the newest. */
+/** The maximum number of episodes on a page. */
 const MOST = 300;
 
 const CREATOR = did('creator');
@@ -201,10 +201,14 @@ test('a podcast without a guid derives one from its URL', async () => {
   assert.equal(podcastGuid('https://podnews.net/rss'), '9b024349-ccf0-5f69-a609-6b82873eab3c');
 });
 
-test('a large feed lists the newest episodes', async () => {
+test('a large feed lists the newest episodes first, and the others on the next page', async () => {
   const { items } = await read(LONG);
   const names = Array.from({ length: MOST }, (_, number) => `l${MOST + 24 - number}`);
   assert.deepEqual(newestFirst(items), guids(...names));
+  const next = await ask({ did: LONG, page: '2' });
+  const others = Array.from({ length: 25 }, (_, number) => `l${24 - number}`);
+  assert.deepEqual(newestFirst(parseFeed(next.text).items), guids(...others));
+  assert.equal((await ask({ did: LONG, page: '3' })).status, 404);
 });
 
 test('special characters survive unchanged', async () => {

@@ -78,8 +78,14 @@ fn episode(number: i64) -> Episode {
     }
 }
 
+/// A feed of one page.
+fn feed<'a>(podcast: &'a Podcast, episodes: &'a [Episode]) -> Feed<'a> {
+    let handle = Some("ana.cards.example");
+    Feed { podcast, episodes, pages: (1, 1), changed_us: None, handle, base_url: BASE }
+}
+
 fn document(podcast: &Podcast, episodes: &[Episode]) -> Document {
-    render(&Feed { podcast, episodes, handle: Some("ana.cards.example"), base_url: BASE })
+    render(&feed(podcast, episodes))
 }
 
 fn channel(podcast: &Podcast, episodes: &[Episode]) -> Node {
@@ -148,7 +154,7 @@ fn a_creators_choices_are_written() {
         ("itunes:complete", "yes"),
         ("itunes:block", "yes"),
         ("itunes:explicit", "true"),
-        ("description", "Pulls & <Packs>"),
+        ("description", "Pulls & < Packs>"),
     ] {
         assert_eq!(at(&channel, path), expected, "{path}");
     }
@@ -169,13 +175,92 @@ fn difficult_text_is_preserved() {
     let episode =
         Episode { title: hard.to_owned(), description_html: hard.to_owned(), ..episode(1) };
     let channel = channel(&podcast, &[episode]);
-    for path in ["title", "description", "itunes:author", "item/title", "item/itunes:title"] {
+    for path in ["title", "itunes:author", "item/title", "item/itunes:title"] {
         assert_eq!(at(&channel, path), clean, "{path}");
     }
+    let shown = "ana@b.example < b>🃏< /b> \u{5d0}\u{5d1} \u{202e}x ]]> &amp;";
+    assert_eq!(at(&channel, "description"), shown, "also by apps that take it for HTML");
     let plain = "ana@b.example 🃏 \u{5d0}\u{5d1} \u{202e}x ]]> &";
     assert_eq!(at(&channel, "item/description"), plain);
     let html = "ana@b.example <b>🃏</b> \u{5d0}\u{5d1} \u{202e}x ]]&gt; &amp;";
     assert_eq!(at(&channel, "item/content:encoded"), html);
+}
+
+/// Parts of a text, with what apps must not take for a tag that acts.
+const ACTIVE: &str = "A<script>alert(1)</script><\u{1}script><ScRiPt>\n\
+    <img\nsrc=x onerror=alert(1)><a href=javascript:x><b/onclick=x><x onclick=x><svg><style>\
+    </iframe><!-- <b <plaintext>Z";
+
+#[test]
+fn no_text_of_a_channel_acts_as_html() {
+    let hostile = || ACTIVE.to_owned();
+    let podcast = Podcast {
+        title: hostile(),
+        description: hostile(),
+        author: text(ACTIVE),
+        copyright: text(ACTIVE),
+        owner_name: text(ACTIVE),
+        owner_email: text("ana@cards.example"),
+        persons: vec![person(ACTIVE)],
+        funding: vec![Funding { url: "https://cards.example/tip".to_owned(), text: hostile() }],
+        ..podcast()
+    };
+    let channel = channel(&podcast, &[Episode { title: hostile(), ..episode(1) }]);
+    for path in [
+        "title",
+        "image/title",
+        "description",
+        "copyright",
+        "itunes:author",
+        "itunes:owner/itunes:name",
+        "podcast:person",
+        "podcast:funding",
+        "item/title",
+        "item/itunes:title",
+    ] {
+        let text = at(&channel, path);
+        let text = text.trim_end_matches('<');
+        let tags = text.match_indices('<').filter(|(at, _)| !text[at + 1..].starts_with(' '));
+        assert_eq!(tags.count(), 0, "{path}: {text}");
+        let solid = |text: &str| text.replace(['\u{1}', ' ', '\n'], "");
+        let (found, whole) = (solid(text), solid(ACTIVE));
+        assert!(whole.starts_with(&found) && found.len() > 100, "{path} keeps its text: {text}");
+    }
+}
+
+#[test]
+fn a_title_keeps_what_only_looks_like_a_tag() {
+    for title in ["Salt & <Pepper>", "<b>Bold</b>", "1 < 2", "a <![CDATA[ b ]]>", "&lt;script&gt;"]
+    {
+        let podcast = Podcast { title: title.to_owned(), ..podcast() };
+        assert_eq!(at(&channel(&podcast, &[]), "title"), title);
+    }
+}
+
+#[test]
+fn pages_link_to_each_other() {
+    let url = |page: u32| match page {
+        1 => format!("{BASE}/functions/podcast-rss-feed?did={DID}"),
+        _ => format!("{BASE}/functions/podcast-rss-feed?did={DID}&page={page}"),
+    };
+    for (pages, expected) in [
+        ((1, 1), vec![("self", 1)]),
+        ((1, 3), vec![("self", 1), ("first", 1), ("next", 2), ("last", 3)]),
+        ((2, 3), vec![("self", 2), ("first", 1), ("previous", 1), ("next", 3), ("last", 3)]),
+        ((3, 3), vec![("self", 3), ("first", 1), ("previous", 2), ("last", 3)]),
+    ] {
+        let document = render(&Feed { pages, ..feed(&podcast(), &[]) });
+        let root = read(&document.body);
+        let links = root.one("channel").all("atom:link");
+        let link =
+            |link: &Node| ["rel", "href"].map(|name| link.attribute(name).unwrap().to_owned());
+        let expected =
+            expected.into_iter().map(|(relation, page)| [relation.to_owned(), url(page)]);
+        assert!(links.map(link).eq(expected), "{pages:?}");
+    }
+    let podcast = podcast();
+    let changed = Feed { changed_us: Some(NOVEMBER + DAY), ..feed(&podcast, &[]) };
+    assert_eq!(render(&changed).modified_us, Some(NOVEMBER + DAY), "of any page");
 }
 
 #[test]
@@ -222,7 +307,7 @@ fn a_feed_is_dated_by_its_content() {
 #[test]
 fn a_feed_names_itself_by_its_did() {
     let podcast = Podcast { did: "did:web:localhost%3A3000".to_owned(), ..podcast() };
-    let feed = Feed { podcast: &podcast, episodes: &[], handle: None, base_url: BASE };
+    let feed = Feed { handle: None, ..feed(&podcast, &[]) };
     let url = "https://cards.example/functions/podcast-rss-feed?did=did:web:localhost%253A3000";
     assert_eq!(feed.url(), url);
     assert_eq!(render(&feed), render(&feed), "equal content, equal bytes");

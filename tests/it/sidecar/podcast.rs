@@ -12,6 +12,7 @@ use crate::support::sidecar::content::{
 use crate::support::sidecar::expect::{common, refused};
 use crate::support::sidecar::stage::{BASE, Stage};
 use crate::support::sidecar::token::seconds_from_now;
+use crate::support::sidecar::xml::read;
 
 const PATH: &str = "/functions/podcast-rss-feed";
 
@@ -126,6 +127,69 @@ fn caching_ends_with_the_next_episode() {
     let before = in_seconds(-1);
     assert_eq!(max_age(&before), 300, "nothing is scheduled any more");
     assert!(before.text().contains("Episode 2"), "what is published shows");
+}
+
+/// The relations of a feed's links to the pages they name.
+fn links(answer: &Response) -> Vec<(String, String)> {
+    let channel = read(&answer.body).children.remove(0);
+    let links = channel.all("atom:link").map(|link| {
+        let [relation, url] = ["rel", "href"].map(|name| link.attribute(name).unwrap_or_default());
+        (relation.to_owned(), url.strip_prefix(BASE).unwrap_or_default().to_owned())
+    });
+    links.collect()
+}
+
+#[test]
+fn every_episode_is_on_exactly_one_page() {
+    let stage = Stage::new();
+    stage.sql(&format!(
+        "DELETE FROM episode;
+         WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 700)
+         INSERT INTO episode (id, did, guid, title, description_html, enclosure_url, \
+         enclosure_length, enclosure_type, published_us, visibility, updated_us) \
+         SELECT 'n' || i, '{ALICE_DID}', 'guid-' || i, 'T', 'D', \
+         CASE i WHEN 350 THEN 'garbage' ELSE 'https://media.example/' || i END, 1, 'audio/mpeg', \
+         i / 3 * 1000000, CASE i % 100 WHEN 0 THEN 'hidden' ELSE 'public' END, 1 FROM n;"
+    ));
+    let (mut path, mut found, mut tags) = (format!("{PATH}?did={ALICE_DID}"), vec![], vec![]);
+    loop {
+        let answer = stage.get(&path);
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+        let channel = read(&answer.body).children.remove(0);
+        found.extend(channel.all("item").map(|item| item.one("guid").text.clone()));
+        let etag = answer.header("ETag").expect("a tag").to_owned();
+        let again = stage.get_with(&path, "If-None-Match", &etag);
+        assert_eq!((again.status, again.body.len()), (304, 0), "{path}");
+        assert!(answer.header("Last-Modified").is_some_and(|time| time.ends_with("GMT")));
+        tags.push(etag);
+        let links = links(&answer);
+        assert!(links.contains(&("self".to_owned(), path.clone())), "{links:?}");
+        assert!(links.iter().any(|(name, url)| name == "last" && url.ends_with("&page=3")));
+        let next = links.into_iter().find(|(relation, _)| relation == "next");
+        let Some((_, next)) = next else { break };
+        path = next;
+    }
+    let mut expected: Vec<_> = (1..=700).filter(|i| i % 100 > 0 && *i != 350).collect();
+    expected.sort_by_key(|i| (i / 3, format!("n{i}")));
+    let expected: Vec<_> = expected.iter().rev().map(|i| format!("guid-{i}")).collect();
+    assert_eq!(found, expected, "newest first, none twice, none lost");
+    assert_eq!(tags.len(), 3);
+    assert!(tags[0] != tags[1] && tags[1] != tags[2] && tags[0] != tags[2], "{tags:?}");
+    let first = stage.get(&format!("{PATH}?did={ALICE_DID}&page=1"));
+    assert_eq!(first.header("ETag"), Some(&*tags[0]), "the feed itself is the first page");
+    let by_handle = stage.get(&format!("{PATH}?handle=alice.cards.example&page=3"));
+    assert_eq!(by_handle.header("ETag"), Some(&*tags[2]), "by handle, too");
+    for (page, error) in [
+        ("4", "NotFound"),
+        ("99999999999", "NotFound"),
+        ("0", "InvalidRequest"),
+        ("01", "InvalidRequest"),
+        ("-1", "InvalidRequest"),
+        ("x", "InvalidRequest"),
+    ] {
+        refused(&by(&stage, &format!("did={ALICE_DID}&page={page}")), error, page);
+    }
+    refused(&by(&stage, &format!("did={FRANK_DID}&page=2")), "NotFound", "no podcast");
 }
 
 #[test]

@@ -1,0 +1,51 @@
+//! What a record must be beyond the types of its members, by the documents of the tables.
+//!
+//! In: a record, and what the importer knows. Rules about stored rows are steps in `types.rs`.
+
+use super::categories::is_category;
+use super::record::Record;
+use crate::store::syntax::is_page_of;
+use serde_json::Value;
+
+/// One day: the clocks of writers differ, and no post may lead its feed for longer.
+const MAX_AHEAD_US: i64 = 24 * 3_600 * 1_000_000;
+
+/// What an import is judged by.
+#[derive(Debug, Clone, Copy)]
+pub struct ImportRules<'a> {
+    /// The origin of pages and feeds. New podcasts without a guid get one derived from it, and only
+    /// pages of it are taken; without it neither is done.
+    pub base_url: Option<&'a str>,
+    /// The time, in microseconds since 1970 UTC.
+    pub now_us: i64,
+}
+
+impl ImportRules<'_> {
+    /// Returns the record if it follows the rules, or else what it breaks.
+    pub(super) fn judge(&self, record: Record) -> Result<Record, String> {
+        let text = |column| record.row.get(column).and_then(Value::as_str);
+        let broken = match (record.of.name, self.base_url) {
+            _ if record.is_deletion => None,
+            // crawlers take a sitemap for its own origin only
+            ("page", Some(base)) if !is_page_of(base, text("loc").unwrap_or_default()) => {
+                Some(format!("page.loc must be below {base}/ and have no fragment"))
+            }
+            ("podcast", _)
+                if !is_category(text("category").unwrap_or_default(), text("subcategory")) =>
+            {
+                let why = "podcast.category must be one of Apple's, and subcategory one of its own";
+                Some(format!("{why}, exactly as Apple spells them"))
+            }
+            ("feed_item", _) if self.is_ahead(record.row.get("sort_us")) => {
+                Some("feed_item.sort_at must be at most one day in the future".to_owned())
+            }
+            _ => None,
+        };
+        broken.map_or(Ok(record), Err)
+    }
+
+    fn is_ahead(&self, instant: Option<&Value>) -> bool {
+        let latest = self.now_us.saturating_add(MAX_AHEAD_US);
+        instant.and_then(Value::as_i64).is_some_and(|at| at > latest)
+    }
+}
