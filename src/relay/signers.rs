@@ -22,10 +22,10 @@ use tokio::time::{Instant, timeout_at};
 
 /// Until a write is journaled: all waiting, reading and signing. What is sent afterwards has the
 /// node's timeout, and its receipt another one.
-pub(super) const DEADLINE: Duration = Duration::from_secs(20);
+pub(super) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Operations that may wait for one account: at some 20 per second the last one runs in time.
-const MAX_WAITING: usize = 400;
+const MAX_WAITING: usize = 1_000;
 
 /// How long to wait for another process: longer than its writes take.
 const LOCK: Duration = Duration::from_secs(10);
