@@ -21,8 +21,9 @@ use std::time::Duration;
 
 /// 3 s for a free connection and for SQLite's own lock: less than the timeout of a statement.
 const WAIT: Duration = Duration::from_secs(3);
-/// 1 min for migrations, including those of another process: they run at the start only.
-const MIGRATING: Duration = Duration::from_secs(60);
+/// 10 min for migrations, including those of another process: they run at the start only, and one
+/// may write hundreds of thousands of rows and their indexes.
+const MIGRATING: Duration = Duration::from_secs(600);
 /// Read connections to a SQLite file. For a hundred readers of a feed, 4 serve more requests than
 /// 2, and 8 no more than 4.
 pub(super) const READERS: u32 = 4;
