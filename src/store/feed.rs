@@ -104,7 +104,7 @@ impl Feeds<'_> {
     ///
     /// # Errors
     /// Also [`StoreError::TooLarge`], beyond [`MAX_BLOCKED`], [`MAX_LABELS`] or
-    /// [`MAX_MODERATIONS`].
+    /// `MAX_MODERATIONS`.
     pub async fn posts(&self, query: &FeedQuery<'_>) -> Result<Vec<FeedItem>, StoreError> {
         // nothing is newer than the first position
         let (sort_us, post_uri) = query.after.unwrap_or((i64::MAX, ""));
