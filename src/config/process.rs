@@ -54,7 +54,7 @@ fn threads(value: &Value<'_>) -> Converted<Option<NonZeroUsize>> {
 }
 
 section! {
-    /// The log on standard error: one line per request.
+    /// The log on standard error: one line per request; repeated refusals of a client are summarised.
     "log" LogConfig {
         /// The least severe level that is logged: error, warn, info or debug.
         /// Why: info has one line per request; debug is for finding a fault.

@@ -15,7 +15,7 @@ use crate::config::ConnectionsConfig;
 use crate::http::context::ServerContext;
 use crate::http::drain::ConnectionGuard;
 use crate::http::tls::{self, Identities, Identity};
-use crate::io::{cold, lifetime};
+use crate::io::{DescriptorUse, cold, lifetime};
 use crate::telemetry::{BySurface, ConnectionOutcome, Handshake, Surface};
 use arc_swap::ArcSwapOption;
 use async_trait::async_trait;
@@ -65,7 +65,7 @@ pub struct Gate<A> {
     pub(super) limits: Arc<Limits>,
     max: usize,
     max_per_client: usize,
-    trusted: TrustedProxies,
+    pub(super) trusted: TrustedProxies,
     connections: Arc<Mutex<Connections>>,
     pub(super) process: ServerContext,
     tls: Certificates,
@@ -236,7 +236,9 @@ impl<A: HttpServerApp + Send + Sync + 'static> ServerApp for Gate<A> {
         let digest = stream.get_socket_digest();
         let address = digest.as_ref().and_then(|digest| digest.peer_addr());
         let peer = address.and_then(|address| address.as_inet()).map(std::net::SocketAddr::ip);
-        let permit = self.acquire(peer);
+        let is_reserved =
+            self.surface != Surface::Admin && DescriptorUse::Client.is_reserved(stream.id());
+        let permit = if is_reserved { None } else { self.acquire(peer) };
         let outcome = match permit {
             Some(_) => ConnectionOutcome::Accepted,
             None => ConnectionOutcome::Refused,

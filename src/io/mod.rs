@@ -19,7 +19,7 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -28,6 +28,32 @@ use tokio::time::{Instant, Sleep};
 
 /// 16 KiB: what is read at a time where the size is not known. A head and a usual body fit.
 pub const READ_SIZE: usize = 16 << 10;
+
+/// The first descriptor that a client's connection may not have, and the same for the node's.
+static RESERVED_FROM: [AtomicI32; 2] = [AtomicI32::new(i32::MAX), AtomicI32::new(i32::MAX)];
+
+/// Who may not have the last descriptors. The operator's connections may have all.
+#[derive(Clone, Copy, Debug)]
+pub enum DescriptorUse {
+    /// A connection of a client.
+    Client,
+    /// A connection to the node.
+    Node,
+}
+
+impl DescriptorUse {
+    /// Reserves every descriptor from `first` on.
+    pub fn reserve(self, first: u64) {
+        let first = i32::try_from(first).unwrap_or(i32::MAX);
+        RESERVED_FROM[self as usize].store(first, Ordering::Relaxed);
+    }
+
+    /// Whether a descriptor is reserved. The kernel gives the lowest that is free (POSIX, section
+    /// 2.14), so all below it are in use.
+    pub fn is_reserved(self, descriptor: i32) -> bool {
+        descriptor >= RESERVED_FROM[self as usize].load(Ordering::Relaxed)
+    }
+}
 
 /// Boxes a future that is seldom awaited, so that the one that awaits it stays small: a request
 /// holds its whole future while the node is asked.

@@ -8,12 +8,13 @@ use super::http1::{Connection, ExchangeError};
 use super::served_chain::{ChainIdentity, ServedChain};
 use super::{ConnectionChoice, NodeCall, NodeError, chain};
 use crate::config::{NodeConfig, NodeUrl};
-use crate::io::MemoryPermit;
+use crate::io::{DescriptorUse, MemoryPermit};
 use crate::telemetry::Metrics;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use portcullis_filters::rpc::response::Outcome;
 use std::collections::VecDeque;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -198,6 +199,9 @@ impl Target {
     pub(super) async fn dial(&self) -> Option<Box<Connection>> {
         let connect = TcpStream::connect((self.host.as_str(), self.port));
         let stream = tokio::time::timeout(self.connect_timeout, connect).await.ok()?.ok()?;
+        if DescriptorUse::Node.is_reserved(stream.as_raw_fd()) {
+            return None;
+        }
         // otherwise a small request may wait for an acknowledgement
         stream.set_nodelay(true).ok()?;
         Some(Box::new(Connection::new(stream)))

@@ -91,6 +91,13 @@ pub struct Bound {
 /// # Errors
 /// The first listener that cannot be bound, or another part that cannot start.
 pub fn bind(config: &Config, log: Log, inherited: Inherited) -> Result<Bound, StartError> {
+    let bound = connect_parts(config, log, inherited);
+    hardening::wipe_stack();
+    bound
+}
+
+#[inline(never)]
+fn connect_parts(config: &Config, log: Log, inherited: Inherited) -> Result<Bound, StartError> {
     let identities = Identities::load(config)?;
     for warning in identities.warnings(SystemTime::now()) {
         log::warn!("{warning}");
@@ -135,7 +142,8 @@ pub fn bind(config: &Config, log: Log, inherited: Inherited) -> Result<Bound, St
             access,
         })?;
     }
-    files::raise_limit(bound.connections(&config.node));
+    let (clients, node) = bound.connections(&config.node);
+    files::raise_limit(clients, node);
     bound.lifecycle.predecessor = std::mem::take(&mut bound.inherited).finish()?;
     Ok(bound)
 }
@@ -313,13 +321,13 @@ impl Bound {
         Ok(())
     }
 
-    /// Connections of all clients and to the node, at most.
-    fn connections(&self, node: &NodeConfig) -> u64 {
+    /// Connections of all clients, and to the node, at most.
+    fn connections(&self, node: &NodeConfig) -> (u64, u64) {
         let clients = self.lifecycle.listeners.iter().map(|listener| listener.max_connections);
         // the relay has connections of its own
         let users = 1 + usize::from(self.surfaces.relay.is_some());
         let node = users * node.url.iter().count() * node.max_connections;
-        (clients.sum::<usize>() + node) as u64
+        (clients.sum::<usize>() as u64, node as u64)
     }
 
     /// The origin of a surface, with the actual port; `None` if the surface is off.

@@ -169,6 +169,7 @@ impl Signer {
         };
         // of the query version, whose signature cannot be used to submit it
         let query = invoke(Bounds::ZERO).query().sign(self.chain_id, &self.key);
+        hardening::wipe_stack();
         let estimate = self.chain.estimate(&query.to_json()).await;
         if let Err(RpcError::Returned(_)) = &estimate
             && self.chain.nonce(self.account.address).await? != nonce
@@ -177,6 +178,7 @@ impl Signer {
         }
         let estimate = estimate?;
         let transaction = invoke(bounds(&estimate, policy)?).sign(self.chain_id, &self.key);
+        hardening::wipe_stack();
         let hash = transaction.hash(self.chain_id);
         Ok(Signed { hash, nonce, params: transaction.to_params() })
     }

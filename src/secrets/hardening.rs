@@ -14,6 +14,16 @@ pub fn no_core_files() {
     }
 }
 
+/// More than the calls that handle keys have on the stack.
+const STACK: usize = 256 << 10;
+
+/// Overwrites what calls that have returned left on the stack: moves and arithmetic leave copies of
+/// keys there.
+#[inline(never)]
+pub fn wipe_stack() {
+    std::hint::black_box(&mut [0_u8; STACK]);
+}
+
 /// Locks a key's page in memory while the guard lives: mlock(2). The key must not move.
 pub fn lock(key: &SecretKey) -> Option<LockGuard> {
     match region::lock(std::ptr::from_ref(key), size_of::<SecretKey>()) {

@@ -2,10 +2,12 @@
 
 use std::io::Write;
 
+use crate::admin::{eventually, series};
 use crate::node_head::{ask_about, row};
 use crate::support::check::{assert_error, assert_one_of, assert_result};
 use crate::support::client::{Broken, Client};
-use crate::support::edge::Edge;
+use crate::support::edge::{Edge, Setup};
+use crate::support::folder::Folder;
 use crate::support::node::{Act, Latch, Node};
 use crate::support::request::{QUESTION, Request, padded, rpc};
 use crate::support::script::{RESULT, echo, good};
@@ -373,4 +375,30 @@ fn an_endless_upload_still_reads_the_refusal() {
         assert!(chunks < 65_536, "{what}: the edge does not read on for ever");
     }
     assert_eq!(node.connections(), 0, "a refused request never reaches the node");
+}
+
+#[test]
+fn probes_are_answered_when_descriptors_run_out() {
+    let folder = Folder::new();
+    let few = folder.file("few-descriptors");
+    let program = env!("CARGO_BIN_EXE_portcullis");
+    let script = format!("#!/bin/sh\nulimit -n 200\nexec {program} \"$@\"\n");
+    std::fs::write(&few, script).expect("the folder is ours");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(&few, mode).expect("the file is ours");
+    let node = Node::start(good);
+    let edge = Setup::before(node.address()).program(few.as_ref()).start();
+    let mut clients: Vec<_> = (0..400).map(|_| edge.client()).collect();
+    for path in ["/livez", "/metrics"] {
+        assert_eq!(edge.admin_get(path).status, 200, "{path} while clients have all others");
+    }
+    let answer = clients[0].ask(&Request::post(rpc("1", "starknet_blockNumber", "[]")));
+    assert_eq!(answer.status, 200, "a connection that was accepted is served");
+    let mut last = clients.pop().expect("there are many");
+    assert_error(&last.response(), "overloaded", "null", "one too many");
+    drop(clients);
+    eventually(&edge, "they are gone", |now| {
+        series(now, "portcullis_connections", &["gateway"]) == 0.0
+    });
+    assert_eq!(edge.ask(&Request::new("GET", "/healthz")).status, 200, "the next client");
 }

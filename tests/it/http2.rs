@@ -215,6 +215,21 @@ fn rapid_resets_end_the_connection() {
 }
 
 #[test]
+fn a_proxys_connection_survives_one_bad_client() {
+    let (stage, latch) = Stage::held(&[]);
+    let mut client = stage.client();
+    for _ in 0..120 {
+        let mut begun = client.send(&of("192.0.2.1", Request::post(QUESTION))).expect("sent");
+        stage.in_flight(1.0);
+        begun.body.send_reset(Reason::CANCEL);
+        stage.in_flight(0.0);
+    }
+    latch.open();
+    let other = client.ask(&of("192.0.2.2", Request::post(QUESTION)));
+    assert_eq!(other.status, 200, "another client of the same connection");
+}
+
+#[test]
 fn a_slow_body_is_refused_at_the_deadline() {
     let stage = Stage::new(&[("gateway.connections.body_timeout", "\"1s\"")]);
     let mut client = stage.client();

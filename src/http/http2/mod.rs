@@ -47,11 +47,15 @@ const STREAM_WINDOW: u32 = 64 << 10;
 const CONNECTION_WINDOW: u32 = 256 << 10;
 /// 64 KiB of each response wait to be written; the rest waits with its request.
 const SEND_BUFFER: usize = 64 << 10;
-/// Malformed requests, after which a connection ends: an honest client sends none.
+/// Malformed requests, after which a connection ends: an honest client sends none. `h2` counts them
+/// for the connection's life.
 const MAX_MALFORMED: usize = 32;
 /// Requests without a response, or whose head was refused, after which a client has to reconnect:
-/// pages that are left reset a few, "rapid reset" (CVE-2023-44487) thousands.
+/// pages that are left reset a few, "rapid reset" (CVE-2023-44487) thousands. In [`WASTE_WINDOW`].
 const MAX_WASTED: usize = 100;
+const WASTE_WINDOW: Duration = Duration::from_secs(60);
+/// A trusted proxy's connection has many clients, and must not end for one of them: as many more.
+const CLIENTS_OF_A_PROXY: usize = 100;
 /// After GOAWAY a client gets this long to close once nothing is under way.
 const GOAWAY_GRACE: Duration = Duration::from_secs(2);
 
@@ -68,6 +72,8 @@ pub(super) async fn serve<A: HttpServerApp + Send + Sync + 'static>(
     let (io, frame_timer) = TimedIo::new(stream, limits.header_timeout, limits.write_timeout);
     // a head a little over the limit gets our response, a larger one that of `h2`
     let list = u32::try_from(2 * limits.header_size).unwrap_or(u32::MAX);
+    let is_proxy = peer.is_some_and(|peer| gate.trusted.contains(peer));
+    let times = if is_proxy { CLIENTS_OF_A_PROXY } else { 1 };
     let mut builder = Builder::new();
     builder
         .max_concurrent_streams(MAX_STREAMS)
@@ -75,17 +81,18 @@ pub(super) async fn serve<A: HttpServerApp + Send + Sync + 'static>(
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buffer_size(SEND_BUFFER)
-        .max_local_error_reset_streams(Some(MAX_MALFORMED));
+        .max_local_error_reset_streams(Some(MAX_MALFORMED * times));
     let handshake = within(limits.header_timeout, builder.handshake(io));
     let Some(Ok(connection)) = handshake.await else { return };
     let mut connection = H2Connection {
         gate,
         peer,
+        is_proxy,
         shutdown: shutdown.clone(),
         connection,
         frame_timer,
         requests: JoinSet::new(),
-        wasted: 0,
+        wasted: Waste { amount: 0, since: opened },
         has_served: false,
         drain,
         drain_deadline: None,
@@ -106,13 +113,14 @@ pub(super) async fn serve<A: HttpServerApp + Send + Sync + 'static>(
 struct H2Connection<A> {
     gate: Arc<Gate<A>>,
     peer: Option<IpAddr>,
+    /// The peer is a trusted proxy.
+    is_proxy: bool,
     shutdown: ShutdownWatch,
     connection: Connection<TimedIo<Stream>, Bytes>,
     frame_timer: Arc<FrameTimer>,
     /// Those being answered; they end with the connection.
     requests: JoinSet<Outcome>,
-    /// Requests that got no response.
-    wasted: usize,
+    wasted: Waste,
     has_served: bool,
     drain: ConnectionGuard,
     /// Until when the client may still send a request, once the process drains.
@@ -130,8 +138,29 @@ struct H2Connection<A> {
 /// How a request ended.
 enum Outcome {
     Answered,
-    /// The client reset it, or did not read the response.
-    Wasted,
+    /// The client reset it, or did not read the response: [`Waste::amount`].
+    Wasted(usize),
+}
+
+/// Requests without a response, in the current window.
+struct Waste {
+    /// [`CLIENTS_OF_A_PROXY`] for each, 1 for each that a trusted proxy forwarded.
+    amount: usize,
+    /// When the window began.
+    since: Instant,
+}
+
+impl Waste {
+    fn add(&mut self, amount: usize, now: Instant) {
+        if now.duration_since(self.since) >= WASTE_WINDOW {
+            *self = Self { amount: 0, since: now };
+        }
+        self.amount += amount;
+    }
+
+    fn is_abuse(&self) -> bool {
+        self.amount > MAX_WASTED * CLIENTS_OF_A_PROXY
+    }
 }
 
 impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
@@ -166,7 +195,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
             }
             let drains = self.drain.has_begun();
             // a new connection may send one request, as over HTTP/1
-            let must_end = (drains && self.has_served) || self.wasted > MAX_WASTED;
+            let must_end = (drains && self.has_served) || self.wasted.is_abuse();
             if must_end && self.goaway_sent.is_none() {
                 self.send_goaway();
                 continue;
@@ -204,8 +233,13 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
     /// Whether a request was finished.
     fn poll_finished(&mut self, cx: &mut Context<'_>) -> bool {
         let Poll::Ready(Some(finished)) = self.requests.poll_join_next(cx) else { return false };
-        self.wasted += usize::from(!matches!(finished, Ok(Outcome::Answered)));
         self.quiet_since = Instant::now();
+        match finished {
+            Ok(Outcome::Answered) => {}
+            Ok(Outcome::Wasted(amount)) => self.wasted.add(amount, self.quiet_since),
+            // it panicked, which is no client's fault
+            Err(_) => self.wasted.add(1, self.quiet_since),
+        }
         true
     }
 
@@ -213,7 +247,10 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
         self.has_served = true;
         let (mut head, body) = request.into_parts();
         self.hold.get_or_insert_with(|| self.gate.process.drain.hold());
+        let is_forwarded = self.is_proxy && head.headers.contains_key("x-forwarded-for");
+        let waste = if is_forwarded { 1 } else { CLIENTS_OF_A_PROXY };
         if let Err(reason) = set_host(&mut head, self.gate.limits.header_size) {
+            self.wasted.add(waste, Instant::now());
             return self.refuse(reason, response);
         }
         let responder = H2Responder::new(response);
@@ -226,17 +263,16 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
             let mut served = pin!(gate.app.process_new_http(session, &shutdown));
             poll_fn(|cx| {
                 if served.as_mut().poll(cx).is_pending() {
-                    return responder.poll_reset(cx).map(|()| Outcome::Wasted);
+                    return responder.poll_reset(cx).map(|()| Outcome::Wasted(waste));
                 }
                 let (answered, _) = handoff.take_back();
-                Poll::Ready(answered.map_or(Outcome::Wasted, |_| Outcome::Answered))
+                Poll::Ready(answered.map_or(Outcome::Wasted(waste), |_| Outcome::Answered))
             })
             .await
         });
     }
 
     fn refuse(&mut self, reason: Reason, mut response: SendResponse<Bytes>) {
-        self.wasted += 1;
         let refusal = self.gate.errors.respond(reason, self.peer, Version::HTTP_2);
         let Rendered::Http2(refusal) = refusal else { return };
         // a refusal is one piece, and smaller than any window; a client that is gone reads nothing
@@ -325,6 +361,20 @@ mod tests {
             let mut head = parts("POST", "https://edge.test/rpc", &[]);
             assert_eq!(set_host(&mut head, max), fits, "{max} of {bytes} bytes");
         }
+    }
+
+    #[test]
+    fn abuse_is_of_one_minute() {
+        let start = Instant::now();
+        let mut waste = Waste { amount: 0, since: start };
+        for second in 0..600 {
+            waste.add(CLIENTS_OF_A_PROXY, start + Duration::from_secs(second));
+            assert!(!waste.is_abuse(), "one in a second, for ten minutes");
+        }
+        for _ in 0..2 * MAX_WASTED {
+            waste.add(CLIENTS_OF_A_PROXY, start + Duration::from_secs(600));
+        }
+        assert!(waste.is_abuse(), "hundreds at once");
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod commands;
 mod contested;
 mod http;
 mod journal;
+mod memory;
 mod operations;
 mod outcome;
 mod pins;
