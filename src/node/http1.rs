@@ -231,8 +231,12 @@ impl Connection {
 
     async fn read_chunk_size(&mut self) -> Result<u64, ExchangeError> {
         loop {
+            if self.buffer.first().is_some_and(|digit| !digit.is_ascii_hexdigit()) {
+                // `httparse` takes a line without digits for the last chunk
+                return Err(INVALID);
+            }
             match httparse::parse_chunk_size(&self.buffer) {
-                Ok(Status::Complete((length, size))) => {
+                Ok(Status::Complete((length, size))) if length <= MAX_CHUNK_LINE => {
                     self.buffer.advance(length);
                     return Ok(size);
                 }

@@ -142,6 +142,24 @@ const WRONG_LENGTHS: &[Fault] = &[
     ("half a chunk", |_| send_and_close(http("200 OK", CHUNKED, "40\r\n{\"jsonrpc\"")), INVALID),
     ("a chunk of no size", |_| send_and_close(http("200 OK", CHUNKED, "\r\n{}")), INVALID),
     (
+        "a last chunk of no size",
+        |call| {
+            let body = chunked(envelope(call, "1").as_bytes(), 9);
+            send(http("200 OK", CHUNKED, [&body[..body.len() - 5], b"\r\n\r\n"].concat()))
+        },
+        INVALID,
+    ),
+    (
+        "a chunk with an extension of 64 bytes, all in one piece",
+        |call| {
+            let body = envelope(call, "1");
+            let extension = "x".repeat(64);
+            let body = format!("{:x};{extension}\r\n{body}\r\n0\r\n\r\n", body.len());
+            send(http("200 OK", CHUNKED, body))
+        },
+        INVALID,
+    ),
+    (
         "a chunk size that is no number",
         |_| send_and_close(http("200 OK", CHUNKED, "node\r\n{}\r\n0\r\n\r\n")),
         INVALID,
