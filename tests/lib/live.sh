@@ -151,6 +151,8 @@ sidecar_crashes() {
   PORTCULLIS=$TARGET/debug/portcullis node tests/crash/webhook.mjs --rounds "$1"
 }
 
+attacks() { PORTCULLIS=$TARGET/debug/portcullis "$VENV/bin/python" tests/attack/run.py; }
+
 client_py() {
   PORTCULLIS=$TARGET/debug/portcullis with_urls "$VENV/bin/python" -B -m pytest \
     -c tests/clients/py/pytest.ini tests/clients/py

@@ -1,0 +1,60 @@
+"""One client asks for 64 answers of 4 MiB and reads none, over HTTP/1 and over HTTP/2. It gets its
+share of the memory for answers, everyone else's large reads go on, and it is disconnected."""
+
+from lib.http2 import Client
+from lib.world import LARGE, TLS, World, ask, eventually, read, request, require
+
+SHARE = 16 << 20
+GATEWAY = """
+[server]
+answer_memory = "64 MiB"
+[gateway]
+listen = "127.0.0.1:0"
+[gateway.cache]
+enabled = false
+"""
+HELD = "portcullis_answer_memory_bytes"
+
+
+def others_read(world, connect, round_):
+    """Clients read large answers one after the other, whole."""
+    for number in range(8):
+        connection = connect()
+        client = f"198.51.100.{number}"
+        status, _, body = ask(connection, b"POST", b"/rpc", read(0x9000 + 64 * round_ + number), client)
+        connection.close()
+        require(status == 200, f"another client's large read is {status}")
+        require(len(body) > LARGE, "it is whole")
+
+
+def over_http1():
+    with World(GATEWAY) as world:
+        held = [world.connect("gateway", receive=4096) for _ in range(64)]
+        for number, connection in enumerate(held):
+            connection.sendall(request(b"POST", b"/rpc", read(0x1000 + number)))
+        eventually("the attacker's answers arrive", lambda: world.metric(HELD) >= LARGE)
+        for round_ in range(3):
+            others_read(world, lambda: world.connect("gateway"), round_)
+            # what others hold for a moment is over
+            eventually("it has a quarter", lambda: world.metric(HELD) <= SHARE + 64)
+        eventually("who does not read is disconnected", lambda: world.metric(HELD) == 0)
+
+
+def over_http2():
+    with World(GATEWAY + TLS.format("gateway")) as world:
+        attacker = Client(world.secure("gateway"), window=0, reads=False)
+        streams = [
+            attacker.post("/rpc", read(0x1000 + number), client="192.0.2.1") for number in range(64)
+        ]
+        outcomes = [attacker.outcome(stream) for stream in streams]
+        begun = outcomes.count(200)
+        require(1 <= begun <= SHARE // LARGE, f"{begun} answers are begun: {set(outcomes)}")
+        for round_ in range(3):
+            others_read(world, lambda: world.secure("gateway", "http/1.1"), round_)
+            eventually("it has a quarter", lambda: world.metric(HELD) <= SHARE + 64)
+        eventually("who does not read is disconnected", lambda: world.metric(HELD) == 0)
+
+
+def main():
+    over_http1()
+    over_http2()

@@ -1,0 +1,61 @@
+//! The cache of parsed bodies: bodies between 0xff bytes arrive one after the other, each twice,
+//! and then under other ids. A hit is the read and the id that the policy finds in the same body.
+#![no_main]
+
+#[path = "../../../src/gateway/parsed_bodies.rs"]
+mod parsed_bodies;
+
+/// The cache of answers, as far as the parsed bodies know it.
+mod cache {
+    /// A permitted read.
+    pub(crate) struct ReadRequest(pub(crate) portcullis_filters::verdict::Read);
+
+    impl ReadRequest {
+        pub(crate) fn weight(&self) -> usize {
+            self.0.call().as_bytes().len()
+        }
+    }
+}
+
+use cache::ReadRequest;
+use libfuzzer_sys::fuzz_target;
+use parsed_bodies::ParsedBodyCache;
+use portcullis_filters::policy::GatewayPolicy;
+use portcullis_filters::rpc::BodyWithoutId;
+use std::sync::{Arc, LazyLock};
+
+static POLICY: LazyLock<GatewayPolicy> = LazyLock::new(portcullis_fuzz::gateway);
+// made once, because it takes longer than many bodies: what is in it must be right at any time
+static CACHE: LazyLock<ParsedBodyCache> = LazyLock::new(ParsedBodyCache::new);
+
+fuzz_target!(|data: &[u8]| {
+    let bodies: Vec<&[u8]> = data.split(|byte| *byte == 0xff).take(8).collect();
+    for body in bodies.iter().chain(&bodies).chain(&bodies) {
+        arrives(body);
+    }
+    for body in bodies {
+        if let Some([before, after]) = BodyWithoutId::find(body).map(|split| split.parts()) {
+            for id in
+                ["0", "71", "999999999999999", "9999999999999999", "-1", "1.0", "\"7\"", "007"]
+            {
+                arrives(&[before, id.as_bytes(), after].concat());
+            }
+        }
+    }
+});
+
+/// What the gateway does with a body, and what it would do without the cache.
+fn arrives(body: &[u8]) {
+    let key = CACHE.key(body);
+    let permit = POLICY.inspect(body);
+    if let Some((key, request)) = key.as_ref().and_then(|key| Some((key, CACHE.get(key)?))) {
+        let permit = permit.expect("only what is permitted is a hit");
+        assert_eq!(permit.id().as_str(), key.id());
+        assert_eq!(permit.method(), request.0.method());
+        assert_eq!(permit.into_read().call(), request.0.call());
+    } else if let (Some(key), Ok(permit)) = (key, permit) {
+        let id = permit.id();
+        let request = ReadRequest(permit.into_read());
+        CACHE.insert(&key, id, &Arc::new(request));
+    }
+}
