@@ -2,7 +2,8 @@
 //!
 //! `GET /` is a page with the live state of everything, `/docs` one with the documents of all
 //! surfaces, `/metrics` is Prometheus' text format; `/livez` answers while the process runs,
-//! `/readyz` while it takes requests: 503 as soon as a stop begins. It listens on loopback or a
+//! `/readyz` while it takes requests: 503 as soon as a stop begins; `/readyz?verbose` says what is
+//! wrong. It listens on loopback or a
 //! Unix socket, or requires a token. `access` decides who may see it; `page` has the files,
 //! `events` streams the state of `snapshot` to them; `journal` searches the writes; `samples` are
 //! the metrics that other parts keep.
@@ -29,7 +30,7 @@ use crate::node::Node;
 use crate::proxy::Surfaces;
 use crate::reply::{Persistence, Reply, ResponseContext};
 use crate::store::Journal;
-use crate::telemetry::{self, Registry, Surface};
+use crate::telemetry::{self, Condition, Finding, Registry, Surface, Trouble, Verdict};
 use access::Denied;
 use async_trait::async_trait;
 use events::Events;
@@ -79,6 +80,8 @@ pub struct Admin {
     pub in_force: Arc<AppliedConfig>,
     /// Who may see it.
     pub access: Arc<Access>,
+    /// Whether the process is not ready while no URL of the node answers.
+    pub ready_needs_node: bool,
 }
 
 /// The admin listener's app.
@@ -105,11 +108,30 @@ impl Admin {
         (!stop.refuses() && !stop.is_closing()).then(|| self.state().to_string())
     }
 
-    fn readiness(&self) -> Reply {
-        if self.process.drain.has_begun() {
-            return Reply::text(503, "draining\n");
+    /// Whether the process takes requests; `is_verbose` adds the verdict and what is wrong.
+    fn readiness(&self, is_verbose: bool) -> Reply {
+        let present = self.process.metrics.conditions.present();
+        let lacks_node = |trouble: &Trouble| {
+            trouble.condition == Condition::NodeUrl && trouble.finding.is_failing
+        };
+        let (status, text) = if self.process.drain.has_begun() {
+            (503, "draining\n")
+        } else if self.ready_needs_node && present.iter().any(lacks_node) {
+            (503, "no URL of the node answers\n")
+        } else {
+            (200, "ok\n")
+        };
+        if !is_verbose {
+            return Reply::text(status, text);
         }
-        Reply::text(200, "ok\n")
+        let mut body = format!("{text}verdict: {}\n", Verdict::of(&present).name());
+        for Trouble { condition, finding, since } in present {
+            let (message, since) = (condition.message(), humantime::format_rfc3339_seconds(since));
+            let Finding { subject, cause, .. } = finding;
+            let about = if subject.is_empty() { subject } else { format!(" ({subject})") };
+            body.push_str(&format!("{message}{about} since {since}: {cause}\n"));
+        }
+        Reply { body: body.into_bytes().into(), ..Reply::text(status, "") }
     }
 
     /// The most recent warnings and errors, newest first.
@@ -117,7 +139,7 @@ impl Admin {
         let lines = self.process.log.recent().newest().into_iter().map(|event| {
             json!({
                 "at_ms": millis(event.at),
-                "level": if event.level == log::Level::Error { "error" } else { "warn" },
+                "level": event.level.as_str().to_ascii_lowercase(),
                 "text": event.text,
             })
         });
@@ -167,13 +189,14 @@ impl Operator {
     fn route(&self, request: &Request, header: &RequestHeader) -> Response {
         let head = request.head(header);
         let (path, query) = split(head.target);
-        let is_probe = matches!(path, b"/livez" | b"/readyz");
+        let is_verbose = path == b"/readyz" && query == Some(b"verbose");
+        let is_probe = matches!(path, b"/livez" | b"/readyz") && !is_verbose;
         let is_metrics = path == b"/metrics";
         let searches = matches!(path, b"/journal" | b"/journal/entries");
         let is_data = searches || matches!(path, b"/events" | b"/errors" | b"/config");
         let file = page::file(path).or_else(|| documents::reply(path));
-        let is_known = is_probe || is_metrics || file.is_some() || is_data;
-        if !is_known || (query.is_some() && !searches) {
+        let is_known = is_probe || is_verbose || is_metrics || file.is_some() || is_data;
+        if !is_known || (query.is_some() && !searches && !is_verbose) {
             let text = "not found: try /, /docs, /metrics, /livez or /readyz\n";
             return Response::Reply(Reply::text(404, text));
         }
@@ -190,9 +213,10 @@ impl Operator {
             Err(denied) => Response::Reply(refused(denied)),
             Ok(()) if is_probe || is_metrics => Response::Reply(match path {
                 b"/metrics" => self.metrics(),
-                b"/readyz" => self.admin.readiness(),
+                b"/readyz" => self.admin.readiness(false),
                 _ => Reply::text(200, "ok\n"),
             }),
+            Ok(()) if is_verbose => Response::Reply(self.admin.readiness(true)),
             Ok(()) => match file {
                 Some(file) => Response::Reply(file),
                 None => self.data(path, query.unwrap_or_default()),

@@ -76,7 +76,7 @@ fn node(registry: &Registry, admin: &Admin) {
     let name = "portcullis_node_open_breakers";
     let open = IntGauge::new(name, "Node URLs whose circuit breaker is open.");
     registry.sample(open, move |gauge| {
-        gauge.set(as_gauge(node.urls().filter(|url| url.is_open).count()))
+        gauge.set(as_gauge(node.urls().filter(|url| url.failure.is_some()).count()))
     });
 }
 

@@ -5,7 +5,7 @@ use super::{Admin, Listener};
 use crate::http::clients::{Running, Settings};
 use crate::node::Node;
 use crate::relay::Relay;
-use crate::telemetry::{LATENCY, Latency, Surface, counts};
+use crate::telemetry::{LATENCY, Latency, Surface, Trouble, Verdict, counts};
 use portcullis_filters::client::{Client, Shown};
 use portcullis_filters::verdict::Reason;
 use prometheus::core::Collector;
@@ -34,6 +34,7 @@ impl Admin {
             "draining": process.drain.has_begun(),
             "in_flight": process.metrics.in_flight.get(),
             "memory": { "taken": self.memory.taken(), "size": self.memory.size() },
+            "verdict": conditions(&process.metrics.conditions.present()),
             "errors": process.log.recent().count(),
             "log_dropped": process.log.dropped(),
             "reloads": self.in_force.reloads(),
@@ -172,9 +173,24 @@ fn urls<'a>((surface, node): (&'a str, &'a Node)) -> impl Iterator<Item = Value>
             "surface": surface,
             "idle": url.idle,
             "busy": url.busy,
-            "broken": url.is_open,
+            "broken": url.failure.is_some(),
         })
     })
+}
+
+/// The verdict, and what is wrong.
+fn conditions(present: &[Trouble]) -> Value {
+    let troubles = present.iter().map(|trouble| {
+        json!({
+            "condition": trouble.condition.name(),
+            "message": trouble.condition.message(),
+            "subject": trouble.finding.subject,
+            "cause": trouble.finding.cause,
+            "failing": trouble.finding.is_failing,
+            "since_ms": millis(trouble.since),
+        })
+    });
+    json!({ "state": Verdict::of(present).name(), "troubles": troubles.collect::<Value>() })
 }
 
 fn count(name: &str, total: u64) -> Value {

@@ -14,7 +14,7 @@ use super::keys::section;
 use super::surface::{LISTEN_FORM, TlsConfig, tls};
 use super::units::Size;
 use super::values::{
-    Converted, Value, choice, duration, expected, integer, list, node_url, non_empty,
+    Converted, Value, choice, duration, expected, flag, integer, list, node_url, non_empty,
     optional_path, refused, size, text,
 };
 use super::{HOUR, MAX_NODE_TIMEOUT, MIN_ANSWER_MEMORY, SHORTEST, WHY_TIMEOUTS};
@@ -54,7 +54,7 @@ fn threads(value: &Value<'_>) -> Converted<Option<NonZeroUsize>> {
 }
 
 section! {
-    /// The log on standard error: one line per request; repeated refusals of a client are summarised.
+    /// The log on standard error: one line per request, repeated refusals in one.
     "log" LogConfig {
         /// The least severe level that is logged: error, warn, info or debug.
         /// Why: info has one line per request; debug is for finding a fault.
@@ -188,6 +188,9 @@ section! {
         /// The file with a token (32 characters or more) for all but the probes; "" for none.
         /// Why: a local listener is open to local users; a remote one needs a token.
         token_file: Option<PathBuf> = Default(""), text("a path", optional_path), live;
+        /// Whether /readyz fails while no URL of the node answers.
+        /// Why: instances share the node; a balancer that takes all of them out serves nobody.
+        ready_needs_node: bool = Default(false), flag;
     }
     with reader {
         /// TLS, unless its section is left out.

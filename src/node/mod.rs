@@ -127,8 +127,8 @@ pub struct UrlStats {
     pub idle: usize,
     /// Connections with a call in flight.
     pub busy: usize,
-    /// Whether its breaker is open.
-    pub is_open: bool,
+    /// Why its breaker is open; `None` while it is closed.
+    pub failure: Option<&'static str>,
 }
 
 impl Node {
@@ -235,13 +235,30 @@ impl Node {
         Err(error)
     }
 
+    /// Probes each URL whose breaker is open, so that it closes before a client's request needs it.
+    pub async fn probe(&self) {
+        let write = |id: u64, out: &mut Vec<u8>| {
+            chain::write_request(id, "starknet_specVersion", "[]", out);
+        };
+        for target in self.targets.iter().filter(|target| target.breaker.failure().is_some()) {
+            let Some(attempt) = target.breaker.enter(Instant::now) else { continue };
+            let start = Instant::now();
+            let deadline = start + self.timeout;
+            let (connection, traceparent) = (ConnectionChoice::New, None);
+            let call = NodeCall { id: 1, write, connection, traceparent, start, deadline };
+            let mut permit = MemoryPermit::of(&self.memory);
+            let result = target.exchange(&call, &mut permit, &self.metrics).await;
+            attempt.record(result.as_ref().err().copied(), Instant::now);
+        }
+    }
+
     /// The state of each URL, in order of preference.
     pub fn urls(&self) -> impl Iterator<Item = UrlStats> {
         self.targets.iter().map(|target| UrlStats {
             url: target.url.clone(),
             idle: target.idle(),
             busy: target.busy(),
-            is_open: target.breaker.is_open(),
+            failure: target.breaker.failure(),
         })
     }
 }

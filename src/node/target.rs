@@ -268,6 +268,8 @@ struct BreakerState {
     answers: u64,
     /// Set while open: when the next probe may start, if none is under way.
     probe_at: Option<Instant>,
+    /// The most recent failure.
+    failure: Option<CallFailure>,
     probing: bool,
 }
 
@@ -296,9 +298,15 @@ impl Breaker {
         Some(Attempt { breaker: self, is_probe, answers: state.answers })
     }
 
-    /// Whether calls are rejected, except for a probe.
-    pub fn is_open(&self) -> bool {
-        self.0.lock().probe_at.is_some()
+    /// Why calls are rejected, except for a probe: the name of a [`NodeError`]. `None` while closed.
+    pub fn failure(&self) -> Option<&'static str> {
+        let state = self.0.lock();
+        state.probe_at.and(state.failure).map(|failure| match failure {
+            CallFailure::Connect => NodeError::Unreachable.name(),
+            CallFailure::Gone => NodeError::Cut.name(),
+            CallFailure::Foreign => NodeError::WrongChain.name(),
+            CallFailure::After(error) => error.name(),
+        })
     }
 }
 
@@ -315,6 +323,7 @@ impl Attempt<'_> {
                 | CallFailure::After(NodeError::Cut | NodeError::Timeout),
             ) => {
                 state.failures = state.failures.saturating_add(1);
+                state.failure = failure;
                 let is_foreign = failure == Some(CallFailure::Foreign);
                 if self.is_probe || is_foreign || state.failures >= FAILURES {
                     state.probe_at = Some(now() + BREAKER_PAUSE);

@@ -3,10 +3,11 @@
 //! [`server`] builds everything from a configuration and runs it under Pingora's `Server`;
 //! [`lifecycle`] reacts to signals; [`reload`] applies a changed configuration; [`listen`],
 //! [`inherited`] and [`handover`] bind, inherit and pass on sockets; `files` raises the limit of
-//! open files; [`systemd`] reports to the service manager.
+//! open files; `health` looks for what is wrong; [`systemd`] reports to the service manager.
 
 mod files;
 pub mod handover;
+mod health;
 pub mod inherited;
 pub mod lifecycle;
 pub mod listen;

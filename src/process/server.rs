@@ -17,6 +17,7 @@ use crate::node::chain::Chain;
 use crate::node::{Node, NodeError};
 use crate::process::files;
 use crate::process::handover::{ListenerFd, Program};
+use crate::process::health::Health;
 use crate::process::inherited::{BoundSocket, InheritError, Inherited};
 use crate::process::lifecycle::{Lifecycle, ShutdownSignal};
 use crate::process::listen::{self, Listening};
@@ -116,9 +117,10 @@ fn connect_parts(config: &Config, log: Log, inherited: Inherited) -> Result<Boun
     if let Some(gateway) = &config.gateway {
         bound.add_gateway(gateway, &config.node, &node, &memory)?;
     }
-    let mut journal = None;
+    let (mut journal, mut storage_of) = (None, None);
     if let Some(store) = &config.store {
         let storage = bound.open_store(store)?;
+        storage_of = Some(storage.clone());
         if let Some(relay) = &config.relay {
             // its own connections, so that writes do not queue behind reads
             let node = node.apart(&config.node, Arc::clone(&memory));
@@ -129,6 +131,13 @@ fn connect_parts(config: &Config, log: Log, inherited: Inherited) -> Result<Boun
             bound.add_sidecar(sidecar, storage)?;
         }
     }
+    let health = Health {
+        node: Arc::clone(&node),
+        surfaces: bound.surfaces.clone(),
+        storage: storage_of,
+        metrics: Arc::clone(&bound.process.metrics),
+    };
+    bound.server.add_service(background_service("health", health));
     if let Some(config) = &config.admin {
         bound.add_admin(config, |bound, access| Admin {
             process: bound.process.clone(),
@@ -140,6 +149,7 @@ fn connect_parts(config: &Config, log: Log, inherited: Inherited) -> Result<Boun
             journal,
             in_force: Arc::clone(&bound.in_force),
             access,
+            ready_needs_node: config.ready_needs_node,
         })?;
     }
     let (clients, node) = bound.connections(&config.node);
@@ -150,9 +160,9 @@ fn connect_parts(config: &Config, log: Log, inherited: Inherited) -> Result<Boun
 
 /// The store, and the runtime for work on it.
 #[derive(Clone)]
-struct Storage {
-    store: Arc<Store>,
-    runtime: Handle,
+pub(super) struct Storage {
+    pub(super) store: Arc<Store>,
+    pub(super) runtime: Handle,
 }
 
 impl Bound {

@@ -5,6 +5,7 @@
 //! when the reader of stderr stalls, lines are dropped, counted and reported. Identical refusals
 //! are summarised (`repeated`). Other events than requests are logged through the `log` macros.
 
+use super::conditions;
 use super::repeated::{Refusals, Repeated};
 use super::{Recent, Surface};
 use crate::config::{LogConfig, LogFormat};
@@ -361,7 +362,8 @@ impl ::log::Log for Log {
         }
         let level = record.level().as_str().to_ascii_lowercase();
         let message = record.args().to_string();
-        if record.level() <= Level::Warn {
+        // the end of a condition belongs next to its begin
+        if record.level() <= Level::Warn || record.target() == conditions::TARGET {
             self.sink.recent.add(record, &message);
         }
         let format = self.style.format;

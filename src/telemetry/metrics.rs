@@ -3,6 +3,7 @@
 //! Label values come from closed sets, and the series of a request are made at start, so a request
 //! costs a few atomic additions. Values that other parts keep are sampled by `admin`.
 
+use super::conditions::Conditions;
 use super::log::verdict;
 use super::process;
 use super::registry::Registry;
@@ -124,6 +125,8 @@ pub struct Metrics {
     pub in_flight: IntGauge,
     /// 1 while the process is shutting down.
     pub draining: IntGauge,
+    /// What is wrong now.
+    pub conditions: Conditions,
     /// Of the configuration.
     pub reloads: ReloadMetrics,
     /// Of the relay.
@@ -280,6 +283,7 @@ impl Metrics {
             in_flight: registry.gauge("portcullis_requests_in_flight", "Requests in flight."),
             draining: registry
                 .gauge("portcullis_draining", "1 while the process is shutting down."),
+            conditions: Conditions::new(&registry),
             reloads: ReloadMetrics::new(&registry),
             relay: RelayMetrics::new(&registry, values.intent_states),
             sidecar: SidecarMetrics::new(&registry),

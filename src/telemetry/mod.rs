@@ -3,6 +3,7 @@
 //! Nothing here holds a body, a token, a key or a signature. Every label value is from a closed
 //! set, so no client can add a series or forge a log line.
 
+mod conditions;
 pub mod log;
 pub mod metrics;
 mod process;
@@ -14,6 +15,7 @@ mod repeated;
 mod sidecar;
 
 pub use self::log::{HttpLine, Log, RequestLine};
+pub use conditions::{Condition, Conditions, Finding, Trouble, Verdict};
 pub use metrics::{
     BySurface, CacheUse, ConnectionOutcome, Handshake, LATENCY, LabelValues, Latency, Metrics,
     Requests, Surface, encode,

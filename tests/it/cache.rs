@@ -278,6 +278,8 @@ fn an_unreachable_node_suspends_the_cache() {
     assert_error(&answer, "upstream_unreachable", "1", "no answer that cannot be verified");
     assert_eq!(cached, "miss");
     edge.line("that it is emptied", |line| line["cause"] == "unreachable");
+    let event = edge.line("that it is bypassed", |line| line["message"] == "cache bypassed");
+    assert_eq!((&event["level"], &event["condition"]), (&"warn".into(), &"cache".into()));
     let logged = || edge.lines().iter().filter(|line| line.contains("cache purged")).count();
     assert_eq!(logged(), 1, "logged once, not at every poll");
     node.change(|chain| chain.health = Health::Well);

@@ -42,3 +42,4 @@ mod store;
 mod supervised;
 mod support;
 mod tls;
+mod verdict;

@@ -91,7 +91,7 @@ fn files(edge: &Edge) -> Vec<(String, Response)> {
         }
         files.push((path, file));
     }
-    assert_eq!(files.len(), 10, "the page asks for files: {paths:?}");
+    assert_eq!(files.len(), 12, "the page asks for files: {paths:?}");
     files
 }
 

@@ -21,10 +21,12 @@ const SVG: &str = "image/svg+xml";
 /// Path, media type and text of a file.
 type File = (&'static str, &'static str, &'static str);
 
-const FILES: [File; 10] = [
+const FILES: [File; 12] = [
     ("/", HTML, include_str!("index.html")),
     ("/page.css", CSS, include_str!("page.css")),
     ("/icon.svg", SVG, include_str!("icon.svg")),
+    ("/icon-degraded.svg", SVG, include_str!("icon-degraded.svg")),
+    ("/icon-failing.svg", SVG, include_str!("icon-failing.svg")),
     ("/page.js", JS, include_str!("page.js")),
     ("/dom.js", JS, include_str!("dom.js")),
     ("/plot.js", JS, include_str!("plot.js")),

@@ -1,5 +1,5 @@
 // The operator's page: follows the server's snapshots and shows each.
-import { each, el, setClass, setText, span, bytes, count } from './dom.js';
+import { each, el, setClass, setText, span, bytes, clock, count } from './dom.js';
 import { Journal } from './journal.js';
 import { panels } from './panels.js';
 import { History } from './rates.js';
@@ -31,7 +31,7 @@ class Page {
       this.show(JSON.parse(data));
     };
     this.events.onerror = () => {
-      this.status('not connected', 'bad');
+      this.lost();
       // the browser retries by itself, unless the server refused
       if (this.events.readyState === EventSource.CLOSED) this.expect(PAUSE);
     };
@@ -42,7 +42,7 @@ class Page {
   expect(within) {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => {
-      this.status('not connected', 'bad');
+      this.lost();
       this.connect();
     }, within);
   }
@@ -61,20 +61,44 @@ class Page {
     }
   }
 
-  status(state, kind) {
-    setText(byId('status'), state);
+  /** What the page shows is no longer true. */
+  lost() {
+    const last = this.last ? `, last update ${clock(this.last.at_ms)}` : '';
+    this.status('not connected', 'bad', `not connected${last}`);
+    document.body.classList.add('stale');
+  }
+
+  /** The state in the header, in the title and in the icon. */
+  status(state, kind, text = state) {
+    setText(byId('status'), text);
     setClass(byId('status'), `pill ${kind}`);
+    document.title = `${state === 'ok' ? '' : `${state} – `}Portcullis ${location.host}`;
+    const icon = { bad: '/icon-failing.svg', warn: '/icon-degraded.svg' }[kind] ?? '/icon.svg';
+    if (byId('icon').getAttribute('href') !== icon) byId('icon').setAttribute('href', icon);
   }
 
   show(snapshot) {
+    this.last = snapshot;
+    document.body.classList.remove('stale');
     this.history.add(snapshot);
+    const { state } = snapshot.verdict;
     if (snapshot.draining) this.status('draining', 'warn');
-    else this.status('serving', 'good');
-    document.title = snapshot.draining ? 'draining – Portcullis' : 'Portcullis';
+    else this.status(state, { ok: 'good', degraded: 'warn', failing: 'bad' }[state]);
+    this.troubles(snapshot);
     this.facts(snapshot);
     for (const part of document.querySelectorAll('[data-relay]')) part.hidden = !snapshot.relay;
     for (const panel of this.panels) panel(snapshot, this.history);
     this.journal.follow(snapshot);
+  }
+
+  /** What is wrong, and since when. */
+  troubles({ at_ms: now, verdict }) {
+    each(byId('troubles'), verdict.troubles, ({ condition, subject }) => `${condition} ${subject}`,
+      () => el('li'), (line, { message, subject, cause, failing, since_ms: since }) => {
+        setClass(line, failing ? 'bad' : 'warn');
+        setText(line, `${message}${subject && ` (${subject})`}: ${cause}, since`
+          + ` ${clock(since, now)} (${span(now - since)})`);
+      });
   }
 
   facts(snapshot) {

@@ -165,7 +165,7 @@ function errors(place) {
   return following('/errors', ({ errors: number }) => number, (lines) => {
     none.hidden = lines.length > 0;
     list.replaceChildren(...lines.map(({ at_ms: at, level, text }) => el('li', {}, instant(at),
-      el('span', { class: `pill ${level === 'error' ? 'bad' : 'warn'}` }, level),
+      el('span', { class: `pill ${{ error: 'bad', warn: 'warn' }[level] ?? 'good'}` }, level),
       el('span', { class: 'code' }, text))));
   });
 }

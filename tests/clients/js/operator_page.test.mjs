@@ -25,7 +25,7 @@ after(async () => {
 async function watching(options, what) {
   const tab = await Tab.open(browser, `${system.admin}/`, options);
   try {
-    await tab.until('the first snapshot', '#status', (text) => text === 'serving');
+    await tab.until('the first snapshot', '#status', (text) => text === 'ok');
     await what(tab);
     assert.deepEqual(tab.complaints, [], 'the browser has nothing to complain of');
     const elsewhere = tab.asked.filter((url) => !url.startsWith(`${system.admin}/`));
@@ -165,11 +165,11 @@ test('a reload appears key by key, a mistake as an error', () => watching({}, as
 
 test('the page recovers after a restart of the server', async () => {
   const tab = await Tab.open(browser, `${system.admin}/`);
-  await tab.until('it is connected', '#status', (text) => text === 'serving');
+  await tab.until('it is connected', '#status', (text) => text === 'ok');
   await system.stop();
-  await tab.until('the lost connection', '#status', (text) => text === 'not connected');
+  await tab.until('the lost connection', '#status', (text) => text.startsWith('not connected, last update '));
   await system.serve();
-  await tab.until('it is connected again', '#status', (text) => text === 'serving');
+  await tab.until('it is connected again', '#status', (text) => text === 'ok');
   await tab.until('the new process', '#facts', (text) => /Uptime\s+\d+ s/.test(text));
   const other = tab.complaints.filter((one) => !one.includes('net::ERR_'));
   assert.deepEqual(other, [], 'only the lost connection is complained of');

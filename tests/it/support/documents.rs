@@ -147,12 +147,12 @@ impl Document {
         assert!(known, "{document} tells of no such answer to {asked:?}: {faults:?} {response:?}");
     }
 
-    /// The operations that may declare this response. `GET` implies `HEAD`, only the sidecar and
-    /// the page's journal accept a query, and each operation of the path declares its 405.
+    /// The operations that may declare this response. `GET` implies `HEAD`; only the sidecar, the
+    /// page's journal and readiness accept a query; each operation of the path declares its 405.
     fn operations(&self, method: &str, target: &str, status: u16) -> Vec<&(String, String)> {
         let method = if method == "HEAD" { "GET" } else { method };
         let path = match target.split_once('?') {
-            Some((path, _)) if self.surface == "sidecar" || path.starts_with("/journal") => path,
+            Some((path, _)) if self.surface == "sidecar" || takes_query(path) => path,
             _ => target,
         };
         let of_path = self.operations.keys().filter(|(_, template)| is_of(path, template));
@@ -273,6 +273,10 @@ impl<'a> Reader<'a> {
 /// A name escaped for a JSON pointer; RFC 6901, section 3.
 fn escaped(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
+}
+
+fn takes_query(path: &str) -> bool {
+    path.starts_with("/journal") || path == "/readyz"
 }
 
 /// True if a path matches a template, in which a name in braces matches one segment.

@@ -1,0 +1,212 @@
+//! What is wrong with the process, or with what it depends on, and since when.
+//!
+//! `process::health` reports what it finds once a second. Each change is one log line, with its
+//! cause and at its end with its duration, one count, and one entry on the operator's page; what
+//! stays the same is silent. All present conditions together make the verdict.
+
+use super::registry::Registry;
+use parking_lot::Mutex;
+use portcullis_filters::named;
+use prometheus::{IntCounterVec, IntGaugeVec};
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+/// The target of the log lines, by which the operator's page gets those of ends, too.
+pub(super) const TARGET: &str = "portcullis::telemetry::conditions";
+
+named! {
+    /// What can be wrong.
+    pub enum Condition {
+        /// A URL of the node gives no answers, or is of another chain.
+        NodeUrl = "node_url",
+        /// The gateway's cache is bypassed.
+        Cache = "cache",
+        /// The chain does not hold what the relay requires.
+        Pins = "pins",
+        /// The store does not answer.
+        Store = "store",
+        /// A certificate is invalid or about to be.
+        Certificate = "certificate",
+        /// Few file descriptors are left.
+        OpenFiles = "open_files",
+    }
+}
+
+impl Condition {
+    /// What is wrong, in a few words.
+    pub const fn message(self) -> &'static str {
+        let [begin, _] = self.messages();
+        begin
+    }
+
+    /// The log messages of its begin and of its end.
+    const fn messages(self) -> [&'static str; 2] {
+        match self {
+            Self::NodeUrl => ["node URL failed", "node URL works again"],
+            Self::Cache => ["cache bypassed", "cache in use again"],
+            Self::Pins => ["pins lost: the relay writes nothing", "pins proven: the relay writes"],
+            Self::Store => ["store unreachable", "store reachable again"],
+            Self::Certificate => ["certificate needs renewal", "certificate valid"],
+            Self::OpenFiles => ["few file descriptors are left", "file descriptors are left again"],
+        }
+    }
+}
+
+named! {
+    /// How well the process serves.
+    pub enum Verdict {
+        /// Nothing is wrong.
+        Ok = "ok",
+        /// Requests are answered, but not as they should be, or not for long.
+        Degraded = "degraded",
+        /// Requests of a surface fail.
+        Failing = "failing",
+    }
+}
+
+/// A condition as it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What it is about: a URL, a surface; empty if there is one of it.
+    pub subject: String,
+    /// Why, in a few words.
+    pub cause: String,
+    /// Whether requests fail because of it.
+    pub is_failing: bool,
+}
+
+/// A present condition.
+#[derive(Clone, Debug)]
+pub struct Trouble {
+    /// What is wrong.
+    pub condition: Condition,
+    /// What was found, most recently.
+    pub finding: Finding,
+    /// Since when.
+    pub since: SystemTime,
+}
+
+/// The present conditions.
+#[derive(Debug)]
+pub struct Conditions {
+    present: Mutex<BTreeMap<(u8, String), Trouble>>,
+    gauges: IntGaugeVec,
+    changes: IntCounterVec,
+}
+
+impl Conditions {
+    pub(super) fn new(registry: &Registry) -> Self {
+        let gauges = registry.gauges(
+            "portcullis_condition",
+            "Present conditions of this kind: URLs, surfaces, or 1; 0 while nothing is wrong.",
+            "condition",
+        );
+        let changes = registry.counters(
+            "portcullis_condition_changes_total",
+            "How often a condition began or ended.",
+            &["condition", "change"],
+        );
+        for condition in Condition::ALL.map(Condition::name) {
+            gauges.with_label_values(&[condition]);
+            for change in ["began", "ended"] {
+                changes.with_label_values(&[condition, change]);
+            }
+        }
+        Self { present: Mutex::default(), gauges, changes }
+    }
+
+    /// Takes note of everything that is wrong of this kind at `now`.
+    pub fn update(&self, condition: Condition, found: Vec<Finding>, now: SystemTime) {
+        let mut present = self.present.lock();
+        let of_this_kind = |key: &(u8, String)| key.0 == condition as u8;
+        let ended = present.extract_if(.., |key, trouble| {
+            of_this_kind(key) && found.iter().all(|one| one.subject != trouble.finding.subject)
+        });
+        for (_, trouble) in ended {
+            self.end(&trouble, now);
+        }
+        self.gauges.with_label_values(&[condition.name()]).set(found.len() as i64);
+        for finding in found {
+            let key = (condition as u8, finding.subject.clone());
+            if let Some(known) = present.get_mut(&key) {
+                known.finding = finding;
+            } else {
+                let trouble = Trouble { condition, finding, since: now };
+                self.begin(&trouble);
+                present.insert(key, trouble);
+            }
+        }
+    }
+
+    fn begin(&self, trouble: &Trouble) {
+        let Finding { subject, cause, is_failing } = &trouble.finding;
+        let (condition, [message, _]) = (trouble.condition.name(), trouble.condition.messages());
+        self.changes.with_label_values(&[condition, "began"]).inc();
+        let level = if *is_failing { log::Level::Error } else { log::Level::Warn };
+        log::log!(target: TARGET, level, condition, subject, cause; "{message}");
+    }
+
+    fn end(&self, trouble: &Trouble, now: SystemTime) {
+        let Finding { subject, cause, .. } = &trouble.finding;
+        let (condition, [_, message]) = (trouble.condition.name(), trouble.condition.messages());
+        self.changes.with_label_values(&[condition, "ended"]).inc();
+        let lasted = now.duration_since(trouble.since).unwrap_or_default();
+        let lasted = humantime::format_duration(Duration::from_millis(millis(lasted)));
+        log::info!(target: TARGET, condition, subject, cause, lasted:% = lasted; "{message}");
+    }
+
+    /// What is wrong now.
+    pub fn present(&self) -> Vec<Trouble> {
+        self.present.lock().values().cloned().collect()
+    }
+}
+
+impl Verdict {
+    /// The worst of the present conditions.
+    pub fn of(present: &[Trouble]) -> Self {
+        match present {
+            [] => Self::Ok,
+            _ if present.iter().any(|trouble| trouble.finding.is_failing) => Self::Failing,
+            _ => Self::Degraded,
+        }
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn down(url: &str, is_failing: bool) -> Finding {
+        Finding { subject: url.to_owned(), cause: "timeout".to_owned(), is_failing }
+    }
+
+    #[test]
+    fn only_changes_are_counted() {
+        let conditions = Conditions::new(&Registry::default());
+        let changes = |change| {
+            conditions.changes.with_label_values(&[Condition::NodeUrl.name(), change]).get()
+        };
+        let start = SystemTime::UNIX_EPOCH;
+        for (seconds, found, began, ended, verdict_now) in [
+            (1, vec![], 0, 0, Verdict::Ok),
+            (2, vec![down("one", false)], 1, 0, Verdict::Degraded),
+            (3, vec![down("one", false)], 1, 0, Verdict::Degraded),
+            (4, vec![down("one", true), down("two", true)], 2, 0, Verdict::Failing),
+            (5, vec![down("two", false)], 2, 1, Verdict::Degraded),
+            (6, vec![], 2, 2, Verdict::Ok),
+        ] {
+            let now = start + Duration::from_secs(seconds);
+            conditions.update(Condition::NodeUrl, found.clone(), now);
+            conditions.update(Condition::Cache, vec![], now);
+            assert_eq!((changes("began"), changes("ended")), (began, ended), "at {seconds} s");
+            let present = conditions.present();
+            assert_eq!(Verdict::of(&present), verdict_now, "at {seconds} s");
+            let gauge = conditions.gauges.with_label_values(&[Condition::NodeUrl.name()]);
+            assert_eq!(gauge.get(), found.len() as i64, "at {seconds} s");
+        }
+    }
+}
