@@ -298,7 +298,8 @@ impl Breaker {
         Some(Attempt { breaker: self, is_probe, answers: state.answers })
     }
 
-    /// Why calls are rejected, except for a probe: the name of a [`NodeError`]. `None` while closed.
+    /// Why calls are rejected, except for a probe, as the name of a [`NodeError`]; `None` while
+    /// closed.
     pub fn failure(&self) -> Option<&'static str> {
         let state = self.0.lock();
         state.probe_at.and(state.failure).map(|failure| match failure {
