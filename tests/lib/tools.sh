@@ -114,6 +114,7 @@ prepare_tools() {
   has systemd-analyze || missing+=(systemd)
   has dbus-daemon || missing+=(dbus)
   has pgrep || missing+=(procps)
+  has ip || missing+=(iproute2)
   has groff || missing+=(groff-base)
   has zsh || missing+=(zsh)
   has fish || missing+=(fish)
