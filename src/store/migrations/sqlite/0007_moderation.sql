@@ -1,11 +1,13 @@
 -- The moderation labels of a post, a JSON list in order, next to what a page is sorted by. An index
 -- then has the posts of each set of labels, so that a page never walks through blocked ones, however
--- many there are. Triggers keep it; writers leave it alone.
+-- many there are. Triggers keep it; writers leave it alone. The order comes from a limited subquery,
+-- because SQLite before 3.44 cannot read a schema with ORDER BY in an aggregate.
 ALTER TABLE feed_item ADD COLUMN moderation TEXT NOT NULL DEFAULT '[]';
 ALTER TABLE feed_label ADD COLUMN moderation TEXT NOT NULL DEFAULT '[]';
 UPDATE feed_item SET moderation = (
-  SELECT json_group_array(label ORDER BY label) FROM moderation_label
-  WHERE moderation_label.post_uri = feed_item.post_uri)
+  SELECT json_group_array(label) FROM (
+    SELECT label FROM moderation_label WHERE moderation_label.post_uri = feed_item.post_uri
+    ORDER BY label LIMIT -1))
 WHERE post_uri IN (SELECT post_uri FROM moderation_label);
 UPDATE feed_label SET moderation = (
   SELECT moderation FROM feed_item
@@ -29,22 +31,23 @@ CREATE INDEX feed_label_set
 CREATE TRIGGER moderation_comes AFTER INSERT ON moderation_label
 BEGIN
   UPDATE feed_item SET moderation = (
-    SELECT json_group_array(label ORDER BY label) FROM moderation_label
-    WHERE post_uri = NEW.post_uri)
+    SELECT json_group_array(label) FROM (
+      SELECT label FROM moderation_label WHERE post_uri = NEW.post_uri ORDER BY label LIMIT -1))
   WHERE post_uri = NEW.post_uri;
 END;
 CREATE TRIGGER moderation_goes AFTER DELETE ON moderation_label
 BEGIN
   UPDATE feed_item SET moderation = (
-    SELECT json_group_array(label ORDER BY label) FROM moderation_label
-    WHERE post_uri = OLD.post_uri)
+    SELECT json_group_array(label) FROM (
+      SELECT label FROM moderation_label WHERE post_uri = OLD.post_uri ORDER BY label LIMIT -1))
   WHERE post_uri = OLD.post_uri;
 END;
 CREATE TRIGGER moderation_changes AFTER UPDATE ON moderation_label
 BEGIN
   UPDATE feed_item SET moderation = (
-    SELECT json_group_array(label ORDER BY label) FROM moderation_label
-    WHERE moderation_label.post_uri = feed_item.post_uri)
+    SELECT json_group_array(label) FROM (
+      SELECT label FROM moderation_label WHERE moderation_label.post_uri = feed_item.post_uri
+      ORDER BY label LIMIT -1))
   WHERE post_uri IN (OLD.post_uri, NEW.post_uri);
 END;
 CREATE TRIGGER feed_item_comes AFTER INSERT ON feed_item
@@ -52,8 +55,8 @@ WHEN NEW.moderation <> '[]'
   OR EXISTS (SELECT 1 FROM moderation_label WHERE post_uri = NEW.post_uri)
 BEGIN
   UPDATE feed_item SET moderation = (
-    SELECT json_group_array(label ORDER BY label) FROM moderation_label
-    WHERE post_uri = NEW.post_uri)
+    SELECT json_group_array(label) FROM (
+      SELECT label FROM moderation_label WHERE post_uri = NEW.post_uri ORDER BY label LIMIT -1))
   WHERE feed = NEW.feed AND post_uri = NEW.post_uri;
 END;
 
