@@ -1,11 +1,12 @@
-//! Looks at everything once a second, and reports what is wrong to `telemetry::conditions`.
+//! Checks everything once a second, and reports what is wrong to `telemetry::conditions`.
 //!
 //! The clients of the node know which URLs answer, the gateway's watch whether the cache may be
-//! used, the relay which pins hold. Asked are only the store, and the node URLs that failed.
+//! used, the relay which pins hold. Only the store and failed node URLs are sent a request.
 
 use super::server::Storage;
 use crate::config::MAX_NODE_TIMEOUT;
 use crate::http::gate::Certificates;
+use crate::io::DescriptorUse;
 use crate::node::Node;
 use crate::proxy::Surfaces;
 use crate::telemetry::{Condition, Finding, Metrics, Surface};
@@ -19,10 +20,10 @@ use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// How often everything is looked at: an outage is in the log within two of these.
+/// How often everything is checked: an outage is in the log within two of these.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How often the store is asked, in intervals.
-const STORE_EVERY: u64 = 5;
+/// How often the store is asked.
+const STORE_INTERVAL: Duration = Duration::from_secs(5);
 /// 14 days: certificates that renew themselves do so 30 days before their end.
 const RENEWAL: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 
@@ -39,7 +40,7 @@ impl BackgroundService for Health {
     async fn start(&self, mut shutdown: ShutdownWatch) {
         tokio::select! {
             _ = shutdown.changed() => {}
-            ((), ()) = async { tokio::join!(self.watch(), self.probe()) } => {}
+            _ = async { tokio::join!(self.watch(), self.probe(), self.ask_store()) } => {}
         }
     }
 }
@@ -48,7 +49,7 @@ impl Health {
     async fn watch(&self) {
         let mut ticks = tokio::time::interval(INTERVAL);
         let mut bypassed = false;
-        for round in 0_u64.. {
+        loop {
             ticks.tick().await;
             self.report(Condition::NodeUrl, self.node_urls());
             // for less than an interval, as at the start, it is no event
@@ -57,11 +58,16 @@ impl Health {
             self.report(Condition::Pins, self.pins());
             self.report(Condition::Certificate, certificates(&self.surfaces.tls));
             self.report(Condition::OpenFiles, open_files());
-            if round % STORE_EVERY == 0
-                && let Some(storage) = &self.storage
-            {
-                self.report(Condition::Store, ping(storage).await);
-            }
+        }
+    }
+
+    /// By itself, because a store that hangs must not delay what else is wrong.
+    async fn ask_store(&self) {
+        let Some(storage) = &self.storage else { return };
+        let mut ticks = tokio::time::interval(STORE_INTERVAL);
+        loop {
+            ticks.tick().await;
+            self.report(Condition::Store, ping(storage).await);
         }
     }
 
@@ -140,14 +146,15 @@ fn certificates(certificates: &Certificates) -> Vec<Finding> {
     found.collect()
 }
 
-/// Whether fewer than a tenth of the file descriptors are left.
+/// Whether fewer than a tenth of the file descriptors are left, or clients are refused for them.
 fn open_files() -> Option<Finding> {
     let (limit, _) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
     // a file gets the lowest free number, so it shows how many are taken without listing them
-    let taken =
-        File::open("/dev/null").map_or(limit, |file| file.as_raw_fd().unsigned_abs().into());
-    let is_scarce = taken.saturating_mul(10) > limit.saturating_mul(9);
-    is_scarce.then(|| finding("", &format!("about {taken} of {limit} are in use"), taken >= limit))
+    let next = File::open("/dev/null").map_or(i32::MAX, |file| file.as_raw_fd());
+    let taken = u64::from(next.unsigned_abs()).min(limit);
+    let is_failing = DescriptorUse::Client.is_reserved(next);
+    let is_scarce = is_failing || taken.saturating_mul(10) > limit.saturating_mul(9);
+    is_scarce.then(|| finding("", &format!("about {taken} of {limit} are in use"), is_failing))
 }
 
 /// Asks the store on its own runtime.

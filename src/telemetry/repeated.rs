@@ -13,7 +13,7 @@ use tokio::time::{Duration, Instant};
 
 /// 10 s: an operator who follows the log learns soon enough that a flood goes on.
 const WINDOW: Duration = Duration::from_secs(10);
-/// Refusals of a window with a line of their own: whoever tries a few requests finds each of them.
+/// Refusals of a window with a line of their own, so that a few manual requests are all logged.
 const OWN_LINES: u64 = 10;
 /// Kinds of refusals that are counted at a time, about 1 MiB. The rest are counted per surface and
 /// reason, without their client.

@@ -392,6 +392,8 @@ fn probes_are_answered_when_descriptors_run_out() {
     for path in ["/livez", "/metrics"] {
         assert_eq!(edge.admin_get(path).status, 200, "{path} while clients have all others");
     }
+    let event = edge.line("the cause", |line| line["condition"] == "open_files");
+    assert_eq!(event["level"], "error", "clients are refused");
     let answer = clients[0].ask(&Request::post(rpc("1", "starknet_blockNumber", "[]")));
     assert_eq!(answer.status, 200, "a connection that was accepted is served");
     let mut last = clients.pop().expect("there are many");

@@ -41,11 +41,11 @@ impl Turns {
         Arc::new(Self { table: Mutex::new(table), freed: Notify::new() })
     }
 
-    /// Waits for a slot; `None` if there is none in time.
+    /// Waits for a slot; `None` after [`QUEUE_TIMEOUT`].
     pub(super) async fn take(self: &Arc<Self>, client: ClientKey) -> Option<Turn> {
         let turn = async {
             loop {
-                // it is told of every slot that is freed from here on
+                // registered before the check, so that no freed slot is missed
                 let freed = self.freed.notified();
                 if self.table.lock().take(client) {
                     return Turn { turns: Arc::clone(self), client };
