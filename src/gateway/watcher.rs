@@ -130,7 +130,7 @@ impl Watcher {
             // the anchor is fetched anyway
             self.fetch_block(settled.filter(|number| *number != anchor)),
             self.fetch_block(candidate.filter(|number| *number != anchor)),
-            self.chain.fetch_block("\"l1_accepted\""),
+            self.chain.fetch_l1_head(),
         );
         let genesis = genesis.map_err(cause)?.ok_or(EpochCause::Strange)?;
         let or_genesis = |number, block| if number == Some(anchor) { Some(genesis) } else { block };

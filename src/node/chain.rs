@@ -101,6 +101,9 @@ impl BlockIdentity {
     }
 }
 
+/// The status of a block that is accepted on L1.
+const ON_L1: &str = "ACCEPTED_ON_L1";
+
 /// A transaction's receipt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
@@ -182,11 +185,29 @@ impl Chain {
 
     /// The accepted block of this id (in JSON), if there is one.
     pub async fn fetch_block(&self, id: &str) -> Result<Option<BlockIdentity>, RpcError> {
+        self.block_of_status(id, &["ACCEPTED_ON_L2", ON_L1]).await
+    }
+
+    /// The newest block that is accepted on L1, if there is one.
+    ///
+    /// # Errors
+    /// Also if the node names a block that it says is not accepted there. `starknet-devnet` keeps
+    /// the hash of such a block when it aborts it, and gives the same hash to the block that takes
+    /// its place.
+    pub async fn fetch_l1_head(&self) -> Result<Option<BlockIdentity>, RpcError> {
+        self.block_of_status("\"l1_accepted\"", &[ON_L1]).await
+    }
+
+    async fn block_of_status(
+        &self,
+        id: &str,
+        expected: &[&str],
+    ) -> Result<Option<BlockIdentity>, RpcError> {
         let params = format!(r#"{{"block_id":{id}}}"#);
         let block = self.ask("starknet_getBlockWithTxHashes", &params).await;
         let Some(block) = found(block, code::BLOCK_NOT_FOUND)? else { return Ok(None) };
         match block["status"].as_str() {
-            Some("ACCEPTED_ON_L1" | "ACCEPTED_ON_L2") => BlockIdentity::read(&block).map(Some),
+            Some(status) if expected.contains(&status) => BlockIdentity::read(&block).map(Some),
             _ => Err(RpcError::MalformedAnswer),
         }
     }

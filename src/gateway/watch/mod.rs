@@ -150,6 +150,8 @@ impl Watch {
         let continues = continues
             && match (self.l1, poll.l1) {
                 (L1::Head(Some(known)), L1::Head(seen)) => !is_taken_back(known, seen),
+                // a head that is not known any more may have been taken back
+                (L1::Head(Some(_)), L1::Unknown) => false,
                 _ => true,
             };
         (!continues).then_some(EpochCause::Rollback)

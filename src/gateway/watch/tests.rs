@@ -236,3 +236,17 @@ fn without_an_answer_l1_has_no_generation() {
     assert_eq!(settled(step), Some(1), "all else is known");
     assert_eq!(step.chain.and_then(|chain| chain.l1), None);
 }
+
+#[test]
+fn an_l1_head_that_is_not_known_any_more_ends_the_epoch() {
+    let mut chain = Chain::of(&[0, 1, 2]);
+    chain.l1 = Some(1);
+    let mut world = World::settled_on(&chain);
+    let known = world.see(1_000, &chain).chain.and_then(|chain| chain.l1);
+    let mut poll = chain.poll(&world.watch).expect("the chain can be seen");
+    poll.l1 = L1::Unknown;
+    let step = world.step(1_000, Ok(poll));
+    assert_eq!(step.broke, Some(EpochCause::Rollback), "block 1 may not be on L1 any more");
+    let again = world.see(1_000, &chain).chain.and_then(|chain| chain.l1);
+    assert!(again.is_some() && again != known, "what was cached before holds no more");
+}

@@ -179,7 +179,9 @@ test('blocks accepted on L1 have that status', async () => {
   // A block that was on L1 is aborted, and its number is on L2 again.
   const head = (await height(node)) - 1;
   await survives('a block on L1 is aborted', () => abort(node, head));
+  // It has the hash of the aborted block, which the node still takes for its head on L1.
   await survives('and mined again', () => mined(9));
+  await gateway.settled(head);
   await survives('and accepted again', () => {
     return node.ask('devnet_acceptOnL1', { starting_block_id: { block_number: head } });
   });

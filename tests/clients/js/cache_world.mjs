@@ -185,10 +185,18 @@ export async function agrees(gateway, node, questions, why) {
     const truth = await ask(node.url, question);
     for (let turn = 0; turn < 2; turn += 1) {
       const answer = await ask(gateway.url, question);
-      const said = `${answer.cache}: ${answer.text.slice(0, 300)}`;
-      assert.ok(answer.text === truth.text, `${what}: not ${truth.text.slice(0, 300)} but ${said}`);
+      const at = difference(truth.text, answer.text);
+      const said = `${answer.cache}: ${answer.text.slice(at)}`;
+      assert.ok(answer.text === truth.text, `${what}: not ${truth.text.slice(at)} but ${said}`);
     }
   }
+}
+
+/** Where two texts begin to differ, less some context. */
+function difference(one, other) {
+  let at = 0;
+  while (at < one.length && one[at] === other[at]) at += 1;
+  return Math.max(0, at - 60);
 }
 
 async function bytesOf(stream) {
