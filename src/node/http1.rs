@@ -42,6 +42,8 @@ pub(super) struct Connection {
 pub(super) enum ExchangeError {
     /// The connection ended before the first byte of an answer.
     BeforeAnswer,
+    /// The answer has this status, not 200.
+    Status(u16),
     /// The answer cannot be passed on.
     Answer(NodeError),
 }
@@ -167,10 +169,7 @@ impl Connection {
                     self.buffer.advance(length);
                 }
                 100 | 102..=199 => return Err(INVALID),
-                300..=399 => return Err(NodeError::Redirect.into()),
-                // the node's own timeout
-                408 => return Err(NodeError::Timeout.into()),
-                _ => return Err(NodeError::Status.into()),
+                code => return Err(ExchangeError::Status(code)),
             }
         }
     }

@@ -6,6 +6,7 @@
 //! Next: `target` (one URL: its connections and its breaker), `served_chain` (one chain for all
 //! URLs), `http1` (one exchange), `io` (the bound over all answers), `chain` (typed calls).
 
+mod cause;
 pub mod chain;
 mod http1;
 mod served_chain;
@@ -18,6 +19,7 @@ use crate::config::NodeConfig;
 use crate::io::{Exhausted, MemoryPermit, MemoryPool};
 use crate::telemetry::Metrics;
 use bytes::Bytes;
+use cause::{Cause, FailedAttempt};
 use http1::Connection;
 use portcullis_filters::named;
 use portcullis_filters::rpc::response::Outcome;
@@ -127,8 +129,10 @@ pub struct UrlStats {
     pub idle: usize,
     /// Connections with a call in flight.
     pub busy: usize,
-    /// Why its breaker is open; `None` while it is closed.
+    /// Why its breaker is open, as the name of a [`NodeError`]; `None` while it is closed.
     pub failure: Option<&'static str>,
+    /// Why its most recent failed attempt failed, in words; `None` if none failed.
+    pub cause: Option<String>,
 }
 
 impl Node {
@@ -196,7 +200,9 @@ impl Node {
             let exchanged = self.exchange(&call, &mut permit).await;
             let now = Instant::now();
             let verified = exchanged.and_then(|(target, connection, body)| {
-                let payload = verify(&body, call.id)?;
+                let payload = verify(&body, call.id).inspect_err(|error| {
+                    target.note(Cause::Error(*error));
+                })?;
                 // only now: after a wrong answer the right one may still arrive
                 target.put_idle(connection, now);
                 Ok(payload)
@@ -219,17 +225,21 @@ impl Node {
         for target in &self.targets {
             let Some(attempt) = target.breaker.enter(Instant::now) else { continue };
             let result = target.exchange(call, permit, &self.metrics).await;
-            attempt.record(result.as_ref().err().copied(), Instant::now);
-            match result {
+            attempt.record(result.as_ref().err().map(|failed| failed.failure), Instant::now);
+            let FailedAttempt { failure, cause } = match result {
                 Ok((connection, body)) => return Ok((target, connection, body)),
-                Err(CallFailure::After(error)) => return Err(error),
+                Err(failed) => failed,
+            };
+            target.note(cause);
+            match failure {
+                CallFailure::After(error) => return Err(error),
                 // try the next URL
-                Err(CallFailure::Connect) => {}
-                Err(CallFailure::Foreign) if error != NodeError::Cut => {
+                CallFailure::Connect => {}
+                CallFailure::Foreign if error != NodeError::Cut => {
                     error = NodeError::WrongChain;
                 }
-                Err(CallFailure::Foreign) => {}
-                Err(CallFailure::Gone) => error = NodeError::Cut,
+                CallFailure::Foreign => {}
+                CallFailure::Gone => error = NodeError::Cut,
             }
         }
         Err(error)
@@ -248,8 +258,17 @@ impl Node {
             let call = NodeCall { id: 1, write, connection, traceparent, start, deadline };
             let mut permit = MemoryPermit::of(&self.memory);
             let result = target.exchange(&call, &mut permit, &self.metrics).await;
-            attempt.record(result.as_ref().err().copied(), Instant::now);
+            attempt.record(result.as_ref().err().map(|failed| failed.failure), Instant::now);
+            if let Err(failed) = result {
+                target.note(failed.cause);
+            }
         }
+    }
+
+    /// Why the most recent failed attempt at the URL at `index` failed, in words for the operator:
+    /// `connection refused`, `405 Method Not Allowed`. `None` if none failed.
+    pub fn failure_cause(&self, index: usize) -> Option<String> {
+        self.targets.get(index)?.cause()
     }
 
     /// The state of each URL, in order of preference.
@@ -259,6 +278,7 @@ impl Node {
             idle: target.idle(),
             busy: target.busy(),
             failure: target.breaker.failure(),
+            cause: target.cause(),
         })
     }
 }

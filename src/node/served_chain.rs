@@ -5,6 +5,7 @@
 //! once a second: a chain can change behind open connections. A URL of another chain is excluded.
 //! One URL without a pin is not asked: whatever chain it has is the served one.
 
+use super::cause::FailedAttempt;
 use super::chain::BlockIdentity;
 use super::{CallFailure, Node, NodeError};
 use crate::config::NodeConfig;
@@ -153,15 +154,17 @@ impl ChainGuard {
         let mut permit = MemoryPermit::of(&self.0.memory);
         let deadline = Instant::now() + limit;
         let checked = async {
-            let mut connection = target.dial().await.ok_or(CallFailure::Connect)?;
+            let mut connection = target.dial().await.map_err(FailedAttempt::connect)?;
             target.verify_chain(&mut connection, deadline, &mut permit).await
         };
         let checked = timeout_at(deadline, checked).await;
-        match checked.unwrap_or(Err(CallFailure::After(NodeError::Timeout))) {
-            Ok(verdict) => verdict,
-            Err(CallFailure::After(error)) => Err(error.name().to_owned()),
-            Err(_) => Err(NodeError::Unreachable.name().to_owned()),
-        }
+        checked.unwrap_or_else(|_| Err(NodeError::Timeout.into())).unwrap_or_else(|failed| {
+            let error = match failed.failure {
+                CallFailure::After(error) => error,
+                _ => NodeError::Unreachable,
+            };
+            Err(format!("{}: {}", error.name(), failed.cause))
+        })
     }
 }
 

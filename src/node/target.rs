@@ -4,6 +4,7 @@
 //! probes the URL. A call that times out while others are answered is slow and counts as no
 //! failure.
 
+use super::cause::{Cause, FailedAttempt};
 use super::http1::{Connection, ExchangeError};
 use super::served_chain::{ChainIdentity, ServedChain};
 use super::{ConnectionChoice, NodeCall, NodeError, chain};
@@ -17,7 +18,7 @@ use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -40,6 +41,8 @@ pub(super) struct Target {
     /// The request head up to the length's digits.
     head: Vec<u8>,
     pub(super) breaker: Breaker,
+    /// Why the most recent failed attempt failed.
+    cause: Mutex<Option<Cause>>,
     chain: Arc<ServedChain>,
     idle: Mutex<VecDeque<Idle>>,
     /// One permit for each further call.
@@ -73,6 +76,7 @@ impl Target {
             port: url.port,
             head: head.into_bytes(),
             breaker: Breaker::default(),
+            cause: Mutex::default(),
             chain: Arc::clone(chain),
             idle: Mutex::default(),
             free: Semaphore::new(config.max_connections),
@@ -112,9 +116,8 @@ impl Target {
         call: &NodeCall<'_, W>,
         permit: &mut MemoryPermit,
         metrics: &Metrics,
-    ) -> Result<(Box<Connection>, Bytes), CallFailure> {
-        let overloaded = |_| CallFailure::After(NodeError::Overloaded);
-        let _permit = self.free.try_acquire().map_err(overloaded)?;
+    ) -> Result<(Box<Connection>, Bytes), FailedAttempt> {
+        let _permit = self.free.try_acquire().map_err(|_| NodeError::Overloaded)?;
         let mut may_be_received = false;
         if call.connection == ConnectionChoice::Pooled
             && let Some(mut connection) = self.take_idle(call.start)
@@ -122,23 +125,34 @@ impl Target {
             match connection.exchange(self.request(call), call.deadline, permit).await {
                 Ok(body) => return Ok((connection, body)),
                 Err(ExchangeError::BeforeAnswer) => metrics.node_retries.inc(),
-                Err(ExchangeError::Answer(error)) => return Err(CallFailure::After(error)),
+                Err(error) => return Err(error.into()),
             }
             may_be_received = true;
         }
         // boxed: most calls need no connect, and would be larger by it
         let connect = Box::pin(self.connect(call.deadline, permit));
         let connect = tokio::time::timeout_at(call.deadline, connect).await;
-        let connection = connect.map_err(|_| CallFailure::After(NodeError::Timeout))?;
-        let mut connection = connection.map_err(|failure| match failure {
-            CallFailure::Connect | CallFailure::Foreign if may_be_received => CallFailure::Gone,
-            failure => failure,
+        let connection = connect.map_err(|_| NodeError::Timeout)?;
+        let mut connection = connection.map_err(|mut failed| {
+            if may_be_received
+                && matches!(failed.failure, CallFailure::Connect | CallFailure::Foreign)
+            {
+                failed.failure = CallFailure::Gone;
+            }
+            failed
         })?;
-        match connection.exchange(self.request(call), call.deadline, permit).await {
-            Ok(body) => Ok((connection, body)),
-            Err(ExchangeError::BeforeAnswer) => Err(CallFailure::After(NodeError::Cut)),
-            Err(ExchangeError::Answer(error)) => Err(CallFailure::After(error)),
-        }
+        let body = connection.exchange(self.request(call), call.deadline, permit).await?;
+        Ok((connection, body))
+    }
+
+    /// Remembers why an attempt failed.
+    pub(super) fn note(&self, cause: Cause) {
+        *self.cause.lock() = Some(cause);
+    }
+
+    /// Why the most recent failed attempt failed, in words; `None` if none failed.
+    pub(super) fn cause(&self) -> Option<String> {
+        self.cause.lock().as_ref().map(ToString::to_string)
     }
 
     /// A new connection to the served chain.
@@ -146,12 +160,15 @@ impl Target {
         &self,
         deadline: Instant,
         permit: &mut MemoryPermit,
-    ) -> Result<Box<Connection>, CallFailure> {
+    ) -> Result<Box<Connection>, FailedAttempt> {
         let epoch = self.chain.epoch();
-        let mut connection = self.dial().await.ok_or(CallFailure::Connect)?;
+        let mut connection = self.dial().await.map_err(FailedAttempt::connect)?;
         if self.chain.is_checked() {
             let verdict = self.verify_chain(&mut connection, deadline, permit).await?;
-            verdict.map_err(|_logged| CallFailure::Foreign)?;
+            verdict.map_err(|why| FailedAttempt {
+                failure: CallFailure::Foreign,
+                cause: Cause::Chain(why),
+            })?;
         }
         connection.chain_epoch = epoch;
         Ok(connection)
@@ -164,7 +181,7 @@ impl Target {
         connection: &mut Box<Connection>,
         deadline: Instant,
         permit: &mut MemoryPermit,
-    ) -> Result<Result<(), String>, CallFailure> {
+    ) -> Result<Result<(), String>, FailedAttempt> {
         let anchor = format!(r#"{{"block_id":{{"block_number":{}}}}}"#, self.chain.anchor);
         let calls = [("starknet_chainId", "[]"), ("starknet_getBlockWithTxHashes", &*anchor)];
         let mut results = [None, None];
@@ -181,14 +198,14 @@ impl Target {
             };
             let answer = connection.exchange(self.request(&call), deadline, permit).await;
             let body = answer.map_err(|error| match error {
-                ExchangeError::BeforeAnswer => CallFailure::Connect,
-                ExchangeError::Answer(error) => CallFailure::After(error),
+                ExchangeError::BeforeAnswer => FailedAttempt::connect(Cause::Error(NodeError::Cut)),
+                error => error.into(),
             })?;
             if let Some(Outcome::Result(text)) = Outcome::verify(&body, call.id) {
                 *result = serde_json::from_slice(text).ok();
             }
             if !connection.is_reusable() {
-                *connection = self.dial().await.ok_or(CallFailure::Connect)?;
+                *connection = self.dial().await.map_err(FailedAttempt::connect)?;
             }
         }
         let [id, anchor] = results;
@@ -196,15 +213,20 @@ impl Target {
         Ok(self.chain.judge((self.index, &self.url), found))
     }
 
-    pub(super) async fn dial(&self) -> Option<Box<Connection>> {
-        let connect = TcpStream::connect((self.host.as_str(), self.port));
-        let stream = tokio::time::timeout(self.connect_timeout, connect).await.ok()?.ok()?;
+    pub(super) async fn dial(&self) -> Result<Box<Connection>, Cause> {
+        let connect = async {
+            let found = lookup_host((self.host.as_str(), self.port)).await;
+            let addresses: Vec<_> = found.map_err(Cause::Resolve)?.collect();
+            TcpStream::connect(&*addresses).await.map_err(Cause::Connect)
+        };
+        let connected = tokio::time::timeout(self.connect_timeout, connect).await;
+        let stream = connected.map_err(|_| Cause::ConnectTimeout)??;
         if DescriptorUse::Node.is_reserved(stream.as_raw_fd()) {
-            return None;
+            return Err(Cause::NoDescriptor);
         }
         // otherwise a small request may wait for an acknowledgement
-        stream.set_nodelay(true).ok()?;
-        Some(Box::new(Connection::new(stream)))
+        stream.set_nodelay(true).map_err(Cause::Connect)?;
+        Ok(Box::new(Connection::new(stream)))
     }
 
     /// The connection that was used last, unless it expired, the node closed it, or it has to state

@@ -93,14 +93,15 @@ impl Health {
 
     /// The URLs that do not answer; if that is all of them, requests fail.
     fn node_urls(&self) -> Vec<Finding> {
-        let mut failures: BTreeMap<String, Option<&str>> = BTreeMap::new();
+        let mut failures: BTreeMap<String, Option<String>> = BTreeMap::new();
         for url in self.nodes().flat_map(Node::urls) {
             let known = failures.entry(url.url).or_default();
-            *known = known.or(url.failure);
+            let cause = url.failure.map(|name| url.cause.unwrap_or_else(|| name.to_owned()));
+            *known = known.take().or(cause);
         }
         let is_failing = failures.values().all(Option::is_some);
         let down = failures.into_iter().filter_map(|(url, failure)| Some((url, failure?)));
-        down.map(|(url, cause)| finding(&url, cause, is_failing)).collect()
+        down.map(|(url, cause)| finding(&url, &cause, is_failing)).collect()
     }
 
     fn is_cache_bypassed(&self) -> bool {

@@ -26,6 +26,7 @@ mod io;
 mod limits;
 mod manager;
 mod node_body;
+mod node_causes;
 mod node_head;
 mod node_time;
 mod operator;

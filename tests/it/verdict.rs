@@ -41,6 +41,7 @@ fn a_node_outage_is_an_event() {
     let down = event(&edge, "node_url", "node URL failed");
     assert_eq!(down["level"], "error", "it is the only one");
     assert_eq!(down["subject"], format!("http://{address}/rpc"));
+    assert_eq!(down["cause"], "connection refused");
     let (status, text) = verbose(&edge);
     assert_eq!(status, 200, "the process takes requests");
     assert!(text.contains("verdict: failing") && text.contains(&address.to_string()), "{text}");

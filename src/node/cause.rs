@@ -1,0 +1,108 @@
+//! Why an attempt at a URL of the node failed, in words for the operator.
+//!
+//! A [`NodeError`] and a [`CallFailure`] decide what happens next; a [`Cause`] only explains. It
+//! holds nothing of an answer but its status.
+
+use super::NodeError;
+use super::http1::ExchangeError;
+use super::target::CallFailure;
+use http::StatusCode;
+use std::fmt;
+use std::io;
+
+/// Why an attempt failed.
+#[derive(Debug)]
+pub(super) enum Cause {
+    /// The host name has no address.
+    Resolve(io::Error),
+    /// The system made no connection.
+    Connect(io::Error),
+    /// No connection within `node.connect_timeout`.
+    ConnectTimeout,
+    /// The file descriptors that are left are not for connections to the node.
+    NoDescriptor,
+    /// How its chain differs from the served one.
+    Chain(String),
+    /// An answer of this HTTP status.
+    Status(u16),
+    /// Any other.
+    Error(NodeError),
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Resolve(error) => {
+                let text = error.to_string();
+                let reason = text.rsplit(": ").next().unwrap_or_default();
+                write!(f, "cannot resolve the host name: {reason}")
+            }
+            Self::Connect(error) => f.write_str(&system_reason(error)),
+            Self::ConnectTimeout => f.write_str("no connection in time"),
+            Self::NoDescriptor => f.write_str("too few file descriptors are left"),
+            Self::Chain(why) => f.write_str(why),
+            Self::Status(code) => {
+                let status = StatusCode::from_u16(*code).ok();
+                let phrase = status.and_then(|status| status.canonical_reason());
+                write!(f, "{code} {}", phrase.unwrap_or("(unknown status)"))
+            }
+            Self::Error(error) => f.write_str(match error {
+                NodeError::Timeout => "no answer in time",
+                NodeError::Unreachable => "no connection",
+                NodeError::WrongChain => "another chain",
+                NodeError::Cut => "the connection ended before the answer",
+                NodeError::Redirect => "a redirect",
+                NodeError::Status => "a status other than 200",
+                NodeError::Oversized => "the answer is larger than 4 MiB",
+                NodeError::Invalid => "the answer is not one complete JSON-RPC 2.0 response",
+                NodeError::Overloaded => "too many calls or too much memory in use here",
+            }),
+        }
+    }
+}
+
+/// `connection refused` for `Connection refused (os error 111)`.
+fn system_reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
+}
+
+/// A failed attempt: what follows from it, and why it failed.
+#[derive(Debug)]
+pub(super) struct FailedAttempt {
+    pub(super) failure: CallFailure,
+    pub(super) cause: Cause,
+}
+
+impl FailedAttempt {
+    /// No connection: nothing was sent.
+    pub(super) fn connect(cause: Cause) -> Self {
+        Self { failure: CallFailure::Connect, cause }
+    }
+}
+
+impl From<NodeError> for FailedAttempt {
+    fn from(error: NodeError) -> Self {
+        Self { failure: CallFailure::After(error), cause: Cause::Error(error) }
+    }
+}
+
+impl From<ExchangeError> for FailedAttempt {
+    fn from(error: ExchangeError) -> Self {
+        match error {
+            ExchangeError::BeforeAnswer => NodeError::Cut.into(),
+            ExchangeError::Answer(error) => error.into(),
+            ExchangeError::Status(code) => Self {
+                failure: CallFailure::After(match code {
+                    300..=399 => NodeError::Redirect,
+                    // the node's own timeout
+                    408 => NodeError::Timeout,
+                    _ => NodeError::Status,
+                }),
+                cause: Cause::Status(code),
+            },
+        }
+    }
+}

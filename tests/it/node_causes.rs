@@ -1,0 +1,56 @@
+//! Why an attempt at a URL of the node failed, in the words that the operator reads.
+
+use portcullis::config::Config;
+use portcullis::io::MemoryPool;
+use portcullis::node::{ConnectionChoice, MAX_ANSWER, Node as Client};
+use tokio::time::Instant;
+
+use crate::support::node::{Act, Call, Node};
+use crate::support::script::{good, json, send, sized};
+
+const REQUEST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"starknet_chainId"}"#;
+
+/// Sends one request to this URL, and returns why it failed.
+async fn cause_at(url: &str) -> Option<String> {
+    let text = format!(
+        "[node]\nurl = \"{url}\"\ntimeout = \"200ms\"\n[gateway]\nlisten = \"127.0.0.1:0\"\n"
+    );
+    let config = Config::parse(&text, []).expect("a configuration").node;
+    let node = Client::new(&config, MemoryPool::new(4 * MAX_ANSWER), Default::default());
+    let write = |_, out: &mut Vec<u8>| out.extend_from_slice(REQUEST.as_bytes());
+    let deadline = Instant::now() + config.timeout;
+    let _failed = node.fetch(write, ConnectionChoice::New, None, deadline).await;
+    node.failure_cause(0)
+}
+
+#[tokio::test]
+async fn each_failure_names_its_cause() {
+    type Script = fn(&Call) -> Vec<Act>;
+    let scripts: [(Script, Option<&str>); 10] = [
+        (good, None),
+        (|_| send(sized("405 Method Not Allowed", &[], "")), Some("405 Method Not Allowed")),
+        (|_| send(sized("401 What", &[], "")), Some("401 Unauthorized")),
+        (|_| send(sized("308 Moved", &["Location: /"], "")), Some("308 Permanent Redirect")),
+        (|_| send(sized("408 Late", &[], "")), Some("408 Request Timeout")),
+        (|_| send(sized("599 Odd", &[], "")), Some("599 (unknown status)")),
+        (|_| vec![Act::Close], Some("the connection ended before the answer")),
+        (|_| vec![Act::Hang], Some("no answer in time")),
+        (|_| send(json("{}")), Some("the answer is not one complete JSON-RPC 2.0 response")),
+        (
+            |_| send(sized("200 OK", &["Content-Length: 4194305"], "")),
+            Some("the answer is not one complete JSON-RPC 2.0 response"),
+        ),
+    ];
+    for (script, cause) in scripts {
+        let node = Node::start(script);
+        let found = cause_at(&format!("http://{}/rpc", node.address())).await;
+        assert_eq!(found.as_deref(), cause);
+    }
+    let found = cause_at(&format!("http://{}/rpc", Node::nowhere())).await;
+    assert_eq!(found.as_deref(), Some("connection refused"));
+    let found = cause_at("http://no-such-host.invalid/rpc").await.expect("it has no address");
+    let is_known = found.starts_with("cannot resolve the host name: ");
+    // a resolver that does not answer is as good
+    assert!(is_known || found == "no answer in time", "{found}");
+    assert!(!found.contains("os error"), "{found}");
+}
