@@ -11,9 +11,11 @@ use crate::relay::settings::policy;
 use crate::reply::status_and_code;
 use portcullis_filters::bearer::Tokens;
 use portcullis_filters::operation::OperationKind;
-use portcullis_filters::policy::{Endpoint, Finding, GatewayPolicy, Inspected, MAX_BODY};
+use portcullis_filters::policy::{
+    Endpoint, Finding, GatewayPolicy, Inspected, MAX_BODY, ReadPermit,
+};
 use portcullis_filters::tx::AllowedCall;
-use portcullis_filters::verdict::{ReadPermit, Refusal};
+use portcullis_filters::verdict::Refusal;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -6,7 +6,6 @@
 
 pub mod clients;
 pub mod context;
-pub mod drain;
 pub mod gate;
 mod http1;
 mod http2;

@@ -10,7 +10,7 @@
 use super::systemd;
 use crate::admin::Listener;
 use crate::config::ServerConfig;
-use crate::http::drain::Drain;
+use crate::http::context::Drain;
 use crate::process::handover::{ListenerFd, Predecessor, Program, Successor};
 use crate::process::reload::Reload;
 use crate::process::systemd::Runtimes;

@@ -5,7 +5,7 @@
 //! a file that the service manager may have created.
 
 use crate::config::Listen;
-use crate::http::drain::Drain;
+use crate::http::context::Drain;
 use crate::process::inherited::{BoundSocket, Inherited, Socket};
 use crate::process::systemd::Runtimes;
 use crate::telemetry::Surface;

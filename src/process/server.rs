@@ -9,8 +9,7 @@ use crate::config::{
 use crate::gateway::{EpochCause, Gateway};
 use crate::http::Gate;
 use crate::http::RequestIds;
-use crate::http::context::{ServerContext, UPLOAD_MEMORY};
-use crate::http::drain::Drain;
+use crate::http::context::{Drain, ServerContext, UPLOAD_MEMORY};
 use crate::http::tls::{Identities, TlsErrors};
 use crate::io::MemoryPool;
 use crate::node::chain::Chain;

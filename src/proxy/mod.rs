@@ -19,8 +19,7 @@ pub use surface::{RequestContext, Surface};
 
 use crate::config::ConnectionsConfig;
 use crate::gateway::Gateway;
-use crate::http::context::ServerContext;
-use crate::http::drain::InFlight;
+use crate::http::context::{InFlight, ServerContext};
 use crate::http::gate::Certificates;
 use crate::http::{ErrorResponder as _, Handoff, RequestId};
 use crate::relay::Relay;

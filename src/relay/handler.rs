@@ -14,8 +14,8 @@ use super::transaction::{Approved, Transactions};
 use crate::reply::{JSON, Reply};
 use crate::telemetry::Metrics;
 use bytes::Bytes;
-use portcullis_filters::policy::{Endpoint, Inspected, RelayPolicy};
-use portcullis_filters::verdict::{OperationPermit, Reason, Unverified};
+use portcullis_filters::policy::{Endpoint, Inspected, OperationPermit, RelayPolicy, Unverified};
+use portcullis_filters::verdict::Reason;
 use std::sync::Arc;
 use std::time::SystemTime;
 

@@ -11,8 +11,9 @@ use super::signers::{DEADLINE, Signers};
 use super::submit::{Submitter, Trace, WritesInFlight};
 use crate::store::{IntentId, NewIntent};
 use portcullis_filters::felt::Felt;
+use portcullis_filters::policy::{TransactionPermit, Unverified};
 use portcullis_filters::tx::{Account, selector};
-use portcullis_filters::verdict::{Reason, TransactionPermit, Unverified};
+use portcullis_filters::verdict::Reason;
 use std::sync::Arc;
 use tokio::time::Instant;
 

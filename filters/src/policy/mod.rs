@@ -2,8 +2,9 @@
 //!
 //! A request is judged in two steps: `admit` sees the head before any of the body is read,
 //! `inspect` sees the whole body. The first failed check is the refusal; a request that passes them
-//! all gets a permit. `gateway` permits reads, `relay` writes, `sidecar` the service endpoints. The
-//! order of the checks is code; a deployment configures their parameters only.
+//! all gets a permit, whose fields are private, so a handler that takes one only sees requests that
+//! were judged. `gateway` permits reads, `relay` writes, `sidecar` the service endpoints. The order
+//! of the checks is code; a deployment configures their parameters only.
 
 mod admission;
 mod gateway;
@@ -14,9 +15,12 @@ mod transactions;
 pub use crate::head::{MAX_BODY, MediaType, declared_length, within_size};
 pub use crate::tx::Contracts;
 pub use admission::{Admission, Admitted, PendingCall};
-pub use gateway::{GatewayPolicy, JudgedHead, RPC_METHODS};
-pub use relay::{Caps, Endpoint, Inspected, RelayCall, RelayPolicy};
+pub use gateway::{GatewayPolicy, JudgedHead, RPC_METHODS, Read, ReadCall, ReadPermit};
+pub use relay::{Caps, Endpoint, Inspected, OperationPermit, RelayCall, RelayPolicy};
 pub use sidecar::{Authorization, Function, RequestParts, SidecarPolicy};
+pub use transactions::{
+    DEPLOY_ACCOUNT_METHOD, INVOKE_METHOD, TransactionPermit, Unverified, method_of,
+};
 
 use crate::felt::Felt;
 use crate::operation::Operation;

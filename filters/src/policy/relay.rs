@@ -5,7 +5,7 @@
 //! the body: a user's transaction, or an operation that the relay signs. The state of the chain is
 //! checked later, with the permit.
 
-use super::{Admission, Admitted, Finding, PendingCall};
+use super::{Admission, Admitted, Finding, PendingCall, Unverified};
 use crate::bearer::Tokens;
 use crate::client::{ClientKey, TrustedProxies};
 use crate::felt::Felt;
@@ -17,7 +17,7 @@ use crate::limit::{Millis, RateLimiter};
 use crate::operation::{Operation, OperationKind, VerificationAttest};
 use crate::stark::account_address;
 use crate::tx::Contracts;
-use crate::verdict::{OperationPermit, Reason, Refusal, Unverified};
+use crate::verdict::{Reason, Refusal};
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
@@ -115,6 +115,27 @@ pub enum Inspected<'a> {
     Operation(OperationPermit),
 }
 
+/// An operation that passed the whole policy; the state of the chain is not checked yet.
+#[derive(Debug)]
+pub struct OperationPermit(Operation);
+
+impl OperationPermit {
+    /// The operation.
+    pub fn operation(&self) -> &Operation {
+        &self.0
+    }
+
+    /// The body in canonical form.
+    pub fn canonical(&self) -> String {
+        self.0.canonical()
+    }
+
+    /// The digest, which identifies the operation.
+    pub fn digest(&self) -> [u8; 32] {
+        self.0.digest()
+    }
+}
+
 impl RelayPolicy {
     /// Judges the head of a request at `now`. `failed_auth` counts a wrong token and returns
     /// whether the client has sent too many; a good token is never refused for them. `enter` takes
@@ -194,7 +215,7 @@ impl RelayPolicy {
                 let operation = Operation::parse(kind, body)?;
                 passed(Finding::Operation(&operation));
                 self.permits(&operation, now)?;
-                Ok(Inspected::Operation(OperationPermit::new(operation)))
+                Ok(Inspected::Operation(OperationPermit(operation)))
             }
             Endpoint::Ready => Err(Refusal::new(Reason::InvalidRequest, "/readyz takes no body")),
         }

@@ -3,12 +3,14 @@
 use portcullis_filters::bearer::Tokens;
 use portcullis_filters::client::TrustedProxies;
 use portcullis_filters::felt::Felt;
-use portcullis_filters::policy::{Caps, Contracts, Endpoint, Inspected, RelayPolicy};
+use portcullis_filters::policy::{
+    Caps, Contracts, Endpoint, Inspected, RelayPolicy, TransactionPermit,
+};
 use portcullis_filters::secret::{Secret, SecretKey};
 use portcullis_filters::tx::{
     Account, Bounds, Call, Invoke, Transaction, account_address, selector,
 };
-use portcullis_filters::verdict::{Reason, Refusal, TransactionPermit};
+use portcullis_filters::verdict::{Reason, Refusal};
 
 pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 pub(crate) const CLASS: &str = "0x5b4b537eaa2399e3aa99c4e2e0208ebd6c71bc1467938cd52c798c601e43564";

@@ -1,9 +1,9 @@
 //! Transactions that a real client sent and a real node took, with the hashes that it gave them.
 
 use crate::support::{CLASS, NOW, hex, policy};
-use portcullis_filters::policy::{Endpoint, Inspected};
+use portcullis_filters::policy::{Endpoint, Inspected, TransactionPermit};
 use portcullis_filters::tx::{Account, Bounds, Declare, Transaction};
-use portcullis_filters::verdict::{Refusal, TransactionPermit};
+use portcullis_filters::verdict::Refusal;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;

@@ -11,10 +11,10 @@ use crate::node::chain::{Chain, RpcError, code};
 use crate::node::{MAX_ANSWER, Node};
 use crate::telemetry::Metrics;
 use portcullis_filters::felt::Felt;
+use portcullis_filters::policy::{DEPLOY_ACCOUNT_METHOD, INVOKE_METHOD};
 use portcullis_filters::tx::{
     self, Bounds, Call, Declare, DeployAccount, Invoke, Transaction, contract_address, selector,
 };
-use portcullis_filters::verdict::{DEPLOY_ACCOUNT_METHOD, INVOKE_METHOD};
 use std::sync::Arc;
 use thiserror::Error;
 

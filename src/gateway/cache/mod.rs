@@ -13,8 +13,8 @@ use crate::node::{Answer, MAX_ANSWER};
 use ahash::RandomState;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use portcullis_filters::policy::{Read, ReadCall};
 use portcullis_filters::rpc::{BlockId, CacheClass, CachePolicy, Method};
-use portcullis_filters::verdict::{Read, ReadCall};
 use quick_cache::sync::DefaultLifecycle;
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use std::hash::{Hash, Hasher};
@@ -327,7 +327,7 @@ impl Cache {
 
 /// The permit for a body under a policy that allows all thirteen methods.
 #[cfg(test)]
-pub(super) fn permitted(body: &str) -> portcullis_filters::verdict::ReadPermit<'_> {
+pub(super) fn permitted(body: &str) -> portcullis_filters::policy::ReadPermit<'_> {
     let policy = portcullis_filters::policy::GatewayPolicy {
         methods: portcullis_filters::rpc::MethodSet::new(&Method::ALL),
         trusted_proxies: portcullis_filters::client::TrustedProxies::default(),

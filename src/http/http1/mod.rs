@@ -10,7 +10,7 @@ pub(super) use message::MAX_FIELDS;
 
 use super::gate::ErrorResponder;
 use super::respond::Rendered;
-use crate::http::drain::{ConnectionGuard, DRAIN_KEEPALIVE};
+use crate::http::context::{ConnectionGuard, DRAIN_KEEPALIVE};
 use crate::io::{LazyTimer, cold, poll_read_some, within};
 use bytes::{Buf, Bytes, BytesMut};
 use http::Version;

@@ -15,7 +15,7 @@ use super::http1::MAX_FIELDS;
 use super::request::{Request, Transport};
 use super::respond::Rendered;
 use super::session::Handoff;
-use crate::http::drain::{ConnectionGuard, DRAIN_KEEPALIVE, DrainGuard};
+use crate::http::context::{ConnectionGuard, DRAIN_KEEPALIVE, DrainGuard};
 use crate::io::{LazyTimer, within};
 use bytes::Bytes;
 use h2::server::{Builder, Connection, SendResponse};

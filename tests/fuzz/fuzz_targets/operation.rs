@@ -5,8 +5,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use portcullis_filters::operation::OperationKind;
-use portcullis_filters::policy::{Endpoint, Inspected, RelayPolicy};
-use portcullis_filters::verdict::{OperationPermit, Reason};
+use portcullis_filters::policy::{Endpoint, Inspected, OperationPermit, RelayPolicy};
+use portcullis_filters::verdict::Reason;
 use portcullis_fuzz::reference::{depth, felt, unique};
 use portcullis_fuzz::{NOW, relay};
 use std::sync::LazyLock;

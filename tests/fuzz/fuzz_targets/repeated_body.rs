@@ -8,7 +8,7 @@ mod parsed_bodies;
 /// The cache of answers, as far as the parsed bodies know it.
 mod cache {
     /// A permitted read.
-    pub(crate) struct ReadRequest(pub(crate) portcullis_filters::verdict::Read);
+    pub(crate) struct ReadRequest(pub(crate) portcullis_filters::policy::Read);
 
     impl ReadRequest {
         pub(crate) fn weight(&self) -> usize {

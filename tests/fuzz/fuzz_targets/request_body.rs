@@ -3,10 +3,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use portcullis_filters::policy::GatewayPolicy;
+use portcullis_filters::policy::{GatewayPolicy, ReadPermit};
 use portcullis_filters::rpc::Method;
 use portcullis_filters::rpc::json::MAX_DEPTH;
-use portcullis_filters::verdict::{ReadPermit, Reason};
+use portcullis_filters::verdict::Reason;
 use portcullis_fuzz::gateway;
 use portcullis_fuzz::reference::{canonical, depth, members, unique};
 use serde_json::{Value, json};
