@@ -50,7 +50,9 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
-    let config = arguments.file.load().map_err(|error| Failure(CHECK_FAILED, error.to_string()))?;
+    let path = arguments.file.path()?;
+    let config = Config::load(&path, std::env::vars_os());
+    let config = config.map_err(|error| Failure(CHECK_FAILED, error.to_string()))?;
     let (relay, identities) = match (parts(&config), Identities::load(&config)) {
         (Ok(relay), Ok(identities)) => (relay, identities),
         (relay, identities) => {
@@ -59,10 +61,11 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
             return Ok(ExitCode::from(CHECK_FAILED));
         }
     };
-    for warning in identities.warnings(SystemTime::now()) {
+    let unlikely = config.warnings.iter().map(ToString::to_string);
+    for warning in unlikely.chain(identities.warnings(SystemTime::now())) {
         eprintln!("warning: {warning}");
     }
-    println!("{}: ok", arguments.file.config.display());
+    println!("{}: ok", path.display());
     if !arguments.live {
         return Ok(ExitCode::SUCCESS);
     }

@@ -81,7 +81,7 @@ fn gateway(policy: &GatewayPolicy, body: &[u8]) -> ExitCode {
             permitted(&permit);
             ExitCode::SUCCESS
         }
-        Err(refusal) => refused(&refusal),
+        Err(refusal) => refused(&refusal, Endpoint::Rpc),
     }
 }
 
@@ -120,7 +120,7 @@ fn relay(config: &RelayConfig, endpoint: Endpoint, body: &[u8]) -> ExitCode {
             println!("journal entry:\n  {}", permit.canonical());
             ExitCode::SUCCESS
         }
-        Err(refusal) => refused(&refusal),
+        Err(refusal) => refused(&refusal, endpoint),
     }
 }
 
@@ -161,10 +161,12 @@ fn call(call: &AllowedCall) {
     detail(&format!("{contract}.{entrypoint}({})", args.join(", ")));
 }
 
-fn refused(refusal: &Refusal) -> ExitCode {
+fn refused(refusal: &Refusal, endpoint: Endpoint) -> ExitCode {
     let (status, code) = status_and_code(refusal.reason);
     println!("  refused  {}: {}", refusal.reason.name(), refusal.message);
-    println!("\nverdict: HTTP {status}, JSON-RPC {code}; nothing is sent to the node");
+    // the body of an operation's response has the reason, and no code
+    let code = if endpoint == Endpoint::Rpc { format!(", JSON-RPC {code}") } else { String::new() };
+    println!("\nverdict: HTTP {status}{code}; nothing is sent to the node");
     ExitCode::from(CHECK_FAILED)
 }
 

@@ -18,9 +18,9 @@ use thiserror::Error;
 #[command(after_help = "\
 Examples:
   # the latest entries
-  portcullis journal --config portcullis.toml list --last 20
-  # was anything changed afterwards?
-  portcullis journal --config portcullis.toml verify
+  portcullis journal list --last 20
+  # of another configuration: was anything changed afterwards?
+  portcullis journal verify --config portcullis.toml
 
 Exit codes:
   0   success
@@ -40,7 +40,7 @@ enum JournalCommand {
     #[command(after_help = "\
 Examples:
   # the newest twenty
-  portcullis journal --config portcullis.toml list --last 20
+  portcullis journal list --last 20
 ".to_owned() + STORE_CODES)]
     List {
         /// How many.
@@ -51,7 +51,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   # an intent, by its number in the list
-  portcullis journal --config portcullis.toml show 17
+  portcullis journal show 17
 
 Exit codes:
   0   success
@@ -66,7 +66,7 @@ Exit codes:
     #[command(after_help = "\
 Examples:
   # in a daily job: check the exit code
-  portcullis journal --config portcullis.toml verify
+  portcullis journal verify
 
 Exit codes:
   0   every entry is unchanged
@@ -78,7 +78,7 @@ Exit codes:
     #[command(after_help = "\
 Examples:
   # for an archive
-  portcullis journal --config portcullis.toml export > journal.ndjson
+  portcullis journal export > journal.ndjson
 ".to_owned() + STORE_CODES)]
     Export,
 }

@@ -4,6 +4,7 @@
 
 mod check;
 mod completions;
+mod config_file;
 mod dev;
 mod explain;
 mod help;
@@ -14,10 +15,11 @@ mod sign_webhook;
 mod store;
 mod token;
 
-use crate::config::{Config, LoadError};
+use crate::config::LoadError;
 use crate::secrets::SecretError;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
+use config_file::ConfigArgument;
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -40,8 +42,8 @@ Examples:
   portcullis dev
   # find the mistakes in a configuration
   portcullis check --config portcullis.toml
-  # run it
-  portcullis serve --config portcullis.toml
+  # run the one in /etc/portcullis, or else in this folder
+  portcullis serve
   # read the help of one command
   portcullis store import --help
 
@@ -72,8 +74,7 @@ enum Command {
     /// Read the relay's journal; works while a relay runs.
     Journal(journal::Arguments),
     /// Import, export and prune what is stored; works while a server runs.
-    #[command(subcommand, after_help = store::HELP)]
-    Store(store::StoreCommand),
+    Store(store::Arguments),
     /// Sign the body of a webhook, as the age verifier does.
     SignWebhook(sign_webhook::Arguments),
     /// Create a token for the relay.
@@ -100,19 +101,6 @@ Exit codes:
   0   success
   2   usage, or an unusable configuration or file
   70  the store is unavailable, or of another version";
-
-#[derive(Debug, clap::Args)]
-struct ConfigArgument {
-    /// The configuration, a TOML file; PORTCULLIS__SECTION__KEY variables override it.
-    #[arg(long, value_name = "FILE")]
-    config: PathBuf,
-}
-
-impl ConfigArgument {
-    fn load(&self) -> Result<Config, LoadError> {
-        Config::load(&self.config, std::env::vars_os())
-    }
-}
 
 /// Why a command cannot do its work: its exit code, and the text for standard error.
 struct Failure(u8, String);
@@ -178,7 +166,7 @@ pub fn run() -> ExitCode {
         Command::Dev(arguments) => dev::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Journal(arguments) => journal::run(&arguments),
-        Command::Store(command) => store::run(&command),
+        Command::Store(arguments) => store::run(&arguments),
         Command::SignWebhook(arguments) => sign_webhook::run(&arguments),
         Command::Token(command) => token::run(&command),
         Command::Completions { shell } => completions::run(shell),

@@ -1,7 +1,7 @@
 //! `portcullis serve`: run the edge until a signal stops it.
 
 use super::{ConfigArgument, Failure, Outcome, USAGE};
-use crate::config::LogFormat;
+use crate::config::{Config, LogFormat};
 use crate::process::handover::Program;
 use crate::process::inherited::Inherited;
 use crate::process::lifecycle;
@@ -51,12 +51,15 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     let program = Program::of_this_process().map_err(|error| {
         Failure::internal(format_args!("cannot read the program's own path: {error}"))
     })?;
-    let mut config = arguments.file.load()?;
+    let path = arguments.file.path()?;
+    let mut config = Config::load(&path, std::env::vars_os())?;
     config.log.format = arguments.log_format.unwrap_or(config.log.format);
     let log = Log::install(&config.log);
+    let (version, file) = (env!("CARGO_PKG_VERSION"), path.display().to_string());
+    log::info!(version = version, config = file; "starting");
     match server::bind(&config, log, inherited) {
         Ok(mut bound) => {
-            bound.reload_from(arguments.file.config.clone(), config);
+            bound.reload_from(path, config);
             bound.hand_over_to(program);
             bound.run();
             Ok(ExitCode::SUCCESS)

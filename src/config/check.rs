@@ -3,6 +3,7 @@
 
 use super::error::Origin;
 use super::reader::Reader;
+use super::sidecar::is_open_to_others;
 use super::{
     AdminConfig, Config, GatewayConfig, LogConfig, MIN_ANSWER_MEMORY, NodeConfig, RelayConfig,
     ServerConfig, SidecarConfig, StoreConfig,
@@ -21,6 +22,7 @@ pub(super) fn config(reader: &mut Reader<'_>) -> Config {
         store: (reader.has("relay") || reader.has("sidecar")).then(|| StoreConfig::read(reader)),
         admin: reader.has("admin").then(|| AdminConfig::read(reader)),
         values: reader.texts(),
+        warnings: Vec::new(),
     };
     if let Some(sidecar) = &mut config.sidecar {
         sidecar.fill_dids();
@@ -34,6 +36,7 @@ pub(super) fn config(reader: &mut Reader<'_>) -> Config {
     memory(&config, reader);
     config.admin.iter().for_each(|admin| token(admin, reader));
     config.relay.iter().for_each(|relay| accounts(relay, reader));
+    config.sidecar.iter().for_each(|sidecar| trusted_keys(sidecar, reader));
     if let Some((relay, id)) = config.relay.as_ref().zip(config.node.chain_id)
         && id.to_short_string().as_deref() != Some(&*relay.pins.chain_id)
     {
@@ -91,6 +94,21 @@ fn token(admin: &AdminConfig, reader: &mut Reader<'_>) {
             admin.listen
         );
         reader.conflict("admin.listen", "admin.token_file", message);
+    }
+}
+
+/// Keys that sign sessions or tokens, fetched over http.
+fn trusted_keys(sidecar: &SidecarConfig, reader: &mut Reader<'_>) {
+    let session = &sidecar.session;
+    for (key, url) in [
+        ("sidecar.session.jwks_url", session.jwks_url.as_deref()),
+        ("sidecar.session.plc_url", Some(&*session.plc_url)),
+    ] {
+        if url.is_some_and(is_open_to_others) {
+            let message = "use https://: over http:// anyone on the path can answer with keys of \
+                           their own, and sign in as any user";
+            reader.warn(key, message.to_owned());
+        }
     }
 }
 

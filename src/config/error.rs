@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 use std::{fmt, io};
 
+use super::DEFAULT_PATHS;
 use thiserror::Error;
 
 /// How much of a value a message shows, in characters.
@@ -69,6 +70,11 @@ impl Errors {
         Err(Self(errors))
     }
 
+    /// Whether one of them is about this key.
+    pub fn names(&self, key: &str) -> bool {
+        self.0.iter().any(|error| error.key == key)
+    }
+
     /// The errors of the file, then of the environment, then the missing keys.
     pub fn iter(&self) -> impl Iterator<Item = &ConfigError> {
         self.0.iter()
@@ -78,6 +84,13 @@ impl Errors {
 /// Why a configuration file was not loaded.
 #[derive(Debug, Error)]
 pub enum LoadError {
+    /// No file was named, and none of the default paths exists.
+    #[error(
+        "no configuration: neither {} nor ./{} exists; name a file with --config",
+        DEFAULT_PATHS[0],
+        DEFAULT_PATHS[1]
+    )]
+    NoFile,
     /// The file cannot be read: missing, forbidden, too large, not UTF-8.
     #[error("cannot read the configuration file {path}: {error}")]
     Unreadable {
@@ -137,6 +150,6 @@ pub(super) fn closest<'n>(
 }
 
 /// The number of letters to insert, drop, replace or swap, ignoring case.
-fn distance(word: &str, name: &str) -> usize {
+pub(super) fn distance(word: &str, name: &str) -> usize {
     strsim::damerau_levenshtein(word, &name.to_lowercase())
 }

@@ -7,11 +7,16 @@
 
 use std::fmt::Write as _;
 
-use super::error::closest;
+use super::error::{closest, distance};
 use super::{gateway, process, relay, sidecar, surface};
 
 /// The start of every environment variable that overrides a key.
 pub(super) const ENV_PREFIX: &str = "PORTCULLIS__";
+/// The start of every name that may have been meant as one.
+pub(super) const NAME_PREFIX: &str = "PORTCULLIS_";
+
+/// Letters to insert, drop, replace or swap in a name that nearly spells a key.
+const SIMILAR: usize = 2;
 
 /// A table of the file.
 pub(super) struct Section {
@@ -168,6 +173,26 @@ pub(super) fn variable(path: &str) -> String {
     format!("{ENV_PREFIX}{}", path.replace('.', "__").to_ascii_uppercase())
 }
 
+/// The key that a variable's name spells with other underscores, or in lower case.
+pub(super) fn with_same_letters(name: &str) -> Option<&'static Key> {
+    let words = joined_words(name);
+    all().find(|key| joined_words(&key.variable()) == words)
+}
+
+/// The key that a variable's name spells with [`SIMILAR`] letters wrong.
+pub(super) fn with_similar_letters(name: &str) -> Option<&'static Key> {
+    let words = joined_words(name);
+    let distance = |key: &&Key| distance(&words, &joined_words(&key.variable()));
+    all().min_by_key(distance).filter(|key| distance(key) <= SIMILAR)
+}
+
+/// A name in lower case, with one underscore between its words.
+fn joined_words(name: &str) -> String {
+    let name = name.to_ascii_lowercase();
+    let words = name.split('_').filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join("_")
+}
+
 /// The message for an unknown key; `shown` writes a suggested path.
 pub(super) fn unknown_key(path: &str, shown: impl Fn(&str) -> String) -> String {
     if let Some(near) = closest(path, all().map(|key| key.path), last_segment) {
@@ -243,6 +268,8 @@ const EXAMPLE_HEAD: &str = r#"# The configuration of Portcullis: every key with 
 # item.
 # An environment variable overrides each key: PORTCULLIS__GATEWAY__LISTEN is gateway.listen. Its
 # value needs no quotes; a list is written as here.
+# Relative paths are relative to the working directory; secrets and certificates are first looked up
+# in $CREDENTIALS_DIRECTORY.
 # SIGHUP applies the keys marked so; the others need a restart.
 # `portcullis check --config FILE` reports every mistake at once.
 "#;

@@ -25,7 +25,7 @@ mod values;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use address::{CorsOrigins, Listen, NodeUrl, NonEmpty};
@@ -84,10 +84,46 @@ pub struct Config {
     pub admin: Option<AdminConfig>,
     /// Each key's value as text, to show what a reload changes.
     pub values: Values,
+    /// What is accepted, but most likely not meant.
+    pub warnings: Vec<ConfigError>,
+}
+
+/// A configuration with its mistakes: the place of a wrong or missing value has the default, or the
+/// value of the example file.
+#[derive(Debug)]
+pub struct Draft {
+    /// What was read.
+    pub config: Config,
+    /// Every mistake, if there are any.
+    pub mistakes: Result<(), Errors>,
 }
 
 impl Config {
     /// Reads a file; `env` overrides it (pass `std::env::vars_os()`).
+    pub fn load(
+        path: &Path,
+        env: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Result<Self, LoadError> {
+        let draft = Draft::load(path, env)?;
+        let invalid = |errors| LoadError::Invalid { path: path.to_owned(), errors };
+        draft.mistakes.map(|()| draft.config).map_err(invalid)
+    }
+
+    /// Reads the text of a file; `env` overrides it.
+    pub fn parse(
+        text: &str,
+        env: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Result<Self, Errors> {
+        let draft = Draft::parse(text, env)?;
+        draft.mistakes.map(|()| draft.config)
+    }
+}
+
+impl Draft {
+    /// Reads a file as far as possible; `env` overrides it.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is not TOML.
     pub fn load(
         path: &Path,
         env: impl IntoIterator<Item = (OsString, OsString)>,
@@ -98,16 +134,35 @@ impl Config {
             .map_err(|errors| LoadError::Invalid { path: path.to_owned(), errors })
     }
 
-    /// Reads the text of a file; `env` overrides it.
+    /// Reads the text of a file as far as possible; `env` overrides it.
+    ///
+    /// # Errors
+    /// The text is not TOML.
     pub fn parse(
         text: &str,
         env: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, Errors> {
         let variables = reader::variables(env);
         let mut reader = reader::Reader::new(text, &variables)?;
-        let config = check::config(&mut reader);
-        reader.finish(config)
+        let mut config = check::config(&mut reader);
+        let (mistakes, warnings) = reader.finish();
+        config.warnings = warnings;
+        Ok(Self { config, mistakes })
     }
+}
+
+/// Where the configuration is without `--config`, in this order.
+pub const DEFAULT_PATHS: [&str; 2] = ["/etc/portcullis/portcullis.toml", "portcullis.toml"];
+
+/// The first of [`DEFAULT_PATHS`] that exists. One that cannot be looked at counts as existing, so
+/// that it is reported and not passed over.
+///
+/// # Errors
+/// None exists.
+pub fn default_path() -> Result<PathBuf, LoadError> {
+    let exists = |path: &&Path| path.try_exists().unwrap_or(true);
+    let found = DEFAULT_PATHS.iter().map(Path::new).find(exists);
+    found.map(Path::to_owned).ok_or(LoadError::NoFile)
 }
 
 fn read(path: &Path) -> io::Result<String> {

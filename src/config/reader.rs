@@ -13,7 +13,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::applied::Values;
 use super::error::{ConfigError, Errors, Origin, quoted, shown};
-use super::keys::{self, DefaultValue, ENV_PREFIX};
+use super::keys::{self, DefaultValue, ENV_PREFIX, NAME_PREFIX};
 use super::values::{Converted, Value, expected, written};
 
 /// An environment variable that overrides a key.
@@ -23,12 +23,12 @@ pub(super) struct Variable {
     value: Option<String>,
 }
 
-/// The variables of `env` with our prefix, in the order of their names.
+/// The variables of `env` whose names begin like ours, in the order of their names.
 pub(super) fn variables(env: impl IntoIterator<Item = (OsString, OsString)>) -> Vec<Variable> {
     let mut variables: Vec<_> = env
         .into_iter()
         .map(|(name, value)| (name.to_string_lossy().into_owned(), value))
-        .filter(|(name, _)| name.starts_with(ENV_PREFIX))
+        .filter(|(name, _)| name.to_ascii_uppercase().starts_with(NAME_PREFIX))
         .map(|(name, value)| Variable { name, value: value.into_string().ok() })
         .collect();
     variables.sort_by(|a, b| a.name.cmp(&b.name));
@@ -47,8 +47,11 @@ pub(super) struct Reader<'t> {
     /// The byte at which each line starts.
     lines: Vec<usize>,
     sections: BTreeSet<&'static str>,
+    /// The sections that are not in the file, each with a variable of its keys.
+    only_variables: BTreeMap<&'static str, String>,
     values: BTreeMap<&'static str, RawValue<'t>>,
     errors: Vec<ConfigError>,
+    warnings: Vec<ConfigError>,
 }
 
 impl<'t> Reader<'t> {
@@ -58,13 +61,18 @@ impl<'t> Reader<'t> {
             text,
             lines: iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect(),
             sections: BTreeSet::new(),
+            only_variables: BTreeMap::new(),
             values: defaults(),
             errors: Vec::new(),
+            warnings: Vec::new(),
         };
         let table = reader.parse()?;
         reader.read_table("", table);
         for variable in variables {
-            reader.read_variable(variable);
+            match variable.name.starts_with(ENV_PREFIX) {
+                true => reader.read_variable(variable),
+                false => reader.read_similar_variable(&variable.name),
+            }
         }
         Ok(reader)
     }
@@ -131,17 +139,39 @@ impl<'t> Reader<'t> {
         let Some(key) = keys::all().find(|key| key.variable() == variable.name) else {
             let name = variable.name.strip_prefix(ENV_PREFIX).unwrap_or(&variable.name);
             let path = name.replace("__", ".").to_lowercase();
-            let message = keys::unknown_key(&path, keys::variable);
+            let message = match keys::with_same_letters(&variable.name) {
+                Some(key) => format!("unknown key; did you mean {}?", key.variable()),
+                None => keys::unknown_key(&path, keys::variable),
+            };
             return self.report(&shown(&path), origin, message);
         };
         let is_around = |section: &&str| {
             key.path.strip_prefix(section).is_some_and(|rest| rest.starts_with('.'))
         };
-        self.sections.extend(keys::sections().filter(is_around));
+        for section in keys::sections().filter(is_around) {
+            if self.sections.insert(section) {
+                self.only_variables.insert(section, variable.name.clone());
+            }
+        }
         let Some(text) = &variable.value else {
             return self.report(key.path, origin, "the value is not UTF-8".to_owned());
         };
         self.values.insert(key.path, RawValue { value: variable_value(key, text), origin });
+    }
+
+    /// A variable without our prefix. One that spells a key with other underscores is an error,
+    /// and one that nearly does is a warning; others are not ours: Kubernetes sets
+    /// `PORTCULLIS_PORT` for a service named `portcullis`.
+    fn read_similar_variable(&mut self, name: &str) {
+        let origin = Origin::Variable(shown(name));
+        if let Some(key) = keys::with_same_letters(name) {
+            let message = format!("this name is not read; the variable is {}", key.variable());
+            return self.report(key.path, origin, message);
+        }
+        if let Some(key) = keys::with_similar_letters(name) {
+            let message = format!("this name is not read; did you mean {}?", key.variable());
+            self.warnings.push(ConfigError { key: key.path.to_owned(), origin, message });
+        }
     }
 
     /// Whether the file or the environment names this section.
@@ -194,6 +224,12 @@ impl<'t> Reader<'t> {
         self.errors.push(ConfigError { key: key.to_owned(), origin, message });
     }
 
+    /// Records what is accepted, but most likely not meant.
+    pub(super) fn warn(&mut self, path: &'static str, message: String) {
+        let origin = self.values.get(path).map_or(Origin::Absent, |raw| raw.origin.clone());
+        self.warnings.push(ConfigError { key: path.to_owned(), origin, message });
+    }
+
     /// Each key's value as text.
     pub(super) fn texts(&self) -> Values {
         Values(
@@ -201,9 +237,31 @@ impl<'t> Reader<'t> {
         )
     }
 
-    /// The result, unless there were mistakes.
-    pub(super) fn finish<T>(self, config: T) -> Result<T, Errors> {
-        Errors::unless_none(self.errors, config)
+    /// What was found besides the values: mistakes, and warnings.
+    pub(super) fn finish(mut self) -> (Result<(), Errors>, Vec<ConfigError>) {
+        self.join_missing_keys();
+        (Errors::unless_none(self.errors, ()), self.warnings)
+    }
+
+    /// One error for all missing keys of a section that only a variable switched on: that was most
+    /// likely not meant.
+    fn join_missing_keys(&mut self) {
+        for (section, variable) in std::mem::take(&mut self.only_variables) {
+            let name = |error: &ConfigError| {
+                let name = error.key.strip_prefix(section)?.strip_prefix('.')?.to_owned();
+                Some(name).filter(|_| error.origin == Origin::Absent)
+            };
+            let missing: Vec<_> = self.errors.iter().filter_map(name).collect();
+            if missing.len() > 1 {
+                self.errors.retain(|error| name(error).is_none());
+                let message = format!(
+                    "this switches [{section}] on, which the file does not have; unset it, or set \
+                     the keys that are missing: {}",
+                    missing.join(", ")
+                );
+                self.report(section, Origin::Variable(shown(&variable)), message);
+            }
+        }
     }
 
     /// The line and column of a byte of the file.

@@ -291,6 +291,15 @@ fn optional_url(text: &str) -> Result<Option<String>, String> {
     if text.is_empty() { Ok(None) } else { url(text).map(Some) }
 }
 
+/// Whether a valid URL is requested in cleartext from another machine.
+pub(super) fn is_open_to_others(url: &str) -> bool {
+    uri(url).is_ok_and(|uri| uri.scheme_str() == Some("http") && !is_local(&uri))
+}
+
+fn is_local(uri: &Uri) -> bool {
+    matches!(uri.host(), Some("localhost" | "127.0.0.1" | "[::1]"))
+}
+
 /// Reads an origin in the form of `sidecar.base_url`.
 pub fn parse_origin(text: &str) -> Result<String, String> {
     origin(text).map_err(|why| format!("expected {ORIGIN_FORM}: {why}"))
@@ -302,8 +311,7 @@ fn origin(text: &str) -> Result<String, String> {
     if uri.path() != "/" || uri.query().is_some() {
         return Err("an origin has no path and no query".to_owned());
     }
-    let is_local = matches!(uri.host(), Some("localhost" | "127.0.0.1" | "[::1]"));
-    if uri.scheme_str() == Some("http") && !is_local {
+    if uri.scheme_str() == Some("http") && !is_local(&uri) {
         return Err("http:// is for this machine only; use https://".to_owned());
     }
     Ok(text.trim_end_matches('/').to_ascii_lowercase())

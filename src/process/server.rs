@@ -99,6 +99,9 @@ pub fn bind(config: &Config, log: Log, inherited: Inherited) -> Result<Bound, St
 #[inline(never)]
 fn connect_parts(config: &Config, log: Log, inherited: Inherited) -> Result<Bound, StartError> {
     let identities = Identities::load(config)?;
+    for warning in &config.warnings {
+        log::warn!("{warning}");
+    }
     for warning in identities.warnings(SystemTime::now()) {
         log::warn!("{warning}");
     }

@@ -1,8 +1,9 @@
-//! Operator commands: `explain`, and `check --live`.
+//! Operator commands: `explain`, `check --live`, and which configuration a command reads.
 
 use std::process::Output;
 
-use crate::support::edge::Setup;
+use crate::support::edge::{Setup, program};
+use crate::support::folder::Folder;
 use crate::support::node::Node;
 use crate::support::request::rpc;
 use crate::support::script::good;
@@ -48,6 +49,25 @@ fn explain_names_the_check_that_refuses() {
 }
 
 #[test]
+fn explain_names_the_felt_that_is_none() {
+    let setup = Setup::before(Node::nowhere());
+    let request = |contract: &str, calldata: &str| {
+        let call = format!(
+            r#"{{"contract_address":{contract},"entry_point_selector":"0x2","calldata":{calldata}}}"#
+        );
+        rpc("1", "starknet_call", &format!(r#"[{call},"latest"]"#))
+    };
+    for (request, named) in [
+        (request("5", "[]"), "contract_address must be"),
+        (request(r#""0x1""#, r#"["0x1","0x"]"#), "calldata[1] must be"),
+        (request(r#""0x1""#, "{}"), "calldata must be an array of felts"),
+    ] {
+        let text = printed(&setup.run_with("explain", &["-"], &request));
+        assert!(text.contains(named), "{named} in {text}");
+    }
+}
+
+#[test]
 fn a_live_check_queries_the_node() {
     let node = Node::start(good);
     let output = Setup::before(node.address()).run_with("check", &["--live"], "");
@@ -58,4 +78,45 @@ fn a_live_check_queries_the_node() {
     let text = printed(&output);
     assert_eq!(output.status.code(), Some(1), "a node that is not there is a failure: {text}");
     assert!(text.contains("FAILED: unreachable"), "{text}");
+}
+
+#[test]
+fn without_a_file_the_default_one_is_read() {
+    let folder = Folder::new();
+    let run = |words: &[&str]| {
+        let output = program().args(words).current_dir(folder.path()).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let commands = [&["serve"][..], &["check"], &["journal", "list"], &["store", "prune"]];
+    for words in commands {
+        let (code, said) = run(words);
+        assert_eq!(code, Some(2), "{words:?}: {said}");
+        let places = ["/etc/portcullis/portcullis.toml nor ./portcullis.toml", "--config"];
+        assert!(places.iter().all(|place| said.contains(place)), "{words:?}: {said}");
+    }
+    std::fs::write(folder.path().join("portcullis.toml"), "[gatewya]\n").unwrap();
+    for words in commands {
+        let (_, said) = run(words);
+        assert!(
+            said.contains("(portcullis.toml)") && said.contains("gatewya"),
+            "{words:?}: {said}"
+        );
+    }
+}
+
+#[test]
+fn the_file_is_named_before_or_after_the_subcommand() {
+    let folder = Folder::new();
+    let file = folder.file("other.toml");
+    std::fs::write(&file, "[node]\nurl = \"http://127.0.0.1:1\"\n[admin]\n").unwrap();
+    for [command, subcommand] in [["journal", "list"], ["journal", "verify"], ["store", "prune"]] {
+        for words in
+            [[command, "--config", &*file, subcommand], [command, subcommand, "--config", &*file]]
+        {
+            let output = program().args(words).current_dir(folder.path()).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
+            assert!(said.contains("the configuration has no ["), "it was read: {said}");
+        }
+    }
 }

@@ -187,7 +187,7 @@ pub(crate) async fn a_file_is_imported_whole_or_not(world: World) {
         assert!(why.starts_with("line 2501: "), "{what}: {why}");
         assert_eq!(exported(&store, None).await, "", "{what}");
     }
-    assert_eq!(imported(&store, &late("")).await, "2500 follow");
+    assert_eq!(imported(&store, &late("")).await, "2,500 follows");
 }
 
 /// A line like no other.
@@ -354,13 +354,13 @@ pub(crate) async fn constraint_violations_name_the_line(world: World) {
         account(2, "a.example"),
         account(1, "b.example"),
     ];
-    assert_eq!(imported(&store, &swap.join("\n")).await, "5 account", "in the order of the lines");
+    assert_eq!(imported(&store, &swap.join("\n")).await, "5 accounts", "in the order of the lines");
     for (what, lines) in [
         ("two swap", [account(1, "a.example"), account(2, "b.example")]),
         ("one is handed over, the taker first", [account(1, "b.example"), account(2, "c.example")]),
         ("it comes back", [account(1, "a.example"), account(2, "b.example")]),
     ] {
-        assert_eq!(imported(&store, &lines.join("\n")).await, "2 account", "{what}");
+        assert_eq!(imported(&store, &lines.join("\n")).await, "2 accounts", "{what}");
         let text = exported(&store, Some("account")).await;
         let handles = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         let expected = lines.iter().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -479,7 +479,7 @@ pub(crate) async fn imports_of_pages_use_up_no_ids(world: World) {
 pub(crate) async fn many_lines_are_imported_and_exported(world: World) {
     let store = world.open().await;
     let lines: Vec<_> = (0..3_000).map(follow).collect();
-    assert_eq!(imported(&store, &lines.join("\n")).await, "3000 follow");
+    assert_eq!(imported(&store, &lines.join("\n")).await, "3,000 follows");
     let out = exported(&store, Some("follow")).await;
     let (found, expected): (BTreeSet<_>, BTreeSet<_>) =
         (out.lines().collect(), lines.iter().map(String::as_str).collect());

@@ -6,7 +6,9 @@
 //! written by name in that order, because some nodes refuse optional parameters by position. Other
 //! parameters are refused.
 
-use super::json::ParamError::{self, Duplicate, Malformed, Missing, TooMany, Unknown};
+use super::json::ParamError::{
+    self, Duplicate, Malformed, MalformedItem, Missing, TooMany, Unknown,
+};
 use super::json::{
     FELT, Json, MemberError, felt, felts, write_felt, write_felts, write_integer, write_list,
 };
@@ -258,10 +260,7 @@ fn argument(declared: &Declared, value: Json<'_>) -> Result<Argument, ParamError
              {\"block_hash\": felt}",
         )),
         Kind::Felt => felt(&value).map(Argument::Felt).ok_or(Malformed(name, FELT)),
-        Kind::Call => call(value).map(Argument::Call).ok_or(Malformed(
-            name,
-            "an object of contract_address, entry_point_selector and calldata, in felts",
-        )),
+        Kind::Call => call(name, value).map(Argument::Call),
         Kind::Transactions => transactions(name, value).map(Argument::Transactions),
         Kind::SimulationFlags => flag(&value, "SKIP_VALIDATE")
             .map(Argument::SkipValidate)
@@ -287,14 +286,24 @@ fn block(value: Json<'_>) -> Option<BlockId> {
     }
 }
 
-fn call(value: Json<'_>) -> Option<FunctionCall> {
-    let members = value.members(&["contract_address", "entry_point_selector", "calldata"]).ok()?;
-    let [Some(contract), Some(selector), Some(calldata)] = members else { return None };
-    Some(FunctionCall {
-        contract_address: felt(&contract)?,
-        entry_point_selector: felt(&selector)?,
-        calldata: felts(&calldata)?,
+fn call(name: &'static str, value: Json<'_>) -> Result<FunctionCall, ParamError> {
+    let members = value.members(&["contract_address", "entry_point_selector", "calldata"]);
+    let Ok([Some(contract), Some(selector), Some(calldata)]) = members else {
+        let shape = "an object of contract_address, entry_point_selector and calldata";
+        return Err(Malformed(name, shape));
+    };
+    Ok(FunctionCall {
+        contract_address: felt(&contract).ok_or(Malformed("contract_address", FELT))?,
+        entry_point_selector: felt(&selector).ok_or(Malformed("entry_point_selector", FELT))?,
+        calldata: felts(&calldata).ok_or_else(|| no_felts("calldata", &calldata))?,
     })
+}
+
+/// Why a value is not a list of felts.
+fn no_felts(name: &'static str, value: &Json<'_>) -> ParamError {
+    let Json::Array(items) = value else { return Malformed(name, "an array of felts") };
+    let at = items.iter().position(|item| felt(item).is_none()).unwrap_or_default();
+    MalformedItem(name, at, FELT)
 }
 
 /// An array that is empty or holds this flag.

@@ -8,28 +8,35 @@ use clap::Subcommand;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub(in crate::cli) const HELP: &str = "\
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
 Examples:
   # import content
   portcullis store import --config portcullis.toml content.ndjson
   # a daily job
-  portcullis store prune --config portcullis.toml
+  portcullis store prune
 
 Exit codes:
   0   success
   1   import: a file was refused
   2   usage, or an unusable configuration or file
-  70  the store is unavailable, or of another version";
+  70  the store is unavailable, or of another version")]
+pub(in crate::cli) struct Arguments {
+    #[command(flatten)]
+    pub(super) file: ConfigArgument,
+    #[command(subcommand)]
+    pub(super) command: StoreCommand,
+}
 
 #[derive(Debug, Subcommand)]
-pub(in crate::cli) enum StoreCommand {
+pub(super) enum StoreCommand {
     /// Create the tables, or migrate them to this version.
     #[command(after_help = "\
 Examples:
   # after an update, with the server stopped
   portcullis store migrate --config portcullis.toml
 ".to_owned() + STORE_CODES)]
-    Migrate(ConfigArgument),
+    Migrate,
     /// Import content: files of one JSON object per line, each of them entirely or not at all.
     Import(ImportArguments),
     /// Write the content to standard output, in the format of import.
@@ -54,8 +61,6 @@ Exit codes:
   2   usage, or an unusable configuration or file
   70  the store is unavailable, or of another version")]
 pub(in crate::cli) struct ImportArguments {
-    #[command(flatten)]
-    pub(super) file: ConfigArgument,
     /// Origin of the podcast feeds, if it is not sidecar.base_url: new podcasts without a guid get
     /// one derived from it.
     #[arg(long, value_name = "URL", value_parser = parse_origin)]
@@ -74,8 +79,6 @@ Examples:
   portcullis store export --config portcullis.toml --type podcast > podcasts.ndjson
 ".to_owned() + STORE_CODES)]
 pub(in crate::cli) struct ExportArguments {
-    #[command(flatten)]
-    pub(super) file: ConfigArgument,
     /// Only records of this type.
     #[arg(long = "type", value_name = "TYPE", value_parser = content_type)]
     pub(super) only: Option<String>,
@@ -90,8 +93,6 @@ Examples:
   portcullis store prune --config portcullis.toml --feed-items-older-than 365d
 ".to_owned() + STORE_CODES)]
 pub(in crate::cli) struct PruneArguments {
-    #[command(flatten)]
-    pub(super) file: ConfigArgument,
     /// Idempotency keys older than this.
     #[arg(long, value_name = "TIME", default_value = "7d", value_parser = duration)]
     pub(super) keys_older_than: Duration,
@@ -115,8 +116,6 @@ Examples:
   portcullis store forget --config portcullis.toml did:plc:ewvi7nxzyoun6zhxrhs64oiz
 ".to_owned() + STORE_CODES)]
 pub(in crate::cli) struct ForgetArguments {
-    #[command(flatten)]
-    pub(super) file: ConfigArgument,
     /// The user's id (a UUID) or DID. Each finds the other by the account.
     #[arg(value_name = "USER", value_parser = user)]
     pub(super) user: String,

@@ -3,13 +3,14 @@
 use super::Failed;
 use crate::cli::token::random_digits;
 use crate::store::{ImportError, ImportRules, Stage, Store};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Seek as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-const BAR: &str = "{prefix} {msg:<8} [{bar:32}] {bytes}/{total_bytes}, {eta} left";
+const BAR: &str = "{prefix} {msg:<8} [{bar:32}] {bytes}/{total_bytes}{left}";
 
 /// Opens all files before anything is imported.
 pub(super) fn open(paths: &[PathBuf]) -> Result<Vec<(PathBuf, File)>, Failed> {
@@ -52,6 +53,10 @@ pub(super) async fn run(
 fn bar(path: &Path, length: u64) -> ProgressBar {
     let style = ProgressStyle::with_template(BAR).expect("the template is constant");
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+    // before the first bytes there is nothing to estimate from
+    let style = style.with_key("left", |state: &ProgressState, out: &mut dyn fmt::Write| {
+        let _ = (state.pos() > 0).then(|| write!(out, ", {:#} left", HumanDuration(state.eta())));
+    });
     ProgressBar::new(length).with_style(style.progress_chars("=> ")).with_prefix(name)
 }
 

@@ -6,7 +6,7 @@
 mod arguments;
 mod import;
 
-pub(super) use arguments::{HELP, StoreCommand};
+pub(super) use arguments::Arguments;
 
 use super::{CHECK_FAILED, Failure, INTERNAL, Outcome, USAGE, block_on, written};
 use crate::config::{Config, LoadError, StoreConfig};
@@ -15,7 +15,7 @@ use crate::secrets::{self, Secret, SecretError};
 use crate::store::{
     AGE_EVENTS_KEPT, ExportError, ImportError, ImportRules, PruneBefore, Store, StoreError,
 };
-use arguments::{ExportArguments, ForgetArguments, PruneArguments};
+use arguments::{ExportArguments, ForgetArguments, PruneArguments, StoreCommand};
 use std::io::{self, BufWriter, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,8 +25,8 @@ use thiserror::Error;
 /// 1 day more than the webhook accepts, as clocks differ.
 const MARGIN: Duration = Duration::from_secs(24 * 3_600);
 
-pub(super) fn run(command: &StoreCommand) -> Outcome {
-    match block_on(execute(command)).map_err(Failed::Out).flatten() {
+pub(super) fn run(arguments: &Arguments) -> Outcome {
+    match block_on(execute(arguments)).map_err(Failed::Out).flatten() {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(Failed::Out(error)) => written("store", Err(error)),
         Err(failed) => Err(Failure(failed.code(), format!("portcullis store: {failed}"))),
@@ -78,9 +78,9 @@ impl From<ExportError> for Failed {
     }
 }
 
-async fn execute(command: &StoreCommand) -> Result<(), Failed> {
+async fn execute(Arguments { file, command }: &Arguments) -> Result<(), Failed> {
     match command {
-        StoreCommand::Migrate(file) => {
+        StoreCommand::Migrate => {
             let config = file.load()?;
             let (config, password) = location(&config)?;
             // exclusive, as a process that has the store open expects the old tables
@@ -89,22 +89,22 @@ async fn execute(command: &StoreCommand) -> Result<(), Failed> {
         }
         StoreCommand::Import(arguments) => {
             let files = import::open(&arguments.content)?;
-            let config = arguments.file.load()?;
+            let config = file.load()?;
             let sidecar = config.sidecar.as_ref().map(|sidecar| &*sidecar.base_url);
             let base_url = arguments.base_url.as_deref().or(sidecar);
             let rules = ImportRules { base_url, now_us: now_us() };
             with_store(&config, async |store| import::run(store, files, rules).await).await
         }
         StoreCommand::Export(arguments) => {
-            let config = arguments.file.load()?;
+            let config = file.load()?;
             with_store(&config, async |store| export(store, arguments).await).await
         }
         StoreCommand::Prune(arguments) => {
-            let config = arguments.file.load()?;
+            let config = file.load()?;
             with_store(&config, async |store| prune(store, arguments).await).await
         }
         StoreCommand::Forget(arguments) => {
-            let config = arguments.file.load()?;
+            let config = file.load()?;
             with_store(&config, async |store| forget(store, arguments).await).await
         }
     }

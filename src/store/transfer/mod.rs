@@ -74,12 +74,26 @@ impl std::fmt::Display for Imported {
         let mut comma = "";
         for (counts, what) in [(&self.put, ""), (&self.deleted, " deleted")] {
             for (of, count) in RECORD_TYPES.iter().zip(counts).filter(|(_, count)| **count > 0) {
-                write!(f, "{comma}{count} {}{what}", of.name)?;
+                let plural = if *count == 1 { "" } else { "s" };
+                write!(f, "{comma}{} {}{plural}{what}", grouped(*count), of.name)?;
                 comma = ", ";
             }
         }
         if comma.is_empty() { f.write_str("nothing") } else { Ok(()) }
     }
+}
+
+/// A number with a comma before each three digits.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 /// Why nothing of a file was imported.

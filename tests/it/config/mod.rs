@@ -1,5 +1,6 @@
 //! The configuration as an operator uses it: files and variables in, typed values or messages out.
 
+mod names;
 mod values;
 
 use std::ffi::OsString;
@@ -341,7 +342,7 @@ fn the_environment_overrides_the_file() {
             ("PORTCULLIS__GATEWAY__CORS_ORIGINS", "https://app.example"),
             ("PORTCULLIS__GATEWAY__TRUSTED_PROXIES", "[]"),
             ("PORTCULLIS__NODE__TIMEOUT", "5s"),
-            ("PORTCULLIS_GATEWAY_LISTEN", "not ours"),
+            ("PORTCULLIS_GATEWAY_PORT", "tcp://10.0.0.1:8080"),
             ("PATH", "/bin"),
         ],
     );

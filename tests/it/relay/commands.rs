@@ -105,6 +105,8 @@ fn explain_judges_like_the_relay_offline() {
         let text = printed(&output);
         assert_eq!(output.status.code(), Some(code), "{path} {body}: {text} {output:?}");
         assert!(text.contains(shown), "{path} {body}: {shown:?} in {text}");
+        let has_code = text.contains("JSON-RPC -");
+        assert_eq!(has_code, path == "/rpc", "an operation answers no code: {text}");
     }
     assert_eq!(node.connections(), 0, "nobody is asked");
 }

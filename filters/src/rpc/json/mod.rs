@@ -67,6 +67,8 @@ pub enum ParamError {
     Missing(&'static str),
     /// This one, or a member of it, must be something else.
     Malformed(&'static str, &'static str),
+    /// The item of this list at this index, from 0, must be something else.
+    MalformedItem(&'static str, usize, &'static str),
 }
 
 impl fmt::Display for ParamError {
@@ -77,6 +79,7 @@ impl fmt::Display for ParamError {
             Self::Duplicate(name) => write!(f, "{name} appears twice"),
             Self::Missing(name) => write!(f, "{name} is required"),
             Self::Malformed(name, expected) => write!(f, "{name} must be {expected}"),
+            Self::MalformedItem(list, at, expected) => write!(f, "{list}[{at}] must be {expected}"),
         }
     }
 }
