@@ -91,6 +91,7 @@ pub struct Trouble {
 pub struct Conditions {
     present: Mutex<BTreeMap<(u8, String), Trouble>>,
     gauges: IntGaugeVec,
+    failing: IntGaugeVec,
     changes: IntCounterVec,
 }
 
@@ -101,6 +102,11 @@ impl Conditions {
             "Present conditions of this kind: URLs, surfaces, or 1; 0 while nothing is wrong.",
             "condition",
         );
+        let failing = registry.gauges(
+            "portcullis_condition_failing",
+            "Those of portcullis_condition because of which requests fail.",
+            "condition",
+        );
         let changes = registry.counters(
             "portcullis_condition_changes_total",
             "How often a condition began or ended.",
@@ -108,11 +114,12 @@ impl Conditions {
         );
         for condition in Condition::ALL.map(Condition::name) {
             gauges.with_label_values(&[condition]);
+            failing.with_label_values(&[condition]);
             for change in ["began", "ended"] {
                 changes.with_label_values(&[condition, change]);
             }
         }
-        Self { present: Mutex::default(), gauges, changes }
+        Self { present: Mutex::default(), gauges, failing, changes }
     }
 
     /// Takes note of everything that is wrong of this kind at `now`.
@@ -125,7 +132,9 @@ impl Conditions {
         for (_, trouble) in ended {
             self.end(&trouble, now);
         }
+        let failing = found.iter().filter(|finding| finding.is_failing).count();
         self.gauges.with_label_values(&[condition.name()]).set(found.len() as i64);
+        self.failing.with_label_values(&[condition.name()]).set(failing as i64);
         for finding in found {
             let key = (condition as u8, finding.subject.clone());
             if let Some(known) = present.get_mut(&key) {
@@ -207,6 +216,9 @@ mod tests {
             assert_eq!(Verdict::of(&present), verdict_now, "at {seconds} s");
             let gauge = conditions.gauges.with_label_values(&[Condition::NodeUrl.name()]);
             assert_eq!(gauge.get(), found.len() as i64, "at {seconds} s");
+            let gauge = conditions.failing.with_label_values(&[Condition::NodeUrl.name()]);
+            let failing = found.iter().filter(|one| one.is_failing).count();
+            assert_eq!(gauge.get(), failing as i64, "at {seconds} s");
         }
     }
 }

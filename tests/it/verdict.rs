@@ -47,6 +47,7 @@ fn a_node_outage_is_an_event() {
     assert!(text.contains("verdict: failing") && text.contains(&address.to_string()), "{text}");
     let shown = metrics(&edge);
     assert_eq!(shown[r#"portcullis_condition{condition="node_url"}"#], 1.0);
+    assert_eq!(shown[r#"portcullis_condition_failing{condition="node_url"}"#], 1.0);
     let began = r#"portcullis_condition_changes_total{change="began",condition="node_url"}"#;
     assert_eq!(shown[began], 1.0, "it is one event, however many requests fail");
     assert_eq!(shown[r#"portcullis_condition{condition="store"}"#], 0.0);

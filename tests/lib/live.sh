@@ -182,11 +182,12 @@ metrics_are_clean() {
 alerts_are_right() {
   promtool check config conf/prometheus/prometheus.yml
   promtool test rules conf/prometheus/tests/*.yml
+  amtool check-config conf/prometheus/alertmanager.yml
 }
 
 # The same files and the dashboard, against a real Prometheus that scrapes a real program.
 prometheus_live() {
-  PORTCULLIS=$TARGET/debug/portcullis python3 -B tests/prometheus/run.py
+  PORTCULLIS=$TARGET/debug/portcullis "$VENV/bin/python" -B tests/prometheus/run.py
 }
 
 stop_network() {

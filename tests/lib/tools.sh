@@ -30,23 +30,31 @@ apt_install() {
     apt-get install -qq -y --no-install-recommends "$@" >/dev/null
 }
 
-# Unpacked from its package, not installed: the installed package would start a server.
-get_prometheus() {
-  local into=$TARGET/prometheus
+# The named programs out of a package, without installing it: that would start a server.
+unpack_programs() {
+  local package=$1 into=$TARGET/prometheus program missing=
+  shift
   PATH=$PATH:$into/usr/bin
-  if ! has promtool || ! has prometheus; then
-    echo "taking prometheus and promtool out of the package prometheus"
-    apt_update
-    mkdir -p "$into"
-    (
-      cd "$into" || exit
-      apt-get -qq -o APT::Sandbox::User=root download prometheus
-      dpkg-deb --fsys-tarfile prometheus_*.deb |
-        tar -x ./usr/bin/prometheus ./usr/bin/promtool
-      rm prometheus_*.deb
-    )
-  fi
+  for program in "$@"; do
+    has "$program" || missing=1
+  done
+  [[ -n $missing ]] || return 0
+  echo "taking $* out of the package $package"
+  apt_update
+  mkdir -p "$into"
+  (
+    cd "$into" || exit
+    apt-get -qq -o APT::Sandbox::User=root download "$package"
+    dpkg-deb --fsys-tarfile "${package}"_*.deb | tar -x "${@/#/./usr/bin/}"
+    rm "${package}"_*.deb
+  )
+}
+
+get_prometheus() {
+  unpack_programs prometheus prometheus promtool
+  unpack_programs prometheus-alertmanager prometheus-alertmanager amtool
   prometheus --version 2>&1 | sed -n 1p
+  prometheus-alertmanager --version 2>&1 | sed -n 1p
 }
 
 # The server's programs only, without a cluster of the system's own.

@@ -3,12 +3,19 @@
 import json
 import re
 
+from jsonschema import Draft7Validator
+
+from promql import SELECTOR
 from world import ROOT
 
 FILE = ROOT / "conf/grafana/portcullis.json"
 COLUMNS = 24
 # Variables that Grafana fills in.
-VARIABLES = {"$__rate_interval": "1m", "$instance": ".*"}
+VARIABLES = {"$__rate_interval": "1m", "$instance": ".*", "$job": ".*"}
+# Grafana's own types; its `$comment` says how they were made.
+SCHEMA = json.loads((ROOT / "tests/prometheus/grafana.schema.json").read_text())
+# Recorded constants, which belong to no process.
+CONSTANTS = {"surface:portcullis_failures:budget"}
 
 
 class Dashboard:
@@ -35,6 +42,8 @@ class Dashboard:
 
     def faults(self):
         """What Grafana would show wrongly or not at all."""
+        yield from misfits("dashboard", self.board)
+        yield from self.unfiltered()
         ids = [panel["id"] for panel in self.panels]
         yield from (f"id {one} is used twice" for one in set(ids) if ids.count(one) > 1)
         taken, overlaps = {}, set()
@@ -53,8 +62,24 @@ class Dashboard:
                 yield from self.faults_of(name, panel)
         yield from overlaps
 
+    def unfiltered(self):
+        """Queries that show processes other than the selected ones."""
+        parts = [target for panel in self.panels for target in panel.get("targets", [])]
+        for part in (*parts, *self.board["annotations"]["list"]):
+            expression = part.get("expr", "")
+            alerts = re.findall(r"(\bALERTS)\{([^}]*)\}", expression)
+            for name, matchers in (*SELECTOR.findall(expression), *alerts):
+                if name in CONSTANTS:
+                    continue
+                for label in ("job", "instance"):
+                    if f'{label}=~"${label}"' not in matchers:
+                        yield f"{expression}: {name} of every {label}"
+
     def faults_of(self, name, panel):
+        yield from misfits(panel["type"], panel["options"])
         defaults = panel["fieldConfig"]["defaults"]
+        if panel["type"] == "timeseries":
+            yield from misfits("timeseriesField", defaults.get("custom", {}))
         if not panel.get("description"):
             yield f"{name} does not say what it shows"
         if "unit" not in defaults:
@@ -70,6 +95,14 @@ class Dashboard:
         for part in (panel, *panel["targets"]):
             if part["datasource"] != {"type": "prometheus", "uid": "${datasource}"}:
                 yield f"{name} asks one data source only"
+
+
+def misfits(kind, value):
+    """Where the value is not what Grafana expects of this kind."""
+    schema = {**SCHEMA, **SCHEMA["properties"][kind]}
+    del schema["properties"], schema["required"]
+    for error in Draft7Validator(schema).iter_errors(value):
+        yield f"{kind} {error.json_path}: {error.message[:200]}"
 
 
 def filled_in(expression):

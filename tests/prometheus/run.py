@@ -18,6 +18,9 @@ from world import ROOT, Portcullis, Prometheus
 
 RUNBOOK = "conf/prometheus/RUNBOOK.md"
 
+# An external label of Prometheus, or else its own page of alerts.
+BASE = '{{ or $externalLabels.runbook (print $externalURL "/alerts") }}'
+
 # Exported metrics that are deliberately on no panel and in no alert.
 UNUSED = set()
 
@@ -76,7 +79,7 @@ def rules_are_whole(rules):
             yield f"{name} has no severity"
         if missing := {"summary", "description", "runbook_url"} - rule["annotations"].keys():
             yield f"{name} has no {missing}"
-        if rule["annotations"].get("runbook_url") != f"{RUNBOOK}#{name.lower()}":
+        if rule["annotations"].get("runbook_url") != f"{BASE}#{name.lower()}":
             yield f"{name} leads elsewhere: {rule['annotations'].get('runbook_url')}"
         if name.lower() not in sections:
             yield f"{name} has no section in the runbook"
@@ -84,6 +87,16 @@ def rules_are_whole(rules):
             yield f"{name} has no test"
         if rule["state"] == "firing":
             yield f"{name} fires, though all is well: {rule['alerts']}"
+
+
+def inhibitions_are_known(rules):
+    """Checks that each alternative of a matcher in alertmanager.yml is the name of an alert."""
+    text = (ROOT / "conf/prometheus/alertmanager.yml").read_text().replace("\\\n", "")
+    alerts = [rule["name"] for rule in rules if rule["type"] == "alerting"]
+    for matcher in re.findall(r'alertname =~? \\?"([^"\\]*)', re.sub(r"\s*\|\s*", "|", text)):
+        for name in matcher.split("|"):
+            if not any(re.fullmatch(name, alert) for alert in alerts):
+                yield f"alertmanager.yml names {name}, which is no alert"
 
 
 def documents_are_true(rules, dashboard, families):
@@ -114,6 +127,7 @@ def main():
             rules, families = prometheus.rules(), portcullis.families()
             asked = list(expressions(rules, dashboard))
             wrong += rules_are_whole(rules)
+            wrong += inhibitions_are_known(rules)
             wrong += what_is_asked_for_exists(prometheus, asked)
             wrong += what_is_shown_is_asked_for(families, asked)
             wrong += panels_show_something(prometheus, dashboard)
