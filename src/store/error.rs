@@ -4,6 +4,7 @@
 //! person act? The texts are for the log and name no URL, no statement and no stored value.
 
 use super::IntentId;
+use super::open::NEWEST;
 use sqlx::migrate::MigrateError;
 use std::io;
 use std::path::PathBuf;
@@ -31,8 +32,16 @@ pub enum StoreError {
     #[error("the tables cannot be migrated: {0}")]
     Migration(MigrateError),
     /// The tables have another version.
-    #[error("the tables belong to another version of this program")]
-    Version,
+    #[error(
+        "the tables belong to another version of this program: theirs is {found}, this one uses \
+         {known}"
+    )]
+    Version {
+        /// Of the tables.
+        found: i64,
+        /// That this program uses.
+        known: i64,
+    },
     /// The database has no tables.
     #[error("the database has no tables of this program")]
     NoTables,
@@ -117,6 +126,8 @@ impl From<MigrateError> for StoreError {
     fn from(error: MigrateError) -> Self {
         match error {
             MigrateError::Execute(error) => Self::from(error),
+            // a newer program migrated them: the last of its versions may be newer still
+            MigrateError::VersionMissing(found) => Self::Version { found, known: NEWEST },
             error => Self::Migration(error),
         }
     }

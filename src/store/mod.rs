@@ -6,8 +6,8 @@
 //!
 //! Reading order: `intent.rs`, `journal.rs` with `entry.rs` and `state.rs`, `idempotency.rs`,
 //! `faucet.rs`, `signer.rs`; `feed.rs`, `account.rs`, `podcast.rs`, `sitemap.rs`, `age.rs`;
-//! `transfer` with `syntax.rs`; `prune.rs`, `forget.rs`; below them `sql`, `db.rs`, `open.rs`,
-//! `error.rs`.
+//! `transfer` with `syntax.rs`; `prune.rs`, `forget.rs`, `backup.rs`; below them `sql`, `db.rs`,
+//! `open.rs`, `error.rs`.
 
 /// A struct from a row: `get: a b; flag: c;` reads these fields from the columns of their names
 /// with these methods of [`db::Row`], and the braces hold the other fields.
@@ -22,6 +22,7 @@ macro_rules! from_row {
 
 mod account;
 mod age;
+mod backup;
 mod db;
 mod entry;
 mod error;

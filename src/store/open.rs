@@ -12,7 +12,10 @@ use crate::secrets::Secret;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{ConnectOptions as _, Connection as _, PgConnection, SqlSafeStr as _, SqlitePool};
+use sqlx::{
+    ConnectOptions as _, Connection as _, PgConnection, SqlSafeStr as _, SqliteConnection,
+    SqlitePool,
+};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -24,6 +27,8 @@ const WAIT: Duration = Duration::from_secs(3);
 /// 10 min for migrations, including those of another process: they run at the start only, and one
 /// may write hundreds of thousands of rows and their indexes.
 const MIGRATING: Duration = Duration::from_secs(600);
+/// 1 h for a copy of a SQLite file: far more than a disk needs for one.
+const COPYING: Duration = Duration::from_secs(3_600);
 /// Read connections to a SQLite file. For a hundred readers of a feed, 4 serve more requests than
 /// 2, and 8 no more than 4.
 pub(super) const READERS: u32 = 4;
@@ -47,6 +52,9 @@ macro_rules! version {
         }
     };
 }
+
+/// The version of the tables that this program uses.
+pub(super) const NEWEST: i64 = VERSIONS[VERSIONS.len() - 1].number;
 
 /// All versions in order. A released version never changes.
 const VERSIONS: [Version; 7] = [
@@ -213,6 +221,18 @@ pub(super) async fn sqlite_read_only(file: &Path) -> Result<Db, StoreError> {
     check_version(&db).await.map(|()| db)
 }
 
+/// Runs the statement `copy` with the argument `to` on a connection of its own, which only reads.
+pub(super) async fn sqlite_copy(
+    file: &Path,
+    copy: &'static str,
+    to: &str,
+) -> Result<(), StoreError> {
+    let options = sqlite_options(file).read_only(true);
+    let mut connection = bounded(SqliteConnection::connect_with(&options)).await?;
+    within(COPYING, sqlx::query(copy).bind(to).execute(&mut connection)).await?;
+    bounded(connection.close()).await
+}
+
 fn sqlite_options(file: &Path) -> SqliteConnectOptions {
     SqliteConnectOptions::new().filename(file).busy_timeout(WAIT).disable_statement_logging()
 }
@@ -290,8 +310,8 @@ pub(super) async fn check_version(db: &Db) -> Result<(), StoreError> {
     };
     match found {
         None => Err(StoreError::NoTables),
-        Some(found) if VERSIONS.last().is_some_and(|newest| newest.number == found) => Ok(()),
-        Some(_) => Err(StoreError::Version),
+        Some(NEWEST) => Ok(()),
+        Some(found) => Err(StoreError::Version { found, known: NEWEST }),
     }
 }
 

@@ -9,6 +9,7 @@
 mod access;
 mod admin;
 mod answers;
+mod backup;
 mod breaker;
 mod cache;
 mod chains;

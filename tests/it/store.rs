@@ -56,8 +56,16 @@ fn what_is_exported_can_be_imported_elsewhere() {
     let to = setup(&other);
     let output = store(&to, "import", &["-"], &content);
     assert_eq!(output.status.code(), Some(0), "from standard input: {output:?}");
-    assert_eq!(printed(&store(&to, "export", &[], "")), content);
-    let pages = printed(&store(&to, "export", &["--type", "page"], ""));
+    let exported = store(&to, "export", &[], "");
+    assert_eq!(printed(&exported), content);
+    let told = complaint(&exported);
+    assert!(
+        told.contains("no journal") && told.contains("store backup"),
+        "what is left out: {told}"
+    );
+    let pages = store(&to, "export", &["--type", "page"], "");
+    assert_eq!(complaint(&pages), "", "one type is no backup");
+    let pages = printed(&pages);
     assert!(!pages.is_empty() && pages.lines().all(|line| line.contains("\"page\"")), "{pages}");
 }
 

@@ -13,7 +13,8 @@ use std::time::Duration;
 Examples:
   # import content
   portcullis store import --config portcullis.toml content.ndjson
-  # a daily job
+  # daily jobs
+  portcullis store backup backup.sqlite
   portcullis store prune
 
 Exit codes:
@@ -39,8 +40,11 @@ Examples:
     Migrate,
     /// Import content: files of one JSON object per line, each of them entirely or not at all.
     Import(ImportArguments),
-    /// Write the content to standard output, in the format of import.
+    /// Write the content to standard output, in the format of import; no backup: the journal and
+    /// the age verification are left out.
     Export(ExportArguments),
+    /// Write everything that a SQLite store holds to a new file, also while a server runs.
+    Backup(BackupArguments),
     /// Delete what is old and no longer needed.
     Prune(PruneArguments),
     /// Erase what is stored about a user: age verification, follows and suggestions.
@@ -70,6 +74,31 @@ pub(in crate::cli) struct ImportArguments {
     pub(super) content: Vec<PathBuf>,
 }
 
+/// What an export lacks.
+pub(super) const NOT_EXPORTED: &str = "the export has content only: no journal, intents, \
+    idempotency keys or bindings of the relay, no age verification; `store backup` has all of it";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  # while the server runs
+  portcullis store backup --config portcullis.toml backup.sqlite
+  # is its journal whole?
+  PORTCULLIS__STORE__URL=sqlite:backup.sqlite portcullis journal --config portcullis.toml verify
+
+To restore it, stop the server, delete the -wal and -shm files of the database, replace the database
+with the backup, and start. A PostgreSQL store is refused with the pg_dump command to run.
+
+Exit codes:
+  0   success: the file is complete and on the disk
+  2   usage, an unusable configuration, PostgreSQL, or a file that exists or cannot be created
+  70  the store is unavailable, or the disk is full")]
+pub(in crate::cli) struct BackupArguments {
+    /// The file to create, with mode 0600. It must not exist.
+    #[arg(value_name = "TO")]
+    pub(super) to: PathBuf,
+}
+
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -77,6 +106,9 @@ Examples:
   portcullis store export --config portcullis.toml > content.ndjson
   # of one type
   portcullis store export --config portcullis.toml --type podcast > podcasts.ndjson
+
+Left out: the journal, intents, idempotency keys and bindings of the relay; age sessions, events and
+the age status of users. Use `portcullis store backup` for these.
 ".to_owned() + STORE_CODES)]
 pub(in crate::cli) struct ExportArguments {
     /// Only records of this type.

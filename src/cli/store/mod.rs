@@ -1,9 +1,11 @@
-//! `portcullis store`: migrate the tables; import, export and prune their content; forget a user.
+//! `portcullis store`: migrate the tables; import, export and prune their content; forget a user;
+//! back everything up.
 //!
 //! All commands except `migrate` work next to a running server. `import` and `export` use lines of
 //! JSON (`conf/store/README.md` documents every type).
 
 mod arguments;
+mod backup;
 mod import;
 
 pub(super) use arguments::Arguments;
@@ -15,7 +17,7 @@ use crate::secrets::{self, Secret, SecretError};
 use crate::store::{
     AGE_EVENTS_KEPT, ExportError, ImportError, ImportRules, PruneBefore, Store, StoreError,
 };
-use arguments::{ExportArguments, ForgetArguments, PruneArguments, StoreCommand};
+use arguments::{ExportArguments, ForgetArguments, NOT_EXPORTED, PruneArguments, StoreCommand};
 use std::io::{self, BufWriter, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -44,6 +46,8 @@ enum Failed {
     Secret(#[from] SecretError),
     #[error("{0}: {1}")]
     File(PathBuf, io::Error),
+    #[error("PostgreSQL has its own tool for backups, also while the server runs:\n  {0}")]
+    Postgres(String),
     #[error("{0}:\n{1}")]
     Import(PathBuf, ImportError),
     #[error("{0}{hint}", hint = hint(.0))]
@@ -55,7 +59,8 @@ enum Failed {
 impl Failed {
     fn code(&self) -> u8 {
         match self {
-            Self::Config(_) | Self::NoStore | Self::Secret(_) | Self::File(..) => USAGE,
+            Self::Config(_) | Self::NoStore | Self::Secret(_) => USAGE,
+            Self::File(..) | Self::Postgres(_) => USAGE,
             Self::Import(_, ImportError::Refused(..)) => CHECK_FAILED,
             Self::Import(..) | Self::Store(_) | Self::Out(_) => INTERNAL,
         }
@@ -64,7 +69,10 @@ impl Failed {
 
 fn hint(error: &StoreError) -> &'static str {
     match error {
-        StoreError::Version => ": run `portcullis store migrate` if they are older",
+        StoreError::Version { found, known } if found < known => ": run `portcullis store migrate`",
+        StoreError::Version { .. } => {
+            ": run that version, or restore the backup that was made before its migration"
+        }
         _ => "",
     }
 }
@@ -99,6 +107,11 @@ async fn execute(Arguments { file, command }: &Arguments) -> Result<(), Failed> 
             let config = file.load()?;
             with_store(&config, async |store| export(store, arguments).await).await
         }
+        StoreCommand::Backup(arguments) => {
+            let config = file.load()?;
+            let store = config.store.as_ref().ok_or(Failed::NoStore)?;
+            backup::run(store, &arguments.to).await
+        }
         StoreCommand::Prune(arguments) => {
             let config = file.load()?;
             with_store(&config, async |store| prune(store, arguments).await).await
@@ -132,7 +145,11 @@ async fn with_store(
 async fn export(store: &Store, arguments: &ExportArguments) -> Result<(), Failed> {
     let mut out = BufWriter::new(io::stdout().lock());
     store.content().export(arguments.only.as_deref(), &mut out).await?;
-    Ok(out.flush()?)
+    out.flush()?;
+    if arguments.only.is_none() {
+        eprintln!("portcullis store: {NOT_EXPORTED}");
+    }
+    Ok(())
 }
 
 async fn prune(store: &Store, arguments: &PruneArguments) -> Result<(), Failed> {

@@ -8,6 +8,9 @@ mod content;
 
 pub use content::*;
 
+/// Writes a copy of a SQLite file, without free pages, to another that is empty.
+pub const COPY: &str = "VACUUM INTO $1";
+
 /// Locks the end of the chain until the transaction ends, and reads it.
 pub const CHAIN_LOCK: &str = "UPDATE chain_head SET seq = seq RETURNING seq, hash";
 /// The end of the chain.

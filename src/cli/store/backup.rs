@@ -1,0 +1,62 @@
+//! `portcullis store backup`: a SQLite store as one file, complete or not there.
+
+use super::Failed;
+use crate::config::StoreConfig;
+use crate::store::Store;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+/// Writes the store to `to`, which must not exist.
+pub(super) async fn run(config: &StoreConfig, to: &Path) -> Result<(), Failed> {
+    if !config.is_for_one() {
+        return Err(Failed::Postgres(pg_dump(config, to)));
+    }
+    let file_error = |error| Failed::File(to.to_owned(), error);
+    if fs::symlink_metadata(to).is_ok() {
+        return Err(file_error(ErrorKind::AlreadyExists.into()));
+    }
+    let partial = Partial::create(to).map_err(file_error)?;
+    Store::copy_into(config, &partial.0).await?;
+    let bytes = partial.publish(to).map_err(file_error)?;
+    Ok(writeln!(io::stdout(), "{}: {bytes} bytes", to.display())?)
+}
+
+/// The command that does the same for PostgreSQL. The URL has no password.
+fn pg_dump(StoreConfig { url, password_file, .. }: &StoreConfig, to: &Path) -> String {
+    let password =
+        password_file.as_ref().map(|file| format!("PGPASSWORD=\"$(cat '{}')\" ", file.display()));
+    let (password, to) = (password.unwrap_or_default(), to.display());
+    format!("{password}pg_dump --format=custom --file='{to}' '{url}'")
+}
+
+/// An unfinished backup next to its destination; removed when dropped.
+struct Partial(PathBuf);
+
+impl Partial {
+    fn create(to: &Path) -> io::Result<Self> {
+        let mut path = to.to_owned();
+        path.add_extension(format!("partial-{}", std::process::id()));
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        Ok(Self(path))
+    }
+
+    /// Gives the complete file its name, unless another file has it by now; its size in bytes.
+    fn publish(&self, to: &Path) -> io::Result<u64> {
+        let file = File::open(&self.0)?;
+        file.sync_all()?;
+        // unlike a rename, this never replaces a file
+        fs::hard_link(&self.0, to)?;
+        let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty());
+        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+        Ok(file.metadata()?.len())
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        // what cannot be removed has a name that says what it is
+        let _ignored = fs::remove_file(&self.0);
+    }
+}
