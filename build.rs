@@ -34,6 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         documents.push(context! { folder, name, root });
     }
     println!("cargo::rerun-if-changed={PAGE}");
+    println!("cargo::rerun-if-changed={PAGE}/../palette.css");
     fs::write(out.join("documents.html"), page(&documents)?)?;
     Ok(())
 }
@@ -74,7 +75,7 @@ fn page(documents: &[Value]) -> Result<String, Box<dyn Error>> {
     });
     templates.add_function("anchor", anchor);
     templates.add_function("pad", |indent: usize| " ".repeat(indent));
-    let style = file("style.css")?;
+    let style = file("../palette.css")? + &file("style.css")?;
     let page = templates.get_template("page.html")?.render(context! { documents, style })?;
     // the engine escapes more than a text needs
     Ok(page.replace("&#x2f;", "/").replace("&#x27;", "'"))

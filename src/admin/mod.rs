@@ -5,13 +5,14 @@
 //! `/readyz` while it takes requests: 503 as soon as a stop begins; `/readyz?verbose` says what is
 //! wrong. It listens on loopback or a
 //! Unix socket, or requires a token. `access` decides who may see it; `page` has the files,
-//! `events` streams the state of `snapshot` to them; `journal` searches the writes; `samples` are
-//! the metrics that other parts keep.
+//! `events` streams the state of `snapshot` to them, `history` has the past of its plots; `journal`
+//! searches the writes; `samples` are the metrics that other parts keep.
 
 mod access;
 pub mod documents;
 mod errors;
 mod events;
+mod history;
 mod journal;
 mod page;
 mod samples;
@@ -19,6 +20,7 @@ mod snapshot;
 
 pub use access::Access;
 pub use errors::AdminErrors;
+pub use history::{History, Sampler};
 
 use crate::config::AppliedConfig;
 use crate::config::Listen;
@@ -33,6 +35,7 @@ use crate::store::Journal;
 use crate::telemetry::{self, Condition, Finding, Registry, Surface, Trouble, Verdict};
 use access::Denied;
 use async_trait::async_trait;
+use documents::Documents;
 use events::Events;
 use http::{Method, Version};
 use journal::JournalQuery;
@@ -80,6 +83,8 @@ pub struct Admin {
     pub in_force: Arc<AppliedConfig>,
     /// Who may see it.
     pub access: Arc<Access>,
+    /// The past of the plots.
+    pub history: History,
     /// Whether the process is not ready while no URL of the node answers.
     pub ready_needs_node: bool,
 }
@@ -89,6 +94,7 @@ pub struct Operator {
     samples: Registry,
     admin: Arc<Admin>,
     events: Arc<Events>,
+    documents: Documents,
 }
 
 /// How to answer a request.
@@ -134,6 +140,13 @@ impl Admin {
         Reply { body: body.into_bytes().into(), ..Reply::text(status, "") }
     }
 
+    /// Where a surface listens; `None` if it is off.
+    fn listens(&self, surface: Surface) -> Option<String> {
+        let listener = self.listeners.iter().find(|listener| listener.surface == surface)?;
+        let tls = if self.surfaces.tls.of(surface).is_some() { ", with TLS" } else { "" };
+        Some(format!("{}{tls}", listener.listen))
+    }
+
     /// The most recent warnings and errors, newest first.
     fn errors(&self) -> Reply {
         let lines = self.process.log.recent().newest().into_iter().map(|event| {
@@ -173,9 +186,15 @@ impl Operator {
     pub fn new(admin: Admin) -> Self {
         Self {
             samples: samples::registry(&admin),
+            documents: Documents::new(|surface| admin.listens(surface)),
             admin: Arc::new(admin),
             events: Arc::new(Events::new()),
         }
+    }
+
+    /// Samples the past of the plots.
+    pub fn sampler(&self) -> Sampler {
+        Sampler(Arc::clone(&self.admin))
     }
 
     fn metrics(&self) -> Reply {
@@ -193,8 +212,9 @@ impl Operator {
         let is_probe = matches!(path, b"/livez" | b"/readyz") && !is_verbose;
         let is_metrics = path == b"/metrics";
         let searches = matches!(path, b"/journal" | b"/journal/entries");
-        let is_data = searches || matches!(path, b"/events" | b"/errors" | b"/config");
-        let file = page::file(path).or_else(|| documents::reply(path));
+        let is_data =
+            searches || matches!(path, b"/events" | b"/history" | b"/errors" | b"/config");
+        let file = page::file(path).or_else(|| self.documents.reply(path));
         let is_known = is_probe || is_verbose || is_metrics || file.is_some() || is_data;
         if !is_known || (query.is_some() && !searches && !is_verbose) {
             let text = "not found: try /, /docs, /metrics, /livez or /readyz\n";
@@ -228,6 +248,7 @@ impl Operator {
     fn data(&self, path: &[u8], query: &[u8]) -> Response {
         let query = match path {
             b"/events" => return Response::Events,
+            b"/history" => return Response::Reply(self.admin.history.reply()),
             b"/errors" => return Response::Reply(self.admin.errors()),
             b"/config" => return Response::Reply(self.admin.configuration()),
             b"/journal" => JournalQuery::search(query),

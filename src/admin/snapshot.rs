@@ -5,15 +5,19 @@ use super::{Admin, Listener};
 use crate::http::clients::{Running, Settings};
 use crate::node::Node;
 use crate::relay::Relay;
-use crate::telemetry::{LATENCY, Latency, Surface, Trouble, Verdict, counts};
+use crate::telemetry::{Condition, LATENCY, Latency, Surface, Trouble, Verdict, counts};
 use portcullis_filters::client::{Client, Shown};
+use portcullis_filters::limit::Busy;
 use portcullis_filters::verdict::Reason;
 use prometheus::core::Collector;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-/// Clients that are shown of each surface.
-const BUSIEST: usize = 10;
+/// Networks that are shown of each surface.
+const SHOWN: usize = 10;
+/// The clients that are added up by network.
+const BUSIEST: usize = 100;
 
 /// Milliseconds since 1970.
 pub(super) fn millis(time: SystemTime) -> u64 {
@@ -34,7 +38,9 @@ impl Admin {
             "draining": process.drain.has_begun(),
             "in_flight": process.metrics.in_flight.get(),
             "memory": { "taken": self.memory.taken(), "size": self.memory.size() },
-            "verdict": conditions(&process.metrics.conditions.present()),
+            "host": host(),
+            "verdict": self.verdict(&process.metrics.conditions.present()),
+            "point": self.history.newest(),
             "errors": process.log.recent().count(),
             "log_dropped": process.log.dropped(),
             "reloads": self.in_force.reloads(),
@@ -48,6 +54,24 @@ impl Admin {
                 "events": totals(&sidecar.events, "outcome"),
             })),
         })
+    }
+
+    /// The verdict, and what is wrong with which surfaces.
+    fn verdict(&self, present: &[Trouble]) -> Value {
+        let troubles = present.iter().map(|trouble| {
+            let surfaces = self.listeners.iter().map(|listener| listener.surface);
+            let concerned = surfaces.filter(|surface| concerns(trouble, *surface));
+            json!({
+                "condition": trouble.condition.name(),
+                "message": trouble.condition.message(),
+                "subject": trouble.finding.subject,
+                "cause": trouble.finding.cause,
+                "failing": trouble.finding.is_failing,
+                "since_ms": millis(trouble.since),
+                "surfaces": concerned.map(Surface::name).collect::<Vec<_>>(),
+            })
+        });
+        json!({ "state": Verdict::of(present).name(), "troubles": troubles.collect::<Value>() })
     }
 
     fn surface(&self, listener: &Listener) -> Option<Value> {
@@ -178,19 +202,24 @@ fn urls<'a>((surface, node): (&'a str, &'a Node)) -> impl Iterator<Item = Value>
     })
 }
 
-/// The verdict, and what is wrong.
-fn conditions(present: &[Trouble]) -> Value {
-    let troubles = present.iter().map(|trouble| {
-        json!({
-            "condition": trouble.condition.name(),
-            "message": trouble.condition.message(),
-            "subject": trouble.finding.subject,
-            "cause": trouble.finding.cause,
-            "failing": trouble.finding.is_failing,
-            "since_ms": millis(trouble.since),
-        })
-    });
-    json!({ "state": Verdict::of(present).name(), "troubles": troubles.collect::<Value>() })
+/// Whether a surface answers worse because of this.
+fn concerns(trouble: &Trouble, surface: Surface) -> bool {
+    match (trouble.condition, surface) {
+        (Condition::OpenFiles, _) => true,
+        (Condition::Certificate, surface) => trouble.finding.subject == surface.name(),
+        (Condition::NodeUrl, surface) => matches!(surface, Surface::Gateway | Surface::Relay),
+        (Condition::Cache, surface) => surface == Surface::Gateway,
+        (Condition::Pins, surface) => surface == Surface::Relay,
+        (Condition::Store, surface) => matches!(surface, Surface::Relay | Surface::Sidecar),
+    }
+}
+
+/// The name of this machine, which a tunnel hides from the browser; empty if it is unknown.
+fn host() -> String {
+    // a sandbox may hide the first
+    let files = ["/proc/sys/kernel/hostname", "/etc/hostname"];
+    let name = files.iter().find_map(|file| std::fs::read_to_string(file).ok());
+    name.unwrap_or_default().trim().to_owned()
 }
 
 fn count(name: &str, total: u64) -> Value {
@@ -206,23 +235,40 @@ fn latency(latency: &Latency) -> Value {
     json!({ "count": latency.count, "sum": latency.sum, "below": latency.below })
 }
 
-/// The limits of a surface, and its busiest clients by network: IPv4 /24, IPv6 /48.
+/// The limits of a surface, and the networks of its busiest clients.
 fn limits(running: &Running<impl Settings>) -> Value {
     let (settings, clients) = (running.settings(), running.clients());
     let limits = settings.limits();
     let (tracked, evicted) = clients.population();
-    let busiest = clients.busiest(BUSIEST).into_iter().map(|busy| {
-        json!({
-            "network": Client::at(busy.client.address()).shown(Shown::Truncated).to_string(),
-            // in the last minute
-            "requests": busy.requests,
-        })
-    });
     json!({
         "per_minute": limits.per_minute(),
         "at_a_time": limits.in_flight(),
         "clients": tracked,
         "forgotten": evicted,
-        "busiest": busiest.collect::<Value>(),
+        "busiest": by_network(&clients.busiest(BUSIEST)),
     })
+}
+
+/// The busiest networks: IPv4 /24, IPv6 /48. No client is shown in full.
+fn by_network(busiest: &[Busy]) -> Value {
+    let mut networks: BTreeMap<String, (usize, u32, u64)> = BTreeMap::new();
+    for busy in busiest {
+        let name = Client::at(busy.client.address()).shown(Shown::Truncated).to_string();
+        let (clients, most, requests) = networks.entry(name).or_default();
+        *clients += 1;
+        *most = busy.requests.max(*most);
+        *requests += u64::from(busy.requests);
+    }
+    let mut networks: Vec<_> = networks.into_iter().collect();
+    networks.sort_by_key(|(_, (_, _, requests))| std::cmp::Reverse(*requests));
+    let shown = networks.into_iter().take(SHOWN).map(|(network, (clients, most, requests))| {
+        json!({
+            "network": network,
+            "clients": clients,
+            // in the last minute, of all of them and of the busiest
+            "requests": requests,
+            "most": most,
+        })
+    });
+    shown.collect()
 }

@@ -1,6 +1,6 @@
 //! From a configuration to a running server: binds every listener and connects every part.
 
-use crate::admin::{Access, Admin, AdminErrors, Listener, Operator};
+use crate::admin::{Access, Admin, AdminErrors, History, Listener, Operator};
 use crate::config::AppliedConfig;
 use crate::config::{
     self, AdminConfig, ClientsConfig, Config, ConnectionsConfig, GatewayConfig, Listen, LogClients,
@@ -151,6 +151,7 @@ fn connect_parts(config: &Config, log: Log, inherited: Inherited) -> Result<Boun
             journal,
             in_force: Arc::clone(&bound.in_force),
             access,
+            history: History::default(),
             ready_needs_node: config.ready_needs_node,
         })?;
     }
@@ -296,6 +297,7 @@ impl Bound {
         }
         let access = Arc::new(Access::new(bound.listen.clone(), tokens));
         let app = Arc::new(Operator::new(admin(self, Arc::clone(&access))));
+        self.server.add_service(background_service("history", app.sampler()));
         let errors = Arc::new(AdminErrors(self.process.clone()));
         let trusted = TrustedProxies::default();
         let gate = Gate::new(app, surface, &limits, trusted, &self.process, errors)

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use portcullis::admin::documents::{DOCUMENTS, reply};
-use portcullis::reply::{status_and_code, xrpc_name};
+use portcullis::admin::documents::{DOCUMENTS, Documents};
+use portcullis::reply::{Reply, status_and_code, xrpc_name};
+use portcullis::telemetry::Surface;
 use portcullis_filters::operation::OperationKind;
 use portcullis_filters::policy::{Endpoint, Function};
 use portcullis_filters::rpc::Method;
@@ -20,6 +21,14 @@ fn document(path: &str) -> Value {
 
 fn openapi(surface: &str) -> Value {
     document(&format!("/docs/openapi/{surface}.json"))
+}
+
+/// The response of a process whose surfaces listen on sockets of their names, without a sidecar.
+fn reply(path: &[u8]) -> Option<Reply> {
+    let listens = |surface: Surface| {
+        (surface != Surface::Sidecar).then(|| format!("unix:/run/<{}>", surface.name()))
+    };
+    Documents::new(listens).reply(path)
 }
 
 /// The page of all documents.
@@ -240,10 +249,21 @@ fn the_page_shows_every_path_and_method_and_every_link_on_it_leads_somewhere() {
     for link in page.split(" href=\"").skip(1).filter_map(|rest| rest.split('"').next()) {
         let leads = match link.strip_prefix('#') {
             Some(anchor) => ids.contains(&anchor),
-            None => reply(link.as_bytes()).is_some(),
+            None => link == "/" || reply(link.as_bytes()).is_some(),
         };
         assert!(leads, "{link} leads nowhere");
     }
+}
+
+#[test]
+fn the_page_says_where_each_surface_listens() {
+    let page = page();
+    for surface in ["gateway", "relay", "admin"] {
+        let listens = format!("Listens on <code>unix:/run/&lt;{surface}></code>.");
+        assert!(page.contains(&listens), "{surface}");
+    }
+    assert_eq!(page.matches("Not configured in this process.").count(), 1, "the sidecar is off");
+    assert!(!page.contains("[[") && page.contains("href=\"/\""), "it leads back");
 }
 
 #[test]

@@ -91,7 +91,7 @@ fn files(edge: &Edge) -> Vec<(String, Response)> {
         }
         files.push((path, file));
     }
-    assert_eq!(files.len(), 12, "the page asks for files: {paths:?}");
+    assert_eq!(files.len(), 14, "the page asks for files: {paths:?}");
     files
 }
 
@@ -180,6 +180,80 @@ fn the_events_tell_what_happens() {
     let busiest = &gateway["limits"]["busiest"][0];
     assert_eq!((&busiest["network"], &busiest["requests"]), (&"203.0.113.0/24".into(), &3.into()));
     assert!(!after.to_string().contains("203.0.113.77"), "no client is shown in full");
+}
+
+#[test]
+fn busiest_clients_are_added_up_by_network() {
+    let node = Node::start(good);
+    let edge = Edge::start(&node);
+    for (client, requests) in [("198.51.100.1", 3), ("203.0.113.1", 2), ("198.51.100.2", 1)] {
+        for _ in 0..requests {
+            edge.ask(&Request::post(QUESTION).with("X-Forwarded-For", client));
+        }
+    }
+    let snapshot = Page::listening(&edge).next().expect("a snapshot");
+    let expected = serde_json::json!([
+        { "network": "198.51.100.0/24", "clients": 2, "requests": 4, "most": 3 },
+        { "network": "203.0.113.0/24", "clients": 1, "requests": 2, "most": 2 },
+    ]);
+    assert_eq!(snapshot["surfaces"][0]["limits"]["busiest"], expected);
+}
+
+/// The values of a series, oldest first.
+fn series(history: &Value, name: &str) -> Vec<Option<f64>> {
+    let names = history["series"].as_array().expect("a list");
+    let points = history["points"].as_array().expect("a list").iter();
+    let at = names.iter().position(|known| known == name);
+    points.map(|point| point["values"][at.expect("a series")].as_f64()).collect()
+}
+
+#[test]
+fn the_past_is_sampled_without_a_page() {
+    let node = Node::start(good);
+    let edge = Edge::start(&node);
+    for _ in 0..20 {
+        edge.ask(&Request::post(QUESTION));
+    }
+    let deadline = Instant::now() + PATIENCE;
+    let history = loop {
+        let history = ask(&edge, &local("/history")).json();
+        assert_eq!(history["interval_s"], 5);
+        let rates = series(&history, "gateway.requests");
+        if rates.len() > 1 && rates.last() == Some(&Some(0.0)) {
+            break history;
+        }
+        assert!(Instant::now() < deadline, "no points: {history}");
+    };
+    let requests: f64 = series(&history, "gateway.requests").iter().flatten().sum();
+    // of each second, in intervals of 5 s or a little more
+    assert!(requests > 3.0 && requests < 4.1, "20 requests: {history}");
+    assert!(series(&history, "node.calls")[0] > Some(0.0));
+    let p99 = series(&history, "gateway.p99");
+    assert!(p99[0] > Some(0.0), "{p99:?}");
+    assert_eq!(p99.last(), Some(&None), "the latency of nothing is unknown");
+    assert!(!history["series"].to_string().contains("relay"), "what is off has no series");
+
+    // a stream continues it
+    let snapshot = Page::listening(&edge).next().expect("a snapshot");
+    let newest = &snapshot["point"];
+    let is_newer = newest["at_ms"].as_u64() >= history["points"][1]["at_ms"].as_u64();
+    assert!(is_newer, "{newest}");
+    assert_eq!(newest["values"]["gateway.requests"], 0.0);
+}
+
+#[test]
+fn what_is_wrong_names_its_surfaces() {
+    let edge = Setup::before(Node::nowhere()).start();
+    let mut page = Page::listening(&edge);
+    let is_wrong = |now: &Value| now["verdict"]["state"] == "failing";
+    let snapshot = page.until("the outage is known", |now| {
+        edge.ask(&Request::post(QUESTION));
+        is_wrong(now)
+    });
+    let trouble = &snapshot["verdict"]["troubles"][0];
+    assert_eq!(trouble["condition"], "node_url");
+    assert_eq!(trouble["surfaces"], serde_json::json!(["gateway"]), "and not admin");
+    assert!(snapshot["host"].is_string(), "tabs of several hosts look different");
 }
 
 #[test]

@@ -5,7 +5,9 @@
 //! the responses of the program.
 
 use crate::reply::Reply;
+use crate::telemetry::Surface;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
+use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
 /// A document as it is served.
@@ -52,26 +54,49 @@ pub const DOCUMENTS: [Document; 10] = documents! {
 /// Where clients expect an OpenRPC document.
 const OPENRPC: &str = "/docs/openrpc.json";
 
-/// All of them on one page.
+/// All of them on one page, with a mark for each surface where the page says where that listens.
 const PAGE: &str = include_str!(concat!(env!("OUT_DIR"), "/documents.html"));
-const STYLE: &str = include_str!("style.css");
+const STYLE: &str = concat!(include_str!("../palette.css"), include_str!("style.css"));
 
-/// The response for a path of the documentation; `None` for any other path.
-pub fn reply(target: &[u8]) -> Option<Reply> {
-    match target {
-        b"/docs" => Some(page()),
-        target => {
-            let target =
-                if target == OPENRPC.as_bytes() { b"/docs/openrpc/gateway.json" } else { target };
-            let found = DOCUMENTS.iter().find(|document| document.path.as_bytes() == target)?;
-            Some(Reply::new(200, found.media_type, found.text))
+/// The documents of a running process.
+pub struct Documents {
+    page: Bytes,
+}
+
+impl Documents {
+    /// `listens` says where a surface listens; `None` if it is off.
+    pub fn new(listens: impl Fn(Surface) -> Option<String>) -> Self {
+        let mut page = PAGE.to_owned();
+        for surface in Surface::ALL {
+            let text = match listens(surface) {
+                Some(place) => format!("Listens on <code>{}</code>.", escaped(&place)),
+                None => "Not configured in this process.".to_owned(),
+            };
+            page = page.replace(&format!("[[listens {}]]", surface.name()), &text);
         }
+        Self { page: page.into() }
+    }
+
+    /// The response for a path of the documentation; `None` for any other path.
+    pub fn reply(&self, target: &[u8]) -> Option<Reply> {
+        if target == b"/docs" { Some(page(self.page.clone())) } else { document(target) }
     }
 }
 
+/// A text as HTML: the path of a socket may contain anything.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;")
+}
+
+fn document(target: &[u8]) -> Option<Reply> {
+    let target = if target == OPENRPC.as_bytes() { b"/docs/openrpc/gateway.json" } else { target };
+    let found = DOCUMENTS.iter().find(|document| document.path.as_bytes() == target)?;
+    Some(Reply::new(200, found.media_type, found.text))
+}
+
 /// The page, which contains its style and may load nothing: <https://www.w3.org/TR/CSP3/>.
-fn page() -> Reply {
-    let mut reply = Reply::new(200, "text/html; charset=utf-8", PAGE);
+fn page(text: Bytes) -> Reply {
+    let mut reply = Reply::new(200, "text/html; charset=utf-8", text);
     let style = BASE64_STANDARD.encode(Sha256::digest(STYLE));
     let policy = format!(
         "default-src 'none'; style-src 'sha256-{style}'; base-uri 'none'; form-action 'none'; \

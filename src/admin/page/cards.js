@@ -1,12 +1,20 @@
-// The cards with plots: one per surface, the cache and the node.
+// The cards with plots: the node, each surface, and the cache.
 import {
-  Table, brief, bytes, count, each, el, setClass, percent, perSecond, pill, setText, seconds,
+  Table, brief, bytes, count, each, el, percent, perSecond, pill, reason, seconds, setClass,
+  setText,
 } from './dom.js';
 import { Plot } from './plot.js';
 import { failedOf, refusedOf, requestsOf, surfaceOf, totalOf } from './rates.js';
 
 const total = (counts) => counts.reduce((sum, one) => sum + one.total, 0);
 const rateText = (rate) => (rate === null ? '–' : `${perSecond(rate)}/s`);
+const rateUnit = (rate) => `${perSecond(rate)}/s`;
+
+/** The plots of rates and of latency; `part` begins the names of the series. */
+const rates = (title, part, lines) => new Plot(title,
+  lines.map(([name, kind]) => [name, kind, `${part}.${name}`]), rateUnit, { filled: true });
+const latency = (part) => new Plot('Latency',
+  [['p50', 'time', `${part}.p50`], ['p99', 'time far', `${part}.p99`]], seconds);
 
 /** A card with a header, numbers and plots. */
 class Card {
@@ -14,22 +22,31 @@ class Card {
   constructor(title, numbers, plots) {
     this.state = el('span', { class: 'pill quiet' });
     this.where = el('span', { class: 'where' });
+    this.why = el('p', { class: 'why' });
     this.values = numbers.map(() => el('dd'));
     this.plots = plots;
     const stats = numbers.map(([name, colour], at) => el('div', {},
       el('dt', {}, colour ? el('i', { class: `swatch ${colour}` }) : null, name),
       this.values[at]));
     this.node = el('article', { class: 'card', 'aria-label': title },
-      el('header', {}, el('h3', {}, title), this.where, this.state),
-      el('dl', { class: 'stats' }, ...stats), ...plots.map((plot) => plot.node));
+      el('header', {}, el('h3', {}, title), this.where, this.state), this.why,
+      el('dl', { class: 'stats' }, ...stats),
+      el('div', { class: 'plots' }, ...plots.map((plot) => plot.node)));
   }
 
-  show([word, kind], where, values, series) {
+  /** `troubles` are why it is in this state; a value may be `[value, what it is of]`. */
+  show([word, kind], troubles, values, past) {
     setText(this.state, word);
     setClass(this.state, `pill ${kind}`);
-    setText(this.where, where);
-    values.forEach((value, at) => setText(this.values[at], value));
-    this.plots.forEach((plot, at) => plot.draw(series[at]));
+    setText(this.why, troubles.map(reason).join('; '));
+    setClass(this.why, `why ${kind}`);
+    this.why.hidden = troubles.length === 0;
+    values.forEach((value, at) => {
+      const [main, of] = [value].flat();
+      each(this.values[at], of ? [['', main], ['small', of]] : [['', main]], ([name]) => name,
+        ([name]) => el('span', { class: name }), (part, [, text]) => setText(part, text));
+    });
+    this.plots.forEach((plot) => plot.draw(past));
   }
 }
 
@@ -41,111 +58,117 @@ class Calls {
   }
 
   show(calls) {
-    const asked = calls.filter((call) => call.total > 0).sort((a, b) => b.total - a.total);
-    this.node.hidden = asked.length === 0;
-    this.table.show(asked, (call) => call.name, (call) => [call.name, count(call.total)]);
+    const made = calls.filter((call) => call.total > 0).sort((a, b) => b.total - a.total);
+    this.node.hidden = made.length === 0;
+    this.table.show(made, (call) => call.name, (call) => [call.name, count(call.total)]);
   }
 }
 
-function surfaceCard(name) {
+/** The worst of these conditions, as the header says it. */
+function stateOf(troubles) {
+  if (troubles.length === 0) return ['ok', 'good'];
+  return troubles.some(({ failing }) => failing) ? ['failing', 'bad'] : ['degraded', 'warn'];
+}
+
+function surface(name) {
   const card = new Card(name, [
     ['Requests', 'main'], ['Refused', 'warn'], ['Failed', 'bad'],
-    ['p50', 'main'], ['p99', 'warn'], ['Connections'],
+    ['p50', 'time'], ['p99', 'time far'], ['Connections'],
   ], [
-    new Plot('Requests per second', [['requests', 'main'], ['refused', 'warn'], ['failed', 'bad']],
-      (rate) => `${perSecond(rate)}/s`, { filled: true }),
-    new Plot('Latency', [['p50', 'main'], ['p99', 'warn']], seconds),
+    rates('Requests per second', name,
+      [['requests', 'main'], ['refused', 'warn'], ['failed', 'bad']]),
+    latency(name),
   ]);
   const calls = new Calls();
   card.node.append(calls.node);
   const of = (get) => (snapshot) => get(surfaceOf(snapshot, name));
   const show = (snapshot, history) => {
-    const { connections, listen, calls: asked } = surfaceOf(snapshot, name);
-    const rates = [requestsOf, refusedOf, failedOf].map((get) => history.rate(of(get)));
+    const { connections, listen, calls: made } = surfaceOf(snapshot, name);
+    const troubles = snapshot.verdict.troubles.filter(({ surfaces }) => surfaces.includes(name));
+    const state = snapshot.draining ? ['draining', 'warn'] : stateOf(troubles);
+    const now = [requestsOf, refusedOf, failedOf].map((get) => history.rate(of(get)));
     const times = [0.5, 0.99].map((share) => history.quantile(share, of((one) => one.latency)));
-    const kept = (values, kind) => values.map((value, at) =>
-      history.keep(`${name} ${kind} ${at}`, value));
-    const state = snapshot.draining ? ['draining', 'warn'] : ['serving', 'good'];
-    const values = [...rates.map(rateText), ...times.map(seconds),
-      `${count(connections.open)} of ${brief(connections.max)}`];
-    card.show(state, listen, values, [kept(rates, 'rate'), kept(times, 'time')]);
-    calls.show(asked);
+    setText(card.where, listen);
+    card.show(state, troubles, [...now.map(rateText), ...times.map(seconds),
+      [count(connections.open), `of ${brief(connections.max)}`]], history.past);
+    calls.show(made);
   };
   return { node: card.node, show };
 }
 
-/** The surfaces, each with a card. */
-export function surfaces(place) {
-  const cards = new Map();
-  return (snapshot, history) => {
-    each(place, snapshot.surfaces, ({ name }) => name, ({ name }) => {
-      cards.set(name, surfaceCard(name));
-      return cards.get(name).node;
-    }, (_, { name }) => cards.get(name).show(snapshot, history));
-  };
-}
-
 /** The gateway's cache. */
-export function cache(place) {
+function cache() {
   const card = new Card('Cache', [
-    ['Hits', 'main'], ['Shared'], ['Entries'],
-    ['Memory'], ['Settled block'], ['Emptied'],
-  ], [new Plot('Share of calls served without the node', [['hits', 'main']], percent,
+    ['Hits'], ['Shared'], ['Entries'],
+    ['Memory'], ['Settled block'], ['Flushes'],
+  ], [new Plot('Calls served without the node', [['served', 'main', 'cache.served']], percent,
     { filled: true, most: 1 })]);
+  const flushes = card.values.at(-1).parentElement;
   const used = (use) => (snapshot) => totalOf(snapshot.cache.uses, use);
   const all = (snapshot) => total(snapshot.cache.uses);
-  const saved = (snapshot) => used('hit')(snapshot) + used('shared')(snapshot);
-  return (snapshot, history) => {
-    if (!snapshot.cache) return;
-    if (!card.node.isConnected) place.prepend(card.node);
+  const show = (snapshot, history) => {
     const { entries, capacity, epoch, settled, suspended, emptied } = snapshot.cache;
-    const state = suspended ? ['suspended', 'warn'] : ['active', 'good'];
+    const state = suspended ? ['bypassed', 'warn'] : ['in use', 'good'];
+    const troubles = snapshot.verdict.troubles.filter(({ condition }) => condition === 'cache');
     const shares = [used('hit'), used('shared')].map((of) => history.share(of, all));
-    const shown = shares.map((share) => (share === null ? '–' : percent(share)));
-    card.show(state, `epoch ${count(epoch)}`, [
-      ...shown, count(entries), `${bytes(snapshot.cache.bytes)} of ${bytes(capacity)}`,
+    flushes.title = `Chain epoch ${count(epoch)}`;
+    card.show(state, troubles, [
+      ...shares.map((share) => (share === null ? '–' : percent(share))), count(entries),
+      [bytes(snapshot.cache.bytes), `of ${bytes(capacity)}`],
       settled === null ? '–' : count(settled), count(total(emptied)),
-    ], [[history.keep('cache', history.share(saved, all))]]);
+    ], history.past);
   };
+  return { node: card.node, show };
 }
 
 /** The node and its URLs. */
-export function node(place) {
+function node() {
   const card = new Card('Node', [
     ['Calls', 'main'], ['Errors', 'bad'], ['Retries'],
-    ['p50', 'main'], ['p99', 'warn'], ['Errors in total'],
-  ], [
-    new Plot('Calls per second', [['calls', 'main'], ['errors', 'bad']],
-      (rate) => `${perSecond(rate)}/s`, { filled: true }),
-    new Plot('Latency', [['p50', 'main'], ['p99', 'warn']], seconds),
-  ]);
+    ['p50', 'time'], ['p99', 'time far'], ['Errors in total'],
+  ], [rates('Calls per second', 'node', [['calls', 'main'], ['errors', 'bad']]), latency('node')]);
   const urls = new Table('URLs of the node', [
-    ['URL', 'code'], ['Used by', ''], ['Breaker', ''], ['Busy', 'number'], ['Idle', 'number'],
+    ['URL', 'code'], ['Used by', ''], ['State', ''], ['Busy', 'number'], ['Idle', 'number'],
   ]);
   const errors = new Table('Errors of the node', [['Error', 'name'], ['Total', 'number']]);
-  const title = el('summary', {}, 'URLs');
-  card.node.append(el('details', { open: true }, title, urls.node, errors.node));
-  place.append(card.node);
+  card.node.append(el('details', {}, el('summary', {}, 'URLs'),
+    urls.node, errors.node));
   const calls = (snapshot) => total(snapshot.node.calls);
   const failed = (snapshot) => calls(snapshot) - totalOf(snapshot.node.calls, 'ok');
-  return (snapshot, history) => {
-    const rates = [calls, failed].map((of) => history.rate(of));
-    const latency = (one) => one.node.latency;
-    const times = [0.5, 0.99].map((share) => history.quantile(share, latency));
+  const show = (snapshot, history) => {
+    const now = [calls, failed].map((of) => history.rate(of));
+    const times = [0.5, 0.99].map((share) => history.quantile(share, (one) => one.node.latency));
+    const troubles = snapshot.verdict.troubles.filter(({ condition }) => condition === 'node_url');
     const broken = snapshot.node.urls.filter((url) => url.broken).length;
-    const state = broken > 0 ? [`breakers open: ${broken}`, 'bad'] : ['reachable', 'good'];
-    const kept = (values, kind) => values.map((value, at) =>
-      history.keep(`node ${kind} ${at}`, value));
-    card.show(state, '', [
-      ...rates.map(rateText), count(snapshot.node.retries), ...times.map(seconds),
+    const [, kind] = stateOf(troubles);
+    const state = broken > 0 ? [`breaker open (${broken})`, kind === 'good' ? 'warn' : kind]
+      : kind === 'good' ? ['healthy', 'good'] : stateOf(troubles);
+    card.show(state, troubles, [
+      ...now.map(rateText), count(snapshot.node.retries), ...times.map(seconds),
       count(failed(snapshot)),
-    ], [kept(rates, 'rate'), kept(times, 'time')]);
-    urls.show(snapshot.node.urls, ({ url, surface }) => `${surface} ${url}`, (one, row) => [
-      one.url, one.surface, one.broken ? pill(row, 'open', 'bad') : pill(row, 'closed', 'good'),
+    ], history.past);
+    urls.show(snapshot.node.urls, ({ url, surface: of }) => `${of} ${url}`, (one, row) => [
+      one.url, one.surface,
+      one.broken ? pill(row, 'breaker open', 'bad') : pill(row, 'healthy', 'good'),
       count(one.busy), count(one.idle),
     ]);
     const seen = snapshot.node.calls.filter(({ name, total: all }) => name !== 'ok' && all > 0);
     errors.node.hidden = seen.length === 0;
     errors.show(seen, ({ name }) => name, (one) => [one.name, count(one.total)]);
+  };
+  return { node: card.node, show };
+}
+
+/** All cards: the node first, on which most depends. */
+export function cards(place) {
+  const made = new Map();
+  const make = (name) => ({ node, cache }[name]?.() ?? surface(name));
+  return (snapshot, history) => {
+    const surfaces = snapshot.surfaces.map(({ name }) => name);
+    const names = ['node', ...surfaces, ...(snapshot.cache ? ['cache'] : [])];
+    each(place, names, (name) => name, (name) => {
+      made.set(name, make(name));
+      return made.get(name).node;
+    }, (_, name) => made.get(name).show(snapshot, history));
   };
 }

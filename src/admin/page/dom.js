@@ -36,7 +36,12 @@ export function setClass(node, classes) {
 
 /** One child per item, in order; existing children are updated in place. */
 export function each(parent, items, key, make, change) {
-  const old = new Map([...parent.children].map((child) => [child.dataset.key, child]));
+  const old = new Map();
+  for (const child of [...parent.children]) {
+    // the steps that were expanded below a row
+    if (child.dataset.key === undefined) child.remove();
+    else old.set(child.dataset.key, child);
+  }
   let last = null;
   for (const item of items) {
     const name = String(key(item));
@@ -54,14 +59,29 @@ export function each(parent, items, key, make, change) {
   for (const child of old.values()) child.remove();
 }
 
-/** A table: columns are `[title, class]`; a row is filled by `cells`. */
+/** Matches a phone, as the style does. */
+export const narrow = matchMedia('(max-width: 44rem)');
+
+/**
+ * A table: columns are `[title, class]`; a row is filled by `cells`. More rows than `fold`, on a wide
+ * screen and on a phone, are shown on demand.
+ */
 export class Table {
-  constructor(caption, columns) {
-    this.columns = columns;
+  constructor(caption, columns, fold = [Infinity, Infinity]) {
+    Object.assign(this, { columns, fold, isOpen: false });
     const heads = columns.map(([title, kind]) => el('th', { scope: 'col', class: kind }, title));
     this.body = el('tbody', { role: 'rowgroup' });
-    this.node = el('table', { role: 'table', 'aria-label': caption },
-      el('thead', { role: 'rowgroup' }, el('tr', { role: 'row' }, ...heads)), this.body);
+    this.more = el('button', {
+      class: 'plain', type: 'button', 'aria-expanded': 'false', onclick: () => this.toggle(),
+    });
+    this.node = el('div', { class: 'rows' }, el('table', { role: 'table', 'aria-label': caption },
+      el('thead', { role: 'rowgroup' }, el('tr', { role: 'row' }, ...heads)), this.body),
+    this.more);
+  }
+
+  toggle() {
+    this.isOpen = !this.isOpen;
+    this.show(...this.shown);
   }
 
   /** A row of empty cells, each labelled for narrow screens, which hide the header. */
@@ -73,7 +93,13 @@ export class Table {
 
   /** One row per item; `cells` returns a text or an element for each column. */
   show(items, key, cells, kind = () => '') {
-    each(this.body, items, key, () => this.row(), (row, item) => {
+    this.shown = [items, key, cells, kind];
+    const limit = this.fold[narrow.matches ? 1 : 0];
+    this.more.hidden = items.length <= limit;
+    this.more.setAttribute('aria-expanded', String(this.isOpen));
+    setText(this.more, this.isOpen ? 'Show fewer' : `Show all ${items.length}`);
+    const rows = this.isOpen ? items : items.slice(0, limit);
+    each(this.body, rows, key, () => this.row(), (row, item) => {
       setClass(row, kind(item));
       cells(item, row).forEach((value, at) => fill(row.children[at], value));
     });
@@ -108,6 +134,10 @@ const whole = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
 
 export const count = (number) => whole.format(number);
+
+/** What is wrong, and why. */
+export const reason = ({ message, subject, cause }) =>
+  `${message}${subject && ` (${subject})`}: ${cause}`;
 
 /** A large number in thousands. */
 export const brief = (number) =>

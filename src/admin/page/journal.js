@@ -1,5 +1,5 @@
 // The write journal: search, pages, and the steps of each write.
-import { Table, clock, count, each, el, instant, setClass, pill, setText } from './dom.js';
+import { Table, clock, count, each, el, instant, narrow, pill, setClass, setText } from './dom.js';
 import { surfaceOf } from './rates.js';
 
 const KINDS = {
@@ -26,8 +26,9 @@ export class Journal {
     this.more = byId('journal-more');
     this.table = new Table('Writes', [
       ['Number', ''], ['When', ''], ['Operation', 'name'], ['State', ''],
-      ['Transaction', 'code'], ['Subject', 'code'],
-    ]);
+      ['Transaction', 'code hash'], ['Subject', 'code hash'],
+    ], [10, 3]);
+    byId('journal-search').open = !narrow.matches;
     byId('journal-table').append(this.table.node);
     this.form.addEventListener('submit', (event) => {
       event.preventDefault();
@@ -106,6 +107,7 @@ export class Journal {
     const page = await this.fetchPage({ ...this.query, before: this.before });
     if (!page || turn !== this.turn) return;
     this.pages += 1;
+    this.table.isOpen = true;
     this.show([...this.writes, ...page.writes], page.before);
   }
 
@@ -122,8 +124,6 @@ export class Journal {
     Object.assign(this, { writes, before });
     this.more.hidden = before === null;
     this.table.node.hidden = writes.length === 0;
-    // expanded steps belong to rows that may be gone
-    this.table.body.querySelectorAll('.all').forEach((cell) => cell.parentElement.remove());
     this.table.show(writes, ({ id, state }) => `${state === 'refused'} ${id}`, (write, row) => {
       row.button?.setAttribute('aria-expanded', 'false');
       return [

@@ -21,8 +21,9 @@ const SVG: &str = "image/svg+xml";
 /// Path, media type and text of a file.
 type File = (&'static str, &'static str, &'static str);
 
-const FILES: [File; 12] = [
+const FILES: [File; 14] = [
     ("/", HTML, include_str!("index.html")),
+    ("/palette.css", CSS, include_str!("../palette.css")),
     ("/page.css", CSS, include_str!("page.css")),
     ("/icon.svg", SVG, include_str!("icon.svg")),
     ("/icon-degraded.svg", SVG, include_str!("icon-degraded.svg")),
@@ -30,6 +31,7 @@ const FILES: [File; 12] = [
     ("/page.js", JS, include_str!("page.js")),
     ("/dom.js", JS, include_str!("dom.js")),
     ("/plot.js", JS, include_str!("plot.js")),
+    ("/past.js", JS, include_str!("past.js")),
     ("/rates.js", JS, include_str!("rates.js")),
     ("/cards.js", JS, include_str!("cards.js")),
     ("/panels.js", JS, include_str!("panels.js")),

@@ -1,5 +1,5 @@
 // The operator's page: follows the server's snapshots and shows each.
-import { each, el, setClass, setText, span, bytes, clock, count } from './dom.js';
+import { each, el, reason, setClass, setText, span, bytes, clock, count } from './dom.js';
 import { Journal } from './journal.js';
 import { panels } from './panels.js';
 import { History } from './rates.js';
@@ -26,6 +26,8 @@ class Page {
     this.events?.close();
     clearTimeout(this.timer);
     this.events = new EventSource('/events');
+    // points are missing
+    this.events.onopen = () => { this.history.past.isLoaded = false; };
     this.events.onmessage = ({ data }) => {
       this.expect(PATIENCE);
       this.show(JSON.parse(data));
@@ -72,7 +74,10 @@ class Page {
   status(state, kind, text = state) {
     setText(byId('status'), text);
     setClass(byId('status'), `pill ${kind}`);
-    document.title = `${state === 'ok' ? '' : `${state} – `}Portcullis ${location.host}`;
+    const host = this.last?.host;
+    const words = [state === 'ok' ? '' : state, host, `Portcullis ${location.host}`];
+    document.title = words.filter(Boolean).join(' – ');
+    setText(byId('host'), host ?? '');
     const icon = { bad: '/icon-failing.svg', warn: '/icon-degraded.svg' }[kind] ?? '/icon.svg';
     if (byId('icon').getAttribute('href') !== icon) byId('icon').setAttribute('href', icon);
   }
@@ -94,10 +99,9 @@ class Page {
   /** What is wrong, and since when. */
   troubles({ at_ms: now, verdict }) {
     each(byId('troubles'), verdict.troubles, ({ condition, subject }) => `${condition} ${subject}`,
-      () => el('li'), (line, { message, subject, cause, failing, since_ms: since }) => {
-        setClass(line, failing ? 'bad' : 'warn');
-        setText(line, `${message}${subject && ` (${subject})`}: ${cause}, since`
-          + ` ${clock(since, now)} (${span(now - since)})`);
+      () => el('li'), (line, { since_ms: since, ...trouble }) => {
+        setClass(line, trouble.failing ? 'bad' : 'warn');
+        setText(line, `${reason(trouble)}, since ${clock(since, now)} (${span(now - since)})`);
       });
   }
 
@@ -106,7 +110,7 @@ class Page {
       ['Version', snapshot.version],
       ['Uptime', span(snapshot.at_ms - snapshot.started_ms)],
       ['In flight', count(snapshot.in_flight)],
-      ['Response memory', `${bytes(snapshot.memory.taken)} of ${bytes(snapshot.memory.size)}`],
+      ['Answer memory', `${bytes(snapshot.memory.taken)} of ${bytes(snapshot.memory.size)}`],
     ];
     if (snapshot.log_dropped > 0) facts.push(['Log lines dropped', count(snapshot.log_dropped)]);
     each(byId('facts'), facts, ([name]) => name,

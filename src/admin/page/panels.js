@@ -1,5 +1,5 @@
 // The sections of the page: each is a function that shows a snapshot.
-import { cache, node, surfaces } from './cards.js';
+import { cards } from './cards.js';
 import {
   Table, bar, clock, count, each, el, instant, setClass, perSecond, pill, setText, span,
 } from './dom.js';
@@ -10,9 +10,7 @@ const byId = (id) => document.getElementById(id);
 /** Every section but the journal. */
 export function panels() {
   return [
-    surfaces(byId('surface-cards')),
-    cache(byId('behind-cards')),
-    node(byId('behind-cards')),
+    cards(byId('surface-cards')),
     refusals(byId('refusals-panel')),
     clients(byId('client-cards')),
     pins(byId('pins-panel')),
@@ -26,9 +24,9 @@ export function panels() {
 function refusals(place) {
   const none = el('p', { class: 'note' }, 'No refusals or failures.');
   const table = new Table('Refusals and failures by reason', [
-    ['Reason', 'code'], ['Surface', ''], ['Kind', ''], ['Now', 'number'], ['Total', 'number'],
-    ['', ''],
-  ]);
+    ['Reason', 'code'], ['Surface', ''], ['Kind', ''], ['Per second', 'number'],
+    ['Total', 'number'], ['Share', ''],
+  ], [5, 5]);
   place.append(none, table.node);
   return (snapshot, history) => {
     const rows = snapshot.surfaces.flatMap((surface) => ['refused', 'failed'].flatMap((kind) =>
@@ -55,67 +53,73 @@ function refusals(place) {
 function clients(place) {
   return (snapshot) => {
     each(place, snapshot.surfaces, ({ name }) => name, ({ name }) => {
-      const card = el('article', { class: 'card', 'aria-label': `Clients of the ${name}` },
-        el('header', {}, el('h3', {}, name)));
-      card.rules = el('p', { class: 'note' });
-      card.table = new Table(`Busiest clients of the ${name}`, [
-        ['Network', 'code'], ['Last minute', 'number'], ['', ''],
-      ]);
-      card.append(card.rules, card.table.node);
-      return card;
-    }, (card, { limits, connections }) => {
+      const part = el('div', { class: 'part' }, el('h3', {}, name));
+      part.rules = el('p', { class: 'note' });
+      part.table = new Table(`Busiest clients of the ${name}`, [
+        ['Network', 'code'], ['Clients', 'number'], ['Last minute', 'number'], ['Limit used', ''],
+      ], [10, 3]);
+      part.append(part.rules, part.table.node);
+      return part;
+    }, (part, { limits, connections }) => {
       const evicted = limits.forgotten > 0 ? `, ${count(limits.forgotten)} evicted` : '';
       const refused = connections.turned_away;
       const turned = refused > 0 ? ` ${count(refused)} connections refused.` : '';
-      setText(card.rules, `${count(limits.per_minute)} requests per minute and`
-        + ` ${count(limits.at_a_time)} in flight per client.`
-        + ` ${count(limits.clients)} clients tracked${evicted}.${turned}`);
-      // two clients of one network are two rows
-      const busiest = limits.busiest.map((busy, at) => ({ ...busy, at }));
-      card.table.node.hidden = busiest.length === 0;
-      card.table.show(busiest, ({ at }) => at, ({ network, requests }, row) => {
-        const share = requests / limits.per_minute;
+      setText(part.rules, `${count(limits.per_minute)} requests per minute and`
+        + ` ${count(limits.at_a_time)} in flight per client;`
+        + ` ${count(limits.clients)} tracked${evicted}.${turned}`);
+      part.table.node.hidden = limits.busiest.length === 0;
+      part.table.show(limits.busiest, ({ network }) => network, (busy, row) => {
+        // of a network, the client that is nearest to its limit
+        const share = busy.most / limits.per_minute;
         const kind = share >= 1 ? 'bad' : share >= 0.8 ? 'warn' : '';
-        return [network, count(requests), bar(row, share, kind)];
+        return [busy.network, count(busy.clients), count(busy.requests), bar(row, share, kind)];
       });
     });
   };
 }
 
-/** The pins, failing ones first. */
+/** The pins: one line while all hold, otherwise the failing ones, too. */
 function pins(place) {
+  const columns = [['Pin', 'name'], ['State', ''], ['Expected', 'code'], ['Found', 'code']];
+  const failing = new Table('Pins that fail', columns, [8, 3]);
+  const holding = new Table('Pins that hold', columns);
   const state = el('span');
   const when = el('span', { class: 'note' });
-  const table = new Table('Pins', [
-    ['Pin', 'name'], ['State', ''], ['Expected', 'code'], ['Found', 'code'],
-  ]);
-  place.append(el('p', {}, state, ' ', when), el('div', { class: 'scroll', tabindex: '0' },
-    table.node));
+  const title = el('summary');
+  place.append(el('p', { class: 'line' }, state, ' ', when), failing.node,
+    el('details', {}, title, holding.node));
+  const fill = (table, all) => {
+    table.node.hidden = all.length === 0;
+    table.show(all, ({ name }) => name, (pin, row) => [
+      pin.name, pin.ok ? pill(row, 'proven', 'good') : pill(row, 'not proven', 'bad'),
+      pin.expected, pin.actual === pin.expected ? 'same' : pin.actual,
+    ]);
+  };
   return (snapshot) => {
     if (!snapshot.relay) return;
     const { proof } = snapshot.relay;
-    const failing = proof?.pins.filter((pin) => !pin.ok) ?? [];
+    const lost = proof?.pins.filter(({ ok }) => !ok) ?? [];
+    const held = proof?.pins.filter(({ ok }) => ok) ?? [];
     const all = proof?.pins.length;
     const [word, kind] = !proof ? ['not checked yet', 'quiet']
       : proof.ready ? [`all ${all} proven`, 'good']
-        : [`${failing.length || 'some'} of ${all} not proven: writes are refused`, 'bad'];
+        : [`${lost.length || 'some'} of ${all} not proven: writes are refused`, 'bad'];
     setText(state, word);
     setClass(state, `pill ${kind}`);
+    title.parentElement.hidden = held.length === 0;
+    setText(title, lost.length > 0 ? `Pins that hold: ${held.length}` : 'Pins');
+    fill(failing, lost);
+    fill(holding, held);
     if (!proof) return;
     setText(when, `checked ${span(snapshot.at_ms - proof.checked_ms)} ago, at `
       + clock(proof.checked_ms, snapshot.at_ms));
-    const rows = [...proof.pins].sort((a, b) => a.ok - b.ok);
-    table.show(rows, ({ name }) => name, (pin, row) => [
-      pin.name, pin.ok ? pill(row, 'proven', 'good') : pill(row, 'not proven', 'bad'),
-      pin.expected, pin.actual === pin.expected ? 'same' : pin.actual,
-    ], (pin) => (pin.ok ? '' : 'failing'));
   };
 }
 
 /** The signing accounts, and the limits of the faucet. */
 function signers(place) {
   const table = new Table('Signers', [
-    ['Role', 'name'], ['Address', 'code'], ['Balance', 'number'], ['Last nonce', 'number'],
+    ['Role', 'name'], ['Address', 'code hash'], ['Balance', 'number'], ['Last nonce', 'number'],
     ['Queued', 'number'],
   ]);
   const faucet = el('p', { class: 'note' });
@@ -157,16 +161,19 @@ function following(path, mark, show) {
   };
 }
 
-/** The most recent warnings and errors of the log. */
+/** The most recent warnings and errors of the log, and the ends of conditions. */
 function errors(place) {
   const none = el('p', { class: 'note' }, 'None since start.');
-  const list = el('ul', { class: 'events' });
-  place.append(none, el('div', { class: 'scroll', tabindex: '0' }, list));
+  const table = new Table('Recent warnings and errors', [
+    ['Time', ''], ['Level', ''], ['Text', 'code'],
+  ], [10, 3]);
+  place.append(none, table.node);
   return following('/errors', ({ errors: number }) => number, (lines) => {
     none.hidden = lines.length > 0;
-    list.replaceChildren(...lines.map(({ at_ms: at, level, text }) => el('li', {}, instant(at),
-      el('span', { class: `pill ${{ error: 'bad', warn: 'warn' }[level] ?? 'good'}` }, level),
-      el('span', { class: 'code' }, text))));
+    table.node.hidden = lines.length === 0;
+    table.show(lines, (line) => `${line.at_ms} ${line.text}`, ({ at_ms: at, level, text }, row) => [
+      instant(at), pill(row, level, { error: 'bad', warn: 'warn' }[level] ?? 'good'), text,
+    ]);
   });
 }
 

@@ -1,5 +1,5 @@
-// Rates and quantiles from the differences between snapshots.
-import { LENGTH } from './plot.js';
+// Rates and quantiles of the last seconds, from the differences between snapshots.
+import { Past } from './past.js';
 
 /** Seconds of a rate: short enough to be live, long enough to be steady. */
 const WINDOW = 5;
@@ -17,11 +17,11 @@ export function totalOf(counts, name) {
   return counts?.find((count) => count.name === name)?.total ?? 0;
 }
 
-/** The snapshots of the last seconds, and the series computed from them. */
+/** The snapshots of the last seconds, and the past of the plots. */
 export class History {
   constructor() {
     this.snapshots = [];
-    this.series = new Map();
+    this.past = new Past();
   }
 
   /** Adds a snapshot; those of a previous process are dropped. */
@@ -30,6 +30,7 @@ export class History {
     this.snapshots.push(snapshot);
     const oldest = snapshot.at_ms - (LONG_WINDOW + 1) * 1000;
     while (this.snapshots.length > 2 && this.snapshots[0].at_ms < oldest) this.snapshots.shift();
+    this.past.move(snapshot.at_ms, snapshot.point);
   }
 
   get last() {
@@ -70,14 +71,5 @@ export class History {
     if (at < 0) return bounds.at(-1);
     const [low, under] = at > 0 ? [bounds[at - 1], below[at - 1]] : [0, 0];
     return low + (bounds[at] - low) * ((wanted - under) / (below[at] - under));
-  }
-
-  /** Appends a value to a named series, and returns the part that a plot shows. */
-  keep(name, value) {
-    const series = this.series.get(name) ?? [];
-    series.push(value);
-    if (series.length > LENGTH) series.shift();
-    this.series.set(name, series);
-    return series;
   }
 }

@@ -49,7 +49,7 @@ test('numbers change with requests', () => watching({}, async (tab) => {
   await eventually('a line', async () => (await path()).includes('L'));
   const before = await path();
   await eventually('the plot to move', async () => await path() !== before);
-  const words = await tab.page.$eval('article[aria-label="gateway"] svg',
+  const words = await tab.page.$eval('article[aria-label="gateway"] [role=slider]',
     (plot) => plot.getAttribute('aria-label'));
   assert.match(words, /Requests per second.*requests: now .*highest/, 'the plot has a description');
   await tab.until('who asks', '#client-cards', (text) => text.includes('127.0.0.0/24'));
@@ -133,6 +133,8 @@ test('the browser blocks markup and other servers', async () => {
 
 test('pins and signers appear as the relay proves them', () => watching({}, async (tab) => {
   await tab.until('the proof', '#pins-panel', (text) => /all \d+ proven/.test(text));
+  assert.ok(!(await tab.text('#pins-panel')).includes('chain_id'), 'one line says it while all hold');
+  await tab.page.click('#pins-panel summary');
   const pins = await tab.text('#pins-panel');
   for (const part of ['chain_id', 'PORTCULLIS_DEV', 'registry_owner']) {
     assert.ok(pins.includes(part), `${part} is among the pins`);
@@ -180,12 +182,16 @@ test('fits a phone and a wide screen, by day and night', async () => {
   for (const scheme of ['light', 'dark']) {
     const media = [{ name: 'prefers-color-scheme', value: scheme },
       { name: 'prefers-reduced-motion', value: 'reduce' }];
-    for (const width of [320, 414, 768, 1280, 1920]) {
+    for (const width of [320, 390, 768, 1280, 2560]) {
       await watching({ width, media }, async (tab) => {
         await tab.until('the pins', '#pins-panel', (text) => text.includes('proven'));
-        const [page, window] = await tab.page.evaluate(() =>
-          [document.documentElement.scrollWidth, window.innerWidth]);
+        const [page, window, height] = await tab.page.evaluate(() =>
+          [document.documentElement.scrollWidth, innerWidth, document.documentElement.scrollHeight]);
         assert.ok(page <= window, `${scheme} ${width}: it scrolls sideways, ${page} > ${window}`);
+        if (width === 390) assert.ok(height < 3500, `${height} pixels to scroll on a phone`);
+        const broken = await tab.page.$$eval('.stats span, td .pill', (all) => all
+          .filter((one) => one.getClientRects().length > 1).map((one) => one.innerText));
+        assert.deepEqual(broken, [], `${scheme} ${width}: a value stays on its line`);
         if (process.env.SHOTS) {
           const path = `${process.env.SHOTS}/${scheme}-${width}.png`;
           await tab.page.screenshot({ path, fullPage: true });
@@ -237,6 +243,8 @@ test('text has contrast, controls have names, keyboard focus reaches everything'
       const first = await tab.page.evaluate(() => document.activeElement.textContent);
       assert.equal(first, 'Skip to content', 'the first stop skips the head');
       const reached = new Set();
+      const empty = await tab.page.$$eval('th', (all) => all.filter((one) => !one.textContent).length);
+      assert.equal(empty, 0, 'each column has a title');
       for (let stop = 0; stop < 40; stop += 1) {
         await tab.page.keyboard.press('Tab');
         reached.add(await tab.page.evaluate(() => document.activeElement.name ?? ''));

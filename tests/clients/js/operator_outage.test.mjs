@@ -1,0 +1,170 @@
+// The operator's page through an outage of the node and a restart of the process: what it says, and
+// that its plots keep the past.
+import assert from 'node:assert/strict';
+import { hostname } from 'node:os';
+import { after, before, test } from 'node:test';
+import { System, Tab, browse } from './operator_world.mjs';
+import { Node, endAll, eventually } from './relay_world.mjs';
+
+let node;
+let system;
+let browser;
+
+before(async () => {
+  node = await Node.start();
+  system = await System.start(node);
+  await system.drip();
+  browser = await browse();
+});
+
+after(async () => {
+  node?.child.process.kill('SIGCONT');
+  await browser?.close();
+  await endAll(system, node);
+});
+
+const PLOT = 'article[aria-label="gateway"] [role=slider]';
+
+/** A tab on the page, once it has shown a snapshot. */
+async function open(options) {
+  const tab = await Tab.open(browser, `${system.admin}/`, options);
+  await tab.until('the first snapshot', '#status', (text) => text === 'ok');
+  return tab;
+}
+
+/** The points of the past that the page shows. */
+const points = (tab) => tab.page.$eval(PLOT, (plot) => Number(plot.ariaValueMax) + 1);
+/** Where the cursor of the plot is, in words. */
+const cursor = (tab) => tab.page.$eval(PLOT, (plot) => plot.ariaValueText);
+const state = (tab, card) => tab.text(`article[aria-label="${card}"] header .pill`);
+const shoot = async (tab, name) => {
+  if (!process.env.SHOTS) return;
+  await tab.page.screenshot({ path: `${process.env.SHOTS}/${name}.png`, fullPage: true });
+};
+
+test('a page that opens shows the past', async () => {
+  const requests = async () => {
+    const { series, points: all } = await (await fetch(`${system.admin}/history`)).json();
+    const at = series.indexOf('gateway.requests');
+    return all.length > 2 && all.some(({ values }) => values[at] > 0);
+  };
+  await eventually('points of requests, without a page', async () => {
+    await system.read('starknet_blockNumber');
+    return requests();
+  });
+  const tab = await open();
+  const opened = await tab.page.evaluate(() => performance.timeOrigin);
+  await eventually('the points', async () => await points(tab) > 2);
+  const line = await tab.page.$eval(`${PLOT} path.main`, (path) => path.getAttribute('d'));
+  assert.ok(line.includes('L'), 'they are drawn');
+  await tab.page.focus(PLOT);
+  await tab.page.keyboard.press('Home');
+  const first = /^(\S+ )?(\d\d:\d\d:\d\d): requests [\d.,]+\/s, refused 0\/s, failed 0\/s$/;
+  const [, date = `${new Date(opened).toLocaleDateString('sv-SE')} `, time] =
+    (await cursor(tab)).match(first);
+  assert.ok(Date.parse(date + time) < opened, `${date}${time} was before the page`);
+  await tab.close();
+});
+
+test('the values of a time are shown by keyboard, mouse and touch', async () => {
+  const tab = await open();
+  await eventually('points', async () => await points(tab) > 2);
+  const tip = `${PLOT} .tip`;
+  await tab.page.focus(PLOT);
+  const newest = await cursor(tab);
+  await tab.page.keyboard.press('ArrowLeft');
+  assert.notEqual(await cursor(tab), newest, 'the arrow moves it');
+  assert.match(await tab.text(tip), /\d\d:\d\d:\d\d\s+requests [\d.,]+\/s/);
+  const marks = await tab.page.$$eval('.plot .mark', (all) => all.filter((one) =>
+    one.getAttribute('d')).length);
+  assert.ok(marks > 5, 'the time is marked in every plot');
+  await tab.page.keyboard.press('Escape');
+  assert.equal(await tab.page.$eval(tip, (one) => one.hidden), true);
+  await tab.page.$eval(PLOT, (plot) => plot.blur());
+  await tab.page.hover(PLOT);
+  assert.match(await tab.text(tip), /requests/, 'the mouse');
+  await tab.page.mouse.move(0, 0);
+  assert.equal(await tab.page.$eval(tip, (one) => one.hidden), true);
+  const plot = await tab.page.$(PLOT);
+  await plot.tap();
+  assert.match(await tab.text(tip), /requests/, 'a finger');
+  await tab.close();
+});
+
+test('an outage is on the card of each surface that it breaks', async () => {
+  const tab = await open();
+  const host = hostname();
+  assert.equal(await tab.page.title(), `${host} – Portcullis ${new URL(system.admin).host}`);
+  assert.equal(await tab.text('#host'), host);
+  for (const card of ['gateway', 'relay', 'sidecar']) assert.equal(await state(tab, card), 'ok');
+  assert.equal(await state(tab, 'Node'), 'healthy');
+  node.child.process.kill('SIGSTOP');
+  await eventually('the gateway fails', async () => {
+    // nobody waits for the answers
+    system.read('starknet_blockNumber').catch(() => null);
+    return await state(tab, 'gateway') === 'failing';
+  });
+  const why = await tab.text('article[aria-label="gateway"] .why');
+  assert.ok(why.includes('node URL failed') && why.includes(node.url), why);
+  assert.match(await state(tab, 'Node'), /^breaker open \(\d\)$/);
+  await eventually('the relay', async () => await state(tab, 'relay') === 'failing');
+  await eventually('the cache', async () => await state(tab, 'Cache') === 'bypassed');
+  assert.equal(await state(tab, 'sidecar'), 'ok', 'it needs no node');
+  assert.match(await tab.page.title(), new RegExp(`^failing – ${host} – `));
+  await tab.until('pins that fail', '#pins-panel', (text) => text.includes('unreadable'));
+  const top = await tab.page.$eval('#pins-panel tbody tr', (row) => row.innerText);
+  assert.ok(top.includes('not proven'), 'the failing are first');
+  const heights = await tab.page.$$eval('#pins-panel td:last-child', (cells) => {
+    const height = (cell) => {
+      const range = document.createRange();
+      range.selectNodeContents(cell);
+      return range.getClientRects().length;
+    };
+    return cells.filter((cell) => cell.innerText === 'unreadable').map(height);
+  });
+  assert.ok(heights.length > 0 && heights.every((lines) => lines === 1), `a word: ${heights}`);
+  await shoot(tab, 'outage-1280');
+  await tab.page.setViewport({ width: 390, height: 844 });
+  await shoot(tab, 'outage-390');
+  node.child.process.kill('SIGCONT');
+  await eventually('all is well', async () => await state(tab, 'relay') === 'ok');
+  await tab.until('the verdict', '#status', (text) => text === 'ok');
+  await tab.close();
+});
+
+test('the past goes on after a restart, with a gap', async () => {
+  const tab = await open();
+  await eventually('points', async () => await points(tab) > 2);
+  const before = await points(tab);
+  await system.stop();
+  await tab.until('when it was seen', '#status', (text) => /, last update \d\d:/.test(text));
+  const isGrey = (part) => tab.page.$eval(part, (one) => getComputedStyle(one).filter !== 'none');
+  for (const part of ['main', '.facts', '.troubles']) assert.ok(await isGrey(part), part);
+  await shoot(tab, 'ended-1280');
+  const end = Date.now();
+  // longer than two intervals, after which a line would claim to know
+  await eventually('a gap', () => Date.now() - end > 11_000);
+  await system.serve();
+  await tab.until('it is back', '#status', (text) => text === 'ok');
+  await eventually('points of the new process', async () => await points(tab) >= before + 2);
+  const line = await tab.page.$eval(`${PLOT} path.main`, (path) => path.getAttribute('d'));
+  assert.ok(line.split('M').length > 2, `the line is broken: ${line}`);
+  assert.ok(!await isGrey('main'));
+  await tab.close();
+});
+
+test('the documents lead back, and their links are underlined', async () => {
+  const tab = await Tab.open(browser, `${system.admin}/docs`);
+  const { host } = new URL(system.gateway);
+  assert.ok((await tab.text('main')).includes(`Listens on ${host}.`), 'where it listens really');
+  const plain = await tab.page.$$eval('main a', (links) => links.filter((link) =>
+    !getComputedStyle(link).textDecorationLine.includes('underline')).length);
+  assert.equal(plain, 0, 'links in text');
+  const colour = () => tab.page.$eval('body', (body) => getComputedStyle(body).backgroundColor);
+  const paper = await colour();
+  await shoot(tab, 'docs-1280');
+  await tab.page.click('nav .back a');
+  await tab.until('the page', '#status', (text) => text === 'ok');
+  assert.equal(await colour(), paper, 'both have one design');
+  await tab.close();
+});
