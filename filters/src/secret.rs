@@ -5,6 +5,7 @@
 
 use crate::felt::Felt;
 use crate::stark;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 use zeroize::Zeroizing;
@@ -35,15 +36,20 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The private key of an account.
-pub struct SecretKey(Zeroizing<[u8; 32]>);
+/// The private key of an account. On the heap, because a move would leave a copy behind.
+pub struct SecretKey(Box<Zeroizing<[u8; 32]>>);
 
 impl SecretKey {
     /// Reads `0x` and hexadecimal digits, white space around them; `None` unless it is a number
     /// from 1 to below the order of the curve.
     pub fn parse(text: &Secret) -> Option<Self> {
         let key = Felt::parse(str::from_utf8(text.trimmed()).ok()?)?;
-        stark::is_scalar(key).then(|| Self(Zeroizing::new(key.to_bytes_be())))
+        stark::is_scalar(key).then(|| Self(Box::new(Zeroizing::new(key.to_bytes_be()))))
+    }
+
+    /// Where its bytes are for as long as it lives, to lock them in memory.
+    pub fn location(&self) -> *const [u8; 32] {
+        &raw const **self.0
     }
 
     /// The public key.

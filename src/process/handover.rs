@@ -11,8 +11,8 @@
 
 use crate::telemetry::Surface;
 use command_fds::{CommandFdExt as _, FdMapping};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -37,9 +37,8 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Runs the program in the background, and prints its process id.
 const SPAWN: &str = r#""$0" "$@" >&2 & echo $!"#;
 
-/// How often and how long to wait for a failed successor to exit.
-const EXIT_CHECKS: u32 = 100;
-const EXIT_INTERVAL: Duration = Duration::from_millis(10);
+/// How long to wait for a failed successor to exit.
+const EXIT_TIMEOUT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 const READY: u8 = b'r';
 const RELEASE: u8 = b'g';
@@ -87,7 +86,7 @@ impl Program {
         }
         let (ours, theirs) = UnixStream::pair()?;
         let process = self.start(sockets, theirs)?;
-        let mut successor = Successor { process: Some(process), stream: ours };
+        let mut successor = Successor::of(process, ours)?;
         match tokio::time::timeout(READY_TIMEOUT, successor.stream.read_u8()).await {
             Ok(Ok(READY)) => Ok(successor),
             Ok(_) => {
@@ -120,34 +119,36 @@ impl Program {
         command.fd_mappings(mappings.collect()).map_err(io::Error::other)?;
         let output = command.output()?.stdout;
         let process = str::from_utf8(&output).ok().and_then(|text| text.trim().parse().ok());
-        process.map(Pid::from_raw).ok_or_else(|| io::Error::other("the shell started nothing"))
+        let process = process.and_then(Pid::from_raw);
+        process.ok_or_else(|| io::Error::other("the shell started nothing"))
     }
 }
 
-/// A process that is to serve; killed if dropped before it exits or is released.
+/// A process that is to serve; killed if dropped before it is released.
 #[derive(Debug)]
 pub(crate) struct Successor {
-    /// Until it is seen to have exited, or is released.
-    process: Option<Pid>,
+    id: Pid,
+    /// pidfd_open(2): names the process also when it has exited and another has its id. Readable
+    /// once it has exited. `None` after the release.
+    process: Option<OwnedFd>,
     stream: UnixStream,
 }
 
 impl Successor {
+    fn of(id: Pid, stream: UnixStream) -> io::Result<Self> {
+        Ok(Self { id, process: Some(pidfd_open(id, PidfdFlags::empty())?), stream })
+    }
+
     pub(crate) fn process_id(&self) -> u32 {
-        self.process.map_or(0, |process| process.as_raw().unsigned_abs())
+        self.id.as_raw_nonzero().get().unsigned_abs()
     }
 
     /// Waits a moment for a successor that closed the socket, so that its errors are logged first.
-    async fn exits(&mut self) {
-        let gone = |process| kill(process, None).is_err();
-        for _ in 0..EXIT_CHECKS {
-            if self.process.is_none_or(gone) {
-                // another process may get its id
-                self.process = None;
-                return;
-            }
-            tokio::time::sleep(EXIT_INTERVAL).await;
-        }
+    async fn exits(&self) {
+        let Some(Ok(process)) = self.process.as_ref().map(OwnedFd::try_clone) else { return };
+        let wait = move || poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&EXIT_TIMEOUT));
+        // whether it has exited or not, it is dropped next
+        let _ = tokio::task::spawn_blocking(wait).await;
     }
 
     /// Lets it serve alone.
@@ -160,9 +161,9 @@ impl Successor {
 
 impl Drop for Successor {
     fn drop(&mut self) {
-        if let Some(process) = self.process {
-            // not seen to exit: until now it held the socket, or its id
-            let _ = kill(process, Signal::SIGKILL);
+        if let Some(process) = &self.process {
+            // an error says that it has exited
+            let _ = pidfd_send_signal(process, Signal::KILL);
         }
     }
 }
@@ -212,15 +213,29 @@ impl Predecessor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::io::Errno;
+    use std::os::unix::process::ExitStatusExt as _;
 
     #[tokio::test]
-    async fn a_successor_that_exited_is_never_signalled() {
+    async fn a_successor_that_failed_is_killed_and_no_other_process() {
+        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+        let of = |child: &std::process::Child| {
+            let (stream, _) = UnixStream::pair().unwrap();
+            Successor::of(Pid::from_raw(child.id().cast_signed()).unwrap(), stream).unwrap()
+        };
+        drop(of(&child));
+        assert_eq!(
+            child.wait().unwrap().signal(),
+            Some(9),
+            "it would serve beside its predecessor"
+        );
+
         let mut child = Command::new("true").spawn().unwrap();
-        child.wait().unwrap();
-        let process = Pid::from_raw(child.id().cast_signed());
-        let (stream, _) = UnixStream::pair().unwrap();
-        let mut successor = Successor { process: Some(process), stream };
+        let mut successor = of(&child);
         successor.exits().await;
-        assert_eq!(successor.process, None, "its id may be another process by now");
+        child.wait().unwrap();
+        let process = successor.process.take().unwrap();
+        let signalled = pidfd_send_signal(process, Signal::KILL);
+        assert_eq!(signalled, Err(Errno::SRCH), "whoever has its id by now is not signalled");
     }
 }

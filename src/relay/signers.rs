@@ -35,8 +35,7 @@ const RETRY: Duration = Duration::from_millis(100);
 /// One account that signs.
 pub(super) struct Signer {
     pub(super) account: Account,
-    /// Boxed, so that its locked page does not move.
-    key: Box<SecretKey>,
+    key: SecretKey,
     _locked: Option<LockGuard>,
     chain_id: Felt,
     chain: Arc<Chain>,
@@ -84,18 +83,15 @@ pub(super) type Signers = Accounts<Signer>;
 
 impl Signers {
     pub(super) fn new(pins: &Pins, keys: Keys, chain: &Arc<Chain>, store: &Arc<Store>) -> Self {
-        let signer = |account, key| {
-            let key = Box::new(key);
-            Signer {
-                account,
-                _locked: hardening::lock(&key),
-                key,
-                chain_id: pins.chain_id,
-                chain: Arc::clone(chain),
-                store: Arc::clone(store),
-                queue: Mutex::default(),
-                waiting: Semaphore::new(MAX_WAITING),
-            }
+        let signer = |account, key| Signer {
+            account,
+            _locked: hardening::lock(&key),
+            key,
+            chain_id: pins.chain_id,
+            chain: Arc::clone(chain),
+            store: Arc::clone(store),
+            queue: Mutex::default(),
+            waiting: Semaphore::new(MAX_WAITING),
         };
         let Accounts { owner, verifier, faucet } = pins.accounts;
         Self {

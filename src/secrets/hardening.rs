@@ -24,9 +24,9 @@ pub fn wipe_stack() {
     std::hint::black_box(&mut [0_u8; STACK]);
 }
 
-/// Locks a key's page in memory while the guard lives: mlock(2). The key must not move.
+/// Locks a key's page in memory while the guard lives: mlock(2).
 pub fn lock(key: &SecretKey) -> Option<LockGuard> {
-    match region::lock(std::ptr::from_ref(key), size_of::<SecretKey>()) {
+    match region::lock(key.location(), size_of::<[u8; 32]>()) {
         Ok(guard) => Some(guard),
         Err(error) => {
             log::warn!("a key may be swapped out (see LimitMEMLOCK): {error}");
