@@ -247,22 +247,41 @@ impl Node {
 
     /// Probes each URL whose breaker is open, so that it closes before a client's request needs it.
     pub async fn probe(&self) {
-        let write = |id: u64, out: &mut Vec<u8>| {
-            chain::write_request(id, "starknet_specVersion", "[]", out);
-        };
         for target in self.targets.iter().filter(|target| target.breaker.failure().is_some()) {
             let Some(attempt) = target.breaker.enter(Instant::now) else { continue };
-            let start = Instant::now();
-            let deadline = start + self.timeout;
-            let (connection, traceparent) = (ConnectionChoice::New, None);
-            let call = NodeCall { id: 1, write, connection, traceparent, start, deadline };
-            let mut permit = MemoryPermit::of(&self.memory);
-            let result = target.exchange(&call, &mut permit, &self.metrics).await;
-            attempt.record(result.as_ref().err().map(|failed| failed.failure), Instant::now);
-            if let Err(failed) = result {
+            let failed = self.send_probe(target, self.timeout).await.err();
+            attempt.record(failed.as_ref().map(|failed| failed.failure), Instant::now);
+            if let Some(failed) = failed {
                 target.note(failed.cause);
             }
         }
+    }
+
+    /// The URLs that answer neither a probe within `limit` nor any request meanwhile, each with the
+    /// cause. Calls go on: a node that is slow only with probes is better than none.
+    pub async fn silent_urls(&self, limit: Duration) -> Vec<(String, String)> {
+        let mut silent = Vec::new();
+        for target in &self.targets {
+            let answers = target.breaker.answers();
+            let Err(failed) = self.send_probe(target, limit).await else { continue };
+            let is_ours = failed.failure == CallFailure::After(NodeError::Overloaded);
+            if !is_ours && target.breaker.answers() == answers {
+                silent.push((target.url.clone(), failed.cause.to_string()));
+            }
+        }
+        silent
+    }
+
+    async fn send_probe(&self, target: &Target, limit: Duration) -> Result<(), FailedAttempt> {
+        let write = |id: u64, out: &mut Vec<u8>| {
+            chain::write_request(id, "starknet_specVersion", "[]", out);
+        };
+        let start = Instant::now();
+        let deadline = start + limit;
+        let (connection, traceparent) = (ConnectionChoice::New, None);
+        let call = NodeCall { id: 1, write, connection, traceparent, start, deadline };
+        let mut permit = MemoryPermit::of(&self.memory);
+        target.exchange(&call, &mut permit, &self.metrics).await.map(drop)
     }
 
     /// Why the most recent failed attempt at the URL at `index` failed, in words for the operator:

@@ -320,6 +320,11 @@ impl Breaker {
         Some(Attempt { breaker: self, is_probe, answers: state.answers })
     }
 
+    /// Calls that were answered so far.
+    pub(super) fn answers(&self) -> u64 {
+        self.0.lock().answers
+    }
+
     /// Why calls are rejected, except for a probe, as the name of a [`NodeError`]; `None` while
     /// closed.
     pub fn failure(&self) -> Option<&'static str> {

@@ -1,7 +1,8 @@
 //! Checks everything once a second, and reports what is wrong to `telemetry::conditions`.
 //!
 //! The clients of the node know which URLs answer, the gateway's watch whether the cache may be
-//! used, the relay which pins hold. Only the store and failed node URLs are sent a request.
+//! used, the relay which pins hold. Only the store, failed node URLs, and the node while the cache
+//! is bypassed are sent a request.
 
 use super::server::Storage;
 use crate::config::MAX_NODE_TIMEOUT;
@@ -9,11 +10,13 @@ use crate::http::gate::Certificates;
 use crate::io::DescriptorUse;
 use crate::node::Node;
 use crate::proxy::Surfaces;
-use crate::telemetry::{Condition, Finding, Metrics, Surface};
+use crate::telemetry::{Condition, Finding, Metrics, Requests, Surface};
 use async_trait::async_trait;
 use nix::sys::resource::{Resource, getrlimit};
+use parking_lot::Mutex;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
+use portcullis_filters::verdict::Reason;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::AsRawFd as _;
@@ -24,6 +27,9 @@ use std::time::{Duration, SystemTime};
 const INTERVAL: Duration = Duration::from_secs(1);
 /// How often the store is asked.
 const STORE_INTERVAL: Duration = Duration::from_secs(5);
+/// How long a node may be silent while the watch of the chain gets no answers: a breaker needs
+/// several calls of 8 s each, and there may be none.
+const SILENCE: Duration = Duration::from_secs(4);
 /// 14 days: certificates that renew themselves do so 30 days before their end.
 const RENEWAL: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 
@@ -33,6 +39,8 @@ pub(super) struct Health {
     pub(super) surfaces: Surfaces,
     pub(super) storage: Option<Storage>,
     pub(super) metrics: Arc<Metrics>,
+    /// URLs that do not answer, with the cause, although their breakers are closed.
+    pub(super) silent: Mutex<Vec<(String, String)>>,
 }
 
 #[async_trait]
@@ -40,7 +48,7 @@ impl BackgroundService for Health {
     async fn start(&self, mut shutdown: ShutdownWatch) {
         tokio::select! {
             _ = shutdown.changed() => {}
-            _ = async { tokio::join!(self.watch(), self.probe(), self.ask_store()) } => {}
+            _ = async { tokio::join!(self.watch(), self.probe(), self.listen(), self.ask_store()) } => {}
         }
     }
 }
@@ -65,10 +73,23 @@ impl Health {
     async fn ask_store(&self) {
         let Some(storage) = &self.storage else { return };
         let mut ticks = tokio::time::interval(STORE_INTERVAL);
+        let (mut failures, mut is_suspect) = (0, false);
         loop {
             ticks.tick().await;
-            self.report(Condition::Store, ping(storage).await);
+            let before = std::mem::replace(&mut failures, self.store_failures());
+            // a full disk still answers reads: after a failure only a write can prove the end of it
+            is_suspect |= failures > before;
+            let found = ping(storage, is_suspect).await;
+            is_suspect &= found.is_some();
+            self.report(Condition::Store, found);
         }
+    }
+
+    /// Requests that failed because of the store.
+    fn store_failures(&self) -> u64 {
+        let all = [&self.metrics.relay.requests, &self.metrics.sidecar.requests];
+        let all = all.into_iter().flat_map(Requests::unanswered);
+        all.filter(|(reason, _)| *reason == Reason::StoreUnavailable).map(|(_, count)| count).sum()
     }
 
     /// Tries the URLs that failed, however few requests there are.
@@ -78,6 +99,19 @@ impl Health {
             for node in self.nodes() {
                 node.probe().await;
             }
+        }
+    }
+
+    /// While the cache is bypassed, asks whether the node answers anything, however few requests
+    /// there are.
+    async fn listen(&self) {
+        loop {
+            tokio::time::sleep(INTERVAL).await;
+            let silent = match self.is_cache_bypassed() {
+                true => self.node.silent_urls(SILENCE).await,
+                false => Vec::new(),
+            };
+            *self.silent.lock() = silent;
         }
     }
 
@@ -98,6 +132,9 @@ impl Health {
             let known = failures.entry(url.url).or_default();
             let cause = url.failure.map(|name| url.cause.unwrap_or_else(|| name.to_owned()));
             *known = known.take().or(cause);
+        }
+        for (url, cause) in self.silent.lock().iter() {
+            failures.entry(url.clone()).or_default().get_or_insert_with(|| cause.clone());
         }
         let is_failing = failures.values().all(Option::is_some);
         let down = failures.into_iter().filter_map(|(url, failure)| Some((url, failure?)));
@@ -139,6 +176,7 @@ fn certificates(certificates: &Certificates) -> Vec<Finding> {
         (left < RENEWAL).then(|| {
             let cause = match left.as_secs() {
                 0 => "it has expired".to_owned(),
+                seconds @ ..172_800 => format!("it expires in {} hours", seconds / (60 * 60)),
                 seconds => format!("it expires in {} days", seconds / (24 * 60 * 60)),
             };
             finding(surface.name(), &cause, left.is_zero())
@@ -158,13 +196,15 @@ fn open_files() -> Option<Finding> {
     is_scarce.then(|| finding("", &format!("about {taken} of {limit} are in use"), is_failing))
 }
 
-/// Asks the store on its own runtime.
-async fn ping(Storage { store, runtime }: &Storage) -> Option<Finding> {
+/// Asks the store on its own runtime, for a write if it is suspect.
+async fn ping(Storage { store, runtime }: &Storage, is_suspect: bool) -> Option<Finding> {
     let store = Arc::clone(store);
-    let answer =
-        runtime.spawn(async move { store.ping().await.map_err(|error| error.to_string()) });
+    let answer = runtime.spawn(async move {
+        store.ping().await?;
+        if is_suspect { store.ping_write().await } else { Ok(()) }
+    });
     match tokio::time::timeout(MAX_NODE_TIMEOUT, answer).await {
-        Ok(Ok(answer)) => answer.err().map(|cause| finding("", &cause, true)),
+        Ok(Ok(answer)) => answer.err().map(|cause| finding("", &cause.to_string(), true)),
         _ => Some(finding("", "timeout", true)),
     }
 }

@@ -55,7 +55,7 @@ impl Reload {
             log::warn!(key = key, from = from, to = to, effective = when; "configuration changed");
         }
         if changes.is_empty() {
-            log::warn!("configuration reloaded: nothing changed");
+            log::info!("configuration reloaded: nothing changed");
         }
         let count = changes.len();
         drop(changes);

@@ -138,6 +138,7 @@ fn connect_parts(config: &Config, log: Log, inherited: Inherited) -> Result<Boun
         surfaces: bound.surfaces.clone(),
         storage: storage_of,
         metrics: Arc::clone(&bound.process.metrics),
+        silent: Mutex::default(),
     };
     bound.server.add_service(background_service("health", health));
     if let Some(config) = &config.admin {

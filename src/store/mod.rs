@@ -202,6 +202,16 @@ impl Store {
         open::check_version(&self.db).await
     }
 
+    /// Checks that the database accepts a write, and that the disk of a SQLite file has room: a
+    /// small write may fit into the `-wal` file as it is.
+    pub async fn ping_write(&self) -> Result<(), StoreError> {
+        self.db.run(sql::CHAIN_LOCK, &[]).await?;
+        let Location::Sqlite(file) = &self.location else { return Ok(()) };
+        let file = file.clone();
+        let checked = tokio::task::spawn_blocking(move || open::check_room(&file)).await;
+        checked.map_err(std::io::Error::other)?
+    }
+
     /// Whether no other process can write here.
     pub fn is_exclusive(&self) -> bool {
         self.lock.is_some()

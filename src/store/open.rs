@@ -17,7 +17,7 @@ use sqlx::{
     SqlitePool,
 };
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -29,6 +29,8 @@ const WAIT: Duration = Duration::from_secs(3);
 const MIGRATING: Duration = Duration::from_secs(600);
 /// 1 h for a copy of a SQLite file: far more than a disk needs for one.
 const COPYING: Duration = Duration::from_secs(3_600);
+/// 64 KiB, more than any transaction of a request writes.
+const ROOM: usize = 65_536;
 /// Read connections to a SQLite file. For a hundred readers of a feed, 4 serve more requests than
 /// 2, and 8 no more than 4.
 pub(super) const READERS: u32 = 4;
@@ -132,6 +134,17 @@ pub(super) fn check_file(file: &Path) -> Result<(), StoreError> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
         _ => Ok(()),
     }
+}
+
+/// Checks that [`ROOM`] bytes can be written next to a SQLite file.
+pub(super) fn check_room(file: &Path) -> Result<(), StoreError> {
+    let mut path = file.to_owned();
+    path.add_extension("room");
+    let written = private(OpenOptions::new().create(true).truncate(true))
+        .open(&path)
+        .and_then(|mut file| file.write_all(&[0; ROOM]));
+    let removed = std::fs::remove_file(&path);
+    Ok(written.and(removed)?)
 }
 
 /// The lock that gives a SQLite file to one process, until dropped.

@@ -2,7 +2,7 @@
 //!
 //! `process::health` reports what it finds once a second. Each change is one log line, with its
 //! cause and at its end with its duration, one count, and one entry on the operator's page; what
-//! stays the same is silent. All present conditions together make the verdict.
+//! stays the same is silent, until requests fail because of it. All present conditions together make the verdict.
 
 use super::registry::Registry;
 use parking_lot::Mutex;
@@ -86,6 +86,16 @@ pub struct Trouble {
     pub since: SystemTime,
 }
 
+impl Trouble {
+    /// Logs its begin, or that requests fail by now.
+    fn log(&self) {
+        let Finding { subject, cause, is_failing } = &self.finding;
+        let (condition, message) = (self.condition.name(), self.condition.message());
+        let level = if *is_failing { log::Level::Error } else { log::Level::Warn };
+        log::log!(target: TARGET, level, condition, subject, cause; "{message}");
+    }
+}
+
 /// The present conditions.
 #[derive(Debug)]
 pub struct Conditions {
@@ -138,21 +148,18 @@ impl Conditions {
         for finding in found {
             let key = (condition as u8, finding.subject.clone());
             if let Some(known) = present.get_mut(&key) {
+                let is_worse = finding.is_failing && !known.finding.is_failing;
                 known.finding = finding;
+                if is_worse {
+                    known.log();
+                }
             } else {
                 let trouble = Trouble { condition, finding, since: now };
-                self.begin(&trouble);
+                self.changes.with_label_values(&[condition.name(), "began"]).inc();
+                trouble.log();
                 present.insert(key, trouble);
             }
         }
-    }
-
-    fn begin(&self, trouble: &Trouble) {
-        let Finding { subject, cause, is_failing } = &trouble.finding;
-        let (condition, [message, _]) = (trouble.condition.name(), trouble.condition.messages());
-        self.changes.with_label_values(&[condition, "began"]).inc();
-        let level = if *is_failing { log::Level::Error } else { log::Level::Warn };
-        log::log!(target: TARGET, level, condition, subject, cause; "{message}");
     }
 
     fn end(&self, trouble: &Trouble, now: SystemTime) {

@@ -190,6 +190,13 @@ prometheus_live() {
   PORTCULLIS=$TARGET/debug/portcullis "$VENV/bin/python" -B tests/prometheus/run.py
 }
 
+# Real faults, with a real Prometheus and Alertmanager. In name spaces of its own: it mounts a small
+# file system.
+outages() {
+  PORTCULLIS=$TARGET/debug/portcullis \
+    unshare --map-root-user --mount "$VENV/bin/python" -B tests/outages/run.py
+}
+
 stop_network() {
   finish TERM "$GATEWAY_PID"
   finish TERM "$DEVNET_PID" || true # the node's exit status does not matter

@@ -30,7 +30,8 @@ apt_install() {
     apt-get install -qq -y --no-install-recommends "$@" >/dev/null
 }
 
-# The named programs out of a package, without installing it: that would start a server.
+# The named programs out of a package, with what they read, without installing it: that would start
+# a server.
 unpack_programs() {
   local package=$1 into=$TARGET/prometheus program missing=
   shift
@@ -45,7 +46,7 @@ unpack_programs() {
   (
     cd "$into" || exit
     apt-get -qq -o APT::Sandbox::User=root download "$package"
-    dpkg-deb --fsys-tarfile "${package}"_*.deb | tar -x "${@/#/./usr/bin/}"
+    dpkg-deb --fsys-tarfile "${package}"_*.deb | tar -x ./usr/bin ./usr/share
     rm "${package}"_*.deb
   )
 }

@@ -38,13 +38,13 @@ def eventually(what, look, patience=120.0):
 ANY_CERTIFICATE = ssl._create_unverified_context()
 
 
-def ask(url, body=None, headers=None):
+def ask(url, body=None, headers=None, timeout=None):
     """One request, a POST when it has a body: status and body."""
     data = json.dumps(body).encode() if isinstance(body, dict) else body
     headers = {"content-type": "application/json", **(headers or {})}
     try:
         request = urllib.request.Request(url, data, headers)
-        with urllib.request.urlopen(request, context=ANY_CERTIFICATE) as answer:
+        with urllib.request.urlopen(request, timeout=timeout, context=ANY_CERTIFICATE) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -170,16 +170,24 @@ class Portcullis:
 
 
 class Prometheus:
-    """Uses the shipped configuration with another port, and an interval of 1 s instead of 15 s."""
+    """Uses the shipped configuration with other targets, and an interval of 1 s instead of 15 s.
 
-    def __init__(self, folder, target):
+    `change` may change the text of each rule file; `alertmanager` is an address.
+    """
+
+    def __init__(self, folder, *targets, change=lambda text: text, alertmanager=None):
         shutil.copytree(ROOT / "conf/prometheus", folder / "conf")
         config = folder / "conf/prometheus.yml"
         text = config.read_text()
-        for there, here in (("127.0.0.1:8083", target), ("_interval: 15s", "_interval: 1s")):
+        replaced = [("127.0.0.1:8083", '", "'.join(targets)), ("_interval: 15s", "_interval: 1s")]
+        if alertmanager:
+            replaced.append(("- targets: []", f'- targets: ["{alertmanager}"]'))
+        for there, here in replaced:
             assert there in text, f"{there} is not in the configuration"
             text = text.replace(there, here)
         config.write_text(text)
+        for rules in (folder / "conf/rules").iterdir():
+            rules.write_text(change(rules.read_text()))
         self.child = Child(
             folder / "prometheus.log",
             "prometheus",
@@ -190,6 +198,8 @@ class Prometheus:
             env={"TZ": "UTC"},
         )
         address = self.child.says(r'"?Listening on"?.* address=(127\.0\.0\.1:\d+)')[1]
+        ready = f"http://{address}/-/ready"
+        eventually("Prometheus to be ready", lambda: ask(ready)[0] == 200)
         self.url = f"http://{address}/api/v1"
 
     def get(self, path, **parameters):

@@ -1,0 +1,222 @@
+"""What an outage needs: a real node, a `portcullis serve` in front of it, and an Alertmanager.
+
+PORTCULLIS names the program; `starknet-devnet`, `prometheus` and `prometheus-alertmanager` are found
+on PATH. All data is in one folder, which the caller removes.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "prometheus"))
+
+from world import ANY_CERTIFICATE, PORTCULLIS, ROOT, Child, ask, eventually  # noqa: E402
+
+# What happens is said within this many seconds, in the log, the metrics, the probe and the page.
+SOON = 10.0
+# `for`, and the times of Alertmanager, are this much shorter than shipped.
+FASTER = 20
+READ = {"jsonrpc": "2.0", "id": 1, "method": "starknet_blockNumber", "params": []}
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+class Devnet:
+    """A node on a port of its own, which it keeps over restarts."""
+
+    def __init__(self, folder):
+        self.folder, self.port = folder, free_port()
+        self.url = f"http://127.0.0.1:{self.port}/rpc"
+        self.child = None
+        # then the first block is the same after a restart
+        self.genesis = str(int(time.time()))
+        self.start()
+
+    def start(self, chain="PORTCULLIS_DEV", seed=0):
+        self.child = Child(
+            self.folder / "devnet.log",
+            *("starknet-devnet", "--host", "127.0.0.1", "--port", str(self.port)),
+            *("--seed", str(seed), "--chain-id", chain, "--start-time", self.genesis),
+            *("--state-archive-capacity", "full"),
+        )
+        self.child.says("listening on")
+
+    def signal(self, which):
+        self.child.process.send_signal(which)
+
+    def kill(self):
+        self.child.end(signal.SIGKILL)
+
+    def end(self):
+        self.signal(signal.SIGCONT)
+        self.kill()
+
+
+class Edge:
+    """A `portcullis serve` with gateway and admin listener, and more keys as variables."""
+
+    def __init__(self, folder, node, relay=False, **keys):
+        self.folder = folder
+        config = folder / "portcullis.toml"
+        listens = {"gateway.listen": "127.0.0.1:0", "admin.listen": "127.0.0.1:0"}
+        listens["log.format"] = "json"
+        if relay:
+            # contracts, pins and keys
+            command = [PORTCULLIS, "dev", "--prepare", "--node", node.url, "--state", str(folder)]
+            subprocess.run(command, check=True, capture_output=True)
+            listens |= {f"{name}.listen": "127.0.0.1:0" for name in ("relay", "sidecar")}
+        else:
+            config.write_text(f'[node]\nurl = "{node.url}"\n')
+        keys = {**listens, **{key.replace("__", "."): value for key, value in keys.items()}}
+        env = {f"PORTCULLIS__{key.upper().replace('.', '__')}": str(keys[key]) for key in keys}
+        self.child = Child(
+            folder / "serve.log", PORTCULLIS, "serve", "--config", str(config), env=env
+        )
+        self.child.says('"message":"serving"')
+        for line in self.lines():
+            if line.get("message") == "listening":
+                setattr(self, line["surface"], line["address"])
+
+    def lines(self):
+        """The log so far; a line that is being written is not in it."""
+        text = self.child.log.read_text().rpartition("\n")[0]
+        return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+    def read(self, timeout=20, scheme="http"):
+        """Sends a read; its status."""
+        return ask(f"{scheme}://{self.gateway}/rpc", READ, timeout=timeout)[0]
+
+    def verdict(self):
+        """The verdict on the page and what is wrong, as its stream of snapshots has them."""
+        url = f"http://{self.admin}/events"
+        with urllib.request.urlopen(url, timeout=5) as stream:
+            for line in stream:
+                if line.startswith(b"data: "):
+                    return json.loads(line[6:])["verdict"]
+        raise AssertionError("the stream has no snapshot")
+
+    def metric(self, series):
+        _, text = ask(f"http://{self.admin}/metrics")
+        found = re.search(rf"^{re.escape(series)} (\S+)$", text, re.M)
+        return float(found[1]) if found else None
+
+    def says(self, condition, message, **fields):
+        """Waits for a line of this condition with these fields; returns it."""
+
+        def look():
+            wanted = {"condition": condition, "message": message, **fields}
+            for line in self.lines():
+                if all(line.get(key) == value for key, value in wanted.items()):
+                    return line
+            return None
+
+        return eventually(f"the log of {self.folder.name} to say {message}", look, SOON)
+
+    def is_wrong(self, condition, message, cause, verdict):
+        """Checks that log, metrics, probe and page say all the same, soon."""
+        begun = time.monotonic()
+        line = self.says(condition, message)
+        assert re.search(cause, line["cause"]), f"{cause} is not the cause: {line}"
+        assert line["level"] == ("error" if verdict == "failing" else "warn"), line
+        gauge = "portcullis_condition" + ("_failing" if verdict == "failing" else "")
+        gauge += f'{{condition="{condition}"}}'
+        eventually(gauge, lambda: self.metric(gauge), SOON)
+        status, text = ask(f"http://{self.admin}/readyz?verbose")
+        assert status == 200 and f"verdict: {verdict}" in text and message in text, text
+        assert line["subject"] in text, text
+        page = self.verdict()
+        assert page["state"] == verdict, page
+        troubles = [one for one in page["troubles"] if one["condition"] == condition]
+        assert troubles and troubles[0]["message"] == message, page
+        print(f"{self.folder.name}: {message} ({line['cause']}), {time.monotonic() - begun:.1f} s")
+
+    def is_well(self, condition, message):
+        """Checks that the end of a condition is said as well, and that nothing else is wrong."""
+        line = self.says(condition, message)
+        assert line["level"] == "info" and "lasted" in line, line
+
+        def look():
+            _, text = ask(f"http://{self.admin}/readyz?verbose")
+            return text == "ok\nverdict: ok\n" and self.verdict()["state"] == "ok"
+
+        eventually(f"{self.folder.name} to be well", look, 2 * SOON)
+        gauge = f'portcullis_condition{{condition="{condition}"}}'
+        assert self.metric(gauge) == 0, gauge
+
+    def end(self):
+        self.child.end()
+
+
+class Alertmanager:
+    """The shipped one, faster, and what it sends to the pager."""
+
+    def __init__(self, folder):
+        self.pages = pages = []
+
+        class Receiver(BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["content-length"]))
+                if self.path == "/pager":
+                    pages.extend(json.loads(body)["alerts"])
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+
+        self.receiver = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
+        threading.Thread(target=self.receiver.serve_forever, daemon=True).start()
+        text = (ROOT / "conf/prometheus/alertmanager.yml").read_text()
+        text = text.replace("127.0.0.1:9095", f"127.0.0.1:{self.receiver.server_port}")
+        text = re.sub(r"(group_wait|group_interval): (\d+)([sm])", faster, text)
+        config = folder / "alertmanager.yml"
+        config.write_text(text)
+        own = Path(shutil.which("prometheus-alertmanager")).parents[1] / "share"
+        if not Path("/usr/share/prometheus/alertmanager/default.tmpl").exists():
+            # it reads its templates at this path, and is unpacked elsewhere
+            over = ["-o", f"lowerdir={own}:/usr/share", "overlay", "/usr/share"]
+            subprocess.run(["mount", "-t", "overlay", *over], check=True)
+        self.child = Child(
+            folder / "alertmanager.log",
+            *("prometheus-alertmanager", f"--config.file={config}"),
+            *(f"--storage.path={folder / 'alertmanager'}", "--web.listen-address=127.0.0.1:0"),
+            "--cluster.listen-address=",
+        )
+        self.address = self.child.says(r"address=(127\.0\.0\.1:\d+)")[1]
+
+    def paged(self, instance):
+        """The alerts of this process that were sent as firing, and those that were resolved."""
+        own = [page for page in list(self.pages) if page["labels"]["instance"] == instance]
+        of = lambda status: {p["labels"]["alertname"] for p in own if p["status"] == status}  # noqa: E731
+        return of("firing"), of("resolved")
+
+    def end(self):
+        self.child.end()
+        self.receiver.shutdown()
+
+
+def faster(match):
+    seconds = int(match[2]) * {"s": 1, "m": 60, "h": 3600}[match[3]]
+    return f"{match[1]}: {seconds * 1000 // FASTER}ms"
+
+
+def shortened(rules):
+    """A rule file whose alerts fire sooner."""
+    return re.sub(r"(for): (\d+)([smh])$", faster, rules.replace("[5m]", "[15s]"), flags=re.M)
+
+
+__all__ = ["ANY_CERTIFICATE", "ROOT", "Alertmanager", "Devnet", "Edge", "ask", "eventually"]
