@@ -18,14 +18,14 @@ const latency = (part) => new Plot('Latency',
 
 /** A card with a header, numbers and plots. */
 class Card {
-  /** `numbers` are `[name, colour of the line]`. */
+  /** `numbers` are `[name, colour of the line, class]`. */
   constructor(title, numbers, plots) {
     this.state = el('span', { class: 'pill quiet' });
     this.where = el('span', { class: 'where' });
     this.why = el('p', { class: 'why' });
     this.values = numbers.map(() => el('dd'));
     this.plots = plots;
-    const stats = numbers.map(([name, colour], at) => el('div', {},
+    const stats = numbers.map(([name, colour, kind], at) => el('div', { class: kind },
       el('dt', {}, colour ? el('i', { class: `swatch ${colour}` }) : null, name),
       this.values[at]));
     this.node = el('article', { class: 'card', 'aria-label': title },
@@ -100,7 +100,7 @@ function surface(name) {
 function cache() {
   const card = new Card('Cache', [
     ['Hits'], ['Shared'], ['Entries'],
-    ['Memory'], ['Settled block'], ['Flushes'],
+    ['Memory', null, 'wide'], ['Flushes'],
   ], [new Plot('Calls served without the node', [['served', 'main', 'cache.served']], percent,
     { filled: true, most: 1 })]);
   const flushes = card.values.at(-1).parentElement;
@@ -112,10 +112,11 @@ function cache() {
     const troubles = snapshot.verdict.troubles.filter(({ condition }) => condition === 'cache');
     const shares = [used('hit'), used('shared')].map((of) => history.share(of, all));
     flushes.title = `Chain epoch ${count(epoch)}`;
+    setText(card.where, settled === null ? '' : `settled block ${count(settled)}`);
     card.show(state, troubles, [
       ...shares.map((share) => (share === null ? '–' : percent(share))), count(entries),
       [bytes(snapshot.cache.bytes), `of ${bytes(capacity)}`],
-      settled === null ? '–' : count(settled), count(total(emptied)),
+      count(total(emptied)),
     ], history.past);
   };
   return { node: card.node, show };

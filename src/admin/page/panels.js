@@ -24,7 +24,7 @@ export function panels() {
 function refusals(place) {
   const none = el('p', { class: 'note' }, 'No refusals or failures.');
   const table = new Table('Refusals and failures by reason', [
-    ['Reason', 'code'], ['Surface', ''], ['Kind', ''], ['Per second', 'number'],
+    ['Reason', 'code'], ['Surface', 'bare'], ['Kind', ''], ['Per second', 'number'],
     ['Total', 'number'], ['Share', ''],
   ], [5, 5]);
   place.append(none, table.node);
@@ -111,15 +111,15 @@ function pins(place) {
     fill(failing, lost);
     fill(holding, held);
     if (!proof) return;
-    setText(when, `checked ${span(snapshot.at_ms - proof.checked_ms)} ago, at `
-      + clock(proof.checked_ms, snapshot.at_ms));
+    setText(when, `checked ${span(snapshot.at_ms - proof.checked_ms)} ago`);
+    when.title = clock(proof.checked_ms, snapshot.at_ms);
   };
 }
 
 /** The signing accounts, and the limits of the faucet. */
 function signers(place) {
   const table = new Table('Signers', [
-    ['Role', 'name'], ['Address', 'code hash'], ['Balance', 'number'], ['Last nonce', 'number'],
+    ['Role', 'name'], ['Address', 'code hash'], ['Balance', 'number'], ['Nonce', 'number'],
     ['Queued', 'number'],
   ]);
   const faucet = el('p', { class: 'note' });
@@ -165,7 +165,7 @@ function following(path, mark, show) {
 function errors(place) {
   const none = el('p', { class: 'note' }, 'None since start.');
   const table = new Table('Recent warnings and errors', [
-    ['Time', ''], ['Level', ''], ['Text', 'code'],
+    ['Time', ''], ['Level', ''], ['Text', 'code bare'],
   ], [10, 3]);
   place.append(none, table.node);
   return following('/errors', ({ errors: number }) => number, (lines) => {
