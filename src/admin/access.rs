@@ -7,7 +7,7 @@
 //! link.
 
 use crate::config::{AdminConfig, Listen};
-use crate::secrets::{self, Secret, SecretError};
+use crate::secrets::{self, Secret, SecretErrors};
 use arc_swap::ArcSwapOption;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -43,9 +43,10 @@ impl Access {
     ///
     /// # Errors
     /// Its file is invalid.
-    pub fn load(config: &AdminConfig) -> Result<Option<Tokens>, SecretError> {
+    pub fn load(config: &AdminConfig) -> Result<Option<Tokens>, SecretErrors> {
         let file = config.token_file.as_ref();
-        file.map(|file| secrets::tokens(slice::from_ref(file))).transpose()
+        let tokens = |file| secrets::tokens("admin.token_file", slice::from_ref(file));
+        file.map(tokens).transpose()
     }
 
     /// For a listener at this address, which requires one of the tokens if there are some.

@@ -88,7 +88,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     let (Some(_), Some(store)) = (&config.relay, &config.store) else {
         return Err(Failure::usage("the configuration has no [relay]"));
     };
-    let password = secrets::read_optional(store.password_file.as_deref())?;
+    let password = secrets::read_optional("store.password_file", store.password_file.as_deref())?;
     let done = block_on(async {
         let journal = Store::open_read_only(store, password.as_ref()).await?;
         let done = answer(&journal, &arguments.command).await;

@@ -85,7 +85,7 @@ impl Listen {
     }
 
     /// Whether the two cannot be bound at once.
-    pub(super) fn collides(&self, other: &Self) -> bool {
+    pub(crate) fn collides(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Tcp(a), Self::Tcp(b)) => {
                 let same_ip = a.ip() == b.ip() || covers(a.ip(), b.ip()) || covers(b.ip(), a.ip());

@@ -2,6 +2,7 @@
 //! and keys that conflict.
 
 use super::error::Origin;
+use super::keys;
 use super::reader::Reader;
 use super::sidecar::is_open_to_others;
 use super::{
@@ -47,14 +48,9 @@ pub(super) fn config(reader: &mut Reader<'_>) -> Config {
 }
 
 fn listeners(config: &Config, reader: &mut Reader<'_>) {
-    let listeners = [
-        ("gateway.listen", config.gateway.as_ref().map(|gateway| &gateway.listen)),
-        ("relay.listen", config.relay.as_ref().map(|relay| &relay.listen)),
-        ("sidecar.listen", config.sidecar.as_ref().map(|sidecar| &sidecar.listen)),
-        ("admin.listen", config.admin.as_ref().map(|admin| &admin.listen)),
-    ];
-    let listeners = listeners.map(|(key, listen)| listen.map(|listen| (key, listen)));
-    let listeners: Vec<_> = listeners.into_iter().flatten().collect();
+    let key = |section: &str| keys::find(&format!("{section}.listen")).map_or("", |key| key.path);
+    let listeners: Vec<_> =
+        config.listeners().map(|(section, listen)| (key(section), listen)).collect();
     if listeners.is_empty() {
         let message = "expected [gateway], [relay], [sidecar] or [admin]: without them \
                        nothing is served";

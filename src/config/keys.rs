@@ -169,7 +169,7 @@ pub(super) fn sections() -> impl Iterator<Item = &'static str> {
 }
 
 /// The environment variable that overrides the key of this path.
-pub(super) fn variable(path: &str) -> String {
+pub fn variable(path: &str) -> String {
     format!("{ENV_PREFIX}{}", path.replace('.', "__").to_ascii_uppercase())
 }
 

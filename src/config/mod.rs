@@ -32,7 +32,7 @@ pub use address::{CorsOrigins, Listen, NodeUrl, NonEmpty};
 pub use applied::{AppliedConfig, Change, LastReload, Values};
 pub use error::{ConfigError, Errors, LoadError, Origin};
 pub use gateway::{CacheConfig, ConnectionsConfig, GatewayConfig};
-pub use keys::example;
+pub use keys::{example, variable};
 pub use process::{
     AdminConfig, LogClients, LogConfig, LogFormat, NodeConfig, ServerConfig, StoreConfig,
 };
@@ -86,6 +86,19 @@ pub struct Config {
     pub values: Values,
     /// What is accepted, but most likely not meant.
     pub warnings: Vec<ConfigError>,
+}
+
+impl Config {
+    /// Each listener's section, and where it listens.
+    pub fn listeners(&self) -> impl Iterator<Item = (&'static str, &Listen)> {
+        let listeners = [
+            ("gateway", self.gateway.as_ref().map(|gateway| &gateway.listen)),
+            ("relay", self.relay.as_ref().map(|relay| &relay.listen)),
+            ("sidecar", self.sidecar.as_ref().map(|sidecar| &sidecar.listen)),
+            ("admin", self.admin.as_ref().map(|admin| &admin.listen)),
+        ];
+        listeners.into_iter().filter_map(|(section, listen)| Some((section, listen?)))
+    }
 }
 
 /// A configuration with its mistakes: the place of a wrong or missing value has the default, or the

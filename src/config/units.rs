@@ -64,6 +64,13 @@ impl Amount {
         self.0
     }
 
+    /// Fri as STRK with all its decimals, as a person reads a balance.
+    pub fn in_strk(fri: u128) -> String {
+        let (whole, part) = (fri / Self::STRK, fri % Self::STRK);
+        let text = format!("{whole}.{part:018}");
+        format!("{} STRK", text.trim_end_matches('0').trim_end_matches('.'))
+    }
+
     /// Reads `10 STRK`, `0.5 STRK` or `1000 fri`, with or without the space.
     pub(super) fn parse(text: &str) -> Option<Self> {
         if let Some(fri) = text.strip_suffix("fri") {

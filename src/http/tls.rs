@@ -18,6 +18,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
+use x509_cert::Version;
 use x509_cert::der::Decode as _;
 use x509_cert::time::Validity;
 
@@ -62,24 +63,45 @@ enum WhyNoCertificate {
     TooLarge,
     NotPem,
     NotX509,
+    /// X.509 v1 or v2.
+    OldVersion(u8),
+}
+
+impl TlsError {
+    /// The configuration key of the file at fault.
+    pub(crate) fn key(&self) -> String {
+        let key = match &self.why {
+            Why::Certificate(..) => ".certificate_file",
+            Why::Key(_) | Why::Mismatch(..) => ".key_file",
+            Why::Unusable(_) => "",
+        };
+        format!("{}.tls{key}", self.surface.name())
+    }
+
+    /// What is wrong with it.
+    pub(crate) fn message(&self) -> String {
+        match &self.why {
+            Why::Certificate(path, why) => {
+                let searched = match why {
+                    WhyNoCertificate::Unreadable(_) => secrets::searched(path),
+                    _ => String::new(),
+                };
+                format!("{}: {why}{searched}", path.display())
+            }
+            Why::Key(error) => error.to_string(),
+            Why::Mismatch(key, certificate) => format!(
+                "the key in {} is not that of the first certificate in {}",
+                key.display(),
+                certificate.display()
+            ),
+            Why::Unusable(error) => error.to_string(),
+        }
+    }
 }
 
 impl fmt::Display for TlsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let section = self.surface.name();
-        match &self.why {
-            Why::Certificate(path, why) => {
-                write!(f, "{section}.tls.certificate_file: {}: {why}", path.display())
-            }
-            Why::Key(error) => write!(f, "{section}.tls.key_file: {error}"),
-            Why::Mismatch(key, certificate) => write!(
-                f,
-                "{section}.tls.key_file: the key in {} is not that of the first certificate in {}",
-                key.display(),
-                certificate.display()
-            ),
-            Why::Unusable(error) => write!(f, "{section}.tls: {error}"),
-        }
+        write!(f, "{}: {}", self.key(), self.message())
     }
 }
 
@@ -90,13 +112,18 @@ impl fmt::Display for WhyNoCertificate {
             Self::TooLarge => write!(f, "it is larger than {MAX_CERTIFICATES} bytes"),
             Self::NotPem => f.write_str("it must hold certificates in PEM"),
             Self::NotX509 => f.write_str("its first certificate is not X.509"),
+            Self::OldVersion(version) => write!(
+                f,
+                "its first certificate is X.509 v{version}, which TLS clients refuse; create one \
+                 of v3, for example with `openssl req -x509 -addext subjectAltName=DNS:HOST`"
+            ),
         }
     }
 }
 
 /// Every reason why listeners have no identity; shown one per line.
 #[derive(Debug)]
-pub struct TlsErrors(Vec<TlsError>);
+pub struct TlsErrors(pub(crate) Vec<TlsError>);
 
 impl fmt::Display for TlsErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -218,6 +245,10 @@ fn chain(path: &Path) -> Result<(Vec<CertificateDer<'static>>, Validity), WhyNoC
     let chain = chain.map_err(|_| WhyNoCertificate::NotPem)?;
     let first = chain.first().ok_or(WhyNoCertificate::NotPem)?;
     let first = x509_cert::Certificate::from_der(first).map_err(|_| WhyNoCertificate::NotX509)?;
+    if first.tbs_certificate.version != Version::V3 {
+        // v1 is the number 0: RFC 5280, section 4.1
+        return Err(WhyNoCertificate::OldVersion(first.tbs_certificate.version as u8 + 1));
+    }
     Ok((chain, first.tbs_certificate.validity))
 }
 

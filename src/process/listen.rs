@@ -4,9 +4,10 @@
 //! Pingora accepts on TCP. Unix sockets are accepted here, because Pingora would change the mode of
 //! a file that the service manager may have created.
 
-use crate::config::Listen;
+use crate::config::{self, Listen};
 use crate::http::context::Drain;
 use crate::process::inherited::{BoundSocket, Inherited, Socket};
+use crate::process::port_owner::PortOwner;
 use crate::process::systemd::Runtimes;
 use crate::telemetry::Surface;
 use async_trait::async_trait;
@@ -53,6 +54,29 @@ pub(crate) fn bind(
     let (name, address) = (surface.name(), bound.listen.to_string());
     log::info!(surface = name, address = address, holder = holder; "listening");
     Ok(bound)
+}
+
+/// Whether a new socket could listen there now: binds one and closes it.
+///
+/// # Errors
+/// It cannot be bound.
+pub(crate) fn check(listen: &Listen) -> io::Result<()> {
+    let bound = bind_new(listen)?;
+    if let (Listen::Unix(path), Socket::Unix(_)) = (listen, &bound) {
+        std::fs::remove_file(path)?;
+    }
+    Ok(())
+}
+
+/// Why a surface cannot listen on an address, and what to do.
+pub(crate) fn refusal(section: &str, listen: &Listen, error: &io::Error) -> String {
+    if error.kind() != io::ErrorKind::AddrInUse {
+        return format!("cannot listen on {listen}: {error}");
+    }
+    let owner = PortOwner::of(listen).map_or_else(String::new, |owner| format!(" by {owner}"));
+    let key = format!("{section}.listen");
+    let variable = config::variable(&key);
+    format!("{listen} is in use{owner}; set {key} or {variable} to another address")
 }
 
 fn bind_new(listen: &Listen) -> io::Result<Socket> {

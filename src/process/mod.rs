@@ -2,8 +2,9 @@
 //!
 //! [`server`] builds everything from a configuration and runs it under Pingora's `Server`;
 //! [`lifecycle`] reacts to signals; [`reload`] applies a changed configuration; [`listen`],
-//! [`inherited`] and [`handover`] bind, inherit and pass on sockets; `files` raises the limit of
-//! open files; `health` looks for what is wrong; [`systemd`] reports to the service manager.
+//! [`inherited`] and [`handover`] bind, inherit and pass on sockets, `port_owner` finds who holds
+//! an address; `loaded` reads secrets and certificates; `files` raises the limit of open files;
+//! `health` looks for what is wrong; [`systemd`] reports to the service manager.
 
 mod files;
 pub mod handover;
@@ -11,6 +12,8 @@ mod health;
 pub mod inherited;
 pub mod lifecycle;
 pub mod listen;
+pub(crate) mod loaded;
+pub(crate) mod port_owner;
 pub mod reload;
 pub mod server;
 pub mod systemd;

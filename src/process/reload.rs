@@ -5,14 +5,12 @@
 
 use crate::admin::Access;
 use crate::config::{AppliedConfig, Config, LoadError};
-use crate::http::tls::{Identities, TlsErrors};
+use crate::gateway;
+use crate::http::tls::Identities;
+use crate::process::loaded::{FileErrors, Loaded};
 use crate::proxy::Surfaces;
-use crate::secrets::SecretError;
-use crate::secrets::hardening;
 use crate::telemetry::{Metrics, Surface};
-use crate::{gateway, relay, sidecar};
 use parking_lot::Mutex;
-use portcullis_filters::bearer::Tokens;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -47,7 +45,8 @@ impl Reload {
             self.in_force.record(None);
         })?;
         let mut current = self.current.lock();
-        let new = self.apply(read);
+        let (new, loaded) = read;
+        let new = self.apply(new, loaded);
         let changes = current.values.changes(&new.values);
         for change in &changes {
             let (key, from, to) = (change.key, change.from, change.to);
@@ -65,35 +64,35 @@ impl Reload {
     }
 
     /// Applies what can change, and returns the configuration.
-    fn apply(&self, read: Read) -> Config {
+    fn apply(&self, config: Config, loaded: Loaded) -> Config {
         let Surfaces { gateway, relay, sidecar, .. } = &self.surfaces;
-        if let (Some(gateway), Some(config)) = (gateway, &read.config.gateway) {
+        if let (Some(gateway), Some(config)) = (gateway, &config.gateway) {
             gateway.change(gateway::Settings::from(config));
         }
-        if let (Some(relay), Some(settings)) = (relay, read.relay) {
+        if let (Some(relay), Some(settings)) = (relay, loaded.relay) {
             // tokens may differ although their file names do not
             relay.running.change(settings.applied_to(&relay.running.settings()));
             log::warn!("the relay's tokens were reloaded");
         }
-        if let (Some(sidecar), Some(settings)) = (sidecar, read.sidecar) {
+        if let (Some(sidecar), Some(settings)) = (sidecar, loaded.sidecar) {
             sidecar.change(settings);
             log::warn!("the sidecar's secrets were reloaded");
         }
-        if let (Some(access), Some(tokens)) = (&self.access, read.admin)
+        if let (Some(access), Some(tokens)) = (&self.access, loaded.admin)
             && access.change(tokens)
         {
             log::warn!("the operator's token was reloaded");
         }
-        self.change_identities(&read.identities);
-        log::set_max_level(read.config.log.level);
-        read.config
+        self.change_identities(&loaded.identities);
+        for warning in &config.warnings {
+            log::warn!("{warning}");
+        }
+        log::set_max_level(config.log.level);
+        config
     }
 
     /// Certificates may differ although their file names do not.
     fn change_identities(&self, identities: &Identities) {
-        if !identities.are_none() {
-            hardening::no_core_files();
-        }
         self.surfaces.tls.change(identities);
         for surface in Surface::ALL {
             if self.surfaces.tls.of(surface).is_some() {
@@ -106,25 +105,11 @@ impl Reload {
     }
 
     /// Reads the configuration and all secrets.
-    fn read(&self) -> Result<Read, ReloadError> {
+    fn read(&self) -> Result<(Config, Loaded), ReloadError> {
         let config = Config::load(&self.path, std::env::vars_os())?;
-        Ok(Read {
-            relay: config.relay.as_ref().map(relay::settings::Settings::load).transpose()?,
-            sidecar: config.sidecar.as_ref().map(sidecar::Settings::load).transpose()?,
-            admin: config.admin.as_ref().map(Access::load).transpose()?,
-            identities: Identities::load(&config)?,
-            config,
-        })
+        let loaded = Loaded::load(&config)?;
+        Ok((config, loaded))
     }
-}
-
-/// A configuration with its secrets.
-struct Read {
-    config: Config,
-    relay: Option<relay::settings::Settings>,
-    sidecar: Option<sidecar::Settings>,
-    admin: Option<Option<Tokens>>,
-    identities: Identities,
 }
 
 /// Why a reload failed.
@@ -133,8 +118,6 @@ struct Read {
 pub(crate) enum ReloadError {
     /// The configuration is invalid, or cannot be read.
     Config(#[from] LoadError),
-    /// A secret is invalid.
-    Secret(#[from] SecretError),
-    /// A certificate or its key is invalid.
-    Tls(#[from] TlsErrors),
+    /// Secrets or certificates are unusable.
+    Files(#[from] FileErrors),
 }

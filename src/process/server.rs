@@ -4,13 +4,12 @@ use crate::admin::{Access, Admin, AdminErrors, History, Listener, Operator};
 use crate::config::AppliedConfig;
 use crate::config::{
     self, AdminConfig, ClientsConfig, Config, ConnectionsConfig, GatewayConfig, Listen, LogClients,
-    NodeConfig, RelayConfig, SidecarConfig,
+    NodeConfig, SidecarConfig,
 };
 use crate::gateway::{EpochCause, Gateway};
 use crate::http::Gate;
 use crate::http::RequestIds;
 use crate::http::context::{Drain, ServerContext, UPLOAD_MEMORY};
-use crate::http::tls::{Identities, TlsErrors};
 use crate::io::MemoryPool;
 use crate::node::chain::Chain;
 use crate::node::{Node, NodeError};
@@ -20,12 +19,13 @@ use crate::process::health::Health;
 use crate::process::inherited::{BoundSocket, InheritError, Inherited};
 use crate::process::lifecycle::{Lifecycle, ShutdownSignal};
 use crate::process::listen::{self, Listening};
+use crate::process::loaded::{FileErrors, Loaded};
 use crate::process::reload::Reload;
 use crate::proxy::{self, Proxy, SurfaceErrors, Surfaces};
 use crate::relay::settings::{Keys, Settings};
 use crate::relay::{Parts, Relay};
+use crate::secrets::Secret;
 use crate::secrets::hardening;
-use crate::secrets::{self, SecretError};
 use crate::sidecar::{self, Sidecar};
 use crate::store::{IntentState, Store, StoreError};
 use crate::telemetry::{LabelValues, Log, Metrics, Surface};
@@ -34,6 +34,7 @@ use pingora::apps::ServerApp;
 use pingora::server::configuration::ServerConf;
 use pingora::server::{RunArgs, Server};
 use pingora::services::background::background_service;
+use portcullis_filters::bearer::Tokens;
 use portcullis_filters::client::TrustedProxies;
 use std::io;
 use std::os::fd::AsFd as _;
@@ -51,23 +52,20 @@ const STORE_WORKERS: usize = 2;
 #[derive(Debug, Error)]
 pub enum StartError {
     /// A listener cannot be bound.
-    #[error("cannot listen on {0}: {1}")]
-    Bind(Listen, io::Error),
+    #[error("{}.listen: {}", .0.name(), listen::refusal(.0.name(), .1, .2))]
+    Bind(Surface, Listen, io::Error),
     /// An inherited socket cannot be used.
     #[error(transparent)]
     Inherit(#[from] InheritError),
     /// The admin listener inherited a socket that is not local, and has no token.
     #[error("the admin listener at {0} is not local: set admin.token_file")]
     Open(Listen),
-    /// A secret is invalid.
+    /// Secrets or certificates are unusable.
     #[error(transparent)]
-    Secret(#[from] SecretError),
-    /// A certificate or its key is invalid.
-    #[error(transparent)]
-    Tls(#[from] TlsErrors),
-    /// The store cannot be opened.
-    #[error("cannot open the store: {0}")]
-    Store(StoreError),
+    Files(#[from] FileErrors),
+    /// The store at this URL cannot be opened.
+    #[error("store.url: cannot open the store: {0}: {1}")]
+    Store(String, StoreError),
     /// The runtime of the store cannot be started.
     #[error("cannot start threads: {0}")]
     Runtime(io::Error),
@@ -98,15 +96,12 @@ pub fn bind(config: &Config, log: Log, inherited: Inherited) -> Result<Bound, St
 
 #[inline(never)]
 fn connect_parts(config: &Config, log: Log, inherited: Inherited) -> Result<Bound, StartError> {
-    let identities = Identities::load(config)?;
+    let (Loaded { identities, relay, sidecar, admin }, secrets) = Loaded::load_to_start(config)?;
     for warning in &config.warnings {
         log::warn!("{warning}");
     }
     for warning in identities.warnings(SystemTime::now()) {
         log::warn!("{warning}");
-    }
-    if config.store.is_some() || !identities.are_none() {
-        hardening::no_core_files();
     }
     let mut bound = Bound::new(config, log, inherited);
     let metrics = Arc::clone(&bound.process.metrics);
@@ -121,16 +116,16 @@ fn connect_parts(config: &Config, log: Log, inherited: Inherited) -> Result<Boun
     }
     let (mut journal, mut storage_of) = (None, None);
     if let Some(store) = &config.store {
-        let storage = bound.open_store(store)?;
+        let storage = bound.open_store(store, secrets.store_password.as_ref())?;
         storage_of = Some(storage.clone());
-        if let Some(relay) = &config.relay {
+        if let Some((settings, keys)) = relay.zip(secrets.keys) {
             // its own connections, so that writes do not queue behind reads
             let node = node.apart(&config.node, Arc::clone(&memory));
             journal = Some((storage.store.journal(), storage.runtime.clone()));
-            bound.add_relay(relay, Chain(node), storage.clone())?;
+            bound.add_relay((settings, keys), Chain(node), storage.clone())?;
         }
-        if let Some(sidecar) = &config.sidecar {
-            bound.add_sidecar(sidecar, storage)?;
+        if let Some((config, settings)) = config.sidecar.as_ref().zip(sidecar) {
+            bound.add_sidecar(config, settings, storage)?;
         }
     }
     let health = Health {
@@ -141,8 +136,8 @@ fn connect_parts(config: &Config, log: Log, inherited: Inherited) -> Result<Boun
         silent: Mutex::default(),
     };
     bound.server.add_service(background_service("health", health));
-    if let Some(config) = &config.admin {
-        bound.add_admin(config, |bound, access| Admin {
+    if let Some((config, tokens)) = config.admin.as_ref().zip(admin) {
+        bound.add_admin(config, tokens, |bound, access| Admin {
             process: bound.process.clone(),
             started: SystemTime::now(),
             surfaces: bound.surfaces.clone(),
@@ -207,16 +202,20 @@ impl Bound {
         }
     }
 
-    fn open_store(&mut self, config: &config::StoreConfig) -> Result<Storage, StartError> {
+    fn open_store(
+        &mut self,
+        config: &config::StoreConfig,
+        password: Option<&Secret>,
+    ) -> Result<Storage, StartError> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(STORE_WORKERS)
             .thread_name("store-worker")
             .enable_all()
             .build()
             .map_err(StartError::Runtime)?;
-        let password = secrets::read_optional(config.password_file.as_deref())?;
-        let store = Store::open(config, password.as_ref());
-        let store = runtime.block_on(store).map_err(StartError::Store)?;
+        let store = runtime
+            .block_on(Store::open(config, password))
+            .map_err(|error| StartError::Store(config.url.clone(), error))?;
         let handle = runtime.handle().clone();
         self.lifecycle.is_exclusive = config.is_for_one();
         self.lifecycle.runtimes.add(handle.clone());
@@ -243,13 +242,12 @@ impl Bound {
 
     fn add_relay(
         &mut self,
-        config: &RelayConfig,
+        (settings, keys): (Settings, Keys),
         chain: Chain,
         Storage { store, runtime }: Storage,
     ) -> Result<(), StartError> {
-        let settings = Settings::load(config)?;
-        let keys = Keys::load(config)?;
         let metrics = Arc::clone(&self.process.metrics);
+        let config = &settings.config.clone();
         let relay = Relay::start(config, Parts { settings, keys, chain, store, metrics, runtime });
         self.surfaces.relay = Some(Arc::clone(&relay));
         self.add_surface(&config.listen, relay, ConnectionsConfig::BACKEND, &config.clients)
@@ -258,9 +256,9 @@ impl Bound {
     fn add_sidecar(
         &mut self,
         config: &SidecarConfig,
+        settings: sidecar::Settings,
         Storage { store, runtime }: Storage,
     ) -> Result<(), StartError> {
-        let settings = sidecar::Settings::load(config)?;
         let metrics = Arc::clone(&self.process.metrics);
         let sidecar = Arc::new(Sidecar::new(config, settings, store, metrics, runtime));
         self.surfaces.sidecar = Some(Arc::clone(&sidecar));
@@ -287,11 +285,11 @@ impl Bound {
     fn add_admin(
         &mut self,
         config: &AdminConfig,
+        tokens: Option<Tokens>,
         admin: impl FnOnce(&Self, Arc<Access>) -> Admin,
     ) -> Result<(), StartError> {
         let surface = Surface::Admin;
         let limits = ConnectionsConfig::OPERATOR;
-        let tokens = Access::load(config)?;
         let bound = self.bind(surface, &config.listen, limits.max)?;
         if tokens.is_none() && !bound.listen.is_local() {
             return Err(StartError::Open(bound.listen));
@@ -313,7 +311,7 @@ impl Bound {
         listen: &Listen,
         max_connections: usize,
     ) -> Result<BoundSocket, StartError> {
-        let failed = |error| StartError::Bind(listen.clone(), error);
+        let failed = |error| StartError::Bind(surface, listen.clone(), error);
         let bound = listen::bind(surface, listen, &mut self.inherited).map_err(failed)?;
         let fd = bound.socket.as_fd().try_clone_to_owned().map_err(failed)?;
         self.lifecycle.sockets.push(ListenerFd { surface, fd, is_held: bound.is_held });
@@ -332,7 +330,8 @@ impl Bound {
         let Lifecycle { drain, runtimes, expected, .. } = &mut self.lifecycle;
         *expected += 1;
         let service = Listening::on(bound.socket, surface, app, threads, drain, runtimes);
-        self.server.add_service(service.map_err(|error| StartError::Bind(bound.listen, error))?);
+        self.server
+            .add_service(service.map_err(|error| StartError::Bind(surface, bound.listen, error))?);
         Ok(())
     }
 

@@ -3,9 +3,9 @@
 //! In: a [`RelayConfig`] and the files it names. Secrets stay in [`Tokens`] and [`SecretKey`],
 //! which zero themselves and print nothing.
 
-use crate::config::{Amount, PinsConfig, RelayConfig};
+use crate::config::{Amount, KeysConfig, PinsConfig, RelayConfig};
 use crate::http::clients::{self, ClientLimits};
-use crate::secrets::{self, SecretError};
+use crate::secrets::{self, SecretError, SecretErrors};
 use portcullis_filters::bearer::Tokens;
 use portcullis_filters::client::TrustedProxies;
 use portcullis_filters::felt::Felt;
@@ -26,9 +26,9 @@ impl Settings {
     ///
     /// # Errors
     /// A token's file is unusable.
-    pub(crate) fn load(config: &RelayConfig) -> Result<Self, SecretError> {
+    pub(crate) fn load(config: &RelayConfig) -> Result<Self, SecretErrors> {
         Ok(Self {
-            policy: policy(config, secrets::tokens(&config.token_files)?),
+            policy: policy(config, secrets::tokens("relay.token_files", &config.token_files)?),
             limits: ClientLimits::new(&config.clients),
             config: config.clone(),
         })
@@ -118,20 +118,27 @@ impl Keys {
     ///
     /// # Errors
     /// A key's file is unusable.
-    pub(crate) fn load(config: &RelayConfig) -> Result<Self, SecretError> {
-        Ok(Self {
-            owner: key(&config.keys.owner_file)?,
-            verifier: key(&config.keys.verifier_file)?,
-            faucet: config.keys.faucet_file.as_deref().map(key).transpose()?,
-        })
+    pub(crate) fn load(config: &RelayConfig) -> Result<Self, SecretErrors> {
+        let KeysConfig { owner_file, verifier_file, faucet_file } = &config.keys;
+        let owner = private_key("relay.keys.owner_file", owner_file);
+        let verifier = private_key("relay.keys.verifier_file", verifier_file);
+        let faucet = faucet_file.as_deref();
+        let faucet = faucet.map(|file| private_key("relay.keys.faucet_file", file)).transpose();
+        match (owner, verifier, faucet) {
+            (Ok(owner), Ok(verifier), Ok(faucet)) => Ok(Self { owner, verifier, faucet }),
+            (owner, verifier, faucet) => {
+                let errors = [owner.err(), verifier.err(), faucet.err()];
+                Err(SecretErrors(errors.into_iter().flatten().collect()))
+            }
+        }
     }
 }
 
-fn key(file: &Path) -> Result<SecretKey, SecretError> {
-    let text = secrets::read(file)?;
-    SecretKey::parse(&text).ok_or_else(|| {
-        SecretError::not(file, "a private key: 0x and hexadecimal digits, below the curve's order")
-    })
+fn private_key(key: &'static str, file: &Path) -> Result<SecretKey, SecretError> {
+    const FORM: &str = "a private key: 0x and hexadecimal digits, below the curve's order";
+    let parsed = secrets::read(file)
+        .and_then(|text| SecretKey::parse(&text).ok_or_else(|| SecretError::not(file, FORM)));
+    parsed.map_err(|error| error.of(key))
 }
 
 /// What the chain must hold.

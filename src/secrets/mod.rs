@@ -27,10 +27,31 @@ const OTHERS_OF_CREDENTIALS: u32 = 0o037;
 
 /// Why a secret is unusable. It names the file, never its content.
 #[derive(Debug, Error)]
-#[error("secret file {path}: {cause}")]
+#[error(
+    "secret file {path}: {cause}{}",
+    if matches!(.cause, Cause::Unreadable(_)) { searched(.path) } else { String::new() }
+)]
 pub struct SecretError {
+    key: Option<&'static str>,
     path: PathBuf,
     cause: Cause,
+}
+
+/// Every unusable secret of a part, at least one.
+#[derive(Debug)]
+pub struct SecretErrors(pub(crate) Vec<SecretError>);
+
+impl From<SecretError> for SecretErrors {
+    fn from(error: SecretError) -> Self {
+        Self(vec![error])
+    }
+}
+
+impl SecretErrors {
+    /// All of them as one.
+    pub(crate) fn join(all: impl IntoIterator<Item = Option<Self>>) -> Self {
+        Self(all.into_iter().flatten().flat_map(|errors| errors.0).collect())
+    }
 }
 
 #[derive(Debug, Error)]
@@ -49,7 +70,18 @@ enum Cause {
 impl SecretError {
     /// The error for the file at `path`, which must contain `what`.
     pub fn not(path: &Path, what: &'static str) -> Self {
-        Self { path: path.to_owned(), cause: Cause::Malformed(what) }
+        Self { key: None, path: path.to_owned(), cause: Cause::Malformed(what) }
+    }
+
+    /// The same error with the configuration key that names the file.
+    #[must_use]
+    pub fn of(self, key: &'static str) -> Self {
+        Self { key: Some(key), ..self }
+    }
+
+    /// The configuration key that names the file.
+    pub(crate) fn key(&self) -> &'static str {
+        self.key.unwrap_or_default()
     }
 }
 
@@ -59,7 +91,7 @@ impl SecretError {
 /// The file is unreadable, too large, or readable by others.
 pub fn read(path: &Path) -> Result<Secret, SecretError> {
     let (path, others) = found(path);
-    let failed = |cause| SecretError { path: path.clone(), cause };
+    let failed = |cause| SecretError { key: None, path: path.clone(), cause };
     let unreadable = |error| failed(Cause::Unreadable(error));
     let file = File::open(&path).map_err(unreadable)?;
     let mode = file.metadata().map_err(unreadable)?.permissions().mode() & 0o7777;
@@ -77,23 +109,32 @@ pub fn read(path: &Path) -> Result<Secret, SecretError> {
     Ok(secret)
 }
 
-/// Reads bearer tokens, one in each file.
+/// Reads bearer tokens, one in each file of `key`.
 ///
 /// # Errors
-/// As [`read`]; a file holds no token, or that of another file.
-pub fn tokens(files: &[PathBuf]) -> Result<Tokens, SecretError> {
-    let mut tokens = Vec::with_capacity(files.len());
+/// As [`read`], for each file; a file holds no token, or that of another file.
+pub fn tokens(key: &'static str, files: &[PathBuf]) -> Result<Tokens, SecretErrors> {
+    let (mut tokens, mut errors) = (Vec::with_capacity(files.len()), Vec::new());
     for file in files {
-        let token = read(file)?;
         // parsed one by one, so that an error names the file
-        Tokens::new(slice::from_ref(&token)).ok_or_else(|| {
-            SecretError::not(file, "a token: at least 32 visible ASCII characters on one line")
-        })?;
-        tokens.push(token);
+        let token = read(file).and_then(|token| match Tokens::new(slice::from_ref(&token)) {
+            Some(_) => Ok(token),
+            None => {
+                let what = "a token: at least 32 visible ASCII characters on one line";
+                Err(SecretError::not(file, what))
+            }
+        });
+        match token {
+            Ok(token) => tokens.push(token),
+            Err(error) => errors.push(error.of(key)),
+        }
+    }
+    if !errors.is_empty() {
+        return Err(SecretErrors(errors));
     }
     Tokens::new(&tokens).ok_or_else(|| {
         let first = files.first().map_or(Path::new(""), PathBuf::as_path);
-        SecretError::not(first, "a token that no other file holds")
+        SecretError::not(first, "a token that no other file holds").of(key).into()
     })
 }
 
@@ -101,8 +142,27 @@ pub fn tokens(files: &[PathBuf]) -> Result<Tokens, SecretError> {
 ///
 /// # Errors
 /// As [`read`].
-pub fn read_optional(path: Option<&Path>) -> Result<Option<Secret>, SecretError> {
-    path.map(read).transpose()
+pub fn read_optional(
+    key: &'static str,
+    path: Option<&Path>,
+) -> Result<Option<Secret>, SecretError> {
+    path.map(read).transpose().map_err(|error| error.of(key))
+}
+
+/// Where a missing file of a relative path was searched, to follow an error's text.
+pub fn searched(path: &Path) -> String {
+    if path.is_absolute() {
+        return String::new();
+    }
+    let working = std::env::current_dir().unwrap_or_default();
+    match std::env::var_os("CREDENTIALS_DIRECTORY") {
+        Some(credentials) => format!(
+            "; searched in $CREDENTIALS_DIRECTORY ({}) and in the working directory ({})",
+            Path::new(&credentials).display(),
+            working.display()
+        ),
+        None => format!("; searched in the working directory ({})", working.display()),
+    }
 }
 
 /// The place of a file of the configuration: a relative path may be a credential of the unit.

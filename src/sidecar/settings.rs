@@ -9,12 +9,12 @@ use super::health_check::Health;
 use super::seo_robots;
 use crate::config::SidecarConfig;
 use crate::http::clients::{self, ClientLimits};
-use crate::secrets::{self, Secret, SecretError};
+use crate::secrets::{self, Secret, SecretError, SecretErrors};
 use portcullis_filters::client::TrustedProxies;
 use portcullis_filters::hmac::Secrets;
 use portcullis_filters::policy::SidecarPolicy;
 use portcullis_filters::webhook::WebhookPolicy;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::slice;
 
 /// The part of a running sidecar that can change.
@@ -33,16 +33,25 @@ impl Settings {
     /// Reads the secrets of sessions and of the verifier, and the operator's token.
     ///
     /// # Errors
-    /// A secret's file cannot be used.
-    pub fn load(config: &SidecarConfig) -> Result<Self, SecretError> {
+    /// Every secret's file that cannot be used.
+    pub fn load(config: &SidecarConfig) -> Result<Self, SecretErrors> {
         let SidecarConfig { age, clients, session, .. } = config;
-        let operator = config.operator_token_file.as_ref();
-        let operator = operator.map(|file| secrets::tokens(slice::from_ref(file))).transpose()?;
-        let secrets = Secrets::new(read_secrets(&age.webhook_secret_files)?);
-        let webhook =
-            secrets.map(|secrets| WebhookPolicy { secrets, age_bands: age.age_bands.clone() });
-        let service_did = config.feeds.service_did.clone();
-        let auth = Auth::new(session, read_secrets(&session.hs256_secret_files)?, service_did);
+        let operator_token =
+            |file| secrets::tokens("sidecar.operator_token_file", slice::from_ref(file));
+        let operator = config.operator_token_file.as_ref().map(operator_token).transpose();
+        let webhook = read_secrets("sidecar.age.webhook_secret_files", &age.webhook_secret_files);
+        let sessions =
+            read_secrets("sidecar.session.hs256_secret_files", &session.hs256_secret_files);
+        let (operator, webhook, sessions) = match (operator, webhook, sessions) {
+            (Ok(operator), Ok(webhook), Ok(sessions)) => (operator, webhook, sessions),
+            (operator, webhook, sessions) => {
+                let errors = [operator.err(), webhook.err(), sessions.err()];
+                return Err(SecretErrors::join(errors));
+            }
+        };
+        let webhook = Secrets::new(webhook)
+            .map(|secrets| WebhookPolicy { secrets, age_bands: age.age_bands.clone() });
+        let auth = Auth::new(session, sessions, config.feeds.service_did.clone());
         Ok(Self {
             policy: SidecarPolicy {
                 trusted_proxies: TrustedProxies::from(clients.trusted_proxies.clone()),
@@ -65,17 +74,28 @@ impl clients::Settings for Settings {
     }
 }
 
-/// Reads HMAC secrets and checks each one, so that the error names the file at fault.
-fn read_secrets(files: &[PathBuf]) -> Result<Vec<Secret>, SecretError> {
-    for (at, file) in files.iter().enumerate() {
-        if Secrets::new(vec![secrets::read(file)?]).is_none() {
-            return Err(SecretError::not(file, "a secret of at least 32 bytes"));
-        }
-        for other in &files[..at] {
-            if Secrets::new(vec![secrets::read(file)?, secrets::read(other)?]).is_none() {
-                return Err(SecretError::not(file, "a secret that no other file holds"));
-            }
+/// Reads the HMAC secrets of `key` and checks each one, so that an error names the file at fault.
+fn read_secrets(key: &'static str, files: &[PathBuf]) -> Result<Vec<Secret>, SecretErrors> {
+    let checked = files.iter().enumerate().map(|(at, file)| read_secret(file, &files[..at]));
+    let (secrets, errors): (Vec<_>, Vec<_>) = checked.partition(Result::is_ok);
+    if errors.is_empty() {
+        return Ok(secrets.into_iter().flatten().collect());
+    }
+    let errors = errors.into_iter().filter_map(Result::err).map(|error| error.of(key));
+    Err(SecretErrors(errors.collect()))
+}
+
+/// Reads a secret that differs from those of `others`, which are checked themselves.
+fn read_secret(file: &Path, others: &[PathBuf]) -> Result<Secret, SecretError> {
+    if Secrets::new(vec![secrets::read(file)?]).is_none() {
+        return Err(SecretError::not(file, "a secret of at least 32 bytes"));
+    }
+    for other in others {
+        // one that is unusable by itself is reported by itself
+        let Ok(other) = secrets::read(other) else { continue };
+        if Secrets::new(vec![secrets::read(file)?, other]).is_none() {
+            return Err(SecretError::not(file, "a secret that no other file holds"));
         }
     }
-    files.iter().map(|file| secrets::read(file)).collect()
+    secrets::read(file)
 }

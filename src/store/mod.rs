@@ -7,7 +7,7 @@
 //! Reading order: `intent.rs`, `journal.rs` with `entry.rs` and `state.rs`, `idempotency.rs`,
 //! `faucet.rs`, `signer.rs`; `feed.rs`, `account.rs`, `podcast.rs`, `sitemap.rs`, `age.rs`;
 //! `transfer` with `syntax.rs`; `prune.rs`, `forget.rs`, `backup.rs`; below them `sql`, `db.rs`,
-//! `open.rs`, `error.rs`.
+//! `open.rs`, `examine.rs`, `error.rs`.
 
 /// A struct from a row: `get: a b; flag: c;` reads these fields from the columns of their names
 /// with these methods of [`db::Row`], and the braces hold the other fields.
@@ -26,6 +26,7 @@ mod backup;
 mod db;
 mod entry;
 mod error;
+mod examine;
 mod faucet;
 mod feed;
 mod forget;
@@ -53,6 +54,7 @@ pub use account::{Account, AccountStatus, Accounts};
 pub use age::{AgeUser, Ages, EventOutcome, Opening};
 pub use entry::{Entry, GENESIS};
 pub use error::{Cause, StoreError};
+pub use examine::{Examined, Tables};
 pub use faucet::{Binding, FaucetBindings};
 pub use feed::{
     FeedItem, FeedQuery, Feeds, MAX_BLOCKED, MAX_LABELS, Suggestion, SuggestionPage,
@@ -81,15 +83,15 @@ pub struct Store {
 }
 
 impl Store {
-    /// Checks what can be known without a connection; creates nothing.
+    /// What [`Store::open`] would find; creates and changes nothing.
     ///
     /// # Errors
-    /// The URL is not usable, or the SQLite file or its folder.
-    pub fn check(config: &StoreConfig, password: Option<&Secret>) -> Result<(), StoreError> {
-        match Location::parse(&config.url, password)? {
-            Location::Sqlite(file) => open::check_file(&file),
-            Location::Postgres(_) => Ok(()),
-        }
+    /// As [`Store::open`], except that another process may have the SQLite file.
+    pub async fn examine(
+        config: &StoreConfig,
+        password: Option<&Secret>,
+    ) -> Result<Examined, StoreError> {
+        examine::examine(config, password).await
     }
 
     /// Opens the store and migrates its tables. A SQLite file belongs to this process until the

@@ -128,14 +128,6 @@ fn resolve(file: &Path) -> Result<PathBuf, StoreError> {
     }
 }
 
-/// Checks that a SQLite file can be written, if it exists.
-pub(super) fn check_file(file: &Path) -> Result<(), StoreError> {
-    match OpenOptions::new().write(true).open(file) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
-        _ => Ok(()),
-    }
-}
-
 /// Checks that [`ROOM`] bytes can be written next to a SQLite file.
 pub(super) fn check_room(file: &Path) -> Result<(), StoreError> {
     let mut path = file.to_owned();
@@ -156,14 +148,19 @@ pub(super) struct FileLock {
 /// Locks `FILE.lock`. It is a separate file, as closing any handle of the database would drop
 /// SQLite's own locks.
 pub(super) fn lock_file(database: &Path) -> Result<FileLock, StoreError> {
-    let mut path = database.to_owned();
-    path.add_extension("lock");
+    let path = lock_path(database);
     let file = private(OpenOptions::new().create(true).truncate(false)).open(&path)?;
     match file.try_lock() {
         Ok(()) => Ok(FileLock { _file: file }),
         Err(TryLockError::WouldBlock) => Err(StoreError::Locked(path)),
         Err(TryLockError::Error(error)) => Err(error.into()),
     }
+}
+
+pub(super) fn lock_path(database: &Path) -> PathBuf {
+    let mut path = database.to_owned();
+    path.add_extension("lock");
+    path
 }
 
 fn private(options: &mut OpenOptions) -> &mut OpenOptions {
@@ -228,10 +225,15 @@ pub(super) async fn sqlite_read_only(file: &Path) -> Result<Db, StoreError> {
     if !file.exists() {
         return Err(StoreError::NoTables);
     }
+    let db = sqlite_to_read(file).await?;
+    check_version(&db).await.map(|()| db)
+}
+
+/// A SQLite file of any version.
+pub(super) async fn sqlite_to_read(file: &Path) -> Result<Db, StoreError> {
     let options = sqlite_options(file).read_only(true);
     let readers = bounded(sqlite_pool(READERS).connect_with(options)).await?;
-    let db = Db::Sqlite { writer: readers.clone(), readers };
-    check_version(&db).await.map(|()| db)
+    Ok(Db::Sqlite { writer: readers.clone(), readers })
 }
 
 /// Runs the statement `copy` with the argument `to` on a connection of its own, which only reads.
@@ -274,10 +276,15 @@ pub(super) async fn postgres(
 
 /// Connects to PostgreSQL for reading.
 pub(super) async fn postgres_read_only(options: &PgConnectOptions) -> Result<Db, StoreError> {
+    let db = postgres_to_read(options).await?;
+    check_version(&db).await.map(|()| db)
+}
+
+/// A database of any version.
+pub(super) async fn postgres_to_read(options: &PgConnectOptions) -> Result<Db, StoreError> {
     bounded(connect(options).await?.close()).await?;
     let options = options.clone().options([("default_transaction_read_only", "on")]);
-    let db = Db::Postgres(postgres_pool(options, READERS));
-    check_version(&db).await.map(|()| db)
+    Ok(Db::Postgres(postgres_pool(options, READERS)))
 }
 
 /// Connects to PostgreSQL, and migrates no existing tables.
@@ -316,16 +323,18 @@ fn migrator(text: impl Fn(&Version) -> &'static str) -> Migrator {
 
 /// Checks that the tables have the newest version.
 pub(super) async fn check_version(db: &Db) -> Result<(), StoreError> {
-    let found = match db.row(sql::VERSION, &[]).await {
-        Ok(row) => row.and_then(|row| row.get::<Option<i64>>("version").transpose()).transpose()?,
-        Err(StoreError::Failed { .. }) => None,
-        Err(error) => return Err(error),
-    };
-    match found {
-        None => Err(StoreError::NoTables),
-        Some(NEWEST) => Ok(()),
-        Some(found) => Err(StoreError::Version { found, known: NEWEST }),
+    match version(db).await {
+        Ok(None) | Err(StoreError::Failed { .. }) => Err(StoreError::NoTables),
+        Ok(Some(NEWEST)) => Ok(()),
+        Ok(Some(found)) => Err(StoreError::Version { found, known: NEWEST }),
+        Err(error) => Err(error),
     }
+}
+
+/// The version of the tables.
+pub(super) async fn version(db: &Db) -> Result<Option<i64>, StoreError> {
+    let row = db.row(sql::VERSION, &[]).await?;
+    row.and_then(|row| row.get::<Option<i64>>("version").transpose()).transpose()
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ mod backup;
 mod breaker;
 mod cache;
 mod chains;
+mod check;
 mod commands;
 mod config;
 mod connections;

@@ -268,6 +268,17 @@ fn sighup_switches_tls_and_http_2() {
     assert!(!shown, "there is no certificate any more");
 }
 
+/// As `openssl x509 -req` makes it without extensions.
+const X509_V1: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBGDCBvwIURI3+4vCxwBdfn0tDZEJhwno6qBwwCgYIKoZIzj0EAwIwDjEMMAoG
+A1UEAwwDb2xkMCAXDTI2MTEyMzAwMDkwOFoYDzIxMjYxMDMwMDAwOTA4WjAOMQww
+CgYDVQQDDANvbGQwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAAQaOARRT2ZmcQo+
+4hJHUn0dhDG0kavJQ/jWcLtYtjoyG2NMZ23uENCQhECerlziryKkwKZsocfX9cp7
+6PNtcciMMAoGCCqGSM49BAMCA0gAMEUCIQCPobh27FqnaLhYq15iOvsshOdjx0Ko
+/sA/kuKCrgEEhAIgJX2bv1KUEARYvJpQEDZM6tunOlNIqowfJG40J94Kflk=
+-----END CERTIFICATE-----";
+
 #[test]
 fn check_and_serve_name_every_tls_mistake() {
     let (folder, pair, other) = (Folder::new(), Pair::new(), Pair::new());
@@ -283,6 +294,7 @@ fn check_and_serve_name_every_tls_mistake() {
             &["is not X.509"],
         ),
         ("-----BEGIN CERTIFICATE-----\nA", &pair.key, &["certificates in PEM"]),
+        (X509_V1, &pair.key, &["is X.509 v1, which TLS clients refuse"]),
     ] {
         folder.secret("edge.pem", certificate);
         folder.secret("edge.key", key);

@@ -126,7 +126,7 @@ async fn execute(Arguments { file, command }: &Arguments) -> Result<(), Failed> 
 /// Where the configured store is, and its password.
 fn location(config: &Config) -> Result<(&StoreConfig, Option<Secret>), Failed> {
     let config = config.store.as_ref().ok_or(Failed::NoStore)?;
-    let password = secrets::read_optional(config.password_file.as_deref());
+    let password = secrets::read_optional("store.password_file", config.password_file.as_deref());
     Ok((config, password?))
 }
 

@@ -178,7 +178,7 @@ async fn evaluate(
         Read::Balance(Account { role, address, .. }, minimum) => {
             let fri = balance(pins, chain, address).await?;
             metrics.relay.balance(role, fri);
-            return Ok((fri >= minimum.fri(), format!("{fri} fri")));
+            return Ok((fri >= minimum.fri(), Amount::in_strk(fri)));
         }
     };
     Ok((actual == expected, actual))

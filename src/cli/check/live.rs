@@ -1,0 +1,93 @@
+//! `check --live`: the node and the pins.
+
+use super::report::{Finding, Kind, Report, Status};
+use crate::config::{Config, NodeConfig, NodeUrl, NonEmpty};
+use crate::http::clients::Running;
+use crate::io::MemoryPool;
+use crate::node::chain::Chain;
+use crate::node::{ConnectionChoice, MAX_ANSWER, Node};
+use crate::relay::pins::Prover;
+use crate::relay::settings::{Keys, Pins, Settings};
+use crate::telemetry::Metrics;
+use portcullis_filters::client::TrustedProxies;
+use portcullis_filters::policy::GatewayPolicy;
+use portcullis_filters::rpc::{Method, MethodSet};
+use std::sync::Arc;
+use tokio::time::Instant;
+
+/// Checks each URL of the node, and proves the pins if there is a relay.
+pub(super) async fn check(config: &Config, relay: Option<(Settings, Keys)>, report: &mut Report) {
+    for url in config.node.url.iter() {
+        for method in [Method::SpecVersion, Method::ChainId] {
+            report.add(ask(url, &config.node, method).await);
+        }
+    }
+    let node = Node::new(&config.node, MemoryPool::new(MAX_ANSWER), Arc::new(Metrics::default()));
+    if let Some(guard) = node.chain_guard(&config.node) {
+        for (index, url) in config.node.url.iter().enumerate() {
+            let url = url.to_string();
+            report.add(match guard.check(index, config.node.timeout).await {
+                Ok(()) => Finding::ok(Kind::Node, &url, "it is of the served chain"),
+                Err(why) => Finding::failed(Kind::Node, &url, format!("the served chain: {why}")),
+            });
+        }
+    }
+    if let Some((settings, keys)) = relay {
+        pins(settings, &keys, &config.node, report).await;
+    }
+}
+
+/// Proves the relay's pins.
+async fn pins(settings: Settings, keys: &Keys, node: &NodeConfig, report: &mut Report) {
+    let config = settings.config.clone();
+    let metrics = Arc::new(Metrics::default());
+    let chain = Chain(Node::new(node, MemoryPool::new(16 * MAX_ANSWER), Arc::clone(&metrics)));
+    let pins = Arc::new(Pins::new(&config, keys));
+    let running = Arc::new(Running::new(settings, &config.clients));
+    let prover = Prover::new(pins, Arc::new(chain), running, metrics);
+    let proof = prover.prove().await;
+    for pin in &proof.pins {
+        let status = if pin.ok { Status::Ok } else { Status::Failed };
+        let found = Some(pin.actual.clone()).filter(|actual| *actual != pin.expected);
+        let finding = Finding::new(Kind::Pin, pin.name, status, pin.expected.clone());
+        report.add(finding.with_found(found));
+    }
+    if !proof.is_ready() && proof.pins.iter().all(|pin| pin.ok) {
+        let message = "the chain started again while the pins were read: check again";
+        report.add(Finding::failed(Kind::Pin, "epoch", message));
+    }
+}
+
+/// Calls a method of one URL.
+async fn ask(url: &NodeUrl, config: &NodeConfig, method: Method) -> Finding {
+    let urls = NonEmpty::new(vec![url.clone()]).expect("the list has one URL");
+    // which chain it has is checked later
+    let config = NodeConfig { url: urls, chain_id: None, ..config.clone() };
+    let node = Node::new(&config, MemoryPool::new(MAX_ANSWER), Arc::new(Metrics::default()));
+    let policy = GatewayPolicy {
+        methods: MethodSet::new(&[method]),
+        trusted_proxies: TrustedProxies::default(),
+    };
+    let request = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{}"}}"#, method.name());
+    let permit =
+        policy.inspect(request.as_bytes()).expect("a call without parameters is permitted");
+    let request = |id, out: &mut Vec<u8>| permit.write_request(id, out);
+    let start = Instant::now();
+    let answer = node.fetch(request, ConnectionChoice::Pooled, None, start + node.timeout()).await;
+    let (url, name, took) = (url.to_string(), method.name(), start.elapsed());
+    match answer {
+        Ok(answer) if answer.is_result() => {
+            let result = String::from_utf8_lossy(&answer.payload);
+            Finding::ok(Kind::Node, &url, format!("{name}: {result} ({took:.0?})"))
+        }
+        Ok(answer) => {
+            let error = String::from_utf8_lossy(&answer.payload);
+            Finding::failed(Kind::Node, &url, format!("{name}: the error {error} ({took:.0?})"))
+        }
+        Err(error) => {
+            let cause = node.failure_cause(0).unwrap_or_default();
+            let message = format!("{name}: {}: {cause} ({took:.0?})", error.name());
+            Finding::failed(Kind::Node, &url, message)
+        }
+    }
+}

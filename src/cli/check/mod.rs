@@ -1,0 +1,183 @@
+//! `portcullis check`: everything that a start would refuse, at once.
+//!
+//! Reads the configuration, the secrets and the certificates, opens the store without changing it,
+//! and binds each address for a moment. With `--live` it also requests version and chain id from
+//! each URL of the node, through the policy and the client that serve requests, compares the
+//! chains of the URLs, and proves the relay's pins: a start needs no node.
+
+mod live;
+mod report;
+
+use super::{ConfigArgument, Failure, Outcome, block_on};
+use crate::config::{Config, Draft, Errors, Listen, LoadError, StoreConfig};
+use crate::process::listen;
+use crate::process::loaded::{Loaded, StartSecrets};
+use crate::process::port_owner::PortOwner;
+use crate::store::{Examined, Store, Tables};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use report::{Finding, Format, Kind, Report, Status};
+use std::io;
+use std::time::SystemTime;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  # before a start or a reload
+  portcullis check --config portcullis.toml
+  # and is this the right node and the right chain?
+  portcullis check --live
+  # for a program: one JSON object
+  portcullis check --format json > report.json
+
+Exit codes:
+  0   no mistakes; there may be notes
+  1   mistakes, all of them reported
+  2   usage
+  70  internal error")]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    file: ConfigArgument,
+    /// Also request version and chain id from each URL of the node, and prove the relay's pins.
+    #[arg(long)]
+    live: bool,
+    /// Format of the report.
+    #[arg(long, default_value = "text", value_parser = format())]
+    format: Format,
+}
+
+fn format() -> impl TypedValueParser<Value = Format> {
+    PossibleValuesParser::new(["text", "json"]).map(|name| match &*name {
+        "json" => Format::Json,
+        _ => Format::Text,
+    })
+}
+
+pub(super) fn run(arguments: &Arguments) -> Outcome {
+    let path = arguments.file.path()?;
+    let report = Report::new(path.display().to_string(), arguments.live, arguments.format);
+    match Draft::load(&path, std::env::vars_os()) {
+        Ok(draft) => {
+            let checked = block_on(check(&draft, arguments.live, report));
+            checked.map_err(|error| Failure::internal(format_args!("portcullis check: {error}")))?
+        }
+        Err(error) => unreadable(error, report),
+    }
+    .finish()
+}
+
+fn unreadable(error: LoadError, mut report: Report) -> Report {
+    match error {
+        LoadError::Invalid { errors, .. } => mistakes(&errors, &mut report),
+        error => report.add(Finding::failed(Kind::Configuration, "", error.to_string())),
+    }
+    report
+}
+
+fn mistakes(errors: &Errors, report: &mut Report) {
+    for error in errors.iter() {
+        report.add(Finding::of_key(Status::Failed, error));
+    }
+}
+
+async fn check(draft: &Draft, is_live: bool, mut report: Report) -> Report {
+    let Draft { config, mistakes: found } = draft;
+    match found {
+        Ok(()) => report.add(Finding::ok(Kind::Configuration, "configuration", "no mistakes")),
+        Err(errors) => mistakes(errors, &mut report),
+    }
+    for warning in &config.warnings {
+        report.add(Finding::of_key(Status::Note, warning));
+    }
+    // what a wrong key names is not checked: that is not what was meant
+    let is_wrong = |key: &str| found.as_ref().is_err_and(|errors| errors.names(key));
+    let loaded = files(config, is_wrong, &mut report);
+    for (section, listen) in config.listeners() {
+        if !is_wrong(&format!("{section}.listen")) {
+            report.add(listener(section, listen));
+        }
+    }
+    if let Some(config) = config.store.as_ref().filter(|_| !is_wrong("store.url")) {
+        let password = loaded.as_ref().map(|(_, secrets)| secrets.store_password.as_ref());
+        match password {
+            Some(password) => report.add(store(config, Store::examine(config, password).await)),
+            // without its files, SQLite can be examined all the same
+            None if config.is_for_one() => {
+                report.add(store(config, Store::examine(config, None).await));
+            }
+            None => {}
+        }
+    }
+    if is_live && found.is_ok() {
+        let relay = loaded.and_then(|(loaded, secrets)| loaded.relay.zip(secrets.keys));
+        live::check(config, relay, &mut report).await;
+    }
+    report
+}
+
+/// Reads secrets and certificates.
+fn files(
+    config: &Config,
+    is_wrong: impl Fn(&str) -> bool,
+    report: &mut Report,
+) -> Option<(Loaded, StartSecrets)> {
+    match Loaded::load_to_start(config) {
+        Ok((loaded, secrets)) => {
+            let message = "every secret and certificate can be used";
+            report.add(Finding::ok(Kind::File, "files", message));
+            for warning in loaded.identities.warnings(SystemTime::now()) {
+                let (key, message) = warning.split_once(": ").unwrap_or(("", &warning));
+                report.add(Finding::new(Kind::File, key, Status::Note, message));
+            }
+            Some((loaded, secrets))
+        }
+        Err(errors) => {
+            for error in errors.0.into_iter().filter(|error| !is_wrong(&error.key)) {
+                report.add(Finding::failed(Kind::File, &error.key, error.message));
+            }
+            None
+        }
+    }
+}
+
+/// Whether a start could listen there. An address of the running service is a note: it is free once
+/// that stops, and a reload or a handover does not bind it again.
+fn listener(section: &str, listen: &Listen) -> Finding {
+    let key = format!("{section}.listen");
+    let Err(error) = listen::check(listen) else {
+        return Finding::ok(Kind::Listener, &key, format!("{listen} is free"));
+    };
+    let owner = PortOwner::of(listen).filter(|_| error.kind() == io::ErrorKind::AddrInUse);
+    let status = match &owner {
+        Some(owner) if owner.is_the_service() => Status::Note,
+        _ => Status::Failed,
+    };
+    Finding::new(Kind::Listener, &key, status, listen::refusal(section, listen, &error))
+}
+
+fn store(config: &StoreConfig, examined: Result<Examined, crate::store::StoreError>) -> Finding {
+    const KEY: &str = "store.url";
+    let url = &config.url;
+    let examined = match examined {
+        Ok(examined) => examined,
+        Err(error) => {
+            let message = format!("cannot open the store: {url}: {error}");
+            return Finding::failed(Kind::Store, KEY, message);
+        }
+    };
+    let message = match examined.tables {
+        Tables::None => format!("{url} has no tables yet: a start creates them"),
+        Tables::UpToDate => format!("{url} has the tables of this version"),
+        Tables::Older => format!("{url} has older tables: a start migrates them"),
+    };
+    match examined.in_use {
+        Some(lock) => {
+            let lock = lock.display();
+            let message = format!("{message}; a running process holds {lock}");
+            Finding::new(Kind::Store, KEY, Status::Note, message)
+        }
+        None if examined.tables == Tables::Older => {
+            Finding::new(Kind::Store, KEY, Status::Note, message)
+        }
+        None => Finding::ok(Kind::Store, KEY, message),
+    }
+}

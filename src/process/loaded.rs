@@ -1,0 +1,112 @@
+//! The files that a configuration names: secrets and certificates, all read before anything starts,
+//! so that every unusable one is reported at once. A start, a reload and `check` read them here.
+
+use crate::admin::Access;
+use crate::config::Config;
+use crate::http::tls::{Identities, TlsErrors};
+use crate::relay::settings::{Keys, Settings};
+use crate::secrets::{self, Secret, SecretErrors, hardening};
+use crate::sidecar;
+use portcullis_filters::bearer::Tokens;
+use std::fmt;
+use thiserror::Error;
+
+/// What a reload reads again.
+pub(crate) struct Loaded {
+    pub(crate) identities: Identities,
+    pub(crate) relay: Option<Settings>,
+    pub(crate) sidecar: Option<sidecar::Settings>,
+    pub(crate) admin: Option<Option<Tokens>>,
+}
+
+/// What only a start reads.
+pub(crate) struct StartSecrets {
+    pub(crate) keys: Option<Keys>,
+    pub(crate) store_password: Option<Secret>,
+}
+
+/// An unusable file.
+#[derive(Debug)]
+pub struct FileError {
+    /// The configuration key that names it.
+    pub key: String,
+    /// Which file it is, and what is wrong with it.
+    pub message: String,
+}
+
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.key, self.message)
+    }
+}
+
+/// Every unusable file, at least one; shown one per line.
+#[derive(Debug, Error)]
+#[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+pub struct FileErrors(pub Vec<FileError>);
+
+impl FileErrors {
+    fn add_secrets(&mut self, errors: Option<SecretErrors>) {
+        let errors = errors.into_iter().flat_map(|errors| errors.0);
+        self.0.extend(
+            errors
+                .map(|error| FileError { key: error.key().to_owned(), message: error.to_string() }),
+        );
+    }
+
+    fn add_certificates(&mut self, errors: Option<TlsErrors>) {
+        let errors = errors.into_iter().flat_map(|errors| errors.0);
+        self.0.extend(errors.map(|error| FileError { key: error.key(), message: error.message() }));
+    }
+}
+
+impl Loaded {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// Every unusable one.
+    pub(crate) fn load(config: &Config) -> Result<Self, FileErrors> {
+        let identities = Identities::load(config);
+        if config.store.is_some() || !identities.as_ref().is_ok_and(Identities::are_none) {
+            hardening::no_core_files();
+        }
+        let relay = config.relay.as_ref().map(Settings::load).transpose();
+        let sidecar = config.sidecar.as_ref().map(sidecar::Settings::load).transpose();
+        let admin = config.admin.as_ref().map(Access::load).transpose();
+        match (identities, relay, sidecar, admin) {
+            (Ok(identities), Ok(relay), Ok(sidecar), Ok(admin)) => {
+                Ok(Self { identities, relay, sidecar, admin })
+            }
+            (identities, relay, sidecar, admin) => {
+                let mut errors = FileErrors(Vec::new());
+                errors.add_certificates(identities.err());
+                for secrets in [relay.err(), sidecar.err(), admin.err()] {
+                    errors.add_secrets(secrets);
+                }
+                Err(errors)
+            }
+        }
+    }
+
+    /// Reads the files, and those that only a start reads.
+    ///
+    /// # Errors
+    /// Every unusable one.
+    pub(crate) fn load_to_start(config: &Config) -> Result<(Self, StartSecrets), FileErrors> {
+        let loaded = Self::load(config);
+        let keys = config.relay.as_ref().map(Keys::load).transpose();
+        let store = config.store.as_ref().and_then(|store| store.password_file.as_deref());
+        let store_password = secrets::read_optional("store.password_file", store);
+        match (loaded, keys, store_password) {
+            (Ok(loaded), Ok(keys), Ok(store_password)) => {
+                Ok((loaded, StartSecrets { keys, store_password }))
+            }
+            (loaded, keys, store_password) => {
+                let mut errors = loaded.err().unwrap_or_else(|| FileErrors(Vec::new()));
+                errors.add_secrets(keys.err());
+                errors.add_secrets(store_password.err().map(SecretErrors::from));
+                Err(errors)
+            }
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! `check` finds what `serve` would refuse, at once: values, files, addresses, the store.
+
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::process::Output;
+
+use serde_json::Value;
+
+use crate::support::edge::Setup;
+use crate::support::folder::Folder;
+use crate::support::node::Node;
+use crate::support::relay::stage;
+use crate::support::script::good;
+
+fn words(output: &Output) -> String {
+    String::from_utf8_lossy(&[output.stdout.as_slice(), &output.stderr].concat()).into_owned()
+}
+
+/// The report as JSON, and the exit code.
+fn report(setup: &Setup, more: &[&str]) -> (Value, Option<i32>) {
+    let output = setup.run_with("check", &[&["--format", "json"], more].concat(), "");
+    let report = serde_json::from_slice(&output.stdout);
+    (report.unwrap_or_else(|error| panic!("{error}: {}", words(&output))), output.status.code())
+}
+
+/// The findings about a subject.
+fn about<'r>(report: &'r Value, subject: &str) -> Vec<&'r Value> {
+    let checks = report["checks"].as_array().expect("a report has findings");
+    checks.iter().filter(|finding| finding["subject"] == subject).collect()
+}
+
+fn sidecar(folder: &Folder) -> Setup {
+    let url = format!("\"sqlite:{}\"", folder.file("portcullis.db"));
+    Setup::before(Node::nowhere())
+        .set("sidecar.listen", "\"127.0.0.1:0\"")
+        .set("sidecar.base_url", "\"http://127.0.0.1:1\"")
+        .set("store.url", &url)
+}
+
+#[test]
+fn a_wrong_value_hides_no_missing_file() {
+    let folder = Folder::new();
+    let gone = |name: &str| format!("{:?}", folder.file(name));
+    let setup = stage::setup(Node::nowhere(), &folder, &[])
+        .set("gateway.requests_per_minuet", "180")
+        .set("node.timeout", "\"9s\"")
+        .set("relay.token_files", &format!("[{}, {}]", gone("a.token"), gone("b.token")))
+        .set("relay.keys.owner_file", &gone("c.key"))
+        .set("relay.keys.verifier_file", &gone("d.key"))
+        .set("admin.token_file", &gone("e.token"))
+        .set("gateway.tls.certificate_file", &gone("f.pem"))
+        .set("gateway.tls.key_file", &gone("g.key"));
+    let (found, code) = report(&setup, &[]);
+    assert_eq!(code, Some(1), "{found:#}");
+    for (key, count, named) in [
+        ("gateway.requests_per_minuet", 1, "did you mean"),
+        ("node.timeout", 1, "from 100ms to 8s"),
+        ("relay.token_files", 2, ".token: No such file"),
+        ("relay.keys.owner_file", 1, "c.key: No such file"),
+        ("relay.keys.verifier_file", 1, "d.key: No such file"),
+        ("admin.token_file", 1, "e.token: No such file"),
+        ("gateway.tls.certificate_file", 1, "f.pem: No such file"),
+        ("gateway.tls.key_file", 1, "g.key: No such file"),
+    ] {
+        let about = about(&found, key);
+        assert_eq!(about.len(), count, "{key}: {found:#}");
+        for finding in about {
+            assert_eq!(finding["status"], "failed", "{found:#}");
+            assert!(finding["message"].as_str().unwrap().contains(named), "{named}: {found:#}");
+        }
+    }
+    assert_eq!(found["summary"]["failed"], 9, "{found:#}");
+    let right = setup.unset("gateway.requests_per_minuet").unset("node.timeout");
+    let output = right.run("serve");
+    for key in ["relay.token_files", "relay.keys.owner_file", "admin.token_file"] {
+        assert!(words(&output).contains(key), "serve names {key}, too: {}", words(&output));
+    }
+}
+
+#[test]
+fn a_key_that_is_missing_is_not_a_missing_file() {
+    let setup = Setup::before(Node::nowhere()).set("gateway.tls.http2", "true");
+    let (found, _) = report(&setup, &[]);
+    for key in ["gateway.tls.certificate_file", "gateway.tls.key_file"] {
+        assert_eq!(about(&found, key).len(), 1, "{found:#}");
+    }
+}
+
+#[test]
+fn a_relative_path_says_where_it_was_searched() {
+    let folder = Folder::new();
+    let setup = Setup::before(Node::nowhere()).set("admin.token_file", "\"no.token\"");
+    let here = std::env::current_dir().unwrap().display().to_string();
+    let credentials = folder.path().display().to_string();
+    let said = words(&setup.run("check"));
+    assert!(said.contains(&format!("searched in the working directory ({here})")), "{said}");
+    let said = words(&setup.environment("CREDENTIALS_DIRECTORY", &credentials).run("check"));
+    assert!(said.contains(&credentials) && said.contains(&here), "{said}");
+}
+
+#[test]
+fn an_address_in_use_names_key_and_holder() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = Folder::new();
+    let path = folder.file("taken.sock");
+    let _held = UnixListener::bind(&path).unwrap();
+    let tcp = taken.local_addr().unwrap().to_string();
+    for listen in [tcp, format!("unix:{path}")] {
+        for (section, variable) in [("gateway", "GATEWAY"), ("admin", "ADMIN")] {
+            let key = format!("{section}.listen");
+            let setup = Setup::before(Node::nowhere()).set(&key, &format!("{listen:?}"));
+            for (command, code) in [("check", 1), ("serve", 2)] {
+                let output = setup.run(command);
+                let said = words(&output);
+                assert_eq!(output.status.code(), Some(code), "{command}: {said}");
+                let holder = format!("{listen} is in use by process {} (", std::process::id());
+                let variable = format!("PORTCULLIS__{variable}__LISTEN");
+                for named in [&key, &holder, &variable] {
+                    assert!(said.contains(named.as_str()), "{command}: {named} in {said}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_running_service_is_no_mistake() {
+    let (node, folder) = (Node::start(good), Folder::new());
+    let setup = sidecar(&folder).set("node.url", &format!("\"http://{}/rpc\"", node.address()));
+    let edge = setup.start();
+    let listen = format!("\"{}\"", edge.gateway());
+    let (found, code) = report(&setup.set("gateway.listen", &listen), &[]);
+    assert_eq!(code, Some(0), "a check before a reload: {found:#}");
+    for (key, named) in [("gateway.listen", "is in use by process"), ("store.url", "holds")] {
+        assert_eq!(about(&found, key)[0]["status"], "note", "{found:#}");
+        let message = about(&found, key)[0]["message"].as_str().unwrap();
+        assert!(message.contains(named), "{message}");
+    }
+}
+
+#[test]
+fn a_check_leaves_everything_as_it_was() {
+    let folder = Folder::new();
+    let socket = folder.file("edge.sock");
+    let setup = sidecar(&folder).set("gateway.listen", &format!("\"unix:{socket}\""));
+    let (found, code) = report(&setup, &[]);
+    assert_eq!(code, Some(0), "{found:#}");
+    assert!(about(&found, "store.url")[0]["message"].to_string().contains("no tables yet"));
+    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().flatten().collect();
+    assert!(left.is_empty(), "{left:?}");
+    drop(setup.start());
+    let (found, code) = report(&setup, &[]);
+    assert_eq!(code, Some(0), "{found:#}");
+    assert_eq!(about(&found, "store.url")[0]["status"], "ok", "{found:#}");
+}
+
+#[test]
+fn a_store_that_is_none_is_named() {
+    let folder = Folder::new();
+    let file = folder.secret("portcullis.db", &"no database ".repeat(500));
+    for command in ["check", "serve"] {
+        let said = words(&sidecar(&folder).run(command));
+        let named = said.contains("store.url") && said.contains(&format!("sqlite:{file}"));
+        assert!(named && said.contains("not a database"), "{command}: {said}");
+    }
+}
+
+#[test]
+fn a_database_that_is_down_fails_the_check() {
+    let folder = Folder::new();
+    let url = "postgres://a@127.0.0.1:1/a";
+    let setup = sidecar(&folder).set("store.url", &format!("{url:?}"));
+    for (command, code) in [("check", 1), ("serve", 2)] {
+        let output = setup.run(command);
+        let said = words(&output);
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        for named in ["store.url", url, "onnection refused"] {
+            assert!(said.contains(named), "{command}: {named} in {said}");
+        }
+    }
+}
+
+#[test]
+fn a_live_check_ends_with_a_summary() {
+    let node = Node::start(good);
+    let setup = Setup::before(node.address());
+    let text = words(&setup.run_with("check", &["--live"], ""));
+    let last = text.lines().last().unwrap_or_default();
+    assert!(last.ends_with(": 6 ok, 0 failed, 0 notes"), "{text}");
+    assert!(!text.contains('\u{1b}'), "no colours for a file: {text:?}");
+    let (found, code) = report(&setup, &["--live"]);
+    assert_eq!((found["ok"].as_bool(), code), (Some(true), Some(0)), "{found:#}");
+    assert_eq!(found["live"], true);
+    let down = Setup::before(Node::nowhere());
+    let (found, code) = report(&down, &["--live"]);
+    assert_eq!((found["ok"].as_bool(), code), (Some(false), Some(1)), "{found:#}");
+}
