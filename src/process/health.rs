@@ -10,6 +10,7 @@ use crate::http::gate::Certificates;
 use crate::io::DescriptorUse;
 use crate::node::Node;
 use crate::proxy::Surfaces;
+use crate::relay::pins::UNREADABLE;
 use crate::telemetry::{Condition, Finding, Metrics, Requests, Surface};
 use async_trait::async_trait;
 use nix::sys::resource::{Resource, getrlimit};
@@ -48,7 +49,9 @@ impl BackgroundService for Health {
     async fn start(&self, mut shutdown: ShutdownWatch) {
         tokio::select! {
             _ = shutdown.changed() => {}
-            _ = async { tokio::join!(self.watch(), self.probe(), self.listen(), self.ask_store()) } => {}
+            _ = async {
+                tokio::join!(self.watch(), self.probe(), self.listen(), self.ask_store())
+            } => {}
         }
     }
 }
@@ -153,13 +156,16 @@ impl Health {
     fn pins(&self) -> Option<Finding> {
         let proof =
             self.surfaces.relay.as_ref()?.newest_proof().filter(|proof| !proof.is_ready())?;
-        let failing: Vec<&str> =
-            proof.pins.iter().filter(|pin| !pin.ok).map(|pin| pin.name).collect();
-        let cause = match &*failing {
+        let failing: Vec<_> = proof.pins.iter().filter(|pin| !pin.ok).collect();
+        let mut cause = match &*failing {
             [] => "the chain started again meanwhile".to_owned(),
-            [only] => format!("not proven: {only}"),
-            [first, rest @ ..] => format!("not proven: {first} and {} more", rest.len()),
+            [only] => format!("not proven: {}", only.name),
+            [first, rest @ ..] => format!("not proven: {} and {} more", first.name, rest.len()),
         };
+        // it is the node, or another chain
+        if !failing.is_empty() && failing.iter().all(|pin| pin.actual == UNREADABLE) {
+            cause += ", unreadable";
+        }
         Some(finding("", &cause, true))
     }
 }

@@ -1,8 +1,9 @@
 //! What is wrong with the process, or with what it depends on, and since when.
 //!
 //! `process::health` reports what it finds once a second. Each change is one log line, with its
-//! cause and at its end with its duration, one count, and one entry on the operator's page; what
-//! stays the same is silent, until requests fail because of it. All present conditions together make the verdict.
+//! cause and at its end with its duration, one count, and one entry on the operator's page. When
+//! requests begin to fail because of it, it is logged once more; what stays the same is silent. All
+//! present conditions together make the verdict.
 
 use super::registry::Registry;
 use parking_lot::Mutex;

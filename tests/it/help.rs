@@ -2,6 +2,7 @@
 
 use clap::Command;
 use portcullis::cli::command;
+use std::path::Path;
 
 /// A command and all its subcommands, each with its path, such as `store import`.
 fn tree(command: &Command, path: &str) -> Vec<(Command, String)> {
@@ -72,6 +73,49 @@ fn every_example_parses() {
             }
         }
     }
+}
+
+/// The commands in a document: lines of shell blocks, and inline code.
+fn commands(document: &str) -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(document);
+    let text = std::fs::read_to_string(path).unwrap().replace("\\\n", " ");
+    let text = text.replace("portcullis-with-secrets ", "portcullis ").replace("```\n", "`");
+    let text = text.replace("$(date +%F)", "today");
+    let code = text.split('`').skip(1).step_by(2);
+    let lines = code.flat_map(|code| match code.strip_prefix("sh\n") {
+        Some(block) => block.lines().map(str::to_owned).collect(),
+        None => vec![code.split_whitespace().collect::<Vec<_>>().join(" ")],
+    });
+    lines.collect()
+}
+
+#[test]
+fn every_command_of_the_runbook_parses() {
+    let mut found = 0;
+    for document in ["conf/prometheus/RUNBOOK.md", "conf/store/README.md"] {
+        for line in commands(document) {
+            let Some((before, arguments)) = line.split_once("portcullis ") else { continue };
+            let is_program = !before.contains("ctl") && !arguments.contains('[');
+            if !is_program || !arguments.starts_with(|first: char| first.is_ascii_lowercase()) {
+                continue;
+            }
+            let end = arguments.find(['#', '|', '>', ')']).unwrap_or(arguments.len());
+            let words = arguments[..end].split_whitespace().map(|word| match word {
+                "INTENT" => "1",
+                "USER" => "did:web:a.example",
+                word => word,
+            });
+            let words: Vec<_> = ["portcullis"].into_iter().chain(words).collect();
+            let parsed = command().try_get_matches_from(&words);
+            // in a sentence the arguments may be left out
+            if let Err(error) = parsed {
+                let is_short = error.kind() == clap::error::ErrorKind::MissingRequiredArgument;
+                assert!(is_short, "{document}: {line}: {error}");
+            }
+            found += 1;
+        }
+    }
+    assert!(found >= 10, "{found} commands");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 """What an outage needs: a real node, a `portcullis serve` in front of it, and an Alertmanager.
 
-PORTCULLIS names the program; `starknet-devnet`, `prometheus` and `prometheus-alertmanager` are found
-on PATH. All data is in one folder, which the caller removes.
+PORTCULLIS names the program; `starknet-devnet`, `prometheus` and `prometheus-alertmanager` are
+found on PATH. All data is in one folder, which the caller removes.
 """
 
 import json
@@ -20,7 +20,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "prometheus"))
 
-from world import ANY_CERTIFICATE, PORTCULLIS, ROOT, Child, ask, eventually  # noqa: E402
+from world import PORTCULLIS, ROOT, Child, ask, eventually
 
 # What happens is said within this many seconds, in the log, the metrics, the probe and the page.
 SOON = 10.0
@@ -36,22 +36,23 @@ def free_port():
 
 
 class Devnet:
-    """A node on a port of its own, which it keeps over restarts."""
+    """A node on a port of its own, which it keeps over restarts, as it does its chain."""
 
     def __init__(self, folder):
         self.folder, self.port = folder, free_port()
         self.url = f"http://127.0.0.1:{self.port}/rpc"
         self.child = None
-        # then the first block is the same after a restart
         self.genesis = str(int(time.time()))
         self.start()
 
-    def start(self, chain="PORTCULLIS_DEV", seed=0):
+    def start(self, other_chain=()):
+        """Starts it with its chain, or with another one as these arguments say."""
+        own = ("--chain-id", "PORTCULLIS_DEV", "--seed", "0", "--start-time", self.genesis)
+        own += ("--dump-on", "block", "--dump-path", str(self.folder / "chain.json"))
         self.child = Child(
             self.folder / "devnet.log",
             *("starknet-devnet", "--host", "127.0.0.1", "--port", str(self.port)),
-            *("--seed", str(seed), "--chain-id", chain, "--start-time", self.genesis),
-            *("--state-archive-capacity", "full"),
+            *("--state-archive-capacity", "full", *(other_chain or own)),
         )
         self.child.says("listening on")
 
@@ -201,8 +202,11 @@ class Alertmanager:
     def paged(self, instance):
         """The alerts of this process that were sent as firing, and those that were resolved."""
         own = [page for page in list(self.pages) if page["labels"]["instance"] == instance]
-        of = lambda status: {p["labels"]["alertname"] for p in own if p["status"] == status}  # noqa: E731
-        return of("firing"), of("resolved")
+        firing, resolved = (
+            {page["labels"]["alertname"] for page in own if page["status"] == status}
+            for status in ("firing", "resolved")
+        )
+        return firing, resolved
 
     def end(self):
         self.child.end()
@@ -217,6 +221,3 @@ def faster(match):
 def shortened(rules):
     """A rule file whose alerts fire sooner."""
     return re.sub(r"(for): (\d+)([smh])$", faster, rules.replace("[5m]", "[15s]"), flags=re.M)
-
-
-__all__ = ["ANY_CERTIFICATE", "ROOT", "Alertmanager", "Devnet", "Edge", "ask", "eventually"]

@@ -27,7 +27,8 @@ const RETRY: Duration = Duration::from_secs(1);
 const V2: &str = "verification_v2_required";
 /// The pin of the account that pays drips.
 const FAUCET: &str = "faucet_balance";
-const UNREADABLE: &str = "unreadable";
+/// What a pin holds if the node did not say.
+pub(crate) const UNREADABLE: &str = "unreadable";
 
 /// One pin, compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
