@@ -70,6 +70,12 @@ impl Errors {
         Err(Self(errors))
     }
 
+    /// Those about other sections, unless there are none.
+    pub(crate) fn except_in(mut self, section: &str) -> Result<(), Self> {
+        self.0.retain(|error| !error.key.starts_with(section));
+        if self.0.is_empty() { Ok(()) } else { Err(self) }
+    }
+
     /// Whether one of them is about this key.
     pub fn names(&self, key: &str) -> bool {
         self.0.iter().any(|error| error.key == key)

@@ -138,6 +138,11 @@ impl Inherited {
         Ok(inherited)
     }
 
+    /// Sockets that this process bound itself, before the server, each with the surface's name.
+    pub(crate) fn bound(sockets: Vec<(String, BoundSocket)>) -> Self {
+        Self { sockets, predecessor: None }
+    }
+
     /// The socket for the surface `name` that is configured to listen on `listen`.
     ///
     /// A socket that the service manager holds belongs to the surface of its name, whatever its

@@ -6,6 +6,7 @@
 
 use crate::config::Listen;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use rustix::process::geteuid;
 use std::fmt;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -59,8 +60,9 @@ impl PortOwner {
                 });
                 *id == 1 || is_ours && words.next() == Some("serve")
             }
-            // sockets of systemd: the service itself may not look into it
-            Self::User(user) => *user == 0,
+            // systemd, whose sockets the service may not look into; or the service, which hides
+            // its files from its own user when it has secrets (`hardening::no_core_files`)
+            Self::User(user) => *user == 0 || *user == geteuid().as_raw(),
         }
     }
 }
@@ -70,6 +72,9 @@ impl fmt::Display for PortOwner {
         match self {
             Self::Process(id, line) => write!(f, "process {id} ({line})"),
             Self::User(0) => f.write_str("a process of root, such as systemd for a socket unit"),
+            Self::User(user) if *user == geteuid().as_raw() => {
+                f.write_str("a process of this user that hides its files, as the running service")
+            }
             Self::User(user) => write!(f, "a process of user {user}; root can see which one"),
         }
     }

@@ -17,6 +17,7 @@ mod check;
 mod commands;
 mod config;
 mod connections;
+mod dev;
 mod documents;
 mod flights;
 mod framing;

@@ -1,6 +1,6 @@
 //! Sample content for every service endpoint.
 
-use crate::config::StoreConfig;
+use super::hold;
 use crate::store::{ImportError, ImportRules, Store, StoreError};
 use std::io::Cursor;
 use std::path::Path;
@@ -21,9 +21,7 @@ const BASE_URL: &str = "http://127.0.0.1:8082";
 
 /// Imports the sample content into the store of `state`, unless it is there.
 pub(super) async fn fill(state: &Path) -> Result<(), ContentError> {
-    let url = format!("sqlite:{}", state.join("portcullis.db").display());
-    let config = StoreConfig { url, password_file: None, max_connections: 2 };
-    let store = Store::open_shared(&config, None).await?;
+    let store = Store::open_shared(&hold::store(state), None).await?;
     for file in FILES {
         // only pages of the sidecar's own origin are taken
         let own = format!("\"loc\":\"{BASE_URL}/");

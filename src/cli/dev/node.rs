@@ -1,11 +1,11 @@
 //! A `starknet-devnet` of our own: found or installed, started on a free port, stopped on exit.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
@@ -36,6 +36,8 @@ pub(super) enum StartError {
 pub(super) struct Devnet {
     process: Child,
     address: SocketAddr,
+    program: PathBuf,
+    log: PathBuf,
 }
 
 impl Devnet {
@@ -45,30 +47,45 @@ impl Devnet {
         let spawn_failed = |error| StartError::Spawn(program.clone(), error);
         let address = free_address().map_err(spawn_failed)?;
         let out = File::create(log).map_err(spawn_failed)?;
-        let err = out.try_clone().map_err(spawn_failed)?;
-        let process = Command::new(&program)
-            // seed 0: the same accounts each time; its own chain id, so that signatures made here
-            // are invalid elsewhere
-            .args(["--host", "127.0.0.1", "--seed", "0", "--chain-id", "PORTCULLIS_DEV"])
-            .args(["--port", &address.port().to_string()])
-            .stdin(Stdio::null())
-            .stdout(out)
-            .stderr(err)
-            // Ctrl-C is for this process; the node stops when requests in flight are answered
-            .process_group(0)
-            .spawn()
-            .map_err(spawn_failed)?;
-        let mut devnet = Self { process, address };
-        eprintln!("starting {} on {address} ...", program.display());
+        let process = spawn(&program, address, out).map_err(spawn_failed)?;
+        let mut devnet = Self { process, address, program, log: log.to_owned() };
+        eprintln!("starting {} on {address} ...", devnet.program.display());
+        devnet.answers().await?;
+        Ok(devnet)
+    }
+
+    /// Starts it again, at its address and with an empty chain, after it has ended.
+    pub(super) async fn restart(&mut self) -> Result<(), StartError> {
+        let spawn_failed = |error| StartError::Spawn(self.program.clone(), error);
+        // the log keeps what it said at its end
+        let out = OpenOptions::new().append(true).create(true).open(&self.log);
+        let out = out.map_err(spawn_failed)?;
+        self.process = spawn(&self.program, self.address, out).map_err(spawn_failed)?;
+        self.answers().await
+    }
+
+    /// How it ended; `None` while it runs.
+    pub(super) fn exit_status(&mut self) -> Option<ExitStatus> {
+        self.process.try_wait().ok().flatten()
+    }
+
+    /// Ends it.
+    pub(super) fn stop(&mut self) {
+        // it has nothing to save
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+
+    /// Waits until it answers.
+    async fn answers(&mut self) -> Result<(), StartError> {
         let end = Instant::now() + START;
-        while !is_alive(address) {
-            let ended = !matches!(devnet.process.try_wait(), Ok(None));
-            if ended || Instant::now() >= end {
-                return Err(StartError::NotAlive(log.to_owned()));
+        while !is_alive(self.address) {
+            if self.exit_status().is_some() || Instant::now() >= end {
+                return Err(StartError::NotAlive(self.log.clone()));
             }
             tokio::time::sleep(POLL).await;
         }
-        Ok(devnet)
+        Ok(())
     }
 
     /// The URL of its JSON-RPC.
@@ -79,10 +96,23 @@ impl Devnet {
 
 impl Drop for Devnet {
     fn drop(&mut self) {
-        // it has nothing to save
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        self.stop();
     }
+}
+
+fn spawn(program: &Path, address: SocketAddr, out: File) -> io::Result<Child> {
+    let err = out.try_clone()?;
+    Command::new(program)
+        // seed 0: the same accounts each time; its own chain id, so that signatures made here are
+        // invalid elsewhere
+        .args(["--host", "127.0.0.1", "--seed", "0", "--chain-id", "PORTCULLIS_DEV"])
+        .args(["--port", &address.port().to_string()])
+        .stdin(Stdio::null())
+        .stdout(out)
+        .stderr(err)
+        // Ctrl-C is for this process; the node stops when requests in flight are answered
+        .process_group(0)
+        .spawn()
 }
 
 fn free_address() -> io::Result<SocketAddr> {

@@ -1,0 +1,198 @@
+//! What one `dev` holds for itself, before it changes anything: its folder and its addresses.
+
+use super::DevError;
+use crate::config::{Draft, Listen, StoreConfig};
+use crate::process::inherited::Inherited;
+use crate::process::listen;
+use crate::process::server::StartError;
+use crate::store::{Store, StoreError};
+use crate::telemetry::Surface;
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Write as _};
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+/// The lock of a folder, with the id of the process that holds it.
+const LOCK: &str = "dev.lock";
+/// The default address of each surface.
+const ADDRESSES: [(Surface, &str); 4] = [
+    (Surface::Gateway, "127.0.0.1:8080"),
+    (Surface::Relay, "127.0.0.1:8081"),
+    (Surface::Sidecar, "127.0.0.1:8082"),
+    (Surface::Admin, "127.0.0.1:8083"),
+];
+/// The sidecar's origin where its address is none that a client can use.
+const BASE_URL: &str = "http://127.0.0.1:8082";
+
+/// Creates the folder if it is missing, and locks it until the file is dropped.
+pub(super) fn lock(state: &Path) -> Result<File, DevError> {
+    let failed = |error| DevError::State(state.to_owned(), error);
+    std::fs::create_dir_all(state).map_err(failed)?;
+    let path = state.join(LOCK);
+    let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+    let mut file = options.map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut process = String::new();
+            file.read_to_string(&mut process).map_err(failed)?;
+            return Err(DevError::Held(state.to_owned(), process.trim().to_owned()));
+        }
+        Err(TryLockError::Error(error)) => return Err(failed(error)),
+    }
+    file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(failed)?;
+    Ok(file)
+}
+
+/// The store of a folder.
+pub(super) fn store(state: &Path) -> StoreConfig {
+    let url = format!("sqlite:{}", state.join("portcullis.db").display());
+    StoreConfig { url, password_file: None, max_connections: 2 }
+}
+
+/// Fails if a process serves with the store of the folder.
+pub(super) async fn store_is_free(state: &Path) -> Result<(), DevError> {
+    match Store::examine(&store(state), None).await.ok().and_then(|found| found.in_use) {
+        Some(lock) => Err(DevError::Store(StoreError::Locked(lock))),
+        None => Ok(()),
+    }
+}
+
+/// Deletes what earlier runs left in the folder, except for the lock.
+pub(super) fn empty(state: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(state)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            std::fs::remove_dir_all(entry.path())?;
+        } else if entry.file_name() != LOCK {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Where each surface listens.
+pub(super) struct Addresses {
+    surfaces: Vec<(Surface, Listen)>,
+    is_sidecar_secured: bool,
+}
+
+impl Addresses {
+    /// As configured by the defaults and `env`.
+    ///
+    /// # Errors
+    /// Every mistake in the environment; the pins are not known yet.
+    pub(super) fn configured(
+        template: &str,
+        env: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Result<Self, DevError> {
+        let default = |text: String, (surface, address): &(Surface, &str)| {
+            text.replace(&placeholder(*surface), address)
+        };
+        let text = ADDRESSES.iter().fold(template.to_owned(), default);
+        let text = text.replace("NODE_URL", "http://127.0.0.1:1/rpc").replace("BASE_URL", BASE_URL);
+        // the faucet is an account of its own
+        let text = text.replace("# PINS\n", "faucet = \"0x2\"\n");
+        let Draft { config, mistakes } = Draft::parse(&text, env)?;
+        mistakes.or_else(|errors| errors.except_in("relay.pins"))?;
+        let surfaces = ADDRESSES.iter().filter_map(|(surface, _)| {
+            let mut listeners = config.listeners();
+            let (_, listen) = listeners.find(|(section, _)| *section == surface.name())?;
+            Some((*surface, listen.clone()))
+        });
+        let surfaces = surfaces.collect();
+        let is_sidecar_secured = config.sidecar.is_some_and(|sidecar| sidecar.tls.is_some());
+        Ok(Self { surfaces, is_sidecar_secured })
+    }
+
+    /// Binds every address; then they are the actual ones.
+    pub(super) fn bind(&mut self) -> Result<Inherited, DevError> {
+        let mut bound = Vec::new();
+        for (surface, listen) in &mut self.surfaces {
+            let socket = listen::bind(*surface, listen, &mut Inherited::default())
+                .map_err(|error| StartError::Bind(*surface, listen.clone(), error))
+                .map_err(DevError::Bind)?;
+            *listen = socket.listen.clone();
+            bound.push((surface.name().to_owned(), socket));
+        }
+        Ok(Inherited::bound(bound))
+    }
+
+    /// The configuration with these addresses, and the sidecar's origin, which feeds and podcasts
+    /// contain.
+    pub(super) fn fill(&self, template: &str) -> String {
+        let fill = |text: String, (surface, listen): &(Surface, Listen)| {
+            text.replace(&placeholder(*surface), &listen.to_string())
+        };
+        let text = self.surfaces.iter().fold(template.to_owned(), fill);
+        text.replace("BASE_URL", &self.base_url())
+    }
+
+    fn base_url(&self) -> String {
+        let mut sidecar = self.surfaces.iter().filter(|(of, _)| *of == Surface::Sidecar);
+        let Some((_, Listen::Tcp(address))) = sidecar.next() else { return BASE_URL.to_owned() };
+        let mut address = *address;
+        if address.ip().is_unspecified() {
+            address.set_ip(Ipv4Addr::LOCALHOST.into());
+        }
+        // http:// is for loopback only, and port 0 is no port
+        if address.port() == 0 || !address.ip().is_loopback() {
+            return BASE_URL.to_owned();
+        }
+        let scheme = if self.is_sidecar_secured { "https" } else { "http" };
+        format!("{scheme}://{address}")
+    }
+}
+
+/// The place of a surface's address in the template.
+fn placeholder(surface: Surface) -> String {
+    format!("{}_LISTEN", surface.name().to_uppercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    const TEXT: &str = "[node]\nurl = \"NODE_URL\"\n[gateway]\nlisten = \"GATEWAY_LISTEN\"\n\
+                        [sidecar]\nlisten = \"SIDECAR_LISTEN\"\nbase_url = \"BASE_URL\"\n";
+
+    fn variables(env: &[(&str, &str)]) -> Vec<(OsString, OsString)> {
+        let name = |name: &str| OsString::from(format!("PORTCULLIS__{name}"));
+        env.iter().map(|(key, value)| (name(key), OsString::from(*value))).collect()
+    }
+
+    #[test]
+    fn feeds_contain_the_port_of_the_sidecar() {
+        let listen = |listen| vec![("SIDECAR__LISTEN", listen)];
+        let tls = vec![("SIDECAR__TLS__CERTIFICATE_FILE", "c"), ("SIDECAR__TLS__KEY_FILE", "k")];
+        let own = [("SIDECAR__LISTEN", "[::1]:1"), ("SIDECAR__BASE_URL", "https://a.example")];
+        for (env, expected) in [
+            (vec![], "http://127.0.0.1:8082"),
+            (listen("127.0.0.1:9082"), "http://127.0.0.1:9082"),
+            (listen("[::1]:9082"), "http://[::1]:9082"),
+            (listen("0.0.0.0:9082"), "http://127.0.0.1:9082"),
+            (listen("127.0.0.1:0"), "http://127.0.0.1:8082"),
+            (listen("unix:/run/sidecar"), "http://127.0.0.1:8082"),
+            (tls, "https://127.0.0.1:8082"),
+            (own.to_vec(), "https://a.example"),
+        ] {
+            let text = Addresses::configured(TEXT, variables(&env)).unwrap().fill(TEXT);
+            let text = text.replace("NODE_URL", "http://127.0.0.1:5050");
+            let sidecar = Config::parse(&text, variables(&env)).unwrap().sidecar.unwrap();
+            assert_eq!(sidecar.base_url, expected);
+        }
+    }
+
+    #[test]
+    fn the_configuration_has_the_bound_ports() {
+        let any = [("GATEWAY__LISTEN", "127.0.0.1:0"), ("SIDECAR__LISTEN", "127.0.0.1:0")];
+        let mut addresses = Addresses::configured(TEXT, variables(&any)).unwrap();
+        let _bound = addresses.bind().unwrap();
+        let text = addresses.fill(TEXT).replace("NODE_URL", "http://127.0.0.1:5050");
+        assert!(!text.contains(":0\""), "{text}");
+        let sidecar = Config::parse(&text, []).unwrap().sidecar.unwrap();
+        assert_eq!(sidecar.base_url, format!("http://{}", sidecar.listen));
+    }
+}
