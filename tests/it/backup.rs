@@ -148,13 +148,14 @@ fn a_backup_overwrites_nothing() {
 fn a_failed_backup_leaves_no_file() {
     let folder = Folder::new();
     let store = format!("\"sqlite:{}\"", folder.file("no.db"));
-    let setup = on(&Stage::scripted().setup, &store);
+    let stage = Stage::scripted();
+    let setup = on(&stage.setup, &store);
     let failed = backup(&setup, &folder.file("backup.db"));
     assert_eq!(failed.status.code(), Some(70), "there is no store: {failed:?}");
     assert_eq!(files(&folder, ""), [""; 0], "neither a store nor a backup is created");
 
     let nowhere = folder.file("missing/backup.db");
-    let failed = backup(&Stage::scripted().setup, &nowhere);
+    let failed = backup(&stage.setup, &nowhere);
     assert_eq!(failed.status.code(), Some(2), "there is no folder: {failed:?}");
     assert!(text(&failed.stderr).contains(&nowhere), "{failed:?}");
 }
@@ -176,7 +177,8 @@ fn migrate_further(file: &str) {
 fn a_backup_undoes_a_migration() {
     let folder = Folder::new();
     let (file, saved) = (folder.file("journal.db"), folder.file("before.db"));
-    let setup = on(&Stage::scripted().setup, &format!("\"sqlite:{file}\""));
+    let stage = Stage::scripted();
+    let setup = on(&stage.setup, &format!("\"sqlite:{file}\""));
     succeeds(&setup.run("store migrate"));
     succeeds(&backup(&setup, &saved));
     migrate_further(&file);
