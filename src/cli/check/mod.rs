@@ -147,11 +147,11 @@ fn listener(section: &str, listen: &Listen) -> Finding {
         return Finding::ok(Kind::Listener, &key, format!("{listen} is free"));
     };
     let owner = PortOwner::of(listen).filter(|_| error.kind() == io::ErrorKind::AddrInUse);
-    let status = match &owner {
-        Some(owner) if owner.is_the_service() => Status::Note,
-        _ => Status::Failed,
-    };
-    Finding::new(Kind::Listener, &key, status, listen::refusal(section, listen, &error))
+    if let Some(owner) = owner.filter(PortOwner::is_the_service) {
+        let message = format!("{listen} is in use by {owner}: it is free once that stops");
+        return Finding::new(Kind::Listener, &key, Status::Note, message);
+    }
+    Finding::failed(Kind::Listener, &key, listen::refusal(section, listen, &error))
 }
 
 fn store(config: &StoreConfig, examined: Result<Examined, crate::store::StoreError>) -> Finding {
