@@ -38,6 +38,7 @@ impl ErrorResponder for AdminErrors {
             status,
             bytes: reply.body.length(),
             upstream: Duration::ZERO,
+            node: None,
             total: Duration::ZERO,
         });
         let context = ResponseContext {

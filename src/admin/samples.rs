@@ -78,6 +78,29 @@ fn node(registry: &Registry, admin: &Admin) {
     registry.sample(open, move |gauge| {
         gauge.set(as_gauge(node.urls().filter(|url| url.failure.is_some()).count()))
     });
+    by_url(registry, admin);
+}
+
+/// Series for each URL of the node, by its place in the configuration.
+fn by_url(registry: &Registry, admin: &Admin) {
+    let node = Arc::clone(&admin.node);
+    let info = Opts::new("portcullis_node_info", "1, with the URL at this place of node.url.");
+    registry.sample(IntGaugeVec::new(info, &["node", "url"]), move |gauges| {
+        for (index, url) in node.urls().enumerate() {
+            gauges.with_label_values(&[&*index.to_string(), &url.url]).set(1);
+        }
+    });
+    let (node, relay) = (Arc::clone(&admin.node), admin.surfaces.relay.clone());
+    let name = "portcullis_node_breaker_open";
+    let open = Opts::new(name, "1 while the URL only gets probes, of the gateway or of the relay.");
+    registry.sample(IntGaugeVec::new(open, &["node"]), move |gauges| {
+        let of_relay = relay.iter().flat_map(|relay| relay.node().urls().enumerate());
+        gauges.reset();
+        for (index, url) in node.urls().enumerate().chain(of_relay) {
+            let gauge = gauges.with_label_values(&[&*index.to_string()]);
+            gauge.set(gauge.get().max(i64::from(url.failure.is_some())));
+        }
+    });
 }
 
 fn cache(registry: &Registry, admin: &Admin) {

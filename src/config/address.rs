@@ -110,30 +110,55 @@ impl fmt::Display for Listen {
     }
 }
 
-/// The endpoint of a node, over plain HTTP; shown as a URL.
+/// How a node is spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scheme {
+    /// In the clear.
+    Http,
+    /// Over TLS.
+    Https,
+}
+
+impl Scheme {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+
+    const fn default_port(self) -> u16 {
+        match self {
+            Self::Http => 80,
+            Self::Https => 443,
+        }
+    }
+}
+
+/// The endpoint of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NodeUrl {
+    /// Whether TLS is spoken.
+    pub scheme: Scheme,
     /// A host name in lower case or an IP address, without brackets.
     pub host: String,
-    /// The port, 80 when the URL has none.
+    /// The port, that of the scheme when the URL has none.
     pub port: u16,
     /// The path, at least `/`.
     pub path: String,
-    /// The text of the `Host` header: IPv6 in brackets, port 80 left out.
+    /// The text of the `Host` header: IPv6 in brackets, the scheme's own port left out.
     pub authority: String,
 }
 
 impl NodeUrl {
-    const HTTP_PORT: u16 = 80;
-
-    /// Reads `http://host[:port][/path]` and nothing else.
+    /// Reads `http://host[:port][/path]` or the same with `https://`, and nothing else.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let (scheme, rest) = text.split_once("://").ok_or("it does not start with http://")?;
-        match scheme.to_ascii_lowercase().as_str() {
-            "http" => {}
-            "https" => return Err("https is not supported; put a TLS tunnel in front".to_owned()),
-            _ => return Err("only http:// is supported".to_owned()),
-        }
+        let (scheme, rest) =
+            text.split_once("://").ok_or("it does not start with http:// or https://")?;
+        let scheme = [Scheme::Http, Scheme::Https]
+            .into_iter()
+            .find(|known| scheme.eq_ignore_ascii_case(known.name()))
+            .ok_or("only http:// and https:// are supported")?;
         if rest.contains(['?', '#']) {
             return Err("a query or a fragment is not accepted".to_owned());
         }
@@ -145,17 +170,43 @@ impl NodeUrl {
             return Err("the path contains characters that must be percent-encoded".to_owned());
         }
         let (host, port) = host_and_port(authority)?;
-        let port = port.unwrap_or(Self::HTTP_PORT);
-        let authority = authority_of(&host, Some(port).filter(|port| *port != Self::HTTP_PORT));
+        let port = port.unwrap_or(scheme.default_port());
+        let authority =
+            authority_of(&host, Some(port).filter(|port| *port != scheme.default_port()));
         let path = if path.is_empty() { "/" } else { path }.to_owned();
         let host = host.trim_matches(['[', ']']).to_owned();
-        Ok(Self { host, port, path, authority })
+        Ok(Self { scheme, host, port, path, authority })
+    }
+}
+
+impl NodeUrl {
+    /// Words of paths that are no secret.
+    const WORDS: [&str; 8] =
+        ["api", "json-rpc", "mainnet", "public", "rpc", "sepolia", "starknet", "version"];
+
+    /// Whether the path says nothing but which API it is: providers have keys in it.
+    pub(super) fn has_plain_path(&self) -> bool {
+        let is_version = |segment: &str| {
+            let digits = segment.strip_prefix('v').unwrap_or(segment);
+            let is_part = |part: &str| part.len() <= 2 && part.bytes().all(|b| b.is_ascii_digit());
+            digits.split(['.', '_']).all(is_part) && digits.len() <= 8
+        };
+        let is_plain = |segment: &str| Self::WORDS.contains(&segment) || is_version(segment);
+        self.path.split('/').all(is_plain)
+    }
+
+    /// The URL as logs, metrics and the operator's page show it: without what may be a key.
+    pub fn shown(&self) -> String {
+        match self.has_plain_path() {
+            true => self.to_string(),
+            false => format!("{}://{}/…", self.scheme.name(), self.authority),
+        }
     }
 }
 
 impl fmt::Display for NodeUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http://{}{}", self.authority, self.path)
+        write!(f, "{}://{}{}", self.scheme.name(), self.authority, self.path)
     }
 }
 

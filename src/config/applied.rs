@@ -2,6 +2,7 @@
 //! differences, key by key.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
@@ -10,7 +11,28 @@ use super::keys::{self, Key};
 
 /// The value of each key as text, defaults included.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Values(pub(super) BTreeMap<&'static str, String>);
+pub struct Values(pub(super) BTreeMap<&'static str, Text>);
+
+/// A value as text.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(super) struct Text {
+    /// As it is written.
+    pub(super) written: String,
+    /// The same without what may be a key, if that differs.
+    pub(super) shown: Option<String>,
+}
+
+impl Text {
+    fn shown(&self) -> &str {
+        self.shown.as_deref().unwrap_or(&self.written)
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.shown())
+    }
+}
 
 /// A key whose value differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,15 +50,15 @@ pub struct Change<'a> {
 impl Values {
     /// The changes from these values to `new`, in the order of the example file.
     pub fn changes<'a>(&'a self, new: &'a Self) -> Vec<Change<'a>> {
-        let text = |values: &'a Self, key: &Key| values.0.get(key.path).map_or("", String::as_str);
+        let text = |values: &'a Self, key: &Key| values.0.get(key.path).map_or("", Text::shown);
         keys::all()
+            .filter(|key| self.0.get(key.path) != new.0.get(key.path))
             .map(|key| Change {
                 key: key.path,
                 from: text(self, key),
                 to: text(new, key),
                 live: key.live,
             })
-            .filter(|change| change.from != change.to)
             .collect()
     }
 }

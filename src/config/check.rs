@@ -7,7 +7,7 @@ use super::reader::Reader;
 use super::sidecar::is_open_to_others;
 use super::{
     AdminConfig, Config, GatewayConfig, LogConfig, MIN_ANSWER_MEMORY, NodeConfig, RelayConfig,
-    ServerConfig, SidecarConfig, StoreConfig,
+    SecretsConfig, ServerConfig, SidecarConfig, StoreConfig,
 };
 use portcullis_filters::felt::Felt;
 
@@ -16,6 +16,7 @@ pub(super) fn config(reader: &mut Reader<'_>) -> Config {
     let mut config = Config {
         server: ServerConfig::read(reader),
         log: LogConfig::read(reader),
+        secrets: SecretsConfig::read(reader),
         node: NodeConfig::read(reader),
         gateway: reader.has("gateway").then(|| GatewayConfig::read(reader)),
         relay: reader.has("relay").then(|| RelayConfig::read(reader)),

@@ -45,10 +45,11 @@ pub(super) enum DefaultValue {
 }
 
 /// All sections, in the order of the example file.
-pub(super) const SECTIONS: [Section; 26] = [
+pub(super) const SECTIONS: [Section; 27] = [
     process::ServerConfig::SECTION,
     process::LogConfig::SECTION,
     process::NodeConfig::SECTION,
+    process::SecretsConfig::SECTION,
     gateway::GatewayConfig::SECTION,
     gateway::CLIENTS,
     surface::GATEWAY_TLS,

@@ -22,19 +22,21 @@ mod surface;
 mod units;
 mod values;
 
+use crate::secrets;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use address::{CorsOrigins, Listen, NodeUrl, NonEmpty};
+pub use address::{CorsOrigins, Listen, NodeUrl, NonEmpty, Scheme};
 pub use applied::{AppliedConfig, Change, LastReload, Values};
 pub use error::{ConfigError, Errors, LoadError, Origin};
 pub use gateway::{CacheConfig, ConnectionsConfig, GatewayConfig};
 pub use keys::{example, variable};
 pub use process::{
-    AdminConfig, LogClients, LogConfig, LogFormat, NodeConfig, ServerConfig, StoreConfig,
+    AdminConfig, LogClients, LogConfig, LogFormat, NodeConfig, SecretsConfig, ServerConfig,
+    StoreConfig,
 };
 pub use relay::{KeysConfig, PinnedContract, PinsConfig, RelayConfig, RelayPolicyConfig};
 pub use sidecar::{
@@ -70,6 +72,8 @@ pub struct Config {
     pub server: ServerConfig,
     /// The log.
     pub log: LogConfig,
+    /// The files of secrets.
+    pub secrets: SecretsConfig,
     /// The private node.
     pub node: NodeConfig,
     /// The public read gateway, unless it is switched off.
@@ -133,7 +137,8 @@ impl Config {
 }
 
 impl Draft {
-    /// Reads a file as far as possible; `env` overrides it.
+    /// Reads a file as far as possible; `env` overrides it. From now on, the files of secrets are
+    /// read as it says.
     ///
     /// # Errors
     /// The file cannot be read, or is not TOML.
@@ -143,8 +148,10 @@ impl Draft {
     ) -> Result<Self, LoadError> {
         let text =
             read(path).map_err(|error| LoadError::Unreadable { path: path.to_owned(), error })?;
-        Self::parse(&text, env)
-            .map_err(|errors| LoadError::Invalid { path: path.to_owned(), errors })
+        let draft = Self::parse(&text, env)
+            .map_err(|errors| LoadError::Invalid { path: path.to_owned(), errors })?;
+        secrets::allow_group_read(draft.config.secrets.allow_group_read);
+        Ok(draft)
     }
 
     /// Reads the text of a file as far as possible; `env` overrides it.

@@ -98,8 +98,8 @@ pub enum LogClients {
 section! {
     /// The private Starknet node.
     "node" NodeConfig {
-        /// Required. One URL, or a list of up to 8 in order of preference; http:// only.
-        /// Why: no address can be assumed; TLS ends before this network.
+        /// Required. One URL, or a list of up to 8 in order of preference; http:// or https://.
+        /// Why: no address can be assumed; within a private network TLS is not needed.
         url: NonEmpty<NodeUrl> = Required("http://127.0.0.1:5050/rpc"),
             non_empty(list(node_url, 1..=8, "one deadline has time to try no more"));
         /// The chain id, as text; "" takes that of the first URL that answers.
@@ -110,10 +110,16 @@ section! {
         /// another chain: change it while no write is open.
         /// Why: the first block of every chain; choose a later one if the node no longer has it.
         anchor: u64 = Default(0), integer(0..=u64::MAX, "a block number has 64 bits");
+        /// The file of certificates (PEM) that https:// URLs are verified by; "" for the system's.
+        /// Why: the system trusts public authorities; a private node has one of its own.
+        ca_file: Option<PathBuf> = Default(""), text("a path", optional_path), live;
+        /// The file with one line `Name: value`, a header of requests to every URL; "" for none.
+        /// Why: hosted nodes know their clients by a key, and keys live in files.
+        header_file: Option<PathBuf> = Default(""), text("a path", optional_path), live;
         /// Time limit for one answer, from the first connect to the last byte; 100ms to 8s.
         /// Why: the public contract; it can only be shortened.
         timeout: Duration = Default("8s"), duration(NODE_TIMEOUTS, WHY_NODE);
-        /// Time limit for one connect, within node.timeout; 100ms to 8s.
+        /// Time limit for one connect with its TLS handshake, within node.timeout; 100ms to 8s.
         /// Why: a running node accepts in milliseconds; the rest is left for the next URL.
         connect_timeout: Duration = Default("2s"), duration(NODE_TIMEOUTS, WHY_NODE);
         /// A pooled connection that was idle for longer is not used again; 100ms to 1h.
@@ -125,6 +131,16 @@ section! {
         /// Concurrent connections to each URL; 1 to 65535.
         /// Why: more concurrent calls only queue inside the node.
         max_connections: usize = Default(1024), integer(1..=PORTS, WHY_PORTS);
+    }
+}
+
+section! {
+    /// The files of tokens, keys and passwords.
+    "secrets" SecretsConfig {
+        /// Whether group and others may read them, as Kubernetes (0440) and Docker (0444) mount
+        /// them. Only their owner may write to their folder then.
+        /// Why: elsewhere, a secret that others can read may be known already.
+        allow_group_read: bool = Default(false), flag, live;
     }
 }
 

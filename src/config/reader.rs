@@ -11,10 +11,10 @@ use std::iter;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::applied::Values;
+use super::applied::{Text, Values};
 use super::error::{ConfigError, Errors, Origin, quoted, shown};
 use super::keys::{self, DefaultValue, ENV_PREFIX, NAME_PREFIX};
-use super::values::{Converted, Value, expected, written};
+use super::values::{Converted, Value, expected, safely_written, written};
 
 /// An environment variable that overrides a key.
 pub(super) struct Variable {
@@ -232,9 +232,11 @@ impl<'t> Reader<'t> {
 
     /// Each key's value as text.
     pub(super) fn texts(&self) -> Values {
-        Values(
-            self.values.iter().map(|(path, raw)| (*path, written(raw.value.get_ref()))).collect(),
-        )
+        let text = |(path, raw): (&&'static str, &RawValue<'t>)| {
+            let shown = (*path == "node.url").then(|| safely_written(raw.value.get_ref()));
+            (*path, Text { written: written(raw.value.get_ref()), shown })
+        };
+        Values(self.values.iter().map(text).collect())
     }
 
     /// What was found besides the values: mistakes, and warnings.

@@ -162,7 +162,7 @@ pub(super) fn list<T: PartialEq>(
         for one in raw {
             match item(one) {
                 Ok(converted) if items.contains(&converted) => {
-                    let twice = written(one.get_ref());
+                    let twice = safely_written(one.get_ref());
                     let message = format!("expected each item once, found {twice} twice");
                     errors.push(ValueError { at: one.span().start, message });
                 }
@@ -208,6 +208,23 @@ pub(super) fn node_url(value: &Value<'_>) -> Converted<NodeUrl> {
         let found = quoted(&without_keys(text));
         refused(value, format!("expected {FORM}, found {found}: {why}"))
     })
+}
+
+/// As [`written`], but the URLs of nodes without what may be a password or a key.
+pub(super) fn safely_written(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::Array(items) => {
+            let items = items.iter().map(|item| safely_written(item.get_ref()));
+            format!("[{}]", items.collect::<Vec<_>>().join(", "))
+        }
+        DeValue::String(text)
+            if text.contains("://")
+                && !NodeUrl::parse(text).is_ok_and(|url| url.has_plain_path()) =>
+        {
+            format!("{:?}", without_keys(text))
+        }
+        other => written(other),
+    }
 }
 
 /// The scheme and the host of a URL.

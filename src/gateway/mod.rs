@@ -202,6 +202,10 @@ impl Gateway {
             None | Some(Role::Leader(_)) => CacheUse::Miss,
             Some(Role::Follower(_)) => CacheUse::Shared,
         };
+        log::debug!(
+            method = request.method().name(), cache = cache.name(), in_use = view.in_use,
+            epoch = view.epoch, settled:? = view.settled; "not in the cache"
+        );
         Lookup::Pending(PendingRead {
             gateway: self,
             request,
@@ -282,10 +286,14 @@ impl PendingRead<'_> {
 
     fn store(&self, class: CacheClass, answer: &Answer) {
         let result = std::str::from_utf8(&answer.payload).ok();
-        if let Some(policy) = result.and_then(|result| class.policy(result)) {
-            let key = Arc::clone(self.request.cached_under());
-            self.gateway.cache.insert(key, answer, policy, &self.view);
-        }
+        let decision = match result.and_then(|result| class.policy(result)) {
+            Some(policy) => {
+                let key = Arc::clone(self.request.cached_under());
+                self.gateway.cache.insert(key, answer, policy, &self.view)
+            }
+            None => "later blocks may change it",
+        };
+        log::debug!(method = self.request.method().name(), decision; "answer for the cache");
     }
 }
 

@@ -92,12 +92,18 @@ impl Watcher {
                 _ = ticks.tick() => {}
                 _ = switch.changed() => continue,
             }
+            let start = Instant::now();
             let poll = self.poll(&watch);
             let Ok(poll) = tokio::time::timeout(self.interval.max(MIN_TIMEOUT), poll).await else {
                 // its first blocks may be gone by now, so its result proves nothing
                 self.cache.pause();
+                log::debug!("chain not polled in time");
                 continue;
             };
+            let (outcome, took) =
+                (poll.as_ref().map_or_else(|cause| cause.name(), |_| "ok"), start.elapsed());
+            let head = poll.as_ref().map(|poll| poll.head.number).unwrap_or_default();
+            log::debug!(outcome, head, took:?; "chain polled");
             let step = watch.step(poll, Instant::now());
             self.cache.apply(&step);
             self.log(&step, was_blind);

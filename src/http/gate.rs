@@ -7,6 +7,7 @@
 
 use super::http1::{Connection, Limits};
 use super::http2;
+use super::peer::Peer;
 use super::request::{Request, Transport};
 use super::respond::Rendered;
 use super::secured::Secured;
@@ -180,14 +181,17 @@ impl<A: HttpServerApp + Send + Sync + 'static> Gate<A> {
         self: Arc<Self>,
         stream: Stream,
         identity: Arc<Identity>,
-        peer: Option<IpAddr>,
+        mut peer: Peer,
         drain: ConnectionGuard,
         shutdown: &ShutdownWatch,
     ) {
         let config = Arc::clone(&identity.config);
         let stream = match Secured::accept(stream, config, self.limits.header_timeout).await {
             Ok(stream) => stream,
-            Err(outcome) => return self.process.metrics.handshake(self.surface, outcome),
+            Err((outcome, error)) => {
+                peer.log_handshake(outcome.meaning(), &error);
+                return self.process.metrics.handshake(self.surface, outcome);
+            }
         };
         self.process.metrics.handshake(self.surface, Handshake::Ok);
         let is_http2 = tls::is_http2(stream.protocol());
@@ -199,12 +203,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> Gate<A> {
         }
     }
 
-    fn connection(
-        &self,
-        stream: Stream,
-        peer: Option<IpAddr>,
-        drain: ConnectionGuard,
-    ) -> Box<Connection> {
+    fn connection(&self, stream: Stream, peer: Peer, drain: ConnectionGuard) -> Box<Connection> {
         let (limits, errors) = (Arc::clone(&self.limits), Arc::clone(&self.errors));
         Box::new(Connection::new(stream, peer, limits, errors, drain))
     }
@@ -247,6 +246,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> ServerApp for Gate<A> {
             cold(self.turn_away(stream, peer)).await;
             return None;
         };
+        let peer = Peer::accepted(peer, self.surface, &self.process.log);
         let task = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
         let drain = self.process.drain.watch(task);
         // between requests the proxy ends an old connection; this ends one that never gets there

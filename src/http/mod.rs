@@ -9,6 +9,7 @@ pub mod context;
 pub mod gate;
 mod http1;
 mod http2;
+mod peer;
 mod request;
 pub mod respond;
 mod secured;

@@ -27,16 +27,16 @@ impl Secured {
     /// Shakes hands within `timeout`.
     ///
     /// # Errors
-    /// The outcome of the failed handshake, for the metrics.
+    /// The outcome of the failed handshake, for the metrics, and the error, for the log.
     pub(super) async fn accept(
         stream: Stream,
         config: Arc<ServerConfig>,
         timeout: Duration,
-    ) -> Result<Self, Handshake> {
+    ) -> Result<Self, (Handshake, io::Error)> {
         match within(timeout, TlsAcceptor::from(config).accept(stream)).await {
             Some(Ok(stream)) => Ok(Self(Box::new(stream))),
-            Some(Err(error)) => Err(outcome(&error)),
-            None => Err(Handshake::Timeout),
+            Some(Err(error)) => Err((outcome(&error), error)),
+            None => Err((Handshake::Timeout, ErrorKind::TimedOut.into())),
         }
     }
 

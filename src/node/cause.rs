@@ -4,9 +4,10 @@
 //! holds nothing of an answer but its status.
 
 use super::NodeError;
+use super::breaker::CallFailure;
 use super::http1::ExchangeError;
-use super::target::CallFailure;
 use http::StatusCode;
+use rustls::{CertificateError, Error, InvalidMessage};
 use std::fmt;
 use std::io;
 
@@ -21,12 +22,16 @@ pub(super) enum Cause {
     ConnectTimeout,
     /// The file descriptors that are left are not for connections to the node.
     NoDescriptor,
+    /// No TLS session, or an untrusted one.
+    Tls(io::Error),
+    /// `node.ca_file` or `node.header_file` is unusable: why.
+    Credentials(String),
     /// How its chain differs from the served one.
     Chain(String),
     /// An answer of this HTTP status.
     Status(u16),
     /// Any other.
-    Error(NodeError),
+    Fault(NodeError),
 }
 
 impl fmt::Display for Cause {
@@ -40,13 +45,14 @@ impl fmt::Display for Cause {
             Self::Connect(error) => f.write_str(&system_reason(error)),
             Self::ConnectTimeout => f.write_str("no connection in time"),
             Self::NoDescriptor => f.write_str("too few file descriptors are left"),
-            Self::Chain(why) => f.write_str(why),
+            Self::Tls(error) => f.write_str(&tls_reason(error)),
+            Self::Chain(why) | Self::Credentials(why) => f.write_str(why),
             Self::Status(code) => {
                 let status = StatusCode::from_u16(*code).ok();
                 let phrase = status.and_then(|status| status.canonical_reason());
                 write!(f, "{code} {}", phrase.unwrap_or("(unknown status)"))
             }
-            Self::Error(error) => f.write_str(match error {
+            Self::Fault(error) => f.write_str(match error {
                 NodeError::Timeout => "no answer in time",
                 NodeError::Unreachable => "no connection",
                 NodeError::WrongChain => "another chain",
@@ -69,6 +75,31 @@ fn system_reason(error: &io::Error) -> String {
     chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
 }
 
+/// `certificate of the node: unknown issuer`, and the like.
+fn tls_reason(error: &io::Error) -> String {
+    let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) else {
+        return format!("TLS: {}", system_reason(error));
+    };
+    let reason = match error {
+        Error::InvalidCertificate(error) => match error {
+            CertificateError::UnknownIssuer => "unknown issuer",
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => "expired",
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                "not valid yet"
+            }
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                "not for this host name"
+            }
+            other => return format!("certificate of the node: {other}"),
+        },
+        Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
+            return "TLS: the node speaks something else, perhaps plain HTTP".to_owned();
+        }
+        other => return format!("TLS: {other}"),
+    };
+    format!("certificate of the node: {reason}")
+}
+
 /// A failed attempt: what follows from it, and why it failed.
 #[derive(Debug)]
 pub(super) struct FailedAttempt {
@@ -85,7 +116,7 @@ impl FailedAttempt {
 
 impl From<NodeError> for FailedAttempt {
     fn from(error: NodeError) -> Self {
-        Self { failure: CallFailure::After(error), cause: Cause::Error(error) }
+        Self { failure: CallFailure::After(error), cause: Cause::Fault(error) }
     }
 }
 

@@ -113,6 +113,15 @@ pub struct Receipt {
     pub outcome: Result<(), Option<String>>,
 }
 
+/// How a call was answered.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CallTrace {
+    /// How long the node took.
+    pub took: Duration,
+    /// [`super::Answer::node`], if there was an answer.
+    pub node: Option<usize>,
+}
+
 /// The node, typed.
 pub struct Chain(pub Node);
 
@@ -228,16 +237,16 @@ impl Chain {
     }
 
     /// Submits a transaction with the named `params` of `method`. Returns its hash, and writes to
-    /// `took` how long the node took. [`code::DEVNET`] of another node is a malformed answer.
+    /// `trace` how it was answered. [`code::DEVNET`] of another node is a malformed answer.
     pub async fn add(
         &self,
         method: &str,
         params: &str,
         traceparent: Option<&[u8]>,
-        took: &mut Duration,
+        trace: &mut CallTrace,
     ) -> Result<Felt, RpcError> {
         // if it were sent twice, the second could fail on the nonce of the first
-        let result = self.ask_in(method, params, ConnectionChoice::New, traceparent, took).await;
+        let result = self.ask_in(method, params, ConnectionChoice::New, traceparent, trace).await;
         if let Err(RpcError::Returned(error)) = &result
             && error.code == code::DEVNET
             && self.ask("devnet_getConfig", "[]").await.is_err()
@@ -263,8 +272,8 @@ impl Chain {
 
     /// Calls any method, with parameters in JSON.
     pub async fn ask(&self, method: &str, params: &str) -> Result<Value, RpcError> {
-        let mut took = Duration::ZERO;
-        self.ask_in(method, params, ConnectionChoice::Pooled, None, &mut took).await
+        let mut trace = CallTrace::default();
+        self.ask_in(method, params, ConnectionChoice::Pooled, None, &mut trace).await
     }
 
     async fn ask_in(
@@ -273,13 +282,14 @@ impl Chain {
         params: &str,
         connection: ConnectionChoice,
         traceparent: Option<&[u8]>,
-        took: &mut Duration,
+        trace: &mut CallTrace,
     ) -> Result<Value, RpcError> {
         let write = |id: u64, out: &mut Vec<u8>| write_request(id, method, params, out);
         let start = Instant::now();
         let deadline = start + self.0.timeout();
         let answer = self.0.fetch(write, connection, traceparent, deadline).await;
-        *took = start.elapsed();
+        trace.took = start.elapsed();
+        trace.node = answer.as_ref().ok().map(|answer| answer.node);
         let answer = answer.map_err(RpcError::Node)?;
         let value =
             serde_json::from_slice(&answer.payload).map_err(|_| RpcError::MalformedAnswer)?;

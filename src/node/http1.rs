@@ -3,16 +3,15 @@
 //! `httparse` parses the head; the rest is RFC 9112 without its liberties. A connection is reused
 //! only after exactly one complete answer was read from it, and that to its request.
 
+use super::stream::NodeStream;
 use super::{MAX_ANSWER, NodeError};
 use crate::io::{Exhausted, LazyTimer, MemoryPermit, READ_SIZE, poll_read_some};
 use bytes::{Buf, Bytes, BytesMut};
 use httparse::{Header, ParserConfig, Status};
 use std::future::poll_fn;
-use std::io::ErrorKind;
 use std::mem::MaybeUninit;
 use std::pin::pin;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 /// 16 KiB: a node sends a few hundred bytes of head.
@@ -27,7 +26,7 @@ const MAX_CHUNK_LINE: usize = 64;
 /// A connection to the node.
 #[derive(Debug)]
 pub(super) struct Connection {
-    stream: TcpStream,
+    stream: NodeStream,
     /// Bytes read but not consumed.
     buffer: BytesMut,
     reusable: bool,
@@ -75,7 +74,7 @@ struct Head {
 const INVALID: ExchangeError = ExchangeError::Answer(NodeError::Invalid);
 
 impl Connection {
-    pub(super) fn new(stream: TcpStream) -> Self {
+    pub(super) fn new(stream: NodeStream) -> Self {
         let (buffer, timer) = (BytesMut::new(), LazyTimer::default());
         Self { stream, buffer, reusable: false, chain_epoch: 0, timer }
     }
@@ -86,9 +85,8 @@ impl Connection {
     }
 
     /// Whether an idle connection received neither its end nor unsolicited bytes.
-    pub(super) fn is_quiet(&self) -> bool {
-        let read = self.stream.try_read(&mut [0]);
-        read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    pub(super) fn is_quiet(&mut self) -> bool {
+        self.stream.is_quiet()
     }
 
     /// Sends `request` and reads the body of its answer, until `deadline`.
@@ -110,7 +108,12 @@ impl Connection {
         permit: &mut MemoryPermit,
     ) -> Result<Bytes, ExchangeError> {
         self.reusable = false;
-        self.stream.write_all(&request).await.map_err(|_| ExchangeError::BeforeAnswer)?;
+        let written = async {
+            self.stream.write_all(&request).await?;
+            // TLS may still hold some of it
+            self.stream.flush().await
+        };
+        written.await.map_err(|_| ExchangeError::BeforeAnswer)?;
         // its memory serves the next request
         drop(request);
         let head = self.read_head().await?;
@@ -346,7 +349,7 @@ fn has_token(list: &[u8], token: &[u8]) -> bool {
 mod tests {
     use super::*;
     use crate::io::MemoryPool;
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
 
     #[tokio::test]
     async fn an_idle_connection_holds_no_large_answer() {
@@ -362,7 +365,7 @@ mod tests {
             node
         });
         let memory = MemoryPool::new(MAX_ANSWER);
-        let mut connection = Connection::new(stream);
+        let mut connection = Connection::new(NodeStream::Plain(stream));
         for size in [1 << 20, 2] {
             let mut permit = MemoryPermit::of(&memory);
             let body = connection.ask(b"GET".to_vec(), &mut permit).await.unwrap();

@@ -3,24 +3,31 @@
 //! One deadline covers everything from the first connect to the last byte. An answer of at most
 //! 4 MiB is read whole and verified before it is passed on. The request is built from scratch: the
 //! only header of a client that reaches the node is a well-formed `traceparent`.
-//! Next: `target` (one URL: its connections and its breaker), `served_chain` (one chain for all
-//! URLs), `http1` (one exchange), `io` (the bound over all answers), `chain` (typed calls).
+//! Next: `target` (one URL: its connections and attempts), `breaker`, `served_chain` (one chain for
+//! all URLs), `http1` (one exchange), `io` (the bound over all answers), `chain` (typed calls).
 
+mod breaker;
 mod cause;
 pub mod chain;
+mod credentials;
 mod http1;
 mod served_chain;
+mod serving;
+mod stream;
 mod target;
+mod url;
 
+pub use breaker::{BREAKER_PAUSE, Breaker, CallFailure};
+pub use credentials::{Credentials, CredentialsError};
 pub use served_chain::ChainGuard;
-pub use target::{BREAKER_PAUSE, Breaker, CallFailure};
+pub use serving::{Serving, Switch};
 
 use crate::config::NodeConfig;
 use crate::io::{Exhausted, MemoryPermit, MemoryPool};
 use crate::telemetry::Metrics;
 use bytes::Bytes;
-use cause::{Cause, FailedAttempt};
-use http1::Connection;
+use credentials::SharedCredentials;
+use futures_util::future::join_all;
 use portcullis_filters::named;
 use portcullis_filters::rpc::response::Outcome;
 use served_chain::ServedChain;
@@ -29,6 +36,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use target::Target;
 use tokio::time::Instant;
+use url::UrlRecord;
 
 /// 4 MiB: the bound on the body of a node's answer.
 pub const MAX_ANSWER: usize = 4 << 20;
@@ -88,6 +96,8 @@ pub struct Answer {
     pub payload: Bytes,
     /// Released when the answer has been sent to every client that waits for it.
     pub memory: Arc<MemoryPermit>,
+    /// The place of the URL that gave it, in the configuration.
+    pub node: usize,
 }
 
 impl Answer {
@@ -98,6 +108,9 @@ impl Answer {
 }
 
 const RESULT: &str = "result";
+
+/// The name and the text of a verified payload's member.
+type Payload = (&'static str, Bytes);
 
 /// One call, in one place to keep the future that waits for its answer small.
 struct NodeCall<'a, W> {
@@ -118,6 +131,15 @@ pub struct Node {
     metrics: Arc<Metrics>,
     next_id: AtomicU64,
     chain: Arc<ServedChain>,
+    credentials: Arc<SharedCredentials>,
+}
+
+/// What clients of one node have in common.
+struct Shared {
+    records: Vec<Arc<UrlRecord>>,
+    chain: Arc<ServedChain>,
+    credentials: Arc<SharedCredentials>,
+    metrics: Arc<Metrics>,
 }
 
 /// The state of one URL, for metrics.
@@ -133,35 +155,56 @@ pub struct UrlStats {
     pub failure: Option<&'static str>,
     /// Why its most recent failed attempt failed, in words; `None` if none failed.
     pub cause: Option<String>,
+    /// Attempts of all clients of the node that were answered.
+    pub answers: u64,
+    /// Whether no other URL has answered a call since this one did.
+    pub is_latest: bool,
 }
 
 impl Node {
-    /// A node as configured. Opens no connection yet.
+    /// A node as configured. Opens no connection yet. With unusable credentials it fails each call,
+    /// and says why: [`Credentials::load`] finds out before.
     pub fn new(config: &NodeConfig, memory: Arc<MemoryPool>, metrics: Arc<Metrics>) -> Self {
-        Self::of_chain(Arc::new(ServedChain::new(config)), config, memory, metrics)
+        let shared = Shared {
+            records: UrlRecord::all(config, &metrics),
+            chain: Arc::new(ServedChain::new(config)),
+            credentials: Arc::new(SharedCredentials::from_pointee(Credentials::load(config))),
+            metrics,
+        };
+        Self::with(shared, config, memory)
     }
 
     /// The same node with connections and memory of its own: the chain is one for both.
     #[must_use]
     pub fn apart(&self, config: &NodeConfig, memory: Arc<MemoryPool>) -> Self {
-        Self::of_chain(Arc::clone(&self.chain), config, memory, Arc::clone(&self.metrics))
+        let shared = Shared {
+            records: self.targets.iter().map(|target| Arc::clone(&target.record)).collect(),
+            chain: Arc::clone(&self.chain),
+            credentials: Arc::clone(&self.credentials),
+            metrics: Arc::clone(&self.metrics),
+        };
+        Self::with(shared, config, memory)
     }
 
-    fn of_chain(
-        chain: Arc<ServedChain>,
-        config: &NodeConfig,
-        memory: Arc<MemoryPool>,
-        metrics: Arc<Metrics>,
-    ) -> Self {
-        let target = |(index, url)| Target::new((index, url), config, &chain);
+    fn with(shared: Shared, config: &NodeConfig, memory: Arc<MemoryPool>) -> Self {
+        let Shared { records, chain, credentials, metrics } = shared;
+        let targets = records.into_iter().zip(config.url.iter());
+        let targets =
+            targets.map(|(record, url)| Target::new(record, url, config, &chain, &credentials));
         Self {
-            targets: config.url.iter().enumerate().map(target).collect(),
+            targets: targets.collect(),
             timeout: config.timeout,
             memory,
             metrics,
             next_id: AtomicU64::new(1),
             chain,
+            credentials,
         }
+    }
+
+    /// Sends other credentials with later requests, and verifies later connections by them.
+    pub fn change(&self, credentials: Credentials) {
+        self.credentials.store(Arc::new(Ok(credentials)));
     }
 
     /// What keeps the URLs to one chain; `None` if none could be of another.
@@ -197,82 +240,78 @@ impl Node {
         let call = NodeCall { id, write, connection, traceparent, start, deadline };
         async move {
             let mut permit = MemoryPermit::of(&self.memory);
-            let exchanged = self.exchange(&call, &mut permit).await;
-            let now = Instant::now();
-            let verified = exchanged.and_then(|(target, connection, body)| {
-                let payload = verify(&body, call.id).inspect_err(|error| {
-                    target.note(Cause::Error(*error));
-                })?;
-                // only now: after a wrong answer the right one may still arrive
-                target.put_idle(connection, now);
-                Ok(payload)
-            });
-            self.metrics
-                .node_call(verified.as_ref().err().map(|fault| fault.name()), now - call.start);
-            let (member, payload) = verified?;
-            Ok(Answer { member, payload, memory: Arc::new(permit) })
+            let answered = self.attempt(&call, &mut permit).await;
+            let error = answered.as_ref().err().map(|error| error.name());
+            self.metrics.node_call(error, call.start.elapsed());
+            let ((member, payload), node) = answered?;
+            Ok(Answer { member, payload, memory: Arc::new(permit), node })
         }
     }
 
-    /// Tries the URLs in order until one accepts a connection. Returns that URL's target, the
-    /// connection and the answer's body.
-    async fn exchange<W: Fn(u64, &mut Vec<u8>) + Send + Sync>(
+    /// Tries the URLs in order until one accepts a connection. Returns the answer, and that URL's
+    /// place.
+    async fn attempt<W: Fn(u64, &mut Vec<u8>) + Send + Sync>(
         &self,
         call: &NodeCall<'_, W>,
         permit: &mut MemoryPermit,
-    ) -> Result<(&Target, Box<Connection>, Bytes), NodeError> {
+    ) -> Result<(Payload, usize), NodeError> {
         let mut error = NodeError::Unreachable;
         for target in &self.targets {
-            let Some(attempt) = target.breaker.enter(Instant::now) else { continue };
-            let result = target.exchange(call, permit, &self.metrics).await;
-            attempt.record(result.as_ref().err().map(|failed| failed.failure), Instant::now);
-            let FailedAttempt { failure, cause } = match result {
-                Ok((connection, body)) => return Ok((target, connection, body)),
-                Err(failed) => failed,
-            };
-            target.note(cause);
-            match failure {
-                CallFailure::After(error) => return Err(error),
+            let Some(result) = target.attempt(call, permit, &self.metrics).await else { continue };
+            match result {
+                Ok(payload) => {
+                    target.record.serves();
+                    return Ok((payload, target.record.index));
+                }
+                Err(CallFailure::After(error)) => return Err(error),
                 // try the next URL
-                CallFailure::Connect => {}
-                CallFailure::Foreign if error != NodeError::Cut => {
+                Err(CallFailure::Connect) => {}
+                Err(CallFailure::Foreign) if error != NodeError::Cut => {
                     error = NodeError::WrongChain;
                 }
-                CallFailure::Foreign => {}
-                CallFailure::Gone => error = NodeError::Cut,
+                Err(CallFailure::Foreign) => {}
+                Err(CallFailure::Gone) => error = NodeError::Cut,
             }
         }
         Err(error)
     }
 
-    /// Probes each URL whose breaker is open, so that it closes before a client's request needs it.
-    pub async fn probe(&self) {
-        for target in self.targets.iter().filter(|target| target.breaker.failure().is_some()) {
-            let Some(attempt) = target.breaker.enter(Instant::now) else { continue };
-            let failed = self.send_probe(target, self.timeout).await.err();
-            attempt.record(failed.as_ref().map(|failed| failed.failure), Instant::now);
-            if let Some(failed) = failed {
-                target.note(failed.cause);
+    /// Probes each URL whose breaker is open at every `interval`, so that it closes before a
+    /// client's request needs it. A URL that hangs delays no other.
+    pub async fn probe(&self, interval: Duration) {
+        let probing = self.targets.iter().map(|target| async move {
+            loop {
+                tokio::time::sleep(interval).await;
+                if target.breaker.failure().is_some() {
+                    self.probe_one(target).await;
+                }
             }
+        });
+        let _endless: Vec<()> = join_all(probing).await;
+    }
+
+    async fn probe_one(&self, target: &Target) {
+        if let Some(admitted) = target.breaker.enter(Instant::now) {
+            let failure = self.send_probe(target, self.timeout).await.err();
+            admitted.record(failure, Instant::now);
         }
     }
 
     /// The URLs that answer neither a probe within `limit` nor any request meanwhile, each with the
     /// cause. Calls go on: a node that is slow only with probes is better than none.
     pub async fn silent_urls(&self, limit: Duration) -> Vec<(String, String)> {
-        let mut silent = Vec::new();
-        for target in &self.targets {
+        let probing = self.targets.iter().map(|target| async move {
             let answers = target.breaker.answers();
-            let Err(failed) = self.send_probe(target, limit).await else { continue };
-            let is_ours = failed.failure == CallFailure::After(NodeError::Overloaded);
-            if !is_ours && target.breaker.answers() == answers {
-                silent.push((target.url.clone(), failed.cause.to_string()));
-            }
-        }
-        silent
+            let failure = self.send_probe(target, limit).await.err()?;
+            let is_ours = failure == CallFailure::After(NodeError::Overloaded);
+            let is_silent = !is_ours && target.breaker.answers() == answers;
+            is_silent
+                .then(|| (target.record.url.clone(), target.record.cause().unwrap_or_default()))
+        });
+        join_all(probing).await.into_iter().flatten().collect()
     }
 
-    async fn send_probe(&self, target: &Target, limit: Duration) -> Result<(), FailedAttempt> {
+    async fn send_probe(&self, target: &Target, limit: Duration) -> Result<(), CallFailure> {
         let write = |id: u64, out: &mut Vec<u8>| {
             chain::write_request(id, "starknet_specVersion", "[]", out);
         };
@@ -281,28 +320,30 @@ impl Node {
         let (connection, traceparent) = (ConnectionChoice::New, None);
         let call = NodeCall { id: 1, write, connection, traceparent, start, deadline };
         let mut permit = MemoryPermit::of(&self.memory);
-        target.exchange(&call, &mut permit, &self.metrics).await.map(drop)
+        target.ask(&call, &mut permit, &self.metrics).await.map(drop)
     }
 
     /// Why the most recent failed attempt at the URL at `index` failed, in words for the operator:
     /// `connection refused`, `405 Method Not Allowed`. `None` if none failed.
     pub fn failure_cause(&self, index: usize) -> Option<String> {
-        self.targets.get(index)?.cause()
+        self.targets.get(index)?.record.cause()
     }
 
     /// The state of each URL, in order of preference.
     pub fn urls(&self) -> impl Iterator<Item = UrlStats> {
         self.targets.iter().map(|target| UrlStats {
-            url: target.url.clone(),
+            url: target.record.url.clone(),
             idle: target.idle(),
             busy: target.busy(),
             failure: target.breaker.failure(),
-            cause: target.cause(),
+            cause: target.record.cause(),
+            answers: target.record.answers(),
+            is_latest: target.record.is_latest(),
         })
     }
 }
 
-fn verify(body: &Bytes, id: u64) -> Result<(&'static str, Bytes), NodeError> {
+fn verify(body: &Bytes, id: u64) -> Result<Payload, NodeError> {
     let (member, payload) = match Outcome::verify(body, id).ok_or(NodeError::Invalid)? {
         Outcome::Result(text) => (RESULT, text),
         Outcome::Error(text) => ("error", text),

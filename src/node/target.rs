@@ -1,48 +1,92 @@
-//! One URL of the node: its connection pool, its circuit breaker, its chain, and one call.
+//! One URL of the node: its connection pool, its circuit breaker, its chain, and one attempt.
 //!
-//! A few failures in a row open the breaker, another chain does at once; after a second, one call
-//! probes the URL. A call that times out while others are answered is slow and counts as no
-//! failure.
+//! Each attempt is admitted by the breaker, counted by its outcome, and explained if it fails.
 
+use super::breaker::{Breaker, CallFailure};
 use super::cause::{Cause, FailedAttempt};
+use super::credentials::{CredentialsError, SharedCredentials};
 use super::http1::{Connection, ExchangeError};
 use super::served_chain::{ChainIdentity, ServedChain};
-use super::{ConnectionChoice, NodeCall, NodeError, chain};
-use crate::config::{NodeConfig, NodeUrl};
+use super::stream::NodeStream;
+use super::url::UrlRecord;
+use super::{ConnectionChoice, NodeCall, NodeError, Payload, chain, verify};
+use crate::config::{NodeConfig, NodeUrl, Scheme};
 use crate::io::{DescriptorUse, MemoryPermit};
 use crate::telemetry::Metrics;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use portcullis_filters::rpc::response::Outcome;
+use rustls::pki_types::ServerName;
+use serde::Deserialize;
 use std::collections::VecDeque;
+use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
+use tokio_rustls::TlsConnector;
 
-/// Consecutive failures that open the breaker: a restart may cause one or two.
-const FAILURES: u32 = 3;
-/// How long an open breaker rejects calls: a node restarts within seconds.
-pub const BREAKER_PAUSE: Duration = Duration::from_secs(1);
 /// Room for the digits of a length, right-aligned behind optional white space (RFC 9110, section
 /// 5.5), so that head and body are built in one buffer and sent in one write.
 const LENGTH: usize = 8;
 
+/// The errors on one line, each with its key.
+fn all_of(errors: &[CredentialsError]) -> String {
+    let errors = errors.iter().map(|error| format!("{}: {error}", error.key()));
+    errors.collect::<Vec<_>>().join("; ")
+}
+
+/// What the debug log says of an attempt.
+struct AttemptLine {
+    /// When it began; `None` unless debug lines are logged.
+    start: Option<Instant>,
+    connection: &'static str,
+}
+
+impl AttemptLine {
+    fn begin() -> Self {
+        let start = log::log_enabled!(log::Level::Debug).then(Instant::now);
+        Self { start, connection: "none" }
+    }
+
+    fn log(
+        self,
+        record: &UrlRecord,
+        call: &NodeCall<'_, impl Fn(u64, &mut Vec<u8>)>,
+        failed: Option<&FailedAttempt>,
+    ) {
+        /// The part of a request that the line shows.
+        #[derive(Deserialize)]
+        struct Request<'a> {
+            method: &'a str,
+        }
+        let Some(start) = self.start else { return };
+        // written once more rather than kept: only debugging pays for it
+        let mut body = Vec::new();
+        (call.write)(call.id, &mut body);
+        let request = serde_json::from_slice::<Request<'_>>(&body);
+        let method = request.map_or("", |request| request.method);
+        let (node, url, connection) = (record.index, &record.url, self.connection);
+        let outcome = failed.map_or("ok", |failed| failed.failure.error().name());
+        let cause = failed.map(|failed| failed.cause.to_string()).unwrap_or_default();
+        let took = start.elapsed();
+        log::debug!(node, url, method, outcome, cause, connection, took:?; "node attempt");
+    }
+}
+
 /// One URL of the node.
 pub(super) struct Target {
-    /// Its place in the configuration.
-    index: usize,
-    /// As configured, for metrics and the operator's page.
-    pub(super) url: String,
+    /// What all clients of the node know of it.
+    pub(super) record: Arc<UrlRecord>,
     host: String,
     port: u16,
+    scheme: Scheme,
+    credentials: Arc<SharedCredentials>,
     /// The request head up to the length's digits.
     head: Vec<u8>,
     pub(super) breaker: Breaker,
-    /// Why the most recent failed attempt failed.
-    cause: Mutex<Option<Cause>>,
     chain: Arc<ServedChain>,
     idle: Mutex<VecDeque<Idle>>,
     /// One permit for each further call.
@@ -60,9 +104,11 @@ struct Idle {
 
 impl Target {
     pub(super) fn new(
-        (index, url): (usize, &NodeUrl),
+        record: Arc<UrlRecord>,
+        url: &NodeUrl,
         config: &NodeConfig,
         chain: &Arc<ServedChain>,
+        credentials: &Arc<SharedCredentials>,
     ) -> Self {
         let head = format!(
             "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n\
@@ -70,13 +116,13 @@ impl Target {
             url.path, url.authority
         );
         Self {
-            index,
-            url: url.to_string(),
+            record,
             host: url.host.clone(),
             port: url.port,
+            scheme: url.scheme,
+            credentials: Arc::clone(credentials),
             head: head.into_bytes(),
             breaker: Breaker::default(),
-            cause: Mutex::default(),
             chain: Arc::clone(chain),
             idle: Mutex::default(),
             free: Semaphore::new(config.max_connections),
@@ -90,6 +136,9 @@ impl Target {
     fn request(&self, call: &NodeCall<'_, impl Fn(u64, &mut Vec<u8>)>) -> Vec<u8> {
         let mut request = Vec::with_capacity(self.head.len() + 768);
         request.extend_from_slice(&self.head);
+        if let Ok(credentials) = &**self.credentials.load() {
+            request.extend_from_slice(credentials.header());
+        }
         if let Some(traceparent) = call.traceparent {
             request.extend_from_slice(b"traceparent: ");
             request.extend_from_slice(traceparent);
@@ -108,20 +157,57 @@ impl Target {
         request
     }
 
-    /// Sends a request and reads the whole answer. Sends it once more only if a pooled connection
-    /// ended before the first byte of an answer. The caller returns the connection with
-    /// [`Self::put_idle`] once the answer is verified.
-    pub(super) async fn exchange<W: Fn(u64, &mut Vec<u8>) + Send + Sync>(
+    /// Attempts a call; `None` while the breaker is open.
+    pub(super) async fn attempt<W: Fn(u64, &mut Vec<u8>) + Send + Sync>(
         &self,
         call: &NodeCall<'_, W>,
         permit: &mut MemoryPermit,
         metrics: &Metrics,
+    ) -> Option<Result<Payload, CallFailure>> {
+        let admitted = self.breaker.enter(Instant::now)?;
+        let result = self.ask(call, permit, metrics).await;
+        admitted.record(result.as_ref().err().copied(), Instant::now);
+        Some(result)
+    }
+
+    /// Sends a call, whatever the breaker says; counts its outcome, and explains a failure.
+    pub(super) async fn ask<W: Fn(u64, &mut Vec<u8>) + Send + Sync>(
+        &self,
+        call: &NodeCall<'_, W>,
+        permit: &mut MemoryPermit,
+        metrics: &Metrics,
+    ) -> Result<Payload, CallFailure> {
+        let mut line = AttemptLine::begin();
+        let result = self.exchange(call, permit, metrics, &mut line).await;
+        let verified = result.and_then(|(connection, body)| {
+            let payload = verify(&body, call.id)?;
+            // only now: after a wrong answer the right one may still arrive
+            self.put_idle(connection, Instant::now());
+            Ok(payload)
+        });
+        self.record.count(verified.as_ref().err().map(|failed| failed.failure));
+        line.log(&self.record, call, verified.as_ref().err());
+        verified.map_err(|failed| {
+            self.record.note(failed.cause);
+            failed.failure
+        })
+    }
+
+    /// Sends a request and reads the whole answer. Sends it once more only if a pooled connection
+    /// ended before the first byte of an answer.
+    async fn exchange<W: Fn(u64, &mut Vec<u8>) + Send + Sync>(
+        &self,
+        call: &NodeCall<'_, W>,
+        permit: &mut MemoryPermit,
+        metrics: &Metrics,
+        line: &mut AttemptLine,
     ) -> Result<(Box<Connection>, Bytes), FailedAttempt> {
         let _permit = self.free.try_acquire().map_err(|_| NodeError::Overloaded)?;
         let mut may_be_received = false;
         if call.connection == ConnectionChoice::Pooled
             && let Some(mut connection) = self.take_idle(call.start)
         {
+            line.connection = "reused";
             match connection.exchange(self.request(call), call.deadline, permit).await {
                 Ok(body) => return Ok((connection, body)),
                 Err(ExchangeError::BeforeAnswer) => metrics.node_retries.inc(),
@@ -129,6 +215,7 @@ impl Target {
             }
             may_be_received = true;
         }
+        line.connection = "new";
         // boxed: most calls need no connect, and would be larger by it
         let connect = Box::pin(self.connect(call.deadline, permit));
         let connect = tokio::time::timeout_at(call.deadline, connect).await;
@@ -143,16 +230,6 @@ impl Target {
         })?;
         let body = connection.exchange(self.request(call), call.deadline, permit).await?;
         Ok((connection, body))
-    }
-
-    /// Remembers why an attempt failed.
-    pub(super) fn note(&self, cause: Cause) {
-        *self.cause.lock() = Some(cause);
-    }
-
-    /// Why the most recent failed attempt failed, in words; `None` if none failed.
-    pub(super) fn cause(&self) -> Option<String> {
-        self.cause.lock().as_ref().map(ToString::to_string)
     }
 
     /// A new connection to the served chain.
@@ -198,7 +275,7 @@ impl Target {
             };
             let answer = connection.exchange(self.request(&call), deadline, permit).await;
             let body = answer.map_err(|error| match error {
-                ExchangeError::BeforeAnswer => FailedAttempt::connect(Cause::Error(NodeError::Cut)),
+                ExchangeError::BeforeAnswer => FailedAttempt::connect(Cause::Fault(NodeError::Cut)),
                 error => error.into(),
             })?;
             if let Some(Outcome::Result(text)) = Outcome::verify(&body, call.id) {
@@ -210,30 +287,42 @@ impl Target {
         }
         let [id, anchor] = results;
         let found = ChainIdentity::read(id.as_ref(), anchor.as_ref());
-        Ok(self.chain.judge((self.index, &self.url), found))
+        Ok(self.chain.judge((self.record.index, &self.record.url), found))
     }
 
     pub(super) async fn dial(&self) -> Result<Box<Connection>, Cause> {
+        let credentials = self.credentials.load_full();
+        let credentials = credentials.as_ref().as_ref();
+        let credentials = credentials.map_err(|errors| Cause::Credentials(all_of(errors)))?;
         let connect = async {
             let found = lookup_host((self.host.as_str(), self.port)).await;
             let addresses: Vec<_> = found.map_err(Cause::Resolve)?.collect();
-            TcpStream::connect(&*addresses).await.map_err(Cause::Connect)
+            let stream = TcpStream::connect(&*addresses).await.map_err(Cause::Connect)?;
+            if DescriptorUse::Node.is_reserved(stream.as_raw_fd()) {
+                return Err(Cause::NoDescriptor);
+            }
+            // otherwise a small request may wait for an acknowledgement
+            stream.set_nodelay(true).map_err(Cause::Connect)?;
+            match (self.scheme, &credentials.tls) {
+                (Scheme::Https, Some(tls)) => self.secure(tls, stream).await.map_err(Cause::Tls),
+                _ => Ok(NodeStream::Plain(stream)),
+            }
         };
         let connected = tokio::time::timeout(self.connect_timeout, connect).await;
-        let stream = connected.map_err(|_| Cause::ConnectTimeout)??;
-        if DescriptorUse::Node.is_reserved(stream.as_raw_fd()) {
-            return Err(Cause::NoDescriptor);
-        }
-        // otherwise a small request may wait for an acknowledgement
-        stream.set_nodelay(true).map_err(Cause::Connect)?;
-        Ok(Box::new(Connection::new(stream)))
+        Ok(Box::new(Connection::new(connected.map_err(|_| Cause::ConnectTimeout)??)))
+    }
+
+    /// Shakes hands; the node's certificate must be for the host of the URL.
+    async fn secure(&self, tls: &TlsConnector, stream: TcpStream) -> io::Result<NodeStream> {
+        let name = ServerName::try_from(self.host.clone()).map_err(io::Error::other)?;
+        Ok(NodeStream::Secured(Box::new(tls.connect(name, stream).await?)))
     }
 
     /// The connection that was used last, unless it expired, the node closed it, or it has to state
     /// its chain again.
     fn take_idle(&self, now: Instant) -> Option<Box<Connection>> {
         let mut idle = self.idle.lock();
-        while let Some(Idle { connection, since }) = idle.pop_back() {
+        while let Some(Idle { mut connection, since }) = idle.pop_back() {
             let is_known = connection.chain_epoch == self.chain.epoch();
             if now.duration_since(since) < self.idle_timeout && is_known && connection.is_quiet() {
                 return Some(connection);
@@ -243,7 +332,7 @@ impl Target {
     }
 
     /// Returns a connection to the pool, if its last exchange left it reusable.
-    pub(super) fn put_idle(&self, connection: Box<Connection>, since: Instant) {
+    fn put_idle(&self, connection: Box<Connection>, since: Instant) {
         if connection.is_reusable() {
             let mut idle = self.idle.lock();
             while idle.len() >= self.max_idle
@@ -263,116 +352,5 @@ impl Target {
 
     pub(super) fn busy(&self) -> usize {
         self.max_connections - self.free.available_permits()
-    }
-}
-
-/// Why a call failed, and whether the node may have received the request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallFailure {
-    /// No connection: nothing was sent.
-    Connect,
-    /// A pooled connection died during the request and no new one was possible: maybe received.
-    Gone,
-    /// Its chain is not the served one: nothing was sent.
-    Foreign,
-    /// The request may have reached the node.
-    After(NodeError),
-}
-
-/// The breaker of one URL.
-#[derive(Debug, Default)]
-pub struct Breaker(Mutex<BreakerState>);
-
-#[derive(Debug, Default)]
-struct BreakerState {
-    failures: u32,
-    /// Calls that were answered.
-    answers: u64,
-    /// Set while open: when the next probe may start, if none is under way.
-    probe_at: Option<Instant>,
-    /// The most recent failure.
-    failure: Option<CallFailure>,
-    probing: bool,
-}
-
-/// A call that the breaker admitted. Dropped without a result (its client is gone, say), it does
-/// not count.
-#[derive(Debug)]
-pub struct Attempt<'a> {
-    breaker: &'a Breaker,
-    is_probe: bool,
-    /// [`BreakerState::answers`] when it began.
-    answers: u64,
-}
-
-impl Breaker {
-    /// Admits a call; `None` while the breaker is open.
-    pub fn enter(&self, now: impl FnOnce() -> Instant) -> Option<Attempt<'_>> {
-        let mut state = self.0.lock();
-        let is_probe = match state.probe_at {
-            None => false,
-            Some(at) if !state.probing && now() >= at => {
-                state.probing = true;
-                true
-            }
-            Some(_) => return None,
-        };
-        Some(Attempt { breaker: self, is_probe, answers: state.answers })
-    }
-
-    /// Calls that were answered so far.
-    pub(super) fn answers(&self) -> u64 {
-        self.0.lock().answers
-    }
-
-    /// Why calls are rejected, except for a probe, as the name of a [`NodeError`]; `None` while
-    /// closed.
-    pub fn failure(&self) -> Option<&'static str> {
-        let state = self.0.lock();
-        state.probe_at.and(state.failure).map(|failure| match failure {
-            CallFailure::Connect => NodeError::Unreachable.name(),
-            CallFailure::Gone => NodeError::Cut.name(),
-            CallFailure::Foreign => NodeError::WrongChain.name(),
-            CallFailure::After(error) => error.name(),
-        })
-    }
-}
-
-impl Attempt<'_> {
-    /// Records the result of the call.
-    pub fn record(self, failure: Option<CallFailure>, now: impl FnOnce() -> Instant) {
-        let mut state = self.breaker.0.lock();
-        match failure {
-            Some(CallFailure::After(NodeError::Timeout)) if state.answers != self.answers => {}
-            Some(
-                CallFailure::Connect
-                | CallFailure::Gone
-                | CallFailure::Foreign
-                | CallFailure::After(NodeError::Cut | NodeError::Timeout),
-            ) => {
-                state.failures = state.failures.saturating_add(1);
-                state.failure = failure;
-                let is_foreign = failure == Some(CallFailure::Foreign);
-                if self.is_probe || is_foreign || state.failures >= FAILURES {
-                    state.probe_at = Some(now() + BREAKER_PAUSE);
-                }
-            }
-            // our own bound, not the node
-            Some(CallFailure::After(NodeError::Overloaded)) => {}
-            // an invalid answer is an answer
-            _ => {
-                state.answers += 1;
-                state.failures = 0;
-                state.probe_at = None;
-            }
-        }
-    }
-}
-
-impl Drop for Attempt<'_> {
-    fn drop(&mut self) {
-        if self.is_probe {
-            self.breaker.0.lock().probing = false;
-        }
     }
 }

@@ -8,11 +8,12 @@ use super::server::Storage;
 use crate::config::MAX_NODE_TIMEOUT;
 use crate::http::gate::Certificates;
 use crate::io::DescriptorUse;
-use crate::node::Node;
+use crate::node::{Node, Serving, Switch};
 use crate::proxy::Surfaces;
 use crate::relay::pins::UNREADABLE;
 use crate::telemetry::{Condition, Finding, Metrics, Requests, Surface};
 use async_trait::async_trait;
+use futures_util::future::join_all;
 use nix::sys::resource::{Resource, getrlimit};
 use parking_lot::Mutex;
 use pingora::server::ShutdownWatch;
@@ -60,9 +61,14 @@ impl Health {
     async fn watch(&self) {
         let mut ticks = tokio::time::interval(INTERVAL);
         let mut bypassed = false;
+        let mut serving = Serving::default();
         loop {
             ticks.tick().await;
             self.report(Condition::NodeUrl, self.node_urls());
+            let urls: Vec<_> = self.node.urls().collect();
+            if let Some(Switch { from, to, cause }) = serving.update(&urls) {
+                self.metrics.conditions.node_switched(&from, &to, cause.as_deref());
+            }
             // for less than an interval, as at the start, it is no event
             let was_bypassed = std::mem::replace(&mut bypassed, self.is_cache_bypassed());
             self.report(Condition::Cache, self.cache(was_bypassed && bypassed));
@@ -97,12 +103,7 @@ impl Health {
 
     /// Tries the URLs that failed, however few requests there are.
     async fn probe(&self) {
-        loop {
-            tokio::time::sleep(INTERVAL).await;
-            for node in self.nodes() {
-                node.probe().await;
-            }
-        }
+        join_all(self.nodes().map(|node| node.probe(INTERVAL))).await;
     }
 
     /// While the cache is bypassed, asks whether the node answers anything, however few requests

@@ -4,6 +4,7 @@
 use crate::admin::Access;
 use crate::config::Config;
 use crate::http::tls::{Identities, TlsErrors};
+use crate::node::{Credentials, CredentialsError};
 use crate::relay::settings::{Keys, Settings};
 use crate::secrets::{self, Secret, SecretErrors, hardening};
 use crate::sidecar;
@@ -17,6 +18,7 @@ pub(crate) struct Loaded {
     pub(crate) relay: Option<Settings>,
     pub(crate) sidecar: Option<sidecar::Settings>,
     pub(crate) admin: Option<Option<Tokens>>,
+    pub(crate) credentials: Credentials,
 }
 
 /// What only a start reads.
@@ -54,6 +56,14 @@ impl FileErrors {
         );
     }
 
+    fn add_credentials(&mut self, errors: Option<Vec<CredentialsError>>) {
+        let errors = errors.into_iter().flatten();
+        self.0.extend(
+            errors
+                .map(|error| FileError { key: error.key().to_owned(), message: error.to_string() }),
+        );
+    }
+
     fn add_certificates(&mut self, errors: Option<TlsErrors>) {
         let errors = errors.into_iter().flat_map(|errors| errors.0);
         self.0.extend(errors.map(|error| FileError { key: error.key(), message: error.message() }));
@@ -67,18 +77,21 @@ impl Loaded {
     /// Every unusable one.
     pub(crate) fn load(config: &Config) -> Result<Self, FileErrors> {
         let identities = Identities::load(config);
-        if config.store.is_some() || !identities.as_ref().is_ok_and(Identities::are_none) {
+        let has_secrets = config.store.is_some() || config.node.header_file.is_some();
+        if has_secrets || !identities.as_ref().is_ok_and(Identities::are_none) {
             hardening::no_core_files();
         }
         let relay = config.relay.as_ref().map(Settings::load).transpose();
         let sidecar = config.sidecar.as_ref().map(sidecar::Settings::load).transpose();
         let admin = config.admin.as_ref().map(Access::load).transpose();
-        match (identities, relay, sidecar, admin) {
-            (Ok(identities), Ok(relay), Ok(sidecar), Ok(admin)) => {
-                Ok(Self { identities, relay, sidecar, admin })
+        let credentials = Credentials::load(&config.node);
+        match (identities, relay, sidecar, admin, credentials) {
+            (Ok(identities), Ok(relay), Ok(sidecar), Ok(admin), Ok(credentials)) => {
+                Ok(Self { identities, relay, sidecar, admin, credentials })
             }
-            (identities, relay, sidecar, admin) => {
+            (identities, relay, sidecar, admin, credentials) => {
                 let mut errors = FileErrors(Vec::new());
+                errors.add_credentials(credentials.err());
                 errors.add_certificates(identities.err());
                 for secrets in [relay.err(), sidecar.err(), admin.err()] {
                     errors.add_secrets(secrets);

@@ -7,8 +7,10 @@ use crate::admin::Access;
 use crate::config::{AppliedConfig, Config, LoadError};
 use crate::gateway;
 use crate::http::tls::Identities;
+use crate::node::Node;
 use crate::process::loaded::{FileErrors, Loaded};
 use crate::proxy::Surfaces;
+use crate::secrets;
 use crate::telemetry::{Metrics, Surface};
 use parking_lot::Mutex;
 use std::path::PathBuf;
@@ -23,6 +25,7 @@ pub(crate) struct Reload {
     pub(crate) current: Mutex<Config>,
     pub(crate) surfaces: Surfaces,
     pub(crate) access: Option<Arc<Access>>,
+    pub(crate) node: Option<Arc<Node>>,
     pub(crate) in_force: Arc<AppliedConfig>,
     pub(crate) metrics: Arc<Metrics>,
 }
@@ -43,6 +46,8 @@ impl Reload {
                 log::error!("reload failed, nothing changed: {line}");
             }
             self.in_force.record(None);
+            let current = self.current.lock();
+            secrets::allow_group_read(current.secrets.allow_group_read);
         })?;
         let mut current = self.current.lock();
         let (new, loaded) = read;
@@ -72,16 +77,19 @@ impl Reload {
         if let (Some(relay), Some(settings)) = (relay, loaded.relay) {
             // tokens may differ although their file names do not
             relay.running.change(settings.applied_to(&relay.running.settings()));
-            log::warn!("the relay's tokens were reloaded");
+            log::info!("the relay's tokens were reloaded");
         }
         if let (Some(sidecar), Some(settings)) = (sidecar, loaded.sidecar) {
             sidecar.change(settings);
-            log::warn!("the sidecar's secrets were reloaded");
+            log::info!("the sidecar's secrets were reloaded");
         }
         if let (Some(access), Some(tokens)) = (&self.access, loaded.admin)
             && access.change(tokens)
         {
-            log::warn!("the operator's token was reloaded");
+            log::info!("the operator's token was reloaded");
+        }
+        if let Some(node) = &self.node {
+            node.change(loaded.credentials);
         }
         self.change_identities(&loaded.identities);
         for warning in &config.warnings {
@@ -96,7 +104,7 @@ impl Reload {
         self.surfaces.tls.change(identities);
         for surface in Surface::ALL {
             if self.surfaces.tls.of(surface).is_some() {
-                log::warn!(surface = surface.name(); "the certificate was reloaded");
+                log::info!(surface = surface.name(); "the certificate was reloaded");
             }
         }
         for warning in identities.warnings(SystemTime::now()) {

@@ -77,6 +77,7 @@ pub struct Bound {
     surfaces: Surfaces,
     in_force: Arc<AppliedConfig>,
     access: Option<Arc<Access>>,
+    node: Option<Arc<Node>>,
     process: ServerContext,
     inherited: Inherited,
     /// Runs work that outlives its request, until the process ends.
@@ -96,7 +97,8 @@ pub fn bind(config: &Config, log: Log, inherited: Inherited) -> Result<Bound, St
 
 #[inline(never)]
 fn connect_parts(config: &Config, log: Log, inherited: Inherited) -> Result<Bound, StartError> {
-    let (Loaded { identities, relay, sidecar, admin }, secrets) = Loaded::load_to_start(config)?;
+    let (loaded, secrets) = Loaded::load_to_start(config)?;
+    let Loaded { identities, relay, sidecar, admin, credentials } = loaded;
     for warning in &config.warnings {
         log::warn!("{warning}");
     }
@@ -107,6 +109,8 @@ fn connect_parts(config: &Config, log: Log, inherited: Inherited) -> Result<Boun
     let metrics = Arc::clone(&bound.process.metrics);
     let memory = MemoryPool::new(config.server.answer_memory.bytes());
     let node = Arc::new(Node::new(&config.node, Arc::clone(&memory), metrics));
+    node.change(credentials);
+    bound.node = Some(Arc::clone(&node));
     if let Some(guard) = node.chain_guard(&config.node) {
         bound.server.add_service(background_service("chain guard", guard));
     }
@@ -183,6 +187,7 @@ impl Bound {
             surfaces: Surfaces::default(),
             in_force: Arc::new(AppliedConfig::new(&config.values)),
             access: None,
+            node: None,
             inherited,
             store_workers: None,
             lifecycle: Lifecycle {
@@ -358,6 +363,7 @@ impl Bound {
             current: Mutex::new(config),
             surfaces: self.surfaces.clone(),
             access: self.access.clone(),
+            node: self.node.clone(),
             in_force: Arc::clone(&self.in_force),
             metrics: Arc::clone(&self.process.metrics),
         });

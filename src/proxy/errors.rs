@@ -51,6 +51,7 @@ impl<S: Surface> ErrorResponder for SurfaceErrors<S> {
             status: reply.status,
             bytes: reply.body.length(),
             upstream: Duration::ZERO,
+            node: None,
             total: Duration::ZERO,
         });
         let settings = self.surface.running().settings();

@@ -124,10 +124,12 @@ impl<'a, S: Surface> Exchange<'a, S> {
             metrics: &self.proxy.process.metrics,
             method: "",
             upstream: Duration::ZERO,
+            node: None,
         };
         let answer = self.proxy.surface.answer(&self.head.settings, call, body, &mut context);
         let mut reply = answer.await;
-        (self.context.method, self.context.upstream) = (context.method, context.upstream);
+        let RequestContext { method, upstream, node, .. } = context;
+        (self.context.method, self.context.upstream, self.context.node) = (method, upstream, node);
         if let Err(refusal) = self.hold(&reply, caller) {
             reply = self.refused(&refusal, caller);
         }

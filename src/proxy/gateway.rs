@@ -69,7 +69,11 @@ impl Surface for Gateway {
         let answer = match lookup {
             Lookup::Cached(answer) => Ok(answer),
             // boxed, so that what is answered at once carries no room for asking the node
-            Lookup::Pending(pending) => Box::pin(pending.answer(&mut context.upstream)).await,
+            Lookup::Pending(pending) => {
+                let answer = Box::pin(pending.answer(&mut context.upstream)).await;
+                context.node = answer.as_ref().ok().map(|answer| answer.node);
+                answer
+            }
         };
         let mut reply = match answer {
             Ok(answer) => Reply::answer(id, answer),

@@ -128,6 +128,8 @@ pub struct Context {
     method: &'static str,
     /// The time spent on the node.
     upstream: Duration,
+    /// The place of the node's URL that answered.
+    node: Option<usize>,
     /// The client's share of its requests in flight, until the response is out.
     slot: Option<Guard>,
     /// The large answer that the client has not read, counted as its own.
@@ -178,6 +180,7 @@ impl Context {
             request_id: process.request_ids.mint(),
             method: "",
             upstream: Duration::ZERO,
+            node: None,
             slot: None,
             unread: None,
             outcome: None,
@@ -199,6 +202,7 @@ impl Context {
             status: outcome.status,
             bytes: outcome.bytes,
             upstream: self.upstream,
+            node: self.node,
             total: self.started.elapsed(),
         });
     }

@@ -74,6 +74,7 @@ impl Surface for Relay {
         };
         let (method, reply) = self.respond(request).await;
         (context.method, context.upstream) = (method, trace.upstream());
+        context.node = trace.node();
         reply
     }
 

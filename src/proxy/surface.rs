@@ -84,4 +84,6 @@ pub struct RequestContext<'a> {
     pub method: &'static str,
     /// Filled in: the time spent on the node.
     pub upstream: Duration,
+    /// Filled in: the place of the node's URL that answered, if one did.
+    pub node: Option<usize>,
 }

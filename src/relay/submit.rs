@@ -9,13 +9,13 @@ use super::settings::Settings;
 use crate::http::clients::Running;
 use crate::io::clock::now_us;
 use crate::io::shared::{Aborted, Shared};
-use crate::node::chain::{Chain, ErrorObject, Receipt, RpcError, code};
+use crate::node::chain::{CallTrace, Chain, ErrorObject, Receipt, RpcError, code};
 use crate::store::{Intent, IntentId, IntentState, NewIntent, Store, StoreError};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::policy::method_of;
 use portcullis_filters::verdict::Reason;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -28,17 +28,30 @@ const LAST_POLL: Duration = Duration::from_millis(250);
 pub(crate) struct Trace {
     traceparent: Option<Vec<u8>>,
     upstream_us: AtomicU64,
+    /// [`CallTrace::node`], plus one; 0 without an answer.
+    node: AtomicUsize,
 }
 
 impl Trace {
     pub(crate) fn new(traceparent: Option<&[u8]>) -> Self {
         let traceparent = traceparent.map(<[u8]>::to_vec);
-        Self { traceparent, upstream_us: AtomicU64::new(0) }
+        Self { traceparent, upstream_us: AtomicU64::new(0), node: AtomicUsize::new(0) }
     }
 
     /// The time that the node took.
     pub(crate) fn upstream(&self) -> Duration {
         Duration::from_micros(self.upstream_us.load(Ordering::Relaxed))
+    }
+
+    /// The place of the node's URL that answered.
+    pub(crate) fn node(&self) -> Option<usize> {
+        self.node.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    fn add(&self, call: CallTrace) {
+        let took = u64::try_from(call.took.as_micros()).unwrap_or(u64::MAX);
+        self.upstream_us.fetch_add(took, Ordering::Relaxed);
+        self.node.store(call.node.map_or(0, |node| node + 1), Ordering::Relaxed);
     }
 }
 
@@ -63,11 +76,10 @@ impl Submitter {
                 "another process declared this write lost: it was not sent, retry",
             );
         }
-        let mut took = Duration::ZERO;
+        let mut call = CallTrace::default();
         let (method, traceparent) = (method_of(intent.operation), trace.traceparent.as_deref());
-        let added = self.chain.add(method, intent.transaction, traceparent, &mut took).await;
-        let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        trace.upstream_us.fetch_add(took, Ordering::Relaxed);
+        let added = self.chain.add(method, intent.transaction, traceparent, &mut call).await;
+        trace.add(call);
         let hash = intent.transaction_hash;
         let is_accepted = match added {
             Ok(added) => added == hash,
@@ -100,8 +112,8 @@ impl Submitter {
     /// Sends a transaction once more, as it was signed. Returns whether its intent is settled.
     pub(super) async fn resend(&self, intent: &Intent) -> Result<bool, Outcome> {
         let method = method_of(&intent.operation);
-        let mut took = Duration::ZERO;
-        match self.chain.add(method, &intent.transaction, None, &mut took).await {
+        let mut call = CallTrace::default();
+        match self.chain.add(method, &intent.transaction, None, &mut call).await {
             Ok(_) | Err(RpcError::Returned(ErrorObject { code: code::DUPLICATE, .. })) => {
                 self.journal.advance(intent.id, IntentState::Accepted, None).await?;
                 Ok(self.receipt(intent.id, intent.transaction_hash).await?.is_some())

@@ -87,7 +87,7 @@ impl Reply {
 
     /// The node's answer to the request with this id; its payload byte for byte.
     pub fn answer(id: &str, answer: Answer) -> Self {
-        let Answer { member, payload, memory } = answer;
+        let Answer { member, payload, memory, .. } = answer;
         let mut start = Vec::with_capacity(32 + id.len() + member.len());
         start.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
         start.extend_from_slice(id.as_bytes());

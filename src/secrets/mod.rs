@@ -3,7 +3,7 @@
 //! In: a path of the configuration. Out: the [`Secret`], or why it is unusable. A relative path is
 //! first looked up in `$CREDENTIALS_DIRECTORY`, where systemd puts a unit's credentials
 //! (systemd.exec(5), "Credentials"). A file that group or others can read is refused, since its
-//! secret may be known already.
+//! secret may be known already, unless `secrets.allow_group_read` says that it is mounted so.
 
 pub use portcullis_filters::secret::Secret;
 pub mod hardening;
@@ -14,6 +14,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::slice;
+use std::sync::atomic::{AtomicBool, Ordering};
 use thiserror::Error;
 
 /// 4 KiB: no token, key or password is longer.
@@ -24,6 +25,19 @@ const OTHERS: u32 = 0o077;
 /// service access by one, whose mask then appears as the group's bits (acl(5)): such a file has
 /// mode 0440 and the group root.
 const OTHERS_OF_CREDENTIALS: u32 = 0o037;
+
+/// The same for a file that Kubernetes or Docker mounts: reading is permitted.
+const OTHERS_OF_MOUNTS: u32 = 0o033;
+/// Permission bits that only the owner of a mount's folder may have.
+const OTHERS_OF_FOLDERS: u32 = 0o022;
+
+/// Whether files that group and others can read are accepted.
+static IS_GROUP_READ_ALLOWED: AtomicBool = AtomicBool::new(false);
+
+/// Accepts or refuses files that group and others can read: `secrets.allow_group_read`.
+pub fn allow_group_read(allowed: bool) {
+    IS_GROUP_READ_ALLOWED.store(allowed, Ordering::Relaxed);
+}
 
 /// Why a secret is unusable. It names the file, never its content.
 #[derive(Debug, Error)]
@@ -58,13 +72,29 @@ impl SecretErrors {
 enum Cause {
     #[error("{0}")]
     Unreadable(io::Error),
-    #[error("mode {0:04o} lets others read it; set mode 600 and replace the secret")]
+    #[error(
+        "mode {0:04o} lets others read it; set mode 600 and replace the secret{remedy}",
+        remedy = remedy(*.0)
+    )]
     Exposed(u32),
+    #[error(
+        "others can write to its folder (mode {0:04o}), so its content may be anyone's; remove \
+         that permission, or mount the secret elsewhere"
+    )]
+    InOpenFolder(u32),
     #[error("it is larger than {MAX} bytes")]
     TooLarge,
     /// It lacks the named content.
     #[error("it must contain {0}")]
     Malformed(&'static str),
+}
+
+/// What else helps where the mode is that of a mount.
+fn remedy(mode: u32) -> &'static str {
+    match mode & OTHERS_OF_MOUNTS {
+        0 => ", or if Kubernetes or Docker mounts it so, set secrets.allow_group_read = true",
+        _ => "",
+    }
 }
 
 impl SecretError {
@@ -96,7 +126,14 @@ pub fn read(path: &Path) -> Result<Secret, SecretError> {
     let file = File::open(&path).map_err(unreadable)?;
     let mode = file.metadata().map_err(unreadable)?.permissions().mode() & 0o7777;
     if mode & others != 0 {
-        return Err(failed(Cause::Exposed(mode)));
+        let is_allowed = IS_GROUP_READ_ALLOWED.load(Ordering::Relaxed);
+        if !is_allowed || mode & OTHERS_OF_MOUNTS != 0 {
+            return Err(failed(Cause::Exposed(mode)));
+        }
+        let folder = folder_mode(&path).map_err(unreadable)?;
+        if folder & OTHERS_OF_FOLDERS != 0 {
+            return Err(failed(Cause::InOpenFolder(folder)));
+        }
     }
     // never grown, as a copy left behind would not be wiped
     let mut bytes = Vec::with_capacity(MAX as usize + 1);
@@ -107,6 +144,13 @@ pub fn read(path: &Path) -> Result<Secret, SecretError> {
         return Err(failed(Cause::TooLarge));
     }
     Ok(secret)
+}
+
+/// The mode of the folder that the file itself is in: Kubernetes mounts links to it.
+fn folder_mode(path: &Path) -> io::Result<u32> {
+    let file = path.canonicalize()?;
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    Ok(folder.metadata()?.permissions().mode() & 0o7777)
 }
 
 /// Reads bearer tokens, one in each file of `key`.

@@ -172,6 +172,14 @@ impl Conditions {
         log::info!(target: TARGET, condition, subject, cause, lasted:% = lasted; "{message}");
     }
 
+    /// Logs that another URL of the node serves than before: a less preferred one with the cause,
+    /// or a preferred one again.
+    pub fn node_switched(&self, from: &str, to: &str, cause: Option<&str>) {
+        let level = if cause.is_some() { log::Level::Warn } else { log::Level::Info };
+        let cause = cause.unwrap_or("it answers again");
+        log::log!(target: TARGET, level, from, to, cause; "node URL switched");
+    }
+
     /// What is wrong now.
     pub fn present(&self) -> Vec<Trouble> {
         self.present.lock().values().cloned().collect()

@@ -65,6 +65,8 @@ pub struct RequestLine<'a> {
     pub bytes: usize,
     /// Time spent waiting for the node.
     pub upstream: Duration,
+    /// The place of the node's URL that answered, if one was asked and did.
+    pub node: Option<usize>,
     /// Time from the complete head to the last byte of the response.
     pub total: Duration,
 }
@@ -157,6 +159,11 @@ impl Log {
     /// Whether requests are logged.
     pub fn has_requests(&self) -> bool {
         ::log::max_level() >= LevelFilter::Info
+    }
+
+    /// A peer's address, as the log may show it.
+    pub fn shown(&self, peer: IpAddr) -> String {
+        Client::at(peer).shown(self.style.shown).to_string()
     }
 
     /// Logs one request, unless it is summarised with others.
@@ -285,6 +292,11 @@ impl RequestLine<'_> {
             put(name);
             put(text);
         }
+        put(r#"","node":""#);
+        if let Some(node) = self.node {
+            push_integer(node as u64, out);
+        }
+        let mut put = |text: &str| out.extend_from_slice(text.as_bytes());
         put(r#"","verdict":""#);
         put(verdict(self.reason));
         put(r#"","reason":""#);

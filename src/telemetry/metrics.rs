@@ -84,6 +84,21 @@ named! {
     }
 }
 
+impl Handshake {
+    /// What the outcome means, for people.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::Ok => "completed",
+            Self::Timeout => "not completed in time",
+            Self::Gone => "the client left",
+            Self::NotTls => "not TLS, perhaps plain HTTP: this listener takes https only",
+            Self::Incompatible => "no common version, cipher or protocol",
+            Self::Refused => "the client rejects the certificate",
+            Self::Broken => "the client violates the protocol",
+        }
+    }
+}
+
 /// Label values whose enums are in modules above. Each gets its series at start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LabelValues<'a> {
@@ -110,6 +125,8 @@ pub struct Metrics {
     pub cache_epochs: IntCounterVec,
     /// Calls to the node by outcome.
     pub node_calls: IntCounterVec,
+    /// Attempts at each URL of the node, by its place in the configuration and by outcome.
+    pub node_attempts: IntCounterVec,
     /// How long calls to the node take.
     pub node_seconds: Histogram,
     /// Calls repeated because the node had closed the pooled connection.
@@ -193,6 +210,14 @@ fn connections(registry: &Registry) -> BySurface<[IntCounter; 2]> {
     )
 }
 
+fn attempts(registry: &Registry) -> IntCounterVec {
+    registry.counters(
+        "portcullis_node_attempts_total",
+        "Attempts of calls and probes at each URL of the node, by outcome.",
+        &["node", "outcome"],
+    )
+}
+
 fn handshakes(registry: &Registry) -> BySurface<[IntCounter; Handshake::ALL.len()]> {
     outcomes(
         registry,
@@ -259,6 +284,7 @@ impl Metrics {
                 "outcome",
                 &[&["ok"], values.node_errors].concat(),
             ),
+            node_attempts: attempts(&registry),
             node_seconds: registry.histogram(
                 "portcullis_node_call_duration_seconds",
                 "Seconds of a call to the node, from the first connect to the last byte.",

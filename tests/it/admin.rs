@@ -284,7 +284,7 @@ fn only_admin_serves_the_api_documents() {
 }
 
 /// The exact fields of a request log line.
-const FIELDS: [&str; 17] = [
+const FIELDS: [&str; 18] = [
     "bytes",
     "cache",
     "client",
@@ -292,6 +292,7 @@ const FIELDS: [&str; 17] = [
     "level",
     "message",
     "method",
+    "node",
     "path",
     "reason",
     "request_id",

@@ -1,16 +1,18 @@
 //! Several URLs of the node: whichever answers, the chain that is served stays the same.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use portcullis_filters::felt::Felt;
 use serde_json::{Value, json};
 
+use crate::admin::{eventually, metrics};
 use crate::support::check::{assert_error, assert_result, each};
 use crate::support::client::{Client, PATIENCE};
 use crate::support::edge::{Edge, Setup};
 use crate::support::folder::Folder;
-use crate::support::node::{Act, Call, Node};
+use crate::support::node::{Act, Call, Latch, Node};
 use crate::support::relay::chain::{honest, method};
 use crate::support::relay::stage::{self, authorised};
 use crate::support::request::{Request, rpc};
@@ -135,6 +137,81 @@ fn another_url_of_the_chain_takes_over() {
         assert!(ask(&edge).status == 200 || a.reads() < 5, "the second URL serves");
     }
     assert_from(&edge, "b", "the second has the same chain");
+}
+
+#[test]
+fn a_switch_of_urls_is_one_event() {
+    let (a, b) = (Named::start("a", ONE), Named::start("b", ONE));
+    let edge = before(&[&a, &b]).start();
+    let switch_to = |node: &Named| {
+        edge.line("the switch", |line| {
+            line["message"] == "node URL switched" && line["to"] == node.url()
+        })
+    };
+    assert_from(&edge, "a", "the first is preferred");
+    a.becomes(None);
+    until(&edge, "b");
+    let away = switch_to(&b);
+    assert_eq!(away["level"], "warn");
+    assert_eq!(away["from"], a.url());
+    assert_eq!(away["cause"], "the connection ended before the answer");
+    let attempts = |node: u8, outcome: &str| {
+        let outcome = format!(r#"node="{node}",outcome="{outcome}""#);
+        metrics(&edge)[&format!("portcullis_node_attempts_total{{{outcome}}}")]
+    };
+    assert!(attempts(0, "ok") >= 1.0 && attempts(1, "ok") >= 1.0, "both answered");
+    let failed = attempts(0, "unreachable") + attempts(0, "cut");
+    assert!(failed >= 1.0, "attempts are counted, not only calls");
+    assert_eq!(attempts(1, "unreachable"), 0.0);
+    for (node, index) in [(&a, 0), (&b, 1)] {
+        let info = format!(r#"portcullis_node_info{{node="{index}",url="{}"}}"#, node.url());
+        assert_eq!(metrics(&edge)[&info], 1.0, "the index is explained");
+    }
+    let is_open = |open: f64| {
+        let pair = [("0", open), ("1", 0.0)];
+        move |now: &BTreeMap<String, f64>| {
+            let name = |node| format!(r#"portcullis_node_breaker_open{{node="{node}"}}"#);
+            pair.iter().all(|(node, open)| now[&name(node)] == *open)
+        }
+    };
+    while !is_open(1.0)(&metrics(&edge)) {
+        assert_from(&edge, "b", "attempts at the first fail until its breaker opens");
+    }
+
+    a.becomes(ONE);
+    until(&edge, "a");
+    let back = switch_to(&a);
+    assert_eq!((&back["level"], &back["from"]), (&json!("info"), &json!(b.url())));
+    eventually(&edge, "the breaker is closed", is_open(0.0));
+    let lines = edge.lines();
+    let told = lines.iter().filter(|line| line.contains("node URL switched")).count();
+    assert_eq!(told, 2, "one line for each change: {lines:?}");
+}
+
+#[test]
+fn a_url_that_hangs_delays_no_probe_of_another() {
+    let (hangs, probed) = (Latch::default(), Latch::default());
+    let (mode, seen) = (hangs.clone(), probed.clone());
+    let stuck = Node::start(move |_| match mode.is_open() {
+        false => vec![Act::Close],
+        true => vec![Act::Tell(seen.clone()), Act::Hang],
+    });
+    let (b, c) = (Named::start("b", None), Named::start("c", ONE));
+    let urls = json!([format!("http://{}/rpc", stuck.address()), b.url(), c.url()]);
+    let edge = Setup::before(stuck.address()).set("node.url", &urls.to_string()).start();
+    let is_open = |node: u8| {
+        let name = format!(r#"portcullis_node_breaker_open{{node="{node}"}}"#);
+        metrics(&edge)[&name] == 1.0
+    };
+    while !is_open(0) || !is_open(1) {
+        assert_from(&edge, "c", "the others are down");
+    }
+    hangs.open();
+    assert!(probed.wait(), "the first URL is probed, and hangs");
+    b.becomes(ONE);
+    eventually(&edge, "the second URL was probed", |_| !is_open(1));
+    let timeouts = r#"portcullis_node_attempts_total{node="0",outcome="timeout"}"#;
+    assert_eq!(metrics(&edge)[timeouts], 0.0, "the first still hangs");
 }
 
 #[test]

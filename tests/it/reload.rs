@@ -4,6 +4,7 @@
 use crate::support::check::{assert_common_with_quota, rate_limit};
 use crate::support::client::Client;
 use crate::support::edge::Setup;
+use crate::support::folder::Folder;
 use crate::support::node::Node;
 use crate::support::request::{QUESTION, Request, rpc};
 use crate::support::script::good;
@@ -41,6 +42,39 @@ fn sighup_changes_limits_without_closing_connections() {
     let answered = client.ask(&Request::post(QUESTION));
     assert_common_with_quota(&answered, 7000, "the new quota is in force");
     assert_eq!(answered.status, 200, "what is still on the list is answered");
+}
+
+#[test]
+fn a_reload_that_changes_nothing_is_no_warning() {
+    let node = Node::start(good);
+    let (folder, token) = (Folder::new(), "t".repeat(40));
+    let file = format!("\"{}\"", folder.secret("operator.token", &token));
+    let edge = Setup::before(node.address()).set("admin.token_file", &file).start();
+    edge.signal("HUP");
+    let line =
+        edge.line("its end", |line| line["message"] == "configuration reloaded: nothing changed");
+    assert_eq!(line["level"], "info");
+    let lines = edge.lines();
+    let warnings = lines.iter().filter(|line| line.contains("\"warn\""));
+    let of_reload = warnings.filter(|line| line.contains("reloaded") || line.contains("changed"));
+    assert_eq!(of_reload.count(), 0, "{lines:?}");
+}
+
+#[test]
+fn a_key_in_a_node_url_is_not_logged() {
+    let node = Node::start(good);
+    let url = |key: &str| format!("\"http://{}/v1/{key}\"", node.address());
+    let setup = Setup::before(node.address());
+    let edge = setup.clone().set("node.url", &url("hunter1")).start();
+    edge.rewrite(&setup.set("node.url", &url("hunter2")));
+    edge.signal("HUP");
+    let line = edge.line("the change", |line| line["key"] == "node.url");
+    let shown = format!("\"http://{}/…\"", node.address());
+    assert_eq!((&line["from"], &line["to"]), (&shown.clone().into(), &shown.into()));
+    assert!(!edge.admin_get("/metrics").text().contains("hunter"), "nor in a label");
+    assert!(!edge.admin_get("/state").text().contains("hunter"), "nor on the page");
+    let lines = edge.lines();
+    assert!(!lines.iter().any(|line| line.contains("hunter")), "{lines:?}");
 }
 
 #[test]

@@ -113,7 +113,7 @@ fn a_file_that_is_no_configuration_is_refused() {
     let setup = Setup::before(Node::nowhere());
     let cases = [
         ("no node", setup.clone().unset("node.url"), "node"),
-        ("a node over https", setup.clone().set("node.url", "\"https://a.test/rpc\""), "node.url"),
+        ("a node over wss", setup.clone().set("node.url", "\"wss://a.test/rpc\""), "node.url"),
         ("no TOML", setup.clone().set("node.url", "= ="), "TOML"),
         (
             "a word for a number",

@@ -3,13 +3,20 @@
 use serde_json::Value;
 
 use crate::admin::metrics;
-use crate::support::client::PATIENCE;
+use crate::support::client::{Client, PATIENCE};
 use crate::support::edge::{Edge, Setup};
 use crate::support::folder::Folder;
 use crate::support::node::Node;
+use crate::support::relay::chain::{block, error, honest, method};
+use crate::support::relay::stage::{self, authorised};
 use crate::support::request::{QUESTION, Request};
 use crate::support::script::good;
-use std::time::Instant;
+use crate::support::secure::{NAME, Pair, secured};
+use sqlx::Connection as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Instant, SystemTime};
+use time::OffsetDateTime;
 
 /// Reads until the log has a line of this condition with this message.
 fn event(edge: &Edge, condition: &str, message: &str) -> Value {
@@ -78,4 +85,96 @@ fn details_of_readiness_need_the_token() {
     assert_eq!(edge.admin_get("/readyz?verbose").status, 401);
     assert_eq!(edge.admin_get("/readyz").status, 200);
     assert_eq!(edge.admin_get("/readyz?other").status, 404);
+}
+
+/// Waits for an event that no request causes.
+fn quiet_event(edge: &Edge, condition: &str, message: &str) -> Value {
+    edge.line(message, |line| line["condition"] == condition && line["message"] == message)
+}
+
+#[test]
+fn a_certificate_that_ends_soon_is_an_event() {
+    let (node, folder) = (Node::start(good), Folder::new());
+    let now = SystemTime::UNIX_EPOCH.elapsed().expect("a clock").as_secs();
+    let in_days = |days: u64| {
+        let end = i64::try_from(now + days * 86_400 + 43_200).expect("a time");
+        let end = OffsetDateTime::from_unix_timestamp(end).expect("a time");
+        Pair::with(NAME, |params| params.not_after = end)
+    };
+    in_days(3).write(&folder);
+    let edge = secured(Setup::before(node.address()), "gateway", &folder).start();
+    let soon = quiet_event(&edge, "certificate", "certificate needs renewal");
+    assert_eq!((&soon["level"], &soon["subject"]), (&"warn".into(), &"gateway".into()));
+    assert_eq!(soon["cause"], "it expires in 3 days");
+    let (status, text) = verbose(&edge);
+    assert_eq!(status, 200);
+    assert!(text.contains("verdict: degraded") && text.contains("3 days"), "{text}");
+    in_days(30).write(&folder);
+    edge.signal("HUP");
+    let renewed = quiet_event(&edge, "certificate", "certificate valid");
+    assert_eq!(renewed["level"], "info");
+    assert_eq!(verbose(&edge).1, "ok\nverdict: ok\n");
+}
+
+#[test]
+fn a_store_that_goes_away_is_an_event() {
+    let (node, folder) = (Node::start(good), Folder::new());
+    let url = format!("sqlite:{}", folder.file("content.db"));
+    let edge = Setup::before(node.address())
+        .set("sidecar.listen", "\"127.0.0.1:0\"")
+        .set("sidecar.base_url", "\"https://cards.example\"")
+        .set("store.url", &format!("\"{url}\""))
+        .start();
+    let change = |statement: &'static str| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut store = sqlx::SqliteConnection::connect(&url).await.unwrap();
+            sqlx::raw_sql(statement).execute(&mut store).await.unwrap();
+            store.close().await.unwrap();
+        });
+    };
+    change("ALTER TABLE _sqlx_migrations RENAME TO gone");
+    let away = quiet_event(&edge, "store", "store unreachable");
+    assert_eq!(away["level"], "error", "what needs it fails");
+    assert!(away["cause"].as_str().is_some_and(|cause| !cause.is_empty()), "{away}");
+    assert!(verbose(&edge).1.contains("verdict: failing"));
+    change("ALTER TABLE gone RENAME TO _sqlx_migrations");
+    let back = quiet_event(&edge, "store", "store reachable again");
+    assert_eq!(back["level"], "info");
+    assert!(back["lasted"].as_str().is_some_and(|time| time.contains('s')), "{back}");
+    assert_eq!(verbose(&edge).1, "ok\nverdict: ok\n");
+}
+
+#[test]
+fn pins_that_a_restarted_chain_lost_are_an_event() {
+    let (folder, is_empty) = (Folder::new(), Arc::new(AtomicBool::new(false)));
+    let restarted = Arc::clone(&is_empty);
+    let node =
+        Node::start(move |call| match (restarted.load(Ordering::Relaxed), method(call).as_str()) {
+            (true, "starknet_getBlockWithTxHashes") => block(call, 1_800_000_000),
+            (true, "starknet_getClassHashAt" | "starknet_call") => error(call, 20),
+            _ => honest(call),
+        });
+    let keys = [("relay.pins_max_age", "\"100ms\"")];
+    let edge = stage::setup(node.address(), &folder, &keys).start();
+    let ready = || {
+        let request = authorised(Request::new("GET", "/readyz"));
+        Client::connect(edge.relay()).ask(&request).status
+    };
+    let until_ready_is = |status: u16| {
+        let deadline = Instant::now() + PATIENCE;
+        while ready() != status {
+            assert!(Instant::now() < deadline, "never {status}");
+        }
+    };
+    until_ready_is(200);
+    is_empty.store(true, Ordering::Relaxed);
+    until_ready_is(503);
+    let lost = quiet_event(&edge, "pins", "pins lost: the relay writes nothing");
+    assert_eq!(lost["level"], "error");
+    assert!(lost["cause"].as_str().is_some_and(|cause| cause.contains("not proven")), "{lost}");
+    is_empty.store(false, Ordering::Relaxed);
+    until_ready_is(200);
+    let proven = quiet_event(&edge, "pins", "pins proven: the relay writes");
+    assert_eq!(proven["level"], "info");
 }

@@ -25,7 +25,7 @@ pub(super) async fn check(config: &Config, relay: Option<(Settings, Keys)>, repo
     let node = Node::new(&config.node, MemoryPool::new(MAX_ANSWER), Arc::new(Metrics::default()));
     if let Some(guard) = node.chain_guard(&config.node) {
         for (index, url) in config.node.url.iter().enumerate() {
-            let url = url.to_string();
+            let url = url.shown();
             report.add(match guard.check(index, config.node.timeout).await {
                 Ok(()) => Finding::ok(Kind::Node, &url, "it is of the served chain"),
                 Err(why) => Finding::failed(Kind::Node, &url, format!("the served chain: {why}")),
@@ -74,7 +74,7 @@ async fn ask(url: &NodeUrl, config: &NodeConfig, method: Method) -> Finding {
     let request = |id, out: &mut Vec<u8>| permit.write_request(id, out);
     let start = Instant::now();
     let answer = node.fetch(request, ConnectionChoice::Pooled, None, start + node.timeout()).await;
-    let (url, name, took) = (url.to_string(), method.name(), start.elapsed());
+    let (url, name, took) = (url.shown(), method.name(), start.elapsed());
     match answer {
         Ok(answer) if answer.is_result() => {
             let result = String::from_utf8_lossy(&answer.payload);

@@ -7,7 +7,7 @@
 use super::secrets::{Account, Accounts};
 use crate::config::NodeConfig;
 use crate::io::MemoryPool;
-use crate::node::chain::{Chain, RpcError, code};
+use crate::node::chain::{CallTrace, Chain, RpcError, code};
 use crate::node::{MAX_ANSWER, Node};
 use crate::telemetry::Metrics;
 use portcullis_filters::felt::Felt;
@@ -211,8 +211,8 @@ impl Network {
         params: &str,
     ) -> Result<(), NetworkError> {
         let failed = |trouble| failed(what, trouble);
-        let mut took = std::time::Duration::ZERO;
-        let hash = self.chain.add(method, params, None, &mut took).await.map_err(failed)?;
+        let mut call = CallTrace::default();
+        let hash = self.chain.add(method, params, None, &mut call).await.map_err(failed)?;
         // the node executes a transaction before it answers
         let receipt = self.chain.receipt(hash).await.map_err(failed)?;
         let receipt = receipt.ok_or(NetworkError::Node(what, RpcError::MalformedAnswer))?;

@@ -227,39 +227,41 @@ impl Cache {
     }
 
     /// Inserts an answer that was requested under `view`, if its block had settled by then and the
-    /// epoch is still the same.
+    /// epoch is still the same. Returns what became of it, for the log.
     pub(super) fn insert(
         &self,
         key: Arc<CacheKey>,
         answer: &Answer,
         policy: CachePolicy,
         view: &View,
-    ) {
+    ) -> &'static str {
         let (block, l1, until) = match policy {
             CachePolicy::Briefly => (None, None, Some(Instant::now() + BRIEFLY)),
             CachePolicy::WithBlock(block) => (Some(block), None, None),
             CachePolicy::UntilL1(block) if view.l1.is_some() => (Some(block), view.l1, None),
-            CachePolicy::UntilL1(_) => return,
+            CachePolicy::UntilL1(_) => return "the head of L1 is unknown",
         };
         let settled = block.is_none_or(|block| view.settled >= Some(block));
         if !settled || !view.in_use || self.view.load().epoch != view.epoch {
-            return;
+            return "its block is not settled in this epoch";
         }
         let mut permit = MemoryPermit::of(&self.memory);
         if permit.reserve(bytes(&key, &answer.payload)).is_err() {
             // answers in flight take precedence
-            return;
+            return "the memory for answers is in use";
         }
         let answer = Answer {
             member: answer.member,
             payload: Bytes::copy_from_slice(&answer.payload),
             memory: Arc::new(permit),
+            node: answer.node,
         };
         self.entries.insert(Arc::clone(&key), Entry { epoch: view.epoch, l1, until, answer });
         if self.view.load().epoch != view.epoch {
             // inserted after the purge: it cannot hit, but would hold memory
             self.entries.remove(&key);
         }
+        "stored"
     }
 
     /// Applies the result of a poll.

@@ -13,7 +13,8 @@ fn call(number: u64) -> Arc<CacheKey> {
 }
 
 fn answer(memory: &Arc<MemoryPool>, payload: Vec<u8>) -> Answer {
-    Answer { member: "result", payload: payload.into(), memory: Arc::new(MemoryPermit::of(memory)) }
+    let memory = Arc::new(MemoryPermit::of(memory));
+    Answer { member: "result", payload: payload.into(), memory, node: 0 }
 }
 
 fn config(size: Size, max_entries: usize) -> CacheConfig {

@@ -9,6 +9,7 @@ mod message;
 pub(super) use message::MAX_FIELDS;
 
 use super::gate::ErrorResponder;
+use super::peer::Peer;
 use super::respond::Rendered;
 use crate::http::context::{ConnectionGuard, DRAIN_KEEPALIVE};
 use crate::io::{LazyTimer, cold, poll_read_some, within};
@@ -61,7 +62,7 @@ pub(super) struct Limits {
 /// A client's connection over HTTP/1, and the request that is read from it.
 pub(super) struct Connection {
     io: Stream,
-    peer: Option<IpAddr>,
+    peer: Peer,
     limits: Arc<Limits>,
     errors: Arc<dyn ErrorResponder>,
     drain: ConnectionGuard,
@@ -99,7 +100,7 @@ enum HeadError {
 impl Connection {
     pub(super) fn new(
         io: Stream,
-        peer: Option<IpAddr>,
+        peer: Peer,
         limits: Arc<Limits>,
         errors: Arc<dyn ErrorResponder>,
         drain: ConnectionGuard,
@@ -124,7 +125,7 @@ impl Connection {
 
     /// The address at the other end; `None` for a Unix socket.
     pub(super) fn peer(&self) -> Option<IpAddr> {
-        self.peer
+        self.peer.address
     }
 
     /// The version of the last request.
@@ -175,9 +176,15 @@ impl Connection {
     pub(super) async fn next_head(&mut self) -> Option<Box<RequestHeader>> {
         let mut wait = IdleWait::default();
         if !poll_fn(|cx| self.poll_first_bytes(cx, &mut wait)).await {
+            if wait.drains {
+                self.peer.ends("the process shuts down");
+            } else if wait.until.is_some_and(|until| Instant::now() >= until) {
+                self.peer.ends("it was idle for too long");
+            }
             cold(self.close()).await;
             return None;
         }
+        self.peer.count_request();
         if let Some(cached) = &mut self.cached
             && let Some((header, length)) = cached.take_match(&mut self.buffer)
         {
@@ -341,6 +348,7 @@ impl Connection {
         if !self.keeps_alive() {
             // more of it may be under way, and a reset would cost the client the response
             self.lingers |= !self.is_input_read();
+            self.peer.ends("no other request may follow the last one");
             cold(self.close()).await;
             return false;
         }
@@ -357,7 +365,8 @@ impl Connection {
 
     async fn refuse(&mut self, reason: Reason) {
         self.lingers = true;
-        let response = self.errors.respond(reason, self.peer, Version::HTTP_11);
+        self.peer.ends("its request head was refused");
+        let response = self.errors.respond(reason, self.peer.address, Version::HTTP_11);
         if let Rendered::Http1(pieces) = response {
             // a client that is gone reads nothing, and the connection closes either way
             let _ = timeout(LINGER, self.write(pieces)).await;

@@ -12,6 +12,7 @@ pub(super) use stream::H2Stream;
 
 use super::gate::Gate;
 use super::http1::MAX_FIELDS;
+use super::peer::Peer;
 use super::request::{Request, Transport};
 use super::respond::Rendered;
 use super::session::Handoff;
@@ -28,7 +29,6 @@ use pingora::protocols::Stream;
 use pingora::server::ShutdownWatch;
 use portcullis_filters::verdict::Reason;
 use std::future::poll_fn;
-use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -63,7 +63,7 @@ const GOAWAY_GRACE: Duration = Duration::from_secs(2);
 pub(super) async fn serve<A: HttpServerApp + Send + Sync + 'static>(
     gate: Arc<Gate<A>>,
     stream: Stream,
-    peer: Option<IpAddr>,
+    peer: Peer,
     drain: ConnectionGuard,
     shutdown: &ShutdownWatch,
 ) {
@@ -72,7 +72,7 @@ pub(super) async fn serve<A: HttpServerApp + Send + Sync + 'static>(
     let (io, frame_timer) = TimedIo::new(stream, limits.header_timeout, limits.write_timeout);
     // a head a little over the limit gets our response, a larger one that of `h2`
     let list = u32::try_from(2 * limits.header_size).unwrap_or(u32::MAX);
-    let is_proxy = peer.is_some_and(|peer| gate.trusted.contains(peer));
+    let is_proxy = peer.address.is_some_and(|peer| gate.trusted.contains(peer));
     let times = if is_proxy { CLIENTS_OF_A_PROXY } else { 1 };
     let mut builder = Builder::new();
     builder
@@ -105,6 +105,7 @@ pub(super) async fn serve<A: HttpServerApp + Send + Sync + 'static>(
     poll_fn(|cx| connection.poll(cx)).await;
     if connection.frame_timer.head_was_late.load(Ordering::Relaxed) {
         // there is no request to answer yet: this logs and counts the refusal
+        let peer = connection.peer.address;
         let _ = connection.gate.errors.respond(Reason::RequestTimeout, peer, Version::HTTP_2);
     }
 }
@@ -112,7 +113,7 @@ pub(super) async fn serve<A: HttpServerApp + Send + Sync + 'static>(
 /// A connection and its requests.
 struct H2Connection<A> {
     gate: Arc<Gate<A>>,
-    peer: Option<IpAddr>,
+    peer: Peer,
     /// The peer is a trusted proxy.
     is_proxy: bool,
     shutdown: ShutdownWatch,
@@ -227,6 +228,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
     /// Takes no other request; those under way are answered. RFC 9113, section 6.8.
     fn send_goaway(&mut self) {
         self.goaway_sent = Some(Instant::now());
+        self.peer.ends("GOAWAY was sent: it is idle, old or abusive, or the process shuts down");
         self.connection.graceful_shutdown();
     }
 
@@ -245,6 +247,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
 
     fn start(&mut self, request: http::Request<RecvStream>, response: SendResponse<Bytes>) {
         self.has_served = true;
+        self.peer.count_request();
         let (mut head, body) = request.into_parts();
         self.hold.get_or_insert_with(|| self.gate.process.drain.hold());
         let is_forwarded = self.is_proxy && head.headers.contains_key("x-forwarded-for");
@@ -254,7 +257,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
             return self.refuse(reason, response);
         }
         let responder = H2Responder::new(response);
-        let stream = H2Stream::new(self.peer, body, responder.clone());
+        let stream = H2Stream::new(self.peer.address, body, responder.clone());
         let handoff = Handoff::default();
         let request = Request(Transport::Http2(Box::new(stream)));
         let session = handoff.lend(request, Box::new(RequestHeader::from(head)));
@@ -273,7 +276,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
     }
 
     fn refuse(&mut self, reason: Reason, mut response: SendResponse<Bytes>) {
-        let refusal = self.gate.errors.respond(reason, self.peer, Version::HTTP_2);
+        let refusal = self.gate.errors.respond(reason, self.peer.address, Version::HTTP_2);
         let Rendered::Http2(refusal) = refusal else { return };
         // a refusal is one piece, and smaller than any window; a client that is gone reads nothing
         let [text, ..] = refusal.body;

@@ -112,6 +112,8 @@ impl Prover {
         let made = async move {
             let proof = Arc::new(prover.make().await);
             let ready = proof.is_ready();
+            let took = proof.checked_at.elapsed().unwrap_or_default();
+            log::debug!(ready, took:?; "pins checked");
             prover.metrics.relay.proved(&PinState {
                 ready,
                 unproven: proof.pins.iter().filter(|pin| !pin.ok).count(),

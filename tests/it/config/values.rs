@@ -214,13 +214,31 @@ fn a_node_url_is_split_into_parts() {
 }
 
 #[test]
+fn a_node_url_is_shown_without_keys() {
+    for (text, shown) in [
+        ("http://node:5050/rpc", "http://node:5050/rpc"),
+        ("http://node/rpc/v0_10", "http://node/rpc/v0_10"),
+        ("http://node/starknet/version/rpc/v0.9", "http://node/starknet/version/rpc/v0.9"),
+        ("http://node", "http://node/"),
+        ("http://node/v3/0123456789abcdef", "http://node/…"),
+        ("http://node/starknet/version/rpc/v0_9/Key", "http://node/…"),
+        ("http://node/12345678/rpc", "http://node/…"),
+        ("http://node/v1234567", "http://node/…"),
+        ("HTTPS://Node.Example:443/rpc", "https://node.example/rpc"),
+        ("https://node.example:80/v3/0123456789abcdef", "https://node.example:80/…"),
+    ] {
+        let config = parse(&with("node.url", &format!("\"{text}\""))).unwrap();
+        assert_eq!(config.node.url.first().shown(), shown);
+    }
+}
+
+#[test]
 fn a_node_url_with_anything_else_is_refused() {
     let nine: Vec<_> = (1..=9).map(|n| format!("\"http://node{n}\"")).collect();
     let nine = format!("[{}]", nine.join(", "));
     for (literal, expected) in [
-        ("\"https://node\"", "https is not supported; put a TLS tunnel in front"),
-        ("\"ws://node\"", "only http:// is supported"),
-        ("\"node:5050\"", "it does not start with http://"),
+        ("\"ws://node\"", "only http:// and https:// are supported"),
+        ("\"node:5050\"", "it does not start with http:// or https://"),
         ("\"http://\"", "the host is missing"),
         ("\"http://:80\"", "the host is missing"),
         ("\"http://node:0\"", "the port is not 1 to 65535"),
@@ -253,7 +271,7 @@ fn a_secret_in_a_url_is_not_shown() {
     for url in [
         "http://user:hunter2@node/rpc",
         "http://user:hun/hunter2@node",
-        "https://node.example/v1/hunter2",
+        "wss://node.example/v1/hunter2",
         "http://node/?key=hunter2",
         "user:hunter2@node",
         "node/hunter2",

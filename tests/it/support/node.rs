@@ -82,6 +82,11 @@ impl Latch {
         self.0.1.notify_all();
     }
 
+    /// Whether it is open.
+    pub(crate) fn is_open(&self) -> bool {
+        *self.0.0.lock().unwrap()
+    }
+
     /// Waits until it is open; returns false on timeout.
     pub(crate) fn wait(&self) -> bool {
         let guard = self.0.0.lock().unwrap();

@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use rustls::crypto::ring;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, ProtocolVersion, RootCertStore};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, ProtocolVersion, RootCertStore, ServerConfig};
 use rustls::{SupportedProtocolVersion, version};
 use tokio::io::copy_bidirectional;
-use tokio_rustls::TlsConnector;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::support::client::{Client, PATIENCE};
 use crate::support::edge::Setup;
@@ -41,10 +42,16 @@ impl Pair {
 
     /// A certificate that expires in the first second of this year.
     pub(crate) fn until(year: i32) -> Self {
+        Self::with(NAME, |params| params.not_after = date_time_ymd(year, 1, 1))
+    }
+
+    /// A certificate for this host, valid until 4096 unless `change` says otherwise.
+    pub(crate) fn with(host: &str, change: impl FnOnce(&mut CertificateParams)) -> Self {
         let key = KeyPair::generate().expect("there is randomness");
-        let mut params = CertificateParams::new(vec![NAME.to_owned()]).expect("a name");
+        let mut params = CertificateParams::new(vec![host.to_owned()]).expect("a name");
         params.not_before = date_time_ymd(1975, 1, 1);
-        params.not_after = date_time_ymd(year, 1, 1);
+        params.not_after = date_time_ymd(4096, 1, 1);
+        change(&mut params);
         let certificate = params.self_signed(&key).expect("the key can sign");
         Self {
             certificate: certificate.pem(),
@@ -79,6 +86,38 @@ impl Pair {
     pub(crate) fn client(&self, address: SocketAddr) -> Client {
         Client::over(tunnel(address, self.config(ANY, &["http/1.1"])))
     }
+}
+
+/// A TLS server with this certificate in front of a node: the address of its listener.
+pub(crate) fn secured_node(node: SocketAddr, pair: &Pair) -> SocketAddr {
+    let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).expect("a key");
+    let provider = Arc::new(ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider);
+    let builder = builder.with_protocol_versions(ANY).expect("versions with ciphers");
+    let config = builder.with_no_client_auth().with_single_cert(vec![pair.der.clone()], key);
+    let mut config = config.expect("the key is the certificate's");
+    // a client that offered h2 would be served it
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    listener.set_nonblocking(true).expect("it is open");
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async move {
+            let listener = tokio::net::TcpListener::from_std(listener).expect("a socket");
+            let acceptor = TlsAcceptor::from(Arc::new(config));
+            while let Ok((stream, _)) = listener.accept().await {
+                let acceptor = acceptor.clone();
+                tokio::spawn(async move {
+                    // the other side reports what it dislikes
+                    let Ok(mut inside) = acceptor.accept(stream).await else { return };
+                    let Ok(mut node) = tokio::net::TcpStream::connect(node).await else { return };
+                    let _ended = copy_bidirectional(&mut inside, &mut node).await;
+                });
+            }
+        });
+    });
+    address
 }
 
 /// Configures a listener with the certificate that [`Pair::write`] wrote.

@@ -1,0 +1,132 @@
+//! The circuit breaker of one URL.
+//!
+//! A few failures in a row open it, another chain does at once; after a second, one call probes the
+//! URL. A call that times out while others are answered is slow and counts as no failure.
+
+use super::NodeError;
+use parking_lot::Mutex;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Consecutive failures that open the breaker: a restart may cause one or two.
+const FAILURES: u32 = 3;
+/// How long an open breaker rejects calls: a node restarts within seconds.
+pub const BREAKER_PAUSE: Duration = Duration::from_secs(1);
+
+/// Why a call failed, and whether the node may have received the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallFailure {
+    /// No connection: nothing was sent.
+    Connect,
+    /// A pooled connection died during the request and no new one was possible: maybe received.
+    Gone,
+    /// Its chain is not the served one: nothing was sent.
+    Foreign,
+    /// The request may have reached the node.
+    After(NodeError),
+}
+
+impl CallFailure {
+    /// What it means to the caller, if no other URL answers.
+    pub(super) const fn error(self) -> NodeError {
+        match self {
+            Self::Connect => NodeError::Unreachable,
+            Self::Gone => NodeError::Cut,
+            Self::Foreign => NodeError::WrongChain,
+            Self::After(error) => error,
+        }
+    }
+}
+
+/// The breaker of one URL.
+#[derive(Debug, Default)]
+pub struct Breaker(Mutex<BreakerState>);
+
+#[derive(Debug, Default)]
+struct BreakerState {
+    failures: u32,
+    /// Calls that were answered.
+    answers: u64,
+    /// Set while open: when the next probe may start, if none is under way.
+    probe_at: Option<Instant>,
+    /// The most recent failure.
+    failure: Option<CallFailure>,
+    probing: bool,
+}
+
+/// A call that the breaker admitted. Dropped without a result (its client is gone, say), it does
+/// not count.
+#[derive(Debug)]
+pub struct Attempt<'a> {
+    breaker: &'a Breaker,
+    is_probe: bool,
+    /// [`BreakerState::answers`] when it began.
+    answers: u64,
+}
+
+impl Breaker {
+    /// Admits a call; `None` while the breaker is open.
+    pub fn enter(&self, now: impl FnOnce() -> Instant) -> Option<Attempt<'_>> {
+        let mut state = self.0.lock();
+        let is_probe = match state.probe_at {
+            None => false,
+            Some(at) if !state.probing && now() >= at => {
+                state.probing = true;
+                true
+            }
+            Some(_) => return None,
+        };
+        Some(Attempt { breaker: self, is_probe, answers: state.answers })
+    }
+
+    /// Calls that were answered so far.
+    pub(super) fn answers(&self) -> u64 {
+        self.0.lock().answers
+    }
+
+    /// Why calls are rejected, except for a probe, as the name of a [`NodeError`]; `None` while
+    /// closed.
+    pub fn failure(&self) -> Option<&'static str> {
+        let state = self.0.lock();
+        state.probe_at.and(state.failure).map(|failure| failure.error().name())
+    }
+}
+
+impl Attempt<'_> {
+    /// Records the result of the call.
+    pub fn record(self, failure: Option<CallFailure>, now: impl FnOnce() -> Instant) {
+        let mut state = self.breaker.0.lock();
+        match failure {
+            Some(CallFailure::After(NodeError::Timeout)) if state.answers != self.answers => {}
+            Some(
+                CallFailure::Connect
+                | CallFailure::Gone
+                | CallFailure::Foreign
+                | CallFailure::After(NodeError::Cut | NodeError::Timeout),
+            ) => {
+                state.failures = state.failures.saturating_add(1);
+                state.failure = failure;
+                let is_foreign = failure == Some(CallFailure::Foreign);
+                if self.is_probe || is_foreign || state.failures >= FAILURES {
+                    state.probe_at = Some(now() + BREAKER_PAUSE);
+                }
+            }
+            // our own bound, not the node
+            Some(CallFailure::After(NodeError::Overloaded)) => {}
+            // an invalid answer is an answer
+            _ => {
+                state.answers += 1;
+                state.failures = 0;
+                state.probe_at = None;
+            }
+        }
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if self.is_probe {
+            self.breaker.0.lock().probing = false;
+        }
+    }
+}

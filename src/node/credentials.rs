@@ -1,0 +1,175 @@
+//! What the URLs of the node need besides their address: certificates to trust, and a header.
+//!
+//! In: the files of the configuration, read at the start and on SIGHUP. Out: TLS towards `https://`
+//! URLs (host names are verified, HTTP/1.1 only), and the header of `node.header_file`, which is a
+//! secret: providers of hosted nodes know their clients by it.
+
+use crate::config::{NodeConfig, NodeUrl, Scheme};
+use crate::secrets::{self, Secret, SecretError};
+use arc_swap::ArcSwap;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, RootCertStore, crypto};
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thiserror::Error;
+use tokio_rustls::TlsConnector;
+
+/// 1 MiB: a system has some 150 roots in 250 KiB.
+const MAX_ROOTS: u64 = 1 << 20;
+const HEADER_FORM: &str = "one line `Name: value`, a header that the program does not set itself";
+/// Set by this client, or about one connection only: RFC 9110, section 7.6.1.
+const OWN_HEADERS: [&str; 18] = [
+    "accept",
+    "accept-encoding",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "expect",
+    "host",
+    "http2-settings",
+    "keep-alive",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "traceparent",
+    "tracestate",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// What is needed to send a request.
+pub struct Credentials {
+    /// `None` without an `https://` URL.
+    pub(super) tls: Option<TlsConnector>,
+    header: Option<Secret>,
+}
+
+/// Those in force, or why there are none; for all clients of the node.
+pub(super) type SharedCredentials = ArcSwap<Result<Credentials, Vec<CredentialsError>>>;
+
+/// Why a file of the credentials is unusable.
+#[derive(Debug, Error)]
+pub enum CredentialsError {
+    /// The file of the header.
+    #[error(transparent)]
+    Header(#[from] SecretError),
+    /// The file of certificates.
+    #[error("{path}: {why}", path = .0.display(), why = .1)]
+    Roots(PathBuf, String),
+    /// There are `https://` URLs, and nothing to verify them by.
+    #[error("the system has no root certificates: name a file of them")]
+    NoRoots,
+    /// TLS is impossible here.
+    #[error("TLS to the node: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
+impl CredentialsError {
+    /// The configuration key that it is about.
+    pub const fn key(&self) -> &'static str {
+        match self {
+            Self::Header(_) => "node.header_file",
+            Self::Roots(..) | Self::NoRoots | Self::Tls(_) => "node.ca_file",
+        }
+    }
+}
+
+impl Credentials {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// Every one that is unusable.
+    pub fn load(config: &NodeConfig) -> Result<Self, Vec<CredentialsError>> {
+        let header = config.header_file.as_deref().map(read_header).transpose();
+        match (header, Self::tls(config)) {
+            (Ok(header), Ok(tls)) => Ok(Self { tls, header }),
+            (header, tls) => {
+                let header = header.err().map(CredentialsError::from);
+                Err(header.into_iter().chain(tls.err()).collect())
+            }
+        }
+    }
+
+    fn tls(config: &NodeConfig) -> Result<Option<TlsConnector>, CredentialsError> {
+        let is_https = |url: &NodeUrl| url.scheme == Scheme::Https;
+        let roots = match &config.ca_file {
+            Some(path) => read_roots(path)?,
+            None if config.url.iter().any(is_https) => system_roots()?,
+            None => return Ok(None),
+        };
+        Ok(Some(connector(roots)?))
+    }
+
+    /// The line of the header with its end; empty without one.
+    pub(super) fn header(&self) -> &[u8] {
+        self.header.as_ref().map_or(&[], Secret::expose)
+    }
+}
+
+fn connector(roots: RootCertStore) -> Result<TlsConnector, rustls::Error> {
+    let provider = Arc::new(crypto::ring::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+fn system_roots() -> Result<RootCertStore, CredentialsError> {
+    let mut roots = RootCertStore::empty();
+    // some may be of a form that is not supported; the others are as good
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if roots.is_empty() { Err(CredentialsError::NoRoots) } else { Ok(roots) }
+}
+
+fn read_roots(path: &Path) -> Result<RootCertStore, CredentialsError> {
+    let failed = |why: String| CredentialsError::Roots(path.to_owned(), why);
+    let mut text = Vec::new();
+    let file = File::open(secrets::locate(path)).map_err(|error| failed(error.to_string()))?;
+    let read = file.take(MAX_ROOTS + 1).read_to_end(&mut text);
+    read.map_err(|error| failed(error.to_string()))?;
+    if text.len() as u64 > MAX_ROOTS {
+        return Err(failed(format!("it is larger than {MAX_ROOTS} bytes")));
+    }
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(&text) {
+        let certificate = certificate.map_err(|_| failed("it is not PEM".to_owned()))?;
+        let added = roots.add(certificate);
+        added.map_err(|_| failed("it holds something that is no X.509 certificate".to_owned()))?;
+    }
+    if roots.is_empty() {
+        return Err(failed("it must hold certificates in PEM".to_owned()));
+    }
+    Ok(roots)
+}
+
+/// Reads the header's line, and ends it as HTTP does.
+fn read_header(path: &Path) -> Result<Secret, SecretError> {
+    let malformed = || SecretError::not(path, HEADER_FORM);
+    let secret = secrets::read(path)?;
+    let line = secret.expose().trim_ascii();
+    let colon = line.iter().position(|byte| *byte == b':').ok_or_else(malformed)?;
+    let (name, value) = line.split_at(colon);
+    let value = value.get(1..).unwrap_or_default().trim_ascii();
+    let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+    let is_value = |byte: &u8| byte.is_ascii_graphic() || matches!(byte, b' ' | b'\t');
+    let is_own = OWN_HEADERS.iter().any(|own| name.eq_ignore_ascii_case(own.as_bytes()));
+    if name.is_empty() || value.is_empty() || is_own {
+        return Err(malformed());
+    }
+    if !name.iter().all(is_token) || !value.iter().all(is_value) {
+        return Err(malformed());
+    }
+    // never grown, as a copy left behind would not be wiped
+    let mut header = Vec::with_capacity(name.len() + value.len() + 4);
+    for piece in [name, b": ", value, b"\r\n"] {
+        header.extend_from_slice(piece);
+    }
+    Ok(Secret::new(header))
+}
