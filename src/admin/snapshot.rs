@@ -128,6 +128,7 @@ impl Admin {
             "capacity": cache.capacity,
             "epoch": cache.epoch,
             "settled": cache.settled,
+            "enabled": cache.enabled,
             "suspended": cache.suspended,
             "uses": totals(&metrics.calls, "cache"),
             "emptied": totals(&metrics.cache_epochs, "cause"),

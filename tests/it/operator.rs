@@ -25,7 +25,7 @@ pub(crate) fn ask(edge: &Edge, request: &Request) -> Response {
 }
 
 /// A connection that reads the event stream.
-struct Page(Client);
+pub(crate) struct Page(Client);
 
 impl Page {
     /// Opens the stream, or returns the refusal.
@@ -41,12 +41,12 @@ impl Page {
         Ok(Self(client))
     }
 
-    fn listening(edge: &Edge) -> Self {
+    pub(crate) fn listening(edge: &Edge) -> Self {
         Self::open(edge).unwrap_or_else(|refused| panic!("there is room: {refused:?}"))
     }
 
     /// The next snapshot; `None` at the end.
-    fn next(&mut self) -> Option<Value> {
+    pub(crate) fn next(&mut self) -> Option<Value> {
         let event = self.0.chunk();
         if event.is_empty() {
             return None;

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::admin::metrics;
+use crate::operator::Page;
 use crate::support::client::{Client, PATIENCE};
 use crate::support::edge::{Edge, Setup};
 use crate::support::folder::Folder;
@@ -44,6 +45,8 @@ fn a_node_outage_is_an_event() {
     let address = node.address();
     let edge = Edge::with(&node, &[("gateway.cache.enabled", "false")]);
     assert_eq!(verbose(&edge), (200, "ok\nverdict: ok\n".into()));
+    let cache = &Page::listening(&edge).next().expect("a snapshot")["cache"];
+    assert_eq!(cache["enabled"], false, "off is not bypassed");
     drop(node);
     let down = event(&edge, "node_url", "node URL failed");
     assert_eq!(down["level"], "error", "it is the only one");

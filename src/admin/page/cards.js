@@ -107,8 +107,9 @@ function cache() {
   const used = (use) => (snapshot) => totalOf(snapshot.cache.uses, use);
   const all = (snapshot) => total(snapshot.cache.uses);
   const show = (snapshot, history) => {
-    const { entries, capacity, epoch, settled, suspended, emptied } = snapshot.cache;
-    const state = suspended ? ['bypassed', 'warn'] : ['in use', 'good'];
+    const { enabled, entries, capacity, epoch, settled, suspended, emptied } = snapshot.cache;
+    const state = !enabled ? ['off', 'quiet']
+      : suspended ? ['bypassed', 'warn'] : ['in use', 'good'];
     const troubles = snapshot.verdict.troubles.filter(({ condition }) => condition === 'cache');
     const shares = [used('hit'), used('shared')].map((of) => history.share(of, all));
     flushes.title = `Chain epoch ${count(epoch)}`;
