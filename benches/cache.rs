@@ -20,7 +20,9 @@ use portcullis::gateway::{Gateway, Lookup, ReadRequest, Settings};
 use portcullis::io::MemoryPool;
 use portcullis::node::Node;
 use portcullis::telemetry::{CacheUse, Metrics};
+use portcullis_filters::client::ClientKey;
 use std::hint::black_box;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
@@ -41,6 +43,7 @@ const LOOK: Duration = Duration::from_millis(50);
 struct World {
     gateway: Arc<Gateway>,
     settings: Arc<Settings>,
+    client: ClientKey,
     runtime: Runtime,
 }
 
@@ -67,7 +70,8 @@ impl World {
             drop(stop);
         });
         let settings = gateway.running.settings();
-        Self { gateway, settings, runtime }
+        let client = ClientKey::of(Ipv4Addr::LOCALHOST.into());
+        Self { gateway, settings, client, runtime }
     }
 
     fn request(&self, body: &str) -> Arc<ReadRequest> {
@@ -76,7 +80,7 @@ impl World {
     }
 
     fn lookup<'a>(&'a self, request: &'a ReadRequest) -> Lookup<'a> {
-        self.gateway.lookup(&self.settings, black_box(request), None)
+        self.gateway.lookup(&self.settings, black_box(request), (self.client, None))
     }
 
     /// Polls until the response comes from the cache.

@@ -23,7 +23,7 @@ use ahash::RandomState;
 use cache::{Cache, CacheKey, View};
 use parking_lot::Mutex;
 use parsed_bodies::ParsedBodyCache;
-use portcullis_filters::client::TrustedProxies;
+use portcullis_filters::client::{ClientKey, TrustedProxies};
 use portcullis_filters::policy::GatewayPolicy;
 use portcullis_filters::rpc::{CacheClass, MethodSet};
 use portcullis_filters::verdict::Refusal;
@@ -104,6 +104,7 @@ impl Lookup<'_> {
 pub struct PendingRead<'a> {
     gateway: &'a Gateway,
     request: &'a ReadRequest,
+    client: ClientKey,
     traceparent: Option<&'a [u8]>,
     /// The state of the chain before the node is asked.
     view: View,
@@ -175,12 +176,12 @@ impl Gateway {
         Ok((request, id.as_str()))
     }
 
-    /// Looks up a permitted read. `traceparent` is sent to the node if this read leads.
+    /// Looks up a client's permitted read. `traceparent` is sent to the node if this read leads.
     pub fn lookup<'a>(
         &'a self,
         settings: &Settings,
         request: &'a ReadRequest,
-        traceparent: Option<&'a [u8]>,
+        (client, traceparent): (ClientKey, Option<&'a [u8]>),
     ) -> Lookup<'a> {
         let view = self.cache.view();
         let class = request.class.filter(|_| settings.cache && view.in_use);
@@ -209,6 +210,7 @@ impl Gateway {
         Lookup::Pending(PendingRead {
             gateway: self,
             request,
+            client,
             traceparent,
             view,
             class,
@@ -248,7 +250,10 @@ impl PendingRead<'_> {
                     }
                 }
             };
-            if let Some(Role::Leader(leader)) = self.role.take() {
+            // a leader over its share is replaced by one of its followers
+            if let Some(Role::Leader(leader)) = self.role.take()
+                && !matches!(answer, Err(NodeError::OverShare))
+            {
                 leader.complete(&answer);
             }
             *took = start.elapsed();
@@ -281,7 +286,9 @@ impl PendingRead<'_> {
         deadline: Instant,
     ) -> impl Future<Output = Result<Answer, NodeError>> + 'a {
         let write = |id, out: &mut Vec<u8>| key.call().write_request(id, out);
-        self.gateway.node.fetch(write, ConnectionChoice::Pooled, self.traceparent, deadline)
+        let share = self.gateway.running.clients().answers_of(self.client);
+        let (choice, share) = (ConnectionChoice::Pooled, Some(share));
+        self.gateway.node.fetch(write, choice, self.traceparent, deadline, share)
     }
 
     fn store(&self, class: CacheClass, answer: &Answer) {

@@ -4,6 +4,7 @@
 //! Each surface has one [`Running`], whose settings a reload replaces. The policy counts.
 
 use crate::config::ClientsConfig;
+use crate::io::ClientShare;
 use ahash::RandomState;
 use arc_swap::ArcSwap;
 use http::HeaderValue;
@@ -13,9 +14,6 @@ use portcullis_filters::limit::{Busy, Millis, Quota, RateLimitStatus, RateLimite
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use tokio::time::Instant;
-
-/// One client holds at most this part of the memory that all share.
-const SHARE: usize = 4;
 
 /// The settings of a surface, which limit its clients.
 pub trait Settings: Send + Sync + 'static {
@@ -91,10 +89,10 @@ impl ClientLimits {
 pub struct Clients {
     limiter: RateLimiter<RandomState>,
     in_flight: Inflight,
-    /// Bytes of large answers that a client has not read.
-    unread: Inflight,
+    /// Bytes of large answers that are fetched for a client, or that it has not read.
+    unread: Arc<Inflight>,
     /// Bytes of request bodies that are under way.
-    uploads: Inflight,
+    uploads: Arc<Inflight>,
     started: Instant,
 }
 
@@ -106,8 +104,8 @@ impl Clients {
         Self {
             limiter: RateLimiter::new(limits.quota, capacity, RandomState::new()),
             in_flight: Inflight::new(),
-            unread: Inflight::new(),
-            uploads: Inflight::new(),
+            unread: Arc::new(Inflight::new()),
+            uploads: Arc::new(Inflight::new()),
             started: Instant::now(),
         }
     }
@@ -129,15 +127,15 @@ impl Clients {
         (count <= limits.max_in_flight).then_some(guard)
     }
 
-    /// Counts an answer of this many bytes as the client's until it is read; `None` when the client
-    /// would hold more than its share of a pool of `size` bytes.
-    pub fn hold_answer(&self, client: ClientKey, bytes: usize, size: usize) -> Option<Guard> {
-        hold(&self.unread, client, bytes, size)
+    /// The client's share of the memory for answers: those that are fetched for it, and those that
+    /// it has not read.
+    pub fn answers_of(&self, client: ClientKey) -> ClientShare {
+        ClientShare::of(client, &self.unread)
     }
 
-    /// The same for a request body that is under way.
-    pub fn hold_upload(&self, client: ClientKey, bytes: usize, size: usize) -> Option<Guard> {
-        hold(&self.uploads, client, bytes, size)
+    /// The same for its request bodies that are under way.
+    pub fn uploads_of(&self, client: ClientKey) -> ClientShare {
+        ClientShare::of(client, &self.uploads)
     }
 
     /// The peer's rate-limit status, read-only.
@@ -154,11 +152,4 @@ impl Clients {
     pub fn population(&self) -> (u64, u64) {
         (u64::from(self.limiter.population()), self.limiter.evicted())
     }
-}
-
-fn hold(held: &Inflight, client: ClientKey, bytes: usize, size: usize) -> Option<Guard> {
-    let signed = |bytes: usize| isize::try_from(bytes).unwrap_or(isize::MAX);
-    let (guard, all) = held.incr(client, signed(bytes));
-    // a single one fits, however small the pool is
-    (all <= signed(size / SHARE) || all == signed(bytes)).then_some(guard)
 }

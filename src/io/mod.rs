@@ -13,8 +13,9 @@ pub mod shared;
 
 use bytes::BytesMut;
 use parking_lot::Mutex;
-use pingora_limits::inflight::Guard;
+use pingora_limits::inflight::{Guard, Inflight};
 use portcullis_filters::client::ClientKey;
+use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::mem::MaybeUninit;
@@ -167,61 +168,130 @@ impl MemoryPool {
     }
 }
 
-/// The pool has fewer bytes than requested.
+/// Why there is no memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Exhausted;
+pub enum Exhausted {
+    /// The pool has fewer bytes than requested.
+    Pool,
+    /// The client would hold more than its share of the pool.
+    Share,
+}
 
-/// A share of the pool, for one answer or one request body; released on drop.
+/// One client holds at most this part of the memory that all share.
+const SHARE: usize = 4;
+/// 64 KiB: all smaller answers that a client may have in flight are little memory.
+pub const LARGE: usize = 64 << 10;
+
+/// What one client holds of a pool, and its share as the bound.
+#[derive(Clone)]
+pub struct ClientShare {
+    client: ClientKey,
+    held: Arc<Inflight>,
+}
+
+/// Bytes that are counted as a client's until the last clone is dropped.
+pub type Held = Arc<Vec<Guard>>;
+
+impl ClientShare {
+    /// The share of `client`; `held` counts what each client holds of the same pool.
+    pub fn of(client: ClientKey, held: &Arc<Inflight>) -> Self {
+        Self { client, held: Arc::clone(held) }
+    }
+
+    /// Counts `more` bytes as the client's, for something of `bytes` bytes in all. `None` when the
+    /// client would hold more than its share of a pool of `size` bytes.
+    pub fn hold(&self, more: usize, bytes: usize, size: usize) -> Option<Guard> {
+        let signed = |bytes: usize| isize::try_from(bytes).unwrap_or(isize::MAX);
+        let (guard, all) = self.held.incr(self.client, signed(more));
+        // a single one fits, however small the pool is
+        (all <= signed(size / SHARE) || all == signed(bytes)).then_some(guard)
+    }
+}
+
+impl fmt::Debug for ClientShare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ClientShare").field(&self.client).finish()
+    }
+}
+
+/// A part of the pool, for one answer or one request body; released on drop.
 #[derive(Debug)]
 pub struct MemoryPermit {
     memory: Arc<MemoryPool>,
     bytes: usize,
-    /// The clients that are still reading the answer, each with the guard that counts it.
-    readers: Mutex<Vec<(ClientKey, Weak<Guard>)>>,
+    /// The client that it is read for, if it is a client's.
+    share: Option<ClientShare>,
+    readers: Mutex<Readers>,
+}
+
+/// Whose a large answer is.
+#[derive(Debug, Default)]
+struct Readers {
+    /// What counts it as that of the client for which it was fetched, until that client reads it.
+    fetched: Vec<Guard>,
+    /// The clients that are still reading it.
+    reading: Vec<(ClientKey, Weak<Vec<Guard>>)>,
 }
 
 impl MemoryPermit {
-    /// An empty share.
+    /// An empty permit, of no client's.
     pub fn of(memory: &Arc<MemoryPool>) -> Self {
-        Self { memory: Arc::clone(memory), bytes: 0, readers: Mutex::default() }
+        Self { memory: Arc::clone(memory), bytes: 0, share: None, readers: Mutex::default() }
     }
 
-    /// The size of the pool.
-    pub fn pool_size(&self) -> usize {
-        self.memory.size()
+    /// An empty permit. What it reserves counts as the client's once it is large.
+    pub fn for_client(memory: &Arc<MemoryPool>, share: Option<ClientShare>) -> Self {
+        let mut permit = Self::of(memory);
+        permit.share = share;
+        permit
     }
 
-    /// Counts the answer as the client's until the guard is dropped, once for all of its requests
-    /// that read the same answer: `count` is called for the first. `None` if `count` refuses.
-    pub fn read_by(
-        &self,
-        client: ClientKey,
-        count: impl FnOnce() -> Option<Guard>,
-    ) -> Option<Arc<Guard>> {
+    /// Counts the answer, of this many bytes, as the client's while it reads it: once for all of
+    /// its requests that read the same answer. `None` if it holds its share already.
+    pub fn read_by(&self, share: &ClientShare, bytes: usize) -> Option<Held> {
         let mut readers = self.readers.lock();
-        readers.retain(|(_, guard)| guard.strong_count() > 0);
-        let known = readers.iter().find(|(reader, _)| *reader == client);
-        if let Some(guard) = known.and_then(|(_, guard)| guard.upgrade()) {
-            return Some(guard);
+        let Readers { fetched, reading } = &mut *readers;
+        reading.retain(|(_, held)| held.strong_count() > 0);
+        let known = reading.iter().find(|(reader, _)| *reader == share.client);
+        if let Some(held) = known.and_then(|(_, held)| held.upgrade()) {
+            return Some(held);
         }
-        let guard = Arc::new(count()?);
-        readers.push((client, Arc::downgrade(&guard)));
-        Some(guard)
+        let is_own = self.share.as_ref().is_some_and(|own| own.client == share.client);
+        let counted = if is_own { std::mem::take(fetched) } else { Vec::new() };
+        let held = match counted.is_empty() {
+            false => counted,
+            true => vec![share.hold(bytes, bytes, self.memory.size())?],
+        };
+        let held = Arc::new(held);
+        reading.push((share.client, Arc::downgrade(&held)));
+        Some(held)
     }
 
-    /// Grows the share to at least `bytes`.
+    /// Grows to at least `bytes`.
     ///
     /// # Errors
-    /// [`Exhausted`] when the pool has less; the share is unchanged.
+    /// [`Exhausted`] when the pool or the client's share has less; the permit is unchanged.
     pub fn reserve(&mut self, bytes: usize) -> Result<(), Exhausted> {
         let more = bytes.saturating_sub(self.bytes);
+        let guard = self.count(bytes)?;
         let take = |free: usize| free.checked_sub(more);
         self.memory
             .free
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
-            .map_err(|_| Exhausted)?;
+            .map_err(|_| Exhausted::Pool)?;
         self.bytes += more;
+        self.readers.get_mut().fetched.extend(guard);
         Ok(())
+    }
+
+    /// Counts what is not counted yet, if it is large and a client's.
+    fn count(&self, bytes: usize) -> Result<Option<Guard>, Exhausted> {
+        let counted = if self.bytes < LARGE { 0 } else { self.bytes };
+        let Some(share) = self.share.as_ref().filter(|_| bytes >= LARGE && bytes > counted) else {
+            return Ok(None);
+        };
+        let guard = share.hold(bytes - counted, bytes, self.memory.size());
+        guard.map(Some).ok_or(Exhausted::Share)
     }
 }
 

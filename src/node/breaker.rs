@@ -112,7 +112,7 @@ impl Attempt<'_> {
                 }
             }
             // our own bound, not the node
-            Some(CallFailure::After(NodeError::Overloaded)) => {}
+            Some(CallFailure::After(error)) if error.is_ours() => {}
             // an invalid answer is an answer
             _ => {
                 state.answers += 1;

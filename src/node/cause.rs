@@ -61,6 +61,7 @@ impl fmt::Display for Cause {
                 NodeError::Status => "a status other than 200",
                 NodeError::Oversized => "the answer is larger than 4 MiB",
                 NodeError::Invalid => "the answer is not one complete JSON-RPC 2.0 response",
+                NodeError::OverShare => "a client holds its share of the memory for answers",
                 NodeError::Overloaded => "too many calls or too much memory in use here",
             }),
         }

@@ -287,7 +287,7 @@ impl Chain {
         let write = |id: u64, out: &mut Vec<u8>| write_request(id, method, params, out);
         let start = Instant::now();
         let deadline = start + self.0.timeout();
-        let answer = self.0.fetch(write, connection, traceparent, deadline).await;
+        let answer = self.0.fetch(write, connection, traceparent, deadline, None).await;
         trace.took = start.elapsed();
         trace.node = answer.as_ref().ok().map(|answer| answer.node);
         let answer = answer.map_err(RpcError::Node)?;

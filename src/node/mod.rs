@@ -23,7 +23,7 @@ pub use served_chain::ChainGuard;
 pub use serving::{Serving, Switch};
 
 use crate::config::NodeConfig;
-use crate::io::{Exhausted, MemoryPermit, MemoryPool};
+use crate::io::{ClientShare, Exhausted, MemoryPermit, MemoryPool};
 use crate::telemetry::Metrics;
 use bytes::Bytes;
 use credentials::SharedCredentials;
@@ -62,16 +62,26 @@ named! {
         Invalid = "invalid",
         /// Our own bound on memory or connections is reached.
         Overloaded = "overloaded",
+        /// The client holds its share of the memory for answers.
+        OverShare = "over_share",
     }
 }
 
 impl From<Exhausted> for NodeError {
-    fn from(Exhausted: Exhausted) -> Self {
-        Self::Overloaded
+    fn from(exhausted: Exhausted) -> Self {
+        match exhausted {
+            Exhausted::Pool => Self::Overloaded,
+            Exhausted::Share => Self::OverShare,
+        }
     }
 }
 
 impl NodeError {
+    /// Whether a bound of ours was reached: it says nothing of the node.
+    pub const fn is_ours(self) -> bool {
+        matches!(self, Self::Overloaded | Self::OverShare)
+    }
+
     /// Whether it is certain that the node did not receive the request.
     pub const fn is_unsent(self) -> bool {
         matches!(self, Self::Unreachable | Self::WrongChain)
@@ -224,7 +234,7 @@ impl Node {
     }
 
     /// Sends the request that `write` writes under the id it receives. `traceparent` must be
-    /// well-formed.
+    /// well-formed. A large answer counts as that of the client with this `share`.
     ///
     /// # Errors
     /// Why there is no complete and verified answer by `deadline`.
@@ -234,12 +244,13 @@ impl Node {
         connection: ConnectionChoice,
         traceparent: Option<&'a [u8]>,
         deadline: Instant,
+        share: Option<ClientShare>,
     ) -> impl Future<Output = Result<Answer, NodeError>> + Send + 'a {
         let start = Instant::now();
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let call = NodeCall { id, write, connection, traceparent, start, deadline };
         async move {
-            let mut permit = MemoryPermit::of(&self.memory);
+            let mut permit = MemoryPermit::for_client(&self.memory, share);
             let answered = self.attempt(&call, &mut permit).await;
             let error = answered.as_ref().err().map(|error| error.name());
             self.metrics.node_call(error, call.start.elapsed());
@@ -303,7 +314,7 @@ impl Node {
         let probing = self.targets.iter().map(|target| async move {
             let answers = target.breaker.answers();
             let failure = self.send_probe(target, limit).await.err()?;
-            let is_ours = failure == CallFailure::After(NodeError::Overloaded);
+            let is_ours = matches!(failure, CallFailure::After(error) if error.is_ours());
             let is_silent = !is_ours && target.breaker.answers() == answers;
             is_silent
                 .then(|| (target.record.url.clone(), target.record.cause().unwrap_or_default()))

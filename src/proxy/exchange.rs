@@ -9,7 +9,8 @@ use super::{Context, Outcome, Proxy};
 use crate::http::clients::{Clients, Settings as _};
 use crate::http::respond::{self, Unsent};
 use crate::http::{Incomplete, Request, X_REQUEST_ID};
-use crate::io::{MemoryPermit, cold, within};
+use crate::io::{LARGE, MemoryPermit, cold, within};
+use crate::node::NodeError;
 use crate::reply::{ErrorFormat, Persistence, Reply, ResponseContext};
 use bytes::Bytes;
 use http::header::{EXPECT, HOST, ORIGIN, TRANSFER_ENCODING};
@@ -28,9 +29,6 @@ use std::time::Duration;
 /// A refused body that is small and already sent is read for this long, so that the connection can
 /// stay.
 const DISCARD: Duration = Duration::from_millis(50);
-
-/// 64 KiB: all smaller answers that a client may have in flight are little memory.
-const LARGE: usize = 64 << 10;
 
 pub(super) struct Exchange<'a, S: Surface> {
     proxy: &'a Proxy<S>,
@@ -120,6 +118,7 @@ impl<'a, S: Surface> Exchange<'a, S> {
         let request_id = self.context.request_id;
         let mut context = RequestContext {
             request_id: request_id.as_str(),
+            client: caller.client.key,
             traceparent: self.head.traceparent(self.header),
             metrics: &self.proxy.process.metrics,
             method: "",
@@ -152,8 +151,8 @@ impl<'a, S: Surface> Exchange<'a, S> {
         let length = policy::declared_length(&self.header.headers).unwrap_or(max).min(max);
         let pool = &self.proxy.process.uploads;
         let refused = |reason, message| Incomplete::Refused(Refusal::new(reason, message));
-        let share = self.clients().hold_upload(caller.client.key, length, pool.size());
-        let share = share.ok_or_else(|| {
+        let share = self.clients().uploads_of(caller.client.key);
+        let share = share.hold(length, length, pool.size()).ok_or_else(|| {
             refused(Reason::TooManyInFlight, "too many bodies at a time: wait for responses")
         })?;
         let mut permit = MemoryPermit::of(pool);
@@ -171,14 +170,9 @@ impl<'a, S: Surface> Exchange<'a, S> {
     fn hold(&mut self, reply: &Reply, caller: &Caller) -> Result<(), Refusal> {
         let length = reply.body.length();
         let Some(memory) = reply.memory.as_ref().filter(|_| length >= LARGE) else { return Ok(()) };
-        let client = caller.client.key;
-        let count = || self.clients().hold_answer(client, length, memory.pool_size());
-        self.context.unread = memory.read_by(client, count);
-        if self.context.unread.is_some() {
-            return Ok(());
-        }
-        let message = "too many answers are not read: read them before you send more";
-        Err(Refusal::new(Reason::TooManyInFlight, message))
+        let share = self.clients().answers_of(caller.client.key);
+        self.context.unread = memory.read_by(&share, length);
+        self.context.unread.is_some().then_some(()).ok_or(NodeError::OverShare.into())
     }
 
     fn clients(&self) -> &Clients {

@@ -63,7 +63,8 @@ impl Surface for Gateway {
             }
         };
         context.method = request.method().name();
-        let lookup = self.lookup(settings, &request, context.traceparent);
+        let caller = (context.client, context.traceparent);
+        let lookup = self.lookup(settings, &request, caller);
         let cache = lookup.cache();
         context.metrics.call(request.method(), cache, body.len());
         let answer = match lookup {

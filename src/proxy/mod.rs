@@ -22,6 +22,7 @@ use crate::gateway::Gateway;
 use crate::http::context::{InFlight, ServerContext};
 use crate::http::gate::Certificates;
 use crate::http::{ErrorResponder as _, Handoff, RequestId};
+use crate::io::Held;
 use crate::relay::Relay;
 use crate::reply::status_and_code;
 use crate::sidecar::Sidecar;
@@ -133,7 +134,7 @@ pub struct Context {
     /// The client's share of its requests in flight, until the response is out.
     slot: Option<Guard>,
     /// The large answer that the client has not read, counted as its own.
-    unread: Option<Arc<Guard>>,
+    unread: Option<Held>,
     /// `None` until a response is sent: a client that left before has no log line.
     outcome: Option<Outcome>,
     _in_flight: InFlight,

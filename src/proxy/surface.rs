@@ -5,7 +5,7 @@ use crate::reply::{Cors, ErrorFormat, Reply};
 use crate::telemetry::{self, Metrics};
 use bytes::Bytes;
 use pingora_limits::inflight::Guard;
-use portcullis_filters::client::Client;
+use portcullis_filters::client::{Client, ClientKey};
 use portcullis_filters::head::Head;
 use portcullis_filters::limit::RateLimitStatus;
 use portcullis_filters::policy::Admission;
@@ -76,6 +76,8 @@ pub trait Surface: Send + Sync + 'static {
 pub struct RequestContext<'a> {
     /// The request's id.
     pub request_id: &'a str,
+    /// Who sent it.
+    pub client: ClientKey,
     /// The trace context to pass on.
     pub traceparent: Option<&'a [u8]>,
     /// The metrics.

@@ -132,6 +132,10 @@ impl From<NodeError> for Refusal {
             NodeError::Status => (Reason::UpstreamStatus, "the node answered with an error status"),
             NodeError::Oversized => (Reason::UpstreamOversized, "the node's answer is over 4 MiB"),
             NodeError::Invalid => (Reason::UpstreamInvalid, "the node's answer is not valid"),
+            NodeError::OverShare => {
+                let message = "too many large answers at once: read them before you send more";
+                (Reason::TooManyInFlight, message)
+            }
             NodeError::Overloaded => {
                 (Reason::Overloaded, "too many requests are in flight: retry soon")
             }

@@ -1,10 +1,13 @@
 """One client asks for 64 answers of 4 MiB and reads none, over HTTP/1 and over HTTP/2. It gets its
-share of the memory for answers, everyone else's large reads go on, and it is disconnected."""
+share of the memory for answers, everyone else's large reads go on, and it is disconnected. The same
+holds while a slow node is still sending those answers."""
 
+import json
 import socket
+import threading
 
 from lib.http2 import Client
-from lib.world import LARGE, TLS, World, ask, eventually, read, request, require
+from lib.world import LARGE, TLS, World, ask, eventually, node_answer, read, request, require
 
 SHARE = 16 << 20
 GATEWAY = """
@@ -59,6 +62,33 @@ def over_http2():
         eventually("who does not read is disconnected", lambda: world.metric(HELD) == 0)
 
 
+def while_they_are_fetched():
+    released = threading.Event()
+
+    def slow_for_the_attacker(path, body):
+        answer = node_answer(path, body)
+        params = json.loads(body)["params"]
+        number = int(params["transaction_hash"], 16) if "transaction_hash" in params else 0
+        return (answer, released.wait) if 0x5000 <= number < 0x6000 else answer
+
+    with World(GATEWAY) as world:
+        world.node.answer = slow_for_the_attacker
+        held = [world.connect("gateway") for _ in range(64)]
+        for number, connection in enumerate(held):
+            connection.sendall(request(b"POST", b"/rpc", read(0x5000 + number)))
+        eventually("it has its quarter", lambda: world.metric(HELD) >= SHARE - LARGE)
+        for round_ in range(3):
+            others_read(world, lambda: world.connect("gateway"), round_)
+            eventually("it has a quarter", lambda: world.metric(HELD) <= SHARE + 64)
+        released.set()
+        outcomes = [connection.recv(12) for connection in held]
+        answered = outcomes.count(b"HTTP/1.1 200")
+        require(1 <= answered <= SHARE // LARGE, f"{answered} are answered")
+        refused = outcomes.count(b"HTTP/1.1 429")
+        require(answered + refused == 64, f"the others are refused: {set(outcomes)}")
+
+
 def main():
     over_http1()
     over_http2()
+    while_they_are_fetched()

@@ -81,7 +81,7 @@ impl Dev {
         let call = format!(
             r#"[{{"contract_address":"{token}","entry_point_selector":"{selector}","calldata":[]}},"latest"]"#
         );
-        let request = Request::post(&rpc("1", "starknet_call", &call));
+        let request = Request::post(rpc("1", "starknet_call", &call));
         let response = Client::connect(self.address("gateway")).ask(&request);
         assert!(!response.text().contains("\"error\""), "{}", response.text());
         response.status

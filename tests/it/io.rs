@@ -128,7 +128,7 @@ fn a_share_is_reserved_once_and_released() {
     let mut two = MemoryPermit::of(&memory);
     assert_eq!(one.reserve(60), Ok(()));
     assert_eq!(one.reserve(40), Ok(()), "it covers that already");
-    assert_eq!(two.reserve(41), Err(Exhausted));
+    assert_eq!(two.reserve(41), Err(Exhausted::Pool));
     assert_eq!(two.reserve(40), Ok(()));
     assert_eq!(memory.taken(), 100);
     drop(one);

@@ -19,7 +19,7 @@ async fn cause_at(url: &str) -> Option<String> {
     let node = Client::new(&config, MemoryPool::new(4 * MAX_ANSWER), Default::default());
     let write = |_, out: &mut Vec<u8>| out.extend_from_slice(REQUEST.as_bytes());
     let deadline = Instant::now() + config.timeout;
-    let _failed = node.fetch(write, ConnectionChoice::New, None, deadline).await;
+    let _failed = node.fetch(write, ConnectionChoice::New, None, deadline, None).await;
     node.failure_cause(0)
 }
 

@@ -43,7 +43,7 @@ pub(crate) async fn a_shared_store_refuses_another_version(world: World) {
         world.raw(&others).await.unwrap();
         world.raw(&format!("UPDATE _sqlx_migrations SET {change}")).await.unwrap();
         let refused = Store::open_shared(&world.config(), None).await;
-        assert!(matches!(refused, Err(StoreError::Version)), "{change}: {refused:?}");
+        assert!(matches!(refused, Err(StoreError::Version { .. })), "{change}: {refused:?}");
     }
 }
 
@@ -52,7 +52,7 @@ pub(crate) async fn a_ping_reports_the_cause(world: World) {
     store.ping().await.unwrap();
     world.raw("UPDATE _sqlx_migrations SET version = 99 WHERE version = 2").await.unwrap();
     let wrong = store.ping().await;
-    assert!(matches!(wrong, Err(StoreError::Version)), "{wrong:?}");
+    assert!(matches!(wrong, Err(StoreError::Version { .. })), "{wrong:?}");
     world.raw("DROP TABLE _sqlx_migrations").await.unwrap();
     let wrong = store.ping().await;
     assert!(matches!(wrong, Err(StoreError::NoTables)), "{wrong:?}");

@@ -73,7 +73,8 @@ async fn ask(url: &NodeUrl, config: &NodeConfig, method: Method) -> Finding {
         policy.inspect(request.as_bytes()).expect("a call without parameters is permitted");
     let request = |id, out: &mut Vec<u8>| permit.write_request(id, out);
     let start = Instant::now();
-    let answer = node.fetch(request, ConnectionChoice::Pooled, None, start + node.timeout()).await;
+    let answer =
+        node.fetch(request, ConnectionChoice::Pooled, None, start + node.timeout(), None).await;
     let (url, name, took) = (url.shown(), method.name(), start.elapsed());
     match answer {
         Ok(answer) if answer.is_result() => {

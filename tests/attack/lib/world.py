@@ -43,7 +43,8 @@ def eventually(what, probe):
 
 
 class Service(ThreadingHTTPServer):
-    """An HTTP server on loopback. `answer` maps a path and a body to a response's body."""
+    """An HTTP server on loopback. `answer` maps a path and a body to a response's body, or to the
+    body and what to wait for between the head and it."""
 
     daemon_threads = True
     request_queue_size = 1024
@@ -73,8 +74,12 @@ class Handler(BaseHTTPRequestHandler):
             self.server.asked.append(self.path)
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         answer = self.server.answer(self.path, body)
+        answer, wait = answer if isinstance(answer, tuple) else (answer, None)
         head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(answer)}\r\n"
-        self.wfile.write(f"{head}Content-Type: application/json\r\n\r\n".encode() + answer)
+        self.wfile.write(f"{head}Content-Type: application/json\r\n\r\n".encode())
+        if wait:
+            wait(PATIENCE)
+        self.wfile.write(answer)
 
     do_POST = do_GET
 

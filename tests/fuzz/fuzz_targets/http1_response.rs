@@ -36,7 +36,7 @@ pub enum NodeError {
 }
 
 impl From<Exhausted> for NodeError {
-    fn from(Exhausted: Exhausted) -> Self {
+    fn from(_: Exhausted) -> Self {
         Self::Overloaded
     }
 }
