@@ -273,14 +273,16 @@ impl MemoryPermit {
     /// [`Exhausted`] when the pool or the client's share has less; the permit is unchanged.
     pub fn reserve(&mut self, bytes: usize) -> Result<(), Exhausted> {
         let more = bytes.saturating_sub(self.bytes);
-        let guard = self.count(bytes)?;
         let take = |free: usize| free.checked_sub(more);
         self.memory
             .free
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
             .map_err(|_| Exhausted::Pool)?;
+        let counted = self.count(bytes).inspect_err(|_| {
+            self.memory.free.fetch_add(more, Ordering::Relaxed);
+        })?;
         self.bytes += more;
-        self.readers.get_mut().fetched.extend(guard);
+        self.readers.get_mut().fetched.extend(counted);
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 use super::surface::{RequestContext, Surface};
 use crate::gateway::{Gateway, Lookup, Settings};
 use crate::http::clients::Running;
+use crate::node::NodeError;
 use crate::reply::{Cors, ErrorFormat, Reply};
 use crate::telemetry::{self, CacheUse};
 use bytes::Bytes;
@@ -78,6 +79,11 @@ impl Surface for Gateway {
         };
         let mut reply = match answer {
             Ok(answer) => Reply::answer(id, answer),
+            // as for an answer that is ready: the cache has nothing to do with it
+            Err(NodeError::OverShare) => {
+                let refusal = NodeError::OverShare.into();
+                return Reply::refusal(ErrorFormat::JsonRpc, &refusal, context.request_id);
+            }
             Err(fault) => Reply::fault(ErrorFormat::JsonRpc, fault, Some(id), context.request_id),
         };
         reply.cache = (cache != CacheUse::Off).then(|| cache.name());

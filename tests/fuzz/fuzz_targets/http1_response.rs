@@ -8,6 +8,9 @@ mod http1;
 #[path = "../../../src/io/mod.rs"]
 #[expect(dead_code, unused_imports, reason = "the program uses more of it")]
 mod io;
+#[path = "../../../src/node/stream.rs"]
+#[expect(dead_code, reason = "nothing is secured here")]
+mod stream;
 
 use bytes::Bytes;
 use http1::{Connection, ExchangeError};
@@ -16,6 +19,7 @@ use libfuzzer_sys::fuzz_target;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
+use stream::NodeStream;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::Runtime;
@@ -65,7 +69,7 @@ fn read(answer: &[u8], piece: usize) -> Result<Bytes, ExchangeError> {
         let (node, ours) = UnixStream::pair().expect("a pair of sockets");
         let ours = OwnedFd::from(ours.into_std().expect("a socket"));
         let ours = TcpStream::from_std(ours.into()).expect("a socket");
-        let mut connection = Connection::new(ours);
+        let mut connection = Connection::new(NodeStream::Plain(ours));
         let mut permit = MemoryPermit::of(&MEMORY);
         let deadline = Instant::now() + Duration::from_secs(5);
         let reading = connection.exchange(b"?".to_vec(), deadline, &mut permit);
