@@ -273,6 +273,8 @@ follow() {
   for surface in gateway:8080 relay:8081 sidecar:8082 admin:8083; do
     address=$(sed -nE "s/^  ${surface%:*} +http:\/\/([0-9.:]+).*/\1/p" "$WORK/dev.log")
     sed -i "s/127\.0\.0\.1:${surface#*:}/$address/g" "$blocks"
+    # in a did:web within a URI, the colon is encoded twice
+    sed -i "s/127\.0\.0\.1%253A${surface#*:}/${address/:/%253A}/g" "$blocks"
   done
   expected=$(sed -nE 's/.* # ([0-9]{3})(:.*)?$/\1/p' "$blocks" | xargs)
   (cd "$WORK/dev" && PATH=$TARGET/debug:$PATH bash "$blocks" </dev/null) >"$WORK/followed.log" 2>&1
