@@ -136,12 +136,12 @@ EOT
   machine_do systemctl start dbus.socket
   machine_do portcullis-with-secrets check --config /etc/portcullis/portcullis.toml
 
-  reloads_are_told
+  reloads_are_reported
 
   machine_do systemctl kill --signal=STOP --kill-whom=main portcullis.service
   await_property NRestarts 1
   await_property ActiveState active
-  machine_do journalctl --no-pager -o cat -u portcullis.service -g 'Watchdog timeout'
+  await_journal 'Watchdog timeout'
   curl_in http://127.0.0.1:8083/readyz
 
   machine_do systemctl stop portcullis.socket portcullis-sidecar.socket portcullis.service
@@ -151,14 +151,14 @@ EOT
 
 curl_in() { nsenter -t "$MACHINE_PID" -n curl -fsS "$@"; }
 
-reloads_are_told() {
+reloads_are_reported() {
   local file=$MACHINE_ROOT/etc/portcullis/portcullis.toml pid
   pid=$(service_property MainPID)
   cp "$file" "$WORK/right.toml"
   echo "nonsense = 1" >>"$file"
   machine_do systemctl reload portcullis.service
   await_property StatusText '*the last reload FAILED*'
-  machine_do journalctl --no-pager -q -o cat -p err -u portcullis.service -g 'reload failed'
+  await_journal 'reload failed' -p err
   cp "$WORK/right.toml" "$file"
   machine_do systemctl reload portcullis.service
   await_property StatusText '*the last reload changed nothing*'
@@ -166,6 +166,19 @@ reloads_are_told() {
 }
 
 service_property() { machine_do systemctl show --value -p "$1" portcullis.service; }
+
+# Waits until a line of the service's journal matches $1: journald reads what a process wrote later
+# than systemd reads its notification. The rest are options of journalctl.
+await_journal() {
+  local pattern=$1
+  shift
+  for _ in {1..600}; do
+    ! machine_do journalctl --no-pager -q -o cat -u portcullis.service -g "$pattern" "$@" || return 0
+    sleep 0.1
+  done
+  echo "no line of the journal matches $pattern" >&2
+  return 1
+}
 
 # Waits until a property matches a pattern.
 await_property() {
