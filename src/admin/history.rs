@@ -165,8 +165,8 @@ fn quantile(share: f64, now: &Latency, then: &Latency) -> Option<f64> {
 }
 
 impl History {
-    /// Adds the point of the interval that ends with this sample. After a longer one, as the first
-    /// or after a pause of the process, there is none: its rates would hide what happened in it.
+    /// Adds the point of the interval that ends with this sample. The first sample, and one after a
+    /// pause of the process, adds no point: its rates would hide what happened in that time.
     fn add(&self, at: SystemTime, instant: Instant, sample: Vec<(String, Reading)>) {
         let (names, readings): (Vec<_>, Vec<_>) = sample.into_iter().unzip();
         let mut this = self.0.lock();

@@ -7,14 +7,13 @@
 
 use crate::config::{Config, TlsConfig};
 use crate::io::clock::LAST_SECOND;
+use crate::secrets::certificates::{self, CertificatesError};
 use crate::secrets::{self, SecretError};
 use crate::telemetry::{BySurface, Surface};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{InconsistentKeys, ServerConfig, crypto};
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -59,9 +58,7 @@ enum Why {
 
 #[derive(Debug)]
 enum WhyNoCertificate {
-    Unreadable(io::Error),
-    TooLarge,
-    NotPem,
+    File(CertificatesError),
     NotX509,
     /// X.509 v1 or v2.
     OldVersion(u8),
@@ -83,7 +80,7 @@ impl TlsError {
         match &self.why {
             Why::Certificate(path, why) => {
                 let searched = match why {
-                    WhyNoCertificate::Unreadable(_) => secrets::searched(path),
+                    WhyNoCertificate::File(error) => error.searched(path),
                     _ => String::new(),
                 };
                 format!("{}: {why}{searched}", path.display())
@@ -99,18 +96,10 @@ impl TlsError {
     }
 }
 
-impl fmt::Display for TlsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.key(), self.message())
-    }
-}
-
 impl fmt::Display for WhyNoCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unreadable(error) => error.fmt(f),
-            Self::TooLarge => write!(f, "it is larger than {MAX_CERTIFICATES} bytes"),
-            Self::NotPem => f.write_str("it must hold certificates in PEM"),
+            Self::File(error) => error.fmt(f),
             Self::NotX509 => f.write_str("its first certificate is not X.509"),
             Self::OldVersion(version) => write!(
                 f,
@@ -121,19 +110,6 @@ impl fmt::Display for WhyNoCertificate {
     }
 }
 
-/// Every reason why listeners have no identity; shown one per line.
-#[derive(Debug)]
-pub struct TlsErrors(pub(crate) Vec<TlsError>);
-
-impl fmt::Display for TlsErrors {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines: Vec<_> = self.0.iter().map(ToString::to_string).collect();
-        f.write_str(&lines.join("\n"))
-    }
-}
-
-impl std::error::Error for TlsErrors {}
-
 /// What each listener is to present, unless it speaks in the clear.
 #[derive(Debug, Default)]
 pub struct Identities(pub(super) BySurface<Option<Arc<Identity>>>);
@@ -143,7 +119,7 @@ impl Identities {
     ///
     /// # Errors
     /// Everything that is wrong with them.
-    pub fn load(config: &Config) -> Result<Self, TlsErrors> {
+    pub fn load(config: &Config) -> Result<Self, Vec<TlsError>> {
         let (mut identities, mut errors) = (Self::default(), Vec::new());
         for (surface, tls) in [
             (Surface::Gateway, config.gateway.as_ref().and_then(|gateway| gateway.tls.as_ref())),
@@ -156,7 +132,7 @@ impl Identities {
                 Err(all) => errors.extend(all.into_iter().map(|why| TlsError { surface, why })),
             }
         }
-        if errors.is_empty() { Ok(identities) } else { Err(TlsErrors(errors)) }
+        if errors.is_empty() { Ok(identities) } else { Err(errors) }
     }
 
     /// Whether every listener speaks in the clear.
@@ -235,15 +211,8 @@ fn server(
 
 /// The certificates of a file, and how long the first of them holds.
 fn chain(path: &Path) -> Result<(Vec<CertificateDer<'static>>, Validity), WhyNoCertificate> {
-    let file = File::open(secrets::locate(path)).map_err(WhyNoCertificate::Unreadable)?;
-    let mut text = Vec::new();
-    file.take(MAX_CERTIFICATES + 1).read_to_end(&mut text).map_err(WhyNoCertificate::Unreadable)?;
-    if text.len() as u64 > MAX_CERTIFICATES {
-        return Err(WhyNoCertificate::TooLarge);
-    }
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
-    let chain = chain.map_err(|_| WhyNoCertificate::NotPem)?;
-    let first = chain.first().ok_or(WhyNoCertificate::NotPem)?;
+    let chain = certificates::read(path, MAX_CERTIFICATES).map_err(WhyNoCertificate::File)?;
+    let first = chain.first().ok_or(WhyNoCertificate::File(CertificatesError::NotPem))?;
     let first = x509_cert::Certificate::from_der(first).map_err(|_| WhyNoCertificate::NotX509)?;
     if first.tbs_certificate.version != Version::V3 {
         // v1 is the number 0: RFC 5280, section 4.1

@@ -258,9 +258,10 @@ impl MemoryPermit {
         }
         let is_own = self.share.as_ref().is_some_and(|own| own.client == share.client);
         let counted = if is_own { std::mem::take(fetched) } else { Vec::new() };
-        let held = match counted.is_empty() {
-            false => counted,
-            true => vec![share.hold(bytes, bytes, self.memory.size())?],
+        let held = if counted.is_empty() {
+            vec![share.hold(bytes, bytes, self.memory.size())?]
+        } else {
+            counted
         };
         let held = Arc::new(held);
         reading.push((share.client, Arc::downgrade(&held)));

@@ -5,13 +5,10 @@
 //! secret: providers of hosted nodes know their clients by it.
 
 use crate::config::{NodeConfig, NodeUrl, Scheme};
+use crate::secrets::certificates;
 use crate::secrets::{self, Secret, SecretError};
 use arc_swap::ArcSwap;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore, crypto};
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
@@ -49,7 +46,7 @@ pub struct Credentials {
     header: Option<Secret>,
 }
 
-/// Those in force, or why there are none; for all clients of the node.
+/// The credentials in force, or every reason why they are unusable; for all clients of the node.
 pub(super) type SharedCredentials = ArcSwap<Result<Credentials, Vec<CredentialsError>>>;
 
 /// Why a file of the credentials is unusable.
@@ -59,7 +56,7 @@ pub enum CredentialsError {
     #[error(transparent)]
     Header(#[from] SecretError),
     /// The file of certificates.
-    #[error("{path}: {why}", path = .0.display(), why = .1)]
+    #[error("{}: {}", .0.display(), .1)]
     Roots(PathBuf, String),
     /// There are `https://` URLs, and nothing to verify them by.
     #[error("the system has no root certificates: name a file of them")]
@@ -76,6 +73,12 @@ impl CredentialsError {
             Self::Header(_) => "node.header_file",
             Self::Roots(..) | Self::NoRoots | Self::Tls(_) => "node.ca_file",
         }
+    }
+
+    /// The errors on one line, each with its key.
+    pub(super) fn join(errors: &[Self]) -> String {
+        let errors = errors.iter().map(|error| format!("{}: {error}", error.key()));
+        errors.collect::<Vec<_>>().join("; ")
     }
 }
 
@@ -130,21 +133,11 @@ fn system_roots() -> Result<RootCertStore, CredentialsError> {
 
 fn read_roots(path: &Path) -> Result<RootCertStore, CredentialsError> {
     let failed = |why: String| CredentialsError::Roots(path.to_owned(), why);
-    let mut text = Vec::new();
-    let file = File::open(secrets::locate(path)).map_err(|error| failed(error.to_string()))?;
-    let read = file.take(MAX_ROOTS + 1).read_to_end(&mut text);
-    read.map_err(|error| failed(error.to_string()))?;
-    if text.len() as u64 > MAX_ROOTS {
-        return Err(failed(format!("it is larger than {MAX_ROOTS} bytes")));
-    }
+    let read = certificates::read(path, MAX_ROOTS);
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(&text) {
-        let certificate = certificate.map_err(|_| failed("it is not PEM".to_owned()))?;
+    for certificate in read.map_err(|why| failed(format!("{why}{}", why.searched(path))))? {
         let added = roots.add(certificate);
-        added.map_err(|_| failed("it holds something that is no X.509 certificate".to_owned()))?;
-    }
-    if roots.is_empty() {
-        return Err(failed("it must hold certificates in PEM".to_owned()));
+        added.map_err(|_| failed("a certificate in it is not X.509".to_owned()))?;
     }
     Ok(roots)
 }

@@ -175,10 +175,20 @@ impl Node {
     /// A node as configured. Opens no connection yet. With unusable credentials it fails each call,
     /// and says why: [`Credentials::load`] finds out before.
     pub fn new(config: &NodeConfig, memory: Arc<MemoryPool>, metrics: Arc<Metrics>) -> Self {
+        Self::with_credentials(config, Credentials::load(config), memory, metrics)
+    }
+
+    /// The same with credentials that are loaded already.
+    pub fn with_credentials(
+        config: &NodeConfig,
+        credentials: Result<Credentials, Vec<CredentialsError>>,
+        memory: Arc<MemoryPool>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         let shared = Shared {
             records: UrlRecord::all(config, &metrics),
             chain: Arc::new(ServedChain::new(config)),
-            credentials: Arc::new(SharedCredentials::from_pointee(Credentials::load(config))),
+            credentials: Arc::new(SharedCredentials::from_pointee(credentials)),
             metrics,
         };
         Self::with(shared, config, memory)

@@ -32,12 +32,6 @@ use tokio_rustls::TlsConnector;
 /// 5.5), so that head and body are built in one buffer and sent in one write.
 const LENGTH: usize = 8;
 
-/// The errors on one line, each with its key.
-fn all_of(errors: &[CredentialsError]) -> String {
-    let errors = errors.iter().map(|error| format!("{}: {error}", error.key()));
-    errors.collect::<Vec<_>>().join("; ")
-}
-
 /// What the debug log says of an attempt.
 struct AttemptLine {
     /// When it began; `None` unless debug lines are logged.
@@ -63,7 +57,7 @@ impl AttemptLine {
             method: &'a str,
         }
         let Some(start) = self.start else { return };
-        // written once more rather than kept: only debugging pays for it
+        // written again instead of stored: only debug logging pays for it
         let mut body = Vec::new();
         (call.write)(call.id, &mut body);
         let request = serde_json::from_slice::<Request<'_>>(&body);
@@ -293,7 +287,8 @@ impl Target {
     pub(super) async fn dial(&self) -> Result<Box<Connection>, Cause> {
         let credentials = self.credentials.load_full();
         let credentials = credentials.as_ref().as_ref();
-        let credentials = credentials.map_err(|errors| Cause::Credentials(all_of(errors)))?;
+        let credentials =
+            credentials.map_err(|errors| Cause::Credentials(CredentialsError::join(errors)))?;
         let connect = async {
             let found = lookup_host((self.host.as_str(), self.port)).await;
             let addresses: Vec<_> = found.map_err(Cause::Resolve)?.collect();

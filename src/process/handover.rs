@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(
             child.wait().unwrap().signal(),
             Some(9),
-            "it would serve beside its predecessor"
+            "it would serve next to its predecessor"
         );
 
         let mut child = Command::new("true").spawn().unwrap();
@@ -236,6 +236,10 @@ mod tests {
         child.wait().unwrap();
         let process = successor.process.take().unwrap();
         let signalled = pidfd_send_signal(process, Signal::KILL);
-        assert_eq!(signalled, Err(Errno::SRCH), "whoever has its id by now is not signalled");
+        assert_eq!(
+            signalled,
+            Err(Errno::SRCH),
+            "a process that has its id by now is not signalled"
+        );
     }
 }

@@ -27,7 +27,7 @@ use std::time::{Duration, SystemTime};
 
 /// How often everything is checked: an outage is in the log within two of these.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How often the store is asked.
+/// How often the store is pinged.
 const STORE_INTERVAL: Duration = Duration::from_secs(5);
 /// How long a node may be silent while the watch of the chain gets no answers: a breaker needs
 /// several calls of 8 s each, and there may be none.

@@ -3,10 +3,10 @@
 
 use crate::admin::Access;
 use crate::config::Config;
-use crate::http::tls::{Identities, TlsErrors};
+use crate::http::tls::{Identities, TlsError};
 use crate::node::{Credentials, CredentialsError};
 use crate::relay::settings::{Keys, Settings};
-use crate::secrets::{self, Secret, SecretErrors, hardening};
+use crate::secrets::{self, Secret, SecretError, hardening};
 use crate::sidecar;
 use portcullis_filters::bearer::Tokens;
 use std::fmt;
@@ -47,26 +47,27 @@ impl fmt::Display for FileError {
 #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
 pub struct FileErrors(pub Vec<FileError>);
 
+impl From<SecretError> for FileError {
+    fn from(error: SecretError) -> Self {
+        Self { key: error.key().to_owned(), message: error.to_string() }
+    }
+}
+
+impl From<CredentialsError> for FileError {
+    fn from(error: CredentialsError) -> Self {
+        Self { key: error.key().to_owned(), message: error.to_string() }
+    }
+}
+
+impl From<TlsError> for FileError {
+    fn from(error: TlsError) -> Self {
+        Self { key: error.key(), message: error.message() }
+    }
+}
+
 impl FileErrors {
-    fn add_secrets(&mut self, errors: Option<SecretErrors>) {
-        let errors = errors.into_iter().flat_map(|errors| errors.0);
-        self.0.extend(
-            errors
-                .map(|error| FileError { key: error.key().to_owned(), message: error.to_string() }),
-        );
-    }
-
-    fn add_credentials(&mut self, errors: Option<Vec<CredentialsError>>) {
-        let errors = errors.into_iter().flatten();
-        self.0.extend(
-            errors
-                .map(|error| FileError { key: error.key().to_owned(), message: error.to_string() }),
-        );
-    }
-
-    fn add_certificates(&mut self, errors: Option<TlsErrors>) {
-        let errors = errors.into_iter().flat_map(|errors| errors.0);
-        self.0.extend(errors.map(|error| FileError { key: error.key(), message: error.message() }));
+    fn add<E: Into<FileError>>(&mut self, errors: impl IntoIterator<Item = E>) {
+        self.0.extend(errors.into_iter().map(Into::into));
     }
 }
 
@@ -91,11 +92,10 @@ impl Loaded {
             }
             (identities, relay, sidecar, admin, credentials) => {
                 let mut errors = FileErrors(Vec::new());
-                errors.add_credentials(credentials.err());
-                errors.add_certificates(identities.err());
-                for secrets in [relay.err(), sidecar.err(), admin.err()] {
-                    errors.add_secrets(secrets);
-                }
+                errors.add(credentials.err().into_iter().flatten());
+                errors.add(identities.err().into_iter().flatten());
+                let secrets = [relay.err(), sidecar.err(), admin.err()];
+                errors.add(secrets.into_iter().flatten().flat_map(|errors| errors.0));
                 Err(errors)
             }
         }
@@ -116,8 +116,8 @@ impl Loaded {
             }
             (loaded, keys, store_password) => {
                 let mut errors = loaded.err().unwrap_or_else(|| FileErrors(Vec::new()));
-                errors.add_secrets(keys.err());
-                errors.add_secrets(store_password.err().map(SecretErrors::from));
+                errors.add(keys.err().into_iter().flat_map(|errors| errors.0));
+                errors.add(store_password.err());
                 Err(errors)
             }
         }

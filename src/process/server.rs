@@ -108,8 +108,8 @@ fn connect_parts(config: &Config, log: Log, inherited: Inherited) -> Result<Boun
     let mut bound = Bound::new(config, log, inherited);
     let metrics = Arc::clone(&bound.process.metrics);
     let memory = MemoryPool::new(config.server.answer_memory.bytes());
-    let node = Arc::new(Node::new(&config.node, Arc::clone(&memory), metrics));
-    node.change(credentials);
+    let node = Node::with_credentials(&config.node, Ok(credentials), Arc::clone(&memory), metrics);
+    let node = Arc::new(node);
     bound.node = Some(Arc::clone(&node));
     if let Some(guard) = node.chain_guard(&config.node) {
         bound.server.add_service(background_service("chain guard", guard));

@@ -171,8 +171,9 @@ impl<'a, S: Surface> Exchange<'a, S> {
         let length = reply.body.length();
         let Some(memory) = reply.memory.as_ref().filter(|_| length >= LARGE) else { return Ok(()) };
         let share = self.clients().answers_of(caller.client.key);
-        self.context.unread = memory.read_by(&share, length);
-        self.context.unread.is_some().then_some(()).ok_or(NodeError::OverShare.into())
+        let held = memory.read_by(&share, length).ok_or(NodeError::OverShare)?;
+        self.context.unread = Some(held);
+        Ok(())
     }
 
     fn clients(&self) -> &Clients {

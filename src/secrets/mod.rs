@@ -6,6 +6,7 @@
 //! secret may be known already, unless `secrets.allow_group_read` says that it is mounted so.
 
 pub use portcullis_filters::secret::Secret;
+pub mod certificates;
 pub mod hardening;
 
 use portcullis_filters::bearer::Tokens;

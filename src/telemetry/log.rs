@@ -65,7 +65,7 @@ pub struct RequestLine<'a> {
     pub bytes: usize,
     /// Time spent waiting for the node.
     pub upstream: Duration,
-    /// The place of the node's URL that answered, if one was asked and did.
+    /// The place of the URL of the node that answered, if one did.
     pub node: Option<usize>,
     /// Time from the complete head to the last byte of the response.
     pub total: Duration,

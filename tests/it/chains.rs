@@ -112,8 +112,8 @@ fn a_failover_never_changes_the_chain() {
         until(&edge, "a");
         assert_eq!(b.reads(), 0, "{what}: nothing was read from it");
         let lines = edge.lines();
-        let told = lines.iter().filter(|line| line.contains("excluded")).count();
-        assert_eq!(told, 1, "{what}: logged once: {lines:?}");
+        let logged = lines.iter().filter(|line| line.contains("excluded")).count();
+        assert_eq!(logged, 1, "{what}: logged once: {lines:?}");
     });
 }
 
@@ -184,8 +184,8 @@ fn a_switch_of_urls_is_one_event() {
     assert_eq!((&back["level"], &back["from"]), (&json!("info"), &json!(b.url())));
     eventually(&edge, "the breaker is closed", is_open(0.0));
     let lines = edge.lines();
-    let told = lines.iter().filter(|line| line.contains("node URL switched")).count();
-    assert_eq!(told, 2, "one line for each change: {lines:?}");
+    let logged = lines.iter().filter(|line| line.contains("node URL switched")).count();
+    assert_eq!(logged, 2, "one line for each change: {lines:?}");
 }
 
 #[test]

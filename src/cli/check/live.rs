@@ -18,8 +18,12 @@ use tokio::time::Instant;
 /// Checks each URL of the node, and proves the pins if there is a relay.
 pub(super) async fn check(config: &Config, relay: Option<(Settings, Keys)>, report: &mut Report) {
     for url in config.node.url.iter() {
+        let urls = NonEmpty::new(vec![url.clone()]).expect("the list has one URL");
+        // which chain it has is checked later
+        let config = NodeConfig { url: urls, chain_id: None, ..config.node.clone() };
+        let node = Node::new(&config, MemoryPool::new(MAX_ANSWER), Arc::new(Metrics::default()));
         for method in [Method::SpecVersion, Method::ChainId] {
-            report.add(ask(url, &config.node, method).await);
+            report.add(ask(&node, url, method).await);
         }
     }
     let node = Node::new(&config.node, MemoryPool::new(MAX_ANSWER), Arc::new(Metrics::default()));
@@ -58,12 +62,8 @@ async fn pins(settings: Settings, keys: &Keys, node: &NodeConfig, report: &mut R
     }
 }
 
-/// Calls a method of one URL.
-async fn ask(url: &NodeUrl, config: &NodeConfig, method: Method) -> Finding {
-    let urls = NonEmpty::new(vec![url.clone()]).expect("the list has one URL");
-    // which chain it has is checked later
-    let config = NodeConfig { url: urls, chain_id: None, ..config.clone() };
-    let node = Node::new(&config, MemoryPool::new(MAX_ANSWER), Arc::new(Metrics::default()));
+/// Calls a method of the node, which has this one URL.
+async fn ask(node: &Node, url: &NodeUrl, method: Method) -> Finding {
     let policy = GatewayPolicy {
         methods: MethodSet::new(&[method]),
         trusted_proxies: TrustedProxies::default(),

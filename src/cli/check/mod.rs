@@ -97,14 +97,13 @@ async fn check(draft: &Draft, is_live: bool, mut report: Report) -> Report {
         }
     }
     if let Some(config) = config.store.as_ref().filter(|_| !is_wrong("store.url")) {
-        let password = loaded.as_ref().map(|(_, secrets)| secrets.store_password.as_ref());
-        match password {
-            Some(password) => report.add(store(config, Store::examine(config, password).await)),
-            // without its files, SQLite can be examined all the same
-            None if config.is_for_one() => {
-                report.add(store(config, Store::examine(config, None).await));
-            }
-            None => {}
+        let password = match &loaded {
+            Some((_, secrets)) => Some(secrets.store_password.as_ref()),
+            // SQLite has no password
+            None => config.is_for_one().then_some(None),
+        };
+        if let Some(password) = password {
+            report.add(store(config, Store::examine(config, password).await));
         }
     }
     if is_live && found.is_ok() {

@@ -22,7 +22,7 @@ const ADDRESSES: [(Surface, &str); 4] = [
     (Surface::Sidecar, "127.0.0.1:8082"),
     (Surface::Admin, "127.0.0.1:8083"),
 ];
-/// The sidecar's origin where its address is none that a client can use.
+/// The sidecar's origin if no client can use its address.
 const BASE_URL: &str = "http://127.0.0.1:8082";
 
 /// Creates the folder if it is missing, and locks it until the file is dropped.
