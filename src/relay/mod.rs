@@ -80,11 +80,12 @@ impl Relay {
         let chain = Arc::new(chain);
         let running = Arc::new(Running::new(settings, &config.clients));
         let signers = Arc::new(Signers::new(&pins, keys, &chain, &store));
-        let journal = Journal { store, unsettled: Notify::new() };
+        let journal = Journal { store: Arc::clone(&store), unsettled: Notify::new() };
         let prover = Prover::new(
             Arc::clone(&pins),
             Arc::clone(&chain),
             Arc::clone(&running),
+            Some(store),
             Arc::clone(&metrics),
         );
         let submitter = Arc::new(Submitter { chain, journal, running: Arc::clone(&running) });

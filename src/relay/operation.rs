@@ -13,7 +13,6 @@ use super::settings::Pins;
 use super::signers::{DEADLINE, Signed, Signer, SignerGuard, Signers};
 use super::state::{Decision, State};
 use super::submit::{Submitter, Trace, WritesInFlight};
-use crate::io::clock::now_us;
 use crate::store::{Claim, IntentId, IntentState, NewIntent, StoreError};
 use crate::telemetry::Metrics;
 use portcullis_filters::operation::Operation;
@@ -95,7 +94,7 @@ impl Operations {
     /// The stored response, or a refusal.
     async fn claim(&self, key: &str, task: &Task) -> Result<Claimed, Answer> {
         let (store, name) = (&self.submitter.journal.store, task.operation.kind().name());
-        let now = now_us();
+        let now = store.now_us();
         for _ in 0..CLAIMS {
             let epoch = self.prover.epoch().await?;
             // a request joins an open claim, so that claims need no timeout
@@ -212,8 +211,9 @@ impl Operations {
         if nonce.replace(signed.nonce) == Some(signed.nonce) {
             return Err(Outcome::nonce_conflict());
         }
-        guard.check().await?;
-        self.prover.check_epoch(epoch).await?;
+        let (is_held, same_epoch) = tokio::join!(guard.check(), self.prover.check_epoch(epoch));
+        is_held?;
+        same_epoch?;
         let state = self.state(epoch);
         operations::reserve(&task.operation, &state).await?;
         let sent = self.send(task, signer, &signed, epoch).await;
@@ -230,11 +230,14 @@ impl Operations {
         // again: the wait for the account may have outlasted the proof
         self.prover.require(task.required()).await?;
         self.reconciler.settle_signer(epoch, signer, Duration::ZERO).await?;
-        match operations::decide(&task.operation, &self.state(epoch)).await? {
+        let state = self.state(epoch);
+        let (decision, nonce) =
+            tokio::join!(operations::decide(&task.operation, &state), signer.nonce());
+        match decision? {
             Decision::Already(details) => Err(Outcome::already(details)),
             Decision::Write(calls) => {
                 let settings = self.submitter.running.settings();
-                signer.sign(&calls, &settings.config.policy).await
+                signer.sign(&calls, nonce?, &settings.config.policy).await
             }
         }
     }
@@ -297,7 +300,7 @@ impl Operations {
             store: &self.submitter.journal.store,
             reconciler: &self.reconciler,
             epoch,
-            now_us: now_us(),
+            now_us: self.submitter.journal.store.now_us(),
         }
     }
 }

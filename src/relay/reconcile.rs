@@ -11,7 +11,6 @@ use super::outcome::Outcome;
 use super::pins::{Prover, Required};
 use super::signers::{DEADLINE, Signer, Signers};
 use super::submit::Submitter;
-use crate::io::clock::now_us;
 use crate::node::chain::{ErrorObject, RpcError, code};
 use crate::store::{Intended, Intent, IntentId, IntentState, NewIntent, Search};
 use crate::telemetry::Metrics;
@@ -87,9 +86,10 @@ impl Reconciler {
     /// # Errors
     /// The outcome of an equal intent, or the chain or the store is unavailable.
     pub(super) async fn intend(&self, new: &NewIntent<'_>) -> Result<Option<IntentId>, Outcome> {
-        let intents = self.submitter.journal.store.intents();
+        let store = &self.submitter.journal.store;
+        let intents = store.intents();
         loop {
-            match intents.intend(new, now_us()).await? {
+            match intents.intend(new, store.now_us()).await? {
                 Intended::New(id) => return Ok(Some(id)),
                 Intended::Known(intent) => {
                     if let Some(outcome) = self.known(&intent).await? {
@@ -101,6 +101,7 @@ impl Reconciler {
                         return Ok(None);
                     }
                 }
+                Intended::OtherChain => return Err(Outcome::restarted()),
             }
         }
     }
@@ -121,7 +122,7 @@ impl Reconciler {
                 return Err(Outcome::restarted());
             }
             let limit = self.writing_time(&intent);
-            if age(&intent) >= limit || start.elapsed() >= limit {
+            if self.age(&intent) >= limit || start.elapsed() >= limit {
                 return Ok(known);
             }
             tokio::time::sleep(FOLLOW).await;
@@ -213,10 +214,12 @@ impl Reconciler {
     /// Settles one intent if its end can be known; returns whether the journal has it now.
     async fn settle(&self, intent: &Intent, grace: Duration) -> Result<bool, Outcome> {
         let Submitter { chain, journal, .. } = &*self.submitter;
-        let age = age(intent);
+        let age = self.age(intent);
         if intent.state == IntentState::Intended {
             let store = &journal.store;
-            return Ok(age >= grace && store.intents().lose(intent, "never sent", now_us()).await?);
+            return Ok(
+                age >= grace && store.intents().lose(intent, "never sent", store.now_us()).await?
+            );
         }
         match chain.receipt(intent.transaction_hash).await? {
             Some(receipt) if receipt.accepted => {
@@ -235,8 +238,14 @@ impl Reconciler {
             return Ok(false);
         }
         let why = "another transaction took its nonce";
-        journal.store.intents().lose(intent, why, now_us()).await?;
+        journal.store.intents().lose(intent, why, journal.store.now_us()).await?;
         Ok(true)
+    }
+
+    /// Since it last changed.
+    fn age(&self, intent: &Intent) -> Duration {
+        let now_us = self.submitter.journal.store.now_us();
+        Duration::from_micros(now_us.abs_diff(intent.updated_us))
     }
 
     async fn next_nonce(&self, intent: &Intent) -> Result<u64, Outcome> {
@@ -252,6 +261,8 @@ impl Reconciler {
         loop {
             let unsettled = self.submitter.journal.unsettled.notified();
             let _elapsed = tokio::time::timeout(INTERVAL, unsettled).await;
+            // an error is dropped: what needs the store reports it
+            let _read = self.submitter.journal.store.read_clock().await;
             let Ok(epoch) = self.permit(Required::AllButV2, deadline()).await else { continue };
             for signer in self.signers.iter() {
                 // an error is dropped: the signer's next write tries again
@@ -263,7 +274,7 @@ impl Reconciler {
             // an error is dropped here, too: requests ask the chain themselves
             let _settled = self.settle_rolled_back(&epoch).await;
             if let Ok(oldest) = self.settle_users(&epoch, GRACE).await {
-                self.metrics.relay.reconciled(now_us(), oldest);
+                self.metrics.relay.reconciled(self.submitter.journal.store.now_us(), oldest);
             }
             if let Ok(counts) = self.submitter.journal.store.intents().counts_by_state().await {
                 for state in IntentState::ALL {
@@ -275,11 +286,6 @@ impl Reconciler {
             }
         }
     }
-}
-
-/// Since it last changed.
-fn age(intent: &Intent) -> Duration {
-    Duration::from_micros(now_us().abs_diff(intent.updated_us))
 }
 
 fn deadline() -> Instant {

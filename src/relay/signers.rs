@@ -40,10 +40,17 @@ pub(super) struct Signer {
     chain_id: Felt,
     chain: Arc<Chain>,
     store: Arc<Store>,
-    /// Whether another process had the account for as long as the last one here waited.
-    queue: Mutex<bool>,
+    queue: Mutex<Queue>,
     /// One permit for each operation that may still wait.
     waiting: Semaphore,
+}
+
+/// What the first in an account's queue has.
+struct Queue {
+    /// Excludes other processes.
+    lock: SignerLock,
+    /// Whether another process had the account for as long as the last one here waited.
+    was_in_vain: bool,
 }
 
 /// The exclusive right to write with an account, until it is released.
@@ -51,19 +58,24 @@ pub(super) struct SignerGuard<'a> {
     pub(super) signer: &'a Signer,
     /// Until then, the write is signed or refused.
     pub(super) deadline: Instant,
-    lock: SignerLock,
-    _queue: MutexGuard<'a, bool>,
+    queue: MutexGuard<'a, Queue>,
+}
+
+impl Drop for SignerGuard<'_> {
+    fn drop(&mut self) {
+        self.queue.lock.abandon();
+    }
 }
 
 impl SignerGuard<'_> {
     /// Checks that it is still held: a lost database connection releases it.
     pub(super) async fn check(&mut self) -> Result<(), Outcome> {
-        Ok(self.lock.check().await?)
+        Ok(self.queue.lock.check().await?)
     }
 
     /// Lets the next operation write.
-    pub(super) async fn release(self) {
-        if let Err(error) = self.lock.release().await {
+    pub(super) async fn release(mut self) {
+        if let Err(error) = self.queue.lock.release().await {
             // closing the connection released it
             log::warn!("store: {error}");
         }
@@ -90,7 +102,7 @@ impl Signers {
             chain_id: pins.chain_id,
             chain: Arc::clone(chain),
             store: Arc::clone(store),
-            queue: Mutex::default(),
+            queue: Mutex::new(Queue { lock: SignerLock::of(account.address), was_in_vain: false }),
             waiting: Semaphore::new(MAX_WAITING),
         };
         let Accounts { owner, verifier, faucet } = pins.accounts;
@@ -129,14 +141,12 @@ impl Signer {
         let mut queue = queue.map_err(|_| Outcome::overloaded())?;
         drop(waiting);
         let left = deadline.saturating_duration_since(Instant::now());
-        let wait = left.min(if *queue { RETRY } else { LOCK });
-        match SignerLock::acquire(&self.store, self.account.address, wait).await {
-            Ok(lock) => {
-                *queue = false;
-                Ok(SignerGuard { signer: self, deadline, lock, _queue: queue })
-            }
+        let wait = left.min(if queue.was_in_vain { RETRY } else { LOCK });
+        let locked = queue.lock.acquire(&self.store, wait).await;
+        queue.was_in_vain = matches!(locked, Err(StoreError::SignerHeld));
+        match locked {
+            Ok(()) => Ok(SignerGuard { signer: self, deadline, queue }),
             Err(StoreError::SignerHeld) => {
-                *queue = true;
                 refuse(Reason::InProgress, "another process writes with the account: retry soon")
             }
             Err(error) => Err(error.into()),
@@ -148,13 +158,18 @@ impl Signer {
         MAX_WAITING - self.waiting.available_permits()
     }
 
-    /// Signs a transaction that makes `calls`: the node's next nonce, bounds from an estimate.
+    /// The account's next nonce, from the node.
+    pub(super) async fn nonce(&self) -> Result<u64, Outcome> {
+        Ok(self.chain.nonce(self.account.address).await?)
+    }
+
+    /// Signs a transaction that makes `calls`, with the next nonce and bounds from an estimate.
     pub(super) async fn sign(
         &self,
         calls: &[Call],
+        nonce: u64,
         policy: &RelayPolicyConfig,
     ) -> Result<Signed, Outcome> {
-        let nonce = self.chain.nonce(self.account.address).await?;
         let invoke = |bounds| {
             Transaction::from(Invoke {
                 sender: self.account.address,
@@ -168,7 +183,7 @@ impl Signer {
         hardening::wipe_stack();
         let estimate = self.chain.estimate(&query.to_json()).await;
         if let Err(RpcError::Returned(_)) = &estimate
-            && self.chain.nonce(self.account.address).await? != nonce
+            && self.nonce().await? != nonce
         {
             return Err(Outcome::nonce_conflict());
         }

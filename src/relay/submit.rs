@@ -7,7 +7,6 @@
 use super::outcome::{Outcome, refuse};
 use super::settings::Settings;
 use crate::http::clients::Running;
-use crate::io::clock::now_us;
 use crate::io::shared::{Aborted, Shared};
 use crate::node::chain::{CallTrace, Chain, ErrorObject, Receipt, RpcError, code};
 use crate::store::{Intent, IntentId, IntentState, NewIntent, Store, StoreError};
@@ -188,12 +187,12 @@ impl Journal {
         state: IntentState,
         detail: Option<&str>,
     ) -> Result<bool, StoreError> {
-        self.store.intents().advance(id, state, detail, now_us()).await
+        self.store.intents().advance(id, state, detail, self.store.now_us()).await
     }
 
     /// Records that the chain no longer has a transaction that it had.
     pub(super) async fn roll_back(&self, intent: &Intent) -> Result<(), StoreError> {
-        if self.store.intents().lose(intent, "block rolled back", now_us()).await? {
+        if self.store.intents().lose(intent, "block rolled back", self.store.now_us()).await? {
             let hash = intent.transaction_hash;
             log::warn!(
                 operation = intent.operation.as_str();
@@ -215,7 +214,8 @@ impl Journal {
     /// Records that a request with a valid token was refused.
     pub(super) async fn refused(&self, endpoint: &str, reason: Reason, request_id: &str) {
         let (reason, intents) = (reason.name(), self.store.intents());
-        let recorded = intents.record_refusal(endpoint, reason, None, request_id, now_us());
+        let recorded =
+            intents.record_refusal(endpoint, reason, None, request_id, self.store.now_us());
         if let Err(error) = recorded.await {
             error.log();
         }

@@ -57,6 +57,8 @@ pub enum Intended {
     Known(Box<Intent>),
     /// This transaction of the signer has the nonce: read the nonce again and sign again.
     NonceTaken(Box<Intent>),
+    /// The relays of the store write to another chain.
+    OtherChain,
 }
 
 /// A stored transaction and its state.
@@ -122,6 +124,11 @@ impl Intents<'_> {
         let nonce = i64::try_from(new.nonce).map_err(|_| StoreError::TooLarge("nonce"))?;
         let mut tx = self.db.begin().await?;
         let end = journal::lock(&mut tx).await?;
+        if let Some(row) = tx.row(sql::CHAIN_EPOCH, &[]).await?
+            && row.get::<String>("epoch")? != new.epoch
+        {
+            return Ok(Intended::OtherChain);
+        }
         let id = IntentId(end.next());
         if !add(&mut tx, id, new, nonce, now_us).await? {
             let Some(known) = known(&mut tx, new).await? else {

@@ -2,11 +2,11 @@
 //! status of users, and the content of the service endpoints, which others write.
 //!
 //! Every call has a timeout of seconds and fails if the database is unavailable; a failed write may
-//! have been done all the same. Nothing here reads the clock or knows the chain.
+//! have been done all the same. Nothing here knows the chain.
 //!
 //! Reading order: `intent.rs`, `journal.rs` with `entry.rs` and `state.rs`, `idempotency.rs`,
-//! `faucet.rs`, `signer.rs`; `feed.rs`, `account.rs`, `podcast.rs`, `sitemap.rs`, `age.rs`;
-//! `transfer` with `syntax.rs`; `prune.rs`, `forget.rs`, `backup.rs`; below them `sql`, `db.rs`,
+//! `chain_epoch.rs`, `clock.rs`, `faucet.rs`, `signer.rs`; `feed.rs`, `account.rs`, `podcast.rs`,
+//! `sitemap.rs`, `age.rs`; `transfer` with `syntax.rs`; `prune.rs`, `forget.rs`, `backup.rs`; below them `sql`, `db.rs`,
 //! `open.rs`, `examine.rs`, `error.rs`.
 
 /// A struct from a row: `get: a b; flag: c;` reads these fields from the columns of their names
@@ -23,6 +23,8 @@ macro_rules! from_row {
 mod account;
 mod age;
 mod backup;
+mod chain_epoch;
+mod clock;
 mod db;
 mod entry;
 mod error;
@@ -45,6 +47,7 @@ mod transfer;
 
 use crate::config::StoreConfig;
 use crate::secrets::Secret;
+use clock::Clock;
 use db::Db;
 use open::{FileLock, Location};
 use std::sync::Arc;
@@ -78,6 +81,7 @@ pub struct Store {
     db: Db,
     location: Location,
     lock: Option<FileLock>,
+    clock: Clock,
     /// Snapshots at a time: half of the connections, which slow readers hold for long.
     snapshots: Arc<Semaphore>,
 }
@@ -111,7 +115,10 @@ impl Store {
                 (open::postgres(options, config.max_connections).await?, None)
             }
         };
-        Ok(Self { db, location, lock, snapshots: snapshots(config) })
+        let clock = Clock::default();
+        let store = Self { db, location, lock, clock, snapshots: snapshots(config) };
+        store.read_clock().await?;
+        Ok(store)
     }
 
     /// Opens the store next to a process that may have it open, to read and for short writes.
@@ -131,7 +138,8 @@ impl Store {
                 open::postgres_shared(options, config.max_connections).await?
             }
         };
-        Ok(Self { db, location, lock: None, snapshots: snapshots(config) })
+        let clock = Clock::default();
+        Ok(Self { db, location, lock: None, clock, snapshots: snapshots(config) })
     }
 
     /// Opens the journal for reading, also while a relay writes it; locks and changes nothing.

@@ -59,7 +59,7 @@ macro_rules! version {
 pub(super) const NEWEST: i64 = VERSIONS[VERSIONS.len() - 1].number;
 
 /// All versions in order. A released version never changes.
-const VERSIONS: [Version; 7] = [
+const VERSIONS: [Version; 8] = [
     version!(1, "relay", "0001_relay.sql"),
     version!(2, "sidecar", "0002_sidecar.sql"),
     version!(3, "search", "0003_search.sql"),
@@ -67,6 +67,7 @@ const VERSIONS: [Version; 7] = [
     version!(5, "lists", "0005_lists.sql"),
     version!(6, "key_epochs", "0006_key_epochs.sql"),
     version!(7, "moderation", "0007_moderation.sql"),
+    version!(8, "chain_epoch", "0008_chain_epoch.sql"),
 ];
 
 /// Where the database is.

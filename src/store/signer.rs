@@ -6,7 +6,9 @@
 //! text, as a signed big-endian number. Within one process the caller queues.
 //!
 //! A connection can break unnoticed by the lock's owner; the unique index on (epoch, signer, nonce)
-//! then still keeps two processes from using one nonce.
+//! then still keeps two processes from using one nonce. The connection outlives the lock, since a
+//! new one costs several round trips and a proof of the password; waiting processes get the lock in
+//! the order in which they came.
 
 use super::db::{TIMEOUT, bounded, within};
 use super::error::StoreError;
@@ -15,32 +17,53 @@ use super::{Store, sql};
 use portcullis_filters::felt::Felt;
 use sha2::{Digest as _, Sha256};
 use sqlx::{Connection as _, PgConnection};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// The right to write for a signer, until it is released or dropped.
+/// How long a connection is used, so that a server with a new address is found.
+const LIFETIME: Duration = Duration::from_secs(600);
+
+/// The right to write for a signer, over all processes that share the store.
 #[derive(Debug)]
 pub struct SignerLock {
-    session: Option<(PgConnection, i64)>,
+    key: i64,
+    session: Option<(PgConnection, Instant)>,
+    is_held: bool,
 }
 
 impl SignerLock {
-    /// Locks a signer, waiting at most `wait`: [`StoreError::SignerHeld`] after that.
-    pub async fn acquire(store: &Store, signer: Felt, wait: Duration) -> Result<Self, StoreError> {
-        let Location::Postgres(options) = &store.location else {
-            return Ok(Self { session: None });
+    /// The lock of a signer, not held yet.
+    pub fn of(signer: Felt) -> Self {
+        Self { key: key(signer), session: None, is_held: false }
+    }
+
+    /// Takes it, waiting at most `wait`: [`StoreError::SignerHeld`] after that.
+    pub async fn acquire(&mut self, store: &Store, wait: Duration) -> Result<(), StoreError> {
+        let Location::Postgres(options) = &store.location else { return Ok(()) };
+        // out of its place until its state is known: dropping the future drops the connection
+        let mut open = self.session.take().filter(|(_, since)| since.elapsed() < LIFETIME);
+        if let Some((connection, _)) = &mut open
+            && bounded(connection.ping()).await.is_err()
+        {
+            open = None;
+        }
+        let (mut connection, since) = match open {
+            Some(open) => open,
+            None => (connect(options).await?, Instant::now()),
         };
-        let mut connection = connect(options).await?;
         // zero would wait for ever
         let wait = wait.max(Duration::from_millis(1));
         let text = wait.as_millis().to_string();
         bounded(sqlx::query(sql::SIGNER_WAIT).bind(text).execute(&mut connection)).await?;
-        let key = key(signer);
-        let locking = sqlx::query(sql::SIGNER_LOCK).bind(key).execute(&mut connection);
-        within(wait + TIMEOUT, async { locking.await.map_err(held_or) }).await?;
-        Ok(Self { session: Some((connection, key)) })
+        let locking = sqlx::query(sql::SIGNER_LOCK).bind(self.key).execute(&mut connection);
+        let locked = within(wait + TIMEOUT, async { locking.await.map_err(held_or) }).await;
+        if matches!(locked, Ok(_) | Err(StoreError::SignerHeld)) {
+            self.is_held = locked.is_ok();
+            self.session = Some((connection, since));
+        }
+        locked.map(drop)
     }
 
-    /// Checks that the lock is still held: its connection answers.
+    /// Checks that it is still held: its connection answers.
     pub async fn check(&mut self) -> Result<(), StoreError> {
         match &mut self.session {
             Some((connection, _)) => bounded(connection.ping()).await,
@@ -48,12 +71,21 @@ impl SignerLock {
         }
     }
 
-    /// Releases the lock. PostgreSQL releases a dropped one soon, when it sees the closed
+    /// Releases it.
+    pub async fn release(&mut self) -> Result<(), StoreError> {
+        let Some((mut connection, since)) = self.session.take() else { return Ok(()) };
+        self.is_held = false;
+        bounded(sqlx::query(sql::SIGNER_UNLOCK).bind(self.key).execute(&mut connection)).await?;
+        self.session = Some((connection, since));
+        Ok(())
+    }
+
+    /// Releases it without waiting, if it is held: PostgreSQL does so when it sees the closed
     /// connection.
-    pub async fn release(self) -> Result<(), StoreError> {
-        let Some((mut connection, key)) = self.session else { return Ok(()) };
-        bounded(sqlx::query(sql::SIGNER_UNLOCK).bind(key).execute(&mut connection)).await?;
-        bounded(connection.close()).await
+    pub fn abandon(&mut self) {
+        if std::mem::take(&mut self.is_held) {
+            self.session = None;
+        }
     }
 }
 

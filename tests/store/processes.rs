@@ -3,7 +3,10 @@
 use crate::world::{
     EPOCH, NOW, World, config, felt, intend, intent, on_postgres, on_sqlite, server,
 };
-use portcullis::store::{Claim, Journal, NewIntent, SignerLock, Store, StoreError, Verified};
+use portcullis::store::{
+    Claim, Intended, Journal, NewIntent, SignerLock, Store, StoreError, Verified,
+};
+use portcullis_filters::felt::Felt;
 use portcullis_filters::secret::Secret;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
@@ -50,38 +53,72 @@ fn a_process_that_is_killed() {
     });
 }
 
+async fn lock(store: &Store, signer: Felt, wait: Duration) -> Result<SignerLock, StoreError> {
+    let mut lock = SignerLock::of(signer);
+    lock.acquire(store, wait).await.map(|()| lock)
+}
+
 pub(crate) async fn a_signer_has_one_holder_at_a_time(world: World) {
     let one = world.open().await;
     let (short, long) = (Duration::from_millis(50), Duration::from_secs(5));
-    let mut held = SignerLock::acquire(&one, felt(0xa), short).await.unwrap();
+    let mut held = lock(&one, felt(0xa), short).await.unwrap();
     held.check().await.unwrap();
     if world.is_sqlite() {
         return held.release().await.unwrap();
     }
     let two = world.open().await;
     let began = Instant::now();
-    let refused = SignerLock::acquire(&two, felt(0xa), short).await;
+    let refused = lock(&two, felt(0xa), short).await;
     assert!(matches!(refused, Err(StoreError::SignerHeld)), "{refused:?}");
     assert!(began.elapsed() < long, "it waits no longer than its limit");
-    let other = SignerLock::acquire(&two, felt(0xb), short).await.unwrap();
+    let mut other = lock(&two, felt(0xb), short).await.unwrap();
 
-    let waiting = SignerLock::acquire(&two, felt(0xa), long);
+    let waiting = lock(&two, felt(0xa), long);
     let (released, waited) = tokio::join!(held.release(), waiting);
     released.unwrap();
     drop(waited.unwrap());
-    let again = SignerLock::acquire(&one, felt(0xa), long).await.expect("a dropped lock is free");
+    let mut again = lock(&one, felt(0xa), long).await.expect("a dropped lock is free");
     again.release().await.unwrap();
     other.release().await.unwrap();
 
-    let mut cut = SignerLock::acquire(&one, felt(0xa), short).await.unwrap();
+    let mut cut = lock(&one, felt(0xa), short).await.unwrap();
     let kill = "SELECT pg_terminate_backend(pid) FROM pg_locks \
                 WHERE locktype = 'advisory' AND granted \
                 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
     world.raw(kill).await.unwrap();
-    let mut held =
-        SignerLock::acquire(&two, felt(0xa), long).await.expect("a cut connection frees the lock");
+    let mut held = lock(&two, felt(0xa), long).await.expect("a cut connection frees the lock");
     assert!(cut.check().await.is_err(), "and its holder can know");
     held.check().await.unwrap();
+
+    held.release().await.unwrap();
+    let idle = "query = 'SELECT pg_advisory_unlock($1)' AND datname = current_database()";
+    let kill = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {idle}");
+    world.raw(&kill).await.unwrap();
+    held.acquire(&two, short).await.expect("a connection that was cut while idle is replaced");
+    let refused = lock(&one, felt(0xa), short).await;
+    assert!(matches!(refused, Err(StoreError::SignerHeld)), "{refused:?}");
+    held.abandon();
+    lock(&one, felt(0xa), long).await.expect("an abandoned lock is free");
+}
+
+pub(crate) async fn another_chain_is_not_written_to_while_one_is_in_force(world: World) {
+    let one = world.open().await;
+    let minute = Duration::from_secs(60);
+    assert_eq!(one.agree(EPOCH, minute).await.unwrap(), EPOCH);
+    if world.is_sqlite() {
+        assert_eq!(one.agree("b", minute).await.unwrap(), "b", "it is alone");
+        return;
+    }
+    let two = world.open().await;
+    let skew = one.now_us().abs_diff(two.now_us());
+    assert!(skew < 5_000_000, "both have the database's time: {skew}");
+    assert_eq!(two.agree("b", minute).await.unwrap(), EPOCH);
+    let other = NewIntent { epoch: "b", ..intent(1) };
+    let refused = two.intents().intend(&other, two.now_us()).await.unwrap();
+    assert_eq!(refused, Intended::OtherChain);
+    intend(&one, &intent(1)).await;
+    assert_eq!(two.agree("b", Duration::ZERO).await.unwrap(), "b", "nobody reported the first");
+    assert_eq!(one.agree(EPOCH, minute).await.unwrap(), "b");
 }
 
 pub(crate) async fn a_closed_store_can_be_opened_again(world: World) {
@@ -190,7 +227,7 @@ fn the_password_file_is_used_and_never_shown() {
             Store::open(&config, password.as_ref()).await
         };
         let store = open(Some("hunter2\n")).await.unwrap();
-        let lock = SignerLock::acquire(&store, felt(1), Duration::from_secs(1)).await.unwrap();
+        let mut lock = lock(&store, felt(1), Duration::from_secs(1)).await.unwrap();
         let shown = format!("{store:?} {:?} {lock:?}", store.journal());
         assert!(!shown.contains("hunter2"), "{shown}");
         lock.release().await.unwrap();

@@ -48,7 +48,7 @@ async fn pins(settings: Settings, keys: &Keys, node: &NodeConfig, report: &mut R
     let chain = Chain(Node::new(node, MemoryPool::new(16 * MAX_ANSWER), Arc::clone(&metrics)));
     let pins = Arc::new(Pins::new(&config, keys));
     let running = Arc::new(Running::new(settings, &config.clients));
-    let prover = Prover::new(pins, Arc::new(chain), running, metrics);
+    let prover = Prover::new(pins, Arc::new(chain), running, None, metrics);
     let proof = prover.prove().await;
     for pin in &proof.pins {
         let status = if pin.ok { Status::Ok } else { Status::Failed };

@@ -8,14 +8,15 @@ use crate::store::Binding;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::operation::{FaucetDrip, MintCard, OperationKind, SubmitUsership};
 use portcullis_filters::verdict::Reason;
+use tokio::try_join;
 
 /// `POST /mint-card`: mints a card, once for ever, to a verified account.
 pub(super) async fn mint_card(mint: &MintCard, state: &State<'_>) -> Result<Decision, Outcome> {
     let MintCard { recipient, card_id } = *mint;
     let card = state.pins.config.card.address;
     let id = card_id.felts();
-    let [first] = state.view(card, "minted_to", &id).await?;
-    let [owner] = state.view(card, "owner_of", &id).await?;
+    let ([first], [owner]) =
+        try_join!(state.view(card, "minted_to", &id), state.view(card, "owner_of", &id))?;
     // a card that was passed on is still the one that was minted
     if recipient == first || recipient == owner {
         return Ok(Decision::Already(Details::None));
@@ -58,12 +59,18 @@ pub(super) async fn submit_usership(
 /// registry binds the identity, the registry decides.
 pub(super) async fn faucet_drip(drip: &FaucetDrip, state: &State<'_>) -> Result<Decision, Outcome> {
     let FaucetDrip { identity, recipient, .. } = *drip;
-    let registered = state.account_of(identity).await?;
+    let accounts = &state.pins.accounts;
+    let payer = accounts.faucet.unwrap_or(accounts.owner).address;
+    let (registered, bound, balance) = try_join!(
+        state.account_of(identity),
+        state.identity_of(recipient),
+        pins::balance(state.pins, state.chain, payer),
+    )?;
     let binding = if registered == recipient {
         Binding::Bound
     } else if registered != Felt::ZERO {
         Binding::IdentityElsewhere
-    } else if state.identity_of(recipient).await? != Felt::ZERO {
+    } else if bound != Felt::ZERO {
         Binding::RecipientElsewhere
     } else {
         state.store.faucet().check(state.epoch, identity, recipient).await?
@@ -80,9 +87,7 @@ pub(super) async fn faucet_drip(drip: &FaucetDrip, state: &State<'_>) -> Result<
             return Err(Outcome { transaction_hash, retry_after: Some(wait), ..refused });
         }
     }
-    let accounts = &state.pins.accounts;
-    let payer = accounts.faucet.unwrap_or(accounts.owner).address;
-    if pins::balance(state.pins, state.chain, payer).await? < state.settings.drip_cost().fri() {
+    if balance < state.settings.drip_cost().fri() {
         return Err(Outcome::faucet_empty());
     }
     let amount = [Felt::from(state.settings.config.policy.faucet_amount.fri()), Felt::ZERO];

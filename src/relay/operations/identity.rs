@@ -6,6 +6,7 @@ use crate::relay::state::{Decision, State};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::operation::{RecoveryCancel, RecoveryExecute, RecoveryPropose, Register};
 use portcullis_filters::verdict::Reason;
+use tokio::{join, try_join};
 
 /// `POST /register`: binds an identity to an account.
 pub(super) async fn register(register: &Register, state: &State<'_>) -> Result<Decision, Outcome> {
@@ -17,10 +18,11 @@ pub(super) async fn register(register: &Register, state: &State<'_>) -> Result<D
     if bound != Felt::ZERO {
         return refuse(Reason::IdentityTaken, "the identity is bound to another account");
     }
-    if state.identity_of(account).await? != Felt::ZERO {
+    let (elsewhere, checked) = join!(state.identity_of(account), state.check_account(account));
+    if elsewhere? != Felt::ZERO {
         return refuse(Reason::AccountTaken, "the account is bound to another identity");
     }
-    state.check_account(account).await?;
+    checked?;
     let registry = state.pins.config.registry.address;
     Ok(Decision::call(registry, "register_identity", vec![identity, account]))
 }
@@ -39,13 +41,18 @@ pub(super) async fn propose(
         let message = "another recovery of the identity is pending";
         return Err(Outcome { details, ..Outcome::refused(Reason::RecoveryPending, message) });
     }
-    if state.account_of(identity).await? == Felt::ZERO {
+    let (account, elsewhere, checked) = join!(
+        state.account_of(identity),
+        state.identity_of(new_account),
+        state.check_account(new_account),
+    );
+    if account? == Felt::ZERO {
         return refuse(Reason::NotRegistered, "the identity is bound to no account");
     }
-    if state.identity_of(new_account).await? != Felt::ZERO {
+    if elsewhere? != Felt::ZERO {
         return refuse(Reason::AccountTaken, "the new account is bound to an identity");
     }
-    state.check_account(new_account).await?;
+    checked?;
     let registry = state.pins.config.registry.address;
     Ok(Decision::call(registry, "recovery_propose", vec![identity, new_account]))
 }
@@ -57,12 +64,13 @@ pub(super) async fn execute(
 ) -> Result<Decision, Outcome> {
     let identity = execute.identity;
     let pending = state.pending_recovery(identity).await?;
-    if state.chain_time().await? < pending.ready_at {
+    let (now, elsewhere) = join!(state.chain_time(), state.identity_of(pending.new_account));
+    if now? < pending.ready_at {
         let refused =
             Outcome::refused(Reason::RecoveryNotReady, "the recovery's delay is not over");
         return Err(Outcome { details: pending.details(), ..refused });
     }
-    if state.identity_of(pending.new_account).await? != Felt::ZERO {
+    if elsewhere? != Felt::ZERO {
         return refuse(
             Reason::AccountTaken,
             "the new account was bound to an identity in the meantime",
@@ -77,11 +85,10 @@ pub(super) async fn executed(
     execute: &RecoveryExecute,
     state: &State<'_>,
 ) -> Result<Option<Details>, Outcome> {
-    if state.recovery_of(execute.identity).await?.is_some() {
-        return Ok(None);
-    }
-    let account = state.account_of(execute.identity).await?.to_string();
-    Ok(Some(Details::Binding { account }))
+    let identity = execute.identity;
+    let (pending, account) = try_join!(state.recovery_of(identity), state.account_of(identity))?;
+    let binding = Details::Binding { account: account.to_string() };
+    Ok(pending.is_none().then_some(binding))
 }
 
 /// `POST /recovery-cancel`: cancels a pending recovery, within the configured window.
@@ -91,11 +98,11 @@ pub(super) async fn cancel(
 ) -> Result<Decision, Outcome> {
     let identity = cancel.identity;
     let pending = state.pending_recovery(identity).await?;
-    let [delay] = state.registry("recovery_delay", &[]).await?;
+    let ([delay], now) = try_join!(state.registry("recovery_delay", &[]), state.chain_time())?;
     let proposed_at =
         pending.ready_at.saturating_sub(delay.to_u64().ok_or(RpcError::MalformedAnswer)?);
     let window = state.settings.config.policy.recovery_cancel_window.as_secs();
-    if state.chain_time().await? > proposed_at.saturating_add(window) {
+    if now > proposed_at.saturating_add(window) {
         return refuse(
             Reason::RecoveryNotCancellable,
             "the recovery was proposed too long ago to be cancelled",

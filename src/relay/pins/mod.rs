@@ -14,6 +14,7 @@ use crate::config::{Amount, MAX_NODE_TIMEOUT};
 use crate::http::clients::Running;
 use crate::io::shared::{Aborted, Shared};
 use crate::node::chain::{Chain, RpcError};
+use crate::store::Store;
 use crate::telemetry::{Metrics, PinState};
 use arc_swap::ArcSwapOption;
 use portcullis_filters::verdict::Reason;
@@ -27,6 +28,11 @@ const RETRY: Duration = Duration::from_secs(1);
 const V2: &str = "verification_v2_required";
 /// The pin of the account that pays drips.
 const FAUCET: &str = "faucet_balance";
+/// The pin of a shared store: the epoch of the chain that its relays write to.
+const SHARED_EPOCH: &str = "shared_epoch";
+/// For how much longer than a proof is valid another chain must be proven before the relays of a
+/// store write to it: each of them makes a proof in that time.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// What a pin holds if the node did not say.
 pub(crate) const UNREADABLE: &str = "unreadable";
 
@@ -84,6 +90,8 @@ pub(crate) struct Prover {
     pins: Arc<Pins>,
     chain: Arc<Chain>,
     running: Arc<Running<Settings>>,
+    /// What other relays may share; `None` for a proof that permits nothing.
+    store: Option<Arc<Store>>,
     max_age: Duration,
     proofs: Shared<(), Arc<Proof>>,
     /// The newest proof, valid or not.
@@ -98,12 +106,13 @@ impl Prover {
         pins: Arc<Pins>,
         chain: Arc<Chain>,
         running: Arc<Running<Settings>>,
+        store: Option<Arc<Store>>,
         metrics: Arc<Metrics>,
     ) -> Arc<Self> {
         let max_age = running.settings().config.pins_max_age;
         let (proofs, newest) = (Shared::new(1, |_| 1), ArcSwapOption::empty());
         let epoch = ArcSwapOption::empty();
-        Arc::new(Self { pins, chain, running, max_age, proofs, newest, epoch, metrics })
+        Arc::new(Self { pins, chain, running, store, max_age, proofs, newest, epoch, metrics })
     }
 
     /// A valid proof, made now if none is cached.
@@ -191,11 +200,8 @@ impl Prover {
     async fn make(&self) -> Proof {
         let checked_at = SystemTime::now();
         // as long as one call may take, so that requests do not wait longer for a proof
-        let read = tokio::time::timeout(MAX_NODE_TIMEOUT, self.read()).await;
-        match read.ok().flatten() {
-            Some((epoch, pins)) => Proof { checked_at, epoch, pins },
-            None => self.unproven(checked_at),
-        }
+        let read = tokio::time::timeout(MAX_NODE_TIMEOUT, self.read(checked_at)).await;
+        read.ok().flatten().unwrap_or_else(|| self.unproven(checked_at))
     }
 
     fn unproven(&self, checked_at: SystemTime) -> Proof {
@@ -203,15 +209,34 @@ impl Prover {
     }
 
     /// The chain's epoch, unless it changed meanwhile, and every pin; `None` if the node is away.
-    async fn read(&self) -> Option<(Option<String>, Vec<Pin>)> {
+    async fn read(&self, checked_at: SystemTime) -> Option<Proof> {
         let before = epoch(&self.chain).await.ok()?;
         let drip = self.drip();
         if self.pins.accounts.faucet.is_some() {
             self.metrics.relay.drip(drip.fri());
         }
         let pins = table::read(&self.pins, drip, &self.chain, &self.metrics).await;
-        let after = epoch(&self.chain).await.ok().filter(|after| *after == before);
-        Some((after, pins))
+        let epoch = epoch(&self.chain).await.ok().filter(|after| *after == before);
+        let mut proof = Proof { checked_at, epoch, pins };
+        proof.pins.extend(self.shared_epoch(&proof).await);
+        Some(proof)
+    }
+
+    /// Whether the relays of a shared store write to the chain that was proven.
+    async fn shared_epoch(&self, proof: &Proof) -> Option<Pin> {
+        let store = self.store.as_ref().filter(|store| !store.is_exclusive())?;
+        // a chain without the contracts is not to be written to by any of them
+        let epoch = proof.epoch.clone().filter(|_| proof.proves(Required::AllButV2))?;
+        match store.agree(&epoch, self.max_age + PATIENCE).await {
+            Ok(expected) => {
+                Some(Pin { name: SHARED_EPOCH, ok: expected == epoch, expected, actual: epoch })
+            }
+            Err(error) => {
+                // without the store nothing is written
+                error.log();
+                None
+            }
+        }
     }
 }
 

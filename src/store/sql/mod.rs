@@ -18,6 +18,15 @@ pub const CHAIN_HEAD: &str = "SELECT seq, hash FROM chain_head";
 /// Updates the end of the chain.
 pub const CHAIN_MOVE: &str = "UPDATE chain_head SET seq = $1, hash = $2";
 
+/// The epoch that relays write to, and its candidate.
+pub const CHAIN_EPOCH: &str = "SELECT epoch, candidate, candidate_us FROM chain_epoch";
+/// Sets both.
+pub const CHAIN_EPOCH_SET: &str = "INSERT INTO chain_epoch (id, epoch, candidate, candidate_us) \
+    VALUES (1, $1, $2, $3) ON CONFLICT (id) \
+    DO UPDATE SET epoch = $1, candidate = $2, candidate_us = $3";
+/// PostgreSQL only: its clock in microseconds since 1970.
+pub const NOW: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now_us";
+
 /// Appends an entry.
 pub const ENTRY_ADD: &str = "INSERT INTO journal \
     (seq, at_us, kind, intent_id, operation, detail, prev_hash, hash) \

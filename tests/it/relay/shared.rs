@@ -10,10 +10,10 @@ use crate::support::folder::Folder;
 use crate::support::node::{Act, Call, Latch, Node};
 use crate::support::postgres::Database;
 use crate::support::relay::chain::{
-    USER_KEY, error, felt, honest, is_add, is_view, method, receipt, result,
+    USER_KEY, block, error, felt, honest, is_add, is_view, method, receipt, result,
 };
 use crate::support::relay::expect::{refused, submitted};
-use crate::support::relay::stage::{post, setup};
+use crate::support::relay::stage::{authorised, post, setup};
 use crate::support::relay::user::{User, call};
 
 use crate::support::edge::Edge;
@@ -32,7 +32,7 @@ struct Pair {
     reached: Latch,
     accept: Latch,
     is_accepted: Arc<AtomicBool>,
-    _database: Database,
+    database: Database,
     _folder: Folder,
 }
 
@@ -50,8 +50,7 @@ impl Pair {
             let answer = Client::connect(edge.relay()).ask(&post("/recovery-execute", body));
             refused(&answer, "upstream_invalid", "the stub knows no recovery");
         }
-        let (_database, _folder) = (database, folder);
-        Self { one, two, node, reached, accept, is_accepted, _database, _folder }
+        Self { one, two, node, reached, accept, is_accepted, database, _folder: folder }
     }
 
     /// Lets the node answer.
@@ -124,6 +123,35 @@ fn concurrent_equal_operations_get_one_answer() {
         assert_eq!(hash(&first), hash(&second), "{key:?}");
         assert_eq!(pair.adds(), 1, "{key:?}: the node got it once");
     }
+}
+
+#[test]
+fn a_relay_that_sees_another_chain_writes_nothing_and_loses_nothing() {
+    let pair = Pair::start();
+    let mut first = begin(&pair.one, &post("/mint-card", MINT));
+    assert!(pair.reached.wait(), "the first relay sends it");
+
+    let node = Node::start(|call| match method(call).as_str() {
+        "starknet_getBlockWithTxHashes" => block(call, 9),
+        _ => honest(call),
+    });
+    let folder = Folder::new();
+    let third =
+        setup(node.address(), &folder, &KEYS).set("store.url", &pair.database.url()).start();
+    let ready = Client::connect(third.relay()).ask(&authorised(Request::new("GET", "/readyz")));
+    assert_eq!(ready.status, 503, "{}", ready.text());
+    let pins = ready.json()["pins"].clone();
+    let failing = pins.as_array().expect("a list").iter().filter(|pin| pin["ok"] == false);
+    let failing: Vec<_> = failing.map(|pin| &pin["pin"]).collect();
+    assert_eq!(failing, ["shared_epoch"]);
+    let answer = Client::connect(third.relay()).ask(&post("/mint-card", MINT));
+    refused(&answer, "pins_unproven", "the relays of the store write to another chain");
+
+    pair.accept();
+    let first = first.response();
+    assert_eq!(first.status, 200, "its intent is not lost: {}", first.text());
+    let repeated = Client::connect(pair.two.relay()).ask(&post("/mint-card", MINT));
+    assert_eq!(repeated.status, 200, "the others write on: {}", repeated.text());
 }
 
 #[test]
