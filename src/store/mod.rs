@@ -6,8 +6,8 @@
 //!
 //! Reading order: `intent.rs`, `journal.rs` with `entry.rs` and `state.rs`, `idempotency.rs`,
 //! `chain_epoch.rs`, `clock.rs`, `faucet.rs`, `signer.rs`; `feed.rs`, `account.rs`, `podcast.rs`,
-//! `sitemap.rs`, `age.rs`; `transfer` with `syntax.rs`; `prune.rs`, `forget.rs`, `backup.rs`; below them `sql`, `db.rs`,
-//! `open.rs`, `examine.rs`, `error.rs`.
+//! `sitemap.rs`, `age.rs`; `transfer` with `syntax.rs`; `prune.rs`, `forget.rs`, `backup.rs`; below
+//! them `sql`, `db.rs`, `open.rs`, `examine.rs`, `error.rs`.
 
 /// A struct from a row: `get: a b; flag: c;` reads these fields from the columns of their names
 /// with these methods of [`db::Row`], and the braces hold the other fields.
