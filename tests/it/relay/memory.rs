@@ -1,12 +1,21 @@
 //! What an attacker could read in the memory of a running relay.
 
 use std::fs::{self, File};
+use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
+use std::time::Instant;
 
 use portcullis_filters::felt::Felt;
 
+use crate::support::client::{Client, PATIENCE};
+use crate::support::client2::Client2;
+use crate::support::folder::Folder;
+use crate::support::node::Node;
+use crate::support::relay::chain::honest;
 use crate::support::relay::devnet;
-use crate::support::relay::stage::Stage;
+use crate::support::relay::stage::{Stage, TOKEN, authorised, post, setup};
+use crate::support::request::Request;
+use crate::support::secure::{Pair, secured};
 
 /// A mapping of the process: its line in `/proc/PID/maps`, and its bytes.
 struct Mapping(String, Vec<u8>);
@@ -57,5 +66,66 @@ fn keys_are_in_their_locked_page_alone() {
         let found = forms(text.trim()).map(|(form, bytes)| (form, places(&memory, &bytes)));
         let all: Vec<_> = found.iter().flat_map(|(_, found)| found).collect();
         assert_eq!(all.len(), 1, "{role}: {found:?}");
+    }
+}
+
+/// A new connection, inside TLS if the relay has a certificate.
+fn connect(relay: SocketAddr, pair: Option<&Pair>) -> Client {
+    pair.map_or_else(|| Client::connect(relay), |pair| pair.client(relay))
+}
+
+/// The places of `token` once there are none, or after a long time.
+fn places_left(process: u32, token: &str) -> Vec<String> {
+    let began = Instant::now();
+    loop {
+        // the end of a connection is seen a little after the client's
+        let left = places(&memory(process), token.as_bytes());
+        if left.is_empty() || began.elapsed() > PATIENCE {
+            return left;
+        }
+    }
+}
+
+#[test]
+fn no_freed_memory_holds_a_bearer_token() {
+    const OPERATORS: &str = "token-of-the-operator-0123456789abc";
+    let (folder, pair, node) = (Folder::new(), Pair::new(), Node::start(honest));
+    pair.write(&folder);
+    let operators = format!("\"{}\"", folder.secret("operator.token", OPERATORS));
+    let plain = setup(node.address(), &folder, &[("admin.token_file", &operators)]);
+    let readyz = || authorised(Request::new("GET", "/readyz"));
+    let requests = [
+        readyz(),
+        authorised(Request::new("GET", "/nowhere")),
+        post("/readyz", ""),
+        post("/faucet-drip", "{}"),
+        post("/rpc", r#"{"jsonrpc":"2.0","id":1,"method":"devnet_mint"}"#),
+        // buffers grow
+        readyz().with("X-Padding", &"x".repeat(6 << 10)),
+        // too large
+        readyz().with("X-Padding", &"x".repeat(18 << 10)),
+        // in other places than where it belongs
+        post("/faucet-drip", TOKEN.repeat(200)),
+        Request::new("GET", "/readyz").with("Cookie", &format!("session={TOKEN}")),
+    ];
+    for (setup, pair) in [(plain.clone(), None), (secured(plain, "relay", &folder), Some(&pair))] {
+        let edge = setup.start();
+        for request in &requests {
+            connect(edge.relay(), pair).ask(request);
+            if let Some(pair) = pair {
+                let mut client = Client2::connect(edge.relay(), pair);
+                client.ask(request);
+                client.ask(request);
+            }
+        }
+        // a head that is never completed
+        let begun = format!("GET /readyz HTTP/1.1\r\nAuthorization: Bearer {TOKEN}\r\n");
+        connect(edge.relay(), pair).send(begun);
+        let page = Request::new("GET", "/").with("Authorization", &format!("Bearer {OPERATORS}"));
+        assert_eq!(Client::connect(edge.admin()).ask(&page).status, 200);
+        for token in [TOKEN, OPERATORS] {
+            let left = places_left(edge.process(), token);
+            assert!(left.is_empty(), "TLS: {}: {left:#?}", pair.is_some());
+        }
     }
 }
