@@ -100,6 +100,7 @@ def over_http2(world):
             "two lengths": dict(fields=[length, ("content-length", "1")]),
             "a transfer coding": dict(fields=[("transfer-encoding", "chunked")]),
             "a connection field": dict(fields=[("connection", "close")]),
+            "a fragment": dict(path=path + "#x"),
         }
         for what, changes in requests.items():
             attacker = Client(world.secure(surface))

@@ -138,9 +138,27 @@ LIMITS = [
     bytes([20, 7]) + bytes(range(120)),
 ]
 
+
+
+def header_blocks():
+    """Connections: of each block its flags (padding, priority, two frames, trailers), and its bytes."""
+    plain, coded = b"\x82\x87\x04\x02/#", b"\x82\x87\x44\x83\x63\xfe\xbf"
+    stored = b"\x83\x87\x41\x0aedge.test:\x44\x04/rpc\x40\x01a\x85\xf2\xb2\x4a\x84\xff"
+    named = b"\x00\x05:path\x01/\x00\x84\xb9\x58\xd3\x3f\x02/#"
+    for blocks in [
+        [(0, plain), (1, b"\x00\x01a\x01b")],
+        [(2, coded), (0, b"\x82\x87\xbe"), (1, b"\x84")],
+        [(0, stored), (0, b"\x83\x87\xbe\xbf\xc0"), (3, b"\x20\x3f\xe1\x1f\x0f\x2f\x01c")],
+        [(8, b"\x02" + named + b"\0\0"), (0x28, b"\x01\0\0\0\0\x10" + coded + b"\0")],
+        [(0, b"\x40\x01a\x7f\xa1\x1f" + b"x" * 4_128), (0, b"\x44\x02/#"), (0, b"\xbe\xbf")],
+    ]:
+        yield b"".join(bytes([flags]) + len(block).to_bytes(2, "big") + block for flags, block in blocks)
+
+
 SEEDS = {
     "calldata": map(bytes, CALLS),
     "head": heads(),
+    "header_blocks": header_blocks(),
     "http1_response": responses(),
     "limiter": LIMITS,
     "node_response": answers(),

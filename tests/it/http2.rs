@@ -18,10 +18,10 @@ use crate::support::script::{ANSWER_CAP, echo, good, json, padded_envelope, send
 use crate::support::secure::{ABOUT_A_SECOND, Pair, secured};
 
 /// A gateway with a certificate.
-struct Stage {
+pub(crate) struct Stage {
     node: Node,
-    edge: Edge,
-    pair: Pair,
+    pub(crate) edge: Edge,
+    pub(crate) pair: Pair,
     _folder: Folder,
 }
 
@@ -34,12 +34,12 @@ impl Stage {
         Self { edge: setup.start(), node, pair, _folder: folder }
     }
 
-    fn new(keys: &[(&str, &str)]) -> Self {
+    pub(crate) fn new(keys: &[(&str, &str)]) -> Self {
         Self::before(Node::start(good), keys)
     }
 
     /// In front of a node that responds once the latch is open.
-    fn held(keys: &[(&str, &str)]) -> (Self, Latch) {
+    pub(crate) fn held(keys: &[(&str, &str)]) -> (Self, Latch) {
         let latch = Latch::default();
         let hold = latch.clone();
         let node = Node::start(move |call| {
@@ -52,7 +52,7 @@ impl Stage {
         Client2::connect(self.edge.gateway(), &self.pair)
     }
 
-    fn in_flight(&self, wanted: f64) {
+    pub(crate) fn in_flight(&self, wanted: f64) {
         eventually(&self.edge, "the requests in flight", |metrics| {
             metrics.get("portcullis_requests_in_flight") == Some(&wanted)
         });

@@ -26,6 +26,7 @@ mod handover;
 mod heads;
 mod help;
 mod http2;
+mod http2_frames;
 mod io;
 mod limits;
 mod manager;

@@ -3,8 +3,11 @@
 //! In: a stream whose client chose `h2`. Out: an [`H2Stream`] per request, served by a task that
 //! ends when the client resets the stream. The `h2` crate frames and counts; what it has no clock
 //! for is here and in `timed_io`: idle and old connections get GOAWAY and finish what they have
-//! started, and so do all when the process drains. Pingora's own loop bounds none of this.
+//! started, and so do all when the process drains. Pingora's own loop bounds none of this. What
+//! `h2` drops of a malformed request is found in `heads`.
 
+mod heads;
+mod hpack;
 mod stream;
 mod timed_io;
 
@@ -47,8 +50,11 @@ const STREAM_WINDOW: u32 = 64 << 10;
 const CONNECTION_WINDOW: u32 = 256 << 10;
 /// 64 KiB of each response wait to be written; the rest waits with its request.
 const SEND_BUFFER: usize = 64 << 10;
+/// Above this many times the size of a header list, `h2` ends the connection.
+const LARGEST_LIST: usize = 4;
 /// Malformed requests, after which a connection ends: an honest client sends none. `h2` counts them
-/// for the connection's life.
+/// for the connection's life, so a trusted proxy gets GOAWAY, which ends no request, at half of
+/// them.
 const MAX_MALFORMED: usize = 32;
 /// Requests without a response, or whose head was refused, after which a client has to reconnect:
 /// pages that are left reset a few, "rapid reset" (CVE-2023-44487) thousands. In [`WASTE_WINDOW`].
@@ -69,15 +75,16 @@ pub(super) async fn serve<A: HttpServerApp + Send + Sync + 'static>(
 ) {
     let opened = Instant::now();
     let limits = Arc::clone(&gate.limits);
-    let (io, frame_timer) = TimedIo::new(stream, limits.header_timeout, limits.write_timeout);
     // a head a little over the limit gets our response, a larger one that of `h2`
-    let list = u32::try_from(2 * limits.header_size).unwrap_or(u32::MAX);
+    let list = 2 * limits.header_size;
+    let times = (limits.header_timeout, limits.write_timeout);
+    let (io, frame_timer) = TimedIo::new(stream, times, LARGEST_LIST * list);
     let is_proxy = peer.address.is_some_and(|peer| gate.trusted.contains(peer));
     let times = if is_proxy { CLIENTS_OF_A_PROXY } else { 1 };
     let mut builder = Builder::new();
     builder
         .max_concurrent_streams(MAX_STREAMS)
-        .max_header_list_size(list)
+        .max_header_list_size(u32::try_from(list).unwrap_or(u32::MAX))
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buffer_size(SEND_BUFFER)
@@ -93,7 +100,7 @@ pub(super) async fn serve<A: HttpServerApp + Send + Sync + 'static>(
         frame_timer,
         requests: JoinSet::new(),
         wasted: Waste { amount: 0, since: opened },
-        has_served: false,
+        accepted: 0,
         drain,
         drain_deadline: None,
         ends: opened + limits.lifetime,
@@ -122,7 +129,8 @@ struct H2Connection<A> {
     /// Those being answered; they end with the connection.
     requests: JoinSet<Outcome>,
     wasted: Waste,
-    has_served: bool,
+    /// Requests that `h2` passed on.
+    accepted: usize,
     drain: ConnectionGuard,
     /// Until when the client may still send a request, once the process drains.
     drain_deadline: Option<Instant>,
@@ -170,6 +178,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
         loop {
             match self.connection.poll_accept(cx) {
                 Poll::Ready(Some(Ok((request, mut response)))) => {
+                    self.accepted += 1;
                     if self.goaway_sent.is_some_and(|sent| sent.elapsed() > GOAWAY_GRACE) {
                         // the client ignores GOAWAY: others would safely retry elsewhere
                         response.send_reset(Reset::REFUSED_STREAM);
@@ -196,7 +205,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
             }
             let drains = self.drain.has_begun();
             // a new connection may send one request, as over HTTP/1
-            let must_end = (drains && self.has_served) || self.wasted.is_abuse();
+            let must_end = (drains && self.accepted > 0) || self.is_abuse();
             if must_end && self.goaway_sent.is_none() {
                 self.send_goaway();
                 continue;
@@ -208,6 +217,13 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
                 Poll::Pending => return Poll::Pending,
             }
         }
+    }
+
+    /// Whether the client has to reconnect, for what it wasted or for what `h2` refused by itself.
+    fn is_abuse(&self) -> bool {
+        let requests = self.frame_timer.requests.load(Ordering::Relaxed);
+        let refused = requests.saturating_sub(self.accepted);
+        self.wasted.is_abuse() || refused >= MAX_MALFORMED * CLIENTS_OF_A_PROXY / 2
     }
 
     /// When to send GOAWAY, or to close after it.
@@ -246,18 +262,22 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
     }
 
     fn start(&mut self, request: http::Request<RecvStream>, response: SendResponse<Bytes>) {
-        self.has_served = true;
         self.peer.count_request();
         let (mut head, body) = request.into_parts();
         self.hold.get_or_insert_with(|| self.gate.process.drain.hold());
         let is_forwarded = self.is_proxy && head.headers.contains_key("x-forwarded-for");
         let waste = if is_forwarded { 1 } else { CLIENTS_OF_A_PROXY };
-        if let Err(reason) = set_host(&mut head, self.gate.limits.header_size) {
+        let judged = match self.frame_timer.malformed.take(body.stream_id().as_u32()) {
+            true => Err(Reason::InvalidRequest),
+            false => set_host(&mut head, self.gate.limits.header_size),
+        };
+        if let Err(reason) = judged {
             self.wasted.add(waste, Instant::now());
             return self.refuse(reason, response);
         }
         let responder = H2Responder::new(response);
-        let stream = H2Stream::new(self.peer.address, body, responder.clone());
+        let timer = Arc::clone(&self.frame_timer);
+        let stream = H2Stream::new(self.peer.address, body, responder.clone(), timer);
         let handoff = Handoff::default();
         let request = Request(Transport::Http2(Box::new(stream)));
         let session = handoff.lend(request, Box::new(RequestHeader::from(head)));

@@ -1,5 +1,6 @@
 //! One HTTP/2 request and its response: a stream of RFC 9113.
 
+use super::timed_io::FrameTimer;
 use crate::http::http1::{BodyError, STALL};
 use crate::http::respond::{Gone, H2Response};
 use crate::io::within;
@@ -18,6 +19,7 @@ pub(in crate::http) struct H2Stream {
     peer: Option<IpAddr>,
     body: RecvStream,
     responder: H2Responder,
+    timer: Arc<FrameTimer>,
 }
 
 /// The sending side of a stream, shared by the code that answers and the code that watches for a
@@ -106,8 +108,18 @@ impl H2Responder {
 }
 
 impl H2Stream {
-    pub(super) fn new(peer: Option<IpAddr>, body: RecvStream, responder: H2Responder) -> Self {
-        Self { peer, body, responder }
+    pub(super) fn new(
+        peer: Option<IpAddr>,
+        body: RecvStream,
+        responder: H2Responder,
+        timer: Arc<FrameTimer>,
+    ) -> Self {
+        Self { peer, body, responder, timer }
+    }
+
+    /// Whether `h2` dropped something malformed of it, unless that was asked before.
+    fn is_malformed(&self) -> bool {
+        self.timer.malformed.take(self.body.stream_id().as_u32())
     }
 
     pub(in crate::http) fn peer(&self) -> Option<IpAddr> {
@@ -115,7 +127,10 @@ impl H2Stream {
     }
 
     pub(in crate::http) async fn read_body(&mut self) -> Result<Option<Bytes>, BodyError> {
-        let Some(piece) = self.body.data().await else { return Ok(None) };
+        let Some(piece) = self.body.data().await else {
+            // its trailers may have been malformed
+            return if self.is_malformed() { Err(BodyError::Malformed) } else { Ok(None) };
+        };
         // a body that is not as long as declared ends the stream as a reset does
         let piece = piece.map_err(|_| BodyError::Gone)?;
         // what is read makes room for more of it
@@ -163,6 +178,13 @@ impl H2Stream {
         }
         *stage = Stage::Ended;
         Ok(())
+    }
+}
+
+impl Drop for H2Stream {
+    /// What is malformed of a body that nobody read is forgotten.
+    fn drop(&mut self) {
+        self.is_malformed();
     }
 }
 

@@ -2,13 +2,14 @@
 //!
 //! The `h2` crate has no clock. [`TimedIo`] fails when the client takes nothing of what is written
 //! for too long, and when a head is started and not completed in time. For that it follows the
-//! frames that pass (RFC 9113, section 4.1): their lengths, and nothing in them.
+//! frames that pass (RFC 9113, section 4.1): their lengths, and in `heads` what they start.
 
+use super::heads::{Heads, Malformed};
 use crate::io::LazyTimer;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -30,6 +31,10 @@ pub(super) struct FrameTimer {
     pub(super) is_stuck: AtomicBool,
     /// The stream failed because a head arrived too slowly.
     pub(super) head_was_late: AtomicBool,
+    /// The streams that `h2` would serve although they are malformed.
+    pub(super) malformed: Malformed,
+    /// Requests whose heads `h2` has got.
+    pub(super) requests: AtomicUsize,
 }
 
 /// A stream whose frames have deadlines.
@@ -47,10 +52,11 @@ pub(super) struct TimedIo<S> {
 }
 
 impl<S> TimedIo<S> {
+    /// The time for a head, and for some of what is written; `max_block` bounds a header block.
     pub(super) fn new(
         inner: S,
-        header_timeout: Duration,
-        write_timeout: Duration,
+        (header_timeout, write_timeout): (Duration, Duration),
+        max_block: usize,
     ) -> (Self, Arc<FrameTimer>) {
         let timer = Arc::<FrameTimer>::default();
         let io = Self {
@@ -58,7 +64,7 @@ impl<S> TimedIo<S> {
             timer: Arc::clone(&timer),
             header_timeout,
             write_timeout,
-            frames: Frames::default(),
+            frames: Frames::new(max_block),
             partial_since: None,
             read_alarm: LazyTimer::default(),
             stuck_since: None,
@@ -92,10 +98,16 @@ impl<S: AsyncRead + Unpin> AsyncRead for TimedIo<S> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        if this.frames.are_broken {
+            // `h2` has had its chance to say why
+            return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+        }
         let before = buf.filled().len();
         let read = Pin::new(&mut this.inner).poll_read(cx, buf);
         if read.is_ready() {
-            let another = this.frames.pass(buf.filled().get(before..).unwrap_or_default());
+            let bytes = buf.filled().get(before..).unwrap_or_default();
+            let another = this.frames.pass(bytes, &this.timer.malformed);
+            this.timer.requests.store(this.frames.heads.requests, Ordering::Relaxed);
             if another || this.frames.are_whole() {
                 this.partial_since = None;
             }
@@ -162,25 +174,40 @@ struct Frames {
     passed: usize,
     /// A request head is started and not completed.
     in_headers: bool,
-}
-
-impl Default for Frames {
-    fn default() -> Self {
-        let head = [0; FRAME_HEAD];
-        Self { left: PREFACE, is_content: false, head, passed: 0, in_headers: false }
-    }
+    /// The current frame has a header block.
+    has_block: bool,
+    heads: Heads,
+    /// Its header blocks cannot be followed.
+    are_broken: bool,
 }
 
 impl Frames {
+    fn new(max_block: usize) -> Self {
+        Self {
+            left: PREFACE,
+            is_content: false,
+            head: [0; FRAME_HEAD],
+            passed: 0,
+            in_headers: false,
+            has_block: false,
+            heads: Heads::new(max_block),
+            are_broken: false,
+        }
+    }
+
     /// Follows `bytes`; returns whether one frame was complete and another has started.
-    fn pass(&mut self, mut bytes: &[u8]) -> bool {
+    fn pass(&mut self, mut bytes: &[u8], malformed: &Malformed) -> bool {
         let mut started_another = false;
         while let Some((first, rest)) = bytes.split_first() {
             started_another |= self.are_whole();
             if self.left > 0 {
-                let of_this = self.left.min(bytes.len());
-                self.left -= of_this;
-                bytes = bytes.get(of_this..).unwrap_or_default();
+                let (of_this, rest) = bytes.split_at(self.left.min(bytes.len()));
+                self.left -= of_this.len();
+                bytes = rest;
+                if self.has_block && !self.are_broken {
+                    self.are_broken = self.heads.pass(of_this).is_none();
+                    self.end_block(malformed);
+                }
                 continue;
             }
             bytes = rest;
@@ -190,18 +217,32 @@ impl Frames {
             self.passed += 1;
             if self.passed == FRAME_HEAD {
                 self.start_frame();
+                self.end_block(malformed);
             }
         }
         started_another
     }
 
+    /// If the current frame has a block and is complete, looks at it.
+    fn end_block(&mut self, malformed: &Malformed) {
+        if self.has_block && self.left == 0 && !self.are_broken {
+            self.are_broken = self.heads.end_frame(malformed).is_none();
+        }
+    }
+
     fn start_frame(&mut self) {
-        let [high, middle, low, kind, flags, ..] = self.head;
+        let [high, middle, low, kind, flags, stream @ ..] = self.head;
         self.passed = 0;
         self.left = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
         self.is_content = kind == DATA;
-        if matches!(kind, HEADERS | CONTINUATION) {
+        self.has_block = matches!(kind, HEADERS | CONTINUATION);
+        if self.has_block {
             self.in_headers = flags & END_HEADERS == 0;
+        }
+        match kind {
+            HEADERS => self.heads.start(flags, u32::from_be_bytes(stream)),
+            CONTINUATION => self.heads.resume(flags),
+            _ => {}
         }
     }
 
@@ -224,12 +265,17 @@ mod tests {
     }
 
     fn whole_after(bytes: &[u8], step: usize) -> bool {
-        let mut frames = Frames::default();
-        frames.pass(&[b'p'; PREFACE]);
+        let mut frames = after_the_preface();
         for piece in bytes.chunks(step) {
-            frames.pass(piece);
+            frames.pass(piece, &Malformed::default());
         }
         frames.are_whole()
+    }
+
+    fn after_the_preface() -> Frames {
+        let mut frames = Frames::new(1 << 20);
+        frames.pass(&[b'p'; PREFACE], &Malformed::default());
+        frames
     }
 
     #[test]
@@ -263,22 +309,20 @@ mod tests {
 
     #[test]
     fn each_head_has_its_own_time() {
-        let mut frames = Frames::default();
-        frames.pass(&[b'p'; PREFACE]);
+        let mut frames = after_the_preface();
         let head = frame(HEADERS, END_HEADERS, 50);
         let (start, end) = head.split_at(20);
-        assert!(frames.pass(start), "one begins");
-        assert!(!frames.pass(end), "it ends, and no other begins");
-        assert!(frames.pass(start));
-        assert!(!frames.pass(&end[..10]), "it goes on");
-        assert!(frames.pass(&[&end[10..], start].concat()), "it ends, and another begins");
+        let mut pass = |bytes: &[u8]| frames.pass(bytes, &Malformed::default());
+        assert!(pass(start), "one begins");
+        assert!(!pass(end), "it ends, and no other begins");
+        assert!(pass(start));
+        assert!(!pass(&end[..10]), "it goes on");
+        assert!(pass(&[&end[10..], start].concat()), "it ends, and another begins");
     }
 
     #[test]
     fn the_preface_is_timed_like_a_head() {
-        let mut frames = Frames::default();
-        assert!(!frames.are_whole(), "a silent client has sent no preface");
-        frames.pass(&[b'p'; PREFACE]);
-        assert!(frames.are_whole());
+        assert!(!Frames::new(0).are_whole(), "a silent client has sent no preface");
+        assert!(after_the_preface().are_whole());
     }
 }

@@ -1,0 +1,201 @@
+//! The gateway over HTTP/2, as bytes: what a client library never sends.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::TcpStream;
+
+use crate::http2::Stage;
+use crate::support::client::PATIENCE;
+use crate::support::request::QUESTION;
+use crate::support::secure::{ANY, tunnel};
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+const CONTINUATION: u8 = 9;
+
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+const PADDED: u8 = 8;
+const PRIORITY: u8 = 0x20;
+const WHOLE: u8 = END_STREAM | END_HEADERS;
+
+struct Frame {
+    kind: u8,
+    stream: u32,
+    payload: Vec<u8>,
+}
+
+/// What became of a request.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    Status(u16),
+    Reset,
+    /// The connection ended before either.
+    Gone,
+}
+
+/// A connection that sends frames unchanged.
+struct Raw(TcpStream);
+
+impl Raw {
+    fn connect(stage: &Stage) -> Self {
+        let stream = tunnel(stage.edge.gateway(), stage.pair.config(ANY, &["h2"]));
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout above zero is valid");
+        let mut raw = Self(stream);
+        raw.0.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").expect("it is open");
+        raw.send(SETTINGS, 0, 0, b"");
+        raw
+    }
+
+    fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+        let [_, length @ ..] = u32::try_from(payload.len()).expect("it is short").to_be_bytes();
+        let head = [&length[..], &[kind, flags], &stream.to_be_bytes()].concat();
+        // the gateway may have closed, which the next read reports
+        let _sent = self.0.write_all(&[&head, payload].concat());
+    }
+
+    /// The next frame; `None` at the end of the connection.
+    fn receive(&mut self) -> Option<Frame> {
+        let mut head = [0; 9];
+        if let Err(error) = self.0.read_exact(&mut head) {
+            let is_silent = matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
+            assert!(!is_silent, "nothing came, and the connection is open");
+            return None;
+        }
+        let [a, b, c, kind, _flags, stream @ ..] = head;
+        let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
+        self.0.read_exact(&mut payload).ok()?;
+        Some(Frame { kind, stream: u32::from_be_bytes(stream), payload })
+    }
+
+    fn outcome(&mut self, stream: u32) -> Outcome {
+        loop {
+            let Some(frame) = self.receive() else { return Outcome::Gone };
+            if frame.stream != stream {
+                continue;
+            }
+            match (frame.kind, frame.payload.first()) {
+                (RST_STREAM, _) => return Outcome::Reset,
+                // statuses of the static table; RFC 7541, appendix A
+                (HEADERS, Some(0x88)) => return Outcome::Status(200),
+                (HEADERS, Some(0x8c)) => return Outcome::Status(400),
+                (HEADERS, other) => panic!("a status that is not expected: {other:x?}"),
+                _ => {}
+            }
+        }
+    }
+
+    /// Waits until all that was sent before is read; whether GOAWAY came meanwhile.
+    fn is_told_to_go(&mut self) -> bool {
+        self.send(PING, 0, 0, b"12345678");
+        let mut is_told = false;
+        while let Some(frame) = self.receive() {
+            match frame.kind {
+                PING if frame.payload == b"12345678" => return is_told,
+                GOAWAY => is_told = true,
+                _ => {}
+            }
+        }
+        is_told
+    }
+}
+
+/// `GET`, with `:path` as it is encoded.
+fn get(path: &[u8]) -> Vec<u8> {
+    [b"\x82\x87\x01\x09edge.test", path].concat()
+}
+
+#[test]
+fn a_fragment_is_refused_in_each_encoding() {
+    let stage = Stage::new(&[]);
+    let mut raw = Raw::connect(&stage);
+    let (plain, fine) = (get(b"\x04\x0a/healthz#x"), get(b"\x04\x08/healthz"));
+    let coded = get(b"\x04\x89\x62\x72\x8e\x84\xcf\xef\xfe\xbc\xff");
+    let padded = [&b"\x05"[..], &plain, &[0; 5]].concat();
+    let (start, rest) = plain.split_at(20);
+    let mut requests: Vec<(&str, Vec<(u8, u8, &[u8])>)> = vec![
+        ("as text", vec![(HEADERS, WHOLE, &plain)]),
+        ("in the Huffman code", vec![(HEADERS, WHOLE, &coded)]),
+        ("with padding", vec![(HEADERS, WHOLE | PADDED, &padded)]),
+        ("in two frames", vec![(HEADERS, END_STREAM, start), (CONTINUATION, END_HEADERS, rest)]),
+    ];
+    let (stored, again) = (get(b"\x44\x0a/healthz#x"), get(b"\xbe"));
+    requests.push(("stored", vec![(HEADERS, WHOLE, &stored)]));
+    requests.push(("from the table", vec![(HEADERS, WHOLE, &again)]));
+    for (stream, (what, frames)) in (1..).step_by(4).zip(requests) {
+        for (kind, flags, payload) in frames {
+            raw.send(kind, flags, stream, payload);
+        }
+        assert_eq!(raw.outcome(stream), Outcome::Status(400), "{what}");
+        raw.send(HEADERS, WHOLE, stream + 2, &fine);
+        assert_eq!(raw.outcome(stream + 2), Outcome::Status(200), "others go on: {what}");
+    }
+    stage.edge.line("the refusal", |line| line["reason"] == "invalid_request");
+}
+
+#[test]
+fn pseudo_fields_in_trailers_are_refused() {
+    let stage = Stage::new(&[]);
+    let mut raw = Raw::connect(&stage);
+    let head = b"\x83\x87\x01\x09edge.test\x04\x04/rpc\x0f\x10\x10application/json";
+    let trailers: [(&[u8], u16); 5] = [
+        (b"\x00\x01a\x01b", 200),
+        (b"\x84", 400),
+        (b"\x88", 400),
+        (b"\x00\x05:path\x02/x", 400),
+        (b"\x00\x01a\x01b", 200),
+    ];
+    for (stream, (trailers, status)) in (1..).step_by(4).zip(trailers) {
+        raw.send(HEADERS, END_HEADERS, stream, head);
+        raw.send(DATA, 0, stream, QUESTION.as_bytes());
+        raw.send(HEADERS, WHOLE, stream, trailers);
+        assert_eq!(raw.outcome(stream), Outcome::Status(status), "at once: {trailers:x?}");
+        let stream = stream + 2;
+        raw.send(HEADERS, END_HEADERS, stream, head);
+        raw.send(DATA, 0, stream, QUESTION.as_bytes());
+        stage.in_flight(1.0);
+        raw.send(HEADERS, WHOLE, stream, trailers);
+        assert_eq!(raw.outcome(stream), Outcome::Status(status), "later: {trailers:x?}");
+        stage.in_flight(0.0);
+    }
+}
+
+#[test]
+fn a_proxys_malformed_requests_end_no_other() {
+    let (stage, latch) = Stage::held(&[]);
+    let mut raw = Raw::connect(&stage);
+    let head = b"\x83\x87\x01\x09edge.test\x04\x04/rpc\x0f\x10\x10application/json";
+    raw.send(HEADERS, END_HEADERS, 1, head);
+    raw.send(DATA, END_STREAM, 1, QUESTION.as_bytes());
+    stage.in_flight(1.0);
+    let is_told = (3..).step_by(2).take(4_000).collect::<Vec<_>>().chunks(100).any(|streams| {
+        for stream in streams {
+            // without a path
+            raw.send(HEADERS, WHOLE, *stream, b"\x82\x87");
+        }
+        raw.is_told_to_go()
+    });
+    assert!(is_told, "the proxy has to connect again");
+    latch.open();
+    assert_eq!(raw.outcome(1), Outcome::Status(200), "another client of the same connection");
+}
+
+#[test]
+fn an_undecodable_head_ends_the_connection() {
+    let stage = Stage::new(&[]);
+    for (flags, payload) in [
+        // an index of nothing, a string without an end, more padding than frame
+        (WHOLE, &b"\xff\xff\x00"[..]),
+        (WHOLE, b"\x82\x87\x04\x0a/rpc"),
+        (WHOLE | PADDED, b"\xff\x82\x87\x84"),
+        // dependent on itself, for which `h2` forgets what the client stored
+        (WHOLE | PRIORITY, b"\x00\x00\x00\x01\x00\x82\x87\x84"),
+    ] {
+        let mut raw = Raw::connect(&stage);
+        raw.send(HEADERS, flags, 1, payload);
+        while raw.receive().is_some() {}
+    }
+}
