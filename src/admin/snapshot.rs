@@ -207,7 +207,9 @@ fn urls<'a>((surface, node): (&'a str, &'a Node)) -> impl Iterator<Item = Value>
 fn concerns(trouble: &Trouble, surface: Surface) -> bool {
     match (trouble.condition, surface) {
         (Condition::OpenFiles, _) => true,
-        (Condition::Certificate, surface) => trouble.finding.subject == surface.name(),
+        (Condition::Certificate | Condition::Requests, surface) => {
+            trouble.finding.subject == surface.name()
+        }
         (Condition::NodeUrl, surface) => matches!(surface, Surface::Gateway | Surface::Relay),
         (Condition::Cache, surface) => surface == Surface::Gateway,
         (Condition::Pins, surface) => surface == Surface::Relay,

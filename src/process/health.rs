@@ -4,6 +4,7 @@
 //! used, the relay which pins hold. Only the store, failed node URLs, and the node while the cache
 //! is bypassed are sent a request.
 
+use super::failures::{Failures, WINDOW};
 use super::server::Storage;
 use crate::config::MAX_NODE_TIMEOUT;
 use crate::http::gate::Certificates;
@@ -51,7 +52,8 @@ impl BackgroundService for Health {
         tokio::select! {
             _ = shutdown.changed() => {}
             _ = async {
-                tokio::join!(self.watch(), self.probe(), self.listen(), self.ask_store())
+                let requests = self.watch_requests();
+                tokio::join!(self.watch(), self.probe(), self.listen(), self.ask_store(), requests)
             } => {}
         }
     }
@@ -76,6 +78,35 @@ impl Health {
             self.report(Condition::Certificate, certificates(&self.surfaces.tls));
             self.report(Condition::OpenFiles, open_files());
         }
+    }
+
+    async fn watch_requests(&self) {
+        let mut ticks = tokio::time::interval(WINDOW);
+        let mut failures: [Failures; 3] = Default::default();
+        loop {
+            ticks.tick().await;
+            let present = self.metrics.conditions.present();
+            let is_explained = present.iter().any(|trouble| {
+                trouble.finding.is_failing && trouble.condition != Condition::Requests
+            });
+            let found =
+                self.requests().into_iter().zip(&mut failures).filter_map(|(of, failures)| {
+                    failures.end_window(of, is_explained, |reason| self.node_cause(reason))
+                });
+            self.report(Condition::Requests, found);
+        }
+    }
+
+    fn requests(&self) -> [(Surface, &Requests); 3] {
+        let Metrics { requests, relay, sidecar, .. } = &*self.metrics;
+        let [relay, sidecar] = [&relay.requests, &sidecar.requests];
+        [(Surface::Gateway, requests), (Surface::Relay, relay), (Surface::Sidecar, sidecar)]
+    }
+
+    /// How the most recent failed attempt at the node failed, if that is the reason.
+    fn node_cause(&self, reason: &str) -> Option<String> {
+        let is_of_node = reason.starts_with("upstream_");
+        self.nodes().flat_map(Node::urls).find_map(|url| url.cause).filter(|_| is_of_node)
     }
 
     /// By itself, because a store that hangs must not delay what else is wrong.

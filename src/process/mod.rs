@@ -6,6 +6,7 @@
 //! an address; `loaded` reads secrets and certificates; `files` raises the limit of open files;
 //! `health` looks for what is wrong; [`systemd`] reports to the service manager.
 
+mod failures;
 mod files;
 pub mod handover;
 mod health;

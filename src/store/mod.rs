@@ -209,7 +209,9 @@ impl Store {
 
     /// Checks that the database answers and has the tables of this version.
     pub async fn ping(&self) -> Result<(), StoreError> {
-        open::check_version(&self.db).await
+        open::check_version(&self.db).await?;
+        // a table that somebody has locked
+        self.db.row(sql::INTENT_ANY, &[]).await.map(drop)
     }
 
     /// Checks that the database accepts a write, and that the disk of a SQLite file has room: a

@@ -30,6 +30,8 @@ named! {
         Certificate = "certificate",
         /// Few file descriptors are left.
         OpenFiles = "open_files",
+        /// Many requests of a surface fail, and none of the above explains it.
+        Requests = "requests",
     }
 }
 
@@ -48,6 +50,7 @@ impl Condition {
             Self::Pins => ["pins lost: the relay writes nothing", "pins proven: the relay writes"],
             Self::Store => ["store unreachable", "store reachable again"],
             Self::Certificate => ["certificate needs renewal", "certificate valid"],
+            Self::Requests => ["requests fail", "requests are answered again"],
             Self::OpenFiles => ["few file descriptors are left", "file descriptors are left again"],
         }
     }

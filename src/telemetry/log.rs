@@ -171,7 +171,9 @@ impl Log {
         if !self.has_requests() {
             return;
         }
-        if let Some(reason) = line.reason.filter(|reason| !reason.is_failure()) {
+        // a connection that is refused before its head is read can come as often as a refusal
+        let can_flood = |reason: &Reason| !reason.is_failure() || line.http.method.is_empty();
+        if let Some(reason) = line.reason.filter(can_flood) {
             let kind = (line.surface, reason, line.method);
             if !self.sink.refusals.count(kind, line.client, Instant::now()) {
                 return;
@@ -233,11 +235,12 @@ impl Log {
     fn summarise(&self, now: Instant) {
         for Repeated { kind, client, more } in self.sink.refusals.take(now) {
             let (surface, reason) = (kind.surface.name(), kind.reason.name());
+            let verdict = verdict(Some(kind.reason));
             let client = client.map(|client| client.shown(self.style.shown).to_string());
             let client = client.as_deref().unwrap_or_default();
             let method = kind.method;
             ::log::info!(
-                surface, client, method, verdict = "refused", reason, refusals = more;
+                surface, client, method, verdict, reason, refusals = more;
                 "refused {more} more times: {reason}"
             );
         }

@@ -343,3 +343,18 @@ fn an_unread_answer_holds_its_memory() {
         assert!(Instant::now() < deadline, "an answer that was taken gives its memory back");
     }
 }
+
+#[test]
+fn a_flood_of_refused_connections_is_summarised() {
+    let node = Node::start(good);
+    let limits = [("gateway.connections.max_per_client", "1"), ("gateway.trusted_proxies", "[]")];
+    let edge = Edge::with(&node, &limits);
+    let mut first = edge.client();
+    assert_eq!(first.ask(&Request::post(QUESTION)).status, 200);
+    for _ in 0..30 {
+        assert_eq!(edge.client().response().status, 503);
+    }
+    let summary = edge.line("the sum of the refusals", |line| line["refusals"].is_string());
+    assert_eq!(summary["message"], "refused 20 more times: overloaded");
+    assert_eq!(summary["verdict"], "failed", "as the requests are counted");
+}

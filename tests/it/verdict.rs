@@ -11,7 +11,7 @@ use crate::support::node::Node;
 use crate::support::relay::chain::{block, error, honest, method};
 use crate::support::relay::stage::{self, authorised};
 use crate::support::request::{QUESTION, Request};
-use crate::support::script::good;
+use crate::support::script::{good, send, sized};
 use crate::support::secure::{NAME, Pair, secured};
 use sqlx::Connection as _;
 use std::sync::Arc;
@@ -66,6 +66,28 @@ fn a_node_outage_is_an_event() {
     let up = event(&edge, "node_url", "node URL works again");
     assert_eq!(up["level"], "info");
     assert!(up["lasted"].as_str().is_some_and(|time| time.contains('s')), "{up}");
+    assert_eq!(verbose(&edge), (200, "ok\nverdict: ok\n".into()));
+}
+
+#[test]
+fn requests_that_fail_are_an_event() {
+    let is_repaired = Arc::new(AtomicBool::new(false));
+    let repaired = Arc::clone(&is_repaired);
+    let node = Node::start(move |call| match call.number % 3 {
+        0 if !repaired.load(Ordering::Relaxed) => send(sized("502 Bad Gateway", &[], "a page")),
+        _ => good(call),
+    });
+    let unlimited = ("gateway.requests_per_minute", "1000000000");
+    let edge = Edge::with(&node, &[("gateway.cache.enabled", "false"), unlimited]);
+    let begun = event(&edge, "requests", "requests fail");
+    assert_eq!(begun["level"], "warn", "two of three are answered");
+    assert_eq!(begun["subject"], "gateway");
+    let cause = begun["cause"].as_str().unwrap_or_default();
+    assert!(cause.ends_with("of them upstream_status (502 Bad Gateway)"), "{cause}");
+    let (_, text) = verbose(&edge);
+    assert!(text.contains("verdict: degraded\nrequests fail (gateway) since "), "{text}");
+    is_repaired.store(true, Ordering::Relaxed);
+    event(&edge, "requests", "requests are answered again");
     assert_eq!(verbose(&edge), (200, "ok\nverdict: ok\n".into()));
 }
 

@@ -55,12 +55,17 @@ impl Jwks {
 }
 
 async fn fetch_keys(url: String) -> Result<KeySet, Failure> {
-    let document = fetch::document(&url, Trust::Operator, ()).await;
-    let keys = document.ok().and_then(|document| KeySet::parse(&document.body));
-    if keys.is_none() {
-        log::warn!("cannot fetch the keys of sessions from sidecar.session.jwks_url");
-    }
-    keys.ok_or(Failure::Unavailable)
+    let keys = match fetch::document(&url, Trust::Operator, ()).await {
+        Ok(document) => KeySet::parse(&document.body).ok_or("it is no key set".to_owned()),
+        Err(error) => Err(error.to_string()),
+    };
+    keys.map_err(|cause| {
+        log::warn!(
+            cause = cause.as_str();
+            "cannot fetch the keys of sessions from sidecar.session.jwks_url"
+        );
+        Failure::Unavailable
+    })
 }
 
 /// Keys with their ids.

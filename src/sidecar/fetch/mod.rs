@@ -11,6 +11,7 @@ pub mod address;
 
 use crate::io::within;
 use std::time::{Duration, Instant};
+use thiserror::Error;
 use tokio::sync::Semaphore;
 use ureq::Agent;
 use ureq::config::Config;
@@ -41,17 +42,22 @@ pub enum Trust {
 }
 
 /// Why there is no response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FetchError {
     /// The deadline passed.
+    #[error("no answer in time")]
     Timeout,
     /// The name has no address, the connection failed, or the response is not HTTP.
+    #[error("no connection, or no HTTP")]
     Unreachable,
     /// A stranger's URL is not https, or its address is not public.
+    #[error("the address is not public, or the URL not https")]
     Refused,
     /// The status is not 200.
+    #[error("status {0}")]
     Status(u16),
     /// The response is larger than the bound.
+    #[error("more than {MAX_DOCUMENT} bytes")]
     TooLarge,
 }
 

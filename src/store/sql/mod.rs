@@ -61,6 +61,8 @@ macro_rules! intent {
     };
 }
 
+/// Any intent, to see whether the table answers.
+pub const INTENT_ANY: &str = "SELECT id FROM intent LIMIT 1";
 /// Inserts an intent, unless a unique index forbids it.
 pub const INTENT_ADD: &str = "INSERT INTO intent \
     (id, epoch, operation, digest, subject, request, signer, nonce, transaction_hash, \

@@ -1,0 +1,64 @@
+//! Whether many requests of a surface fail although nothing else that is wrong explains it.
+//!
+//! Counts once per [`WINDOW`]. A single bad window may be a restart of the node; two in a row are
+//! reported, until one is good.
+
+use crate::telemetry::{Finding, Requests, Surface};
+use portcullis_filters::verdict::Reason;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How long requests are counted.
+pub(super) const WINDOW: Duration = Duration::from_secs(5);
+/// Bad windows in a row that are reported.
+const LASTING: u32 = 2;
+/// Fewer failures in a window are single requests.
+const FEW: u64 = 5;
+/// One failure in this many requests is too many.
+const TOLERATED: u64 = 20;
+
+/// The requests of one surface.
+#[derive(Default)]
+pub(super) struct Failures {
+    answered: u64,
+    failed: BTreeMap<&'static str, u64>,
+    /// Bad windows in a row.
+    bad: u32,
+}
+
+impl Failures {
+    /// Ends a window: what is wrong, if it lasts. `is_explained` says that another condition makes
+    /// requests fail, `cause_of` why requests fail for a reason.
+    pub(super) fn end_window(
+        &mut self,
+        (surface, requests): (Surface, &Requests),
+        is_explained: bool,
+        cause_of: impl FnOnce(&str) -> Option<String>,
+    ) -> Option<Finding> {
+        let counted = requests.unanswered().filter(|(reason, _)| is_fault(*reason));
+        let now: BTreeMap<_, _> = counted.map(|(reason, count)| (reason.name(), count)).collect();
+        let before = std::mem::replace(&mut self.failed, now);
+        let new = |(reason, count): (&&'static str, &u64)| {
+            (count - before.get(reason).copied().unwrap_or_default(), *reason)
+        };
+        let (most, reason) = self.failed.iter().map(new).max()?;
+        let failed: u64 = self.failed.iter().map(new).map(|(count, _)| count).sum();
+        let answered = requests.answered();
+        let all = failed + answered - std::mem::replace(&mut self.answered, answered);
+        let is_bad = failed >= FEW && failed * TOLERATED >= all;
+        let is_new = self.bad < LASTING;
+        self.bad = if is_bad && !(is_explained && is_new) { self.bad + 1 } else { 0 };
+        (self.bad >= LASTING).then(|| {
+            let mut cause = format!("{failed} of {all} within {WINDOW:?}, {most} of them {reason}");
+            if let Some(why) = cause_of(reason) {
+                cause += &format!(" ({why})");
+            }
+            Finding { subject: surface.name().to_owned(), cause, is_failing: failed * 2 >= all }
+        })
+    }
+}
+
+/// A failure that is no part of a shutdown.
+fn is_fault(reason: Reason) -> bool {
+    reason.is_failure() && reason != Reason::Draining
+}
