@@ -26,7 +26,8 @@ from world import PORTCULLIS, ROOT, Child, ask, eventually
 SOON = 10.0
 # `for`, and the times of Alertmanager, are this much shorter than shipped.
 FASTER = 20
-READ = {"jsonrpc": "2.0", "id": 1, "method": "starknet_blockNumber", "params": []}
+# In ms: the longest `for` after that.
+LONGEST = 15_000
 
 
 def free_port():
@@ -38,8 +39,8 @@ def free_port():
 class Devnet:
     """A node on a port of its own, which it keeps over restarts, as it does its chain."""
 
-    def __init__(self, folder):
-        self.folder, self.port = folder, free_port()
+    def __init__(self, folder, *arguments):
+        self.folder, self.port, self.arguments = folder, free_port(), arguments
         self.url = f"http://127.0.0.1:{self.port}/rpc"
         self.child = None
         self.genesis = str(int(time.time()))
@@ -53,8 +54,15 @@ class Devnet:
             self.folder / "devnet.log",
             *("starknet-devnet", "--host", "127.0.0.1", "--port", str(self.port)),
             *("--state-archive-capacity", "full", *(other_chain or own)),
+            *self.arguments,
         )
         self.child.says("listening on")
+
+    def ask(self, method, **params):
+        """Sends a request of its own administration; the result."""
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        _, text = ask(self.url, body)
+        return json.loads(text)["result"]
 
     def signal(self, which):
         self.child.process.send_signal(which)
@@ -68,12 +76,16 @@ class Devnet:
 
 
 class Edge:
-    """A `portcullis serve` with gateway and admin listener, and more keys as variables."""
+    """A `portcullis serve` with gateway and admin listener, and more keys as variables.
 
-    def __init__(self, folder, node, relay=False, **keys):
-        self.folder = folder
+    The admin listener keeps its address over restarts. `under` is a command that runs it, `child`
+    starts it.
+    """
+
+    def __init__(self, folder, node, relay=False, under=(), child=Child, **keys):
+        self.folder, self.child_of = folder, child
         config = folder / "portcullis.toml"
-        listens = {"gateway.listen": "127.0.0.1:0", "admin.listen": "127.0.0.1:0"}
+        listens = {"gateway.listen": "127.0.0.1:0", "admin.listen": f"127.0.0.1:{free_port()}"}
         listens["log.format"] = "json"
         if relay:
             # contracts, pins and keys
@@ -83,10 +95,12 @@ class Edge:
         else:
             config.write_text(f'[node]\nurl = "{node.url}"\n')
         keys = {**listens, **{key.replace("__", "."): value for key, value in keys.items()}}
-        env = {f"PORTCULLIS__{key.upper().replace('.', '__')}": str(keys[key]) for key in keys}
-        self.child = Child(
-            folder / "serve.log", PORTCULLIS, "serve", "--config", str(config), env=env
-        )
+        self.env = {f"PORTCULLIS__{key.upper().replace('.', '__')}": str(keys[key]) for key in keys}
+        self.command = [*under, PORTCULLIS, "serve", "--config", str(config)]
+        self.start()
+
+    def start(self):
+        self.child = self.child_of(self.folder / "serve.log", *self.command, env=self.env)
         self.child.says('"message":"serving"')
         for line in self.lines():
             if line.get("message") == "listening":
@@ -97,9 +111,14 @@ class Edge:
         text = self.child.log.read_text().rpartition("\n")[0]
         return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
-    def read(self, timeout=20, scheme="http"):
+    def read(self, method="starknet_blockNumber", params=(), scheme="http", **headers):
         """Sends a read; its status."""
-        return ask(f"{scheme}://{self.gateway}/rpc", READ, timeout=timeout)[0]
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        return ask(f"{scheme}://{self.gateway}/rpc", body, headers, timeout=20)[0]
+
+    def signal(self, which):
+        self.child.process.send_signal(which)
 
     def verdict(self):
         """The verdict on the page and what is wrong, as its stream of snapshots has them."""
@@ -215,9 +234,18 @@ class Alertmanager:
 
 def faster(match):
     seconds = int(match[2]) * {"s": 1, "m": 60, "h": 3600}[match[3]]
-    return f"{match[1]}: {seconds * 1000 // FASTER}ms"
+    return f"{match[1]}: {min(seconds * 1000 // FASTER, LONGEST)}ms"
 
 
 def shortened(rules):
-    """A rule file whose alerts fire sooner."""
-    return re.sub(r"(for): (\d+)([smh])$", faster, rules.replace("[5m]", "[15s]"), flags=re.M)
+    """A rule file whose alerts fire sooner. Ranges of half an hour and longer are as shipped: what
+    happened since the start is within them."""
+
+    def shorter(match):
+        return f"{match[1]}{int(match[2]) * 60 // FASTER}s"
+
+    rules = re.sub(r"(\[|offset )(2|5|10|15)m\b", shorter, rules)
+    # the age of what has a time stamp
+    ages = re.compile(r"(time\(\) - .* > )(\d+)$", re.M)
+    rules = ages.sub(lambda match: f"{match[1]}{max(int(match[2]) // FASTER, 12)}", rules)
+    return re.sub(r"(for): (\d+)([smh])$", faster, rules, flags=re.M)

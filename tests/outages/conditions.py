@@ -1,0 +1,226 @@
+"""Conditions: of each, and of its end, log, metrics, probe and page say the same."""
+
+import os
+import re
+import signal
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from edge import Edge, ask, eventually
+from outage import Outage
+
+DOWN, UP = "node URL failed", "node URL works again"
+
+
+class HungNode(Outage):
+    """The node accepts connections and answers nothing."""
+
+    alerts = ("PortcullisNodeDown",)
+
+    def start(self):
+        self.serve(self.own_node())
+
+    def play(self):
+        with self.reading():
+            self.node.signal(signal.SIGSTOP)
+            self.edge.says("cache", "cache bypassed")
+            self.edge.is_wrong("node_url", DOWN, "no answer|timeout|timed out", "failing")
+            self.fires("PortcullisNodeDown")
+            assert self.pages("PortcullisNodeDown") == {"PortcullisNodeDown"}
+            self.node.signal(signal.SIGCONT)
+            self.edge.is_well("node_url", UP)
+            self.edge.says("cache", "cache in use again")
+        self.is_resolved("PortcullisNodeDown")
+
+
+class DeadNode(Outage):
+    """The node is killed under reads; the relay can prove nothing any more."""
+
+    alerts = ("PortcullisNodeDown", "PortcullisNodeBreakerOpen", "PortcullisRelayPinsUnproven")
+
+    def start(self):
+        self.serve(self.own_node(), relay=True)
+
+    def play(self):
+        with self.reading():
+            self.node.kill()
+            self.edge.is_wrong("node_url", DOWN, "refused", "failing")
+            line = self.edge.says("pins", "pins lost: the relay writes nothing")
+            assert re.search("chain_id and .* unreadable", line["cause"]), line
+            self.fires(*self.alerts)
+            # one cause pages once
+            assert self.pages("PortcullisNodeDown") == {"PortcullisNodeDown"}
+            self.node.start()
+            self.edge.is_well("node_url", UP)
+            self.edge.says("pins", "pins proven: the relay writes")
+        self.is_resolved("PortcullisNodeDown")
+
+
+class WrongChain(Outage):
+    """Another chain answers at the URL of the gateway that has `node.chain_id`."""
+
+    alerts = ("PortcullisNodeDown",)
+
+    def start(self):
+        self.serve(self.own_node(), node__chain_id="PORTCULLIS_DEV")
+
+    def play(self):
+        with self.reading():
+            self.node.kill()
+            self.node.start(("--chain-id", "SN_MAIN"))
+            self.edge.is_wrong("node_url", DOWN, "chain|refused", "failing")
+            eventually("the chain as the cause", lambda: "SN_MAIN" in str(self.edge.verdict()), 10)
+            assert self.edge.read() == 502, "nothing of another chain is served"
+            self.fires("PortcullisNodeDown")
+            assert self.pages("PortcullisNodeDown") == {"PortcullisNodeDown"}
+            self.node.kill()
+            self.node.start()
+            self.edge.is_well("node_url", UP)
+        self.is_resolved("PortcullisNodeDown")
+
+
+class WrongPins(DeadNode):
+    """A chain of the same id, but without the contracts, answers at the relay's URL."""
+
+    alerts = ("PortcullisRelayPinsUnproven",)
+
+    def play(self):
+        self.node.kill()
+        self.node.start(("--chain-id", "PORTCULLIS_DEV", "--seed", "7"))
+        self.edge.says("node_url", UP)
+        message = "pins lost: the relay writes nothing"
+        self.edge.is_wrong("pins", message, "not proven", "failing")
+        status, text = self.operate("/recovery-cancel", {"identity": "0x1d"})
+        assert status == 503 and "pins_unproven" in text, text
+        self.fires("PortcullisRelayPinsUnproven")
+        # between the two chains there was none
+        pages = self.pages("PortcullisRelayPinsUnproven") - {"PortcullisNodeDown"}
+        assert pages == {"PortcullisRelayPinsUnproven"}, pages
+        self.node.kill()
+        self.node.start()
+        self.edge.is_well("pins", "pins proven: the relay writes")
+        # the restart may have fired NodeDown, which inhibits also the notice of the end
+        self.is_over("PortcullisRelayPinsUnproven")
+
+
+class FullDisk(DeadNode):
+    """The file system of the SQLite store is full while the relay journals refusals."""
+
+    alerts = ("PortcullisStoreUnavailable",)
+
+    def start(self):
+        self.disk = self.folder / "disk"
+        self.disk.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", self.disk], check=True)
+        self.stack.callback(subprocess.run, ["umount", "--lazy", self.disk], check=True)
+        self.serve(self.own_node(), relay=True, store__url=f"sqlite:{self.disk}/portcullis.db")
+
+    def open_session(self):
+        """Opens an age session: one write to the store. Its status."""
+        session = (self.folder / "user.session").read_text().strip()
+        url = f"http://{self.edge.sidecar}/functions/age-verification-session"
+        return ask(url, b"", {"authorization": f"Bearer {session}"})[0]
+
+    def fill(self):
+        with (self.disk / "filler").open("ab", buffering=0) as filler:
+            try:
+                while True:
+                    filler.write(bytes(4096))
+            except OSError:
+                pass
+
+    def play(self):
+        self.fill()
+        eventually("a write to fail", lambda: self.open_session() == 503, 10)
+        self.edge.is_wrong("store", "store unreachable", "full|No space left", "failing")
+        self.fires("PortcullisStoreUnavailable")
+        assert self.pages("PortcullisStoreUnavailable") == {"PortcullisStoreUnavailable"}
+        (self.disk / "filler").unlink()
+        self.edge.is_well("store", "store reachable again")
+        self.is_resolved("PortcullisStoreUnavailable")
+
+
+class ExpiredCertificate(Outage):
+    """The certificate of the gateway expires while it is served."""
+
+    alerts = ("PortcullisCertificateExpiresSoon", "PortcullisCertificateExpiresNow")
+    scheme = "https"
+
+    def start(self):
+        self.certify(timedelta(days=90))
+        files = {"certificate_file": "gateway.pem", "key_file": "gateway.key"}
+        keys = {f"gateway__tls__{key}": self.folder / name for key, name in files.items()}
+        self.node, self.edge = self.calm, self.add(Edge(self.folder, self.calm, **keys))
+        eventually("a read", lambda: self.edge.read(scheme="https") == 200)
+
+    def certify(self, validity):
+        key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+        name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "gateway")])
+        names = x509.SubjectAlternativeName([x509.DNSName("gateway.example")])
+        certificate = (
+            x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+            .not_valid_before(now - timedelta(days=1))
+            .not_valid_after(now + validity)
+            .add_extension(names, critical=False)
+            .sign(key, hashes.SHA256())
+        )
+        form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8)
+        private = key.private_bytes(*form, serialization.NoEncryption())
+        secret = os.open(self.folder / "gateway.key", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(secret, "wb") as file:
+            file.write(private)
+        (self.folder / "gateway.pem").write_bytes(certificate.public_bytes(form[0]))
+
+    def renew(self, validity):
+        self.certify(validity)
+        self.edge.signal(signal.SIGHUP)
+
+    def play(self):
+        self.renew(timedelta(days=10))
+        self.edge.is_wrong("certificate", "certificate needs renewal", "expires in 9", "degraded")
+        self.fires("PortcullisCertificateExpiresSoon")
+        self.renew(timedelta(seconds=6))
+        self.edge.is_wrong("certificate", "certificate needs renewal", "expires in", "degraded")
+        gauge = 'portcullis_condition_failing{condition="certificate"}'
+        eventually("its end", lambda: self.edge.metric(gauge) == 1, 15)
+        page = self.edge.verdict()
+        assert page["state"] == "failing" and "expired" in page["troubles"][0]["cause"], page
+        _, text = ask(f"http://{self.edge.admin}/readyz?verbose")
+        assert "it has expired" in text, text
+        self.edge.says("certificate", "certificate needs renewal", level="error")
+        self.fires("PortcullisCertificateExpiresNow")
+        assert self.pages("PortcullisCertificateExpiresNow") == {"PortcullisCertificateExpiresNow"}
+        self.renew(timedelta(days=90))
+        self.edge.is_well("certificate", "certificate valid")
+        self.is_resolved("PortcullisCertificateExpiresNow")
+
+
+class Flood(Outage):
+    """A client sends far more than its limit: the log stays readable, and nothing pages."""
+
+    alerts = ("PortcullisRequestsRateLimited",)
+    keys = {}
+
+    def play(self):
+        before = len(self.edge.lines())
+        with ThreadPoolExecutor(8) as pool:
+            statuses = list(pool.map(lambda _: self.edge.read(), range(3000)))
+        refused = statuses.count(429)
+        assert refused > 2000 and set(statuses) == {200, 429}, set(statuses)
+        counted = 'portcullis_requests_total{reason="rate_limited",verdict="refused"}'
+        assert self.edge.metric(counted) == refused
+
+        def summaries():
+            return [line for line in self.edge.lines() if "more times" in line.get("message", "")]
+
+        eventually("the number of the others", summaries, 15)
+        assert len(self.edge.lines()) - before < 400, "the flood fills the log"
+        _, text = ask(f"http://{self.edge.admin}/readyz?verbose")
+        assert text == "ok\nverdict: ok\n" and self.edge.verdict()["state"] == "ok", text
+        self.fires("PortcullisRequestsRateLimited")
+        assert self.alertmanager.paged(self.edge.admin)[0] == set(), "a flood is for the morning"

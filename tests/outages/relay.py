@@ -1,0 +1,208 @@
+"""The relay: an empty faucet, slow blocks and none, lost answers, reverts, a locked database."""
+
+import itertools
+import os
+import re
+import subprocess
+import threading
+
+import psycopg
+from starknet_py.hash.address import compute_address
+from starknet_py.net.signer.key_pair import KeyPair
+
+from outage import Outage
+from way import Way, slow
+from world import GET_PUBLIC_KEY
+
+NUMBERS = itertools.count(1)
+
+
+class Writes(Outage):
+    """A relay on contracts of its own."""
+
+    def pin(self, name):
+        config = (self.folder / "portcullis.toml").read_text()
+        return re.search(rf'^{name} = "(\w+)"', config, re.M)[1]
+
+    def drip(self):
+        """Has the faucet pay a new account, which nobody has deployed; status and body."""
+        key = KeyPair.generate().public_key
+        address = compute_address(
+            salt=key,
+            class_hash=int(self.pin("account_class"), 16),
+            constructor_calldata=[key],
+            deployer_address=0,
+        )
+        body = {"recipient": hex(address), "public_key": hex(key)}
+        return self.operate("/faucet-drip", {"identity": hex(0x1D00 + next(NUMBERS)), **body})
+
+
+class EmptyFaucet(Writes):
+    """Users empty the faucet."""
+
+    alerts = ("PortcullisRelayBalanceLow",)
+    keys = {**Outage.keys, "relay__policy__faucet_amount": "180 STRK"}
+
+    def start(self):
+        self.serve(self.own_node(), relay=True)
+
+    def play(self):
+        status, text = self.drip()
+        assert status == 200, text
+        self.fires(*self.alerts)
+
+
+class NoBlocks(Writes):
+    """The node accepts transactions, and makes no blocks any more."""
+
+    alerts = ("PortcullisRelayWriteStuck",)
+
+    def start(self):
+        node = self.own_node("--block-generation-on", "demand")
+        self.is_over = threading.Event()
+        self.stack.callback(self.is_over.set)
+        threading.Thread(target=self.make_blocks, args=(node,), daemon=True).start()
+        self.serve(node, relay=True)
+
+    def make_blocks(self, node):
+        while not self.is_over.wait(0.2):
+            node.ask("devnet_createBlock")
+
+    def play(self):
+        self.is_over.set()
+        status, text = self.drip()
+        assert status == 202 and "pending" in text, text
+        self.fires(*self.alerts)
+
+
+class LostAnswers(Writes):
+    """The answers to transactions get lost on their way back."""
+
+    alerts = ("PortcullisRelayOutcomesUnknown",)
+
+    def start(self):
+        node = self.own_node()
+        self.way = self.add(Way(node))
+        self.serve(node, relay=True, node__url=self.way.url)
+
+    def play(self):
+        self.way.fault = lambda method, _: Way.SWALLOW if "_add" in method else None
+        status, text = self.drip()
+        assert status == 504 and "outcome_unknown" in text, text
+        self.fires(*self.alerts)
+
+
+class BusyFaucet(LostAnswers):
+    """The node takes long for each call, and many operations are sent at once."""
+
+    alerts = ("PortcullisRelayQueueLong",)
+
+    def play(self):
+        self.way.fault = slow(others=0.4)
+        with self.repeating(self.drip, 40):
+            self.fires(*self.alerts)
+            self.way.fault = slow()
+
+
+class StaleProxy(LostAnswers):
+    """A proxy in front of the node answers with the newest block of some time ago."""
+
+    alerts = ("PortcullisCacheStandsStill",)
+
+    def play(self):
+        block = "starknet_getBlockWithTxHashes"
+        self.way.fault = lambda method, _: Way.REPEAT if method == block else None
+        with self.repeating(self.drip, 1, 1):
+            self.fires(*self.alerts)
+
+
+class Reverts(LostAnswers):
+    """An account loses its verification each time a card for it is on its way."""
+
+    alerts = ("PortcullisRelayWritesReverting",)
+
+    def call(self, path, **body):
+        status, text = self.operate(path, body)
+        assert status == 200, text
+
+    def revoking(self, account):
+        """A fault that revokes what is attested of an account before the next transaction."""
+        transactions = []
+
+        def revoke(method, _params):
+            if "_add" in method and not transactions:
+                transactions.append(method)
+                self.call("/verification-revoke", account=account, reason="meanwhile")
+
+        return revoke
+
+    def play(self):
+        # one that is deployed already
+        account = self.pin("faucet")
+        view = {"contract_address": account, "entry_point_selector": GET_PUBLIC_KEY}
+        view["calldata"] = []
+        key = self.node.ask("starknet_call", request=view, block_id="latest")[0]
+        self.call("/register", identity="0x1d", account=account, public_key=key)
+        kind = {"assurance_type": "age_over_18", "assurance_level": 1}
+        kind["expires_at"] = "2100-01-01T00:00:00Z"
+        for number in range(1, 8):
+            attestation = {"account": account, "attestation_id": hex(number), **kind}
+            self.call("/verification-attest", **attestation)
+            self.way.fault = self.revoking(account)
+            card = {"recipient": account, "card_id": str(number)}
+            status, text = self.operate("/mint-card", card)
+            assert status == 409 and "reverted" in text, text
+            self.way.fault = lambda *_: None
+        self.fires(*self.alerts)
+
+
+class LockedTables(Writes):
+    """Somebody locks the journal's tables in PostgreSQL, and goes to lunch."""
+
+    alerts = ("PortcullisRelayNotReconciling", "PortcullisStoreUnavailable")
+
+    def start(self):
+        url = os.environ["PORTCULLIS_TEST_POSTGRES"]
+        with psycopg.connect(url + "postgres", autocommit=True) as connection:
+            connection.execute("DROP DATABASE IF EXISTS outages")
+            connection.execute("CREATE DATABASE outages")
+        self.url = url + "outages"
+        self.serve(self.own_node(), relay=True, store__url=self.url)
+
+    def play(self):
+        with psycopg.connect(self.url) as connection:
+            connection.execute("LOCK TABLE intent IN ACCESS EXCLUSIVE MODE")
+            self.edge.is_wrong("store", "store unreachable", "timeout", "failing")
+            self.fires(*self.alerts)
+        self.edge.is_well("store", "store reachable again")
+
+
+class WrongClock(Writes):
+    """The clock of the machine is three minutes behind."""
+
+    alerts = ("PortcullisRelayPinsStale",)
+    # what the program calls for the time
+    CLOCK = """
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <time.h>
+        int clock_gettime(clockid_t clock, struct timespec *now) {
+            static int (*real)(clockid_t, struct timespec *);
+            if (!real) real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, __func__);
+            int result = real(clock, now);
+            if (clock == CLOCK_REALTIME) now->tv_sec -= 180;
+            return result;
+        }
+    """
+
+    def start(self):
+        self.serve(self.own_node(), relay=True)
+
+    def play(self):
+        library = self.folder / "clock.so"
+        compiler = ["cc", "-shared", "-fPIC", "-x", "c", "-o", str(library), "-"]
+        subprocess.run(compiler, input=self.CLOCK.encode(), check=True)
+        self.edge.child.end()
+        self.edge.env["LD_PRELOAD"] = str(library)
+        self.edge.start()
+        self.fires(*self.alerts)
