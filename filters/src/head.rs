@@ -99,7 +99,11 @@ pub(crate) fn allowed_method(head: &Head<'_>, allow: &'static str) -> Result<(),
     Err(Refusal { allow: Some(allow), ..Refusal::new(Reason::WrongHttpMethod, message) })
 }
 
-pub(crate) fn within_rate(status: RateLimitStatus) -> Result<(), Refusal> {
+/// Refuses a request that is over its client's rate limit.
+///
+/// # Errors
+/// `rate_limited`.
+pub fn within_rate(status: RateLimitStatus) -> Result<(), Refusal> {
     if status.admitted {
         return Ok(());
     }

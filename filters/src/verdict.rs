@@ -181,6 +181,8 @@ named! {
         FaucetEmpty = "faucet_empty",
         /// The store did not answer.
         StoreUnavailable = "store_unavailable",
+        /// The store of the limits that instances share did not answer.
+        FleetUnavailable = "fleet_unavailable",
         /// The operator has not configured this function.
         NotConfigured = "not_configured",
         /// The keys that verify sessions cannot be fetched.
@@ -206,6 +208,7 @@ impl Reason {
                 | Self::PinsUnproven
                 | Self::FaucetEmpty
                 | Self::StoreUnavailable
+                | Self::FleetUnavailable
                 | Self::NotConfigured
                 | Self::KeysUnavailable
                 | Self::OutcomeUnknown

@@ -207,6 +207,7 @@ fn urls<'a>((surface, node): (&'a str, &'a Node)) -> impl Iterator<Item = Value>
 fn concerns(trouble: &Trouble, surface: Surface) -> bool {
     match (trouble.condition, surface) {
         (Condition::OpenFiles, _) => true,
+        (Condition::Fleet, surface) => surface != Surface::Admin,
         (Condition::Certificate | Condition::Requests, surface) => {
             trouble.finding.subject == surface.name()
         }

@@ -6,8 +6,8 @@ use super::keys;
 use super::reader::Reader;
 use super::sidecar::is_open_to_others;
 use super::{
-    AdminConfig, Config, GatewayConfig, LogConfig, MIN_ANSWER_MEMORY, NodeConfig, RelayConfig,
-    SecretsConfig, ServerConfig, SidecarConfig, StoreConfig,
+    AdminConfig, Config, FleetConfig, GatewayConfig, LogConfig, MIN_ANSWER_MEMORY, NodeConfig,
+    RelayConfig, SecretsConfig, ServerConfig, SidecarConfig, StoreConfig,
 };
 use portcullis_filters::felt::Felt;
 
@@ -22,6 +22,7 @@ pub(super) fn config(reader: &mut Reader<'_>) -> Config {
         relay: reader.has("relay").then(|| RelayConfig::read(reader)),
         sidecar: reader.has("sidecar").then(|| SidecarConfig::read(reader)),
         store: (reader.has("relay") || reader.has("sidecar")).then(|| StoreConfig::read(reader)),
+        fleet: reader.has("fleet").then(|| FleetConfig::read(reader)),
         admin: reader.has("admin").then(|| AdminConfig::read(reader)),
         values: reader.texts(),
         warnings: Vec::new(),

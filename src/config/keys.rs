@@ -1,14 +1,14 @@
 //! What a configuration key is: its path, its default, its text, and whether a reload applies it.
 //!
 //! Each section is written once, as rows of [`section!`] next to the struct they fill:
-//! `gateway.rs`, `relay.rs`, `sidecar.rs`, `process.rs` and `surface.rs`. The rows make the fields,
-//! the [`Key`]s by which the reader knows names and defaults, the code that reads them, and
-//! `conf/portcullis.toml` ([`example`]).
+//! `fleet.rs`, `gateway.rs`, `relay.rs`, `sidecar.rs`, `process.rs` and `surface.rs`. The rows make
+//! the fields, the [`Key`]s by which the reader knows names and defaults, the code that reads them,
+//! and `conf/portcullis.toml` ([`example`]).
 
 use std::fmt::Write as _;
 
 use super::error::{closest, distance};
-use super::{gateway, process, relay, sidecar, surface};
+use super::{fleet, gateway, process, relay, sidecar, surface};
 
 /// The start of every environment variable that overrides a key.
 pub(super) const ENV_PREFIX: &str = "PORTCULLIS__";
@@ -45,7 +45,7 @@ pub(super) enum DefaultValue {
 }
 
 /// All sections, in the order of the example file.
-pub(super) const SECTIONS: [Section; 27] = [
+pub(super) const SECTIONS: [Section; 28] = [
     process::ServerConfig::SECTION,
     process::LogConfig::SECTION,
     process::NodeConfig::SECTION,
@@ -71,6 +71,7 @@ pub(super) const SECTIONS: [Section; 27] = [
     sidecar::RobotsConfig::SECTION,
     sidecar::HealthConfig::SECTION,
     process::StoreConfig::SECTION,
+    fleet::FleetConfig::SECTION,
     process::AdminConfig::SECTION,
     surface::ADMIN_TLS,
 ];

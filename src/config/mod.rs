@@ -4,14 +4,15 @@
 //! or [`Errors`]: every mistake at once, each with its key, its place and what is accepted.
 //! It opens one file, and resolves, binds and starts nothing.
 //!
-//! Each key is one row of its section, in `process.rs`, `gateway.rs`, `relay.rs`, `sidecar.rs` or
-//! `surface.rs`. `keys.rs` defines rows, `check.rs` relates keys to each other, `reader.rs` finds
-//! values and their places, `values.rs`, `units.rs` and `address.rs` convert them.
+//! Each key is one row of its section, in `process.rs`, `fleet.rs`, `gateway.rs`, `relay.rs`,
+//! `sidecar.rs` or `surface.rs`. `keys.rs` defines rows, `check.rs` relates keys to each other,
+//! `reader.rs` finds values and their places; `values.rs`, `units.rs`, `address.rs` convert them.
 
 mod address;
 mod applied;
 mod check;
 mod error;
+mod fleet;
 mod gateway;
 mod keys;
 mod process;
@@ -32,6 +33,7 @@ use std::time::Duration;
 pub use address::{CorsOrigins, Listen, NodeUrl, NonEmpty, Scheme};
 pub use applied::{AppliedConfig, Change, LastReload, Values};
 pub use error::{ConfigError, Errors, LoadError, Origin};
+pub use fleet::{FleetConfig, WhenDown};
 pub use gateway::{CacheConfig, ConnectionsConfig, GatewayConfig};
 pub use keys::{example, variable};
 pub use process::{
@@ -84,6 +86,8 @@ pub struct Config {
     pub sidecar: Option<SidecarConfig>,
     /// Where the relay and the sidecar persist their data, if either is on.
     pub store: Option<StoreConfig>,
+    /// What several instances share, if there are several.
+    pub fleet: Option<FleetConfig>,
     /// The operator's page, metrics and probes, unless they are switched off.
     pub admin: Option<AdminConfig>,
     /// Each key's value as text, to show what a reload changes.

@@ -4,7 +4,9 @@
 //! Each surface has one [`Running`], whose settings a reload replaces. The policy counts.
 
 use crate::config::ClientsConfig;
+use crate::fleet::{Fleet, SharedLimit};
 use crate::io::ClientShare;
+use crate::telemetry::Surface;
 use ahash::RandomState;
 use arc_swap::ArcSwap;
 use http::HeaderValue;
@@ -12,7 +14,7 @@ use pingora_limits::inflight::{Guard, Inflight};
 use portcullis_filters::client::{Client, ClientKey};
 use portcullis_filters::limit::{Busy, Millis, Quota, RateLimitStatus, RateLimiter};
 use std::num::NonZeroU32;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use tokio::time::Instant;
 
 /// The settings of a surface, which limit its clients.
@@ -87,7 +89,10 @@ impl ClientLimits {
 
 /// The clients of a surface, counted.
 pub struct Clients {
-    limiter: RateLimiter<RandomState>,
+    limiter: Arc<RateLimiter<RandomState>>,
+    /// The limit over all instances; unset without `[fleet]`.
+    shared: OnceLock<Arc<SharedLimit>>,
+    max_clients: usize,
     in_flight: Inflight,
     /// Bytes of large answers that are fetched for a client, or that it has not read.
     unread: Arc<Inflight>,
@@ -102,7 +107,9 @@ impl Clients {
         let capacity = u32::try_from(config.max_clients).unwrap_or(u32::MAX);
         let capacity = NonZeroU32::new(capacity).unwrap_or(NonZeroU32::MIN);
         Self {
-            limiter: RateLimiter::new(limits.quota, capacity, RandomState::new()),
+            limiter: Arc::new(RateLimiter::new(limits.quota, capacity, RandomState::new())),
+            shared: OnceLock::new(),
+            max_clients: config.max_clients,
             in_flight: Inflight::new(),
             unread: Arc::new(Inflight::new()),
             uploads: Arc::new(Inflight::new()),
@@ -110,15 +117,28 @@ impl Clients {
         }
     }
 
-    /// The limiter, for the policy.
+    /// The window of this instance.
     pub fn limiter(&self) -> &RateLimiter<RandomState> {
         &self.limiter
     }
 
+    /// The limit over all instances, if there is one.
+    pub(super) fn shared(&self) -> Option<&Arc<SharedLimit>> {
+        self.shared.get()
+    }
+
+    /// Limits the clients over all instances of the fleet.
+    pub(crate) fn share(&self, fleet: &Arc<Fleet>, surface: Surface) {
+        let (limiter, started) = (Arc::clone(&self.limiter), self.started);
+        let recent = move |client| limiter.admitted(client, millis_since(started, Instant::now()));
+        let limit = fleet.limit(surface, self.max_clients, recent);
+        // it is called once, before the surface serves
+        let _ = self.shared.set(limit);
+    }
+
     /// The instant as the limiter counts it.
     pub fn millis(&self, now: Instant) -> Millis {
-        let millis = now.duration_since(self.started).as_millis();
-        Millis(u64::try_from(millis).unwrap_or(u64::MAX))
+        millis_since(self.started, now)
     }
 
     /// A share of the client's requests in flight; `None` when it has too many.
@@ -140,7 +160,7 @@ impl Clients {
 
     /// The peer's rate-limit status, read-only.
     pub fn standing(&self, peer: Client) -> RateLimitStatus {
-        self.limiter.peek(peer.key, self.millis(Instant::now()))
+        self.limited(peer.key, self.limiter.peek(peer.key, self.millis(Instant::now())))
     }
 
     /// The clients with the most requests in the last minute, busiest first; at most `most`.
@@ -152,4 +172,8 @@ impl Clients {
     pub fn population(&self) -> (u64, u64) {
         (u64::from(self.limiter.population()), self.limiter.evicted())
     }
+}
+
+fn millis_since(started: Instant, now: Instant) -> Millis {
+    Millis(u64::try_from(now.duration_since(started).as_millis()).unwrap_or(u64::MAX))
 }

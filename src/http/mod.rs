@@ -10,6 +10,7 @@ pub mod gate;
 mod http1;
 mod http2;
 mod peer;
+pub mod rate;
 mod request;
 pub mod respond;
 mod secured;

@@ -7,6 +7,7 @@
 use super::failures::{Failures, WINDOW};
 use super::server::Storage;
 use crate::config::MAX_NODE_TIMEOUT;
+use crate::fleet::Fleet;
 use crate::http::gate::Certificates;
 use crate::io::DescriptorUse;
 use crate::node::{Node, Serving, Switch};
@@ -41,6 +42,7 @@ pub(super) struct Health {
     pub(super) node: Arc<Node>,
     pub(super) surfaces: Surfaces,
     pub(super) storage: Option<Storage>,
+    pub(super) fleet: Option<Arc<Fleet>>,
     pub(super) metrics: Arc<Metrics>,
     /// URLs that do not answer, with the cause, although their breakers are closed.
     pub(super) silent: Mutex<Vec<(String, String)>>,
@@ -75,6 +77,7 @@ impl Health {
             let was_bypassed = std::mem::replace(&mut bypassed, self.is_cache_bypassed());
             self.report(Condition::Cache, self.cache(was_bypassed && bypassed));
             self.report(Condition::Pins, self.pins());
+            self.report(Condition::Fleet, self.fleet());
             self.report(Condition::Certificate, certificates(&self.surfaces.tls));
             self.report(Condition::OpenFiles, open_files());
         }
@@ -183,6 +186,11 @@ impl Health {
 
     fn cache(&self, is_bypassed: bool) -> Option<Finding> {
         is_bypassed.then(|| finding("", "the watch of the chain gets no answers in time", false))
+    }
+
+    fn fleet(&self) -> Option<Finding> {
+        let fleet = self.fleet.as_ref()?;
+        fleet.failure().map(|cause| finding("", &cause, fleet.refuses_without_store()))
     }
 
     fn pins(&self) -> Option<Finding> {

@@ -3,6 +3,7 @@
 
 use crate::admin::Access;
 use crate::config::Config;
+use crate::fleet;
 use crate::http::tls::{Identities, TlsError};
 use crate::node::{Credentials, CredentialsError};
 use crate::relay::settings::{Keys, Settings};
@@ -25,6 +26,7 @@ pub(crate) struct Loaded {
 pub(crate) struct StartSecrets {
     pub(crate) keys: Option<Keys>,
     pub(crate) store_password: Option<Secret>,
+    pub(crate) fleet: Option<fleet::Credentials>,
 }
 
 /// An unusable file.
@@ -59,6 +61,12 @@ impl From<CredentialsError> for FileError {
     }
 }
 
+impl From<fleet::CredentialsError> for FileError {
+    fn from(fleet::CredentialsError(key, message): fleet::CredentialsError) -> Self {
+        Self { key: key.to_owned(), message }
+    }
+}
+
 impl From<TlsError> for FileError {
     fn from(error: TlsError) -> Self {
         Self { key: error.key(), message: error.message() }
@@ -78,7 +86,8 @@ impl Loaded {
     /// Every unusable one.
     pub(crate) fn load(config: &Config) -> Result<Self, FileErrors> {
         let identities = Identities::load(config);
-        let has_secrets = config.store.is_some() || config.node.header_file.is_some();
+        let has_secrets =
+            config.store.is_some() || config.fleet.is_some() || config.node.header_file.is_some();
         if has_secrets || !identities.as_ref().is_ok_and(Identities::are_none) {
             hardening::no_core_files();
         }
@@ -110,14 +119,16 @@ impl Loaded {
         let keys = config.relay.as_ref().map(Keys::load).transpose();
         let store = config.store.as_ref().and_then(|store| store.password_file.as_deref());
         let store_password = secrets::read_optional("store.password_file", store);
-        match (loaded, keys, store_password) {
-            (Ok(loaded), Ok(keys), Ok(store_password)) => {
-                Ok((loaded, StartSecrets { keys, store_password }))
+        let fleet = config.fleet.as_ref().map(fleet::Credentials::load).transpose();
+        match (loaded, keys, store_password, fleet) {
+            (Ok(loaded), Ok(keys), Ok(store_password), Ok(fleet)) => {
+                Ok((loaded, StartSecrets { keys, store_password, fleet }))
             }
-            (loaded, keys, store_password) => {
+            (loaded, keys, store_password, fleet) => {
                 let mut errors = loaded.err().unwrap_or_else(|| FileErrors(Vec::new()));
                 errors.add(keys.err().into_iter().flat_map(|errors| errors.0));
                 errors.add(store_password.err());
+                errors.add(fleet.err().into_iter().flatten());
                 Err(errors)
             }
         }

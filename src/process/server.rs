@@ -6,6 +6,7 @@ use crate::config::{
     self, AdminConfig, ClientsConfig, Config, ConnectionsConfig, GatewayConfig, Listen, LogClients,
     NodeConfig, SidecarConfig,
 };
+use crate::fleet::{self, Fleet, FleetError, Keeper};
 use crate::gateway::{EpochCause, Gateway};
 use crate::http::Gate;
 use crate::http::RequestIds;
@@ -66,6 +67,9 @@ pub enum StartError {
     /// The store at this URL cannot be opened.
     #[error("store.url: cannot open the store: {0}: {1}")]
     Store(String, StoreError),
+    /// The fleet's store cannot be used at all.
+    #[error("fleet.url: {0}")]
+    Fleet(#[from] FleetError),
     /// The runtime of the store cannot be started.
     #[error("cannot start threads: {0}")]
     Runtime(io::Error),
@@ -132,9 +136,11 @@ fn connect_parts(config: &Config, log: Log, inherited: Inherited) -> Result<Boun
             bound.add_sidecar(config, settings, storage)?;
         }
     }
+    let fleet = bound.join_fleet(config, secrets.fleet)?;
     let health = Health {
         node: Arc::clone(&node),
         surfaces: bound.surfaces.clone(),
+        fleet,
         storage: storage_of,
         metrics: Arc::clone(&bound.process.metrics),
         silent: Mutex::default(),
@@ -227,6 +233,30 @@ impl Bound {
         self.lifecycle.expected += 1;
         self.store_workers = Some(runtime);
         Ok(Storage { store: Arc::new(store), runtime: handle })
+    }
+
+    /// Shares the limits of every surface with the other instances, if there is a `[fleet]`.
+    fn join_fleet(
+        &mut self,
+        config: &Config,
+        credentials: Option<fleet::Credentials>,
+    ) -> Result<Option<Arc<Fleet>>, StartError> {
+        let Some((config, credentials)) = config.fleet.as_ref().zip(credentials) else {
+            return Ok(None);
+        };
+        let fleet = Fleet::new(config, credentials, Arc::clone(&self.process.metrics))?;
+        let Surfaces { gateway, relay, sidecar, .. } = &self.surfaces;
+        if let Some(gateway) = gateway {
+            gateway.running.clients().share(&fleet, Surface::Gateway);
+        }
+        if let Some(relay) = relay {
+            relay.running.clients().share(&fleet, Surface::Relay);
+        }
+        if let Some(sidecar) = sidecar {
+            sidecar.running.clients().share(&fleet, Surface::Sidecar);
+        }
+        self.server.add_service(background_service("fleet", Keeper(Arc::clone(&fleet))));
+        Ok(Some(fleet))
     }
 
     fn add_gateway(

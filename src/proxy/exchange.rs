@@ -7,6 +7,7 @@
 use super::surface::{RequestContext, Surface};
 use super::{Context, Outcome, Proxy};
 use crate::http::clients::{Clients, Settings as _};
+use crate::http::rate::{RequestLimiter, Unsettled};
 use crate::http::respond::{self, Unsent};
 use crate::http::{Incomplete, Request, X_REQUEST_ID};
 use crate::io::{LARGE, MemoryPermit, cold, within};
@@ -18,7 +19,7 @@ use http::{HeaderValue, Method, Version};
 use pingora::http::RequestHeader;
 use pingora_limits::inflight::Guard;
 use portcullis_filters::client::Client;
-use portcullis_filters::head::{TRACEPARENT, traceparent};
+use portcullis_filters::head::{TRACEPARENT, traceparent, within_rate};
 use portcullis_filters::limit::RateLimitStatus;
 use portcullis_filters::policy::{self, Admission, Admitted, PendingCall};
 use portcullis_filters::verdict::{Reason, Refusal};
@@ -50,6 +51,8 @@ struct Caller {
     client: Client,
     rate: Option<RateLimitStatus>,
     style: ErrorFormat,
+    /// What only the fleet can decide.
+    unsettled: Option<Unsettled>,
 }
 
 impl<'a, S: Surface> Exchange<'a, S> {
@@ -65,7 +68,12 @@ impl<'a, S: Surface> Exchange<'a, S> {
 
     /// Answers the request; returns whether the response was sent.
     pub(super) async fn serve(&mut self) -> bool {
-        let (caller, verdict) = self.admit();
+        let (mut caller, mut verdict) = self.admit();
+        if let Some(unsettled) = caller.unsettled
+            && let Err(refusal) = cold(self.settle(unsettled, &mut caller)).await
+        {
+            verdict = Err(refusal);
+        }
         let reply = match verdict {
             Ok(Admitted::Health) => Some(Reply::health()),
             Ok(Admitted::Preflight) => Some(Reply::no_content()),
@@ -86,7 +94,9 @@ impl<'a, S: Surface> Exchange<'a, S> {
         }
         let head = self.request.head(self.header);
         let HeadInfo { settings, judged, .. } = &*self.head;
-        let admission = surface.admit(settings, judged, &head, self.context.started);
+        let clients = surface.running().clients();
+        let limiter = RequestLimiter::new(clients, settings.limits(), self.context.started);
+        let admission = surface.admit(settings, judged, &head, &limiter);
         let Admission { client, rate_limit: rate, mut verdict } = admission;
         if let Ok(Admitted::Call(pending)) = &verdict
             && process.drain.refuses()
@@ -95,7 +105,15 @@ impl<'a, S: Surface> Exchange<'a, S> {
             let message = "shutting down: use another instance";
             verdict = Err(Refusal::new(Reason::Draining, message));
         }
-        (Caller { client, rate, style: S::style(head.target) }, verdict)
+        let (style, unsettled) = (S::style(head.target), limiter.unsettled());
+        (Caller { client, rate, style, unsettled }, verdict)
+    }
+
+    /// Waits for what the fleet decides about the rate.
+    async fn settle(&self, unsettled: Unsettled, caller: &mut Caller) -> Result<(), Refusal> {
+        let limits = self.head.settings.limits();
+        caller.rate = self.clients().settle(unsettled, limits).await?.or(caller.rate);
+        caller.rate.map_or(Ok(()), within_rate)
     }
 
     /// Reads the body and has the surface answer it. `None` if the client left.

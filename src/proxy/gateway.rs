@@ -3,6 +3,7 @@
 use super::surface::{RequestContext, Surface};
 use crate::gateway::{Gateway, Lookup, Settings};
 use crate::http::clients::Running;
+use crate::http::rate::RequestLimiter;
 use crate::node::NodeError;
 use crate::reply::{Cors, ErrorFormat, Reply};
 use crate::telemetry::{self, CacheUse};
@@ -11,7 +12,6 @@ use pingora_limits::inflight::Guard;
 use portcullis_filters::head::Head;
 use portcullis_filters::policy::{Admission, JudgedHead};
 use std::sync::Arc;
-use tokio::time::Instant;
 
 impl Surface for Gateway {
     const NAME: telemetry::Surface = telemetry::Surface::Gateway;
@@ -43,11 +43,11 @@ impl Surface for Gateway {
         settings: &Settings,
         judged: &JudgedHead,
         _: &Head<'_>,
-        now: Instant,
+        limiter: &RequestLimiter<'_>,
     ) -> Admission<(), Guard> {
         let clients = self.running.clients();
         let enter = |client| clients.enter(client, &settings.limits);
-        settings.policy.admit(judged, clients.limiter(), clients.millis(now), enter)
+        settings.policy.admit(judged, limiter, limiter.now(), enter)
     }
 
     async fn answer(

@@ -2,6 +2,7 @@
 
 use super::surface::{RequestContext, Surface};
 use crate::http::clients::Running;
+use crate::http::rate::RequestLimiter;
 use crate::relay::settings::Settings;
 use crate::relay::{Relay, Request, Trace, error_format};
 use crate::reply::{Cors, ErrorFormat, Reply};
@@ -13,7 +14,6 @@ use portcullis_filters::head::Head;
 use portcullis_filters::limit::RateLimitStatus;
 use portcullis_filters::policy::{Admission, Endpoint, RelayCall};
 use std::sync::Arc;
-use tokio::time::Instant;
 
 impl Surface for Relay {
     const NAME: telemetry::Surface = telemetry::Surface::Relay;
@@ -46,13 +46,12 @@ impl Surface for Relay {
         settings: &Settings,
         (): &(),
         head: &Head<'_>,
-        now: Instant,
+        limiter: &RequestLimiter<'_>,
     ) -> Admission<RelayCall, Guard> {
         let clients = self.running.clients();
         let enter = |client| clients.enter(client, &settings.limits);
         let failed_auth = |client| self.count_failed_auth(client);
-        let (limiter, now) = (clients.limiter(), clients.millis(now));
-        settings.policy.admit(head, limiter, now, failed_auth, enter)
+        settings.policy.admit(head, limiter, limiter.now(), failed_auth, enter)
     }
 
     async fn answer(

@@ -3,6 +3,7 @@
 use super::surface::{RequestContext, Surface};
 use crate::config::CorsOrigins;
 use crate::http::clients::Running;
+use crate::http::rate::RequestLimiter;
 use crate::reply::{Cors, ErrorFormat, Reply};
 use crate::sidecar::{Refused, Settings, Sidecar};
 use crate::telemetry;
@@ -11,7 +12,6 @@ use pingora_limits::inflight::Guard;
 use portcullis_filters::head::Head;
 use portcullis_filters::policy::{Admission, Function, RequestParts};
 use std::sync::Arc;
-use tokio::time::Instant;
 
 impl Surface for Sidecar {
     const NAME: telemetry::Surface = telemetry::Surface::Sidecar;
@@ -46,11 +46,11 @@ impl Surface for Sidecar {
         settings: &Settings,
         (): &(),
         head: &Head<'_>,
-        now: Instant,
+        limiter: &RequestLimiter<'_>,
     ) -> Admission<RequestParts, Guard> {
         let clients = self.running.clients();
         let enter = |client| clients.enter(client, &settings.limits);
-        settings.policy.admit(head, clients.limiter(), clients.millis(now), enter)
+        settings.policy.admit(head, limiter, limiter.now(), enter)
     }
 
     /// A crawler takes an error for the whole site being forbidden.

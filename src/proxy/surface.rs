@@ -1,6 +1,7 @@
 //! What a surface decides about its requests: it judges a head, and answers a body.
 
 use crate::http::clients::{self, Running};
+use crate::http::rate::RequestLimiter;
 use crate::reply::{Cors, ErrorFormat, Reply};
 use crate::telemetry::{self, Metrics};
 use bytes::Bytes;
@@ -11,7 +12,6 @@ use portcullis_filters::limit::RateLimitStatus;
 use portcullis_filters::policy::Admission;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::Instant;
 
 /// A surface behind the proxy: its policy, its settings, its answers.
 pub trait Surface: Send + Sync + 'static {
@@ -43,13 +43,13 @@ pub trait Surface: Send + Sync + 'static {
     /// Judges what holds of a head for as long as these settings do.
     fn judge(&self, settings: &Self::Settings, head: &Head<'_>) -> Self::Judged;
 
-    /// Admits a request with this judged head, which arrived at `now`.
+    /// Admits a request with this judged head.
     fn admit(
         &self,
         settings: &Self::Settings,
         judged: &Self::Judged,
         head: &Head<'_>,
-        now: Instant,
+        limiter: &RequestLimiter<'_>,
     ) -> Admission<Self::Call, Guard>;
 
     /// Whether a call is answered while the process drains, too.

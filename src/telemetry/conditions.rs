@@ -26,6 +26,8 @@ named! {
         Pins = "pins",
         /// The store does not answer.
         Store = "store",
+        /// The store of what instances share does not answer.
+        Fleet = "fleet",
         /// A certificate is invalid or about to be.
         Certificate = "certificate",
         /// Few file descriptors are left.
@@ -49,6 +51,7 @@ impl Condition {
             Self::Cache => ["cache bypassed", "cache in use again"],
             Self::Pins => ["pins lost: the relay writes nothing", "pins proven: the relay writes"],
             Self::Store => ["store unreachable", "store reachable again"],
+            Self::Fleet => ["fleet store unreachable", "fleet store reachable again"],
             Self::Certificate => ["certificate needs renewal", "certificate valid"],
             Self::Requests => ["requests fail", "requests are answered again"],
             Self::OpenFiles => ["few file descriptors are left", "file descriptors are left again"],

@@ -4,6 +4,7 @@
 //! costs a few atomic additions. Values that other parts keep are sampled by `admin`.
 
 use super::conditions::Conditions;
+use super::fleet::FleetMetrics;
 use super::log::verdict;
 use super::process;
 use super::registry::Registry;
@@ -144,6 +145,8 @@ pub struct Metrics {
     pub draining: IntGauge,
     /// What is wrong now.
     pub conditions: Conditions,
+    /// Of what instances share.
+    pub fleet: FleetMetrics,
     /// Of the configuration.
     pub reloads: ReloadMetrics,
     /// Of the relay.
@@ -180,6 +183,7 @@ const fn is_of_the_gateway(reason: Reason) -> bool {
             | Reason::UpstreamInvalid
             | Reason::Overloaded
             | Reason::Draining
+            | Reason::FleetUnavailable
     )
 }
 
@@ -311,6 +315,7 @@ impl Metrics {
                 .gauge("portcullis_draining", "1 while the process is shutting down."),
             conditions: Conditions::new(&registry),
             reloads: ReloadMetrics::new(&registry),
+            fleet: FleetMetrics::new(&registry),
             relay: RelayMetrics::new(&registry, values.intent_states),
             sidecar: SidecarMetrics::new(&registry),
             registry,

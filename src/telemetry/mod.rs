@@ -4,6 +4,7 @@
 //! set, so no client can add a series or forge a log line.
 
 mod conditions;
+mod fleet;
 pub mod log;
 pub mod metrics;
 mod process;
@@ -14,6 +15,7 @@ mod reloads;
 mod repeated;
 mod sidecar;
 
+pub use self::fleet::{FleetMessage, FleetMetrics};
 pub use self::log::{HttpLine, Log, RequestLine};
 pub use conditions::{Condition, Conditions, Finding, Trouble, Verdict};
 pub use metrics::{

@@ -45,7 +45,8 @@ fn documented_on(reason: Reason) -> [bool; 3] {
         R::NotFound | R::WrongHttpMethod | R::RateLimited | R::TooManyInFlight
         | R::ConflictingFraming | R::HeaderTooLarge | R::ExpectationFailed
         | R::UnsupportedMediaType | R::UnsupportedEncoding | R::BodyTooLarge | R::RequestTimeout
-        | R::InvalidRequest | R::Overloaded | R::Draining => [true; 3],
+        | R::InvalidRequest | R::Overloaded | R::Draining
+        | R::FleetUnavailable => [true; 3],
         R::ParseError | R::Batch | R::MethodNotAllowed | R::UpstreamTimeout
         | R::UpstreamUnreachable | R::UpstreamRedirect | R::UpstreamStatus | R::UpstreamOversized
         | R::UpstreamInvalid => [true, true, false],

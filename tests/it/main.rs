@@ -20,6 +20,7 @@ mod connections;
 mod debugging;
 mod dev;
 mod documents;
+mod fleet;
 mod flights;
 mod framing;
 mod handover;

@@ -199,6 +199,11 @@ outages() {
     unshare "${mapped[@]}" --mount "$VENV/bin/python" -B tests/outages/run.py
 }
 
+# Three instances and one store, with faults of each; five minutes, because a quota is of a minute.
+fleet() {
+  PORTCULLIS=$TARGET/debug/portcullis "$VENV/bin/python" -B tests/fleet/run.py
+}
+
 stop_network() {
   finish TERM "$GATEWAY_PID"
   finish TERM "$DEVNET_PID" || true # the node's exit status does not matter

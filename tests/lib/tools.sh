@@ -120,6 +120,7 @@ prepare_tools() {
   has chromium || missing+=(chromium)
   has node || missing+=(nodejs)
   has npm || missing+=(npm)
+  has redis-check-rdb || missing+=(redis-tools) # the server, by another name; see redis.sh
   has systemd-analyze || missing+=(systemd)
   has dbus-daemon || missing+=(dbus)
   has pgrep || missing+=(procps)

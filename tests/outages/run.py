@@ -38,6 +38,7 @@ SHORT = (
         conditions.WrongChain,
         conditions.WrongPins,
         conditions.FullDisk,
+        conditions.FleetStoreAway,
         conditions.ExpiredCertificate,
         conditions.Flood,
     ),

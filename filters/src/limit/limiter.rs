@@ -117,6 +117,14 @@ impl<S: BuildHasher> RateLimiter<S> {
         self.shard(hash).lock().peek(hash, client, now)
     }
 
+    /// How many requests of the client count at `now`.
+    #[must_use]
+    pub fn admitted(&self, client: ClientKey, now: Millis) -> u32 {
+        let hash = self.hasher.hash_one(client);
+        let shard = self.shard(hash).lock();
+        shard.quota.requests().saturating_sub(shard.peek(hash, client, now).remaining)
+    }
+
     fn shard(&self, hash: u64) -> &Mutex<Shard> {
         // four bits that the index of a shard does not use: it takes the lowest and the highest
         let number = usize::try_from(hash >> 32 & 15).unwrap_or(0);

@@ -14,6 +14,9 @@ mod limiter;
 #[cfg(test)]
 mod tests;
 
+use crate::client::ClientKey;
+use core::hash::BuildHasher;
+
 pub use self::busiest::Busy;
 pub use self::limiter::RateLimiter;
 
@@ -24,6 +27,25 @@ const WINDOW_MILLIS: u64 = 60_000;
 
 /// The whole seconds of [`WINDOW`], for headers.
 pub const WINDOW_SECONDS: u32 = 60;
+
+/// What a policy asks about the rate of a client: of a [`RateLimiter`], or of more than one.
+pub trait Limiter {
+    /// Judges a request at `now` and counts it if it passes.
+    fn check(&self, client: ClientKey, now: Millis) -> RateLimitStatus;
+
+    /// The status that [`Limiter::check`] would return; changes nothing.
+    fn peek(&self, client: ClientKey, now: Millis) -> RateLimitStatus;
+}
+
+impl<S: BuildHasher> Limiter for RateLimiter<S> {
+    fn check(&self, client: ClientKey, now: Millis) -> RateLimitStatus {
+        self.check(client, now)
+    }
+
+    fn peek(&self, client: ClientKey, now: Millis) -> RateLimitStatus {
+        self.peek(client, now)
+    }
+}
 
 /// Milliseconds since the process began, on a monotonic clock.
 ///

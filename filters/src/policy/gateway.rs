@@ -11,12 +11,11 @@ use crate::head::{
     Head, MAX_BODY, allowed_method, body_headers, client, declared_size, framing,
     too_many_in_flight, within_rate, within_size,
 };
-use crate::limit::{Millis, RateLimiter};
+use crate::limit::{Limiter, Millis};
 use crate::rpc::json::write_integer;
 use crate::rpc::{BlockId, Envelope, Id, Method, MethodSet, Params};
 use crate::verdict::{Reason, Refusal};
 use alloc::vec::Vec;
-use core::hash::BuildHasher;
 
 /// The HTTP methods of `/rpc`, as in `Allow`.
 pub const RPC_METHODS: &str = "POST, OPTIONS";
@@ -50,7 +49,7 @@ impl GatewayPolicy {
     pub fn admit<G>(
         &self,
         head: &JudgedHead,
-        limiter: &RateLimiter<impl BuildHasher>,
+        limiter: &impl Limiter,
         now: Millis,
         enter: impl FnOnce(ClientKey) -> Option<G>,
     ) -> Admission<(), G> {

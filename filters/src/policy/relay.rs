@@ -13,7 +13,7 @@ use crate::head::{
     Head, MAX_BODY, allowed_method, any_headers, body_headers, client, declared_size, framing,
     too_many_in_flight, within_rate, within_size,
 };
-use crate::limit::{Millis, RateLimiter};
+use crate::limit::{Limiter, Millis};
 use crate::operation::{Operation, OperationKind, VerificationAttest};
 use crate::stark::account_address;
 use crate::tx::Contracts;
@@ -22,7 +22,6 @@ use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::hash::BuildHasher;
 use core::ops::RangeInclusive;
 use http::HeaderName;
 
@@ -143,7 +142,7 @@ impl RelayPolicy {
     pub fn admit<G>(
         &self,
         head: &Head<'_>,
-        limiter: &RateLimiter<impl BuildHasher>,
+        limiter: &impl Limiter,
         now: Millis,
         failed_auth: impl FnOnce(ClientKey) -> bool,
         enter: impl FnOnce(ClientKey) -> Option<G>,

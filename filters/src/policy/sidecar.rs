@@ -12,14 +12,13 @@ use crate::head::{
     Head, MediaType, allowed_method, any_headers, client, declared_size, expects_continue, framing,
     media_type, no_coding, not_json, too_many_in_flight, within_rate, within_size,
 };
-use crate::limit::{Millis, RateLimiter};
+use crate::limit::{Limiter, Millis};
 use crate::named::named;
 use crate::secret::Secret;
 use crate::verdict::{Reason, Refusal};
 use crate::webhook::{MAX_WEBHOOK_BODY, Signature, WebhookPolicy};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::hash::BuildHasher;
 use http::{HeaderName, header};
 
 /// 1 KiB, for bodies that are not read.
@@ -145,7 +144,7 @@ impl SidecarPolicy {
     pub fn admit<G>(
         &self,
         head: &Head<'_>,
-        limiter: &RateLimiter<impl BuildHasher>,
+        limiter: &impl Limiter,
         now: Millis,
         enter: impl FnOnce(ClientKey) -> Option<G>,
     ) -> Admission<RequestParts, G> {

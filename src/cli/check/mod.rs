@@ -1,15 +1,16 @@
 //! `portcullis check`: everything that a start would refuse, at once.
 //!
 //! Reads the configuration, the secrets and the certificates, opens the store without changing it,
-//! and binds each address for a moment. With `--live` it also requests version and chain id from
-//! each URL of the node, through the policy and the client that serve requests, compares the
-//! chains of the URLs, and proves the relay's pins: a start needs no node.
+//! looks for the fleet's store, and binds each address for a moment. With `--live` it also requests
+//! version and chain id from each URL of the node, through the policy and the client that serve
+//! requests, compares the chains of the URLs, and proves the relay's pins: a start needs no node.
 
 mod live;
 mod report;
 
 use super::{ConfigArgument, Failure, Outcome, block_on};
-use crate::config::{Config, Draft, Errors, Listen, LoadError, StoreConfig};
+use crate::config::{Config, Draft, Errors, FleetConfig, Listen, LoadError, StoreConfig};
+use crate::fleet::{self, FleetError};
 use crate::process::listen;
 use crate::process::loaded::{Loaded, StartSecrets};
 use crate::process::port_owner::PortOwner;
@@ -17,7 +18,7 @@ use crate::store::{Examined, Store, Tables};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use report::{Finding, Format, Kind, Report, Status};
 use std::io;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -106,6 +107,12 @@ async fn check(draft: &Draft, is_live: bool, mut report: Report) -> Report {
             report.add(store(config, Store::examine(config, password).await));
         }
     }
+    let credentials = loaded.as_ref().and_then(|(_, secrets)| secrets.fleet.as_ref());
+    if let Some((config, credentials)) = config.fleet.as_ref().zip(credentials)
+        && !is_wrong("fleet.url")
+    {
+        report.add(fleet(config, fleet::ping(config, credentials).await, is_live));
+    }
     if is_live && found.is_ok() {
         let relay = loaded.and_then(|(loaded, secrets)| loaded.relay.zip(secrets.keys));
         live::check(config, relay, &mut report).await;
@@ -151,6 +158,20 @@ fn listener(section: &str, listen: &Listen) -> Finding {
         return Finding::new(Kind::Listener, &key, Status::Note, message);
     }
     Finding::failed(Kind::Listener, &key, listen::refusal(section, listen, &error))
+}
+
+/// Whether the fleet's store can be used. A start serves without it, so only `--live` requires it.
+fn fleet(config: &FleetConfig, pinged: Result<Duration, FleetError>, is_live: bool) -> Finding {
+    const KEY: &str = "fleet.url";
+    let url = &config.url;
+    match pinged {
+        Ok(took) => Finding::ok(Kind::Store, KEY, format!("{url} answers ({took:.0?})")),
+        Err(error) => {
+            let status = if is_live { Status::Failed } else { Status::Note };
+            let message = format!("{url}: {error}: a start serves as fleet.when_down says");
+            Finding::new(Kind::Store, KEY, status, message)
+        }
+    }
 }
 
 fn store(config: &StoreConfig, examined: Result<Examined, crate::store::StoreError>) -> Finding {

@@ -92,7 +92,7 @@ fn whole(path: &str, literal: &str) -> String {
 }
 
 fn is_of_the_whole(path: &str) -> bool {
-    let sections = ["relay.", "sidecar.", "store."];
+    let sections = ["relay.", "sidecar.", "store.", "fleet."];
     sections.iter().any(|section| path.starts_with(section)) || path.contains(".tls.")
 }
 

@@ -37,6 +37,7 @@ fn variables_of_other_programs_are_ignored() {
         "PORTCULLIS_NODE",
         "PORTCULLIS_GATEWAY",
         "PORTCULLIS_TEST_POSTGRES",
+        "PORTCULLIS_TEST_REDIS",
         "PORTCULLIS_PORT",
         "PORTCULLIS_SERVICE_HOST",
         "PORTCULLIS_PORT_8080_TCP_ADDR",

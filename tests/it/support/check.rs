@@ -14,7 +14,7 @@ use crate::support::response::{Framing, Response};
 use crate::support::script::SECRET;
 
 /// Reason, HTTP status and JSON-RPC code: the gateway's table of errors.
-pub(crate) const REASONS: [(&str, u16, i64); 24] = [
+pub(crate) const REASONS: [(&str, u16, i64); 25] = [
     ("parse_error", 400, -32700),
     ("invalid_request", 400, -32600),
     ("batch", 400, -32600),
@@ -39,6 +39,7 @@ pub(crate) const REASONS: [(&str, u16, i64); 24] = [
     ("upstream_invalid", 502, -32603),
     ("overloaded", 503, -32603),
     ("draining", 503, -32603),
+    ("fleet_unavailable", 503, -32603),
 ];
 
 /// The only headers that a response of any surface may have.

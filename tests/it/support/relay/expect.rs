@@ -9,7 +9,7 @@ use crate::support::check::{assert_every, assert_refusal, assert_text, id_bytes}
 use crate::support::response::Response;
 
 /// Reason and status, as in the contract.
-const REASONS: [(&str, u16); 53] = [
+const REASONS: [(&str, u16); 54] = [
     ("parse_error", 400),
     ("invalid_request", 400),
     ("batch", 400),
@@ -62,6 +62,7 @@ const REASONS: [(&str, u16); 53] = [
     ("pins_unproven", 503),
     ("faucet_empty", 503),
     ("store_unavailable", 503),
+    ("fleet_unavailable", 503),
     ("outcome_unknown", 504),
 ];
 

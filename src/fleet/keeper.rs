@@ -1,0 +1,64 @@
+//! Keeps the connection to the store, and ends an outage: what was admitted without it is reported
+//! before it is used again.
+
+use super::Fleet;
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use pingora::server::ShutdownWatch;
+use pingora::services::background::BackgroundService;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+/// How often the store is told that this instance is alive, or tried again.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// How long reports may delay the end of an outage: tens of thousands of them. A client whose turn
+/// did not come is reported with its next request.
+const REPORTING: Duration = Duration::from_millis(900);
+
+/// The task that keeps the fleet's connection.
+pub struct Keeper(pub Arc<Fleet>);
+
+#[async_trait]
+impl BackgroundService for Keeper {
+    async fn start(&self, mut shutdown: ShutdownWatch) {
+        tokio::select! {
+            _ = shutdown.changed() => {}
+            () = self.keep() => {}
+        }
+    }
+}
+
+impl Keeper {
+    async fn keep(&self) {
+        let store = &self.0.store;
+        let mut ticks = interval(INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {}
+                () = store.tripped.notified() => {}
+            }
+            self.beat().await;
+        }
+    }
+
+    pub(super) async fn beat(&self) {
+        let store = &self.0.store;
+        if store.beat().await.is_ok() && store.is_down() {
+            self.report().await;
+            store.rise();
+        }
+    }
+
+    async fn report(&self) {
+        let limits = self.0.limits.lock().clone();
+        // a task of its own, because a message that was begun must end
+        let reports = tokio::spawn(async move {
+            join_all(limits.iter().map(|limit| limit.report())).await;
+        });
+        if timeout(REPORTING, reports).await.is_err() {
+            log::warn!("fleet: reports of what was admitted meanwhile take longer than usual");
+        }
+    }
+}

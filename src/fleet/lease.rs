@@ -1,0 +1,252 @@
+//! What an instance knows of one client: its lease, and what it admitted and did not report yet.
+//!
+//! Times are arguments, and nothing here waits. A lease begins before its message is sent and ends
+//! on the monotonic clock. What it still has is named in each message (`hold`), so that it can be
+//! used while the message is under way. A use is reported until a message with it is answered; the
+//! number of the first such message makes it count once.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Uses within this time are reported as one, as late as the last: a request counts for up to this
+/// much longer than the window.
+const MERGED: Duration = Duration::from_millis(100);
+
+/// The terms of the leases of a surface.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    /// The window of the quota.
+    pub(super) window: Duration,
+    /// Uses are counted in cells of this length: each counts for up to one longer than the window.
+    pub(super) cell: Duration,
+    /// How long a lease lasts.
+    pub(super) life: Duration,
+    /// The most requests of a lease.
+    pub(super) want: u32,
+}
+
+impl Terms {
+    /// A quota for each minute. Sixteen requests are five seconds at the quota of the gateway.
+    pub(super) const fn of_a_minute(life: Duration) -> Self {
+        let (window, cell) = (Duration::from_secs(60), Duration::from_secs(1));
+        Self { window, cell, life, want: 16 }
+    }
+}
+
+/// Requests that were admitted at about the same time.
+#[derive(Clone, Copy, Debug)]
+struct Use {
+    first: Instant,
+    last: Instant,
+    count: u32,
+    /// The message that reported them first; 0 before.
+    number: u64,
+}
+
+/// A client's lease here.
+#[derive(Debug, Default)]
+pub(super) struct Lease {
+    /// Requests that it still permits, until `expires`.
+    tokens: u32,
+    expires: Option<Instant>,
+    /// This instance's part of what was left when the store became unavailable, until the window of
+    /// `heard` is over.
+    spare: u32,
+    /// What nobody held when the store answered last.
+    left: u32,
+    heard: Option<Instant>,
+    /// Nothing more is left before this time.
+    refused_until: Option<Instant>,
+    uses: VecDeque<Use>,
+    /// The number of the last message.
+    number: u64,
+    /// The last one that was answered.
+    acknowledged: u64,
+    /// The store has forgotten the client: the next message reports a whole window.
+    is_forgotten: bool,
+    is_asking: bool,
+}
+
+/// What a request gets of a lease at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// It is admitted. `asks` if a message should be sent for the requests that follow.
+    Admitted { asks: bool },
+    /// Nothing is left for this long.
+    Refused(Duration),
+    /// The store must be asked; the caller sends the message, or another one does already.
+    Asks { first: bool },
+}
+
+/// What the lease permits while the store is unavailable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Alone {
+    Admitted,
+    Refused(Duration),
+    /// The last answer is older than the window: the part of this instance applies.
+    Part,
+}
+
+/// What a message says.
+#[derive(Debug)]
+pub(super) struct Message {
+    pub(super) number: u64,
+    /// The last number that the store must know; 0 if it may have dropped the record.
+    pub(super) acknowledged: u64,
+    pub(super) hold: u32,
+    pub(super) uses: String,
+    sent: Instant,
+}
+
+/// What the store answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Granted {
+    pub(super) granted: u32,
+    pub(super) left: u32,
+    pub(super) retry: Duration,
+}
+
+impl Lease {
+    /// Takes a request of the lease at `now`. After [`Step::Asks`] or `asks`, if it is the first,
+    /// the caller sends [`Lease::message`].
+    pub(super) fn take(&mut self, now: Instant, terms: &Terms) -> Step {
+        let refused = self.refused_until.filter(|until| *until > now);
+        if self.take_held(now, terms) {
+            let is_low = self.tokens <= terms.want / 4 && terms.want > 1;
+            return Step::Admitted { asks: is_low && refused.is_none() && self.claim() };
+        }
+        match refused {
+            Some(until) => Step::Refused(until - now),
+            None => Step::Asks { first: self.claim() },
+        }
+    }
+
+    /// Takes a request of the lease, if it still permits one.
+    pub(super) fn take_held(&mut self, now: Instant, terms: &Terms) -> bool {
+        self.expire(now);
+        let Some(tokens) = self.tokens.checked_sub(1) else { return false };
+        self.tokens = tokens;
+        self.record(now, terms);
+        true
+    }
+
+    /// How many more requests pass, as far as known.
+    pub(super) fn remaining(&self) -> u32 {
+        self.tokens.saturating_add(self.spare).saturating_add(self.left)
+    }
+
+    /// The same, unless an answer of the store would be needed to tell.
+    pub(super) fn known_remaining(&self, now: Instant, terms: &Terms) -> Option<u32> {
+        let is_fresh = self.heard.is_some_and(|heard| heard + terms.window > now);
+        let is_refused = self.refused_until.is_some_and(|until| until > now);
+        (is_fresh && (self.remaining() > 0 || is_refused)).then(|| self.remaining())
+    }
+
+    /// Takes a request while the store is unavailable, of this instance's part of what was left for
+    /// all, when there are this many.
+    pub(super) fn take_spare(&mut self, now: Instant, terms: &Terms, instances: u32) -> Alone {
+        let Some(over) = self.heard.map(|heard| heard + terms.window).filter(|at| *at > now) else {
+            self.spare = 0;
+            return Alone::Part;
+        };
+        self.spare += std::mem::take(&mut self.left) / instances.max(1);
+        let Some(spare) = self.spare.checked_sub(1) else { return Alone::Refused(over - now) };
+        self.spare = spare;
+        self.record(now, terms);
+        Alone::Admitted
+    }
+
+    /// Takes note of an admitted request.
+    pub(super) fn record(&mut self, now: Instant, terms: &Terms) {
+        let over = terms.window + terms.cell;
+        while self.uses.front().is_some_and(|oldest| oldest.last + over <= now) {
+            self.uses.pop_front();
+        }
+        match self.uses.back_mut() {
+            Some(last) if last.number == 0 && now < last.first + MERGED => {
+                (last.last, last.count) = (now, last.count + 1);
+            }
+            _ => self.uses.push_back(Use { first: now, last: now, count: 1, number: 0 }),
+        }
+    }
+
+    /// Whether something was admitted that the store does not know for certain.
+    pub(super) fn has_unreported(&self) -> bool {
+        !self.uses.is_empty()
+    }
+
+    /// Claims the turn to send a message until [`Lease::release`]; `false` while one is under way.
+    pub(super) fn claim(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_asking, true)
+    }
+
+    /// The message to send at `now`. `recent` counts what this instance admitted in the last
+    /// window: that is reported if the store has forgotten the client.
+    pub(super) fn message(
+        &mut self,
+        now: Instant,
+        terms: &Terms,
+        recent: impl FnOnce() -> u32,
+    ) -> Message {
+        self.expire(now);
+        self.number += 1;
+        if std::mem::take(&mut self.is_forgotten) {
+            // as of now: each counts for longer than it should, none for less
+            let known: u32 = self.uses.iter().map(|used| used.count).sum();
+            let count = recent().max(known);
+            self.uses.clear();
+            self.uses.push_back(Use { first: now, last: now, count, number: 0 });
+            self.acknowledged = 0;
+        }
+        let mut uses = String::new();
+        for used in self.uses.iter_mut().filter(|used| used.count > 0) {
+            if used.number == 0 {
+                used.number = self.number;
+            }
+            let age = now.saturating_duration_since(used.last).as_millis();
+            // writing to a String does not fail
+            let _ = write!(uses, "{}:{age}:{};", used.number, used.count);
+        }
+        // the store keeps a record for a window: a cell less is certain
+        let is_kept = self.heard.is_some_and(|heard| heard + terms.window > now + terms.cell);
+        let acknowledged = if is_kept { self.acknowledged } else { 0 };
+        Message { number: self.number, acknowledged, hold: self.tokens, uses, sent: now }
+    }
+
+    /// Applies the answer to a message.
+    pub(super) fn answer(
+        &mut self,
+        message: &Message,
+        answer: Granted,
+        now: Instant,
+        life: Duration,
+    ) {
+        let used = message.hold.saturating_sub(self.tokens);
+        self.uses.retain(|used| used.number == 0 || used.number > message.number);
+        self.acknowledged = message.number;
+        self.tokens = answer.granted.saturating_sub(used);
+        self.expires = Some(message.sent + life);
+        (self.left, self.spare) = (answer.left, 0);
+        self.heard = Some(now);
+        self.refused_until = (answer.left == 0).then(|| now + answer.retry);
+    }
+
+    /// The store has lost the client's record: what it granted counts no more.
+    pub(super) fn forgotten(&mut self) {
+        (self.is_forgotten, self.tokens, self.left) = (true, 0, 0);
+    }
+
+    /// No message is under way any more. If no answer came, the store may still have got it: what
+    /// is held stays held.
+    pub(super) fn release(&mut self) {
+        self.is_asking = false;
+    }
+
+    fn expire(&mut self, now: Instant) {
+        if self.expires.is_some_and(|expires| expires <= now) {
+            (self.tokens, self.expires) = (0, None);
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! The limit of one surface's clients, over all instances.
+//!
+//! In: a client, its quota, and what this instance admitted of it lately. Out: a [`Decision`]. A
+//! request with a lease is decided at once; otherwise it waits for one message, which all requests
+//! of its client share. A message runs in a task of its own: a client that leaves ends none.
+
+use super::Fleet;
+use super::lease::{Alone, Lease, Step, Terms};
+use super::store::{Answer, Purpose, Unanswered};
+use crate::config::WhenDown;
+use crate::telemetry::Surface;
+use futures_util::StreamExt as _;
+use futures_util::stream;
+use parking_lot::Mutex;
+use portcullis_filters::client::ClientKey;
+use quick_cache::sync::Cache;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+
+/// How long a request waits for the store in all: for one message, and for its own turn.
+const WAIT: Duration = Duration::from_millis(25);
+/// Messages at a time after an outage: half of those that may be under way.
+const REPORTS: usize = 256;
+
+/// What is decided about a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// It is admitted, and so are this many more, as far as known.
+    Admitted(u32),
+    /// Nothing is left for this long.
+    Refused(Duration),
+    /// The store is unavailable: this instance may admit this many in its own window. If it admits
+    /// this one, [`SharedLimit::admitted_alone`] must be called.
+    Alone(u32),
+    /// The store is unavailable, and nothing is admitted without it.
+    Unavailable,
+}
+
+/// The shared limit of a surface's clients.
+pub struct SharedLimit {
+    fleet: Arc<Fleet>,
+    surface: Surface,
+    terms: Terms,
+    members: Cache<ClientKey, Arc<Member>>,
+    recent: Recent,
+}
+
+/// Counts what this instance admitted of a client in the last window.
+type Recent = Box<dyn Fn(ClientKey) -> u32 + Send + Sync>;
+
+/// A client.
+struct Member {
+    client: ClientKey,
+    /// Its record in the store.
+    key: String,
+    lease: Mutex<Lease>,
+    /// Signalled after each message.
+    answered: Notify,
+    /// Messages without an answer.
+    failures: AtomicU32,
+    /// The newest one, for reports.
+    quota: AtomicU32,
+}
+
+impl SharedLimit {
+    pub(super) fn new(
+        fleet: Arc<Fleet>,
+        surface: Surface,
+        capacity: usize,
+        recent: impl Fn(ClientKey) -> u32 + Send + Sync + 'static,
+    ) -> Self {
+        let (terms, members) = (fleet.terms, Cache::new(capacity));
+        Self { fleet, surface, terms, members, recent: Box::new(recent) }
+    }
+
+    /// Decides about a request at once, if its client has a lease, or is known to have none for
+    /// some time. Otherwise [`SharedLimit::decide`] does.
+    pub fn decide_now(self: &Arc<Self>, client: ClientKey, quota: u32) -> Option<Decision> {
+        self.step(&self.member(client), quota)
+    }
+
+    /// Decides about a request within 25 ms.
+    pub async fn decide(self: &Arc<Self>, client: ClientKey, quota: u32) -> Decision {
+        let member = self.member(client);
+        let deadline = Instant::now() + WAIT;
+        let failures = member.failures.load(Ordering::Relaxed);
+        loop {
+            let mut answered = pin!(member.answered.notified());
+            answered.as_mut().enable();
+            if let Some(decision) = self.step(&member, quota) {
+                return decision;
+            }
+            let waited = timeout_at(deadline, answered).await;
+            if waited.is_err() || member.failures.load(Ordering::Relaxed) != failures {
+                return self.decide_alone(&member, Instant::now(), quota);
+            }
+        }
+    }
+
+    /// Takes note of a request that was admitted after [`Decision::Alone`].
+    pub fn admitted_alone(&self, client: ClientKey) {
+        self.member(client).lease.lock().record(Instant::now(), &self.terms);
+        self.fleet.metrics.fleet.fell_back(self.surface);
+    }
+
+    /// How many more requests of the client pass, as far as known; `None` for an unknown client.
+    pub fn remaining(&self, client: ClientKey) -> Option<u32> {
+        let member = self.members.get(&client)?;
+        let lease = member.lease.lock();
+        lease.known_remaining(Instant::now(), &self.terms)
+    }
+
+    /// Reports what was admitted and not reported, of all clients.
+    pub(super) async fn report(self: &Arc<Self>) {
+        let has_unreported = |member: &Arc<Member>| member.lease.lock().has_unreported();
+        let members = self.members.iter().map(|(_, member)| member).filter(has_unreported);
+        let report = |member: Arc<Member>| async move {
+            let claimed = member.lease.lock().claim();
+            if claimed {
+                let quota = member.quota.load(Ordering::Relaxed);
+                self.ask(&member, quota, Purpose::Report).await;
+            }
+        };
+        stream::iter(members.collect::<Vec<_>>()).for_each_concurrent(REPORTS, report).await;
+    }
+
+    /// Takes a request of the lease; sends a message if it needs one and none is under way.
+    fn step(self: &Arc<Self>, member: &Arc<Member>, quota: u32) -> Option<Decision> {
+        let now = Instant::now();
+        member.quota.store(quota, Ordering::Relaxed);
+        if self.fleet.store.is_down() {
+            return Some(self.decide_alone(member, now, quota));
+        }
+        let (decision, asks) = {
+            let mut lease = member.lease.lock();
+            match lease.take(now, &self.terms) {
+                Step::Admitted { asks } => (Some(Decision::Admitted(lease.remaining())), asks),
+                Step::Refused(retry) => (Some(Decision::Refused(retry)), false),
+                Step::Asks { first } => (None, first),
+            }
+        };
+        if asks {
+            let (limit, member) = (Arc::clone(self), Arc::clone(member));
+            tokio::spawn(async move { limit.ask(&member, quota, Purpose::Lease).await });
+        }
+        decision
+    }
+
+    /// Decides without the store: leases are used up, then `fleet.when_down` applies.
+    fn decide_alone(&self, member: &Member, now: Instant, quota: u32) -> Decision {
+        let fleet = &self.fleet;
+        let mut lease = member.lease.lock();
+        if lease.take_held(now, &self.terms) {
+            return Decision::Admitted(lease.remaining());
+        }
+        match fleet.when_down {
+            WhenDown::Refuse => Decision::Unavailable,
+            WhenDown::Local => Decision::Alone(quota),
+            WhenDown::Share => match lease.take_spare(now, &self.terms, fleet.store.instances()) {
+                Alone::Admitted => {
+                    fleet.metrics.fleet.fell_back(self.surface);
+                    Decision::Admitted(lease.remaining())
+                }
+                Alone::Refused(retry) => Decision::Refused(retry),
+                Alone::Part => Decision::Alone(fleet.part_of(quota)),
+            },
+        }
+    }
+
+    /// Sends the message that the caller has claimed. One more follows if the store has forgotten
+    /// the client.
+    async fn ask(&self, member: &Member, quota: u32, purpose: Purpose) {
+        let store = &self.fleet.store;
+        let mut answer = Ok(Answer::Forgotten);
+        for _ in 0..2 {
+            let recent = || (self.recent)(member.client);
+            let message = member.lease.lock().message(Instant::now(), &self.terms, recent);
+            answer = store.send(&member.key, &message, &self.terms, quota, purpose).await;
+            let mut lease = member.lease.lock();
+            match answer {
+                Ok(Answer::Granted(granted)) => {
+                    lease.answer(&message, granted, Instant::now(), self.terms.life);
+                }
+                Ok(Answer::Forgotten) => {
+                    lease.forgotten();
+                    continue;
+                }
+                Err(Unanswered) => {}
+            }
+            break;
+        }
+        if !matches!(answer, Ok(Answer::Granted(_))) {
+            member.failures.fetch_add(1, Ordering::Relaxed);
+        }
+        member.lease.lock().release();
+        member.answered.notify_waiters();
+    }
+
+    fn member(&self, client: ClientKey) -> Arc<Member> {
+        if let Some(member) = self.members.get(&client) {
+            return member;
+        }
+        let key = self.fleet.store.key(self.surface, client);
+        let member = || Ok::<_, std::convert::Infallible>(Arc::new(Member::new(client, key)));
+        match self.members.get_or_insert_with(&client, member) {
+            Ok(member) => member,
+            Err(never) => match never {},
+        }
+    }
+}
+
+impl Member {
+    fn new(client: ClientKey, key: String) -> Self {
+        let (lease, answered) = (Mutex::default(), Notify::new());
+        let (failures, quota) = (AtomicU32::new(0), AtomicU32::new(0));
+        Self { client, key, lease, answered, failures, quota }
+    }
+}

@@ -1,0 +1,95 @@
+//! What several instances share: the limits of their clients, exact over all of them.
+//!
+//! An instance leases requests of a client's quota from Valkey or Redis, by one atomic script
+//! (`lease.lua`), and admits by its lease: a message per dozen requests instead of one for each. A
+//! lease ends by the store's clock there and a monotonic one here, so no two clocks are compared.
+//! Clients are keyed digests in the store. Without the store, each instance admits its part.
+//!
+//! Nothing here is used without `[fleet]`. Reading order: `limit` (a surface's limit), `lease` (one
+//! client), `store` (messages), `keeper` (the connection, and what happens after an outage).
+
+mod keeper;
+mod lease;
+mod limit;
+mod store;
+#[cfg(test)]
+mod tests;
+
+pub use keeper::Keeper;
+pub use limit::{Decision, SharedLimit};
+pub use store::{Credentials, CredentialsError, FleetError, ping};
+
+use crate::config::{FleetConfig, WhenDown};
+use crate::telemetry::{Metrics, Surface};
+use lease::Terms;
+use parking_lot::Mutex;
+use portcullis_filters::client::ClientKey;
+use std::sync::Arc;
+use store::Store;
+
+/// What the instances of one name share.
+pub struct Fleet {
+    store: Store,
+    terms: Terms,
+    when_down: WhenDown,
+    floor: u32,
+    limits: Mutex<Vec<Arc<SharedLimit>>>,
+    metrics: Arc<Metrics>,
+}
+
+impl Fleet {
+    /// Connects nothing yet: [`Keeper`] does.
+    ///
+    /// # Errors
+    /// The URL or the certificates are invalid, or there is no randomness.
+    pub fn new(
+        config: &FleetConfig,
+        credentials: Credentials,
+        metrics: Arc<Metrics>,
+    ) -> Result<Arc<Self>, FleetError> {
+        Ok(Arc::new(Self {
+            store: Store::new(config, credentials, Arc::clone(&metrics))?,
+            terms: Terms::of_a_minute(config.lease),
+            when_down: config.when_down,
+            floor: config.floor_per_minute,
+            limits: Mutex::default(),
+            metrics,
+        }))
+    }
+
+    /// The limit of a surface's clients, of whom at most `capacity` are remembered. `recent` counts
+    /// what this instance admitted of a client in the last minute.
+    pub fn limit(
+        self: &Arc<Self>,
+        surface: Surface,
+        capacity: usize,
+        recent: impl Fn(ClientKey) -> u32 + Send + Sync + 'static,
+    ) -> Arc<SharedLimit> {
+        let limit = SharedLimit::new(Arc::clone(self), surface, capacity, recent);
+        let limit = Arc::new(limit);
+        self.limits.lock().push(Arc::clone(&limit));
+        limit
+    }
+
+    /// Why the store is unavailable, if it is.
+    pub fn failure(&self) -> Option<String> {
+        self.store.failure()
+    }
+
+    /// Whether requests fail while the store is unavailable.
+    pub fn refuses_without_store(&self) -> bool {
+        self.when_down == WhenDown::Refuse
+    }
+
+    /// A client's part of a quota, while the store is unavailable.
+    fn part_of(&self, quota: u32) -> u32 {
+        match self.when_down {
+            // before the first answer, their number is unknown
+            WhenDown::Share => {
+                let part = quota.checked_div(self.store.instances()).unwrap_or(0);
+                part.max(self.floor).min(quota)
+            }
+            WhenDown::Local | WhenDown::Refuse => quota,
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! Messages to the store: Valkey or Redis, on one connection for all.
+//!
+//! A message has 20 ms, and 512 may be under way. After three in a row without an answer the store
+//! is down: nothing is sent until [`Store::beat`] gets an answer. The connection is replaced here,
+//! because one to a peer that vanished silently would last for minutes.
+
+use super::lease::{Granted, Message, Terms};
+use crate::config::FleetConfig;
+use crate::secrets::{self, Secret, SecretError, certificates};
+use crate::telemetry::{FleetMessage, Metrics, Surface, as_gauge};
+use parking_lot::Mutex;
+use portcullis_filters::client::ClientKey;
+use portcullis_filters::hmac;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo as _, Script, TlsCertificates};
+use ring::rand::{SecureRandom as _, SystemRandom};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+use thiserror::Error;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::{Instant, timeout};
+
+/// How long a message may take. One takes a tenth of a millisecond on one machine.
+const MESSAGE: Duration = Duration::from_millis(20);
+/// Messages that may be under way, so that a store that hangs holds few tasks.
+const MESSAGES: usize = 512;
+/// Messages in a row without an answer after which the store is down, as for a node.
+const FAILURES: u32 = 3;
+/// How long to connect, and how long a beat may take: both within the interval of beats.
+const PATIENCE: Duration = Duration::from_millis(450);
+/// An instance counts as alive this long after its last beat, of which there is one a second.
+const ALIVE: Duration = Duration::from_secs(5);
+/// 1 MiB: a system has some 150 roots in 250 KiB.
+const MAX_ROOTS: u64 = 1 << 20;
+/// As long as the digest that it is the key of: RFC 2104, section 3.
+const MIN_SECRET: usize = 32;
+
+/// Why the store cannot be used.
+#[derive(Debug, Error)]
+pub enum FleetError {
+    /// The URL or the certificates are invalid, or the store did not answer as it should.
+    #[error("{0}")]
+    Store(#[from] redis::RedisError),
+    /// It did not answer in time.
+    #[error("timeout")]
+    Timeout,
+    /// The system has no randomness to name this instance by.
+    #[error("no randomness")]
+    Random,
+}
+
+/// A file of `[fleet]` that is unusable: its key, and why.
+#[derive(Debug)]
+pub struct CredentialsError(pub &'static str, pub String);
+
+impl From<SecretError> for CredentialsError {
+    fn from(error: SecretError) -> Self {
+        Self(error.key(), error.to_string())
+    }
+}
+
+/// What the files of `[fleet]` hold.
+#[derive(Debug)]
+pub struct Credentials {
+    password: Option<Secret>,
+    secret: Secret,
+    /// Certificates in PEM.
+    roots: Option<Vec<u8>>,
+}
+
+impl Credentials {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// Every one that is unusable.
+    pub fn load(config: &FleetConfig) -> Result<Self, Vec<CredentialsError>> {
+        let password =
+            secrets::read_optional("fleet.password_file", config.password_file.as_deref());
+        let secret = read_secret(&config.secret_file).map_err(|e| e.of("fleet.secret_file"));
+        let roots = config.ca_file.as_deref().map(read_roots).transpose();
+        match (password, secret, roots) {
+            (Ok(password), Ok(secret), Ok(roots)) => Ok(Self { password, secret, roots }),
+            (password, secret, roots) => {
+                let secrets = [password.err(), secret.err()].into_iter().flatten();
+                Err(secrets.map(Into::into).chain(roots.err()).collect())
+            }
+        }
+    }
+}
+
+fn read_secret(path: &Path) -> Result<Secret, SecretError> {
+    let secret = secrets::read(path)?;
+    if secret.expose().trim_ascii().len() < MIN_SECRET {
+        return Err(SecretError::not(path, "a secret of 32 bytes or more"));
+    }
+    Ok(secret)
+}
+
+/// The file's text, once its certificates are known to be readable.
+fn read_roots(path: &Path) -> Result<Vec<u8>, CredentialsError> {
+    let failed =
+        |why: String| CredentialsError("fleet.ca_file", format!("{}: {why}", path.display()));
+    certificates::read(path, MAX_ROOTS)
+        .map_err(|why| failed(format!("{why}{}", why.searched(path))))?;
+    std::fs::read(secrets::locate(path)).map_err(|error| failed(error.to_string()))
+}
+
+/// Connects, and loads the script: whether the store can be used, and how long that took.
+///
+/// # Errors
+/// It cannot.
+pub async fn ping(config: &FleetConfig, credentials: &Credentials) -> Result<Duration, FleetError> {
+    let started = Instant::now();
+    let client = client(config, credentials)?;
+    let mut connection = connect(&client).await?;
+    let script = Script::new(include_str!("lease.lua"));
+    let loaded = timeout(PATIENCE, script.load_async(&mut connection)).await;
+    loaded.map_err(|_| FleetError::Timeout)??;
+    Ok(started.elapsed())
+}
+
+fn client(config: &FleetConfig, credentials: &Credentials) -> Result<Client, FleetError> {
+    let info = (&*config.url).into_connection_info()?;
+    let mut settings = info.redis_settings().clone();
+    if let Some(password) = &credentials.password {
+        settings = settings.set_password(String::from_utf8_lossy(password.expose().trim_ascii()));
+    }
+    let info =
+        info.set_redis_settings(settings.set_lib_name("portcullis", env!("CARGO_PKG_VERSION")));
+    Ok(match &credentials.roots {
+        Some(roots) => {
+            let root_cert = Some(roots.clone());
+            Client::build_with_tls(info, TlsCertificates { client_tls: None, root_cert })?
+        }
+        None => Client::open(info)?,
+    })
+}
+
+async fn connect(client: &Client) -> Result<MultiplexedConnection, FleetError> {
+    // each call has a timeout of its own
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(PATIENCE))
+        .set_response_timeout(None)
+        .set_pipeline_buffer_size(MESSAGES);
+    let connected = client.get_multiplexed_async_connection_with_config(&config);
+    Ok(timeout(PATIENCE, connected).await.map_err(|_| FleetError::Timeout)??)
+}
+
+/// What a message is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// A lease.
+    Lease,
+    /// Nothing but to report what was admitted.
+    Report,
+}
+
+/// What the store answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Answer {
+    Granted(Granted),
+    /// It has lost what it knew of the client.
+    Forgotten,
+}
+
+/// There was no answer; why is counted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unanswered;
+
+/// The store, as this instance reaches it.
+pub(super) struct Store {
+    client: Client,
+    name: String,
+    secret: Secret,
+    /// The name of this instance: another one after each start.
+    instance: String,
+    lease: Script,
+    members: Script,
+    connection: Mutex<Option<MultiplexedConnection>>,
+    permits: Semaphore,
+    failures: AtomicU32,
+    is_down: AtomicBool,
+    cause: Mutex<Option<String>>,
+    /// Signalled when messages fail, so that a beat decides soon.
+    pub(super) tripped: Notify,
+    /// Instances that are alive, as last known; 0 before the first answer.
+    instances: AtomicU32,
+    metrics: Arc<Metrics>,
+}
+
+impl Store {
+    pub(super) fn new(
+        config: &FleetConfig,
+        credentials: Credentials,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, FleetError> {
+        let mut instance = [0; 8];
+        SystemRandom::new().fill(&mut instance).map_err(|_| FleetError::Random)?;
+        Ok(Self {
+            client: client(config, &credentials)?,
+            name: config.name.clone(),
+            secret: credentials.secret,
+            instance: hex::encode(instance),
+            lease: Script::new(include_str!("lease.lua")),
+            members: Script::new(include_str!("members.lua")),
+            connection: Mutex::default(),
+            permits: Semaphore::new(MESSAGES),
+            failures: AtomicU32::new(0),
+            is_down: AtomicBool::new(true),
+            cause: Mutex::default(),
+            tripped: Notify::new(),
+            instances: AtomicU32::new(0),
+            metrics,
+        })
+    }
+
+    /// The key of a client's record. It holds a keyed digest, and no address.
+    pub(super) fn key(&self, surface: Surface, client: ClientKey) -> String {
+        let digest = self.digest(&client.address().to_string());
+        format!("pc:{{{}:{}:{digest}}}", self.name, surface.name())
+    }
+
+    /// 128 bits in hexadecimal digits.
+    fn digest(&self, text: &str) -> String {
+        let digest = hmac::sign(&self.secret, text.as_bytes());
+        hex::encode(&digest[..16])
+    }
+
+    /// Whether nothing is sent until a beat is answered.
+    pub(super) fn is_down(&self) -> bool {
+        self.is_down.load(Ordering::Relaxed)
+    }
+
+    /// Why it is down; `None` while it is not, and before the first attempt.
+    pub(super) fn failure(&self) -> Option<String> {
+        self.cause.lock().clone()
+    }
+
+    /// Instances that are alive, as last known; 0 before the first answer.
+    pub(super) fn instances(&self) -> u32 {
+        self.instances.load(Ordering::Relaxed)
+    }
+
+    /// Sends a message about a client.
+    pub(super) async fn send(
+        &self,
+        key: &str,
+        message: &Message,
+        terms: &Terms,
+        quota: u32,
+        purpose: Purpose,
+    ) -> Result<Answer, Unanswered> {
+        let count = |outcome, took| self.metrics.fleet.message(outcome, took);
+        let Ok(_permit) = self.permits.try_acquire() else {
+            count(FleetMessage::Busy, None);
+            return Err(Unanswered);
+        };
+        let connection = self.connection.lock().clone();
+        let Some(mut connection) = connection else {
+            count(FleetMessage::Failed, None);
+            self.failed("not connected");
+            return Err(Unanswered);
+        };
+        let want = if purpose == Purpose::Lease { terms.want } else { message.hold };
+        let mut call = self.lease.key(key);
+        call.arg(&self.instance).arg(message.number).arg(message.acknowledged).arg(quota);
+        for time in [terms.window, terms.cell, terms.life] {
+            call.arg(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        }
+        call.arg(want).arg(message.hold).arg(&message.uses);
+        let started = Instant::now();
+        let answer = timeout(MESSAGE, call.invoke_async::<[i64; 4]>(&mut connection)).await;
+        let [granted, left, retry, _] = match answer {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) => {
+                count(FleetMessage::Failed, None);
+                self.failed(&error.to_string());
+                return Err(Unanswered);
+            }
+            Err(_) => {
+                count(FleetMessage::Timeout, None);
+                self.failed("timeout");
+                return Err(Unanswered);
+            }
+        };
+        self.failures.store(0, Ordering::Relaxed);
+        let outcome = match granted {
+            -1 => FleetMessage::Forgotten,
+            _ if purpose == Purpose::Report => FleetMessage::Reported,
+            0 => FleetMessage::Refused,
+            _ => FleetMessage::Granted,
+        };
+        count(outcome, Some(started.elapsed()));
+        if granted == -1 {
+            return Ok(Answer::Forgotten);
+        }
+        let number = |number| u32::try_from(number).unwrap_or(0);
+        let retry = Duration::from_millis(u64::try_from(retry).unwrap_or(0));
+        Ok(Answer::Granted(Granted { granted: number(granted), left: number(left), retry }))
+    }
+
+    /// Says that this instance is alive, over a new connection if there is none.
+    ///
+    /// # Errors
+    /// Why the store is unavailable. The connection is given up.
+    pub(super) async fn beat(&self) -> Result<(), FleetError> {
+        let beaten = self.try_beat().await;
+        if let Ok(instances) = beaten {
+            self.instances.store(instances, Ordering::Relaxed);
+            self.metrics.fleet.instances.set(as_gauge(instances));
+        }
+        beaten.map(|_| ()).inspect_err(|error| {
+            *self.connection.lock() = None;
+            self.fall(&error.to_string());
+        })
+    }
+
+    async fn try_beat(&self) -> Result<u32, FleetError> {
+        let connection = self.connection.lock().clone();
+        let mut connection = match connection {
+            Some(connection) => connection,
+            None => connect(&self.client).await?,
+        };
+        let key = format!("pc:{}:members:{}", self.name, self.digest("members"));
+        let mut call = self.members.key(key);
+        call.arg(&self.instance).arg(u64::try_from(ALIVE.as_millis()).unwrap_or(u64::MAX));
+        let beaten = timeout(PATIENCE, call.invoke_async(&mut connection)).await;
+        let instances = beaten.map_err(|_| FleetError::Timeout)??;
+        *self.connection.lock() = Some(connection);
+        Ok(instances)
+    }
+
+    /// The store is used from now on.
+    pub(super) fn rise(&self) {
+        self.failures.store(0, Ordering::Relaxed);
+        *self.cause.lock() = None;
+        self.is_down.store(false, Ordering::Relaxed);
+        self.metrics.fleet.up.set(1);
+    }
+
+    fn fall(&self, cause: &str) {
+        *self.cause.lock() = Some(cause.to_owned());
+        self.is_down.store(true, Ordering::Relaxed);
+        self.metrics.fleet.up.set(0);
+    }
+
+    fn failed(&self, cause: &str) {
+        if self.failures.fetch_add(1, Ordering::Relaxed) + 1 == FAILURES {
+            self.fall(cause);
+            self.tripped.notify_one();
+        }
+    }
+}
+
+#[cfg(test)]
+impl Credentials {
+    pub(super) fn of(secret: Secret) -> Self {
+        Self { password: None, secret, roots: None }
+    }
+}
+
+#[cfg(test)]
+impl Store {
+    /// Loses a client's record.
+    pub(super) async fn forget(&self, key: &str) {
+        let mut connection = self.connection.lock().clone().expect("it is connected");
+        let deleted = redis::cmd("DEL").arg(key).query_async::<u32>(&mut connection).await;
+        assert_eq!(deleted.expect("the store answers"), 1);
+    }
+
+    /// Loses the connection.
+    pub(super) fn break_connection(&self) {
+        *self.connection.lock() = None;
+    }
+}

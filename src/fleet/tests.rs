@@ -1,0 +1,261 @@
+//! The script against a real engine, and the leases of several instances against a judge.
+
+use super::lease::{Granted, Lease, Message, Step, Terms};
+use super::limit::{Decision, SharedLimit};
+use super::store::{Answer, Credentials, Purpose};
+use super::{Fleet, Keeper};
+use crate::config::{FleetConfig, WhenDown};
+use crate::secrets::Secret;
+use crate::telemetry::{Metrics, Surface};
+use portcullis_filters::client::ClientKey;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use tokio::time::Instant;
+
+const ADDRESS: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 9);
+
+fn client() -> ClientKey {
+    ClientKey::of(ADDRESS.into())
+}
+
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// The name of a fleet that no other test has.
+fn name() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("unit-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// An instance of this fleet, connected to the engine.
+async fn instance(name: &str, terms: Terms) -> Arc<Fleet> {
+    let url = std::env::var("PORTCULLIS_TEST_REDIS")
+        .expect("PORTCULLIS_TEST_REDIS is set: run this under tests/lib/redis.sh");
+    let config = FleetConfig {
+        url,
+        password_file: None,
+        ca_file: None,
+        secret_file: "unused".into(),
+        name: name.to_owned(),
+        when_down: WhenDown::Share,
+        floor_per_minute: 1,
+        lease: terms.life,
+    };
+    let credentials = Credentials::of(Secret::new(b"fleet-0123456789abcdef0123456789".to_vec()));
+    let mut fleet = Fleet::new(&config, credentials, Arc::new(Metrics::default())).unwrap();
+    Arc::get_mut(&mut fleet).unwrap().terms = terms;
+    assert!(fleet.store.is_down(), "nothing is sent before the first beat");
+    fleet.store.beat().await.unwrap();
+    fleet.store.rise();
+    fleet
+}
+
+/// A minute is 600 ms here.
+fn terms() -> Terms {
+    Terms { window: millis(600), cell: millis(10), life: millis(300), want: 16 }
+}
+
+/// Sends a message of one lease about one client, with a quota of 20.
+struct Sender {
+    fleet: Arc<Fleet>,
+    lease: Lease,
+}
+
+impl Sender {
+    async fn new(name: &str) -> Self {
+        let terms = Terms::of_a_minute(Duration::from_secs(30));
+        Self { fleet: instance(name, terms).await, lease: Lease::default() }
+    }
+
+    fn message(&mut self) -> Message {
+        self.lease.message(Instant::now(), &self.fleet.terms, || 0)
+    }
+
+    async fn send(&self, message: &Message) -> Answer {
+        let store = &self.fleet.store;
+        let key = store.key(Surface::Gateway, client());
+        store.send(&key, message, &self.fleet.terms, 20, Purpose::Lease).await.unwrap()
+    }
+
+    fn apply(&mut self, message: &Message, answer: Answer) -> Granted {
+        let Answer::Granted(granted) = answer else { panic!("granted, not {answer:?}") };
+        self.lease.answer(message, granted, Instant::now(), self.fleet.terms.life);
+        self.lease.release();
+        granted
+    }
+
+    async fn ask(&mut self) -> Granted {
+        let message = self.message();
+        let answer = self.send(&message).await;
+        self.apply(&message, answer)
+    }
+
+    fn take(&mut self) -> bool {
+        let step = self.lease.take(Instant::now(), &self.fleet.terms);
+        matches!(step, Step::Admitted { .. })
+    }
+}
+
+#[tokio::test]
+async fn a_repeated_message_counts_once() {
+    let name = name();
+    let (mut one, mut other) = (Sender::new(&name).await, Sender::new(&name).await);
+    assert_eq!(one.ask().await.granted, 10, "half of what is left");
+    (0..3).for_each(|_| assert!(one.take()));
+    let lost = one.message();
+    one.send(&lost).await;
+    one.lease.release();
+    assert!(one.take(), "it may use what it held");
+    let granted = one.ask().await;
+    assert_eq!(
+        granted.granted + granted.left,
+        16,
+        "3 of the lost message, 1 of this one: {granted:?}"
+    );
+    one.send(&lost).await;
+    let granted = other.ask().await;
+    assert!(granted.granted + granted.left <= 8, "a message that was overtaken changes nothing");
+}
+
+#[tokio::test]
+async fn an_unanswered_use_is_reported_again() {
+    let name = name();
+    let (mut one, mut other) = (Sender::new(&name).await, Sender::new(&name).await);
+    one.ask().await;
+    (0..4).for_each(|_| assert!(one.take()));
+    let never_sent = one.message();
+    assert_eq!(never_sent.number, 2);
+    one.lease.release();
+    let granted = one.ask().await;
+    assert_eq!(granted.granted + granted.left, 16, "the 4 are in the third message");
+    let granted = other.ask().await;
+    assert!(granted.left <= 8, "{granted:?}");
+}
+
+#[tokio::test]
+async fn a_store_that_forgot_is_told_a_whole_window() {
+    let name = name();
+    let mut one = Sender::new(&name).await;
+    one.ask().await;
+    (0..5).for_each(|_| assert!(one.take()));
+    one.ask().await;
+    let key = one.fleet.store.key(Surface::Gateway, client());
+    one.fleet.store.forget(&key).await;
+    let message = one.message();
+    assert!(matches!(one.send(&message).await, Answer::Forgotten));
+    one.lease.forgotten();
+    assert!(!one.take(), "what was granted counts no more");
+    let message = one.lease.message(Instant::now(), &one.fleet.terms, || 5);
+    let answer = one.send(&message).await;
+    let granted = one.apply(&message, answer);
+    assert_eq!(granted.granted + granted.left, 15, "the 5 of the last window count");
+}
+
+#[tokio::test]
+async fn a_lease_used_while_it_is_renewed_is_not_used_twice() {
+    let mut one = Sender::new(&name()).await;
+    assert_eq!(one.ask().await.granted, 10);
+    (0..8).for_each(|_| assert!(one.take()));
+    let message = one.message();
+    assert_eq!(message.hold, 2);
+    let answer = one.send(&message).await;
+    assert!(one.take() && one.take(), "both are held meanwhile");
+    let granted = one.apply(&message, answer);
+    assert_eq!(granted.granted, 6, "half of the 12 that are left, with the 2 that are held");
+    let rest = (0..20).filter(|_| one.take()).count();
+    assert_eq!(rest, 4, "2 of them are used");
+}
+
+#[tokio::test]
+async fn an_unused_lease_returns_with_the_next_message() {
+    let name = name();
+    let (mut one, mut other) = (Sender::new(&name).await, Sender::new(&name).await);
+    assert_eq!(one.ask().await.granted, 10);
+    assert_eq!(other.ask().await.granted, 2, "a quarter of the 10 that are left: one more is live");
+    let expired = Instant::now() + Duration::from_secs(31);
+    let message = one.lease.message(expired, &one.fleet.terms, || 0);
+    assert_eq!(message.hold, 0, "its time is over");
+    let answer = one.send(&message).await;
+    assert_eq!(one.apply(&message, answer).granted, 4, "of 18, with another live");
+}
+
+#[tokio::test]
+async fn the_store_never_sees_an_address() {
+    let name = name();
+    let mut one = Sender::new(&name).await;
+    one.ask().await;
+    let key = one.fleet.store.key(Surface::Gateway, client());
+    assert!(!key.contains(&ADDRESS.to_string()), "{key}");
+    let other = one.fleet.store.key(Surface::Relay, client());
+    assert_ne!(key.split(':').nth(2), other.split(':').nth(2), "surfaces cannot be compared");
+}
+
+#[tokio::test]
+async fn a_closed_connection_is_an_outage_that_reports_end() {
+    let name = name();
+    let one = instance(&name, terms()).await;
+    let limit = one.limit(Surface::Gateway, 100, |_| 0);
+    assert!(matches!(limit.decide(client(), 20).await, Decision::Admitted(_)));
+    one.store.break_connection();
+    while !one.store.is_down() {
+        // of the lease, then of the rest: a fleet of one has all of it
+        limit.decide(client(), 20).await;
+    }
+    assert!(one.failure().is_some(), "the cause is known");
+    let alone = (0..40).filter(|_| limit.decide_now(client(), 20).is_some()).count();
+    assert_eq!(alone, 40, "nobody waits for a store that is down");
+    Keeper(Arc::clone(&one)).beat().await;
+    assert!(!one.store.is_down(), "a beat ends it");
+    let other = instance(&name, terms()).await;
+    let other = other.limit(Surface::Gateway, 100, |_| 0);
+    let granted = other.decide(client(), 20).await;
+    assert!(!matches!(granted, Decision::Admitted(_)), "all was used, and reported: {granted:?}");
+}
+
+/// Admissions of one client at all instances, for some windows.
+async fn flood(limits: Vec<Arc<SharedLimit>>, quota: u32, lasts: Duration) -> Vec<Instant> {
+    let end = Instant::now() + lasts;
+    let mut tasks = Vec::new();
+    for limit in limits {
+        tasks.push(tokio::spawn(async move {
+            let mut admitted = Vec::new();
+            while Instant::now() < end {
+                let at = Instant::now();
+                match limit.decide(client(), quota).await {
+                    Decision::Admitted(_) => admitted.push(at),
+                    _ => tokio::task::yield_now().await,
+                }
+            }
+            admitted
+        }));
+    }
+    let mut all = Vec::new();
+    for task in tasks {
+        all.extend(task.await.unwrap());
+    }
+    all.sort();
+    all
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_window_holds_more_than_the_quota() {
+    for (instances, quota) in [(1, 60), (3, 60), (5, 7), (3, 1)] {
+        let name = name();
+        let mut limits = Vec::new();
+        for _ in 0..instances {
+            let fleet = instance(&name, terms()).await;
+            limits.push(fleet.limit(Surface::Gateway, 100, |_| 0));
+        }
+        let admitted = flood(limits, quota, millis(2_000)).await;
+        for (first, at) in admitted.iter().enumerate() {
+            // an admission happens up to a message after it was asked for
+            let window = *at + terms().window - millis(25);
+            let most = admitted[first..].iter().take_while(|other| **other < window).count();
+            assert!(most <= quota as usize, "{instances} instances: {most} of {quota}");
+        }
+        assert!(admitted.len() >= quota as usize, "{instances}: {} admitted", admitted.len());
+    }
+}
