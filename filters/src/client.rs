@@ -96,7 +96,8 @@ impl Client {
 
     /// The client that sent a request.
     ///
-    /// `peer` is the other end of the socket; `None` is a Unix socket and counts as `127.0.0.1`.
+    /// `peer` is the other end of the socket, or the client that its PROXY header names; `None` is
+    /// a Unix socket and counts as `127.0.0.1`.
     /// `forwarded` holds the values of all `X-Forwarded-For` headers in their order, each a list
     /// with commas. An untrusted peer is the client, whatever the header says. Otherwise the client
     /// is the first untrusted hop from the right, or the leftmost if all are trusted. A malformed

@@ -28,7 +28,8 @@ pub struct Head<'a> {
     /// The head's bytes as sent: parsing may have dropped a field that contradicted another. Empty
     /// over HTTP/2, which drops none and rejects a contradiction.
     pub raw: &'a [u8],
-    /// The address at the other end of the socket; `None` for a Unix socket.
+    /// The address at the other end of the socket, or that of the client in its PROXY header;
+    /// `None` for a Unix socket.
     pub peer: Option<IpAddr>,
 }
 

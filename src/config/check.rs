@@ -37,6 +37,7 @@ pub(super) fn config(reader: &mut Reader<'_>) -> Config {
     }
     listeners(&config, reader);
     memory(&config, reader);
+    balancers(&config, reader);
     config.admin.iter().for_each(|admin| token(admin, reader));
     config.relay.iter().for_each(|relay| accounts(relay, reader));
     config.sidecar.iter().for_each(|sidecar| trusted_keys(sidecar, reader));
@@ -81,6 +82,17 @@ fn memory(config: &Config, reader: &mut Reader<'_>) {
             cache.size
         );
         reader.conflict("gateway.cache.size", "server.answer_memory", message);
+    }
+}
+
+fn balancers(config: &Config, reader: &mut Reader<'_>) {
+    let key = |path: String| keys::find(&path).map_or("", |key| key.path);
+    for (section, clients) in config.clients() {
+        if clients.proxy_protocol && clients.trusted_proxies.is_empty() {
+            let proxies = key(format!("{section}.trusted_proxies"));
+            let message = format!("expected false, or the balancer in {proxies}");
+            reader.conflict(key(format!("{section}.proxy_protocol")), proxies, message);
+        }
     }
 }
 

@@ -107,6 +107,16 @@ impl Config {
         ];
         listeners.into_iter().filter_map(|(section, listen)| Some((section, listen?)))
     }
+
+    /// The section of each surface that has clients, with their limits.
+    pub fn clients(&self) -> impl Iterator<Item = (&'static str, &ClientsConfig)> {
+        let clients = [
+            ("gateway", self.gateway.as_ref().map(|gateway| &gateway.clients)),
+            ("relay", self.relay.as_ref().map(|relay| &relay.clients)),
+            ("sidecar", self.sidecar.as_ref().map(|sidecar| &sidecar.clients)),
+        ];
+        clients.into_iter().filter_map(|(section, clients)| Some((section, clients?)))
+    }
 }
 
 /// A configuration with its mistakes: the place of a wrong or missing value has the default, or the

@@ -75,6 +75,9 @@ pub(super) const CLIENTS: Section = Section {
         /// Peers whose X-Forwarded-For is trusted: networks or single addresses; [] for none.
         /// Why: a proxy on this machine; any other peer could claim any address.
         trusted_proxies = Default(["127.0.0.0/8", "::1/128"]) live;
+        /// Every connection begins with a PROXY header (version 2) from one of trusted_proxies.
+        /// Why: only for TCP balancers; a connection without the header is closed.
+        proxy_protocol = Default(false);
     },
 };
 

@@ -23,8 +23,10 @@ pub struct ClientsConfig {
     pub max_clients: usize,
     /// Concurrent requests of each client; at least 1.
     pub max_in_flight_per_client: usize,
-    /// Peers whose `X-Forwarded-For` is trusted.
+    /// Peers whose `X-Forwarded-For` and PROXY header are trusted.
     pub trusted_proxies: Vec<IpNet>,
+    /// Whether each connection begins with a header of the PROXY protocol.
+    pub proxy_protocol: bool,
 }
 
 pub(super) fn clients(reader: &mut Reader<'_>, surface: &str) -> ClientsConfig {
@@ -37,6 +39,7 @@ pub(super) fn clients(reader: &mut Reader<'_>, surface: &str) -> ClientsConfig {
         max_in_flight_per_client: reader
             .take(&key("max_in_flight_per_client"), integer(1..=1_000_000, WHY_MEMORY)),
         trusted_proxies: reader.take(&key("trusted_proxies"), list(network, 0..=usize::MAX, "")),
+        proxy_protocol: reader.take(&key("proxy_protocol"), flag),
     }
 }
 

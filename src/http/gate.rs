@@ -2,12 +2,14 @@
 //!
 //! In: accepted streams. Out: for each request a session, on which Pingora's app runs. Pingora has
 //! no cap on connections, in total or per client, and shakes hands before any code of ours: so the
-//! gate counts first, then shakes hands where there is a certificate, and then reads heads whole
-//! and in time (`http1`, `http2`). Next: `proxy`, whose phases answer each request.
+//! gate counts first, the client behind a balancer by its PROXY header (`proxied`), then shakes
+//! hands where there is a certificate, and then reads heads whole and in time (`http1`, `http2`).
+//! Next: `proxy`, whose phases answer each request.
 
 use super::http1::{Connection, Limits};
 use super::http2;
-use super::peer::Peer;
+use super::peer::{self, Peer, TrustedPeers};
+use super::proxied::{ClosedLog, read_client};
 use super::request::{Request, Transport};
 use super::respond::Rendered;
 use super::secured::Secured;
@@ -16,7 +18,7 @@ use crate::config::ConnectionsConfig;
 use crate::http::context::{ConnectionGuard, ServerContext};
 use crate::http::tls::{self, Identities, Identity};
 use crate::io::{DescriptorUse, cold, lifetime};
-use crate::telemetry::{BySurface, ConnectionOutcome, Handshake, Surface};
+use crate::telemetry::{BySurface, ConnectionOutcome, Handshake, ProxyHeader, Surface};
 use arc_swap::ArcSwapOption;
 use async_trait::async_trait;
 use http::Version;
@@ -24,7 +26,7 @@ use parking_lot::Mutex;
 use pingora::apps::{HttpServerApp, ServerApp};
 use pingora::protocols::Stream;
 use pingora::server::ShutdownWatch;
-use portcullis_filters::client::{ClientKey, TrustedProxies};
+use portcullis_filters::client::ClientKey;
 use portcullis_filters::verdict::Reason;
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -33,6 +35,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
+use tokio::time::Instant;
 
 /// Beyond its lifetime a connection has this long to finish the request that it serves.
 const LAST_REQUEST: Duration = Duration::from_secs(120);
@@ -65,7 +68,9 @@ pub struct Gate<A> {
     pub(super) limits: Arc<Limits>,
     max: usize,
     max_per_client: usize,
-    pub(super) trusted: TrustedProxies,
+    trusted: TrustedPeers,
+    /// Logs bad PROXY headers, if connections begin with one.
+    proxied: Option<ClosedLog>,
     connections: Arc<Mutex<Connections>>,
     pub(super) process: ServerContext,
     tls: Certificates,
@@ -82,17 +87,20 @@ struct Connections {
 impl Connections {
     /// Counts a connection, unless there are `max` or its client has `max_per_client`.
     fn add(&mut self, client: Option<ClientKey>, max: usize, max_per_client: usize) -> bool {
-        if self.all >= max {
+        if self.all >= max || client.is_some_and(|client| !self.add_to(client, max_per_client)) {
             return false;
         }
-        if let Some(client) = client {
-            let count = self.by_client.entry(client).or_default();
-            if *count >= max_per_client {
-                return false;
-            }
-            *count += 1;
-        }
         self.all += 1;
+        true
+    }
+
+    /// Counts a connection as this client's, unless it has `max_per_client`.
+    fn add_to(&mut self, client: ClientKey, max_per_client: usize) -> bool {
+        let count = self.by_client.entry(client).or_default();
+        if *count >= max_per_client {
+            return false;
+        }
+        *count += 1;
         true
     }
 
@@ -116,7 +124,7 @@ impl<A> Gate<A> {
         app: Arc<A>,
         surface: Surface,
         config: &ConnectionsConfig,
-        trusted: TrustedProxies,
+        trusted: TrustedPeers,
         process: &ServerContext,
         errors: Arc<dyn ErrorResponder>,
     ) -> Self {
@@ -135,6 +143,7 @@ impl<A> Gate<A> {
             max: config.max,
             max_per_client: config.max_per_client,
             trusted,
+            proxied: None,
             connections: Arc::default(),
             process: process.clone(),
             tls: Certificates::default(),
@@ -148,8 +157,23 @@ impl<A> Gate<A> {
         Self { tls, ..self }
     }
 
-    fn acquire(&self, peer: Option<IpAddr>) -> Option<ConnectionPermit> {
-        let client = peer.filter(|peer| !self.trusted.contains(*peer)).map(ClientKey::of);
+    /// The same gate for connections that begin with a PROXY header.
+    #[must_use]
+    pub fn behind_balancer(self) -> Self {
+        Self { proxied: Some(ClosedLog::default()), ..self }
+    }
+
+    /// Whether many clients may come through this peer.
+    pub(super) fn trusts(&self, peer: Option<IpAddr>) -> bool {
+        self.trusted.contain(self.surface, peer)
+    }
+
+    /// By whom a connection is counted, if its peer is not trusted.
+    fn client(&self, peer: Option<IpAddr>) -> Option<ClientKey> {
+        peer.filter(|_| !self.trusts(peer)).map(ClientKey::of)
+    }
+
+    fn acquire(&self, client: Option<ClientKey>) -> Option<ConnectionPermit> {
         if !self.connections.lock().add(client, self.max, self.max_per_client) {
             return None;
         }
@@ -174,6 +198,38 @@ impl<A: HttpServerApp + Send + Sync + 'static> Gate<A> {
                 async { stream.write_all(&response).await.is_ok() && stream.flush().await.is_ok() };
             let _ = tokio::time::timeout(TURN_AWAY, written).await;
         }
+    }
+
+    /// Reads the PROXY header: the client, with its share of the caps unless one is reached. `None`
+    /// if the connection is closed for its header. Until that is read, the connection counts as one
+    /// of all, and as no client's.
+    async fn enter_proxied(
+        &self,
+        stream: &mut Stream,
+        peer: Option<IpAddr>,
+        closed: &ClosedLog,
+    ) -> Option<(Option<ConnectionPermit>, Option<IpAddr>)> {
+        let count = |outcome| self.process.metrics.proxy_header(self.surface, outcome);
+        let read = if self.trusts(peer) {
+            let Some(permit) = self.acquire(None) else { return Some((None, peer)) };
+            let client = read_client(stream, self.limits.header_timeout).await;
+            client.map(|client| (permit, client))
+        } else {
+            Err(ProxyHeader::Untrusted)
+        };
+        let (permit, client) = read
+            .inspect_err(|why| {
+                count(*why);
+                // balancers without the protocol in their health checks connect and leave
+                if *why != ProxyHeader::Gone {
+                    let peer = peer::shown(peer, &self.process.log);
+                    closed.log(self.surface, &peer, *why, Instant::now());
+                }
+            })
+            .ok()?;
+        count(if client.is_some() { ProxyHeader::Ok } else { ProxyHeader::Local });
+        let client = client.or(peer);
+        Some((permit.counted_as(self.client(client), self.max_per_client), client))
     }
 
     /// Shakes hands, then serves the protocol that the client chose.
@@ -228,7 +284,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> Gate<A> {
 impl<A: HttpServerApp + Send + Sync + 'static> ServerApp for Gate<A> {
     async fn process_new(
         self: &Arc<Self>,
-        stream: Stream,
+        mut stream: Stream,
         shutdown: &ShutdownWatch,
     ) -> Option<Stream> {
         let digest = stream.get_socket_digest();
@@ -236,7 +292,11 @@ impl<A: HttpServerApp + Send + Sync + 'static> ServerApp for Gate<A> {
         let peer = address.and_then(|address| address.as_inet()).map(std::net::SocketAddr::ip);
         let is_reserved =
             self.surface != Surface::Admin && DescriptorUse::Client.is_reserved(stream.id());
-        let permit = if is_reserved { None } else { self.acquire(peer) };
+        let (permit, peer) = match &self.proxied {
+            _ if is_reserved => (None, peer),
+            None => (self.acquire(self.client(peer)), peer),
+            Some(closed) => cold(self.enter_proxied(&mut stream, peer, closed)).await?,
+        };
         let outcome = match permit {
             Some(_) => ConnectionOutcome::Accepted,
             None => ConnectionOutcome::Refused,
@@ -289,6 +349,19 @@ struct ConnectionPermit {
     connections: Arc<Mutex<Connections>>,
     client: Option<ClientKey>,
     gauge: prometheus::IntGauge,
+}
+
+impl ConnectionPermit {
+    /// The same permit as this client's, unless it has `max_per_client`.
+    fn counted_as(mut self, client: Option<ClientKey>, max_per_client: usize) -> Option<Self> {
+        if let Some(client) = client {
+            if !self.connections.lock().add_to(client, max_per_client) {
+                return None;
+            }
+            self.client = Some(client);
+        }
+        Some(self)
+    }
 }
 
 impl Drop for ConnectionPermit {

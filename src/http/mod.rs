@@ -10,6 +10,7 @@ pub mod gate;
 mod http1;
 mod http2;
 mod peer;
+mod proxied;
 pub mod rate;
 mod request;
 pub mod respond;
@@ -19,5 +20,6 @@ pub mod tls;
 
 pub use context::{RequestId, RequestIds, X_REQUEST_ID};
 pub use gate::{ErrorResponder, Gate};
+pub use peer::TrustedPeers;
 pub use request::{Incomplete, Request};
 pub use session::Handoff;

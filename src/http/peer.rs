@@ -1,12 +1,38 @@
-//! The other end of a connection, and what the debug log says of it.
+//! The other end of a connection: whether it is trusted, and what the debug log says of it.
 
-use crate::telemetry::{Log, Surface};
-use std::net::IpAddr;
+use crate::config::Config;
+use crate::telemetry::{BySurface, Log, Surface};
+use arc_swap::ArcSwap;
+use portcullis_filters::client::TrustedProxies;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use tokio::time::Instant;
+
+/// The peers that each surface trusts: the proxies and balancers in front of it. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct TrustedPeers(Arc<BySurface<ArcSwap<TrustedProxies>>>);
+
+impl TrustedPeers {
+    /// Trusts those of `config` from now on. Those of the admin listener are nobody.
+    pub fn change(&self, config: &Config) {
+        for (section, clients) in config.clients() {
+            if let Some(surface) = Surface::parse(section) {
+                let trusted = TrustedProxies::from(clients.trusted_proxies.clone());
+                self.0[surface as usize].store(Arc::new(trusted));
+            }
+        }
+    }
+
+    /// Whether a surface trusts this peer; `None` is a Unix socket and counts as `127.0.0.1`.
+    pub(super) fn contain(&self, surface: Surface, peer: Option<IpAddr>) -> bool {
+        let peer = peer.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        self.0[surface as usize].load().contains(peer)
+    }
+}
 
 /// Who is at the other end.
 pub(super) struct Peer {
-    /// Its address; `None` for a Unix socket.
+    /// Its address, or that of the client that its PROXY header names; `None` for a Unix socket.
     pub(super) address: Option<IpAddr>,
     /// Boxed, and only while debug lines are logged: other connections do not pay for it.
     trace: Option<Box<Trace>>,
@@ -25,7 +51,7 @@ impl Peer {
     /// The peer of a connection that was accepted just now.
     pub(super) fn accepted(address: Option<IpAddr>, surface: Surface, log: &Log) -> Self {
         let trace = log::log_enabled!(log::Level::Debug).then(|| {
-            let client = address.map_or_else(|| "unix".to_owned(), |peer| log.shown(peer));
+            let client = shown(address, log);
             let name = surface.name();
             log::debug!(surface = name, client; "connection accepted");
             let (opened, cause) = (Instant::now(), "the client left");
@@ -56,6 +82,11 @@ impl Peer {
             trace.cause = "its TLS handshake failed";
         }
     }
+}
+
+/// An address as the log shows it.
+pub(super) fn shown(address: Option<IpAddr>, log: &Log) -> String {
+    address.map_or_else(|| "unix".to_owned(), |address| log.shown(address))
 }
 
 impl Drop for Trace {

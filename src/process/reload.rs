@@ -92,6 +92,7 @@ impl Reload {
             node.change(loaded.credentials);
         }
         self.change_identities(&loaded.identities);
+        self.surfaces.trusted.change(&config);
         for warning in &config.warnings {
             log::warn!("{warning}");
         }

@@ -36,7 +36,6 @@ use pingora::server::configuration::ServerConf;
 use pingora::server::{RunArgs, Server};
 use pingora::services::background::background_service;
 use portcullis_filters::bearer::Tokens;
-use portcullis_filters::client::TrustedProxies;
 use std::io;
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
@@ -119,6 +118,7 @@ fn connect_parts(config: &Config, log: Log, inherited: Inherited) -> Result<Boun
         bound.server.add_service(background_service("chain guard", guard));
     }
     bound.surfaces.tls.change(&identities);
+    bound.surfaces.trusted.change(config);
     if let Some(gateway) = &config.gateway {
         bound.add_gateway(gateway, &config.node, &node, &memory)?;
     }
@@ -307,12 +307,13 @@ impl Bound {
         limits: ConnectionsConfig,
         clients: &ClientsConfig,
     ) -> Result<(), StartError> {
-        let trusted = TrustedProxies::from(clients.trusted_proxies.clone());
+        let trusted = self.surfaces.trusted.clone();
         let process = || self.process.clone();
         let errors = Arc::new(SurfaceErrors::new(Arc::clone(&service), process()));
         let app = Proxy::app(service, limits.clone(), process(), Arc::clone(&errors));
         let gate = Gate::new(app, S::NAME, &limits, trusted, &self.process, errors)
             .secured_by(self.surfaces.tls.clone());
+        let gate = if clients.proxy_protocol { gate.behind_balancer() } else { gate };
         let socket = self.bind(S::NAME, listen, limits.max)?;
         self.listen_on(S::NAME, socket, gate, None)
     }
@@ -333,7 +334,7 @@ impl Bound {
         let app = Arc::new(Operator::new(admin(self, Arc::clone(&access))));
         self.server.add_service(background_service("history", app.sampler()));
         let errors = Arc::new(AdminErrors(self.process.clone()));
-        let trusted = TrustedProxies::default();
+        let trusted = self.surfaces.trusted.clone();
         let gate = Gate::new(app, surface, &limits, trusted, &self.process, errors)
             .secured_by(self.surfaces.tls.clone());
         self.access = Some(access);

@@ -21,7 +21,7 @@ use crate::config::ConnectionsConfig;
 use crate::gateway::Gateway;
 use crate::http::context::{InFlight, ServerContext};
 use crate::http::gate::Certificates;
-use crate::http::{ErrorResponder as _, Handoff, RequestId};
+use crate::http::{ErrorResponder as _, Handoff, RequestId, TrustedPeers};
 use crate::io::Held;
 use crate::relay::Relay;
 use crate::reply::status_and_code;
@@ -220,4 +220,6 @@ pub struct Surfaces {
     pub sidecar: Option<Arc<Sidecar>>,
     /// The certificates of their listeners.
     pub tls: Certificates,
+    /// The proxies and balancers in front of their listeners.
+    pub trusted: TrustedPeers,
 }

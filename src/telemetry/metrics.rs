@@ -4,6 +4,7 @@
 //! costs a few atomic additions. Values that other parts keep are sampled by `admin`.
 
 use super::conditions::Conditions;
+use super::connection::{ConnectionOutcome, Handshake, ProxyHeader};
 use super::fleet::FleetMetrics;
 use super::log::verdict;
 use super::process;
@@ -56,50 +57,6 @@ named! {
     }
 }
 
-/// Whether a client connection was served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConnectionOutcome {
-    /// It was served.
-    Accepted,
-    /// It was closed at once, because a cap was reached.
-    Refused,
-}
-
-named! {
-    /// The outcome of a TLS handshake.
-    pub enum Handshake {
-        /// Completed.
-        Ok = "ok",
-        /// It missed its deadline.
-        Timeout = "timeout",
-        /// The client closed the connection.
-        Gone = "gone",
-        /// Not TLS: mostly plain HTTP.
-        NotTls = "not_tls",
-        /// No common version, cipher or protocol.
-        Incompatible = "incompatible",
-        /// The client rejected the certificate: mostly unknown or expired.
-        Refused = "refused",
-        /// The client violated the protocol.
-        Broken = "broken",
-    }
-}
-
-impl Handshake {
-    /// What the outcome means, for people.
-    pub const fn meaning(self) -> &'static str {
-        match self {
-            Self::Ok => "completed",
-            Self::Timeout => "not completed in time",
-            Self::Gone => "the client left",
-            Self::NotTls => "not TLS, perhaps plain HTTP: this listener takes https only",
-            Self::Incompatible => "no common version, cipher or protocol",
-            Self::Refused => "the client rejects the certificate",
-            Self::Broken => "the client violates the protocol",
-        }
-    }
-}
-
 /// Label values whose enums are in modules above. Each gets its series at start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LabelValues<'a> {
@@ -139,6 +96,7 @@ pub struct Metrics {
     /// Accepted and refused connections by surface.
     pub connections_total: BySurface<[IntCounter; 2]>,
     handshakes: BySurface<[IntCounter; Handshake::ALL.len()]>,
+    proxy_headers: BySurface<[IntCounter; ProxyHeader::ALL.len()]>,
     /// Requests between their head and the end of their response.
     pub in_flight: IntGauge,
     /// 1 while the process is shutting down.
@@ -231,6 +189,15 @@ fn handshakes(registry: &Registry) -> BySurface<[IntCounter; Handshake::ALL.len(
     )
 }
 
+fn proxy_headers(registry: &Registry) -> BySurface<[IntCounter; ProxyHeader::ALL.len()]> {
+    outcomes(
+        registry,
+        "portcullis_proxy_headers_total",
+        "PROXY headers by surface and outcome.",
+        ProxyHeader::ALL.map(ProxyHeader::name),
+    )
+}
+
 fn requests(registry: &Registry) -> Requests {
     Requests::new(
         registry,
@@ -310,6 +277,7 @@ impl Metrics {
             ),
             connections_total: connections(&registry),
             handshakes: handshakes(&registry),
+            proxy_headers: proxy_headers(&registry),
             in_flight: registry.gauge("portcullis_requests_in_flight", "Requests in flight."),
             draining: registry
                 .gauge("portcullis_draining", "1 while the process is shutting down."),
@@ -353,6 +321,11 @@ impl Metrics {
     /// Counts a TLS handshake.
     pub fn handshake(&self, surface: Surface, outcome: Handshake) {
         self.handshakes[surface as usize][outcome as usize].inc();
+    }
+
+    /// Counts a PROXY header.
+    pub fn proxy_header(&self, surface: Surface, outcome: ProxyHeader) {
+        self.proxy_headers[surface as usize][outcome as usize].inc();
     }
 
     /// Every metric with its series.

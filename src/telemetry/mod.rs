@@ -4,6 +4,7 @@
 //! set, so no client can add a series or forge a log line.
 
 mod conditions;
+mod connection;
 mod fleet;
 pub mod log;
 pub mod metrics;
@@ -18,9 +19,9 @@ mod sidecar;
 pub use self::fleet::{FleetMessage, FleetMetrics};
 pub use self::log::{HttpLine, Log, RequestLine};
 pub use conditions::{Condition, Conditions, Finding, Trouble, Verdict};
+pub use connection::{ConnectionOutcome, Handshake, ProxyHeader};
 pub use metrics::{
-    BySurface, CacheUse, ConnectionOutcome, Handshake, LATENCY, LabelValues, Latency, Metrics,
-    Requests, Surface, encode,
+    BySurface, CacheUse, LATENCY, LabelValues, Latency, Metrics, Requests, Surface, encode,
 };
 pub use recent::{Event, Recent};
 pub use registry::{Registry, as_gauge, counts, raise};

@@ -117,6 +117,22 @@ def heads():
         yield f"{peer}\n{line}\r\n{fields}\r\n"
 
 
+def proxy_headers():
+    signature = b"\r\n\r\n\0\r\nQUIT\n"
+    v4, v6 = bytes(range(12)), bytes(range(36))
+    for command, family, block in [
+        (0x21, 0x11, v4),
+        (0x21, 0x21, v6),
+        (0x21, 0x11, v4 + b"\x03\x00\x04abcd"),
+        (0x20, 0x00, b""),
+        (0x21, 0x00, b""),
+        (0x21, 0x31, bytes(216)),
+        (0x21, 0x12, v4),
+    ]:
+        yield signature + bytes([command, family]) + len(block).to_bytes(2, "big") + block + b"POST /"
+    yield b"PROXY TCP4 192.0.2.9 10.0.0.1 1 2\r\n"
+
+
 # tokens from 16 on: six contracts, eleven selectors, the sender, as in the target
 CALLS = [
     [1, 16, 22, 3, 17, 5, 0],
@@ -163,6 +179,7 @@ SEEDS = {
     "limiter": LIMITS,
     "node_response": answers(),
     "operation": operations(),
+    "proxy_header": proxy_headers(),
     "repeated_body": map(with_ids, bodies()),
     "request_body": bodies(),
     "transaction": transactions(),

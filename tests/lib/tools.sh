@@ -30,6 +30,18 @@ apt_install() {
     apt-get install -qq -y --no-install-recommends "$@" >/dev/null
 }
 
+# Servers of which only the program is needed: invoke-rc.d asks this file, and starts nothing.
+apt_install_stopped() {
+  local policy=/usr/sbin/policy-rc.d ours=
+  if [[ ! -e $policy ]]; then
+    printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
+    as_root chmod 755 "$policy"
+    ours=1
+  fi
+  apt_install "$@"
+  [[ -z $ours ]] || as_root rm "$policy"
+}
+
 # The named programs out of a package, with what they read, without installing it: that would start
 # a server.
 unpack_programs() {
@@ -69,6 +81,17 @@ get_postgres() {
     apt_install postgresql
   fi
   "$(find_postgres)/initdb" --version
+}
+
+# Debian has them outside PATH for other users than root.
+get_balancers() {
+  PATH=$PATH:/usr/sbin
+  local missing=()
+  has haproxy || missing+=(haproxy)
+  has nginx || missing+=(nginx)
+  ((${#missing[@]} == 0)) || apt_install_stopped "${missing[@]}"
+  haproxy -v | sed -n 1p
+  nginx -v
 }
 
 get_devnet() {
@@ -135,6 +158,7 @@ prepare_tools() {
 
   get_prometheus
   get_postgres
+  get_balancers
   get_devnet
   get_js
   get_py

@@ -79,7 +79,7 @@ pub(super) async fn serve<A: HttpServerApp + Send + Sync + 'static>(
     let list = 2 * limits.header_size;
     let times = (limits.header_timeout, limits.write_timeout);
     let (io, frame_timer) = TimedIo::new(stream, times, LARGEST_LIST * list);
-    let is_proxy = peer.address.is_some_and(|peer| gate.trusted.contains(peer));
+    let is_proxy = peer.address.is_some() && gate.trusts(peer.address);
     let times = if is_proxy { CLIENTS_OF_A_PROXY } else { 1 };
     let mut builder = Builder::new();
     builder

@@ -1,0 +1,94 @@
+//! What can become of a client's connection before its first request: the caps, the PROXY header of
+//! a balancer, the TLS handshake.
+
+use portcullis_filters::named;
+
+/// Whether a client connection was served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionOutcome {
+    /// It was served.
+    Accepted,
+    /// It was closed at once, because a cap was reached.
+    Refused,
+}
+
+named! {
+    /// The outcome of a TLS handshake.
+    pub enum Handshake {
+        /// Completed.
+        Ok = "ok",
+        /// It missed its deadline.
+        Timeout = "timeout",
+        /// The client closed the connection.
+        Gone = "gone",
+        /// Not TLS: mostly plain HTTP.
+        NotTls = "not_tls",
+        /// No common version, cipher or protocol.
+        Incompatible = "incompatible",
+        /// The client rejected the certificate: mostly unknown or expired.
+        Refused = "refused",
+        /// The client violated the protocol.
+        Broken = "broken",
+    }
+}
+
+impl Handshake {
+    /// What the outcome means, for people.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::Ok => "completed",
+            Self::Timeout => "not completed in time",
+            Self::Gone => "the client left",
+            Self::NotTls => "not TLS, perhaps plain HTTP: this listener takes https only",
+            Self::Incompatible => "no common version, cipher or protocol",
+            Self::Refused => "the client rejects the certificate",
+            Self::Broken => "the client violates the protocol",
+        }
+    }
+}
+
+named! {
+    /// The outcome of reading a PROXY header.
+    pub enum ProxyHeader {
+        /// It names the client.
+        Ok = "ok",
+        /// The connection is the balancer's own: mostly a health check.
+        Local = "local",
+        /// The peer may not send one.
+        Untrusted = "untrusted",
+        /// The connection begins with something else.
+        Absent = "absent",
+        /// It is of version 1.
+        Text = "version_1",
+        /// It is not of the protocol.
+        Malformed = "malformed",
+        /// Its client has no IP address, or uses datagrams.
+        Unsupported = "unsupported",
+        /// It is longer than any balancer sends.
+        TooLarge = "too_large",
+        /// The connection ended within it.
+        Truncated = "truncated",
+        /// It did not arrive in time.
+        Timeout = "timeout",
+        /// The connection ended before it: mostly a health check.
+        Gone = "gone",
+    }
+}
+
+impl ProxyHeader {
+    /// What the outcome means, and what to do, for people.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::Ok | Self::Local => "complete",
+            Self::Untrusted => "the peer is not in trusted_proxies",
+            Self::Absent => "there is none: switch it on at the balancer (send-proxy-v2)",
+            Self::Text => "it is of version 1: switch the balancer to version 2 (send-proxy-v2)",
+            Self::Malformed => "it is malformed",
+            Self::Unsupported => "its client has no IP address, or uses datagrams",
+            Self::TooLarge => "it is larger than 4 KiB",
+            Self::Truncated => "the connection ended within it",
+            Self::Timeout => "it did not arrive in time",
+            Self::Gone => "the connection ended before it",
+        }
+    }
+}
