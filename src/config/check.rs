@@ -7,7 +7,7 @@ use super::reader::Reader;
 use super::sidecar::is_open_to_others;
 use super::{
     AdminConfig, Config, FleetConfig, GatewayConfig, LogConfig, MIN_ANSWER_MEMORY, NodeConfig,
-    RelayConfig, SecretsConfig, ServerConfig, SidecarConfig, StoreConfig,
+    RelayConfig, SecretsConfig, ServerConfig, SidecarConfig, StoreConfig, StoreTls,
 };
 use portcullis_filters::felt::Felt;
 
@@ -38,6 +38,7 @@ pub(super) fn config(reader: &mut Reader<'_>) -> Config {
     listeners(&config, reader);
     memory(&config, reader);
     balancers(&config, reader);
+    config.store.iter().for_each(|store| encryption(store, reader));
     config.admin.iter().for_each(|admin| token(admin, reader));
     config.relay.iter().for_each(|relay| accounts(relay, reader));
     config.sidecar.iter().for_each(|sidecar| trusted_keys(sidecar, reader));
@@ -93,6 +94,17 @@ fn balancers(config: &Config, reader: &mut Reader<'_>) {
             let message = format!("expected false, or the balancer in {proxies}");
             reader.conflict(key(format!("{section}.proxy_protocol")), proxies, message);
         }
+    }
+}
+
+fn encryption(store: &StoreConfig, reader: &mut Reader<'_>) {
+    if store.tls == StoreTls::VerifyFull && store.is_for_one() {
+        let message = "expected \"off\": SQLite is a file";
+        reader.conflict("store.tls", "store.url", message.to_owned());
+    }
+    if store.tls == StoreTls::Off && store.ca_file.is_some() {
+        let message = "expected \"\", or store.tls = \"verify-full\"";
+        reader.conflict("store.ca_file", "store.tls", message.to_owned());
     }
 }
 

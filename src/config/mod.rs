@@ -38,7 +38,7 @@ pub use gateway::{CacheConfig, ConnectionsConfig, GatewayConfig};
 pub use keys::{example, variable};
 pub use process::{
     AdminConfig, LogClients, LogConfig, LogFormat, NodeConfig, SecretsConfig, ServerConfig,
-    StoreConfig,
+    StoreConfig, StoreTls,
 };
 pub use relay::{KeysConfig, PinnedContract, PinsConfig, RelayConfig, RelayPolicyConfig};
 pub use sidecar::{

@@ -17,7 +17,7 @@ use super::values::{
     Converted, Value, choice, duration, expected, flag, integer, list, node_url, non_empty,
     optional_path, refused, size, text,
 };
-use super::{HOUR, MAX_NODE_TIMEOUT, MIN_ANSWER_MEMORY, SHORTEST, WHY_TIMEOUTS};
+use super::{DAY, HOUR, MAX_NODE_TIMEOUT, MIN_ANSWER_MEMORY, SECOND, SHORTEST, WHY_TIMEOUTS};
 
 /// A local address has this many ports for connections to one peer.
 const PORTS: u64 = 65_535;
@@ -125,6 +125,9 @@ section! {
         /// A pooled connection that was idle for longer is not used again; 100ms to 1h.
         /// Why: closing before the server does avoids a retry on a dead connection.
         idle_timeout: Duration = Default("30s"), duration(SHORTEST..=HOUR, WHY_TIMEOUTS);
+        /// A pooled connection of this age is not used again; 100ms to 24h.
+        /// Why: a changed DNS name is noticed, however busy its connections are.
+        connection_lifetime: Duration = Default("10m"), duration(SHORTEST..=DAY, WHY_TIMEOUTS);
         /// Idle connections in the pool of each URL; 1 to 65535.
         /// Why: a burst of reads reuses the connections of the last one.
         max_idle: usize = Default(256), integer(1..=PORTS, WHY_PORTS);
@@ -154,7 +157,7 @@ fn optional_chain_id(text: &str) -> Result<Option<Felt>, String> {
 section! {
     /// What the relay and the sidecar persist; unused when both are off.
     "store" StoreConfig {
-        /// sqlite:FILE, or postgres://USER@HOST:PORT/DATABASE without a password and without TLS.
+        /// sqlite:FILE, or postgres://USER@HOST:PORT/DATABASE without a password.
         /// Why: a file needs no server; two processes on one store need PostgreSQL.
         url: String = Default("sqlite:portcullis.db"), store_url;
         /// The file with PostgreSQL's password; "" for none.
@@ -163,7 +166,27 @@ section! {
         /// Connections to PostgreSQL; 2 to 100.
         /// Why: a query takes milliseconds, and PostgreSQL has 100 for all its clients.
         max_connections: u32 = Default(8), integer(2..=100, WHY_STORE);
+        /// A pooled connection of this age is replaced; 1s to 24h.
+        /// Why: a changed DNS name is noticed, and a promoted server gets its share.
+        connection_lifetime: Duration = Default("10m"), duration(SECOND..=DAY, WHY_TIMEOUTS);
+        /// TLS to PostgreSQL: off, or verify-full: its certificate must be for the URL's host name.
+        /// Why: on one machine nobody reads along; between machines, set verify-full.
+        tls: StoreTls = Default("off"),
+            choice(&[("off", StoreTls::Off), ("verify-full", StoreTls::VerifyFull)]);
+        /// The file of certificates (PEM) that it is verified by besides the system's; "" for none.
+        /// Why: a private database has an authority of its own.
+        ca_file: Option<PathBuf> = Default(""), text("a path", optional_path);
     }
+}
+
+/// Whether connections to PostgreSQL are encrypted. There is nothing in between: TLS that verifies
+/// nothing, or is optional, stops nobody who is on the path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreTls {
+    /// In the clear.
+    Off,
+    /// Encrypted, with the certificate and its host name verified.
+    VerifyFull,
 }
 
 impl StoreConfig {

@@ -6,8 +6,9 @@
 use super::NodeError;
 use super::breaker::CallFailure;
 use super::http1::ExchangeError;
+use crate::secrets::certificates;
 use http::StatusCode;
-use rustls::{CertificateError, Error, InvalidMessage};
+use rustls::{Error, InvalidMessage};
 use std::fmt;
 use std::io;
 
@@ -81,24 +82,15 @@ fn tls_reason(error: &io::Error) -> String {
     let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) else {
         return format!("TLS: {}", system_reason(error));
     };
-    let reason = match error {
-        Error::InvalidCertificate(error) => match error {
-            CertificateError::UnknownIssuer => "unknown issuer",
-            CertificateError::Expired | CertificateError::ExpiredContext { .. } => "expired",
-            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-                "not valid yet"
-            }
-            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-                "not for this host name"
-            }
-            other => return format!("certificate of the node: {other}"),
-        },
-        Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
-            return "TLS: the node speaks something else, perhaps plain HTTP".to_owned();
+    match error {
+        Error::InvalidCertificate(error) => {
+            format!("certificate of the node: {}", certificates::refusal(error))
         }
-        other => return format!("TLS: {other}"),
-    };
-    format!("certificate of the node: {reason}")
+        Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
+            "TLS: the node speaks something else, perhaps plain HTTP".to_owned()
+        }
+        other => format!("TLS: {other}"),
+    }
 }
 
 /// A failed attempt: what follows from it, and why it failed.

@@ -32,6 +32,7 @@ pub(super) struct Connection {
     reusable: bool,
     /// [`super::served_chain::ServedChain::epoch`] when it stated its chain.
     pub(super) chain_epoch: u64,
+    pub(super) opened: Instant,
     /// The deadline of the current exchange.
     timer: LazyTimer,
 }
@@ -76,7 +77,7 @@ const INVALID: ExchangeError = ExchangeError::Answer(NodeError::Invalid);
 impl Connection {
     pub(super) fn new(stream: NodeStream) -> Self {
         let (buffer, timer) = (BytesMut::new(), LazyTimer::default());
-        Self { stream, buffer, reusable: false, chain_epoch: 0, timer }
+        Self { stream, buffer, reusable: false, chain_epoch: 0, opened: Instant::now(), timer }
     }
 
     /// Whether the last exchange left the connection ready for another.

@@ -87,6 +87,7 @@ pub(super) struct Target {
     free: Semaphore,
     connect_timeout: Duration,
     idle_timeout: Duration,
+    lifetime: Duration,
     max_idle: usize,
     max_connections: usize,
 }
@@ -122,6 +123,7 @@ impl Target {
             free: Semaphore::new(config.max_connections),
             connect_timeout: config.connect_timeout,
             idle_timeout: config.idle_timeout,
+            lifetime: config.connection_lifetime,
             max_idle: config.max_idle,
             max_connections: config.max_connections,
         }
@@ -313,13 +315,15 @@ impl Target {
         Ok(NodeStream::Secured(Box::new(tls.connect(name, stream).await?)))
     }
 
-    /// The connection that was used last, unless it expired, the node closed it, or it has to state
-    /// its chain again.
+    /// The connection that was used last, unless it expired or is old, the node closed it, or it
+    /// has to state its chain again.
     fn take_idle(&self, now: Instant) -> Option<Box<Connection>> {
         let mut idle = self.idle.lock();
         while let Some(Idle { mut connection, since }) = idle.pop_back() {
             let is_known = connection.chain_epoch == self.chain.epoch();
-            if now.duration_since(since) < self.idle_timeout && is_known && connection.is_quiet() {
+            let is_fresh = now.duration_since(since) < self.idle_timeout
+                && now.duration_since(connection.opened) < self.lifetime;
+            if is_fresh && is_known && connection.is_quiet() {
                 return Some(connection);
             }
         }

@@ -1,6 +1,8 @@
-//! Files of certificates: found where secrets are, but public, so their mode does not matter.
+//! Files of certificates: found where secrets are, but public, so their mode does not matter. And
+//! why a peer's certificate is refused, in words for the operator.
 
 use super::{locate, searched};
+use rustls::CertificateError;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use std::fmt;
@@ -34,6 +36,22 @@ impl fmt::Display for CertificatesError {
             Self::NotPem => f.write_str("it must hold certificates in PEM"),
         }
     }
+}
+
+/// Why a peer's certificate is refused.
+pub fn refusal(error: &CertificateError) -> String {
+    let words = match error {
+        CertificateError::UnknownIssuer => "unknown issuer",
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "expired",
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "not valid yet"
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "not for this host name"
+        }
+        other => return other.to_string(),
+    };
+    words.to_owned()
 }
 
 /// Reads the certificates of a file of at most `max` bytes: at least one.

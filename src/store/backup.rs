@@ -14,7 +14,7 @@ impl Store {
     /// The URL is not that of a SQLite file, the file does not exist or is damaged, or `to` cannot
     /// be written.
     pub async fn copy_into(config: &StoreConfig, to: &Path) -> Result<(), StoreError> {
-        let Location::Sqlite(file) = Location::parse(&config.url, None)? else {
+        let Location::Sqlite(file) = Location::parse(config, None)? else {
             return Err(StoreError::Url("only a SQLite file can be copied"));
         };
         let to = to.to_str().ok_or(StoreError::Url("the name of the copy is not UTF-8"))?;

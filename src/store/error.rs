@@ -5,6 +5,7 @@
 
 use super::IntentId;
 use super::open::NEWEST;
+use crate::secrets::certificates;
 use sqlx::migrate::MigrateError;
 use std::io;
 use std::path::PathBuf;
@@ -16,6 +17,9 @@ pub enum StoreError {
     /// The URL is not usable, and why.
     #[error("store.url: {0}")]
     Url(&'static str),
+    /// The file of certificates is unusable, and why.
+    #[error("store.ca_file: {}: {}", .0.display(), .1)]
+    CaFile(PathBuf, String),
     /// The database gave no answer in time. A write may have been done.
     #[error("the database is unavailable: {0}")]
     Unavailable(Cause),
@@ -87,6 +91,9 @@ pub enum Cause {
         /// The database's message.
         message: String,
     },
+    /// No TLS session, or an untrusted one: why, and what to do.
+    #[error("{0}")]
+    Tls(String),
     /// The server broke the protocol.
     #[error("the server broke the protocol")]
     Protocol,
@@ -103,17 +110,42 @@ impl From<sqlx::Error> for StoreError {
                 }
                 Self::Failed { code, message }
             }
-            sqlx::Error::Io(error) => error.into(),
+            sqlx::Error::Io(error) => {
+                match error.get_ref().and_then(|inner| inner.downcast_ref()) {
+                    Some(error) => Self::Unavailable(Cause::Tls(tls_reason(error))),
+                    None => error.into(),
+                }
+            }
             sqlx::Error::PoolTimedOut => Self::Unavailable(Cause::Timeout),
             sqlx::Error::PoolClosed => Self::Unavailable(Cause::Closed),
             sqlx::Error::Configuration(_) => Self::Url("malformed"),
-            sqlx::Error::Tls(_) => Self::Url("TLS is not supported"),
+            // the server declined: it never gets a byte in the clear
+            sqlx::Error::Tls(error) => Self::Unavailable(Cause::Tls(format!(
+                "TLS: {error}; set ssl = on at PostgreSQL, or store.tls = \"off\""
+            ))),
             sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => {
                 Self::Corrupt("unexpected column type")
             }
             _ => Self::Unavailable(Cause::Protocol),
         }
     }
+}
+
+/// What is wrong with a TLS session, and what to do.
+fn tls_reason(error: &rustls::Error) -> String {
+    use rustls::{CertificateError, Error};
+    let Error::InvalidCertificate(error) = error else { return format!("TLS: {error}") };
+    let remedy = match error {
+        // an authority of the same name has another key
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "; set store.ca_file to its authority's certificate"
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "; connect to a name that it lists"
+        }
+        _ => "",
+    };
+    format!("certificate of PostgreSQL: {}{remedy}", certificates::refusal(error))
 }
 
 impl From<io::Error> for StoreError {

@@ -35,15 +35,15 @@ pub(super) async fn examine(
     config: &StoreConfig,
     password: Option<&Secret>,
 ) -> Result<Examined, StoreError> {
-    match Location::parse(&config.url, password)? {
+    match Location::parse(config, password)? {
         Location::Sqlite(file) => {
             let is_new = file.metadata().map_or(0, |found| found.len()) == 0;
             check_permissions(&file)?;
             let db = if is_new { None } else { Some(open::sqlite_to_read(&file).await?) };
             Ok(Examined { tables: tables(db).await?, in_use: held_lock(&file)? })
         }
-        Location::Postgres(options) => {
-            let db = open::postgres_to_read(&options).await?;
+        Location::Postgres(server) => {
+            let db = open::postgres_to_read(*server).await?;
             Ok(Examined { tables: tables(Some(db)).await?, in_use: None })
         }
     }

@@ -105,15 +105,13 @@ impl Store {
     /// The URL is not usable, another process has the SQLite file, the database is unavailable, or
     /// its tables belong to a newer version.
     pub async fn open(config: &StoreConfig, password: Option<&Secret>) -> Result<Self, StoreError> {
-        let location = Location::parse(&config.url, password)?;
+        let location = Location::parse(config, password)?;
         let (db, lock) = match &location {
             Location::Sqlite(file) => {
                 let lock = open::lock_file(file)?;
                 (open::sqlite(file).await?, Some(lock))
             }
-            Location::Postgres(options) => {
-                (open::postgres(options, config.max_connections).await?, None)
-            }
+            Location::Postgres(server) => (open::postgres(server).await?, None),
         };
         let clock = Clock::default();
         let store = Self { db, location, lock, clock, snapshots: snapshots(config) };
@@ -131,12 +129,10 @@ impl Store {
         config: &StoreConfig,
         password: Option<&Secret>,
     ) -> Result<Self, StoreError> {
-        let location = Location::parse(&config.url, password)?;
+        let location = Location::parse(config, password)?;
         let db = match &location {
             Location::Sqlite(file) => open::sqlite_shared(file).await?,
-            Location::Postgres(options) => {
-                open::postgres_shared(options, config.max_connections).await?
-            }
+            Location::Postgres(server) => open::postgres_shared(server).await?,
         };
         let clock = Clock::default();
         Ok(Self { db, location, lock: None, clock, snapshots: snapshots(config) })
@@ -150,9 +146,9 @@ impl Store {
         config: &StoreConfig,
         password: Option<&Secret>,
     ) -> Result<Journal, StoreError> {
-        let db = match Location::parse(&config.url, password)? {
+        let db = match Location::parse(config, password)? {
             Location::Sqlite(file) => open::sqlite_read_only(&file).await?,
-            Location::Postgres(options) => open::postgres_read_only(&options).await?,
+            Location::Postgres(server) => open::postgres_read_only(*server).await?,
         };
         Ok(Journal { db })
     }

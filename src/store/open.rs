@@ -8,7 +8,9 @@
 use super::db::{Db, TIMEOUT, bounded, within};
 use super::error::StoreError;
 use super::sql;
-use crate::secrets::Secret;
+use crate::config::{StoreConfig, StoreTls};
+use crate::secrets::certificates::{self, CertificatesError};
+use crate::secrets::{self, Secret};
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
@@ -29,6 +31,8 @@ const WAIT: Duration = Duration::from_secs(3);
 const MIGRATING: Duration = Duration::from_secs(600);
 /// 1 h for a copy of a SQLite file: far more than a disk needs for one.
 const COPYING: Duration = Duration::from_secs(3_600);
+/// 1 MiB: a system has some 150 roots in 250 KiB.
+const MAX_ROOTS: u64 = 1 << 20;
 /// 64 KiB, more than any transaction of a request writes.
 const ROOM: usize = 65_536;
 /// Read connections to a SQLite file. For a hundred readers of a feed, 4 serve more requests than
@@ -73,12 +77,25 @@ const VERSIONS: [Version; 8] = [
 /// Where the database is.
 pub(super) enum Location {
     Sqlite(PathBuf),
-    Postgres(Box<PgConnectOptions>),
+    Postgres(Box<Server>),
+}
+
+/// A PostgreSQL server.
+pub(super) struct Server {
+    options: PgConnectOptions,
+    /// In the pool, at most.
+    connections: u32,
+    /// After this time a connection is replaced.
+    pub(super) lifetime: Duration,
 }
 
 impl Location {
     /// Parses the URL.
-    pub(super) fn parse(url: &str, password: Option<&Secret>) -> Result<Self, StoreError> {
+    pub(super) fn parse(
+        config: &StoreConfig,
+        password: Option<&Secret>,
+    ) -> Result<Self, StoreError> {
+        let url = &*config.url;
         if let Some(file) = url.strip_prefix("sqlite:") {
             if file.is_empty() || file.starts_with(':') {
                 return Err(StoreError::Url("no file name after sqlite:"));
@@ -94,13 +111,7 @@ impl Location {
             return Err(StoreError::Url("move the password to the file of store.password_file"));
         }
         let mut options: PgConnectOptions = url.parse()?;
-        // PGSSLMODE sets it, too
-        if !matches!(
-            options.get_ssl_mode(),
-            PgSslMode::Disable | PgSslMode::Allow | PgSslMode::Prefer
-        ) {
-            return Err(StoreError::Url("TLS is not supported; set sslmode=disable"));
-        }
+        options = with_tls(options, config)?;
         if let Some(password) = password {
             let text = str::from_utf8(password.expose())
                 .map_err(|_| StoreError::Url("the password is not UTF-8"))?;
@@ -113,8 +124,41 @@ impl Location {
             // reads after waiting for the journal's lock must see the newest commits
             .options([("default_transaction_isolation", "read committed")])
             .disable_statement_logging();
-        Ok(Self::Postgres(Box::new(options)))
+        let (connections, lifetime) = (config.max_connections, config.connection_lifetime);
+        Ok(Self::Postgres(Box::new(Server { options, connections, lifetime })))
     }
+}
+
+/// Applies `store.tls` to every connection; sqlx alone would accept any certificate, or none.
+fn with_tls(
+    options: PgConnectOptions,
+    config: &StoreConfig,
+) -> Result<PgConnectOptions, StoreError> {
+    // of the URL or of PGSSLMODE; Prefer if neither sets it
+    let mode = options.get_ssl_mode();
+    let is_off = matches!(mode, PgSslMode::Disable | PgSslMode::Allow);
+    if config.tls == StoreTls::Off {
+        return match mode {
+            PgSslMode::Require | PgSslMode::VerifyCa | PgSslMode::VerifyFull => {
+                Err(StoreError::Url("sslmode requires TLS; set store.tls = \"verify-full\""))
+            }
+            _ => Ok(options.ssl_mode(PgSslMode::Disable)),
+        };
+    }
+    if is_off {
+        return Err(StoreError::Url("store.tls requires TLS; leave sslmode out"));
+    }
+    if options.get_socket().is_some() || options.get_host().starts_with('/') {
+        return Err(StoreError::Url("a Unix socket has no TLS; set store.tls = \"off\""));
+    }
+    let options = options.ssl_mode(PgSslMode::VerifyFull);
+    let Some(path) = &config.ca_file else { return Ok(options) };
+    let failed = |why: CertificatesError| {
+        StoreError::CaFile(path.clone(), format!("{why}{}", why.searched(path)))
+    };
+    certificates::read(path, MAX_ROOTS).map_err(failed)?;
+    // read again for each connection, so that a renewed authority needs no restart
+    Ok(options.ssl_root_cert(secrets::locate(path)))
 }
 
 /// The canonical path of the file, which need not exist: the same for all processes.
@@ -263,55 +307,51 @@ fn sqlite_pool(connections: u32) -> SqlitePoolOptions {
 }
 
 /// Connects to PostgreSQL.
-pub(super) async fn postgres(
-    options: &PgConnectOptions,
-    connections: u32,
-) -> Result<Db, StoreError> {
+pub(super) async fn postgres(server: &Server) -> Result<Db, StoreError> {
     // a connection of its own, as a migration may exceed the timeout of a statement
-    let mut connection = connect(options).await?;
+    let mut connection = server.connect().await?;
     let migrating = migrator(|version| version.postgres);
     within(MIGRATING, migrating.run(&mut connection)).await?;
     bounded(connection.close()).await?;
-    Ok(Db::Postgres(postgres_pool(options.clone(), connections)))
+    Ok(Db::Postgres(server.pool()))
 }
 
 /// Connects to PostgreSQL for reading.
-pub(super) async fn postgres_read_only(options: &PgConnectOptions) -> Result<Db, StoreError> {
-    let db = postgres_to_read(options).await?;
+pub(super) async fn postgres_read_only(server: Server) -> Result<Db, StoreError> {
+    let db = postgres_to_read(server).await?;
     check_version(&db).await.map(|()| db)
 }
 
 /// A database of any version.
-pub(super) async fn postgres_to_read(options: &PgConnectOptions) -> Result<Db, StoreError> {
-    bounded(connect(options).await?.close()).await?;
-    let options = options.clone().options([("default_transaction_read_only", "on")]);
-    Ok(Db::Postgres(postgres_pool(options, READERS)))
+pub(super) async fn postgres_to_read(server: Server) -> Result<Db, StoreError> {
+    bounded(server.connect().await?.close()).await?;
+    let options = server.options.options([("default_transaction_read_only", "on")]);
+    Ok(Db::Postgres(Server { options, connections: READERS, ..server }.pool()))
 }
 
 /// Connects to PostgreSQL, and migrates no existing tables.
-pub(super) async fn postgres_shared(
-    options: &PgConnectOptions,
-    connections: u32,
-) -> Result<Db, StoreError> {
-    bounded(connect(options).await?.close()).await?;
-    let db = Db::Postgres(postgres_pool(options.clone(), connections));
-    with_tables(db, postgres(options, connections)).await
+pub(super) async fn postgres_shared(server: &Server) -> Result<Db, StoreError> {
+    bounded(server.connect().await?.close()).await?;
+    with_tables(Db::Postgres(server.pool()), postgres(server)).await
 }
 
-/// A connection outside the pool.
-pub(super) async fn connect(options: &PgConnectOptions) -> Result<PgConnection, StoreError> {
-    bounded(PgConnection::connect_with(options)).await
-}
+impl Server {
+    /// A connection outside the pool.
+    pub(super) async fn connect(&self) -> Result<PgConnection, StoreError> {
+        bounded(PgConnection::connect_with(&self.options)).await
+    }
 
-fn postgres_pool(options: PgConnectOptions, connections: u32) -> sqlx::PgPool {
-    let bound = |name: &'static str| (name, TIMEOUT.as_millis().to_string());
-    let options = options.options(
-        ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"].map(bound),
-    );
-    PgPoolOptions::new()
-        .max_connections(connections)
-        .acquire_timeout(WAIT)
-        .connect_lazy_with(options)
+    fn pool(&self) -> sqlx::PgPool {
+        let bound = |name: &'static str| (name, TIMEOUT.as_millis().to_string());
+        let options = self.options.clone().options(
+            ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"].map(bound),
+        );
+        PgPoolOptions::new()
+            .max_connections(self.connections)
+            .acquire_timeout(WAIT)
+            .max_lifetime(self.lifetime)
+            .connect_lazy_with(options)
+    }
 }
 
 fn migrator(text: impl Fn(&Version) -> &'static str) -> Migrator {

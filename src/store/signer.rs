@@ -12,15 +12,12 @@
 
 use super::db::{TIMEOUT, bounded, within};
 use super::error::StoreError;
-use super::open::{Location, connect};
+use super::open::Location;
 use super::{Store, sql};
 use portcullis_filters::felt::Felt;
 use sha2::{Digest as _, Sha256};
 use sqlx::{Connection as _, PgConnection};
 use std::time::{Duration, Instant};
-
-/// How long a connection is used, so that a server with a new address is found.
-const LIFETIME: Duration = Duration::from_secs(600);
 
 /// The right to write for a signer, over all processes that share the store.
 #[derive(Debug)]
@@ -38,9 +35,9 @@ impl SignerLock {
 
     /// Takes it, waiting at most `wait`: [`StoreError::SignerHeld`] after that.
     pub async fn acquire(&mut self, store: &Store, wait: Duration) -> Result<(), StoreError> {
-        let Location::Postgres(options) = &store.location else { return Ok(()) };
+        let Location::Postgres(server) = &store.location else { return Ok(()) };
         // out of its place until its state is known: dropping the future drops the connection
-        let mut open = self.session.take().filter(|(_, since)| since.elapsed() < LIFETIME);
+        let mut open = self.session.take().filter(|(_, since)| since.elapsed() < server.lifetime);
         if let Some((connection, _)) = &mut open
             && bounded(connection.ping()).await.is_err()
         {
@@ -48,7 +45,7 @@ impl SignerLock {
         }
         let (mut connection, since) = match open {
             Some(open) => open,
-            None => (connect(options).await?, Instant::now()),
+            None => (server.connect().await?, Instant::now()),
         };
         // zero would wait for ever
         let wait = wait.max(Duration::from_millis(1));

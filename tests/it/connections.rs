@@ -5,7 +5,7 @@ use std::io::Write;
 use crate::admin::{eventually, series};
 use crate::node_head::{ask_about, row};
 use crate::support::check::{assert_error, assert_one_of, assert_result};
-use crate::support::client::{Broken, Client};
+use crate::support::client::{Broken, Client, PATIENCE};
 use crate::support::edge::{Edge, Setup};
 use crate::support::folder::Folder;
 use crate::support::node::{Act, Latch, Node};
@@ -28,6 +28,19 @@ fn many_requests_share_one_connection_on_both_sides() {
         (50, 1),
         "the node's side is kept as well"
     );
+}
+
+#[test]
+fn an_old_connection_to_the_node_is_replaced() {
+    let node = Node::start(good);
+    let edge = Edge::with(&node, &[("node.connection_lifetime", "\"100ms\"")]);
+    let mut client = edge.client();
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while node.connections() < 3 {
+        assert!(std::time::Instant::now() < deadline, "busy connections live for ever");
+        assert_result(&client.ask(&Request::post(QUESTION)), "7", RESULT, "nobody notices");
+    }
+    assert!(node.calls().len() > node.connections(), "each serves several requests");
 }
 
 /// A refusal need not close the connection if the end of the request is known.

@@ -50,6 +50,7 @@ mod slow;
 mod startup;
 mod stop;
 mod store;
+mod store_tls;
 mod supervised;
 mod support;
 mod tls;

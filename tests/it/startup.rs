@@ -46,8 +46,8 @@ fn check_refuses_a_store_that_serve_refuses() {
         .set("sidecar.listen", "\"127.0.0.1:0\"");
     let verified = sidecar.clone().environment("PGSSLMODE", "verify-full");
     for (setup, url, expected) in [
-        (&sidecar, "postgres://a@127.0.0.1:1/a?sslmode=require".into(), "TLS is not supported"),
-        (&verified, "postgres://a@127.0.0.1:1/a".into(), "TLS is not supported"),
+        (&sidecar, "postgres://a@127.0.0.1:1/a?sslmode=require".into(), "set store.tls"),
+        (&verified, "postgres://a@127.0.0.1:1/a".into(), "set store.tls"),
         (&sidecar, "postgres://a@127.0.0.1:many/a".into(), "store.url: malformed"),
         (&sidecar, file("missing/store.db"), "No such file or directory"),
         (&sidecar, file("folder"), "Is a directory"),

@@ -3,6 +3,7 @@
 use crate::world::{
     EPOCH, NOW, World, config, felt, intend, intent, on_postgres, on_sqlite, server,
 };
+use portcullis::config::StoreConfig;
 use portcullis::store::{
     Claim, Intended, Journal, NewIntent, SignerLock, Store, StoreError, Verified,
 };
@@ -258,7 +259,7 @@ fn open_errors_give_the_cause_without_secrets() {
             ("postgres://user@127.0.0.1:hunter2/d", "malformed"),
             ("postgres://user@127.0.0.1:1/d?application_name=hunter2", "refused"),
             ("postgres://user@%2Fno%2Fsuch%2Ffolder/hunter2", "No such file"),
-            ("postgres://user@127.0.0.1:1/d?sslmode=require", "TLS is not supported"),
+            ("postgres://user@127.0.0.1:1/d?sslmode=require", "set store.tls"),
             (&missing, "does not exist"),
             (&inside, "Not a directory"),
             (&world.url, "file is not a database"),
@@ -270,6 +271,25 @@ fn open_errors_give_the_cause_without_secrets() {
             assert!(text.contains(expected), "{url}: {text}");
             assert!(!text.contains("hunter2") && !text.contains("postgres://u"), "{text}");
         }
+    });
+}
+
+#[test]
+fn an_old_connection_is_replaced() {
+    const ON_SERVER: &str = "SELECT coalesce(max(pid), 0)::bigint FROM pg_stat_activity \
+         WHERE application_name = 'portcullis' AND datname = current_database()";
+    on_postgres(async |world: World| {
+        let lifetime = Duration::from_millis(50);
+        let config = StoreConfig { connection_lifetime: lifetime, ..world.config() };
+        let store = Store::open(&config, None).await.unwrap();
+        store.ping().await.unwrap();
+        let first = world.number(ON_SERVER).await;
+        let began = Instant::now();
+        while [0, first].contains(&world.number(ON_SERVER).await) {
+            assert!(began.elapsed() < Duration::from_secs(30), "one connection serves for ever");
+            store.ping().await.unwrap();
+        }
+        store.close().await;
     });
 }
 

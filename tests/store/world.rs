@@ -1,11 +1,12 @@
 //! One database of a test's own, and the values that tests write to it.
 
-use portcullis::config::StoreConfig;
+use portcullis::config::{StoreConfig, StoreTls};
 use portcullis::store::{Intended, IntentId, Journal, NewIntent, Store, StoreError};
 use portcullis_filters::felt::Felt;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, SqliteConnection};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 /// The instant at which most of it happens.
 pub(crate) const NOW: i64 = 1_700_000_000_000_000;
@@ -53,7 +54,14 @@ pub(crate) fn server() -> String {
 
 /// The configuration of a store without a password.
 pub(crate) fn config(url: &str) -> StoreConfig {
-    StoreConfig { url: url.to_owned(), password_file: None, max_connections: 8 }
+    StoreConfig {
+        url: url.to_owned(),
+        password_file: None,
+        max_connections: 8,
+        connection_lifetime: Duration::from_secs(600),
+        tls: StoreTls::Off,
+        ca_file: None,
+    }
 }
 
 /// Runs statements past the store.

@@ -1,7 +1,7 @@
 //! What one `dev` holds for itself, before it changes anything: its folder and its addresses.
 
 use super::DevError;
-use crate::config::{Draft, Listen, StoreConfig};
+use crate::config::{Draft, Listen, StoreConfig, StoreTls};
 use crate::process::inherited::Inherited;
 use crate::process::listen;
 use crate::process::server::StartError;
@@ -12,6 +12,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::net::Ipv4Addr;
 use std::path::Path;
+use std::time::Duration;
 
 /// The lock of a folder, with the id of the process that holds it.
 const LOCK: &str = "dev.lock";
@@ -48,7 +49,14 @@ pub(super) fn lock(state: &Path) -> Result<File, DevError> {
 /// The store of a folder.
 pub(super) fn store(state: &Path) -> StoreConfig {
     let url = format!("sqlite:{}", state.join("portcullis.db").display());
-    StoreConfig { url, password_file: None, max_connections: 2 }
+    StoreConfig {
+        url,
+        password_file: None,
+        max_connections: 2,
+        connection_lifetime: Duration::MAX,
+        tls: StoreTls::Off,
+        ca_file: None,
+    }
 }
 
 /// Fails if a process serves with the store of the folder.

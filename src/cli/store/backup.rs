@@ -1,7 +1,7 @@
 //! `portcullis store backup`: a SQLite store as one file, complete or not there.
 
 use super::Failed;
-use crate::config::StoreConfig;
+use crate::config::{StoreConfig, StoreTls};
 use crate::store::Store;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
@@ -24,11 +24,17 @@ pub(super) async fn run(config: &StoreConfig, to: &Path) -> Result<(), Failed> {
 }
 
 /// The command that does the same for PostgreSQL. The URL has no password.
-fn pg_dump(StoreConfig { url, password_file, .. }: &StoreConfig, to: &Path) -> String {
-    let password =
-        password_file.as_ref().map(|file| format!("PGPASSWORD=\"$(cat '{}')\" ", file.display()));
-    let (password, to) = (password.unwrap_or_default(), to.display());
-    format!("{password}pg_dump --format=custom --file='{to}' '{url}'")
+fn pg_dump(config: &StoreConfig, to: &Path) -> String {
+    let mut command = String::new();
+    if let Some(file) = &config.password_file {
+        command += &format!("PGPASSWORD=\"$(cat '{}')\" ", file.display());
+    }
+    if config.tls == StoreTls::VerifyFull {
+        let roots = config.ca_file.as_deref().unwrap_or(Path::new("system"));
+        command += &format!("PGSSLMODE=verify-full PGSSLROOTCERT='{}' ", roots.display());
+    }
+    let (url, to) = (&config.url, to.display());
+    format!("{command}pg_dump --format=custom --file='{to}' '{url}'")
 }
 
 /// An unfinished backup next to its destination; removed when dropped.

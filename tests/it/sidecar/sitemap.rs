@@ -1,10 +1,11 @@
 //! The sitemap: its index, and pages in chunks of bounded size.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::TryStreamExt as _;
-use portcullis::config::StoreConfig;
+use portcullis::config::{StoreConfig, StoreTls};
 use portcullis::sidecar::seo_sitemap::{Urlset, chunks, file_etag, fits_one_file, index};
 use portcullis::store::{SitemapFile, SitemapNumber, SitemapStamp, SitemapUrl, Store};
 use sqlx::{Connection as _, SqliteConnection};
@@ -168,11 +169,22 @@ fn each_state_of_a_page_has_its_tag() {
     assert_eq!(tags[0], file_etag(BASE, number(1, 1), None));
 }
 
+fn config(url: &str, max_connections: u32) -> StoreConfig {
+    StoreConfig {
+        url: url.to_owned(),
+        password_file: None,
+        max_connections,
+        connection_lifetime: Duration::from_secs(600),
+        tls: StoreTls::Off,
+        ca_file: None,
+    }
+}
+
 #[tokio::test]
 async fn without_a_snapshot_a_changed_page_is_cut_off() {
     let folder = Folder::new();
     let url = format!("sqlite:{}", folder.file("content.db"));
-    let config = StoreConfig { url: url.clone(), password_file: None, max_connections: 2 };
+    let config = config(&url, 2);
     let store = Store::open(&config, None).await.unwrap();
     let mut connection = SqliteConnection::connect(&url).await.unwrap();
     let insert = "WITH RECURSIVE ids (id) AS \
@@ -207,7 +219,7 @@ async fn a_page_streams_every_row_once() {
         SELECT id + 45000, 'https://cards.example/b/' || id, id, id % 2 FROM ids";
     let folder = Folder::new();
     let url = format!("sqlite:{}", folder.file("content.db"));
-    let config = StoreConfig { url: url.clone(), password_file: None, max_connections: 1 };
+    let config = config(&url, 1);
     let store = Store::open(&config, None).await.unwrap();
     let mut connection = SqliteConnection::connect(&url).await.unwrap();
     sqlx::raw_sql(insert).execute(&mut connection).await.unwrap();
