@@ -189,6 +189,11 @@ fn handshakes(registry: &Registry) -> BySurface<[IntCounter; Handshake::ALL.len(
     )
 }
 
+fn build_info(registry: &Registry) {
+    let build = registry.gauges("portcullis_build_info", "1, with the version.", "version");
+    build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+}
+
 fn proxy_headers(registry: &Registry) -> BySurface<[IntCounter; ProxyHeader::ALL.len()]> {
     outcomes(
         registry,
@@ -221,8 +226,7 @@ impl Metrics {
     pub fn new(values: &LabelValues<'_>) -> Self {
         let registry = Registry::default();
         process::register(&registry);
-        let build = registry.gauges("portcullis_build_info", "1, with the version.", "version");
-        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        build_info(&registry);
         let calls = registry.counters(
             "portcullis_calls_total",
             "Calls that passed the policy, by method and cache use.",
