@@ -1,6 +1,6 @@
 //! The rate limit: an exact sliding window of one minute for each client.
 //!
-//! In: a [`ClientKey`](crate::client::ClientKey) and the time. Out: a [`RateLimitStatus`]. Every
+//! In: a [`ClientKey`] and the time. Out: a [`RateLimitStatus`]. Every
 //! admitted request counts for exactly [`WINDOW`], a refused one does not count. So no 60 s hold
 //! more admissions than the quota, and no request below it is refused. An admission takes two bytes
 //! (`limiter`); a full table evicts the client that was not seen for the longest. 100,000 clients
