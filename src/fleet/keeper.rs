@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-/// How often the store is told that this instance is alive, or tried again.
+/// How often this instance reports to the store that it is alive, or tries again.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// How long reports may delay the end of an outage: tens of thousands of them. A client whose turn
 /// did not come is reported with its next request.

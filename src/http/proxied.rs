@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::time::Instant;
 
-/// 10 s between two log lines of a listener: whoever reaches it can cause one per connection.
+/// 10 s between two log lines of a listener: a client can cause one per connection.
 const WINDOW: Duration = Duration::from_secs(10);
 
 /// Reads the header within `timeout`: the client, or `None` if the connection is the balancer's

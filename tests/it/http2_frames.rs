@@ -89,17 +89,17 @@ impl Raw {
     }
 
     /// Waits until all that was sent before is read; whether GOAWAY came meanwhile.
-    fn is_told_to_go(&mut self) -> bool {
+    fn is_announced_to_go(&mut self) -> bool {
         self.send(PING, 0, 0, b"12345678");
-        let mut is_told = false;
+        let mut is_announced = false;
         while let Some(frame) = self.receive() {
             match frame.kind {
-                PING if frame.payload == b"12345678" => return is_told,
-                GOAWAY => is_told = true,
+                PING if frame.payload == b"12345678" => return is_announced,
+                GOAWAY => is_announced = true,
                 _ => {}
             }
         }
-        is_told
+        is_announced
     }
 }
 
@@ -116,8 +116,8 @@ fn a_fragment_is_refused_in_each_encoding() {
     let coded = get(b"\x04\x89\x62\x72\x8e\x84\xcf\xef\xfe\xbc\xff");
     let padded = [&b"\x05"[..], &plain, &[0; 5]].concat();
     let (start, rest) = plain.split_at(20);
-    let mut requests: Vec<(&str, Vec<(u8, u8, &[u8])>)> = vec![
-        ("as text", vec![(HEADERS, WHOLE, &plain)]),
+    let mut requests = vec![
+        ("as text", vec![(HEADERS, WHOLE, &plain[..])]),
         ("in the Huffman code", vec![(HEADERS, WHOLE, &coded)]),
         ("with padding", vec![(HEADERS, WHOLE | PADDED, &padded)]),
         ("in two frames", vec![(HEADERS, END_STREAM, start), (CONTINUATION, END_HEADERS, rest)]),
@@ -171,14 +171,15 @@ fn a_proxys_malformed_requests_end_no_other() {
     raw.send(HEADERS, END_HEADERS, 1, head);
     raw.send(DATA, END_STREAM, 1, QUESTION.as_bytes());
     stage.in_flight(1.0);
-    let is_told = (3..).step_by(2).take(4_000).collect::<Vec<_>>().chunks(100).any(|streams| {
-        for stream in streams {
-            // without a path
-            raw.send(HEADERS, WHOLE, *stream, b"\x82\x87");
-        }
-        raw.is_told_to_go()
-    });
-    assert!(is_told, "the proxy has to connect again");
+    let is_announced =
+        (3..).step_by(2).take(4_000).collect::<Vec<_>>().chunks(100).any(|streams| {
+            for stream in streams {
+                // without a path
+                raw.send(HEADERS, WHOLE, *stream, b"\x82\x87");
+            }
+            raw.is_announced_to_go()
+        });
+    assert!(is_announced, "the proxy has to connect again");
     latch.open();
     assert_eq!(raw.outcome(1), Outcome::Status(200), "another client of the same connection");
 }

@@ -58,10 +58,10 @@ fn what_is_exported_can_be_imported_elsewhere() {
     assert_eq!(output.status.code(), Some(0), "from standard input: {output:?}");
     let exported = store(&to, "export", &[], "");
     assert_eq!(printed(&exported), content);
-    let told = complaint(&exported);
+    let warning = complaint(&exported);
     assert!(
-        told.contains("no journal") && told.contains("store backup"),
-        "what is left out: {told}"
+        warning.contains("no journal") && warning.contains("store backup"),
+        "what is left out: {warning}"
     );
     let pages = store(&to, "export", &["--type", "page"], "");
     assert_eq!(complaint(&pages), "", "one type is no backup");
