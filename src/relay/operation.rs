@@ -13,6 +13,7 @@ use super::settings::Pins;
 use super::signers::{DEADLINE, Signed, Signer, SignerGuard, Signers};
 use super::state::{Decision, State};
 use super::submit::{Submitter, Trace, WritesInFlight};
+use crate::io::cold;
 use crate::store::{Claim, IntentId, IntentState, NewIntent, StoreError};
 use crate::telemetry::Metrics;
 use portcullis_filters::operation::Operation;
@@ -183,15 +184,15 @@ impl Operations {
             }
         }
         let signer = self.signers.of(role(task.operation.kind()));
-        let (mut guard, mut nonce) = (signer.lock(deadline).await?, None);
-        let mut written = self.write(task, &mut guard, &epoch, &mut nonce).await;
+        let (mut guard, mut nonce) = (cold(signer.lock(deadline)).await?, None);
+        let mut written = cold(self.write(task, &mut guard, &epoch, &mut nonce)).await;
         if matches!(&written, Err(outcome) if outcome.reason() == Some(Reason::NonceConflict)) {
             // the key was used elsewhere: once more, with the node's next nonce
-            written = self.write(task, &mut guard, &epoch, &mut nonce).await;
+            written = cold(self.write(task, &mut guard, &epoch, &mut nonce)).await;
         }
         guard.release().await;
         let (id, signed) = written?;
-        self.confirm(task, id, &signed, &epoch).await
+        cold(self.confirm(task, id, &signed, &epoch)).await
     }
 
     /// Writes while the account is locked, but not with the `nonce` of an attempt before.
@@ -232,7 +233,7 @@ impl Operations {
         self.reconciler.settle_signer(epoch, signer, Duration::ZERO).await?;
         let state = self.state(epoch);
         let (decision, nonce) =
-            tokio::join!(operations::decide(&task.operation, &state), signer.nonce());
+            tokio::join!(cold(operations::decide(&task.operation, &state)), signer.nonce());
         match decision? {
             Decision::Already(details) => Err(Outcome::already(details)),
             Decision::Write(calls) => {

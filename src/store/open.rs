@@ -9,6 +9,7 @@ use super::db::{Db, TIMEOUT, bounded, within};
 use super::error::StoreError;
 use super::sql;
 use crate::config::{StoreConfig, StoreTls};
+use crate::io::cold;
 use crate::secrets::certificates::{self, CertificatesError};
 use crate::secrets::{self, Secret};
 use sqlx::migrate::{Migration, MigrationType, Migrator};
@@ -338,7 +339,7 @@ pub(super) async fn postgres_shared(server: &Server) -> Result<Db, StoreError> {
 impl Server {
     /// A connection outside the pool.
     pub(super) async fn connect(&self) -> Result<PgConnection, StoreError> {
-        bounded(PgConnection::connect_with(&self.options)).await
+        bounded(cold(PgConnection::connect_with(&self.options))).await
     }
 
     fn pool(&self) -> sqlx::PgPool {

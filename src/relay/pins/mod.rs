@@ -12,6 +12,7 @@ use super::outcome::Outcome;
 use super::settings::{Pins, Settings};
 use crate::config::{Amount, MAX_NODE_TIMEOUT};
 use crate::http::clients::Running;
+use crate::io::cold;
 use crate::io::shared::{Aborted, Shared};
 use crate::node::chain::{Chain, RpcError};
 use crate::store::Store;
@@ -227,7 +228,7 @@ impl Prover {
         let store = self.store.as_ref().filter(|store| !store.is_exclusive())?;
         // a chain without the contracts is not to be written to by any of them
         let epoch = proof.epoch.clone().filter(|_| proof.proves(Required::AllButV2))?;
-        match store.agree(&epoch, self.max_age + PATIENCE).await {
+        match cold(store.agree(&epoch, self.max_age + PATIENCE)).await {
             Ok(expected) => {
                 Some(Pin { name: SHARED_EPOCH, ok: expected == epoch, expected, actual: epoch })
             }

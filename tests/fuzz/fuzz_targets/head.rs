@@ -51,14 +51,14 @@ fuzz_target!(|data: &[u8]| {
 
     let client = plain_client(peer, &fields);
     let judged = GATEWAY.judge(&head);
-    let admission = GATEWAY.admit(&judged, &LIMITER, Millis(0), |_| Some(()));
+    let admission = GATEWAY.admit(&judged, &*LIMITER, Millis(0), |_| Some(()));
     assert_eq!(admission.client, Client::at(client), "{fields:?}");
     assert_key(client, admission.client.key);
     let is_call = matches!(admission.verdict, Ok(Admitted::Call(_)));
     assert_eq!(is_call, is_plain_call(&head, &fields), "{method} {fields:?}");
 
     let failed = |_| false;
-    let admission = RELAY.admit(&head, &LIMITER, Millis(0), failed, |_| Some(()));
+    let admission = RELAY.admit(&head, &*LIMITER, Millis(0), failed, |_| Some(()));
     if matches!(admission.verdict, Ok(Admitted::Call(_) | Admitted::Preflight)) {
         let expected = format!("bearer {TOKEN}");
         let sent = values(&fields, "authorization");
