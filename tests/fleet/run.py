@@ -28,12 +28,12 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "outages"))
 
-from edge import READ, Devnet, Edge, ask, eventually, free_port
+from edge import Devnet, Edge, ask, eventually, free_port
 from world import Child
 
 QUOTA, WINDOW, LEASE = 180, 60.0, 30.0
 SECRET = "fleet-0123456789abcdef0123456789abcdef"
-BODY = json.dumps(READ)
+BODY = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "starknet_blockNumber", "params": []})
 
 
 class Redis:
