@@ -205,7 +205,8 @@ fn rapid_resets_end_the_connection() {
     let (stage, _latch) = Stage::held(&[("gateway.connections.idle_timeout", "\"1h\"")]);
     let mut client = stage.client();
     for round in 0.. {
-        assert!(round < 1_000, "it may go on for ever");
+        // on a busy machine the client is far ahead of the server
+        assert!(round < 50_000, "it may go on for ever");
         let Ok(mut begun) = client.send(&Request::post(QUESTION)) else { break };
         begun.body.send_reset(Reason::CANCEL);
     }
