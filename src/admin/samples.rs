@@ -133,14 +133,11 @@ fn cache(registry: &Registry, admin: &Admin) {
 
 /// Series for each surface that limits its clients; zero while it is off.
 fn clients(registry: &Registry, surfaces: &Surfaces) {
-    let Surfaces { gateway, relay, sidecar, .. } = surfaces.clone();
+    let surfaces = surfaces.clone();
     let population = move || {
-        [
-            (Surface::Gateway, gateway.as_ref().map(|surface| surface.running.clients())),
-            (Surface::Relay, relay.as_ref().map(|surface| surface.running.clients())),
-            (Surface::Sidecar, sidecar.as_ref().map(|surface| surface.running.clients())),
-        ]
-        .map(|(surface, of)| (surface.name(), of.map(Clients::population).unwrap_or_default()))
+        let clients = surfaces.clients();
+        clients
+            .map(|(surface, of)| (surface.name(), of.map(Clients::population).unwrap_or_default()))
     };
     let read = population.clone();
     let tracked = Opts::new("portcullis_limiter_clients", "Clients that a rate limiter tracks.");

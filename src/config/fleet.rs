@@ -93,7 +93,7 @@ fn store_url(value: &Value<'_>) -> Converted<String> {
                 parsed.err().map(|_| "its host, port or number of a database is invalid")
             }
         }
-        _ => Some("the scheme is none of valkey, valkeys, redis, rediss and unix"),
+        _ => Some("the scheme must be valkey, valkeys, redis, rediss or unix"),
     };
     match why {
         Some(why) => refused(value, format!("expected {FORM}: {why}")),

@@ -173,7 +173,7 @@ section! {
         /// Why: on one machine nobody reads along; between machines, set verify-full.
         tls: StoreTls = Default("off"),
             choice(&[("off", StoreTls::Off), ("verify-full", StoreTls::VerifyFull)]);
-        /// The file of certificates (PEM) that it is verified by besides the system's; "" for none.
+        /// The file of certificates (PEM) that verify it, in addition to the system's; "" for none.
         /// Why: a private database has an authority of its own.
         ca_file: Option<PathBuf> = Default(""), text("a path", optional_path);
     }

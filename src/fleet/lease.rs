@@ -52,11 +52,11 @@ pub(super) struct Lease {
     tokens: u32,
     expires: Option<Instant>,
     /// This instance's part of what was left when the store became unavailable, until the window of
-    /// `heard` is over.
+    /// `answered_at` is over.
     spare: u32,
     /// What nobody held when the store answered last.
     left: u32,
-    heard: Option<Instant>,
+    answered_at: Option<Instant>,
     /// Nothing more is left before this time.
     refused_until: Option<Instant>,
     uses: VecDeque<Use>,
@@ -66,18 +66,18 @@ pub(super) struct Lease {
     acknowledged: u64,
     /// The store has forgotten the client: the next message reports a whole window.
     is_forgotten: bool,
-    is_asking: bool,
+    is_sending: bool,
 }
 
 /// What a request gets of a lease at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// It is admitted. `asks` if a message should be sent for the requests that follow.
-    Admitted { asks: bool },
+    /// It is admitted. `renews` if the caller should send a message for the requests that follow.
+    Admitted { renews: bool },
     /// Nothing is left for this long.
     Refused(Duration),
-    /// The store must be asked; the caller sends the message, or another one does already.
-    Asks { first: bool },
+    /// The store decides. `sends` if the caller sends the message, else one is under way.
+    Waits { sends: bool },
 }
 
 /// What the lease permits while the store is unavailable.
@@ -109,17 +109,17 @@ pub(super) struct Granted {
 }
 
 impl Lease {
-    /// Takes a request of the lease at `now`. After [`Step::Asks`] or `asks`, if it is the first,
-    /// the caller sends [`Lease::message`].
+    /// Takes a request of the lease at `now`. The caller may have to send
+    /// [`Lease::message`].
     pub(super) fn take(&mut self, now: Instant, terms: &Terms) -> Step {
         let refused = self.refused_until.filter(|until| *until > now);
         if self.take_held(now, terms) {
             let is_low = self.tokens <= terms.want / 4 && terms.want > 1;
-            return Step::Admitted { asks: is_low && refused.is_none() && self.claim() };
+            return Step::Admitted { renews: is_low && refused.is_none() && self.claim() };
         }
         match refused {
             Some(until) => Step::Refused(until - now),
-            None => Step::Asks { first: self.claim() },
+            None => Step::Waits { sends: self.claim() },
         }
     }
 
@@ -139,7 +139,7 @@ impl Lease {
 
     /// The same, unless an answer of the store would be needed to tell.
     pub(super) fn known_remaining(&self, now: Instant, terms: &Terms) -> Option<u32> {
-        let is_fresh = self.heard.is_some_and(|heard| heard + terms.window > now);
+        let is_fresh = self.answered_at.is_some_and(|at| at + terms.window > now);
         let is_refused = self.refused_until.is_some_and(|until| until > now);
         (is_fresh && (self.remaining() > 0 || is_refused)).then(|| self.remaining())
     }
@@ -147,7 +147,7 @@ impl Lease {
     /// Takes a request while the store is unavailable, of this instance's part of what was left for
     /// all, when there are this many.
     pub(super) fn take_spare(&mut self, now: Instant, terms: &Terms, instances: u32) -> Alone {
-        let Some(over) = self.heard.map(|heard| heard + terms.window).filter(|at| *at > now) else {
+        let Some(over) = self.answered_at.map(|at| at + terms.window).filter(|at| *at > now) else {
             self.spare = 0;
             return Alone::Part;
         };
@@ -179,7 +179,7 @@ impl Lease {
 
     /// Claims the turn to send a message until [`Lease::release`]; `false` while one is under way.
     pub(super) fn claim(&mut self) -> bool {
-        !std::mem::replace(&mut self.is_asking, true)
+        !std::mem::replace(&mut self.is_sending, true)
     }
 
     /// The message to send at `now`. `recent` counts what this instance admitted in the last
@@ -210,7 +210,7 @@ impl Lease {
             let _ = write!(uses, "{}:{age}:{};", used.number, used.count);
         }
         // the store keeps a record for a window: a cell less is certain
-        let is_kept = self.heard.is_some_and(|heard| heard + terms.window > now + terms.cell);
+        let is_kept = self.answered_at.is_some_and(|at| at + terms.window > now + terms.cell);
         let acknowledged = if is_kept { self.acknowledged } else { 0 };
         Message { number: self.number, acknowledged, hold: self.tokens, uses, sent: now }
     }
@@ -229,7 +229,7 @@ impl Lease {
         self.tokens = answer.granted.saturating_sub(used);
         self.expires = Some(message.sent + life);
         (self.left, self.spare) = (answer.left, 0);
-        self.heard = Some(now);
+        self.answered_at = Some(now);
         self.refused_until = (answer.left == 0).then(|| now + answer.retry);
     }
 
@@ -241,7 +241,7 @@ impl Lease {
     /// No message is under way any more. If no answer came, the store may still have got it: what
     /// is held stays held.
     pub(super) fn release(&mut self) {
-        self.is_asking = false;
+        self.is_sending = false;
     }
 
     fn expire(&mut self, now: Instant) {

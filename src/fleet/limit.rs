@@ -70,10 +70,10 @@ impl SharedLimit {
     pub(super) fn new(
         fleet: Arc<Fleet>,
         surface: Surface,
-        capacity: usize,
+        capacity: u32,
         recent: impl Fn(ClientKey) -> u32 + Send + Sync + 'static,
     ) -> Self {
-        let (terms, members) = (fleet.terms, Cache::new(capacity));
+        let (terms, members) = (fleet.terms, Cache::new(capacity as usize));
         Self { fleet, surface, terms, members, recent: Box::new(recent) }
     }
 
@@ -122,7 +122,7 @@ impl SharedLimit {
             let claimed = member.lease.lock().claim();
             if claimed {
                 let quota = member.quota.load(Ordering::Relaxed);
-                self.ask(&member, quota, Purpose::Report).await;
+                self.exchange(&member, quota, Purpose::Report).await;
             }
         };
         stream::iter(members.collect::<Vec<_>>()).for_each_concurrent(REPORTS, report).await;
@@ -135,17 +135,17 @@ impl SharedLimit {
         if self.fleet.store.is_down() {
             return Some(self.decide_alone(member, now, quota));
         }
-        let (decision, asks) = {
+        let (decision, sends) = {
             let mut lease = member.lease.lock();
             match lease.take(now, &self.terms) {
-                Step::Admitted { asks } => (Some(Decision::Admitted(lease.remaining())), asks),
+                Step::Admitted { renews } => (Some(Decision::Admitted(lease.remaining())), renews),
                 Step::Refused(retry) => (Some(Decision::Refused(retry)), false),
-                Step::Asks { first } => (None, first),
+                Step::Waits { sends } => (None, sends),
             }
         };
-        if asks {
+        if sends {
             let (limit, member) = (Arc::clone(self), Arc::clone(member));
-            tokio::spawn(async move { limit.ask(&member, quota, Purpose::Lease).await });
+            tokio::spawn(async move { limit.exchange(&member, quota, Purpose::Lease).await });
         }
         decision
     }
@@ -173,7 +173,7 @@ impl SharedLimit {
 
     /// Sends the message that the caller has claimed. One more follows if the store has forgotten
     /// the client.
-    async fn ask(&self, member: &Member, quota: u32, purpose: Purpose) {
+    async fn exchange(&self, member: &Member, quota: u32, purpose: Purpose) {
         let store = &self.fleet.store;
         let mut answer = Ok(Answer::Forgotten);
         for _ in 0..2 {

@@ -6,16 +6,16 @@
 //! Clients are keyed digests in the store. Without the store, each instance admits its part.
 //!
 //! Nothing here is used without `[fleet]`. Reading order: `limit` (a surface's limit), `lease` (one
-//! client), `store` (messages), `keeper` (the connection, and what happens after an outage).
+//! client), `store` (messages), `heartbeat` (the connection, and what happens after an outage).
 
-mod keeper;
+mod heartbeat;
 mod lease;
 mod limit;
 mod store;
 #[cfg(test)]
 mod tests;
 
-pub use keeper::Keeper;
+pub use heartbeat::Heartbeat;
 pub use limit::{Decision, SharedLimit};
 pub use store::{Credentials, CredentialsError, FleetError, ping};
 
@@ -38,7 +38,7 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Connects nothing yet: [`Keeper`] does.
+    /// Connects nothing yet: [`Heartbeat`] does.
     ///
     /// # Errors
     /// The URL or the certificates are invalid, or there is no randomness.
@@ -62,7 +62,7 @@ impl Fleet {
     pub fn limit(
         self: &Arc<Self>,
         surface: Surface,
-        capacity: usize,
+        capacity: u32,
         recent: impl Fn(ClientKey) -> u32 + Send + Sync + 'static,
     ) -> Arc<SharedLimit> {
         let limit = SharedLimit::new(Arc::clone(self), surface, capacity, recent);

@@ -1,8 +1,8 @@
 //! Messages to the store: Valkey or Redis, on one connection for all.
 //!
 //! A message has 20 ms, and 512 may be under way. After three in a row without an answer the store
-//! is down: nothing is sent until [`Store::beat`] gets an answer. The connection is replaced here,
-//! because one to a peer that vanished silently would last for minutes.
+//! is down: nothing is sent until [`Store::heartbeat`] gets an answer. The connection is replaced
+//! here, because one to a peer that vanished silently would last for minutes.
 
 use super::lease::{Granted, Message, Terms};
 use crate::config::FleetConfig;
@@ -28,12 +28,10 @@ const MESSAGE: Duration = Duration::from_millis(20);
 const MESSAGES: usize = 512;
 /// Messages in a row without an answer after which the store is down, as for a node.
 const FAILURES: u32 = 3;
-/// How long to connect, and how long a beat may take: both within the interval of beats.
+/// How long to connect, and how long a heartbeat may take: both within its interval.
 const PATIENCE: Duration = Duration::from_millis(450);
-/// An instance counts as alive this long after its last beat, of which there is one a second.
+/// An instance counts as alive this long after its last heartbeat; it sends one a second.
 const ALIVE: Duration = Duration::from_secs(5);
-/// 1 MiB: a system has some 150 roots in 250 KiB.
-const MAX_ROOTS: u64 = 1 << 20;
 /// As long as the digest that it is the key of: RFC 2104, section 3.
 const MIN_SECRET: usize = 32;
 
@@ -79,7 +77,8 @@ impl Credentials {
         let password =
             secrets::read_optional("fleet.password_file", config.password_file.as_deref());
         let secret = read_secret(&config.secret_file).map_err(|e| e.of("fleet.secret_file"));
-        let roots = config.ca_file.as_deref().map(read_roots).transpose();
+        let roots = config.ca_file.as_deref().map(certificates::read_roots_text).transpose();
+        let roots = roots.map_err(|error| CredentialsError("fleet.ca_file", error.to_string()));
         match (password, secret, roots) {
             (Ok(password), Ok(secret), Ok(roots)) => Ok(Self { password, secret, roots }),
             (password, secret, roots) => {
@@ -96,15 +95,6 @@ fn read_secret(path: &Path) -> Result<Secret, SecretError> {
         return Err(SecretError::not(path, "a secret of 32 bytes or more"));
     }
     Ok(secret)
-}
-
-/// The file's text, once its certificates are known to be readable.
-fn read_roots(path: &Path) -> Result<Vec<u8>, CredentialsError> {
-    let failed =
-        |why: String| CredentialsError("fleet.ca_file", format!("{}: {why}", path.display()));
-    certificates::read(path, MAX_ROOTS)
-        .map_err(|why| failed(format!("{why}{}", why.searched(path))))?;
-    std::fs::read(secrets::locate(path)).map_err(|error| failed(error.to_string()))
 }
 
 /// Connects, and loads the script: whether the store can be used, and how long that took.
@@ -183,7 +173,7 @@ pub(super) struct Store {
     failures: AtomicU32,
     is_down: AtomicBool,
     cause: Mutex<Option<String>>,
-    /// Signalled when messages fail, so that a beat decides soon.
+    /// Signalled when messages fail, so that a heartbeat decides soon.
     pub(super) tripped: Notify,
     /// Instances that are alive, as last known; 0 before the first answer.
     instances: AtomicU32,
@@ -228,7 +218,7 @@ impl Store {
         hex::encode(&digest[..16])
     }
 
-    /// Whether nothing is sent until a beat is answered.
+    /// Whether nothing is sent until a heartbeat is answered.
     pub(super) fn is_down(&self) -> bool {
         self.is_down.load(Ordering::Relaxed)
     }
@@ -301,23 +291,23 @@ impl Store {
         Ok(Answer::Granted(Granted { granted: number(granted), left: number(left), retry }))
     }
 
-    /// Says that this instance is alive, over a new connection if there is none.
+    /// Reports that this instance is alive; connects first if it has no connection.
     ///
     /// # Errors
     /// Why the store is unavailable. The connection is given up.
-    pub(super) async fn beat(&self) -> Result<(), FleetError> {
-        let beaten = self.try_beat().await;
-        if let Ok(instances) = beaten {
+    pub(super) async fn heartbeat(&self) -> Result<(), FleetError> {
+        let answer = self.send_heartbeat().await;
+        if let Ok(instances) = answer {
             self.instances.store(instances, Ordering::Relaxed);
             self.metrics.fleet.instances.set(as_gauge(instances));
         }
-        beaten.map(|_| ()).inspect_err(|error| {
+        answer.map(|_| ()).inspect_err(|error| {
             *self.connection.lock() = None;
-            self.fall(&error.to_string());
+            self.mark_down(&error.to_string());
         })
     }
 
-    async fn try_beat(&self) -> Result<u32, FleetError> {
+    async fn send_heartbeat(&self) -> Result<u32, FleetError> {
         let connection = self.connection.lock().clone();
         let mut connection = match connection {
             Some(connection) => connection,
@@ -326,21 +316,21 @@ impl Store {
         let key = format!("pc:{}:members:{}", self.name, self.digest("members"));
         let mut call = self.members.key(key);
         call.arg(&self.instance).arg(u64::try_from(ALIVE.as_millis()).unwrap_or(u64::MAX));
-        let beaten = timeout(PATIENCE, call.invoke_async(&mut connection)).await;
-        let instances = beaten.map_err(|_| FleetError::Timeout)??;
+        let answer = timeout(PATIENCE, call.invoke_async(&mut connection)).await;
+        let instances = answer.map_err(|_| FleetError::Timeout)??;
         *self.connection.lock() = Some(connection);
         Ok(instances)
     }
 
     /// The store is used from now on.
-    pub(super) fn rise(&self) {
+    pub(super) fn mark_up(&self) {
         self.failures.store(0, Ordering::Relaxed);
         *self.cause.lock() = None;
         self.is_down.store(false, Ordering::Relaxed);
         self.metrics.fleet.up.set(1);
     }
 
-    fn fall(&self, cause: &str) {
+    fn mark_down(&self, cause: &str) {
         *self.cause.lock() = Some(cause.to_owned());
         self.is_down.store(true, Ordering::Relaxed);
         self.metrics.fleet.up.set(0);
@@ -348,7 +338,7 @@ impl Store {
 
     fn failed(&self, cause: &str) {
         if self.failures.fetch_add(1, Ordering::Relaxed) + 1 == FAILURES {
-            self.fall(cause);
+            self.mark_down(cause);
             self.tripped.notify_one();
         }
     }

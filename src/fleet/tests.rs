@@ -3,7 +3,7 @@
 use super::lease::{Granted, Lease, Message, Step, Terms};
 use super::limit::{Decision, SharedLimit};
 use super::store::{Answer, Credentials, Purpose};
-use super::{Fleet, Keeper};
+use super::{Fleet, Heartbeat};
 use crate::config::{FleetConfig, WhenDown};
 use crate::secrets::Secret;
 use crate::telemetry::{Metrics, Surface};
@@ -47,9 +47,9 @@ async fn instance(name: &str, terms: Terms) -> Arc<Fleet> {
     let credentials = Credentials::of(Secret::new(b"fleet-0123456789abcdef0123456789".to_vec()));
     let mut fleet = Fleet::new(&config, credentials, Arc::new(Metrics::default())).unwrap();
     Arc::get_mut(&mut fleet).unwrap().terms = terms;
-    assert!(fleet.store.is_down(), "nothing is sent before the first beat");
-    fleet.store.beat().await.unwrap();
-    fleet.store.rise();
+    assert!(fleet.store.is_down(), "nothing is sent before the first heartbeat");
+    fleet.store.heartbeat().await.unwrap();
+    fleet.store.mark_up();
     fleet
 }
 
@@ -87,7 +87,7 @@ impl Sender {
         granted
     }
 
-    async fn ask(&mut self) -> Granted {
+    async fn exchange(&mut self) -> Granted {
         let message = self.message();
         let answer = self.send(&message).await;
         self.apply(&message, answer)
@@ -103,20 +103,20 @@ impl Sender {
 async fn a_repeated_message_counts_once() {
     let name = name();
     let (mut one, mut other) = (Sender::new(&name).await, Sender::new(&name).await);
-    assert_eq!(one.ask().await.granted, 10, "half of what is left");
+    assert_eq!(one.exchange().await.granted, 10, "half of what is left");
     (0..3).for_each(|_| assert!(one.take()));
     let lost = one.message();
     one.send(&lost).await;
     one.lease.release();
     assert!(one.take(), "it may use what it held");
-    let granted = one.ask().await;
+    let granted = one.exchange().await;
     assert_eq!(
         granted.granted + granted.left,
         16,
         "3 of the lost message, 1 of this one: {granted:?}"
     );
     one.send(&lost).await;
-    let granted = other.ask().await;
+    let granted = other.exchange().await;
     assert!(granted.granted + granted.left <= 8, "a message that was overtaken changes nothing");
 }
 
@@ -124,14 +124,14 @@ async fn a_repeated_message_counts_once() {
 async fn an_unanswered_use_is_reported_again() {
     let name = name();
     let (mut one, mut other) = (Sender::new(&name).await, Sender::new(&name).await);
-    one.ask().await;
+    one.exchange().await;
     (0..4).for_each(|_| assert!(one.take()));
     let never_sent = one.message();
     assert_eq!(never_sent.number, 2);
     one.lease.release();
-    let granted = one.ask().await;
+    let granted = one.exchange().await;
     assert_eq!(granted.granted + granted.left, 16, "the 4 are in the third message");
-    let granted = other.ask().await;
+    let granted = other.exchange().await;
     assert!(granted.left <= 8, "{granted:?}");
 }
 
@@ -139,9 +139,9 @@ async fn an_unanswered_use_is_reported_again() {
 async fn a_store_that_forgot_is_told_a_whole_window() {
     let name = name();
     let mut one = Sender::new(&name).await;
-    one.ask().await;
+    one.exchange().await;
     (0..5).for_each(|_| assert!(one.take()));
-    one.ask().await;
+    one.exchange().await;
     let key = one.fleet.store.key(Surface::Gateway, client());
     one.fleet.store.forget(&key).await;
     let message = one.message();
@@ -157,7 +157,7 @@ async fn a_store_that_forgot_is_told_a_whole_window() {
 #[tokio::test]
 async fn a_lease_used_while_it_is_renewed_is_not_used_twice() {
     let mut one = Sender::new(&name()).await;
-    assert_eq!(one.ask().await.granted, 10);
+    assert_eq!(one.exchange().await.granted, 10);
     (0..8).for_each(|_| assert!(one.take()));
     let message = one.message();
     assert_eq!(message.hold, 2);
@@ -173,8 +173,12 @@ async fn a_lease_used_while_it_is_renewed_is_not_used_twice() {
 async fn an_unused_lease_returns_with_the_next_message() {
     let name = name();
     let (mut one, mut other) = (Sender::new(&name).await, Sender::new(&name).await);
-    assert_eq!(one.ask().await.granted, 10);
-    assert_eq!(other.ask().await.granted, 2, "a quarter of the 10 that are left: one more is live");
+    assert_eq!(one.exchange().await.granted, 10);
+    assert_eq!(
+        other.exchange().await.granted,
+        2,
+        "a quarter of the 10 that are left: one more is live"
+    );
     let expired = Instant::now() + Duration::from_secs(31);
     let message = one.lease.message(expired, &one.fleet.terms, || 0);
     assert_eq!(message.hold, 0, "its time is over");
@@ -186,7 +190,7 @@ async fn an_unused_lease_returns_with_the_next_message() {
 async fn the_store_never_sees_an_address() {
     let name = name();
     let mut one = Sender::new(&name).await;
-    one.ask().await;
+    one.exchange().await;
     let key = one.fleet.store.key(Surface::Gateway, client());
     assert!(!key.contains(&ADDRESS.to_string()), "{key}");
     let other = one.fleet.store.key(Surface::Relay, client());
@@ -207,8 +211,8 @@ async fn a_closed_connection_is_an_outage_that_reports_end() {
     assert!(one.failure().is_some(), "the cause is known");
     let alone = (0..40).filter(|_| limit.decide_now(client(), 20).is_some()).count();
     assert_eq!(alone, 40, "nobody waits for a store that is down");
-    Keeper(Arc::clone(&one)).beat().await;
-    assert!(!one.store.is_down(), "a beat ends it");
+    Heartbeat(Arc::clone(&one)).send().await;
+    assert!(!one.store.is_down(), "a heartbeat ends it");
     let other = instance(&name, terms()).await;
     let other = other.limit(Surface::Gateway, 100, |_| 0);
     let granted = other.decide(client(), 20).await;

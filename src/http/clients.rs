@@ -92,7 +92,6 @@ pub struct Clients {
     limiter: Arc<RateLimiter<RandomState>>,
     /// The limit over all instances; unset without `[fleet]`.
     shared: OnceLock<Arc<SharedLimit>>,
-    max_clients: usize,
     in_flight: Inflight,
     /// Bytes of large answers that are fetched for a client, or that it has not read.
     unread: Arc<Inflight>,
@@ -109,7 +108,6 @@ impl Clients {
         Self {
             limiter: Arc::new(RateLimiter::new(limits.quota, capacity, RandomState::new())),
             shared: OnceLock::new(),
-            max_clients: config.max_clients,
             in_flight: Inflight::new(),
             unread: Arc::new(Inflight::new()),
             uploads: Arc::new(Inflight::new()),
@@ -131,7 +129,7 @@ impl Clients {
     pub(crate) fn share(&self, fleet: &Arc<Fleet>, surface: Surface) {
         let (limiter, started) = (Arc::clone(&self.limiter), self.started);
         let recent = move |client| limiter.admitted(client, millis_since(started, Instant::now()));
-        let limit = fleet.limit(surface, self.max_clients, recent);
+        let limit = fleet.limit(surface, self.limiter.capacity(), recent);
         // it is called once, before the surface serves
         let _ = self.shared.set(limit);
     }

@@ -1,7 +1,7 @@
 //! The rate limit of one request: by this instance's window, and by the fleet's limit if there is
 //! one.
 //!
-//! A policy asks it like any limiter, and may not wait. So a request that needs an answer of the
+//! A policy uses it like any limiter, and may not wait. So a request that needs an answer of the
 //! fleet's store is admitted for the moment, and is counted or refused by `Clients::settle` before
 //! anything else happens. Without `[fleet]` nothing is ever unsettled.
 
@@ -26,8 +26,8 @@ pub struct RequestLimiter<'a> {
 /// What is open after the policy has admitted a request.
 #[derive(Clone, Copy, Debug)]
 pub enum Unsettled {
-    /// The fleet's store must be asked about this client.
-    Asks(ClientKey),
+    /// The fleet's store decides about this client.
+    Waits(ClientKey),
     /// The store is unavailable, and nothing is admitted without it.
     Unavailable,
 }
@@ -55,7 +55,7 @@ impl<'a> RequestLimiter<'a> {
             return own;
         }
         let unsettled = match shared.decide_now(client, self.quota) {
-            None => Unsettled::Asks(client),
+            None => Unsettled::Waits(client),
             Some(Decision::Unavailable) => Unsettled::Unavailable,
             Some(decision) => {
                 return self.clients.apply(shared, decision, client, self.quota, self.now());
@@ -90,7 +90,7 @@ impl Clients {
         limits: &ClientLimits,
     ) -> Result<Option<RateLimitStatus>, Refusal> {
         let quota = limits.per_minute();
-        if let (Unsettled::Asks(client), Some(shared)) = (unsettled, self.shared()) {
+        if let (Unsettled::Waits(client), Some(shared)) = (unsettled, self.shared()) {
             let decision = cold(shared.decide(client, quota)).await;
             if decision != Decision::Unavailable {
                 let now = self.millis(Instant::now());

@@ -13,10 +13,10 @@ use crate::telemetry::{BySurface, Surface};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{InconsistentKeys, ServerConfig, crypto};
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
+use thiserror::Error;
 use x509_cert::Version;
 use x509_cert::der::Decode as _;
 use x509_cert::time::Validity;
@@ -48,7 +48,8 @@ pub struct TlsError {
 
 #[derive(Debug)]
 enum Why {
-    Certificate(PathBuf, WhyNoCertificate),
+    Certificates(CertificatesError),
+    First(PathBuf, WhyUnusable),
     Key(SecretError),
     /// The key is another certificate's.
     Mismatch(PathBuf, PathBuf),
@@ -56,11 +57,16 @@ enum Why {
     Unusable(rustls::Error),
 }
 
-#[derive(Debug)]
-enum WhyNoCertificate {
-    File(CertificatesError),
+/// Why the first certificate of a file is unusable.
+#[derive(Debug, Error)]
+enum WhyUnusable {
+    #[error("its first certificate is not X.509")]
     NotX509,
     /// X.509 v1 or v2.
+    #[error(
+        "its first certificate is X.509 v{0}, which TLS clients refuse; create one of v3, for \
+         example with `openssl req -x509 -addext subjectAltName=DNS:HOST`"
+    )]
     OldVersion(u8),
 }
 
@@ -68,7 +74,7 @@ impl TlsError {
     /// The configuration key of the file at fault.
     pub(crate) fn key(&self) -> String {
         let key = match &self.why {
-            Why::Certificate(..) => ".certificate_file",
+            Why::Certificates(_) | Why::First(..) => ".certificate_file",
             Why::Key(_) | Why::Mismatch(..) => ".key_file",
             Why::Unusable(_) => "",
         };
@@ -78,13 +84,8 @@ impl TlsError {
     /// What is wrong with it.
     pub(crate) fn message(&self) -> String {
         match &self.why {
-            Why::Certificate(path, why) => {
-                let searched = match why {
-                    WhyNoCertificate::File(error) => error.searched(path),
-                    _ => String::new(),
-                };
-                format!("{}: {why}{searched}", path.display())
-            }
+            Why::Certificates(error) => error.to_string(),
+            Why::First(path, why) => format!("{}: {why}", path.display()),
             Why::Key(error) => error.to_string(),
             Why::Mismatch(key, certificate) => format!(
                 "the key in {} is not that of the first certificate in {}",
@@ -92,20 +93,6 @@ impl TlsError {
                 certificate.display()
             ),
             Why::Unusable(error) => error.to_string(),
-        }
-    }
-}
-
-impl fmt::Display for WhyNoCertificate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(error) => error.fmt(f),
-            Self::NotX509 => f.write_str("its first certificate is not X.509"),
-            Self::OldVersion(version) => write!(
-                f,
-                "its first certificate is X.509 v{version}, which TLS clients refuse; create one \
-                 of v3, for example with `openssl req -x509 -addext subjectAltName=DNS:HOST`"
-            ),
         }
     }
 }
@@ -170,8 +157,7 @@ fn shown(seconds: u64) -> String {
 
 impl Identity {
     fn load(config: &TlsConfig) -> Result<Self, Vec<Why>> {
-        let chain = chain(&config.certificate_file)
-            .map_err(|why| Why::Certificate(config.certificate_file.clone(), why));
+        let chain = chain(&config.certificate_file);
         let key = key(&config.key_file).map_err(Why::Key);
         let ((chain, validity), key) = match (chain, key) {
             (Ok(chain), Ok(key)) => (chain, key),
@@ -210,13 +196,14 @@ fn server(
 }
 
 /// The certificates of a file, and how long the first of them holds.
-fn chain(path: &Path) -> Result<(Vec<CertificateDer<'static>>, Validity), WhyNoCertificate> {
-    let chain = certificates::read(path, MAX_CERTIFICATES).map_err(WhyNoCertificate::File)?;
-    let first = chain.first().ok_or(WhyNoCertificate::File(CertificatesError::NotPem))?;
-    let first = x509_cert::Certificate::from_der(first).map_err(|_| WhyNoCertificate::NotX509)?;
+fn chain(path: &Path) -> Result<(Vec<CertificateDer<'static>>, Validity), Why> {
+    let unusable = |why| Why::First(path.to_owned(), why);
+    let chain = certificates::read(path, MAX_CERTIFICATES).map_err(Why::Certificates)?;
+    let first = chain.first().and_then(|first| x509_cert::Certificate::from_der(first).ok());
+    let first = first.ok_or_else(|| unusable(WhyUnusable::NotX509))?;
     if first.tbs_certificate.version != Version::V3 {
         // v1 is the number 0: RFC 5280, section 4.1
-        return Err(WhyNoCertificate::OldVersion(first.tbs_certificate.version as u8 + 1));
+        return Err(unusable(WhyUnusable::OldVersion(first.tbs_certificate.version as u8 + 1)));
     }
     Ok((chain, first.tbs_certificate.validity))
 }

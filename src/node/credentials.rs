@@ -5,17 +5,15 @@
 //! secret: providers of hosted nodes know their clients by it.
 
 use crate::config::{NodeConfig, NodeUrl, Scheme};
-use crate::secrets::certificates;
+use crate::secrets::certificates::{self, CertificatesError, MAX_ROOTS};
 use crate::secrets::{self, Secret, SecretError};
 use arc_swap::ArcSwap;
 use rustls::{ClientConfig, RootCertStore, crypto};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use thiserror::Error;
 use tokio_rustls::TlsConnector;
 
-/// 1 MiB: a system has some 150 roots in 250 KiB.
-const MAX_ROOTS: u64 = 1 << 20;
 const HEADER_FORM: &str = "one line `Name: value`, a header that the program does not set itself";
 /// Set by this client, or about one connection only: RFC 9110, section 7.6.1.
 const OWN_HEADERS: [&str; 18] = [
@@ -56,8 +54,8 @@ pub enum CredentialsError {
     #[error(transparent)]
     Header(#[from] SecretError),
     /// The file of certificates.
-    #[error("{}: {}", .0.display(), .1)]
-    Roots(PathBuf, String),
+    #[error(transparent)]
+    Roots(#[from] CertificatesError),
     /// There are `https://` URLs, and nothing to verify them by.
     #[error("the system has no root certificates: name a file of them")]
     NoRoots,
@@ -71,7 +69,7 @@ impl CredentialsError {
     pub const fn key(&self) -> &'static str {
         match self {
             Self::Header(_) => "node.header_file",
-            Self::Roots(..) | Self::NoRoots | Self::Tls(_) => "node.ca_file",
+            Self::Roots(_) | Self::NoRoots | Self::Tls(_) => "node.ca_file",
         }
     }
 
@@ -132,12 +130,9 @@ fn system_roots() -> Result<RootCertStore, CredentialsError> {
 }
 
 fn read_roots(path: &Path) -> Result<RootCertStore, CredentialsError> {
-    let failed = |why: String| CredentialsError::Roots(path.to_owned(), why);
-    let read = certificates::read(path, MAX_ROOTS);
     let mut roots = RootCertStore::empty();
-    for certificate in read.map_err(|why| failed(format!("{why}{}", why.searched(path))))? {
-        let added = roots.add(certificate);
-        added.map_err(|_| failed("a certificate in it is not X.509".to_owned()))?;
+    for certificate in certificates::read(path, MAX_ROOTS)? {
+        roots.add(certificate).map_err(|_| CertificatesError::not_x509(path))?;
     }
     Ok(roots)
 }

@@ -109,7 +109,7 @@ impl Health {
     /// How the most recent failed attempt at the node failed, if that is the reason.
     fn node_cause(&self, reason: &str) -> Option<String> {
         let is_of_node = reason.starts_with("upstream_");
-        self.nodes().flat_map(Node::urls).find_map(|url| url.cause).filter(|_| is_of_node)
+        is_of_node.then(|| self.nodes().flat_map(Node::urls).find_map(|url| url.cause))?
     }
 
     /// By itself, because a store that hangs must not delay what else is wrong.

@@ -6,7 +6,7 @@ use crate::config::{
     self, AdminConfig, ClientsConfig, Config, ConnectionsConfig, GatewayConfig, Listen, LogClients,
     NodeConfig, SidecarConfig,
 };
-use crate::fleet::{self, Fleet, FleetError, Keeper};
+use crate::fleet::{self, Fleet, FleetError, Heartbeat};
 use crate::gateway::{EpochCause, Gateway};
 use crate::http::Gate;
 use crate::http::RequestIds;
@@ -245,17 +245,10 @@ impl Bound {
             return Ok(None);
         };
         let fleet = Fleet::new(config, credentials, Arc::clone(&self.process.metrics))?;
-        let Surfaces { gateway, relay, sidecar, .. } = &self.surfaces;
-        if let Some(gateway) = gateway {
-            gateway.running.clients().share(&fleet, Surface::Gateway);
+        for (surface, clients) in self.surfaces.clients() {
+            clients.into_iter().for_each(|clients| clients.share(&fleet, surface));
         }
-        if let Some(relay) = relay {
-            relay.running.clients().share(&fleet, Surface::Relay);
-        }
-        if let Some(sidecar) = sidecar {
-            sidecar.running.clients().share(&fleet, Surface::Sidecar);
-        }
-        self.server.add_service(background_service("fleet", Keeper(Arc::clone(&fleet))));
+        self.server.add_service(background_service("fleet", Heartbeat(Arc::clone(&fleet))));
         Ok(Some(fleet))
     }
 

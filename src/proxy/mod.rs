@@ -19,6 +19,7 @@ pub use surface::{RequestContext, Surface};
 
 use crate::config::ConnectionsConfig;
 use crate::gateway::Gateway;
+use crate::http::clients::Clients;
 use crate::http::context::{InFlight, ServerContext};
 use crate::http::gate::Certificates;
 use crate::http::{ErrorResponder as _, Handoff, RequestId, TrustedPeers};
@@ -26,7 +27,7 @@ use crate::io::Held;
 use crate::relay::Relay;
 use crate::reply::status_and_code;
 use crate::sidecar::Sidecar;
-use crate::telemetry::{HttpLine, RequestLine};
+use crate::telemetry::{self, HttpLine, RequestLine};
 use async_trait::async_trait;
 use exchange::Exchange;
 use http::Method;
@@ -222,4 +223,15 @@ pub struct Surfaces {
     pub tls: Certificates,
     /// The proxies and balancers in front of their listeners.
     pub trusted: TrustedPeers,
+}
+
+impl Surfaces {
+    /// The clients of each surface; `None` while it is off.
+    pub fn clients(&self) -> [(telemetry::Surface, Option<&Clients>); 3] {
+        fn of<S: Surface>(surface: Option<&S>) -> (telemetry::Surface, Option<&Clients>) {
+            (S::NAME, surface.map(|surface| surface.running().clients()))
+        }
+        let Self { gateway, relay, sidecar, .. } = self;
+        [of(gateway.as_deref()), of(relay.as_deref()), of(sidecar.as_deref())]
+    }
 }

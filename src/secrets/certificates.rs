@@ -5,36 +5,39 @@ use super::{locate, searched};
 use rustls::CertificateError;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
 
-/// Why a file gives no certificates.
-#[derive(Debug)]
-pub enum CertificatesError {
-    /// It cannot be read.
-    Unreadable(io::Error),
-    /// It is larger than this many bytes.
+/// 1 MiB for the roots that a peer is verified by: a system has some 150 of them in 250 KiB.
+pub const MAX_ROOTS: u64 = 1 << 20;
+
+/// A file that gives no certificates, and why.
+#[derive(Debug, Error)]
+#[error("{}: {cause}", path.display())]
+pub struct CertificatesError {
+    path: PathBuf,
+    cause: Cause,
+}
+
+#[derive(Debug, Error)]
+enum Cause {
+    /// The second is where a relative path was searched.
+    #[error("{0}{1}")]
+    Unreadable(io::Error, String),
+    #[error("it is larger than {0} bytes")]
     TooLarge(u64),
-    /// It is not PEM, or holds no certificate.
+    #[error("it must hold certificates in PEM")]
     NotPem,
+    #[error("a certificate in it is not X.509")]
+    NotX509,
 }
 
 impl CertificatesError {
-    /// Where a missing file of a relative path was searched, to follow the error's text.
-    pub fn searched(&self, path: &Path) -> String {
-        if matches!(self, Self::Unreadable(_)) { searched(path) } else { String::new() }
-    }
-}
-
-impl fmt::Display for CertificatesError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable(error) => error.fmt(f),
-            Self::TooLarge(max) => write!(f, "it is larger than {max} bytes"),
-            Self::NotPem => f.write_str("it must hold certificates in PEM"),
-        }
+    /// The error for the file at `path`, of which a certificate is not X.509.
+    pub fn not_x509(path: &Path) -> Self {
+        Self { path: path.to_owned(), cause: Cause::NotX509 }
     }
 }
 
@@ -59,13 +62,31 @@ pub fn refusal(error: &CertificateError) -> String {
 /// # Errors
 /// Why it has none.
 pub fn read(path: &Path, max: u64) -> Result<Vec<CertificateDer<'static>>, CertificatesError> {
-    let file = File::open(locate(path)).map_err(CertificatesError::Unreadable)?;
+    read_with_text(path, max).map(|(certificates, _)| certificates)
+}
+
+/// The text of a file of roots in PEM, for libraries that parse it themselves.
+///
+/// # Errors
+/// It has no certificates, and why.
+pub fn read_roots_text(path: &Path) -> Result<Vec<u8>, CertificatesError> {
+    read_with_text(path, MAX_ROOTS).map(|(_, text)| text)
+}
+
+fn read_with_text(
+    path: &Path,
+    max: u64,
+) -> Result<(Vec<CertificateDer<'static>>, Vec<u8>), CertificatesError> {
+    let failed = |cause| CertificatesError { path: path.to_owned(), cause };
     let mut text = Vec::new();
-    file.take(max + 1).read_to_end(&mut text).map_err(CertificatesError::Unreadable)?;
+    File::open(locate(path))
+        .and_then(|file| file.take(max + 1).read_to_end(&mut text))
+        .map_err(|error| failed(Cause::Unreadable(error, searched(path))))?;
     if text.len() as u64 > max {
-        return Err(CertificatesError::TooLarge(max));
+        return Err(failed(Cause::TooLarge(max)));
     }
-    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
-    let certificates = certificates.map_err(|_| CertificatesError::NotPem)?;
-    if certificates.is_empty() { Err(CertificatesError::NotPem) } else { Ok(certificates) }
+    match CertificateDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>() {
+        Ok(certificates) if !certificates.is_empty() => Ok((certificates, text)),
+        _ => Err(failed(Cause::NotPem)),
+    }
 }

@@ -5,7 +5,7 @@
 
 use super::IntentId;
 use super::open::NEWEST;
-use crate::secrets::certificates;
+use crate::secrets::certificates::{self, CertificatesError};
 use sqlx::migrate::MigrateError;
 use std::io;
 use std::path::PathBuf;
@@ -18,8 +18,8 @@ pub enum StoreError {
     #[error("store.url: {0}")]
     Url(&'static str),
     /// The file of certificates is unusable, and why.
-    #[error("store.ca_file: {}: {}", .0.display(), .1)]
-    CaFile(PathBuf, String),
+    #[error("store.ca_file: {0}")]
+    CaFile(#[from] CertificatesError),
     /// The database gave no answer in time. A write may have been done.
     #[error("the database is unavailable: {0}")]
     Unavailable(Cause),

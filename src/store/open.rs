@@ -10,7 +10,7 @@ use super::error::StoreError;
 use super::sql;
 use crate::config::{StoreConfig, StoreTls};
 use crate::io::cold;
-use crate::secrets::certificates::{self, CertificatesError};
+use crate::secrets::certificates::{self, MAX_ROOTS};
 use crate::secrets::{self, Secret};
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
@@ -32,8 +32,6 @@ const WAIT: Duration = Duration::from_secs(3);
 const MIGRATING: Duration = Duration::from_secs(600);
 /// 1 h for a copy of a SQLite file: far more than a disk needs for one.
 const COPYING: Duration = Duration::from_secs(3_600);
-/// 1 MiB: a system has some 150 roots in 250 KiB.
-const MAX_ROOTS: u64 = 1 << 20;
 /// 64 KiB, more than any transaction of a request writes.
 const ROOM: usize = 65_536;
 /// Read connections to a SQLite file. For a hundred readers of a feed, 4 serve more requests than
@@ -154,10 +152,7 @@ fn with_tls(
     }
     let options = options.ssl_mode(PgSslMode::VerifyFull);
     let Some(path) = &config.ca_file else { return Ok(options) };
-    let failed = |why: CertificatesError| {
-        StoreError::CaFile(path.clone(), format!("{why}{}", why.searched(path)))
-    };
-    certificates::read(path, MAX_ROOTS).map_err(failed)?;
+    certificates::read(path, MAX_ROOTS)?;
     // read again for each connection, so that a renewed authority needs no restart
     Ok(options.ssl_root_cert(secrets::locate(path)))
 }

@@ -81,8 +81,8 @@ impl ProxyHeader {
         match self {
             Self::Ok | Self::Local => "complete",
             Self::Untrusted => "the peer is not in trusted_proxies",
-            Self::Absent => "there is none: switch it on at the balancer (send-proxy-v2)",
-            Self::Text => "it is of version 1: switch the balancer to version 2 (send-proxy-v2)",
+            Self::Absent => "the header is missing: enable it at the balancer (send-proxy-v2)",
+            Self::Text => "it is version 1: configure the balancer for version 2 (send-proxy-v2)",
             Self::Malformed => "it is malformed",
             Self::Unsupported => "its client has no IP address, or uses datagrams",
             Self::TooLarge => "it is larger than 4 KiB",

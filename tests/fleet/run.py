@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Three instances, one Redis, and clients who ask all of them: is a quota exact over all, always?
+"""Three instances, one Redis, and clients that use all of them: is a quota always exact over all?
 
     PORTCULLIS=target/debug/portcullis tests/fleet/run.py
 
@@ -28,31 +28,15 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "outages"))
 
-from edge import Devnet, Edge, ask, eventually, free_port
-from world import Child
+from edge import Devnet, Edge, Redis, ask, eventually
 
 QUOTA, WINDOW, LEASE = 180, 60.0, 30.0
 SECRET = "fleet-0123456789abcdef0123456789abcdef"
 BODY = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "starknet_blockNumber", "params": []})
 
 
-class Redis:
-    """The store, without files: a restart is empty."""
-
-    def __init__(self, folder):
-        self.folder, self.port = folder, free_port()
-        self.program = folder / "redis-server"
-        found = shutil.which("redis-server") or shutil.which("redis-check-rdb")
-        self.program.symlink_to(found)
-        self.start()
-
-    def start(self):
-        own = ("--port", str(self.port), "--bind", "127.0.0.1", "--save", "")
-        self.child = Child(self.folder / "redis.log", str(self.program), *own)
-        self.child.says("Ready to accept connections")
-
-    def signal(self, which):
-        self.child.process.send_signal(which)
+class Store(Redis):
+    """The store, which knows its messages."""
 
     def ask(self, *command):
         cli = ("redis-cli", "-p", str(self.port), *command)
@@ -117,7 +101,7 @@ class Instance:
         secret.chmod(0o600)
         keys = {
             "gateway__requests_per_minute": QUOTA,
-            "fleet__url": f"redis://127.0.0.1:{self.store.port}",
+            "fleet__url": self.store.url,
             "fleet__secret_file": secret,
             "fleet__lease": f"{LEASE:.0f}s",
         }
@@ -188,8 +172,8 @@ def p99(values):
 
 
 def play(folder, stack):
-    store = Redis(folder)
-    stack.callback(store.signal, signal.SIGKILL)
+    store = Store(folder)
+    stack.callback(store.end)
     node = Devnet(folder)
     stack.callback(node.end)
     places = [Instance(folder, number, node, store) for number in range(3)]
@@ -224,7 +208,7 @@ def play(folder, stack):
     store.signal(signal.SIGCONT)
     recovered(places, 2.0)
     until(190, "the store is killed")
-    store.child.end(signal.SIGKILL)
+    store.kill()
     down = [place.edge.says("fleet", "fleet store unreachable") for place in places]
     until(210, "the store starts again, empty")
     store.start()

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -12,9 +11,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from edge import Edge, ask, eventually, free_port
+from edge import Edge, Redis, ask, eventually
 from outage import Outage
-from world import Child
 
 DOWN, UP = "node URL failed", "node URL works again"
 
@@ -153,29 +151,20 @@ class FleetStoreAway(Outage):
     alerts = ("PortcullisFleetStoreUnavailable",)
 
     def start(self):
-        self.port = free_port()
-        program = self.folder / "redis-server"
-        program.symlink_to(shutil.which("redis-server") or shutil.which("redis-check-rdb"))
-        self.store = self.start_store()
+        self.store = self.add(Redis(self.folder))
         secret = self.folder / "fleet.secret"
         secret.write_text("fleet-0123456789abcdef0123456789abcdef")
         secret.chmod(0o600)
-        url = f"redis://127.0.0.1:{self.port}"
-        self.serve(self.calm, fleet__url=url, fleet__secret_file=secret)
+        self.serve(self.calm, fleet__url=self.store.url, fleet__secret_file=secret)
         eventually("the fleet", lambda: self.edge.metric("portcullis_fleet_up") == 1)
-
-    def start_store(self):
-        own = ("--port", str(self.port), "--bind", "127.0.0.1", "--save", "")
-        log = self.folder / "redis.log"
-        return self.add(Child(log, str(self.folder / "redis-server"), *own))
 
     def play(self):
         with self.reading():
-            self.store.end(signal.SIGKILL)
+            self.store.kill()
             self.edge.is_wrong("fleet", "fleet store unreachable", ".", "degraded")
             self.fires("PortcullisFleetStoreUnavailable")
             assert self.edge.read() == 200, "each instance admits its part"
-            self.start_store()
+            self.store.start()
             self.edge.is_well("fleet", "fleet store reachable again")
         self.is_over("PortcullisFleetStoreUnavailable")
 

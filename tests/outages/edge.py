@@ -75,6 +75,32 @@ class Devnet:
         self.kill()
 
 
+class Redis:
+    """A fleet's store on a port that it keeps, without files: a restart is empty."""
+
+    def __init__(self, folder):
+        self.folder, self.port = folder, free_port()
+        self.url = f"redis://127.0.0.1:{self.port}"
+        # the package of the tools has the server under another name
+        found = shutil.which("redis-server") or shutil.which("redis-check-rdb")
+        (folder / "redis-server").symlink_to(found)
+        self.start()
+
+    def start(self):
+        own = ("--port", str(self.port), "--bind", "127.0.0.1", "--save", "")
+        program = str(self.folder / "redis-server")
+        self.child = Child(self.folder / "redis.log", program, *own)
+        self.child.says("Ready to accept connections")
+
+    def signal(self, which):
+        self.child.process.send_signal(which)
+
+    def kill(self):
+        self.child.end(signal.SIGKILL)
+
+    end = kill
+
+
 class Edge:
     """A `portcullis serve` with gateway and admin listener, and more keys as variables.
 

@@ -117,6 +117,12 @@ impl<S: BuildHasher> RateLimiter<S> {
         self.shard(hash).lock().peek(hash, client, now)
     }
 
+    /// How many clients are remembered at most.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
     /// How many requests of the client count at `now`.
     #[must_use]
     pub fn admitted(&self, client: ClientKey, now: Millis) -> u32 {

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Flags of HEADERS; RFC 9113, section 6.2.
-const END_HEADERS: u8 = 4;
+pub(super) const END_HEADERS: u8 = 4;
 const PADDED: u8 = 8;
 const PRIORITY: u8 = 0x20;
 /// A stream's identifier has 31 bits; RFC 9113, section 4.1.

@@ -4,7 +4,7 @@
 //! for too long, and when a head is started and not completed in time. For that it follows the
 //! frames that pass (RFC 9113, section 4.1): their lengths, and in `heads` what they start.
 
-use super::heads::{Heads, Malformed};
+use super::heads::{END_HEADERS, Heads, Malformed};
 use crate::io::LazyTimer;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -22,7 +22,6 @@ const FRAME_HEAD: usize = 9;
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
-const END_HEADERS: u8 = 4;
 
 /// The state of a timed stream. Shared, because `h2` owns the stream and gives no access to it.
 #[derive(Debug, Default)]

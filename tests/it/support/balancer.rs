@@ -1,9 +1,12 @@
 //! A TCP balancer that begins each connection with the bytes of a test: the header of the PROXY
 //! protocol, right or wrong.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr};
 
 use tokio::io::{AsyncWriteExt as _, copy_bidirectional};
+use tokio::net::TcpStream;
+
+use crate::support::forward::listen;
 
 /// The balancer's own connection: a health check.
 pub(crate) const LOCAL: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x20\x00\x00\x00";
@@ -32,23 +35,13 @@ pub(crate) fn raw_header(command: u8, family: u8, block: &[u8]) -> Vec<u8> {
 
 /// Forwards every connection to `edge`, behind `first`: the address of its listener.
 pub(crate) fn before(edge: SocketAddr, first: Vec<u8>) -> SocketAddr {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    let address = listener.local_addr().expect("it is bound");
-    listener.set_nonblocking(true).expect("it is open");
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.expect("a runtime").block_on(async move {
-            let listener = tokio::net::TcpListener::from_std(listener).expect("a socket");
-            while let Ok((mut client, _)) = listener.accept().await {
-                let first = first.clone();
-                tokio::spawn(async move {
-                    let Ok(mut edge) = tokio::net::TcpStream::connect(edge).await else { return };
-                    // an edge that refuses the header is gone: the client sees how it ends
-                    let _refused = edge.write_all(&first).await;
-                    let _ended = copy_bidirectional(&mut client, &mut edge).await;
-                });
-            }
-        });
-    });
-    address
+    listen(move |mut client| {
+        let first = first.clone();
+        async move {
+            let Ok(mut edge) = TcpStream::connect(edge).await else { return };
+            // an edge that refuses the header is gone: the client sees how it ends
+            let _refused = edge.write_all(&first).await;
+            let _ended = copy_bidirectional(&mut client, &mut edge).await;
+        }
+    })
 }

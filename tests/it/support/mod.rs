@@ -10,6 +10,7 @@ pub(crate) mod client2;
 pub(crate) mod documents;
 pub(crate) mod edge;
 pub(crate) mod folder;
+pub(crate) mod forward;
 pub(crate) mod node;
 pub(crate) mod postgres;
 pub(crate) mod relay;

@@ -20,6 +20,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 use crate::support::client::{Client, PATIENCE};
 use crate::support::edge::Setup;
 use crate::support::folder::Folder;
+use crate::support::forward::listen;
 
 /// The host name of every certificate here.
 pub(crate) const NAME: &str = "edge.test";
@@ -98,26 +99,16 @@ pub(crate) fn secured_node(node: SocketAddr, pair: &Pair) -> SocketAddr {
     let mut config = config.expect("the key is the certificate's");
     // a client that offered h2 would be served it
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    let address = listener.local_addr().expect("it is bound");
-    listener.set_nonblocking(true).expect("it is open");
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.expect("a runtime").block_on(async move {
-            let listener = tokio::net::TcpListener::from_std(listener).expect("a socket");
-            let acceptor = TlsAcceptor::from(Arc::new(config));
-            while let Ok((stream, _)) = listener.accept().await {
-                let acceptor = acceptor.clone();
-                tokio::spawn(async move {
-                    // the other side reports what it dislikes
-                    let Ok(mut inside) = acceptor.accept(stream).await else { return };
-                    let Ok(mut node) = tokio::net::TcpStream::connect(node).await else { return };
-                    let _ended = copy_bidirectional(&mut inside, &mut node).await;
-                });
-            }
-        });
-    });
-    address
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    listen(move |stream| {
+        let acceptor = acceptor.clone();
+        async move {
+            // the other side reports what it dislikes
+            let Ok(mut inside) = acceptor.accept(stream).await else { return };
+            let Ok(mut node) = tokio::net::TcpStream::connect(node).await else { return };
+            let _ended = copy_bidirectional(&mut inside, &mut node).await;
+        }
+    })
 }
 
 /// Configures a listener with the certificate that [`Pair::write`] wrote.

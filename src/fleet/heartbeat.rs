@@ -1,5 +1,5 @@
-//! Keeps the connection to the store, and ends an outage: what was admitted without it is reported
-//! before it is used again.
+//! Reports once a second that this instance is alive, over a connection that it keeps open, and
+//! ends an outage: what was admitted without the store is reported before that is used again.
 
 use super::Fleet;
 use async_trait::async_trait;
@@ -16,21 +16,21 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// did not come is reported with its next request.
 const REPORTING: Duration = Duration::from_millis(900);
 
-/// The task that keeps the fleet's connection.
-pub struct Keeper(pub Arc<Fleet>);
+/// The task that sends the heartbeats of this instance.
+pub struct Heartbeat(pub Arc<Fleet>);
 
 #[async_trait]
-impl BackgroundService for Keeper {
+impl BackgroundService for Heartbeat {
     async fn start(&self, mut shutdown: ShutdownWatch) {
         tokio::select! {
             _ = shutdown.changed() => {}
-            () = self.keep() => {}
+            () = self.run() => {}
         }
     }
 }
 
-impl Keeper {
-    async fn keep(&self) {
+impl Heartbeat {
+    async fn run(&self) {
         let store = &self.0.store;
         let mut ticks = interval(INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -39,15 +39,15 @@ impl Keeper {
                 _ = ticks.tick() => {}
                 () = store.tripped.notified() => {}
             }
-            self.beat().await;
+            self.send().await;
         }
     }
 
-    pub(super) async fn beat(&self) {
+    pub(super) async fn send(&self) {
         let store = &self.0.store;
-        if store.beat().await.is_ok() && store.is_down() {
+        if store.heartbeat().await.is_ok() && store.is_down() {
             self.report().await;
-            store.rise();
+            store.mark_up();
         }
     }
 
