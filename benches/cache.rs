@@ -16,7 +16,7 @@ mod node;
 use criterion::{Criterion, criterion_group, criterion_main};
 use pingora::services::background::BackgroundService;
 use portcullis::config::Config;
-use portcullis::gateway::{Gateway, Lookup, ReadRequest, Settings};
+use portcullis::gateway::{Caller, Gateway, Lookup, ReadRequest, Settings};
 use portcullis::io::MemoryPool;
 use portcullis::node::Node;
 use portcullis::telemetry::{CacheUse, Metrics};
@@ -61,7 +61,7 @@ impl World {
         let memory = MemoryPool::new(256 << 20);
         let node = Node::new(&config.node, Arc::clone(&memory), Arc::clone(&metrics));
         let gateway = Arc::new(Gateway::new(&gateway_config, Arc::new(node), memory));
-        let watcher = gateway.watcher(&gateway_config, &config.node, metrics);
+        let watcher = gateway.watcher(&gateway_config, &config.node, metrics, None);
         let runtime = tokio::runtime::Runtime::new().expect("a runtime can be made");
         runtime.spawn(async move {
             // `stop` lives as long as the watcher, which only the end of the process stops
@@ -80,7 +80,8 @@ impl World {
     }
 
     fn lookup<'a>(&'a self, request: &'a ReadRequest) -> Lookup<'a> {
-        self.gateway.lookup(&self.settings, black_box(request), (self.client, None))
+        let caller = Caller { client: self.client, traceparent: None, position: None };
+        self.gateway.lookup(&self.settings, black_box(request), caller)
     }
 
     /// Polls until the response comes from the cache.

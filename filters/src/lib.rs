@@ -8,8 +8,8 @@
 //! Reading order: [`head`] (a request before its body), [`policy`] (the order of all checks),
 //! [`rpc`] (JSON-RPC and the thirteen reads), [`tx`] (transactions, and the calls that users may
 //! sign), [`operation`] (what the relay signs), [`webhook`] (what the age verifier signs),
-//! [`limit`], [`client`], [`proxy_header`], [`bearer`], [`hmac`] and [`secret`] (how often, and
-//! who), [`verdict`] (permits and refusals).
+//! [`limit`], [`client`], [`proxy_header`], [`position`], [`bearer`], [`hmac`] and [`secret`] (how
+//! often, who, and since when), [`verdict`] (permits and refusals).
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(
     not(test),
@@ -27,6 +27,7 @@ pub mod limit;
 mod named;
 pub mod operation;
 pub mod policy;
+pub mod position;
 pub mod proxy_header;
 pub mod rpc;
 pub mod secret;

@@ -183,6 +183,8 @@ named! {
         StoreUnavailable = "store_unavailable",
         /// The store of the limits that instances share did not answer.
         FleetUnavailable = "fleet_unavailable",
+        /// The chain is not as far as the position that the request named.
+        ChainPositionBehind = "chain_position_behind",
         /// The operator has not configured this function.
         NotConfigured = "not_configured",
         /// The keys that verify sessions cannot be fetched.
@@ -193,7 +195,8 @@ named! {
 }
 
 impl Reason {
-    /// Whether the failure is on our side: the request itself may be good.
+    /// Whether the failure is on our side: the request itself may be good. Not a position that the
+    /// chain has not reached: a client may name any.
     pub const fn is_failure(self) -> bool {
         matches!(
             self,

@@ -2,6 +2,7 @@
 //! ends an outage: what was admitted without the store is reported before that is used again.
 
 use super::Fleet;
+use super::leader::Part;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use pingora::server::ShutdownWatch;
@@ -12,6 +13,8 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 /// How often this instance reports to the store that it is alive, or tries again.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// Another heartbeat was answered within this time: an interval, and what a watch may be late.
+const RECENT: Duration = Duration::from_millis(1_400);
 /// How long reports may delay the end of an outage: tens of thousands of them. A client whose turn
 /// did not come is reported with its next request.
 const REPORTING: Duration = Duration::from_millis(900);
@@ -45,7 +48,11 @@ impl Heartbeat {
 
     pub(super) async fn send(&self) {
         let store = &self.0.store;
-        if store.heartbeat().await.is_ok() && store.is_down() {
+        // that of the watch of the chain counts as well
+        if !store.is_down() && store.last_heard().is_some_and(|ago| ago < RECENT) {
+            return;
+        }
+        if store.heartbeat(Part::Member, 0).await.is_ok() && store.is_down() {
             self.report().await;
             store.mark_up();
         }

@@ -1,4 +1,5 @@
-//! What several instances share: the limits of their clients, exact over all of them.
+//! What several instances share: the limits of their clients, exact over all of them, and one watch
+//! of the chain.
 //!
 //! An instance leases requests of a client's quota from Valkey or Redis, by one atomic script
 //! (`lease.lua`), and admits by its lease: a message per dozen requests instead of one for each. A
@@ -6,9 +7,10 @@
 //! Clients are keyed digests in the store. Without the store, each instance admits its part.
 //!
 //! Nothing here is used without `[fleet]`. Reading order: `limit` (a surface's limit), `lease` (one
-//! client), `store` (messages), `heartbeat` (the connection, and what happens after an outage).
+//! client), `store` (messages), `heartbeat` (after an outage), `leader` (who watches the chain).
 
 mod heartbeat;
+mod leader;
 mod lease;
 mod limit;
 mod store;
@@ -16,6 +18,7 @@ mod store;
 mod tests;
 
 pub use heartbeat::Heartbeat;
+pub use leader::{Published, lease};
 pub use limit::{Decision, SharedLimit};
 pub use store::{Credentials, CredentialsError, FleetError, ping};
 

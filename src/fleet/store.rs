@@ -4,6 +4,7 @@
 //! is down: nothing is sent until [`Store::heartbeat`] gets an answer. The connection is replaced
 //! here, because one to a peer that vanished silently would last for minutes.
 
+use super::leader::{Heard, Lead, Part, StoreTime};
 use super::lease::{Granted, Message, Terms};
 use crate::config::FleetConfig;
 use crate::secrets::{self, Secret, SecretError, certificates};
@@ -13,6 +14,7 @@ use portcullis_filters::client::ClientKey;
 use portcullis_filters::hmac;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo as _, Script, TlsCertificates};
+use redis::{ProtocolVersion, PushInfo, PushKind};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use std::path::Path;
 use std::sync::Arc;
@@ -97,23 +99,25 @@ fn read_secret(path: &Path) -> Result<Secret, SecretError> {
     Ok(secret)
 }
 
-/// Connects, and loads the script: whether the store can be used, and how long that took.
+/// Connects, and loads the scripts: whether the store can be used, and how long that took.
 ///
 /// # Errors
 /// It cannot.
 pub async fn ping(config: &FleetConfig, credentials: &Credentials) -> Result<Duration, FleetError> {
     let started = Instant::now();
     let client = client(config, credentials)?;
-    let mut connection = connect(&client).await?;
-    let script = Script::new(include_str!("lease.lua"));
-    let loaded = timeout(PATIENCE, script.load_async(&mut connection)).await;
-    loaded.map_err(|_| FleetError::Timeout)??;
+    let mut connection = connect(&client, AsyncConnectionConfig::new()).await?;
+    for script in [include_str!("lease.lua"), include_str!("heartbeat.lua")] {
+        let loaded = timeout(PATIENCE, Script::new(script).load_async(&mut connection)).await;
+        loaded.map_err(|_| FleetError::Timeout)??;
+    }
     Ok(started.elapsed())
 }
 
 fn client(config: &FleetConfig, credentials: &Credentials) -> Result<Client, FleetError> {
     let info = (&*config.url).into_connection_info()?;
-    let mut settings = info.redis_settings().clone();
+    // its pushes come over the same connection
+    let mut settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
     if let Some(password) = &credentials.password {
         settings = settings.set_password(String::from_utf8_lossy(password.expose().trim_ascii()));
     }
@@ -128,9 +132,12 @@ fn client(config: &FleetConfig, credentials: &Credentials) -> Result<Client, Fle
     })
 }
 
-async fn connect(client: &Client) -> Result<MultiplexedConnection, FleetError> {
+async fn connect(
+    client: &Client,
+    config: AsyncConnectionConfig,
+) -> Result<MultiplexedConnection, FleetError> {
     // each call has a timeout of its own
-    let config = AsyncConnectionConfig::new()
+    let config = config
         .set_connection_timeout(Some(PATIENCE))
         .set_response_timeout(None)
         .set_pipeline_buffer_size(MESSAGES);
@@ -167,7 +174,7 @@ pub(super) struct Store {
     /// The name of this instance: another one after each start.
     instance: String,
     lease: Script,
-    members: Script,
+    heartbeat: Script,
     connection: Mutex<Option<MultiplexedConnection>>,
     permits: Semaphore,
     failures: AtomicU32,
@@ -177,6 +184,11 @@ pub(super) struct Store {
     pub(super) tripped: Notify,
     /// Instances that are alive, as last known; 0 before the first answer.
     instances: AtomicU32,
+    /// Its clock, as of the last heartbeat.
+    pub(super) clock: Mutex<Option<StoreTime>>,
+    pub(super) lead: Mutex<Option<Lead>>,
+    /// Signalled when a leader publishes something new.
+    pub(super) pushed: Arc<Notify>,
     metrics: Arc<Metrics>,
 }
 
@@ -194,7 +206,7 @@ impl Store {
             secret: credentials.secret,
             instance: hex::encode(instance),
             lease: Script::new(include_str!("lease.lua")),
-            members: Script::new(include_str!("members.lua")),
+            heartbeat: Script::new(include_str!("heartbeat.lua")),
             connection: Mutex::default(),
             permits: Semaphore::new(MESSAGES),
             failures: AtomicU32::new(0),
@@ -202,6 +214,9 @@ impl Store {
             cause: Mutex::default(),
             tripped: Notify::new(),
             instances: AtomicU32::new(0),
+            clock: Mutex::default(),
+            lead: Mutex::default(),
+            pushed: Arc::default(),
             metrics,
         })
     }
@@ -291,35 +306,56 @@ impl Store {
         Ok(Answer::Granted(Granted { granted: number(granted), left: number(left), retry }))
     }
 
-    /// Reports that this instance is alive; connects first if it has no connection.
+    /// Reports that this instance is alive, and its part in the watch of the chain; connects first
+    /// if it has no connection. `epoch` is the newest that this instance named.
     ///
     /// # Errors
     /// Why the store is unavailable. The connection is given up.
-    pub(super) async fn heartbeat(&self) -> Result<(), FleetError> {
-        let answer = self.send_heartbeat().await;
-        if let Ok(instances) = answer {
-            self.instances.store(instances, Ordering::Relaxed);
-            self.metrics.fleet.instances.set(as_gauge(instances));
-        }
-        answer.map(|_| ()).inspect_err(|error| {
+    pub(super) async fn heartbeat(&self, part: Part<'_>, epoch: u64) -> Result<Heard, FleetError> {
+        let sent = Instant::now();
+        let heard = self.send_heartbeat(part, epoch).await.inspect_err(|error| {
             *self.connection.lock() = None;
             self.mark_down(&error.to_string());
-        })
+        })?;
+        self.note(part, &heard, sent);
+        self.instances.store(heard.instances, Ordering::Relaxed);
+        self.metrics.fleet.instances.set(as_gauge(heard.instances));
+        Ok(heard)
     }
 
-    async fn send_heartbeat(&self) -> Result<u32, FleetError> {
+    async fn send_heartbeat(&self, part: Part<'_>, epoch: u64) -> Result<Heard, FleetError> {
+        let key = format!("pc:{}:instances:{}", self.name, self.digest("instances"));
         let connection = self.connection.lock().clone();
         let mut connection = match connection {
             Some(connection) => connection,
-            None => connect(&self.client).await?,
+            None => self.connect(&key).await?,
         };
-        let key = format!("pc:{}:members:{}", self.name, self.digest("members"));
-        let mut call = self.members.key(key);
-        call.arg(&self.instance).arg(u64::try_from(ALIVE.as_millis()).unwrap_or(u64::MAX));
+        let (part, fence, lease, polled, state) = self.arguments(part);
+        let alive = u64::try_from(ALIVE.as_millis()).unwrap_or(u64::MAX);
+        let mut call = self.heartbeat.key(&key);
+        call.arg(&self.instance).arg(alive).arg(part).arg(fence).arg(lease).arg(epoch);
+        call.arg(polled).arg(state).arg(&key);
         let answer = timeout(PATIENCE, call.invoke_async(&mut connection)).await;
-        let instances = answer.map_err(|_| FleetError::Timeout)??;
+        let heard = answer.map_err(|_| FleetError::Timeout)??;
         *self.connection.lock() = Some(connection);
-        Ok(instances)
+        Ok(heard)
+    }
+
+    /// Connects, and subscribes to what leaders publish.
+    async fn connect(&self, channel: &str) -> Result<MultiplexedConnection, FleetError> {
+        let pushed = Arc::clone(&self.pushed);
+        let config = AsyncConnectionConfig::new().set_push_sender(move |push: PushInfo| {
+            if push.kind == PushKind::Message {
+                pushed.notify_one();
+            }
+            Ok::<_, FleetError>(())
+        });
+        let mut connection = connect(&self.client, config).await?;
+        let subscribed = timeout(PATIENCE, connection.subscribe(channel)).await;
+        if let Err(error) = subscribed.map_err(|_| FleetError::Timeout)? {
+            log::debug!(error:%; "fleet: no pushes, so news come with the next heartbeat");
+        }
+        Ok(connection)
     }
 
     /// The store is used from now on.

@@ -1,9 +1,10 @@
 //! The script against a real engine, and the leases of several instances against a judge.
 
+use super::leader::Part;
 use super::lease::{Granted, Lease, Message, Step, Terms};
 use super::limit::{Decision, SharedLimit};
 use super::store::{Answer, Credentials, Purpose};
-use super::{Fleet, Heartbeat};
+use super::{Fleet, Heartbeat, Published, lease};
 use crate::config::{FleetConfig, WhenDown};
 use crate::secrets::Secret;
 use crate::telemetry::{Metrics, Surface};
@@ -48,7 +49,7 @@ async fn instance(name: &str, terms: Terms) -> Arc<Fleet> {
     let mut fleet = Fleet::new(&config, credentials, Arc::new(Metrics::default())).unwrap();
     Arc::get_mut(&mut fleet).unwrap().terms = terms;
     assert!(fleet.store.is_down(), "nothing is sent before the first heartbeat");
-    fleet.store.heartbeat().await.unwrap();
+    fleet.store.heartbeat(Part::Member, 0).await.unwrap();
     fleet.store.mark_up();
     fleet
 }
@@ -217,6 +218,126 @@ async fn a_closed_connection_is_an_outage_that_reports_end() {
     let other = other.limit(Surface::Gateway, 100, |_| 0);
     let granted = other.decide(client(), 20).await;
     assert!(!matches!(granted, Decision::Admitted(_)), "all was used, and reported: {granted:?}");
+}
+
+/// Polls follow each other in this interval.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+async fn follows(fleet: &Fleet) -> Published {
+    fleet.follow(Some(INTERVAL), 0).await.unwrap()
+}
+
+async fn publishes(fleet: &Fleet, state: &str) -> Published {
+    fleet.publish((state, Instant::now()), INTERVAL, 0).await.unwrap()
+}
+
+fn state(published: &Published) -> &str {
+    published.state.as_ref().map_or("", |(state, _)| state)
+}
+
+#[tokio::test]
+async fn the_first_leads_until_it_resigns() {
+    let name = name();
+    let (one, other) = (instance(&name, terms()).await, instance(&name, terms()).await);
+    let member = one.follow(None, 0).await.unwrap();
+    assert!(!member.leads && !one.leads(), "who is no candidate never leads");
+    let elected = follows(&one).await;
+    assert!(elected.leads && elected.is_elected && one.leads());
+    assert!(!follows(&other).await.leads && !other.leads(), "one leads");
+    let published = publishes(&one, "first").await;
+    assert!(published.leads && !published.is_elected, "its lead goes on");
+    let seen = follows(&other).await;
+    assert_eq!(state(&seen), "first");
+    assert!(seen.state.unwrap().1.elapsed() < INTERVAL, "and it is fresh");
+    one.resign().await;
+    let heir = follows(&other).await;
+    assert!(heir.leads && heir.is_elected, "at once");
+    assert_eq!(state(&heir), "first", "it inherits what was published");
+    assert!(!publishes(&one, "late").await.leads, "who resigned publishes no more");
+    assert_eq!(state(&follows(&one).await), "first");
+}
+
+/// The store lets it lead again at once, and knows that it may have missed another leader.
+#[tokio::test]
+async fn a_lost_lead_is_a_new_one() {
+    let one = instance(&name(), terms()).await;
+    follows(&one).await;
+    publishes(&one, "first").await;
+    let again = follows(&one).await;
+    assert!(again.leads && again.is_elected, "by another fence");
+    assert_eq!(state(&again), "first");
+}
+
+#[tokio::test]
+async fn an_older_fence_publishes_nothing() {
+    let name = name();
+    let (sleeper, other) = (instance(&name, terms()).await, instance(&name, terms()).await);
+    follows(&sleeper).await;
+    publishes(&sleeper, "first").await;
+    // as if it knew nothing of the end of its lease
+    let stale = *sleeper.store.lead.lock();
+    sleeper.resign().await;
+    follows(&other).await;
+    publishes(&other, "second").await;
+    *sleeper.store.lead.lock() = stale;
+    assert!(sleeper.leads(), "it thinks so");
+    let dropped = publishes(&sleeper, "from before").await;
+    assert!(!dropped.leads && !sleeper.leads(), "the store knows better");
+    assert_eq!(state(&dropped), "second");
+    other.resign().await;
+    *sleeper.store.lead.lock() = stale;
+    let elected = publishes(&sleeper, "from before").await;
+    assert!(elected.leads && elected.is_elected, "nobody else leads");
+    assert_eq!(state(&elected), "second", "but what it published is dropped");
+}
+
+#[tokio::test]
+async fn a_lead_ends_here_without_an_answer() {
+    let one = instance(&name(), terms()).await;
+    follows(&one).await;
+    tokio::time::pause();
+    tokio::time::advance(lease(INTERVAL) / 2).await;
+    assert!(one.leads());
+    tokio::time::advance(lease(INTERVAL) / 2).await;
+    assert!(!one.leads(), "another instance may lead by now");
+    assert_eq!(lease(INTERVAL * 5), INTERVAL * 15, "longer where polls are rare");
+}
+
+#[tokio::test]
+async fn an_age_counts_from_the_poll() {
+    let name = name();
+    let (one, other) = (instance(&name, terms()).await, instance(&name, terms()).await);
+    follows(&one).await;
+    let polled = Instant::now().checked_sub(INTERVAL).unwrap();
+    one.publish(("old", polled), INTERVAL, 0).await.unwrap();
+    let (_, since) = follows(&other).await.state.unwrap();
+    let age = since.elapsed();
+    assert!(age >= INTERVAL && age < INTERVAL * 2, "as old as it was when it was sent: {age:?}");
+}
+
+#[tokio::test]
+async fn followers_are_told_what_is_new() {
+    let name = name();
+    let (one, other) = (instance(&name, terms()).await, instance(&name, terms()).await);
+    follows(&one).await;
+    publishes(&one, "first").await;
+    other.pushed().await;
+    publishes(&one, "first").await;
+    publishes(&one, "second").await;
+    other.pushed().await;
+    let more = tokio::time::timeout(millis(100), other.pushed()).await;
+    assert!(more.is_err(), "the same again is nothing new");
+}
+
+#[tokio::test]
+async fn the_newest_epoch_of_all_is_known_to_all() {
+    let name = name();
+    let (one, other) = (instance(&name, terms()).await, instance(&name, terms()).await);
+    assert_eq!(follows(&one).await.epoch, 0);
+    other.follow(Some(INTERVAL), 1_763_880_000_123).await.unwrap();
+    assert_eq!(follows(&one).await.epoch, 1_763_880_000_123);
+    other.follow(Some(INTERVAL), 7).await.unwrap();
+    assert_eq!(follows(&one).await.epoch, 1_763_880_000_123, "it only grows");
 }
 
 /// Admissions of one client at all instances, for some windows.

@@ -15,9 +15,10 @@ pub use watch::EpochCause;
 pub use watcher::Watcher;
 
 use crate::config::{CorsOrigins, GatewayConfig, NodeConfig};
+use crate::fleet::Fleet;
 use crate::http::clients::{self, ClientLimits, Running};
 use crate::io::MemoryPool;
-use crate::node::{Answer, ConnectionChoice, Node, NodeError};
+use crate::node::{Answer, ConnectionChoice, Node, NodeError, chain};
 use crate::telemetry::{CacheUse, Metrics};
 use ahash::RandomState;
 use cache::{Cache, CacheKey, View};
@@ -25,6 +26,7 @@ use parking_lot::Mutex;
 use parsed_bodies::ParsedBodyCache;
 use portcullis_filters::client::{ClientKey, TrustedProxies};
 use portcullis_filters::policy::GatewayPolicy;
+use portcullis_filters::position::ChainPosition;
 use portcullis_filters::rpc::{CacheClass, MethodSet};
 use portcullis_filters::verdict::Refusal;
 use std::collections::HashMap;
@@ -82,10 +84,26 @@ impl clients::Settings for Settings {
     }
 }
 
+/// How long a request waits for this instance to learn that the chain is as far as it must be.
+const CATCHING_UP: Duration = Duration::from_millis(100);
+/// How long the node may take to say how far it is.
+const HEIGHT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Who sent a read, and what with it.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller<'a> {
+    /// The client.
+    pub client: ClientKey,
+    /// The trace context to pass on, if this read is sent to the node.
+    pub traceparent: Option<&'a [u8]>,
+    /// Where the chain must be at least, as [`Gateway::catch_up`] has found.
+    pub position: Option<ChainPosition>,
+}
+
 /// The result of looking up a read in the cache.
 pub enum Lookup<'a> {
-    /// The cached answer.
-    Cached(Answer),
+    /// The cached answer, and how far the chain is.
+    Cached(Answer, Option<ChainPosition>),
     /// The answer has to be fetched.
     Pending(PendingRead<'a>),
 }
@@ -94,8 +112,16 @@ impl Lookup<'_> {
     /// How the cache takes part.
     pub fn cache(&self) -> CacheUse {
         match self {
-            Self::Cached(_) => CacheUse::Hit,
+            Self::Cached(..) => CacheUse::Hit,
             Self::Pending(pending) => pending.cache,
+        }
+    }
+
+    /// How far the chain was known to be before the answer, or had to be.
+    pub fn position(&self) -> Option<ChainPosition> {
+        match self {
+            Self::Cached(_, position) => *position,
+            Self::Pending(pending) => pending.view.position().max(pending.caller.position),
         }
     }
 }
@@ -104,8 +130,7 @@ impl Lookup<'_> {
 pub struct PendingRead<'a> {
     gateway: &'a Gateway,
     request: &'a ReadRequest,
-    client: ClientKey,
-    traceparent: Option<&'a [u8]>,
+    caller: Caller<'a>,
     /// The state of the chain before the node is asked.
     view: View,
     /// How the answer may be cached, if it may.
@@ -134,9 +159,10 @@ impl Gateway {
         config: &GatewayConfig,
         node: &NodeConfig,
         metrics: Arc<Metrics>,
+        fleet: Option<Arc<Fleet>>,
     ) -> Watcher {
         let interval = config.cache.watch_interval;
-        Watcher::new(Arc::clone(&self.cache), interval, (&self.node, node), metrics)
+        Watcher::new(Arc::clone(&self.cache), interval, (&self.node, node), metrics, fleet)
     }
 
     /// Applies other settings to later requests.
@@ -176,25 +202,60 @@ impl Gateway {
         Ok((request, id.as_str()))
     }
 
-    /// Looks up a client's permitted read. `traceparent` is sent to the node if this read leads.
+    /// How far the chain is, if it is observed.
+    pub fn position(&self) -> Option<ChainPosition> {
+        self.cache.view().position()
+    }
+
+    /// Waits until this instance, or else the node, is known to be at this position or later.
+    /// Returns whether one is.
+    ///
+    /// # Errors
+    /// The node does not say how far it is.
+    pub async fn catch_up(
+        &self,
+        position: ChainPosition,
+        client: ClientKey,
+    ) -> Result<bool, NodeError> {
+        if self.cache.view().reaches(position) {
+            return Ok(true);
+        }
+        self.cache.reach(position, CATCHING_UP).await;
+        if self.cache.view().reaches(position) {
+            return Ok(true);
+        }
+        let write = |id, out: &mut Vec<u8>| {
+            chain::write_request(id, "starknet_blockNumber", "[]", out);
+        };
+        let deadline = Instant::now() + HEIGHT_TIMEOUT.min(self.node.timeout());
+        let share = self.running.clients().answers_of(client);
+        let pooled = ConnectionChoice::Pooled;
+        let answer = self.node.fetch(write, pooled, None, deadline, Some(share)).await?;
+        let height = serde_json::from_slice::<u64>(&answer.payload);
+        Ok(answer.is_result() && height.is_ok_and(|height| height >= position.height))
+    }
+
+    /// Looks up a client's permitted read.
     pub fn lookup<'a>(
         &'a self,
         settings: &Settings,
         request: &'a ReadRequest,
-        (client, traceparent): (ClientKey, Option<&'a [u8]>),
+        caller: Caller<'a>,
     ) -> Lookup<'a> {
         let view = self.cache.view();
-        let class = request.class.filter(|_| settings.cache && view.in_use);
+        // otherwise only the node is known to be as far as it must be
+        let is_far = caller.position.is_none_or(|position| view.reaches(position));
+        let class = request.class.filter(|_| settings.cache && view.in_use && is_far);
         let cached = || class.and_then(|_| self.cache.get(request.cached_under(), &view));
         if let Some(answer) = cached() {
-            return Lookup::Cached(answer);
+            return Lookup::Cached(answer, view.position());
         }
-        let mut role = settings.single_flight.then(|| self.join(view.epoch, request));
+        let mut role = (settings.single_flight && is_far).then(|| self.join(&view, request));
         if let Some(Role::Leader(leader)) = role {
             // the flight before this one may have ended after the lookup above
             if let Some(answer) = cached() {
                 leader.complete(&Ok(answer.clone()));
-                return Lookup::Cached(answer);
+                return Lookup::Cached(answer, view.position());
             }
             role = Some(Role::Leader(leader));
         }
@@ -207,20 +268,11 @@ impl Gateway {
             method = request.method().name(), cache = cache.name(), in_use = view.in_use,
             epoch = view.epoch, settled:? = view.settled; "not in the cache"
         );
-        Lookup::Pending(PendingRead {
-            gateway: self,
-            request,
-            client,
-            traceparent,
-            view,
-            class,
-            role,
-            cache,
-        })
+        Lookup::Pending(PendingRead { gateway: self, request, caller, view, class, role, cache })
     }
 
-    fn join(&self, epoch: u64, request: &ReadRequest) -> Role<Result<Answer, NodeError>> {
-        self.flights.join(epoch, Arc::clone(&request.key))
+    fn join(&self, view: &View, request: &ReadRequest) -> Role<Result<Answer, NodeError>> {
+        self.flights.join((view.epoch, view.position()), Arc::clone(&request.key))
     }
 }
 
@@ -246,7 +298,7 @@ impl PendingRead<'_> {
                     Err(_) => break Err(NodeError::Timeout),
                     // the leader is gone
                     Ok(Err(_)) => {
-                        self.role = Some(self.gateway.join(self.view.epoch, self.request));
+                        self.role = Some(self.gateway.join(&self.view, self.request));
                     }
                 }
             };
@@ -286,9 +338,9 @@ impl PendingRead<'_> {
         deadline: Instant,
     ) -> impl Future<Output = Result<Answer, NodeError>> + 'a {
         let write = |id, out: &mut Vec<u8>| key.call().write_request(id, out);
-        let share = self.gateway.running.clients().answers_of(self.client);
+        let share = self.gateway.running.clients().answers_of(self.caller.client);
         let (choice, share) = (ConnectionChoice::Pooled, Some(share));
-        self.gateway.node.fetch(write, choice, self.traceparent, deadline, share)
+        self.gateway.node.fetch(write, choice, self.caller.traceparent, deadline, share)
     }
 
     fn store(&self, class: CacheClass, answer: &Answer) {
@@ -312,12 +364,15 @@ impl PendingRead<'_> {
 /// would cost it 3,700 instructions more (callgrind).
 struct Flights<T>(Mutex<HashMap<FlightKey, Vec<oneshot::Sender<T>>, RandomState>>);
 
-/// A read in the chain epoch in which its flight began. Nobody joins a flight of another epoch.
+/// A read, and the chain epoch and position at which its flight began. Nobody joins a flight of
+/// another one: its answer may be older than what this instance has said of the chain since.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct FlightKey {
-    epoch: u64,
+    at: FlightStart,
     call: Arc<CacheKey>,
 }
+
+type FlightStart = (u64, Option<ChainPosition>);
 
 /// A request's part in a flight.
 enum Role<T> {
@@ -340,8 +395,8 @@ impl<T> Flights<T> {
     }
 
     /// Joins the flight for this read, or starts one.
-    fn join(self: &Arc<Self>, epoch: u64, call: Arc<CacheKey>) -> Role<T> {
-        match self.0.lock().entry(FlightKey { epoch, call }) {
+    fn join(self: &Arc<Self>, at: FlightStart, call: Arc<CacheKey>) -> Role<T> {
+        match self.0.lock().entry(FlightKey { at, call }) {
             Entry::Vacant(entry) => {
                 let key = entry.key().clone();
                 entry.insert(Vec::new());

@@ -23,7 +23,7 @@ impl World {
             r#"{{"jsonrpc":"2.0","id":1,"method":"starknet_getNonce","params":["latest","{account}"]}}"#
         );
         let call = permitted(&body).into_read().call();
-        self.flights.join(epoch, Arc::new(CacheKey::new(call, &self.keys)))
+        self.flights.join((epoch, None), Arc::new(CacheKey::new(call, &self.keys)))
     }
 
     fn leads(&self, epoch: u64, account: &str) -> Leader<Number> {

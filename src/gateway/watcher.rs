@@ -1,26 +1,33 @@
 //! Polls the chain at every tick and reports to the cache what still holds.
 //!
 //! It has connections and memory of its own, so that load on the gateway does not hide the chain.
-//! While the cache is disabled it polls nothing.
+//! While the cache is disabled it polls nothing. In a fleet one instance polls, the leader, and
+//! publishes what it saw; the others follow, and cache for as long as that is fresh. What nobody
+//! publishes, each instance polls for itself: more seldom, and it caches only what that proves.
 
 use super::cache::Cache;
-use super::watch::{EpochCause, L1, Poll, Step, Watch};
+use super::watch::{ChainState, EpochCause, L1, Poll, Step, Watch};
 use crate::config::NodeConfig;
+use crate::fleet::{Fleet, FleetError, Published, lease};
 use crate::io::MemoryPool;
 use crate::node::chain::{BlockIdentity, Chain, RpcError};
 use crate::node::{MAX_ANSWER, Node};
-use crate::telemetry::Metrics;
+use crate::telemetry::{Metrics, as_gauge};
 use async_trait::async_trait;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::time::{Instant, MissedTickBehavior};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime};
+use tokio::time::{Instant, sleep_until, timeout};
 
 /// Blocks in one poll.
 const BLOCKS: usize = 5;
-/// A poll may take one interval, or this long if the interval is shorter.
-const MIN_TIMEOUT: Duration = Duration::from_secs(1);
+/// A poll may take one interval, or this long if the interval is shorter. Instances that poll for
+/// themselves do so at most once in this time.
+const SECOND: Duration = Duration::from_secs(1);
+/// What was published is fresh for this many intervals: the leader publishes once in each.
+const FRESH: u32 = 2;
 
 /// Watches the chain for the gateway's cache.
 pub struct Watcher {
@@ -28,6 +35,20 @@ pub struct Watcher {
     interval: Duration,
     chain: Chain,
     metrics: Arc<Metrics>,
+    fleet: Option<Arc<Fleet>>,
+}
+
+/// What one watch, from switch to switch, knows.
+struct Turns {
+    watch: Watch,
+    /// The epoch of the cache that was applied last.
+    applied: u64,
+    /// Whether the last poll of this instance failed.
+    is_blind: bool,
+    /// When the newest published state was polled; the begin of the watch before.
+    published: Instant,
+    /// When this instance polls for itself, if it does.
+    due: Instant,
 }
 
 #[async_trait]
@@ -38,6 +59,7 @@ impl BackgroundService for Watcher {
             _ = shutdown.changed() => {}
             () = self.run() => {}
         }
+        self.resign().await;
     }
 }
 
@@ -56,6 +78,7 @@ impl Watcher {
         interval: Duration,
         (node, config): (&Node, &NodeConfig),
         metrics: Arc<Metrics>,
+        fleet: Option<Arc<Fleet>>,
     ) -> Self {
         let memory = MemoryPool::new(BLOCKS * MAX_ANSWER);
         let config = NodeConfig {
@@ -64,11 +87,12 @@ impl Watcher {
             ..config.clone()
         };
         let chain = Chain(node.apart(&config, memory));
-        Self { cache, interval, chain, metrics }
+        Self { cache, interval, chain, metrics, fleet }
     }
 
     async fn run(&self) {
         let mut switch = self.cache.switched();
+        let mut newest = 0;
         loop {
             while !*switch.borrow_and_update() {
                 // an unfinished poll may have applied its result since
@@ -77,47 +101,191 @@ impl Watcher {
                     return;
                 }
             }
-            self.watch(&mut switch).await;
+            newest = self.watch(&mut switch, newest).await;
+            self.resign().await;
         }
     }
 
-    /// Polls until the cache is disabled.
-    async fn watch(&self, switch: &mut tokio::sync::watch::Receiver<bool>) {
-        let mut watch = Watch::default();
-        let mut ticks = tokio::time::interval(self.interval);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut was_blind = false;
+    /// Watches until the cache is disabled. Epochs get later numbers than `newest`; returns the
+    /// newest of them.
+    async fn watch(&self, switch: &mut tokio::sync::watch::Receiver<bool>, newest: u64) -> u64 {
+        let mut next = Instant::now();
+        let (watch, applied, is_blind) = (Watch::after(newest), 0, false);
+        let mut turns = Turns { watch, applied, is_blind, published: next, due: next };
         while *switch.borrow_and_update() {
             tokio::select! {
-                _ = ticks.tick() => {}
+                () = sleep_until(next) => {}
+                () = self.news() => {}
                 _ = switch.changed() => continue,
             }
-            let start = Instant::now();
-            let poll = self.poll(&watch);
-            let Ok(poll) = tokio::time::timeout(self.interval.max(MIN_TIMEOUT), poll).await else {
-                // its first blocks may be gone by now, so its result proves nothing
-                self.cache.pause();
-                log::debug!("chain not polled in time");
-                continue;
-            };
-            let (outcome, took) =
-                (poll.as_ref().map_or_else(|cause| cause.name(), |_| "ok"), start.elapsed());
-            let head = poll.as_ref().map(|poll| poll.head.number).unwrap_or_default();
-            log::debug!(outcome, head, took:?; "chain polled");
-            let step = watch.step(poll, Instant::now());
-            self.cache.apply(&step);
-            self.log(&step, was_blind);
-            was_blind = step.chain.is_none();
+            next = self.turn(&mut turns).await;
+        }
+        self.metrics.fleet.is_watcher.set(0);
+        self.metrics.fleet.state_age.set(0);
+        turns.watch.newest()
+    }
+
+    /// Waits, as a follower, until the leader publishes something or a request needs it.
+    async fn news(&self) {
+        match &self.fleet {
+            Some(fleet) if self.cache.follows.load(Ordering::Relaxed) => tokio::select! {
+                () = fleet.pushed() => {}
+                () = self.cache.outdated.notified() => {}
+            },
+            _ => std::future::pending().await,
         }
     }
 
-    fn log(&self, step: &Step, was_blind: bool) {
-        if let Some(cause) = step.broke {
+    /// Polls the chain, or looks for what the leader published; returns when to do so next.
+    async fn turn(&self, turns: &mut Turns) -> Instant {
+        let Some(fleet) = &self.fleet else {
+            let start = Instant::now();
+            if let Some((step, _)) = self.poll_in_time(turns).await {
+                self.apply(turns, &step, None);
+            }
+            return start + self.interval;
+        };
+        if fleet.is_connecting() {
+            return Instant::now() + SECOND / 20;
+        }
+        let next = match fleet.is_available() {
+            false => None,
+            true if fleet.leads() => self.lead(fleet, turns).await.ok(),
+            true => self.follow(fleet, turns).await.ok().flatten(),
+        };
+        let leads = fleet.is_available() && fleet.leads();
+        self.cache.follows.store(next.is_some() && !leads, Ordering::Relaxed);
+        self.metrics.fleet.is_watcher.set(i64::from(leads));
+        self.metrics.fleet.state_age.set(as_gauge(turns.published.elapsed().as_secs()));
+        match next {
+            Some(next) => next,
+            None => self.watch_alone(fleet, turns).await,
+        }
+    }
+
+    /// Polls the chain for the fleet, and applies the result once it is published.
+    async fn lead(&self, fleet: &Fleet, turns: &mut Turns) -> Result<Instant, FleetError> {
+        let start = Instant::now();
+        let next = start + self.interval;
+        turns.due = next;
+        // without a publication another instance leads soon
+        let Some((step, polled)) = self.poll_in_time(turns).await else { return Ok(next) };
+        if step.chain.is_none() {
+            // others may reach the node, and prove that the chain continues
+            self.cache.pause();
+            fleet.resign().await;
+            return Ok(start + self.interval / 4);
+        }
+        if step.broke.is_some() {
+            self.cache.pause();
+        }
+        let (text, newest) = (turns.watch.state().to_text(), turns.watch.newest());
+        let published = fleet.publish((&text, polled), self.interval, newest).await;
+        if let Ok(dropped) = &published
+            && (!dropped.leads || dropped.is_elected)
+        {
+            return Ok(self.heard(published?, turns).unwrap_or(start));
+        }
+        self.apply(turns, &step, Some(polled + self.interval * FRESH));
+        turns.watch.has_seen(published?.epoch);
+        turns.published = polled;
+        Ok(next)
+    }
+
+    /// Looks for what the leader published. `None` if this instance has to watch for itself.
+    async fn follow(
+        &self,
+        fleet: &Fleet,
+        turns: &mut Turns,
+    ) -> Result<Option<Instant>, FleetError> {
+        // one that does not reach the node leads nobody
+        let candidate = (!turns.is_blind).then_some(self.interval);
+        let published = fleet.follow(candidate, turns.watch.newest()).await?;
+        Ok(self.heard(published, turns))
+    }
+
+    fn heard(&self, published: Published, turns: &mut Turns) -> Option<Instant> {
+        let now = Instant::now();
+        let Published { leads, state, epoch, .. } = published;
+        let state = state.and_then(|(text, polled)| Some((ChainState::parse(&text)?, polled)));
+        let mut next = now + self.interval / 4;
+        let mut is_fresh = false;
+        if let Some((state, polled)) = state {
+            let step = turns.watch.inherit(state, now);
+            let until = polled + self.interval * FRESH;
+            is_fresh = now < until;
+            if is_fresh {
+                turns.published = polled;
+                self.apply(turns, &step, Some(until));
+                // a little after the leader publishes again
+                next = next.max(polled + self.interval + self.interval / 4);
+            }
+        }
+        if leads {
+            log::info!("this instance watches the chain for the fleet");
+            turns.watch.has_seen(epoch);
+            return Some(now);
+        }
+        let is_awaited = !turns.is_blind && turns.published.elapsed() < self.patience();
+        (is_fresh || is_awaited).then_some(next)
+    }
+
+    /// Polls the chain for this instance alone.
+    async fn watch_alone(&self, fleet: &Fleet, turns: &mut Turns) -> Instant {
+        let start = Instant::now();
+        if turns.due <= start {
+            // all together poll hardly more often than a leader
+            turns.due = start + (self.interval * fleet.instances()).max(SECOND);
+            if let Some((step, polled)) = self.poll_in_time(turns).await {
+                self.apply(turns, &step, Some(polled + self.interval * FRESH));
+            }
+        }
+        turns.due.min(start + self.interval)
+    }
+
+    /// How long no state is fresh until an instance watches for itself: an election, and a poll.
+    fn patience(&self) -> Duration {
+        lease(self.interval) + self.interval
+    }
+
+    /// Polls the chain. `None` if that took too long to prove anything.
+    async fn poll_in_time(&self, turns: &mut Turns) -> Option<(Step, Instant)> {
+        let (start, limit) = (Instant::now(), self.interval.max(SECOND));
+        let poll = timeout(limit, self.poll(&turns.watch)).await;
+        let polled = Instant::now();
+        // also if the process was suspended meanwhile: its first blocks may be gone by now
+        let Some(poll) = poll.ok().filter(|_| polled - start <= limit) else {
+            self.cache.pause();
+            log::debug!("chain not polled in time");
+            return None;
+        };
+        let outcome = poll.as_ref().map_or_else(|cause| cause.name(), |_| "ok");
+        let head = poll.as_ref().map(|poll| poll.head.number).unwrap_or_default();
+        log::debug!(outcome, head, took:? = polled - start; "chain polled");
+        let since_1970 = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_millis();
+        let step = turns.watch.step(poll, polled, u64::try_from(since_1970).unwrap_or(u64::MAX));
+        let was_blind = std::mem::replace(&mut turns.is_blind, step.chain.is_none());
+        if was_blind && !turns.is_blind {
+            log::info!("node reachable again: cache in use");
+        }
+        Some((step, polled))
+    }
+
+    fn apply(&self, turns: &mut Turns, step: &Step, until: Option<Instant>) {
+        self.cache.apply(step, until);
+        let before = std::mem::replace(&mut turns.applied, step.generation);
+        if before != step.generation
+            && let Some(cause) = turns.watch.state().cause()
+            && (before != 0 || step.broke.is_some())
+        {
             self.metrics.cache_epoch(cause.name());
             log::warn!(cause = cause.name(); "cache purged: chain continuity cannot be proved");
         }
-        if was_blind && step.chain.is_some() {
-            log::info!("node reachable again: cache in use");
+    }
+
+    async fn resign(&self) {
+        if let Some(fleet) = &self.fleet {
+            fleet.resign().await;
         }
     }
 

@@ -7,6 +7,7 @@
 use super::{ConnectionChoice, Node, NodeError};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::tx::Bounds;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use std::time::Duration;
@@ -72,7 +73,7 @@ pub struct Block {
 }
 
 /// The identity of an accepted block at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockIdentity {
     /// Its number.
     pub number: u64,
@@ -331,7 +332,7 @@ pub fn short_reason(report: &str) -> Option<String> {
 }
 
 /// Writes the request for `method` with these parameters in JSON.
-pub(super) fn write_request(id: u64, method: &str, params: &str, out: &mut Vec<u8>) {
+pub(crate) fn write_request(id: u64, method: &str, params: &str, out: &mut Vec<u8>) {
     let request = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
     out.extend_from_slice(request.as_bytes());
 }

@@ -185,7 +185,13 @@ impl Health {
     }
 
     fn cache(&self, is_bypassed: bool) -> Option<Finding> {
-        is_bypassed.then(|| finding("", "the watch of the chain gets no answers in time", false))
+        let cause = match &self.fleet {
+            None => "the watch of the chain gets no answers in time",
+            // without the store it polls more seldom, and caches only for a while after each poll
+            Some(fleet) if fleet.failure().is_some() => return None,
+            Some(_) => "neither the fleet nor the node says in time where the chain is",
+        };
+        is_bypassed.then(|| finding("", cause, false))
     }
 
     fn fleet(&self) -> Option<Finding> {

@@ -119,8 +119,9 @@ fn connect_parts(config: &Config, log: Log, inherited: Inherited) -> Result<Boun
     }
     bound.surfaces.tls.change(&identities);
     bound.surfaces.trusted.change(config);
+    let fleet = bound.join_fleet(config, secrets.fleet)?;
     if let Some(gateway) = &config.gateway {
-        bound.add_gateway(gateway, &config.node, &node, &memory)?;
+        bound.add_gateway((gateway, &config.node), &node, &memory, fleet.clone())?;
     }
     let (mut journal, mut storage_of) = (None, None);
     if let Some(store) = &config.store {
@@ -136,7 +137,7 @@ fn connect_parts(config: &Config, log: Log, inherited: Inherited) -> Result<Boun
             bound.add_sidecar(config, settings, storage)?;
         }
     }
-    let fleet = bound.join_fleet(config, secrets.fleet)?;
+    bound.share_limits(fleet.as_ref());
     let health = Health {
         node: Arc::clone(&node),
         surfaces: bound.surfaces.clone(),
@@ -235,7 +236,7 @@ impl Bound {
         Ok(Storage { store: Arc::new(store), runtime: handle })
     }
 
-    /// Shares the limits of every surface with the other instances, if there is a `[fleet]`.
+    /// Joins the other instances, if there is a `[fleet]`.
     fn join_fleet(
         &mut self,
         config: &Config,
@@ -245,24 +246,30 @@ impl Bound {
             return Ok(None);
         };
         let fleet = Fleet::new(config, credentials, Arc::clone(&self.process.metrics))?;
-        for (surface, clients) in self.surfaces.clients() {
-            clients.into_iter().for_each(|clients| clients.share(&fleet, surface));
-        }
         self.server.add_service(background_service("fleet", Heartbeat(Arc::clone(&fleet))));
         Ok(Some(fleet))
     }
 
+    /// Shares the limits of every surface with the other instances.
+    fn share_limits(&self, fleet: Option<&Arc<Fleet>>) {
+        let Some(fleet) = fleet else { return };
+        for (surface, clients) in self.surfaces.clients() {
+            clients.into_iter().for_each(|clients| clients.share(fleet, surface));
+        }
+    }
+
     fn add_gateway(
         &mut self,
-        config: &GatewayConfig,
-        node_config: &NodeConfig,
+        (config, node_config): (&GatewayConfig, &NodeConfig),
         node: &Arc<Node>,
         memory: &Arc<MemoryPool>,
+        fleet: Option<Arc<Fleet>>,
     ) -> Result<(), StartError> {
         let gateway = Arc::new(Gateway::new(config, Arc::clone(node), Arc::clone(memory)));
         let limits = config.connections.clone();
         self.add_surface(&config.listen, Arc::clone(&gateway), limits, &config.clients)?;
-        let watcher = gateway.watcher(config, node_config, Arc::clone(&self.process.metrics));
+        let watcher =
+            gateway.watcher(config, node_config, Arc::clone(&self.process.metrics), fleet);
         self.server.add_service(background_service("cache watch", watcher));
         self.surfaces.gateway = Some(gateway);
         Ok(())

@@ -22,6 +22,7 @@ use portcullis_filters::client::Client;
 use portcullis_filters::head::{TRACEPARENT, traceparent, within_rate};
 use portcullis_filters::limit::RateLimitStatus;
 use portcullis_filters::policy::{self, Admission, Admitted, PendingCall};
+use portcullis_filters::position::{ChainPosition, MalformedPosition, X_CHAIN_POSITION};
 use portcullis_filters::verdict::{Reason, Refusal};
 use std::pin::pin;
 use std::sync::Arc;
@@ -138,6 +139,7 @@ impl<'a, S: Surface> Exchange<'a, S> {
             request_id: request_id.as_str(),
             client: caller.client.key,
             traceparent: self.head.traceparent(self.header),
+            chain_position: self.head.chain_position(self.header),
             metrics: &self.proxy.process.metrics,
             method: "",
             upstream: Duration::ZERO,
@@ -294,6 +296,7 @@ struct HeadInfo<S: Surface> {
     awaits_continue: bool,
     has_request_id: bool,
     has_traceparent: bool,
+    has_chain_position: bool,
     has_origin: bool,
 }
 
@@ -316,6 +319,7 @@ impl<S: Surface> HeadInfo<S> {
             awaits_continue: fields.contains_key(EXPECT),
             has_request_id: fields.contains_key(&X_REQUEST_ID),
             has_traceparent: fields.contains_key(&TRACEPARENT),
+            has_chain_position: fields.contains_key(&X_CHAIN_POSITION),
             has_origin: fields.contains_key(ORIGIN),
         });
         if request.is_head_cached() {
@@ -332,6 +336,14 @@ impl<S: Surface> HeadInfo<S> {
     /// The trace context to pass on.
     fn traceparent<'a>(&self, header: &'a RequestHeader) -> Option<&'a [u8]> {
         if self.has_traceparent { traceparent(&header.headers) } else { None }
+    }
+
+    /// The position that the client asks for.
+    fn chain_position(
+        &self,
+        header: &RequestHeader,
+    ) -> Result<Option<ChainPosition>, MalformedPosition> {
+        if self.has_chain_position { ChainPosition::of(&header.headers) } else { Ok(None) }
     }
 
     /// The origin of the web page that sent the request.

@@ -1,9 +1,10 @@
 //! The gateway behind the proxy.
 
 use super::surface::{RequestContext, Surface};
-use crate::gateway::{Gateway, Lookup, Settings};
+use crate::gateway::{Caller, Gateway, Lookup, Settings};
 use crate::http::clients::Running;
 use crate::http::rate::RequestLimiter;
+use crate::io::cold;
 use crate::node::NodeError;
 use crate::reply::{Cors, ErrorFormat, Reply};
 use crate::telemetry::{self, CacheUse};
@@ -11,6 +12,8 @@ use bytes::Bytes;
 use pingora_limits::inflight::Guard;
 use portcullis_filters::head::Head;
 use portcullis_filters::policy::{Admission, JudgedHead};
+use portcullis_filters::position::MalformedPosition;
+use portcullis_filters::verdict::{Reason, Refusal};
 use std::sync::Arc;
 
 impl Surface for Gateway {
@@ -25,8 +28,9 @@ impl Surface for Gateway {
     }
 
     fn cors<'a>(settings: &'a Settings, _: &[u8]) -> Option<Cors<'a>> {
-        let headers = "Content-Type, Traceparent, X-Request-Id";
-        let exposed = "RateLimit, RateLimit-Policy, Retry-After, X-Cache, X-Request-Id";
+        let headers = "Content-Type, Traceparent, X-Chain-Position, X-Request-Id";
+        let exposed = "RateLimit, RateLimit-Policy, Retry-After, X-Cache, X-Chain-Position, \
+                       X-Request-Id";
         Some(Cors { origins: &settings.cors, methods: "POST", headers, exposed })
     }
 
@@ -64,12 +68,19 @@ impl Surface for Gateway {
             }
         };
         context.method = request.method().name();
-        let caller = (context.client, context.traceparent);
-        let lookup = self.lookup(settings, &request, caller);
-        let cache = lookup.cache();
+        // boxed: few requests name a position
+        if context.chain_position != Ok(None)
+            && let Err(reply) = cold(reach_position(self, id, context)).await
+        {
+            return reply;
+        }
+        let RequestContext { client, traceparent, .. } = *context;
+        let position = context.chain_position.unwrap_or_default();
+        let lookup = self.lookup(settings, &request, Caller { client, traceparent, position });
+        let (cache, position) = (lookup.cache(), lookup.position());
         context.metrics.call(request.method(), cache, body.len());
         let answer = match lookup {
-            Lookup::Cached(answer) => Ok(answer),
+            Lookup::Cached(answer, _) => Ok(answer),
             // boxed, so that what is answered at once carries no room for asking the node
             Lookup::Pending(pending) => {
                 let answer = Box::pin(pending.answer(&mut context.upstream)).await;
@@ -87,6 +98,34 @@ impl Surface for Gateway {
             Err(fault) => Reply::fault(ErrorFormat::JsonRpc, fault, Some(id), context.request_id),
         };
         reply.cache = (cache != CacheUse::Off).then(|| cache.name());
+        reply.chain_position = position;
         reply
     }
+}
+
+/// Waits until the chain is at the position that a request names, or answers it.
+async fn reach_position(
+    gateway: &Gateway,
+    id: &str,
+    context: &RequestContext<'_>,
+) -> Result<(), Reply> {
+    let refusal = match context.chain_position {
+        Ok(None) => return Ok(()),
+        Ok(Some(position)) => match gateway.catch_up(position, context.client).await {
+            Ok(true) => return Ok(()),
+            Ok(false) => Refusal::new(
+                Reason::ChainPositionBehind,
+                "the chain is not at this X-Chain-Position: retry, or send none if it went back",
+            ),
+            Err(fault) => fault.into(),
+        },
+        Err(MalformedPosition) => {
+            Refusal::new(Reason::InvalidRequest, "X-Chain-Position must be one EPOCH.HEIGHT")
+        }
+    };
+    let is_behind = refusal.reason == Reason::ChainPositionBehind;
+    let refusal = Refusal { id: Some(id.into()), ..refusal };
+    let mut reply = Reply::refusal(ErrorFormat::JsonRpc, &refusal, context.request_id);
+    reply.chain_position = gateway.position().filter(|_| is_behind);
+    Err(reply)
 }

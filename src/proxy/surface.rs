@@ -10,6 +10,7 @@ use portcullis_filters::client::{Client, ClientKey};
 use portcullis_filters::head::Head;
 use portcullis_filters::limit::RateLimitStatus;
 use portcullis_filters::policy::Admission;
+use portcullis_filters::position::{ChainPosition, MalformedPosition};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -80,6 +81,8 @@ pub struct RequestContext<'a> {
     pub client: ClientKey,
     /// The trace context to pass on.
     pub traceparent: Option<&'a [u8]>,
+    /// The position of the chain that it must be answered from, or a later one, if it names one.
+    pub chain_position: Result<Option<ChainPosition>, MalformedPosition>,
     /// The metrics.
     pub metrics: &'a Metrics,
     /// Filled in: the method or operation, one of a closed list.

@@ -20,6 +20,7 @@ use futures_util::Stream;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use pingora::protocols::http::date;
 use portcullis_filters::limit::RateLimitStatus;
+use portcullis_filters::position::ChainPosition;
 use portcullis_filters::verdict::Reason;
 use serde::Serialize;
 use std::borrow::Cow;
@@ -56,6 +57,8 @@ pub struct Reply {
     pub fields: Vec<(&'static str, HeaderValue)>,
     /// `X-Cache`.
     pub cache: Option<&'static str>,
+    /// `X-Chain-Position`: that of the answer, or an earlier one.
+    pub chain_position: Option<ChainPosition>,
     /// `Allow`.
     pub allow: Option<&'static str>,
     /// `Retry-After` in seconds.
@@ -271,6 +274,11 @@ fn head(out: &mut impl Fields, reply: &Reply, context: &ResponseContext<'_>, len
     }
     if let Some(cache) = reply.cache {
         out.field("x-cache", cache.as_bytes());
+    }
+    if let Some(ChainPosition { epoch, height }) = reply.chain_position {
+        let (mut of_epoch, mut of_height) = (itoa::Buffer::new(), itoa::Buffer::new());
+        let [epoch, height] = [of_epoch.format(epoch), of_height.format(height)];
+        out.pieces("x-chain-position", [epoch.as_bytes(), b".", height.as_bytes()]);
     }
     if let Some((policy, standing)) = context.quota {
         out.field("ratelimit-policy", policy.as_bytes());

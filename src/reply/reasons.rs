@@ -42,7 +42,8 @@ pub fn status_and_code(reason: Reason) -> (u16, i32) {
         R::UpstreamTimeout | R::UpstreamUnreachable | R::UpstreamRedirect | R::UpstreamStatus
         | R::UpstreamOversized | R::UpstreamInvalid => (502, -32603),
         R::Overloaded | R::Draining | R::PinsUnproven | R::FaucetEmpty | R::StoreUnavailable
-        | R::FleetUnavailable | R::NotConfigured | R::KeysUnavailable => (503, -32603),
+        | R::FleetUnavailable | R::ChainPositionBehind | R::NotConfigured
+        | R::KeysUnavailable => (503, -32603),
         R::OutcomeUnknown => (504, -32603),
     }
 }

@@ -36,6 +36,10 @@ pub struct FleetMetrics {
     pub up: IntGauge,
     /// Instances that share their limits.
     pub instances: IntGauge,
+    /// 1 while this instance polls the chain for all.
+    pub is_watcher: IntGauge,
+    /// Seconds since the newest published state of the chain was polled.
+    pub state_age: IntGauge,
     messages: [IntCounter; FleetMessage::ALL.len()],
     seconds: Histogram,
     fallback: [IntCounter; Surface::ALL.len()],
@@ -61,6 +65,14 @@ impl FleetMetrics {
             instances: registry.gauge(
                 "portcullis_fleet_instances",
                 "Instances that share their limits, as last known; 0 without [fleet].",
+            ),
+            is_watcher: registry.gauge(
+                "portcullis_fleet_is_watcher",
+                "1 while this instance polls the chain for all; 0 while not, and without [fleet].",
+            ),
+            state_age: registry.gauge(
+                "portcullis_fleet_state_age_seconds",
+                "Seconds since the chain was polled for all, as last known; 0 without [fleet].",
             ),
             messages: FleetMessage::ALL
                 .map(|outcome| messages.with_label_values(&[outcome.name()])),

@@ -142,6 +142,7 @@ const fn is_of_the_gateway(reason: Reason) -> bool {
             | Reason::Overloaded
             | Reason::Draining
             | Reason::FleetUnavailable
+            | Reason::ChainPositionBehind
     )
 }
 

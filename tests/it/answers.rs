@@ -301,9 +301,17 @@ fn a_browser_of_any_origin_may_ask() {
     assert_eq!(response.header("Access-Control-Allow-Origin"), Some("*"), "any origin");
     assert!(list(&response, "Access-Control-Allow-Methods").contains(&"post".into()), "POST");
     let headers = list(&response, "Access-Control-Allow-Headers");
-    assert_eq!(headers, ["content-type", "traceparent", "x-request-id"], "what a client may send");
+    let allowed = ["content-type", "traceparent", "x-chain-position", "x-request-id"];
+    assert_eq!(headers, allowed, "what a client may send");
     assert_eq!(response.header("Access-Control-Max-Age"), Some("86400"), "for a day");
-    let exposed = ["ratelimit", "ratelimit-policy", "retry-after", "x-cache", "x-request-id"];
+    let exposed = [
+        "ratelimit",
+        "ratelimit-policy",
+        "retry-after",
+        "x-cache",
+        "x-chain-position",
+        "x-request-id",
+    ];
     for body in [QUESTION, "{"] {
         let response = edge.ask(&Request::post(body).with("Origin", "https://wallet.test"));
         assert_common(&response, "a request of a browser");

@@ -50,7 +50,7 @@ fn documented_on(reason: Reason) -> [bool; 3] {
         R::ParseError | R::Batch | R::MethodNotAllowed | R::UpstreamTimeout
         | R::UpstreamUnreachable | R::UpstreamRedirect | R::UpstreamStatus | R::UpstreamOversized
         | R::UpstreamInvalid => [true, true, false],
-        R::InvalidParams => [true, false, false],
+        R::InvalidParams | R::ChainPositionBehind => [true, false, false],
         R::Unauthorized | R::StoreUnavailable => [false, true, true],
         R::BadJwt | R::BadJwtType | R::JwtExpired | R::BadJwtAudience | R::BadJwtLexiconMethod
         | R::BadJwtIss | R::BadJwtSignature | R::BadWebhookSignature | R::Forbidden

@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use redis::Commands as _;
 
 use crate::admin::{eventually, metrics};
+use crate::positions::{ask_from, reaches, stated};
+use crate::support::chain::{Chain, ChainNode, question};
 use crate::support::check::{assert_common_with_quota, rate_limit};
-use crate::support::edge::{Edge, Setup};
+use crate::support::edge::{AMPLE, Edge, Setup};
 use crate::support::folder::Folder;
 use crate::support::node::Node;
 use crate::support::request::{QUESTION, Request};
@@ -147,6 +149,117 @@ fn without_the_store_when_down_decides() {
         let fell_back = "portcullis_fleet_fallback_admitted_total{surface=\"gateway\"}";
         assert!(metrics(&edge)[fell_back] == most as f64, "{when_down}: it is counted");
     }
+}
+
+/// Instances in front of a chain of three blocks, each with a cache.
+fn watchers(url: &str, number: usize) -> (ChainNode, Fleet, Vec<Edge>) {
+    let mut chain = Chain::default();
+    (1..=3).for_each(|block| chain.mine(10 * block, &[]));
+    chain.l1 = Some(2);
+    let node = ChainNode::start(chain);
+    let mut fleet = Fleet::new(&node.node, url, AMPLE);
+    fleet.setup = fleet
+        .setup
+        .set("fleet.when_down", "\"local\"")
+        .set("gateway.cache.enabled", "true")
+        .set("gateway.cache.watch_interval", "\"200ms\"");
+    let edges = (0..number).map(|_| fleet.setup.start()).collect();
+    (node, fleet, edges)
+}
+
+/// The instance that watches the chain for all.
+fn leader(edges: &[Edge]) -> usize {
+    let leads = |edge: &Edge| metrics(edge)["portcullis_fleet_is_watcher"] == 1.0;
+    eventually(&edges[0], "an election", |_| edges.iter().any(leads));
+    edges.iter().position(leads).expect("it leads until it is stopped")
+}
+
+fn block_1(edge: &Edge) -> Option<String> {
+    let response = edge.ask(&question("getBlockWithTxHashes", r#"[{"block_number":1}]"#));
+    response.header("X-Cache").map(str::to_owned)
+}
+
+/// Has each instance cache an answer.
+fn fill(edges: &[Edge]) {
+    for edge in edges {
+        eventually(edge, "a cached answer", |_| block_1(edge).as_deref() == Some("hit"));
+    }
+}
+
+fn emptied(edge: &Edge) -> f64 {
+    let now = metrics(edge);
+    let causes = now.iter().filter(|(name, _)| name.contains("cache_epochs_total"));
+    causes.map(|(_, count)| count).sum()
+}
+
+#[test]
+fn followers_see_what_the_leader_sees() {
+    let (node, _fleet, edges) = watchers(&engine(), 3);
+    fill(&edges);
+    let leads = |edge: &&Edge| metrics(edge)["portcullis_fleet_is_watcher"] == 1.0;
+    assert_eq!(edges.iter().filter(leads).count(), 1, "one of three polls");
+    let positions: Vec<_> =
+        edges.iter().map(|edge| reaches(edge, "a state", |(_, height)| height == 2)).collect();
+    assert!(positions.iter().all(|own| *own == positions[0]), "one epoch: {positions:?}");
+    let (epoch, _) = positions[0];
+    let leader = leader(&edges);
+    for (follower, edge) in edges.iter().enumerate().filter(|(own, _)| *own != leader) {
+        node.change(|chain| chain.mine(100, &[]));
+        let height = node.chain.lock().unwrap().blocks.len() as u64 - 1;
+        let seen = reaches(&edges[leader], "the block", |now| now == (epoch, height));
+        let response =
+            ask_from(edge, ("getNonce", r#"["latest","0x1"]"#), &format!("{epoch}.{height}"));
+        assert_eq!(response.status, 200, "{follower}");
+        assert!(stated(&response) >= Some(seen), "no earlier than at the leader");
+    }
+    fill(&edges);
+    node.change(|chain| {
+        chain.blocks.truncate(1);
+        chain.l1 = None;
+    });
+    let later: Vec<_> =
+        edges.iter().map(|edge| reaches(edge, "the rollback", |(now, _)| now > epoch)).collect();
+    assert!(later.iter().all(|own| *own == later[0]), "the same epoch everywhere: {later:?}");
+    for edge in &edges {
+        assert_eq!(emptied(edge), 1.0, "each cache is emptied once");
+        assert_ne!(block_1(edge).as_deref(), Some("hit"), "and returns nothing from before");
+    }
+}
+
+#[test]
+fn an_election_empties_no_cache() {
+    let (node, _fleet, mut edges) = watchers(&engine(), 3);
+    fill(&edges);
+    let before = reaches(&edges[0], "a state", |(_, height)| height == 2);
+    for (signal, why) in [("KILL", "it dies"), ("TERM", "it resigns")] {
+        let gone = edges.remove(leader(&edges));
+        let asked = node.asked().len();
+        gone.signal(signal);
+        leader(&edges);
+        for edge in &edges {
+            eventually(edge, "a fresh state", |now| now["portcullis_cache_suspended"] == 0.0);
+            assert_eq!(block_1(edge).as_deref(), Some("hit"), "{why}: what was cached holds");
+            assert_eq!(emptied(edge), 0.0, "{why}");
+            assert_eq!(reaches(edge, "it", |_| true), before, "{why}: the epoch goes on");
+        }
+        let polls = |method: &String| method.contains("getBlock");
+        let asked = node.asked().split_off(asked);
+        assert_eq!(asked.iter().filter(|method| polls(method)).count(), 0, "{why}: {asked:?}");
+    }
+}
+
+#[test]
+fn without_the_store_an_instance_watches_for_itself() {
+    let (node, _fleet, edges) = watchers(NOWHERE, 1);
+    fill(&edges);
+    let (epoch, _) = reaches(&edges[0], "a poll", |(_, height)| height == 2);
+    assert_eq!(metrics(&edges[0])["portcullis_fleet_is_watcher"], 0.0, "for nobody else");
+    node.change(|chain| {
+        chain.blocks.truncate(1);
+        chain.l1 = None;
+    });
+    reaches(&edges[0], "the rollback", |(now, height)| now > epoch && height == 0);
+    assert_ne!(block_1(&edges[0]).as_deref(), Some("hit"), "nothing from before");
 }
 
 #[test]

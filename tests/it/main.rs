@@ -39,6 +39,7 @@ mod node_time;
 mod node_tls;
 mod operator;
 mod order;
+mod positions;
 mod proxied;
 mod refusals;
 mod relay;

@@ -199,8 +199,9 @@ outages() {
     unshare "${mapped[@]}" --mount "$VENV/bin/python" -B tests/outages/run.py
 }
 
-# Three instances and one store, with faults of each; five minutes, because a quota is of a minute.
+# Three instances and one store, with faults of each; six minutes, because a quota is of a minute.
 fleet() {
+  PORTCULLIS=$TARGET/debug/portcullis "$VENV/bin/python" -B tests/fleet/watcher.py
   PORTCULLIS=$TARGET/debug/portcullis "$VENV/bin/python" -B tests/fleet/run.py
 }
 

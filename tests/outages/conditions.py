@@ -148,7 +148,7 @@ class FullDisk(DeadNode):
 class FleetStoreAway(Outage):
     """The store of the fleet is killed, and starts again empty."""
 
-    alerts = ("PortcullisFleetStoreUnavailable",)
+    alerts = ("PortcullisFleetStoreUnavailable", "PortcullisFleetStateMissing")
 
     def start(self):
         self.store = self.add(Redis(self.folder))
@@ -164,9 +164,11 @@ class FleetStoreAway(Outage):
             self.edge.is_wrong("fleet", "fleet store unreachable", ".", "degraded")
             self.fires("PortcullisFleetStoreUnavailable")
             assert self.edge.read() == 200, "each instance admits its part"
+            self.fires("PortcullisFleetStateMissing")
             self.store.start()
             self.edge.is_well("fleet", "fleet store reachable again")
         self.is_over("PortcullisFleetStoreUnavailable")
+        self.is_over("PortcullisFleetStateMissing")
 
 
 class ExpiredCertificate(Outage):

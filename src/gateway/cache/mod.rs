@@ -14,13 +14,16 @@ use ahash::RandomState;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use portcullis_filters::policy::{Read, ReadCall};
+use portcullis_filters::position::ChainPosition;
 use portcullis_filters::rpc::{BlockId, CacheClass, CachePolicy, Method};
 use quick_cache::sync::DefaultLifecycle;
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use std::hash::{Hash, Hasher};
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 /// How long the chain's id and the API's version are cached. They do not change while a node runs,
@@ -117,16 +120,32 @@ impl PartialEq for CacheKey {
 impl Eq for CacheKey {}
 
 /// The state of the chain at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct View {
-    /// Chain epoch; bumped whenever continuity cannot be proved.
+    /// Chain epoch; another one whenever continuity cannot be proved.
     pub(super) epoch: u64,
     /// Whether the chain is observed; otherwise the cache is bypassed.
     pub(super) in_use: bool,
+    /// When that ends, unless it is renewed; `None` if the next poll tells.
+    until: Option<Instant>,
+    /// How far the chain is, if known.
+    position: Option<ChainPosition>,
     /// The newest block whose answers may be cached.
     pub(super) settled: Option<u64>,
     /// Changes whenever blocks are accepted on L1; `None` if that is unknown.
     pub(super) l1: Option<u64>,
+}
+
+impl View {
+    /// How far the chain is, if that is observed.
+    pub(super) fn position(&self) -> Option<ChainPosition> {
+        self.position.filter(|_| self.in_use)
+    }
+
+    /// Whether the chain is known to be at this position, or later.
+    pub(super) fn reaches(&self, position: ChainPosition) -> bool {
+        self.position().is_some_and(|own| own >= position)
+    }
 }
 
 /// The cache.
@@ -135,6 +154,12 @@ pub(super) struct Cache {
     view: ArcSwap<View>,
     /// Whether it is enabled; the watcher subscribes to this.
     switch: watch::Sender<bool>,
+    /// Whether another instance polls the chain; set by the watcher.
+    pub(super) follows: AtomicBool,
+    /// Signalled when a request needs a later view than this one.
+    pub(super) outdated: Notify,
+    /// Signalled when the view has changed.
+    changed: Notify,
     memory: Arc<MemoryPool>,
 }
 
@@ -206,14 +231,40 @@ impl Cache {
                 DefaultHashBuilder::default(),
                 lifecycle,
             ),
-            view: ArcSwap::from_pointee(View { epoch: 0, in_use: false, settled: None, l1: None }),
+            view: ArcSwap::default(),
             switch: watch::Sender::new(config.enabled),
+            follows: AtomicBool::new(false),
+            outdated: Notify::new(),
+            changed: Notify::new(),
             memory,
         }
     }
 
     pub(super) fn view(&self) -> View {
-        **self.view.load()
+        let mut view = **self.view.load();
+        view.in_use &= view.until.is_none_or(|until| Instant::now() < until);
+        view
+    }
+
+    /// Has a follower look once, and waits until the view reaches this position, at most as long.
+    /// Whoever polls the chain itself knows no more than the node: then this does not wait.
+    pub(super) async fn reach(&self, position: ChainPosition, limit: Duration) {
+        if !self.follows.load(Ordering::Relaxed) {
+            return;
+        }
+        self.outdated.notify_one();
+        let reached = async {
+            loop {
+                let mut changed = pin!(self.changed.notified());
+                changed.as_mut().enable();
+                if self.view().reaches(position) {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        // the caller looks at the view again
+        let _in_time = tokio::time::timeout(limit, reached).await;
     }
 
     /// The cached answer for this call, if it still holds.
@@ -264,39 +315,39 @@ impl Cache {
         "stored"
     }
 
-    /// Applies the result of a poll.
-    pub(super) fn apply(&self, step: &Step) {
-        self.change(step.broke.is_some(), |view| {
+    /// Applies the result of a poll, which holds until the next one, or until then.
+    pub(super) fn apply(&self, step: &Step, until: Option<Instant>) {
+        self.change(|view| {
             let chain = step.chain;
-            view.in_use = chain.is_some();
+            (view.epoch, view.in_use, view.until) = (step.generation, chain.is_some(), until);
             view.settled = chain.and_then(|chain| chain.settled);
             view.l1 = chain.and_then(|chain| chain.l1);
+            view.position = chain.and_then(|chain| chain.position);
         });
     }
 
     /// Starts an epoch, and bypasses the cache until the next poll.
     pub(super) fn suspend(&self) {
-        self.change(true, |view| {
-            (view.in_use, view.settled, view.l1) = (false, None, None);
-        });
+        self.change(|view| *view = View { epoch: view.epoch + 1, ..View::default() });
     }
 
     /// Bypasses the cache until the next poll; entries may still be valid then.
     pub(super) fn pause(&self) {
-        self.change(false, |view| view.in_use = false);
+        self.change(|view| view.in_use = false);
     }
 
     /// Updates the view. A new epoch purges all entries.
-    fn change(&self, is_new_epoch: bool, change: impl Fn(&mut View)) {
-        self.view.rcu(|view| {
-            let mut view = **view;
-            view.epoch += u64::from(is_new_epoch);
+    fn change(&self, change: impl Fn(&mut View)) {
+        let changed = |before: &View| {
+            let mut view = *before;
             change(&mut view);
             view
-        });
-        if is_new_epoch {
+        };
+        let before = self.view.rcu(|view| changed(view));
+        if changed(&before).epoch != before.epoch {
             self.entries.clear();
         }
+        self.changed.notify_waiters();
     }
 
     /// Enables or disables the cache. Entries do not survive a time in which nobody polls.

@@ -23,7 +23,16 @@ fn config(size: Size, max_entries: usize) -> CacheConfig {
 }
 
 fn observed(settled: Option<u64>, l1: Option<u64>) -> Step {
-    Step { broke: None, chain: Some(ChainStatus { settled, l1 }) }
+    Step { broke: None, generation: 1, chain: Some(ChainStatus { position: None, settled, l1 }) }
+}
+
+fn unobserved() -> Step {
+    Step { chain: None, ..observed(None, None) }
+}
+
+/// The same in the next epoch.
+fn next(broke: Option<EpochCause>, step: Step) -> Step {
+    Step { broke, generation: 2, ..step }
 }
 
 struct World {
@@ -36,7 +45,7 @@ impl World {
     fn new() -> Self {
         let memory = MemoryPool::new(64 << 20);
         let cache = Cache::new(&config(Size::from_mib(4), 1_000), Arc::clone(&memory));
-        cache.apply(&observed(Some(5), Some(0)));
+        cache.apply(&observed(Some(5), Some(0)), None);
         Self { cache, memory }
     }
 
@@ -56,14 +65,14 @@ fn only_answers_of_settled_blocks_are_cached() {
         [(5, Some(5), true), (6, Some(5), false), (0, Some(0), true), (0, None, false)]
     {
         let world = World::new();
-        world.cache.apply(&observed(settled, Some(0)));
+        world.cache.apply(&observed(settled, Some(0)), None);
         let view = world.cache.view();
         world.insert(number, CachePolicy::WithBlock(number), &view);
         assert_eq!(world.hits(number), cached, "block {number}, settled {settled:?}");
     }
     let world = World::new();
     let before = world.cache.view();
-    world.cache.apply(&observed(Some(6), Some(0)));
+    world.cache.apply(&observed(Some(6), Some(0)), None);
     world.insert(6, CachePolicy::WithBlock(6), &before);
     assert!(!world.hits(6), "it settled during the call");
 }
@@ -71,8 +80,9 @@ fn only_answers_of_settled_blocks_are_cached() {
 #[test]
 fn no_entry_outlives_its_epoch() {
     for (step, why) in [
-        (Step { broke: Some(EpochCause::Rollback), ..observed(Some(5), Some(0)) }, "a rollback"),
-        (Step { broke: Some(EpochCause::Unreachable), chain: None }, "the node went away"),
+        (next(Some(EpochCause::Rollback), observed(Some(5), Some(0))), "a rollback"),
+        (next(Some(EpochCause::Unreachable), unobserved()), "the node went away"),
+        (next(None, observed(Some(5), Some(0))), "another instance saw a rollback"),
     ] {
         let world = World::new();
         let before = world.cache.view();
@@ -80,12 +90,12 @@ fn no_entry_outlives_its_epoch() {
             world.insert(1, policy, &before);
             assert!(world.hits(1), "{policy:?} is cached");
         }
-        world.cache.apply(&step);
+        world.cache.apply(&step, None);
         assert!(!world.hits(1), "{why}");
         assert_eq!(world.cache.stats().entries, 0, "it takes no more memory: {why}");
         assert_eq!(world.memory.taken(), 0, "nor does its permit: {why}");
         world.insert(1, CachePolicy::WithBlock(1), &before);
-        world.cache.apply(&observed(Some(5), Some(0)));
+        world.cache.apply(&next(None, observed(Some(5), Some(0))), None);
         assert!(!world.hits(1), "the answer to an earlier request arrives too late: {why}");
         let after = world.cache.view();
         world.insert(1, CachePolicy::WithBlock(1), &after);
@@ -101,7 +111,7 @@ fn an_unobserved_chain_bypasses_the_cache() {
     let view = fresh.view();
     fresh.insert(call(1), &answer(&memory, b"{}".to_vec()), CachePolicy::Briefly, &view);
     assert_eq!(fresh.stats().entries, 0, "there was no poll yet");
-    world.cache.apply(&Step { broke: None, chain: None });
+    world.cache.apply(&unobserved(), None);
     let view = world.cache.view();
     world.insert(1, CachePolicy::Briefly, &view);
     assert!(!world.hits(1) && world.cache.stats().suspended);
@@ -113,12 +123,12 @@ fn answers_on_l2_expire_when_l1_advances() {
     let view = world.cache.view();
     world.insert(1, CachePolicy::UntilL1(1), &view);
     world.insert(2, CachePolicy::WithBlock(2), &view);
-    world.cache.apply(&observed(Some(5), Some(1)));
+    world.cache.apply(&observed(Some(5), Some(1)), None);
     assert!(!world.hits(1), "it may be on L1 by now");
     assert!(world.hits(2), "what says nothing of L2 stays");
     world.insert(3, CachePolicy::UntilL1(3), &view);
     assert!(!world.hits(3), "it was requested earlier");
-    world.cache.apply(&observed(Some(5), None));
+    world.cache.apply(&observed(Some(5), None), None);
     let view = world.cache.view();
     world.insert(4, CachePolicy::UntilL1(4), &view);
     assert!(!world.hits(4), "nobody would notice a change");
@@ -142,7 +152,7 @@ fn bytes_and_entries_stay_within_their_bounds() {
     {
         let memory = MemoryPool::new(256 << 20);
         let cache = Cache::new(&config(Size::from_mib(size), max_entries), Arc::clone(&memory));
-        cache.apply(&observed(Some(10_000), Some(0)));
+        cache.apply(&observed(Some(10_000), Some(0)), None);
         let view = cache.view();
         for number in 0..2_000 {
             let answer = answer(&memory, vec![b' '; payload]);
@@ -161,7 +171,7 @@ fn bytes_and_entries_stay_within_their_bounds() {
 fn the_largest_answer_always_fits_besides() {
     let memory = MemoryPool::new(2 * MAX_ANSWER);
     let cache = Cache::new(&config(Size::from_mib(64), 1_000), Arc::clone(&memory));
-    cache.apply(&observed(Some(10_000), Some(0)));
+    cache.apply(&observed(Some(10_000), Some(0)), None);
     let view = cache.view();
     for number in 0..1_000 {
         let answer = answer(&memory, vec![b' '; 64 << 10]);
@@ -177,7 +187,7 @@ fn a_pause_bypasses_and_purges_nothing() {
     world.insert(1, CachePolicy::WithBlock(1), &world.cache.view());
     world.cache.pause();
     assert!(!world.hits(1), "the chain is not observed");
-    world.cache.apply(&observed(Some(5), Some(0)));
+    world.cache.apply(&observed(Some(5), Some(0)), None);
     assert!(world.hits(1), "nothing changed meanwhile");
 }
 
@@ -203,7 +213,7 @@ fn an_entry_is_a_copy_with_its_own_permit() {
 fn answers_in_flight_take_precedence_over_the_cache() {
     let memory = MemoryPool::new(1_000);
     let cache = Cache::new(&config(Size::from_mib(1), 10), Arc::clone(&memory));
-    cache.apply(&observed(Some(5), Some(0)));
+    cache.apply(&observed(Some(5), Some(0)), None);
     let view = cache.view();
     let answer = answer(&memory, vec![b' '; 2_000]);
     cache.insert(call(1), &answer, CachePolicy::WithBlock(1), &view);
@@ -226,4 +236,44 @@ fn switching_it_off_purges_and_notifies() {
     assert!(!world.hits(1), "not before the next poll");
     world.insert(1, CachePolicy::WithBlock(1), &view);
     assert_eq!(world.cache.stats().entries, 0, "the answer to an earlier request arrives too late");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_view_ends_with_its_time_and_entries_stay() {
+    let world = World::new();
+    world.insert(1, CachePolicy::WithBlock(1), &world.cache.view());
+    let step = observed(Some(5), Some(0));
+    world.cache.apply(&step, Some(Instant::now() + Duration::from_secs(2)));
+    tokio::time::advance(Duration::from_millis(1_999)).await;
+    assert!(world.hits(1));
+    tokio::time::advance(Duration::from_millis(1)).await;
+    assert!(!world.hits(1) && world.cache.stats().suspended, "what was published is old");
+    world.cache.apply(&step, Some(Instant::now() + Duration::from_secs(2)));
+    assert!(world.hits(1), "nothing changed meanwhile");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_follower_waits_for_a_position_up_to_a_limit() {
+    let at = |epoch, height| ChainPosition { epoch, height };
+    let world = World::new();
+    let limit = Duration::from_millis(100);
+    let begun = Instant::now();
+    world.cache.reach(at(1, 7), limit).await;
+    assert_eq!(begun.elapsed(), Duration::ZERO, "who polls the chain knows no more");
+    world.cache.follows.store(true, Ordering::Relaxed);
+    let outdated = world.cache.outdated.notified();
+    world.cache.reach(at(1, 7), limit).await;
+    assert_eq!(begun.elapsed(), limit, "in vain");
+    outdated.await;
+    let far = ChainStatus { position: Some(at(1, 7)), settled: None, l1: None };
+    let step = Step { chain: Some(far), ..observed(None, None) };
+    tokio::join!(world.cache.reach(at(1, 7), limit), async { world.cache.apply(&step, None) });
+    assert_eq!(begun.elapsed(), limit, "it is told at once");
+    for (position, is_reached) in
+        [(at(1, 6), true), (at(1, 7), true), (at(0, 9), true), (at(1, 8), false), (at(2, 0), false)]
+    {
+        assert_eq!(world.cache.view().reaches(position), is_reached, "{position:?}");
+    }
+    world.cache.pause();
+    assert!(!world.cache.view().reaches(at(0, 0)), "while nobody polls, nothing is known");
 }

@@ -7,6 +7,8 @@
 //! timestamp, which the next poll detects; not so where time is set by hand (`devnet_setTime`).
 
 use crate::node::chain::BlockIdentity;
+use portcullis_filters::position::ChainPosition;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -14,7 +16,8 @@ use tokio::time::Instant;
 pub(super) const SETTLE: Duration = Duration::from_secs(2);
 
 /// Why a chain epoch ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum EpochCause {
     /// A block is gone or was replaced.
     Rollback,
@@ -57,7 +60,8 @@ pub(super) struct Poll {
 }
 
 /// The state of L1 according to the node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum L1 {
     /// No valid answer.
     #[default]
@@ -66,15 +70,32 @@ pub(super) enum L1 {
     Head(Option<BlockIdentity>),
 }
 
-/// What is known of the chain.
-#[derive(Debug, Default)]
-pub(super) struct Watch {
+/// What is known of the chain. The leader of a fleet publishes it, and its followers cache by it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ChainState {
+    /// The epoch of positions: it ends whenever a block may be gone or replaced, settled or not.
+    epoch: u64,
+    /// The number of the epoch in which the cache was emptied last: entries belong to it.
+    generation: u64,
+    /// Why it was emptied.
+    cause: Option<EpochCause>,
+    /// The newest block; `None` after a poll that failed.
+    head: Option<BlockIdentity>,
     genesis: Option<BlockIdentity>,
     settled: Option<BlockIdentity>,
-    /// A head that may settle, and when a poll first returned it.
-    candidate: Option<(BlockIdentity, Instant)>,
+    /// A head that may settle.
+    candidate: Option<BlockIdentity>,
     l1: L1,
-    l1_generation: u64,
+}
+
+/// What is known of the chain, and since when.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    state: ChainState,
+    /// When a poll first returned the candidate.
+    since: Option<Instant>,
+    /// The newest number of an epoch that this process has seen or given.
+    newest: u64,
     /// Whether the last poll failed.
     is_blind: bool,
 }
@@ -82,8 +103,10 @@ pub(super) struct Watch {
 /// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
-    /// Why the epoch ended, if it did.
+    /// Why the epoch of the cache ended, if it did.
     pub(super) broke: Option<EpochCause>,
+    /// The epoch of the cache.
+    pub(super) generation: u64,
     /// The status of the chain; `None` when the poll failed.
     pub(super) chain: Option<ChainStatus>,
 }
@@ -91,65 +114,152 @@ pub(super) struct Step {
 /// The status of an observed chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ChainStatus {
+    /// How far the chain is; `None` if that would be before what this process has said.
+    pub(super) position: Option<ChainPosition>,
     /// The settled block's number.
     pub(super) settled: Option<u64>,
     /// Changes with the head of L1; `None` if that is unknown.
     pub(super) l1: Option<u64>,
 }
 
+impl ChainState {
+    /// The state as followers get it.
+    pub(super) fn to_text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// The state that a leader published; `None` if it is not of this version.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
+    /// Why the cache was emptied last.
+    pub(super) fn cause(&self) -> Option<EpochCause> {
+        self.cause
+    }
+
+    /// The status for a process that has named an epoch of this number.
+    fn status(&self, newest: u64) -> Option<ChainStatus> {
+        let position = ChainPosition { epoch: self.epoch, height: self.head?.number };
+        let position = (position.epoch >= newest).then_some(position);
+        let settled = self.settled.map(|settled| settled.number);
+        // within an epoch of the cache this head only rises, so its number tells states apart
+        let l1 = match self.l1 {
+            L1::Unknown => None,
+            L1::Head(head) => {
+                let blocks = head.map_or(0, |head| head.number.saturating_add(1));
+                Some(self.generation.wrapping_add(blocks))
+            }
+        };
+        Some(ChainStatus { position, settled, l1 })
+    }
+}
+
 impl Watch {
+    /// One that gives later numbers to epochs than `newest`.
+    pub(super) fn after(newest: u64) -> Self {
+        Self { newest, ..Self::default() }
+    }
+
+    /// What is known.
+    pub(super) fn state(&self) -> &ChainState {
+        &self.state
+    }
+
+    /// The newest number of an epoch that this process has seen or given.
+    pub(super) fn newest(&self) -> u64 {
+        self.newest
+    }
+
+    /// Another instance has seen an epoch of this number.
+    pub(super) fn has_seen(&mut self, epoch: u64) {
+        self.newest = self.newest.max(epoch);
+    }
+
     /// The number of the settled block.
     pub(super) fn settled(&self) -> Option<u64> {
-        self.settled.map(|settled| settled.number)
+        self.state.settled.map(|settled| settled.number)
     }
 
     /// The number of the candidate.
     pub(super) fn candidate(&self) -> Option<u64> {
-        self.candidate.map(|(candidate, _)| candidate.number)
+        self.state.candidate.map(|candidate| candidate.number)
     }
 
-    /// Processes a poll that ended at `now`.
-    pub(super) fn step(&mut self, poll: Result<Poll, EpochCause>, now: Instant) -> Step {
-        let poll = match poll {
-            Ok(poll) => poll,
-            Err(cause) => {
-                // an outage ends one epoch, however long it lasts
-                let broke = (!self.is_blind).then_some(cause);
-                self.forget();
-                self.is_blind = true;
-                return Step { broke, chain: None };
-            }
+    /// Goes on from the state that another instance published: the next poll has to continue it.
+    pub(super) fn inherit(&mut self, state: ChainState, now: Instant) -> Step {
+        if self.state.candidate != state.candidate {
+            self.since = Some(now);
+        }
+        self.is_blind = state.head.is_none();
+        self.state = state;
+        self.newest = self.newest.max(self.state.epoch);
+        self.result(None)
+    }
+
+    /// Processes a poll that ended at `now`; that is `unix_ms` since 1970, which numbers epochs so
+    /// that they grow over restarts.
+    pub(super) fn step(
+        &mut self,
+        poll: Result<Poll, EpochCause>,
+        now: Instant,
+        unix_ms: u64,
+    ) -> Step {
+        let broke = match &poll {
+            Ok(poll) => self.contradiction(poll),
+            // an outage ends one epoch, however long it lasts
+            Err(cause) => (!self.is_blind).then_some(*cause),
         };
-        self.is_blind = false;
-        let broke = self.contradiction(&poll);
-        if broke.is_some() {
+        self.is_blind = poll.is_err();
+        let is_rewound = poll.as_ref().is_ok_and(|poll| self.is_rewound(poll));
+        if poll.is_err() || broke.is_some() {
             self.forget();
         }
-        self.advance(&poll, now);
-        let l1 = (self.l1 != L1::Unknown).then_some(self.l1_generation);
-        Step { broke, chain: Some(ChainStatus { settled: self.settled(), l1 }) }
+        if broke.is_some() || self.state.generation == 0 {
+            self.begin_epoch(unix_ms);
+            (self.state.generation, self.state.cause) = (self.newest, broke);
+        } else if is_rewound {
+            self.begin_epoch(unix_ms);
+        }
+        // not before one that this process has named, or heard of
+        self.state.epoch = self.newest.max(self.state.epoch);
+        if let Ok(poll) = poll {
+            self.advance(&poll, now);
+        }
+        self.result(broke)
+    }
+
+    fn result(&self, broke: Option<EpochCause>) -> Step {
+        Step { broke, generation: self.state.generation, chain: self.state.status(self.newest) }
+    }
+
+    fn begin_epoch(&mut self, unix_ms: u64) {
+        self.newest = self.newest.saturating_add(1).max(unix_ms);
+        self.state.epoch = self.newest;
+    }
+
+    /// Whether the newest block is gone or was replaced, though it had not settled.
+    fn is_rewound(&self, poll: &Poll) -> bool {
+        self.state.head.is_some_and(|head| is_taken_back(head, poll.head))
     }
 
     /// Why this poll cannot continue the known chain, if it cannot.
     fn contradiction(&self, poll: &Poll) -> Option<EpochCause> {
-        if self.genesis.is_some_and(|genesis| !genesis.is(poll.genesis)) {
+        let ChainState { genesis, settled, candidate, l1, .. } = self.state;
+        if genesis.is_some_and(|genesis| !genesis.is(poll.genesis)) {
             return Some(EpochCause::Genesis);
         }
-        let candidate = self.candidate.map(|(candidate, _)| candidate);
-        let known = [(self.settled, poll.settled), (candidate, poll.candidate)];
+        let known = [(settled, poll.settled), (candidate, poll.candidate)];
         let continues = known.into_iter().all(|(known, seen)| match (known, seen) {
             (None, _) => true,
             (Some(known), Some(seen)) => known.is(seen) && known.number <= poll.head.number,
             (Some(_), None) => false,
         });
-        let is_taken_back = |known: BlockIdentity, seen: Option<BlockIdentity>| {
-            seen.is_none_or(|seen| {
-                seen.number < known.number || (seen.number == known.number && !known.is(seen))
-            })
-        };
         let continues = continues
-            && match (self.l1, poll.l1) {
-                (L1::Head(Some(known)), L1::Head(seen)) => !is_taken_back(known, seen),
+            && match (l1, poll.l1) {
+                (L1::Head(Some(known)), L1::Head(seen)) => {
+                    seen.is_some_and(|seen| !is_taken_back(known, seen))
+                }
                 // a head that is not known any more may have been taken back
                 (L1::Head(Some(_)), L1::Unknown) => false,
                 _ => true,
@@ -158,26 +268,28 @@ impl Watch {
     }
 
     fn advance(&mut self, poll: &Poll, now: Instant) {
-        self.genesis = Some(poll.genesis);
-        if let Some((candidate, since)) = self.candidate
-            && now.duration_since(since) >= SETTLE
-        {
-            self.settled = Some(candidate);
-            self.candidate = None;
+        let state = &mut self.state;
+        (state.head, state.genesis, state.l1) = (Some(poll.head), Some(poll.genesis), poll.l1);
+        let is_old = self.since.is_some_and(|since| now.duration_since(since) >= SETTLE);
+        if let Some(candidate) = state.candidate.filter(|_| is_old) {
+            state.settled = Some(candidate);
+            state.candidate = None;
         }
-        if self.candidate.is_none() && self.settled() < Some(poll.head.number) {
-            self.candidate = Some((poll.head, now));
-        }
-        if self.l1 != poll.l1 {
-            self.l1 = poll.l1;
-            self.l1_generation += 1;
+        let settled = state.settled.map(|settled| settled.number);
+        if state.candidate.is_none() && settled < Some(poll.head.number) {
+            (state.candidate, self.since) = (Some(poll.head), Some(now));
         }
     }
 
     fn forget(&mut self) {
-        (self.genesis, self.settled, self.candidate) = (None, None, None);
-        self.l1 = L1::Unknown;
+        let ChainState { epoch, generation, cause, .. } = self.state;
+        self.state = ChainState { epoch, generation, cause, ..ChainState::default() };
     }
+}
+
+/// Whether a newest block shows that the one known before is gone or was replaced.
+fn is_taken_back(known: BlockIdentity, seen: BlockIdentity) -> bool {
+    seen.number < known.number || (seen.number == known.number && !known.is(seen))
 }
 
 impl BlockIdentity {

@@ -57,7 +57,7 @@ impl World {
 
     fn step(&mut self, later: u64, poll: Result<Poll, EpochCause>) -> Step {
         self.now += later;
-        self.watch.step(poll, self.start + Duration::from_millis(self.now))
+        self.watch.step(poll, self.start + Duration::from_millis(self.now), self.now)
     }
 
     /// One that has settled on the head of `chain`.
@@ -173,14 +173,15 @@ fn an_outage_ends_one_epoch() {
     let chain = Chain::of(&[0, 1]);
     for cause in [EpochCause::Unreachable, EpochCause::Strange] {
         let mut world = World::settled_on(&chain);
-        let gone = Step { broke: Some(cause), chain: None };
-        assert_eq!(world.fail(1_000, cause), gone);
+        let gone = world.fail(1_000, cause);
+        assert_eq!((gone.broke, gone.chain), (Some(cause), None));
         for _ in 0..3 {
-            assert_eq!(world.fail(1_000, cause), Step { broke: None, chain: None });
+            assert_eq!(world.fail(1_000, cause), Step { broke: None, ..gone });
         }
         assert_eq!(settled(world.see(1_000, &chain)), None, "what was known is forgotten");
         assert_eq!(settled(world.see(2_000, &chain)), Some(1), "and learnt again");
-        assert_eq!(world.fail(1_000, cause), gone, "the next time counts again");
+        let again = world.fail(1_000, cause);
+        assert_eq!((again.broke, again.chain), (Some(cause), None), "the next time counts again");
     }
     let first = World::new().fail(0, EpochCause::Unreachable);
     assert_eq!(
@@ -249,4 +250,90 @@ fn an_l1_head_that_is_not_known_any_more_ends_the_epoch() {
     assert_eq!(step.broke, Some(EpochCause::Rollback), "block 1 may not be on L1 any more");
     let again = world.see(1_000, &chain).chain.and_then(|chain| chain.l1);
     assert!(again.is_some() && again != known, "what was cached before holds no more");
+}
+
+/// How far the chain is after a step, by the number of its epoch.
+fn position(step: Step) -> (u64, u64) {
+    let position = step.chain.and_then(|chain| chain.position).expect("it is known");
+    (position.epoch, position.height)
+}
+
+#[test]
+fn a_position_goes_back_in_another_epoch_only() {
+    for (chain, why) in [
+        (Chain::of(&[0, 1, 2, 3, 9]), "the head was mined again"),
+        (Chain::of(&[0, 1, 2, 3]), "the head was aborted"),
+    ] {
+        let mut world = World::settled_on(&Chain::of(&[0, 1, 2]));
+        world.see(500, &Chain::of(&[0, 1, 2, 3]));
+        let before = world.see(500, &Chain::of(&[0, 1, 2, 3, 4]));
+        let step = world.see(500, &chain);
+        assert_eq!(settled(step), Some(2), "no settled block is affected: {why}");
+        assert_eq!(step.generation, before.generation, "so no answer is, either: {why}");
+        assert_eq!(position(step).1, chain.blocks.len() as u64 - 1, "{why}");
+        assert!(position(step).0 > position(before).0, "{why}");
+        let same = world.see(500, &chain);
+        assert_eq!(position(same), position(step), "once: {why}");
+    }
+}
+
+#[test]
+fn epochs_are_numbered_by_the_time_and_never_twice() {
+    let chain = Chain::of(&[0, 1]);
+    let mut world = World::new();
+    world.now = 5_000;
+    assert_eq!(position(world.see(0, &chain)), (5_000, 1));
+    assert_eq!(world.see(0, &Chain::of(&[7])).generation, 5_001, "in the same millisecond");
+    world.now = 1_000;
+    let step = world.see(0, &Chain::of(&[8]));
+    assert_eq!((step.generation, position(step)), (5_002, (5_002, 0)), "the clock stepped back");
+    let mut restarted = World::new();
+    restarted.now = 9_000;
+    assert_eq!(position(restarted.see(0, &chain)).0, 9_000, "later than before a restart");
+}
+
+#[test]
+fn an_heir_verifies_and_goes_on() {
+    let chain = Chain::of(&[0, 1, 2]);
+    let mut leader = World::settled_on(&chain);
+    let before = leader.see(1_000, &chain);
+    let text = leader.watch.state().to_text();
+    let heir = || {
+        let mut heir = World::new();
+        heir.now = 60_000;
+        let state = ChainState::parse(&text).expect("it is of this version");
+        assert_eq!(
+            heir.watch.inherit(state, heir.start),
+            before,
+            "a follower's view is the leader's"
+        );
+        heir
+    };
+    assert_eq!(heir().see(0, &chain), before, "what continues is not emptied");
+    for (other, cause) in
+        [(Chain::of(&[0, 1, 9]), EpochCause::Rollback), (Chain::of(&[7]), EpochCause::Genesis)]
+    {
+        let step = heir().see(0, &other);
+        assert_eq!(step.broke, Some(cause));
+        assert!(step.generation > before.generation && position(step) > position(before));
+    }
+    assert_eq!(ChainState::parse("{\"epoch\":1}"), None, "of another version");
+}
+
+#[test]
+fn what_an_instance_has_said_is_not_taken_back() {
+    let chain = Chain::of(&[0, 1, 2]);
+    let leader = World::settled_on(&chain);
+    let state = leader.watch.state().clone();
+    let mut alone = World::new();
+    alone.now = 60_000;
+    let (said, _) = position(alone.see(0, &chain));
+    let step = alone.watch.inherit(state.clone(), alone.start);
+    assert_eq!(step.chain.and_then(|chain| chain.position), None, "the leader's is an earlier one");
+    let mut heir = World::new();
+    heir.watch.inherit(state, heir.start);
+    heir.watch.has_seen(said);
+    let step = heir.see(0, &chain);
+    assert_eq!(position(step).0, said, "the leader goes on from there");
+    assert_eq!(step.generation, leader.watch.state().generation, "and no cache is emptied");
 }

@@ -14,7 +14,7 @@ use crate::support::response::{Framing, Response};
 use crate::support::script::SECRET;
 
 /// Reason, HTTP status and JSON-RPC code: the gateway's table of errors.
-pub(crate) const REASONS: [(&str, u16, i64); 25] = [
+pub(crate) const REASONS: [(&str, u16, i64); 26] = [
     ("parse_error", 400, -32700),
     ("invalid_request", 400, -32600),
     ("batch", 400, -32600),
@@ -40,6 +40,7 @@ pub(crate) const REASONS: [(&str, u16, i64); 25] = [
     ("overloaded", 503, -32603),
     ("draining", 503, -32603),
     ("fleet_unavailable", 503, -32603),
+    ("chain_position_behind", 503, -32603),
 ];
 
 /// The only headers that a response of any surface may have.
@@ -136,7 +137,7 @@ pub(crate) fn assert_common(response: &Response, why: &str) {
 
 /// Asserts the invariants of every response of a gateway with this quota.
 pub(crate) fn assert_common_with_quota(response: &Response, quota: u32, why: &str) {
-    assert_every(response, &[&CROSS_ORIGIN, &["x-cache"]], why);
+    assert_every(response, &[&CROSS_ORIGIN, &["x-cache", "x-chain-position"]], why);
     assert_eq!(response.header("Cache-Control"), Some("no-store"), "{why}: nothing is stored");
     assert_quota(response, quota, why);
 }

@@ -1,0 +1,219 @@
+//! One watcher of the chain for all instances: who leads, and the state that the leader published.
+//!
+//! The store elects by a lease and a fence, in each [heartbeat](Part): the first that asks leads
+//! until it has not published for a lease. It publishes what it saw of the chain, a text that
+//! `gateway` reads; what anybody else publishes is dropped, so a leader that was suspended changes
+//! nothing. Ages are told by the store's clock, and counted on by the monotonic one here.
+
+use super::store::Store;
+use super::{Fleet, FleetError};
+use redis::{FromRedisValue, ParsingError, Value, from_redis_value};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long a leader that publishes nothing leads on, if it polls each second or more often.
+const MIN_LEASE: Duration = Duration::from_secs(3);
+/// Intervals of a lease, if they are longer.
+const INTERVALS: u32 = 3;
+
+/// The part of an instance in the watch of the chain.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Part<'a> {
+    /// None: it is only alive.
+    Member,
+    /// It leads if nobody else does.
+    Candidate { lease: Duration },
+    /// It leads, and polled the chain at that time.
+    Leader { lease: Duration, state: &'a str, polled: Instant },
+    /// It leads no more.
+    Resign,
+}
+
+/// A lead that this instance was given.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lead {
+    /// Newer than that of each leader before.
+    fence: u64,
+    /// Before the message was sent that was answered with it.
+    since: Instant,
+    lease: Duration,
+}
+
+/// The answer to a heartbeat.
+#[derive(Debug)]
+pub(super) struct Heard {
+    now: u64,
+    pub(super) instances: u32,
+    fence: u64,
+    epoch: u64,
+    polled: u64,
+    state: String,
+}
+
+impl FromRedisValue for Heard {
+    fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
+        let (now, instances, fence, epoch, polled, state) = from_redis_value(value)?;
+        Ok(Self { now, instances, fence, epoch, polled, state })
+    }
+}
+
+/// The store's clock at a moment of this machine's.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StoreTime {
+    now: u64,
+    pub(super) at: Instant,
+}
+
+/// What the fleet knows of the chain.
+#[derive(Debug)]
+pub struct Published {
+    /// Whether this instance leads.
+    pub leads: bool,
+    /// Whether it was elected just now: it verifies what the leader before it published.
+    pub is_elected: bool,
+    /// What was published last, and since when it is that old: a moment not after its poll.
+    pub state: Option<(String, Instant)>,
+    /// The newest epoch that an instance named.
+    pub epoch: u64,
+}
+
+impl Fleet {
+    /// Whether the store answers.
+    pub fn is_available(&self) -> bool {
+        !self.store.is_down()
+    }
+
+    /// Whether it is not known yet if the store answers.
+    pub fn is_connecting(&self) -> bool {
+        self.store.is_down() && self.failure().is_none()
+    }
+
+    /// Instances that are alive, as last known; at least this one.
+    pub fn instances(&self) -> u32 {
+        self.store.instances().max(1)
+    }
+
+    /// Whether this instance leads, as far as it can know: the store may know better.
+    pub fn leads(&self) -> bool {
+        self.store.lead().is_some()
+    }
+
+    /// Looks for what was published. A candidate leads if nobody else does; polls follow each other
+    /// in this `interval`. `epoch` is the newest that this instance named.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub async fn follow(
+        &self,
+        candidate: Option<Duration>,
+        epoch: u64,
+    ) -> Result<Published, FleetError> {
+        let part =
+            candidate.map_or(Part::Member, |interval| Part::Candidate { lease: lease(interval) });
+        self.published(part, epoch).await
+    }
+
+    /// Publishes what a poll at `polled` showed; drops it if this instance leads no more.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub async fn publish(
+        &self,
+        (state, polled): (&str, Instant),
+        interval: Duration,
+        epoch: u64,
+    ) -> Result<Published, FleetError> {
+        let lease = lease(interval);
+        let part = match self.leads() {
+            true => Part::Leader { lease, state, polled },
+            false => Part::Candidate { lease },
+        };
+        self.published(part, epoch).await
+    }
+
+    /// Lets another instance lead.
+    pub async fn resign(&self) {
+        if self.leads() {
+            // without an answer the lease ends by itself
+            let _ended = self.store.heartbeat(Part::Resign, 0).await;
+        }
+    }
+
+    /// Waits until a leader publishes something new.
+    pub async fn pushed(&self) {
+        self.store.pushed.notified().await;
+    }
+
+    async fn published(&self, part: Part<'_>, epoch: u64) -> Result<Published, FleetError> {
+        let (before, sent) = (self.store.lead(), Instant::now());
+        let heard = self.store.heartbeat(part, epoch).await?;
+        let age = heard.now.checked_sub(heard.polled).filter(|_| !heard.state.is_empty());
+        // both are rounded down
+        let polled = age.and_then(|age| sent.checked_sub(Duration::from_millis(age + 1)));
+        let leads = heard.fence != 0;
+        Ok(Published {
+            leads,
+            is_elected: leads && before.is_none_or(|before| before.fence != heard.fence),
+            state: polled.map(|polled| (heard.state, polled)),
+            epoch: heard.epoch,
+        })
+    }
+}
+
+/// How long the lead of an instance lasts that polls in this interval, and publishes no more.
+pub fn lease(interval: Duration) -> Duration {
+    MIN_LEASE.max(interval * INTERVALS)
+}
+
+impl Store {
+    /// The lead that this instance has, unless it is too old by the clock here.
+    fn lead(&self) -> Option<Lead> {
+        self.lead.lock().filter(|lead| lead.since.elapsed() < lead.lease)
+    }
+
+    /// How long ago a heartbeat for the watch of the chain was answered, if one was.
+    pub(super) fn last_heard(&self) -> Option<Duration> {
+        self.clock.lock().map(|clock| clock.at.elapsed())
+    }
+
+    /// The arguments of a heartbeat that depend on the part: its name, the fence, the lease, when
+    /// the chain was polled by the store's clock, and the state.
+    pub(super) fn arguments<'a>(&self, part: Part<'a>) -> (&'static str, u64, u64, u64, &'a str) {
+        let fence = self.lead().map_or(0, |lead| lead.fence);
+        match part {
+            Part::Member => ("member", 0, 0, 0, ""),
+            Part::Candidate { lease } => ("candidate", 0, millis(lease), 0, ""),
+            Part::Leader { lease, state, polled } => {
+                let polled = self.clock.lock().map_or(0, |clock| clock.at(polled));
+                ("leader", fence, millis(lease), polled, state)
+            }
+            Part::Resign => ("resign", fence, 0, 0, ""),
+        }
+    }
+
+    /// Takes note of the answer to a heartbeat that was sent at that time.
+    pub(super) fn note(&self, part: Part<'_>, heard: &Heard, sent: Instant) {
+        let lease = match part {
+            Part::Member => return,
+            Part::Candidate { lease } | Part::Leader { lease, .. } => lease,
+            Part::Resign => Duration::ZERO,
+        };
+        *self.clock.lock() = Some(StoreTime { now: heard.now, at: Instant::now() });
+        let lead = Lead { fence: heard.fence, since: sent, lease };
+        *self.lead.lock() = (heard.fence != 0).then_some(lead);
+    }
+}
+
+impl StoreTime {
+    /// The store's clock at that moment, or a little before: its answer was under way for a time.
+    fn at(self, moment: Instant) -> u64 {
+        match moment.checked_duration_since(self.at) {
+            Some(later) => self.now.saturating_add(millis(later)),
+            None => self.now.saturating_sub(millis(self.at - moment).saturating_add(1)),
+        }
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
