@@ -214,6 +214,7 @@ fn concerns(trouble: &Trouble, surface: Surface) -> bool {
         (Condition::NodeUrl, surface) => matches!(surface, Surface::Gateway | Surface::Relay),
         (Condition::Cache, surface) => surface == Surface::Gateway,
         (Condition::Pins, surface) => surface == Surface::Relay,
+        (Condition::Replica, surface) => surface == Surface::Sidecar,
         (Condition::Store, surface) => matches!(surface, Surface::Relay | Surface::Sidecar),
     }
 }

@@ -38,7 +38,7 @@ pub(super) fn config(reader: &mut Reader<'_>) -> Config {
     listeners(&config, reader);
     memory(&config, reader);
     balancers(&config, reader);
-    config.store.iter().for_each(|store| encryption(store, reader));
+    config.store.iter().for_each(|config| store(config, reader));
     config.admin.iter().for_each(|admin| token(admin, reader));
     config.relay.iter().for_each(|relay| accounts(relay, reader));
     config.sidecar.iter().for_each(|sidecar| trusted_keys(sidecar, reader));
@@ -97,10 +97,14 @@ fn balancers(config: &Config, reader: &mut Reader<'_>) {
     }
 }
 
-fn encryption(store: &StoreConfig, reader: &mut Reader<'_>) {
+fn store(store: &StoreConfig, reader: &mut Reader<'_>) {
     if store.tls == StoreTls::VerifyFull && store.is_for_one() {
         let message = "expected \"off\": SQLite is a file";
         reader.conflict("store.tls", "store.url", message.to_owned());
+    }
+    if store.read_url.is_some() && store.is_for_one() {
+        let message = "expected \"\": SQLite is a file, and has no replica";
+        reader.conflict("store.read_url", "store.url", message.to_owned());
     }
     if store.tls == StoreTls::Off && store.ca_file.is_some() {
         let message = "expected \"\", or store.tls = \"verify-full\"";

@@ -160,6 +160,10 @@ section! {
         /// sqlite:FILE, or postgres://USER@HOST:PORT/DATABASE without a password.
         /// Why: a file needs no server; two processes on one store need PostgreSQL.
         url: String = Default("sqlite:portcullis.db"), store_url;
+        /// postgres://… of a replica of it, which feeds, podcasts and the sitemap are read from
+        /// while it is less than 5 s behind; "" for none.
+        /// Why: one server is enough for most; what a user writes is read where it was written.
+        read_url: Option<String> = Default(""), replica_url;
         /// The file with PostgreSQL's password; "" for none.
         /// Why: secrets live in files; configurations are shown and shared.
         password_file: Option<PathBuf> = Default(""), text("a path", optional_path);
@@ -215,6 +219,17 @@ fn store_url(value: &Value<'_>) -> Converted<String> {
     match why {
         Some(why) => refused(value, format!("expected {FORM}: {why}")),
         None => Ok(url.to_string()),
+    }
+}
+
+/// PostgreSQL, or "".
+fn replica_url(value: &Value<'_>) -> Converted<Option<String>> {
+    match value.get_ref() {
+        DeValue::String(url) if url.is_empty() => Ok(None),
+        DeValue::String(url) if url.starts_with("sqlite:") => {
+            refused(value, "expected postgres://USER@HOST:PORT/DATABASE or \"\"".to_owned())
+        }
+        _ => store_url(value).map(Some),
     }
 }
 

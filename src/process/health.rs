@@ -13,6 +13,7 @@ use crate::io::DescriptorUse;
 use crate::node::{Node, Serving, Switch};
 use crate::proxy::Surfaces;
 use crate::relay::pins::UNREADABLE;
+use crate::store::ReplicaStatus;
 use crate::telemetry::{Condition, Finding, Metrics, Requests, Surface};
 use async_trait::async_trait;
 use futures_util::future::join_all;
@@ -55,7 +56,8 @@ impl BackgroundService for Health {
             _ = shutdown.changed() => {}
             _ = async {
                 let requests = self.watch_requests();
-                tokio::join!(self.watch(), self.probe(), self.listen(), self.ask_store(), requests)
+                let stores = async { tokio::join!(self.ask_store(), self.compare_replica()) };
+                tokio::join!(self.watch(), self.probe(), self.listen(), stores, requests)
             } => {}
         }
     }
@@ -125,6 +127,20 @@ impl Health {
             let found = ping(storage, is_suspect).await;
             is_suspect &= found.is_some();
             self.report(Condition::Store, found);
+        }
+    }
+
+    /// How far the replica of the store is behind.
+    async fn compare_replica(&self) {
+        let Some(Storage { store, runtime }) = &self.storage else { return };
+        let mut ticks = tokio::time::interval(INTERVAL);
+        loop {
+            ticks.tick().await;
+            let store = Arc::clone(store);
+            let checked = runtime.spawn(async move { store.check_replica().await }).await;
+            let Ok(Some(ReplicaStatus { lag, cause })) = checked else { return };
+            self.metrics.sidecar.replica(lag, cause.is_none());
+            self.report(Condition::Replica, cause.map(|cause| finding("", &cause, false)));
         }
     }
 

@@ -49,6 +49,13 @@ struct Claimed {
     intent: Option<IntentId>,
 }
 
+/// What an operation needs to be sent.
+struct Prepared {
+    signed: Signed,
+    /// Whether the store has to reserve something first.
+    reserves: bool,
+}
+
 /// An operation to be carried out, detached from its request.
 pub(super) struct Task {
     operation: Operation,
@@ -208,7 +215,8 @@ impl Operations {
     ) -> Result<(IntentId, Signed), Outcome> {
         let signer = guard.signer;
         let signed = timeout_at(guard.deadline, self.prepare(task, signer, epoch)).await;
-        let signed = signed.unwrap_or_else(|_| Err(Outcome::overloaded()))?;
+        let Prepared { signed, reserves } =
+            signed.unwrap_or_else(|_| Err(Outcome::overloaded()))?;
         if nonce.replace(signed.nonce) == Some(signed.nonce) {
             return Err(Outcome::nonce_conflict());
         }
@@ -216,7 +224,9 @@ impl Operations {
         is_held?;
         same_epoch?;
         let state = self.state(epoch);
-        operations::reserve(&task.operation, &state).await?;
+        if reserves {
+            operations::reserve(&task.operation, &state).await?;
+        }
         let sent = self.send(task, signer, &signed, epoch).await;
         if matches!(&sent, Err(outcome) if outcome.transaction_hash.is_none())
             && let Err(error) = operations::release(&task.operation, &state).await
@@ -227,18 +237,30 @@ impl Operations {
     }
 
     /// Decides and signs. Nothing is stored or sent yet, so that it can be cut off.
-    async fn prepare(&self, task: &Task, signer: &Signer, epoch: &str) -> Result<Signed, Outcome> {
+    async fn prepare(
+        &self,
+        task: &Task,
+        signer: &Signer,
+        epoch: &str,
+    ) -> Result<Prepared, Outcome> {
         // again: the wait for the account may have outlasted the proof
         self.prover.require(task.required()).await?;
-        self.reconciler.settle_signer(epoch, signer, Duration::ZERO).await?;
-        let state = self.state(epoch);
-        let (decision, nonce) =
-            tokio::join!(cold(operations::decide(&task.operation, &state)), signer.nonce());
-        match decision? {
+        let nonce = match self.reconciler.free_nonce(epoch, signer).await? {
+            Some(nonce) => nonce,
+            None => {
+                self.reconciler.settle_signer(epoch, signer, Duration::ZERO).await?;
+                signer.nonce().await?
+            }
+        };
+        // after the nonce: it shows the effect of every transaction that the nonce counts
+        let decision = cold(operations::decide(&task.operation, &self.state(epoch))).await?;
+        let reserves = matches!(decision, Decision::Reserve(_));
+        match decision {
             Decision::Already(details) => Err(Outcome::already(details)),
-            Decision::Write(calls) => {
+            Decision::Write(calls) | Decision::Reserve(calls) => {
                 let settings = self.submitter.running.settings();
-                signer.sign(&calls, nonce?, &settings.config.policy).await
+                let signed = signer.sign(&calls, nonce, &settings.config.policy).await?;
+                Ok(Prepared { signed, reserves })
             }
         }
     }

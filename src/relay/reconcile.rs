@@ -11,8 +11,9 @@ use super::outcome::Outcome;
 use super::pins::{Prover, Required};
 use super::signers::{DEADLINE, Signer, Signers};
 use super::submit::Submitter;
+use crate::io::cold;
 use crate::node::chain::{ErrorObject, RpcError, code};
-use crate::store::{Intended, Intent, IntentId, IntentState, NewIntent, Search};
+use crate::store::{Chore, ChoreLock, Intended, Intent, IntentId, IntentState, NewIntent, Search};
 use crate::telemetry::Metrics;
 use portcullis_filters::verdict::Reason;
 use std::sync::Arc;
@@ -178,6 +179,22 @@ impl Reconciler {
         Ok(())
     }
 
+    /// The next nonce of one of our accounts, if no pending intent can use it: each of them is
+    /// accepted, and the node counts it. Its receipt is read by whoever wrote it.
+    pub(super) async fn free_nonce(
+        &self,
+        epoch: &str,
+        signer: &Signer,
+    ) -> Result<Option<u64>, Outcome> {
+        let intents = self.submitter.journal.store.intents();
+        let pending = intents.unresolved(epoch, Some(signer.account.address));
+        let (pending, next) = tokio::join!(pending, signer.nonce());
+        let next = next?;
+        let is_counted =
+            |intent: &Intent| intent.state == IntentState::Accepted && intent.nonce < next;
+        Ok(pending?.iter().all(is_counted).then_some(next))
+    }
+
     /// Settles the pending intents of one of our accounts. The caller must hold its lock.
     ///
     /// # Errors
@@ -198,17 +215,14 @@ impl Reconciler {
         Ok(())
     }
 
-    /// Settles the pending intents of users. Returns when the oldest of all open intents, ours too,
-    /// was made, in microseconds since 1970.
-    async fn settle_users(&self, epoch: &str, grace: Duration) -> Result<Option<i64>, Outcome> {
-        let mut oldest = None;
+    /// Settles the pending intents of users.
+    async fn settle_users(&self, epoch: &str, grace: Duration) -> Result<(), Outcome> {
         for intent in self.submitter.journal.store.intents().unresolved(epoch, None).await? {
-            let is_open = self.signers.has(intent.signer) || !self.settle(&intent, grace).await?;
-            if is_open && oldest.is_none() {
-                oldest = Some(intent.created_us);
+            if !self.signers.has(intent.signer) {
+                self.settle(&intent, grace).await?;
             }
         }
-        Ok(oldest)
+        Ok(())
     }
 
     /// Settles one intent if its end can be known; returns whether the journal has it now.
@@ -256,33 +270,62 @@ impl Reconciler {
         }
     }
 
-    /// Settles open intents until the process ends.
+    /// Settles open intents until the process ends. Of the processes that share a store one does,
+    /// and another once that ends, cannot write, or is suspended.
     pub(super) async fn run(self: Arc<Self>) {
+        let store = &self.submitter.journal.store;
+        let mut chore = ChoreLock::of(Chore::Reconciliation);
         loop {
             let unsettled = self.submitter.journal.unsettled.notified();
             let _elapsed = tokio::time::timeout(INTERVAL, unsettled).await;
             // an error is dropped: what needs the store reports it
-            let _read = self.submitter.journal.store.read_clock().await;
-            let Ok(epoch) = self.permit(Required::AllButV2, deadline()).await else { continue };
-            for signer in self.signers.iter() {
-                // an error is dropped: the signer's next write tries again
-                if let Ok(guard) = signer.lock(deadline()).await {
-                    let _open = self.settle_signer(&epoch, signer, GRACE).await;
-                    guard.release().await;
+            let _read = store.read_clock().await;
+            let permitted = self.permit(Required::AllButV2, deadline()).await;
+            let is_ours = match &permitted {
+                Ok(_) => cold(chore.try_acquire(store)).await.unwrap_or(false),
+                Err(_) => {
+                    // one that breaks here has broken the lock as well
+                    let _released = chore.release().await;
+                    false
                 }
-            }
+            };
+            self.metrics.relay.reconciles(is_ours);
+            let Ok(epoch) = permitted else { continue };
             // an error is dropped here, too: requests ask the chain themselves
-            let _settled = self.settle_rolled_back(&epoch).await;
-            if let Ok(oldest) = self.settle_users(&epoch, GRACE).await {
-                self.metrics.relay.reconciled(self.submitter.journal.store.now_us(), oldest);
+            if !is_ours || cold(self.settle_open(&epoch)).await.is_ok() {
+                self.report_open(&epoch).await;
             }
-            if let Ok(counts) = self.submitter.journal.store.intents().counts_by_state().await {
-                for state in IntentState::ALL {
-                    let found = counts.iter().find(|(found, _)| *found == state);
-                    self.metrics
-                        .relay
-                        .journal(state.name(), found.map_or(0, |(_, intents)| *intents));
-                }
+            self.report_counts().await;
+        }
+    }
+
+    /// Settles what can be settled; fails if the intents of users cannot be read or looked up.
+    async fn settle_open(&self, epoch: &str) -> Result<(), Outcome> {
+        for signer in self.signers.iter() {
+            // an error is dropped: the signer's next write tries again
+            if let Ok(guard) = signer.lock(deadline()).await {
+                let _open = self.settle_signer(epoch, signer, GRACE).await;
+                guard.release().await;
+            }
+        }
+        let _settled = self.settle_rolled_back(epoch).await;
+        self.settle_users(epoch, GRACE).await
+    }
+
+    async fn report_open(&self, epoch: &str) {
+        let store = &self.submitter.journal.store;
+        if let Ok(open) = store.intents().unresolved(epoch, None).await {
+            let oldest = open.first().map(|intent| intent.created_us);
+            self.metrics.relay.reconciled(store.now_us(), oldest);
+        }
+    }
+
+    async fn report_counts(&self) {
+        if let Ok(counts) = self.submitter.journal.store.intents().counts_by_state().await {
+            for state in IntentState::ALL {
+                let found = counts.iter().find(|(found, _)| *found == state);
+                let intents = found.map_or(0, |(_, intents)| *intents);
+                self.metrics.relay.journal(state.name(), intents);
             }
         }
     }

@@ -1,7 +1,8 @@
 //! The accounts that sign: one queue each, the nonce from the node, the fee from an estimate.
 //!
 //! An account writes one transaction at a time, over all processes that share the store, so that
-//! no nonce is used twice and none is left out. Keys stay in here.
+//! no nonce is used twice and none is left out. While operations wait here, a process keeps the
+//! account for a few writes, then hands it over to the next process that waits. Keys stay in here.
 
 use super::operations::Role;
 use super::outcome::{Outcome, refuse};
@@ -18,7 +19,7 @@ use region::LockGuard;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard, Semaphore};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 /// Until a write is journaled: all waiting, reading and signing. What is sent afterwards has the
 /// node's timeout, and its receipt another one.
@@ -29,8 +30,14 @@ const MAX_WAITING: usize = 1_000;
 
 /// How long to wait for another process: longer than its writes take.
 const LOCK: Duration = Duration::from_secs(10);
-/// The same once that was in vain: a process that is suspended holds up one write, not each.
-const RETRY: Duration = Duration::from_millis(100);
+/// The same once that was in vain: a process that is suspended holds up one write, not each. Long
+/// enough for most bursts of another.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// How many writes, and for how long, an account is kept while others here wait for it: taking it
+/// costs two round trips, and what other processes have written since must be read.
+const BURST: u32 = 8;
+const BURST_TIME: Duration = Duration::from_secs(2);
 
 /// One account that signs.
 pub(super) struct Signer {
@@ -49,6 +56,8 @@ pub(super) struct Signer {
 struct Queue {
     /// Excludes other processes.
     lock: SignerLock,
+    /// When it was taken from other processes, and how many writes it has served since.
+    burst: (Instant, u32),
     /// Whether another process had the account for as long as the last one here waited.
     was_in_vain: bool,
 }
@@ -59,11 +68,15 @@ pub(super) struct SignerGuard<'a> {
     /// Until then, the write is signed or refused.
     pub(super) deadline: Instant,
     queue: MutexGuard<'a, Queue>,
+    /// Whether the next operation takes over what is held.
+    is_passed_on: bool,
 }
 
 impl Drop for SignerGuard<'_> {
     fn drop(&mut self) {
-        self.queue.lock.abandon();
+        if !self.is_passed_on {
+            self.queue.lock.abandon();
+        }
     }
 }
 
@@ -73,9 +86,20 @@ impl SignerGuard<'_> {
         Ok(self.queue.lock.check().await?)
     }
 
-    /// Lets the next operation write.
+    /// Lets the next operation write: of this process, or once it has had its share, of another.
     pub(super) async fn release(mut self) {
-        if let Err(error) = self.queue.lock.release().await {
+        let (since, writes) = self.queue.burst;
+        let has_share = writes < BURST && since.elapsed() < BURST_TIME;
+        self.is_passed_on = has_share && self.signer.waiting() > 0;
+        if !self.is_passed_on {
+            self.queue.release().await;
+        }
+    }
+}
+
+impl Queue {
+    async fn release(&mut self) {
+        if let Err(error) = self.lock.release().await {
             // closing the connection released it
             log::warn!("store: {error}");
         }
@@ -102,7 +126,11 @@ impl Signers {
             chain_id: pins.chain_id,
             chain: Arc::clone(chain),
             store: Arc::clone(store),
-            queue: Mutex::new(Queue { lock: SignerLock::of(account.address), was_in_vain: false }),
+            queue: Mutex::new(Queue {
+                lock: SignerLock::of(account.address),
+                burst: (Instant::now(), 0),
+                was_in_vain: false,
+            }),
             waiting: Semaphore::new(MAX_WAITING),
         };
         let Accounts { owner, verifier, faucet } = pins.accounts;
@@ -137,15 +165,26 @@ impl Signer {
         let Ok(waiting) = self.waiting.try_acquire() else {
             return refuse(Reason::Overloaded, "too many writes are waiting: retry soon");
         };
-        let queue = timeout_at(deadline, self.queue.lock()).await;
-        let mut queue = queue.map_err(|_| Outcome::overloaded())?;
+        let Ok(mut queue) = timeout_at(deadline, self.queue.lock()).await else {
+            drop(waiting);
+            // what was passed on to this operation; if others wait, they have it
+            if let Ok(mut queue) = timeout(RETRY, self.queue.lock()).await {
+                queue.release().await;
+            }
+            return Err(Outcome::overloaded());
+        };
         drop(waiting);
+        let was_held = queue.lock.is_held();
         let left = deadline.saturating_duration_since(Instant::now());
         let wait = left.min(if queue.was_in_vain { RETRY } else { LOCK });
         let locked = queue.lock.acquire(&self.store, wait).await;
         queue.was_in_vain = matches!(locked, Err(StoreError::SignerHeld));
+        if !was_held {
+            queue.burst = (Instant::now(), 0);
+        }
+        queue.burst.1 += 1;
         match locked {
-            Ok(()) => Ok(SignerGuard { signer: self, deadline, queue }),
+            Ok(()) => Ok(SignerGuard { signer: self, deadline, queue, is_passed_on: false }),
             Err(StoreError::SignerHeld) => {
                 refuse(Reason::InProgress, "another process writes with the account: retry soon")
             }

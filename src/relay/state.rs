@@ -32,6 +32,8 @@ pub(super) enum Decision {
     Already(Details),
     /// These calls do it.
     Write(Vec<Call>),
+    /// The same, once the store has reserved what the operation needs.
+    Reserve(Vec<Call>),
 }
 
 impl Decision {

@@ -121,15 +121,13 @@ impl Sidecar {
         request: &RequestParts,
         body: &[u8],
     ) -> Result<Reply, Refused> {
-        let Self { podcasts, store, metrics, runtime, .. } = self;
+        let Self { store, metrics, runtime, .. } = self;
         match request.function {
             Function::DescribeFeedGenerator => Ok(describe_feed_generator::answer(settings)),
             Function::DidDocument => describe_feed_generator::did_document(settings),
-            Function::GetFeedSkeleton => {
-                get_feed_skeleton::answer(store, metrics, settings, request).await
+            Function::GetFeedSkeleton | Function::PodcastRssFeed | Function::SeoSitemap => {
+                self.content(settings, request).await
             }
-            Function::PodcastRssFeed => podcasts.answer(store, metrics, settings, request).await,
-            Function::SeoSitemap => seo_sitemap::answer(store, metrics, settings, request).await,
             Function::SeoRobots => Ok(settings.robots.reply(request, HOUR)),
             Function::HealthCheck => settings.health.answer(store, metrics, request).await,
             Function::AgeVerificationSession => {
@@ -139,6 +137,39 @@ impl Sidecar {
                 let recorder = Recorder { store, metrics, runtime };
                 recorder.answer(settings, request, body).await
             }
+        }
+    }
+}
+
+impl Sidecar {
+    /// Serves stored content from the replica, or all of it from the primary.
+    async fn content(&self, settings: &Settings, request: &RequestParts) -> Result<Reply, Refused> {
+        if let Some(replica) = self.store.replica() {
+            match self.content_of(replica, settings, request).await {
+                Err(error) if error.refusal.reason == Reason::StoreUnavailable => {
+                    self.store.suspend_replica();
+                }
+                answer => return answer,
+            }
+        }
+        self.content_of(&self.store, settings, request).await
+    }
+
+    async fn content_of(
+        &self,
+        store: &Arc<Store>,
+        settings: &Settings,
+        request: &RequestParts,
+    ) -> Result<Reply, Refused> {
+        let metrics = &self.metrics;
+        match request.function {
+            Function::GetFeedSkeleton => {
+                get_feed_skeleton::answer(store, metrics, settings, request).await
+            }
+            Function::PodcastRssFeed => {
+                self.podcasts.answer(store, metrics, settings, request).await
+            }
+            _ => seo_sitemap::answer(store, metrics, settings, request).await,
         }
     }
 }

@@ -33,8 +33,9 @@ const PAGE: u32 = 300;
 /// 64 MiB of feeds, about a hundred of the largest.
 const MAX_CACHE: usize = 64 << 20;
 
-/// Rendered pages of feeds by the DIDs of their creators.
-pub(super) struct Podcasts(Shared<(String, u32), Result<Arc<Rendered>, Refusal>>);
+/// Rendered pages of feeds by the DIDs of their creators, and by whether a replica was read: its
+/// failures are not those of the primary.
+pub(super) struct Podcasts(Shared<(String, u32, bool), Result<Arc<Rendered>, Refusal>>);
 
 /// A page of a feed, and when its next episode appears.
 struct Rendered {
@@ -74,7 +75,8 @@ impl Podcasts {
             }
         };
         let page = page(&query)?;
-        let (key, base_url) = ((did.clone(), page), settings.config.base_url.clone());
+        let key = (did.clone(), page, store.is_replica());
+        let base_url = settings.config.base_url.clone();
         let (store, metrics) = (Arc::clone(store), Arc::clone(metrics));
         let render = async move {
             let feed = render(&store, &metrics, (&did, page), &base_url).await;

@@ -17,6 +17,9 @@ pub enum StoreError {
     /// The URL is not usable, and why.
     #[error("store.url: {0}")]
     Url(&'static str),
+    /// The URL of the replica is not usable, and why.
+    #[error("store.read_url: {0}")]
+    ReadUrl(&'static str),
     /// The file of certificates is unusable, and why.
     #[error("store.ca_file: {0}")]
     CaFile(#[from] CertificatesError),
@@ -169,6 +172,14 @@ impl StoreError {
     /// Logs the error, where the caller answers without it.
     pub fn log(&self) {
         log::error!("store: {self}");
+    }
+
+    /// The same of the replica, where it is about the URL.
+    pub(super) fn of_replica(self) -> Self {
+        match self {
+            Self::Url(why) => Self::ReadUrl(why),
+            other => other,
+        }
     }
 
     /// Whether a row violated a constraint.

@@ -2,7 +2,7 @@
 
 use super::db::Db;
 use super::error::StoreError;
-use super::open::{self, Location};
+use super::open::{self, Location, Server};
 use crate::config::StoreConfig;
 use crate::secrets::Secret;
 use nix::unistd::{AccessFlags, access};
@@ -35,6 +35,7 @@ pub(super) async fn examine(
     config: &StoreConfig,
     password: Option<&Secret>,
 ) -> Result<Examined, StoreError> {
+    Server::of_replica(config, password)?;
     match Location::parse(config, password)? {
         Location::Sqlite(file) => {
             let is_new = file.metadata().map_or(0, |found| found.len()) == 0;

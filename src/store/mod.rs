@@ -5,9 +5,9 @@
 //! have been done all the same. Nothing here knows the chain.
 //!
 //! Reading order: `intent.rs`, `journal.rs` with `entry.rs` and `state.rs`, `idempotency.rs`,
-//! `chain_epoch.rs`, `clock.rs`, `faucet.rs`, `signer.rs`; `feed.rs`, `account.rs`, `podcast.rs`,
-//! `sitemap.rs`, `age.rs`; `transfer` with `syntax.rs`; `prune.rs`, `forget.rs`, `backup.rs`; below
-//! them `sql`, `db.rs`, `open.rs`, `examine.rs`, `error.rs`.
+//! `chain_epoch.rs`, `clock.rs`, `faucet.rs`, `locks.rs`; `feed.rs`, `account.rs`, `podcast.rs`,
+//! `sitemap.rs`, `age.rs`; `replica.rs`, `topology.rs`; `transfer` with `syntax.rs`; `prune.rs`,
+//! `forget.rs`, `backup.rs`; below them `sql`, `db.rs`, `open.rs`, `examine.rs`, `error.rs`.
 
 /// A struct from a row: `get: a b; flag: c;` reads these fields from the columns of their names
 /// with these methods of [`db::Row`], and the braces hold the other fields.
@@ -35,21 +35,24 @@ mod forget;
 mod idempotency;
 mod intent;
 mod journal;
+mod locks;
 mod open;
 mod podcast;
 mod prune;
-mod signer;
+mod replica;
 mod sitemap;
 pub mod sql;
 mod state;
 pub(crate) mod syntax;
+mod topology;
 mod transfer;
 
 use crate::config::StoreConfig;
 use crate::secrets::Secret;
 use clock::Clock;
 use db::Db;
-use open::{FileLock, Location};
+use open::{FileLock, Location, Server};
+use replica::Replica;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
@@ -67,11 +70,13 @@ pub use forget::Forgotten;
 pub use idempotency::{Claim, Keys};
 pub use intent::{Intended, Intent, IntentId, Intents, NewIntent};
 pub use journal::{Break, Journal, PAGE, Search, Verified};
+pub use locks::{Chore, ChoreLock, SignerLock};
 pub use podcast::{Episode, Funding, Person, Podcast, Podcasts, Published, Transcript, Txt};
 pub use prune::{AGE_EVENTS_KEPT, PruneBefore, Pruned};
-pub use signer::SignerLock;
+pub use replica::ReplicaStatus;
 pub use sitemap::{Sitemap, SitemapFile, SitemapNumber, SitemapReader, SitemapStamp, SitemapUrl};
 pub use state::{EntryKind, IntentState};
+pub use topology::Topology;
 pub use transfer::{
     Content, ExportError, ImportError, ImportRules, Imported, Stage, types as content_types,
 };
@@ -84,6 +89,9 @@ pub struct Store {
     clock: Clock,
     /// Snapshots at a time: half of the connections, which slow readers hold for long.
     snapshots: Arc<Semaphore>,
+    /// What documents are read from.
+    replica: Option<Replica>,
+    is_replica: bool,
 }
 
 impl Store {
@@ -106,6 +114,8 @@ impl Store {
     /// its tables belong to a newer version.
     pub async fn open(config: &StoreConfig, password: Option<&Secret>) -> Result<Self, StoreError> {
         let location = Location::parse(config, password)?;
+        let replica = Server::of_replica(config, password)?;
+        let replica = replica.map(|server| Replica::new(server, config));
         let (db, lock) = match &location {
             Location::Sqlite(file) => {
                 let lock = open::lock_file(file)?;
@@ -114,7 +124,8 @@ impl Store {
             Location::Postgres(server) => (open::postgres(server).await?, None),
         };
         let clock = Clock::default();
-        let store = Self { db, location, lock, clock, snapshots: snapshots(config) };
+        let snapshots = snapshots(config);
+        let store = Self { db, location, lock, clock, snapshots, replica, is_replica: false };
         store.read_clock().await?;
         Ok(store)
     }
@@ -135,7 +146,9 @@ impl Store {
             Location::Postgres(server) => open::postgres_shared(server).await?,
         };
         let clock = Clock::default();
-        Ok(Self { db, location, lock: None, clock, snapshots: snapshots(config) })
+        let snapshots = snapshots(config);
+        let (lock, replica) = (None, None);
+        Ok(Self { db, location, lock, clock, snapshots, replica, is_replica: false })
     }
 
     /// Opens the journal for reading, also while a relay writes it; locks and changes nothing.
@@ -227,6 +240,9 @@ impl Store {
 
     /// Closes all connections once their statements are done, and unlocks a SQLite file.
     pub async fn close(self) {
+        if let Some(replica) = &self.replica {
+            replica.store.db.close().await;
+        }
         self.db.close().await;
     }
 }

@@ -101,6 +101,17 @@ impl Location {
             }
             return Ok(Self::Sqlite(resolve(Path::new(file))?));
         }
+        Server::parse(url, config, password).map(|server| Self::Postgres(Box::new(server)))
+    }
+}
+
+impl Server {
+    /// Parses the URL of a server with the other settings of the store.
+    pub(super) fn parse(
+        url: &str,
+        config: &StoreConfig,
+        password: Option<&Secret>,
+    ) -> Result<Self, StoreError> {
         let Some(rest) = url.strip_prefix("postgres://") else {
             return Err(StoreError::Url(
                 "expected sqlite:FILE or postgres://USER@HOST:PORT/DATABASE",
@@ -124,7 +135,7 @@ impl Location {
             .options([("default_transaction_isolation", "read committed")])
             .disable_statement_logging();
         let (connections, lifetime) = (config.max_connections, config.connection_lifetime);
-        Ok(Self::Postgres(Box::new(Server { options, connections, lifetime })))
+        Ok(Self { options, connections, lifetime })
     }
 }
 
@@ -321,8 +332,7 @@ pub(super) async fn postgres_read_only(server: Server) -> Result<Db, StoreError>
 /// A database of any version.
 pub(super) async fn postgres_to_read(server: Server) -> Result<Db, StoreError> {
     bounded(server.connect().await?.close()).await?;
-    let options = server.options.options([("default_transaction_read_only", "on")]);
-    Ok(Db::Postgres(Server { options, connections: READERS, ..server }.pool()))
+    Ok(Db::Postgres(server.to_read(READERS).pool()))
 }
 
 /// Connects to PostgreSQL, and migrates no existing tables.
@@ -337,7 +347,23 @@ impl Server {
         bounded(cold(PgConnection::connect_with(&self.options))).await
     }
 
-    fn pool(&self) -> sqlx::PgPool {
+    /// The server of `store.read_url`.
+    pub(super) fn of_replica(
+        config: &StoreConfig,
+        password: Option<&Secret>,
+    ) -> Result<Option<Self>, StoreError> {
+        let parsed = config.read_url.as_deref().map(|url| Self::parse(url, config, password));
+        parsed.transpose().map_err(StoreError::of_replica)
+    }
+
+    /// The same server for reading, with this many connections.
+    pub(super) fn to_read(&self, connections: u32) -> Self {
+        let options = self.options.clone().options([("default_transaction_read_only", "on")]);
+        Self { options, connections, lifetime: self.lifetime }
+    }
+
+    /// Its connections, which are made when they are needed.
+    pub(super) fn pool(&self) -> sqlx::PgPool {
         let bound = |name: &'static str| (name, TIMEOUT.as_millis().to_string());
         let options = self.options.clone().options(
             ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"].map(bound),

@@ -26,6 +26,8 @@ named! {
         Pins = "pins",
         /// The store does not answer.
         Store = "store",
+        /// Documents are read from the primary, as the replica of the store is not recent.
+        Replica = "replica",
         /// The store of what instances share does not answer.
         Fleet = "fleet",
         /// A certificate is invalid or about to be.
@@ -51,6 +53,7 @@ impl Condition {
             Self::Cache => ["cache bypassed", "cache in use again"],
             Self::Pins => ["pins lost: the relay writes nothing", "pins proven: the relay writes"],
             Self::Store => ["store unreachable", "store reachable again"],
+            Self::Replica => ["replica of the store not used", "replica of the store used again"],
             Self::Fleet => ["fleet store unreachable", "fleet store reachable again"],
             Self::Certificate => ["certificate needs renewal", "certificate valid"],
             Self::Requests => ["requests fail", "requests are answered again"],

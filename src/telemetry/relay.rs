@@ -31,6 +31,7 @@ pub struct RelayMetrics {
     pub journal: IntGaugeVec,
     oldest_open: Gauge,
     reconciled: Gauge,
+    reconciles: IntGauge,
 }
 
 /// The result of a check of the pins.
@@ -94,6 +95,10 @@ impl RelayMetrics {
                 "portcullis_relay_reconciled_timestamp_seconds",
                 "When all unfinished intents were last checked, in seconds since 1970.",
             ),
+            reconciles: registry.gauge(
+                "portcullis_relay_reconciles",
+                "1 while this process settles unfinished intents for all that share its store.",
+            ),
         }
     }
 
@@ -133,6 +138,11 @@ impl RelayMetrics {
     /// Sets the number of intents in a state.
     pub fn journal(&self, state: &str, intents: i64) {
         self.journal.with_label_values(&[state]).set(intents);
+    }
+
+    /// Sets whether this process settles the unfinished intents of all that share its store.
+    pub fn reconciles(&self, is_ours: bool) {
+        self.reconciles.set(i64::from(is_ours));
     }
 
     /// Sets when all unfinished intents were checked, and when the oldest that stays unfinished was

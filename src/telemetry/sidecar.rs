@@ -3,7 +3,8 @@
 use super::metrics::Requests;
 use super::registry::Registry;
 use portcullis_filters::policy::Function;
-use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
+use prometheus::{Gauge, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
+use std::time::Duration;
 
 /// Outcomes of a well-formed and signed webhook event.
 const OUTCOMES: [&str; 6] = ["applied", "duplicate", "stale", "invalid", "conflict", "unknown"];
@@ -26,6 +27,8 @@ pub struct SidecarMetrics {
     pub skipped: IntCounterVec,
     /// Its dependencies by component: 1 is healthy.
     pub components: IntGaugeVec,
+    replica_used: IntGauge,
+    replica_lag: Gauge,
 }
 
 impl SidecarMetrics {
@@ -65,6 +68,14 @@ impl SidecarMetrics {
                 "1 while the last health check of a configured dependency succeeded, else 0.",
                 "component",
             ),
+            replica_used: registry.gauge(
+                "portcullis_store_replica_used",
+                "1 while feeds, podcasts and the sitemap are read from the replica of the store.",
+            ),
+            replica_lag: registry.float(
+                "portcullis_store_replica_lag_seconds",
+                "By how many seconds the replica of the store is behind, at most; 0 until known.",
+            ),
         }
     }
 
@@ -81,6 +92,12 @@ impl SidecarMetrics {
     /// Counts what a rendering left out.
     pub fn skip(&self, function: Function, count: u64) {
         self.skipped.with_label_values(&[function.name()]).inc_by(count);
+    }
+
+    /// Sets by how much the replica is behind, and whether documents are read from it.
+    pub fn replica(&self, lag: Option<Duration>, is_used: bool) {
+        self.replica_lag.set(lag.unwrap_or_default().as_secs_f64());
+        self.replica_used.set(i64::from(is_used));
     }
 
     /// The health of a component: 1 or 0.

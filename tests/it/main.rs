@@ -48,6 +48,7 @@ mod repeats;
 mod secret_modes;
 mod sidecar;
 mod slow;
+mod standbys;
 mod startup;
 mod stop;
 mod store;

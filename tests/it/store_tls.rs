@@ -142,6 +142,7 @@ fn every_connection_to_postgresql_is_encrypted() {
     assert_eq!(response.status, 200, "a read over the pool: {}", response.text());
     let config = StoreConfig {
         url: server.url(),
+        read_url: None,
         password_file: None,
         max_connections: 2,
         connection_lifetime: PATIENCE,

@@ -153,6 +153,7 @@ prepare_tools() {
   has fish || missing+=(fish)
   python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3 python3-venv)
   ((${#missing[@]} == 0)) || apt_install "${missing[@]}"
+  has pgbouncer || apt_install_stopped pgbouncer
   node --version
   python3 --version
 

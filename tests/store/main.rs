@@ -92,6 +92,7 @@ on_both! {
     processes:
         intents_survive_a_kill
         a_signer_has_one_holder_at_a_time
+        a_chore_has_one_process_at_a_time
         another_chain_is_not_written_to_while_one_is_in_force
         a_closed_store_can_be_opened_again;
     transfer:

@@ -5,7 +5,7 @@ use crate::world::{
 };
 use portcullis::config::StoreConfig;
 use portcullis::store::{
-    Claim, Intended, Journal, NewIntent, SignerLock, Store, StoreError, Verified,
+    Chore, ChoreLock, Claim, Intended, Journal, NewIntent, SignerLock, Store, StoreError, Verified,
 };
 use portcullis_filters::felt::Felt;
 use portcullis_filters::secret::Secret;
@@ -100,6 +100,75 @@ pub(crate) async fn a_signer_has_one_holder_at_a_time(world: World) {
     assert!(matches!(refused, Err(StoreError::SignerHeld)), "{refused:?}");
     held.abandon();
     lock(&one, felt(0xa), long).await.expect("an abandoned lock is free");
+}
+
+pub(crate) async fn a_chore_has_one_process_at_a_time(world: World) {
+    let one = world.open().await;
+    let mut first = ChoreLock::of(Chore::Reconciliation);
+    assert!(first.try_acquire(&one).await.unwrap());
+    assert!(first.try_acquire(&one).await.unwrap(), "it stays with who has it");
+    if world.is_sqlite() {
+        return first.release().await.unwrap();
+    }
+    let two = world.open().await;
+    let mut second = ChoreLock::of(Chore::Reconciliation);
+    assert!(!second.try_acquire(&two).await.unwrap());
+    assert!(ChoreLock::of(Chore::Pruning).try_acquire(&two).await.unwrap(), "another chore is");
+    first.release().await.unwrap();
+    assert!(second.try_acquire(&two).await.unwrap(), "a released one is free");
+    assert!(!first.try_acquire(&one).await.unwrap());
+    drop(second);
+    let began = Instant::now();
+    while !first.try_acquire(&one).await.unwrap() {
+        assert!(began.elapsed() < Duration::from_secs(30), "one that ended is replaced");
+    }
+    // PostgreSQL ends the session of a process that is suspended
+    let idle = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_try_advisory_lock%' \
+                AND datname = current_database() AND pid <> pg_backend_pid()";
+    assert_eq!(world.number(idle).await, 1, "its session waits");
+    let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                WHERE query LIKE '%pg_try_advisory_lock%' AND datname = current_database() \
+                AND pid <> pg_backend_pid()";
+    world.raw(kill).await.unwrap();
+    let mut third = ChoreLock::of(Chore::Reconciliation);
+    assert!(third.try_acquire(&two).await.unwrap());
+    assert!(!first.try_acquire(&one).await.unwrap(), "and it notices when it is back");
+}
+
+#[test]
+fn a_kept_lock_is_handed_over_in_turn() {
+    on_postgres(async |world: World| {
+        let (one, two) = (world.open().await, world.open().await);
+        let long = Duration::from_secs(20);
+        let mut held = lock(&one, felt(0xa), long).await.unwrap();
+        held.acquire(&one, long).await.expect("it is kept");
+        assert!(held.is_held());
+        let mut waiting = SignerLock::of(felt(0xa));
+        let (mut waits, is_waiting) = (
+            Box::pin(waiting.acquire(&two, long)),
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted",
+        );
+        while world.number(is_waiting).await == 0 {
+            let poll = tokio::time::timeout(Duration::from_millis(10), &mut waits).await;
+            assert!(poll.is_err(), "it waits");
+        }
+        held.release().await.unwrap();
+        let again = held.acquire(&one, Duration::from_millis(50)).await;
+        assert!(matches!(again, Err(StoreError::SignerHeld)), "the other is first: {again:?}");
+        waits.await.unwrap();
+        assert!(waiting.is_held() && !held.is_held());
+        waiting.release().await.unwrap();
+        held.acquire(&one, long).await.unwrap();
+        world
+            .raw(
+                "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' \
+             AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+            )
+            .await
+            .unwrap();
+        held.acquire(&one, long).await.expect("one that was cut while it was kept is replaced");
+        assert!(held.is_held());
+    });
 }
 
 pub(crate) async fn another_chain_is_not_written_to_while_one_is_in_force(world: World) {

@@ -56,6 +56,7 @@ pub(crate) fn server() -> String {
 pub(crate) fn config(url: &str) -> StoreConfig {
     StoreConfig {
         url: url.to_owned(),
+        read_url: None,
         password_file: None,
         max_connections: 8,
         connection_lifetime: Duration::from_secs(600),

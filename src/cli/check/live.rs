@@ -1,13 +1,15 @@
-//! `check --live`: the node and the pins.
+//! `check --live`: the node and the pins; what stands around PostgreSQL.
 
 use super::report::{Finding, Kind, Report, Status};
-use crate::config::{Config, NodeConfig, NodeUrl, NonEmpty};
+use crate::config::{Config, NodeConfig, NodeUrl, NonEmpty, StoreConfig};
 use crate::http::clients::Running;
 use crate::io::MemoryPool;
 use crate::node::chain::Chain;
 use crate::node::{ConnectionChoice, MAX_ANSWER, Node};
 use crate::relay::pins::Prover;
 use crate::relay::settings::{Keys, Pins, Settings};
+use crate::secrets::Secret;
+use crate::store::{Store, Topology};
 use crate::telemetry::Metrics;
 use portcullis_filters::client::TrustedProxies;
 use portcullis_filters::policy::GatewayPolicy;
@@ -38,6 +40,65 @@ pub(super) async fn check(config: &Config, relay: Option<(Settings, Keys)>, repo
     }
     if let Some((settings, keys)) = relay {
         pins(settings, &keys, &config.node, report).await;
+    }
+}
+
+/// Looks for a pooler before PostgreSQL and for standbys behind it, and at the replica.
+pub(super) async fn store(
+    config: &StoreConfig,
+    password: Option<&Secret>,
+    is_relay: bool,
+    report: &mut Report,
+) {
+    const KEY: &str = "store.url";
+    // else it is reported that it cannot be opened
+    if let Ok(Some(found)) = Store::topology(config, password).await {
+        if found.shares_sessions {
+            // the relay locks; the sidecar only needs a pooler that knows prepared statements
+            let status = if is_relay { Status::Failed } else { Status::Note };
+            report.add(Finding::new(Kind::Store, KEY, status, POOLED));
+        } else {
+            report.add(Finding::ok(Kind::Store, KEY, "a connection has its session for itself"));
+        }
+        report.add(standbys(KEY, found));
+    }
+    if let Some(url) = &config.read_url {
+        report.add(replica(url, Store::compare_replica(config, password).await));
+    }
+}
+
+const POOLED: &str = "a pooler in transaction mode stands before PostgreSQL, and lets two \
+    processes hold one lock: connect to PostgreSQL itself, or set pool_mode = session";
+
+fn standbys(key: &str, found: Topology) -> Finding {
+    match found {
+        Topology { is_standby: true, .. } => {
+            let message = "it is a standby, and accepts no writes: name the primary";
+            Finding::failed(Kind::Store, key, message)
+        }
+        Topology { standbys: 0, .. } => Finding::ok(Kind::Store, key, "no standby follows it"),
+        Topology { is_synchronous: true, standbys, .. } => {
+            let message = format!("commits wait for its standbys ({standbys})");
+            Finding::ok(Kind::Store, key, message)
+        }
+        Topology { standbys, .. } => {
+            let message = format!(
+                "it has standbys ({standbys}), and commits wait for none: one that is promoted may \
+                 lack the newest writes; set synchronous_standby_names at PostgreSQL"
+            );
+            Finding::new(Kind::Store, key, Status::Note, message)
+        }
+    }
+}
+
+fn replica(url: &str, compared: Result<String, String>) -> Finding {
+    const KEY: &str = "store.read_url";
+    match compared {
+        Ok(found) => Finding::ok(Kind::Store, KEY, format!("{url} {found}")),
+        Err(cause) => {
+            let message = format!("{url}: {cause}: documents are read from store.url meanwhile");
+            Finding::new(Kind::Store, KEY, Status::Note, message)
+        }
     }
 }
 

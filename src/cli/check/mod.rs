@@ -3,7 +3,8 @@
 //! Reads the configuration, the secrets and the certificates, opens the store without changing it,
 //! looks for the fleet's store, and binds each address for a moment. With `--live` it also requests
 //! version and chain id from each URL of the node, through the policy and the client that serve
-//! requests, compares the chains of the URLs, and proves the relay's pins: a start needs no node.
+//! requests, compares the chains of the URLs, proves the relay's pins, and looks at what stands
+//! around PostgreSQL: a start needs none of that.
 
 mod live;
 mod report;
@@ -97,6 +98,7 @@ async fn check(draft: &Draft, is_live: bool, mut report: Report) -> Report {
             report.add(listener(section, listen));
         }
     }
+    let is_relay = config.relay.is_some();
     if let Some(config) = config.store.as_ref().filter(|_| !is_wrong("store.url")) {
         let password = match &loaded {
             Some((_, secrets)) => Some(secrets.store_password.as_ref()),
@@ -105,6 +107,9 @@ async fn check(draft: &Draft, is_live: bool, mut report: Report) -> Report {
         };
         if let Some(password) = password {
             report.add(store(config, Store::examine(config, password).await));
+            if is_live && !config.is_for_one() {
+                live::store(config, password, is_relay, &mut report).await;
+            }
         }
     }
     let credentials = loaded.as_ref().and_then(|(_, secrets)| secrets.fleet.as_ref());
@@ -174,13 +179,18 @@ fn fleet(config: &FleetConfig, pinged: Result<Duration, FleetError>, is_live: bo
     }
 }
 
+/// What PgBouncer answers to a connection as ours are.
+const POOLER: &str = "unsupported startup parameter";
+const BEHIND_POOLER: &str = "; a pooler such as PgBouncer: connect to PostgreSQL itself";
+
 fn store(config: &StoreConfig, examined: Result<Examined, crate::store::StoreError>) -> Finding {
     const KEY: &str = "store.url";
     let url = &config.url;
     let examined = match examined {
         Ok(examined) => examined,
         Err(error) => {
-            let message = format!("cannot open the store: {url}: {error}");
+            let remedy = if error.to_string().contains(POOLER) { BEHIND_POOLER } else { "" };
+            let message = format!("cannot open the store: {url}: {error}{remedy}");
             return Finding::failed(Kind::Store, KEY, message);
         }
     };

@@ -51,6 +51,7 @@ pub(super) fn store(state: &Path) -> StoreConfig {
     let url = format!("sqlite:{}", state.join("portcullis.db").display());
     StoreConfig {
         url,
+        read_url: None,
         password_file: None,
         max_connections: 2,
         connection_lifetime: Duration::MAX,

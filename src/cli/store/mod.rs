@@ -15,7 +15,8 @@ use crate::config::{Config, LoadError, StoreConfig};
 use crate::io::clock::{micros, now_us};
 use crate::secrets::{self, Secret, SecretError};
 use crate::store::{
-    AGE_EVENTS_KEPT, ExportError, ImportError, ImportRules, PruneBefore, Store, StoreError,
+    AGE_EVENTS_KEPT, Chore, ChoreLock, ExportError, ImportError, ImportRules, PruneBefore, Store,
+    StoreError,
 };
 use arguments::{ExportArguments, ForgetArguments, NOT_EXPORTED, PruneArguments, StoreCommand};
 use std::io::{self, BufWriter, Write as _};
@@ -153,6 +154,11 @@ async fn export(store: &Store, arguments: &ExportArguments) -> Result<(), Failed
 }
 
 async fn prune(store: &Store, arguments: &PruneArguments) -> Result<(), Failed> {
+    let mut chore = ChoreLock::of(Chore::Pruning);
+    if !chore.try_acquire(store).await? {
+        eprintln!("portcullis store: another process prunes this store: nothing was done");
+        return Ok(());
+    }
     let now = now_us();
     // nothing is older than 1970
     let before = |age| now.saturating_sub(micros(age)).max(0);

@@ -7,6 +7,7 @@ use crate::relay::state::{Decision, State};
 use crate::store::Binding;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::operation::{FaucetDrip, MintCard, OperationKind, SubmitUsership};
+use portcullis_filters::tx::{Call, selector};
 use portcullis_filters::verdict::Reason;
 use tokio::try_join;
 
@@ -92,7 +93,10 @@ pub(super) async fn faucet_drip(drip: &FaucetDrip, state: &State<'_>) -> Result<
     }
     let amount = [Felt::from(state.settings.config.policy.faucet_amount.fri()), Felt::ZERO];
     let args = [[recipient].as_slice(), &amount].concat();
-    Ok(Decision::call(state.pins.config.token.address, "transfer", args))
+    let call = Call { to: state.pins.config.token.address, selector: selector("transfer"), args };
+    // if the registry has bound them for good, the store need not
+    let is_registered = registered == recipient;
+    Ok(if is_registered { Decision::Write(vec![call]) } else { Decision::Reserve(vec![call]) })
 }
 
 fn check(binding: Binding) -> Result<(), Outcome> {
@@ -110,10 +114,6 @@ fn check(binding: Binding) -> Result<(), Outcome> {
 /// Binds identity and recipient, right before the first drip is sent.
 pub(super) async fn bind(drip: &FaucetDrip, state: &State<'_>) -> Result<(), Outcome> {
     let FaucetDrip { identity, recipient, .. } = *drip;
-    if state.account_of(identity).await? == recipient {
-        // the registry has bound them for good
-        return Ok(());
-    }
     let bound = state.store.faucet().bind(state.epoch, identity, recipient, state.now_us).await?;
     check(bound)
 }

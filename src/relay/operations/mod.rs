@@ -89,7 +89,7 @@ pub(super) async fn read_back(
         Operation::RecoveryCancel(cancel) => identity::cancelled(cancel, state).await,
         _ => Ok(match decide(operation, state).await? {
             Decision::Already(details) => Some(details),
-            Decision::Write(_) => None,
+            Decision::Write(_) | Decision::Reserve(_) => None,
         }),
     }
 }

@@ -179,14 +179,35 @@ pub const KEY_RELEASE: &str = "DELETE FROM idempotency \
 pub const KEY_PRUNE: &str = "DELETE FROM idempotency \
     WHERE created_us < $1 AND (status IS NOT NULL OR intent_id IS NULL)";
 
-/// PostgreSQL only: locks a signer, waiting for the session's `lock_timeout`.
-pub const SIGNER_LOCK: &str = "SELECT pg_advisory_lock($1)";
-/// PostgreSQL only: releases the lock of a signer.
-pub const SIGNER_UNLOCK: &str = "SELECT pg_advisory_unlock($1)";
+/// PostgreSQL only: locks a number, waiting for the session's `lock_timeout`.
+pub const LOCK: &str = "SELECT pg_advisory_lock($1)";
+/// PostgreSQL only: locks a number if it is free.
+pub const LOCK_IF_FREE: &str = "SELECT pg_try_advisory_lock($1) AS is_held";
+/// PostgreSQL only: releases the lock of a number.
+pub const UNLOCK: &str = "SELECT pg_advisory_unlock($1)";
 /// PostgreSQL only: how long the session waits for a lock.
-pub const SIGNER_WAIT: &str = "SELECT set_config('lock_timeout', $1, false)";
+pub const LOCK_WAIT: &str = "SELECT set_config('lock_timeout', $1, false)";
+/// PostgreSQL only: how long the session may idle, in milliseconds; 13 knows no such limit.
+pub const SESSION_IDLE: &str = "SELECT set_config(name, $1, false) FROM pg_settings \
+    WHERE name = 'idle_session_timeout'";
+/// PostgreSQL only: the process that serves this session.
+pub const SESSION: &str = "SELECT pg_backend_pid() AS session";
+/// PostgreSQL only: what follows this server. Every user may count the standbys, and not see more.
+pub const TOPOLOGY: &str = "SELECT pg_is_in_recovery() AS is_standby, \
+    (SELECT count(*) FROM pg_stat_replication) AS standbys, \
+    current_setting('synchronous_standby_names') <> '' AS is_synchronous";
+/// PostgreSQL only: which database this is, and where its log is.
+pub const PRIMARY_POSITION: &str = "SELECT \
+    system_identifier::text || '/' || current_database() AS database, \
+    pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint AS bytes FROM pg_control_system()";
+/// PostgreSQL only: the same of a replica, by what it has replayed; NULL if it is none.
+pub const REPLICA_POSITION: &str = "SELECT \
+    system_identifier::text || '/' || current_database() AS database, \
+    CASE WHEN pg_is_in_recovery() THEN \
+    pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0')::bigint END AS bytes \
+    FROM pg_control_system()";
 /// PostgreSQL only: waits until no other transaction has the lock of this name. Two numbers are
-/// apart from the one of a signer.
+/// apart from the one of a session's lock.
 pub const NAME_LOCK: &str = "SELECT pg_advisory_xact_lock(1, hashtext($1))";
 /// PostgreSQL only: begins a transaction that sees one state of the tables.
 pub const SNAPSHOT_BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";

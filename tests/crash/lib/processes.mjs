@@ -154,15 +154,34 @@ export async function journal(folder, env, command) {
   return stdout;
 }
 
+/** Crashes and starts PostgreSQL for each line of its input. */
+const RESTARTS = `
+pg() { (cd "$POSTGRES_FOLDER" && as_postgres "$POSTGRES_BIN/pg_ctl" -D data -s -w "$@"); }
+source ${POSTGRES}
+start_postgres
+trap stop_postgres EXIT
+echo "url \${PORTCULLIS_TEST_POSTGRES}postgres"
+while read -r _; do pg -m immediate restart -l "$POSTGRES_FOLDER/again.log"; echo restarted; done
+`;
+
 /** A PostgreSQL cluster of this run's own; `made` is the URL of a database in it. It ends when its
  * standard input closes. */
 export async function startPostgres() {
   const ready = (line) => /^url (.*)/.exec(line)?.[1];
-  const script = 'echo "url ${PORTCULLIS_TEST_POSTGRES}postgres"; cat';
-  const server = await Process.start(POSTGRES, ['bash', '-c', script], {
+  const server = await Process.start('bash', ['-euc', RESTARTS], {
     log: place('postgres.log'),
     ready,
   });
+  /** Kills its processes, and resolves when it accepts connections again. */
+  server.restart = () => {
+    const restarted = new Promise((resolve) => {
+      server.child.stdout.on('data', (text) => {
+        if (String(text).includes('restarted')) resolve();
+      });
+    });
+    server.child.stdin.write('again\n');
+    return restarted;
+  };
   server.kill = () => {
     server.child.stdin.end();
     return server.gone;

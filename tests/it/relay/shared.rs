@@ -2,9 +2,10 @@
 //! relay that is suspended does not hang the other.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::admin::{eventually, metrics, series};
 use crate::support::client::Client;
 use crate::support::folder::Folder;
 use crate::support::node::{Act, Call, Latch, Node};
@@ -20,6 +21,7 @@ use crate::support::edge::Edge;
 use crate::support::request::Request;
 
 const KEYS: [(&str, &str); 1] = [("relay.pins_max_age", "\"1m\"")];
+const SETTLES: &str = "portcullis_relay_reconciles";
 const MINT: &str = r#"{"recipient":"0x9","card_id":"7"}"#;
 /// Long enough for an answer that does not wait.
 const MOMENT: Duration = Duration::from_millis(500);
@@ -44,12 +46,7 @@ impl Pair {
         let node = Node::start(script(&reached, &accept, &is_accepted));
         let setup = setup(node.address(), &folder, &KEYS).set("store.url", &database.url());
         let [one, two] = [setup.start(), setup.start()];
-        for edge in [&one, &two] {
-            // then it has settled what earlier processes left, and proven the pins
-            let body = r#"{"identity":"0x1d"}"#;
-            let answer = Client::connect(edge.relay()).ask(&post("/recovery-execute", body));
-            refused(&answer, "upstream_invalid", "the stub knows no recovery");
-        }
+        [&one, &two].into_iter().for_each(catch_up);
         Self { one, two, node, reached, accept, is_accepted, database, _folder: folder }
     }
 
@@ -81,6 +78,13 @@ fn script(
         "starknet_call" if is_view(call, "is_verified") => result(call, "[\"0x1\"]"),
         _ => honest(call),
     }
+}
+
+/// Has it settle what earlier processes left, and prove the pins.
+fn catch_up(edge: &Edge) {
+    let answer =
+        Client::connect(edge.relay()).ask(&post("/recovery-execute", r#"{"identity":"0x1d"}"#));
+    refused(&answer, "upstream_invalid", "the stub knows no recovery");
 }
 
 /// Sends a request, and returns the connection.
@@ -152,6 +156,82 @@ fn a_relay_that_sees_another_chain_writes_nothing_and_loses_nothing() {
     assert_eq!(first.status, 200, "its intent is not lost: {}", first.text());
     let repeated = Client::connect(pair.two.relay()).ask(&post("/mint-card", MINT));
     assert_eq!(repeated.status, 200, "the others write on: {}", repeated.text());
+}
+
+/// A chain on which every account is verified, and which counts the nonce; the first transaction
+/// waits for `accept`.
+fn counting(reached: &Latch, accept: &Latch) -> impl Fn(&Call) -> Vec<Act> + Send + Sync + 'static {
+    let (reached, accept, adds) = (reached.clone(), accept.clone(), AtomicUsize::new(0));
+    move |call| match method(call).as_str() {
+        _ if is_add(call) => {
+            let is_first = adds.fetch_add(1, Ordering::Relaxed) == 0;
+            let hold = [Act::Tell(reached.clone()), Act::Hold(accept.clone())];
+            let hold = is_first.then_some(hold).into_iter().flatten();
+            hold.chain(error(call, 59)).collect()
+        }
+        "starknet_getNonce" => result(call, &format!("\"{:#x}\"", adds.load(Ordering::Relaxed))),
+        "starknet_getTransactionReceipt" => receipt(call),
+        "starknet_call" if is_view(call, "is_verified") => result(call, "[\"0x1\"]"),
+        _ => honest(call),
+    }
+}
+
+fn mint(card: u32) -> Request {
+    post("/mint-card", format!(r#"{{"recipient":"0x9","card_id":"{card}"}}"#))
+}
+
+/// The card that a transaction mints.
+fn card(add: &Call) -> u64 {
+    let calldata = add.json()["params"]["invoke_transaction"]["calldata"].clone();
+    let felts: Vec<_> = calldata.as_array().expect("a list").iter().collect();
+    let low = felts[felts.len() - 2].as_str().expect("a felt");
+    felt(low).to_u64().expect("a small number")
+}
+
+#[test]
+fn an_account_is_kept_for_a_burst_and_handed_over() {
+    let (reached, accept) = (Latch::default(), Latch::default());
+    let (database, folder) = (Database::new(), Folder::new());
+    let node = Node::start(counting(&reached, &accept));
+    let setup = setup(node.address(), &folder, &KEYS).set("store.url", &database.url());
+    let one = setup.start();
+    // else the second relay might wait for the account to look for open writes
+    eventually(&one, "it settles for both", |now| now[SETTLES] == 1.0);
+    let two = setup.start();
+    catch_up(&two);
+    let mut all = vec![begin(&one, &mint(1))];
+    assert!(reached.wait(), "the first relay sends it");
+    all.extend((2..=20).map(|card| begin(&one, &mint(card))));
+    eventually(&one, "nineteen wait", |now| {
+        series(now, "portcullis_relay_signer_queue", &["owner"]) == 19.0
+    });
+    all.push(begin(&two, &mint(1_000)));
+    let waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted \
+                 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+    eventually(&one, "the second relay waits", |_| database.number(waits) == 1);
+    accept.open();
+    for client in &mut all {
+        let answer = client.response();
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    let adds: Vec<u64> = node.calls().iter().filter(|call| is_add(call)).map(card).collect();
+    assert_eq!(adds.len(), 21, "each once");
+    let at = adds.iter().position(|card| *card == 1_000).expect("it was written");
+    assert!((2..=8).contains(&at), "after a burst of the first relay, not at its end: {adds:?}");
+}
+
+#[test]
+fn one_relay_settles_for_all_and_another_takes_over() {
+    let pair = Pair::start();
+    eventually(&pair.one, "one of them does", |now| {
+        now[SETTLES] + metrics(&pair.two)[SETTLES] == 1.0
+    });
+    let (settles, waits) = match metrics(&pair.one)[SETTLES] {
+        1.0 => (&pair.one, &pair.two),
+        _ => (&pair.two, &pair.one),
+    };
+    settles.signal("KILL");
+    eventually(waits, "the other takes over", |now| now[SETTLES] == 1.0);
 }
 
 #[test]

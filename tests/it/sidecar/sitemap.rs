@@ -172,6 +172,7 @@ fn each_state_of_a_page_has_its_tag() {
 fn config(url: &str, max_connections: u32) -> StoreConfig {
     StoreConfig {
         url: url.to_owned(),
+        read_url: None,
         password_file: None,
         max_connections,
         connection_lifetime: Duration::from_secs(600),

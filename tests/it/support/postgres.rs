@@ -27,6 +27,16 @@ impl Database {
         format!("\"{}{}\"", self.server, self.name)
     }
 
+    /// The number that a query finds in it.
+    pub(crate) fn number(&self, query: &'static str) -> i64 {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let url = format!("{}{}", self.server, self.name);
+            let mut connection = PgConnection::connect(&url).await.unwrap();
+            sqlx::query_scalar(query).fetch_one(&mut connection).await.unwrap()
+        })
+    }
+
     fn admin(&self, statement: String) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {

@@ -1,0 +1,74 @@
+//! What stands between a process and its PostgreSQL, and behind it: a pooler, standbys.
+
+use super::db::bounded;
+use super::open::{Location, Server};
+use super::{Store, StoreError, sql};
+use crate::config::StoreConfig;
+use crate::secrets::Secret;
+use sqlx::{Connection as _, PgConnection, Row as _};
+
+/// Connections at a time that look for the session of the first one. A pooler hands out sessions
+/// that are free, and one is.
+const OTHERS: usize = 3;
+
+/// How PostgreSQL is reached, and what follows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Topology {
+    /// Whether a pooler gives a session to one connection after another: then a session's lock
+    /// excludes nobody.
+    pub shares_sessions: bool,
+    /// Whether it follows another server, and accepts no writes.
+    pub is_standby: bool,
+    /// Servers that follow it.
+    pub standbys: i64,
+    /// Whether commits wait for one of them.
+    pub is_synchronous: bool,
+}
+
+impl Store {
+    /// Examines the way to PostgreSQL; `None` for SQLite. Uses no prepared statement, which some
+    /// poolers lose.
+    ///
+    /// # Errors
+    /// The URL is not usable, or the database is unavailable.
+    pub async fn topology(
+        config: &StoreConfig,
+        password: Option<&Secret>,
+    ) -> Result<Option<Topology>, StoreError> {
+        let Location::Postgres(server) = Location::parse(config, password)? else {
+            return Ok(None);
+        };
+        let mut connection = server.connect().await?;
+        let row = sqlx::raw_sql(sql::TOPOLOGY).fetch_one(&mut connection);
+        let row = bounded(row).await?;
+        let topology = Topology {
+            shares_sessions: shares_sessions(&server, &mut connection).await?,
+            is_standby: row.try_get("is_standby")?,
+            standbys: row.try_get("standbys")?,
+            is_synchronous: row.try_get("is_synchronous")?,
+        };
+        bounded(connection.close()).await?;
+        Ok(Some(topology))
+    }
+}
+
+/// Whether two connections that are open at a time have one session, or one has two.
+async fn shares_sessions(server: &Server, first: &mut PgConnection) -> Result<bool, StoreError> {
+    let session = session(first).await?;
+    let mut others = Vec::new();
+    while others.len() < OTHERS {
+        let mut other = server.connect().await?;
+        // it keeps the session, so that the next one gets another
+        bounded(sqlx::raw_sql("BEGIN").execute(&mut other)).await?;
+        if self::session(&mut other).await? == session {
+            return Ok(true);
+        }
+        others.push(other);
+    }
+    Ok(self::session(first).await? != session)
+}
+
+async fn session(connection: &mut PgConnection) -> Result<i32, StoreError> {
+    let row = bounded(sqlx::raw_sql(sql::SESSION).fetch_one(connection)).await?;
+    Ok(row.try_get("session")?)
+}
