@@ -108,7 +108,23 @@ pub fn within_rate(status: RateLimitStatus) -> Result<(), Refusal> {
     if status.admitted {
         return Ok(());
     }
-    Err(Refusal::new(Reason::RateLimited, "too many requests: wait for Retry-After seconds"))
+    Err(over(status, "too many requests: wait for Retry-After seconds"))
+}
+
+/// Refuses a client that is over its limit of wrong tokens.
+///
+/// # Errors
+/// `rate_limited`.
+pub fn within_failed_tokens(status: RateLimitStatus) -> Result<(), Refusal> {
+    if status.admitted {
+        return Ok(());
+    }
+    Err(over(status, "too many requests without a valid token: wait for Retry-After seconds"))
+}
+
+fn over(status: RateLimitStatus, message: &'static str) -> Refusal {
+    let retry_after = Some(status.reset_seconds);
+    Refusal { retry_after, ..Refusal::new(Reason::RateLimited, message) }
 }
 
 pub(crate) fn too_many_in_flight() -> Refusal {

@@ -230,12 +230,14 @@ pub struct Refusal {
     pub id: Option<Box<str>>,
     /// The HTTP methods that the path takes, for [`Reason::WrongHttpMethod`].
     pub allow: Option<&'static str>,
+    /// In how many seconds a repetition may pass, where that is known.
+    pub retry_after: Option<u32>,
 }
 
 impl Refusal {
     /// A refusal without a request id.
     pub fn new(reason: Reason, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { reason, message: message.into(), id: None, allow: None }
+        Self { reason, message: message.into(), id: None, allow: None, retry_after: None }
     }
 
     /// The refusal of a body that is not JSON.

@@ -87,6 +87,8 @@ pub struct Admin {
     pub history: History,
     /// Whether the process is not ready while no URL of the node answers.
     pub ready_needs_node: bool,
+    /// Whether limits are shared with other instances.
+    pub is_in_fleet: bool,
 }
 
 /// The admin listener's app.

@@ -48,6 +48,7 @@ impl Admin {
             "surfaces": self.listeners.iter().filter_map(|of| self.surface(of)).collect::<Value>(),
             "cache": self.cache(),
             "node": self.node(),
+            "fleet": self.is_in_fleet.then(|| self.fleet()),
             "relay": self.surfaces.relay.as_ref().map(|relay| self.relay(relay)),
             "sidecar": self.surfaces.sidecar.as_ref().map(|_| json!({
                 "components": totals(&sidecar.components, "component"),
@@ -145,6 +146,19 @@ impl Admin {
             "calls": totals(&metrics.node_calls, "outcome"),
             "retries": metrics.node_retries.get(),
             "latency": latency(&Latency::of(&metrics.node_seconds)),
+        })
+    }
+
+    fn fleet(&self) -> Value {
+        let metrics = &self.process.metrics.fleet;
+        let counts = |of: Vec<(&str, u64)>| -> Value {
+            of.into_iter().map(|(name, total)| count(name, total)).collect()
+        };
+        json!({
+            "instances": metrics.instances.get(),
+            "watches": metrics.is_watcher.get() == 1,
+            "messages": counts(metrics.messages().collect()),
+            "fallback": counts(metrics.fallback().collect()),
         })
     }
 

@@ -40,10 +40,21 @@ pub enum Decision {
     Unavailable,
 }
 
+/// What a limit counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// Requests that are admitted.
+    Requests,
+    /// Requests without a valid token. Each is decided by the store, so that no instance can be
+    /// used to guess while another holds a lease.
+    FailedTokens,
+}
+
 /// The shared limit of a surface's clients.
 pub struct SharedLimit {
     fleet: Arc<Fleet>,
     surface: Surface,
+    counted: Counted,
     terms: Terms,
     members: Cache<ClientKey, Arc<Member>>,
     recent: Recent,
@@ -69,12 +80,13 @@ struct Member {
 impl SharedLimit {
     pub(super) fn new(
         fleet: Arc<Fleet>,
-        surface: Surface,
+        (surface, counted): (Surface, Counted),
         capacity: u32,
         recent: impl Fn(ClientKey) -> u32 + Send + Sync + 'static,
     ) -> Self {
-        let (terms, members) = (fleet.terms, Cache::new(capacity as usize));
-        Self { fleet, surface, terms, members, recent: Box::new(recent) }
+        let want = if counted == Counted::Requests { fleet.terms.want } else { 1 };
+        let (terms, members) = (Terms { want, ..fleet.terms }, Cache::new(capacity as usize));
+        Self { fleet, surface, counted, terms, members, recent: Box::new(recent) }
     }
 
     /// Decides about a request at once, if its client has a lease, or is known to have none for
@@ -104,7 +116,7 @@ impl SharedLimit {
     /// Takes note of a request that was admitted after [`Decision::Alone`].
     pub fn admitted_alone(&self, client: ClientKey) {
         self.member(client).lease.lock().record(Instant::now(), &self.terms);
-        self.fleet.metrics.fleet.fell_back(self.surface);
+        self.fell_back();
     }
 
     /// How many more requests of the client pass, as far as known; `None` for an unknown client.
@@ -162,12 +174,19 @@ impl SharedLimit {
             WhenDown::Local => Decision::Alone(quota),
             WhenDown::Share => match lease.take_spare(now, &self.terms, fleet.store.instances()) {
                 Alone::Admitted => {
-                    fleet.metrics.fleet.fell_back(self.surface);
+                    self.fell_back();
                     Decision::Admitted(lease.remaining())
                 }
                 Alone::Refused(retry) => Decision::Refused(retry),
-                Alone::Part => Decision::Alone(fleet.part_of(quota)),
+                Alone::Part => Decision::Alone(fleet.part_of(quota, self.counted)),
             },
+        }
+    }
+
+    /// Counts a request that was admitted without the store.
+    fn fell_back(&self) {
+        if self.counted == Counted::Requests {
+            self.fleet.metrics.fleet.fell_back(self.surface);
         }
     }
 
@@ -204,7 +223,7 @@ impl SharedLimit {
         if let Some(member) = self.members.get(&client) {
             return member;
         }
-        let key = self.fleet.store.key(self.surface, client);
+        let key = self.fleet.store.key(self.surface, self.counted, client);
         let member = || Ok::<_, std::convert::Infallible>(Arc::new(Member::new(client, key)));
         match self.members.get_or_insert_with(&client, member) {
             Ok(member) => member,

@@ -19,7 +19,7 @@ mod tests;
 
 pub use heartbeat::Heartbeat;
 pub use leader::{Published, lease};
-pub use limit::{Decision, SharedLimit};
+pub use limit::{Counted, Decision, SharedLimit};
 pub use store::{Credentials, CredentialsError, FleetError, ping};
 
 use crate::config::{FleetConfig, WhenDown};
@@ -60,15 +60,16 @@ impl Fleet {
         }))
     }
 
-    /// The limit of a surface's clients, of whom at most `capacity` are remembered. `recent` counts
-    /// what this instance admitted of a client in the last minute.
+    /// The limit of what is counted of a surface's clients, of whom at most `capacity` are
+    /// remembered. `recent` counts what this instance admitted of a client in the last minute.
     pub fn limit(
         self: &Arc<Self>,
         surface: Surface,
+        counted: Counted,
         capacity: u32,
         recent: impl Fn(ClientKey) -> u32 + Send + Sync + 'static,
     ) -> Arc<SharedLimit> {
-        let limit = SharedLimit::new(Arc::clone(self), surface, capacity, recent);
+        let limit = SharedLimit::new(Arc::clone(self), (surface, counted), capacity, recent);
         let limit = Arc::new(limit);
         self.limits.lock().push(Arc::clone(&limit));
         limit
@@ -85,12 +86,16 @@ impl Fleet {
     }
 
     /// A client's part of a quota, while the store is unavailable.
-    fn part_of(&self, quota: u32) -> u32 {
+    fn part_of(&self, quota: u32, counted: Counted) -> u32 {
         match self.when_down {
             // before the first answer, their number is unknown
             WhenDown::Share => {
                 let part = quota.checked_div(self.store.instances()).unwrap_or(0);
-                part.max(self.floor).min(quota)
+                let floor = match counted {
+                    Counted::Requests => self.floor,
+                    Counted::FailedTokens => 1,
+                };
+                part.max(floor).min(quota)
             }
             WhenDown::Local | WhenDown::Refuse => quota,
         }

@@ -6,6 +6,7 @@
 
 use super::leader::{Heard, Lead, Part, StoreTime};
 use super::lease::{Granted, Message, Terms};
+use super::limit::Counted;
 use crate::config::FleetConfig;
 use crate::secrets::{self, Secret, SecretError, certificates};
 use crate::telemetry::{FleetMessage, Metrics, Surface, as_gauge};
@@ -177,6 +178,8 @@ pub(super) struct Store {
     heartbeat: Script,
     connection: Mutex<Option<MultiplexedConnection>>,
     permits: Semaphore,
+    /// How long a message may take.
+    pub(super) patience: Duration,
     failures: AtomicU32,
     is_down: AtomicBool,
     cause: Mutex<Option<String>>,
@@ -209,6 +212,7 @@ impl Store {
             heartbeat: Script::new(include_str!("heartbeat.lua")),
             connection: Mutex::default(),
             permits: Semaphore::new(MESSAGES),
+            patience: MESSAGE,
             failures: AtomicU32::new(0),
             is_down: AtomicBool::new(true),
             cause: Mutex::default(),
@@ -222,9 +226,13 @@ impl Store {
     }
 
     /// The key of a client's record. It holds a keyed digest, and no address.
-    pub(super) fn key(&self, surface: Surface, client: ClientKey) -> String {
+    pub(super) fn key(&self, surface: Surface, counted: Counted, client: ClientKey) -> String {
         let digest = self.digest(&client.address().to_string());
-        format!("pc:{{{}:{}:{digest}}}", self.name, surface.name())
+        let counted = match counted {
+            Counted::Requests => "",
+            Counted::FailedTokens => "-failed-tokens",
+        };
+        format!("pc:{{{}:{}{counted}:{digest}}}", self.name, surface.name())
     }
 
     /// 128 bits in hexadecimal digits.
@@ -276,7 +284,7 @@ impl Store {
         }
         call.arg(want).arg(message.hold).arg(&message.uses);
         let started = Instant::now();
-        let answer = timeout(MESSAGE, call.invoke_async::<[i64; 4]>(&mut connection)).await;
+        let answer = timeout(self.patience, call.invoke_async::<[i64; 4]>(&mut connection)).await;
         let [granted, left, retry, _] = match answer {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) => {

@@ -1,21 +1,24 @@
-//! What is in force on a surface: its settings, and the limits of its clients: requests in any
-//! minute, and requests at a time.
+//! What is in force on a surface: its settings, and the limits of its clients: requests and wrong
+//! tokens in any minute, and requests at a time.
 //!
 //! Each surface has one [`Running`], whose settings a reload replaces. The policy counts.
 
+use super::rate::Rate;
 use crate::config::ClientsConfig;
-use crate::fleet::{Fleet, SharedLimit};
+use crate::fleet::{Counted, Fleet};
 use crate::io::ClientShare;
 use crate::telemetry::Surface;
-use ahash::RandomState;
 use arc_swap::ArcSwap;
 use http::HeaderValue;
 use pingora_limits::inflight::{Guard, Inflight};
 use portcullis_filters::client::{Client, ClientKey};
-use portcullis_filters::limit::{Busy, Millis, Quota, RateLimitStatus, RateLimiter};
+use portcullis_filters::limit::{Busy, Quota, RateLimitStatus};
 use std::num::NonZeroU32;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use tokio::time::Instant;
+
+/// Wrong tokens that a client may send in any minute before its requests are refused unread.
+pub(super) const MAX_FAILED_TOKENS: Quota = Quota::per_minute(10).unwrap();
 
 /// The settings of a surface, which limit its clients.
 pub trait Settings: Send + Sync + 'static {
@@ -43,8 +46,8 @@ impl<S: Settings> Running<S> {
 
     /// Applies other settings to later requests.
     pub(crate) fn change(&self, settings: S) {
-        let now = self.clients.millis(Instant::now());
-        self.clients.limiter.set_quota(settings.limits().quota, now);
+        let requests = &self.clients.requests;
+        requests.window().set_quota(settings.limits().quota, requests.millis(Instant::now()));
         self.settings.store(Arc::new(settings));
     }
 
@@ -89,15 +92,13 @@ impl ClientLimits {
 
 /// The clients of a surface, counted.
 pub struct Clients {
-    limiter: Arc<RateLimiter<RandomState>>,
-    /// The limit over all instances; unset without `[fleet]`.
-    shared: OnceLock<Arc<SharedLimit>>,
+    requests: Rate,
+    failed_tokens: Rate,
     in_flight: Inflight,
     /// Bytes of large answers that are fetched for a client, or that it has not read.
     unread: Arc<Inflight>,
     /// Bytes of request bodies that are under way.
     uploads: Arc<Inflight>,
-    started: Instant,
 }
 
 impl Clients {
@@ -106,37 +107,28 @@ impl Clients {
         let capacity = u32::try_from(config.max_clients).unwrap_or(u32::MAX);
         let capacity = NonZeroU32::new(capacity).unwrap_or(NonZeroU32::MIN);
         Self {
-            limiter: Arc::new(RateLimiter::new(limits.quota, capacity, RandomState::new())),
-            shared: OnceLock::new(),
+            requests: Rate::new(limits.quota, capacity),
+            failed_tokens: Rate::new(MAX_FAILED_TOKENS, capacity),
             in_flight: Inflight::new(),
             unread: Arc::new(Inflight::new()),
             uploads: Arc::new(Inflight::new()),
-            started: Instant::now(),
         }
     }
 
-    /// The window of this instance.
-    pub fn limiter(&self) -> &RateLimiter<RandomState> {
-        &self.limiter
+    /// Their requests.
+    pub fn requests(&self) -> &Rate {
+        &self.requests
     }
 
-    /// The limit over all instances, if there is one.
-    pub(super) fn shared(&self) -> Option<&Arc<SharedLimit>> {
-        self.shared.get()
+    /// Their wrong tokens.
+    pub fn failed_tokens(&self) -> &Rate {
+        &self.failed_tokens
     }
 
     /// Limits the clients over all instances of the fleet.
     pub(crate) fn share(&self, fleet: &Arc<Fleet>, surface: Surface) {
-        let (limiter, started) = (Arc::clone(&self.limiter), self.started);
-        let recent = move |client| limiter.admitted(client, millis_since(started, Instant::now()));
-        let limit = fleet.limit(surface, self.limiter.capacity(), recent);
-        // it is called once, before the surface serves
-        let _ = self.shared.set(limit);
-    }
-
-    /// The instant as the limiter counts it.
-    pub fn millis(&self, now: Instant) -> Millis {
-        millis_since(self.started, now)
+        self.requests.share(fleet, surface, Counted::Requests);
+        self.failed_tokens.share(fleet, surface, Counted::FailedTokens);
     }
 
     /// A share of the client's requests in flight; `None` when it has too many.
@@ -158,20 +150,17 @@ impl Clients {
 
     /// The peer's rate-limit status, read-only.
     pub fn standing(&self, peer: Client) -> RateLimitStatus {
-        self.limited(peer.key, self.limiter.peek(peer.key, self.millis(Instant::now())))
+        self.requests.peek(peer.key, self.requests.millis(Instant::now()))
     }
 
     /// The clients with the most requests in the last minute, busiest first; at most `most`.
     pub fn busiest(&self, most: usize) -> Vec<Busy> {
-        self.limiter.busiest(self.millis(Instant::now()), most)
+        self.requests.window().busiest(self.requests.millis(Instant::now()), most)
     }
 
     /// Clients that the limiter tracks, and how many it evicted because it was full.
     pub fn population(&self) -> (u64, u64) {
-        (u64::from(self.limiter.population()), self.limiter.evicted())
+        let window = self.requests.window();
+        (u64::from(window.population()), window.evicted())
     }
-}
-
-fn millis_since(started: Instant, now: Instant) -> Millis {
-    Millis(u64::try_from(now.duration_since(started).as_millis()).unwrap_or(u64::MAX))
 }

@@ -1,120 +1,98 @@
-//! The rate limit of one request: by this instance's window, and by the fleet's limit if there is
-//! one.
+//! One limit of a surface's clients: by this instance's window, and by the fleet's if there is one.
 //!
-//! A policy uses it like any limiter, and may not wait. So a request that needs an answer of the
-//! fleet's store is admitted for the moment, and is counted or refused by `Clients::settle` before
-//! anything else happens. Without `[fleet]` nothing is ever unsettled.
+//! A policy uses it like any limiter, and may not wait. So what needs an answer of the fleet's
+//! store passes for the moment, and is counted or refused by [`Unsettled::settle`] before anything
+//! else happens. Without `[fleet]` nothing is ever unsettled.
 
-use super::clients::{ClientLimits, Clients};
-use crate::fleet::{Decision, SharedLimit};
+use super::clients::{ClientLimits, Clients, MAX_FAILED_TOKENS};
+use crate::fleet::{Counted, Decision, Fleet, SharedLimit};
 use crate::io::cold;
+use crate::telemetry::Surface;
+use ahash::RandomState;
 use portcullis_filters::client::ClientKey;
-use portcullis_filters::limit::{Limiter, Millis, RateLimitStatus, WINDOW_SECONDS};
+use portcullis_filters::head::within_failed_tokens;
+use portcullis_filters::limit::{
+    Limiter, Millis, Quota, RateLimitStatus, RateLimiter, WINDOW_SECONDS,
+};
 use portcullis_filters::verdict::{Reason, Refusal};
 use std::cell::Cell;
-use std::sync::Arc;
+use std::num::NonZeroU32;
+use std::sync::{Arc, OnceLock};
 use tokio::time::Instant;
 
-/// The limiter of one request.
-pub struct RequestLimiter<'a> {
-    clients: &'a Clients,
-    quota: u32,
-    now: Instant,
-    unsettled: Cell<Option<Unsettled>>,
+/// A limit of a surface's clients.
+pub struct Rate {
+    window: Arc<RateLimiter<RandomState>>,
+    /// The limit over all instances; unset without `[fleet]`.
+    shared: OnceLock<Arc<SharedLimit>>,
+    started: Instant,
 }
 
-/// What is open after the policy has admitted a request.
-#[derive(Clone, Copy, Debug)]
-pub enum Unsettled {
-    /// The fleet's store decides about this client.
-    Waits(ClientKey),
-    /// The store is unavailable, and nothing is admitted without it.
-    Unavailable,
-}
-
-impl<'a> RequestLimiter<'a> {
-    /// The limiter of a request that arrived at `now`.
-    pub(crate) fn new(clients: &'a Clients, limits: &ClientLimits, now: Instant) -> Self {
-        Self { clients, quota: limits.per_minute(), now, unsettled: Cell::new(None) }
+impl Rate {
+    pub(super) fn new(quota: Quota, capacity: NonZeroU32) -> Self {
+        let window = Arc::new(RateLimiter::new(quota, capacity, RandomState::new()));
+        Self { window, shared: OnceLock::new(), started: Instant::now() }
     }
 
-    /// When the request arrived.
-    pub fn now(&self) -> Millis {
-        self.clients.millis(self.now)
+    /// The window of this instance.
+    pub fn window(&self) -> &RateLimiter<RandomState> {
+        &self.window
     }
 
-    /// What is open, if anything is.
-    pub(crate) fn unsettled(&self) -> Option<Unsettled> {
-        self.unsettled.get()
+    /// Limits the clients over all instances of the fleet.
+    pub(super) fn share(&self, fleet: &Arc<Fleet>, surface: Surface, counted: Counted) {
+        let (window, started) = (Arc::clone(&self.window), self.started);
+        let recent = move |client| window.admitted(client, millis_since(started, Instant::now()));
+        let limit = fleet.limit(surface, counted, self.window.capacity(), recent);
+        // it is called once, before the surface serves
+        let _ = self.shared.set(limit);
     }
 
-    #[cold]
-    fn check_shared(&self, shared: &Arc<SharedLimit>, client: ClientKey) -> RateLimitStatus {
-        let own = self.clients.limiter().peek(client, self.now());
-        if !own.admitted {
+    /// The instant as the window counts it.
+    pub(super) fn millis(&self, now: Instant) -> Millis {
+        millis_since(self.started, now)
+    }
+
+    /// The client's status, read-only.
+    pub(super) fn peek(&self, client: ClientKey, now: Millis) -> RateLimitStatus {
+        let own = self.window.peek(client, now);
+        let Some(left) = self.shared.get().and_then(|shared| shared.remaining(client)) else {
             return own;
-        }
-        let unsettled = match shared.decide_now(client, self.quota) {
-            None => Unsettled::Waits(client),
-            Some(Decision::Unavailable) => Unsettled::Unavailable,
-            Some(decision) => {
-                return self.clients.apply(shared, decision, client, self.quota, self.now());
-            }
         };
-        self.unsettled.set(Some(unsettled));
-        own
-    }
-}
-
-impl Limiter for RequestLimiter<'_> {
-    fn check(&self, client: ClientKey, now: Millis) -> RateLimitStatus {
-        match self.clients.shared() {
-            None => self.clients.limiter().check(client, now),
-            Some(shared) => self.check_shared(shared, client),
-        }
+        let remaining = own.remaining.min(left);
+        RateLimitStatus { admitted: remaining > 0, remaining, ..own }
     }
 
-    fn peek(&self, client: ClientKey, now: Millis) -> RateLimitStatus {
-        self.clients.limited(client, self.clients.limiter().peek(client, now))
-    }
-}
-
-impl Clients {
-    /// Waits for the fleet's store, at most 25 ms, and counts the request if it passes.
-    ///
-    /// # Errors
-    /// The store is unavailable, and nothing is admitted without it.
-    pub(crate) async fn settle(
+    /// Counts by the fleet's limit; `None` if only its store can decide.
+    #[cold]
+    fn check_shared(
         &self,
-        unsettled: Unsettled,
-        limits: &ClientLimits,
-    ) -> Result<Option<RateLimitStatus>, Refusal> {
-        let quota = limits.per_minute();
-        if let (Unsettled::Waits(client), Some(shared)) = (unsettled, self.shared()) {
-            let decision = cold(shared.decide(client, quota)).await;
-            if decision != Decision::Unavailable {
-                let now = self.millis(Instant::now());
-                return Ok(Some(self.apply(shared, decision, client, quota, now)));
-            }
+        shared: &Arc<SharedLimit>,
+        (client, quota): (ClientKey, u32),
+        now: Millis,
+    ) -> Option<RateLimitStatus> {
+        let own = self.window.peek(client, now);
+        if !own.admitted {
+            return Some(own);
         }
-        let message = "limits are shared, and their store does not answer: try again";
-        Err(Refusal::new(Reason::FleetUnavailable, message))
+        let decision = shared.decide_now(client, quota)?;
+        self.apply(shared, decision, (client, quota), now)
     }
 
-    /// Counts the request in this instance's window if the decision admits it.
+    /// Counts in this instance's window if the decision admits; `None` if nothing is admitted
+    /// without the store.
     fn apply(
         &self,
         shared: &SharedLimit,
         decision: Decision,
-        client: ClientKey,
-        quota: u32,
+        (client, quota): (ClientKey, u32),
         now: Millis,
-    ) -> RateLimitStatus {
+    ) -> Option<RateLimitStatus> {
         let admit = |remaining: u32| {
-            let own = self.limiter().check(client, now);
+            let own = self.window.check(client, now);
             RateLimitStatus { admitted: true, remaining: own.remaining.min(remaining), ..own }
         };
-        match decision {
+        Some(match decision {
             Decision::Admitted(remaining) => admit(remaining),
             Decision::Refused(retry) => {
                 let seconds = u32::try_from(retry.as_millis().div_ceil(1000));
@@ -122,24 +100,108 @@ impl Clients {
                 RateLimitStatus { admitted: false, remaining: 0, reset_seconds }
             }
             Decision::Alone(most) => {
-                let own = self.limiter().peek(client, now);
+                let own = self.window.peek(client, now);
                 let admitted = quota.saturating_sub(own.remaining);
-                let Some(remaining) = most.checked_sub(admitted + 1) else {
-                    return RateLimitStatus { admitted: false, remaining: 0, ..own };
-                };
-                shared.admitted_alone(client);
-                admit(remaining)
+                match most.checked_sub(admitted + 1) {
+                    Some(remaining) => {
+                        shared.admitted_alone(client);
+                        admit(remaining)
+                    }
+                    None => RateLimitStatus { admitted: false, remaining: 0, ..own },
+                }
             }
-            Decision::Unavailable => self.limiter().peek(client, now),
-        }
+            Decision::Unavailable => return None,
+        })
+    }
+}
+
+/// The limits of one request.
+pub struct RequestLimiter<'a> {
+    clients: &'a Clients,
+    quota: u32,
+    now: Instant,
+    unsettled: Cell<Option<Unsettled<'a>>>,
+}
+
+impl<'a> RequestLimiter<'a> {
+    /// The limits of a request that arrived at `now`.
+    pub(crate) fn new(clients: &'a Clients, limits: &ClientLimits, now: Instant) -> Self {
+        Self { clients, quota: limits.per_minute(), now, unsettled: Cell::new(None) }
     }
 
-    /// A status of this instance's window, with what is left of the fleet's limit.
-    pub(super) fn limited(&self, client: ClientKey, own: RateLimitStatus) -> RateLimitStatus {
-        let Some(left) = self.shared().and_then(|shared| shared.remaining(client)) else {
-            return own;
-        };
-        let remaining = own.remaining.min(left);
-        RateLimitStatus { admitted: remaining > 0, remaining, ..own }
+    /// When the request arrived.
+    pub fn now(&self) -> Millis {
+        self.clients.requests().millis(self.now)
     }
+
+    /// Counts a wrong token of the client.
+    pub(crate) fn check_failed_token(&self, client: ClientKey) -> RateLimitStatus {
+        let rate = self.clients.failed_tokens();
+        let of = (client, MAX_FAILED_TOKENS.requests());
+        self.count(rate, Counted::FailedTokens, of, rate.millis(self.now))
+    }
+
+    /// What is open, if anything is.
+    pub(crate) fn unsettled(&self) -> Option<Unsettled<'a>> {
+        self.unsettled.get()
+    }
+
+    fn count(
+        &self,
+        rate: &'a Rate,
+        counted: Counted,
+        of: (ClientKey, u32),
+        now: Millis,
+    ) -> RateLimitStatus {
+        let Some(shared) = rate.shared.get() else { return rate.window.check(of.0, now) };
+        rate.check_shared(shared, of, now).unwrap_or_else(|| {
+            self.unsettled.set(Some(Unsettled { rate, shared, counted, of }));
+            rate.window.peek(of.0, now)
+        })
+    }
+}
+
+impl Limiter for RequestLimiter<'_> {
+    fn check(&self, client: ClientKey, now: Millis) -> RateLimitStatus {
+        self.count(self.clients.requests(), Counted::Requests, (client, self.quota), now)
+    }
+
+    fn peek(&self, client: ClientKey, now: Millis) -> RateLimitStatus {
+        self.clients.requests().peek(client, now)
+    }
+}
+
+/// What is open after the policy has judged a request: only the fleet's store can decide.
+#[derive(Clone, Copy)]
+pub struct Unsettled<'a> {
+    rate: &'a Rate,
+    shared: &'a Arc<SharedLimit>,
+    counted: Counted,
+    /// The client, and its quota.
+    of: (ClientKey, u32),
+}
+
+impl Unsettled<'_> {
+    /// Waits for the store, at most 25 ms, and counts what passes. Returns the client's status if
+    /// it is one of its requests.
+    ///
+    /// # Errors
+    /// The refusal: over the limit, or the store is unavailable and nothing is admitted without it.
+    pub(crate) async fn settle(self) -> Result<Option<RateLimitStatus>, Refusal> {
+        let (client, quota) = self.of;
+        let decision = cold(self.shared.decide(client, quota)).await;
+        let now = self.rate.millis(Instant::now());
+        let Some(status) = self.rate.apply(self.shared, decision, self.of, now) else {
+            let message = "limits are shared, and their store does not answer: try again";
+            return Err(Refusal::new(Reason::FleetUnavailable, message));
+        };
+        match self.counted {
+            Counted::FailedTokens => within_failed_tokens(status).map(|()| None),
+            Counted::Requests => Ok(Some(status)),
+        }
+    }
+}
+
+fn millis_since(started: Instant, now: Instant) -> Millis {
+    Millis(u64::try_from(now.duration_since(started).as_millis()).unwrap_or(u64::MAX))
 }

@@ -137,6 +137,7 @@ fn connect_parts(config: &Config, log: Log, inherited: Inherited) -> Result<Boun
             bound.add_sidecar(config, settings, storage)?;
         }
     }
+    let is_in_fleet = fleet.is_some();
     bound.share_limits(fleet.as_ref());
     let health = Health {
         node: Arc::clone(&node),
@@ -160,6 +161,7 @@ fn connect_parts(config: &Config, log: Log, inherited: Inherited) -> Result<Boun
             access,
             history: History::default(),
             ready_needs_node: config.ready_needs_node,
+            is_in_fleet,
         })?;
     }
     let (clients, node) = bound.connections(&config.node);

@@ -48,12 +48,12 @@ struct Upload {
 
 /// What admission found out about the request's client, for every response to it.
 #[derive(Clone, Copy)]
-struct Caller {
+struct Caller<'a> {
     client: Client,
     rate: Option<RateLimitStatus>,
     style: ErrorFormat,
     /// What only the fleet can decide.
-    unsettled: Option<Unsettled>,
+    unsettled: Option<Unsettled<'a>>,
 }
 
 impl<'a, S: Surface> Exchange<'a, S> {
@@ -71,7 +71,7 @@ impl<'a, S: Surface> Exchange<'a, S> {
     pub(super) async fn serve(&mut self) -> bool {
         let (mut caller, mut verdict) = self.admit();
         if let Some(unsettled) = caller.unsettled
-            && let Err(refusal) = cold(self.settle(unsettled, &mut caller)).await
+            && let Err(refusal) = cold(caller.settle(unsettled)).await
         {
             verdict = Err(refusal);
         }
@@ -88,7 +88,7 @@ impl<'a, S: Surface> Exchange<'a, S> {
     }
 
     /// Admits the head.
-    fn admit(&mut self) -> (Caller, Result<Admitted<S::Call, Guard>, Refusal>) {
+    fn admit(&mut self) -> (Caller<'a>, Result<Admitted<S::Call, Guard>, Refusal>) {
         let Proxy { surface, process, .. } = self.proxy;
         if let Some(id) = self.head.request_id(self.header) {
             self.context.request_id = process.request_ids.accept_or_mint(Some(id));
@@ -110,18 +110,11 @@ impl<'a, S: Surface> Exchange<'a, S> {
         (Caller { client, rate, style, unsettled }, verdict)
     }
 
-    /// Waits for what the fleet decides about the rate.
-    async fn settle(&self, unsettled: Unsettled, caller: &mut Caller) -> Result<(), Refusal> {
-        let limits = self.head.settings.limits();
-        caller.rate = self.clients().settle(unsettled, limits).await?.or(caller.rate);
-        caller.rate.map_or(Ok(()), within_rate)
-    }
-
     /// Reads the body and has the surface answer it. `None` if the client left.
     async fn read_and_answer(
         &mut self,
         pending: PendingCall<S::Call, Guard>,
-        caller: &Caller,
+        caller: &Caller<'_>,
     ) -> Option<Reply> {
         let PendingCall { call, slot, expects_continue, max_body } = pending;
         self.context.slot = Some(slot);
@@ -152,7 +145,6 @@ impl<'a, S: Surface> Exchange<'a, S> {
         if let Err(refusal) = self.hold(&reply, caller) {
             reply = self.refused(&refusal, caller);
         }
-        caller.set_retry_after(&mut reply);
         Some(reply)
     }
 
@@ -162,7 +154,7 @@ impl<'a, S: Surface> Exchange<'a, S> {
         &mut self,
         timeout: Duration,
         max: usize,
-        caller: &Caller,
+        caller: &Caller<'_>,
     ) -> Result<(Bytes, Option<Upload>), Incomplete> {
         if let Some(body) = self.request.take_whole_body() {
             policy::within_size(body.len(), max).map_err(Incomplete::Refused)?;
@@ -187,7 +179,7 @@ impl<'a, S: Surface> Exchange<'a, S> {
     ///
     /// # Errors
     /// The client holds its share of the memory for answers already.
-    fn hold(&mut self, reply: &Reply, caller: &Caller) -> Result<(), Refusal> {
+    fn hold(&mut self, reply: &Reply, caller: &Caller<'_>) -> Result<(), Refusal> {
         let length = reply.body.length();
         let Some(memory) = reply.memory.as_ref().filter(|_| length >= LARGE) else { return Ok(()) };
         let share = self.clients().answers_of(caller.client.key);
@@ -200,15 +192,13 @@ impl<'a, S: Surface> Exchange<'a, S> {
         self.proxy.surface.running().clients()
     }
 
-    fn refused(&self, refusal: &Refusal, caller: &Caller) -> Reply {
+    fn refused(&self, refusal: &Refusal, caller: &Caller<'_>) -> Reply {
         let request_id = self.context.request_id.as_str();
-        let mut reply = Reply::refusal(caller.style, refusal, request_id);
-        caller.set_retry_after(&mut reply);
-        reply
+        Reply::refusal(caller.style, refusal, request_id)
     }
 
     /// Sends the response; returns whether the client got all of it.
-    async fn send(&mut self, reply: &mut Reply, caller: &Caller) -> bool {
+    async fn send(&mut self, reply: &mut Reply, caller: &Caller<'_>) -> bool {
         if !self.drain_request_body().await {
             self.request.linger();
         }
@@ -273,14 +263,12 @@ impl<'a, S: Surface> Exchange<'a, S> {
     }
 }
 
-impl Caller {
-    /// Over the rate limit, `Retry-After` is when the oldest request leaves the window.
-    fn set_retry_after(&self, reply: &mut Reply) {
-        if reply.reason == Some(Reason::RateLimited)
-            && let Some(rate) = self.rate.filter(|rate| !rate.admitted)
-        {
-            reply.retry_after = Some(rate.reset_seconds);
-        }
+impl Caller<'_> {
+    /// Waits for what the fleet decides.
+    async fn settle(&mut self, unsettled: Unsettled<'_>) -> Result<(), Refusal> {
+        let Some(rate) = unsettled.settle().await? else { return Ok(()) };
+        self.rate = Some(rate);
+        within_rate(rate)
     }
 }
 

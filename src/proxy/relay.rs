@@ -50,8 +50,8 @@ impl Surface for Relay {
     ) -> Admission<RelayCall, Guard> {
         let clients = self.running.clients();
         let enter = |client| clients.enter(client, &settings.limits);
-        let failed_auth = |client| self.count_failed_auth(client);
-        settings.policy.admit(head, limiter, limiter.now(), failed_auth, enter)
+        let failed_token = |client| limiter.check_failed_token(client);
+        settings.policy.admit(head, limiter, limiter.now(), failed_token, enter)
     }
 
     async fn answer(

@@ -33,27 +33,20 @@ use crate::store::Store;
 use crate::telemetry::Metrics;
 use handler::Handler;
 use operation::Operations;
-use pingora_limits::rate::Rate;
 use pins::{Proof, Prover};
-use portcullis_filters::client::ClientKey;
 use reconcile::Reconciler;
 use settings::{Account, Keys, Pins, Settings};
 use signers::Signers;
 use std::sync::Arc;
-use std::time::Duration;
 use submit::{Journal, Submitter, WritesInFlight};
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Notify};
 use transaction::Transactions;
 
-/// Wrong tokens that a client may send per minute before its requests are refused unread.
-const MAX_FAILED_AUTH: isize = 10;
-
 /// The relay: its policy and its stages.
 pub struct Relay {
     /// The settings in force, and the clients.
     pub(crate) running: Arc<Running<Settings>>,
-    failed_auth: Rate,
     prover: Arc<Prover>,
     signers: Arc<Signers>,
     submitter: Arc<Submitter>,
@@ -121,13 +114,7 @@ impl Relay {
             operations: Arc::new(operations),
             metrics,
         });
-        let failed_auth = Rate::new(Duration::from_secs(60));
-        Arc::new(Self { running, failed_auth, prover, signers, submitter, handler, runtime })
-    }
-
-    /// Counts a wrong token; returns whether the client has sent too many.
-    pub(crate) fn count_failed_auth(&self, client: ClientKey) -> bool {
-        self.failed_auth.observe(&client, 1) > MAX_FAILED_AUTH
+        Arc::new(Self { running, prover, signers, submitter, handler, runtime })
     }
 
     /// Responds to a request, in a task that does not end with the caller. Also returns the name

@@ -87,7 +87,7 @@ impl Reply {
         details: impl Serialize,
         request_id: &str,
     ) -> Self {
-        let Refusal { reason, message, id, allow } = refusal;
+        let Refusal { reason, message, id, allow, retry_after } = refusal;
         let (status, code) = status_and_code(*reason);
         let reason_name = reason.name();
         let mut reply = match format {
@@ -109,7 +109,7 @@ impl Reply {
         };
         reply.reason = Some(*reason);
         reply.allow = *allow;
-        reply.retry_after = matches!(status, 429 | 503).then_some(1);
+        reply.retry_after = retry_after.or(matches!(status, 429 | 503).then_some(1));
         if status == 401 && *reason != Reason::BadWebhookSignature {
             // RFC 6750, section 3: no error code, which would help to guess tokens
             reply.field("www-authenticate", "Bearer");

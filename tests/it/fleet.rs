@@ -12,6 +12,7 @@ use crate::support::check::{assert_common_with_quota, rate_limit};
 use crate::support::edge::{AMPLE, Edge, Setup};
 use crate::support::folder::Folder;
 use crate::support::node::Node;
+use crate::support::relay::stage::Stage;
 use crate::support::request::{QUESTION, Request};
 use crate::support::response::Response;
 use crate::support::script::good;
@@ -32,7 +33,7 @@ const NOWHERE: &str = "\"redis://127.0.0.1:1\"";
 struct Fleet {
     setup: Setup,
     name: String,
-    _folder: Folder,
+    folder: Folder,
 }
 
 impl Fleet {
@@ -46,7 +47,7 @@ impl Fleet {
             .set("fleet.url", url)
             .set("fleet.name", &format!("{name:?}"))
             .set("fleet.secret_file", &format!("{secret:?}"));
-        Self { setup, name, _folder: folder }
+        Self { setup, name, folder }
     }
 
     /// Starts an instance, and waits until it reaches the store.
@@ -263,6 +264,33 @@ fn without_the_store_an_instance_watches_for_itself() {
 }
 
 #[test]
+fn instances_share_the_count_of_wrong_tokens() {
+    let node = Node::start(good);
+    let fleet = Fleet::new(&node, &engine(), 40);
+    let secret = fleet.folder.file("fleet.secret");
+    let keys = [
+        ("fleet.url", engine()),
+        ("fleet.name", format!("{:?}", fleet.name)),
+        ("fleet.secret_file", format!("{secret:?}")),
+    ];
+    let keys = keys.each_ref().map(|(key, value)| (*key, value.as_str()));
+    let relays = [Stage::scripted_with(&keys), Stage::scripted_with(&keys)];
+    for relay in &relays {
+        eventually(&relay.edge, "the store is reached", |now| now["portcullis_fleet_up"] == 1.0);
+    }
+    let guess = || Request::new("GET", "/readyz").with("Authorization", "Bearer guess");
+    let statuses = |count| -> Vec<u16> {
+        relays.iter().cycle().take(count).map(|relay| relay.ask(&guess()).status).collect()
+    };
+    assert_eq!(statuses(10), [401; 10], "ten in a minute, at both");
+    assert_eq!(statuses(4), [429; 4], "none more at either");
+    let refused = relays[0].ask(&guess());
+    let seconds = refused.header("Retry-After").and_then(|text| text.parse::<u32>().ok());
+    assert!(seconds.is_some_and(|wait| (2..=60).contains(&wait)), "a minute: {seconds:?}");
+    assert!(relays.iter().all(|relay| relay.ready().status == 200), "a good token passes");
+}
+
+#[test]
 fn check_reports_an_unreachable_store() {
     let node = Node::start(good);
     let fleet = Fleet::new(&node, NOWHERE, 40);
@@ -272,7 +300,7 @@ fn check_reports_an_unreachable_store() {
     assert!(text.contains("fleet.url") && text.contains("refused"), "{text}");
     let failed = fleet.setup.run_with("check", &["--live"], "");
     assert!(!failed.status.success(), "--live needs it");
-    let short = fleet._folder.secret("short.secret", "short");
+    let short = fleet.folder.secret("short.secret", "short");
     let short = fleet.setup.clone().set("fleet.secret_file", &format!("{short:?}")).run("check");
     let text = String::from_utf8_lossy(&short.stderr).into_owned();
     assert!(!short.status.success() && text.contains("32 bytes"), "{text}");

@@ -200,9 +200,16 @@ outages() {
 }
 
 # Three instances and one store, with faults of each; six minutes, because a quota is of a minute.
+# Wrong clocks and networks have fleets of their own, meanwhile.
 fleet() {
-  PORTCULLIS=$TARGET/debug/portcullis "$VENV/bin/python" -B tests/fleet/watcher.py
-  PORTCULLIS=$TARGET/debug/portcullis "$VENV/bin/python" -B tests/fleet/run.py
+  local python=$VENV/bin/python log=$WORK/fleet-faults.log faults status=0
+  PORTCULLIS=$TARGET/debug/portcullis "$python" -B tests/fleet/faults.py >"$log" 2>&1 &
+  faults=$!
+  PORTCULLIS=$TARGET/debug/portcullis "$python" -B tests/fleet/run.py || status=$?
+  wait "$faults" || status=$?
+  cat "$log"
+  PORTCULLIS=$TARGET/debug/portcullis "$python" -B tests/fleet/watcher.py || status=$?
+  return "$status"
 }
 
 stop_network() {

@@ -83,9 +83,7 @@ get_postgres() {
   "$(find_postgres)/initdb" --version
 }
 
-# Debian has them outside PATH for other users than root.
 get_balancers() {
-  PATH=$PATH:/usr/sbin
   local missing=()
   has haproxy || missing+=(haproxy)
   has nginx || missing+=(nginx)
@@ -134,6 +132,8 @@ prepare_tools() {
     rustup component add rustfmt clippy
   fi
 
+  # Debian has some programs outside PATH for other users than root.
+  PATH=$PATH:/usr/sbin
   local missing=()
   if ! has cc || ! has make; then missing+=(build-essential); fi
   has cmake || missing+=(cmake) # zlib-ng, which Pingora builds
@@ -148,6 +148,7 @@ prepare_tools() {
   has dbus-daemon || missing+=(dbus)
   has pgrep || missing+=(procps)
   has ip || missing+=(iproute2)
+  has nft || missing+=(nftables)
   has groff || missing+=(groff-base)
   has zsh || missing+=(zsh)
   has fish || missing+=(fish)

@@ -39,9 +39,9 @@ def free_port():
 class Devnet:
     """A node on a port of its own, which it keeps over restarts, as it does its chain."""
 
-    def __init__(self, folder, *arguments):
+    def __init__(self, folder, *arguments, host="127.0.0.1"):
         self.folder, self.port, self.arguments = folder, free_port(), arguments
-        self.url = f"http://127.0.0.1:{self.port}/rpc"
+        self.host, self.url = host, f"http://{host}:{self.port}/rpc"
         self.child = None
         self.genesis = str(int(time.time()))
         self.start()
@@ -52,7 +52,7 @@ class Devnet:
         own += ("--dump-on", "block", "--dump-path", str(self.folder / "chain.json"))
         self.child = Child(
             self.folder / "devnet.log",
-            *("starknet-devnet", "--host", "127.0.0.1", "--port", str(self.port)),
+            *("starknet-devnet", "--host", self.host, "--port", str(self.port)),
             *("--state-archive-capacity", "full", *(other_chain or own)),
             *self.arguments,
         )
@@ -78,18 +78,20 @@ class Devnet:
 class Redis:
     """A fleet's store on a port that it keeps, without files: a restart is empty."""
 
-    def __init__(self, folder):
-        self.folder, self.port = folder, free_port()
-        self.url = f"redis://127.0.0.1:{self.port}"
+    def __init__(self, folder, *arguments, host="127.0.0.1", env=None):
+        self.folder, self.port, self.host = folder, free_port(), host
+        self.arguments, self.env = arguments, env
+        self.url = f"redis://{host}:{self.port}"
         # the package of the tools has the server under another name
         found = shutil.which("redis-server") or shutil.which("redis-check-rdb")
         (folder / "redis-server").symlink_to(found)
         self.start()
 
     def start(self):
-        own = ("--port", str(self.port), "--bind", "127.0.0.1", "--save", "")
+        own = ("--port", str(self.port), "--bind", self.host, "--protected-mode", "no")
+        own += ("--save", "", "--dir", str(self.folder))
         program = str(self.folder / "redis-server")
-        self.child = Child(self.folder / "redis.log", program, *own)
+        self.child = Child(self.folder / "redis.log", program, *own, *self.arguments, env=self.env)
         self.child.says("Ready to accept connections")
 
     def signal(self, which):
@@ -108,7 +110,7 @@ class Edge:
     starts it.
     """
 
-    def __init__(self, folder, node, relay=False, under=(), child=Child, **keys):
+    def __init__(self, folder, node, relay=False, under=(), child=Child, env=None, **keys):
         self.folder, self.child_of = folder, child
         config = folder / "portcullis.toml"
         listens = {"gateway.listen": "127.0.0.1:0", "admin.listen": f"127.0.0.1:{free_port()}"}
@@ -122,6 +124,7 @@ class Edge:
             config.write_text(f'[node]\nurl = "{node.url}"\n')
         keys = {**listens, **{key.replace("__", "."): value for key, value in keys.items()}}
         self.env = {f"PORTCULLIS__{key.upper().replace('.', '__')}": str(keys[key]) for key in keys}
+        self.env |= env or {}
         self.command = [*under, PORTCULLIS, "serve", "--config", str(config)]
         self.start()
 

@@ -70,8 +70,8 @@ impl Quota {
 
     /// A quota of 1 to [`Quota::MAX`] requests; `None` for any other number.
     #[must_use]
-    pub fn per_minute(requests: u32) -> Option<Self> {
-        (1..=Self::MAX).contains(&requests).then_some(Self(requests))
+    pub const fn per_minute(requests: u32) -> Option<Self> {
+        if 1 <= requests && requests <= Self::MAX { Some(Self(requests)) } else { None }
     }
 
     /// The number of requests.

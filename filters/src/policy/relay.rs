@@ -11,9 +11,9 @@ use crate::client::{ClientKey, TrustedProxies};
 use crate::felt::Felt;
 use crate::head::{
     Head, MAX_BODY, allowed_method, any_headers, body_headers, client, declared_size, framing,
-    too_many_in_flight, within_rate, within_size,
+    too_many_in_flight, within_failed_tokens, within_rate, within_size,
 };
-use crate::limit::{Limiter, Millis};
+use crate::limit::{Limiter, Millis, RateLimitStatus};
 use crate::operation::{Operation, OperationKind, VerificationAttest};
 use crate::stark::account_address;
 use crate::tx::Contracts;
@@ -136,22 +136,22 @@ impl OperationPermit {
 }
 
 impl RelayPolicy {
-    /// Judges the head of a request at `now`. `failed_auth` counts a wrong token and returns
-    /// whether the client has sent too many; a good token is never refused for them. `enter` takes
+    /// Judges the head of a request at `now`. `failed_token` counts a wrong token and returns
+    /// the client's status by that limit; a good token is never refused for them. `enter` takes
     /// a place among the client's requests in flight, `None` when it has too many.
     pub fn admit<G>(
         &self,
         head: &Head<'_>,
         limiter: &impl Limiter,
         now: Millis,
-        failed_auth: impl FnOnce(ClientKey) -> bool,
+        failed_token: impl FnOnce(ClientKey) -> RateLimitStatus,
         enter: impl FnOnce(ClientKey) -> Option<G>,
     ) -> Admission<RelayCall, G> {
         let client = client(head, &self.trusted_proxies);
         let mut rate_limit = None;
         let verdict = route(head).and_then(|endpoint| {
             let Some(endpoint) = endpoint else { return framing(head).map(|()| Admitted::Health) };
-            self.bearer(head, client.key, failed_auth)?;
+            self.bearer(head, client.key, failed_token)?;
             within_rate(*rate_limit.insert(limiter.check(client.key, now)))?;
             let slot = enter(client.key).ok_or_else(too_many_in_flight)?;
             let expects_continue = match endpoint {
@@ -171,18 +171,14 @@ impl RelayPolicy {
         &self,
         head: &Head<'_>,
         client: ClientKey,
-        failed_auth: impl FnOnce(ClientKey) -> bool,
+        failed_token: impl FnOnce(ClientKey) -> RateLimitStatus,
     ) -> Result<(), Refusal> {
         if self.tokens.authorize(head) {
             return Ok(());
         }
-        Err(if failed_auth(client) {
-            let message = "too many requests without a valid token: wait a minute";
-            Refusal::new(Reason::RateLimited, message)
-        } else {
-            let message = "send Authorization: Bearer with the relay's token";
-            Refusal::new(Reason::Unauthorized, message)
-        })
+        within_failed_tokens(failed_token(client))?;
+        let message = "send Authorization: Bearer with the relay's token";
+        Err(Refusal::new(Reason::Unauthorized, message))
     }
 
     /// Judges the whole body of an admitted call, at `now` in seconds since 1970.

@@ -3,7 +3,7 @@
 use crate::support::{TOKEN, policy};
 use http::{HeaderMap, HeaderName, HeaderValue, Version};
 use portcullis_filters::head::Head;
-use portcullis_filters::limit::{Millis, Quota, RateLimiter};
+use portcullis_filters::limit::{Millis, Quota, RateLimitStatus, RateLimiter};
 use portcullis_filters::operation::OperationKind;
 use portcullis_filters::policy::{Admission, Admitted, Endpoint, RelayCall};
 use portcullis_filters::verdict::Reason::{self, *};
@@ -45,7 +45,12 @@ fn good() -> Vec<(&'static str, &'static str)> {
 fn admit(method: &str, target: &str, fields: &[(&str, &str)]) -> Admission<RelayCall, ()> {
     let headers = headers(fields);
     let (limiter, head) = (limiter(10), head(method, target, &headers));
-    policy().admit(&head, &limiter, Millis(0), |_| false, |_| Some(()))
+    policy().admit(&head, &limiter, Millis(0), |_| status(true), |_| Some(()))
+}
+
+/// Whether a client may send another wrong token; if not, for 42 seconds.
+fn status(admitted: bool) -> RateLimitStatus {
+    RateLimitStatus { admitted, remaining: 0, reset_seconds: 42 }
 }
 
 fn refused(admission: &Admission<RelayCall, ()>) -> Option<Reason> {
@@ -118,9 +123,10 @@ fn every_wrong_token_gets_the_same_refusal() {
     assert_eq!(messages.len(), 1, "one message for all: {messages:?}");
     let headers = headers(&[host, kind, length, good_token, good_token]);
     let (limiter, head) = (limiter(10), head("POST", "/rpc", &headers));
-    let verdict = policy().admit(&head, &limiter, Millis(0), |_| true, |_| Some(())).verdict;
-    let refusal = verdict.expect_err("two tokens");
-    assert_eq!(refusal.reason, RateLimited, "too many failures");
+    let too_many = policy().admit(&head, &limiter, Millis(0), |_| status(false), |_| Some(()));
+    let refusal = too_many.verdict.expect_err("two tokens");
+    assert_eq!(refusal.reason, RateLimited, "too many wrong tokens");
+    assert_eq!(refusal.retry_after, Some(42), "until another may be sent");
 }
 
 #[test]
@@ -136,7 +142,8 @@ fn the_rate_is_judged_before_the_headers() {
     let wrong: Vec<_> = good().into_iter().filter(|(name, _)| *name != "content-type").collect();
     let headers = headers(&wrong);
     let (limiter, head, policy) = (limiter(2), head("POST", "/rpc", &headers), policy());
-    let admit = |slot: Option<()>| policy.admit(&head, &limiter, Millis(0), |_| false, |_| slot);
+    let failed = |_| status(true);
+    let admit = |slot: Option<()>| policy.admit(&head, &limiter, Millis(0), failed, |_| slot);
     assert_eq!(refused(&admit(Some(()))), Some(UnsupportedMediaType));
     assert_eq!(refused(&admit(None)), Some(TooManyInFlight));
     let third = admit(Some(()));

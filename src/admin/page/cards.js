@@ -1,4 +1,4 @@
-// The cards with plots: the node, each surface, and the cache.
+// The cards: the node, each surface, the cache, and the fleet.
 import {
   Table, brief, bytes, count, each, el, percent, perSecond, pill, reason, seconds, setClass,
   setText,
@@ -161,13 +161,36 @@ function node() {
   return { node: card.node, show };
 }
 
+/** What this instance shares with others. */
+function fleet() {
+  const card = new Card('Fleet', [
+    ['Instances'], ['Messages'], ['Without answer', null, 'wide'], ['Admitted alone', null, 'wide'],
+  ], []);
+  const unanswered = ({ fleet: { messages } }) =>
+    ['timeout', 'failed', 'busy'].reduce((sum, name) => sum + totalOf(messages, name), 0);
+  const show = (snapshot, history) => {
+    const troubles = snapshot.verdict.troubles.filter(({ condition }) => condition === 'fleet');
+    const state = troubles.length === 0 ? ['shared limits', 'good'] : stateOf(troubles);
+    setText(card.where, snapshot.fleet.watches ? 'polls the chain for all' : '');
+    card.show(state, troubles, [
+      count(snapshot.fleet.instances),
+      rateText(history.rate((one) => total(one.fleet.messages))),
+      [rateText(history.rate(unanswered)), `${count(unanswered(snapshot))} in total`],
+      [rateText(history.rate((one) => total(one.fleet.fallback))),
+        `${count(total(snapshot.fleet.fallback))} in total`],
+    ], history.past);
+  };
+  return { node: card.node, show };
+}
+
 /** All cards: the node first, on which most depends. */
 export function cards(place) {
   const made = new Map();
-  const make = (name) => ({ node, cache }[name]?.() ?? surface(name));
+  const make = (name) => ({ node, cache, fleet }[name]?.() ?? surface(name));
   return (snapshot, history) => {
     const surfaces = snapshot.surfaces.map(({ name }) => name);
-    const names = ['node', ...surfaces, ...(snapshot.cache ? ['cache'] : [])];
+    const names = ['node', ...surfaces, ...(snapshot.cache ? ['cache'] : []),
+      ...(snapshot.fleet ? ['fleet'] : [])];
     each(place, names, (name) => name, (name) => {
       made.set(name, make(name));
       return made.get(name).node;

@@ -1,7 +1,9 @@
 // The operator's page through an outage of the node and a restart of the process: what it says, and
 // that its plots keep the past.
 import assert from 'node:assert/strict';
-import { hostname } from 'node:os';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { hostname, tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { System, Tab, browse } from './operator_world.mjs';
 import { Node, endAll, eventually } from './relay_world.mjs';
@@ -9,10 +11,18 @@ import { Node, endAll, eventually } from './relay_world.mjs';
 let node;
 let system;
 let browser;
+let folder;
 
 before(async () => {
   node = await Node.start();
-  system = await System.start(node);
+  folder = await mkdtemp(join(tmpdir(), 'portcullis-fleet-'));
+  const secret = join(folder, 'fleet.secret');
+  await writeFile(secret, 'fleet-0123456789abcdef0123456789abcdef', { mode: 0o600 });
+  system = await System.start(node, { env: {
+    PORTCULLIS__FLEET__URL: process.env.PORTCULLIS_TEST_REDIS,
+    PORTCULLIS__FLEET__NAME: `page-${process.pid}`,
+    PORTCULLIS__FLEET__SECRET_FILE: secret,
+  } });
   await system.drip();
   browser = await browse();
 });
@@ -21,6 +31,7 @@ after(async () => {
   node?.child.process.kill('SIGCONT');
   await browser?.close();
   await endAll(system, node);
+  await rm(folder, { recursive: true, force: true });
 });
 
 const PLOT = 'article[aria-label="gateway"] [role=slider]';
@@ -99,6 +110,9 @@ test('an outage is on the card of each surface that it breaks', async (t) => {
   assert.equal(await tab.text('#host'), host);
   for (const card of ['gateway', 'relay', 'sidecar']) assert.equal(await state(tab, card), 'ok');
   assert.equal(await state(tab, 'Node'), 'healthy');
+  assert.equal(await state(tab, 'Fleet'), 'shared limits');
+  const fleet = await tab.text('article[aria-label="Fleet"] .stats');
+  assert.match(fleet, /^Instances\s+1\s+Messages\s+\S+\/s\s/, 'an instance of its own');
   node.child.process.kill('SIGSTOP');
   await eventually('the gateway fails', async () => {
     // nobody waits for the answers

@@ -132,7 +132,11 @@ fn guessing_is_limited_but_valid_tokens_pass() {
         refused(&stage.ask(&guess()), "unauthorized", &format!("guess {at}"));
     }
     for at in 10..13 {
-        refused(&stage.ask(&guess()), "rate_limited", &format!("guess {at}"));
+        let answer = stage.ask(&guess());
+        refused(&answer, "rate_limited", &format!("guess {at}"));
+        let seconds = answer.header("Retry-After").and_then(|text| text.parse::<u32>().ok());
+        assert!(seconds.is_some_and(|wait| (2..=60).contains(&wait)), "a minute: {seconds:?}");
+        assert_eq!(answer.header("RateLimit"), None, "the quota is shown with a token only");
     }
     assert_eq!(stage.ready().status, 200, "the token opens from the same address");
     let other = stage.ask(&from_client(guess(), 7));

@@ -1,0 +1,180 @@
+"""A fleet of instances with their store, clients that use them, and what a judge counts.
+
+Quotas are at real scale: 180 requests in any 60 s.
+"""
+
+import hashlib
+import hmac
+import http.client
+import itertools
+import json
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from datetime import datetime
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "outages"))
+
+from edge import Edge, Redis, eventually
+
+QUOTA, WINDOW, LEASE = 180, 60.0, 30.0
+SECRET = "fleet-0123456789abcdef0123456789abcdef"
+BODY = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "starknet_blockNumber", "params": []})
+
+
+class Store(Redis):
+    """The store, which knows its messages."""
+
+    def ask(self, *command):
+        cli = ("redis-cli", "-h", self.host, "-p", str(self.port), *command)
+        return subprocess.run(cli, check=True, capture_output=True, text=True).stdout.split("\n")
+
+    def messages(self, client):
+        """Messages about a client so far: each instance numbers its own."""
+        digest = hmac.new(SECRET.encode(), client.encode(), hashlib.sha256).hexdigest()[:32]
+        fields = self.ask("HGETALL", f"pc:{{portcullis:gateway:{digest}}}")
+        records = zip(fields[::2], fields[1::2])
+        return sum(int(value.split(":")[0]) for name, value in records if name.startswith("L"))
+
+
+class Client(threading.Thread):
+    """Sends reads at the times that `pace` yields, to the instances in turn."""
+
+    def __init__(self, name, address, pace, instances):
+        super().__init__(daemon=True)
+        self.name, self.address, self.pace, self.instances = name, address, pace, instances
+        self.sent, self.is_over = [], False
+
+    def run(self):
+        begun = time.monotonic()
+        turns = itertools.count()
+        for at in self.pace:
+            time.sleep(max(0.0, begun + at - time.monotonic()))
+            if self.is_over:
+                return
+            self.send(self.instances[next(turns) % len(self.instances)])
+
+    def send(self, instance):
+        headers = {"content-type": "application/json", "x-forwarded-for": self.address}
+        at, wall = time.monotonic(), time.time()
+        try:
+            connection = instance.connection(self.name)
+            connection.request("POST", "/rpc", BODY, headers)
+            response = connection.getresponse()
+            response.read()
+            status = response.status
+        except OSError:
+            instance.drop(self.name)
+            status = 0
+        except http.client.HTTPException:
+            instance.drop(self.name)
+            status = 0
+        self.sent.append((wall, status, time.monotonic() - at))
+
+
+class Instance:
+    """A place in the fleet: another process may take it over.
+
+    `clock` is how many seconds its wall clock is ahead; `other` is for the `Edge`.
+    """
+
+    def __init__(self, folder, number, node, store, clock=0, **other):
+        self.folder, self.number, self.node, self.store = folder, number, node, store
+        self.clock, self.other = clock, other
+        self.connections, self.edges = {}, []
+        self.start()
+
+    def start(self):
+        folder = self.folder / f"{self.number}-{len(self.edges)}"
+        folder.mkdir()
+        secret = folder / "secret"
+        secret.write_text(SECRET)
+        secret.chmod(0o600)
+        keys = {
+            "gateway__requests_per_minute": QUOTA,
+            "fleet__url": self.store.url,
+            "fleet__secret_file": secret,
+            "fleet__lease": f"{LEASE:.0f}s",
+        }
+        (folder / "portcullis.toml").write_text("")
+        self.edge = Edge(folder, self.node, **keys, **self.other)
+        self.edges.append(self.edge)
+        self.shares()
+
+    def shares(self):
+        """Waits until it uses the store."""
+        eventually("the fleet", self.uses_store, 10)
+
+    def uses_store(self):
+        return self.edge.metric("portcullis_fleet_up") == 1
+
+    def connection(self, client):
+        known = self.connections.get(client)
+        if known is None:
+            host, port = self.edge.gateway.split(":")
+            known = self.connections[client] = http.client.HTTPConnection(host, int(port), 5)
+        return known
+
+    def drop(self, client):
+        known = self.connections.pop(client, None)
+        if known is not None:
+            known.close()
+
+    def admissions(self):
+        """The time and the client of each request that was not refused for its rate."""
+        for edge in self.edges:
+            for line in edge.lines():
+                if line.get("surface") == "gateway" and line.get("path") == "/rpc":
+                    if line["reason"] != "rate_limited":
+                        at = datetime.fromisoformat(line["time"]).timestamp()
+                        yield at - line["total_ms"] / 1000 - self.clock, line["client"]
+
+    def end(self):
+        for edge in self.edges:
+            if edge.child.process.poll() is None:
+                edge.end()
+
+
+def steady(rate):
+    return (number / rate for number in itertools.count())
+
+
+def wallet():
+    """A page that opens, and then polls: 40 reads in two seconds, then two each five seconds."""
+    yield from (number / 20 for number in range(40))
+    yield from (5.0 * turn + second for turn in itertools.count(1) for second in (0.0, 0.1))
+
+
+def most(times, window=WINDOW):
+    """The most events in any window; one at its end is in the next."""
+    times, first, found = sorted(times), 0, 0
+    for last, at in enumerate(times):
+        while times[first] <= at - window:
+            first += 1
+        found = max(found, last - first + 1)
+    return found
+
+
+def exact(times):
+    """How many of these requests one exact limiter would admit."""
+    admitted = []
+    for at in sorted(times):
+        if len(admitted) < QUOTA or admitted[-QUOTA] <= at - WINDOW:
+            admitted.append(at)
+    return len(admitted)
+
+
+def p99(values):
+    return statistics.quantiles(values, n=100)[98] if len(values) > 1 else 0.0
+
+
+def admissions(instances):
+    """When the requests of each client were admitted, at all instances."""
+    admitted = {}
+    for instance in instances:
+        for at, client in instance.admissions():
+            admitted.setdefault(client, []).append(at)
+    return admitted
