@@ -4,6 +4,7 @@ use super::Admin;
 use crate::gateway::CacheStats;
 use crate::http::clients::Clients;
 use crate::io::MemoryPool;
+use crate::node::LeftOut;
 use crate::proxy::Surfaces;
 use crate::telemetry::{Registry, Surface, as_gauge, raise};
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts};
@@ -99,6 +100,31 @@ fn by_url(registry: &Registry, admin: &Admin) {
         for (index, url) in node.urls().enumerate().chain(of_relay) {
             let gauge = gauges.with_label_values(&[&*index.to_string()]);
             gauge.set(gauge.get().max(i64::from(url.failure.is_some())));
+        }
+    });
+    group(registry, admin);
+}
+
+/// Series for each URL of which there may be several.
+fn group(registry: &Registry, admin: &Admin) {
+    let node = Arc::clone(&admin.node);
+    let help = "The newest block of the URL; -1 while it is unknown, as it is of an only one.";
+    let head = Opts::new("portcullis_node_head", help);
+    registry.sample(IntGaugeVec::new(head, &["node"]), move |gauges| {
+        for (index, url) in node.urls().enumerate() {
+            let gauge = gauges.with_label_values(&[&*index.to_string()]);
+            gauge.set(url.head.map_or(-1, as_gauge));
+        }
+    });
+    let node = Arc::clone(&admin.node);
+    let name = "portcullis_node_left_out";
+    let left_out = Opts::new(name, "1 while the URL answers, but is not used for this reason.");
+    registry.sample(IntGaugeVec::new(left_out, &["node", "reason"]), move |gauges| {
+        for (index, url) in node.urls().enumerate() {
+            for reason in LeftOut::ALL {
+                let gauge = gauges.with_label_values(&[&*index.to_string(), reason.name()]);
+                gauge.set(i64::from(url.left_out == Some(reason)));
+            }
         }
     });
 }

@@ -3,7 +3,7 @@
 
 use super::{Admin, Listener};
 use crate::http::clients::{Running, Settings};
-use crate::node::Node;
+use crate::node::{LeftOut, Node};
 use crate::relay::Relay;
 use crate::telemetry::{Condition, LATENCY, Latency, Surface, Trouble, Verdict, counts};
 use portcullis_filters::client::{Client, Shown};
@@ -213,6 +213,8 @@ fn urls<'a>((surface, node): (&'a str, &'a Node)) -> impl Iterator<Item = Value>
             "idle": url.idle,
             "busy": url.busy,
             "broken": url.failure.is_some(),
+            "head": url.head,
+            "left_out": url.left_out.map(LeftOut::name),
         })
     })
 }

@@ -37,8 +37,8 @@ pub use fleet::{FleetConfig, WhenDown};
 pub use gateway::{CacheConfig, ConnectionsConfig, GatewayConfig};
 pub use keys::{example, variable};
 pub use process::{
-    AdminConfig, LogClients, LogConfig, LogFormat, NodeConfig, SecretsConfig, ServerConfig,
-    StoreConfig, StoreTls,
+    AdminConfig, LogClients, LogConfig, LogFormat, NodeConfig, NodeMode, SecretsConfig,
+    ServerConfig, StoreConfig, StoreTls,
 };
 pub use relay::{KeysConfig, PinnedContract, PinsConfig, RelayConfig, RelayPolicyConfig};
 pub use sidecar::{

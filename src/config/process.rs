@@ -110,6 +110,14 @@ section! {
         /// another chain: change it while no write is open.
         /// Why: the first block of every chain; choose a later one if the node no longer has it.
         anchor: u64 = Default(0), integer(0..=u64::MAX, "a block number has 64 bits");
+        /// With several URLs: failover (the first one serves that answers and is not behind) or
+        /// replicas (all serve, from one common block on nodes that keep history).
+        /// Why: replicas must be nodes that follow one chain; a failover is right for any.
+        mode: NodeMode = Default("failover"), choice(MODES);
+        /// With several URLs: one that is more blocks behind the others gets no request;
+        /// 1 to 1,000,000.
+        /// Why: nodes that follow a chain are a block or two apart.
+        max_lag: u64 = Default(8), integer(1..=1_000_000, "a node that far behind follows nothing");
         /// The file of certificates (PEM) that https:// URLs are verified by; "" for the system's.
         /// Why: the system trusts public authorities; a private node has one of its own.
         ca_file: Option<PathBuf> = Default(""), text("a path", optional_path), live;
@@ -135,6 +143,18 @@ section! {
         /// Why: more concurrent calls only queue inside the node.
         max_connections: usize = Default(1024), integer(1..=PORTS, WHY_PORTS);
     }
+}
+
+const MODES: &[(&str, NodeMode)] =
+    &[("failover", NodeMode::Failover), ("replicas", NodeMode::Replicas)];
+
+/// How several URLs of the node serve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeMode {
+    /// One at a time, in order of preference.
+    Failover,
+    /// All of them.
+    Replicas,
 }
 
 section! {

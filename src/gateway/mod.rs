@@ -18,10 +18,10 @@ use crate::config::{CorsOrigins, GatewayConfig, NodeConfig};
 use crate::fleet::Fleet;
 use crate::http::clients::{self, ClientLimits, Running};
 use crate::io::MemoryPool;
-use crate::node::{Answer, ConnectionChoice, Node, NodeError, chain};
+use crate::node::{Answer, ConnectionChoice, Node, NodeError, Route, chain};
 use crate::telemetry::{CacheUse, Metrics};
 use ahash::RandomState;
-use cache::{Cache, CacheKey, View};
+use cache::{Cache, CacheKey, Latest, View};
 use parking_lot::Mutex;
 use parsed_bodies::ParsedBodyCache;
 use portcullis_filters::client::{ClientKey, TrustedProxies};
@@ -46,6 +46,7 @@ pub struct Gateway {
     flights: Arc<Flights<Result<Answer, NodeError>>>,
     /// Seeds the hash of every [`CacheKey`].
     keys: RandomState,
+    latest: Latest,
 }
 
 /// What a reload changes in a running gateway.
@@ -121,7 +122,9 @@ impl Lookup<'_> {
     pub fn position(&self) -> Option<ChainPosition> {
         match self {
             Self::Cached(_, position) => *position,
-            Self::Pending(pending) => pending.view.position().max(pending.caller.position),
+            Self::Pending(PendingRead { view, caller, pin, .. }) => {
+                pinned(view.position(), *pin).max(caller.position)
+            }
         }
     }
 }
@@ -131,6 +134,10 @@ pub struct PendingRead<'a> {
     gateway: &'a Gateway,
     request: &'a ReadRequest,
     caller: Caller<'a>,
+    /// The call to the node, and which URL may answer it.
+    call: (Arc<CacheKey>, Route),
+    /// The block that `latest` means, if it is the same for several nodes.
+    pin: Option<u64>,
     /// The state of the chain before the node is asked.
     view: View,
     /// How the answer may be cached, if it may.
@@ -140,9 +147,16 @@ pub struct PendingRead<'a> {
     cache: CacheUse,
 }
 
+/// The position of an answer from a pinned block, which may be behind the newest one.
+fn pinned(position: Option<ChainPosition>, pin: Option<u64>) -> Option<ChainPosition> {
+    let at = position?;
+    Some(ChainPosition { height: pin.map_or(at.height, |pin| pin.min(at.height)), ..at })
+}
+
 impl Gateway {
     /// A gateway in front of `node`. Cached answers take their memory from `memory`.
     pub fn new(config: &GatewayConfig, node: Arc<Node>, memory: Arc<MemoryPool>) -> Self {
+        let latest = if node.is_group() { Latest::Pinnable } else { Latest::OfNode };
         Self {
             running: Running::new(Settings::from(config), &config.clients),
             node,
@@ -150,6 +164,7 @@ impl Gateway {
             bodies: ParsedBodyCache::new(),
             flights: Flights::new(),
             keys: RandomState::new(),
+            latest,
         }
     }
 
@@ -195,7 +210,7 @@ impl Gateway {
         }
         let permit = settings.policy.inspect(body)?;
         let id = permit.id();
-        let request = Arc::new(ReadRequest::new(permit.into_read(), &self.keys));
+        let request = Arc::new(ReadRequest::new(permit.into_read(), &self.keys, self.latest));
         if let Some(key) = key {
             self.bodies.insert(&key, id, &request);
         }
@@ -250,7 +265,10 @@ impl Gateway {
         if let Some(answer) = cached() {
             return Lookup::Cached(answer, view.position());
         }
-        let mut role = (settings.single_flight && is_far).then(|| self.join(&view, request));
+        let pin = self.pin(&view, caller.position);
+        let call = self.call(request, pin);
+        let joins = settings.single_flight && is_far;
+        let mut role = joins.then(|| self.join(&view, &call.0));
         if let Some(Role::Leader(leader)) = role {
             // the flight before this one may have ended after the lookup above
             if let Some(answer) = cached() {
@@ -268,11 +286,44 @@ impl Gateway {
             method = request.method().name(), cache = cache.name(), in_use = view.in_use,
             epoch = view.epoch, settled:? = view.settled; "not in the cache"
         );
-        Lookup::Pending(PendingRead { gateway: self, request, caller, view, class, role, cache })
+        let gateway = self;
+        Lookup::Pending(PendingRead {
+            gateway,
+            request,
+            caller,
+            call,
+            pin,
+            view,
+            class,
+            role,
+            cache,
+        })
     }
 
-    fn join(&self, view: &View, request: &ReadRequest) -> Role<Result<Answer, NodeError>> {
-        self.flights.join((view.epoch, view.position()), Arc::clone(&request.key))
+    /// The block that `latest` means, if it is one for several nodes and as far as `position`;
+    /// otherwise the primary is asked, which is.
+    fn pin(&self, view: &View, position: Option<ChainPosition>) -> Option<u64> {
+        let head = self.node.pinned_head().filter(|_| self.latest == Latest::Pinnable)?;
+        let is_far = |wanted| pinned(view.position(), Some(head)).is_some_and(|own| own >= wanted);
+        position.is_none_or(is_far).then_some(head)
+    }
+
+    /// The call to the node for a read. Where `latest` is pinned, reads before and after it moved
+    /// are not the same.
+    fn call(&self, request: &ReadRequest, pin: Option<u64>) -> (Arc<CacheKey>, Route) {
+        if let Some(head) = pin
+            && let Some(pinned) = request.pinned_to(head, &self.keys)
+        {
+            return (Arc::new(pinned), Route::Block(head));
+        }
+        let route = request.route();
+        // beyond the pin, for this client alone
+        let is_beyond = pin.is_none() && route.is_at_head() && self.node.pinned_head().is_some();
+        (Arc::clone(&request.key), if is_beyond { Route::Primary } else { route })
+    }
+
+    fn join(&self, view: &View, call: &Arc<CacheKey>) -> Role<Result<Answer, NodeError>> {
+        self.flights.join((view.epoch, view.position()), Arc::clone(call))
     }
 }
 
@@ -298,7 +349,7 @@ impl PendingRead<'_> {
                     Err(_) => break Err(NodeError::Timeout),
                     // the leader is gone
                     Ok(Err(_)) => {
-                        self.role = Some(self.gateway.join(&self.view, self.request));
+                        self.role = Some(self.gateway.join(&self.view, &self.call.0));
                     }
                 }
             };
@@ -318,14 +369,20 @@ impl PendingRead<'_> {
             && let Some(settled) = self.request.at(block, &self.gateway.keys)
         {
             // boxed: few reads have another form
-            let answer = Box::pin(self.fetch(&settled, deadline)).await?;
+            let answer = Box::pin(self.fetch((&settled, Route::Block(block)), deadline)).await?;
             if answer.is_result() {
                 self.store(CacheClass::ClassAt(block), &answer);
                 return Ok(answer);
             }
             // newer than the settled block, or older than what the node still has
         }
-        let answer = self.fetch(&self.request.key, deadline).await?;
+        let (call, route) = (&*self.call.0, self.call.1);
+        if route == Route::HeadNumber
+            && let Some(head) = self.pin
+        {
+            return Ok(self.gateway.node.answer_with(head.to_string()));
+        }
+        let answer = self.fetch((call, route), deadline).await?;
         if let Some(class) = self.class.filter(|_| answer.is_result()) {
             self.store(class, &answer);
         }
@@ -334,13 +391,13 @@ impl PendingRead<'_> {
 
     fn fetch<'a>(
         &'a self,
-        key: &'a CacheKey,
+        (key, route): (&'a CacheKey, Route),
         deadline: Instant,
     ) -> impl Future<Output = Result<Answer, NodeError>> + 'a {
         let write = |id, out: &mut Vec<u8>| key.call().write_request(id, out);
         let share = self.gateway.running.clients().answers_of(self.caller.client);
-        let (choice, share) = (ConnectionChoice::Pooled, Some(share));
-        self.gateway.node.fetch(write, choice, self.caller.traceparent, deadline, share)
+        let (call, share) = ((route, ConnectionChoice::Pooled), Some(share));
+        self.gateway.node.fetch_by(write, call, self.caller.traceparent, deadline, share)
     }
 
     fn store(&self, class: CacheClass, answer: &Answer) {

@@ -135,6 +135,7 @@ impl ParsedBodyCache {
 mod tests {
     use super::super::cache::permitted;
     use super::*;
+    use crate::gateway::cache::Latest;
 
     /// The request for a receipt, under this id.
     fn body(id: &str) -> String {
@@ -148,7 +149,8 @@ mod tests {
     fn insert(bodies: &ParsedBodyCache, body: &str) {
         let permit = permitted(body);
         let id = permit.id();
-        let request = ReadRequest::new(permit.into_read(), &RandomState::with_seed(0));
+        let request =
+            ReadRequest::new(permit.into_read(), &RandomState::with_seed(0), Latest::OfNode);
         if let Some(key) = bodies.key(body.as_bytes()) {
             bodies.insert(&key, id, &Arc::new(request));
         }

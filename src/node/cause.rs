@@ -57,6 +57,7 @@ impl fmt::Display for Cause {
                 NodeError::Timeout => "no answer in time",
                 NodeError::Unreachable => "no connection",
                 NodeError::WrongChain => "another chain",
+                NodeError::Lagging => "its head is behind what clients have seen",
                 NodeError::Cut => "the connection ended before the answer",
                 NodeError::Redirect => "a redirect",
                 NodeError::Status => "a status other than 200",

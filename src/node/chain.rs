@@ -290,7 +290,7 @@ impl Chain {
         let deadline = start + self.0.timeout();
         let answer = self.0.fetch(write, connection, traceparent, deadline, None).await;
         trace.took = start.elapsed();
-        trace.node = answer.as_ref().ok().map(|answer| answer.node);
+        trace.node = answer.as_ref().ok().and_then(|answer| answer.node);
         let answer = answer.map_err(RpcError::Node)?;
         let value =
             serde_json::from_slice(&answer.payload).map_err(|_| RpcError::MalformedAnswer)?;

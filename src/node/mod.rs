@@ -4,13 +4,17 @@
 //! 4 MiB is read whole and verified before it is passed on. The request is built from scratch: the
 //! only header of a client that reaches the node is a well-formed `traceparent`.
 //! Next: `target` (one URL: its connections and attempts), `breaker`, `served_chain` (one chain for
-//! all URLs), `http1` (one exchange), `io` (the bound over all answers), `chain` (typed calls).
+//! all URLs), `group` (which of several may serve), `guard` (polls them), `http1` (one exchange),
+//! `chain` (typed calls).
 
 mod breaker;
 mod cause;
 pub mod chain;
 mod credentials;
+mod group;
+mod guard;
 mod http1;
+mod route;
 mod served_chain;
 mod serving;
 mod stream;
@@ -19,7 +23,9 @@ mod url;
 
 pub use breaker::{BREAKER_PAUSE, Breaker, CallFailure};
 pub use credentials::{Credentials, CredentialsError};
-pub use served_chain::ChainGuard;
+pub use group::LeftOut;
+pub use guard::ChainGuard;
+pub use route::Route;
 pub use serving::{Serving, Switch};
 
 use crate::config::NodeConfig;
@@ -28,8 +34,10 @@ use crate::telemetry::Metrics;
 use bytes::Bytes;
 use credentials::SharedCredentials;
 use futures_util::future::join_all;
+use group::{CATCH_UP, Group, GroupState};
 use portcullis_filters::named;
 use portcullis_filters::rpc::response::Outcome;
+use route::Choice;
 use served_chain::ServedChain;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,6 +58,8 @@ named! {
         Unreachable = "unreachable",
         /// Every URL that accepts connections is of another chain: the request was not sent.
         WrongChain = "wrong_chain",
+        /// Every URL that could answer is behind what clients have seen.
+        Lagging = "lagging",
         /// The connection ended before the answer began: the request may have been received.
         Cut = "cut",
         /// A status of 3xx.
@@ -84,7 +94,7 @@ impl NodeError {
 
     /// Whether it is certain that the node did not receive the request.
     pub const fn is_unsent(self) -> bool {
-        matches!(self, Self::Unreachable | Self::WrongChain)
+        matches!(self, Self::Unreachable | Self::WrongChain | Self::Lagging)
     }
 }
 
@@ -106,8 +116,8 @@ pub struct Answer {
     pub payload: Bytes,
     /// Released when the answer has been sent to every client that waits for it.
     pub memory: Arc<MemoryPermit>,
-    /// The place of the URL that gave it, in the configuration.
-    pub node: usize,
+    /// The place of the URL that gave it, in the configuration; `None` if no call was needed.
+    pub node: Option<usize>,
 }
 
 impl Answer {
@@ -125,6 +135,7 @@ type Payload = (&'static str, Bytes);
 /// One call, in one place to keep the future that waits for its answer small.
 struct NodeCall<'a, W> {
     id: u64,
+    route: Route,
     /// Writes the request's body under an id.
     write: W,
     connection: ConnectionChoice,
@@ -141,6 +152,8 @@ pub struct Node {
     metrics: Arc<Metrics>,
     next_id: AtomicU64,
     chain: Arc<ServedChain>,
+    /// `None` with one URL.
+    group: Option<Arc<Group>>,
     credentials: Arc<SharedCredentials>,
 }
 
@@ -148,6 +161,7 @@ pub struct Node {
 struct Shared {
     records: Vec<Arc<UrlRecord>>,
     chain: Arc<ServedChain>,
+    group: Option<Arc<Group>>,
     credentials: Arc<SharedCredentials>,
     metrics: Arc<Metrics>,
 }
@@ -169,6 +183,12 @@ pub struct UrlStats {
     pub answers: u64,
     /// Whether no other URL has answered a call since this one did.
     pub is_latest: bool,
+    /// The newest block that it is known to have; `None` also with one URL.
+    pub head: Option<u64>,
+    /// Why it is not used although it answers, if it is not.
+    pub left_out: Option<LeftOut>,
+    /// The same in words.
+    pub left_out_cause: Option<String>,
 }
 
 impl Node {
@@ -188,6 +208,7 @@ impl Node {
         let shared = Shared {
             records: UrlRecord::all(config, &metrics),
             chain: Arc::new(ServedChain::new(config)),
+            group: Group::new(config).map(Arc::new),
             credentials: Arc::new(SharedCredentials::from_pointee(credentials)),
             metrics,
         };
@@ -200,6 +221,7 @@ impl Node {
         let shared = Shared {
             records: self.targets.iter().map(|target| Arc::clone(&target.record)).collect(),
             chain: Arc::clone(&self.chain),
+            group: self.group.clone(),
             credentials: Arc::clone(&self.credentials),
             metrics: Arc::clone(&self.metrics),
         };
@@ -207,7 +229,7 @@ impl Node {
     }
 
     fn with(shared: Shared, config: &NodeConfig, memory: Arc<MemoryPool>) -> Self {
-        let Shared { records, chain, credentials, metrics } = shared;
+        let Shared { records, chain, group, credentials, metrics } = shared;
         let targets = records.into_iter().zip(config.url.iter());
         let targets =
             targets.map(|(record, url)| Target::new(record, url, config, &chain, &credentials));
@@ -218,6 +240,7 @@ impl Node {
             metrics,
             next_id: AtomicU64::new(1),
             chain,
+            group,
             credentials,
         }
     }
@@ -229,8 +252,10 @@ impl Node {
 
     /// What keeps the URLs to one chain; `None` if none could be of another.
     pub fn chain_guard(&self, config: &NodeConfig) -> Option<ChainGuard> {
-        let memory = MemoryPool::new(MAX_ANSWER);
-        self.chain.is_checked().then(|| ChainGuard(self.apart(config, memory)))
+        let memory = MemoryPool::new(self.targets.len() * MAX_ANSWER);
+        let (mode, max_lag) = (config.mode, config.max_lag);
+        let guard = || ChainGuard { node: self.apart(config, memory), mode, max_lag };
+        self.chain.is_checked().then(guard)
     }
 
     /// The number of the block that identifies the chain.
@@ -243,8 +268,24 @@ impl Node {
         self.timeout
     }
 
-    /// Sends the request that `write` writes under the id it receives. `traceparent` must be
-    /// well-formed. A large answer counts as that of the client with this `share`.
+    /// Whether several URLs may serve at a time.
+    pub fn is_group(&self) -> bool {
+        self.group.as_ref().is_some_and(|group| group.read(GroupState::has_replicas))
+    }
+
+    /// The block to which reads at `latest` are pinned; `None` if each node has its own.
+    pub fn pinned_head(&self) -> Option<u64> {
+        self.group.as_ref()?.read(GroupState::pinned)
+    }
+
+    /// An answer that needs no call.
+    pub fn answer_with(&self, result: String) -> Answer {
+        let memory = Arc::new(MemoryPermit::of(&self.memory));
+        Answer { member: RESULT, payload: result.into(), memory, node: None }
+    }
+
+    /// Sends to the primary the request that `write` writes under the id it receives. `traceparent`
+    /// must be well-formed. A large answer counts as that of the client with this `share`.
     ///
     /// # Errors
     /// Why there is no complete and verified answer by `deadline`.
@@ -256,34 +297,65 @@ impl Node {
         deadline: Instant,
         share: Option<ClientShare>,
     ) -> impl Future<Output = Result<Answer, NodeError>> + Send + 'a {
+        self.fetch_by(write, (Route::Primary, connection), traceparent, deadline, share)
+    }
+
+    /// The same to a URL that the route allows.
+    pub fn fetch_by<'a>(
+        &'a self,
+        write: impl Fn(u64, &mut Vec<u8>) + Send + Sync + 'a,
+        (route, connection): (Route, ConnectionChoice),
+        traceparent: Option<&'a [u8]>,
+        deadline: Instant,
+        share: Option<ClientShare>,
+    ) -> impl Future<Output = Result<Answer, NodeError>> + Send + 'a {
         let start = Instant::now();
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let call = NodeCall { id, write, connection, traceparent, start, deadline };
+        let call = NodeCall { id, route, write, connection, traceparent, start, deadline };
         async move {
             let mut permit = MemoryPermit::for_client(&self.memory, share);
-            let answered = self.attempt(&call, &mut permit).await;
+            let answered = loop {
+                let answered = self.attempt(&call, &mut permit).await;
+                if let (Err(NodeError::Lagging), Some(group)) = (&answered, &self.group) {
+                    let until = deadline.min(start + CATCH_UP);
+                    // boxed: hardly a call waits
+                    if Box::pin(group.may_change(until)).await {
+                        continue;
+                    }
+                }
+                break answered;
+            };
             let error = answered.as_ref().err().map(|error| error.name());
             self.metrics.node_call(error, call.start.elapsed());
             let ((member, payload), node) = answered?;
-            Ok(Answer { member, payload, memory: Arc::new(permit), node })
+            Ok(Answer { member, payload, memory: Arc::new(permit), node: Some(node) })
         }
     }
 
-    /// Tries the URLs in order until one accepts a connection. Returns the answer, and that URL's
-    /// place.
+    /// Tries the URLs that may serve, in order, until one accepts a connection. Returns the answer,
+    /// and that URL's place.
     async fn attempt<W: Fn(u64, &mut Vec<u8>) + Send + Sync>(
         &self,
         call: &NodeCall<'_, W>,
         permit: &mut MemoryPermit,
     ) -> Result<(Payload, usize), NodeError> {
         let mut error = NodeError::Unreachable;
-        for target in &self.targets {
+        let choice = self.choose(call);
+        for index in choice.order(self.targets.len()) {
+            let Some(target) = self.targets.get(index) else { continue };
+            if !choice.admits(index) {
+                continue;
+            }
             let Some(result) = target.attempt(call, permit, &self.metrics).await else { continue };
             match result {
-                Ok(payload) => {
-                    target.record.serves();
-                    return Ok((payload, target.record.index));
+                Ok(payload) if choice.passes_on(index, call.route, &payload) => {
+                    if choice.is_of_primary() {
+                        target.record.serves();
+                    }
+                    return Ok((payload, index));
                 }
+                // it is behind what clients have seen
+                Ok(_) => {}
                 Err(CallFailure::After(error)) => return Err(error),
                 // try the next URL
                 Err(CallFailure::Connect) => {}
@@ -294,7 +366,16 @@ impl Node {
                 Err(CallFailure::Gone) => error = NodeError::Cut,
             }
         }
-        Err(error)
+        Err(if choice.holds_back() { NodeError::Lagging } else { error })
+    }
+
+    fn choose<W>(&self, call: &NodeCall<'_, W>) -> Choice<'_> {
+        let group = self.group.as_deref();
+        let busy = |index: usize| {
+            let target = self.targets.get(index)?;
+            target.breaker.failure().is_none().then(|| target.busy())
+        };
+        Choice::new(group, (call.route, call.id), busy)
     }
 
     /// Probes each URL whose breaker is open at every `interval`, so that it closes before a
@@ -339,7 +420,8 @@ impl Node {
         let start = Instant::now();
         let deadline = start + limit;
         let (connection, traceparent) = (ConnectionChoice::New, None);
-        let call = NodeCall { id: 1, write, connection, traceparent, start, deadline };
+        let route = Route::Primary;
+        let call = NodeCall { id: 1, route, write, connection, traceparent, start, deadline };
         let mut permit = MemoryPermit::of(&self.memory);
         target.ask(&call, &mut permit, &self.metrics).await.map(drop)
     }
@@ -352,14 +434,24 @@ impl Node {
 
     /// The state of each URL, in order of preference.
     pub fn urls(&self) -> impl Iterator<Item = UrlStats> {
-        self.targets.iter().map(|target| UrlStats {
-            url: target.record.url.clone(),
-            idle: target.idle(),
-            busy: target.busy(),
-            failure: target.breaker.failure(),
-            cause: target.record.cause(),
-            answers: target.record.answers(),
-            is_latest: target.record.is_latest(),
+        let group = self.group.as_ref().map(|group| group.state());
+        let closed = |target: &Target| target.breaker.failure().is_none();
+        let answers = move |url: usize| self.targets.get(url).is_some_and(closed);
+        self.targets.iter().map(move |target| {
+            let index = target.record.index;
+            let member = group.as_ref().and_then(|group| group.members.get(index));
+            UrlStats {
+                url: target.record.url.clone(),
+                idle: target.idle(),
+                busy: target.busy(),
+                failure: target.breaker.failure(),
+                cause: target.record.cause(),
+                answers: target.record.answers(),
+                is_latest: target.record.is_latest(),
+                head: member.and_then(|member| member.head),
+                left_out: member.and_then(|member| member.left_out),
+                left_out_cause: group.as_ref().and_then(|group| group.cause(index, answers)),
+            }
         })
     }
 }

@@ -1,27 +1,16 @@
 //! Which chain is served: every URL of the node must be of one and the same.
 //!
 //! `node.chain_id` pins the chain, otherwise the first URL that answers does, with its anchor.
-//! A new connection states its chain before it carries a request, and [`ChainGuard`] asks each URL
+//! A new connection states its chain before it carries a request, and `guard` asks each URL
 //! once a second: a chain can change behind open connections. A URL of another chain is excluded.
 //! One URL without a pin is not asked: whatever chain it has is the served one.
 
-use super::cause::FailedAttempt;
 use super::chain::BlockIdentity;
-use super::{CallFailure, Node, NodeError};
 use crate::config::NodeConfig;
-use crate::io::MemoryPermit;
-use async_trait::async_trait;
 use parking_lot::Mutex;
-use pingora::server::ShutdownWatch;
-use pingora::services::background::BackgroundService;
 use portcullis_filters::felt::Felt;
 use serde_json::Value;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
-use tokio::time::{Instant, timeout_at};
-
-/// How often every URL is asked: a chain changes in place only on a development node.
-const INTERVAL: Duration = Duration::from_secs(1);
 
 /// What a URL says of its chain; `None` for what it does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +77,11 @@ impl ServedChain {
         self.has_several_urls || self.chain_id.is_some()
     }
 
+    /// Whether it is known which chain is served.
+    pub(super) fn is_pinned(&self) -> bool {
+        self.state.lock().pin.is_some()
+    }
+
     /// The epoch: a connection of an earlier one has to state its chain again.
     pub(super) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
@@ -138,50 +132,5 @@ impl ServedChain {
         }
         let (anchor, id) = (self.anchor, found.id());
         Err(format!("its chain is {id}, but its block {anchor} differs from the served one's"))
-    }
-}
-
-/// Asks every URL of the node for its chain, over connections of its own.
-pub struct ChainGuard(pub(super) Node);
-
-impl ChainGuard {
-    /// Whether the URL at `index` has the served chain.
-    ///
-    /// # Errors
-    /// Why not, in words; an unreachable URL is one of the reasons.
-    pub async fn check(&self, index: usize, limit: Duration) -> Result<(), String> {
-        let Some(target) = self.0.targets.get(index) else { return Ok(()) };
-        let mut permit = MemoryPermit::of(&self.0.memory);
-        let deadline = Instant::now() + limit;
-        let checked = async {
-            let mut connection = target.dial().await.map_err(FailedAttempt::connect)?;
-            target.verify_chain(&mut connection, deadline, &mut permit).await
-        };
-        let checked = timeout_at(deadline, checked).await;
-        checked.unwrap_or_else(|_| Err(NodeError::Timeout.into())).unwrap_or_else(|failed| {
-            let error = match failed.failure {
-                CallFailure::After(error) => error,
-                _ => NodeError::Unreachable,
-            };
-            Err(format!("{}: {}", error.name(), failed.cause))
-        })
-    }
-}
-
-#[async_trait]
-impl BackgroundService for ChainGuard {
-    async fn start(&self, mut shutdown: ShutdownWatch) {
-        let mut ticks = tokio::time::interval(INTERVAL);
-        loop {
-            tokio::select! {
-                _ = shutdown.changed() => return,
-                _ = ticks.tick() => {}
-            }
-            // an excluded URL was logged, and one that is away is up to the breaker
-            let checks = (0..self.0.targets.len()).map(|index| self.check(index, INTERVAL));
-            for check in checks {
-                let _logged = check.await;
-            }
-        }
     }
 }

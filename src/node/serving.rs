@@ -32,7 +32,10 @@ impl Serving {
             return None;
         }
         (self.index, self.answers) = (latest, to.answers);
-        let cause = is_worse.then(|| from.cause.clone().unwrap_or_default());
+        let cause = is_worse.then(|| {
+            let cause = from.left_out_cause.as_ref().or(from.cause.as_ref());
+            cause.map_or_else(|| "its head is behind".to_owned(), String::clone)
+        });
         Some(Switch { from: from.url.clone(), to: to.url.clone(), cause })
     }
 }
@@ -68,6 +71,9 @@ mod tests {
                 cause: Some("down".to_owned()),
                 answers,
                 is_latest: index == latest,
+                head: None,
+                left_out: None,
+                left_out_cause: None,
             });
             let found = serving.update(&urls.collect::<Vec<_>>());
             let found =

@@ -9,7 +9,7 @@ use super::http1::{Connection, ExchangeError};
 use super::served_chain::{ChainIdentity, ServedChain};
 use super::stream::NodeStream;
 use super::url::UrlRecord;
-use super::{ConnectionChoice, NodeCall, NodeError, Payload, chain, verify};
+use super::{ConnectionChoice, NodeCall, NodeError, Payload, Route, chain, verify};
 use crate::config::{NodeConfig, NodeUrl, Scheme};
 use crate::io::{DescriptorUse, MemoryPermit};
 use crate::telemetry::Metrics;
@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use portcullis_filters::rpc::response::Outcome;
 use rustls::pki_types::ServerName;
 use serde::Deserialize;
+use serde_json::Value;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -258,32 +259,49 @@ impl Target {
         let anchor = format!(r#"{{"block_id":{{"block_number":{}}}}}"#, self.chain.anchor);
         let calls = [("starknet_chainId", "[]"), ("starknet_getBlockWithTxHashes", &*anchor)];
         let mut results = [None, None];
-        for ((method, params), result) in calls.into_iter().zip(&mut results) {
-            let write = |id, out: &mut Vec<u8>| chain::write_request(id, method, params, out);
-            let (start, traceparent) = (deadline, None);
-            let call = NodeCall {
-                id: 1,
-                write,
-                connection: ConnectionChoice::New,
-                traceparent,
-                start,
-                deadline,
-            };
-            let answer = connection.exchange(self.request(&call), deadline, permit).await;
-            let body = answer.map_err(|error| match error {
-                ExchangeError::BeforeAnswer => FailedAttempt::connect(Cause::Fault(NodeError::Cut)),
-                error => error.into(),
-            })?;
-            if let Some(Outcome::Result(text)) = Outcome::verify(&body, call.id) {
-                *result = serde_json::from_slice(text).ok();
-            }
-            if !connection.is_reusable() {
-                *connection = self.dial().await.map_err(FailedAttempt::connect)?;
-            }
+        for (call, result) in calls.into_iter().zip(&mut results) {
+            *result = self.ask_over(connection, call, deadline, permit).await?.ok();
         }
         let [id, anchor] = results;
         let found = ChainIdentity::read(id.as_ref(), anchor.as_ref());
         Ok(self.chain.judge((self.record.index, &self.record.url), found))
+    }
+
+    /// Calls a method with these parameters over `connection`, which is replaced if the node closes
+    /// it. Returns the result, or the code of the error: 0 if the answer is invalid.
+    pub(super) async fn ask_over(
+        &self,
+        connection: &mut Box<Connection>,
+        (method, params): (&str, &str),
+        deadline: Instant,
+        permit: &mut MemoryPermit,
+    ) -> Result<Result<Value, i64>, FailedAttempt> {
+        let write = |id, out: &mut Vec<u8>| chain::write_request(id, method, params, out);
+        let call = NodeCall {
+            id: 1,
+            route: Route::Primary,
+            write,
+            connection: ConnectionChoice::New,
+            traceparent: None,
+            start: deadline,
+            deadline,
+        };
+        let answer = connection.exchange(self.request(&call), deadline, permit).await;
+        let body = answer.map_err(|error| match error {
+            ExchangeError::BeforeAnswer => FailedAttempt::connect(Cause::Fault(NodeError::Cut)),
+            error => error.into(),
+        })?;
+        if !connection.is_reusable() {
+            *connection = self.dial().await.map_err(FailedAttempt::connect)?;
+        }
+        let parse = |text| serde_json::from_slice::<Value>(text).ok();
+        Ok(match Outcome::verify(&body, call.id) {
+            Some(Outcome::Result(text)) => parse(text).ok_or(0),
+            Some(Outcome::Error(text)) => {
+                Err(parse(text).and_then(|error| error["code"].as_i64()).unwrap_or(0))
+            }
+            None => Err(0),
+        })
     }
 
     pub(super) async fn dial(&self) -> Result<Box<Connection>, Cause> {

@@ -179,12 +179,13 @@ impl Health {
         self.metrics.conditions.update(condition, found, SystemTime::now());
     }
 
-    /// The URLs that do not answer; if that is all of them, requests fail.
+    /// The URLs that do not answer or are left out; if that is all of them, requests fail.
     fn node_urls(&self) -> Vec<Finding> {
         let mut failures: BTreeMap<String, Option<String>> = BTreeMap::new();
         for url in self.nodes().flat_map(Node::urls) {
             let known = failures.entry(url.url).or_default();
             let cause = url.failure.map(|name| url.cause.unwrap_or_else(|| name.to_owned()));
+            let cause = cause.or(url.left_out_cause);
             *known = known.take().or(cause);
         }
         for (url, cause) in self.silent.lock().iter() {

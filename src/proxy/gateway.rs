@@ -84,7 +84,7 @@ impl Surface for Gateway {
             // boxed, so that what is answered at once carries no room for asking the node
             Lookup::Pending(pending) => {
                 let answer = Box::pin(pending.answer(&mut context.upstream)).await;
-                context.node = answer.as_ref().ok().map(|answer| answer.node);
+                context.node = answer.as_ref().ok().and_then(|answer| answer.node);
                 answer
             }
         };

@@ -128,6 +128,10 @@ impl From<NodeError> for Refusal {
             NodeError::WrongChain => {
                 (Reason::UpstreamUnreachable, "the node has another chain than the served one")
             }
+            NodeError::Lagging => {
+                let message = "lagging: every node that answers is behind what was served before";
+                (Reason::UpstreamUnreachable, message)
+            }
             NodeError::Redirect => (Reason::UpstreamRedirect, "the node answered with a redirect"),
             NodeError::Status => (Reason::UpstreamStatus, "the node answered with an error status"),
             NodeError::Oversized => (Reason::UpstreamOversized, "the node's answer is over 4 MiB"),

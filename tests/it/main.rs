@@ -37,6 +37,7 @@ mod node_causes;
 mod node_head;
 mod node_time;
 mod node_tls;
+mod nodes;
 mod operator;
 mod order;
 mod positions;

@@ -1,5 +1,6 @@
 """Conditions: of each, and of its end, log, metrics, probe and page say the same."""
 
+import json
 import os
 import re
 import signal
@@ -11,7 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from edge import Edge, Redis, ask, eventually
+from edge import Devnet, Edge, Redis, ask, eventually
 from outage import Outage
 
 DOWN, UP = "node URL failed", "node URL works again"
@@ -59,6 +60,34 @@ class DeadNode(Outage):
             self.edge.is_well("node_url", UP)
             self.edge.says("pins", "pins proven: the relay writes")
         self.is_resolved("PortcullisNodeDown")
+
+
+class LaggingNode(Outage):
+    """One of two nodes of a chain follows it no longer."""
+
+    alerts = ("PortcullisNodeBreakerOpen",)
+
+    def start(self):
+        first = self.own_node()
+        folder = self.folder / "second"
+        folder.mkdir()
+        # the same genesis and the same times are the same blocks
+        self.second = self.add(Devnet(folder, genesis=first.genesis))
+        self.serve(first, node__url=json.dumps([first.url, self.second.url]))
+
+    def mine(self, node):
+        for number in range(1, 11):
+            at = int(node.genesis) + 10 * number
+            node.ask("devnet_setTime", time=at, generate_block=True)
+
+    def play(self):
+        with self.reading():
+            self.mine(self.node)
+            self.edge.is_wrong("node_url", DOWN, "lagging: its head is 0", "degraded")
+            self.fires(*self.alerts)
+            assert not self.alertmanager.paged(self.edge.admin)[0], "the other one serves"
+            self.mine(self.second)
+            self.edge.is_well("node_url", UP)
 
 
 class WrongChain(Outage):

@@ -39,11 +39,11 @@ def free_port():
 class Devnet:
     """A node on a port of its own, which it keeps over restarts, as it does its chain."""
 
-    def __init__(self, folder, *arguments, host="127.0.0.1"):
+    def __init__(self, folder, *arguments, host="127.0.0.1", genesis=None):
         self.folder, self.port, self.arguments = folder, free_port(), arguments
         self.host, self.url = host, f"http://{host}:{self.port}/rpc"
         self.child = None
-        self.genesis = str(int(time.time()))
+        self.genesis = genesis or str(int(time.time()))
         self.start()
 
     def start(self, other_chain=()):

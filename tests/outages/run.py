@@ -35,6 +35,7 @@ SHORT = (
     (
         conditions.HungNode,
         conditions.DeadNode,
+        conditions.LaggingNode,
         conditions.WrongChain,
         conditions.WrongPins,
         conditions.FullDisk,

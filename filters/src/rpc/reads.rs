@@ -198,6 +198,14 @@ impl Params {
         &self.0
     }
 
+    /// The block that they name, if the method takes one.
+    pub fn block(&self) -> Option<BlockId> {
+        self.0.iter().find_map(|(_, argument)| match argument {
+            Argument::Block(block) => Some(*block),
+            _ => None,
+        })
+    }
+
     /// The same at another block, if the method takes one.
     pub(crate) fn at(&self, block: BlockId) -> Self {
         let mut params = self.clone();

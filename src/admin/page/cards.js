@@ -130,7 +130,8 @@ function node() {
     ['p50', 'time'], ['p99', 'time far'], ['Errors in total'],
   ], [rates('Calls per second', 'node', [['calls', 'main'], ['errors', 'bad']]), latency('node')]);
   const urls = new Table('URLs of the node', [
-    ['URL', 'code'], ['Used by', ''], ['State', ''], ['Busy', 'number'], ['Idle', 'number'],
+    ['URL', 'code'], ['Used by', ''], ['State', ''], ['Head', 'number'], ['Busy', 'number'],
+    ['Idle', 'number'],
   ]);
   const errors = new Table('Errors of the node', [['Error', 'name'], ['Total', 'number']]);
   card.node.append(el('details', {}, el('summary', {}, 'URLs'),
@@ -151,8 +152,10 @@ function node() {
     ], history.past);
     urls.show(snapshot.node.urls, ({ url, surface: of }) => `${of} ${url}`, (one, row) => [
       one.url, one.surface,
-      one.broken ? pill(row, 'breaker open', 'bad') : pill(row, 'healthy', 'good'),
-      count(one.busy), count(one.idle),
+      one.broken ? pill(row, 'breaker open', 'bad')
+        : one.left_out ? pill(row, one.left_out.replace('_', ' '), 'warn')
+          : pill(row, 'healthy', 'good'),
+      one.head === null ? '–' : count(one.head), count(one.busy), count(one.idle),
     ]);
     const seen = snapshot.node.calls.filter(({ name, total: all }) => name !== 'ok' && all > 0);
     errors.node.hidden = seen.length === 0;

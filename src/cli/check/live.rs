@@ -1,7 +1,7 @@
 //! `check --live`: the node and the pins; what stands around PostgreSQL.
 
 use super::report::{Finding, Kind, Report, Status};
-use crate::config::{Config, NodeConfig, NodeUrl, NonEmpty, StoreConfig};
+use crate::config::{Config, NodeConfig, NodeMode, NodeUrl, NonEmpty, StoreConfig};
 use crate::http::clients::Running;
 use crate::io::MemoryPool;
 use crate::node::chain::Chain;
@@ -28,13 +28,25 @@ pub(super) async fn check(config: &Config, relay: Option<(Settings, Keys)>, repo
             report.add(ask(&node, url, method).await);
         }
     }
-    let node = Node::new(&config.node, MemoryPool::new(MAX_ANSWER), Arc::new(Metrics::default()));
-    if let Some(guard) = node.chain_guard(&config.node) {
+    // compared as replicas, which have to agree in more
+    let of_replicas = NodeConfig { mode: NodeMode::Replicas, ..config.node.clone() };
+    let node = Node::new(&of_replicas, MemoryPool::new(MAX_ANSWER), Arc::new(Metrics::default()));
+    if let Some(guard) = node.chain_guard(&of_replicas) {
         for (index, url) in config.node.url.iter().enumerate() {
             let url = url.shown();
             report.add(match guard.check(index, config.node.timeout).await {
                 Ok(()) => Finding::ok(Kind::Node, &url, "it is of the served chain"),
                 Err(why) => Finding::failed(Kind::Node, &url, format!("the served chain: {why}")),
+            });
+        }
+        let compared = guard.compare(config.node.timeout).await;
+        for (url, found) in config.node.url.iter().zip(compared) {
+            let url = url.shown();
+            report.add(match found {
+                Some(Ok(head)) => Finding::ok(Kind::Node, &url, format!("its head is {head}")),
+                Some(Err(why)) => Finding::failed(Kind::Node, &url, why),
+                // its chain was refused, or could not be read, above
+                None => continue,
             });
         }
     }

@@ -9,7 +9,7 @@
 use super::watch::Step;
 use crate::config::CacheConfig;
 use crate::io::{MemoryPermit, MemoryPool};
-use crate::node::{Answer, MAX_ANSWER};
+use crate::node::{Answer, MAX_ANSWER, Route};
 use ahash::RandomState;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -45,13 +45,19 @@ pub struct ReadRequest {
     pub(super) key: Arc<CacheKey>,
     /// How its answer may be cached, if it may.
     pub(super) class: Option<CacheClass>,
-    at_head: Option<AtHead>,
+    /// The block that it names, if it does.
+    block: Option<BlockId>,
+    /// Of a class at a block tag that follows the chain: every such tag names the same class.
+    cached_under: Option<Arc<CacheKey>>,
+    /// Kept if it may be sent for another block.
+    read: Option<Read>,
 }
 
-/// A class at a block tag that follows the chain. Every such tag names the same class.
-struct AtHead {
-    cached_under: Arc<CacheKey>,
-    read: Read,
+/// Whether `latest` may be pinned to a block, as it is of replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Latest {
+    OfNode,
+    Pinnable,
 }
 
 /// A call to the node with its hash, seeded against collisions that a client could compute.
@@ -62,14 +68,32 @@ pub(super) struct CacheKey {
 }
 
 impl ReadRequest {
-    pub(super) fn new(read: Read, keys: &RandomState) -> Self {
+    pub(super) fn new(read: Read, keys: &RandomState, latest: Latest) -> Self {
         let (method, key) = (read.method(), Arc::new(CacheKey::new(read.call(), keys)));
-        let class = CacheClass::of(method, read.params());
-        let at_head = (class == Some(CacheClass::ClassAtHead)).then(|| AtHead {
-            cached_under: Arc::new(CacheKey::new(read.call_at(BlockId::Latest), keys)),
-            read,
-        });
-        Self { method, key, class, at_head }
+        let (class, block) = (CacheClass::of(method, read.params()), read.params().block());
+        let is_at_head = class == Some(CacheClass::ClassAtHead);
+        let cached_under =
+            is_at_head.then(|| Arc::new(CacheKey::new(read.call_at(BlockId::Latest), keys)));
+        let is_pinnable = latest == Latest::Pinnable && block == Some(BlockId::Latest);
+        let read = (is_at_head || is_pinnable).then_some(read);
+        Self { method, key, class, block, cached_under, read }
+    }
+
+    /// Which URL of the node may answer it.
+    pub(super) fn route(&self) -> Route {
+        match (self.method, self.block) {
+            (Method::BlockNumber, _) => Route::HeadNumber,
+            (Method::GetBlockWithTxHashes, Some(BlockId::Latest)) => Route::HeadBlock,
+            (_, Some(BlockId::Latest)) => Route::Head,
+            (_, Some(BlockId::Number(number))) => Route::Block(number),
+            _ => Route::Primary,
+        }
+    }
+
+    /// The same read at the block that `latest` is pinned to, if it is at `latest`.
+    pub(super) fn pinned_to(&self, head: u64, keys: &RandomState) -> Option<CacheKey> {
+        let read = self.read.as_ref().filter(|_| self.block == Some(BlockId::Latest))?;
+        Some(CacheKey::new(read.call_at(BlockId::Number(head)), keys))
     }
 
     /// The method, one of the thirteen.
@@ -78,20 +102,22 @@ impl ReadRequest {
     }
 
     pub(super) fn cached_under(&self) -> &Arc<CacheKey> {
-        self.at_head.as_ref().map_or(&self.key, |at_head| &at_head.cached_under)
+        self.cached_under.as_ref().unwrap_or(&self.key)
     }
 
     /// The same read at this block, where that answers this read for good.
     pub(super) fn at(&self, block: u64, keys: &RandomState) -> Option<CacheKey> {
-        let AtHead { read, .. } = self.at_head.as_ref()?;
+        let read = self.read.as_ref().filter(|_| self.cached_under.is_some())?;
         Some(CacheKey::new(read.call_at(BlockId::Number(block)), keys))
     }
 
     /// Bytes on the heap.
     pub(super) fn weight(&self) -> usize {
         let bytes = |key: &CacheKey| key.call.as_bytes().len();
-        let at_head = self.at_head.as_ref().map_or(0, |at_head| 2 * bytes(&at_head.cached_under));
-        bytes(&self.key) + at_head
+        let cached_under = self.cached_under.as_deref().map_or(0, bytes);
+        // a parsed read is about as large as its text
+        let read = if self.read.is_some() { bytes(&self.key) } else { 0 };
+        bytes(&self.key) + cached_under + read
     }
 }
 

@@ -14,7 +14,7 @@ fn call(number: u64) -> Arc<CacheKey> {
 
 fn answer(memory: &Arc<MemoryPool>, payload: Vec<u8>) -> Answer {
     let memory = Arc::new(MemoryPermit::of(memory));
-    Answer { member: "result", payload: payload.into(), memory, node: 0 }
+    Answer { member: "result", payload: payload.into(), memory, node: Some(0) }
 }
 
 fn config(size: Size, max_entries: usize) -> CacheConfig {

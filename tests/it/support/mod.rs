@@ -14,6 +14,7 @@ pub(crate) mod forward;
 pub(crate) mod node;
 pub(crate) mod postgres;
 pub(crate) mod relay;
+pub(crate) mod replicas;
 pub(crate) mod request;
 pub(crate) mod response;
 pub(crate) mod script;

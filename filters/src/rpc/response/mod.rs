@@ -11,7 +11,7 @@
 //! answer depends on, and the cache watches it.
 
 use super::json::{Json, MAX_DEPTH, Name, Value, scanned};
-use super::reads::{Argument, BlockId, Method, Params};
+use super::reads::{BlockId, Method, Params};
 use alloc::borrow::Cow;
 use core::fmt;
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
@@ -183,11 +183,7 @@ pub enum CachePolicy {
 impl CacheClass {
     /// The class of a read; `None` if its answer is never cached.
     pub fn of(method: Method, params: &Params) -> Option<Self> {
-        let block = params.arguments().iter().find_map(|(_, argument)| match argument {
-            Argument::Block(block) => Some(*block),
-            _ => None,
-        });
-        match (method, block) {
+        match (method, params.block()) {
             (Method::ChainId | Method::SpecVersion, None) => Some(Self::Constant),
             (Method::GetClass, Some(BlockId::Latest | BlockId::PreConfirmed)) => {
                 Some(Self::ClassAtHead)

@@ -6,7 +6,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,9 +22,11 @@ use crate::support::script::{json, send};
 
 /// Kills the node and removes its files as soon as this process ends, which closes the pipe that
 /// the script reads. Only the node holds standard output, so that its end is visible.
-const KEEPER: &str = r#""$0" --host 127.0.0.1 --port 0 --seed 0 --chain-id PORTCULLIS_DEV \
-  --state-archive-capacity full 2>&1 &
-exec >&2; read -r _; kill -9 $!; rm -rf "$1""#;
+const KEEPER: &str = r#"folder=$1; shift
+"$0" --host 127.0.0.1 --port 0 --seed 0 --chain-id PORTCULLIS_DEV "$@" 2>&1 &
+exec >&2; read -r _; kill -9 $!; rm -rf "$folder""#;
+/// A node with this argument keeps the state at every block.
+pub(crate) const ARCHIVE: [&str; 2] = ["--state-archive-capacity", "full"];
 
 /// The product's network on the node.
 pub(crate) struct Network {
@@ -45,7 +47,7 @@ impl Network {
     /// A new network, on a node of its own.
     pub(crate) fn make() -> Self {
         let folder = scratch_path("net");
-        let (address, keeper) = start(&folder);
+        let (address, keeper) = start(&folder, &ARCHIVE);
         let made = program()
             .args(["dev", "--prepare", "--node", &format!("http://{address}/rpc"), "--state"])
             .arg(&folder)
@@ -105,10 +107,12 @@ impl Network {
     }
 }
 
-fn start(folder: &std::path::Path) -> (SocketAddr, Child) {
+/// Starts a node with these arguments. It and the folder go when the keeper's input is closed.
+pub(crate) fn start(folder: &Path, arguments: &[&str]) -> (SocketAddr, Child) {
     let mut keeper = Command::new("sh")
         .args(["-c", KEEPER, "starknet-devnet"])
         .arg(folder)
+        .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

@@ -1,0 +1,260 @@
+//! Rounds of polls of URLs that lag, stand still, fork, flap and go back.
+
+use super::LeftOut::{self, Fork, Frozen, Lagging, Silent, SpecVersion};
+use super::state::{GroupState, Sight};
+use crate::config::NodeMode::{self, Failover, Replicas};
+use crate::node::Route::{Head, HeadNumber};
+use crate::node::chain::BlockIdentity;
+
+/// A URL in a round: its head, and the branch of the chain that its newer blocks are of.
+#[derive(Clone, Copy)]
+struct Url(u64, u8);
+
+const AWAY: Option<Url> = None;
+
+/// A URL of the chain that most have.
+const fn at(head: u64) -> Option<Url> {
+    Some(Url(head, 0))
+}
+
+/// One of another chain, from block 5 on.
+const fn fork(head: u64) -> Option<Url> {
+    Some(Url(head, 1))
+}
+
+fn sight(url: Url) -> Sight {
+    Sight { head: url.0, version: Some("0.10".to_owned()), keeps_history: true, block: None }
+}
+
+fn group(urls: usize, mode: NodeMode) -> GroupState {
+    GroupState::new(urls, mode, 8)
+}
+
+/// Plays a round; returns why each URL is left out.
+fn play(state: &mut GroupState, urls: &[Option<Url>]) -> Vec<Option<LeftOut>> {
+    state.begin_round();
+    let mut sights: Vec<_> = urls.iter().map(|url| url.map(sight)).collect();
+    if let Some(number) = state.common_height(&sights) {
+        for (sight, url) in sights.iter_mut().zip(urls) {
+            if let (Some(sight), Some(Url(head, branch))) = (sight, url) {
+                let fingerprint = [if number < 5 { 0 } else { *branch }; 32];
+                sight.block = (number <= *head).then_some(BlockIdentity { number, fingerprint });
+            }
+        }
+    }
+    state.end_round(&sights);
+    state.members.iter().map(|url| url.left_out).collect()
+}
+
+fn leaders(state: &GroupState) -> Vec<usize> {
+    (0..state.members.len()).filter(|url| state.may_lead(*url)).collect()
+}
+
+#[test]
+fn a_url_far_behind_is_left_out() {
+    for (urls, expected, why) in [
+        (vec![at(20), at(12)], vec![None, None], "eight blocks are tolerated"),
+        (vec![at(20), at(11)], vec![None, Some(Lagging)], "nine are not"),
+        (vec![at(11), at(20)], vec![Some(Lagging), None], "also of the preferred one"),
+        (vec![at(11), fork(20)], vec![None, Some(Fork)], "its head is not of this chain"),
+        (vec![fork(11), at(20), at(20)], vec![Some(Fork), None, None], "two against one"),
+        (vec![at(11), AWAY], vec![None, None], "nothing to compare it with"),
+    ] {
+        let mut state = group(urls.len(), Failover);
+        assert_eq!(play(&mut state, &urls), expected, "{why}");
+        assert_eq!(play(&mut state, &urls), expected, "in the next round: {why}");
+    }
+}
+
+#[test]
+fn only_lagging_urls_do_not_serve() {
+    let mut state = group(2, Failover);
+    play(&mut state, &[at(20), at(5)]);
+    for _ in 0..9 {
+        assert_eq!(play(&mut state, &[AWAY, at(5)]), [None, Some(Lagging)]);
+    }
+    assert!(state.is_held_back() && !state.is_catching_up());
+    assert_eq!(play(&mut state, &[AWAY, at(12)]), [None, None], "it caught up with most of it");
+}
+
+#[test]
+fn what_clients_saw_is_never_taken_back() {
+    let mut state = group(2, Failover);
+    play(&mut state, &[at(10), at(9)]);
+    assert_eq!(leaders(&state), [0, 1], "nothing was seen yet");
+    assert!(state.answered(0, (Head, None), state.floor()), "a read at the head of the first");
+    assert_eq!(leaders(&state), [0], "the second has an older head");
+    assert!(
+        state.answered(0, (HeadNumber, Some(12)), state.floor()),
+        "the first moved on since the poll"
+    );
+    play(&mut state, &[AWAY, at(11)]);
+    assert!(state.is_catching_up() && !state.may_lead(1), "one block is missing");
+    play(&mut state, &[AWAY, at(12)]);
+    assert!(state.may_lead(1), "it has all that was seen");
+    assert!(state.answered(1, (HeadNumber, Some(14)), state.floor()));
+    play(&mut state, &[at(13), at(14)]);
+    assert_eq!(leaders(&state), [1], "the first returned, and is behind");
+    play(&mut state, &[at(15), at(15)]);
+    assert_eq!(leaders(&state), [0, 1]);
+}
+
+#[test]
+fn an_answer_that_goes_back_is_not_passed_on() {
+    let mut state = group(2, Failover);
+    play(&mut state, &[at(10), at(10)]);
+    let before = state.floor();
+    assert!(state.answered(0, (HeadNumber, Some(11)), before));
+    assert!(state.answered(0, (HeadNumber, Some(10)), before), "its call began before 11 was seen");
+    assert_eq!(leaders(&state), [0], "an answer that was late says nothing of its head");
+    assert!(!state.answered(0, (HeadNumber, Some(9)), state.floor()), "it flaps");
+    assert_eq!(leaders(&state), [] as [usize; 0]);
+    play(&mut state, &[at(11), at(10)]);
+    assert_eq!(leaders(&state), [0]);
+}
+
+#[test]
+fn an_answer_during_a_poll_is_not_forgotten() {
+    let mut state = group(2, Failover);
+    play(&mut state, &[at(10), at(10)]);
+    state.begin_round();
+    assert!(
+        state.answered(0, (HeadNumber, Some(12)), state.floor()),
+        "newer than what the poll returns"
+    );
+    state.end_round(&[Some(sight(Url(11, 0))), Some(sight(Url(11, 0)))]);
+    assert_eq!(leaders(&state), [0]);
+}
+
+#[test]
+fn a_lost_block_begins_an_epoch() {
+    for (urls, went_back, why) in [
+        ([at(8), at(8)], true, "both lost it"),
+        ([at(8), AWAY], true, "the only one that answers lost it"),
+        ([at(8), at(10)], false, "the other one has it"),
+        ([AWAY, at(8)], false, "the one that had it is away"),
+        ([at(8), fork(30)], true, "the other one has it not of this chain"),
+    ] {
+        let mut state = group(2, Failover);
+        play(&mut state, &[at(10), at(9)]);
+        state.answered(0, (Head, None), state.floor());
+        play(&mut state, &urls);
+        play(&mut state, &urls);
+        assert_eq!(state.epoch == 1, went_back, "{why}");
+        let serves = leaders(&state).iter().any(|url| urls[*url].is_some());
+        assert_eq!(serves, went_back || urls[1].is_some_and(|url| url.0 == 10), "{why}");
+    }
+}
+
+#[test]
+fn a_frozen_url_leaves_and_does_not_vote() {
+    let mut state = group(3, Replicas);
+    for block in 10..13 {
+        assert_eq!(play(&mut state, &[at(10), at(block), at(block)]), [None; 3], "{block}");
+        assert_eq!(state.pinned(), Some(10), "the lowest head of the group");
+    }
+    assert_eq!(play(&mut state, &[at(10), at(13), at(13)]), [Some(Frozen), None, None]);
+    assert_eq!(state.pinned(), Some(13));
+    for _ in 0..3 {
+        assert_eq!(play(&mut state, &[at(10), at(13), at(13)]), [Some(Frozen), None, None]);
+    }
+    assert_eq!(play(&mut state, &[at(12), at(13), at(13)]), [None; 3], "it moves");
+    assert_eq!(state.pinned(), Some(13), "what was pinned does not go back");
+    assert!(!state.has_state(0, 13) && state.has_state(1, 13));
+}
+
+/// Two that stand still on an old chain do not outvote one that lives.
+#[test]
+fn a_quiet_chain_freezes_nobody() {
+    let mut state = group(3, Replicas);
+    for behind in 100..105 {
+        let left_out = play(&mut state, &[at(500), at(500), at(behind)]);
+        assert_eq!(left_out, [None, None, Some(Lagging)], "the third catches up");
+    }
+    let mut state = group(3, Replicas);
+    play(&mut state, &[at(5), at(5), at(5)]);
+    for head in 6..40 {
+        play(&mut state, &[at(5), at(5), at(head)]);
+    }
+    assert_eq!(play(&mut state, &[at(5), at(5), at(40)]), [Some(Lagging), Some(Lagging), None]);
+    assert_eq!(state.pinned(), Some(40));
+}
+
+#[test]
+fn replicas_have_to_agree() {
+    let mut state = group(3, Replicas);
+    assert_eq!(play(&mut state, &[at(9), fork(9), at(9)]), [None, Some(Fork), None]);
+    assert_eq!(play(&mut state, &[at(9), at(9), at(9)]), [None; 3]);
+    for _ in 0..2 {
+        assert_eq!(play(&mut state, &[at(9), at(9), AWAY]), [None; 3], "a poll may fail");
+    }
+    assert_eq!(play(&mut state, &[at(10), at(10), AWAY]), [None, None, Some(Silent)]);
+    assert_eq!(state.pinned(), Some(10), "and it holds back nobody any longer");
+    for _ in 0..4 {
+        assert_eq!(play(&mut state, &[AWAY; 3]), [None; 3], "slow nodes are better than none");
+    }
+    assert_eq!((state.pinned(), leaders(&state)), (None, vec![0, 1]), "no number is invented");
+    let mut other = sight(Url(10, 0));
+    other.version = Some("0.9".to_owned());
+    state.end_round(&[Some(sight(Url(10, 0))), Some(other), None]);
+    assert_eq!(state.members[1].left_out, Some(SpecVersion));
+}
+
+#[test]
+fn nothing_is_pinned_without_history() {
+    let mut state = group(2, Replicas);
+    let bare = |head| Some(Sight { keeps_history: false, ..sight(Url(head, 0)) });
+    state.end_round(&[bare(10), bare(11)]);
+    assert_eq!(state.pinned(), None);
+    assert!(
+        state.answered(1, (HeadNumber, Some(12)), state.floor()),
+        "unpinned, the primary's head was seen"
+    );
+    state.end_round(&[Some(sight(Url(11, 0))), Some(sight(Url(12, 0)))]);
+    assert_eq!(state.pinned(), Some(12), "not below what was seen");
+    assert!(!state.has_state(0, 12));
+    state.end_round(&[bare(11), bare(12)]);
+    assert_eq!((state.pinned(), leaders(&state)), (None, vec![1]));
+}
+
+#[test]
+fn an_answer_from_before_the_pin_raises_it() {
+    let mut state = group(2, Replicas);
+    let before = state.floor();
+    play(&mut state, &[at(6), at(4)]);
+    assert_eq!(state.pinned(), Some(4));
+    assert!(state.answered(0, (HeadNumber, Some(6)), before), "it was asked before the first poll");
+    assert_eq!(state.pinned(), Some(6));
+}
+
+/// Heads that rise by turns and sometimes fall behind, in all orders: nobody sees a lower one.
+#[test]
+fn no_order_of_rounds_lowers_the_head() {
+    for (seed, mode) in (0..2_000).flat_map(|seed| [(seed, Failover), (seed, Replicas)]) {
+        let mut chance: u64 = seed + 1;
+        let mut next = move |below: u64| {
+            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (chance >> 33) % below
+        };
+        let mut state = group(3, mode);
+        let (mut top, mut seen) = (20, 0);
+        for _ in 0..40 {
+            top += next(3);
+            let urls: Vec<_> =
+                (0..3).map(|_| (next(5) > 0).then(|| Url(top - next(12), 0))).collect();
+            play(&mut state, &urls);
+            let shown = match state.pinned() {
+                Some(head) => Some(head),
+                None => (0..3).find(|url| state.may_lead(*url)).and_then(|url| {
+                    let head = state.members[url].head;
+                    state.answered(url, (HeadNumber, head), state.floor()).then_some(head).flatten()
+                }),
+            };
+            if state.epoch > 0 {
+                break;
+            }
+            assert!(shown.is_none_or(|head| head >= seen), "{mode:?} {seed}: {shown:?} < {seen}");
+            seen = shown.unwrap_or(seen);
+        }
+    }
+}

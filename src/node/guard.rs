@@ -1,0 +1,210 @@
+//! Asks every URL of the node for its chain once a second, over connections of its own; several
+//! also for their heads, so that `group` knows which of them may serve.
+
+use super::cause::FailedAttempt;
+use super::chain::{BlockIdentity, code};
+use super::group::{Group, Sight};
+use super::http1::Connection;
+use super::target::Target;
+use super::{CallFailure, Node, NodeError};
+use crate::config::NodeMode;
+use crate::io::MemoryPermit;
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use pingora::server::ShutdownWatch;
+use pingora::services::background::BackgroundService;
+use serde_json::Value;
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+
+/// How often every URL is asked: a chain changes in place only on a development node.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Asks every URL of the node for its chain and its head.
+pub struct ChainGuard {
+    pub(super) node: Node,
+    pub(super) mode: NodeMode,
+    pub(super) max_lag: u64,
+}
+
+/// A poll of one URL that goes on over one connection.
+struct Poll<'a> {
+    target: &'a Target,
+    connection: Box<Connection>,
+    deadline: Instant,
+    memory: MemoryPermit,
+}
+
+impl Poll<'_> {
+    /// A result; an error's code; or why there is no answer.
+    async fn ask(
+        &mut self,
+        method: &str,
+        params: &str,
+    ) -> Result<Result<Value, i64>, FailedAttempt> {
+        let Self { target, connection, deadline, memory } = self;
+        target.ask_over(connection, (method, params), *deadline, memory).await
+    }
+
+    /// What the URL says of itself.
+    async fn sight(
+        &mut self,
+        mode: NodeMode,
+        max_lag: u64,
+    ) -> Result<Option<Sight>, FailedAttempt> {
+        let head = self.ask("starknet_blockNumber", "[]").await?;
+        let Some(head) = head.ok().as_ref().and_then(Value::as_u64) else { return Ok(None) };
+        let mut sight = Sight { head, version: None, keeps_history: false, block: None };
+        if mode == NodeMode::Replicas {
+            let version = self.ask("starknet_specVersion", "[]").await?.ok();
+            sight.version = version.as_ref().and_then(Value::as_str).map(minor_version);
+            sight.keeps_history = head > 0 && self.keeps_history(head, max_lag).await?;
+        }
+        Ok(Some(sight))
+    }
+
+    /// Whether state at an older block is known; that there is no such contract is known, too.
+    async fn keeps_history(&mut self, head: u64, max_lag: u64) -> Result<bool, FailedAttempt> {
+        let number = head.saturating_sub(max_lag);
+        let params =
+            format!(r#"{{"block_id":{{"block_number":{number}}},"contract_address":"0x1"}}"#);
+        let answer = self.ask("starknet_getClassHashAt", &params).await?;
+        Ok(matches!(answer, Ok(_) | Err(code::CONTRACT_NOT_FOUND)))
+    }
+
+    /// The block at this height, if there is one.
+    async fn block(&mut self, number: u64) -> Result<Option<BlockIdentity>, FailedAttempt> {
+        let params = format!(r#"{{"block_id":{{"block_number":{number}}}}}"#);
+        let block = self.ask("starknet_getBlockWithTxHashes", &params).await?;
+        Ok(block.ok().and_then(|block| BlockIdentity::read(&block).ok()))
+    }
+}
+
+/// `0.10` of `0.10.2`.
+fn minor_version(version: &str) -> String {
+    version.split('.').take(2).collect::<Vec<_>>().join(".")
+}
+
+impl ChainGuard {
+    /// Whether the URL at `index` has the served chain.
+    ///
+    /// # Errors
+    /// Why not, in words; an unreachable URL is one of the reasons.
+    pub async fn check(&self, index: usize, limit: Duration) -> Result<(), String> {
+        let Some(target) = self.node.targets.get(index) else { return Ok(()) };
+        let checked = self.begin(target, Instant::now() + limit).await;
+        checked.map(drop).map_err(|failed| match failed {
+            Stopped::Excluded(why) => why,
+            Stopped::Failed(failed) => {
+                let error = match failed.failure {
+                    CallFailure::After(error) => error,
+                    _ => NodeError::Unreachable,
+                };
+                format!("{}: {}", error.name(), failed.cause)
+            }
+        })
+    }
+
+    /// Compares the heads of all URLs that have the served chain. Returns of each its head, or how
+    /// it differs; `None` without an answer, and with one URL.
+    pub async fn compare(&self, limit: Duration) -> Vec<Option<Result<u64, String>>> {
+        let Some(group) = &self.node.group else { return Vec::new() };
+        self.round(group, limit).await;
+        let state = group.state();
+        let found = state.members.iter().enumerate().map(|(index, url)| {
+            let head = url.head?;
+            Some(if url.left_out.is_some() {
+                Err(state.cause(index, |_| true).unwrap_or_default())
+            } else {
+                Ok(head)
+            })
+        });
+        found.collect()
+    }
+
+    /// A connection to the URL, which has the served chain.
+    async fn begin<'a>(&self, target: &'a Target, deadline: Instant) -> Result<Poll<'a>, Stopped> {
+        let mut memory = MemoryPermit::of(&self.node.memory);
+        let begun = async {
+            let mut connection = target.dial().await.map_err(FailedAttempt::connect)?;
+            target
+                .verify_chain(&mut connection, deadline, &mut memory)
+                .await?
+                .map_err(Stopped::Excluded)?;
+            Ok(connection)
+        };
+        let begun = timeout_at(deadline, begun).await;
+        let connection =
+            begun.unwrap_or_else(|_| Err(Stopped::Failed(NodeError::Timeout.into())))?;
+        Ok(Poll { target, connection, deadline, memory })
+    }
+
+    /// Asks a URL for its chain, and if that is the served one for its head.
+    async fn look<'a>(&self, target: &'a Target, limit: Duration) -> Option<(Poll<'a>, Sight)> {
+        let deadline = Instant::now() + limit;
+        // an excluded URL was logged, and one that is away is up to the breaker
+        let mut poll = self.begin(target, deadline).await.ok()?;
+        let sight = timeout_at(deadline, poll.sight(self.mode, self.max_lag)).await;
+        Some((poll, sight.ok()?.ok()??))
+    }
+
+    async fn round(&self, group: &Group, limit: Duration) {
+        group.begin_round();
+        let looks = self.node.targets.iter().map(|target| self.look(target, limit));
+        let mut seen = if self.node.chain.is_pinned() {
+            join_all(looks).await
+        } else {
+            // the first URL that answers decides which chain it is
+            let mut seen = Vec::new();
+            for look in looks {
+                seen.push(look.await);
+            }
+            seen
+        };
+        let mut sights: Vec<_> =
+            seen.iter().map(|seen| seen.as_ref().map(|(_, sight)| sight.clone())).collect();
+        if let Some(number) = group.read(|state| state.common_height(&sights)) {
+            let blocks = seen.iter_mut().map(|seen| async move {
+                let (poll, _) = seen.as_mut()?;
+                poll.deadline = Instant::now() + limit;
+                timeout_at(poll.deadline, poll.block(number)).await.ok()?.ok()
+            });
+            for (sight, block) in sights.iter_mut().zip(join_all(blocks).await) {
+                // without an answer nothing is known of the URL
+                *sight = sight.take().zip(block).map(|(sight, block)| Sight { block, ..sight });
+            }
+        }
+        group.end_round(&sights);
+    }
+}
+
+/// Why a poll went no further.
+enum Stopped {
+    /// The URL has another chain: how it differs.
+    Excluded(String),
+    Failed(FailedAttempt),
+}
+
+impl From<FailedAttempt> for Stopped {
+    fn from(failed: FailedAttempt) -> Self {
+        Self::Failed(failed)
+    }
+}
+
+#[async_trait]
+impl BackgroundService for ChainGuard {
+    async fn start(&self, mut shutdown: ShutdownWatch) {
+        let mut ticks = tokio::time::interval(INTERVAL);
+        loop {
+            tokio::select! {
+                _ = shutdown.changed() => return,
+                _ = ticks.tick() => {}
+            }
+            match &self.node.group {
+                Some(group) => self.round(group, INTERVAL).await,
+                // what it found is logged
+                None => drop(self.check(0, INTERVAL).await),
+            }
+        }
+    }
+}
