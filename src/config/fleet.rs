@@ -17,7 +17,7 @@ const WHY_LEASE: &str = "shorter leases cost more messages, longer ones refuse o
 const NAME_FORM: &str = "1 to 32 letters, digits, - or _";
 
 section! {
-    /// What several instances share: the limits of their clients. Leave the section out for one.
+    /// What instances share: limits, and one watch of the chain. Leave the section out for one.
     "fleet" FleetConfig {
         /// Required. valkey:// or redis:// with HOST:PORT/DATABASE, valkeys:// or rediss:// by TLS;
         /// or unix:/path. Without a password.

@@ -325,10 +325,10 @@ async fn followers_are_told_what_is_new() {
     publishes(&one, "first").await;
     other.pushed().await;
     publishes(&one, "first").await;
-    publishes(&one, "second").await;
-    other.pushed().await;
     let more = tokio::time::timeout(millis(100), other.pushed()).await;
     assert!(more.is_err(), "the same again is nothing new");
+    publishes(&one, "second").await;
+    other.pushed().await;
 }
 
 #[tokio::test]

@@ -46,6 +46,21 @@ impl World {
 }
 
 #[test]
+fn nobody_joins_a_flight_of_an_earlier_position() {
+    let world = World::new();
+    let call = permitted(r#"{"jsonrpc":"2.0","id":1,"method":"starknet_blockNumber"}"#);
+    let key = Arc::new(CacheKey::new(call.into_read().call(), &world.keys));
+    let join = |height| {
+        let position = Some(ChainPosition { epoch: 1, height });
+        world.flights.join((1, position), Arc::clone(&key))
+    };
+    let (before, after) = (join(7), join(8));
+    assert!(matches!(before, Role::Leader(_)));
+    assert!(matches!(after, Role::Leader(_)), "the node may have answered the first at 7");
+    assert!(matches!(join(8), Role::Follower(_)));
+}
+
+#[test]
 fn only_identical_reads_share_a_flight() {
     let world = World::new();
     let lead = world.leads(0, "0x1");

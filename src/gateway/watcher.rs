@@ -120,6 +120,7 @@ impl Watcher {
             }
             next = self.turn(&mut turns).await;
         }
+        self.cache.follows.store(false, Ordering::Relaxed);
         self.metrics.fleet.is_watcher.set(0);
         self.metrics.fleet.state_age.set(0);
         turns.watch.newest()

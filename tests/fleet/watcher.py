@@ -249,6 +249,23 @@ def elections(instances):
     assert all(a == b for a, b in kept), f"an election emptied a cache: {before}, {after}"
 
 
+def sleeper(instances, node, number):
+    """The leader sleeps through a rollback: what does it return when it wakes?"""
+    is_cached(instances, number)
+    old = instances[0].block(number)[3]
+    asleep, _ = leader(instances, 10)
+    asleep.signal(signal.SIGSTOP)
+    leader([one for one in instances if one is not asleep], 4.5)
+    ended = abort(node, number)()
+    time.sleep(max(0.0, ended + STALE - time.monotonic()))
+    asleep.signal(signal.SIGCONT)
+    for _ in range(50):
+        _, cache, _, block = asleep.block(number)
+        assert cache != "hit" or block != old, "it returned what it cached before it slept"
+    eventually("one epoch", lambda: len({one.block(1)[2] for one in instances}) == 1, 10)
+    print("a leader that slept through a rollback returned nothing from before")
+
+
 def play(folder, stack):
     store = Redis(folder)
     stack.callback(store.end)
@@ -289,6 +306,8 @@ def play(folder, stack):
     elections(instances)
 
     mine(node, 2)
+    accepted(node)
+    sleeper(instances, node, 3)
     accepted(node)
 
     def away():

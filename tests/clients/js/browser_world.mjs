@@ -79,7 +79,8 @@ export class Browser {
 /** Runs in the page. Defines `read`, a plain call, and `wallet`, a provider that records responses.
  * */
 function inPage() {
-  const names = ['ratelimit', 'ratelimit-policy', 'retry-after', 'x-cache', 'x-request-id', 'date'];
+  const names = ['ratelimit', 'ratelimit-policy', 'retry-after', 'x-cache', 'x-chain-position'];
+  names.push('x-request-id', 'date');
   const seen = (answer) => ({
     status: answer.status,
     headers: Object.fromEntries(names.map((name) => [name, answer.headers.get(name)])),

@@ -1,8 +1,10 @@
-"""Schemathesis hooks for the relay: its token, and its rate limit on failed authentication."""
+"""Schemathesis hooks: the relay's token and its rate limit on failed authentication, and positions of
+the chain that it has reached."""
 
 import ipaddress
 import itertools
 import os
+import re
 
 import schemathesis
 from requests.auth import AuthBase
@@ -12,8 +14,11 @@ CLIENTS = (ipaddress.ip_address("10.0.0.1") + count for count in itertools.count
 
 @schemathesis.hook
 def before_call(_context, case, _kwargs):
-    """Makes each request another client's, as a proxy reports it."""
+    """Makes each request another client's, as a proxy reports it, and its epoch one of long ago."""
     case.headers = {**(case.headers or {}), "X-Forwarded-For": str(next(CLIENTS))}
+    position = str(case.headers.get("X-Chain-Position", ""))
+    if re.fullmatch(r"[0-9]{1,19}\.[0-9]{1,19}", position):
+        case.headers["X-Chain-Position"] = f"1{position[position.index('.'):]}"
 
 
 class Bearer(AuthBase):
