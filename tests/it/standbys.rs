@@ -20,7 +20,7 @@ const SCRIPT: &str = r#"
 set -euo pipefail
 source tests/lib/postgres.sh
 stop_all() {
-  [[ -z ${BOUNCER:-} ]] || kill "$BOUNCER" || true
+  [[ ! -e bouncer.pid ]] || kill "$(<bouncer.pid)" || true
   standby -m immediate stop || true
   stop_postgres
 }
@@ -38,7 +38,7 @@ standby -l standby.log -o "$OPTIONS" -w start
   echo "* = host=$POSTGRES_FOLDER user=portcullis"
   echo '[pgbouncer]'
   printf '%s\n' "unix_socket_dir = $POSTGRES_FOLDER" 'listen_port = 6432' 'listen_addr =' \
-    'auth_type = any' 'pool_mode = transaction' \
+    "pidfile = $POSTGRES_FOLDER/bouncer.pid" 'auth_type = any' 'pool_mode = transaction' \
     'ignore_startup_parameters = extra_float_digits,options'
 } >bouncer.ini
 echo "$PORTCULLIS_TEST_POSTGRES"
@@ -48,8 +48,8 @@ while read -r word; do
     start) standby -l standby.log -o "$OPTIONS" -w start ;;
     promote) standby -w promote ;;
     bouncer)
-      as_postgres pgbouncer bouncer.ini >bouncer.log 2>&1 & BOUNCER=$!
-      until [[ -S $POSTGRES_FOLDER/.s.PGSQL.6432 ]]; do kill -0 "$BOUNCER"; done ;;
+      as_postgres pgbouncer -d bouncer.ini >bouncer.log 2>&1
+      until [[ -S .s.PGSQL.6432 && -s bouncer.pid ]]; do [[ -d data ]]; done ;;
   esac
   echo "$word"
 done
