@@ -14,6 +14,9 @@ use tokio::time::Instant;
 /// much longer than the window.
 const MERGED: Duration = Duration::from_millis(100);
 
+/// A quota is of a minute, which has twelve times five seconds.
+const FIVE_SECONDS: u32 = 12;
+
 /// The terms of the leases of a surface.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
@@ -23,7 +26,7 @@ pub(super) struct Terms {
     pub(super) cell: Duration,
     /// How long a lease lasts.
     pub(super) life: Duration,
-    /// The most requests of a lease.
+    /// The most requests of a lease; more with a quota of which they are not five seconds.
     pub(super) want: u32,
 }
 
@@ -32,6 +35,12 @@ impl Terms {
     pub(super) const fn of_a_minute(life: Duration) -> Self {
         let (window, cell) = (Duration::from_secs(60), Duration::from_secs(1));
         Self { window, cell, life, want: 16 }
+    }
+
+    /// The terms of leases of this quota: their number does not grow with it.
+    pub(super) fn with_quota(self, quota: u32) -> Self {
+        let want = if self.want > 1 { self.want.max(quota / FIVE_SECONDS) } else { self.want };
+        Self { want, ..self }
     }
 }
 

@@ -149,7 +149,7 @@ impl SharedLimit {
         }
         let (decision, sends) = {
             let mut lease = member.lease.lock();
-            match lease.take(now, &self.terms) {
+            match lease.take(now, &self.terms.with_quota(quota)) {
                 Step::Admitted { renews } => (Some(Decision::Admitted(lease.remaining())), renews),
                 Step::Refused(retry) => (Some(Decision::Refused(retry)), false),
                 Step::Waits { sends } => (None, sends),
@@ -193,16 +193,16 @@ impl SharedLimit {
     /// Sends the message that the caller has claimed. One more follows if the store has forgotten
     /// the client.
     async fn exchange(&self, member: &Member, quota: u32, purpose: Purpose) {
-        let store = &self.fleet.store;
+        let (store, terms) = (&self.fleet.store, self.terms.with_quota(quota));
         let mut answer = Ok(Answer::Forgotten);
         for _ in 0..2 {
             let recent = || (self.recent)(member.client);
-            let message = member.lease.lock().message(Instant::now(), &self.terms, recent);
-            answer = store.send(&member.key, &message, &self.terms, quota, purpose).await;
+            let message = member.lease.lock().message(Instant::now(), &terms, recent);
+            answer = store.send(&member.key, &message, &terms, quota, purpose).await;
             let mut lease = member.lease.lock();
             match answer {
                 Ok(Answer::Granted(granted)) => {
-                    lease.answer(&message, granted, Instant::now(), self.terms.life);
+                    lease.answer(&message, granted, Instant::now(), terms.life);
                 }
                 Ok(Answer::Forgotten) => {
                     lease.forgotten();

@@ -222,6 +222,16 @@ async fn a_closed_connection_is_an_outage_that_reports_end() {
     assert!(!matches!(granted, Decision::Admitted(_)), "all was used, and reported: {granted:?}");
 }
 
+#[test]
+fn leases_of_a_larger_quota_are_larger() {
+    let terms = Terms::of_a_minute(Duration::from_secs(30));
+    assert_eq!(terms.with_quota(10).want, 16, "the store grants fewer");
+    assert_eq!(terms.with_quota(180).want, 16);
+    assert_eq!(terms.with_quota(12_000).want, 1_000, "five seconds");
+    let single = Terms { want: 1, ..terms };
+    assert_eq!(single.with_quota(12_000).want, 1, "each decided by the store");
+}
+
 /// Polls follow each other in this interval.
 const INTERVAL: Duration = Duration::from_secs(1);
 
