@@ -230,6 +230,8 @@ pub struct Refusal {
     pub id: Option<Box<str>>,
     /// The HTTP methods that the path takes, for [`Reason::WrongHttpMethod`].
     pub allow: Option<&'static str>,
+    /// What to do instead, where one thing is likely to help.
+    pub hint: Option<&'static str>,
     /// In how many seconds a repetition may pass, where that is known.
     pub retry_after: Option<u32>,
 }
@@ -237,7 +239,14 @@ pub struct Refusal {
 impl Refusal {
     /// A refusal without a request id.
     pub fn new(reason: Reason, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { reason, message: message.into(), id: None, allow: None, retry_after: None }
+        let message = message.into();
+        Self { reason, message, id: None, allow: None, hint: None, retry_after: None }
+    }
+
+    /// The same refusal, and what to do instead.
+    pub(crate) fn with_hint(mut self, hint: impl Into<Option<&'static str>>) -> Self {
+        self.hint = hint.into();
+        self
     }
 
     /// The refusal of a body that is not JSON.
@@ -251,7 +260,9 @@ impl Refusal {
         match body {
             Some(Json::Array(_)) => {
                 let message = "batches are not supported: send a single call per request";
-                Self::new(Reason::Batch, message)
+                let hint = "send each call as a request of its own; starknet.js: leave out `batch`, \
+                     or give the provider a `baseFetch` that splits it";
+                Self::new(Reason::Batch, message).with_hint(hint)
             }
             Some(_) => Self::new(Reason::InvalidRequest, "the body must be a JSON object"),
             None => Self::not_json(),

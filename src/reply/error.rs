@@ -35,6 +35,8 @@ struct ErrorObject<'a, D> {
 struct Data<'a, D> {
     reason: &'static str,
     request_id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'static str>,
     #[serde(flatten)]
     details: D,
 }
@@ -87,13 +89,13 @@ impl Reply {
         details: impl Serialize,
         request_id: &str,
     ) -> Self {
-        let Refusal { reason, message, id, allow, retry_after } = refusal;
+        let Refusal { reason, message, id, allow, hint, retry_after } = refusal;
         let (status, code) = status_and_code(*reason);
         let reason_name = reason.name();
         let mut reply = match format {
             ErrorFormat::JsonRpc => {
                 let id = id.as_deref().and_then(|id| serde_json::from_str(id).ok());
-                let data = Data { reason: reason_name, request_id, details };
+                let data = Data { reason: reason_name, request_id, hint: *hint, details };
                 let error = ErrorObject { code, message, data };
                 let id = id.unwrap_or(RawValue::NULL);
                 Self::serialize(status, &JsonRpc { jsonrpc: "2.0", id, error })

@@ -3,10 +3,12 @@
 //! Each row of the gateway's table of errors has its wire tests here or, where the body does not
 //! matter, in `heads`. A refused request never reaches the node.
 
+use serde_json::Value;
+
 use crate::support::check::{assert_error, each, id_bytes};
 use crate::support::edge::{Edge, Setup};
 use crate::support::node::Node;
-use crate::support::request::{Request, rpc};
+use crate::support::request::{QUESTION, Request, rpc};
 use crate::support::script::good;
 
 /// Asserts that each body gets this refusal and this id, and that nothing reaches the node.
@@ -212,6 +214,23 @@ fn a_refused_write_names_the_relay() {
         let message = response.json()["error"]["message"].to_string();
         assert!(message.contains("relay"), "{method}: where to submit instead? {message}");
     }
+}
+
+#[test]
+fn a_refusal_says_what_serves_instead() {
+    let node = Node::start(good);
+    let edge = Edge::start(&node);
+    let hint = |request: &Request| edge.ask(request).json()["error"]["data"]["hint"].clone();
+    let of = |method| hint(&Request::post(rpc("7", method, "[]"))).to_string();
+    assert!(of("starknet_getBlockWithTxs").contains("`tip: 0n`"), "how SDKs set the tip");
+    assert!(of("starknet_addInvokeTransaction").contains("relay"));
+    assert_eq!(of("starknet_getEvents"), "null", "nothing does");
+    let batch = hint(&Request::post(format!("[{QUESTION}]"))).to_string();
+    assert!(batch.contains("a request of its own"), "{batch}");
+    let version = Request::post(QUESTION).line("POST /rpc/v0_10 HTTP/1.1");
+    assert!(hint(&version).to_string().contains("use /rpc"));
+    assert_eq!(hint(&Request::post(QUESTION).line("POST /other HTTP/1.1")), Value::Null);
+    assert_eq!(node.connections(), 0, "none of them reaches the node");
 }
 
 #[test]

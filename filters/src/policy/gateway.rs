@@ -5,7 +5,7 @@
 //! method and parameters. Nothing reaches the node without a [`ReadPermit`], which only this file
 //! makes.
 
-use super::{Admission, Admitted, Finding, PendingCall};
+use super::{Admission, Admitted, Finding, PendingCall, hints};
 use crate::client::{Client, ClientKey, TrustedProxies};
 use crate::head::{
     Head, MAX_BODY, allowed_method, body_headers, client, declared_size, framing,
@@ -104,17 +104,12 @@ impl GatewayPolicy {
     fn allowed(&self, name: &str) -> Result<Method, Refusal> {
         let method = Method::parse(name).filter(|method| self.methods.contains(*method));
         method.ok_or_else(|| {
-            let message = match name {
-                // starknet.js sends this when a caller sets no tip
-                "starknet_getBlockWithTxs" => {
-                    "this method is not served; starknet.js calls it for a tip: pass `tip: 0n`"
-                }
-                _ if name.starts_with("starknet_add") => {
-                    "the gateway only reads; submit signed transactions through the relay"
-                }
-                _ => "this method is not one of the gateway's read methods",
+            let message = if name.starts_with("starknet_add") {
+                "the gateway only reads; submit signed transactions through the relay"
+            } else {
+                "this method is not one of the gateway's read methods"
             };
-            Refusal::new(Reason::MethodNotAllowed, message)
+            Refusal::new(Reason::MethodNotAllowed, message).with_hint(hints::instead_of(name))
         })
     }
 }
@@ -242,6 +237,10 @@ fn route(head: &Head<'_>) -> Result<Route, Refusal> {
             allowed_method(head, "GET, HEAD")?;
             framing(head).map(|()| Route::Health)
         }
-        _ => Err(Refusal::new(Reason::NotFound, "no such path; JSON-RPC is at /rpc")),
+        target => {
+            let hint = target.starts_with(b"/rpc").then_some(hints::PATH);
+            let message = "no such path; JSON-RPC is at /rpc";
+            Err(Refusal::new(Reason::NotFound, message).with_hint(hint))
+        }
     }
 }

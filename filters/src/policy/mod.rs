@@ -8,6 +8,7 @@
 
 mod admission;
 mod gateway;
+mod hints;
 mod relay;
 mod sidecar;
 mod transactions;

@@ -4,7 +4,7 @@
 //! [`Unverified`] passed every check that needs no chain, and names the account to read;
 //! [`TransactionPermit`] passed all. Only this file makes them.
 
-use super::{Finding, RelayPolicy};
+use super::{Finding, RelayPolicy, hints};
 use crate::felt::Felt;
 use crate::rpc::json::{Json, MemberError};
 use crate::rpc::{Envelope, Id};
@@ -162,7 +162,7 @@ impl RelayPolicy {
             DEPLOY_ACCOUNT_METHOD => "deploy_account_transaction",
             _ => {
                 let message = "this method is not one of the relay's write methods";
-                return Err(Refusal::new(Reason::MethodNotAllowed, message));
+                return Err(Refusal::new(Reason::MethodNotAllowed, message).with_hint(hints::READ));
             }
         };
         passed(Finding::Method(method));

@@ -51,6 +51,47 @@ test('a deployment sent to the gateway gets the same refusal', async () => {
   assert.equal(error.code, -32601);
 });
 
+test('an account that chooses a tip is told how to set it, and then works', async () => {
+  const provider = new RpcProvider({ nodeUrl: GATEWAY });
+  const { address, key } = SEEDED;
+  const account = new Account({ provider, address, signer: key, cairoVersion: '1' });
+  const error = await failure(account.estimateInvokeFee(transfer('0xf00d', 1n)));
+  assert.match(error.baseError.data.hint, /starknet\.js: `tip: 0n`/);
+  const { overall_fee: fee } = await account.estimateInvokeFee(transfer('0xf00d', 1n), { tip: 0n });
+  assert.ok(fee > 0n, 'with the hint it passes');
+});
+
+test('what a refused method offers has a hint, and other methods have none', async () => {
+  const hinted = {
+    starknet_getBlockWithReceipts: /starknet_getTransactionReceipt/,
+    starknet_blockHashAndNumber: /starknet_getBlockWithTxHashes/,
+    starknet_addInvokeTransaction: /relay/,
+  };
+  for (const [method, hint] of Object.entries(hinted)) {
+    assert.match((await rpc(GATEWAY, method, {})).json.error.data.hint, hint, method);
+  }
+  const { json } = await rpc(GATEWAY, 'starknet_getEvents', {});
+  assert.ok(!('hint' in json.error.data), 'nothing serves instead');
+  const version = await post(`${GATEWAY}/v0_10`, { jsonrpc: '2.0', id: 1, method: 'starknet_chainId' });
+  assert.equal(version.status, 404);
+  assert.match(version.json.error.data.hint, /use \/rpc/);
+});
+
+test('a baseFetch that splits batches makes starknet.js work with them', async () => {
+  const splits = async (url, init) => {
+    const calls = JSON.parse(init.body);
+    if (!Array.isArray(calls)) return fetch(url, init);
+    const send = (call) => fetch(url, { ...init, body: JSON.stringify(call) });
+    const answers = await Promise.all(calls.map(send));
+    return Response.json(await Promise.all(answers.map((answer) => answer.json())));
+  };
+  const refused = new RpcProvider({ nodeUrl: GATEWAY, batch: 0 });
+  await failure(Promise.all([refused.getBlockNumber(), refused.getChainId()]));
+  const provider = new RpcProvider({ nodeUrl: GATEWAY, batch: 0, baseFetch: splits });
+  const [block, chain] = await Promise.all([provider.getBlockNumber(), provider.getChainId()]);
+  assert.ok(Number.isInteger(block) && chain.startsWith('0x'), 'each call is a request');
+});
+
 test('devnet methods and unlisted reads get 403, whatever their params', async () => {
   const methods = ['devnet_mint', 'devnet_restart', 'starknet_getEvents', 'starknet_chainID'];
   for (const method of methods) {
