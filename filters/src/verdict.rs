@@ -260,8 +260,8 @@ impl Refusal {
         match body {
             Some(Json::Array(_)) => {
                 let message = "batches are not supported: send a single call per request";
-                let hint = "send each call as a request of its own; starknet.js: leave out `batch`, \
-                     or give the provider a `baseFetch` that splits it";
+                let hint = "send each call as a request of its own; starknet.js: leave out \
+                     `batch`, or give the provider a `baseFetch` that splits it";
                 Self::new(Reason::Batch, message).with_hint(hint)
             }
             Some(_) => Self::new(Reason::InvalidRequest, "the body must be a JSON object"),

@@ -15,46 +15,6 @@ use crate::support::node::Node;
 use crate::support::relay::stage;
 use crate::support::request::Request;
 
-/// Starts a primary and a standby, and obeys one word a line. Ends with its standard input.
-const SCRIPT: &str = r#"
-set -euo pipefail
-source tests/lib/postgres.sh
-stop_all() {
-  [[ ! -e bouncer.pid ]] || kill "$(<bouncer.pid)" || true
-  standby -m immediate stop || true
-  stop_postgres
-}
-trap stop_all EXIT
-standby() { (cd "$POSTGRES_FOLDER" && as_postgres "$POSTGRES_BIN/pg_ctl" -D standby -s "$@"); }
-start_postgres
-cd "$POSTGRES_FOLDER"
-ALL=$(dirname "$(readlink -f "$POSTGRES_BIN/initdb")")
-as_postgres "$ALL/pg_basebackup" -h "$POSTGRES_FOLDER" -U portcullis -R -c fast -D standby
-OPTIONS="-k $POSTGRES_FOLDER -p 5433"
-for setting in listen_addresses= fsync=off max_connections=300; do OPTIONS+=" -c $setting"; done
-standby -l standby.log -o "$OPTIONS" -w start
-{
-  echo '[databases]'
-  echo "* = host=$POSTGRES_FOLDER user=portcullis"
-  echo '[pgbouncer]'
-  printf '%s\n' "unix_socket_dir = $POSTGRES_FOLDER" 'listen_port = 6432' 'listen_addr =' \
-    "pidfile = $POSTGRES_FOLDER/bouncer.pid" 'auth_type = any' 'pool_mode = transaction' \
-    'ignore_startup_parameters = extra_float_digits,options'
-} >bouncer.ini
-echo "$PORTCULLIS_TEST_POSTGRES"
-while read -r word; do
-  case $word in
-    kill) standby -m immediate stop ;;
-    start) standby -l standby.log -o "$OPTIONS" -w start ;;
-    promote) standby -w promote ;;
-    bouncer)
-      as_postgres pgbouncer -d bouncer.ini >bouncer.log 2>&1
-      until [[ -S .s.PGSQL.6432 && -s bouncer.pid ]]; do [[ -d data ]]; done ;;
-  esac
-  echo "$word"
-done
-"#;
-
 struct Cluster {
     shell: Child,
     orders: Option<ChildStdin>,
@@ -65,7 +25,7 @@ struct Cluster {
 impl Cluster {
     fn start() -> Self {
         let mut shell = Command::new("bash")
-            .args(["-c", SCRIPT])
+            .arg("tests/lib/standby.sh")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from edge import Devnet, Edge, Redis, ask, eventually
 from outage import Outage
+from world import ROOT
 
 DOWN, UP = "node URL failed", "node URL works again"
 
@@ -198,6 +199,51 @@ class FleetStoreAway(Outage):
             self.edge.is_well("fleet", "fleet store reachable again")
         self.is_over("PortcullisFleetStoreUnavailable")
         self.is_over("PortcullisFleetStateMissing")
+
+
+class Standby:
+    """A PostgreSQL with a standby, which obeys words."""
+
+    def __init__(self):
+        command = ("bash", "tests/lib/standby.sh")
+        pipe = subprocess.PIPE
+        self.shell = subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True)
+        self.url = self.shell.stdout.readline().rstrip("\n/")
+        assert self.url.startswith("postgres://"), self.url
+
+    def order(self, word):
+        print(word, file=self.shell.stdin, flush=True)
+        assert self.shell.stdout.readline().strip() == word
+
+    def end(self):
+        self.shell.stdin.close()
+        self.shell.wait(60)
+
+
+class ReplicaAway(Outage):
+    """The replica that documents are read from is killed."""
+
+    alerts = ("PortcullisReplicaNotUsed",)
+
+    def start(self):
+        self.standby = self.add(Standby())
+        self.serve(
+            self.calm,
+            sidecar__listen="127.0.0.1:0",
+            sidecar__base_url="https://portcullis.test",
+            store__url=f"{self.standby.url}:5432/postgres",
+            store__read_url=f"{self.standby.url}:5433/postgres",
+        )
+        used = "portcullis_store_replica_used"
+        eventually("the replica", lambda: self.edge.metric(used) == 1)
+
+    def play(self):
+        self.standby.order("kill")
+        self.edge.is_wrong("replica", "replica of the store not used", ".", "degraded")
+        self.fires(*self.alerts)
+        self.standby.order("start")
+        self.edge.is_well("replica", "replica of the store used again")
+        self.is_over(*self.alerts)
 
 
 class ExpiredCertificate(Outage):

@@ -40,6 +40,7 @@ SHORT = (
         conditions.WrongPins,
         conditions.FullDisk,
         conditions.FleetStoreAway,
+        conditions.ReplicaAway,
         conditions.ExpiredCertificate,
         conditions.Flood,
     ),

@@ -11,9 +11,9 @@ pub(super) const PATH: &str = "use /rpc: all versions of the API that the node s
 pub(super) fn instead_of(method: &str) -> Option<&'static str> {
     Some(match method {
         "starknet_getBlockWithTxs" => {
-            "SDKs call it to choose a tip. Set the tip to 0 (starknet.js: `tip: 0n`, starknet.go: \
-             `CustomTip: \"0x0\"`, starknet-rs: `.tip(0)`, starknet.py: no `auto_estimate_tip`), or \
-             read starknet_getBlockWithTxHashes"
+            "SDKs call it to choose a tip. Set the tip to 0 (starknet.js: `tip: 0n`, \
+             starknet.go: `CustomTip: \"0x0\"`, starknet-rs: `.tip(0)`, starknet.py: no \
+             `auto_estimate_tip`), or read starknet_getBlockWithTxHashes"
         }
         "starknet_getBlockWithReceipts" => {
             "read starknet_getBlockWithTxHashes, then starknet_getTransactionReceipt of each"
@@ -30,7 +30,8 @@ pub(super) fn instead_of(method: &str) -> Option<&'static str> {
         "starknet_getStorageAt" => "read it by starknet_call of a view function",
         "starknet_simulateTransactions" => "starknet_estimateFee executes it, and returns the fees",
         _ if method.starts_with("starknet_add") => {
-            "send signed transactions to the product's backend, which submits them through the relay"
+            "send signed transactions to the product's backend, which submits them through the \
+             relay"
         }
         _ => return None,
     })

@@ -96,7 +96,14 @@ pub(crate) fn assert_one_of(response: &Response, reasons: &[&str], id: &str, why
     assert_text(response, &body["error"]["message"], &body["error"]["data"]["request_id"], why);
     assert_members(&body, &["jsonrpc", "id", "error"], why);
     assert_members(&body["error"], &["code", "message", "data"], why);
-    assert_members(&body["error"]["data"], &["reason", "request_id"], why);
+    let data = &body["error"]["data"];
+    match data.get("hint") {
+        Some(hint) => {
+            assert!(hint.as_str().is_some_and(|text| !text.is_empty()), "{why}: {hint}");
+            assert_members(data, &["reason", "request_id", "hint"], why);
+        }
+        None => assert_members(data, &["reason", "request_id"], why),
+    }
     assert_refusal(response, why);
     let retry = response.header("Retry-After").and_then(|value| value.parse::<u32>().ok());
     assert!(retry.is_none_or(|seconds| seconds <= 60), "{why}: Retry-After is {retry:?}");
