@@ -64,17 +64,12 @@ impl Rate {
     }
 
     /// Counts by the fleet's limit; `None` if only its store can decide.
-    #[cold]
     fn check_shared(
         &self,
         shared: &Arc<SharedLimit>,
         (client, quota): (ClientKey, u32),
         now: Millis,
     ) -> Option<RateLimitStatus> {
-        let own = self.window.peek(client, now);
-        if !own.admitted {
-            return Some(own);
-        }
         let decision = shared.decide_now(client, quota)?;
         self.apply(shared, decision, (client, quota), now)
     }
@@ -90,7 +85,7 @@ impl Rate {
     ) -> Option<RateLimitStatus> {
         let admit = |remaining: u32| {
             let own = self.window.check(client, now);
-            RateLimitStatus { admitted: true, remaining: own.remaining.min(remaining), ..own }
+            RateLimitStatus { remaining: own.remaining.min(remaining), ..own }
         };
         Some(match decision {
             Decision::Admitted(remaining) => admit(remaining),
