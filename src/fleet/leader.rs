@@ -1,9 +1,9 @@
 //! One watcher of the chain for all instances: who leads, and the state that the leader published.
 //!
-//! The store elects by a lease and a fence, in each [heartbeat](Part): the first that asks leads
+//! The store elects by a lease and a fence, in each [heartbeat](Part): the first candidate leads
 //! until it has not published for a lease. It publishes what it saw of the chain, a text that
 //! `gateway` reads; what anybody else publishes is dropped, so a leader that was suspended changes
-//! nothing. Ages are told by the store's clock, and counted on by the monotonic one here.
+//! nothing. Ages are measured by the store's clock, and continued by the monotonic one here.
 
 use super::store::Store;
 use super::{Fleet, FleetError};
@@ -21,7 +21,7 @@ const INTERVALS: u32 = 3;
 pub(super) enum Part<'a> {
     /// None: it is only alive.
     Member,
-    /// It leads if nobody else does.
+    /// It leads if no other instance does.
     Candidate { lease: Duration },
     /// It leads, and polled the chain at that time.
     Leader { lease: Duration, state: &'a str, polled: Instant },
@@ -29,7 +29,7 @@ pub(super) enum Part<'a> {
     Resign,
 }
 
-/// A lead that this instance was given.
+/// A lead that this instance was granted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lead {
     /// Newer than that of each leader before.
@@ -98,8 +98,8 @@ impl Fleet {
         self.store.lead().is_some()
     }
 
-    /// Looks for what was published. A candidate leads if nobody else does; polls follow each other
-    /// in this `interval`. `epoch` is the newest that this instance named.
+    /// Reads what was published. A candidate leads if no other instance does; polls follow each
+    /// other in this `interval`. `epoch` is the newest that this instance named.
     ///
     /// # Errors
     /// The store does not answer.

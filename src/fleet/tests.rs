@@ -352,7 +352,7 @@ async fn the_newest_epoch_of_all_is_known_to_all() {
     assert_eq!(follows(&one).await.epoch, 1_763_880_000_123, "it only grows");
 }
 
-/// Admissions of one client at all instances, for some windows: when each was asked for and known.
+/// Admissions of one client at all instances for some windows: when each was requested and decided.
 async fn flood(
     limits: Vec<Arc<SharedLimit>>,
     quota: u32,
@@ -364,9 +364,9 @@ async fn flood(
         tasks.push(tokio::spawn(async move {
             let mut admitted = Vec::new();
             while Instant::now() < end {
-                let asked = Instant::now();
+                let requested = Instant::now();
                 match limit.decide(client(), quota).await {
-                    Decision::Admitted(_) => admitted.push((asked, Instant::now())),
+                    Decision::Admitted(_) => admitted.push((requested, Instant::now())),
                     _ => tokio::task::yield_now().await,
                 }
             }
@@ -391,9 +391,9 @@ async fn no_window_holds_more_than_the_quota() {
             limits.push(fleet.limit(Surface::Gateway, Counted::Requests, 100, |_| 0));
         }
         let admitted = flood(limits, quota, millis(2_000)).await;
-        for (first, (asked, _)) in admitted.iter().enumerate() {
+        for (first, (requested, _)) in admitted.iter().enumerate() {
             // only what was certainly admitted in this window
-            let over = *asked + terms().window;
+            let over = *requested + terms().window;
             let most = admitted[first..].iter().filter(|(_, known)| *known < over).count();
             assert!(most <= quota as usize, "{instances} instances: {most} of {quota}");
         }

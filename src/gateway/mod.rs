@@ -85,7 +85,7 @@ impl clients::Settings for Settings {
     }
 }
 
-/// How long a request waits for this instance to learn that the chain is as far as it must be.
+/// How long a request waits until this instance knows the chain to be as far as it must be.
 const CATCHING_UP: Duration = Duration::from_millis(100);
 /// How long the node may take to say how far it is.
 const HEIGHT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -301,7 +301,7 @@ impl Gateway {
     }
 
     /// The block that `latest` means, if it is one for several nodes and as far as `position`;
-    /// otherwise the primary is asked, which is.
+    /// otherwise the primary is queried, which is.
     fn pin(&self, view: &View, position: Option<ChainPosition>) -> Option<u64> {
         let head = self.node.pinned_head().filter(|_| self.latest == Latest::Pinnable)?;
         let is_far = |wanted| pinned(view.position(), Some(head)).is_some_and(|own| own >= wanted);
@@ -421,7 +421,7 @@ impl PendingRead<'_> {
 /// would cost it 3,700 instructions more (callgrind).
 struct Flights<T>(Mutex<HashMap<FlightKey, Vec<oneshot::Sender<T>>, RandomState>>);
 
-/// A read, and the chain epoch and position at which its flight began. Nobody joins a flight of
+/// A read, and the chain epoch and position at which its flight began. No read joins a flight of
 /// another one: its answer may be older than what this instance has said of the chain since.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct FlightKey {

@@ -2,8 +2,8 @@
 //!
 //! It has connections and memory of its own, so that load on the gateway does not hide the chain.
 //! While the cache is disabled it polls nothing. In a fleet one instance polls, the leader, and
-//! publishes what it saw; the others follow, and cache for as long as that is fresh. What nobody
-//! publishes, each instance polls for itself: more seldom, and it caches only what that proves.
+//! publishes what it saw; the others follow, and cache for as long as that is fresh. While
+//! no state is published, each instance polls for itself, less often, and caches what that proves.
 
 use super::cache::Cache;
 use super::watch::{ChainState, EpochCause, L1, Poll, Step, Watch};
@@ -199,7 +199,7 @@ impl Watcher {
         fleet: &Fleet,
         turns: &mut Turns,
     ) -> Result<Option<Instant>, FleetError> {
-        // one that does not reach the node leads nobody
+        // one that does not reach the node is no leader
         let candidate = (!turns.is_blind).then_some(self.interval);
         let published = fleet.follow(candidate, turns.watch.newest()).await?;
         Ok(self.heard(published, turns))

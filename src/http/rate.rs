@@ -1,7 +1,7 @@
 //! One limit of a surface's clients: by this instance's window, and by the fleet's if there is one.
 //!
 //! A policy uses it like any limiter, and may not wait. So what needs an answer of the fleet's
-//! store passes for the moment, and is counted or refused by [`Unsettled::settle`] before anything
+//! store passes for the moment, and is counted or refused by `Unsettled::settle` before anything
 //! else happens. Without `[fleet]` nothing is ever unsettled.
 
 use super::clients::{ClientLimits, Clients, MAX_FAILED_TOKENS};

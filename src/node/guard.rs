@@ -1,4 +1,4 @@
-//! Asks every URL of the node for its chain once a second, over connections of its own; several
+//! Polls the chain of every URL of the node once a second, over connections of its own; several
 //! also for their heads, so that `group` knows which of them may serve.
 
 use super::cause::FailedAttempt;
@@ -17,10 +17,10 @@ use serde_json::Value;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// How often every URL is asked: a chain changes in place only on a development node.
+/// How often every URL is polled: a chain changes in place only on a development node.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Asks every URL of the node for its chain and its head.
+/// Polls chain and head of every URL of the node.
 pub struct ChainGuard {
     pub(super) node: Node,
     pub(super) mode: NodeMode,
@@ -139,7 +139,7 @@ impl ChainGuard {
         Ok(Poll { target, connection, deadline, memory })
     }
 
-    /// Asks a URL for its chain, and if that is the served one for its head.
+    /// Polls the chain of a URL, and its head if that chain is the served one.
     async fn look<'a>(&self, target: &'a Target, limit: Duration) -> Option<(Poll<'a>, Sight)> {
         let deadline = Instant::now() + limit;
         // an excluded URL was logged, and one that is away is up to the breaker

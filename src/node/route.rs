@@ -15,7 +15,7 @@ pub enum Route {
     HeadNumber,
     /// The same; the result is that block.
     HeadBlock,
-    /// Any URL that has the state at this block; the primary if there is none.
+    /// Any URL that has the state at this block; the primary if no URL has it.
     Block(u64),
 }
 

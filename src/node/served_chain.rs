@@ -1,7 +1,7 @@
 //! Which chain is served: every URL of the node must be of one and the same.
 //!
 //! `node.chain_id` pins the chain, otherwise the first URL that answers does, with its anchor.
-//! A new connection states its chain before it carries a request, and `guard` asks each URL
+//! A new connection states its chain before it carries a request, and `guard` polls each URL
 //! once a second: a chain can change behind open connections. A URL of another chain is excluded.
 //! One URL without a pin is not asked: whatever chain it has is the served one.
 

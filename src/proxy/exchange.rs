@@ -326,7 +326,7 @@ impl<S: Surface> HeadInfo<S> {
         if self.has_traceparent { traceparent(&header.headers) } else { None }
     }
 
-    /// The position that the client asks for.
+    /// The position that the client requires.
     fn chain_position(
         &self,
         header: &RequestHeader,

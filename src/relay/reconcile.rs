@@ -180,7 +180,7 @@ impl Reconciler {
     }
 
     /// The next nonce of one of our accounts, if no pending intent can use it: each of them is
-    /// accepted, and the node counts it. Its receipt is read by whoever wrote it.
+    /// accepted, and the node counts it. Its receipt is read by the process that wrote it.
     pub(super) async fn free_nonce(
         &self,
         epoch: &str,

@@ -34,8 +34,8 @@ const LOCK: Duration = Duration::from_secs(10);
 /// enough for most bursts of another.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// How many writes, and for how long, an account is kept while others here wait for it: taking it
-/// costs two round trips, and what other processes have written since must be read.
+/// How many writes, and for how long, an account stays here while other writes wait for it: taking
+/// it costs two round trips, and what other processes have written since must be read.
 const BURST: u32 = 8;
 const BURST_TIME: Duration = Duration::from_secs(2);
 

@@ -46,7 +46,7 @@ pub enum Chore {
     Pruning,
 }
 
-/// The right to do a chore. Nobody waits for it: who has it does the work.
+/// The right to do a chore. No process waits for it: the one that has it does the work.
 #[derive(Debug)]
 pub struct ChoreLock(SignerLock, Duration);
 
@@ -85,7 +85,7 @@ impl SignerLock {
     }
 
     /// Takes it, waiting at most `wait`: [`StoreError::SignerHeld`] after that. One that is held
-    /// is kept, if its connection answers.
+    /// stays held, if its connection answers.
     pub async fn acquire(&mut self, store: &Store, wait: Duration) -> Result<(), StoreError> {
         let Location::Postgres(server) = &store.location else { return Ok(()) };
         let Some(mut session) = self.unlocked(server).await? else { return Ok(()) };

@@ -47,7 +47,7 @@ pub struct ReplicaStatus {
 /// A place in the log of a database.
 struct Position {
     database: String,
-    /// `None` for a replica that is none.
+    /// `None` for a server that is no replica.
     bytes: Option<i64>,
 }
 
@@ -58,7 +58,7 @@ impl FromRow for Position {
 }
 
 impl Progress {
-    /// Takes note that the replica had replayed this much, after the primary was asked.
+    /// Takes note that the replica had replayed this much, after the primary was queried.
     fn replayed(&mut self, bytes: i64) {
         let covered = self.primary.iter().rev().find(|(_, written)| *written <= bytes);
         self.recent_at = self.recent_at.max(covered.map(|(at, _)| *at));

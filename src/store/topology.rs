@@ -1,4 +1,4 @@
-//! What stands between a process and its PostgreSQL, and behind it: a pooler, standbys.
+//! The servers around PostgreSQL: a pooler in front of it, standbys behind it.
 
 use super::db::bounded;
 use super::open::{Location, Server};
@@ -15,7 +15,7 @@ const OTHERS: usize = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Topology {
     /// Whether a pooler gives a session to one connection after another: then a session's lock
-    /// excludes nobody.
+    /// excludes no process.
     pub shares_sessions: bool,
     /// Whether it follows another server, and accepts no writes.
     pub is_standby: bool,

@@ -1,4 +1,4 @@
-//! `check --live`: the node and the pins; what stands around PostgreSQL.
+//! `check --live`: the node and the pins; poolers and standbys of PostgreSQL.
 
 use super::report::{Finding, Kind, Report, Status};
 use crate::config::{Config, NodeConfig, NodeMode, NodeUrl, NonEmpty, StoreConfig};
@@ -79,7 +79,7 @@ pub(super) async fn store(
     }
 }
 
-const POOLED: &str = "a pooler in transaction mode stands before PostgreSQL, and lets two \
+const POOLED: &str = "a pooler in transaction mode is in front of PostgreSQL, and lets two \
     processes hold one lock: connect to PostgreSQL itself, or set pool_mode = session";
 
 fn standbys(key: &str, found: Topology) -> Finding {

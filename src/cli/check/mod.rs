@@ -3,8 +3,8 @@
 //! Reads the configuration, the secrets and the certificates, opens the store without changing it,
 //! looks for the fleet's store, and binds each address for a moment. With `--live` it also requests
 //! version and chain id from each URL of the node, through the policy and the client that serve
-//! requests, compares the chains of the URLs, proves the relay's pins, and looks at what stands
-//! around PostgreSQL: a start needs none of that.
+//! requests, compares the chains of the URLs, proves the relay's pins, and finds poolers and
+//! standbys of PostgreSQL: a start needs none of that.
 
 mod live;
 mod report;

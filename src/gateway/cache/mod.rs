@@ -49,7 +49,7 @@ pub struct ReadRequest {
     block: Option<BlockId>,
     /// Of a class at a block tag that follows the chain: every such tag names the same class.
     cached_under: Option<Arc<CacheKey>>,
-    /// Kept if it may be sent for another block.
+    /// Set if it may be sent for another block.
     read: Option<Read>,
 }
 
@@ -152,7 +152,7 @@ pub(super) struct View {
     pub(super) epoch: u64,
     /// Whether the chain is observed; otherwise the cache is bypassed.
     pub(super) in_use: bool,
-    /// When that ends, unless it is renewed; `None` if the next poll tells.
+    /// When that ends, unless it is renewed; `None` if the next poll decides.
     until: Option<Instant>,
     /// How far the chain is, if known.
     position: Option<ChainPosition>,
@@ -273,7 +273,7 @@ impl Cache {
     }
 
     /// Has a follower look once, and waits until the view reaches this position, at most as long.
-    /// Whoever polls the chain itself knows no more than the node: then this does not wait.
+    /// An instance that polls the chain itself knows no more than the node: it does not wait.
     pub(super) async fn reach(&self, position: ChainPosition, limit: Duration) {
         if !self.follows.load(Ordering::Relaxed) {
             return;

@@ -268,12 +268,12 @@ async fn a_follower_waits_for_a_position_up_to_a_limit() {
     let far = ChainStatus { position: Some(at(1, 7)), settled: None, l1: None };
     let step = Step { chain: Some(far), ..observed(None, None) };
     tokio::join!(world.cache.reach(at(1, 7), limit), async { world.cache.apply(&step, None) });
-    assert_eq!(begun.elapsed(), limit, "it is told at once");
+    assert_eq!(begun.elapsed(), limit, "it is notified at once");
     for (position, is_reached) in
         [(at(1, 6), true), (at(1, 7), true), (at(0, 9), true), (at(1, 8), false), (at(2, 0), false)]
     {
         assert_eq!(world.cache.view().reaches(position), is_reached, "{position:?}");
     }
     world.cache.pause();
-    assert!(!world.cache.view().reaches(at(0, 0)), "while nobody polls, nothing is known");
+    assert!(!world.cache.view().reaches(at(0, 0)), "without a poll nothing is known");
 }

@@ -94,7 +94,7 @@ pub(super) struct Watch {
     state: ChainState,
     /// When a poll first returned the candidate.
     since: Option<Instant>,
-    /// The newest number of an epoch that this process has seen or given.
+    /// The newest number of an epoch that this process has seen or assigned.
     newest: u64,
     /// Whether the last poll failed.
     is_blind: bool,
@@ -143,7 +143,7 @@ impl ChainState {
         let position = ChainPosition { epoch: self.epoch, height: self.head?.number };
         let position = (position.epoch >= newest).then_some(position);
         let settled = self.settled.map(|settled| settled.number);
-        // within an epoch of the cache this head only rises, so its number tells states apart
+        // within an epoch of the cache this head only rises, so its number distinguishes states
         let l1 = match self.l1 {
             L1::Unknown => None,
             L1::Head(head) => {
@@ -166,7 +166,7 @@ impl Watch {
         &self.state
     }
 
-    /// The newest number of an epoch that this process has seen or given.
+    /// The newest number of an epoch that this process has seen or assigned.
     pub(super) fn newest(&self) -> u64 {
         self.newest
     }

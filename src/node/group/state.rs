@@ -24,7 +24,7 @@ named! {
         Frozen = "frozen",
         /// It has another block at a height that all have.
         Fork = "fork",
-        /// It speaks another minor version of the API.
+        /// It serves another minor version of the API.
         SpecVersion = "spec_version",
         /// It gives no answers to polls.
         Silent = "silent",
@@ -308,7 +308,7 @@ impl GroupState {
             Some(LeftOut::Frozen) => format!("frozen: its head stays {head} while others move on"),
             Some(LeftOut::Fork) => "fork: one of its blocks differs from that of others".to_owned(),
             Some(LeftOut::SpecVersion) => {
-                "spec_version: it speaks another one than others".to_owned()
+                "spec_version: it serves another one than others".to_owned()
             }
             Some(LeftOut::Silent) => "silent: it answers no poll".to_owned(),
             None if self.may_lead(index) => return None,

@@ -200,7 +200,7 @@ pub const TOPOLOGY: &str = "SELECT pg_is_in_recovery() AS is_standby, \
 pub const PRIMARY_POSITION: &str = "SELECT \
     system_identifier::text || '/' || current_database() AS database, \
     pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint AS bytes FROM pg_control_system()";
-/// PostgreSQL only: the same of a replica, by what it has replayed; NULL if it is none.
+/// PostgreSQL only: the same of a replica, by what it has replayed; NULL for a server that is none.
 pub const REPLICA_POSITION: &str = "SELECT \
     system_identifier::text || '/' || current_database() AS database, \
     CASE WHEN pg_is_in_recovery() THEN \

@@ -57,7 +57,7 @@ fuzz_target!(|data: &[u8]| {
     let is_call = matches!(admission.verdict, Ok(Admitted::Call(_)));
     assert_eq!(is_call, is_plain_call(&head, &fields), "{method} {fields:?}");
 
-    let failed = |_| false;
+    let failed = |client| LIMITER.check(client, Millis(0));
     let admission = RELAY.admit(&head, &*LIMITER, Millis(0), failed, |_| Some(()));
     if matches!(admission.verdict, Ok(Admitted::Call(_) | Admitted::Preflight)) {
         let expected = format!("bearer {TOKEN}");
