@@ -3,7 +3,7 @@
 
 use super::cause::FailedAttempt;
 use super::chain::{BlockIdentity, code};
-use super::group::{Group, Sight};
+use super::group::{Group, PollResult};
 use super::http1::Connection;
 use super::target::Target;
 use super::{CallFailure, Node, NodeError};
@@ -47,20 +47,20 @@ impl Poll<'_> {
     }
 
     /// What the URL says of itself.
-    async fn sight(
+    async fn head(
         &mut self,
         mode: NodeMode,
         max_lag: u64,
-    ) -> Result<Option<Sight>, FailedAttempt> {
+    ) -> Result<Option<PollResult>, FailedAttempt> {
         let head = self.ask("starknet_blockNumber", "[]").await?;
         let Some(head) = head.ok().as_ref().and_then(Value::as_u64) else { return Ok(None) };
-        let mut sight = Sight { head, version: None, keeps_history: false, block: None };
+        let mut result = PollResult { head, version: None, keeps_history: false, block: None };
         if mode == NodeMode::Replicas {
             let version = self.ask("starknet_specVersion", "[]").await?.ok();
-            sight.version = version.as_ref().and_then(Value::as_str).map(minor_version);
-            sight.keeps_history = head > 0 && self.keeps_history(head, max_lag).await?;
+            result.version = version.as_ref().and_then(Value::as_str).map(minor_version);
+            result.keeps_history = head > 0 && self.keeps_history(head, max_lag).await?;
         }
-        Ok(Some(sight))
+        Ok(Some(result))
     }
 
     /// Whether state at an older block is known; that there is no such contract is known, too.
@@ -140,41 +140,46 @@ impl ChainGuard {
     }
 
     /// Polls the chain of a URL, and its head if that chain is the served one.
-    async fn look<'a>(&self, target: &'a Target, limit: Duration) -> Option<(Poll<'a>, Sight)> {
+    async fn poll<'a>(
+        &self,
+        target: &'a Target,
+        limit: Duration,
+    ) -> Option<(Poll<'a>, PollResult)> {
         let deadline = Instant::now() + limit;
         // an excluded URL was logged, and one that is away is up to the breaker
         let mut poll = self.begin(target, deadline).await.ok()?;
-        let sight = timeout_at(deadline, poll.sight(self.mode, self.max_lag)).await;
-        Some((poll, sight.ok()?.ok()??))
+        let result = timeout_at(deadline, poll.head(self.mode, self.max_lag)).await;
+        Some((poll, result.ok()?.ok()??))
     }
 
     async fn round(&self, group: &Group, limit: Duration) {
         group.begin_round();
-        let looks = self.node.targets.iter().map(|target| self.look(target, limit));
+        let polls = self.node.targets.iter().map(|target| self.poll(target, limit));
         let mut seen = if self.node.chain.is_pinned() {
-            join_all(looks).await
+            join_all(polls).await
         } else {
             // the first URL that answers decides which chain it is
             let mut seen = Vec::new();
-            for look in looks {
-                seen.push(look.await);
+            for poll in polls {
+                seen.push(poll.await);
             }
             seen
         };
-        let mut sights: Vec<_> =
-            seen.iter().map(|seen| seen.as_ref().map(|(_, sight)| sight.clone())).collect();
-        if let Some(number) = group.read(|state| state.common_height(&sights)) {
+        let mut results: Vec<_> =
+            seen.iter().map(|seen| seen.as_ref().map(|(_, result)| result.clone())).collect();
+        if let Some(number) = group.read(|state| state.common_height(&results)) {
             let blocks = seen.iter_mut().map(|seen| async move {
                 let (poll, _) = seen.as_mut()?;
                 poll.deadline = Instant::now() + limit;
                 timeout_at(poll.deadline, poll.block(number)).await.ok()?.ok()
             });
-            for (sight, block) in sights.iter_mut().zip(join_all(blocks).await) {
+            for (result, block) in results.iter_mut().zip(join_all(blocks).await) {
                 // without an answer nothing is known of the URL
-                *sight = sight.take().zip(block).map(|(sight, block)| Sight { block, ..sight });
+                *result =
+                    result.take().zip(block).map(|(result, block)| PollResult { block, ..result });
             }
         }
-        group.end_round(&sights);
+        group.end_round(&results);
     }
 }
 

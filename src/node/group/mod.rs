@@ -8,7 +8,7 @@ mod state;
 mod tests;
 
 pub use state::LeftOut;
-pub(super) use state::{GroupState, Sight};
+pub(super) use state::{GroupState, PollResult};
 
 use super::Route;
 use crate::config::NodeConfig;
@@ -85,10 +85,10 @@ impl Group {
     }
 
     /// Processes what the polls found out, and wakes the calls that wait for it.
-    pub(super) fn end_round(&self, sights: &[Option<Sight>]) {
+    pub(super) fn end_round(&self, results: &[Option<PollResult>]) {
         let mut state = self.state.lock();
         let before: Vec<_> = state.members.iter().map(|url| url.left_out).collect();
-        if state.end_round(sights) {
+        if state.end_round(results) {
             log::warn!(epoch = state.epoch; "the node went back to an earlier block");
         }
         for (node, (url, before)) in state.members.iter().zip(before).enumerate() {

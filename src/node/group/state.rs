@@ -33,7 +33,7 @@ named! {
 
 /// What one poll found out about a URL of the served chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::node) struct Sight {
+pub(in crate::node) struct PollResult {
     /// The number of its newest block.
     pub(in crate::node) head: u64,
     /// The minor version of the API: `0.10`.
@@ -147,8 +147,8 @@ impl GroupState {
 
     /// The height at which the blocks of the polled URLs are to be compared; `None` if they need
     /// not be: a URL behind by no more than `max_lag` may serve whatever the others have.
-    pub(in crate::node) fn common_height(&self, sights: &[Option<Sight>]) -> Option<u64> {
-        let voters = self.voters(sights).map(|(_, sight)| sight.head);
+    pub(in crate::node) fn common_height(&self, results: &[Option<PollResult>]) -> Option<u64> {
+        let voters = self.voters(results).map(|(_, result)| result.head);
         let (least, most) =
             voters.fold((u64::MAX, 0), |(least, most), head| (least.min(head), most.max(head)));
         let is_far = most.saturating_sub(least) > self.max_lag;
@@ -158,14 +158,14 @@ impl GroupState {
     /// The polled URLs that are neither left far behind nor frozen: the others do not vote.
     fn voters<'a>(
         &self,
-        sights: &'a [Option<Sight>],
-    ) -> impl Iterator<Item = (usize, &'a Sight)> + Clone {
-        let seen = self.members.iter().zip(sights).enumerate();
-        seen.filter_map(|(index, (url, sight))| {
-            let sight = sight.as_ref()?;
-            let is_behind = url.left_out == Some(LeftOut::Lagging) && self.is_lagging(sight.head);
-            let is_frozen = url.still >= PATIENCE && url.polled == Some(sight.head);
-            (!is_behind && !is_frozen).then_some((index, sight))
+        results: &'a [Option<PollResult>],
+    ) -> impl Iterator<Item = (usize, &'a PollResult)> + Clone {
+        let seen = self.members.iter().zip(results).enumerate();
+        seen.filter_map(|(index, (url, result))| {
+            let result = result.as_ref()?;
+            let is_behind = url.left_out == Some(LeftOut::Lagging) && self.is_lagging(result.head);
+            let is_frozen = url.still >= PATIENCE && url.polled == Some(result.head);
+            (!is_behind && !is_frozen).then_some((index, result))
         })
     }
 
@@ -175,22 +175,22 @@ impl GroupState {
 
     /// Processes a round of polls: what was found out about each URL, `None` without an answer.
     /// Returns whether the chain went back.
-    pub(in crate::node) fn end_round(&mut self, sights: &[Option<Sight>]) -> bool {
+    pub(in crate::node) fn end_round(&mut self, results: &[Option<PollResult>]) -> bool {
         let was_pinned = self.pinned().is_some();
-        self.count(sights);
-        let voters: Vec<_> = self.voters(sights).collect();
-        let block = most_common(voters.iter().map(|(_, sight)| sight.block));
-        let version = most_common(voters.iter().map(|(_, sight)| &sight.version)).cloned();
-        let is_fork = |sight: &Sight| Some(sight.block) != block;
-        let heads = voters.iter().filter(|(_, sight)| !is_fork(sight));
-        self.top = heads.map(|(_, sight)| sight.head).max().or(self.top);
-        let forks: Vec<bool> = (0..sights.len())
-            .map(|url| voters.iter().any(|(voter, sight)| *voter == url && is_fork(sight)))
+        self.count(results);
+        let voters: Vec<_> = self.voters(results).collect();
+        let block = most_common(voters.iter().map(|(_, result)| result.block));
+        let version = most_common(voters.iter().map(|(_, result)| &result.version)).cloned();
+        let is_fork = |result: &PollResult| Some(result.block) != block;
+        let heads = voters.iter().filter(|(_, result)| !is_fork(result));
+        self.top = heads.map(|(_, result)| result.head).max().or(self.top);
+        let forks: Vec<bool> = (0..results.len())
+            .map(|url| voters.iter().any(|(voter, result)| *voter == url && is_fork(result)))
             .collect();
-        let went_back = self.note_heads(sights);
-        for (index, (sight, is_fork)) in sights.iter().zip(forks).enumerate() {
+        let went_back = self.note_heads(results);
+        for (index, (result, is_fork)) in results.iter().zip(forks).enumerate() {
             let differs =
-                sight.as_ref().is_some_and(|sight| Some(&sight.version) != version.as_ref());
+                result.as_ref().is_some_and(|result| Some(&result.version) != version.as_ref());
             let left_out = self.verdict(index, is_fork, differs);
             if let Some(url) = self.members.get_mut(index) {
                 url.left_out = left_out;
@@ -201,39 +201,39 @@ impl GroupState {
     }
 
     /// Counts rounds without an answer, and rounds in which others moved on without this one.
-    fn count(&mut self, sights: &[Option<Sight>]) {
-        let heads = sights.iter().zip(&self.members);
+    fn count(&mut self, results: &[Option<PollResult>]) {
+        let heads = results.iter().zip(&self.members);
         let moved: Option<u64> = heads
-            .filter_map(|(sight, url)| {
-                let head = sight.as_ref()?.head;
+            .filter_map(|(result, url)| {
+                let head = result.as_ref()?.head;
                 (url.polled.is_some_and(|polled| head > polled)).then_some(head)
             })
             .max();
-        let top = sights.iter().flatten().map(|sight| sight.head).max();
-        for (url, sight) in self.members.iter_mut().zip(sights) {
-            let Some(sight) = sight else {
+        let top = results.iter().flatten().map(|result| result.head).max();
+        for (url, result) in self.members.iter_mut().zip(results) {
+            let Some(result) = result else {
                 url.missed = url.missed.saturating_add(1);
                 continue;
             };
             url.missed = 0;
-            let head = Some(sight.head);
+            let head = Some(result.head);
             if url.polled != head || head == top {
                 url.still = 0;
             } else if head < moved {
                 url.still = url.still.saturating_add(1);
             }
-            (url.polled, url.keeps_history) = (head, sight.keeps_history);
+            (url.polled, url.keeps_history) = (head, result.keeps_history);
         }
     }
 
     /// Takes over the polled heads. Returns whether the chain went back: the newest block that
     /// clients have seen was lost by a URL that had it, and none has it.
-    fn note_heads(&mut self, sights: &[Option<Sight>]) -> bool {
+    fn note_heads(&mut self, results: &[Option<PollResult>]) -> bool {
         let floor = self.floor();
         let (mut is_lost, mut is_there) = (false, false);
-        for (url, sight) in self.members.iter_mut().zip(sights) {
-            let Some(sight) = sight else { continue };
-            url.head = Some(sight.head).max(url.answered);
+        for (url, result) in self.members.iter_mut().zip(results) {
+            let Some(result) = result else { continue };
+            url.head = Some(result.head).max(url.answered);
             is_there |= url.head >= floor && url.left_out.is_none();
             is_lost |= url.reached >= floor && url.head < url.reached;
             url.reached = url.reached.max(url.head);

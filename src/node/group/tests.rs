@@ -1,7 +1,7 @@
 //! Rounds of polls of URLs that lag, stand still, fork, flap and go back.
 
 use super::LeftOut::{self, Fork, Frozen, Lagging, Silent, SpecVersion};
-use super::state::{GroupState, Sight};
+use super::state::{GroupState, PollResult};
 use crate::config::NodeMode::{self, Failover, Replicas};
 use crate::node::Route::{Head, HeadNumber};
 use crate::node::chain::BlockIdentity;
@@ -22,8 +22,8 @@ const fn fork(head: u64) -> Option<Url> {
     Some(Url(head, 1))
 }
 
-fn sight(url: Url) -> Sight {
-    Sight { head: url.0, version: Some("0.10".to_owned()), keeps_history: true, block: None }
+fn result(url: Url) -> PollResult {
+    PollResult { head: url.0, version: Some("0.10".to_owned()), keeps_history: true, block: None }
 }
 
 fn group(urls: usize, mode: NodeMode) -> GroupState {
@@ -33,16 +33,16 @@ fn group(urls: usize, mode: NodeMode) -> GroupState {
 /// Plays a round; returns why each URL is left out.
 fn play(state: &mut GroupState, urls: &[Option<Url>]) -> Vec<Option<LeftOut>> {
     state.begin_round();
-    let mut sights: Vec<_> = urls.iter().map(|url| url.map(sight)).collect();
-    if let Some(number) = state.common_height(&sights) {
-        for (sight, url) in sights.iter_mut().zip(urls) {
-            if let (Some(sight), Some(Url(head, branch))) = (sight, url) {
+    let mut results: Vec<_> = urls.iter().map(|url| url.map(result)).collect();
+    if let Some(number) = state.common_height(&results) {
+        for (result, url) in results.iter_mut().zip(urls) {
+            if let (Some(result), Some(Url(head, branch))) = (result, url) {
                 let fingerprint = [if number < 5 { 0 } else { *branch }; 32];
-                sight.block = (number <= *head).then_some(BlockIdentity { number, fingerprint });
+                result.block = (number <= *head).then_some(BlockIdentity { number, fingerprint });
             }
         }
     }
-    state.end_round(&sights);
+    state.end_round(&results);
     state.members.iter().map(|url| url.left_out).collect()
 }
 
@@ -122,7 +122,7 @@ fn an_answer_during_a_poll_is_not_forgotten() {
         state.answered(0, (HeadNumber, Some(12)), state.floor()),
         "newer than what the poll returns"
     );
-    state.end_round(&[Some(sight(Url(11, 0))), Some(sight(Url(11, 0)))]);
+    state.end_round(&[Some(result(Url(11, 0))), Some(result(Url(11, 0)))]);
     assert_eq!(leaders(&state), [0]);
 }
 
@@ -194,23 +194,23 @@ fn replicas_have_to_agree() {
         assert_eq!(play(&mut state, &[AWAY; 3]), [None; 3], "slow nodes are better than none");
     }
     assert_eq!((state.pinned(), leaders(&state)), (None, vec![0, 1]), "no number is invented");
-    let mut other = sight(Url(10, 0));
+    let mut other = result(Url(10, 0));
     other.version = Some("0.9".to_owned());
-    state.end_round(&[Some(sight(Url(10, 0))), Some(other), None]);
+    state.end_round(&[Some(result(Url(10, 0))), Some(other), None]);
     assert_eq!(state.members[1].left_out, Some(SpecVersion));
 }
 
 #[test]
 fn nothing_is_pinned_without_history() {
     let mut state = group(2, Replicas);
-    let bare = |head| Some(Sight { keeps_history: false, ..sight(Url(head, 0)) });
+    let bare = |head| Some(PollResult { keeps_history: false, ..result(Url(head, 0)) });
     state.end_round(&[bare(10), bare(11)]);
     assert_eq!(state.pinned(), None);
     assert!(
         state.answered(1, (HeadNumber, Some(12)), state.floor()),
         "unpinned, the primary's head was seen"
     );
-    state.end_round(&[Some(sight(Url(11, 0))), Some(sight(Url(12, 0)))]);
+    state.end_round(&[Some(result(Url(11, 0))), Some(result(Url(12, 0)))]);
     assert_eq!(state.pinned(), Some(12), "not below what was seen");
     assert!(!state.has_state(0, 12));
     state.end_round(&[bare(11), bare(12)]);

@@ -51,16 +51,6 @@ test('a deployment sent to the gateway gets the same refusal', async () => {
   assert.equal(error.code, -32601);
 });
 
-test('an account that chooses a tip is told how to set it, and then works', async () => {
-  const provider = new RpcProvider({ nodeUrl: GATEWAY });
-  const { address, key } = SEEDED;
-  const account = new Account({ provider, address, signer: key, cairoVersion: '1' });
-  const error = await failure(account.estimateInvokeFee(transfer('0xf00d', 1n)));
-  assert.match(error.baseError.data.hint, /starknet\.js: `tip: 0n`/);
-  const { overall_fee: fee } = await account.estimateInvokeFee(transfer('0xf00d', 1n), { tip: 0n });
-  assert.ok(fee > 0n, 'with the hint it passes');
-});
-
 test('what a refused method offers has a hint, and other methods have none', async () => {
   const hinted = {
     starknet_getBlockWithReceipts: /starknet_getTransactionReceipt/,
