@@ -59,6 +59,8 @@ struct Use {
 pub(super) struct Lease {
     /// Requests that it still permits, until `expires`.
     tokens: u32,
+    /// Requests that it permitted when it was granted.
+    granted: u32,
     expires: Option<Instant>,
     /// This instance's part of what was left when the store became unavailable, until the window of
     /// `answered_at` is over.
@@ -123,7 +125,7 @@ impl Lease {
     pub(super) fn take(&mut self, now: Instant, terms: &Terms) -> Step {
         let refused = self.refused_until.filter(|until| *until > now);
         if self.take_held(now, terms) {
-            let is_low = self.tokens <= terms.want / 4 && terms.want > 1;
+            let is_low = self.tokens <= self.granted / 4 && terms.want > 1;
             return Step::Admitted { renews: is_low && refused.is_none() && self.claim() };
         }
         match refused {
@@ -235,7 +237,7 @@ impl Lease {
         let used = message.hold.saturating_sub(self.tokens);
         self.uses.retain(|used| used.number == 0 || used.number > message.number);
         self.acknowledged = message.number;
-        self.tokens = answer.granted.saturating_sub(used);
+        (self.tokens, self.granted) = (answer.granted.saturating_sub(used), answer.granted);
         self.expires = Some(message.sent + life);
         (self.left, self.spare) = (answer.left, 0);
         self.answered_at = Some(now);

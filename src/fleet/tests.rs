@@ -223,6 +223,25 @@ async fn a_closed_connection_is_an_outage_that_reports_end() {
 }
 
 #[test]
+fn a_small_lease_is_renewed_when_it_is_used_up() {
+    let (mut lease, terms) = (Lease::default(), terms());
+    let mut renews = |granted| {
+        let now = Instant::now();
+        let message = lease.message(now, &terms, || 0);
+        let answer = Granted { granted, left: 100, retry: Duration::ZERO };
+        lease.answer(&message, answer, now, terms.life);
+        let steps = (0..granted).map(|_| {
+            let step = lease.take(now, &terms);
+            lease.release();
+            step == Step::Admitted { renews: true }
+        });
+        steps.filter(|renews| *renews).count()
+    };
+    assert_eq!(renews(16), 5, "with a quarter left");
+    assert_eq!(renews(2), 1, "with the last: it is small because many instances hold others");
+}
+
+#[test]
 fn leases_of_a_larger_quota_are_larger() {
     let terms = Terms::of_a_minute(Duration::from_secs(30));
     assert_eq!(terms.with_quota(10).want, 16, "the store grants fewer");
@@ -385,17 +404,21 @@ async fn flood(
 async fn no_window_holds_more_than_the_quota() {
     for (instances, quota) in [(1, 60), (3, 60), (5, 7), (3, 1)] {
         let name = name();
-        let mut limits = Vec::new();
+        let (mut fleets, mut limits) = (Vec::new(), Vec::new());
         for _ in 0..instances {
             let fleet = instance(&name, terms()).await;
             limits.push(fleet.limit(Surface::Gateway, Counted::Requests, 100, |_| 0));
+            fleets.push(fleet);
         }
         let admitted = flood(limits, quota, millis(2_000)).await;
+        // on a busy machine an answer may take longer than a request waits
+        let alone = fleets.iter().flat_map(|fleet| fleet.metrics.fleet.fallback());
+        let most_of_all = u64::from(quota) + alone.map(|(_, count)| count).sum::<u64>();
         for (first, (requested, _)) in admitted.iter().enumerate() {
             // only what was certainly admitted in this window
             let over = *requested + terms().window;
             let most = admitted[first..].iter().filter(|(_, known)| *known < over).count();
-            assert!(most <= quota as usize, "{instances} instances: {most} of {quota}");
+            assert!(most as u64 <= most_of_all, "{instances}: {most} of {most_of_all}");
         }
         assert!(admitted.len() >= quota as usize, "{instances}: {} admitted", admitted.len());
     }

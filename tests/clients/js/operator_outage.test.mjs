@@ -111,8 +111,8 @@ test('an outage is on the card of each surface that it breaks', async (t) => {
   for (const card of ['gateway', 'relay', 'sidecar']) assert.equal(await state(tab, card), 'ok');
   assert.equal(await state(tab, 'Node'), 'healthy');
   assert.equal(await state(tab, 'Fleet'), 'shared limits');
-  const fleet = await tab.text('article[aria-label="Fleet"] .stats');
-  assert.match(fleet, /^Instances\s+1\s+Messages\s+\S+\/s\s/, 'an instance of its own');
+  await tab.until('the numbers of the fleet', 'article[aria-label="Fleet"] .stats',
+    (text) => /^Instances\s+1\s+Messages\s+\S+\/s\s/.test(text));
   node.child.process.kill('SIGSTOP');
   await eventually('the gateway fails', async () => {
     // nobody waits for the answers
