@@ -127,7 +127,15 @@ impl Node {
         address: SocketAddr,
         script: impl Fn(&Call) -> Vec<Act> + Send + Sync + 'static,
     ) -> Self {
-        let listener = TcpListener::bind(address).expect("the address is free");
+        // of a restart: a connection of another test may have the port for a moment
+        let end = Instant::now() + PATIENCE;
+        let listener = loop {
+            match TcpListener::bind(address) {
+                Ok(listener) => break listener,
+                Err(error) => assert!(Instant::now() < end, "{address}: {error}"),
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        };
         let address = listener.local_addr().expect("a bound socket has an address");
         let seen = Arc::new(Seen::default());
         let (shared, script) = (Arc::clone(&seen), Arc::new(script));
