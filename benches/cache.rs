@@ -1,6 +1,6 @@
 //! The cost of single-flight and the cache per read, without the network: parsing a repeated body
-//! and a new one, a hit, the miss that leads a flight, the request that joins it, and the same with
-//! both disabled.
+//! and a new one, a hit, the miss that leads a flight, the request that joins it, the same with
+//! both disabled, and gzip.
 //!
 //! `cargo bench --bench cache`. The gateway runs in full, from the body on. Its node is the small
 //! one of the `edge` bench, because nothing is cached before the watch has seen a stable chain.
@@ -18,6 +18,7 @@ use pingora::services::background::BackgroundService;
 use portcullis::config::Config;
 use portcullis::gateway::{Caller, Gateway, Lookup, ReadRequest, Settings};
 use portcullis::io::MemoryPool;
+use portcullis::io::gzip::GzipForm;
 use portcullis::node::Node;
 use portcullis::telemetry::{CacheUse, Metrics};
 use portcullis_filters::client::ClientKey;
@@ -137,5 +138,25 @@ fn reads(c: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, reads);
+/// The cost of gzip for a cached class: once, and for each hit.
+fn gzip(c: &mut Criterion) {
+    let world = World::new(true);
+    let request = world.request(CLASS);
+    world.until_kept(&request);
+    let Lookup::Cached(answer, _) = world.lookup(&request) else { panic!("it is cached") };
+    let payload = &answer.payload;
+    c.bench_function("the gzip form of 256 KiB, made", |b| {
+        b.iter(|| {
+            let form = GzipForm::of(payload.len());
+            assert!(world.runtime.block_on(form.make(payload, None)), "it is smaller");
+        });
+    });
+    world.runtime.block_on(answer.gzip.make(payload, None));
+    let form = answer.gzip.get().expect("it is smaller");
+    c.bench_function("the gzip form of 256 KiB, framed for a hit", |b| {
+        b.iter(|| form.frame(black_box(br#"{"jsonrpc":"2.0","id":1,"result":"#), b"}"));
+    });
+}
+
+criterion_group!(benches, reads, gzip);
 criterion_main!(benches);

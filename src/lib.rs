@@ -14,12 +14,13 @@
 //! own, `portcullis_filters`, which can do no I/O.
 //!
 //! Reading order: [`proxy`], [`mod@http`], [`gateway`], [`relay`], [`sidecar`], [`node`],
-//! [`fleet`], [`store`], [`reply`], then [`config`], [`secrets`], [`io`], [`process`],
+//! [`fleet`], [`store`], [`reply`], then [`config`], [`secrets`], [`io`], [`fetch`], [`process`],
 //! [`telemetry`], [`admin`], [`cli`].
 
 pub mod admin;
 pub mod cli;
 pub mod config;
+pub mod fetch;
 pub mod fleet;
 pub mod gateway;
 pub mod http;

@@ -1,6 +1,6 @@
 // Measures the sidecar's speed and memory on this machine: see README.md.
 //
-//   PORTCULLIS=target/release/portcullis node benches/sidecar/run.mjs [--seconds N] [--only sqlite]
+//   PORTCULLIS=target/dist/portcullis node benches/sidecar/run.mjs [--seconds N] [--only sqlite]
 import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';

@@ -46,12 +46,21 @@ impl ClientKey {
     }
 }
 
-/// The networks whose `X-Forwarded-For` is trusted.
+/// A set of networks: of trusted proxies, or of clients that a limit exempts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TrustedProxies(Vec<IpNet>);
+pub struct Networks(Vec<IpNet>);
 
-impl TrustedProxies {
-    /// Whether this address is one of the proxies; IPv4 inside IPv6 counts as IPv4.
+/// The networks whose `X-Forwarded-For` is trusted.
+pub type TrustedProxies = Networks;
+
+impl Networks {
+    /// Whether the set has no networks, so that it contains no address.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether this address is in one of the networks; IPv4 inside IPv6 counts as IPv4.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
@@ -59,7 +68,7 @@ impl TrustedProxies {
     }
 }
 
-impl From<Vec<IpNet>> for TrustedProxies {
+impl From<Vec<IpNet>> for Networks {
     fn from(mut networks: Vec<IpNet>) -> Self {
         for network in &mut networks {
             *network = canonical(*network);

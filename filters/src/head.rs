@@ -105,10 +105,7 @@ pub(crate) fn allowed_method(head: &Head<'_>, allow: &'static str) -> Result<(),
 /// # Errors
 /// `rate_limited`.
 pub fn within_rate(status: RateLimitStatus) -> Result<(), Refusal> {
-    if status.admitted {
-        return Ok(());
-    }
-    Err(over(status, "too many requests: wait for Retry-After seconds"))
+    within(status, "too many requests: wait for Retry-After seconds")
 }
 
 /// Refuses a client that is over its limit of wrong tokens.
@@ -116,15 +113,15 @@ pub fn within_rate(status: RateLimitStatus) -> Result<(), Refusal> {
 /// # Errors
 /// `rate_limited`.
 pub fn within_failed_tokens(status: RateLimitStatus) -> Result<(), Refusal> {
+    within(status, "too many requests without a valid token: wait for Retry-After seconds")
+}
+
+fn within(status: RateLimitStatus, message: &'static str) -> Result<(), Refusal> {
     if status.admitted {
         return Ok(());
     }
-    Err(over(status, "too many requests without a valid token: wait for Retry-After seconds"))
-}
-
-fn over(status: RateLimitStatus, message: &'static str) -> Refusal {
     let retry_after = Some(status.reset_seconds);
-    Refusal { retry_after, ..Refusal::new(Reason::RateLimited, message) }
+    Err(Refusal { retry_after, ..Refusal::new(Reason::RateLimited, message) })
 }
 
 pub(crate) fn too_many_in_flight() -> Refusal {

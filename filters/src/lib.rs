@@ -8,8 +8,8 @@
 //! Reading order: [`head`] (a request before its body), [`policy`] (the order of all checks),
 //! [`rpc`] (JSON-RPC and the thirteen reads), [`tx`] (transactions, and the calls that users may
 //! sign), [`operation`] (what the relay signs), [`webhook`] (what the age verifier signs),
-//! [`limit`], [`client`], [`proxy_header`], [`position`], [`bearer`], [`hmac`] and [`secret`] (how
-//! often, who, and since when), [`verdict`] (permits and refusals).
+//! [`limit`], [`client`], [`proxy_header`], [`position`], [`coding`], [`bearer`], [`hmac`] and
+//! [`secret`] (how often, who, since when, and in which form), [`verdict`] (permits and refusals).
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(
     not(test),
@@ -20,6 +20,7 @@ extern crate alloc;
 
 pub mod bearer;
 pub mod client;
+pub mod coding;
 pub mod felt;
 pub mod head;
 pub mod hmac;

@@ -159,6 +159,8 @@ named! {
         InProgress = "in_progress",
         /// The recipient's last drip is too recent.
         FaucetCooldown = "faucet_cooldown",
+        /// The day's budget of drips or of fees is used up.
+        BudgetExceeded = "budget_exceeded",
         /// The node did not answer within the deadline.
         UpstreamTimeout = "upstream_timeout",
         /// The node was unreachable, or failed before it answered.
@@ -185,6 +187,8 @@ named! {
         FleetUnavailable = "fleet_unavailable",
         /// The chain is not as far as the position that the request named.
         ChainPositionBehind = "chain_position_behind",
+        /// The node is being built or started.
+        NodeStarting = "node_starting",
         /// The operator has not configured this function.
         NotConfigured = "not_configured",
         /// The keys that verify sessions cannot be fetched.
@@ -212,6 +216,7 @@ impl Reason {
                 | Self::FaucetEmpty
                 | Self::StoreUnavailable
                 | Self::FleetUnavailable
+                | Self::NodeStarting
                 | Self::NotConfigured
                 | Self::KeysUnavailable
                 | Self::OutcomeUnknown

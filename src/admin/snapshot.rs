@@ -3,8 +3,10 @@
 
 use super::{Admin, Listener};
 use crate::http::clients::{Running, Settings};
+use crate::io::clock;
 use crate::node::{LeftOut, Node};
 use crate::relay::Relay;
+use crate::store::Budget;
 use crate::telemetry::{Condition, LATENCY, Latency, Surface, Trouble, Verdict, counts};
 use portcullis_filters::client::{Client, Shown};
 use portcullis_filters::limit::Busy;
@@ -21,8 +23,7 @@ const BUSIEST: usize = 100;
 
 /// Milliseconds since 1970.
 pub(super) fn millis(time: SystemTime) -> u64 {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    clock::millis(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
 }
 
 impl Admin {
@@ -98,9 +99,8 @@ impl Admin {
         let [accepted, refused] = &metrics.connections_total[listener.surface as usize];
         let (failed, rejected): (Vec<_>, Vec<_>) =
             requests.unanswered().partition(|(reason, _)| reason.is_failure());
-        let by_reason = |counts: Vec<_>| -> Value {
-            let counts = counts.into_iter();
-            counts.map(|(reason, total): (Reason, u64)| count(reason.name(), total)).collect()
+        let by_reason = |counts: Vec<(Reason, u64)>| {
+            named(counts.into_iter().map(|(reason, total)| (reason.name(), total)))
         };
         Some(json!({
             "name": listener.surface.name(),
@@ -151,14 +151,11 @@ impl Admin {
 
     fn fleet(&self) -> Value {
         let metrics = &self.process.metrics.fleet;
-        let counts = |of: Vec<(&str, u64)>| -> Value {
-            of.into_iter().map(|(name, total)| count(name, total)).collect()
-        };
         json!({
             "instances": metrics.instances.get(),
             "watches": metrics.is_watcher.get() == 1,
-            "messages": counts(metrics.messages().collect()),
-            "fallback": counts(metrics.fallback().collect()),
+            "messages": named(metrics.messages()),
+            "fallback": named(metrics.fallback()),
         })
     }
 
@@ -191,6 +188,16 @@ impl Admin {
         });
         let settings = relay.running.settings();
         let policy = &settings.config.policy;
+        let used = counts(&metrics.budget_used, "budget");
+        let set = [
+            settings.config.faucet_per_day.map(|_| Budget::Faucet),
+            settings.config.fees_per_day.map(|_| Budget::Fees),
+        ];
+        let budgets = set
+            .into_iter()
+            .flatten()
+            .map(Budget::name)
+            .map(|name| json!({ "name": name, "used": used.get(name) }));
         json!({
             "proof": proof,
             "signers": signers.collect::<Value>(),
@@ -198,6 +205,7 @@ impl Admin {
                 "amount": policy.faucet_amount.fri() as f64 / 1e18,
                 "cooldown": policy.faucet_cooldown.as_secs(),
             },
+            "budgets": budgets.collect::<Value>(),
             "intents": totals(&metrics.journal, "state"),
             "outcomes": totals(&metrics.writes, "outcome"),
         })
@@ -243,13 +251,14 @@ fn host() -> String {
     name.unwrap_or_default().trim().to_owned()
 }
 
-fn count(name: &str, total: u64) -> Value {
-    json!({ "name": name, "total": total })
+/// Totals by name.
+fn named<N: AsRef<str>>(totals: impl Iterator<Item = (N, u64)>) -> Value {
+    totals.map(|(name, total)| json!({ "name": name.as_ref(), "total": total })).collect()
 }
 
 /// The totals of a metric by label value.
 fn totals(metric: &impl Collector, label: &str) -> Value {
-    counts(metric, label).iter().map(|(name, total)| count(name, *total as u64)).collect()
+    named(counts(metric, label).iter().map(|(name, total)| (name, *total as u64)))
 }
 
 fn latency(latency: &Latency) -> Value {

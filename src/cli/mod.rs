@@ -10,6 +10,7 @@ mod explain;
 mod help;
 mod journal;
 mod man;
+mod probe;
 mod serve;
 mod sign_webhook;
 mod store;
@@ -25,6 +26,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// A check found something wrong.
 const CHECK_FAILED: u8 = 1;
@@ -49,7 +51,7 @@ Examples:
 
 Exit codes:
   0   success
-  1   a check failed: check, explain, journal, store import
+  1   a check failed: check, explain, journal, probe, store import
   2   usage, or an unusable configuration or file
   70  internal error
 
@@ -75,6 +77,8 @@ enum Command {
     Journal(journal::Arguments),
     /// Import, export and prune what is stored; works while a server runs.
     Store(store::Arguments),
+    /// GET a URL, as a health check does: exit 0 if the status is 2xx.
+    Probe(probe::Arguments),
     /// Sign the body of a webhook, as the age verifier does.
     SignWebhook(sign_webhook::Arguments),
     /// Create a token for the relay.
@@ -151,6 +155,12 @@ fn open(path: &Path) -> io::Result<Box<dyn Read>> {
     if path == Path::new("-") { Ok(Box::new(io::stdin())) } else { Ok(Box::new(File::open(path)?)) }
 }
 
+/// Reads a duration of an argument.
+fn duration(text: &str) -> Result<Duration, String> {
+    let duration = humantime::parse_duration(text);
+    duration.map_err(|_| "expected a number and its unit, such as 3s, 12h or 90d".to_owned())
+}
+
 /// The definition of the command line, with its help.
 pub fn command() -> clap::Command {
     help::styled(Arguments::command())
@@ -158,6 +168,10 @@ pub fn command() -> clap::Command {
 
 /// Runs the program with the process's arguments.
 pub fn run() -> ExitCode {
+    if let Err(error) = dev::attached::run() {
+        eprintln!("portcullis: {error}");
+        return ExitCode::from(INTERNAL);
+    }
     let matches = command().get_matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let outcome = match arguments.command {
@@ -167,6 +181,7 @@ pub fn run() -> ExitCode {
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Journal(arguments) => journal::run(&arguments),
         Command::Store(arguments) => store::run(&arguments),
+        Command::Probe(arguments) => probe::run(&arguments),
         Command::SignWebhook(arguments) => sign_webhook::run(&arguments),
         Command::Token(command) => token::run(&command),
         Command::Completions { shell } => completions::run(shell),

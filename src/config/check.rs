@@ -7,7 +7,7 @@ use super::reader::Reader;
 use super::sidecar::is_open_to_others;
 use super::{
     AdminConfig, Config, FleetConfig, GatewayConfig, LogConfig, MIN_ANSWER_MEMORY, NodeConfig,
-    RelayConfig, SecretsConfig, ServerConfig, SidecarConfig, StoreConfig, StoreTls,
+    RelayConfig, SecretsConfig, ServerConfig, SidecarConfig, StoreConfig, StoreTls, TraceConfig,
 };
 use portcullis_filters::felt::Felt;
 
@@ -23,6 +23,7 @@ pub(super) fn config(reader: &mut Reader<'_>) -> Config {
         sidecar: reader.has("sidecar").then(|| SidecarConfig::read(reader)),
         store: (reader.has("relay") || reader.has("sidecar")).then(|| StoreConfig::read(reader)),
         fleet: reader.has("fleet").then(|| FleetConfig::read(reader)),
+        trace: reader.has("trace").then(|| TraceConfig::read(reader)),
         admin: reader.has("admin").then(|| AdminConfig::read(reader)),
         values: reader.texts(),
         warnings: Vec::new(),

@@ -3,11 +3,12 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use portcullis_filters::rpc::Method;
 
-use super::address::{CorsOrigins, Listen, NonEmpty};
+use super::address::{CorsOrigins, Listen, NonEmpty, network};
 use super::keys::{Section, keys, section};
-use super::surface::{ClientsConfig, LISTEN_FORM, TlsConfig, clients, tls};
+use super::surface::{ClientsConfig, LISTEN_FORM, NETWORK_FORM, TlsConfig, clients, tls};
 use super::units::Size;
 use super::values::{duration, flag, integer, list, method, non_empty, size, text, then};
 use super::{DAY, HOUR, MINUTE, SHORTEST, WHY_MEMORY, WHY_TIMEOUTS};
@@ -51,6 +52,11 @@ section! {
     with reader {
         /// The limits of each client.
         clients: ClientsConfig = clients(reader, "gateway");
+        /// Whether answers of 1 KiB and more are compressed for clients that accept gzip.
+        gzip: bool = reader.take("gateway.gzip", flag);
+        /// Clients that the rate limit does not count.
+        exempt: Vec<IpNet> = reader
+            .take("gateway.exempt", list(text(NETWORK_FORM, network), 0..=usize::MAX, ""));
         /// TLS, unless its section is left out.
         tls: Option<TlsConfig> = tls(reader, "gateway");
         /// The cache of answers.
@@ -79,6 +85,12 @@ pub(super) const CLIENTS: Section = Section {
         /// Every connection begins with a PROXY header (version 2) from one of trusted_proxies.
         /// Why: only for TCP balancers; a connection without the header is closed.
         proxy_protocol = Default(false);
+        /// Compress answers of 1 KiB and more for clients that accept gzip.
+        /// Why: a class shrinks to a third; a cached answer is compressed once.
+        gzip = Default(true) live;
+        /// Clients that the rate limit does not count: networks or single addresses; [] for none.
+        /// Why: for the operator's own monitors; every other limit applies to them.
+        exempt = Default([]) live;
     },
 };
 

@@ -1,19 +1,26 @@
 //! What a configuration key is: its path, its default, its text, and whether a reload applies it.
 //!
 //! Each section is written once, as rows of [`section!`] next to the struct they fill:
-//! `fleet.rs`, `gateway.rs`, `relay.rs`, `sidecar.rs`, `process.rs` and `surface.rs`. The rows make
-//! the fields, the [`Key`]s by which the reader knows names and defaults, the code that reads them,
-//! and `conf/portcullis.toml` ([`example`]).
+//! `fleet.rs`, `gateway.rs`, `relay.rs`, `sidecar.rs`, `process.rs`, `surface.rs` and `trace.rs`.
+//! The rows make the fields, the [`Key`]s by which the reader knows names and defaults, the code
+//! that reads them, and `conf/portcullis.toml` ([`example`]).
 
 use std::fmt::Write as _;
 
 use super::error::{closest, distance};
-use super::{fleet, gateway, process, relay, sidecar, surface};
+use super::{fleet, gateway, process, relay, sidecar, surface, trace};
 
 /// The start of every environment variable that overrides a key.
 pub(super) const ENV_PREFIX: &str = "PORTCULLIS__";
 /// The start of every name that may have been meant as one.
 pub(super) const NAME_PREFIX: &str = "PORTCULLIS_";
+
+/// Variables of OpenTelemetry, and the keys that they override unless our own variables do.
+const STANDARD: [(&str, &str); 3] = [
+    ("OTEL_EXPORTER_OTLP_ENDPOINT", "trace.endpoint"),
+    ("OTEL_SERVICE_NAME", "trace.service_name"),
+    ("OTEL_TRACES_SAMPLER_ARG", "trace.ratio"),
+];
 
 /// Letters to insert, drop, replace or swap in a name that nearly spells a key.
 const SIMILAR: usize = 2;
@@ -45,7 +52,7 @@ pub(super) enum DefaultValue {
 }
 
 /// All sections, in the order of the example file.
-pub(super) const SECTIONS: [Section; 28] = [
+pub(super) const SECTIONS: [Section; 29] = [
     process::ServerConfig::SECTION,
     process::LogConfig::SECTION,
     process::NodeConfig::SECTION,
@@ -72,6 +79,7 @@ pub(super) const SECTIONS: [Section; 28] = [
     sidecar::HealthConfig::SECTION,
     process::StoreConfig::SECTION,
     fleet::FleetConfig::SECTION,
+    trace::TraceConfig::SECTION,
     process::AdminConfig::SECTION,
     surface::ADMIN_TLS,
 ];
@@ -162,6 +170,12 @@ pub(super) fn all() -> impl Iterator<Item = &'static Key> {
 
 pub(super) fn find(path: &str) -> Option<&'static Key> {
     all().find(|key| key.path == path)
+}
+
+/// The key that a variable of OpenTelemetry overrides.
+pub(super) fn of_standard(variable: &str) -> Option<&'static Key> {
+    let (_, path) = STANDARD.iter().find(|(name, _)| *name == variable)?;
+    find(path)
 }
 
 /// The paths of all sections.

@@ -5,8 +5,8 @@
 //! It opens one file, and resolves, binds and starts nothing.
 //!
 //! Each key is one row of its section, in `process.rs`, `fleet.rs`, `gateway.rs`, `relay.rs`,
-//! `sidecar.rs` or `surface.rs`. `keys.rs` defines rows, `check.rs` relates keys to each other,
-//! `reader.rs` finds values and their places; `values.rs`, `units.rs`, `address.rs` convert them.
+//! `sidecar.rs`, `surface.rs` or `trace.rs`. `keys.rs` defines rows, `check.rs` relates keys to
+//! each other, `reader.rs` finds values; `values.rs`, `units.rs`, `address.rs` convert them.
 
 mod address;
 mod applied;
@@ -20,6 +20,7 @@ mod reader;
 mod relay;
 mod sidecar;
 mod surface;
+mod trace;
 mod units;
 mod values;
 
@@ -46,6 +47,7 @@ pub use sidecar::{
     parse_origin,
 };
 pub use surface::{ClientsConfig, TlsConfig};
+pub use trace::{Ratio, TraceConfig};
 pub use units::{Amount, Readable, Size};
 
 /// The gateway's contract: an answer or an error within this time.
@@ -88,6 +90,8 @@ pub struct Config {
     pub store: Option<StoreConfig>,
     /// What several instances share, if there are several.
     pub fleet: Option<FleetConfig>,
+    /// Which requests are traced, and where to, if any are.
+    pub trace: Option<TraceConfig>,
     /// The operator's page, metrics and probes, unless they are switched off.
     pub admin: Option<AdminConfig>,
     /// Each key's value as text, to show what a reload changes.

@@ -139,7 +139,8 @@ section! {
         /// Idle connections in the pool of each URL; 1 to 65535.
         /// Why: a burst of reads reuses the connections of the last one.
         max_idle: usize = Default(256), integer(1..=PORTS, WHY_PORTS);
-        /// Concurrent connections to each URL; 1 to 65535.
+        /// Concurrent connections to each URL, of gateway and relay each; 1 to 65535. Katana and
+        /// Madara refuse the 101st: set 48 there.
         /// Why: more concurrent calls only queue inside the node.
         max_connections: usize = Default(1024), integer(1..=PORTS, WHY_PORTS);
     }

@@ -23,12 +23,16 @@ pub(super) struct Variable {
     value: Option<String>,
 }
 
-/// The variables of `env` whose names begin like ours, in the order of their names.
+/// The variables of `env` whose names begin like ours, and those of OpenTelemetry, which precede.
 pub(super) fn variables(env: impl IntoIterator<Item = (OsString, OsString)>) -> Vec<Variable> {
     let mut variables: Vec<_> = env
         .into_iter()
         .map(|(name, value)| (name.to_string_lossy().into_owned(), value))
-        .filter(|(name, _)| name.to_ascii_uppercase().starts_with(NAME_PREFIX))
+        .filter(|(name, value)| {
+            // its specification treats an empty variable of OpenTelemetry as unset
+            name.to_ascii_uppercase().starts_with(NAME_PREFIX)
+                || (keys::of_standard(name).is_some() && !value.is_empty())
+        })
         .map(|(name, value)| Variable { name, value: value.into_string().ok() })
         .collect();
     variables.sort_by(|a, b| a.name.cmp(&b.name));
@@ -69,8 +73,9 @@ impl<'t> Reader<'t> {
         let table = reader.parse()?;
         reader.read_table("", table);
         for variable in variables {
-            match variable.name.starts_with(ENV_PREFIX) {
-                true => reader.read_variable(variable),
+            let standard = keys::of_standard(&variable.name);
+            match standard.is_some() || variable.name.starts_with(ENV_PREFIX) {
+                true => reader.read_variable(variable, standard),
                 false => reader.read_similar_variable(&variable.name),
             }
         }
@@ -134,9 +139,10 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn read_variable(&mut self, variable: &'t Variable) {
+    fn read_variable(&mut self, variable: &'t Variable, standard: Option<&'static keys::Key>) {
         let origin = Origin::Variable(shown(&variable.name));
-        let Some(key) = keys::all().find(|key| key.variable() == variable.name) else {
+        let own = || keys::all().find(|key| key.variable() == variable.name);
+        let Some(key) = standard.or_else(own) else {
             let name = variable.name.strip_prefix(ENV_PREFIX).unwrap_or(&variable.name);
             let path = name.replace("__", ".").to_lowercase();
             let message = match keys::with_same_letters(&variable.name) {
@@ -145,8 +151,11 @@ impl<'t> Reader<'t> {
             };
             return self.report(&shown(&path), origin, message);
         };
+        // of the variables of OpenTelemetry, only the endpoint switches traces on
+        let switches_on = standard.is_none_or(|key| key.path == "trace.endpoint");
         let is_around = |section: &&str| {
-            key.path.strip_prefix(section).is_some_and(|rest| rest.starts_with('.'))
+            let rest = key.path.strip_prefix(section).filter(|_| switches_on);
+            rest.is_some_and(|rest| rest.starts_with('.'))
         };
         for section in keys::sections().filter(is_around) {
             if self.sections.insert(section) {
@@ -233,7 +242,8 @@ impl<'t> Reader<'t> {
     /// Each key's value as text.
     pub(super) fn texts(&self) -> Values {
         let text = |(path, raw): (&&'static str, &RawValue<'t>)| {
-            let shown = (*path == "node.url").then(|| safely_written(raw.value.get_ref()));
+            let is_url = matches!(*path, "node.url" | "trace.endpoint");
+            let shown = is_url.then(|| safely_written(raw.value.get_ref()));
             (*path, Text { written: written(raw.value.get_ref()), shown })
         };
         Values(self.values.iter().map(text).collect())

@@ -3,6 +3,7 @@
 //! Addresses and amounts are parsed here; secrets stay paths ([`crate::secrets`] reads them). How
 //! pins are proved is in `relay::pins`.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,7 +14,9 @@ use super::keys::{Section, keys, section};
 use super::reader::Reader;
 use super::surface::{ClientsConfig, LISTEN_FORM, TlsConfig, clients, tls};
 use super::units::Amount;
-use super::values::{duration, integer, list, non_empty, only, optional_path, path, text};
+use super::values::{
+    Converted, Value, duration, integer, list, mismatch, non_empty, only, optional_path, path, text,
+};
 use super::{DAY, MINUTE, SECOND, SHORTEST, WHY_TIMEOUTS};
 
 const MONTH: Duration = Duration::from_secs(30 * DAY.as_secs());
@@ -24,6 +27,8 @@ const WHY_FIXED: &str = "the relay does not start without it";
 const WHY_TOKENS: &str = "one, or two during a rotation";
 const FELT_FORM: &str = "a felt: 0x and 1 to 64 hexadecimal digits, below the Stark prime";
 const AMOUNT_FORM: &str = "an amount with its unit, such as \"10 STRK\" or \"1000 fri\"";
+const FEES_FORM: &str = "an amount with its unit, such as \"100 STRK\", or \"\"";
+const DRIPS_FORM: &str = "an integer from 1 to 1000000, or \"\" for no limit";
 const SHORT_FORM: &str = "1 to 31 printable ASCII characters";
 
 section! {
@@ -44,6 +49,13 @@ section! {
         /// Why: most receipts arrive within it; a backend rarely waits longer.
         receipt_timeout: Duration = Default("10s"),
             duration(SECOND..=MINUTE, WHY_TIMEOUTS), live;
+        /// Drips in any 24h, of all relays of a store; 1 to 1000000, "" for no limit.
+        /// Why: only the operator knows what it may give away; it bounds what a stolen token takes.
+        faucet_per_day: Option<u32> = Default(""), optional_drips, live;
+        /// Fees of operations in any 24h, of all relays of a store; up to 1000000 STRK, "" for no
+        /// limit. An open operation counts its highest fee, a settled one the fee of its receipt.
+        /// Why: only the operator knows what it may cost; it bounds what a stolen token spends.
+        fees_per_day: Option<Amount> = Default(""), text(FEES_FORM, optional_fees), live;
     }
     with reader {
         /// The limits of each client.
@@ -268,6 +280,37 @@ fn optional_felt(text: &str) -> Result<Felt, String> {
 
 fn amount(text: &str) -> Result<Amount, String> {
     Amount::parse(text).ok_or_else(String::new)
+}
+
+/// A number of drips, or `None` for "". As "" is a text, a variable's number is one, too.
+fn optional_drips(value: &Value<'_>) -> Converted<Option<u32>> {
+    let in_range = |drips: &u32| (1..=1_000_000).contains(drips);
+    let written = value.get_ref();
+    match (written.as_str(), written.as_integer()) {
+        (Some(""), _) => return Ok(None),
+        (Some(text), _) => text.parse().ok(),
+        (_, Some(number)) => u32::from_str_radix(number.as_str(), number.radix()).ok(),
+        _ => None,
+    }
+    .filter(in_range)
+    .map_or_else(|| mismatch(DRIPS_FORM, value), |drips| Ok(Some(drips)))
+}
+
+/// A sum of fees, or `None` for "". The store counts them in units of 10^9 fri.
+fn optional_fees(text: &str) -> Result<Option<Amount>, String> {
+    const RANGE: RangeInclusive<Amount> =
+        Amount::from_fri(10_u128.pow(9))..=Amount::from_fri(10_u128.pow(24));
+    if text.is_empty() {
+        return Ok(None);
+    }
+    match amount(text)? {
+        fees if RANGE.contains(&fees) => Ok(Some(fees)),
+        _ => Err(format!(
+            "it must be from {} to {}, or \"\" for no limit",
+            RANGE.start(),
+            RANGE.end()
+        )),
+    }
 }
 
 fn short_string(text: &str) -> Result<String, String> {

@@ -41,6 +41,9 @@ section! {
         /// Required. The public origin, without a slash at its end; http:// on loopback only.
         /// Why: feeds and sitemaps contain it, whatever the Host header says.
         base_url: String = Required("https://cards.example"), text(ORIGIN_FORM, origin), live;
+        /// Compress public documents of 1 KiB and more for clients that accept gzip.
+        /// Why: feeds and sitemaps shrink to a fifth; responses to one user stay uncompressed.
+        gzip: bool = Default(true), flag, live;
         /// The file with a token (32 characters or more) for details of health-check; "" for none.
         /// Why: everyone else learns only whether the service is healthy.
         operator_token_file: Option<PathBuf> = Default(""), text("a path", optional_path), live;

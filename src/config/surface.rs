@@ -11,7 +11,7 @@ use super::reader::Reader;
 use super::values::{flag, integer, list, path, text};
 
 pub(super) const LISTEN_FORM: &str = "address:port or unix:/absolute/path";
-const NETWORK_FORM: &str = "a network such as \"10.0.0.0/8\" or an IP address";
+pub(super) const NETWORK_FORM: &str = "a network such as \"10.0.0.0/8\" or an IP address";
 const WHY_RATE: &str = "zero refuses all clients, and the limiter counts in 32 bits";
 
 /// The limits of a surface's clients. Defaults and reasons are with each surface.

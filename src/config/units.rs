@@ -59,6 +59,11 @@ pub struct Amount(u128);
 impl Amount {
     const STRK: u128 = 1_000_000_000_000_000_000;
 
+    /// An amount in fri.
+    pub const fn from_fri(fri: u128) -> Self {
+        Self(fri)
+    }
+
     /// The amount in fri.
     pub const fn fri(self) -> u128 {
         self.0

@@ -200,14 +200,20 @@ pub(super) fn then<T, U>(
     move |value| step(convert(value)?).or_else(|message| refused(value, message))
 }
 
-/// The URL of a node. Its messages hide what may be a password or a key.
+/// The URL of a node.
 pub(super) fn node_url(value: &Value<'_>) -> Converted<NodeUrl> {
-    const FORM: &str = "a URL such as \"http://127.0.0.1:5050/rpc\"";
-    let Some(text) = value.get_ref().as_str() else { return mismatch(FORM, value) };
-    NodeUrl::parse(text).or_else(|why| {
-        let found = quoted(&without_keys(text));
-        refused(value, format!("expected {FORM}, found {found}: {why}"))
-    })
+    url("a URL such as \"http://127.0.0.1:5050/rpc\"")(value)
+}
+
+/// A URL. Its messages hide what may be a password or a key.
+pub(super) fn url(form: &'static str) -> impl Fn(&Value<'_>) -> Converted<NodeUrl> {
+    move |value| {
+        let Some(text) = value.get_ref().as_str() else { return mismatch(form, value) };
+        NodeUrl::parse(text).or_else(|why| {
+            let found = quoted(&without_keys(text));
+            refused(value, format!("expected {form}, found {found}: {why}"))
+        })
+    }
 }
 
 /// As [`written`], but the URLs of nodes without what may be a password or a key.

@@ -7,6 +7,7 @@
 
 use super::store::Store;
 use super::{Fleet, FleetError};
+use crate::io::clock::millis;
 use redis::{FromRedisValue, ParsingError, Value, from_redis_value};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -212,8 +213,4 @@ impl StoreTime {
             None => self.now.saturating_sub(millis(self.at - moment).saturating_add(1)),
         }
     }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -149,7 +149,7 @@ impl SharedLimit {
         }
         let (decision, sends) = {
             let mut lease = member.lease.lock();
-            match lease.take(now, &self.terms.with_quota(quota)) {
+            match lease.take(now, &self.terms) {
                 Step::Admitted { renews } => (Some(Decision::Admitted(lease.remaining())), renews),
                 Step::Refused(retry) => (Some(Decision::Refused(retry)), false),
                 Step::Waits { sends } => (None, sends),

@@ -8,6 +8,7 @@ use super::leader::{Heard, Lead, Part, StoreTime};
 use super::lease::{Granted, Message, Terms};
 use super::limit::Counted;
 use crate::config::FleetConfig;
+use crate::io::clock::millis;
 use crate::secrets::{self, Secret, SecretError, certificates};
 use crate::telemetry::{FleetMessage, Metrics, Surface, as_gauge};
 use parking_lot::Mutex;
@@ -280,7 +281,7 @@ impl Store {
         let mut call = self.lease.key(key);
         call.arg(&self.instance).arg(message.number).arg(message.acknowledged).arg(quota);
         for time in [terms.window, terms.cell, terms.life] {
-            call.arg(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+            call.arg(millis(time));
         }
         call.arg(want).arg(message.hold).arg(&message.uses);
         let started = Instant::now();
@@ -339,9 +340,8 @@ impl Store {
             None => self.connect(&key).await?,
         };
         let (part, fence, lease, polled, state) = self.arguments(part);
-        let alive = u64::try_from(ALIVE.as_millis()).unwrap_or(u64::MAX);
         let mut call = self.heartbeat.key(&key);
-        call.arg(&self.instance).arg(alive).arg(part).arg(fence).arg(lease).arg(epoch);
+        call.arg(&self.instance).arg(millis(ALIVE)).arg(part).arg(fence).arg(lease).arg(epoch);
         call.arg(polled).arg(state).arg(&key);
         let answer = timeout(PATIENCE, call.invoke_async(&mut connection)).await;
         let heard = answer.map_err(|_| FleetError::Timeout)??;

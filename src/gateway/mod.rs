@@ -1,11 +1,12 @@
 //! The public read path: from an admitted request to one verified answer of the node.
 //!
-//! A read comes from the cache (`cache`), from an identical read that is under way (`Flights`), or
+//! A read comes from the cache (`cache`), from an identical read that is under way (`flights`), or
 //! from the node (`crate::node`). A body that repeats an earlier one is not parsed again
 //! (`parsed_bodies`). `watcher` polls the chain, and `watch` decides for how long answers hold.
 //! Nothing here reads from or writes to a client.
 
 mod cache;
+mod flights;
 mod parsed_bodies;
 mod watch;
 mod watcher;
@@ -18,22 +19,21 @@ use crate::config::{CorsOrigins, GatewayConfig, NodeConfig};
 use crate::fleet::Fleet;
 use crate::http::clients::{self, ClientLimits, Running};
 use crate::io::MemoryPool;
+use crate::io::gzip::GzipForm;
 use crate::node::{Answer, ConnectionChoice, Node, NodeError, Route, chain};
 use crate::telemetry::{CacheUse, Metrics};
 use ahash::RandomState;
+use bytes::Bytes;
 use cache::{Cache, CacheKey, Latest, View};
-use parking_lot::Mutex;
+use flights::{Flights, Role};
 use parsed_bodies::ParsedBodyCache;
-use portcullis_filters::client::{ClientKey, TrustedProxies};
+use portcullis_filters::client::{ClientKey, Networks, TrustedProxies};
 use portcullis_filters::policy::GatewayPolicy;
 use portcullis_filters::position::ChainPosition;
 use portcullis_filters::rpc::{CacheClass, MethodSet};
 use portcullis_filters::verdict::Refusal;
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 /// The gateway's policy and state.
@@ -58,10 +58,14 @@ pub struct Settings {
     pub cors: CorsOrigins,
     /// The limits of one client.
     pub limits: ClientLimits,
+    /// The clients that the rate limit does not count.
+    pub exempt: Networks,
     /// Whether identical concurrent reads share one call to the node.
     pub single_flight: bool,
     /// Whether answers that cannot change are cached.
     pub cache: bool,
+    /// Whether answers of 1 KiB and more are compressed for clients that accept gzip.
+    pub gzip: bool,
 }
 
 impl From<&GatewayConfig> for Settings {
@@ -73,8 +77,10 @@ impl From<&GatewayConfig> for Settings {
             },
             cors: config.cors_origins.clone(),
             limits: ClientLimits::new(&config.clients),
+            exempt: Networks::from(config.exempt.clone()),
             single_flight: config.single_flight,
             cache: config.cache.enabled,
+            gzip: config.gzip,
         }
     }
 }
@@ -215,6 +221,14 @@ impl Gateway {
             self.bodies.insert(&key, id, &request);
         }
         Ok((request, id.as_str()))
+    }
+
+    /// Makes the gzip form of an answer's payload, once, and adds it to the weight of a cached
+    /// answer.
+    pub async fn make_gzip(&self, request: &ReadRequest, payload: &Bytes, form: &GzipForm) {
+        if form.make(payload, Some(&self.cache.memory)).await {
+            self.cache.reweigh(request.cached_under(), form);
+        }
     }
 
     /// How far the chain is, if it is observed.
@@ -412,87 +426,3 @@ impl PendingRead<'_> {
         log::debug!(method = self.request.method().name(), decision; "answer for the cache");
     }
 }
-
-/// Single-flight for reads: the followers of every flight that is under way.
-///
-/// The first request leads and calls the node itself; the others follow and get its answer. When a
-/// leader goes away, one of its followers leads instead. It is not an
-/// [`io::shared::Shared`](crate::io::shared::Shared), because the task and the channel of each miss
-/// would cost it 3,700 instructions more (callgrind).
-struct Flights<T>(Mutex<HashMap<FlightKey, Vec<oneshot::Sender<T>>, RandomState>>);
-
-/// A read, and the chain epoch and position at which its flight began. No read joins a flight of
-/// another one: its answer may be older than what this instance has said of the chain since.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct FlightKey {
-    at: FlightStart,
-    call: Arc<CacheKey>,
-}
-
-type FlightStart = (u64, Option<ChainPosition>);
-
-/// A request's part in a flight.
-enum Role<T> {
-    /// Fetches the answer for all.
-    Leader(Leader<T>),
-    /// Receives the answer, or an error when the leader is gone: then it joins again.
-    Follower(oneshot::Receiver<T>),
-}
-
-/// The leader of a flight. Dropped without an answer, it leaves its followers to lead themselves.
-struct Leader<T> {
-    flights: Arc<Flights<T>>,
-    key: FlightKey,
-    is_complete: bool,
-}
-
-impl<T> Flights<T> {
-    fn new() -> Arc<Self> {
-        Arc::new(Self(Mutex::default()))
-    }
-
-    /// Joins the flight for this read, or starts one.
-    fn join(self: &Arc<Self>, at: FlightStart, call: Arc<CacheKey>) -> Role<T> {
-        match self.0.lock().entry(FlightKey { at, call }) {
-            Entry::Vacant(entry) => {
-                let key = entry.key().clone();
-                entry.insert(Vec::new());
-                Role::Leader(Leader { flights: Arc::clone(self), key, is_complete: false })
-            }
-            Entry::Occupied(mut entry) => {
-                let (sender, receiver) = oneshot::channel();
-                entry.get_mut().push(sender);
-                Role::Follower(receiver)
-            }
-        }
-    }
-}
-
-impl<T: Clone> Leader<T> {
-    /// Completes the flight: followers get this answer, later callers start a new one.
-    fn complete(mut self, answer: &T) {
-        self.is_complete = true;
-        for follower in self.remove() {
-            // an error says that the follower is gone
-            let _ = follower.send(answer.clone());
-        }
-    }
-}
-
-impl<T> Leader<T> {
-    fn remove(&self) -> Vec<oneshot::Sender<T>> {
-        self.flights.0.lock().remove(&self.key).unwrap_or_default()
-    }
-}
-
-impl<T> Drop for Leader<T> {
-    fn drop(&mut self) {
-        // a later flight may have this key by now
-        if !self.is_complete {
-            self.remove();
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests;

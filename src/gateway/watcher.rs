@@ -10,6 +10,7 @@ use super::watch::{ChainState, EpochCause, L1, Poll, Step, Watch};
 use crate::config::NodeConfig;
 use crate::fleet::{Fleet, FleetError, Published, lease};
 use crate::io::MemoryPool;
+use crate::io::clock::millis;
 use crate::node::chain::{BlockIdentity, Chain, RpcError};
 use crate::node::{MAX_ANSWER, Node};
 use crate::telemetry::{Metrics, as_gauge};
@@ -263,8 +264,8 @@ impl Watcher {
         let outcome = poll.as_ref().map_or_else(|cause| cause.name(), |_| "ok");
         let head = poll.as_ref().map(|poll| poll.head.number).unwrap_or_default();
         log::debug!(outcome, head, took:? = polled - start; "chain polled");
-        let since_1970 = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_millis();
-        let step = turns.watch.step(poll, polled, u64::try_from(since_1970).unwrap_or(u64::MAX));
+        let since_1970 = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        let step = turns.watch.step(poll, polled, millis(since_1970));
         let was_blind = std::mem::replace(&mut turns.is_blind, step.chain.is_none());
         if was_blind && !turns.is_blind {
             log::info!("node reachable again: cache in use");

@@ -5,7 +5,7 @@
 //! request and the last connection have. `process::lifecycle` starts each of its phases.
 
 use crate::io::MemoryPool;
-use crate::telemetry::{Log, Metrics, RequestLine, Surface};
+use crate::telemetry::{Log, Metrics, RequestLine, Surface, Tracer};
 use http::{HeaderName, HeaderValue};
 use parking_lot::{Mutex, MutexGuard};
 use pingora::server::ShutdownWatch;
@@ -34,6 +34,8 @@ pub struct ServerContext {
     pub log: Log,
     /// The memory of request bodies that are under way.
     pub uploads: Arc<MemoryPool>,
+    /// Traces requests; `None` without `[trace]`.
+    pub tracer: Option<Arc<Tracer>>,
 }
 
 impl ServerContext {

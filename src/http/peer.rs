@@ -24,7 +24,7 @@ impl TrustedPeers {
     }
 
     /// Whether a surface trusts this peer; `None` is a Unix socket and counts as `127.0.0.1`.
-    pub(super) fn contain(&self, surface: Surface, peer: Option<IpAddr>) -> bool {
+    pub(crate) fn contain(&self, surface: Surface, peer: Option<IpAddr>) -> bool {
         let peer = peer.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         self.0[surface as usize].load().contains(peer)
     }

@@ -6,6 +6,7 @@
 
 use super::clients::{ClientLimits, Clients, MAX_FAILED_TOKENS};
 use crate::fleet::{Counted, Decision, Fleet, SharedLimit};
+use crate::io::clock::millis;
 use crate::io::cold;
 use crate::telemetry::Surface;
 use ahash::RandomState;
@@ -61,17 +62,6 @@ impl Rate {
         };
         let remaining = own.remaining.min(left);
         RateLimitStatus { admitted: remaining > 0, remaining, ..own }
-    }
-
-    /// Counts by the fleet's limit; `None` if only its store can decide.
-    fn check_shared(
-        &self,
-        shared: &Arc<SharedLimit>,
-        (client, quota): (ClientKey, u32),
-        now: Millis,
-    ) -> Option<RateLimitStatus> {
-        let decision = shared.decide_now(client, quota)?;
-        self.apply(shared, decision, (client, quota), now)
     }
 
     /// Counts in this instance's window if the decision admits; `None` if nothing is admitted
@@ -149,7 +139,9 @@ impl<'a> RequestLimiter<'a> {
         now: Millis,
     ) -> RateLimitStatus {
         let Some(shared) = rate.shared.get() else { return rate.window.check(of.0, now) };
-        rate.check_shared(shared, of, now).unwrap_or_else(|| {
+        let decision = shared.decide_now(of.0, of.1);
+        let status = decision.and_then(|decision| rate.apply(shared, decision, of, now));
+        status.unwrap_or_else(|| {
             self.unsettled.set(Some(Unsettled { rate, shared, counted, of }));
             rate.window.peek(of.0, now)
         })
@@ -163,6 +155,20 @@ impl Limiter for RequestLimiter<'_> {
 
     fn peek(&self, client: ClientKey, now: Millis) -> RateLimitStatus {
         self.clients.requests().peek(client, now)
+    }
+}
+
+/// The rate limit for requests of exempt clients, which are not counted.
+pub struct Uncounted<'a, L>(pub &'a L);
+
+impl<L: Limiter> Limiter for Uncounted<'_, L> {
+    /// Admits the request, even if other addresses with the client's key have used up the quota.
+    fn check(&self, client: ClientKey, now: Millis) -> RateLimitStatus {
+        RateLimitStatus { admitted: true, ..self.peek(client, now) }
+    }
+
+    fn peek(&self, client: ClientKey, now: Millis) -> RateLimitStatus {
+        self.0.peek(client, now)
     }
 }
 
@@ -198,5 +204,5 @@ impl Unsettled<'_> {
 }
 
 fn millis_since(started: Instant, now: Instant) -> Millis {
-    Millis(u64::try_from(now.duration_since(started).as_millis()).unwrap_or(u64::MAX))
+    Millis(millis(now.duration_since(started)))
 }

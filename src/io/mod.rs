@@ -6,9 +6,11 @@
 //! reserves its memory before it is read, so slow readers of large answers cannot exhaust the
 //! machine: when the pool is empty, new requests get 503.
 //!
-//! Imports nothing of the program's own. Next: `shared` (one computation for equal requests).
+//! Imports nothing of the program's own. Next: `shared` (one computation for equal requests),
+//! `gzip` (one compression for equal payloads).
 
 pub mod clock;
+pub mod gzip;
 pub mod shared;
 
 use bytes::BytesMut;
@@ -285,6 +287,13 @@ impl MemoryPermit {
         self.bytes += more;
         self.readers.get_mut().fetched.extend(counted);
         Ok(())
+    }
+
+    /// Releases all but `bytes` of the reserved memory. Not for a permit with a client's share.
+    pub fn shrink(&mut self, bytes: usize) {
+        let less = self.bytes.saturating_sub(bytes);
+        self.memory.free.fetch_add(less, Ordering::Relaxed);
+        self.bytes -= less;
     }
 
     /// Counts what is not counted yet, if it is large and a client's.

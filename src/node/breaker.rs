@@ -1,7 +1,8 @@
 //! The circuit breaker of one URL.
 //!
 //! A few failures in a row open it, another chain does at once; after a second, one call probes the
-//! URL. A call that times out while others are answered is slow and counts as no failure.
+//! URL. A call that times out while others are answered is slow and counts as no failure, and so
+//! does one that a busy node refuses while it answers others.
 
 use super::NodeError;
 use parking_lot::Mutex;
@@ -22,6 +23,8 @@ pub enum CallFailure {
     Gone,
     /// Its chain is not the served one: nothing was sent.
     Foreign,
+    /// The node refused it as too many (429, 503): it is up, but busy.
+    Busy,
     /// The request may have reached the node.
     After(NodeError),
 }
@@ -33,6 +36,7 @@ impl CallFailure {
             Self::Connect => NodeError::Unreachable,
             Self::Gone => NodeError::Cut,
             Self::Foreign => NodeError::WrongChain,
+            Self::Busy => NodeError::Status,
             Self::After(error) => error,
         }
     }
@@ -97,11 +101,13 @@ impl Attempt<'_> {
     pub fn record(self, failure: Option<CallFailure>, now: impl FnOnce() -> Instant) {
         let mut state = self.breaker.0.lock();
         match failure {
-            Some(CallFailure::After(NodeError::Timeout)) if state.answers != self.answers => {}
+            Some(CallFailure::After(NodeError::Timeout) | CallFailure::Busy)
+                if state.answers != self.answers => {}
             Some(
                 CallFailure::Connect
                 | CallFailure::Gone
                 | CallFailure::Foreign
+                | CallFailure::Busy
                 | CallFailure::After(NodeError::Cut | NodeError::Timeout),
             ) => {
                 state.failures = state.failures.saturating_add(1);

@@ -58,6 +58,7 @@ impl fmt::Display for Cause {
                 NodeError::Unreachable => "no connection",
                 NodeError::WrongChain => "another chain",
                 NodeError::Lagging => "its head is behind what clients have seen",
+                NodeError::Starting => "it is being started",
                 NodeError::Cut => "the connection ended before the answer",
                 NodeError::Redirect => "a redirect",
                 NodeError::Status => "a status other than 200",
@@ -120,12 +121,13 @@ impl From<ExchangeError> for FailedAttempt {
             ExchangeError::BeforeAnswer => NodeError::Cut.into(),
             ExchangeError::Answer(error) => error.into(),
             ExchangeError::Status(code) => Self {
-                failure: CallFailure::After(match code {
-                    300..=399 => NodeError::Redirect,
+                failure: match code {
+                    300..=399 => CallFailure::After(NodeError::Redirect),
                     // the node's own timeout
-                    408 => NodeError::Timeout,
-                    _ => NodeError::Status,
-                }),
+                    408 => CallFailure::After(NodeError::Timeout),
+                    429 | 503 => CallFailure::Busy,
+                    _ => CallFailure::After(NodeError::Status),
+                },
                 cause: Cause::Status(code),
             },
         }

@@ -112,6 +112,8 @@ pub struct Receipt {
     pub accepted: bool,
     /// Success, or the contract's short reason, if it stated one.
     pub outcome: Result<(), Option<String>>,
+    /// The fee in fri, if it is stated in that unit.
+    pub fee: Option<u128>,
 }
 
 /// How a call was answered.
@@ -268,7 +270,9 @@ impl Chain {
             Some("REVERTED") => Err(receipt["revert_reason"].as_str().and_then(short_reason)),
             _ => return Err(RpcError::MalformedAnswer),
         };
-        Ok(Some(Receipt { accepted: finality.starts_with("ACCEPTED_ON_"), outcome }))
+        let fee = &receipt["actual_fee"];
+        let fee = (fee["unit"] == "FRI").then(|| wide(&fee["amount"]).ok()).flatten();
+        Ok(Some(Receipt { accepted: finality.starts_with("ACCEPTED_ON_"), outcome, fee }))
     }
 
     /// Calls any method, with parameters in JSON.

@@ -97,7 +97,7 @@ impl ChainGuard {
             Stopped::Excluded(why) => why,
             Stopped::Failed(failed) => {
                 let error = match failed.failure {
-                    CallFailure::After(error) => error,
+                    failure @ (CallFailure::After(_) | CallFailure::Busy) => failure.error(),
                     _ => NodeError::Unreachable,
                 };
                 format!("{}: {}", error.name(), failed.cause)

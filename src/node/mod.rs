@@ -29,8 +29,10 @@ pub use route::Route;
 pub use serving::{Serving, Switch};
 
 use crate::config::NodeConfig;
+use crate::io::gzip::GzipForm;
 use crate::io::{ClientShare, Exhausted, MemoryPermit, MemoryPool};
 use crate::telemetry::Metrics;
+use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use credentials::SharedCredentials;
 use futures_util::future::join_all;
@@ -60,6 +62,8 @@ named! {
         WrongChain = "wrong_chain",
         /// Every URL that could answer is behind what clients have seen.
         Lagging = "lagging",
+        /// It is being built or started: the request was not sent.
+        Starting = "starting",
         /// The connection ended before the answer began: the request may have been received.
         Cut = "cut",
         /// A status of 3xx.
@@ -94,7 +98,7 @@ impl NodeError {
 
     /// Whether it is certain that the node did not receive the request.
     pub const fn is_unsent(self) -> bool {
-        matches!(self, Self::Unreachable | Self::WrongChain | Self::Lagging)
+        matches!(self, Self::Unreachable | Self::WrongChain | Self::Lagging | Self::Starting)
     }
 }
 
@@ -116,6 +120,8 @@ pub struct Answer {
     pub payload: Bytes,
     /// Released when the answer has been sent to every client that waits for it.
     pub memory: Arc<MemoryPermit>,
+    /// The gzip form of the payload, made for the first client that accepts it.
+    pub gzip: GzipForm,
     /// The place of the URL that gave it, in the configuration; `None` if no call was needed.
     pub node: Option<usize>,
 }
@@ -155,7 +161,11 @@ pub struct Node {
     /// `None` with one URL.
     group: Option<Arc<Group>>,
     credentials: Arc<SharedCredentials>,
+    start: Arc<StartProgress>,
 }
+
+/// The progress of a node's start, as text for the operator; `None` once it runs.
+type StartProgress = ArcSwapOption<String>;
 
 /// What clients of one node have in common.
 struct Shared {
@@ -163,6 +173,7 @@ struct Shared {
     chain: Arc<ServedChain>,
     group: Option<Arc<Group>>,
     credentials: Arc<SharedCredentials>,
+    start: Arc<StartProgress>,
     metrics: Arc<Metrics>,
 }
 
@@ -210,6 +221,7 @@ impl Node {
             chain: Arc::new(ServedChain::new(config)),
             group: Group::new(config).map(Arc::new),
             credentials: Arc::new(SharedCredentials::from_pointee(credentials)),
+            start: Arc::default(),
             metrics,
         };
         Self::with(shared, config, memory)
@@ -223,13 +235,14 @@ impl Node {
             chain: Arc::clone(&self.chain),
             group: self.group.clone(),
             credentials: Arc::clone(&self.credentials),
+            start: Arc::clone(&self.start),
             metrics: Arc::clone(&self.metrics),
         };
         Self::with(shared, config, memory)
     }
 
     fn with(shared: Shared, config: &NodeConfig, memory: Arc<MemoryPool>) -> Self {
-        let Shared { records, chain, group, credentials, metrics } = shared;
+        let Shared { records, chain, group, credentials, start, metrics } = shared;
         let targets = records.into_iter().zip(config.url.iter());
         let targets =
             targets.map(|(record, url)| Target::new(record, url, config, &chain, &credentials));
@@ -242,7 +255,14 @@ impl Node {
             chain,
             group,
             credentials,
+            start,
         }
+    }
+
+    /// Fails every call with [`NodeError::Starting`] while `progress` is set; it is shown to the
+    /// operator as the cause.
+    pub fn set_start(&self, progress: Option<String>) {
+        self.start.store(progress.map(Arc::new));
     }
 
     /// Sends other credentials with later requests, and verifies later connections by them.
@@ -281,7 +301,13 @@ impl Node {
     /// An answer that needs no call.
     pub fn answer_with(&self, result: String) -> Answer {
         let memory = Arc::new(MemoryPermit::of(&self.memory));
-        Answer { member: RESULT, payload: result.into(), memory, node: None }
+        Answer {
+            member: RESULT,
+            payload: result.into(),
+            memory,
+            gzip: GzipForm::default(),
+            node: None,
+        }
     }
 
     /// Sends to the primary the request that `write` writes under the id it receives. `traceparent`
@@ -313,6 +339,9 @@ impl Node {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let call = NodeCall { id, route, write, connection, traceparent, start, deadline };
         async move {
+            if self.start.load().is_some() {
+                return Err(NodeError::Starting);
+            }
             let mut permit = MemoryPermit::for_client(&self.memory, share);
             let answered = loop {
                 let answered = self.attempt(&call, &mut permit).await;
@@ -328,7 +357,8 @@ impl Node {
             let error = answered.as_ref().err().map(|error| error.name());
             self.metrics.node_call(error, call.start.elapsed());
             let ((member, payload), node) = answered?;
-            Ok(Answer { member, payload, memory: Arc::new(permit), node: Some(node) })
+            let (memory, gzip) = (Arc::new(permit), GzipForm::of(payload.len()));
+            Ok(Answer { member, payload, memory, gzip, node: Some(node) })
         }
     }
 
@@ -356,7 +386,9 @@ impl Node {
                 }
                 // it is behind what clients have seen
                 Ok(_) => {}
-                Err(CallFailure::After(error)) => return Err(error),
+                Err(failure @ (CallFailure::After(_) | CallFailure::Busy)) => {
+                    return Err(failure.error());
+                }
                 // try the next URL
                 Err(CallFailure::Connect) => {}
                 Err(CallFailure::Foreign) if error != NodeError::Cut => {
@@ -437,6 +469,8 @@ impl Node {
         let group = self.group.as_ref().map(|group| group.state());
         let closed = |target: &Target| target.breaker.failure().is_none();
         let answers = move |url: usize| self.targets.get(url).is_some_and(closed);
+        let start = self.start.load_full();
+        let starting = start.as_ref().map(|_| NodeError::Starting.name());
         self.targets.iter().map(move |target| {
             let index = target.record.index;
             let member = group.as_ref().and_then(|group| group.members.get(index));
@@ -444,8 +478,8 @@ impl Node {
                 url: target.record.url.clone(),
                 idle: target.idle(),
                 busy: target.busy(),
-                failure: target.breaker.failure(),
-                cause: target.record.cause(),
+                failure: starting.or_else(|| target.breaker.failure()),
+                cause: start.as_deref().cloned().or_else(|| target.record.cause()),
                 answers: target.record.answers(),
                 is_latest: target.record.is_latest(),
                 head: member.and_then(|member| member.head),

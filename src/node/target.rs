@@ -16,11 +16,13 @@ use crate::telemetry::Metrics;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use portcullis_filters::rpc::response::Outcome;
+use rustix::io::Errno;
 use rustls::pki_types::ServerName;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +34,9 @@ use tokio_rustls::TlsConnector;
 /// Room for the digits of a length, right-aligned behind optional white space (RFC 9110, section
 /// 5.5), so that head and body are built in one buffer and sent in one write.
 const LENGTH: usize = 8;
+
+/// Milliseconds before each further try to get a descriptor.
+const DESCRIPTOR_PAUSES: [u64; 4] = [5, 20, 50, 100];
 
 /// What the debug log says of an attempt.
 struct AttemptLine {
@@ -163,7 +168,11 @@ impl Target {
     ) -> Option<Result<Payload, CallFailure>> {
         let admitted = self.breaker.enter(Instant::now)?;
         let result = self.ask(call, permit, metrics).await;
-        admitted.record(result.as_ref().err().copied(), Instant::now);
+        // refused by the node's own limit while other calls are in flight: the node still works
+        let is_full = result == Err(CallFailure::Busy) && self.busy() > 0;
+        if !is_full {
+            admitted.record(result.as_ref().err().copied(), Instant::now);
+        }
         Some(result)
     }
 
@@ -312,10 +321,7 @@ impl Target {
         let connect = async {
             let found = lookup_host((self.host.as_str(), self.port)).await;
             let addresses: Vec<_> = found.map_err(Cause::Resolve)?.collect();
-            let stream = TcpStream::connect(&*addresses).await.map_err(Cause::Connect)?;
-            if DescriptorUse::Node.is_reserved(stream.as_raw_fd()) {
-                return Err(Cause::NoDescriptor);
-            }
+            let stream = connect(&addresses).await?;
             // otherwise a small request may wait for an acknowledgement
             stream.set_nodelay(true).map_err(Cause::Connect)?;
             match (self.scheme, &credentials.tls) {
@@ -369,5 +375,23 @@ impl Target {
 
     pub(super) fn busy(&self) -> usize {
         self.max_connections - self.free.available_permits()
+    }
+}
+
+/// Connects. While only the operator's descriptors are left, it waits a little: of many clients
+/// that connect at once, those that are refused give theirs back within milliseconds.
+async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, Cause> {
+    let mut pauses = DESCRIPTOR_PAUSES.into_iter();
+    loop {
+        match TcpStream::connect(addresses).await {
+            Ok(stream) if !DescriptorUse::Node.is_reserved(stream.as_raw_fd()) => {
+                return Ok(stream);
+            }
+            Ok(_) => {}
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::MFILE) => {}
+            Err(error) => return Err(Cause::Connect(error)),
+        }
+        let pause = pauses.next().ok_or(Cause::NoDescriptor)?;
+        tokio::time::sleep(Duration::from_millis(pause)).await;
     }
 }

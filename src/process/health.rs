@@ -10,7 +10,7 @@ use crate::config::MAX_NODE_TIMEOUT;
 use crate::fleet::Fleet;
 use crate::http::gate::Certificates;
 use crate::io::DescriptorUse;
-use crate::node::{Node, Serving, Switch};
+use crate::node::{Node, NodeError, Serving, Switch};
 use crate::proxy::Surfaces;
 use crate::relay::pins::UNREADABLE;
 use crate::store::ReplicaStatus;
@@ -66,7 +66,8 @@ impl BackgroundService for Health {
 impl Health {
     async fn watch(&self) {
         let mut ticks = tokio::time::interval(INTERVAL);
-        let mut bypassed = false;
+        let (mut bypassed, mut starting) = (false, false);
+        let mut served_since = SystemTime::UNIX_EPOCH;
         let mut serving = Serving::default();
         loop {
             ticks.tick().await;
@@ -78,7 +79,11 @@ impl Health {
             // for less than an interval, as at the start, it is no event
             let was_bypassed = std::mem::replace(&mut bypassed, self.is_cache_bypassed());
             self.report(Condition::Cache, self.cache(was_bypassed && bypassed));
-            self.report(Condition::Pins, self.pins());
+            let was_starting = std::mem::replace(&mut starting, self.is_starting());
+            if was_starting || starting {
+                served_since = SystemTime::now();
+            }
+            self.report(Condition::Pins, self.pins(served_since));
             self.report(Condition::Fleet, self.fleet());
             self.report(Condition::Certificate, certificates(&self.surfaces.tls));
             self.report(Condition::OpenFiles, open_files());
@@ -196,6 +201,10 @@ impl Health {
         down.map(|(url, cause)| finding(&url, &cause, is_failing)).collect()
     }
 
+    fn is_starting(&self) -> bool {
+        self.node.urls().all(|url| url.failure == Some(NodeError::Starting.name()))
+    }
+
     fn is_cache_bypassed(&self) -> bool {
         let cache = self.surfaces.gateway.as_ref().map(|gateway| gateway.cache());
         cache.is_some_and(|cache| cache.enabled && cache.suspended)
@@ -216,9 +225,12 @@ impl Health {
         fleet.failure().map(|cause| finding("", &cause, fleet.refuses_without_store()))
     }
 
-    fn pins(&self) -> Option<Finding> {
-        let proof =
-            self.surfaces.relay.as_ref()?.newest_proof().filter(|proof| !proof.is_ready())?;
+    /// The pins that do not hold; none while the node starts, as its URL has a condition then.
+    fn pins(&self, served_since: SystemTime) -> Option<Finding> {
+        let proof = self.surfaces.relay.as_ref()?.newest_proof()?;
+        if proof.is_ready() || proof.checked_at < served_since {
+            return None;
+        }
         let failing: Vec<_> = proof.pins.iter().filter(|pin| !pin.ok).collect();
         let mut cause = match &*failing {
             [] => "the chain started again meanwhile".to_owned(),

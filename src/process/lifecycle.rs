@@ -14,7 +14,7 @@ use crate::http::context::Drain;
 use crate::process::handover::{ListenerFd, Predecessor, Program, Successor};
 use crate::process::reload::Reload;
 use crate::process::systemd::Runtimes;
-use crate::telemetry::Surface;
+use crate::telemetry::{Exporter, Surface};
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use nix::sys::signal::{SigSet, Signal as SignalNumber, kill};
@@ -40,6 +40,9 @@ pub(crate) struct Lifecycle {
     /// Whether only one process at a time can open the store.
     pub(crate) is_exclusive: bool,
     pub(crate) predecessor: Option<Predecessor>,
+    pub(crate) exporter: Option<Exporter>,
+    /// The signals that stop it, if their handlers were installed before it runs.
+    pub(crate) signals: Option<Signals>,
 }
 
 /// Who has the listening sockets when this process stops.
@@ -55,7 +58,7 @@ enum SocketOwner {
 impl Lifecycle {
     /// Runs until a signal has stopped the process.
     async fn run(mut self) {
-        let mut signals = Signals::install();
+        let mut signals = self.signals.take().unwrap_or_else(Signals::install);
         let owner = tokio::select! {
             () = self.serve() => SocketOwner::Successor,
             () = signals.wait() => self.socket_owner(),
@@ -75,7 +78,10 @@ impl Lifecycle {
         };
         tokio::select! {
             () = self.drain(owner) => {}
-            () = second => log::warn!("stopping at once: second signal"),
+            () = second => return log::warn!("stopping at once: second signal"),
+        }
+        if let Some(exporter) = &self.exporter {
+            exporter.finish().await;
         }
     }
 

@@ -18,7 +18,7 @@ use crate::process::files;
 use crate::process::handover::{ListenerFd, Program};
 use crate::process::health::Health;
 use crate::process::inherited::{BoundSocket, InheritError, Inherited};
-use crate::process::lifecycle::{Lifecycle, ShutdownSignal};
+use crate::process::lifecycle::{Lifecycle, ShutdownSignal, Signals};
 use crate::process::listen::{self, Listening};
 use crate::process::loaded::{FileErrors, Loaded};
 use crate::process::reload::Reload;
@@ -29,7 +29,7 @@ use crate::secrets::Secret;
 use crate::secrets::hardening;
 use crate::sidecar::{self, Sidecar};
 use crate::store::{IntentState, Store, StoreError};
-use crate::telemetry::{LabelValues, Log, Metrics, Surface};
+use crate::telemetry::{Exporter, LabelValues, Log, Metrics, Surface, Tracer};
 use parking_lot::Mutex;
 use pingora::apps::ServerApp;
 use pingora::server::configuration::ServerConf;
@@ -187,12 +187,18 @@ impl Bound {
         let process = ServerContext {
             request_ids: Arc::new(RequestIds::new()),
             drain: Drain::new(metrics.in_flight.clone()),
-            metrics,
             log,
             uploads: MemoryPool::new(UPLOAD_MEMORY),
+            tracer: config.trace.clone().map(|config| Tracer::new(config, Arc::clone(&metrics))),
+            metrics,
         };
+        let mut server = Server::new_with_opt_and_conf(None, server_conf(config));
+        let exporter = process.tracer.clone().map(Exporter::new);
+        for exporter in exporter.iter().cloned() {
+            server.add_service(background_service("trace", exporter));
+        }
         Self {
-            server: Server::new_with_opt_and_conf(None, server_conf(config)),
+            server,
             surfaces: Surfaces::default(),
             in_force: Arc::new(AppliedConfig::new(&config.values)),
             access: None,
@@ -211,6 +217,8 @@ impl Bound {
                 program: None,
                 is_exclusive: false,
                 predecessor: None,
+                exporter,
+                signals: None,
             },
             process,
         }
@@ -312,7 +320,8 @@ impl Bound {
         let trusted = self.surfaces.trusted.clone();
         let process = || self.process.clone();
         let errors = Arc::new(SurfaceErrors::new(Arc::clone(&service), process()));
-        let app = Proxy::app(service, limits.clone(), process(), Arc::clone(&errors));
+        let context = (process(), trusted.clone());
+        let app = Proxy::app(service, limits.clone(), context, Arc::clone(&errors));
         let gate = Gate::new(app, S::NAME, &limits, trusted, &self.process, errors)
             .secured_by(self.surfaces.tls.clone());
         let gate = if clients.proxy_protocol { gate.behind_balancer() } else { gate };
@@ -405,6 +414,17 @@ impl Bound {
     /// Hands over to another process of this `program` on SIGUSR2.
     pub fn hand_over_to(&mut self, program: Program) {
         self.lifecycle.program = Some(program);
+    }
+
+    /// Stops on signals whose handlers are installed already, including those that arrived before
+    /// `run`.
+    pub(crate) fn stop_on(&mut self, signals: Signals) {
+        self.lifecycle.signals = Some(signals);
+    }
+
+    /// The node, as all parts see it.
+    pub(crate) fn node(&self) -> Option<Arc<Node>> {
+        self.node.clone()
     }
 
     /// Runs until a signal has stopped it.

@@ -19,6 +19,7 @@ use http::{HeaderValue, Method, Version};
 use pingora::http::RequestHeader;
 use pingora_limits::inflight::Guard;
 use portcullis_filters::client::Client;
+use portcullis_filters::coding::accepts_gzip;
 use portcullis_filters::head::{TRACEPARENT, traceparent, within_rate};
 use portcullis_filters::limit::RateLimitStatus;
 use portcullis_filters::policy::{self, Admission, Admitted, PendingCall};
@@ -69,6 +70,11 @@ impl<'a, S: Surface> Exchange<'a, S> {
 
     /// Answers the request; returns whether the response was sent.
     pub(super) async fn serve(&mut self) -> bool {
+        if let Some(tracer) = &self.proxy.process.tracer {
+            let peer = self.request.head(self.header).peer;
+            let is_trusted = || self.proxy.trusted.contain(S::NAME, peer);
+            self.context.trace = tracer.begin(self.head.traceparent(self.header), is_trusted);
+        }
         let (mut caller, mut verdict) = self.admit();
         if let Some(unsettled) = caller.unsettled
             && let Err(refusal) = cold(caller.settle(unsettled)).await
@@ -128,11 +134,15 @@ impl<'a, S: Surface> Exchange<'a, S> {
             Err(Incomplete::Gone) => return None,
         };
         let request_id = self.context.request_id;
+        let trace = self.context.trace.take();
+        let own = trace.as_ref().map(|trace| trace.traceparent.as_bytes());
         let mut context = RequestContext {
             request_id: request_id.as_str(),
             client: caller.client.key,
-            traceparent: self.head.traceparent(self.header),
+            traceparent: own.or_else(|| self.head.traceparent(self.header)),
+            stages: self.proxy.process.tracer.as_ref().map(|_| Vec::new()),
             chain_position: self.head.chain_position(self.header),
+            accepts_gzip: self.head.accepts_gzip,
             metrics: &self.proxy.process.metrics,
             method: "",
             upstream: Duration::ZERO,
@@ -140,8 +150,9 @@ impl<'a, S: Surface> Exchange<'a, S> {
         };
         let answer = self.proxy.surface.answer(&self.head.settings, call, body, &mut context);
         let mut reply = answer.await;
-        let RequestContext { method, upstream, node, .. } = context;
+        let RequestContext { method, upstream, node, stages, .. } = context;
         (self.context.method, self.context.upstream, self.context.node) = (method, upstream, node);
+        (self.context.trace, self.context.stages) = (trace, stages.unwrap_or_default());
         if let Err(refusal) = self.hold(&reply, caller) {
             reply = self.refused(&refusal, caller);
         }
@@ -286,6 +297,7 @@ struct HeadInfo<S: Surface> {
     has_traceparent: bool,
     has_chain_position: bool,
     has_origin: bool,
+    accepts_gzip: bool,
 }
 
 impl<S: Surface> HeadInfo<S> {
@@ -309,6 +321,7 @@ impl<S: Surface> HeadInfo<S> {
             has_traceparent: fields.contains_key(&TRACEPARENT),
             has_chain_position: fields.contains_key(&X_CHAIN_POSITION),
             has_origin: fields.contains_key(ORIGIN),
+            accepts_gzip: accepts_gzip(fields),
         });
         if request.is_head_cached() {
             header.extensions_mut().insert(Arc::clone(&info));

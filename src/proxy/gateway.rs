@@ -3,24 +3,36 @@
 use super::surface::{RequestContext, Surface};
 use crate::gateway::{Caller, Gateway, Lookup, Settings};
 use crate::http::clients::Running;
-use crate::http::rate::RequestLimiter;
+use crate::http::rate::{RequestLimiter, Uncounted};
 use crate::io::cold;
+use crate::io::gzip::MIN_BODY;
 use crate::node::NodeError;
+use crate::reply::coding::{self, Coding};
 use crate::reply::{Cors, ErrorFormat, Reply};
-use crate::telemetry::{self, CacheUse};
+use crate::telemetry::{self, CacheUse, Stage};
 use bytes::Bytes;
 use pingora_limits::inflight::Guard;
 use portcullis_filters::head::Head;
 use portcullis_filters::policy::{Admission, JudgedHead};
-use portcullis_filters::position::MalformedPosition;
+use portcullis_filters::position::{ChainPosition, MalformedPosition};
 use portcullis_filters::verdict::{Reason, Refusal};
 use std::sync::Arc;
+use tokio::time::Instant;
+
+/// Whether the rate limit counts a client's requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counting {
+    /// It does.
+    Limited,
+    /// It is one of `gateway.exempt`.
+    Exempt,
+}
 
 impl Surface for Gateway {
     const NAME: telemetry::Surface = telemetry::Surface::Gateway;
     const STYLE: ErrorFormat = ErrorFormat::JsonRpc;
     type Settings = Settings;
-    type Judged = JudgedHead;
+    type Judged = (JudgedHead, Counting);
     type Call = ();
 
     fn running(&self) -> &Running<Settings> {
@@ -38,20 +50,27 @@ impl Surface for Gateway {
         matches!(target, b"/rpc" | b"/healthz")
     }
 
-    fn judge(&self, settings: &Settings, head: &Head<'_>) -> JudgedHead {
-        settings.policy.judge(head)
+    fn judge(&self, settings: &Settings, head: &Head<'_>) -> Self::Judged {
+        let (judged, exempt) = (settings.policy.judge(head), &settings.exempt);
+        let is_exempt = !exempt.is_empty() && exempt.contains(judged.client().address);
+        (judged, if is_exempt { Counting::Exempt } else { Counting::Limited })
     }
 
     fn admit(
         &self,
         settings: &Settings,
-        judged: &JudgedHead,
+        (judged, counting): &Self::Judged,
         _: &Head<'_>,
         limiter: &RequestLimiter<'_>,
     ) -> Admission<(), Guard> {
         let clients = self.running.clients();
         let enter = |client| clients.enter(client, &settings.limits);
-        settings.policy.admit(judged, limiter, limiter.now(), enter)
+        match counting {
+            Counting::Limited => settings.policy.admit(judged, limiter, limiter.now(), enter),
+            Counting::Exempt => {
+                settings.policy.admit(judged, &Uncounted(limiter), limiter.now(), enter)
+            }
+        }
     }
 
     async fn answer(
@@ -69,8 +88,8 @@ impl Surface for Gateway {
         };
         context.method = request.method().name();
         // boxed: few requests name a position
-        if context.chain_position != Ok(None)
-            && let Err(reply) = cold(reach_position(self, id, context)).await
+        if let Some(position) = context.chain_position.transpose()
+            && let Err(reply) = cold(reach_position(self, id, position, context)).await
         {
             return reply;
         }
@@ -83,7 +102,13 @@ impl Surface for Gateway {
             Lookup::Cached(answer, _) => Ok(answer),
             // boxed, so that what is answered at once carries no room for asking the node
             Lookup::Pending(pending) => {
+                let start = context.stages.as_ref().map(|_| Instant::now());
                 let answer = Box::pin(pending.answer(&mut context.upstream)).await;
+                if let Some((stages, start)) = context.stages.as_mut().zip(start) {
+                    let is_call = cache != CacheUse::Shared;
+                    let name = if is_call { context.method } else { "shared call" };
+                    stages.push(Stage { name, is_call, time: [start, Instant::now()] });
+                }
                 context.node = answer.as_ref().ok().and_then(|answer| answer.node);
                 answer
             }
@@ -99,6 +124,16 @@ impl Surface for Gateway {
         };
         reply.cache = (cache != CacheUse::Off).then(|| cache.name());
         reply.chain_position = position;
+        if settings.gzip && reply.body.length() >= MIN_BODY {
+            reply.coding = Coding::Negotiable;
+            if context.accepts_gzip {
+                if reply.gzip.get().is_none() {
+                    let payload = coding::payload(&reply.body);
+                    cold(self.make_gzip(&request, payload, &reply.gzip)).await;
+                }
+                coding::encode(&mut reply);
+            }
+        }
         reply
     }
 }
@@ -107,11 +142,11 @@ impl Surface for Gateway {
 async fn reach_position(
     gateway: &Gateway,
     id: &str,
+    position: Result<ChainPosition, MalformedPosition>,
     context: &RequestContext<'_>,
 ) -> Result<(), Reply> {
-    let refusal = match context.chain_position {
-        Ok(None) => return Ok(()),
-        Ok(Some(position)) => match gateway.catch_up(position, context.client).await {
+    let refusal = match position {
+        Ok(position) => match gateway.catch_up(position, context.client).await {
             Ok(true) => return Ok(()),
             Ok(false) => Refusal::new(
                 Reason::ChainPositionBehind,

@@ -27,7 +27,7 @@ use crate::io::Held;
 use crate::relay::Relay;
 use crate::reply::status_and_code;
 use crate::sidecar::Sidecar;
-use crate::telemetry::{self, HttpLine, RequestLine};
+use crate::telemetry::{self, HttpLine, RequestLine, Stage, TraceContext, Tracer};
 use async_trait::async_trait;
 use exchange::Exchange;
 use http::Method;
@@ -50,6 +50,7 @@ pub struct Proxy<S> {
     surface: Arc<S>,
     connections: ConnectionsConfig,
     process: ServerContext,
+    trusted: TrustedPeers,
     errors: Arc<SurfaceErrors<S>>,
 }
 
@@ -58,10 +59,10 @@ impl<S: Surface> Proxy<S> {
     pub fn app(
         surface: Arc<S>,
         connections: ConnectionsConfig,
-        process: ServerContext,
+        (process, trusted): (ServerContext, TrustedPeers),
         errors: Arc<SurfaceErrors<S>>,
     ) -> Arc<HttpProxy<Self>> {
-        let proxy = Self { surface, connections, process, errors };
+        let proxy = Self { surface, connections, process, trusted, errors };
         Arc::new(http_proxy(&Arc::new(ServerConf::default()), proxy))
     }
 }
@@ -75,7 +76,7 @@ impl<S: Surface> ProxyHttp for Proxy<S> {
         Box::new(Context::new(&self.process))
     }
 
-    /// Adds none: responses are not compressed.
+    /// Adds no modules: `reply` compresses, once for all requests with the same payload.
     fn init_downstream_modules(&self, _: &mut HttpModules) {}
 
     async fn request_filter(&self, session: &mut Session, ctx: &mut Self::CTX) -> Result<bool> {
@@ -132,6 +133,10 @@ pub struct Context {
     upstream: Duration,
     /// The place of the node's URL that answered.
     node: Option<usize>,
+    /// `None` unless the request is sampled or part of a trace.
+    trace: Option<Box<TraceContext>>,
+    /// Empty without `[trace]`.
+    stages: Vec<Stage>,
     /// The client's share of its requests in flight, until the response is out.
     slot: Option<Guard>,
     /// The large answer that the client has not read, counted as its own.
@@ -183,6 +188,8 @@ impl Context {
             method: "",
             upstream: Duration::ZERO,
             node: None,
+            trace: None,
+            stages: Vec::new(),
             slot: None,
             unread: None,
             outcome: None,
@@ -191,22 +198,33 @@ impl Context {
     }
 
     /// Logs and counts the request with this head.
-    fn log<S: Surface>(&self, header: &RequestHeader, process: &ServerContext) {
+    fn log<S: Surface>(&mut self, header: &RequestHeader, process: &ServerContext) {
         let Some(outcome) = self.outcome else { return };
-        let is_logged = process.log.has_requests();
-        process.log_request(&RequestLine {
+        let total = self.started.elapsed();
+        let samples =
+            |t: &&Tracer| t.samples(self.trace.as_deref(), outcome.status, (self.started, total));
+        let tracer = process.tracer.as_deref().filter(samples);
+        let is_shown = process.log.has_requests() || tracer.is_some();
+        let mut line = RequestLine {
             surface: S::NAME,
             request_id: self.request_id.as_str(),
             client: outcome.client,
             method: self.method,
-            http: if is_logged { outcome.http::<S>(header) } else { HttpLine::default() },
+            http: if is_shown { outcome.http::<S>(header) } else { HttpLine::default() },
             reason: outcome.reason,
             status: outcome.status,
             bytes: outcome.bytes,
             upstream: self.upstream,
             node: self.node,
-            total: self.started.elapsed(),
-        });
+            total,
+        };
+        let own_id;
+        if let Some(tracer) = tracer {
+            let id = tracer.record(self.trace.take(), (&line, self.started), &self.stages);
+            own_id = format!("{id:032x}");
+            line.http.trace_id = &own_id;
+        }
+        process.log_request(&line);
     }
 }
 

@@ -61,7 +61,7 @@ impl Surface for Relay {
         body: Bytes,
         context: &mut RequestContext<'_>,
     ) -> Reply {
-        let trace = Arc::new(Trace::new(context.traceparent));
+        let trace = Arc::new(Trace::new(context.traceparent, context.stages.take()));
         let RelayCall { endpoint, idempotency_key } = call;
         let request = Request {
             settings: Arc::clone(settings),
@@ -73,7 +73,7 @@ impl Surface for Relay {
         };
         let (method, reply) = self.respond(request).await;
         (context.method, context.upstream) = (method, trace.upstream());
-        context.node = trace.node();
+        (context.node, context.stages) = (trace.node(), trace.take_stages());
         reply
     }
 

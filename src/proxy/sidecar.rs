@@ -4,6 +4,8 @@ use super::surface::{RequestContext, Surface};
 use crate::config::CorsOrigins;
 use crate::http::clients::Running;
 use crate::http::rate::RequestLimiter;
+use crate::io::cold;
+use crate::reply::coding::{self, Coding};
 use crate::reply::{Cors, ErrorFormat, Reply};
 use crate::sidecar::{Refused, Settings, Sidecar};
 use crate::telemetry;
@@ -68,7 +70,17 @@ impl Surface for Sidecar {
         context.method = parts.function.name();
         context.metrics.sidecar.call(parts.function);
         match Sidecar::answer(self, settings, &parts, &body).await {
-            Ok(reply) => reply,
+            Ok(mut reply) => {
+                if settings.gzip() {
+                    coding::offer(&mut reply);
+                } else {
+                    reply.coding = Coding::Only;
+                }
+                if context.accepts_gzip {
+                    cold(coding::compress(&mut reply)).await;
+                }
+                reply
+            }
             Err(Refused { refusal, retry_after, is_personal }) => {
                 let mut reply = Reply::refusal(ErrorFormat::Xrpc, &refusal, context.request_id);
                 reply.retry_after = retry_after.or(reply.retry_after);

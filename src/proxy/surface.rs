@@ -3,7 +3,7 @@
 use crate::http::clients::{self, Running};
 use crate::http::rate::RequestLimiter;
 use crate::reply::{Cors, ErrorFormat, Reply};
-use crate::telemetry::{self, Metrics};
+use crate::telemetry::{self, Metrics, Stage};
 use bytes::Bytes;
 use pingora_limits::inflight::Guard;
 use portcullis_filters::client::{Client, ClientKey};
@@ -81,8 +81,12 @@ pub struct RequestContext<'a> {
     pub client: ClientKey,
     /// The trace context to pass on.
     pub traceparent: Option<&'a [u8]>,
+    /// Filled in, unless `None`: the stages of the request, for its trace.
+    pub stages: Option<Vec<Stage>>,
     /// The position of the chain that it must be answered from, or a later one, if it names one.
     pub chain_position: Result<Option<ChainPosition>, MalformedPosition>,
+    /// Whether the client accepts gzip.
+    pub accepts_gzip: bool,
     /// The metrics.
     pub metrics: &'a Metrics,
     /// Filled in: the method or operation, one of a closed list.

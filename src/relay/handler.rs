@@ -75,7 +75,8 @@ impl Handler {
         policy: &RelayPolicy,
         trace: &Arc<Trace>,
     ) -> Result<Outcome, Outcome> {
-        let (epoch, account) = self.transactions.account(&unverified).await?;
+        let proven = self.transactions.account(&unverified);
+        let (epoch, account) = trace.stage("pins", proven).await?;
         let permit = unverified.verify(policy, account)?;
         let approved = Approved::new(&permit, epoch, trace);
         Ok(Arc::clone(&self.transactions).submit(approved).await)

@@ -1,5 +1,5 @@
-//! The operations that we sign: the chain's state decides, then an intent is durable, then the
-//! transaction is sent, and its effect is read back.
+//! The operations that we sign: the chain's state decides, then an intent is durable as sent, then
+//! the transaction is sent, and its effect is read back.
 //!
 //! An idempotency key stores the first final response; without one, an operation that is in flight
 //! or whose end is unknown is not started a second time.
@@ -14,8 +14,9 @@ use super::signers::{DEADLINE, Signed, Signer, SignerGuard, Signers};
 use super::state::{Decision, State};
 use super::submit::{Submitter, Trace, WritesInFlight};
 use crate::io::cold;
-use crate::store::{Claim, IntentId, IntentState, NewIntent, StoreError};
+use crate::store::{Budgets, Claim, IntentId, IntentState, NewIntent, StoreError};
 use crate::telemetry::Metrics;
+use portcullis_filters::felt::Felt;
 use portcullis_filters::operation::Operation;
 use portcullis_filters::policy::OperationPermit;
 use portcullis_filters::verdict::Reason;
@@ -52,8 +53,8 @@ struct Claimed {
 /// What an operation needs to be sent.
 struct Prepared {
     signed: Signed,
-    /// Whether the store has to reserve something first.
-    reserves: bool,
+    /// The identity to which the store has to bind the subject.
+    identity: Option<Felt>,
 }
 
 /// An operation to be carried out, detached from its request.
@@ -172,7 +173,8 @@ impl Operations {
             // that holds with unproven pins, too
             return Ok(Outcome::already(Details::V2_ACTIVE));
         }
-        let epoch = self.reconciler.permit(required, deadline).await?;
+        let proven = self.reconciler.permit(required, deadline);
+        let epoch = task.trace.stage("pins", proven).await?;
         if claimed.as_ref().is_some_and(|claimed| claimed.epoch != epoch) {
             return Err(Outcome::restarted());
         }
@@ -191,14 +193,21 @@ impl Operations {
             }
         }
         let signer = self.signers.of(role(task.operation.kind()));
-        let (mut guard, mut nonce) = (cold(signer.lock(deadline)).await?, None);
+        let queue = task.trace.stage("queue", signer.lock(deadline));
+        let (mut guard, mut nonce) = (queue.await?, None);
         let mut written = cold(self.write(task, &mut guard, &epoch, &mut nonce)).await;
         if matches!(&written, Err(outcome) if outcome.reason() == Some(Reason::NonceConflict)) {
             // the key was used elsewhere: once more, with the node's next nonce
             written = cold(self.write(task, &mut guard, &epoch, &mut nonce)).await;
         }
-        guard.release().await;
-        let (id, signed) = written?;
+        // the next operation starts meanwhile: its nonce is the node's, which counts this one
+        let accepted = async {
+            let (id, signed) = written?;
+            self.submitter.accepted(id, signed.hash).await?;
+            Ok::<_, Outcome>((id, signed))
+        };
+        let (accepted, ()) = tokio::join!(accepted, guard.release());
+        let (id, signed) = accepted?;
         cold(self.confirm(task, id, &signed, &epoch)).await
     }
 
@@ -214,26 +223,19 @@ impl Operations {
         nonce: &mut Option<u64>,
     ) -> Result<(IntentId, Signed), Outcome> {
         let signer = guard.signer;
-        let signed = timeout_at(guard.deadline, self.prepare(task, signer, epoch)).await;
-        let Prepared { signed, reserves } =
-            signed.unwrap_or_else(|_| Err(Outcome::overloaded()))?;
-        if nonce.replace(signed.nonce) == Some(signed.nonce) {
+        let signed = timeout_at(guard.deadline, self.prepare(task, signer, epoch));
+        let prepared = task
+            .trace
+            .stage("sign", signed)
+            .await
+            .unwrap_or_else(|_| Err(Outcome::overloaded()))?;
+        let next = prepared.signed.nonce;
+        if nonce.replace(next) == Some(next) {
             return Err(Outcome::nonce_conflict());
         }
-        let (is_held, same_epoch) = tokio::join!(guard.check(), self.prover.check_epoch(epoch));
-        is_held?;
-        same_epoch?;
-        let state = self.state(epoch);
-        if reserves {
-            operations::reserve(&task.operation, &state).await?;
-        }
-        let sent = self.send(task, signer, &signed, epoch).await;
-        if matches!(&sent, Err(outcome) if outcome.transaction_hash.is_none())
-            && let Err(error) = operations::release(&task.operation, &state).await
-        {
-            log::warn!("the reservation was not released: {:?}", error.status);
-        }
-        Ok((sent?, signed))
+        guard.check().await?;
+        let id = self.send(task, signer, &prepared, epoch).await?;
+        Ok((id, prepared.signed))
     }
 
     /// Decides and signs. Nothing is stored or sent yet, so that it can be cut off.
@@ -254,28 +256,42 @@ impl Operations {
         };
         // after the nonce: it shows the effect of every transaction that the nonce counts
         let decision = cold(operations::decide(&task.operation, &self.state(epoch))).await?;
-        let reserves = matches!(decision, Decision::Reserve(_));
-        match decision {
-            Decision::Already(details) => Err(Outcome::already(details)),
-            Decision::Write(calls) | Decision::Reserve(calls) => {
-                let settings = self.submitter.running.settings();
-                let signed = signer.sign(&calls, nonce, &settings.config.policy).await?;
-                Ok(Prepared { signed, reserves })
-            }
-        }
+        let (calls, identity) = match decision {
+            Decision::Already(details) => return Err(Outcome::already(details)),
+            Decision::Write(calls) => (calls, None),
+            Decision::Bind(identity, calls) => (calls, Some(identity)),
+        };
+        let settings = self.submitter.running.settings();
+        let signed = signer.sign(&calls, nonce, &settings.config.policy).await?;
+        Ok(Prepared { signed, identity })
     }
 
-    /// Journals and submits. Returns once the node has accepted it.
+    /// Journals and submits. Returns once the node has accepted it, which is not journaled yet.
     async fn send(
         &self,
         task: &Task,
         signer: &Signer,
-        signed: &Signed,
+        prepared: &Prepared,
         epoch: &str,
     ) -> Result<IntentId, Outcome> {
-        let intent = task.intent(signer, signed, epoch);
-        let id = self.reconciler.intend(&intent).await?.ok_or_else(Outcome::unsettled)?;
-        self.metrics.relay.nonce(signer.account.role, signed.nonce);
+        let budgets = self.submitter.running.settings().budgets();
+        let intent = task.intent(signer, prepared, epoch, budgets);
+        // side by side: what is journaled is sent only if the chain is still the one that was read
+        let intended = self.reconciler.intend(&intent);
+        let (same_epoch, intended) = tokio::join!(self.prover.check_epoch(epoch), intended);
+        if let Err(outcome) = same_epoch {
+            return match intended {
+                Ok(Some(id)) => {
+                    let why = "not sent: the chain was not confirmed";
+                    self.submitter.rejected(id, intent.transaction_hash, why).await?;
+                    Err(outcome)
+                }
+                Err(unknown) if unknown.reason() == Some(Reason::OutcomeUnknown) => Err(unknown),
+                _ => Err(outcome),
+            };
+        }
+        let id = intended?.ok_or_else(Outcome::unsettled)?;
+        self.metrics.relay.nonce(signer.account.role, intent.nonce);
         self.submitter.submit(id, &intent, &task.trace).await?;
         Ok(id)
     }
@@ -288,7 +304,8 @@ impl Operations {
         signed: &Signed,
         epoch: &str,
     ) -> Result<Outcome, Outcome> {
-        let receipt = self.submitter.receipt(id, signed.hash).await.unwrap_or_else(|error| {
+        let receipt = self.submitter.receipt(id, signed.hash);
+        let receipt = task.trace.stage("receipt", receipt).await.unwrap_or_else(|error| {
             // the journal has it as accepted: the reconciler settles it
             error.log();
             None
@@ -354,11 +371,20 @@ impl Task {
         }
     }
 
-    fn intent<'a>(&'a self, signer: &Signer, signed: &'a Signed, epoch: &'a str) -> NewIntent<'a> {
+    fn intent<'a>(
+        &'a self,
+        signer: &Signer,
+        prepared: &'a Prepared,
+        epoch: &'a str,
+        budgets: Budgets,
+    ) -> NewIntent<'a> {
+        let Prepared { signed, identity } = prepared;
+        let is_drip = matches!(self.operation, Operation::FaucetDrip(_));
         NewIntent {
             operation: self.operation.kind().name(),
             digest: self.digest,
             subject: subject(&self.operation),
+            identity: *identity,
             request: &self.request,
             epoch,
             signer: signer.account.address,
@@ -366,6 +392,8 @@ impl Task {
             transaction_hash: signed.hash,
             transaction: &signed.params,
             idempotency_key: self.key.as_deref(),
+            max_fee: signed.max_fee,
+            budgets: Budgets { drips: budgets.drips.filter(|_| is_drip), ..budgets },
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The outcome of a write, before it has a status and a body.
 
+use crate::io::clock::seconds_until;
 use crate::node::chain::{ErrorObject, RpcError, code};
-use crate::store::{Intent, IntentState, StoreError};
+use crate::store::{Budget, Intent, IntentState, OverBudget, StoreError};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::verdict::{Reason, Refusal};
 use serde::Serialize;
@@ -96,6 +97,14 @@ impl Outcome {
         Self { transaction_hash: Some(hash), ..Self::refused(Reason::OutcomeUnknown, message) }
     }
 
+    /// The store did not say whether the transaction is stored as sent: the reconciler sends it if
+    /// it is.
+    pub(super) fn unconfirmed(hash: Felt) -> Self {
+        let message = "the journal did not confirm the write, which may still be sent: repeat the \
+                       request, it is not sent twice";
+        Self { transaction_hash: Some(hash), ..Self::refused(Reason::OutcomeUnknown, message) }
+    }
+
     /// Why it was refused, if it was.
     pub(super) fn reason(&self) -> Option<Reason> {
         let Status::Refused(refusal) = &self.status else { return None };
@@ -122,6 +131,16 @@ impl Outcome {
     pub(super) fn faucet_empty() -> Self {
         let message = "the faucet cannot pay a drip: its account must be refilled";
         Self::refused(Reason::FaucetEmpty, message)
+    }
+
+    /// It would be over a budget, of which other operations used up too much within 24 hours.
+    pub(super) fn over_budget(over: OverBudget, now_us: i64) -> Self {
+        let message = match over.budget {
+            Budget::Faucet => "the drips of a day are used up: nothing was sent",
+            Budget::Fees => "the fees of a day are used up: nothing was sent",
+        };
+        let retry_after = seconds_until(over.until_us, now_us);
+        Self { retry_after, ..Self::refused(Reason::BudgetExceeded, message) }
     }
 
     /// An earlier write of the account may still use its nonce.

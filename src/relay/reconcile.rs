@@ -2,18 +2,22 @@
 //! was lost.
 //!
 //! Runs before anything is written, and in the background. The chain decides: a receipt settles an
-//! intent; an intent that was never sent is lost; one that was sent, and whose nonce is still free,
-//! is sent once more as the same transaction, which can be executed only once; one whose nonce
-//! another transaction used is lost. Intents of an earlier epoch of the chain are lost with it, and
-//! so is an intent whose block the chain rolled back: its request is written again.
+//! intent; one that may have been sent, and whose nonce is still free, is sent once more as the
+//! same transaction, which can be executed only once; one whose nonce another transaction used is
+//! lost, and so is one that an earlier version left unsent. Intents of an earlier epoch of the
+//! chain are lost with it, and so is an intent whose block was rolled back: its request is written
+//! again.
 
+use super::operations;
 use super::outcome::Outcome;
 use super::pins::{Prover, Required};
 use super::signers::{DEADLINE, Signer, Signers};
 use super::submit::Submitter;
 use crate::io::cold;
 use crate::node::chain::{ErrorObject, RpcError, code};
-use crate::store::{Chore, ChoreLock, Intended, Intent, IntentId, IntentState, NewIntent, Search};
+use crate::store::{
+    Chore, ChoreLock, Intended, Intent, IntentId, IntentState, NewIntent, Search, StoreError,
+};
 use crate::telemetry::Metrics;
 use portcullis_filters::verdict::Reason;
 use std::sync::Arc;
@@ -82,15 +86,22 @@ impl Reconciler {
         Ok(())
     }
 
-    /// Makes an intent durable, unless an earlier one is in its way; `None` if that has its nonce.
+    /// Makes an intent durable as sent, unless an earlier one is in its way; `None` if that has its
+    /// nonce.
     ///
     /// # Errors
-    /// The outcome of an equal intent, or the chain or the store is unavailable.
+    /// The outcome of an equal intent; a budget is exceeded; the chain or the store is unavailable,
+    /// or did not confirm it: then it may be sent later.
     pub(super) async fn intend(&self, new: &NewIntent<'_>) -> Result<Option<IntentId>, Outcome> {
         let store = &self.submitter.journal.store;
         let intents = store.intents();
         loop {
-            match intents.intend(new, store.now_us()).await? {
+            let now_us = store.now_us();
+            let intended = intents.intend(new, now_us).await;
+            if let Err(error @ StoreError::Unconfirmed(_)) = &intended {
+                return Err(self.submitter.unconfirmed(error, new.transaction_hash));
+            }
+            match intended? {
                 Intended::New(id) => return Ok(Some(id)),
                 Intended::Known(intent) => {
                     if let Some(outcome) = self.known(&intent).await? {
@@ -102,7 +113,9 @@ impl Reconciler {
                         return Ok(None);
                     }
                 }
+                Intended::Elsewhere(binding) => operations::check_binding(binding)?,
                 Intended::OtherChain => return Err(Outcome::restarted()),
+                Intended::OverBudget(over) => return Err(Outcome::over_budget(over, now_us)),
             }
         }
     }
@@ -179,8 +192,9 @@ impl Reconciler {
         Ok(())
     }
 
-    /// The next nonce of one of our accounts, if no pending intent can use it: each of them is
-    /// accepted, and the node counts it. Its receipt is read by the process that wrote it.
+    /// The next nonce of one of our accounts, if no pending intent can use it: the node counts the
+    /// nonce of each, whether or not the journal has it as accepted yet. Its receipt is read by the
+    /// process that wrote it, or in the background.
     pub(super) async fn free_nonce(
         &self,
         epoch: &str,
@@ -190,9 +204,7 @@ impl Reconciler {
         let pending = intents.unresolved(epoch, Some(signer.account.address));
         let (pending, next) = tokio::join!(pending, signer.nonce());
         let next = next?;
-        let is_counted =
-            |intent: &Intent| intent.state == IntentState::Accepted && intent.nonce < next;
-        Ok(pending?.iter().all(is_counted).then_some(next))
+        Ok(pending?.iter().all(|intent| intent.nonce < next).then_some(next))
     }
 
     /// Settles the pending intents of one of our accounts. The caller must hold its lock.
@@ -291,6 +303,7 @@ impl Reconciler {
             };
             self.metrics.relay.reconciles(is_ours);
             let Ok(epoch) = permitted else { continue };
+            self.report_budgets(&epoch).await;
             // an error is dropped here, too: requests ask the chain themselves
             if !is_ours || cold(self.settle_open(&epoch)).await.is_ok() {
                 self.report_open(&epoch).await;
@@ -317,6 +330,15 @@ impl Reconciler {
         if let Ok(open) = store.intents().unresolved(epoch, None).await {
             let oldest = open.first().map(|intent| intent.created_us);
             self.metrics.relay.reconciled(store.now_us(), oldest);
+        }
+    }
+
+    async fn report_budgets(&self, epoch: &str) {
+        let Submitter { journal, running, .. } = &*self.submitter;
+        let (budgets, now_us) = (running.settings().budgets(), journal.store.now_us());
+        let used = journal.store.intents().budgets_used(&budgets, epoch, now_us).await;
+        for (budget, used) in used.into_iter().flatten() {
+            self.metrics.relay.budget_used(budget.name(), used);
         }
     }
 

@@ -6,6 +6,7 @@
 use crate::config::{Amount, KeysConfig, PinsConfig, RelayConfig};
 use crate::http::clients::{self, ClientLimits};
 use crate::secrets::{self, SecretError, SecretErrors};
+use crate::store::Budgets;
 use portcullis_filters::bearer::Tokens;
 use portcullis_filters::client::TrustedProxies;
 use portcullis_filters::felt::Felt;
@@ -37,6 +38,12 @@ impl Settings {
     /// What the faucet needs to pay one drip: the amount, and at most the fee's cap.
     pub(crate) fn drip_cost(&self) -> Amount {
         self.config.policy.faucet_amount + self.config.policy.max_fee
+    }
+
+    /// The most that operations may spend within 24 hours.
+    pub(crate) fn budgets(&self) -> Budgets {
+        let RelayConfig { faucet_per_day, fees_per_day, .. } = &self.config;
+        Budgets { drips: *faucet_per_day, fees: fees_per_day.map(Amount::fri) }
     }
 
     /// These settings with the chain, the contracts and the class of accounts of a running relay:

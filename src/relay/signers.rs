@@ -10,7 +10,7 @@ use super::settings::{Account, Accounts, Keys, Pins};
 use crate::config::RelayPolicyConfig;
 use crate::node::chain::{Chain, RpcError};
 use crate::secrets::hardening;
-use crate::store::{SignerLock, Store, StoreError};
+use crate::store::{SessionLock, Store, StoreError};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::secret::SecretKey;
 use portcullis_filters::tx::{Bounds, Call, Invoke, Transaction};
@@ -55,7 +55,7 @@ pub(super) struct Signer {
 /// What the first in an account's queue has.
 struct Queue {
     /// Excludes other processes.
-    lock: SignerLock,
+    lock: SessionLock,
     /// When it was taken from other processes, and how many writes it has served since.
     burst: (Instant, u32),
     /// Whether another process had the account for as long as the last one here waited.
@@ -68,7 +68,7 @@ pub(super) struct SignerGuard<'a> {
     /// Until then, the write is signed or refused.
     pub(super) deadline: Instant,
     queue: MutexGuard<'a, Queue>,
-    /// Whether the next operation takes over what is held.
+    /// Whether the next operation gets the lock as it is, held.
     is_passed_on: bool,
 }
 
@@ -110,6 +110,8 @@ impl Queue {
 pub(super) struct Signed {
     pub(super) hash: Felt,
     pub(super) nonce: u64,
+    /// The highest fee by its bounds, in fri.
+    pub(super) max_fee: u128,
     /// The parameters of the method that submits it, in JSON.
     pub(super) params: String,
 }
@@ -127,7 +129,7 @@ impl Signers {
             chain: Arc::clone(chain),
             store: Arc::clone(store),
             queue: Mutex::new(Queue {
-                lock: SignerLock::of(account.address),
+                lock: SessionLock::of_signer(account.address),
                 burst: (Instant::now(), 0),
                 was_in_vain: false,
             }),
@@ -227,25 +229,29 @@ impl Signer {
             return Err(Outcome::nonce_conflict());
         }
         let estimate = estimate?;
-        let transaction = invoke(bounds(&estimate, policy)?).sign(self.chain_id, &self.key);
+        let (bounds, max_fee) = bounds(&estimate, policy)?;
+        let transaction = invoke(bounds).sign(self.chain_id, &self.key);
         hardening::wipe_stack();
         let hash = transaction.hash(self.chain_id);
-        Ok(Signed { hash, nonce, params: transaction.to_params() })
+        Ok(Signed { hash, nonce, max_fee, params: transaction.to_params() })
     }
 }
 
-/// The estimate plus half, as prices and state change; within the caps.
-fn bounds(estimate: &Bounds, policy: &RelayPolicyConfig) -> Result<Bounds, Refusal> {
+/// The estimate plus half, as prices and state change, within the caps; and its highest fee.
+fn bounds(estimate: &Bounds, policy: &RelayPolicyConfig) -> Result<(Bounds, u128), Refusal> {
     let margin = |(amount, price): (u64, u128)| {
         (amount.saturating_add(amount / 2), price.saturating_add(price / 2))
     };
     let [l1_gas, l1_data_gas, l2_gas] =
         [estimate.l1_gas, estimate.l1_data_gas, estimate.l2_gas].map(margin);
     let bounds = Bounds { l1_gas, l1_data_gas, l2_gas };
-    let max_fee = policy.max_fee.fri();
-    if l2_gas.0 > policy.max_l2_gas || bounds.max_fee().is_none_or(|fee| fee > max_fee) {
-        let message = "the chain's price of the write is over the configured bound";
-        return Err(Refusal::new(Reason::FeeBoundExceeded, message));
+    match bounds.max_fee() {
+        Some(fee) if fee <= policy.max_fee.fri() && l2_gas.0 <= policy.max_l2_gas => {
+            Ok((bounds, fee))
+        }
+        _ => {
+            let message = "the chain's price of the write is over the configured bound";
+            Err(Refusal::new(Reason::FeeBoundExceeded, message))
+        }
     }
-    Ok(bounds)
 }

@@ -32,8 +32,8 @@ pub(super) enum Decision {
     Already(Details),
     /// These calls do it.
     Write(Vec<Call>),
-    /// The same, once the store has reserved what the operation needs.
-    Reserve(Vec<Call>),
+    /// The same, once the store has bound the operation's subject to this identity.
+    Bind(Felt, Vec<Call>),
 }
 
 impl Decision {

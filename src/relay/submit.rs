@@ -1,15 +1,19 @@
 //! Submits journaled intents to the node and records the result; the journal as the stages write
-//! it, where an intent is durable before it is sent, and so is each step after.
+//! it.
 //!
-//! `sent` is durable before the first byte leaves, so an intent that is only `intended` never left.
-//! An answer that cannot be trusted leaves the intent `sent`; `reconcile` settles it later.
+//! `sent` is durable before the first byte leaves, in one commit with the intent. An answer that
+//! cannot be trusted leaves the intent `sent`, and so does a crash before the send; `reconcile`
+//! settles it later.
 
-use super::outcome::{Outcome, refuse};
+use super::outcome::Outcome;
 use super::settings::Settings;
 use crate::http::clients::Running;
+use crate::io::cold;
 use crate::io::shared::{Aborted, Shared};
 use crate::node::chain::{CallTrace, Chain, ErrorObject, Receipt, RpcError, code};
 use crate::store::{Intent, IntentId, IntentState, NewIntent, Store, StoreError};
+use crate::telemetry::Stage;
+use parking_lot::Mutex;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::policy::method_of;
 use portcullis_filters::verdict::Reason;
@@ -29,12 +33,41 @@ pub(crate) struct Trace {
     upstream_us: AtomicU64,
     /// [`CallTrace::node`], plus one; 0 without an answer.
     node: AtomicUsize,
+    /// `None` unless the request is traced.
+    stages: Mutex<Option<Vec<Stage>>>,
 }
 
 impl Trace {
-    pub(crate) fn new(traceparent: Option<&[u8]>) -> Self {
-        let traceparent = traceparent.map(<[u8]>::to_vec);
-        Self { traceparent, upstream_us: AtomicU64::new(0), node: AtomicUsize::new(0) }
+    /// Adds its stages to `stages`.
+    pub(crate) fn new(traceparent: Option<&[u8]>, stages: Option<Vec<Stage>>) -> Self {
+        let (traceparent, stages) = (traceparent.map(<[u8]>::to_vec), Mutex::new(stages));
+        Self { traceparent, upstream_us: AtomicU64::new(0), node: AtomicUsize::new(0), stages }
+    }
+
+    /// The stages so far; later ones are not recorded.
+    pub(crate) fn take_stages(&self) -> Option<Vec<Stage>> {
+        self.stages.lock().take()
+    }
+
+    /// Does the work of a stage, and notes how long it took.
+    pub(super) fn stage<T>(
+        &self,
+        name: &'static str,
+        work: impl Future<Output = T> + Send,
+    ) -> impl Future<Output = T> + Send {
+        let work = cold(work);
+        async move {
+            let start = Instant::now();
+            let done = work.await;
+            self.note(Stage { name, is_call: false, time: [start, Instant::now()] });
+            done
+        }
+    }
+
+    fn note(&self, stage: Stage) {
+        if let Some(stages) = &mut *self.stages.lock() {
+            stages.push(stage);
+        }
     }
 
     /// The time that the node took.
@@ -62,50 +95,70 @@ pub(super) struct Submitter {
 }
 
 impl Submitter {
-    /// Sends the transaction of a durable intent. `Ok` if the node accepted it.
+    /// Sends the transaction of a durable intent. `Ok` if the node accepted it, which
+    /// [`Self::accepted`] journals.
     pub(super) async fn submit(
         &self,
         id: IntentId,
         intent: &NewIntent<'_>,
         trace: &Trace,
     ) -> Result<(), Outcome> {
-        if !self.journal.advance(id, IntentState::Sent, None).await? {
-            return refuse(
-                Reason::InProgress,
-                "another process declared this write lost: it was not sent, retry",
-            );
-        }
-        let mut call = CallTrace::default();
+        let (start, mut call) = (Instant::now(), CallTrace::default());
         let (method, traceparent) = (method_of(intent.operation), trace.traceparent.as_deref());
         let added = self.chain.add(method, intent.transaction, traceparent, &mut call).await;
+        trace.note(Stage { name: "send", is_call: true, time: [start, Instant::now()] });
         trace.add(call);
         let hash = intent.transaction_hash;
-        let is_accepted = match added {
-            Ok(added) => added == hash,
+        match added {
+            Ok(added) if added == hash => Ok(()),
             // accepted when it was sent before
-            Err(RpcError::Returned(ErrorObject { code: code::DUPLICATE, .. })) => true,
+            Err(RpcError::Returned(ErrorObject { code: code::DUPLICATE, .. })) => Ok(()),
             Err(RpcError::Returned(error)) if error.is_definite() => {
-                self.rejected(id, &format!("code {}", error.code)).await?;
-                return Err(Outcome::rejected(&error));
+                self.rejected(id, hash, &format!("code {}", error.code)).await?;
+                Err(Outcome::rejected(&error))
             }
             Err(RpcError::Node(error)) if error.is_unsent() => {
-                self.rejected(id, &format!("not sent: {}", error.name())).await?;
-                return Err(RpcError::Node(error).into());
+                self.rejected(id, hash, &format!("not sent: {}", error.name())).await?;
+                Err(RpcError::Node(error).into())
             }
-            Err(_) => false,
-        };
-        if is_accepted {
-            match self.journal.advance(id, IntentState::Accepted, None).await {
-                Ok(_) => return Ok(()),
-                Err(error) => error.log(),
-            }
+            Ok(_) | Err(_) => Err(self.unknown(hash)),
         }
-        self.journal.unsettled.notify_one();
-        Err(Outcome::unknown(hash))
     }
 
-    async fn rejected(&self, id: IntentId, why: &str) -> Result<(), StoreError> {
-        self.journal.advance(id, IntentState::Rejected, Some(why)).await.map(drop)
+    /// Records that the node accepted a transaction.
+    pub(super) async fn accepted(&self, id: IntentId, hash: Felt) -> Result<(), Outcome> {
+        let advanced = self.journal.advance(id, IntentState::Accepted, None).await;
+        advanced.map(drop).map_err(|error| {
+            error.log();
+            self.unknown(hash)
+        })
+    }
+
+    /// Leaves an intent to the reconciler.
+    fn unknown(&self, hash: Felt) -> Outcome {
+        self.journal.unsettled.notify_one();
+        Outcome::unknown(hash)
+    }
+
+    /// Records that a transaction was not sent, or that the node refused it.
+    ///
+    /// # Errors
+    /// It is not recorded, so the reconciler will send it.
+    pub(super) async fn rejected(
+        &self,
+        id: IntentId,
+        hash: Felt,
+        why: &str,
+    ) -> Result<(), Outcome> {
+        let advanced = self.journal.advance(id, IntentState::Rejected, Some(why)).await;
+        advanced.map(drop).map_err(|error| self.unconfirmed(&error, hash))
+    }
+
+    /// Leaves what may be stored as sent to the reconciler.
+    pub(super) fn unconfirmed(&self, error: &StoreError, hash: Felt) -> Outcome {
+        error.log();
+        self.journal.unsettled.notify_one();
+        Outcome::unconfirmed(hash)
     }
 
     /// Sends a transaction once more, as it was signed. Returns whether its intent is settled.
@@ -125,7 +178,12 @@ impl Submitter {
                 if intent.state == IntentState::Accepted {
                     self.journal.roll_back(intent).await?;
                 } else {
-                    self.rejected(intent.id, &format!("code {}", error.code)).await?;
+                    self.rejected(
+                        intent.id,
+                        intent.transaction_hash,
+                        &format!("code {}", error.code),
+                    )
+                    .await?;
                 }
                 Ok(true)
             }
@@ -208,7 +266,8 @@ impl Journal {
             Ok(()) => (IntentState::Succeeded, None),
             Err(reason) => (IntentState::Reverted, reason.as_deref()),
         };
-        self.advance(id, state, detail).await.map(drop)
+        let (intents, now_us) = (self.store.intents(), self.store.now_us());
+        intents.settle(id, state, detail, receipt.fee, now_us).await.map(drop)
     }
 
     /// Records that a request with a valid token was refused.

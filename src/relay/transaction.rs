@@ -9,7 +9,7 @@ use super::pins::{Prover, Required};
 use super::reconcile::Reconciler;
 use super::signers::{DEADLINE, Signers};
 use super::submit::{Submitter, Trace, WritesInFlight};
-use crate::store::{IntentId, NewIntent};
+use crate::store::{Budgets, IntentId, NewIntent};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::policy::{TransactionPermit, Unverified};
 use portcullis_filters::tx::{Account, selector};
@@ -71,6 +71,7 @@ impl Transactions {
             return refuse(Reason::NonceConflict, message);
         };
         self.submitter.submit(id, &intent, &transaction.trace).await?;
+        self.submitter.accepted(id, hash).await?;
         self.settle_later(id, hash);
         Ok(Outcome::written(hash, Details::None))
     }
@@ -115,6 +116,7 @@ impl Approved {
             operation: self.operation,
             digest: self.hash.to_bytes_be(),
             subject: None,
+            identity: None,
             request: "",
             epoch: &self.epoch,
             signer: self.sender,
@@ -122,6 +124,8 @@ impl Approved {
             transaction_hash: self.hash,
             transaction: &self.params,
             idempotency_key: None,
+            max_fee: 0,
+            budgets: Budgets::default(),
         }
     }
 }

@@ -6,6 +6,10 @@ use portcullis_filters::verdict::{Reason, Refusal};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+/// Seconds after which to retry while the node starts: a node starts within them, and a build takes
+/// minutes.
+const NODE_START: u32 = 5;
+
 /// The format of an error body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorFormat {
@@ -134,6 +138,9 @@ impl From<NodeError> for Refusal {
                 let message = "lagging: every node that answers is behind what was served before";
                 (Reason::UpstreamUnreachable, message)
             }
+            NodeError::Starting => {
+                (Reason::NodeStarting, "the node is being built or started: retry later")
+            }
             NodeError::Redirect => (Reason::UpstreamRedirect, "the node answered with a redirect"),
             NodeError::Status => (Reason::UpstreamStatus, "the node answered with an error status"),
             NodeError::Oversized => (Reason::UpstreamOversized, "the node's answer is over 4 MiB"),
@@ -146,6 +153,7 @@ impl From<NodeError> for Refusal {
                 (Reason::Overloaded, "too many requests are in flight: retry soon")
             }
         };
-        Self::new(reason, message)
+        let retry_after = (fault == NodeError::Starting).then_some(NODE_START);
+        Self { retry_after, ..Self::new(reason, message) }
     }
 }

@@ -6,6 +6,7 @@
 //! An HTTP/1 response is written without a header map (RFC 9112, section 4), and a small one into
 //! one buffer, so that it is sent with one write. HTTP/2 takes the same fields as a map.
 
+pub mod coding;
 mod error;
 mod reasons;
 
@@ -14,8 +15,10 @@ pub use reasons::{status_and_code, xrpc_name};
 
 use crate::config::CorsOrigins;
 use crate::io::MemoryPermit;
+use crate::io::gzip::GzipForm;
 use crate::node::Answer;
 use bytes::Bytes;
+use coding::Coding;
 use futures_util::Stream;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use pingora::protocols::http::date;
@@ -51,6 +54,10 @@ pub struct Reply {
     pub body: Body,
     /// The part of the body that is generated while it is sent.
     pub rest: Option<BodyStream>,
+    /// Whether `Accept-Encoding` matters.
+    pub coding: Coding,
+    /// The gzip form of the payload.
+    pub gzip: GzipForm,
     /// `Cache-Control`; `no-store` by default.
     pub cache_control: Option<Cow<'static, str>>,
     /// Further header fields.
@@ -90,7 +97,7 @@ impl Reply {
 
     /// The node's answer to the request with this id; its payload byte for byte.
     pub fn answer(id: &str, answer: Answer) -> Self {
-        let Answer { member, payload, memory, .. } = answer;
+        let Answer { member, payload, memory, gzip, .. } = answer;
         let mut start = Vec::with_capacity(32 + id.len() + member.len());
         start.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
         start.extend_from_slice(id.as_bytes());
@@ -98,7 +105,7 @@ impl Reply {
         start.extend_from_slice(member.as_bytes());
         start.extend_from_slice(b"\":");
         let body = Body::framed(start, payload, b"}");
-        Self { memory: Some(memory), ..Self::new(200, JSON, body) }
+        Self { memory: Some(memory), gzip, ..Self::new(200, JSON, body) }
     }
 
     /// `body` as JSON.
@@ -269,6 +276,12 @@ fn head(out: &mut impl Fields, reply: &Reply, context: &ResponseContext<'_>, len
     if reply.rest.is_none() && !matches!(reply.status, 204 | 304) {
         number(out, "content-length", length);
     }
+    if reply.coding == Coding::Gzip {
+        out.field("content-encoding", b"gzip");
+    }
+    if let Some(vary) = vary(reply.coding, context) {
+        out.field("vary", vary);
+    }
     for (name, value) in &reply.fields {
         out.field(name, value.as_bytes());
     }
@@ -292,6 +305,17 @@ fn head(out: &mut impl Fields, reply: &Reply, context: &ResponseContext<'_>, len
     }
     if let Some((cors, origin)) = context.cross_origin {
         cross_origin(out, &cors, origin, reply.status == 204);
+    }
+}
+
+/// `Vary`: the request fields that the response depends on, in one field.
+fn vary(coding: Coding, context: &ResponseContext<'_>) -> Option<&'static [u8]> {
+    let cors = context.cross_origin.as_ref().map(|(cors, _)| cors.origins);
+    match (coding, cors) {
+        (Coding::Only, Some(CorsOrigins::List(_))) => Some(b"origin"),
+        (Coding::Only, _) => None,
+        (_, Some(CorsOrigins::List(_))) => Some(b"origin, Accept-Encoding"),
+        _ => Some(b"Accept-Encoding"),
     }
 }
 
@@ -375,7 +399,6 @@ fn cross_origin(
     match cors.origins {
         CorsOrigins::Any => out.field("access-control-allow-origin", b"*"),
         CorsOrigins::List(origins) => {
-            out.field("vary", b"origin");
             let listed = origin.filter(|one| origins.iter().any(|listed| listed == *one));
             let Some(origin) = listed else { return };
             out.field("access-control-allow-origin", origin.as_bytes());

@@ -36,14 +36,15 @@ pub fn status_and_code(reason: Reason) -> (u16, i32) {
         R::BodyTooLarge => (413, -32600),
         R::UnsupportedMediaType | R::UnsupportedEncoding => (415, -32600),
         R::ExpectationFailed => (417, -32600),
-        R::RateLimited | R::TooManyInFlight | R::FaucetCooldown => (429, -32005),
+        R::RateLimited | R::TooManyInFlight | R::FaucetCooldown
+        | R::BudgetExceeded => (429, -32005),
         R::HeaderTooLarge => (431, -32600),
         R::UnknownMethod => (501, -32601),
         R::UpstreamTimeout | R::UpstreamUnreachable | R::UpstreamRedirect | R::UpstreamStatus
         | R::UpstreamOversized | R::UpstreamInvalid => (502, -32603),
         R::Overloaded | R::Draining | R::PinsUnproven | R::FaucetEmpty | R::StoreUnavailable
-        | R::FleetUnavailable | R::ChainPositionBehind | R::NotConfigured
-        | R::KeysUnavailable => (503, -32603),
+        | R::FleetUnavailable | R::ChainPositionBehind | R::NodeStarting
+        | R::NotConfigured | R::KeysUnavailable => (503, -32603),
         R::OutcomeUnknown => (504, -32603),
     }
 }

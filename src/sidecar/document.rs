@@ -4,7 +4,9 @@
 //! has equal bytes and an equal `ETag`.
 
 use crate::io::clock::LAST_SECOND;
+use crate::io::gzip::{GzipForm, MIN_BODY};
 use crate::reply::Reply;
+use crate::reply::coding::{Coding, gzip_etag};
 use bytes::Bytes;
 use portcullis_filters::policy::RequestParts;
 use sha2::{Digest, Sha256};
@@ -12,7 +14,7 @@ use std::borrow::Cow;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A document, ready to send.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Document {
     /// The body.
     pub body: Bytes,
@@ -22,12 +24,24 @@ pub struct Document {
     pub etag: String,
     /// `Last-Modified`, in microseconds since 1970.
     pub modified_us: Option<i64>,
+    /// The gzip form of the body, made for the first client that accepts it.
+    gzip: GzipForm,
+}
+
+/// The gzip form is derived from the body, so it is not compared.
+impl PartialEq for Document {
+    fn eq(&self, other: &Self) -> bool {
+        let Self { body, media_type, etag, modified_us, gzip: _ } = self;
+        (body, media_type, etag, modified_us)
+            == (&other.body, &other.media_type, &other.etag, &other.modified_us)
+    }
 }
 
 impl Document {
     pub(super) fn new(body: Bytes, media_type: &'static str, modified_us: Option<i64>) -> Self {
         let etag = etag(&[&body]);
-        Self { body, media_type, etag, modified_us }
+        let gzip = GzipForm::of(body.len());
+        Self { body, media_type, etag, modified_us, gzip }
     }
 
     /// The response: the document, or 304 if the client has it.
@@ -36,8 +50,11 @@ impl Document {
         request: &RequestParts,
         cache_control: impl Into<Cow<'static, str>>,
     ) -> Reply {
-        let mut reply = validated(request, cache_control, &self.etag, self.modified_us);
+        let is_large = self.body.len() >= MIN_BODY;
+        let coding = if is_large { Coding::Negotiable } else { Coding::Only };
+        let mut reply = validated(request, cache_control, &self.etag, self.modified_us, coding);
         if reply.status == 200 {
+            reply.gzip = self.gzip.clone();
             reply.media_type = Some(self.media_type);
             reply.body = self.body.clone().into();
         }
@@ -52,16 +69,22 @@ pub(super) fn validated(
     cache_control: impl Into<Cow<'static, str>>,
     etag: &str,
     modified_us: Option<i64>,
+    coding: Coding,
 ) -> Reply {
     let [if_none_match, since] = [&request.if_none_match, &request.if_modified_since]
         .map(|field| field.as_deref().and_then(|value| str::from_utf8(value).ok()));
-    let unchanged = is_unchanged(if_none_match, since, etag, modified_us);
+    let named = if_none_match.filter(|_| coding == Coding::Negotiable).and_then(|list| {
+        let tags = [etag.to_owned(), gzip_etag(etag.as_bytes())];
+        tags.into_iter().find(|tag| list.trim() != "*" && lists(list, tag))
+    });
+    let unchanged = named.is_some() || is_unchanged(if_none_match, since, etag, modified_us);
     let mut reply = Reply {
         status: if unchanged { 304 } else { 200 },
         cache_control: Some(cache_control.into()),
+        coding: if named.is_some() { Coding::Selected } else { coding },
         ..Reply::default()
     };
-    reply.field("etag", etag);
+    reply.field("etag", named.as_deref().unwrap_or(etag));
     if let Some(us) = modified_us {
         reply.field("last-modified", http_date(us));
     }

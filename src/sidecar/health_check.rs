@@ -6,9 +6,10 @@
 //! providers. <https://datatracker.ietf.org/doc/html/draft-inadarei-api-health-check-06>
 
 use super::Refused;
-use super::fetch::{self, FetchError, Trust};
 use super::query::Query;
 use crate::config::{HealthConfig, Provider};
+use crate::fetch::{self, FetchError, Trust};
+use crate::io::clock::millis;
 use crate::io::shared::Shared;
 use crate::io::within;
 use crate::reply::Reply;
@@ -172,7 +173,7 @@ impl Component {
         }
         if request.is_operator {
             json["time"] = humantime::format_rfc3339_millis(*at).to_string().into();
-            json["latency_ms"] = u64::try_from(latency.as_millis()).unwrap_or(u64::MAX).into();
+            json["latency_ms"] = millis(*latency).into();
             if let Some(name) = &self.name {
                 json["name"] = name.as_str().into();
             }

@@ -6,8 +6,8 @@
 //! stored data alone, so that equal data gives equal bytes.
 //!
 //! One file per function, named like its path; then what they share: `query.rs`, `cursor.rs`,
-//! `document.rs`, `skipped.rs`, `xml.rs`, `fetch/` and `auth/`. What is public here has its
-//! tests in `tests/it/sidecar`.
+//! `document.rs`, `skipped.rs`, `xml.rs` and `auth/`. What is public here has its tests in
+//! `tests/it/sidecar`.
 
 mod age_verification_session;
 mod age_verifier_webhook;
@@ -15,7 +15,6 @@ pub mod auth;
 mod cursor;
 mod describe_feed_generator;
 pub mod document;
-pub mod fetch;
 mod get_feed_skeleton;
 mod health_check;
 pub mod podcast;

@@ -30,7 +30,7 @@ const CACHED: Duration = Duration::from_secs(10);
 const FAILURE_CACHED: Duration = Duration::from_secs(1);
 /// Episodes of one page: directories read no more of a feed.
 const PAGE: u32 = 300;
-/// 64 MiB of feeds, about a hundred of the largest.
+/// 64 MiB of feeds in both of their forms, about fifty of the largest.
 const MAX_CACHE: usize = 64 << 20;
 
 /// Rendered pages of feeds by the DIDs of their creators, and by whether a replica was read: its
@@ -48,7 +48,8 @@ impl Podcasts {
     pub(super) fn new() -> Self {
         Self(Shared::new(MAX_CACHE, |feed| {
             let body = feed.as_ref().map_or(0, |feed| feed.document.body.len());
-            body + size_of::<Rendered>()
+            // and at most as much for its gzip form
+            2 * body + size_of::<Rendered>()
         }))
     }
 

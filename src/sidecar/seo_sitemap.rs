@@ -11,6 +11,7 @@ use super::query::{Query, invalid};
 use super::skipped::Skipped;
 use super::xml::{Attributes, Xml, url};
 use super::{HOUR, Refused, Settings, refused};
+use crate::reply::coding::Coding;
 use crate::reply::{BodyStream, Reply, StreamAborted};
 use crate::store::syntax::{is_page_of, is_url};
 use crate::store::{
@@ -65,7 +66,8 @@ pub(super) async fn answer(
         return Err(refused(Reason::NotFound, "the sitemap has no such page"));
     }
     let etag = file_etag(base_url, number, stamp.as_ref());
-    let mut reply = validated(request, HOUR, &etag, stamp.map(|stamp| stamp.lastmod_us));
+    let modified_us = stamp.map(|stamp| stamp.lastmod_us);
+    let mut reply = validated(request, HOUR, &etag, modified_us, Coding::Negotiable);
     if reply.status == 200 {
         let file = Urlset::begin(number, base_url, stamp.as_ref());
         reply.media_type = Some(MEDIA_TYPE);

@@ -30,6 +30,11 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Whether public documents of 1 KiB and more are compressed for clients that accept gzip.
+    pub fn gzip(&self) -> bool {
+        self.config.gzip
+    }
+
     /// Reads the secrets of sessions and of the verifier, and the operator's token.
     ///
     /// # Errors

@@ -26,6 +26,9 @@ pub enum StoreError {
     /// The database gave no answer in time. A write may have been done.
     #[error("the database is unavailable: {0}")]
     Unavailable(Cause),
+    /// A commit had no answer, and why: what it wrote may be stored.
+    #[error("a commit was not confirmed: {0}")]
+    Unconfirmed(Box<Self>),
     /// Another process uses this SQLite database and holds this lock file.
     #[error(
         "another process uses this SQLite database and holds {}; use PostgreSQL to run several",

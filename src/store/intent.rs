@@ -1,11 +1,14 @@
 //! Intents: transactions, stored before they are sent, and their outcome.
 //!
-//! [`Intents::intend`] stores a signed transaction together with its first journal entry;
-//! [`Intents::advance`] changes its state. Both hold the lock on the journal's end, so of two equal
-//! requests, or two uses of one nonce, exactly one is new, across processes too.
+//! [`Intents::intend`] stores a signed transaction as sent, with its first journal entries: one
+//! commit precedes its first byte. [`Intents::advance`] changes its state. Both hold the lock on
+//! the journal's end, so of two equal requests, or two uses of one nonce, exactly one is new,
+//! across processes too.
 
+use super::budget::{self, Budgets, OverBudget};
 use super::db::{Db, FromRow, Row, Tx};
 use super::entry::Event;
+use super::faucet::{self, Binding};
 use super::state::{EntryKind, IntentState};
 use super::{StoreError, journal, sql};
 use hex::FromHex as _;
@@ -32,6 +35,8 @@ pub struct NewIntent<'a> {
     pub digest: [u8; 32],
     /// The account that the operation is about; cooldowns count per subject.
     pub subject: Option<Felt>,
+    /// The identity that the subject is bound to with the intent; `None` binds nothing.
+    pub identity: Option<Felt>,
     /// The request's body in canonical form.
     pub request: &'a str,
     /// The chain epoch; a chain that starts over has another.
@@ -46,19 +51,27 @@ pub struct NewIntent<'a> {
     pub transaction: &'a str,
     /// The client's idempotency key, claimed before.
     pub idempotency_key: Option<&'a str>,
+    /// The highest fee that it may cost the relay, in fri; 0 if the user pays.
+    pub max_fee: u128,
+    /// The budgets that it must not exceed.
+    pub budgets: Budgets,
 }
 
 /// The outcome of [`Intents::intend`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Intended {
-    /// Stored: the transaction may be sent.
+    /// Stored as sent: the transaction may be sent now. If it is not, the intent must be rejected.
     New(IntentId),
     /// The transaction is stored already, or an equal request is unresolved: send nothing.
     Known(Box<Intent>),
     /// This transaction of the signer has the nonce: read the nonce again and sign again.
     NonceTaken(Box<Intent>),
+    /// The subject or its identity is bound elsewhere: send nothing.
+    Elsewhere(Binding),
     /// The relays of the store write to another chain.
     OtherChain,
+    /// Together with what was spent within 24 hours it is over a budget.
+    OverBudget(OverBudget),
 }
 
 /// A stored transaction and its state.
@@ -118,8 +131,10 @@ pub struct Intents<'a> {
 }
 
 impl Intents<'_> {
-    /// Stores an intent, its journal entry and the link from its idempotency key, all or nothing. A
-    /// known intent is linked too. After an error nothing may be sent; repeating the call is safe.
+    /// Stores an intent as sent, its journal entries `intended` and `sent`, its binding and the
+    /// link from its idempotency key, all or nothing. A known intent is linked too. After an error
+    /// nothing may be sent; repeating the call is safe. After [`StoreError::Unconfirmed`] it may be
+    /// stored as sent.
     pub async fn intend(&self, new: &NewIntent<'_>, now_us: i64) -> Result<Intended, StoreError> {
         let nonce = i64::try_from(new.nonce).map_err(|_| StoreError::TooLarge("nonce"))?;
         let mut tx = self.db.begin().await?;
@@ -138,20 +153,34 @@ impl Intents<'_> {
             tx.commit().await?;
             return Ok(Intended::Known(Box::new(known)));
         }
-        let event = Event {
-            kind: EntryKind::Moved(IntentState::Intended),
+        if let Some((identity, subject)) = new.identity.zip(new.subject) {
+            match faucet::bind(&mut tx, new.epoch, identity, subject, now_us).await? {
+                Binding::Bound => {}
+                elsewhere => return Ok(Intended::Elsewhere(elsewhere)),
+            }
+        }
+        if let Some(over) = budget::over(&mut tx, new, now_us).await? {
+            return Ok(Intended::OverBudget(over));
+        }
+        let event = |state, detail| Event {
+            kind: EntryKind::Moved(state),
             intent: Some(id),
             operation: new.operation,
-            detail: intended_detail(new),
+            detail,
         };
-        journal::append(&mut tx, end, event, now_us).await?;
+        let events = [
+            event(IntentState::Intended, intended_detail(new)),
+            event(IntentState::Sent, journal::object(&[])),
+        ];
+        journal::append(&mut tx, end, events, now_us).await?;
         link(&mut tx, new, id).await?;
-        tx.commit().await?;
+        tx.commit().await.map_err(|error| StoreError::Unconfirmed(Box::new(error)))?;
         Ok(Intended::New(id))
     }
 
     /// Changes an intent's state, with a journal entry; `false`, and nothing is written, if its
-    /// state does not allow that ([`IntentState::may_become`]).
+    /// state does not allow that ([`IntentState::may_become`]). One that is rejected or lost
+    /// releases what it held: nonce, digest, response under a key, binding.
     pub async fn advance(
         &self,
         id: IntentId,
@@ -159,15 +188,30 @@ impl Intents<'_> {
         detail: Option<&str>,
         now_us: i64,
     ) -> Result<bool, StoreError> {
+        self.settle(id, next, detail, None, now_us).await
+    }
+
+    /// [`Self::advance`] by a receipt: what the transaction cost, in fri, replaces its highest fee,
+    /// if the receipt states it.
+    pub async fn settle(
+        &self,
+        id: IntentId,
+        next: IntentState,
+        detail: Option<&str>,
+        fee: Option<u128>,
+        now_us: i64,
+    ) -> Result<bool, StoreError> {
         let mut tx = self.db.begin().await?;
         let moved = step(&mut tx, id, |state| state.may_become(next), next, detail, now_us).await?;
+        if let Some(fee) = fee.filter(|_| moved) {
+            tx.run(sql::INTENT_FEE, &[id.0.into(), budget::gfri(fee).into()]).await?;
+        }
         tx.commit().await?;
         Ok(moved)
     }
 
-    /// Changes an intent to lost, whatever its state, and releases what it held: nonce, digest,
-    /// response under a key, binding. `false`, and nothing is written, if it has changed since it
-    /// was read: a sender records that it sends before it does.
+    /// Changes an intent to lost, whatever its state; `false`, and nothing is written, if it has
+    /// changed since it was read.
     pub async fn lose(
         &self,
         intent: &Intent,
@@ -178,12 +222,6 @@ impl Intents<'_> {
         let is_unchanged = |state| state == intent.state && state != lost;
         let mut tx = self.db.begin().await?;
         let moved = step(&mut tx, id, is_unchanged, lost, Some(detail), now_us).await?;
-        if moved {
-            tx.run(sql::KEY_WITHDRAW, &[id.0.into()]).await?;
-            let operation = intent.operation.as_str();
-            let args = [(&intent.epoch).into(), operation.into(), intent.subject.into()];
-            tx.run(sql::UNBIND, &args).await?;
-        }
         tx.commit().await?;
         Ok(moved)
     }
@@ -206,7 +244,7 @@ impl Intents<'_> {
             ("request_id", Some(request_id)),
         ]);
         let event = Event { kind: EntryKind::Refused, intent: None, operation, detail };
-        journal::append(&mut tx, end, event, now_us).await?;
+        journal::append(&mut tx, end, [event], now_us).await?;
         tx.commit().await
     }
 
@@ -288,6 +326,7 @@ async fn add(
         nonce.into(),
         new.transaction_hash.into(),
         new.transaction.into(),
+        budget::gfri(new.max_fee).into(),
         now_us.into(),
     ];
     Ok(tx.run(sql::INTENT_ADD, &args).await? == 1)
@@ -336,7 +375,13 @@ async fn step(
         operation: &operation,
         detail: journal::object(&[("detail", detail)]),
     };
-    journal::append(tx, end, event, now_us).await?;
+    journal::append(tx, end, [event], now_us).await?;
+    if matches!(next, IntentState::Rejected | IntentState::Lost) {
+        tx.run(sql::KEY_WITHDRAW, &[id.0.into()]).await?;
+        let (epoch, subject): (String, Option<String>) = (row.get("epoch")?, row.get("subject")?);
+        let args = [epoch.into(), operation.into(), subject.as_deref().into()];
+        tx.run(sql::UNBIND, &args).await?;
+    }
     Ok(true)
 }
 

@@ -39,26 +39,30 @@ pub(super) async fn lock(tx: &mut Tx) -> Result<End, StoreError> {
     End::read(&row.ok_or(StoreError::Corrupt("chain_head"))?)
 }
 
-/// Appends one entry.
-pub(super) async fn append(
+/// Appends entries in this order.
+pub(super) async fn append<const N: usize>(
     tx: &mut Tx,
-    end: End,
-    event: Event<'_>,
+    mut end: End,
+    events: [Event<'_>; N],
     now_us: i64,
 ) -> Result<(), StoreError> {
-    let entry = Entry::after(end.hash.clone(), end.next(), now_us, event);
-    let args = [
-        entry.seq.into(),
-        entry.at_us.into(),
-        entry.kind.name().into(),
-        entry.intent.map(|id| id.0).into(),
-        (&entry.operation).into(),
-        (&entry.detail).into(),
-        (&entry.prev_hash).into(),
-        (&entry.hash).into(),
-    ];
-    tx.run(sql::ENTRY_ADD, &args).await?;
-    tx.run(sql::CHAIN_MOVE, &[entry.seq.into(), (&entry.hash).into()]).await?;
+    for event in events {
+        let seq = end.next();
+        let entry = Entry::after(end.hash, seq, now_us, event);
+        let args = [
+            entry.seq.into(),
+            entry.at_us.into(),
+            entry.kind.name().into(),
+            entry.intent.map(|id| id.0).into(),
+            (&entry.operation).into(),
+            (&entry.detail).into(),
+            (&entry.prev_hash).into(),
+            (&entry.hash).into(),
+        ];
+        tx.run(sql::ENTRY_ADD, &args).await?;
+        end = End { seq, hash: entry.hash };
+    }
+    tx.run(sql::CHAIN_MOVE, &[end.seq.into(), (&end.hash).into()]).await?;
     Ok(())
 }
 

@@ -9,7 +9,7 @@
 //! A connection can break unnoticed by the lock's owner; the unique index on (epoch, signer, nonce)
 //! then still keeps two processes from using one nonce. The connection outlives the lock, since a
 //! new one costs several round trips and a proof of the password; waiting processes get the lock in
-//! the order in which they came, so who releases it and takes it again comes after them.
+//! the order of their requests, so a process that releases it and takes it again is behind them.
 
 use super::db::{TIMEOUT, bounded, within};
 use super::error::StoreError;
@@ -20,16 +20,16 @@ use sha2::{Digest as _, Sha256};
 use sqlx::{Connection as _, PgConnection, Row as _};
 use std::time::{Duration, Instant};
 
-/// The right to write for a signer, over all processes that share the store.
+/// A process that is suspended for this long is replaced in its chore.
+const SUSPENDED: Duration = Duration::from_secs(30);
+
+/// An advisory lock of a session, over all processes that share the store.
 #[derive(Debug)]
-pub struct SignerLock {
+pub struct SessionLock {
     key: i64,
     session: Option<Session>,
     is_held: bool,
 }
-
-/// A process that is suspended for this long is replaced in its chore.
-const SUSPENDED: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 struct Session {
@@ -48,7 +48,7 @@ pub enum Chore {
 
 /// The right to do a chore. No process waits for it: the one that has it does the work.
 #[derive(Debug)]
-pub struct ChoreLock(SignerLock, Duration);
+pub struct ChoreLock(SessionLock, Duration);
 
 impl ChoreLock {
     /// The lock of a chore, not held yet.
@@ -58,7 +58,7 @@ impl ChoreLock {
             // deleting takes its time, and ends
             Chore::Pruning => ("portcullis pruning", Duration::ZERO),
         };
-        Self(SignerLock::named(name), idle)
+        Self(SessionLock::named(name), idle)
     }
 
     /// Takes it if it is free; returns whether this process holds it now.
@@ -72,9 +72,9 @@ impl ChoreLock {
     }
 }
 
-impl SignerLock {
-    /// The lock of a signer, not held yet.
-    pub fn of(signer: Felt) -> Self {
+impl SessionLock {
+    /// The right to write for a signer, not held yet.
+    pub fn of_signer(signer: Felt) -> Self {
         Self::named(&format!("portcullis signer {signer}"))
     }
 

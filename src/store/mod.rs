@@ -4,10 +4,11 @@
 //! Every call has a timeout of seconds and fails if the database is unavailable; a failed write may
 //! have been done all the same. Nothing here knows the chain.
 //!
-//! Reading order: `intent.rs`, `journal.rs` with `entry.rs` and `state.rs`, `idempotency.rs`,
-//! `chain_epoch.rs`, `clock.rs`, `faucet.rs`, `locks.rs`; `feed.rs`, `account.rs`, `podcast.rs`,
-//! `sitemap.rs`, `age.rs`; `replica.rs`, `topology.rs`; `transfer` with `syntax.rs`; `prune.rs`,
-//! `forget.rs`, `backup.rs`; below them `sql`, `db.rs`, `open.rs`, `examine.rs`, `error.rs`.
+//! Reading order: `intent.rs`, `journal.rs` with `entry.rs` and `state.rs`, `budget.rs`,
+//! `idempotency.rs`, `chain_epoch.rs`, `clock.rs`, `faucet.rs`, `locks.rs`; `feed.rs`,
+//! `account.rs`, `podcast.rs`, `sitemap.rs`, `age.rs`; `replica.rs`, `topology.rs`; `transfer` with
+//! `syntax.rs`; `prune.rs`, `forget.rs`, `backup.rs`; below them `sql`, `db.rs`, `open.rs`,
+//! `examine.rs`, `error.rs`.
 
 /// A struct from a row: `get: a b; flag: c;` reads these fields from the columns of their names
 /// with these methods of [`db::Row`], and the braces hold the other fields.
@@ -23,6 +24,7 @@ macro_rules! from_row {
 mod account;
 mod age;
 mod backup;
+mod budget;
 mod chain_epoch;
 mod clock;
 mod db;
@@ -58,6 +60,7 @@ use tokio::sync::Semaphore;
 
 pub use account::{Account, AccountStatus, Accounts};
 pub use age::{AgeUser, Ages, EventOutcome, Opening};
+pub use budget::{Budget, Budgets, OverBudget};
 pub use entry::{Entry, GENESIS};
 pub use error::{Cause, StoreError};
 pub use examine::{Examined, Tables};
@@ -70,7 +73,7 @@ pub use forget::Forgotten;
 pub use idempotency::{Claim, Keys};
 pub use intent::{Intended, Intent, IntentId, Intents, NewIntent};
 pub use journal::{Break, Journal, PAGE, Search, Verified};
-pub use locks::{Chore, ChoreLock, SignerLock};
+pub use locks::{Chore, ChoreLock, SessionLock};
 pub use podcast::{Episode, Funding, Person, Podcast, Podcasts, Published, Transcript, Txt};
 pub use prune::{AGE_EVENTS_KEPT, PruneBefore, Pruned};
 pub use replica::ReplicaStatus;

@@ -12,7 +12,7 @@ use crate::config::{StoreConfig, StoreTls};
 use crate::io::cold;
 use crate::secrets::certificates::{self, MAX_ROOTS};
 use crate::secrets::{self, Secret};
-use sqlx::migrate::{Migration, MigrationType, Migrator};
+use sqlx::migrate::{Migrate as _, Migration, MigrationType, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{
@@ -62,7 +62,7 @@ macro_rules! version {
 pub(super) const NEWEST: i64 = VERSIONS[VERSIONS.len() - 1].number;
 
 /// All versions in order. A released version never changes.
-const VERSIONS: [Version; 8] = [
+const VERSIONS: [Version; 9] = [
     version!(1, "relay", "0001_relay.sql"),
     version!(2, "sidecar", "0002_sidecar.sql"),
     version!(3, "search", "0003_search.sql"),
@@ -71,6 +71,7 @@ const VERSIONS: [Version; 8] = [
     version!(6, "key_epochs", "0006_key_epochs.sql"),
     version!(7, "moderation", "0007_moderation.sql"),
     version!(8, "chain_epoch", "0008_chain_epoch.sql"),
+    version!(9, "budgets", "0009_budgets.sql"),
 ];
 
 /// Where the database is.
@@ -222,8 +223,10 @@ fn private(options: &mut OpenOptions) -> &mut OpenOptions {
 /// Opens a SQLite file for one process; a new file is readable by its owner only.
 pub(super) async fn sqlite(file: &Path) -> Result<Db, StoreError> {
     let (writer, readers) = sqlite_pools(file).await?;
-    let migrating = migrator(|version| version.sqlite);
-    within(MIGRATING, migrating.run(&writer)).await?;
+    // deferred: with nothing to apply it only reads, and waits for no other process that writes
+    let mut creating = bounded(writer.begin()).await?;
+    within(MIGRATING, migrator(|version| version.sqlite).run(&mut *creating)).await?;
+    within(MIGRATING, creating.commit()).await?;
     Ok(Db::Sqlite { writer, readers })
 }
 
@@ -317,8 +320,14 @@ fn sqlite_pool(connections: u32) -> SqlitePoolOptions {
 pub(super) async fn postgres(server: &Server) -> Result<Db, StoreError> {
     // a connection of its own, as a migration may exceed the timeout of a statement
     let mut connection = server.connect().await?;
-    let migrating = migrator(|version| version.postgres);
-    within(MIGRATING, migrating.run(&mut connection)).await?;
+    let migrating = async {
+        connection.lock().await?;
+        let mut creating = connection.begin().await?;
+        migrator(|version| version.postgres).run(&mut *creating).await?;
+        creating.commit().await?;
+        connection.unlock().await
+    };
+    within(MIGRATING, migrating).await?;
     bounded(connection.close()).await?;
     Ok(Db::Postgres(server.pool()))
 }
@@ -376,12 +385,16 @@ impl Server {
     }
 }
 
+/// Applies what is missing, to be run in one transaction: another process sees all versions or
+/// none, never one in between. Its own lock would be released before the commit.
 fn migrator(text: impl Fn(&Version) -> &'static str) -> Migrator {
     let migration = |version: &Version| {
         let sql = text(version).into_sql_str();
         Migration::new(version.number, version.name.into(), MigrationType::Simple, sql, false)
     };
-    Migrator::with_migrations(VERSIONS.iter().map(migration).collect())
+    let mut migrator = Migrator::with_migrations(VERSIONS.iter().map(migration).collect());
+    migrator.set_locking(false);
+    migrator
 }
 
 /// Checks that the tables have the newest version.

@@ -101,8 +101,7 @@ impl Replica {
     /// Why the replica cannot be compared.
     async fn compare(&self, primary: &Db) -> Result<(), String> {
         let at = Instant::now();
-        let written = position(primary, sql::PRIMARY_POSITION).await;
-        let written = written.map_err(|cause| format!("the primary: {cause}"))?;
+        let written = primary_position(primary).await?;
         self.progress.lock().written(at, written.bytes.unwrap_or(i64::MAX));
         let replayed = self.replayed(&written.database).await;
         let mut progress = self.progress.lock();
@@ -125,6 +124,11 @@ impl Replica {
     }
 }
 
+async fn primary_position(primary: &Db) -> Result<Position, String> {
+    let written = position(primary, sql::PRIMARY_POSITION).await;
+    written.map_err(|cause| format!("the primary: {cause}"))
+}
+
 async fn position(db: &Db, sql: &'static str) -> Result<Position, String> {
     let found: Option<Position> = db.one(sql, &[]).await.map_err(|error| error.to_string())?;
     found.ok_or_else(|| "no answer".to_owned())
@@ -143,8 +147,7 @@ impl Store {
         let server = |url| Server::parse(url, config, password).map_err(|error| error.to_string());
         let replica = Replica::new(server(url)?, config);
         let primary = Db::Postgres(server(&config.url)?.to_read(1).pool());
-        let written = position(&primary, sql::PRIMARY_POSITION).await;
-        let written = written.map_err(|cause| format!("the primary: {cause}"))?;
+        let written = primary_position(&primary).await?;
         let replayed = replica.replayed(&written.database).await?;
         let behind = written.bytes.unwrap_or(replayed).saturating_sub(replayed).max(0);
         Ok(format!("is a replica, {behind} bytes behind"))

@@ -8,9 +8,10 @@ named! {
     /// The state of an intent.
     #[derive(PartialOrd, Ord)]
     pub enum IntentState {
-        /// Stored, not sent yet.
+        /// Stored, and never sent. The journal records it right before `sent`; an intent is left in
+        /// it only by an earlier version, which committed the two one after the other.
         Intended = "intended",
-        /// Sent, and the node has not answered.
+        /// Stored before it is sent, and the node has not answered.
         Sent = "sent",
         /// Accepted by the node.
         Accepted = "accepted",

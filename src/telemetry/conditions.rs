@@ -6,6 +6,7 @@
 //! present conditions together make the verdict.
 
 use super::registry::Registry;
+use crate::io::clock::millis;
 use parking_lot::Mutex;
 use portcullis_filters::named;
 use prometheus::{IntCounterVec, IntGaugeVec};
@@ -204,10 +205,6 @@ impl Verdict {
             _ => Self::Degraded,
         }
     }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -80,7 +80,7 @@ pub struct HttpLine<'a> {
     pub path: &'a str,
     /// How the cache took part.
     pub cache: &'static str,
-    /// The trace id of a valid `traceparent`.
+    /// The id of the recorded trace, or else of a valid `traceparent`.
     pub trace_id: &'a str,
 }
 

@@ -57,6 +57,20 @@ named! {
     }
 }
 
+named! {
+    /// The outcome of exporting a span.
+    pub enum SpanOutcome {
+        /// The collector accepted it.
+        Exported = "exported",
+        /// It was removed from the full buffer for newer ones.
+        Dropped = "dropped",
+        /// The collector refused it.
+        Refused = "refused",
+        /// The collector could not be reached in time.
+        Lost = "lost",
+    }
+}
+
 /// Label values whose enums are in modules above. Each gets its series at start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LabelValues<'a> {
@@ -101,6 +115,7 @@ pub struct Metrics {
     pub in_flight: IntGauge,
     /// 1 while the process is shutting down.
     pub draining: IntGauge,
+    pub(super) spans: [IntCounter; SpanOutcome::ALL.len()],
     /// What is wrong now.
     pub conditions: Conditions,
     /// Of what instances share.
@@ -143,6 +158,7 @@ const fn is_of_the_gateway(reason: Reason) -> bool {
             | Reason::Draining
             | Reason::FleetUnavailable
             | Reason::ChainPositionBehind
+            | Reason::NodeStarting
     )
 }
 
@@ -181,6 +197,13 @@ fn attempts(registry: &Registry) -> IntCounterVec {
     )
 }
 
+fn retries(registry: &Registry) -> IntCounter {
+    registry.counter(
+        "portcullis_node_retries_total",
+        "Calls sent again because a pooled connection was closed before the first byte.",
+    )
+}
+
 fn handshakes(registry: &Registry) -> BySurface<[IntCounter; Handshake::ALL.len()]> {
     outcomes(
         registry,
@@ -202,6 +225,12 @@ fn proxy_headers(registry: &Registry) -> BySurface<[IntCounter; ProxyHeader::ALL
         "PROXY headers by surface and outcome.",
         ProxyHeader::ALL.map(ProxyHeader::name),
     )
+}
+
+fn spans(registry: &Registry) -> [IntCounter; SpanOutcome::ALL.len()] {
+    let (name, help) = ("portcullis_trace_spans_total", "Spans of traced requests, by outcome.");
+    let spans = registry.counters(name, help, &["outcome"]);
+    SpanOutcome::ALL.map(|outcome| spans.with_label_values(&[outcome.name()]))
 }
 
 fn requests(registry: &Registry) -> Requests {
@@ -266,10 +295,7 @@ impl Metrics {
                 "Seconds of a call to the node, from the first connect to the last byte.",
                 &LATENCY,
             ),
-            node_retries: registry.counter(
-                "portcullis_node_retries_total",
-                "Calls sent again because a pooled connection was closed before the first byte.",
-            ),
+            node_retries: retries(&registry),
             connections: by_surface(
                 &registry,
                 "portcullis_connections",
@@ -286,6 +312,7 @@ impl Metrics {
             in_flight: registry.gauge("portcullis_requests_in_flight", "Requests in flight."),
             draining: registry
                 .gauge("portcullis_draining", "1 while the process is shutting down."),
+            spans: spans(&registry),
             conditions: Conditions::new(&registry),
             reloads: ReloadMetrics::new(&registry),
             fleet: FleetMetrics::new(&registry),
@@ -331,6 +358,11 @@ impl Metrics {
     /// Counts a PROXY header.
     pub fn proxy_header(&self, surface: Surface, outcome: ProxyHeader) {
         self.proxy_headers[surface as usize][outcome as usize].inc();
+    }
+
+    /// Counts spans of traced requests.
+    pub fn spans(&self, outcome: SpanOutcome, count: usize) {
+        self.spans[outcome as usize].inc_by(count as u64);
     }
 
     /// Every metric with its series.

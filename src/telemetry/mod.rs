@@ -1,4 +1,4 @@
-//! What the operator sees: log lines and metrics. `admin` serves them.
+//! What the operator sees: log lines, metrics and traces. `admin` serves them; traces are sent.
 //!
 //! Nothing here holds a body, a token, a key or a signature. Every label value is from a closed
 //! set, so no client can add a series or forge a log line.
@@ -15,6 +15,7 @@ mod relay;
 mod reloads;
 mod repeated;
 mod sidecar;
+mod trace;
 
 pub use self::fleet::{FleetMessage, FleetMetrics};
 pub use self::log::{HttpLine, Log, RequestLine};
@@ -28,3 +29,4 @@ pub use registry::{Registry, as_gauge, counts, raise};
 pub use relay::{PinState, RelayMetrics};
 pub use reloads::ReloadMetrics;
 pub use sidecar::SidecarMetrics;
+pub use trace::{Exporter, Stage, TraceContext, Tracer};

@@ -27,6 +27,8 @@ pub struct RelayMetrics {
     pub balances: GaugeVec,
     minimum_balance: Gauge,
     drip: Gauge,
+    /// The part of each budget that was used within 24 hours.
+    pub budget_used: GaugeVec,
     /// The intents by state.
     pub journal: IntGaugeVec,
     oldest_open: Gauge,
@@ -85,6 +87,12 @@ impl RelayMetrics {
                 "portcullis_relay_drip_strk",
                 "Balance that the faucet's own account needs for one drip, in STRK; 0 without one.",
             ),
+            budget_used: registry.floats(
+                "portcullis_relay_budget_used_ratio",
+                "Part of a budget that all relays of the store used within 24 hours; 0 without a \
+                 budget.",
+                "budget",
+            ),
             journal,
             oldest_open: registry.float(
                 "portcullis_relay_oldest_open_intent_timestamp_seconds",
@@ -133,6 +141,11 @@ impl RelayMetrics {
     /// Sets the balance that the faucet's own account needs for one drip.
     pub fn drip(&self, fri: u128) {
         self.drip.set(fri as f64 / 1e18);
+    }
+
+    /// Sets the part of a budget that was used within 24 hours.
+    pub fn budget_used(&self, budget: &str, used: f64) {
+        self.budget_used.with_label_values(&[budget]).set(used);
     }
 
     /// Sets the number of intents in a state.

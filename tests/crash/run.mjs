@@ -10,7 +10,7 @@ import { totals } from './lib/truth.mjs';
 import { moments } from './moments.mjs';
 import { connections, nodes, standstill } from './nodes.mjs';
 import { points } from './points.mjs';
-import { three } from './three.mjs';
+import { promoted, three } from './three.mjs';
 import { two } from './two.mjs';
 
 const { values } = parseArgs({
@@ -23,7 +23,7 @@ const { values } = parseArgs({
 const rounds = Number(values.rounds);
 
 /** Each scenario gets the shared node; some start nodes of their own. */
-const SCENARIOS = { points, moments, connections, nodes, standstill, two, three };
+const SCENARIOS = { points, moments, connections, nodes, standstill, two, three, promoted };
 
 async function main() {
   const node = await startNode();

@@ -1,8 +1,9 @@
-// Three relays write with the same keys on one PostgreSQL: one is killed and PostgreSQL crashes in
-// the midst of a burst, and one is cut off between a transaction and the node's answer.
+// Three relays, two with wrong wall clocks, write with the same keys on one PostgreSQL: one is killed
+// and PostgreSQL crashes during a burst, and one is cut off between a transaction and the
+// node's answer. Then a PostgreSQL crashes for good, and its synchronous standby is promoted.
 import assert from 'node:assert/strict';
 import { approval, mint, mixed } from './lib/operations.mjs';
-import { startPostgres } from './lib/processes.mjs';
+import { clockAhead, startCluster, startPostgres } from './lib/processes.mjs';
 import { once, tally, totals } from './lib/truth.mjs';
 import { World, eventually } from './lib/world.mjs';
 
@@ -31,7 +32,7 @@ async function burst(world, postgres, user) {
   await world.kill(doomed);
   totals.kills += 1;
   await second;
-  await postgres.restart();
+  await postgres.crash();
   totals.kills += 1;
   const answers = await Promise.all(asked);
   await world.startRelay();
@@ -65,11 +66,25 @@ async function cutOff(world, operation, where) {
   await once(world, [operation], [answer]);
 }
 
+async function relays(node, postgres) {
+  const world = await World.on(node, { PORTCULLIS__STORE__URL: postgres.made });
+  for (const seconds of [0, 60, -60]) await world.startRelay(await clockAhead(seconds));
+  return { world, user: await world.citizen() };
+}
+
+export async function promoted(node, say) {
+  const cluster = await startCluster();
+  const { world, user } = await relays(node, cluster);
+  const done = await burst(world, cluster, user);
+  say(`one was killed and the standby promoted, ${done} answered: each happened once`);
+  tally(await world.settled());
+  await world.close();
+  await cluster.kill();
+}
+
 export async function three(node, say, { rounds }) {
   const postgres = await startPostgres();
-  const world = await World.on(node, { PORTCULLIS__STORE__URL: postgres.made });
-  for (let relay = 0; relay < 3; relay += 1) await world.startRelay();
-  const user = await world.citizen();
+  const { world, user } = await relays(node, postgres);
   for (let round = 1; round <= Math.ceil(rounds / 5); round += 1) {
     const done = await burst(world, postgres, user);
     say(`round ${round}, one was killed and PostgreSQL crashed, ${done} answered: each happened once`);

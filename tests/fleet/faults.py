@@ -3,15 +3,17 @@
 
     PORTCULLIS=target/debug/portcullis tests/fleet/faults.py
 
-One instance is cut off from the store, both ways and then one way. The wall clocks of two are wrong
-by an hour, and that of the store jumps. The store dies, and its replica is promoted. The three run
-side by side, each with a fleet of its own, in name spaces that end with this program.
+One instance is cut off from the store, both ways and then one way, with clients also behind one
+address for all three: HAProxy by request and a packet filter by connection. The wall clocks of two
+are wrong by an hour, and that of the store jumps. The store dies, and its replica is promoted. The
+three run side by side, each with a fleet of its own, in name spaces that end with this program.
 """
 
+import http.client
 import os
 import shutil
 import signal
-import struct
+import socket
 import subprocess
 import sys
 import tempfile
@@ -25,13 +27,14 @@ from instances import (
     LEASE, QUOTA, WINDOW, Client, Instance, Store, admissions, exact, most, p99, steady, wallet,
 )
 
-from edge import Devnet, eventually, free_port
+from edge import Devnet, WallClock, eventually, free_port
 from world import Child
 
 # What an instance without the store admits of a client in a minute, and the largest lease.
 PART, WANT = QUOTA // 3, 16
 SWITCH = "10.9.0.1"
-NO_THREAD = {"_RJEM_MALLOC_CONF": "background_thread:false"}
+# one address for all instances: by request, and by connection
+FRONT, FRONT_PORT = {"haproxy": SWITCH, "nft": "10.9.0.2"}, 8080
 
 
 class Fault:
@@ -67,8 +70,12 @@ class Fault:
         assert found <= bound, f"{what}: {found}, more than {bound}"
 
     def never_failed(self):
-        statuses = [status for client in self.clients for _, status, _ in client.sent]
-        failed = [status for status in statuses if status not in (200, 429)]
+        failed = [
+            f"{client.name}: {status} after {at - self.begun:.1f} s, in {took:.3f} s"
+            for client in self.clients
+            for at, status, took in client.sent
+            if status not in (200, 429)
+        ]
         assert not failed, f"{len(failed)} other answers: {failed[:3]}"
 
 
@@ -95,7 +102,7 @@ class Place(Instance):
         ):
             subprocess.run([*self.enter, "ip", *rest], check=True)
         keys = {
-            "gateway__listen": f"{address}:0",
+            "gateway__listen": f"{address}:{FRONT_PORT}",
             "gateway__trusted_proxies": f"{way}/32",
         }
         super().__init__(folder, number, node, store, under=self.enter, **keys)
@@ -117,6 +124,57 @@ class Place(Instance):
         subprocess.run([*self.enter, "nft", "-f", "-"], input=text, text=True, check=True)
 
 
+class Front:
+    """One address for several instances, for a client with an address of its own."""
+
+    def __init__(self, name, source):
+        self.name, self.source = name, source
+        ip("address", "add", f"{source}/32", "dev", "lo")
+
+    def connection(self, client):
+        return http.client.HTTPConnection(FRONT[self.name], FRONT_PORT, 5, (self.source, 0))
+
+    def drop(self, client):
+        """Each request has a connection of its own."""
+
+
+def balance(folder, places):
+    """Balances over the places by HAProxy and by the packet filter; returns the HAProxy."""
+    addresses = [place.edge.gateway.split(":")[0] for place in places]
+    servers = "\n".join(f"  server i{at} {to}:{FRONT_PORT}" for at, to in enumerate(addresses))
+    proxy = haproxy(folder, f"""
+defaults
+  mode http
+  timeout connect 1s
+  timeout client 10s
+  timeout server 10s
+listen all
+  bind {FRONT["haproxy"]}:{FRONT_PORT}
+  option forwardfor
+  balance roundrobin
+{servers}
+""")
+    ip("address", "add", f"{FRONT['nft']}/32", "dev", "lo")
+    targets = ", ".join(f"{at} : {to}" for at, to in enumerate(addresses))
+    rule = f"ip daddr {FRONT['nft']} dnat to numgen inc mod {len(places)} map {{ {targets} }}"
+    text = f"table ip front {{\nchain to {{ type nat hook output priority -100; {rule}; }}\n}}\n"
+    subprocess.run(["nft", "-f", "-"], input=text, text=True, check=True)
+    for name, host in FRONT.items():
+        eventually(name, lambda: is_open(host, FRONT_PORT), 10)
+    return proxy
+
+
+def is_open(*address):
+    with socket.socket() as client:
+        return client.connect_ex(address) == 0
+
+
+def haproxy(folder, text):
+    config = folder / "haproxy.cfg"
+    config.write_text(text)
+    return Child(folder / "haproxy.log", "haproxy", "-db", "-f", str(config))
+
+
 def ip(*arguments):
     subprocess.run(["ip", *arguments], check=True)
 
@@ -129,10 +187,16 @@ class Partition(Fault):
         store = self.end_of(Store(self.folder, host=SWITCH))
         node = self.end_of(Devnet(self.folder, host=SWITCH))
         places = [self.end_of(Place(self.folder, number, node, store)) for number in range(3)]
+        self.stack.callback(balance(self.folder, places).end, signal.SIGKILL)
+        fronts = {name: Front(name, f"10.9.100.{at}") for at, name in enumerate(FRONT)}
         self.start(
             Client("flood over all", "203.0.113.1", steady(9.0), places),
             Client("flood at the one", "203.0.113.2", steady(6.0), places[2:]),
             Client("wallet at another", "203.0.113.3", wallet(), places[:1]),
+            *(
+                Client(f"flood by {name}", front.source, steady(6.0), [front])
+                for name, front in fronts.items()
+            ),
         )
         cut = self.until(20, "one is cut off")
         places[2].cut_off("to", "from")
@@ -173,48 +237,44 @@ class Clocks(Fault):
     """Wall clocks are wrong: those of instances mean nothing, that of the store costs once."""
 
     def play(self):
-        self.library = self.folder / "clock.so"
-        source = Path(__file__).with_name("clock.c")
-        subprocess.run(["cc", "-shared", "-fPIC", "-O", "-o", self.library, source], check=True)
-        store = self.end_of(Store(self.folder, env=self.clock("store", 0)))
+        clock = self.clock("store", 0)
+        store = self.end_of(Store(self.folder, env=clock.env))
         node = self.end_of(Devnet(self.folder))
         places = []
-        for number, clock in enumerate((0, 3600, -3600)):
-            # its thread would not wait: it waits by the kernel's clock for a time of this one
-            env = {**self.clock(f"instance {number}", clock), **NO_THREAD}
-            place = Instance(self.folder, number, node, store, clock=clock, env=env)
+        for number, ahead in enumerate((0, 3600, -3600)):
+            env = self.clock(f"instance{number}", ahead).env
+            place = Instance(self.folder, number, node, store, clock=ahead, env=env)
             places.append(self.end_of(place))
         self.start(
             Client("flood over all", "203.0.113.1", steady(9.0), places),
             Client("at 0.9 of the quota", "203.0.113.2", steady(2.7), places),
         )
-        ahead = self.until(75, "the store's clock goes 30 s ahead")
-        self.clock("store", 30)
+        jumps = self.until(75, "the store's clock jumps 30 s ahead")
+        clock.set(30)
         back = self.until(145, "it goes back")
-        self.clock("store", 0)
+        clock.set(0)
         over = self.until(210, "the end")
         self.stop()
         self.never_failed()
         admitted = admissions(places)
         for client in self.clients:
             name, own = client.name, admitted[client.address]
-            self.check(f"{name}, by wrong clocks", most(within(own, 0, ahead)), QUOTA)
-            before = [at for at, _, _ in client.sent if at < ahead]
-            passed = sum(1 for at, status, _ in client.sent if at < ahead and status == 200)
+            self.check(f"{name}, by wrong clocks", most(within(own, 0, jumps)), QUOTA)
+            before = [at for at, _, _ in client.sent if at < jumps]
+            passed = sum(1 for at, status, _ in client.sent if at < jumps and status == 200)
             # a cell of the window, and what is merged in a report
-            lag = 1.1 * len(before) / (ahead - self.begun)
+            lag = 1.1 * len(before) / (jumps - self.begun)
             bound = round(0.01 * len(before) + lag)
             self.check(f"{name}, refused beyond one limiter", exact(before) - passed, bound)
             self.check(f"{name}, while the clock jumps", most(own), 2 * QUOTA)
-            self.check(f"{name}, after that", most(within(own, ahead + 1, over)), QUOTA)
+            self.check(f"{name}, after that", most(within(own, jumps + 1, over)), QUOTA)
             assert within(own, back + WINDOW / 2, over), f"{name}: refused since it went back"
 
     def clock(self, name, seconds):
-        """Sets the clock of this name ahead; the environment of who reads it."""
-        offset = self.folder / f"{name}.clock"
-        with offset.open("r+b" if offset.exists() else "wb") as file:
-            file.write(struct.pack("q", seconds))
-        return {"LD_PRELOAD": str(self.library), "CLOCK_OFFSET": str(offset)}
+        """A wall clock with files of its own."""
+        folder = self.folder / f"clock-{name}"
+        folder.mkdir()
+        return WallClock(folder, seconds)
 
 
 class Promotion(Fault):
@@ -260,13 +320,12 @@ class Balancer:
     def __init__(self, folder, *stores):
         self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}"
-        config = folder / "haproxy.cfg"
         servers = "\n".join(
             f"  server store{at} 127.0.0.1:{store.port} check inter 200ms fall 1 rise 1"
             " on-marked-down shutdown-sessions"
             for at, store in enumerate(stores)
         )
-        config.write_text(f"""
+        self.child = haproxy(folder, f"""
 defaults
   mode tcp
   timeout connect 1s
@@ -279,7 +338,6 @@ listen store
   tcp-check expect string role:master
 {servers}
 """)
-        self.child = Child(folder / "haproxy.log", "haproxy", "-db", "-f", str(config))
 
     def end(self):
         self.child.end(signal.SIGKILL)

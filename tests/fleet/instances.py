@@ -18,10 +18,9 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "outages"))
 
-from edge import Edge, Redis, eventually
+from edge import FLEET_SECRET, Edge, Redis, eventually, fleet_secret
 
 QUOTA, WINDOW, LEASE = 180, 60.0, 30.0
-SECRET = "fleet-0123456789abcdef0123456789abcdef"
 BODY = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "starknet_blockNumber", "params": []})
 
 
@@ -34,7 +33,7 @@ class Store(Redis):
 
     def messages(self, client):
         """Messages about a client so far: each instance numbers its own."""
-        digest = hmac.new(SECRET.encode(), client.encode(), hashlib.sha256).hexdigest()[:32]
+        digest = hmac.new(FLEET_SECRET.encode(), client.encode(), hashlib.sha256).hexdigest()[:32]
         fields = self.ask("HGETALL", f"pc:{{portcullis:gateway:{digest}}}")
         records = zip(fields[::2], fields[1::2])
         return sum(int(value.split(":")[0]) for name, value in records if name.startswith("L"))
@@ -76,7 +75,7 @@ class Client(threading.Thread):
 
 
 class Instance:
-    """A place in the fleet: another process may take it over.
+    """A place in the fleet: another process may replace its process.
 
     `clock` is how many seconds its wall clock is ahead; `other` is for the `Edge`.
     """
@@ -90,13 +89,10 @@ class Instance:
     def start(self):
         folder = self.folder / f"{self.number}-{len(self.edges)}"
         folder.mkdir()
-        secret = folder / "secret"
-        secret.write_text(SECRET)
-        secret.chmod(0o600)
         keys = {
             "gateway__requests_per_minute": QUOTA,
             "fleet__url": self.store.url,
-            "fleet__secret_file": secret,
+            "fleet__secret_file": fleet_secret(folder),
             "fleet__lease": f"{LEASE:.0f}s",
         }
         (folder / "portcullis.toml").write_text("")

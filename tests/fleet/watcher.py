@@ -21,13 +21,12 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "outages"))
 
-from edge import Devnet, Edge, Redis, eventually
+from edge import Devnet, Edge, Redis, eventually, fleet_secret
 from way import Way
 
 INTERVAL = 1.0
 # Two intervals and a poll, on a busy machine.
 STALE = 2 * INTERVAL + 1.0
-SECRET = "fleet-0123456789abcdef0123456789abcdef"
 
 
 class Node(Devnet):
@@ -58,16 +57,13 @@ class Instance(Edge):
     def __init__(self, folder, number, node, store):
         own = folder / f"instance-{number}"
         own.mkdir()
-        secret = own / "secret"
-        secret.write_text(SECRET)
-        secret.chmod(0o600)
         super().__init__(
             own,
             node,
             gateway__requests_per_minute=1_000_000,
             gateway__cache__watch_interval=f"{INTERVAL:.0f}s",
             fleet__url=store.url,
-            fleet__secret_file=secret,
+            fleet__secret_file=fleet_secret(own),
         )
 
     def query(self, method, params, position=None):

@@ -25,20 +25,29 @@ fn three_failures_open_it_and_one_probe_closes_it() {
     assert!(breaker.enter(|| later).is_some() && breaker.enter(|| later).is_some(), "closed again");
 }
 
-#[test]
-fn slow_calls_open_it_only_without_other_answers() {
-    const SLOW: Option<CallFailure> = Some(CallFailure::After(NodeError::Timeout));
+/// Three calls that fail like this open the breaker, unless it saw another answer since they began.
+fn opens_only_without_other_answers(failure: CallFailure) {
     let breaker = Breaker::default();
     let start = Instant::now();
     let enter = || breaker.enter(|| start);
-    let slow = [enter(), enter(), enter()];
+    let failed = [enter(), enter(), enter()];
     enter().expect("closed").record(None, || start);
-    slow.into_iter().flatten().for_each(|attempt| attempt.record(SLOW, || start));
+    failed.into_iter().flatten().for_each(|attempt| attempt.record(Some(failure), || start));
     assert!(enter().is_some(), "the node answers others");
     for _ in 0..3 {
-        enter().expect("closed until the third").record(SLOW, || start);
+        enter().expect("closed until the third").record(Some(failure), || start);
     }
-    assert!(enter().is_none(), "the node answers nobody");
+    assert!(enter().is_none(), "the node answers no call");
+}
+
+#[test]
+fn slow_calls_open_it_only_without_other_answers() {
+    opens_only_without_other_answers(CallFailure::After(NodeError::Timeout));
+}
+
+#[test]
+fn refusals_open_it_only_without_other_answers() {
+    opens_only_without_other_answers(CallFailure::Busy);
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use std::process::Output;
 
+use serde_json::Value;
+
 use crate::support::edge::{Setup, program};
 use crate::support::folder::Folder;
 use crate::support::node::Node;
@@ -72,7 +74,10 @@ fn a_live_check_queries_the_node() {
     let node = Node::start(good);
     let output = Setup::before(node.address()).run_with("check", &["--live"], "");
     assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
-    assert_eq!(node.calls().len(), 2, "its version and its chain");
+    let methods: Vec<_> = node.calls().iter().map(|call| call.json()["method"].clone()).collect();
+    assert_eq!(methods[..2], ["starknet_specVersion", "starknet_chainId"], "its version and chain");
+    let is_brand = |method: &Value| !method.as_str().unwrap_or_default().starts_with("starknet_");
+    assert!(methods[2..].iter().all(is_brand), "and which node it is: {methods:?}");
 
     let output = Setup::before(Node::nowhere()).run_with("check", &["--live"], "");
     let text = printed(&output);

@@ -50,7 +50,7 @@ fn documented_on(reason: Reason) -> [bool; 3] {
         R::ParseError | R::Batch | R::MethodNotAllowed | R::UpstreamTimeout
         | R::UpstreamUnreachable | R::UpstreamRedirect | R::UpstreamStatus | R::UpstreamOversized
         | R::UpstreamInvalid => [true, true, false],
-        R::InvalidParams | R::ChainPositionBehind => [true, false, false],
+        R::InvalidParams | R::ChainPositionBehind | R::NodeStarting => [true, false, false],
         R::Unauthorized | R::StoreUnavailable => [false, true, true],
         R::BadJwt | R::BadJwtType | R::JwtExpired | R::BadJwtAudience | R::BadJwtLexiconMethod
         | R::BadJwtIss | R::BadJwtSignature | R::BadWebhookSignature | R::Forbidden
@@ -68,8 +68,8 @@ fn documented_on(reason: Reason) -> [bool; 3] {
         | R::RecoveryPending | R::RecoveryNotPending | R::RecoveryNotReady
         | R::RecoveryNotCancellable
         | R::NonceConflict | R::Rejected | R::Reverted | R::RefusedByChain
-        | R::IdempotencyConflict | R::InProgress | R::FaucetCooldown | R::FaucetEmpty
-        | R::PinsUnproven | R::OutcomeUnknown => [false, true, false],
+        | R::IdempotencyConflict | R::InProgress | R::FaucetCooldown | R::BudgetExceeded
+        | R::FaucetEmpty | R::PinsUnproven | R::OutcomeUnknown => [false, true, false],
     }
 }
 

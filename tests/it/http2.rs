@@ -26,7 +26,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    fn before(node: Node, keys: &[(&str, &str)]) -> Self {
+    pub(crate) fn before(node: Node, keys: &[(&str, &str)]) -> Self {
         let (folder, pair) = (Folder::new(), Pair::new());
         pair.write(&folder);
         let setup = secured(Setup::before(node.address()), "gateway", &folder);

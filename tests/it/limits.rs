@@ -153,6 +153,84 @@ fn untrusted_x_forwarded_for_is_ignored() {
     assert_eq!(statuses, [200, 200, 429, 429], "a client cannot name itself anew");
 }
 
+#[test]
+fn exempt_clients_are_not_counted() {
+    let node = Node::start(good);
+    let keys = [
+        ("gateway.requests_per_minute", "2"),
+        ("gateway.exempt", "[\"10.9.0.0/16\", \"2001:db8::7\", \"::ffff:192.0.2.9\"]"),
+    ];
+    let edge = Edge::with(&node, &keys);
+    // a neighbour in the same /64 uses up the quota of both
+    for (client, passes) in [("2001:db8::8", 2), ("10.8.255.255", 2), ("10.10.0.0", 2)] {
+        let statuses = (0..4).map(|_| edge.ask(&forwarded(client)).status);
+        assert_eq!(statuses.filter(|status| *status == 200).count(), passes, "{client} counts");
+    }
+    for client in ["10.9.0.1", "10.9.255.255", "2001:db8::7", "192.0.2.9", "1.1.1.1, 10.9.3.4"] {
+        for _ in 0..4 {
+            let response = edge.ask(&forwarded(client));
+            assert_common_with_quota(&response, 2, client);
+            assert_eq!(response.status, 200, "{client} does not count");
+        }
+    }
+    for _ in 0..2 {
+        let response = edge.ask(&forwarded("10.9.0.1"));
+        assert_eq!(rate_limit(&response, "as if it were the first").0, 2);
+    }
+    let refused = edge.ask(&Request::post("{").with("X-Forwarded-For", "10.9.0.1"));
+    assert_eq!(refused.status, 400, "every other rule applies");
+}
+
+#[test]
+fn a_forged_exempt_address_is_counted() {
+    let node = Node::start(good);
+    for trusted in ["[]", "[\"127.0.0.1/32\", \"10.9.0.0/16\"]"] {
+        let keys = [
+            ("gateway.requests_per_minute", "2"),
+            ("gateway.exempt", "[\"10.9.0.0/16\"]"),
+            ("gateway.trusted_proxies", trusted),
+        ];
+        let edge = Edge::with(&node, &keys);
+        // the client wrote the first hop itself
+        let request = forwarded("10.9.0.1, 192.0.2.1");
+        let statuses: Vec<_> = (0..3).map(|_| edge.ask(&request).status).collect();
+        assert_eq!(statuses, [200, 200, 429], "{trusted}");
+    }
+}
+
+#[test]
+fn exempt_clients_have_every_other_limit() {
+    let latch = Latch::default();
+    let hold = latch.clone();
+    let node = Node::start(move |call| {
+        [vec![Act::Hold(hold.clone())], echo(call)].into_iter().flatten().collect()
+    });
+    let keys = [("gateway.exempt", "[\"127.0.0.0/8\"]"), ("gateway.max_in_flight_per_client", "1")];
+    let edge = Edge::with(&node, &keys);
+    let mut first = edge.client();
+    first.send(Request::post(QUESTION).bytes());
+    node.wait_for_calls(1);
+    let refused = edge.ask(&Request::post(QUESTION));
+    assert_error(&refused, "too_many_in_flight", "null", "one at a time");
+    latch.open();
+    assert_eq!(first.response().status, 200);
+}
+
+#[test]
+fn a_reload_changes_who_is_exempt() {
+    let node = Node::start(good);
+    let setup = Setup::before(node.address()).set("gateway.requests_per_minute", "1");
+    let edge = setup.start();
+    let mut client = edge.client();
+    let statuses: Vec<_> = (0..2).map(|_| client.ask(&Request::post(QUESTION)).status).collect();
+    assert_eq!(statuses, [200, 429]);
+    edge.rewrite(&setup.clone().set("gateway.exempt", "[\"127.0.0.1\"]"));
+    edge.signal("HUP");
+    edge.line("the change", |line| line["key"] == "gateway.exempt");
+    let statuses: Vec<_> = (0..2).map(|_| client.ask(&Request::post(QUESTION)).status).collect();
+    assert_eq!(statuses, [200, 200], "on the same connection");
+}
+
 /// The only test that waits for the real minute; it runs in parallel with the others.
 #[test]
 fn the_window_slides() {

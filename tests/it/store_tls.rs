@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use portcullis::config::{StoreConfig, StoreTls};
-use portcullis::store::{SignerLock, Store};
+use portcullis::store::{SessionLock, Store};
 use portcullis_filters::felt::Felt;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 
@@ -153,7 +153,7 @@ fn every_connection_to_postgresql_is_encrypted() {
     runtime.block_on(async {
         let store = Store::open(&config, None).await.unwrap();
         let signer = Felt::parse("0xa").expect("a felt");
-        let mut lock = SignerLock::of(signer);
+        let mut lock = SessionLock::of_signer(signer);
         lock.acquire(&store, PATIENCE).await.unwrap();
         lock.check().await.unwrap();
         lock.release().await.unwrap();

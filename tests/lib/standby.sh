@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # A PostgreSQL of the tests' own, with a standby that streams from it. Prints its URL, to which a port
 # is appended: 5432, 5433 for the standby, 6432 for a PgBouncer. Then it obeys one word a line, and
-# repeats it when that is done: kill, start or promote (the standby), bouncer. Ends with its input.
+# repeats it when that is done: kill, start or promote (the standby), synchronous (writes wait for the
+# standby), failover (the primary crashes, and the standby is promoted at its address), bouncer. Ends
+# with its input.
 
 set -euo pipefail
-source tests/lib/postgres.sh
+source "$(dirname "${BASH_SOURCE[0]}")/postgres.sh"
 stop_all() {
   [[ ! -e bouncer.pid ]] || kill "$(<bouncer.pid)" || true
   standby -m immediate stop || true
@@ -33,6 +35,13 @@ while read -r word; do
     kill) standby -m immediate stop ;;
     start) standby -l standby.log -o "$OPTIONS" -w start ;;
     promote) standby -w promote ;;
+    synchronous)
+      "$ALL/psql" -h "$POSTGRES_FOLDER" -U portcullis -d postgres -qAt \
+        -c "ALTER SYSTEM SET synchronous_standby_names = '*'" -c 'SELECT pg_reload_conf()' >&2 ;;
+    failover)
+      as_postgres "$POSTGRES_BIN/pg_ctl" -D data -m immediate -s stop
+      standby -w promote
+      ln -sf .s.PGSQL.5433 .s.PGSQL.5432 ;;
     bouncer)
       as_postgres pgbouncer -d bouncer.ini >bouncer.log 2>&1
       until [[ -S .s.PGSQL.6432 && -s bouncer.pid ]]; do [[ -d data ]]; done ;;

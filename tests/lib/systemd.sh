@@ -70,6 +70,11 @@ etc/portcullis/secrets/relay.token" \
     "$(cd "$root" && find etc usr -type f -o -type l | LC_ALL=C sort)"
 }
 
+# What is released, packed from the debug binary.
+packages() {
+  VENV=$PACKAGE_VENV tests/package/run "$TARGET/debug/portcullis" ${PORTCULLIS_TEST_LONG:+long}
+}
+
 # The installed program accepts the installed configuration, with only its own libraries.
 chroot_check() {
   local root=$1 bare=$WORK/bare library

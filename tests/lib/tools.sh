@@ -95,8 +95,11 @@ get_balancers() {
 get_devnet() {
   PATH=$PATH:$PWD/target/tools/bin
   if ! has starknet-devnet; then
-    echo "building starknet-devnet $DEVNET_VERSION into target/tools: once, half an hour on 2 cores"
-    env -u CARGO_TARGET_DIR \
+    echo "building starknet-devnet $DEVNET_VERSION into target/tools: once, 20 minutes on 2 cores"
+    # optimised as src/cli/dev/install.rs does
+    env -u CARGO_TARGET_DIR CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
+      CARGO_PROFILE_RELEASE_CODEGEN_UNITS=256 CARGO_PROFILE_RELEASE_DEBUG=false \
+      CARGO_PROFILE_RELEASE_STRIP=true \
       cargo install --locked --version "$DEVNET_VERSION" --root target/tools starknet-devnet
   fi
   starknet-devnet --version
@@ -111,15 +114,31 @@ get_js() {
   cp "$js/package-lock.json" "$js/node_modules/.installed"
 }
 
+# The packages of a file with their versions, in a virtual environment of their own.
+make_venv() {
+  local pinned=$1 venv=$2
+  cmp -s "$pinned" "$venv/installed.txt" && return
+  echo "installing $pinned into a virtual environment"
+  rm -rf "$venv"
+  python3 -m venv "$venv"
+  "$venv/bin/pip" install -q --disable-pip-version-check -r "$pinned"
+  cp "$pinned" "$venv/installed.txt"
+}
+
 get_py() {
-  local pinned=tests/clients/py/requirements.txt
   VENV=$TARGET/clients-py
-  cmp -s "$pinned" "$VENV/installed.txt" && return
-  echo "installing the Python clients into a virtual environment"
-  rm -rf "$VENV"
-  python3 -m venv "$VENV"
-  "$VENV/bin/pip" install -q --disable-pip-version-check -r "$pinned"
-  cp "$pinned" "$VENV/installed.txt"
+  make_venv tests/clients/py/requirements.txt "$VENV"
+}
+
+# What judges archives, images, packages and manifests.
+get_package_tools() {
+  local missing=()
+  has lintian || missing+=(lintian)
+  has skopeo || missing+=(skopeo)
+  has kubectl || missing+=(kubernetes-client)
+  ((${#missing[@]} == 0)) || apt_install "${missing[@]}"
+  PACKAGE_VENV=$TARGET/package-py
+  make_venv tests/package/requirements.txt "$PACKAGE_VENV"
 }
 
 prepare_tools() {
@@ -164,4 +183,5 @@ prepare_tools() {
   get_devnet
   get_js
   get_py
+  get_package_tools
 }

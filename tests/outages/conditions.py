@@ -12,7 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from edge import Devnet, Edge, Redis, ask, eventually
+from edge import Devnet, Edge, Redis, ask, eventually, fleet_secret
 from outage import Outage
 from world import ROOT
 
@@ -182,10 +182,8 @@ class FleetStoreAway(Outage):
 
     def start(self):
         self.store = self.add(Redis(self.folder))
-        secret = self.folder / "fleet.secret"
-        secret.write_text("fleet-0123456789abcdef0123456789abcdef")
-        secret.chmod(0o600)
-        self.serve(self.calm, fleet__url=self.store.url, fleet__secret_file=secret)
+        keys = {"fleet__url": self.store.url, "fleet__secret_file": fleet_secret(self.folder)}
+        self.serve(self.calm, **keys)
         eventually("the fleet", lambda: self.edge.metric("portcullis_fleet_up") == 1)
 
     def play(self):

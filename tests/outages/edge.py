@@ -10,6 +10,7 @@ import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -34,6 +35,35 @@ def free_port():
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return listener.getsockname()[1]
+
+
+FLEET_SECRET = "fleet-0123456789abcdef0123456789abcdef"
+
+
+def fleet_secret(folder):
+    """The file of a fleet's secret."""
+    secret = folder / "fleet.secret"
+    secret.write_text(FLEET_SECRET)
+    secret.chmod(0o600)
+    return secret
+
+
+class WallClock:
+    """A wall clock that is ahead of the real one, of each process with this environment."""
+
+    def __init__(self, folder, seconds=0):
+        library, source = folder / "clock.so", Path(__file__).with_name("clock.c")
+        subprocess.run(["cc", "-shared", "-fPIC", "-O", "-o", library, source], check=True)
+        self.offset = folder / "clock.offset"
+        self.set(seconds)
+        # jemalloc's thread waits by the kernel's clock for a time of this one: it would never wait
+        quiet = {"_RJEM_MALLOC_CONF": "background_thread:false"}
+        self.env = {"LD_PRELOAD": str(library), "CLOCK_OFFSET": str(self.offset), **quiet}
+
+    def set(self, seconds):
+        """Sets it, for running processes too."""
+        with self.offset.open("r+b" if self.offset.exists() else "wb") as file:
+            file.write(struct.pack("q", seconds))
 
 
 class Devnet:

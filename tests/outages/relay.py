@@ -3,13 +3,13 @@
 import itertools
 import os
 import re
-import subprocess
 import threading
 
 import psycopg
 from starknet_py.hash.address import compute_address
 from starknet_py.net.signer.key_pair import KeyPair
 
+from edge import WallClock
 from outage import Outage
 from way import Way, slow
 from world import GET_PUBLIC_KEY
@@ -49,6 +49,23 @@ class EmptyFaucet(Writes):
     def play(self):
         status, text = self.drip()
         assert status == 200, text
+        self.fires(*self.alerts)
+
+
+class SpentBudget(Writes):
+    """Users get as many drips as the operator permits in a day."""
+
+    alerts = ("PortcullisRelayBudgetLow",)
+    keys = {**Outage.keys, "relay__faucet_per_day": 1}
+
+    def start(self):
+        self.serve(self.own_node(), relay=True)
+
+    def play(self):
+        status, text = self.drip()
+        assert status == 200, text
+        status, text = self.drip()
+        assert status == 429 and "budget_exceeded" in text, text
         self.fires(*self.alerts)
 
 
@@ -181,28 +198,11 @@ class WrongClock(Writes):
     """The clock of the machine is three minutes behind."""
 
     alerts = ("PortcullisRelayPinsStale",)
-    # what the program calls for the time
-    CLOCK = """
-        #define _GNU_SOURCE
-        #include <dlfcn.h>
-        #include <time.h>
-        int clock_gettime(clockid_t clock, struct timespec *now) {
-            static int (*real)(clockid_t, struct timespec *);
-            if (!real) real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, __func__);
-            int result = real(clock, now);
-            if (clock == CLOCK_REALTIME) now->tv_sec -= 180;
-            return result;
-        }
-    """
-
     def start(self):
         self.serve(self.own_node(), relay=True)
 
     def play(self):
-        library = self.folder / "clock.so"
-        compiler = ["cc", "-shared", "-fPIC", "-x", "c", "-o", str(library), "-"]
-        subprocess.run(compiler, input=self.CLOCK.encode(), check=True)
         self.edge.child.end()
-        self.edge.env["LD_PRELOAD"] = str(library)
+        self.edge.env |= WallClock(self.folder, -180).env
         self.edge.start()
         self.fires(*self.alerts)

@@ -65,6 +65,7 @@ LONG = (
         node.SlowNode,
         node.RollingBack,
         relay.EmptyFaucet,
+        relay.SpentBudget,
         relay.LockedTables,
         relay.WrongClock,
     ),

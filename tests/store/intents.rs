@@ -19,7 +19,7 @@ pub(crate) async fn an_intent_is_read_as_written(world: World) {
     assert_eq!((kept.signer, kept.nonce), (new.signer, new.nonce));
     assert_eq!(kept.transaction_hash, new.transaction_hash);
     assert_eq!((kept.request.as_str(), kept.transaction.as_str()), (new.request, new.transaction));
-    assert_eq!((kept.state, kept.detail.as_deref()), (IntentState::Intended, None));
+    assert_eq!((kept.state, kept.detail.as_deref()), (Sent, None));
     assert_eq!((kept.created_us, kept.updated_us), (NOW, NOW));
     let same = Some(kept);
     assert_eq!(store.intents().by_hash(EPOCH, new.transaction_hash).await.unwrap(), same);
@@ -29,9 +29,10 @@ pub(crate) async fn an_intent_is_read_as_written(world: World) {
     assert_eq!(store.intents().unresolved_by_digest("epoch-2", &new.digest).await.unwrap(), None);
 
     let entries = store.journal().entries(1, 10).await.unwrap();
-    assert_eq!(entries.len(), 1);
-    assert_eq!((entries[0].seq, entries[0].intent), (id.0, Some(id)));
-    assert_eq!(entries[0].kind, EntryKind::Moved(IntentState::Intended));
+    let steps: Vec<_> = entries.iter().map(|it| (it.seq, it.intent, it.at_us, it.kind)).collect();
+    let step = |seq, state| (seq, Some(id), NOW, EntryKind::Moved(state));
+    assert_eq!(steps, [step(id.0, IntentState::Intended), step(id.0 + 1, Sent)]);
+    assert_eq!(entries[1].detail, "{}");
     let detail: serde_json::Value = serde_json::from_str(&entries[0].detail).unwrap();
     let expected = serde_json::json!({
         "digest": "0000000000000007".to_owned() + &"0".repeat(48), "epoch": EPOCH, "nonce": "7",
@@ -72,18 +73,18 @@ pub(crate) async fn a_transaction_is_stored_once_per_epoch(world: World) {
     }
 }
 
-pub(crate) async fn only_unsent_intents_are_lost_unsent(world: World) {
+pub(crate) async fn only_an_unchanged_intent_is_lost(world: World) {
     let store = world.open().await;
-    for (number, state) in [Sent, Accepted, Succeeded, Rejected].into_iter().enumerate() {
+    for (number, state) in [Accepted, Succeeded, Rejected].into_iter().enumerate() {
         let id = intend(&store, &intent(number as u64)).await;
-        let unsent = store.intents().get(id).await.unwrap().unwrap();
+        let read = store.intents().get(id).await.unwrap().unwrap();
         assert!(store.intents().advance(id, state, None, NOW).await.unwrap());
-        assert!(!store.intents().lose(&unsent, "never sent", NOW).await.unwrap(), "{state:?}");
+        assert!(!store.intents().lose(&read, "its nonce", NOW).await.unwrap(), "{state:?}");
         assert_eq!(store.intents().get(id).await.unwrap().unwrap().state, state);
     }
     let id = intend(&store, &intent(9)).await;
-    let unsent = store.intents().get(id).await.unwrap().unwrap();
-    assert!(store.intents().lose(&unsent, "never sent", NOW).await.unwrap());
+    let read = store.intents().get(id).await.unwrap().unwrap();
+    assert!(store.intents().lose(&read, "its nonce", NOW).await.unwrap());
     let lost = store.intents().get(id).await.unwrap().unwrap();
     assert_eq!(lost.state, Lost);
     assert!(!store.intents().lose(&lost, "again", NOW).await.unwrap());
@@ -99,11 +100,9 @@ pub(crate) async fn an_unresolved_equal_request_is_known(world: World) {
         };
         let id = intend(&store, &equal()).await;
         assert_eq!(known(&store, &equal()).await, id);
-        for next in [Sent, Accepted] {
-            if next.may_become(end) {
-                assert!(store.intents().advance(id, next, None, NOW).await.unwrap());
-                assert_eq!(known(&store, &equal()).await, id, "{next:?}");
-            }
+        if Accepted.may_become(end) {
+            assert!(store.intents().advance(id, Accepted, None, NOW).await.unwrap());
+            assert_eq!(known(&store, &equal()).await, id, "accepted");
         }
         assert!(store.intents().advance(id, end, None, NOW).await.unwrap());
         assert_eq!(store.intents().unresolved_by_digest(EPOCH, &[7; 32]).await.unwrap(), None);
@@ -129,7 +128,7 @@ pub(crate) async fn rejected_or_lost_transactions_free_their_nonce(world: World)
     intend(&store, &NewIntent { signer: felt(2), ..at_nonce(50, 1) }).await;
     intend(&store, &NewIntent { epoch: "epoch-2", ..at_nonce(51, 1) }).await;
     let Verified::Whole { entries, .. } = store.journal().verify().await.unwrap() else { panic!() };
-    assert_eq!(entries, 4 + 4 + 2 + 2, "a taken nonce leaves no entry");
+    assert_eq!(entries, 4 * 2 + 4 + 2 * 2 + 2 * 2, "a taken nonce leaves no entry");
 }
 
 pub(crate) async fn a_nonce_beyond_the_column_is_refused(world: World) {
@@ -143,14 +142,12 @@ pub(crate) async fn a_nonce_beyond_the_column_is_refused(world: World) {
 
 pub(crate) async fn states_move_forward_only_and_are_journaled(world: World) {
     let store = world.open().await;
-    let paths: [&[IntentState]; 9] = [
+    let paths: [&[IntentState]; 7] = [
         &[],
-        &[Sent],
         &[Accepted],
-        &[Sent, Accepted],
         &[Succeeded],
-        &[Sent, Reverted],
-        &[Sent, Accepted, Succeeded],
+        &[Reverted],
+        &[Accepted, Succeeded],
         &[Rejected],
         &[Accepted, Lost],
     ];
@@ -162,7 +159,7 @@ pub(crate) async fn states_move_forward_only_and_are_journaled(world: World) {
             for state in path {
                 assert!(store.intents().advance(id, *state, None, NOW).await.unwrap(), "{path:?}");
             }
-            let from = *path.last().unwrap_or(&IntentState::Intended);
+            let from = *path.last().unwrap_or(&Sent);
             let moved =
                 store.intents().advance(id, next, Some("why \"so\""), NOW + 5).await.unwrap();
             assert_eq!(moved, from.may_become(next), "{from:?} to {next:?}");
@@ -171,7 +168,7 @@ pub(crate) async fn states_move_forward_only_and_are_journaled(world: World) {
             assert_eq!(kept.updated_us, if moved { NOW + 5 } else { NOW });
             assert_eq!(kept.detail.as_deref(), moved.then_some("why \"so\""));
             let entries = store.journal().entries_of(id).await.unwrap();
-            assert_eq!(entries.len(), 1 + path.len() + usize::from(moved));
+            assert_eq!(entries.len(), 2 + path.len() + usize::from(moved));
             let last = entries.last().unwrap();
             assert_eq!(last.kind, EntryKind::Moved(kept.state));
             assert_eq!(last.operation, "faucet-drip");
@@ -185,7 +182,7 @@ pub(crate) async fn states_move_forward_only_and_are_journaled(world: World) {
 
 pub(crate) async fn an_unknown_intent_cannot_advance(world: World) {
     let store = world.open().await;
-    let moved = store.intents().advance(IntentId(5), Sent, None, NOW).await;
+    let moved = store.intents().advance(IntentId(5), Accepted, None, NOW).await;
     assert!(matches!(moved, Err(StoreError::UnknownIntent(IntentId(5)))), "{moved:?}");
     assert_eq!(store.journal().newest(1).await.unwrap(), []);
 }
@@ -245,13 +242,13 @@ pub(crate) async fn cooldowns_start_at_the_newest_effective_intent(world: World)
 pub(crate) async fn intents_are_counted_by_state(world: World) {
     let store = world.open().await;
     assert_eq!(store.intents().counts_by_state().await.unwrap(), []);
-    for (number, end) in [(1, None), (2, Some(Lost)), (3, None), (4, Some(Sent))] {
+    for (number, end) in [(1, None), (2, Some(Lost)), (3, None), (4, Some(Accepted))] {
         let id = intend(&store, &intent(number)).await;
         if let Some(end) = end {
             assert!(store.intents().advance(id, end, None, NOW).await.unwrap());
         }
     }
-    let expected = [(IntentState::Intended, 2), (Sent, 1), (Lost, 1)];
+    let expected = [(Sent, 2), (Accepted, 1), (Lost, 1)];
     assert_eq!(store.intents().counts_by_state().await.unwrap(), expected);
 }
 
@@ -281,9 +278,9 @@ pub(crate) async fn parallel_intents_leave_no_gap(world: World) {
     assert_eq!(new_ones(&came), 128);
     let entries = store.journal().entries(1, 500).await.unwrap();
     let numbers: Vec<i64> = entries.iter().map(|entry| entry.seq).collect();
-    assert_eq!(numbers, (1..=128).collect::<Vec<_>>());
+    assert_eq!(numbers, (1..=256).collect::<Vec<_>>());
     let verified = store.journal().verify().await.unwrap();
-    assert!(matches!(verified, Verified::Whole { entries: 128, .. }), "{verified:?}");
+    assert!(matches!(verified, Verified::Whole { entries: 256, .. }), "{verified:?}");
 }
 
 pub(crate) async fn one_of_parallel_equal_requests_is_new(world: World) {
@@ -291,7 +288,7 @@ pub(crate) async fn one_of_parallel_equal_requests_is_new(world: World) {
     let (store, came) = at_once(world.open().await, equal).await;
     assert_eq!(new_ones(&came), 1);
     assert!(!came.iter().any(|one| matches!(one, Intended::NonceTaken(_))));
-    assert_eq!(store.journal().entries(1, 500).await.unwrap().len(), 1);
+    assert_eq!(store.journal().entries(1, 500).await.unwrap().len(), 2);
 }
 
 pub(crate) async fn one_of_parallel_nonce_uses_is_new(world: World) {

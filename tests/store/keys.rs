@@ -2,6 +2,7 @@
 
 use crate::world::{EPOCH, NOW, World, felt, intend, intent};
 use portcullis::store::{Binding, Claim, Intended, IntentState, NewIntent, Store, StoreError};
+use portcullis_filters::felt::Felt;
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
@@ -106,8 +107,7 @@ pub(crate) async fn a_lost_intent_releases_what_it_held(world: World) {
     let store = world.open().await;
     let recipient = felt(0xa);
     assert_eq!(claim(&store).await, Claim::New);
-    store.faucet().bind(EPOCH, felt(1), recipient, NOW).await.unwrap();
-    let drip = NewIntent { subject: Some(recipient), idempotency_key: Some("k"), ..intent(1) };
+    let drip = NewIntent { idempotency_key: Some("k"), ..drip(1, felt(1), recipient) };
     let id = intend(&store, &drip).await;
     assert!(store.intents().advance(id, IntentState::Succeeded, None, NOW).await.unwrap());
     assert!(store.keys(EPOCH).answer("k", 200, "{}").await.unwrap());
@@ -133,7 +133,7 @@ pub(crate) async fn a_known_intent_is_linked_too(world: World) {
     assert!(matches!(&known, Intended::Known(intent) if intent.id == id), "{known:?}");
     let Claim::Open { intent: Some(found), .. } = claim(&store).await else { panic!() };
     assert_eq!(found.id, id);
-    assert_eq!(store.journal().newest(9).await.unwrap().len(), 1);
+    assert_eq!(store.journal().newest(9).await.unwrap().len(), 2);
 }
 
 pub(crate) async fn an_unclaimed_key_stores_no_intent(world: World) {
@@ -216,13 +216,13 @@ pub(crate) async fn old_keys_are_pruned_unless_needed(world: World) {
         assert_eq!(claim == Claim::New, is_new, "{key}: {claim:?}");
     }
     assert_eq!(store.intents().counts_by_state().await.unwrap(), [(IntentState::Succeeded, 2)]);
-    assert_eq!(store.journal().newest(9).await.unwrap().len(), 4);
+    assert_eq!(store.journal().newest(9).await.unwrap().len(), 2 * 3);
 }
 
 pub(crate) async fn an_identity_has_one_recipient_and_conversely(world: World) {
     let mut store = world.open().await;
     use Binding::{Bound, IdentityElsewhere, RecipientElsewhere};
-    for (restart, epoch, identity, recipient, expected) in [
+    let steps = [
         (false, EPOCH, 1, 0xa, Bound),
         (false, EPOCH, 1, 0xa, Bound),
         (false, EPOCH, 1, 0xb, IdentityElsewhere),
@@ -232,15 +232,31 @@ pub(crate) async fn an_identity_has_one_recipient_and_conversely(world: World) {
         (true, EPOCH, 2, 0xa, IdentityElsewhere),
         (false, EPOCH, 2, 0xb, Bound),
         (false, "epoch-2", 2, 0xa, Bound),
-    ] {
+    ];
+    for (number, (restart, epoch, identity, recipient, expected)) in steps.into_iter().enumerate() {
         if restart {
             store.close().await;
             store = world.open().await;
         }
         let (from, to) = (felt(identity), felt(recipient));
-        assert_eq!(store.faucet().check(epoch, from, to).await.unwrap(), expected, "asked first");
-        let bound = store.faucet().bind(epoch, from, to, NOW).await;
-        assert_eq!(bound.unwrap(), expected, "{epoch} {identity} {recipient:x}");
+        assert_eq!(store.faucet().check(epoch, from, to).await.unwrap(), expected, "first");
+        let drip = NewIntent { epoch, ..drip(number, from, to) };
+        let why = format!("{epoch} {identity} {recipient:x}");
+        assert_eq!(bound(&store, &drip).await, expected, "{why}");
+    }
+}
+
+/// A drip that binds.
+fn drip(number: usize, identity: Felt, recipient: Felt) -> NewIntent<'static> {
+    NewIntent { identity: Some(identity), subject: Some(recipient), ..intent(number as u64) }
+}
+
+/// The binding with which an intent was stored, or not stored.
+async fn bound(store: &Store, drip: &NewIntent<'_>) -> Binding {
+    match store.intents().intend(drip, NOW).await.unwrap() {
+        Intended::New(_) => Binding::Bound,
+        Intended::Elsewhere(binding) => binding,
+        other => panic!("{drip:?} is new, not {other:?}"),
     }
 }
 
@@ -249,28 +265,40 @@ pub(crate) async fn one_of_parallel_bindings_counts(world: World) {
     let mut tasks = JoinSet::new();
     for identity in 0..16 {
         let store = Arc::clone(&store);
-        tasks.spawn(async move {
-            store.faucet().bind(EPOCH, felt(identity), felt(0xa), NOW).await.unwrap()
-        });
+        let drip = drip(identity, felt(identity as u64), felt(0xa));
+        tasks.spawn(async move { bound(&store, &drip).await });
     }
     let came = tasks.join_all().await;
     assert_eq!(came.iter().filter(|one| **one == Binding::Bound).count(), 1, "{came:?}");
     assert_eq!(came.iter().filter(|one| **one == Binding::RecipientElsewhere).count(), 15);
 }
 
-pub(crate) async fn a_binding_with_an_effective_intent_stays(world: World) {
+pub(crate) async fn a_binding_stays_with_an_effective_intent(world: World) {
+    use Binding::{Bound, RecipientElsewhere};
+    use IntentState::{Lost, Rejected, Succeeded};
     let store = world.open().await;
     let recipient = felt(0xa);
-    let unbind = async || store.faucet().unbind("faucet-drip", EPOCH, recipient).await.unwrap();
-    for (number, end) in [IntentState::Rejected, IntentState::Succeeded].into_iter().enumerate() {
-        let bound = store.faucet().bind(EPOCH, felt(1), recipient, NOW).await.unwrap();
-        assert_eq!(bound, Binding::Bound);
-        let drip = NewIntent { subject: Some(recipient), ..intent(number as u64) };
-        let id = intend(&store, &drip).await;
-        assert!(!unbind().await, "a drip is under way");
+    let for_another = async || store.faucet().check(EPOCH, felt(2), recipient).await.unwrap();
+    for (number, end, expected) in [
+        (1, Rejected, Bound),
+        (2, Lost, Bound),
+        (3, Succeeded, RecipientElsewhere),
+        (4, Rejected, RecipientElsewhere),
+    ] {
+        let id = intend(&store, &drip(number, felt(1), recipient)).await;
+        assert_eq!(for_another().await, RecipientElsewhere, "a drip is under way");
         assert!(store.intents().advance(id, end, None, NOW).await.unwrap());
-        assert_eq!(unbind().await, end == IntentState::Rejected, "{end:?}");
+        assert_eq!(for_another().await, expected, "{number}: {end:?}");
     }
-    let other = store.faucet().check(EPOCH, felt(2), recipient).await.unwrap();
-    assert_eq!(other, Binding::RecipientElsewhere);
+}
+
+pub(crate) async fn what_is_bound_elsewhere_stores_no_intent(world: World) {
+    let store = world.open().await;
+    assert_eq!(claim(&store).await, Claim::New);
+    intend(&store, &drip(1, felt(1), felt(0xa))).await;
+    let other = NewIntent { idempotency_key: Some("k"), ..drip(2, felt(2), felt(0xa)) };
+    assert_eq!(bound(&store, &other).await, Binding::RecipientElsewhere);
+    assert_eq!(store.intents().counts_by_state().await.unwrap(), [(IntentState::Sent, 1)]);
+    assert_eq!(store.journal().newest(9).await.unwrap().len(), 2);
+    assert_eq!(claim(&store).await, open(), "its key is not linked");
 }

@@ -7,6 +7,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking, too")]
 
 mod age;
+mod budgets;
 mod content;
 mod feeds;
 mod forget;
@@ -49,7 +50,7 @@ on_both! {
     intents:
         an_intent_is_read_as_written
         a_transaction_is_stored_once_per_epoch
-        only_unsent_intents_are_lost_unsent
+        only_an_unchanged_intent_is_lost
         an_unresolved_equal_request_is_known
         rejected_or_lost_transactions_free_their_nonce
         a_nonce_beyond_the_column_is_refused
@@ -61,6 +62,14 @@ on_both! {
         parallel_intents_leave_no_gap
         one_of_parallel_equal_requests_is_new
         one_of_parallel_nonce_uses_is_new;
+    budgets:
+        a_drip_counts_until_it_is_a_day_old
+        only_drips_that_may_pay_count
+        fees_count_highest_then_actual
+        only_fees_that_may_be_paid_count
+        repeats_are_known_over_a_budget
+        parallel_intents_stay_in_budget
+        older_drips_count_and_older_fees_do_not;
     journal:
         a_refusal_is_journaled
         entries_come_in_pages_and_by_intent
@@ -88,7 +97,8 @@ on_both! {
         old_keys_are_pruned_unless_needed
         an_identity_has_one_recipient_and_conversely
         one_of_parallel_bindings_counts
-        a_binding_with_an_effective_intent_stays;
+        a_binding_stays_with_an_effective_intent
+        what_is_bound_elsewhere_stores_no_intent;
     processes:
         intents_survive_a_kill
         a_signer_has_one_holder_at_a_time
@@ -158,6 +168,7 @@ on_both! {
     shared:
         a_shared_store_reads_and_writes
         tables_are_created_once
+        tables_appear_all_at_once
         a_shared_store_refuses_another_version
         a_ping_reports_the_cause;
     search:

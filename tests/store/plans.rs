@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Statement, its arguments, and the index; two where both hold nothing but what is unresolved.
-const LOOK_UPS: [(&str, &[&str], &str); 21] = [
+const LOOK_UPS: [(&str, &[&str], &str); 25] = [
     (sql::ENTRIES, &["900", "10"], "journal_pkey"),
     (sql::ENTRIES_NEWEST, &["10"], "journal_pkey"),
     (sql::ENTRIES_OF, &["900"], "journal_intent"),
@@ -19,6 +19,10 @@ const LOOK_UPS: [(&str, &[&str], &str); 21] = [
     (sql::UNRESOLVED, &["'e'"], "intent_unresolved or intent_digest"),
     (sql::UNRESOLVED_OF_SIGNER, &["'e'", "'0x1'"], "intent_unresolved"),
     (sql::LAST_OF, &["'e'", "'drip'", "'0x900'"], "intent_subject"),
+    (sql::DRIPS, &["'e'", "8000"], "intent_drips"),
+    (sql::DRIP_OVER, &["'e'", "8000", "5"], "intent_drips"),
+    (sql::FEES, &["'e'", "8000"], "fee_sum_pkey"),
+    (sql::FEE_OVER, &["'e'", "8000", "5"], "fee_sum_pkey"),
     (sql::KEY, &["'e'", "'k900'"], "idempotency_pkey"),
     (sql::KEY_ANSWER, &["'e'", "'k900'", "200", "''"], "idempotency_pkey"),
     (sql::KEY_PRUNE, &["20"], "idempotency_created"),
@@ -91,8 +95,11 @@ const FILL: &str = "
     WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9000)
     INSERT INTO journal SELECT i, i, 'sent', i, 'drip', '{}', 'h', 'h' FROM n;
     WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9000)
-    INSERT INTO intent SELECT i, 'e', 'drip', 'd' || i, '0x' || i, '{}', '0x' || (i % 3), i,
-      '0x' || i, '{}', CASE WHEN i % 100 = 0 THEN 'sent' ELSE 'succeeded' END, NULL, i, i FROM n;
+    INSERT INTO intent SELECT i, 'e', CASE i % 2 WHEN 0 THEN 'drip' ELSE 'faucet-drip' END,
+      'd' || i, '0x' || i, '{}', '0x' || (i % 3), i, '0x' || i, '{}',
+      CASE WHEN i % 100 = 0 THEN 'sent' ELSE 'succeeded' END, NULL, i, i, 0 FROM n;
+    WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9000)
+    INSERT INTO fee_sum SELECT 'e', i, i FROM n;
     WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9000)
     INSERT INTO idempotency SELECT 'k' || i, 'drip', 'd', i, 200, '', i, 'e' FROM n;
     WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9000)
@@ -149,6 +156,7 @@ pub(crate) async fn every_lookup_uses_its_index(world: World) {
                 "journal_pkey" | "intent_pkey" => "INTEGER PRIMARY KEY",
                 "idempotency_pkey" => "sqlite_autoindex_idempotency_1",
                 "faucet_binding_pkey" => "sqlite_autoindex_faucet_binding_1",
+                "fee_sum_pkey" => "SEARCH fee_sum USING PRIMARY KEY",
                 named => named,
             };
             // the newest entries are walked to by the table itself, from its end

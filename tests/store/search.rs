@@ -20,10 +20,10 @@ pub(crate) async fn intents_are_found_by_their_attributes(world: World) {
         }
         ids.push(intend(&store, &new).await);
     }
-    assert!(store.intents().advance(ids[0], IntentState::Sent, None, NOW).await.unwrap());
+    assert!(store.intents().advance(ids[0], IntentState::Accepted, None, NOW).await.unwrap());
     let hash = |number: u64| Some(felt(0xf000_0000 + number));
     let subject = Some(felt(0x5000));
-    let state = Some(IntentState::Sent);
+    let state = Some(IntentState::Accepted);
     let operation = Some("mint-card".to_owned());
     let any = Search::default();
     for (search, expected) in [
@@ -63,8 +63,8 @@ pub(crate) async fn refusals_are_found_by_operation_and_in_pages(world: World) {
         let found = journal.refusals(operation, before, limit).await.unwrap();
         found.into_iter().map(|entry| entry.seq).collect()
     };
-    assert_eq!(seqs(None, i64::MAX, 25).await, [7, 5, 3, 1]);
-    assert_eq!(seqs(Some("rpc"), i64::MAX, 2).await, [7, 5]);
-    assert_eq!(seqs(Some("rpc"), 5, 25).await, [1]);
+    assert_eq!(seqs(None, i64::MAX, 25).await, [10, 7, 4, 1]);
+    assert_eq!(seqs(Some("rpc"), i64::MAX, 2).await, [10, 7]);
+    assert_eq!(seqs(Some("rpc"), 7, 25).await, [1]);
     assert_eq!(seqs(Some("register"), i64::MAX, 25).await, [0_i64; 0]);
 }

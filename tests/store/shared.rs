@@ -1,17 +1,17 @@
 //! A store that is opened beside the process that has it, and what a ping tells.
 
-use crate::world::{NOW, World, felt};
-use portcullis::store::{Binding, Store, StoreError};
+use crate::world::{World, felt, intend, intent};
+use portcullis::store::{Binding, NewIntent, Store, StoreError};
+use std::pin::pin;
 
 pub(crate) async fn a_shared_store_reads_and_writes(world: World) {
     let first = world.open().await;
     let second = Store::open_shared(&world.config(), None).await.unwrap();
     for number in 0..20 {
         let (one, other) = if number % 2 == 0 { (&first, &second) } else { (&second, &first) };
-        let (identity, recipient) = (felt(number), felt(100 + number));
-        let bound = one.faucet().bind("e", identity, recipient, NOW).await.unwrap();
-        assert_eq!(bound, Binding::Bound);
-        let seen = other.faucet().check("e", identity, felt(9)).await.unwrap();
+        let (identity, subject) = (Some(felt(number)), Some(felt(100 + number)));
+        intend(one, &NewIntent { epoch: "e", identity, subject, ..intent(number) }).await;
+        let seen = other.faucet().check("e", felt(number), felt(9)).await.unwrap();
         assert_eq!(seen, Binding::IdentityElsewhere, "what the one wrote, the other reads");
     }
     second.close().await;
@@ -33,6 +33,23 @@ pub(crate) async fn tables_are_created_once(world: World) {
         store.close().await;
     }
     world.open().await.ping().await.unwrap();
+}
+
+pub(crate) async fn tables_appear_all_at_once(world: World) {
+    let config = world.config();
+    let mut creating = pin!(Store::open(&config, None));
+    loop {
+        let seen = async {
+            match Store::open_read_only(&config, None).await {
+                Err(StoreError::Version { found, .. }) => panic!("a reader saw version {found}"),
+                _ => tokio::task::yield_now().await,
+            }
+        };
+        tokio::select! {
+            created = &mut creating => break created.unwrap().ping().await.unwrap(),
+            () = seen => {}
+        }
+    }
 }
 
 pub(crate) async fn a_shared_store_refuses_another_version(world: World) {

@@ -1,7 +1,7 @@
 //! One database of a test's own, and the values that tests write to it.
 
 use portcullis::config::{StoreConfig, StoreTls};
-use portcullis::store::{Intended, IntentId, Journal, NewIntent, Store, StoreError};
+use portcullis::store::{Budgets, Intended, IntentId, Journal, NewIntent, Store, StoreError};
 use portcullis_filters::felt::Felt;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, SqliteConnection};
 use std::path::PathBuf;
@@ -142,6 +142,7 @@ pub(crate) fn intent(number: u64) -> NewIntent<'static> {
         operation: "faucet-drip",
         digest,
         subject: Some(felt(0x5000 + number)),
+        identity: None,
         request: "{\"identity\":\"0x1\"}",
         epoch: EPOCH,
         signer: felt(0xa11ce),
@@ -149,6 +150,8 @@ pub(crate) fn intent(number: u64) -> NewIntent<'static> {
         transaction_hash: felt(0xf000_0000 + number),
         transaction: "{\"version\":\"0x3\"}",
         idempotency_key: None,
+        max_fee: 0,
+        budgets: Budgets::default(),
     }
 }
 

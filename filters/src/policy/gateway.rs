@@ -37,6 +37,13 @@ pub struct JudgedHead {
     route: Result<Route, Refusal>,
 }
 
+impl JudgedHead {
+    /// The client that sent it.
+    pub fn client(&self) -> Client {
+        self.client
+    }
+}
+
 impl GatewayPolicy {
     /// Judges what depends on the head alone.
     pub fn judge(&self, head: &Head<'_>) -> JudgedHead {

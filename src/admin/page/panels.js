@@ -1,7 +1,7 @@
 // The sections of the page: each is a function that shows a snapshot.
 import { cards } from './cards.js';
 import {
-  Table, bar, clock, count, each, el, instant, setClass, perSecond, pill, setText, span,
+  Table, bar, clock, count, each, el, instant, percent, perSecond, pill, setClass, setText, span,
 } from './dom.js';
 import { totalOf } from './rates.js';
 
@@ -133,11 +133,13 @@ function signers(place) {
       signer.balance === null ? '–' : `${strk.format(signer.balance)} STRK`,
       signer.nonce === null ? '–' : count(signer.nonce), count(signer.waiting),
     ]);
-    const { amount, cooldown } = relay.faucet;
+    const { faucet: { amount, cooldown }, budgets } = relay;
+    const used = budgets.map((budget) => `${budget.name} ${percent(budget.used)}`).join(', ');
     const calls = all.find(({ name }) => name === 'relay')?.calls;
     const drips = count(totalOf(calls, 'faucet-drip'));
     setText(faucet, `The faucet sends ${strk.format(amount)} STRK to a recipient once per `
-      + `${span(cooldown * 1000)}; ${drips} requests since start.`);
+      + `${span(cooldown * 1000)}; ${drips} requests since start.`
+      + (used ? ` Used of the budgets of a day: ${used}.` : ''));
   };
 }
 

@@ -4,7 +4,7 @@ use super::report::{Finding, Kind, Report, Status};
 use crate::config::{Config, NodeConfig, NodeMode, NodeUrl, NonEmpty, StoreConfig};
 use crate::http::clients::Running;
 use crate::io::MemoryPool;
-use crate::node::chain::Chain;
+use crate::node::chain::{Chain, RpcError};
 use crate::node::{ConnectionChoice, MAX_ANSWER, Node};
 use crate::relay::pins::Prover;
 use crate::relay::settings::{Keys, Pins, Settings};
@@ -14,6 +14,7 @@ use crate::telemetry::Metrics;
 use portcullis_filters::client::TrustedProxies;
 use portcullis_filters::policy::GatewayPolicy;
 use portcullis_filters::rpc::{Method, MethodSet};
+use serde_json::Value;
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -24,8 +25,12 @@ pub(super) async fn check(config: &Config, relay: Option<(Settings, Keys)>, repo
         // which chain it has is checked later
         let config = NodeConfig { url: urls, chain_id: None, ..config.node.clone() };
         let node = Node::new(&config, MemoryPool::new(MAX_ANSWER), Arc::new(Metrics::default()));
+        let chain = Chain(node);
         for method in [Method::SpecVersion, Method::ChainId] {
-            report.add(ask(&node, url, method).await);
+            report.add(ask(&chain.0, url, method).await);
+        }
+        if let Some(brand) = brand(&chain).await {
+            report.add(Finding::ok(Kind::Node, &url.shown(), format!("it is {brand}")));
         }
     }
     // compared as replicas, which have to agree in more
@@ -53,6 +58,32 @@ pub(super) async fn check(config: &Config, relay: Option<(Settings, Keys)>, repo
     if let Some((settings, keys)) = relay {
         pins(settings, &keys, &config.node, report).await;
     }
+}
+
+/// Implementations, and the method that only each of them has: its version, or its configuration.
+const BRANDS: [(&str, &str); 3] = [
+    ("Pathfinder", "pathfinder_version"),
+    ("Juno", "juno_version"),
+    ("starknet-devnet", "devnet_getConfig"),
+];
+
+/// The node's implementation and version, if it reports them.
+async fn brand(chain: &Chain) -> Option<String> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || ".-+".contains(c);
+    for (brand, method) in BRANDS {
+        match chain.ask(method, "[]").await {
+            Ok(Value::Object(_)) => return Some(brand.to_owned()),
+            Ok(Value::String(version))
+                if version.contains('.') && version.len() <= 40 && version.chars().all(is_part) =>
+            {
+                return Some(format!("{brand} {version}"));
+            }
+            // unreachable, or busy
+            Err(RpcError::Node(_)) => return None,
+            _ => {}
+        }
+    }
+    None
 }
 
 /// Looks for a pooler before PostgreSQL and for standbys behind it, and at the replica.

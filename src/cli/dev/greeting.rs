@@ -1,5 +1,6 @@
 //! What `dev` prints: the addresses of everything, and commands to try.
 
+use super::install::{TOOLS, VERSION};
 use super::network::TOKEN;
 use crate::process::server::Bound;
 use crate::telemetry::Surface;
@@ -52,8 +53,66 @@ const ADMIN: Lines = (
 ",
 );
 
-/// The whole text; `publisher` is the DID of the feeds.
-pub(super) fn text(node: &str, publisher: &str, state: &Path, bound: &Bound) -> String {
+/// The line for a relay that does not run, with the reason.
+const NO_RELAY: &str = "  relay     off: it writes only to a network whose pins it can prove, and \
+                        this is not\n            the dev network ([relay.pins] in \
+                        conf/portcullis.toml)\n";
+
+/// What the text contains, in addition to the addresses.
+pub(super) struct Greeting<'a> {
+    /// The node's URL.
+    pub(super) node: &'a str,
+    /// The DID of the feeds.
+    pub(super) publisher: &'a str,
+    /// The folder.
+    pub(super) state: &'a Path,
+}
+
+impl Greeting<'_> {
+    /// The whole text.
+    pub(super) fn text(&self, bound: &Bound) -> String {
+        let (addresses, commands) = lines(bound);
+        self.fill(format!(
+            "\nPortcullis is running.\n\n{addresses}  node      {}   (private: clients never see \
+             it)\n  config    STATE/portcullis.toml\n\nTry, in another terminal:\n\n{commands}\n\
+             Ctrl-C stops everything. Log lines follow.\n\n",
+            self.node
+        ))
+    }
+
+    /// The text while the node is being built.
+    pub(super) fn without_node(&self, bound: &Bound) -> String {
+        let (addresses, _) = lines(bound);
+        self.fill(format!(
+            "\nPortcullis is running, without a node for now.\n\n{addresses}\n\
+             starknet-devnet is neither on PATH nor in {TOOLS}: cargo builds version {VERSION} of \
+             it, once.\nOn two cores that takes about 20 minutes. Until then reads get 503 \
+             node_starting; commands\nto try follow. Ctrl-C stops everything; the next start \
+             continues the build.\n\n"
+        ))
+    }
+
+    fn fill(&self, text: String) -> String {
+        let state = self.state.display().to_string();
+        // in a query, its % is escaped
+        let publisher = self.publisher.replace('%', "%25");
+        let placeholders = [
+            ("SESSION", SESSION),
+            ("BEARER", BEARER),
+            ("JSON", JSON),
+            ("VIEW_CALL", VIEW_CALL),
+            ("TOKEN", TOKEN),
+            ("DECIMALS", DECIMALS),
+            ("FEED", FEED),
+            ("PUBLISHER", &publisher),
+            ("STATE", &state),
+        ];
+        placeholders.iter().fold(text, |text, (name, value)| text.replace(name, value))
+    }
+}
+
+/// The addresses of the surfaces, and commands to try.
+fn lines(bound: &Bound) -> (String, String) {
     let surfaces = [
         (Surface::Gateway, GATEWAY),
         (Surface::Relay, RELAY),
@@ -65,26 +124,9 @@ pub(super) fn text(node: &str, publisher: &str, state: &Path, bound: &Bound) -> 
         if let Some(origin) = bound.origin(surface) {
             addresses += &address.replace("ORIGIN", &origin);
             commands += &command.replace("ORIGIN", &origin);
+        } else if surface == Surface::Relay {
+            addresses += NO_RELAY;
         }
     }
-    let text = format!(
-        "\nPortcullis is running.\n\n{addresses}  node      {node}   (private: clients never see \
-         it)\n  config    STATE/portcullis.toml\n\nTry, in another terminal:\n\n{commands}\n\
-         Ctrl-C stops everything. Log lines follow.\n\n"
-    );
-    let state = state.display().to_string();
-    // in a query, its % is escaped
-    let publisher = publisher.replace('%', "%25");
-    let placeholders = [
-        ("SESSION", SESSION),
-        ("BEARER", BEARER),
-        ("JSON", JSON),
-        ("VIEW_CALL", VIEW_CALL),
-        ("TOKEN", TOKEN),
-        ("DECIMALS", DECIMALS),
-        ("FEED", FEED),
-        ("PUBLISHER", &publisher),
-        ("STATE", &state),
-    ];
-    placeholders.iter().fold(text, |text, (name, value)| text.replace(name, value))
+    (addresses, commands)
 }

@@ -128,6 +128,11 @@ impl Addresses {
         Ok(Inherited::bound(bound))
     }
 
+    /// Where a surface listens.
+    pub(super) fn of(&self, surface: Surface) -> Option<&Listen> {
+        self.surfaces.iter().find_map(|(of, listen)| (*of == surface).then_some(listen))
+    }
+
     /// The configuration with these addresses, and the sidecar's origin, which feeds and podcasts
     /// contain.
     pub(super) fn fill(&self, template: &str) -> String {
@@ -139,9 +144,9 @@ impl Addresses {
     }
 
     fn base_url(&self) -> String {
-        let mut sidecar = self.surfaces.iter().filter(|(of, _)| *of == Surface::Sidecar);
-        let Some((_, Listen::Tcp(address))) = sidecar.next() else { return BASE_URL.to_owned() };
-        let mut address = *address;
+        let Some(&Listen::Tcp(mut address)) = self.of(Surface::Sidecar) else {
+            return BASE_URL.to_owned();
+        };
         if address.ip().is_unspecified() {
             address.set_ip(Ipv4Addr::LOCALHOST.into());
         }

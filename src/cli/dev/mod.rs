@@ -1,33 +1,41 @@
 //! `portcullis dev`: the whole system on loopback, with a real node and nothing to configure.
 //!
-//! Takes its folder and its addresses first (`hold`). Then finds or installs `starknet-devnet`,
-//! starts it on a free port, deploys and wires the contracts, fills the store with sample content,
-//! runs the edge with the embedded defaults and new keys, and prints commands to try. A node that
-//! ends is started again (`supervisor`). Ctrl-C stops both. A running node (`--node`) is never
-//! started, restarted or stopped.
+//! Takes its folder and its addresses first (`hold`). Then starts `starknet-devnet` on a free port,
+//! deploys and wires the contracts, fills the store with sample content, runs the edge with the
+//! embedded defaults and new keys, and prints commands to try. If the program of the node is
+//! missing, the edge runs first, and the steps that need the node follow when it is built
+//! (`install`). A node that ends is started again (`supervisor`). Ctrl-C stops both. A running node
+//! (`--node`) is never started, restarted or stopped; one without the methods of `starknet-devnet`
+//! is only read.
 
+pub(super) mod attached;
 mod content;
 mod greeting;
 mod hold;
+mod install;
 mod network;
 mod node;
 mod secrets;
+mod setup;
 mod supervisor;
 
 use super::{Failure, INTERNAL, Outcome, USAGE, block_on};
-use crate::config::{self, Config, NodeUrl};
+use crate::config::{self, Config};
 use crate::process::inherited::Inherited;
 use crate::process::lifecycle::Signals;
 use crate::process::server;
 use crate::store::StoreError;
-use crate::telemetry::Log;
+use crate::telemetry::{Log, Surface};
 use content::ContentError;
+use greeting::Greeting;
 use hold::Addresses;
-use network::{Network, NetworkError, Verification};
-use node::{Devnet, StartError};
-use secrets::{Accounts, KeyError};
+use network::NetworkError;
+use node::StartError;
+use secrets::KeyError;
+use setup::Setup;
+use std::ffi::OsStr;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use supervisor::Supervisor;
 use thiserror::Error;
@@ -42,6 +50,10 @@ enum DevError {
     Node(#[from] StartError),
     #[error("--node: {0}")]
     NodeUrl(String),
+    #[error("--prepare deploys contracts, which takes a starknet-devnet: {0} is another node")]
+    NoDevnet(String),
+    #[error("cannot start a thread: {0}")]
+    Runtime(io::Error),
     #[error("cannot use the folder {0}: {1}")]
     State(PathBuf, io::Error),
     #[error(
@@ -74,6 +86,8 @@ Examples:
   PORTCULLIS__GATEWAY__LISTEN=127.0.0.1:9080 portcullis dev
   # on a running node
   portcullis dev --node http://127.0.0.1:5050/rpc
+  # reads from any Starknet node, without a relay
+  portcullis dev --node https://starknet.example/rpc
   # only the contracts and a configuration for serve
   portcullis dev --node http://127.0.0.1:5050/rpc --state net --prepare
 
@@ -109,9 +123,14 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
 impl DevError {
     fn code(&self) -> u8 {
         match self {
-            Self::NodeUrl(_) | Self::Config(_) | Self::Bind(_) | Self::Held(..) => USAGE,
+            Self::NodeUrl(_)
+            | Self::NoDevnet(_)
+            | Self::Config(_)
+            | Self::Bind(_)
+            | Self::Held(..) => USAGE,
             Self::Node(_)
             | Self::State(..)
+            | Self::Runtime(_)
             | Self::Store(_)
             | Self::Keys(_)
             | Self::Network(_)
@@ -131,84 +150,59 @@ fn start(arguments: &Arguments) -> Result<(), DevError> {
     if !arguments.prepare {
         inherited = addresses.bind()?;
     }
+    // from here on no signal is lost
+    let mut signals = block_on(async { Signals::install() }).map_err(DevError::Runtime)?;
     if !arguments.prepare || arguments.fresh {
-        let Some(()) = wait_for(hold::store_is_free(state), state)? else { return Ok(()) };
+        let Some(()) = wait_for(hold::store_is_free(state), &mut signals)? else { return Ok(()) };
     }
     if arguments.fresh {
         hold::empty(state).map_err(failed)?;
     }
-    let Some((url, devnet)) = wait_for(node(arguments, state), state)? else { return Ok(()) };
-    let verification = Verification::without_v2(arguments.without_v2);
-    let text = addresses.fill(CONFIG);
-    let Some(text) = wait_for(make(&text, &url, state, verification), state)? else {
+    let Some(setup) = wait_for(Setup::make(arguments, state), &mut signals)? else {
         return Ok(());
     };
+    let text = setup.configuration(&addresses.fill(CONFIG), state);
     std::fs::write(state.join("portcullis.toml"), &text).map_err(failed)?;
     if arguments.prepare {
         println!("portcullis serve --config {}", state.join("portcullis.toml").display());
         return Ok(());
     }
-    let config = Config::parse(&text, std::env::vars_os())?;
+    let has_relay = setup.pins.is_some();
+    if !has_relay {
+        let unused = addresses.of(Surface::Relay);
+        drop(unused.and_then(|listen| inherited.claim(Surface::Relay.name(), listen)));
+    }
+    let env = std::env::vars_os().filter(|(name, _)| has_relay || !is_of(name, "RELAY"));
+    let config = Config::parse(&text, env)?;
     let log = Log::install(&config.log);
-    let bound = server::bind(&config, log, inherited).map_err(DevError::Bind)?;
+    let mut bound = server::bind(&config, log, inherited).map_err(DevError::Bind)?;
+    bound.stop_on(signals);
     let publisher = config.sidecar.as_ref().map_or("", |sidecar| &sidecar.feeds.publisher_did);
-    print!("{}", greeting::text(&url, publisher, &arguments.state, &bound));
-    let state = state.to_owned();
-    let supervisor = devnet.map(|devnet| {
-        Supervisor::watch(devnet, async move || {
-            let network = network(&url, &state).await?;
-            Ok(network.make(verification).await?)
-        })
-    });
+    let shown = setup.shown.clone();
+    let greeting = Greeting { node: &shown, publisher, state: &arguments.state };
+    let supervisor = setup.supervise(&greeting, &bound, state);
     bound.run();
     // the node stops last, so that requests in flight can finish
-    drop(supervisor);
-    Ok(())
+    supervisor.map_or(Ok(()), Supervisor::stop)
 }
 
 /// The result of `task`, or `None` if a signal arrives first.
 fn wait_for<T>(
     task: impl Future<Output = Result<T, DevError>>,
-    state: &Path,
+    signals: &mut Signals,
 ) -> Result<Option<T>, DevError> {
     let done = block_on(async {
-        let mut signals = Signals::install();
         tokio::select! {
             done = task => done.map(Some),
             () = signals.wait() => Ok(None),
         }
     });
-    done.map_err(|error| DevError::State(state.to_owned(), error))?
+    done.map_err(DevError::Runtime)?
 }
 
-/// The node's URL, and the node if this process started it.
-async fn node(arguments: &Arguments, state: &Path) -> Result<(String, Option<Devnet>), DevError> {
-    if let Some(url) = &arguments.node {
-        NodeUrl::parse(url).map_err(DevError::NodeUrl)?;
-        return Ok((url.clone(), None));
-    }
-    let devnet = Devnet::start(&state.join("node.log")).await?;
-    Ok((devnet.url(), Some(devnet)))
-}
-
-/// Sets up the network and the store; returns the configuration for them.
-async fn make(
-    text: &str,
-    url: &str,
-    state: &Path,
-    verification: Verification,
-) -> Result<String, DevError> {
-    let network = network(url, state).await?;
-    network.make(verification).await?;
-    content::fill(state).await?;
-    let state = state.display().to_string();
-    Ok(text.replace("NODE_URL", url).replace("STATE", &state).replace("# PINS\n", &network.pins()))
-}
-
-/// The network on the node at this URL, with the keys of the folder.
-async fn network(url: &str, state: &Path) -> Result<Network, DevError> {
-    let accounts = Accounts::in_folder(state)?;
-    let reading = format!("[node]\nurl = \"{url}\"\n[admin]\n");
-    let node = Config::parse(&reading, [])?.node;
-    Ok(Network::on(&node, accounts).await?)
+/// Whether a variable of the environment is for this part of the configuration.
+fn is_of(variable: &OsStr, part: &str) -> bool {
+    let key = variable.to_str().and_then(|name| name.strip_prefix("PORTCULLIS__"));
+    key.and_then(|key| key.strip_prefix(part))
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with("__"))
 }

@@ -4,11 +4,12 @@
 //! configuration that pins the network. Deployed contracts are left unchanged, so a node can be
 //! prepared again. Only this command uses the node's `devnet_mint`.
 
+use super::node::CHAIN_ID;
 use super::secrets::{Account, Accounts};
 use crate::config::NodeConfig;
 use crate::io::MemoryPool;
 use crate::node::chain::{CallTrace, Chain, RpcError, code};
-use crate::node::{MAX_ANSWER, Node};
+use crate::node::{MAX_ANSWER, Node, NodeError};
 use crate::telemetry::Metrics;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::policy::{DEPLOY_ACCOUNT_METHOD, INVOKE_METHOD};
@@ -92,14 +93,30 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// The network with these accounts; requests only the chain id from the node.
-    pub(super) async fn on(node: &NodeConfig, accounts: Accounts) -> Result<Self, NetworkError> {
+    /// The network with these accounts on a node of our own; requests nothing from it.
+    pub(super) fn of_our_own(node: &NodeConfig, accounts: Accounts) -> Self {
         let node = Node::new(node, MemoryPool::new(4 * MAX_ANSWER), Arc::new(Metrics::default()));
-        let chain = Chain(node);
-        let chain_id = chain.chain_id().await.map_err(|trouble| failed("chain id", trouble))?;
         let token = known(TOKEN);
         let contracts = contracts(&accounts, token);
-        Ok(Self { chain, chain_id, token, accounts, contracts })
+        let chain_id = Felt::from_short_string(CHAIN_ID).unwrap_or(Felt::ZERO);
+        Self { chain: Chain(node), chain_id, token, accounts, contracts }
+    }
+
+    /// The same on another node; requests only the chain id from it.
+    pub(super) async fn on(node: &NodeConfig, accounts: Accounts) -> Result<Self, NetworkError> {
+        let network = Self::of_our_own(node, accounts);
+        let chain_id = network.chain.chain_id().await;
+        let chain_id = chain_id.map_err(|trouble| failed("chain id", trouble))?;
+        Ok(Self { chain_id, ..network })
+    }
+
+    /// Whether the node is a `starknet-devnet`: another one refuses its methods.
+    pub(super) async fn is_devnet(&self) -> Result<bool, NetworkError> {
+        match self.chain.ask("devnet_getConfig", "[]").await {
+            Ok(_) => Ok(true),
+            Err(RpcError::Returned(_) | RpcError::Node(NodeError::Status)) => Ok(false),
+            Err(trouble) => Err(failed("looking for the methods of starknet-devnet", trouble)),
+        }
     }
 
     /// Deploys what is missing.

@@ -1,18 +1,19 @@
-//! A `starknet-devnet` of our own: found or installed, started on a free port, stopped on exit.
+//! A `starknet-devnet` of our own: started on a free port, stopped on exit.
 
+use super::attached;
+use super::install::TOOLS;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use thiserror::Error;
+use tokio::net::TcpSocket;
 
-/// The version for which the development network is made.
-const VERSION: &str = "0.10.1";
-/// Where it is installed when it is not on `PATH`.
-const TOOLS: &str = "target/tools";
+/// Its own chain id, so that signatures made here are invalid elsewhere.
+pub(super) const CHAIN_ID: &str = "PORTCULLIS_DEV";
 /// A node starts in one to seven seconds, more on a busy machine.
 const START: Duration = Duration::from_secs(60);
 /// Time between two polls while it starts.
@@ -21,9 +22,21 @@ const POLL: Duration = Duration::from_millis(50);
 /// Why no node runs.
 #[derive(Debug, Error)]
 pub(super) enum StartError {
-    /// `cargo install` failed.
-    #[error("cannot install starknet-devnet: {0}")]
+    /// It is missing, and so is cargo, which builds it.
+    #[error(
+        "starknet-devnet is neither on PATH nor in {TOOLS}, and cargo, which would build it, is \
+         not on PATH; install one of them, or name a running node with --node"
+    )]
+    NoCargo,
+    /// It cannot be built.
+    #[error(
+        "cannot install starknet-devnet: {0}; install it in another way, or name a running node \
+         with --node"
+    )]
     Install(String),
+    /// There is no port for it.
+    #[error("no port is free: {0}")]
+    Port(io::Error),
     /// It does not start.
     #[error("cannot start {0}: {1}")]
     Spawn(PathBuf, io::Error),
@@ -42,14 +55,16 @@ pub(super) struct Devnet {
 
 impl Devnet {
     /// Starts a node whose output goes to `log`, and waits until it answers.
-    pub(super) async fn start(log: &Path) -> Result<Self, StartError> {
-        let program = find_or_install()?;
+    pub(super) async fn start(
+        program: PathBuf,
+        Port { address, socket }: Port,
+        log: &Path,
+    ) -> Result<Self, StartError> {
         let spawn_failed = |error| StartError::Spawn(program.clone(), error);
-        let address = free_address().map_err(spawn_failed)?;
         let out = File::create(log).map_err(spawn_failed)?;
+        drop(socket);
         let process = spawn(&program, address, out).map_err(spawn_failed)?;
         let mut devnet = Self { process, address, program, log: log.to_owned() };
-        eprintln!("starting {} on {address} ...", devnet.program.display());
         devnet.answers().await?;
         Ok(devnet)
     }
@@ -87,11 +102,6 @@ impl Devnet {
         }
         Ok(())
     }
-
-    /// The URL of its JSON-RPC.
-    pub(super) fn url(&self) -> String {
-        format!("http://{}/rpc", self.address)
-    }
 }
 
 impl Drop for Devnet {
@@ -100,12 +110,33 @@ impl Drop for Devnet {
     }
 }
 
+/// A port on loopback, for a node that starts later: until then connections to it are refused.
+pub(super) struct Port {
+    pub(super) address: SocketAddr,
+    /// Bound but not listening, so that no other process gets the port.
+    socket: TcpSocket,
+}
+
+impl Port {
+    /// A free one.
+    pub(super) fn reserve() -> Result<Self, StartError> {
+        let socket = TcpSocket::new_v4().map_err(StartError::Port)?;
+        socket.bind((Ipv4Addr::LOCALHOST, 0).into()).map_err(StartError::Port)?;
+        let address = socket.local_addr().map_err(StartError::Port)?;
+        Ok(Self { address, socket })
+    }
+
+    /// The URL of its JSON-RPC.
+    pub(super) fn url(&self) -> String {
+        format!("http://{}/rpc", self.address)
+    }
+}
+
 fn spawn(program: &Path, address: SocketAddr, out: File) -> io::Result<Child> {
     let err = out.try_clone()?;
-    Command::new(program)
-        // seed 0: the same accounts each time; its own chain id, so that signatures made here are
-        // invalid elsewhere
-        .args(["--host", "127.0.0.1", "--seed", "0", "--chain-id", "PORTCULLIS_DEV"])
+    attached::command(program)
+        // seed 0: the same accounts each time
+        .args(["--host", "127.0.0.1", "--seed", "0", "--chain-id", CHAIN_ID])
         .args(["--port", &address.port().to_string()])
         .stdin(Stdio::null())
         .stdout(out)
@@ -113,10 +144,6 @@ fn spawn(program: &Path, address: SocketAddr, out: File) -> io::Result<Child> {
         // Ctrl-C is for this process; the node stops when requests in flight are answered
         .process_group(0)
         .spawn()
-}
-
-fn free_address() -> io::Result<SocketAddr> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }
 
 fn is_alive(address: SocketAddr) -> bool {
@@ -131,25 +158,14 @@ fn is_alive(address: SocketAddr) -> bool {
     ask().unwrap_or(false)
 }
 
-fn find_or_install() -> Result<PathBuf, StartError> {
+/// The program, on `PATH` or in [`TOOLS`].
+pub(super) fn find() -> Option<PathBuf> {
     let installed = Path::new(TOOLS).join("bin/starknet-devnet");
-    let on_path = std::env::var_os("PATH").and_then(|path| {
-        std::env::split_paths(&path).map(|dir| dir.join("starknet-devnet")).find(|p| p.is_file())
-    });
-    if let Some(program) = on_path.or_else(|| installed.is_file().then(|| installed.clone())) {
-        return Ok(program);
-    }
-    eprintln!(
-        "starknet-devnet is neither on PATH nor in {TOOLS}; installing {VERSION}. \
-         Building it from source takes up to half an hour, once."
-    );
-    let status = Command::new("cargo")
-        .args(["install", "--locked", "starknet-devnet", "--version", VERSION, "--root", TOOLS])
-        .stdin(Stdio::null())
-        .status();
-    match status {
-        Ok(status) if status.success() => Ok(installed),
-        Ok(status) => Err(StartError::Install(format!("cargo install: {status}"))),
-        Err(error) => Err(StartError::Install(format!("cargo: {error}"))),
-    }
+    on_path("starknet-devnet").or_else(|| installed.is_file().then_some(installed))
+}
+
+/// A program on `PATH`.
+pub(super) fn on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|program| program.is_file())
 }

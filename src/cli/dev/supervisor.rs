@@ -3,60 +3,72 @@
 
 use super::node::Devnet;
 use super::{DevError, block_on};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use nix::sys::signal::{Signal, raise};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+use tokio::sync::oneshot::{self, Sender};
 
 /// Time between two polls of the process.
 const POLL: Duration = Duration::from_millis(200);
 /// Time before the next attempt to start it.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// A node that is started again when it ends; dropping this stops it.
+/// A node that is started again when it ends.
 pub(super) struct Supervisor {
-    stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    stop: Sender<()>,
+    thread: JoinHandle<Result<(), DevError>>,
 }
 
 impl Supervisor {
-    /// Watches a node; `deploy` sets its network up.
+    /// Watches the node that `first` starts; `deploy` sets its network up after a restart. If
+    /// `first` fails, it stops the process.
     pub(super) fn watch(
-        devnet: Devnet,
+        first: impl AsyncFnOnce() -> Result<Devnet, DevError> + Send + 'static,
         deploy: impl AsyncFn() -> Result<(), DevError> + Send + 'static,
     ) -> Self {
-        let (stop, stopped) = mpsc::channel();
-        let thread = thread::spawn(move || run(devnet, &deploy, &stopped));
-        Self { stop: Some(stop), thread: Some(thread) }
+        let (stop, stopped) = oneshot::channel();
+        let thread = thread::spawn(move || {
+            let ended = block_on(async {
+                tokio::select! {
+                    ended = run(first, deploy) => ended,
+                    _ = stopped => Ok(()),
+                }
+            });
+            let ended = ended.map_err(DevError::Runtime).flatten();
+            if ended.is_err() {
+                // as Ctrl-C does
+                let _ = raise(Signal::SIGTERM);
+            }
+            ended
+        });
+        Self { stop, thread }
+    }
+
+    /// Stops the node.
+    ///
+    /// # Errors
+    /// Why it did not start.
+    pub(super) fn stop(self) -> Result<(), DevError> {
+        drop(self.stop);
+        self.thread.join().unwrap_or(Ok(()))
     }
 }
 
-impl Drop for Supervisor {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            // it has nothing to report
-            let _ = thread.join();
-        }
-    }
-}
-
-fn run(
-    mut devnet: Devnet,
-    deploy: &impl AsyncFn() -> Result<(), DevError>,
-    stopped: &Receiver<()>,
-) {
+async fn run(
+    first: impl AsyncFnOnce() -> Result<Devnet, DevError>,
+    deploy: impl AsyncFn() -> Result<(), DevError>,
+) -> Result<(), DevError> {
+    let mut devnet = first().await?;
     let mut pause = POLL;
-    while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+    loop {
+        tokio::time::sleep(pause).await;
         let Some(status) = devnet.exit_status() else { continue };
         log::error!("the node ended ({status}): starting it again, with an empty chain");
-        let restarted = block_on(async {
+        let restarted = async {
             devnet.restart().await?;
             deploy().await
-        });
-        match restarted
-            .map_err(|error| error.to_string())
-            .and_then(|done| done.map_err(|error| error.to_string()))
-        {
+        };
+        match restarted.await {
             Ok(()) => {
                 log::warn!("the node runs again, and its network is set up");
                 pause = POLL;

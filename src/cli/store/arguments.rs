@@ -1,6 +1,6 @@
 //! The arguments of `portcullis store`, and their help.
 
-use crate::cli::{ConfigArgument, STORE_CODES};
+use crate::cli::{ConfigArgument, STORE_CODES, duration};
 use crate::config::parse_origin;
 use crate::store::content_types;
 use crate::store::syntax::{is_did, is_uuid};
@@ -163,9 +163,4 @@ fn content_type(name: &str) -> Result<String, String> {
     let types: Vec<_> = content_types().collect();
     let expected = || format!("expected one of {}", types.join(", "));
     types.contains(&name).then(|| name.to_owned()).ok_or_else(expected)
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let duration = humantime::parse_duration(text);
-    duration.map_err(|_| "expected a number and its unit, such as 90d or 12h".to_owned())
 }

@@ -4,10 +4,12 @@
 //! `watch` supplies the state of the chain as a [`View`]. Every entry carries the epoch of the view
 //! under which it was requested, so an entry from before a rollback never hits, however late it is
 //! inserted. An entry holds a copy of its payload, cut to size, and a permit of the memory for
-//! answers; an entry that is evicted while slow clients read it counts until they have it.
+//! answers; an entry that is evicted while slow clients read it counts until they have it. Its gzip
+//! form has a permit of its own, and is evicted with it.
 
 use super::watch::Step;
 use crate::config::CacheConfig;
+use crate::io::gzip::GzipForm;
 use crate::io::{MemoryPermit, MemoryPool};
 use crate::node::{Answer, MAX_ANSWER, Route};
 use ahash::RandomState;
@@ -186,7 +188,7 @@ pub(super) struct Cache {
     pub(super) outdated: Notify,
     /// Signalled when the view has changed.
     changed: Notify,
-    memory: Arc<MemoryPool>,
+    pub(super) memory: Arc<MemoryPool>,
 }
 
 type Entries = quick_cache::sync::Cache<Arc<CacheKey>, Entry, Weight>;
@@ -198,6 +200,8 @@ struct Entry {
     l1: Option<u64>,
     until: Option<Instant>,
     answer: Answer,
+    /// Bytes of its gzip form when the entry was weighed.
+    gzip: usize,
 }
 
 /// The state of the cache, for metrics.
@@ -227,7 +231,7 @@ struct Weight {
 
 impl Weighter<Arc<CacheKey>, Entry> for Weight {
     fn weight(&self, key: &Arc<CacheKey>, entry: &Entry) -> u64 {
-        bytes(key, &entry.answer.payload).max(self.least) as u64
+        (bytes(key, &entry.answer.payload) + entry.gzip).max(self.least) as u64
     }
 }
 
@@ -331,14 +335,25 @@ impl Cache {
             member: answer.member,
             payload: Bytes::copy_from_slice(&answer.payload),
             memory: Arc::new(permit),
+            gzip: answer.gzip.clone(),
             node: answer.node,
         };
-        self.entries.insert(Arc::clone(&key), Entry { epoch: view.epoch, l1, until, answer });
+        let (epoch, gzip) = (view.epoch, answer.gzip.length());
+        self.entries.insert(Arc::clone(&key), Entry { epoch, l1, until, answer, gzip });
         if self.view.load().epoch != view.epoch {
             // inserted after the purge: it cannot hit, but would hold memory
             self.entries.remove(&key);
         }
         "stored"
+    }
+
+    /// Weighs the entry with this gzip form again, now that the form is made.
+    pub(super) fn reweigh(&self, key: &Arc<CacheKey>, form: &GzipForm) {
+        let entry = self.entries.peek(key).filter(|entry| entry.answer.gzip.is_same(form));
+        let Some(entry) = entry else { return };
+        let entry = Entry { gzip: form.length(), ..entry };
+        // an entry purged meanwhile is not restored; one of a later epoch would be fetched again
+        let _ = self.entries.replace(Arc::clone(key), entry, true);
     }
 
     /// Applies the result of a poll, which holds until the next one, or until then.

@@ -14,7 +14,9 @@ fn call(number: u64) -> Arc<CacheKey> {
 
 fn answer(memory: &Arc<MemoryPool>, payload: Vec<u8>) -> Answer {
     let memory = Arc::new(MemoryPermit::of(memory));
-    Answer { member: "result", payload: payload.into(), memory, node: Some(0) }
+    let payload = Bytes::from(payload);
+    let gzip = GzipForm::of(payload.len());
+    Answer { member: "result", payload, memory, gzip, node: Some(0) }
 }
 
 fn config(size: Size, max_entries: usize) -> CacheConfig {
@@ -205,6 +207,31 @@ fn an_entry_is_a_copy_with_its_own_permit() {
     let entry = world.cache.get(&call(1), &view).expect("it is cached");
     world.cache.suspend();
     assert_eq!(world.memory.taken(), taken, "somebody still reads it");
+    drop(entry);
+    assert_eq!(world.memory.taken(), 0);
+}
+
+#[tokio::test]
+async fn a_gzip_form_is_weighed_and_goes_with_its_entry() {
+    let world = World::new();
+    let view = world.cache.view();
+    let answer = answer(&world.memory, vec![b'7'; 256 << 10]);
+    world.cache.insert(call(1), &answer, CachePolicy::WithBlock(1), &view);
+    let (bytes, taken) = (world.cache.stats().bytes, world.memory.taken());
+    let entry = world.cache.get(&call(1), &view).expect("it is cached");
+    assert!(entry.gzip.make(&entry.payload, Some(&world.memory)).await, "this call made it");
+    for _ in 0..2 {
+        world.cache.reweigh(&call(1), &entry.gzip);
+        let more = entry.gzip.length() as u64;
+        assert_eq!(world.cache.stats().bytes, bytes + more, "it is weighed once");
+        assert_eq!(world.memory.taken() as u64, taken as u64 + more);
+    }
+    let again = world.cache.get(&call(1), &view).expect("it is still cached");
+    assert!(again.gzip.get().is_some(), "with its form");
+    drop((answer, again));
+    world.cache.suspend();
+    world.cache.reweigh(&call(1), &entry.gzip);
+    assert_eq!(world.cache.stats().entries, 0, "a purged entry is not restored");
     drop(entry);
     assert_eq!(world.memory.taken(), 0);
 }

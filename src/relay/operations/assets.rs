@@ -1,6 +1,6 @@
 //! What an account receives: cards, usership results, drips of the faucet.
 
-use crate::io::clock::micros;
+use crate::io::clock::{micros, seconds_until};
 use crate::relay::outcome::{Details, Outcome, refuse};
 use crate::relay::pins;
 use crate::relay::state::{Decision, State};
@@ -9,7 +9,7 @@ use portcullis_filters::felt::Felt;
 use portcullis_filters::operation::{FaucetDrip, MintCard, OperationKind, SubmitUsership};
 use portcullis_filters::tx::{Call, selector};
 use portcullis_filters::verdict::Reason;
-use tokio::try_join;
+use tokio::{join, try_join};
 
 /// `POST /mint-card`: mints a card, once for ever, to a verified account.
 pub(super) async fn mint_card(mint: &MintCard, state: &State<'_>) -> Result<Decision, Outcome> {
@@ -62,11 +62,19 @@ pub(super) async fn faucet_drip(drip: &FaucetDrip, state: &State<'_>) -> Result<
     let FaucetDrip { identity, recipient, .. } = *drip;
     let accounts = &state.pins.accounts;
     let payer = accounts.faucet.unwrap_or(accounts.owner).address;
-    let (registered, bound, balance) = try_join!(
-        state.account_of(identity),
-        state.identity_of(recipient),
-        pins::balance(state.pins, state.chain, payer),
-    )?;
+    let (operation, intents) = (OperationKind::FaucetDrip.name(), state.store.intents());
+    let bindings = state.store.faucet();
+    let last_of = || intents.last_of(operation, recipient, state.epoch);
+    let chain = async {
+        try_join!(
+            state.account_of(identity),
+            state.identity_of(recipient),
+            pins::balance(state.pins, state.chain, payer),
+        )
+    };
+    let stored = bindings.check(state.epoch, identity, recipient);
+    let (chain, stored, last) = join!(chain, stored, last_of());
+    let (registered, bound, balance) = chain?;
     let binding = if registered == recipient {
         Binding::Bound
     } else if registered != Felt::ZERO {
@@ -74,19 +82,20 @@ pub(super) async fn faucet_drip(drip: &FaucetDrip, state: &State<'_>) -> Result<
     } else if bound != Felt::ZERO {
         Binding::RecipientElsewhere
     } else {
-        state.store.faucet().check(state.epoch, identity, recipient).await?
+        stored?
     };
-    check(binding)?;
-    let (operation, intents) = (OperationKind::FaucetDrip.name(), state.store.intents());
-    while let Some(last) = intents.last_of(operation, recipient, state.epoch).await?
-        && let Some(wait) = wait(last.created_us, state)
+    check_binding(binding)?;
+    let mut last = last?;
+    while let Some(earlier) = last
+        && let Some(wait) = wait(earlier.created_us, state)
     {
-        if !state.reconciler.lose_if_rolled_back(&last).await? {
+        if !state.reconciler.lose_if_rolled_back(&earlier).await? {
             let message = "the recipient has had its drip";
             let refused = Outcome::refused(Reason::FaucetCooldown, message);
-            let transaction_hash = Some(last.transaction_hash);
+            let transaction_hash = Some(earlier.transaction_hash);
             return Err(Outcome { transaction_hash, retry_after: Some(wait), ..refused });
         }
+        last = last_of().await?;
     }
     if balance < state.settings.drip_cost().fri() {
         return Err(Outcome::faucet_empty());
@@ -96,10 +105,12 @@ pub(super) async fn faucet_drip(drip: &FaucetDrip, state: &State<'_>) -> Result<
     let call = Call { to: state.pins.config.token.address, selector: selector("transfer"), args };
     // if the registry has bound them for good, the store need not
     let is_registered = registered == recipient;
-    Ok(if is_registered { Decision::Write(vec![call]) } else { Decision::Reserve(vec![call]) })
+    let calls = vec![call];
+    Ok(if is_registered { Decision::Write(calls) } else { Decision::Bind(identity, calls) })
 }
 
-fn check(binding: Binding) -> Result<(), Outcome> {
+/// Refuses a drip whose identity or recipient is bound elsewhere.
+pub(in crate::relay) fn check_binding(binding: Binding) -> Result<(), Outcome> {
     match binding {
         Binding::Bound => Ok(()),
         Binding::IdentityElsewhere => {
@@ -111,23 +122,8 @@ fn check(binding: Binding) -> Result<(), Outcome> {
     }
 }
 
-/// Binds identity and recipient, right before the first drip is sent.
-pub(super) async fn bind(drip: &FaucetDrip, state: &State<'_>) -> Result<(), Outcome> {
-    let FaucetDrip { identity, recipient, .. } = *drip;
-    let bound = state.store.faucet().bind(state.epoch, identity, recipient, state.now_us).await?;
-    check(bound)
-}
-
-/// Releases the binding of a drip that the node refused, unless an earlier one succeeded.
-pub(super) async fn unbind(drip: &FaucetDrip, state: &State<'_>) -> Result<(), Outcome> {
-    let operation = OperationKind::FaucetDrip.name();
-    state.store.faucet().unbind(operation, state.epoch, drip.recipient).await?;
-    Ok(())
-}
-
 /// Seconds until the cooldown is over, if any are left.
 fn wait(last_us: i64, state: &State<'_>) -> Option<u32> {
     let cooldown = micros(state.settings.config.policy.faucet_cooldown);
-    let left = last_us.saturating_add(cooldown).saturating_sub(state.now_us);
-    u32::try_from(left.saturating_add(999_999) / 1_000_000).ok().filter(|seconds| *seconds > 0)
+    seconds_until(last_us.saturating_add(cooldown), state.now_us)
 }

@@ -7,6 +7,8 @@ mod assets;
 mod identity;
 pub(super) mod verification;
 
+pub(super) use assets::check_binding;
+
 use super::outcome::{Details, Outcome};
 use super::state::{Decision, State};
 use portcullis_filters::felt::Felt;
@@ -60,22 +62,6 @@ pub(super) async fn decide(operation: &Operation, state: &State<'_>) -> Result<D
     }
 }
 
-/// Reserves what an operation needs in the store, right before its intent.
-pub(super) async fn reserve(operation: &Operation, state: &State<'_>) -> Result<(), Outcome> {
-    match operation {
-        Operation::FaucetDrip(drip) => assets::bind(drip, state).await,
-        _ => Ok(()),
-    }
-}
-
-/// Releases the reservation of an operation that was not executed.
-pub(super) async fn release(operation: &Operation, state: &State<'_>) -> Result<(), Outcome> {
-    match operation {
-        Operation::FaucetDrip(drip) => assets::unbind(drip, state).await,
-        _ => Ok(()),
-    }
-}
-
 /// Reads the effect of a transaction that succeeded: further members of the response, or `None` if
 /// the chain does not show it.
 pub(super) async fn read_back(
@@ -89,7 +75,7 @@ pub(super) async fn read_back(
         Operation::RecoveryCancel(cancel) => identity::cancelled(cancel, state).await,
         _ => Ok(match decide(operation, state).await? {
             Decision::Already(details) => Some(details),
-            Decision::Write(_) | Decision::Reserve(_) => None,
+            Decision::Write(_) | Decision::Bind(..) => None,
         }),
     }
 }

@@ -11,7 +11,7 @@ use super::service_token::KEY;
 use super::signature::{self, PublicKey};
 use super::turns::{Turn, Turns};
 use crate::config::SessionConfig;
-use crate::sidecar::fetch::{self, Document, FetchError, Trust};
+use crate::fetch::{self, Document, FetchError, Trust};
 use crate::store::syntax::{is_domain, is_plc};
 use portcullis_filters::client::ClientKey;
 use portcullis_filters::verdict::{Reason, Refusal};

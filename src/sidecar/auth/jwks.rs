@@ -5,7 +5,7 @@
 use super::jwt::{Jwt, keys_unavailable};
 use super::key_cache::{Failure, KeyCache, Lifetime};
 use super::signature::PublicKey;
-use crate::sidecar::fetch::{self, Trust};
+use crate::fetch::{self, Trust};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use portcullis_filters::verdict::Refusal;

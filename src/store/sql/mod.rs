@@ -63,17 +63,19 @@ macro_rules! intent {
 
 /// Any intent, to see whether the table answers.
 pub const INTENT_ANY: &str = "SELECT id FROM intent LIMIT 1";
-/// Inserts an intent, unless a unique index forbids it.
+/// Inserts an intent as sent, unless a unique index forbids it.
 pub const INTENT_ADD: &str = "INSERT INTO intent \
     (id, epoch, operation, digest, subject, request, signer, nonce, transaction_hash, \
-    transaction_json, state, created_us, updated_us) \
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'intended', $11, $11) \
+    transaction_json, fee_gfri, state, created_us, updated_us) \
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'sent', $12, $12) \
     ON CONFLICT DO NOTHING";
-/// The state and operation of an intent.
-pub const INTENT_STATE: &str = "SELECT state, operation FROM intent WHERE id = $1";
+/// The state of an intent, and what its binding is found by.
+pub const INTENT_STATE: &str = "SELECT state, epoch, operation, subject FROM intent WHERE id = $1";
 /// Changes the state of an intent.
 pub const INTENT_MOVE: &str =
     "UPDATE intent SET state = $2, detail = $3, updated_us = $4 WHERE id = $1";
+/// Sets what an intent cost; a user's own transaction costs nothing.
+pub const INTENT_FEE: &str = "UPDATE intent SET fee_gfri = $2 WHERE id = $1 AND fee_gfri > 0";
 /// An intent.
 pub const INTENT: &str = intent!("id = $1");
 /// The intent of a transaction, unless rejected or lost.
@@ -101,6 +103,24 @@ pub const LAST_OF: &str = intent!(
 );
 /// The number of intents per state.
 pub const COUNT_BY_STATE: &str = "SELECT state, intents FROM intent_count WHERE intents <> 0";
+
+/// The drips of an epoch since a time.
+pub const DRIPS: &str = "SELECT count(*) AS drips FROM intent WHERE epoch = $1 \
+    AND created_us > $2 AND operation = 'faucet-drip' \
+    AND state NOT IN ('rejected', 'lost', 'reverted')";
+/// The newest of them that has `$3` newer ones.
+pub const DRIP_OVER: &str = "SELECT created_us FROM intent WHERE epoch = $1 \
+    AND created_us > $2 AND operation = 'faucet-drip' \
+    AND state NOT IN ('rejected', 'lost', 'reverted') \
+    ORDER BY created_us DESC LIMIT 1 OFFSET $3";
+/// The fees of an epoch since a minute.
+pub const FEES: &str = "SELECT CAST(coalesce(sum(fee_gfri), 0) AS BIGINT) AS fees_gfri \
+    FROM fee_sum WHERE epoch = $1 AND minute >= $2";
+/// The newest of these minutes whose fees are more than `$3` together with those of newer ones.
+pub const FEE_OVER: &str = "SELECT minute FROM (SELECT minute, \
+    sum(fee_gfri) OVER (ORDER BY minute DESC) AS together FROM fee_sum \
+    WHERE epoch = $1 AND minute >= $2) AS sums \
+    WHERE together > $3 ORDER BY minute DESC LIMIT 1";
 
 // Searches take the id to continue below, the number of rows, and the transaction hash, subject,
 // state and operation to match (NULL matches all). Each uses the index of the attribute in its
@@ -200,7 +220,8 @@ pub const TOPOLOGY: &str = "SELECT pg_is_in_recovery() AS is_standby, \
 pub const PRIMARY_POSITION: &str = "SELECT \
     system_identifier::text || '/' || current_database() AS database, \
     pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint AS bytes FROM pg_control_system()";
-/// PostgreSQL only: the same of a replica, by what it has replayed; NULL for a server that is none.
+/// PostgreSQL only: the same of a replica, by what it has replayed; NULL for a server that
+/// follows no other.
 pub const REPLICA_POSITION: &str = "SELECT \
     system_identifier::text || '/' || current_database() AS database, \
     CASE WHEN pg_is_in_recovery() THEN \

@@ -12,7 +12,11 @@ let browser;
 
 before(async () => {
   node = await Node.start();
-  system = await System.start(node, { env: { PORTCULLIS__GATEWAY__REQUESTS_PER_MINUTE: '300' } });
+  const env = {
+    PORTCULLIS__GATEWAY__REQUESTS_PER_MINUTE: '300',
+    PORTCULLIS__RELAY__FAUCET_PER_DAY: '1000',
+  };
+  system = await System.start(node, { env });
   browser = await browse();
 });
 
@@ -142,6 +146,7 @@ test('pins and signers appear as the relay proves them', () => watching({}, asyn
   const signers = await tab.text('#signers-panel');
   for (const role of ['owner', 'verifier', 'faucet']) assert.ok(signers.includes(role), role);
   assert.match(signers, /[\d.,]+ STRK/, 'balances are known');
+  assert.match(signers, /Used of the budgets of a day: faucet [\d.]+ %\.$/, 'and the only budget');
 }));
 
 test('a reload appears key by key, a mistake as an error', () => watching({}, async (tab) => {

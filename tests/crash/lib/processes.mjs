@@ -11,7 +11,7 @@ import { promisify } from 'node:util';
 const run = promisify(execFile);
 const PORTCULLIS = process.env.PORTCULLIS ?? 'portcullis';
 const NODE = process.env.STARKNET_DEVNET ?? 'starknet-devnet';
-const POSTGRES = fileURLToPath(new URL('../../lib/postgres.sh', import.meta.url));
+const file = (path) => fileURLToPath(new URL(`../../${path}`, import.meta.url));
 
 const alive = new Set();
 const FOLDER = mkdtempSync(join(tmpdir(), 'portcullis-crash.'));
@@ -134,6 +134,18 @@ export function startRelay(folder, env) {
   });
 }
 
+let clocks = 0;
+/** The environment of a process whose wall clock is this many seconds ahead. */
+export async function clockAhead(seconds) {
+  clocks += 1;
+  const [library, offset] = [place(`clock-${clocks}.so`), place(`clock-${clocks}`)];
+  await run('cc', ['-shared', '-fPIC', '-O', '-o', library, file('outages/clock.c')]);
+  writeFileSync(offset, new BigInt64Array([BigInt(seconds)]));
+  // jemalloc's thread waits by the kernel's clock for a time of this one: it would never wait
+  const quiet = { _RJEM_MALLOC_CONF: 'background_thread:false' };
+  return { LD_PRELOAD: library, CLOCK_OFFSET: offset, ...quiet };
+}
+
 /** A gateway with this configuration; `made` is its URL. */
 export function startGateway(config) {
   const file = place('gateway.toml');
@@ -157,11 +169,11 @@ export async function journal(folder, env, command) {
 /** Crashes and starts PostgreSQL for each line of its input. */
 const RESTARTS = `
 pg() { (cd "$POSTGRES_FOLDER" && as_postgres "$POSTGRES_BIN/pg_ctl" -D data -s -w "$@"); }
-source ${POSTGRES}
+source ${file('lib/postgres.sh')}
 start_postgres
 trap stop_postgres EXIT
 echo "url \${PORTCULLIS_TEST_POSTGRES}postgres"
-while read -r _; do pg -m immediate restart -l "$POSTGRES_FOLDER/again.log"; echo restarted; done
+while read -r word; do pg -m immediate restart -l "$POSTGRES_FOLDER/again.log"; echo "$word"; done
 `;
 
 /** A PostgreSQL cluster of this run's own; `made` is the URL of a database in it. It ends when its
@@ -173,15 +185,39 @@ export async function startPostgres() {
     ready,
   });
   /** Kills its processes, and resolves when it accepts connections again. */
-  server.restart = () => {
-    const restarted = new Promise((resolve) => {
-      server.child.stdout.on('data', (text) => {
-        if (String(text).includes('restarted')) resolve();
-      });
+  server.crash = () => order(server, 'restart');
+  return endsWithInput(server);
+}
+
+/** A primary with a synchronous standby; `made` is the URL of a database of the primary. */
+export async function startCluster() {
+  const ready = (line) => /^(postgres:.*)\/$/.exec(line)?.[1];
+  const server = await Process.start('bash', [file('lib/standby.sh')], {
+    log: place('cluster.log'),
+    ready,
+  });
+  server.made += ':5432/postgres';
+  await order(server, 'synchronous');
+  /** The primary crashes; resolves when the standby accepts writes at its address. */
+  server.crash = () => order(server, 'failover');
+  return endsWithInput(server);
+}
+
+/** Sends a command to a shell; resolves when the shell repeats it. */
+function order(server, word) {
+  const { stdin, stdout } = server.child;
+  const done = new Promise((resolve) => {
+    stdout.on('data', function read(text) {
+      if (!String(text).includes(word)) return;
+      stdout.off('data', read);
+      resolve();
     });
-    server.child.stdin.write('again\n');
-    return restarted;
-  };
+  });
+  stdin.write(`${word}\n`);
+  return done;
+}
+
+function endsWithInput(server) {
   server.kill = () => {
     server.child.stdin.end();
     return server.gone;

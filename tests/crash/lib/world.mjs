@@ -69,8 +69,9 @@ export class World {
     this.proxy.target = node.made;
   }
 
-  async startRelay() {
-    const relay = await startRelay(this.folder, this.env);
+  /** A relay that is ready. `env` is for it alone. */
+  async startRelay(env = {}) {
+    const relay = await startRelay(this.folder, { ...this.env, ...env });
     this.relays.push(relay);
     await eventually('the relay is ready', async () => (await this.get('/readyz', relay)) === 200);
     return relay;

@@ -230,6 +230,12 @@ fn the_relay_needs_policy_pins_and_keys() {
         ("relay.token_files", "[]", "expected 1 to 2 items"),
         ("relay.token_files", "[\"a\", \"b\", \"c\"]", "found 3"),
         ("relay.policy.max_fee", "\"10\"", "with its unit"),
+        ("relay.faucet_per_day", "0", "from 1 to 1000000, or \"\" for no limit"),
+        ("relay.faucet_per_day", "1000001", "found the integer 1000001"),
+        ("relay.faucet_per_day", "1.5", "found the float 1.5"),
+        ("relay.fees_per_day", "\"0 STRK\"", "from 1000000000 fri to 1000000 STRK"),
+        ("relay.fees_per_day", "\"1000000.1 STRK\"", "or \"\" for no limit"),
+        ("relay.fees_per_day", "10", "with its unit"),
         (
             "relay.policy.usership_first_epoch",
             "1000001",

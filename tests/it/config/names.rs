@@ -78,3 +78,34 @@ fn keys_over_http_are_a_warning() {
         assert_eq!(named.is_empty(), !warns, "{url}: {named:?}");
     }
 }
+
+#[test]
+fn variables_of_opentelemetry_set_the_collector() {
+    let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318/otlp");
+    let name = ("OTEL_SERVICE_NAME", "edge");
+    let ratio = ("OTEL_TRACES_SAMPLER_ARG", "0.25");
+    let own = ("PORTCULLIS__TRACE__SERVICE_NAME", "own");
+    let file = format!("{LEAST}[trace]\nratio = 0.5\n");
+    let local = "http://127.0.0.1:4318/";
+    for (text, env, expected) in [
+        (LEAST, &[][..], None),
+        (LEAST, &[endpoint], Some(("http://collector:4318/otlp", "portcullis", 0))),
+        (LEAST, &[endpoint, name, ratio], Some((endpoint.1, "edge", 250_000))),
+        (LEAST, &[endpoint, name, own], Some((endpoint.1, "own", 0))),
+        // these do not switch traces on
+        (LEAST, &[name, ratio], None),
+        (&file, &[name], Some((local, "edge", 500_000))),
+        (&file, &[ratio], Some((local, "portcullis", 250_000))),
+        (&file, &[("OTEL_SERVICE_NAME", "")], Some((local, "portcullis", 500_000))),
+    ] {
+        let trace = with_env(text, env).unwrap().trace;
+        let found = trace
+            .map(|trace| (trace.endpoint.to_string(), trace.service_name, trace.ratio.millionths));
+        let expected = expected.map(|(url, name, ratio)| (url.to_owned(), name.to_owned(), ratio));
+        assert_eq!(found, expected, "{env:?}");
+    }
+    let found = messages(with_env(&file, &[("OTEL_TRACES_SAMPLER_ARG", "often")]));
+    let expected = "environment variable OTEL_TRACES_SAMPLER_ARG: trace.ratio: expected a number \
+                    from 0.0 to 1.0, found \"often\"";
+    assert_eq!(found, [expected]);
+}

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use portcullis::config::{Amount, CorsOrigins, Readable, Size};
 
-use super::{LEAST, messages, parse, whole, with};
+use super::{LEAST, messages, parse, whole, with, with_env};
 
 #[test]
 fn values_at_the_edge_are_accepted() {
@@ -467,4 +467,19 @@ fn only_a_near_name_is_suggested() {
         assert_eq!(hint, suggested, "for {found:?}");
     }
     refused("gateway.methods", "\"getclasat\"", "did you mean starknet_getClassAt?");
+}
+
+#[test]
+fn an_empty_budget_is_no_limit() {
+    let read = |text: &str, env: &[(&str, &str)]| {
+        let relay = with_env(text, env).unwrap().relay.unwrap();
+        (relay.faucet_per_day, relay.fees_per_day.map(Amount::fri))
+    };
+    let [drips, fees] = ["relay.faucet_per_day", "relay.fees_per_day"];
+    assert_eq!(read(&whole("", ""), &[]), (None, None), "by default");
+    assert_eq!(read(&whole(drips, "1_000_000"), &[]).0, Some(1_000_000));
+    assert_eq!(read(&whole(fees, "\"1 STRK\""), &[]).1, Some(10_u128.pow(18)));
+    let drips = "PORTCULLIS__RELAY__FAUCET_PER_DAY";
+    assert_eq!(read(&whole("", ""), &[(drips, "7")]).0, Some(7), "a variable is a text");
+    assert_eq!(read(&whole(fees, "\"7 STRK\""), &[(drips, "")]).0, None);
 }

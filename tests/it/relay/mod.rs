@@ -10,8 +10,10 @@ mod unsettled;
 
 mod arguments;
 mod bearer;
+mod budgets;
 mod commands;
 mod contested;
+mod durable;
 mod http;
 mod journal;
 mod memory;

@@ -231,7 +231,7 @@ fn one_relay_settles_for_all_and_another_takes_over() {
         _ => (&pair.two, &pair.one),
     };
     settles.signal("KILL");
-    eventually(waits, "the other takes over", |now| now[SETTLES] == 1.0);
+    eventually(waits, "the other settles them", |now| now[SETTLES] == 1.0);
 }
 
 #[test]

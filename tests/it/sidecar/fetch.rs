@@ -3,12 +3,10 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use portcullis::sidecar::fetch::address::is_public;
-use portcullis::sidecar::fetch::{FetchError, Trust, document, status};
+use portcullis::fetch::address::is_public;
+use portcullis::fetch::{FetchError, Trust, document, status};
 
 use crate::support::sidecar::pieces;
-use crate::support::sidecar::upstream::{Answer, Upstream};
-use tokio::task::JoinHandle;
 
 fn slow(pieces: Vec<Vec<u8>>, pause: Duration) -> String {
     format!("http://127.0.0.1:{}/", pieces::serve(pause, move |_| pieces.clone()))
@@ -114,27 +112,6 @@ async fn the_permit_is_dropped_when_the_work_ends() {
     while std::sync::Arc::strong_count(&permit) == 2 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-}
-
-#[tokio::test]
-async fn all_fetches_share_one_bound() {
-    let host = Upstream::start(|_| Answer::Hang);
-    let [url, late] = ["/held", "/late"].map(|path| host.url(path));
-    let held: Vec<_> = (0..64)
-        .map(|_| {
-            let url = url.clone();
-            tokio::spawn(async move { status(&url, Trust::Operator, Duration::from_secs(3)).await })
-        })
-        .collect();
-    // other tests fetch, too
-    while host.asked("/held") < 64 {
-        assert!(!held.iter().any(JoinHandle::is_finished), "they fit");
-        tokio::task::yield_now().await;
-    }
-    // callers that leave make no room
-    held.iter().for_each(JoinHandle::abort);
-    let answer = status(&late, Trust::Operator, Duration::from_millis(300)).await;
-    assert_eq!((answer, host.asked("/late")), (Err(FetchError::Timeout), 0), "it is not asked");
 }
 
 const PUBLIC: &str = "8.8.8.8 1.1.1.1 100.63.255.255 100.128.0.0 172.15.255.255 172.32.0.0 \

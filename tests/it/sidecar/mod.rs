@@ -16,6 +16,7 @@ mod events;
 mod feed;
 mod fetch;
 mod framing;
+mod gzip;
 mod headers;
 mod health;
 mod limits;

@@ -14,7 +14,7 @@ use crate::support::response::{Framing, Response};
 use crate::support::script::SECRET;
 
 /// Reason, HTTP status and JSON-RPC code: the gateway's table of errors.
-pub(crate) const REASONS: [(&str, u16, i64); 26] = [
+pub(crate) const REASONS: [(&str, u16, i64); 27] = [
     ("parse_error", 400, -32700),
     ("invalid_request", 400, -32600),
     ("batch", 400, -32600),
@@ -41,6 +41,7 @@ pub(crate) const REASONS: [(&str, u16, i64); 26] = [
     ("draining", 503, -32603),
     ("fleet_unavailable", 503, -32603),
     ("chain_position_behind", 503, -32603),
+    ("node_starting", 503, -32603),
 ];
 
 /// The only headers that a response of any surface may have.
@@ -59,13 +60,14 @@ const HEADERS: [&str; 12] = [
     "x-request-id",
 ];
 
-/// The only further ones of a surface that web pages may call.
-pub(crate) const CROSS_ORIGIN: [&str; 6] = [
+/// The only further ones of a surface that web pages may call and whose answers are compressed.
+pub(crate) const CROSS_ORIGIN: [&str; 7] = [
     "access-control-allow-headers",
     "access-control-allow-methods",
     "access-control-allow-origin",
     "access-control-expose-headers",
     "access-control-max-age",
+    "content-encoding",
     "vary",
 ];
 

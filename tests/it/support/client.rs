@@ -170,7 +170,8 @@ impl Client {
         }
         let asked = self.asked.pop_front().unwrap_or_default();
         if let Some(document) = self.document {
-            document.judge(&asked, &response);
+            let body = response.decoded();
+            document.judge(&asked, &Response { body, ..response.clone() });
         }
         Ok(response)
     }

@@ -184,7 +184,7 @@ impl Setup {
     }
 }
 
-/// The program without arguments, and without `PORTCULLIS` variables in its environment.
+/// The program without arguments, and without variables that it reads in its environment.
 pub(crate) fn program() -> Command {
     program_by(&[Path::new(PROGRAM)])
 }
@@ -193,7 +193,8 @@ fn program_by(words: &[&Path]) -> Command {
     let mut command = Command::new(words[0]);
     command.args(&words[1..]);
     for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("PORTCULLIS") {
+        let text = name.to_string_lossy();
+        if text.starts_with("PORTCULLIS") || text.starts_with("OTEL_") {
             command.env_remove(name);
         }
     }

@@ -3,10 +3,13 @@
 //! response, `documents` checks each response against the document of its surface.
 
 pub(crate) mod balancer;
+pub(crate) mod brands;
 pub(crate) mod chain;
 pub(crate) mod check;
 pub(crate) mod client;
 pub(crate) mod client2;
+pub(crate) mod collector;
+pub(crate) mod dev;
 pub(crate) mod documents;
 pub(crate) mod edge;
 pub(crate) mod folder;

@@ -18,7 +18,8 @@ impl Database {
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("it_{}_{next}", std::process::id());
         let database = Self { server, name };
-        database.admin(format!("CREATE DATABASE {} TEMPLATE template0", database.name));
+        let create = format!("CREATE DATABASE {} TEMPLATE template0", database.name);
+        database.run_in("postgres", create);
         database
     }
 
@@ -37,12 +38,17 @@ impl Database {
         })
     }
 
-    fn admin(&self, statement: String) {
+    /// Runs statements in it.
+    pub(crate) fn run(&self, statements: &str) {
+        self.run_in(&self.name, statements.to_owned());
+    }
+
+    fn run_in(&self, database: &str, statements: String) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let url = format!("{}postgres", self.server);
+            let url = format!("{}{database}", self.server);
             let mut connection = PgConnection::connect(&url).await.unwrap();
-            sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut connection).await.unwrap();
+            sqlx::raw_sql(AssertSqlSafe(statements)).execute(&mut connection).await.unwrap();
             connection.close().await.unwrap();
         });
     }
@@ -50,6 +56,6 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        self.admin(format!("DROP DATABASE {} WITH (FORCE)", self.name));
+        self.run_in("postgres", format!("DROP DATABASE {} WITH (FORCE)", self.name));
     }
 }

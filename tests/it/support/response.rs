@@ -3,6 +3,10 @@
 //! In: the head of a response. Out: a [`Response`] that knows its framing. It never guesses: two
 //! framings, bare line feeds, a signed length or bytes after the end are errors.
 
+use std::io::Read as _;
+
+use flate2::bufread::GzDecoder;
+
 /// How the end of a response is determined.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Framing {
@@ -48,10 +52,27 @@ impl Response {
         }
     }
 
+    /// The body without its content coding, which is one whole gzip member if it is named.
+    pub(crate) fn decoded(&self) -> Vec<u8> {
+        match self.header("Content-Encoding") {
+            Some("gzip") if !self.body.is_empty() => gunzip(&self.body),
+            None | Some("gzip") => self.body.clone(),
+            Some(coding) => panic!("the edge knows no {coding}: {self:?}"),
+        }
+    }
+
     /// True if the response has `Connection: close`.
     pub(crate) fn announces_close(&self) -> bool {
         self.header("Connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
     }
+}
+
+/// The contents of one gzip member, after which nothing may follow.
+fn gunzip(bytes: &[u8]) -> Vec<u8> {
+    let (mut decoder, mut text) = (GzDecoder::new(bytes), Vec::new());
+    decoder.read_to_end(&mut text).expect("a body in gzip is whole, with the right checksum");
+    assert!(decoder.into_inner().is_empty(), "nothing follows a body in gzip");
+    text
 }
 
 /// Parses one whole response from bytes that ended with the connection.

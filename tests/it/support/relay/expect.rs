@@ -9,7 +9,7 @@ use crate::support::check::{assert_every, assert_refusal, assert_text, id_bytes}
 use crate::support::response::Response;
 
 /// Reason and status, as in the contract.
-const REASONS: [(&str, u16); 54] = [
+const REASONS: [(&str, u16); 55] = [
     ("parse_error", 400),
     ("invalid_request", 400),
     ("batch", 400),
@@ -51,6 +51,7 @@ const REASONS: [(&str, u16); 54] = [
     ("unsupported_encoding", 415),
     ("rate_limited", 429),
     ("faucet_cooldown", 429),
+    ("budget_exceeded", 429),
     ("upstream_timeout", 502),
     ("upstream_unreachable", 502),
     ("upstream_redirect", 502),

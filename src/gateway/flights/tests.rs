@@ -1,6 +1,6 @@
 //! Single-flight step by step: no task runs.
 
-use super::cache::permitted;
+use super::super::cache::permitted;
 use super::*;
 use tokio::sync::oneshot::error::TryRecvError;
 

@@ -1,4 +1,4 @@
-//! GET requests to other servers, bounded: for health checks, session keys and DID documents.
+//! Requests to other servers, bounded: for health checks, session keys, DID documents and traces.
 //!
 //! In: a URL, and who chose it. Out: a status, or a small document. One deadline covers everything
 //! from the wait for a thread to the last byte, and one bound limits the threads of all fetches,
@@ -10,6 +10,7 @@
 pub mod address;
 
 use crate::io::within;
+use bytes::Bytes;
 use std::time::{Duration, Instant};
 use thiserror::Error;
 use tokio::sync::Semaphore;
@@ -76,7 +77,7 @@ pub struct Document {
 /// There is no response within `timeout`.
 pub async fn status(url: &str, trust: Trust, timeout: Duration) -> Result<u16, FetchError> {
     let url = url.to_owned();
-    on_thread(timeout, move |left| Ok(get(&url, trust, left)?.status().as_u16())).await
+    on_thread(&RUNNING, timeout, move |left| Ok(get(&url, trust, left)?.status().as_u16())).await
 }
 
 /// Fetches a document. `permit` is dropped when the work ends, even if its caller has gone.
@@ -89,7 +90,7 @@ pub async fn document(
     permit: impl Send + 'static,
 ) -> Result<Document, FetchError> {
     let url = url.to_owned();
-    on_thread(DOCUMENT_TIMEOUT, move |left| {
+    on_thread(&RUNNING, DOCUMENT_TIMEOUT, move |left| {
         let _permit = permit;
         let mut response = get(&url, trust, left)?;
         if response.status() != 200 {
@@ -106,15 +107,31 @@ pub async fn document(
     .await
 }
 
-/// Runs `work` on a thread, with the time that is left of `timeout`. The thread counts until it
-/// ends: a caller that goes away, or a name lookup that outlasts its deadline, makes no room.
+/// Sends a JSON document to a URL of the operator; returns the status. The rest of the response is
+/// not read.
+///
+/// # Errors
+/// There is no response within `timeout`.
+pub async fn post(url: &str, json: Bytes, timeout: Duration) -> Result<u16, FetchError> {
+    let url = url.to_owned();
+    on_thread(&RUNNING, timeout, move |left| {
+        let request = agent(Trust::Operator, left).post(url).content_type("application/json");
+        Ok(request.send(&*json)?.status().as_u16())
+    })
+    .await
+}
+
+/// Runs `work` on a thread, with the time that is left of `timeout`. The thread counts as one of
+/// `running` until it ends: a caller that goes away, or a name lookup that outlasts its deadline,
+/// makes no room.
 async fn on_thread<T: Send + 'static>(
+    running: &'static Semaphore,
     timeout: Duration,
     work: impl FnOnce(Duration) -> Result<T, FetchError> + Send + 'static,
 ) -> Result<T, FetchError> {
     let started = Instant::now();
     let run = async {
-        let permit = RUNNING.acquire().await;
+        let permit = running.acquire().await;
         let left = timeout.saturating_sub(started.elapsed());
         let work = move || {
             let _permit = permit;
@@ -130,6 +147,10 @@ fn get(
     trust: Trust,
     timeout: Duration,
 ) -> Result<ureq::http::Response<ureq::Body>, ureq::Error> {
+    agent(trust, timeout).get(url).call()
+}
+
+fn agent(trust: Trust, timeout: Duration) -> Agent {
     let config = Agent::config_builder()
         .timeout_global(Some(timeout))
         .https_only(trust == Trust::Public)
@@ -141,7 +162,7 @@ fn get(
         .max_idle_connections(0)
         .user_agent("portcullis")
         .build();
-    Agent::with_parts(config, DefaultConnector::default(), CheckedResolver(trust)).get(url).call()
+    Agent::with_parts(config, DefaultConnector::default(), CheckedResolver(trust))
 }
 
 /// Resolves names and checks the addresses.
@@ -177,5 +198,36 @@ impl From<ureq::Error> for FetchError {
             }
             _ => Self::Unreachable,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[tokio::test]
+    async fn a_caller_that_leaves_makes_no_room() {
+        // not the bound of the process: a test that uses it up would fail the others
+        static RUNNING: Semaphore = Semaphore::const_new(2);
+        let short = Duration::from_millis(50);
+        let held = [(); 2].map(|()| {
+            let (release, released) = mpsc::channel::<()>();
+            let work = move |_| {
+                let _released = released.recv();
+                Ok(())
+            };
+            (release, on_thread(&RUNNING, short, work))
+        });
+        let mut releases = Vec::new();
+        for (release, fetch) in held {
+            assert_eq!(fetch.await, Err(FetchError::Timeout));
+            releases.push(release);
+        }
+        let late = on_thread(&RUNNING, short, |_| Ok(())).await;
+        assert_eq!(late, Err(FetchError::Timeout), "both threads are still in use");
+        releases.pop();
+        let next = on_thread(&RUNNING, DOCUMENT_TIMEOUT, |_| Ok(())).await;
+        assert_eq!(next, Ok(()), "a thread that ended makes room");
     }
 }

@@ -1,0 +1,159 @@
+//! The chain that `dev` serves: that of a running node, or a network deployed on a node of our own,
+//! which may have to be built first.
+//!
+//! In: the options and the folder. Out: the configuration with the addresses and pins of the chain,
+//! and once the edge is bound, the supervisor of the node. Addresses and pins of our own network
+//! are known before its node runs.
+
+use super::greeting::Greeting;
+use super::network::{Network, Verification};
+use super::node::{self, Devnet, Port, StartError};
+use super::secrets::Accounts;
+use super::supervisor::Supervisor;
+use super::{Arguments, DevError, content, install, is_of};
+use crate::config::{Config, NodeConfig, NodeUrl};
+use crate::process::server::Bound;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The node's log, in the folder.
+const NODE_LOG: &str = "node.log";
+
+/// The chain that is served.
+pub(super) struct Setup {
+    url: String,
+    /// The URL without parts that may be a key.
+    pub(super) shown: String,
+    /// The pins for the relay to prove; `None` on an unknown network.
+    pub(super) pins: Option<String>,
+    node: OwnNode,
+    verification: Verification,
+}
+
+/// Whether this process runs the node.
+enum OwnNode {
+    /// It does not: the node was named by `--node`.
+    None,
+    Running(Devnet),
+    /// Its program is to be built.
+    Missing(Port),
+}
+
+impl Setup {
+    /// Sets up the network, unless the node is to be built first, and the store.
+    pub(super) async fn make(arguments: &Arguments, state: &Path) -> Result<Self, DevError> {
+        let verification = Verification::without_v2(arguments.without_v2);
+        let setup = match &arguments.node {
+            Some(url) => Self::on(url, state, verification, arguments.prepare).await,
+            None => Self::of_our_own(state, verification).await,
+        }?;
+        content::fill(state).await?;
+        Ok(setup)
+    }
+
+    async fn on(
+        url: &str,
+        state: &Path,
+        verification: Verification,
+        prepare: bool,
+    ) -> Result<Self, DevError> {
+        let shown = NodeUrl::parse(url).map_err(DevError::NodeUrl)?.shown();
+        let network = Network::on(&reading(url)?, Accounts::in_folder(state)?).await?;
+        let is_devnet = network.is_devnet().await?;
+        if is_devnet {
+            network.make(verification).await?;
+        } else if prepare {
+            return Err(DevError::NoDevnet(shown));
+        }
+        let pins = is_devnet.then(|| network.pins());
+        Ok(Self { url: url.to_owned(), shown, pins, node: OwnNode::None, verification })
+    }
+
+    async fn of_our_own(state: &Path, verification: Verification) -> Result<Self, DevError> {
+        let port = Port::reserve()?;
+        let url = port.url();
+        let network = Network::of_our_own(&reading(&url)?, Accounts::in_folder(state)?);
+        let node = match node::find() {
+            None if node::on_path("cargo").is_none() => return Err(StartError::NoCargo.into()),
+            None => OwnNode::Missing(port),
+            Some(program) => {
+                eprintln!("starting {} on {} ...", program.display(), port.address);
+                let devnet = Devnet::start(program, port, &state.join(NODE_LOG)).await?;
+                network.make(verification).await?;
+                OwnNode::Running(devnet)
+            }
+        };
+        let pins = Some(network.pins());
+        Ok(Self { shown: url.clone(), url, pins, node, verification })
+    }
+
+    /// The template, filled in.
+    pub(super) fn configuration(&self, template: &str, state: &Path) -> String {
+        let text = template.replace("NODE_URL", &self.url);
+        let text = text.replace("STATE", &state.display().to_string());
+        if let Some(pins) = &self.pins {
+            return text.replace("# PINS\n", pins);
+        }
+        let (before, rest) = text.split_once("[relay]\n").unwrap_or((&text, ""));
+        let after = rest.find("[sidecar]\n").and_then(|end| rest.get(end..)).unwrap_or_default();
+        format!("{before}{after}")
+    }
+
+    /// Prints the greeting, now or once a missing node is built and runs. Returns the supervisor of
+    /// a node of our own.
+    pub(super) fn supervise(
+        self,
+        greeting: &Greeting,
+        bound: &Bound,
+        state: &Path,
+    ) -> Option<Supervisor> {
+        let Self { url, node, verification, .. } = self;
+        let text = greeting.text(bound);
+        let state = state.to_owned();
+        let deploy = {
+            let state = state.clone();
+            async move || {
+                let network = Network::of_our_own(&reading(&url)?, Accounts::in_folder(&state)?);
+                Ok(network.make(verification).await?)
+            }
+        };
+        match node {
+            OwnNode::None => {
+                print!("{text}");
+                None
+            }
+            OwnNode::Running(devnet) => {
+                print!("{text}");
+                Some(Supervisor::watch(async move || Ok(devnet), deploy))
+            }
+            OwnNode::Missing(port) => {
+                print!("{}", greeting.without_node(bound));
+                let node = bound.node()?;
+                node.set_start(Some("building starknet-devnet".to_owned()));
+                let first = {
+                    let deploy = deploy.clone();
+                    async move || {
+                        let building = Arc::clone(&node);
+                        let report = move |progress| building.set_start(Some(progress));
+                        let program = install::install(&state.join("build.log"), report).await?;
+                        node.set_start(Some("starting starknet-devnet".to_owned()));
+                        let devnet = Devnet::start(program, port, &state.join(NODE_LOG)).await?;
+                        deploy().await?;
+                        node.set_start(None);
+                        print!("{text}");
+                        Ok(devnet)
+                    }
+                };
+                Some(Supervisor::watch(first, deploy))
+            }
+        }
+    }
+}
+
+/// A node at this URL, with the certificates and the header that the environment names.
+fn reading(url: &str) -> Result<NodeConfig, DevError> {
+    let text = format!("[node]\nurl = \"{url}\"\n[admin]\n");
+    let env =
+        std::env::vars_os().filter(|(name, _)| is_of(name, "NODE") && !is_of(name, "NODE__URL"));
+    Ok(Config::parse(&text, env)?.node)
+}

@@ -1,0 +1,60 @@
+//! `portcullis probe`: a GET for health checks, for images without a shell and curl.
+//!
+//! In: a URL that the operator chose. Out: exit 0 if the status is 2xx, otherwise exit 1 and a line
+//! that names the failure. Redirects are not followed, proxies are not used.
+
+use super::{CHECK_FAILED, Failure, Outcome, duration};
+use crate::fetch::{self, Trust};
+use std::process::ExitCode;
+use std::time::Duration;
+use tokio::runtime::Builder;
+use ureq::http::Uri;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  # the liveness probe of a container
+  portcullis probe http://127.0.0.1:8083/livez
+  # its readiness, within a second
+  portcullis probe --timeout 1s http://127.0.0.1:8083/readyz
+
+Exit codes:
+  0   the status is 2xx
+  1   it is another, or there is no response in time
+  2   usage
+  70  internal error")]
+pub(super) struct Arguments {
+    /// The most time that name lookup, connection and response may take together.
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]
+    timeout: Duration,
+    /// Where to send the GET; https needs a certificate of a public authority.
+    #[arg(value_name = "URL", value_parser = url)]
+    url: String,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Outcome {
+    let Arguments { timeout, url } = arguments;
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime =
+        runtime.map_err(|error| Failure::internal(format_args!("portcullis probe: {error}")))?;
+    let status = runtime.block_on(fetch::status(url, Trust::Operator, *timeout));
+    // a lookup of a name may outlast its deadline
+    runtime.shutdown_background();
+    let failure = match status {
+        Ok(200..300) => return Ok(ExitCode::SUCCESS),
+        Ok(status) => format!("status {status}"),
+        Err(error) => error.to_string(),
+    };
+    Err(Failure(CHECK_FAILED, format!("portcullis probe: {url}: {failure}")))
+}
+
+/// Refuses a user name and a password: the URL is in the output, which may be logged.
+fn url(text: &str) -> Result<String, &'static str> {
+    let parsed = text.parse::<Uri>().ok().filter(|uri| {
+        matches!(uri.scheme_str(), Some("http" | "https"))
+            && uri.authority().is_some_and(|host| !host.as_str().contains('@'))
+    });
+    parsed
+        .map(|_| text.to_owned())
+        .ok_or("expected http://HOST:PORT/PATH or https://, without a user name")
+}

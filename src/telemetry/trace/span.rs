@@ -1,0 +1,110 @@
+//! Spans in OTLP's JSON: <https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding>.
+//!
+//! Names of attributes are those of OpenTelemetry's semantic conventions, or begin with
+//! `portcullis.`. Their texts are literals, or paths of a surface: no address, parameter, token or
+//! key, and no text from a client or the node.
+
+use super::{Stage, TraceContext};
+use crate::telemetry::log::RequestLine;
+use crate::telemetry::metrics::Surface;
+use portcullis_filters::verdict::Reason;
+use serde_json::{Value, json};
+use std::time::SystemTime;
+use tokio::time::Instant;
+
+/// OTLP's `SpanKind`.
+const INTERNAL: u8 = 1;
+const SERVER: u8 = 2;
+const CLIENT: u8 = 3;
+
+/// The span of a request that began at `start`, and those of its stages.
+pub(super) fn render(
+    trace: &TraceContext,
+    (line, start): (&RequestLine<'_>, Instant),
+    stages: &[Stage],
+) -> Vec<String> {
+    let (now, since_1970) = (Instant::now(), SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default());
+    // both clocks are read once for all spans, so that stages are within their request
+    let nanos = |at| since_1970.saturating_sub(now.saturating_duration_since(at)).as_nanos();
+    let hex = |id: Option<u64>| id.map_or_else(String::new, |id| format!("{id:016x}"));
+    let span = |ids: [Option<u64>; 2], name: &str, kind, time: [Instant; 2], attributes| {
+        let [id, parent] = ids.map(hex);
+        let [start, end] = time.map(|at| nanos(at).to_string());
+        let status = if kind != INTERNAL && line.status >= 500 { 2 } else { 0 };
+        json!({
+            "traceId": format!("{:032x}", trace.id),
+            "spanId": id,
+            "parentSpanId": parent,
+            "name": name,
+            "kind": kind,
+            "startTimeUnixNano": start,
+            "endTimeUnixNano": end,
+            "attributes": Value::Array(attributes),
+            "status": { "code": status },
+        })
+        .to_string()
+    };
+    let name = format!("{} {}", line.http.method, line.http.path);
+    let ids = [Some(trace.span), trace.parent];
+    let mut spans = vec![span(ids, name.trim(), SERVER, [start, start + line.total], of(line))];
+    // the node was sent the id of the call
+    let (mut sent, mut ids) = (Some(trace.span + 1), trace.span + 2..);
+    for Stage { name, is_call, time } in stages.iter().copied() {
+        let id = sent.take_if(|_| is_call).or_else(|| ids.next());
+        let (kind, attributes) = if is_call { (CLIENT, of_call(line)) } else { (INTERNAL, vec![]) };
+        spans.push(span([id, Some(trace.span)], name, kind, time, attributes));
+    }
+    spans
+}
+
+/// The attributes of a request.
+fn of(line: &RequestLine<'_>) -> Vec<Value> {
+    let reason = line.reason.map_or("", Reason::name);
+    let operation = if line.surface == Surface::Gateway { "" } else { line.method };
+    let texts = [
+        ("http.request.method", line.http.method),
+        ("http.route", line.http.path),
+        ("error.type", if line.status >= 500 { reason } else { "" }),
+        ("portcullis.surface", line.surface.name()),
+        ("portcullis.operation", operation),
+        ("portcullis.cache", line.http.cache),
+        ("portcullis.reason", reason),
+    ];
+    let texts = texts.into_iter().chain(rpc(line));
+    let texts = texts.filter(|(_, text)| !text.is_empty()).map(|(key, text)| attribute(key, text));
+    let status = number("http.response.status_code", line.status.into());
+    texts.chain([status, number("http.response.body.size", line.bytes as u64)]).collect()
+}
+
+/// The attributes of a call to the node.
+fn of_call(line: &RequestLine<'_>) -> Vec<Value> {
+    let node = line.node.map(|node| number("portcullis.node", node as u64));
+    rpc(line).into_iter().map(|(key, text)| attribute(key, text)).chain(node).collect()
+}
+
+/// The method that the gateway was called with, and calls the node with.
+fn rpc<'a>(line: &RequestLine<'a>) -> Vec<(&'static str, &'a str)> {
+    if line.surface != Surface::Gateway || line.method.is_empty() {
+        return Vec::new();
+    }
+    vec![("rpc.system", "jsonrpc"), ("rpc.method", line.method)]
+}
+
+fn attribute(key: &str, text: &str) -> Value {
+    json!({ "key": key, "value": { "stringValue": text } })
+}
+
+/// Numbers of 64 bits are decimal texts.
+fn number(key: &str, number: u64) -> Value {
+    json!({ "key": key, "value": { "intValue": number.to_string() } })
+}
+
+/// The body of an export of these spans.
+pub(super) fn export(service: &str, spans: &[String]) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    let resource = [attribute("service.name", service), attribute("service.version", version)];
+    let (resource, scope) = (json!({ "attributes": resource }), json!({ "name": "portcullis" }));
+    let spans = spans.join(",");
+    let scope_spans = format!(r#"{{"scope":{scope},"spans":[{spans}]}}"#);
+    format!(r#"{{"resourceSpans":[{{"resource":{resource},"scopeSpans":[{scope_spans}]}}]}}"#)
+}

@@ -1,0 +1,215 @@
+//! `portcullis dev` without a node on `PATH`, which it builds, and with one that is not a devnet.
+//!
+//! The cargo here draws the bar of the real one and installs the real node when a test says so.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use crate::support::client::Client;
+use crate::support::dev::{Dev, SURFACES, dev, said};
+use crate::support::edge::signal;
+use crate::support::folder::Folder;
+use crate::support::node::{Act, Call, Node};
+use crate::support::request::{Request, rpc};
+use crate::support::script::{good, json, result};
+use crate::support::secure::{Pair, secured_node};
+
+/// Builds when it reads a word from its pipe: `ok`, or anything else to fail.
+const CARGO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support/cargo");
+
+/// A folder for `dev` where the only cargo is the one above, and no node is found.
+struct Workshop(Folder);
+
+impl Workshop {
+    fn new() -> Self {
+        let folder = Folder::new();
+        std::os::unix::fs::symlink(CARGO, folder.file("cargo")).unwrap();
+        Self(folder)
+    }
+
+    fn command(&self, state: &str) -> Command {
+        let path = std::env::var_os("PATH").unwrap();
+        let node = std::env::split_paths(&path).map(|folder| folder.join("starknet-devnet"));
+        let node = node.into_iter().find(|node| node.is_file()).expect("the tests need one");
+        let mut command = dev(&self.state(state), &[]);
+        command.current_dir(self.0.path()).env("REAL_NODE", node);
+        command.env("PATH", format!("{}:/usr/bin:/bin", self.0.path().display()));
+        command
+    }
+
+    fn state(&self, state: &str) -> PathBuf {
+        self.0.path().join(state)
+    }
+
+    /// Serves without a node; the build is under way.
+    fn start(&self, state: &str) -> Dev {
+        let mut dev = Dev::spawn(self.command(state), &self.state(state));
+        dev.wait_for_all(&["without a node for now", " serving"]);
+        dev
+    }
+
+    fn say(&self, word: &str) {
+        fs::write(self.0.path().join("word"), format!("{word}\n")).unwrap();
+    }
+
+    fn text(&self, file: &str) -> String {
+        fs::read_to_string(self.0.path().join(file)).unwrap_or_default()
+    }
+}
+
+/// Waits until a condition holds, at most a minute.
+fn eventually(what: &str, is_so: impl Fn() -> bool) {
+    let found = (0..600).any(|_| {
+        thread::sleep(Duration::from_millis(100));
+        is_so()
+    });
+    assert!(found, "{what}");
+}
+
+fn has_ended(process: &str) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/status"));
+    status.is_err() || status.is_ok_and(|status| status.contains("\nState:\tZ"))
+}
+
+/// The conditions that the verbose probe reports.
+fn conditions(dev: &Dev) -> String {
+    dev.get("admin", "/readyz?verbose").text().to_owned()
+}
+
+#[test]
+fn dev_serves_while_its_node_is_built() {
+    let workshop = Workshop::new();
+    let mut dev = workshop.start("state");
+    eventually("the page says how far the build is", || {
+        conditions(&dev).contains("building starknet-devnet: 3 of 12 crates")
+    });
+    let refused = dev.read();
+    assert_eq!((refused.status, refused.header("Retry-After")), (503, Some("5")));
+    assert_eq!(refused.json()["error"]["data"]["reason"], "node_starting");
+    assert_eq!(dev.get("admin", "/").status, 200, "the page is up");
+    assert_eq!(dev.get("sidecar", "/functions/health-check").status, 200);
+    assert_eq!(dev.ready(), 503, "nothing can be proven");
+    assert_eq!(workshop.text("state/build.log").trim(), "Updating index");
+
+    workshop.say("ok");
+    dev.wait_for_all(&["starknet-devnet: 12 of 12 crates", "Log lines follow"]);
+    assert_eq!(dev.view_call(), 200, "the first read");
+    eventually("the relay proves its pins", || dev.ready() == 200);
+    eventually("nothing is wrong", || conditions(&dev).contains("verdict: ok"));
+    let began = "portcullis_condition_changes_total{change=\"began\",condition=\"pins\"} 0\n";
+    assert!(dev.get("admin", "/metrics").text().contains(began), "there were no pins to lose");
+    assert!(!workshop.state("../target/tools/build").exists(), "nothing is left of the build");
+    let process = dev.node().to_string();
+    dev.stop();
+    assert!(has_ended(&process), "the node");
+}
+
+#[test]
+fn ctrl_c_ends_a_build() {
+    let workshop = Workshop::new();
+    let dev = workshop.start("state");
+    eventually("it builds", || conditions(&dev).contains("3 of 12"));
+    dev.stop();
+    let processes = workshop.text("processes");
+    assert_eq!(processes.lines().count(), 2, "cargo and a compiler");
+    assert!(processes.lines().all(has_ended), "{processes}");
+}
+
+#[test]
+fn a_failed_build_ends_dev() {
+    let workshop = Workshop::new();
+    let mut dev = workshop.start("state");
+    eventually("it builds", || conditions(&dev).contains("3 of 12"));
+    workshop.say("fail");
+    dev.wait_for("cannot install starknet-devnet: cargo install: exit status: 101; see ");
+    assert_eq!(dev.child.wait().unwrap().code(), Some(70));
+    assert!(workshop.text("state/build.log").contains("error: it does not compile"));
+}
+
+#[test]
+fn two_devs_build_one_node() {
+    let workshop = Workshop::new();
+    let mut both = [workshop.start("one"), workshop.start("two")];
+    eventually("one builds", || both.iter().any(|dev| conditions(dev).contains("3 of 12")));
+    workshop.say("ok");
+    for dev in &mut both {
+        dev.wait_for("Log lines follow");
+        assert_eq!(dev.view_call(), 200);
+    }
+    assert_eq!(workshop.text("runs").lines().count(), 1, "cargo ran once");
+    both.into_iter().for_each(Dev::stop);
+}
+
+#[test]
+fn without_cargo_dev_reports_what_is_missing() {
+    let workshop = Workshop::new();
+    let output = workshop.command("state").env("PATH", "/nowhere").output().unwrap();
+    assert_eq!(output.status.code(), Some(70), "{}", said(&output));
+    assert!(said(&output).contains("cargo, which would build it, is not on PATH"));
+}
+
+#[test]
+fn a_killed_dev_leaves_no_node_running() {
+    let folder = Folder::new();
+    let dev = Dev::start(folder.path());
+    let node = dev.node().to_string();
+    signal(dev.child.id(), "KILL");
+    eventually("the node ends", || has_ended(&node));
+}
+
+/// A node of another chain that has no methods of devnet.
+fn foreign(call: &Call) -> Vec<Act> {
+    match call.json()["method"].as_str() {
+        Some("starknet_chainId") => vec![Act::Send(result(call, r#""0x534e5f4d41494e""#))],
+        Some(method) if method.starts_with("devnet_") => {
+            let error = r#"{"code":-32601,"message":"Method not found"}"#;
+            vec![Act::Send(json(format!(
+                r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#,
+                call.id()
+            )))]
+        }
+        _ => good(call),
+    }
+}
+
+/// `dev` on a node behind TLS.
+fn on_a_secured_node(state: &Path, folder: &Folder) -> Command {
+    let (node, pair) = (Node::start(foreign), Pair::with("localhost", |_| {}));
+    let address = secured_node(node.address(), &pair);
+    // it lives as long as the process of the tests
+    std::mem::forget(node);
+    let ca = folder.secret("ca.pem", &pair.certificate);
+    let mut command = dev(state, &["--node"]);
+    command.arg(format!("https://localhost:{}/rpc", address.port()));
+    command.env("PORTCULLIS__NODE__CA_FILE", ca);
+    command
+}
+
+#[test]
+fn dev_reads_from_any_node() {
+    let (folder, state) = (Folder::new(), Folder::new());
+    let command = on_a_secured_node(state.path(), &folder);
+    let mut dev = Dev::spawn(command, state.path());
+    dev.wait_for_all(&["Log lines follow", " serving"]);
+    assert!(dev.seen.iter().any(|line| line.starts_with("  relay     off: ")), "{:?}", dev.seen);
+    let chain = Request::post(rpc("1", "starknet_chainId", "[]"));
+    let mut gateway = Client::connect(dev.address("gateway"));
+    assert_eq!(gateway.ask(&chain).json()["result"], "0x534e5f4d41494e");
+    assert_eq!(dev.get("sidecar", "/functions/health-check").status, 200);
+    let config = dev.config();
+    let served = SURFACES.into_iter().filter(|surface| config.contains_key(*surface));
+    assert_eq!(served.collect::<Vec<_>>(), ["gateway", "sidecar", "admin"]);
+    dev.stop();
+}
+
+#[test]
+fn contracts_are_prepared_on_a_devnet_only() {
+    let (folder, state) = (Folder::new(), Folder::new());
+    let mut command = on_a_secured_node(state.path(), &folder);
+    let output = command.arg("--prepare").output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert!(said(&output).contains("takes a starknet-devnet"), "{}", said(&output));
+}

@@ -1,0 +1,185 @@
+"""Judges compose.yaml and the Kustomize base by their schemas, and the configurations in them by the
+program's own check.
+
+    manifests.py PORTCULLIS FOLDER
+
+Uses promtool and `kubectl kustomize`; FOLDER is for what it writes.
+"""
+
+import json
+import os
+import re
+import secrets
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import kubernetes_validate
+import yaml
+from cloudcoil.models.prometheus_operator.v1 import PodMonitor
+from compose_spec import PyOptions
+
+PACKAGE = Path("conf/package")
+KUBERNETES = "1.32"
+# what is elsewhere: a store of its own, for the check only
+ELSEWHERE = {"PORTCULLIS__STORE__URL": "sqlite:check.db", "PORTCULLIS__STORE__PASSWORD_FILE": ""}
+LISTEN = {
+    f"PORTCULLIS__{surface.upper()}__LISTEN": "127.0.0.1:0"
+    for surface in ["gateway", "relay", "sidecar", "admin"]
+}
+
+
+def version():
+    return tomllib.loads(Path("Cargo.toml").read_text())["workspace"]["package"]["version"]
+
+
+def create(folder, files):
+    """Secrets of these names, as an operator would create them."""
+    folder.mkdir(parents=True)
+    for file in files:
+        # a key is a number below the order of the curve
+        secret = f"0x{secrets.token_hex(30)}" if file.endswith(".key") else secrets.token_hex(32)
+        (folder / file).write_text(secret)
+        (folder / file).chmod(0o600)
+
+
+def check(program, folder, name, text):
+    """`portcullis check` accepts a configuration, with the secrets in the folder of its name."""
+    home = folder / name
+    named = set(re.findall(r'"([a-z]+\.(?:token|key|secret|password))"', text))
+    made = {path.name for path in (home / "secrets").iterdir()}
+    assert named == made, f"{name}: it names {named}, and there are {made}"
+    (home / "portcullis.toml").write_text(text)
+    configured = {f"PORTCULLIS__{section.upper()}__" for section in tomllib.loads(text)}
+    changed = {
+        name: value
+        for name, value in (ELSEWHERE | LISTEN).items()
+        if any(name.startswith(section) for section in configured)
+    }
+    environment = {"PATH": os.environ["PATH"], "CREDENTIALS_DIRECTORY": str(home / "secrets")}
+    command = [program, "check", "--config", "portcullis.toml", "--format", "json"]
+    done = subprocess.run(command, cwd=home, env=environment | changed, capture_output=True)
+    assert done.returncode == 0, f"{name}: {done.stdout.decode()}{done.stderr.decode()}"
+    print(f"{name}: {json.loads(done.stdout)['summary']}")
+
+
+def compose(program, folder):
+    path = PACKAGE / "compose.yaml"
+    text = path.read_text()
+    options = PyOptions()
+    options.apply_merge = True
+    options.from_yaml(text).validate()
+    document = yaml.safe_load(text)
+    services = document["services"]
+    required = {"devnet", "valkey", "postgres", "prometheus", "grafana", "portcullis-1"}
+    assert required <= set(services), required - set(services)
+    for name, service in services.items():
+        image, _, tag = service["image"].rpartition(":")
+        assert image and tag != "latest", f"{name}: {service['image']} has no version"
+        assert image != "portcullis" or tag == version(), f"{name}: another version than {version()}"
+        for port in service.get("ports", []):
+            assert port.startswith("127.0.0.1:"), f"{name}: {port} is open to the network"
+        for volume in service.get("volumes", []):
+            source = volume.split(":")[0]
+            exists = source in document["volumes"] or (PACKAGE / source).exists()
+            assert exists, f"{name}: {source} does not exist"
+    contents = {name: config["content"] for name, config in document["configs"].items()}
+    make_secrets(services["secrets"]["command"][0], folder / "compose.yaml" / "secrets")
+    check(program, folder, "compose.yaml", contents["portcullis"])
+    prometheus = folder / "prometheus.yml"
+    prometheus.write_text(contents["prometheus"])
+    promtool = ["promtool", "check", "config", "--syntax-only", prometheus]
+    subprocess.run(promtool, check=True, stdout=subprocess.DEVNULL)
+    scraped = yaml.safe_load(contents["prometheus"])["scrape_configs"][0]["static_configs"]
+    targets = {target.split(":")[0] for target in scraped[0]["targets"]}
+    assert targets == {name for name in services if name.startswith("portcullis-")}, targets
+
+
+def make_secrets(script, folder):
+    """Runs the script that makes the secrets of compose.yaml: once, and at a second start."""
+    folder.mkdir(parents=True)
+    script = script.replace("$$", "$").replace("/secrets", str(folder))
+    before = None
+    for _ in range(2):
+        subprocess.run(["sh", "-euc", script], check=True)
+        made = {path.name: path.read_text() for path in folder.iterdir()}
+        assert before in (None, made), "a second start makes others"
+        before = made
+    for path in folder.iterdir():
+        status = path.stat()
+        assert (status.st_mode & 0o777, status.st_uid) == (0o600, 65532), path
+        assert re.fullmatch("[0-9a-f]{64}", path.read_text()), path
+
+
+def rendered(folder):
+    command = ["kubectl", "kustomize", str(folder)]
+    text = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
+    return list(yaml.safe_load_all(text))
+
+
+def overlay(folder, readme):
+    """The overlay in README.md replaces image and configurations, and its namespace is theirs."""
+    text = re.search(r"```yaml\n# overlay/kustomization.yaml\n(.*?)```", readme, re.S)[1]
+    (folder / "conf").symlink_to(Path("conf").resolve())
+    (folder / "overlay").mkdir()
+    (folder / "overlay" / "kustomization.yaml").write_text(text)
+    for part in ["gateway", "relay"]:
+        (folder / "overlay" / f"{part}.toml").write_text(f"# of the {part}\n")
+    objects = rendered(folder / "overlay")
+    assert {one["metadata"]["namespace"] for one in objects} == {"portcullis"}
+    for one in objects:
+        if one["kind"] == "ConfigMap":
+            assert one["data"]["portcullis.toml"].startswith("# of the "), one
+        if one["kind"] == "Deployment":
+            (container,) = one["spec"]["template"]["spec"]["containers"]
+            assert container["image"] == f"registry.example/portcullis:{version()}", container
+
+
+def kubernetes(program, folder):
+    objects = rendered(PACKAGE / "kubernetes")
+    for one in objects:
+        if one["kind"] == "PodMonitor":
+            PodMonitor.model_validate(one, extra="forbid")
+        else:
+            kubernetes_validate.validate(one, KUBERNETES, strict=True)
+    by_kind = {}
+    for one in objects:
+        by_kind.setdefault(one["kind"], {})[one["metadata"]["name"]] = one
+    configs = {name.rpartition("-")[0]: one for name, one in by_kind["ConfigMap"].items()}
+    for kind in ["Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy", "PodMonitor"]:
+        assert set(by_kind[kind]) == {"portcullis-gateway", "portcullis-relay"}, kind
+    readme = (PACKAGE / "README.md").read_text().replace("\\\n", " ")
+    for name, deployment in by_kind["Deployment"].items():
+        pod = deployment["spec"]["template"]
+        labels = pod["metadata"]["labels"]
+        for kind in ["Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy", "PodMonitor"]:
+            spec = by_kind[kind][name]["spec"]
+            selector = spec.get("podSelector") or spec["selector"]
+            assert selector.get("matchLabels", selector) == labels, f"{kind} {name}: {selector}"
+        (container,) = pod["spec"]["containers"]
+        assert container["image"] == f"portcullis:{version()}", container["image"]
+        text = configs[name]["data"]["portcullis.toml"]
+        surfaces = {
+            port["name"]: f"0.0.0.0:{port['containerPort']}" for port in container["ports"]
+        }
+        configuration = tomllib.loads(text)
+        assert {surface: configuration[surface]["listen"] for surface in surfaces} == surfaces
+        drain = int(configuration["server"]["drain_delay"].removesuffix("s"))
+        # the default of server.grace_period is 15 s
+        assert pod["spec"]["terminationGracePeriodSeconds"] > drain + 15
+        created = re.search(rf"secret generic {name}((?:\s+--from-file=\S+)+)", readme)[1]
+        create(folder / name / "secrets", re.findall(r"=(\S+)", created))
+        check(program, folder, name, text)
+    overlay(folder, readme)
+    print(f"{len(objects)} objects of Kubernetes {KUBERNETES}")
+
+
+def main():
+    program, folder = sys.argv[1], Path(sys.argv[2])
+    compose(program, folder)
+    kubernetes(program, folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""Judges a bill of materials: by the schema of CycloneDX, and by the binary that it is of.
+
+    sbom.py FILE BINARY
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+
+# the sources of a crate, in the messages of its panics
+MENTIONED = re.compile(rb"/registry/src/[^/\x00]+/([A-Za-z0-9_-]+?)-(\d+\.\d+\.\d+[0-9A-Za-z.+-]*)/")
+
+
+def main():
+    file, binary = sys.argv[1:]
+    text = Path(file).read_text(encoding="utf-8")
+    mistakes = JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
+    assert mistakes is None, mistakes
+    document = json.loads(text)
+    components = document["components"]
+    names = {(one["name"], one["version"]) for one in components}
+    mentioned = {
+        (name.decode(), version.decode())
+        for name, version in MENTIONED.findall(Path(binary).read_bytes())
+    }
+    assert len(mentioned) > 50, f"the binary mentions {len(mentioned)} crates only"
+    missing = mentioned - names
+    assert not missing, f"in the binary, but not in the SBOM: {sorted(missing)}"
+    # what only tests and builds need
+    for name in ["criterion", "minijinja", "clap_derive", "boon"]:
+        assert name not in {known for known, _ in names}, f"{name} is not in the binary"
+    unknown = [one["name"] for one in components if "licenses" not in one]
+    assert unknown == ["portcullis-filters"][:len(unknown)], f"without a licence: {unknown}"
+    references = {one["bom-ref"] for one in components}
+    references.add(document["metadata"]["component"]["bom-ref"])
+    graph = {one["ref"]: one["dependsOn"] for one in document["dependencies"]}
+    assert set(graph) == references, set(graph) ^ references
+    assert all(on in references for needed in graph.values() for on in needed)
+    print(f"{len(components)} components, {len(mentioned)} of them mentioned by the binary")
+
+
+if __name__ == "__main__":
+    main()
