@@ -1,6 +1,7 @@
 //! Limits that instances share: on the wire, with a real Redis at `PORTCULLIS_TEST_REDIS`, which
 //! `tests/lib/redis.sh` starts, or with none.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use redis::Commands as _;
@@ -68,15 +69,39 @@ fn admitted(edges: &[&Edge], requests: usize) -> usize {
     turns.filter(|edge| ask(edge).status == 200).count()
 }
 
+/// Whether the store has answered each message of these instances in time.
+fn in_time(edges: &[&Edge]) -> bool {
+    let late = ["timeout", "failed", "busy"];
+    edges.iter().all(|edge| {
+        let now = metrics(edge);
+        let count = |of| now[&format!("portcullis_fleet_messages_total{{outcome=\"{of}\"}}")];
+        late.into_iter().map(count).sum::<f64>() == 0.0
+    })
+}
+
+/// Repeats a scenario until it says that the store was in time. Only then is a limit exact, and on
+/// a busy machine a message may need longer than its 20 ms.
+fn while_the_store_answers<T>(scenario: impl Fn() -> (T, bool)) -> T {
+    let mut runs = (0..10).map(|_| scenario());
+    let exact = runs.find_map(|(found, is_exact)| is_exact.then_some(found));
+    exact.expect("the store answers in time in one of ten runs")
+}
+
 #[test]
 fn instances_share_a_quota_exactly() {
     let node = Node::start(good);
-    let fleet = Fleet::new(&node, &engine(), 40);
-    let (one, other) = (fleet.start(), fleet.start());
-    assert_eq!(admitted(&[&one, &other], 100), 40, "of 100 at two instances");
-    assert_eq!(node.calls().len(), 40, "a refused request never reaches the node");
-    let third = fleet.start();
-    let refused = ask(&third);
+    let (admitted, calls, third, refused) = while_the_store_answers(|| {
+        let fleet = Fleet::new(&node, &engine(), 40);
+        let (one, other, before) = (fleet.start(), fleet.start(), node.calls().len());
+        let admitted = admitted(&[&one, &other], 100);
+        let calls = node.calls().len() - before;
+        let third = fleet.start();
+        let refused = ask(&third);
+        let is_exact = in_time(&[&one, &other, &third]);
+        ((admitted, calls, third, refused), is_exact)
+    });
+    assert_eq!(admitted, 40, "of 100 at two instances");
+    assert_eq!(calls, 40, "a refused request never reaches the node");
     assert_common_with_quota(&refused, 40, "at an instance that has admitted nothing");
     assert_eq!(refused.status, 429, "the quota is used up everywhere");
     assert_eq!(refused.json()["error"]["data"]["reason"], "rate_limited", "as without a fleet");
@@ -102,9 +127,12 @@ fn rate_limit_counts_what_others_admitted() {
 #[test]
 fn a_refused_client_sends_no_messages() {
     let node = Node::start(good);
-    let fleet = Fleet::new(&node, &engine(), 5);
-    let edge = fleet.start();
-    assert_eq!(admitted(&[&edge], 40), 5);
+    let (count, edge) = while_the_store_answers(|| {
+        let edge = Fleet::new(&node, &engine(), 5).start();
+        let (count, is_exact) = (admitted(&[&edge], 40), in_time(&[&edge]));
+        ((count, edge), is_exact)
+    });
+    assert_eq!(count, 5);
     let messages = |edge: &Edge| -> f64 {
         let now = metrics(edge);
         let counts = now.iter().filter(|(name, _)| name.contains("fleet_messages_total"));
@@ -266,25 +294,29 @@ fn without_the_store_an_instance_watches_for_itself() {
 #[test]
 fn instances_share_the_count_of_wrong_tokens() {
     let node = Node::start(good);
-    let fleet = Fleet::new(&node, &engine(), 40);
-    let secret = fleet.folder.file("fleet.secret");
-    let keys = [
-        ("fleet.url", engine()),
-        ("fleet.name", format!("{:?}", fleet.name)),
-        ("fleet.secret_file", format!("{secret:?}")),
-    ];
-    let keys = keys.each_ref().map(|(key, value)| (*key, value.as_str()));
-    let relays = [Stage::scripted_with(&keys), Stage::scripted_with(&keys)];
-    for relay in &relays {
-        eventually(&relay.edge, "the store is reached", |now| now["portcullis_fleet_up"] == 1.0);
-    }
     let guess = || Request::new("GET", "/readyz").with("Authorization", "Bearer guess");
-    let statuses = |count| -> Vec<u16> {
-        relays.iter().cycle().take(count).map(|relay| relay.ask(&guess()).status).collect()
-    };
-    assert_eq!(statuses(10), [401; 10], "ten in a minute, at both");
-    assert_eq!(statuses(4), [429; 4], "none more at either");
-    let refused = relays[0].ask(&guess());
+    let (statuses, relays, refused) = while_the_store_answers(|| {
+        let fleet = Fleet::new(&node, &engine(), 40);
+        let secret = fleet.folder.file("fleet.secret");
+        let keys = [
+            ("fleet.url", engine()),
+            ("fleet.name", format!("{:?}", fleet.name)),
+            ("fleet.secret_file", format!("{secret:?}")),
+        ];
+        let keys = keys.each_ref().map(|(key, value)| (*key, value.as_str()));
+        let relays = [Stage::scripted_with(&keys), Stage::scripted_with(&keys)];
+        for relay in &relays {
+            let is_up = |now: &BTreeMap<String, f64>| now["portcullis_fleet_up"] == 1.0;
+            eventually(&relay.edge, "the store is reached", is_up);
+        }
+        let turns = relays.iter().cycle().take(14);
+        let statuses: Vec<_> = turns.map(|relay| relay.ask(&guess()).status).collect();
+        let refused = relays[0].ask(&guess());
+        let is_exact = in_time(&relays.each_ref().map(|relay| &relay.edge));
+        ((statuses, relays, refused), is_exact)
+    });
+    assert_eq!(statuses[..10], [401; 10], "ten in a minute, at both");
+    assert_eq!(statuses[10..], [429; 4], "none more at either");
     let seconds = refused.header("Retry-After").and_then(|text| text.parse::<u32>().ok());
     assert!(seconds.is_some_and(|wait| (2..=60).contains(&wait)), "a minute: {seconds:?}");
     assert!(relays.iter().all(|relay| relay.ready().status == 200), "a good token passes");

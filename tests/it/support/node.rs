@@ -7,7 +7,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -110,6 +110,16 @@ struct State {
     stopping: bool,
 }
 
+/// A loopback IP that no other test has: the program in front of a node that is gone must not reach
+/// the node of another test, which got its port.
+fn unique_ip() -> Ipv4Addr {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    let [.., process] = std::process::id().to_be_bytes();
+    let [high, low] = next.to_be_bytes();
+    Ipv4Addr::new(127, 64 | process & 63, high, low)
+}
+
 /// A running node; its port closes on drop.
 pub(crate) struct Node {
     address: SocketAddr,
@@ -117,9 +127,9 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// A node on its own port.
+    /// A node at an address of its own.
     pub(crate) fn start(script: impl Fn(&Call) -> Vec<Act> + Send + Sync + 'static) -> Self {
-        Self::start_at(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), script)
+        Self::start_at(SocketAddr::from((unique_ip(), 0)), script)
     }
 
     /// A node at this address.
@@ -127,15 +137,7 @@ impl Node {
         address: SocketAddr,
         script: impl Fn(&Call) -> Vec<Act> + Send + Sync + 'static,
     ) -> Self {
-        // of a restart: a connection of another test may have the port for a moment
-        let end = Instant::now() + PATIENCE;
-        let listener = loop {
-            match TcpListener::bind(address) {
-                Ok(listener) => break listener,
-                Err(error) => assert!(Instant::now() < end, "{address}: {error}"),
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        };
+        let listener = TcpListener::bind(address).expect("all of 127/8 is ours");
         let address = listener.local_addr().expect("a bound socket has an address");
         let seen = Arc::new(Seen::default());
         let (shared, script) = (Arc::clone(&seen), Arc::new(script));
@@ -143,14 +145,9 @@ impl Node {
         Self { address, seen }
     }
 
-    /// An address that nothing on this machine listens on: a unique loopback IP.
+    /// An address that nothing on this machine listens on.
     pub(crate) fn nowhere() -> SocketAddr {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let [.., high, low] = std::process::id().to_be_bytes();
-        let next = NEXT.fetch_add(1, Ordering::Relaxed);
-        let last = u8::try_from(next + 2).expect("few tests need a closed port");
-        let own = Ipv4Addr::new(127, 64 | (high & 63), low, last);
-        let listener = TcpListener::bind((own, 0)).expect("all of 127/8 is ours");
+        let listener = TcpListener::bind((unique_ip(), 0)).expect("all of 127/8 is ours");
         listener.local_addr().expect("a bound socket has an address")
     }
 
