@@ -13,6 +13,7 @@ use alloc::borrow::{Cow, ToOwned};
 use alloc::vec::Vec;
 use core::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use wide::i8x16;
 
 /// The deepest nesting of arrays and objects; no read nests deeper than 8.
 pub const MAX_DEPTH: u8 = 64;
@@ -243,9 +244,9 @@ impl<'de> Visitor<'de> for Name {
 /// says and at any depth.
 ///
 /// As strict as `serde_json` is with a value that it skips: a test compares the two. A node's
-/// answers are mostly strings, which are searched 16 bytes at a time. From 1 KiB to 4 MiB of
-/// events, blocks and classes this took 0.6 to 0.75 of the time of `serde_json` (1.1 for one class
-/// of 238 KB), and `simd-json` 1.1 to 2.3 of it: that writes a tape and needs a copy to write in.
+/// answers are mostly strings, which are searched 16 bytes at a time. Two classes and two other
+/// answers of 0.2 to 0.6 MB took 0.6 to 0.8 of the time of `serde_json`, which took less than
+/// `simd-json`: that writes a tape and needs a copy to write in.
 pub(super) fn scanned(text: &[u8]) -> Option<&[u8]> {
     let (_, text) = text.split_at_checked(space(text, 0))?;
     let (value, rest) = text.split_at_checked(value_end(text)?)?;
@@ -325,40 +326,20 @@ fn string(text: &[u8], at: usize) -> Option<usize> {
 /// The next quote, backslash, control character or byte beyond ASCII, or the end.
 #[inline]
 fn stop(text: &[u8], mut at: usize) -> usize {
+    let of = |byte: u8| i8x16::splat(byte.cast_signed());
     while let Some(piece) = text.get(at..).and_then(<[u8]>::first_chunk::<16>) {
-        // without a branch, so that it is one comparison of all sixteen
-        if piece.iter().fold(false, |found, byte| found | is_stop(*byte)) {
-            for (part, eight) in piece.as_chunks().0.iter().enumerate() {
-                let stops = stops(u64::from_le_bytes(*eight));
-                if stops != 0 {
-                    let byte = usize::try_from(stops.trailing_zeros() / 8).unwrap_or_default();
-                    return at + part * 8 + byte;
-                }
-            }
+        let bytes = i8x16::from(piece.map(u8::cast_signed));
+        // what is beyond ASCII is negative
+        let stops = bytes.simd_lt(of(b' ')) | bytes.simd_eq(of(b'"')) | bytes.simd_eq(of(b'\\'));
+        let stops = stops.to_bitmask();
+        if stops != 0 {
+            return at + usize::try_from(stops.trailing_zeros()).unwrap_or_default();
         }
         at += piece.len();
     }
+    let is_stop = |byte: &u8| matches!(byte, ..b' ' | b'"' | b'\\' | 0x80..);
     let rest = text.get(at..).unwrap_or_default();
-    at + rest.iter().position(|byte| is_stop(*byte)).unwrap_or(rest.len())
-}
-
-#[inline]
-fn is_stop(byte: u8) -> bool {
-    // one comparison: what is beyond ASCII is negative
-    (byte.cast_signed() < 0x20) | (byte == b'"') | (byte == b'\\')
-}
-
-/// The highest bit of the first of eight bytes that stops, and perhaps of others behind it
-/// (<https://graphics.stanford.edu/~seander/bithacks.html#ZeroInWord>).
-#[inline]
-fn stops(eight: u64) -> u64 {
-    const ONES: u64 = u64::MAX / 0xff;
-    let below = |word: u64, bound: u8| word.wrapping_sub(ONES * u64::from(bound)) | word;
-    let equal = |byte: u8| {
-        let word = eight ^ (ONES * u64::from(byte));
-        word.wrapping_sub(ONES) & !word
-    };
-    (below(eight, 0x20) | equal(b'"') | equal(b'\\')) & (ONES << 7)
+    at + rest.iter().position(is_stop).unwrap_or(rest.len())
 }
 
 /// Behind an escape whose backslash stands before `at`.
