@@ -88,11 +88,10 @@ impl Breaker {
         self.0.lock().answers
     }
 
-    /// Why calls are rejected, except for a probe, as the name of a [`NodeError`]; `None` while
-    /// closed.
-    pub fn failure(&self) -> Option<&'static str> {
+    /// Why calls are rejected, except for a probe; `None` while closed.
+    pub fn failure(&self) -> Option<NodeError> {
         let state = self.0.lock();
-        state.probe_at.and(state.failure).map(|failure| failure.error().name())
+        state.probe_at.and(state.failure).map(CallFailure::error)
     }
 }
 

@@ -186,8 +186,8 @@ pub struct UrlStats {
     pub idle: usize,
     /// Connections with a call in flight.
     pub busy: usize,
-    /// Why its breaker is open, as the name of a [`NodeError`]; `None` while it is closed.
-    pub failure: Option<&'static str>,
+    /// Why it gets no calls: an open breaker, or [`NodeError::Starting`]; `None` if it gets them.
+    pub failure: Option<NodeError>,
     /// Why its most recent failed attempt failed, in words; `None` if none failed.
     pub cause: Option<String>,
     /// Attempts of all clients of the node that were answered.
@@ -470,7 +470,7 @@ impl Node {
         let closed = |target: &Target| target.breaker.failure().is_none();
         let answers = move |url: usize| self.targets.get(url).is_some_and(closed);
         let start = self.start.load_full();
-        let starting = start.as_ref().map(|_| NodeError::Starting.name());
+        let starting = start.as_ref().map(|_| NodeError::Starting);
         self.targets.iter().map(move |target| {
             let index = target.record.index;
             let member = group.as_ref().and_then(|group| group.members.get(index));

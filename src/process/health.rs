@@ -189,7 +189,8 @@ impl Health {
         let mut failures: BTreeMap<String, Option<String>> = BTreeMap::new();
         for url in self.nodes().flat_map(Node::urls) {
             let known = failures.entry(url.url).or_default();
-            let cause = url.failure.map(|name| url.cause.unwrap_or_else(|| name.to_owned()));
+            let cause =
+                url.failure.map(|error| url.cause.unwrap_or_else(|| error.name().to_owned()));
             let cause = cause.or(url.left_out_cause);
             *known = known.take().or(cause);
         }
@@ -202,7 +203,7 @@ impl Health {
     }
 
     fn is_starting(&self) -> bool {
-        self.node.urls().all(|url| url.failure == Some(NodeError::Starting.name()))
+        self.node.urls().all(|url| url.failure == Some(NodeError::Starting))
     }
 
     fn is_cache_bypassed(&self) -> bool {
