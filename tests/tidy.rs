@@ -252,6 +252,17 @@ fn the_policy_crate_depends_on_pure_crates_only() {
     assert_eq!(names("build-dependencies"), BTreeSet::new());
 }
 
+#[test]
+fn the_lock_file_of_the_fuzz_targets_has_the_dependencies_of_the_policy_crate() {
+    let manifest: toml::Table = read(&root().join("filters/Cargo.toml")).parse().expect("TOML");
+    let dependencies = manifest["dependencies"].as_table().expect("a table");
+    let lock = read(&root().join("tests/fuzz/Cargo.lock"));
+    for name in dependencies.keys() {
+        let locked = format!("name = \"{name}\"\n");
+        assert!(lock.contains(&locked), "{name} is missing: run cargo metadata in tests/fuzz");
+    }
+}
+
 /// I/O, clocks, randomness and the environment are in the standard library. The policy crate is
 /// built without it, so the compiler refuses all of them; this test ensures that it remains so.
 #[test]
@@ -284,9 +295,9 @@ const DOCUMENTS: [&str; 9] = [
 
 /// The anchor that a forge derives from a heading.
 fn anchor(heading: &str) -> String {
-    let kept = heading.trim_start_matches('#').trim().to_lowercase();
-    let kept = kept.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
-    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    let anchor = heading.trim_start_matches('#').trim().to_lowercase();
+    let anchor = anchor.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    anchor.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
 #[test]
