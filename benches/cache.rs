@@ -86,10 +86,10 @@ impl World {
     }
 
     /// Polls until the response comes from the cache.
-    fn until_kept(&self, request: &ReadRequest) {
+    fn until_cached(&self, request: &ReadRequest) {
         let end = Instant::now() + PATIENCE;
         while let Lookup::Pending(pending) = self.lookup(request) {
-            assert!(Instant::now() < end, "what may be kept is kept in time");
+            assert!(Instant::now() < end, "what may be cached is cached in time");
             let mut took = Duration::ZERO;
             let answer = self.runtime.block_on(pending.answer(&mut took));
             answer.expect("the node answers");
@@ -110,7 +110,7 @@ fn reads(c: &mut Criterion) {
     });
     for (name, body) in [("hit", RECEIPT), ("hit of 256 KiB", CLASS)] {
         let request = world.request(body);
-        world.until_kept(&request);
+        world.until_cached(&request);
         c.bench_function(name, |b| {
             b.iter(|| {
                 let found = world.lookup(&request);
@@ -142,7 +142,7 @@ fn reads(c: &mut Criterion) {
 fn gzip(c: &mut Criterion) {
     let world = World::new(true);
     let request = world.request(CLASS);
-    world.until_kept(&request);
+    world.until_cached(&request);
     let Lookup::Cached(answer, _) = world.lookup(&request) else { panic!("it is cached") };
     let payload = &answer.payload;
     c.bench_function("the gzip form of 256 KiB, made", |b| {

@@ -19,7 +19,7 @@ pub(crate) fn arguments(own: SocketAddr, node: SocketAddr) -> [String; 3] {
 }
 
 /// The listen and node addresses, if this process is such a child.
-pub(crate) fn asked_for() -> Option<(SocketAddr, SocketAddr)> {
+pub(crate) fn requested() -> Option<(SocketAddr, SocketAddr)> {
     let mut arguments = std::env::args().skip(1);
     arguments.next().filter(|first| first == WORD)?;
     Some((arguments.next()?.parse().ok()?, arguments.next()?.parse().ok()?))

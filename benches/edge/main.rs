@@ -67,7 +67,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     // the pass-through is this executable, so that nothing else has to be built
-    if let Some((own, node)) = baseline::asked_for() {
+    if let Some((own, node)) = baseline::requested() {
         baseline::run(own, node);
         return ExitCode::SUCCESS;
     }

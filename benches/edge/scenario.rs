@@ -19,7 +19,7 @@ pub(crate) enum Asks {
     /// A different request each time, never cacheable.
     Distinct,
     /// A different request each time, cacheable.
-    DistinctKept,
+    DistinctCached,
     /// A different class each time, not cacheable because it is requested by address.
     DistinctLarge,
     /// The same request each time, cacheable.
@@ -53,7 +53,7 @@ const fn case(name: &'static str, asks: Asks, program: Program, connections: usi
 pub(crate) const CASES: &[Case] = &[
     case("miss", Asks::Distinct, Program::Usual, 64),
     case("miss, one client", Asks::Distinct, Program::Usual, 1),
-    case("miss, then kept", Asks::DistinctKept, Program::Usual, 64),
+    case("miss, then cached", Asks::DistinctCached, Program::Usual, 64),
     case("miss, no cache or single-flight", Asks::Distinct, Program::Plain, 64),
     case("miss of 256 KiB", Asks::DistinctLarge, Program::Usual, 64),
     case("hit", Asks::Same, Program::Usual, 64),
@@ -89,7 +89,7 @@ impl Case {
         match self.asks {
             Asks::Distinct => nonce(),
             Asks::NineOfTen if is_distinct(number) => nonce(),
-            Asks::DistinctKept => receipt(number),
+            Asks::DistinctCached => receipt(number),
             Asks::Same | Asks::NineOfTen => receipt(FAMOUS),
             Asks::DistinctLarge => {
                 let params = format!(r#"{{"block_id":"latest","contract_address":"{number:#x}"}}"#);

@@ -81,8 +81,8 @@ fn real_answers_keep_their_payload() {
 #[test]
 fn only_final_answers_are_cached() {
     let policy = policy();
-    let mut kept = 0;
-    for vector in vectors("kept.ndjson") {
+    let mut cached = 0;
+    for vector in vectors("cached.ndjson") {
         let text = |name: &str| vector[name].as_str().expect("it is a string");
         let permit = policy.inspect(text("request").as_bytes()).expect("it is permitted");
         let request: Value = serde_json::from_str(text("request")).expect("it is JSON");
@@ -99,7 +99,7 @@ fn only_final_answers_are_cached() {
             Some(CachePolicy::UntilL1(number)) => format!("until L1: block {number}"),
         };
         assert_eq!(said, text("keep"), "{}: {}", text("request"), text("answer"));
-        kept += usize::from(keep.is_some());
+        cached += usize::from(keep.is_some());
     }
-    assert!(kept > 5, "{kept} answers were kept");
+    assert!(cached > 5, "{cached} answers were cached");
 }

@@ -221,8 +221,8 @@ impl Lease {
             let _ = write!(uses, "{}:{age}:{};", used.number, used.count);
         }
         // the store keeps a record for a window: a cell less is certain
-        let is_kept = self.answered_at.is_some_and(|at| at + terms.window > now + terms.cell);
-        let acknowledged = if is_kept { self.acknowledged } else { 0 };
+        let is_stored = self.answered_at.is_some_and(|at| at + terms.window > now + terms.cell);
+        let acknowledged = if is_stored { self.acknowledged } else { 0 };
         Message { number: self.number, acknowledged, hold: self.tokens, uses, sent: now }
     }
 

@@ -144,7 +144,7 @@ pub struct PendingRead<'a> {
     call: (Arc<CacheKey>, Route),
     /// The block that `latest` means, if it is the same for several nodes.
     pin: Option<u64>,
-    /// The state of the chain before the node is asked.
+    /// The state of the chain before the node is queried.
     view: View,
     /// How the answer may be cached, if it may.
     class: Option<CacheClass>,

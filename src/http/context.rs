@@ -306,7 +306,7 @@ mod tests {
     fn only_well_formed_client_ids_are_accepted() {
         let ids = RequestIds::new();
         let long = "x".repeat(65);
-        for (given, kept) in [
+        for (given, is_accepted) in [
             ("abcdefgh", true),
             ("0f8fad5b-d9cb-469f-a165-70867728950e", true),
             (&long[..64], true),
@@ -317,7 +317,7 @@ mod tests {
             ("\"quoted-id\"", false),
         ] {
             let value = HeaderValue::from_str(given).expect("a header value");
-            assert_eq!(ids.accept_or_mint(Some(&value)).as_str() == given, kept, "{given}");
+            assert_eq!(ids.accept_or_mint(Some(&value)).as_str() == given, is_accepted, "{given}");
         }
     }
 

@@ -190,7 +190,7 @@ fn server(
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
             .with_single_cert(chain, key)?;
-    // a session is kept by its client, sealed with keys that change: it takes no memory here
+    // a session is stored by its client, sealed with keys that change: it takes no memory here
     server.ticketer = crypto::ring::Ticketer::new()?;
     Ok(server)
 }

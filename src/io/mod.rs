@@ -59,7 +59,7 @@ impl DescriptorUse {
 }
 
 /// Boxes a future that is seldom awaited, so that the one that awaits it stays small: a request
-/// holds its whole future while the node is asked.
+/// holds its whole future while the node is queried.
 pub fn cold<F: Future>(future: F) -> Pin<Box<F>> {
     Box::pin(future)
 }

@@ -3,7 +3,7 @@
 //! `node.chain_id` pins the chain, otherwise the first URL that answers does, with its anchor.
 //! A new connection states its chain before it carries a request, and `guard` polls each URL
 //! once a second: a chain can change behind open connections. A URL of another chain is excluded.
-//! One URL without a pin is not asked: whatever chain it has is the served one.
+//! One URL without a pin is not checked: whatever chain it has is the served one.
 
 use super::chain::BlockIdentity;
 use crate::config::NodeConfig;

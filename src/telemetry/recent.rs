@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_hundred_are_kept_newest_first_and_all_are_counted() {
+    fn the_last_hundred_are_listed_newest_first_and_all_are_counted() {
         let recent = Recent::default();
         for number in 0..250 {
             add(&recent, &format!("event {number}"));

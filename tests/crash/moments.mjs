@@ -31,13 +31,13 @@ async function burst(world, user) {
   const adds = 1 + below(LAST);
   const later = below(LATER_MS);
   const moment = world.proxy.afterAdds(adds);
-  const asked = operations.map((one) => world.post(one));
+  const pending = operations.map((one) => world.post(one));
   const talking = chatter(world, user, own.operations, own.answers);
   await moment;
   await new Promise((resolve) => setTimeout(resolve, later));
   await world.kill();
   totals.kills += 1;
-  const answers = await Promise.all(asked);
+  const answers = await Promise.all(pending);
   await talking;
   return {
     moment: `after ${adds} sends and ${later} ms`,

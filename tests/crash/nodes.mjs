@@ -13,9 +13,9 @@ const four = (world, user) => [mint, drip, usership, approval].map((make) => mak
 async function held(world, user) {
   const gate = world.proxy.holdBefore(ADD, 4);
   const operations = four(world, user);
-  const asked = operations.map((one) => world.post(one));
+  const pending = operations.map((one) => world.post(one));
   await gate.reached();
-  return { gate, operations, asked };
+  return { gate, operations, pending };
 }
 
 /** Nothing of an earlier epoch of the chain is on the node, or was sent to it. */
@@ -33,12 +33,12 @@ async function reborn(say, relayToo) {
   const first = await startNode();
   const world = await World.on(first);
   await world.startRelay();
-  const { gate, operations, asked } = await held(world, await world.citizen());
+  const { gate, operations, pending } = await held(world, await world.citizen());
   if (relayToo) await world.kill();
   await first.kill();
   totals.kills += relayToo ? 2 : 1;
   gate.drop();
-  for (const { lost, status, reason, hash } of await Promise.all(asked)) {
+  for (const { lost, status, reason, hash } of await Promise.all(pending)) {
     const unknown = status === 504 && reason === 'outcome_unknown' && hash;
     assert.ok(relayToo ? lost : unknown, `${status} ${reason} ${hash}`);
   }
@@ -115,10 +115,10 @@ async function frozen(say) {
   const node = await startNode();
   const world = await World.on(node, { PORTCULLIS__NODE__TIMEOUT: '3s' });
   await world.startRelay();
-  const { gate, operations, asked } = await held(world, await world.citizen());
+  const { gate, operations, pending } = await held(world, await world.citizen());
   node.pause();
   gate.open();
-  const answers = await Promise.all(asked);
+  const answers = await Promise.all(pending);
   for (const { status, reason, hash } of answers) {
     assert.deepEqual([status, reason], [504, 'outcome_unknown']);
     assert.match(hash, /^0x/, 'the answer contains the hash');
@@ -136,11 +136,11 @@ async function frozen(say) {
 /** Four writes held at a point, then `breaks`, then their responses. */
 async function broken(world, user, gate, breaks) {
   const operations = four(world, user);
-  const asked = operations.map((one) => world.post(one));
+  const pending = operations.map((one) => world.post(one));
   await gate.reached();
   await breaks();
   gate.drop();
-  return { operations, answers: await Promise.all(asked) };
+  return { operations, answers: await Promise.all(pending) };
 }
 
 /** Every hash in a response belongs to a transaction that succeeded. */

@@ -59,13 +59,13 @@ async function killedAt(world, user, point, number) {
     point.at === 'before'
       ? proxy.holdBefore(point.method, point.held)
       : proxy.holdAnswers(point.method, point.held);
-  const asked = operations.map((one) => world.post(one));
+  const pending = operations.map((one) => world.post(one));
   await gate.reached();
   await world.kill();
   totals.kills += 1;
   if (point.late) gate.end();
   else gate.drop();
-  const answers = await Promise.all(asked);
+  const answers = await Promise.all(pending);
   const open = (await world.journal()).open().map(({ state }) => state);
   assert.deepEqual(open, point.open, `the journal of a relay that was killed ${point.name}`);
   await world.startRelay();

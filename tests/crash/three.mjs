@@ -27,14 +27,14 @@ async function burst(world, postgres, user) {
   const third = OPERATIONS / 3;
   const moments = [1 + below(third), third + below(third / 2)];
   const [first, second] = moments.map((count) => world.proxy.afterAdds(count));
-  const asked = spread(world, operations);
+  const pending = spread(world, operations);
   await first;
   await world.kill(doomed);
   totals.kills += 1;
   await second;
   await postgres.crash();
   totals.kills += 1;
-  const answers = await Promise.all(asked);
+  const answers = await Promise.all(pending);
   await world.startRelay();
   const other = answers.filter(
     ({ lost, status, reason }) =>
@@ -50,7 +50,7 @@ async function cutOff(world, operation, where) {
   const [first, second] = world.relays;
   const gate =
     where === 'before' ? world.proxy.holdBefore(ADD) : world.proxy.holdAnswers(ADD);
-  const asked = world.post(operation, first);
+  const pending = world.post(operation, first);
   await gate.reached();
   first.pause();
   gate.drop();
@@ -60,7 +60,7 @@ async function cutOff(world, operation, where) {
     return answer.status === 200 && !answer.reason;
   });
   first.resume();
-  const late = await asked;
+  const late = await pending;
   assert.ok([200, 504].includes(late.status), JSON.stringify(late));
   assert.equal(late.hash, answer.hash, 'it is the same transaction');
   await once(world, [operation], [answer]);

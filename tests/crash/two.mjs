@@ -56,8 +56,8 @@ async function together(world, users) {
  * reports that it is in progress. */
 async function both(world, user) {
   const operations = [1, 2, 3].flatMap(() => [mint(user), drip(), usership(user)]);
-  const asked = operations.flatMap((one) => world.relays.map((relay) => world.post(one, relay)));
-  const answers = await Promise.all(asked);
+  const pending = operations.flatMap((one) => world.relays.map((relay) => world.post(one, relay)));
+  const answers = await Promise.all(pending);
   for (const answer of answers) {
     const { status, reason } = answer;
     assert.ok([200, 202].includes(status) || MEANWHILE.includes(reason), JSON.stringify(answer));
@@ -74,12 +74,12 @@ async function oneDies(world, users) {
   let busy = true;
   const talks = users.map((user, at) => chatter(world, user, world.relays[at % 2], () => busy));
   const moment = world.proxy.afterAdds(1 + below(FEWER / 2));
-  const asked = spread(world, operations, world.relays);
+  const pending = spread(world, operations, world.relays);
   await moment;
   await world.kill(doomed);
   totals.kills += 1;
   await world.startRelay();
-  const answers = await Promise.all(asked);
+  const answers = await Promise.all(pending);
   busy = false;
   const said = await Promise.all(talks);
   operations.push(...said.flatMap((one) => one.operations));
@@ -95,12 +95,12 @@ async function oneDies(world, users) {
 async function oneStops(world, users) {
   const operations = mixed(FEWER, users[0]);
   const moment = world.proxy.afterAdds(1 + below(FEWER / 2));
-  const asked = spread(world, operations, world.relays);
+  const pending = spread(world, operations, world.relays);
   await moment;
   world.relays[0].pause();
   await new Promise((resolve) => setTimeout(resolve, STANDSTILL_MS));
   world.relays[0].resume();
-  const answers = await Promise.all(asked);
+  const answers = await Promise.all(pending);
   const other = answers.filter(({ status }) => status !== 200);
   await once(world, operations, answers);
   assert.deepEqual(other, [], 'both answer');
@@ -139,7 +139,7 @@ async function overtaken(world, user) {
   const [first, second] = world.relays;
   const gate = world.proxy.holdBefore(/^starknet_add/);
   const operation = approval(user, world);
-  const asked = world.post(operation, first);
+  const pending = world.post(operation, first);
   await gate.reached();
   gate.end();
   await world.kill(second);
@@ -147,7 +147,7 @@ async function overtaken(world, user) {
   await world.startRelay();
   await world.settled();
   gate.open();
-  const answer = await asked;
+  const answer = await pending;
   assert.ok([200, 504].includes(answer.status), JSON.stringify(answer));
   assert.equal(answer.hash, operation.hash);
   await once(world, [operation], [answer]);

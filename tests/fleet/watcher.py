@@ -241,8 +241,8 @@ def elections(instances):
     is_cached(instances, 1)
     # the one that was killed started with an empty cache, and has counted nothing
     after = [one.emptied() for one in instances]
-    kept = [(a, b) for one, a, b in zip(instances, before, after) if one is not first]
-    assert all(a == b for a, b in kept), f"an election emptied a cache: {before}, {after}"
+    others = [(a, b) for one, a, b in zip(instances, before, after) if one is not first]
+    assert all(a == b for a, b in others), f"an election emptied a cache: {before}, {after}"
 
 
 def sleeper(instances, node, number):

@@ -47,7 +47,7 @@ def transactions():
 def answers():
     for vector in vectors("answers.ndjson"):
         yield vector["body"].replace(f'"id":{vector["id"]}', '"id":7')
-    for vector in vectors("kept.ndjson"):
+    for vector in vectors("cached.ndjson"):
         yield json.dumps({**json.loads(vector["answer"]), "id": 7}, separators=(",", ":"))
     yield '{"jsonrpc":"2.0","error":{"code":-32602,"message":"m","data":[1]},"id":7}'
 

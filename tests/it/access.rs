@@ -182,14 +182,17 @@ fn a_public_listener_needs_its_token() {
         for request in [Request::new("GET", path), with(path, &format!("Bearer {OTHER}"))] {
             let closed = ask(&edge, &request);
             assert_eq!(closed.status, 401, "{path}");
-            let asked: Vec<_> = closed
+            let requested: Vec<_> = closed
                 .headers
                 .iter()
                 .filter(|(name, _)| name.eq_ignore_ascii_case("www-authenticate"))
                 .map(|(_, value)| value.as_str())
                 .collect();
-            assert!(asked.contains(&"Bearer"), "{path}: {asked:?}");
-            assert!(asked.iter().any(|one| one.starts_with("Basic realm=")), "{path}: {asked:?}");
+            assert!(requested.contains(&"Bearer"), "{path}: {requested:?}");
+            assert!(
+                requested.iter().any(|one| one.starts_with("Basic realm=")),
+                "{path}: {requested:?}"
+            );
         }
         for value in [format!("Bearer {TOKEN}"), basic(&format!("operator:{TOKEN}"))] {
             assert_eq!(ask(&edge, &with(path, &value)).status, 200, "{path} with {value}");

@@ -213,9 +213,9 @@ fn clients_that_the_limiter_forgets_are_counted_once() {
     }
     for _ in 0..2 {
         let now = metrics(&edge);
-        let [kept, gone] = ["clients", "evictions_total"]
+        let [tracked, evicted] = ["clients", "evictions_total"]
             .map(|name| of_gateway(&now, &format!("portcullis_limiter_{name}")));
-        assert_eq!([kept, gone], [2.0, 3.0], "a second look counts nothing twice");
+        assert_eq!([tracked, evicted], [2.0, 3.0], "a second snapshot counts nothing twice");
     }
 }
 
@@ -473,12 +473,12 @@ fn client_addresses_are_truncated_if_configured() {
     let node = Node::start(good);
     let edge = Edge::with(&node, &[("log.clients", "\"truncated\"")]);
     let clients = [("203.0.113.77", "203.0.113."), ("2001:db8:1:2:3::4", "2001:db8:1:")];
-    for (number, (client, kept)) in clients.into_iter().enumerate() {
+    for (number, (client, prefix)) in clients.into_iter().enumerate() {
         let id = format!("truncated-{number}");
         let request = ask_about(1, "7").with("X-Forwarded-For", client).with("X-Request-Id", &id);
         edge.ask(&request);
         let shown = edge.request_line(&id)["client"].as_str().unwrap_or_default().to_owned();
-        assert!(shown.starts_with(kept), "{client} is still recognisable as {shown}");
+        assert!(shown.starts_with(prefix), "{client} is still recognisable as {shown}");
         let gone = !shown.contains("77") && !shown.contains(":2:") && !shown.contains("::4");
         assert!(gone, "{client} is shown as {shown}");
     }

@@ -90,13 +90,13 @@ fn each_read_is_forwarded_in_canonical_form() {
         for params in [by_position, by_name] {
             let response = edge.ask(&Request::post(rpc("\"mine\"", method, &params)));
             assert_result(&response, "\"mine\"", RESULT, &format!("{method} {params}"));
-            let call = node.calls().pop().expect("the node was asked");
+            let call = node.calls().pop().expect("the node was queried");
             let id = call.id();
             assert_ne!(id, "\"mine\"", "the node gets an id of ours");
             let members = format!("\"id\":{id},\"method\":\"{method}\",\"params\":{sent}");
             let expected = format!("{{\"jsonrpc\":\"2.0\",{members}}}");
             let came = String::from_utf8(call.body).unwrap();
-            assert_eq!(came, expected, "{method} {params}: what was judged is what is asked");
+            assert_eq!(came, expected, "{method} {params}: what was judged is what is sent");
         }
     }
 }
@@ -132,7 +132,7 @@ fn no_client_header_reaches_the_node() {
     let plain = Request::post(QUESTION).without("Host");
     let request = hostile.iter().fold(plain, |own, (name, value)| own.with(name, value));
     assert_eq!(edge.ask(&request).status, 200, "odd headers do no harm");
-    let call = node.calls().pop().expect("the node was asked");
+    let call = node.calls().pop().expect("the node was queried");
     assert!(call.head.starts_with("POST /rpc HTTP/1.1\r\n"), "the node's own path: {}", call.head);
     assert!(!call.head.contains("secret-of-the-client"), "nothing crosses: {}", call.head);
     let headers = call.headers();
@@ -245,7 +245,7 @@ fn valid_request_ids_are_echoed_others_replaced() {
     };
     let long = "a".repeat(64);
     for id in ["12345678", "ABCD-efgh-0123", "--------", long.as_str()] {
-        assert_eq!(ask(id), id, "a request id that fits is kept");
+        assert_eq!(ask(id), id, "a request id that fits is used");
     }
     let longer = "a".repeat(65);
     let others = ["", "1234567", &longer, "with space", "under_score", "a%0d%0ab", "ünïcödé"];
@@ -264,7 +264,7 @@ fn traceparent_is_passed_on_if_it_is_one() {
     let sent_for = |value: &str| {
         let response = edge.ask(&Request::post(QUESTION).with("traceparent", value));
         assert_eq!(response.status, 200, "{value:?} is no reason to refuse");
-        let headers = node.calls().pop().expect("the node was asked").headers();
+        let headers = node.calls().pop().expect("the node was queried").headers();
         let sent = headers.into_iter().find(|(name, _)| name == "traceparent");
         sent.map(|(_, value)| value)
     };

@@ -79,34 +79,38 @@ fn settled_final_answers_are_cache_hits() {
         ("chainId", "[]"),
         ("specVersion", "[]"),
     ] {
-        let asked = node.asked().len();
+        let requested = node.requests().len();
         let (first, from_the_node) = ask(&edge, (method, params));
-        assert_eq!(first, "miss", "{method} {params}: nobody asked before");
+        assert_eq!(first, "miss", "{method} {params}: the first of its kind");
         let request_id = from_the_node.header("X-Request-Id");
         for _ in 0..2 {
-            let (again, kept) = ask(&edge, (method, params));
+            let (again, cached) = ask(&edge, (method, params));
             assert_eq!(again, "hit", "{method} {params}");
-            assert_eq!(kept.text(), from_the_node.text(), "the same bytes");
-            assert_ne!(kept.header("X-Request-Id"), request_id, "its own request id");
+            assert_eq!(cached.text(), from_the_node.text(), "the same bytes");
+            assert_ne!(cached.header("X-Request-Id"), request_id, "its own request id");
         }
-        assert_eq!(node.asked().len(), asked + 1, "{method} {params}: the node was asked once");
-        let id = kept_for(&edge, method, params);
+        assert_eq!(
+            node.requests().len(),
+            requested + 1,
+            "{method} {params}: the node was queried once"
+        );
+        let id = cached_under_another_id(&edge, method, params);
         assert_eq!(id["id"], "another", "whose id it is: {id}");
     }
 }
 
 /// The cached response to the same query under another id and by name.
-fn kept_for(edge: &Edge, method: &str, params: &str) -> Value {
+fn cached_under_another_id(edge: &Edge, method: &str, params: &str) -> Value {
     let text = format!(
         r#"{{"id":"another","method":"starknet_{method}","params":{params},"jsonrpc":"2.0"}}"#
     );
     let response = edge.ask(&crate::support::request::Request::post(text));
-    assert_eq!(response.header("X-Cache"), Some("hit"), "an id makes no other question");
+    assert_eq!(response.header("X-Cache"), Some("hit"), "another id is the same query");
     response.json()
 }
 
 #[test]
-fn what_may_change_is_asked_for_every_time() {
+fn what_may_change_is_requested_every_time() {
     let node = ChainNode::start(chain());
     let edge = settled(&node, 3);
     for question in [
@@ -128,11 +132,15 @@ fn what_may_change_is_asked_for_every_time() {
         ("getBlockWithTxHashes", r#"[{"block_number":9}]"#),
         ("getClass", r#"[{"block_number":1},"0xdead"]"#),
     ] {
-        let asked = node.asked().len();
+        let requested = node.requests().len();
         for _ in 0..2 {
             assert_eq!(cache(&edge, question), "miss", "{question:?}");
         }
-        assert_eq!(node.asked().len(), asked + 2, "{question:?}: the node is asked each time");
+        assert_eq!(
+            node.requests().len(),
+            requested + 2,
+            "{question:?}: the node is queried each time"
+        );
     }
 }
 
@@ -170,7 +178,7 @@ fn a_class_at_a_tag_serves_both_tags() {
     ] {
         assert_eq!(cache(&edge, ("getClass", params)), expected, "{params}");
     }
-    assert_eq!(node.asked(), [r#"getClass {"block_number":3}"#]);
+    assert_eq!(node.requests(), [r#"getClass {"block_number":3}"#]);
 }
 
 #[test]
@@ -186,9 +194,9 @@ fn an_unsettled_class_is_served_but_not_cached() {
             return;
         }
     }
-    let asked = node.asked();
-    assert_eq!(asked[0], r#"getClass {"block_number":3}"#, "first at the settled block");
-    assert_eq!(asked[1], r#"getClass "latest""#, "then as the client did");
+    let requested = node.requests();
+    assert_eq!(requested[0], r#"getClass {"block_number":3}"#, "first at the settled block");
+    assert_eq!(requested[1], r#"getClass "latest""#, "then as the client did");
     has_settled(&edge, 4);
     let question = ("getClass", r#"["latest","0xfe"]"#);
     assert_eq!((cache(&edge, question), cache(&edge, question)), ("miss".into(), "hit".into()));
@@ -314,7 +322,7 @@ fn l1_acceptance_refreshes_l2_answers() {
 }
 
 #[test]
-fn no_more_than_the_configured_entries_are_kept() {
+fn no_more_than_the_configured_entries_are_cached() {
     let mut long = Chain::default();
     for time in 0..60 {
         long.mine(time, &[]);
@@ -327,7 +335,7 @@ fn no_more_than_the_configured_entries_are_kept() {
     for number in 0..60 {
         assert_eq!(cache(&edge, ("getBlockWithTxHashes", &block(number))), "miss");
     }
-    eventually(&edge, "some are kept", |now| {
+    eventually(&edge, "some are cached", |now| {
         let entries = now.get("portcullis_cache_entries").copied().unwrap_or_default();
         assert!(entries <= 20.0, "{entries} entries");
         entries >= 10.0
@@ -335,7 +343,7 @@ fn no_more_than_the_configured_entries_are_kept() {
 }
 
 #[test]
-fn switched_off_nothing_is_kept_and_nobody_watches() {
+fn switched_off_nothing_is_cached_and_nobody_watches() {
     let node = ChainNode::start(chain());
     let setup = node.setup();
     let edge = setup.clone().start();
@@ -372,7 +380,7 @@ fn without_a_cache_the_node_is_not_polled() {
     for _ in 0..20 {
         assert_eq!(cache(&edge, RECEIPT), "miss");
     }
-    assert_eq!((node.asked().len(), node.looks()), (20, 0));
+    assert_eq!((node.requests().len(), node.looks()), (20, 0));
     let alone = node.setup().set("gateway.single_flight", "false");
     // the watch has its own connections
     let alone = alone.set("node.max_connections", "1").start();

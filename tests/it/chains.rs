@@ -68,7 +68,7 @@ fn is_read(call: &Call) -> bool {
     !["starknet_chainId", "starknet_getBlockWithTxHashes"].contains(&method(call).as_str())
 }
 
-/// The requested block; the first to be asked for decides what [`Life`] is about.
+/// The requested block; the first one decides what [`Life`] is about.
 fn block(call: &Call, mined: u64) -> Value {
     let number = &call.json()["params"]["block_id"]["block_number"];
     let status = "ACCEPTED_ON_L2";
@@ -253,7 +253,7 @@ fn a_chain_that_begins_anew_everywhere_is_served() {
     // its third call is the one after those that state its chain
     b.node.wait_for_calls(3);
     [&a, &b].into_iter().for_each(|node| node.becomes(ANEW));
-    // the one that is asked first is excluded, until the other has the new chain as well
+    // the one that is queried first is excluded, until the other has the new chain as well
     edge.line("one is excluded", |line| {
         line["message"].as_str().is_some_and(|text| text.contains("node URL is excluded"))
     });
@@ -282,8 +282,8 @@ fn a_later_block_can_identify_the_chain() {
     let edge = before(&[&a, &b]).set("node.anchor", "12").start();
     assert_from(&edge, "a", "it has block 12");
     let calls = a.node.calls();
-    let asked = calls.iter().filter(|call| method(call) == "starknet_getBlockWithTxHashes");
-    for call in asked {
+    let requested = calls.iter().filter(|call| method(call) == "starknet_getBlockWithTxHashes");
+    for call in requested {
         assert_eq!(call.json()["params"]["block_id"]["block_number"], 12, "not block 0");
     }
 }
@@ -310,7 +310,7 @@ fn the_relay_writes_to_one_chain() {
     while ready().status != 503 {
         assert!(Instant::now() < deadline, "an earlier proof is valid for 100 ms");
     }
-    assert_eq!(other.reads(), 0, "it was asked for its chain only");
+    assert_eq!(other.reads(), 0, "only its chain id was requested");
 }
 
 #[test]

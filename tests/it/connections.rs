@@ -20,13 +20,13 @@ fn many_requests_share_one_connection_on_both_sides() {
     for id in 0..50 {
         let id = id.to_string();
         let response = client.ask(&Request::post(rpc(&id, "starknet_blockNumber", "[]")));
-        assert_result(&response, &id, RESULT, "a kept connection");
+        assert_result(&response, &id, RESULT, "a persistent connection");
         assert!(!response.announces_close(), "HTTP/1.1 keeps its connection");
     }
     assert_eq!(
         (node.calls().len(), node.connections()),
         (50, 1),
-        "the node's side is kept as well"
+        "the node's connection is persistent as well"
     );
 }
 
@@ -98,7 +98,7 @@ fn pipelined_requests_are_answered_in_order_or_dropped() {
         }
     }
     assert!((1..=5).contains(&answered), "the first request is answered");
-    assert_eq!(node.calls().len(), answered, "what is not answered was not asked either");
+    assert_eq!(node.calls().len(), answered, "what is not answered was not sent either");
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn concurrent_clients_each_get_their_own_answer() {
             });
         }
     });
-    assert_eq!(node.calls().len(), 400, "each question is asked once");
+    assert_eq!(node.calls().len(), 400, "each request is sent once");
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn reordered_answers_reach_the_right_client() {
         latches[number].open();
         let expected = format!(r#"{{"block_id":{{"block_number":{number}}}}}"#);
         let response = clients[number].response();
-        assert_result(&response, &number.to_string(), &expected, "last asked, first answered");
+        assert_result(&response, &number.to_string(), &expected, "last sent, first answered");
     }
 }
 
@@ -185,7 +185,7 @@ fn a_request_behind_connection_close_is_never_read() {
 }
 
 #[test]
-fn http_1_0_closes_unless_asked_to_stay() {
+fn http_1_0_closes_unless_keep_alive_is_requested() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     let old = Request::post(QUESTION).line("POST /rpc HTTP/1.0");
@@ -200,9 +200,9 @@ fn http_1_0_closes_unless_asked_to_stay() {
         client.ends("HTTP/1.0 closes by default");
     }
     let mut client = edge.client();
-    let kept = client.ask(&old.clone().with("Connection", "keep-alive"));
-    assert_result(&kept, "7", RESULT, "HTTP/1.0 that asks to keep its connection");
-    let stated = kept.header("Connection").unwrap_or_default().to_ascii_lowercase();
+    let persistent = client.ask(&old.clone().with("Connection", "keep-alive"));
+    assert_result(&persistent, "7", RESULT, "HTTP/1.0 that requests a persistent connection");
+    let stated = persistent.header("Connection").unwrap_or_default().to_ascii_lowercase();
     if stated == "keep-alive" {
         assert_result(&client.ask(&old), "7", RESULT, "the response promises it");
     }

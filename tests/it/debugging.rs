@@ -146,7 +146,7 @@ fn a_request_line_names_the_url_that_answered() {
     };
     let read = |id: &str| node_of(id, rpc("1", "starknet_chainId", "[]"));
     assert_eq!(read("the-first-read"), ("miss".into(), "1".into()), "the second URL answered");
-    assert_eq!(read("a-cached-read"), ("hit".into(), "".into()), "no node was asked");
+    assert_eq!(read("a-cached-read"), ("hit".into(), "".into()), "no node was queried");
     let refused = node_of("a-refused-read", rpc("1", "devnet_mint", "[]"));
-    assert_eq!(refused, ("".into(), "".into()), "no node was asked");
+    assert_eq!(refused, ("".into(), "".into()), "no node was queried");
 }

@@ -141,7 +141,7 @@ fn a_refused_client_sends_no_messages() {
     let before = messages(&edge);
     assert!((1.0..=8.0).contains(&before), "a message for each lease: {before}");
     assert_eq!(admitted(&[&edge], 100), 0);
-    assert!(messages(&edge) == before, "nothing is asked before something may be left");
+    assert!(messages(&edge) == before, "no message is sent before something may be left");
 }
 
 #[test]
@@ -246,11 +246,12 @@ fn followers_see_what_the_leader_sees() {
         chain.blocks.truncate(1);
         chain.l1 = None;
     });
-    let later: Vec<_> =
-        edges.iter().map(|edge| reaches(edge, "the rollback", |(now, _)| now > epoch)).collect();
+    // a poll that overlaps the change may see blocks of both branches: the next one sees the rest
+    let is_over = |(now, height)| now > epoch && height == 0;
+    let later: Vec<_> = edges.iter().map(|edge| reaches(edge, "the rollback", is_over)).collect();
     assert!(later.iter().all(|own| *own == later[0]), "the same epoch everywhere: {later:?}");
     for edge in &edges {
-        assert_eq!(emptied(edge), 1.0, "each cache is emptied once");
+        assert!((1.0..=2.0).contains(&emptied(edge)), "once for each poll that saw a change");
         assert_ne!(block_1(edge).as_deref(), Some("hit"), "and returns nothing from before");
     }
 }
@@ -262,7 +263,7 @@ fn an_election_empties_no_cache() {
     let before = reaches(&edges[0], "a state", |(_, height)| height == 2);
     for (signal, why) in [("KILL", "it dies"), ("TERM", "it resigns")] {
         let gone = edges.remove(leader(&edges));
-        let asked = node.asked().len();
+        let requested = node.requests().len();
         gone.signal(signal);
         leader(&edges);
         for edge in &edges {
@@ -272,8 +273,12 @@ fn an_election_empties_no_cache() {
             assert_eq!(reaches(edge, "it", |_| true), before, "{why}: the epoch goes on");
         }
         let polls = |method: &String| method.contains("getBlock");
-        let asked = node.asked().split_off(asked);
-        assert_eq!(asked.iter().filter(|method| polls(method)).count(), 0, "{why}: {asked:?}");
+        let requested = node.requests().split_off(requested);
+        assert_eq!(
+            requested.iter().filter(|method| polls(method)).count(),
+            0,
+            "{why}: {requested:?}"
+        );
     }
 }
 

@@ -49,7 +49,7 @@ fn identical_concurrent_calls_share_one_node_call() {
     let (node, latch) = held(echo);
     let edge = Edge::start(&node);
     let method = "starknet_getTransactionReceipt";
-    let asked = [
+    let requested = [
         ("1", format!(r#"["{HASH}"]"#)),
         ("2", format!(r#"["{HASH}"]"#)),
         ("\"two\"", format!(r#"{{"transaction_hash":"{HASH}"}}"#)),
@@ -57,7 +57,7 @@ fn identical_concurrent_calls_share_one_node_call() {
         ("\"\\u0032\"", r#"{"transaction_hash" : "0x0000abc"}"#.to_owned()),
         ("1", r#"{"transaction_h\u0061sh":"0xabc"}"#.to_owned()),
     ];
-    let (first, others) = asked.split_first().unwrap();
+    let (first, others) = requested.split_first().unwrap();
     let mut leader = ask(&edge, &Request::post(rpc(first.0, method, &first.1)));
     node.wait_for_calls(1);
     let followers: Vec<_> = others
@@ -68,14 +68,14 @@ fn identical_concurrent_calls_share_one_node_call() {
     latch.open();
     let result = format!(r#"{{"transaction_hash":"{HASH}"}}"#);
     let answer = leader.response();
-    assert_result(&answer, first.0, &result, "the one for whom the node was asked");
+    assert_result(&answer, first.0, &result, "the one whose request was forwarded");
     assert_eq!(cache(&answer), Some("miss"));
     for (id, mut client) in followers {
         let answer = client.response();
         assert_result(&answer, id, &result, "the same question in other words");
         assert_eq!(cache(&answer), Some("shared"));
     }
-    assert_eq!(node.calls().len(), 1, "the node was asked once");
+    assert_eq!(node.calls().len(), 1, "the node was queried once");
     let answer = edge.ask(&Request::post(rpc("3", method, &first.1)));
     assert_eq!((cache(&answer), node.calls().len()), (Some("miss"), 2), "afterwards it is again");
 }
@@ -117,9 +117,9 @@ fn a_leaving_leader_fails_no_follower() {
     let mut late = ask(&edge, &Request::post(rpc("4", "starknet_chainId", "[]")));
     wait_for(&edge, "shared", 3);
     latch.open();
-    assert_result(&stays.response(), "2", RESULT, "the first who asked is gone");
+    assert_result(&stays.response(), "2", RESULT, "the leader is gone");
     assert_result(&late.response(), "4", RESULT, "it came after");
-    assert_eq!(node.calls().len(), 1, "nobody asked the node again");
+    assert_eq!(node.calls().len(), 1, "the node was not queried again");
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn a_node_error_is_shared_but_not_cached() {
     let request_id = |response: &Response| response.header("X-Request-Id").map(str::to_owned);
     assert_ne!(request_id(&first), request_id(&second), "each has its own request id");
     let answer = edge.ask(&Request::post(rpc("2", "starknet_chainId", "[]")));
-    assert_result(&answer, "2", RESULT, "a fault is not kept");
+    assert_result(&answer, "2", RESULT, "an error is not cached");
 }
 
 #[test]

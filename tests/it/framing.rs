@@ -192,10 +192,10 @@ fn a_transfer_coding_other_than_chunked_is_conflicting() {
 #[test]
 fn chunks_in_http_1_0_are_conflicting() {
     let request = Request::post_chunked(QUESTION, 100).line("POST /rpc HTTP/1.0");
-    let kept = request.clone().with("Connection", "keep-alive");
+    let persistent = request.clone().with("Connection", "keep-alive");
     assert_refused_and_ended(&[
         ("HTTP/1.0 with chunks", request.bytes(), EITHER),
-        ("HTTP/1.0 with chunks, kept alive", kept.bytes(), EITHER),
+        ("HTTP/1.0 with chunks, persistent", persistent.bytes(), EITHER),
     ]);
 }
 

@@ -241,7 +241,7 @@ fn a_cached_answer_is_zipped_once() {
         assert_eq!(block(&edge).1.body, first.body, "the same form");
     }
     assert_eq!(weight() - before, grown, "it is weighed once");
-    assert_eq!(node.asked().len(), 1, "one call to the node");
+    assert_eq!(node.requests().len(), 1, "one call to the node");
     let again = edge.ask(&question("getBlockWithTxHashes", BLOCK_1));
     assert_eq!((coding(&again), &again.body), (None, &plain.body), "others get the plain one");
     assert_eq!(again.header("X-Cache"), Some("hit"));

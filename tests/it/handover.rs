@@ -95,16 +95,16 @@ fn a_successor_serves_before_its_predecessor_stops() {
     let mut in_flight = edge.client();
     in_flight.send(ask_about(1, "\"held\"").bytes());
     node.wait_for_calls(1);
-    let mut kept = edge.client();
-    assert_eq!(kept.ask(&ask_about(2, "\"a\"")).status, 200, "a connection that is kept");
+    let mut persistent = edge.client();
+    assert_eq!(persistent.ask(&ask_about(2, "\"a\"")).status, 200, "a persistent connection");
     let next = ask_about(3, "\"b\"").bytes();
-    kept.send(&next[..20]);
+    persistent.send(&next[..20]);
 
     let successor = Successor::of(&edge, &manager);
     says(&edge, "another process has the sockets");
-    kept.send(&next[20..]);
-    let answered = kept.response();
-    assert_eq!(answered.status, 200, "a kept connection is answered: {}", answered.text());
+    persistent.send(&next[20..]);
+    let answered = persistent.response();
+    assert_eq!(answered.status, 200, "a persistent connection is answered: {}", answered.text());
     assert!(answered.announces_close(), "for the last time");
     let mut new = connection_to_the_successor(&edge);
     // a service manager that stops the service now signals the old process, too
@@ -139,7 +139,7 @@ fn a_failed_successor_changes_nothing() {
     let setup = manager.of(Setup::before(node.address())).program(&place.0);
     let edge = setup.start();
     manager.hear_of("READY=1");
-    let mut kept = edge.client();
+    let mut persistent = edge.client();
     for (what, text) in [
         ("ends", "#!/bin/sh\nexit 3\n"),
         ("is no program", "not one"),
@@ -149,7 +149,7 @@ fn a_failed_successor_changes_nothing() {
         edge.signal("USR2");
         let status = manager.hear_of("STATUS=serving, after a successor FAILED");
         assert!(status.contains(&edge.gateway().to_string()), "{what}: {status}");
-        let answered = kept.ask(&Request::post(QUESTION));
+        let answered = persistent.ask(&Request::post(QUESTION));
         assert_eq!(answered.status, 200, "{what}: {}", answered.text());
         assert!(!answered.announces_close(), "{what}: nothing stops");
     }
@@ -228,14 +228,14 @@ fn a_handover_keeps_the_service_managers_sockets() {
     manager.hear_of("READY=1");
     let successor = Successor::of(&edge, &manager);
     assert_eq!(edge.wait_alone().code(), Some(0), "nobody else accepts any more");
-    let mut kept = Client::connect(address);
-    assert_eq!(kept.ask(&Request::post(QUESTION)).status, 200);
+    let mut persistent = Client::connect(address);
+    assert_eq!(persistent.ask(&Request::post(QUESTION)).status, 200);
     let request = Request::post(QUESTION).bytes();
-    kept.send(&request[..20]);
+    persistent.send(&request[..20]);
     signal(successor.0, "TERM");
     manager.hear_of("STOPPING=1");
-    kept.send(&request[20..]);
-    let answered = kept.response();
+    persistent.send(&request[20..]);
+    let answered = persistent.response();
     assert_eq!(answered.status, 200, "no 503, as the next process will have the socket");
     std::mem::forget(successor);
 }

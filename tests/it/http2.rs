@@ -190,13 +190,13 @@ fn a_reset_cancels_one_request_and_no_other() {
     let (stage, latch) = Stage::held(&[]);
     let mut client = stage.client();
     let mut given_up = client.send(&ask_about(1, "1")).expect("sent");
-    let kept = client.send(&ask_about(2, "2")).expect("sent");
+    let persistent = client.send(&ask_about(2, "2")).expect("sent");
     stage.node.wait_for_calls(2);
     stage.in_flight(2.0);
     given_up.body.send_reset(Reason::CANCEL);
     stage.in_flight(1.0);
     latch.open();
-    assert_eq!(client.response(kept).expect("an answer").status, 200);
+    assert_eq!(client.response(persistent).expect("an answer").status, 200);
     stage.in_flight(0.0);
 }
 
@@ -259,8 +259,8 @@ fn an_early_refusal_reaches_a_sending_client() {
 fn a_waiting_client_gets_100_continue() {
     let stage = Stage::new(&[]);
     let mut client = stage.client();
-    let asked = client.ask(&Request::post(QUESTION).with("Expect", "100-continue"));
-    assert_eq!(asked.status, 200);
+    let response = client.ask(&Request::post(QUESTION).with("Expect", "100-continue"));
+    assert_eq!(response.status, 200);
 }
 
 #[test]

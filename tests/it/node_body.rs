@@ -86,7 +86,7 @@ fn an_answer_of_exactly_4_mib_passes() {
     for (row, what) in ["a length", "chunks", "one chunk", "a close"].iter().enumerate() {
         let response = edge.ask(&ask_about(row, "1"));
         let calls = node.calls();
-        let call = calls.last().expect("the node was asked");
+        let call = calls.last().expect("the node was queried");
         let body = padded_envelope(call, ANSWER_CAP);
         let result = &body[envelope(call, "").len() - 1..body.len() - 1];
         assert_result(&response, "1", result, &format!("4 MiB declared by {what}"));
@@ -431,7 +431,7 @@ fn idle_bytes_never_answer_the_next_request() {
     let edge = Edge::start(&node);
     assert_eq!(edge.ask(&ask_about(1, "1")).status, 200, "the first answer is right");
     answered.open();
-    assert!(said.wait(), "the node has said more than it was asked for");
+    assert!(said.wait(), "the node has sent more than was requested");
     for number in 2..6 {
         let expected = format!(r#"{{"block_id":{{"block_number":{number}}}}}"#);
         let next = edge.ask(&ask_about(number, "\"next\""));

@@ -43,7 +43,7 @@ pub(crate) fn assert_faults(faults: &'static [Fault], keys: &[(&str, &str)]) {
         let next = edge.ask(&ask_about(sane, "\"next\""));
         assert_result(&next, "\"next\"", &expected, &format!("the next request after: {what}"));
         let calls = node.calls().len() - before;
-        assert_eq!(calls, 2, "{what}: the node is asked once for each request, never again");
+        assert_eq!(calls, 2, "{what}: the node is queried once for each request, never again");
         if failed.announces_close() {
             client.ends(what);
         } else {

@@ -41,9 +41,9 @@ fn a_stalled_node_times_out_at_any_point() {
     for (what, stall) in STALLS {
         let node = Node::start(stall);
         let edge = Edge::with(&node, &[("node.timeout", "\"500ms\"")]);
-        let asked = Instant::now();
+        let started = Instant::now();
         let response = edge.ask(&ask_about(1, "\"mine\""));
-        let took = asked.elapsed();
+        let took = started.elapsed();
         assert_error(&response, "upstream_timeout", "\"mine\"", what);
         let in_time = Duration::from_millis(400)..Duration::from_secs(5);
         assert!(in_time.contains(&took), "{what}: given up after {took:?}, not after 500 ms");
@@ -57,9 +57,9 @@ fn the_default_deadline_is_eight_seconds_in_total() {
     let drip = |call: &Call| vec![Act::Drip(json(envelope(call, "1")), Duration::from_secs(1))];
     let node = Node::start(drip);
     let edge = Edge::start(&node);
-    let asked = Instant::now();
+    let started = Instant::now();
     let response = edge.ask(&ask_about(1, "1"));
-    let took = asked.elapsed();
+    let took = started.elapsed();
     assert_error(&response, "upstream_timeout", "1", "one byte each second");
     let in_time = Duration::from_millis(7_800)..Duration::from_secs(12);
     assert!(in_time.contains(&took), "given up after {took:?}, not after 8 s");
@@ -122,13 +122,13 @@ fn the_retry_opens_a_new_connection() {
     });
     let edge = Edge::start(&node);
     std::thread::scope(|scope| {
-        let asked = [1, 2].map(|number| {
+        let pending = [1, 2].map(|number| {
             let edge = &edge;
             scope.spawn(move || edge.ask(&ask_about(number, "7")))
         });
         node.wait_for_calls(2);
         both_in.open();
-        for answer in asked {
+        for answer in pending {
             assert_eq!(answer.join().unwrap().status, 200, "both first questions are answered");
         }
     });

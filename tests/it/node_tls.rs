@@ -122,7 +122,7 @@ fn a_header_reaches_the_node_and_no_log() {
     let mut client = edge.client();
     let mut ask = || {
         assert_result(&client.ask(&Request::post(QUESTION)), "7", RESULT, "it is sent");
-        node.calls().last().expect("it was asked").headers()
+        node.calls().last().expect("it was queried").headers()
     };
     let header = |value: &str| ("x-api-key".to_owned(), value.to_owned());
     assert!(ask().contains(&header(KEY)));

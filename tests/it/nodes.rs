@@ -292,7 +292,7 @@ fn nodes_without_history_are_never_pinned() {
         let response = edge.ask(&nonce_at(&json!("latest")));
         assert!(response.text().contains("Contract not found"), "{}", response.text());
     }
-    assert_eq!(a.reads(), vec![json!("latest"); 5], "as it was asked, at the primary");
+    assert_eq!(a.reads(), vec![json!("latest"); 5], "as requested, at the primary");
     assert_eq!(b.reads(), [] as [Value; 0]);
 
     a.mine_to(6);
@@ -368,7 +368,7 @@ fn a_live_check_compares_heads() {
 }
 
 #[test]
-fn one_url_is_not_asked_for_its_head() {
+fn one_url_is_not_polled_for_its_head() {
     let a = Replica::archive();
     let edge = before(&[&a]).set("node.mode", "\"replicas\"").start();
     a.mine_to(3);

@@ -98,11 +98,11 @@ fn a_request_is_answered_from_its_position_or_later() {
     let edge = node.setup().start();
     let (epoch, height) = reaches(&edge, "a poll", |(_, height)| height == 2);
     for from in [(epoch, height), (epoch, 0), (epoch - 1, height + 100), (0, 0)] {
-        let asked = node.asked().len();
+        let requested = node.requests().len();
         let response = ask_from(&edge, NUMBER, &text(from));
         assert_eq!(response.status, 200, "{from:?} is reached");
         assert_eq!(stated(&response), Some((epoch, height)));
-        assert_eq!(node.asked().len(), asked + 1, "and nothing more is asked for");
+        assert_eq!(node.requests().len(), requested + 1, "and nothing more is requested");
     }
     for from in [(epoch, height + 1), (epoch + 60_000, height + 1), (u64::MAX, u64::MAX)] {
         let response = ask_from(&edge, NUMBER, &text(from));
@@ -113,7 +113,7 @@ fn a_request_is_answered_from_its_position_or_later() {
     node.change(|chain| chain.mine(40, &[]));
     let response = ask_from(&edge, NUMBER, &text((epoch, height + 1)));
     assert_eq!(response.status, 200, "the node is there before the watch has seen it");
-    assert!(stated(&response) >= Some((epoch, height + 1)), "no earlier than asked for");
+    assert!(stated(&response) >= Some((epoch, height + 1)), "no earlier than requested");
 }
 
 /// As one has it from a process whose clock was ahead.
@@ -130,7 +130,7 @@ fn a_later_epoch_is_answered_by_the_node() {
     let response = ask_from(&edge, BLOCK_1, &text(later));
     assert_eq!(response.status, 200, "nobody waits for a clock");
     assert_eq!(response.header("X-Cache"), Some("miss"), "what is cached may be from before");
-    assert_eq!(stated(&response), Some(later), "what was asked for is not taken back");
+    assert_eq!(stated(&response), Some(later), "what was requested is not taken back");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_malformed_position_is_refused() {
     let node = ChainNode::start(chain());
     let edge = node.setup().start();
     reaches(&edge, "a poll", |(_, height)| height == 2);
-    let asked = node.asked().len();
+    let requested = node.requests().len();
     for from in ["", "1", "1.", ".1", "1.2.3", "-1.2", "+1.2", "0x1.2", "1 .2", "1,2", "a.b"] {
         let response = ask_from(&edge, NUMBER, from);
         assert_error(&response, "invalid_request", "1", from);
@@ -147,7 +147,7 @@ fn a_malformed_position_is_refused() {
     let twice = question(NUMBER.0, NUMBER.1).with("X-Chain-Position", "1.1");
     let response = edge.ask(&twice.with("X-Chain-Position", "1.1"));
     assert_error(&response, "invalid_request", "1", "one position");
-    assert_eq!(node.asked().len(), asked, "the node is not asked");
+    assert_eq!(node.requests().len(), requested, "the node is not queried");
 }
 
 #[test]

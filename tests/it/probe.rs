@@ -51,7 +51,7 @@ fn any_status_of_2xx_is_success() {
         assert_eq!(output.status.code(), Some(code), "{status}: {}", complaint(&output));
         let named = format!("/probed: status {}\n", &status[..3]);
         assert_eq!(complaint(&output).ends_with(&named), code == 1, "{}", complaint(&output));
-        assert_eq!((target.asked("/probed"), target.asked("/other")), (1, 0), "{status}");
+        assert_eq!((target.requests("/probed"), target.requests("/other")), (1, 0), "{status}");
     }
 }
 

@@ -237,8 +237,8 @@ fn a_refusal_says_what_serves_instead() {
 fn a_method_outside_the_configuration_is_forbidden() {
     let node = Node::start(good);
     let edge = Edge::with(&node, &[("gateway.methods", r#"["starknet_blockNumber"]"#)]);
-    let kept = edge.ask(&Request::post(rpc("7", "starknet_blockNumber", "[]")));
-    assert_eq!(kept.status, 200, "a method that is listed still passes: {}", kept.text());
+    let listed = edge.ask(&Request::post(rpc("7", "starknet_blockNumber", "[]")));
+    assert_eq!(listed.status, 200, "a method that is listed still passes: {}", listed.text());
     let left_out = edge.ask(&Request::post(rpc("8", "starknet_chainId", "[]")));
     assert_error(&left_out, "method_not_allowed", "8", "one that is not listed does not");
     assert_eq!(node.calls().len(), 1, "only the listed method reaches the node");

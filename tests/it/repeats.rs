@@ -128,7 +128,7 @@ fn a_cached_head_client_can_close() {
     let mut client = familiar(&edge);
     let response = client.ask(&question(5).with("Connection", "close"));
     assert_result(&response, "5", RESULT, "the last one");
-    client.ends("it was asked to");
+    client.ends("as requested");
 }
 
 /// An uncacheable read with this id.
@@ -143,9 +143,9 @@ fn a_cached_body_is_answered_under_its_id() {
     let ids = ["1", "2", "3", "40", "0", "7000", "999999999999999", "9999999999999999"];
     for (count, id) in ids.into_iter().enumerate() {
         assert_result(&edge.ask(&Request::post(nonce(id))), id, RESULT, "its own id");
-        let asked = node.calls()[count].json();
-        assert_eq!(asked["method"], "starknet_getNonce", "{id}");
-        assert_eq!(asked["params"], node.calls()[0].json()["params"], "{id}: the same question");
+        let requested = node.calls()[count].json();
+        assert_eq!(requested["method"], "starknet_getNonce", "{id}");
+        assert_eq!(requested["params"], node.calls()[0].json()["params"], "{id}: the same call");
     }
 }
 

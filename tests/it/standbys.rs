@@ -126,7 +126,7 @@ fn documents_are_read_from_a_recent_replica_only() {
     eventually(&edge, "the replica has the page", |_| sitemap(&edge).contains("page-1"));
     const READS: &str = "SELECT count(*) FROM pg_stat_activity WHERE \
         application_name = 'portcullis' AND query LIKE '%sitemap_url%'";
-    eventually(&edge, "the replica was asked", |_| {
+    eventually(&edge, "the replica was queried", |_| {
         sitemap(&edge);
         number(&standby, READS) > 0
     });

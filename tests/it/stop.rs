@@ -53,7 +53,7 @@ fn a_draining_process_serves_until_the_delay_ends() {
         let response = edge.ask(&Request::post(QUESTION));
         assert_common(&response, "a request in the drain delay");
         assert_eq!(response.status, 200, "new requests are served in the drain delay");
-        assert!(response.announces_close(), "but their connections are not kept");
+        assert!(response.announces_close(), "but their connections are not persistent");
         assert_eq!(edge.ask(&Request::new("GET", "/healthz")).status, 200, "stopping is not dead");
         assert_eq!(edge.wait().code(), Some(0), "a stop on {signal} is no failure");
         let took = start.elapsed();

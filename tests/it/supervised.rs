@@ -258,21 +258,21 @@ fn a_restart_under_a_held_socket_answers_everybody() {
     in_flight.send(ask_about(1, "\"held\"").bytes());
     node.wait_for_calls(1);
     let mut idle = first.client();
-    let mut kept = first.client();
-    for client in [&mut idle, &mut kept] {
-        assert_eq!(client.ask(&ask_about(2, "\"a\"")).status, 200, "a connection that is kept");
+    let mut persistent = first.client();
+    for client in [&mut idle, &mut persistent] {
+        assert_eq!(client.ask(&ask_about(2, "\"a\"")).status, 200, "a persistent connection");
     }
     let next = ask_about(3, "\"b\"").bytes();
-    kept.send(&next[..20]);
+    persistent.send(&next[..20]);
     first.signal("TERM");
     first.line("the stop", |line| {
         line["message"].as_str().is_some_and(|text| text.contains("another process"))
     });
-    kept.send(&next[20..]);
-    let answered = kept.response();
+    persistent.send(&next[20..]);
+    let answered = persistent.response();
     assert_eq!(answered.status, 200, "no 503: {}", answered.text());
     assert!(answered.announces_close(), "it was the connection's last");
-    kept.ends("the connection is closed in order");
+    persistent.ends("the connection is closed in order");
     idle.ends("and one that brings nothing more is, too");
     // no process accepts it now: it waits for the next one
     let mut waiting = Client::connect(address);

@@ -101,7 +101,12 @@ fn http_1_behaves_alike_over_tls() {
     let stage = Stage::new(&[]);
     let mut client = stage.pair.client(stage.address());
     for _ in 0..3 {
-        assert_result(&client.ask(&Request::post(QUESTION)), "7", RESULT, "a kept connection");
+        assert_result(
+            &client.ask(&Request::post(QUESTION)),
+            "7",
+            RESULT,
+            "a persistent connection",
+        );
     }
     let refused = client.ask(&Request::post("[]"));
     assert_error(&refused, "batch", "null", "a refusal inside TLS");
@@ -109,7 +114,7 @@ fn http_1_behaves_alike_over_tls() {
     let stated = client.ask(&large);
     assert_error(&stated, "body_too_large", "null", "refused while it sends");
     client.ends("its connection is over, and the answer was not lost");
-    assert_eq!(stage.node.connections(), 1, "the node is asked as ever");
+    assert_eq!(stage.node.connections(), 1, "the node is queried as before");
 }
 
 /// A client hello of TLS 1.1, and of TLS 1.0: the record, the message, the version, one cipher.
@@ -150,7 +155,7 @@ fn plain_http_on_a_tls_port_gets_nothing() {
     let came = client.rest().unwrap_or_default();
     assert!(came.len() <= 7 && !came.starts_with(b"HTTP"), "an alert at most: {came:?}");
     eventually(&stage.edge, "it is counted", |_| stage.handshakes("not_tls") == 1.0);
-    assert_eq!(stage.node.connections(), 0, "and nothing was asked");
+    assert_eq!(stage.node.connections(), 0, "and nothing was requested");
 }
 
 #[test]

@@ -37,17 +37,17 @@ def expressions(rules, dashboard):
     yield from dashboard.queries()
 
 
-def what_is_asked_for_exists(prometheus, asked):
+def what_is_queried_exists(prometheus, queries):
     """Checks each name, and each label value in a matcher."""
-    for place, expression in asked:
+    for place, expression in queries:
         for selector in sorted(set(selectors(expression))):
             if not prometheus.series(selector):
                 yield f"{place}: there is no {selector}"
 
 
-def what_is_shown_is_asked_for(families, asked):
+def every_metric_is_queried(families, queries):
     """Checks that a rule or a panel uses each metric, and that the lists above are correct."""
-    used = {family(name) for _, expression in asked for name in names(expression)}
+    used = {family(name) for _, expression in queries for name in names(expression)}
     yield from (f"{name} is on no panel and in no rule" for name in families - used - UNUSED)
     yield from (f"{name} is listed as unused, and used" for name in UNUSED & used)
     yield from (f"{name} is listed as unused, and not shown" for name in UNUSED - families)
@@ -125,11 +125,11 @@ def main():
             portcullis.traffic()
             prometheus.await_samples()
             rules, families = prometheus.rules(), portcullis.families()
-            asked = list(expressions(rules, dashboard))
+            queries = list(expressions(rules, dashboard))
             wrong += rules_are_whole(rules)
             wrong += inhibitions_are_known(rules)
-            wrong += what_is_asked_for_exists(prometheus, asked)
-            wrong += what_is_shown_is_asked_for(families, asked)
+            wrong += what_is_queried_exists(prometheus, queries)
+            wrong += every_metric_is_queried(families, queries)
             wrong += panels_show_something(prometheus, dashboard)
             wrong += documents_are_true(rules, dashboard, families)
         finally:
@@ -137,7 +137,7 @@ def main():
                 one.end()
     for line in wrong:
         print(line, file=sys.stderr)
-    print(f"{len(families)} metrics, {len(rules)} rules, {len(asked)} expressions", end=": ")
+    print(f"{len(families)} metrics, {len(rules)} rules, {len(queries)} expressions", end=": ")
     print(f"{len(wrong)} wrong" if wrong else "all as they must be")
     return 1 if wrong else 0
 

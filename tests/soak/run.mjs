@@ -87,10 +87,10 @@ async function soak(node, gateway) {
   console.log(`disruptions: ${listed(counts)}`);
   if (tally.verdicts.late) {
     const latest = Math.round(judge.latest);
-    console.log(`the latest of the late answers was asked for ${latest} ms after the disruption`);
+    console.log(`the latest of the late answers was requested ${latest} ms after the disruption`);
   }
   const missed = never(tally);
-  if (missed.length) console.log(`FAILED  never kept: ${missed.join(', ')}`);
+  if (missed.length) console.log(`FAILED  never cached: ${missed.join(', ')}`);
   if (tally.verdicts.wrong) console.log(`FAILED  ${tally.verdicts.wrong} answers were wrong`);
   return missed.length + tally.verdicts.wrong;
 }

@@ -162,7 +162,7 @@ pub(crate) async fn parallel_intents_stay_in_budget(world: World) {
     };
     let limits = Budgets { drips: Some(7), fees: Some(5 * STRK) };
     let mut tasks = JoinSet::new();
-    for number in 0..48 {
+    for number in 0..24 {
         let store = Arc::clone(if number % 2 == 0 { &one } else { &two });
         // each of several accounts
         let (signer, max_fee) = (felt(number % 3), STRK);

@@ -343,10 +343,10 @@ pub(crate) async fn unstorable_text_matches_nothing(world: World) {
 pub(crate) async fn too_many_labels_are_refused(world: World) {
     let store = world.open().await;
     let labels: Vec<String> = (0..17).map(|number| number.to_string()).collect();
-    for (asked, blocked, is_taken) in [(10, 16, true), (11, 0, false), (0, 17, false)] {
-        let (labels, blocked) = (&labels[..asked], &labels[..blocked]);
+    for (requested, blocked, is_taken) in [(10, 16, true), (11, 0, false), (0, 17, false)] {
+        let (labels, blocked) = (&labels[..requested], &labels[..blocked]);
         let found = store.feeds().posts(&FeedQuery { labels, blocked, ..all_of(FEED) }).await;
-        assert_eq!(found.is_ok(), is_taken, "{asked}, {blocked:?}");
+        assert_eq!(found.is_ok(), is_taken, "{requested}, {blocked:?}");
         if !is_taken {
             assert!(matches!(found, Err(StoreError::TooLarge("labels"))), "{found:?}");
         }

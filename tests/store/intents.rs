@@ -1,4 +1,4 @@
-//! Intents: what is kept, what stands in each other's way, and how they move.
+//! Intents: what is stored, which ones conflict, and how they move.
 
 use crate::world::{EPOCH, NOW, World, felt, intend, intent};
 use portcullis::store::IntentState::{Accepted, Lost, Rejected, Reverted, Sent, Succeeded};
@@ -12,16 +12,19 @@ pub(crate) async fn an_intent_is_read_as_written(world: World) {
     let store = world.open().await;
     let new = NewIntent { request: "{\"ü\":\"\\u0000'\"}", ..intent(7) };
     let id = intend(&store, &new).await;
-    let kept = store.intents().get(id).await.unwrap().unwrap();
-    assert_eq!(kept.id, id);
-    assert_eq!((kept.epoch.as_str(), kept.operation.as_str()), (new.epoch, new.operation));
-    assert_eq!((kept.digest, kept.subject), (new.digest, new.subject));
-    assert_eq!((kept.signer, kept.nonce), (new.signer, new.nonce));
-    assert_eq!(kept.transaction_hash, new.transaction_hash);
-    assert_eq!((kept.request.as_str(), kept.transaction.as_str()), (new.request, new.transaction));
-    assert_eq!((kept.state, kept.detail.as_deref()), (Sent, None));
-    assert_eq!((kept.created_us, kept.updated_us), (NOW, NOW));
-    let same = Some(kept);
+    let stored = store.intents().get(id).await.unwrap().unwrap();
+    assert_eq!(stored.id, id);
+    assert_eq!((stored.epoch.as_str(), stored.operation.as_str()), (new.epoch, new.operation));
+    assert_eq!((stored.digest, stored.subject), (new.digest, new.subject));
+    assert_eq!((stored.signer, stored.nonce), (new.signer, new.nonce));
+    assert_eq!(stored.transaction_hash, new.transaction_hash);
+    assert_eq!(
+        (stored.request.as_str(), stored.transaction.as_str()),
+        (new.request, new.transaction)
+    );
+    assert_eq!((stored.state, stored.detail.as_deref()), (Sent, None));
+    assert_eq!((stored.created_us, stored.updated_us), (NOW, NOW));
+    let same = Some(stored);
     assert_eq!(store.intents().by_hash(EPOCH, new.transaction_hash).await.unwrap(), same);
     assert_eq!(store.intents().unresolved_by_digest(EPOCH, &new.digest).await.unwrap(), same);
     assert_eq!(store.journal().intent(id).await.unwrap(), same);
@@ -163,14 +166,14 @@ pub(crate) async fn states_move_forward_only_and_are_journaled(world: World) {
             let moved =
                 store.intents().advance(id, next, Some("why \"so\""), NOW + 5).await.unwrap();
             assert_eq!(moved, from.may_become(next), "{from:?} to {next:?}");
-            let kept = store.intents().get(id).await.unwrap().unwrap();
-            assert_eq!(kept.state, if moved { next } else { from });
-            assert_eq!(kept.updated_us, if moved { NOW + 5 } else { NOW });
-            assert_eq!(kept.detail.as_deref(), moved.then_some("why \"so\""));
+            let stored = store.intents().get(id).await.unwrap().unwrap();
+            assert_eq!(stored.state, if moved { next } else { from });
+            assert_eq!(stored.updated_us, if moved { NOW + 5 } else { NOW });
+            assert_eq!(stored.detail.as_deref(), moved.then_some("why \"so\""));
             let entries = store.journal().entries_of(id).await.unwrap();
             assert_eq!(entries.len(), 2 + path.len() + usize::from(moved));
             let last = entries.last().unwrap();
-            assert_eq!(last.kind, EntryKind::Moved(kept.state));
+            assert_eq!(last.kind, EntryKind::Moved(stored.state));
             assert_eq!(last.operation, "faucet-drip");
             if moved {
                 assert_eq!(last.detail, "{\"detail\":\"why \\\"so\\\"\"}");

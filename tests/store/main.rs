@@ -128,7 +128,7 @@ on_both! {
         no_post_is_of_the_day_after_tomorrow;
     prune:
         pruning_deletes_only_what_is_not_needed
-        a_session_with_a_new_event_is_kept
+        a_session_with_a_new_event_stays
         each_viewer_keeps_the_newest_snapshot;
     forget:
         forgetting_a_user_erases_every_row

@@ -1,4 +1,4 @@
-//! Every look-up goes by an index, however much is kept: asked of the databases themselves.
+//! Every lookup uses an index, however much is stored, as the databases themselves report.
 
 use crate::world::World;
 use portcullis::store::{FeedQuery, sql};

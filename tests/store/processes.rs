@@ -30,9 +30,9 @@ pub(crate) async fn intents_survive_a_kill(world: World) {
     let id = id.expect("the process says what it intended");
 
     let store = world.open().await;
-    let kept = store.intents().unresolved(EPOCH, None).await.unwrap();
-    assert_eq!(kept.len(), 1);
-    assert_eq!(kept[0].id.to_string(), id);
+    let stored = store.intents().unresolved(EPOCH, None).await.unwrap();
+    assert_eq!(stored.len(), 1);
+    assert_eq!(stored[0].id.to_string(), id);
     let claim = store.keys(EPOCH).claim("k", "register", &[1; 32], NOW, NOW + 1).await.unwrap();
     assert!(matches!(claim, Claim::Open { intent: Some(_), .. }), "{claim:?}");
     let verified = store.journal().verify().await.unwrap();
@@ -136,17 +136,18 @@ pub(crate) async fn a_chore_has_one_process_at_a_time(world: World) {
 }
 
 #[test]
-fn a_kept_lock_is_handed_over_in_turn() {
+fn a_held_lock_is_handed_over_in_turn() {
     on_postgres(async |world: World| {
         let (one, two) = (world.open().await, world.open().await);
         let long = Duration::from_secs(20);
         let mut held = lock(&one, felt(0xa), long).await.unwrap();
-        held.acquire(&one, long).await.expect("it is kept");
+        held.acquire(&one, long).await.expect("it is held");
         assert!(held.is_held());
         let mut waiting = SessionLock::of_signer(felt(0xa));
         let (mut waits, is_waiting) = (
             Box::pin(waiting.acquire(&two, long)),
-            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted",
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted \
+             AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
         );
         while world.number(is_waiting).await == 0 {
             let poll = tokio::time::timeout(Duration::from_millis(10), &mut waits).await;
@@ -166,7 +167,7 @@ fn a_kept_lock_is_handed_over_in_turn() {
             )
             .await
             .unwrap();
-        held.acquire(&one, long).await.expect("one that was cut while it was kept is replaced");
+        held.acquire(&one, long).await.expect("one that was cut while it was held is replaced");
         assert!(held.is_held());
     });
 }

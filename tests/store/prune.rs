@@ -42,13 +42,13 @@ pub(crate) async fn pruning_deletes_only_what_is_not_needed(world: World) {
     snapshot(&world, "*", LIMIT).await;
 
     let all = everything_before(LIMIT);
-    let kept = store.prune(&PruneBefore { feed_items_us: None, ..all }).await.unwrap();
-    assert_eq!(kept.feed_items, 0, "feed items stay unless it is asked for");
+    let pruned = store.prune(&PruneBefore { feed_items_us: None, ..all }).await.unwrap();
+    assert_eq!(pruned.feed_items, 0, "feed items stay unless requested");
     let then = store.prune(&all).await.unwrap();
     assert_eq!(then, Pruned { feed_items: 1, ..Pruned::default() });
     let expected =
         Pruned { keys: 1, suggestions: 6, age_sessions: 1, age_events: 1, feed_items: 0 };
-    assert_eq!(kept, expected, "two snapshots of Ann's and the old one of everybody");
+    assert_eq!(pruned, expected, "two snapshots of Ann's and the old one of everybody");
     for (table, rows) in [
         ("idempotency", 1),
         ("feed_item", 1),
@@ -71,7 +71,7 @@ async fn snapshot(world: &World, viewer: &str, built: i64) {
     }
 }
 
-pub(crate) async fn a_session_with_a_new_event_is_kept(world: World) {
+pub(crate) async fn a_session_with_a_new_event_stays(world: World) {
     let store = world.open().await;
     let opened = "INSERT INTO age_session (subject_ref, user_id, status, created_us, expires_us) \
                   VALUES ('s', 'u', 'pending', 1, 2)";

@@ -116,7 +116,7 @@ class Connection {
     const { request, load } = this;
     this.request = null;
     const status = head.slice(9, 12);
-    if (!request || body.length !== length) load.count('bytes that nobody asked for');
+    if (!request || body.length !== length) load.count('bytes that nobody requested');
     else if (status !== '200') load.count(`status ${status}`);
     else if (!body.includes(`"id":${request.id},`) || !body.includes('"result":')) {
       load.count("another question's answer");

@@ -154,8 +154,8 @@ fn the_rate_is_judged_before_the_headers() {
 #[test]
 fn the_headers_must_fit_a_json_body() {
     let without = |name: &'static str, field: (&'static str, &'static str)| {
-        let kept = good().into_iter().filter(move |(known, _)| *known != name);
-        kept.chain([field]).collect::<Vec<_>>()
+        let others = good().into_iter().filter(move |(known, _)| *known != name);
+        others.chain([field]).collect::<Vec<_>>()
     };
     for (fields, expected) in [
         (good(), None),

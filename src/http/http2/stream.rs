@@ -117,7 +117,7 @@ impl H2Stream {
         Self { peer, body, responder, timer }
     }
 
-    /// Whether `h2` dropped something malformed of it, unless that was asked before.
+    /// Whether `h2` dropped something malformed of it, unless that was requested before.
     fn is_malformed(&self) -> bool {
         self.timer.malformed.take(self.body.stream_id().as_u32())
     }

@@ -223,7 +223,10 @@ fn an_answer_from_before_the_pin_raises_it() {
     let before = state.floor();
     play(&mut state, &[at(6), at(4)]);
     assert_eq!(state.pinned(), Some(4));
-    assert!(state.answered(0, (HeadNumber, Some(6)), before), "it was asked before the first poll");
+    assert!(
+        state.answered(0, (HeadNumber, Some(6)), before),
+        "it was queried before the first poll"
+    );
     assert_eq!(state.pinned(), Some(6));
 }
 

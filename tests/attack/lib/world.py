@@ -1,5 +1,5 @@
 """The world of an attack: a certificate, stand-ins for the node and for other services that count
-what they are asked, the program, and its metrics."""
+what is requested of them, the program, and its metrics."""
 
 import json
 import os
@@ -52,7 +52,7 @@ class Service(ThreadingHTTPServer):
     def __init__(self, answer, host="127.0.0.1"):
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, 0), Handler)
-        self.answer, self.lock, self.asked = answer, threading.Lock(), []
+        self.answer, self.lock, self.requested = answer, threading.Lock(), []
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def url(self, path=""):
@@ -63,7 +63,7 @@ class Service(ThreadingHTTPServer):
 
     def count(self, path):
         with self.lock:
-            return self.asked.count(path)
+            return self.requested.count(path)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -71,7 +71,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self):
         with self.server.lock:
-            self.server.asked.append(self.path)
+            self.server.requested.append(self.path)
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         answer = self.server.answer(self.path, body)
         answer, wait = answer if isinstance(answer, tuple) else (answer, None)

@@ -182,7 +182,7 @@ describe('a page', { concurrency: true }, () => {
     const toTheGateway = () => sent.filter(({ url }) => url === started.url);
     await eventually('the call is recorded', () => toTheGateway().length > 0);
     const methods = toTheGateway().map(({ method }) => method);
-    assert.deepEqual(methods, ['POST'], 'the answer is kept for a day');
+    assert.deepEqual(methods, ['POST'], 'the answer is cached for a day');
   });
 
   test('sends no cookie, receives none, and cannot use credentials', async () => {
@@ -204,10 +204,10 @@ describe('a page', { concurrency: true }, () => {
     const started = await gateway(origins);
     const listed = await browser.open(site.origin);
     const other = await browser.open(site.otherOrigin);
-    const asked = () => started.metric('portcullis_calls_total{');
+    const requested = () => started.metric('portcullis_calls_total{');
 
     assert.equal((await listed.evaluate((url) => window.read(url), started.url)).status, 200);
-    const before = await asked();
+    const before = await requested();
     assert.equal(before, 1);
     assert.equal(await refusal(other, started.url), 'TypeError');
     assert.equal((await sentTo(other, started, 0)).preflights.length, 1);
@@ -215,7 +215,7 @@ describe('a page', { concurrency: true }, () => {
     // that.
     const simple = { headers: { 'content-type': 'text/plain' } };
     assert.equal(await refusal(other, started.url, simple), 'TypeError');
-    assert.equal(await asked(), before);
+    assert.equal(await requested(), before);
     // Credentials do not help a listed page, either.
     assert.equal(await refusal(listed, started.url, { credentials: 'include' }), 'TypeError');
   });

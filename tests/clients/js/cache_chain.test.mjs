@@ -25,7 +25,7 @@ after(() => endAll(gateway, way, node));
 
 /** Every cacheable request, about every hash ever seen. */
 function questions() {
-  const asked = [
+  const requested = [
     ['starknet_chainId', []],
     ['starknet_specVersion', []],
     ['starknet_blockNumber', []],
@@ -33,16 +33,16 @@ function questions() {
     [BLOCK, ['l1_accepted']],
   ];
   for (let number = 0; number <= heights; number += 1) {
-    asked.push([BLOCK, [{ block_number: number }]]);
+    requested.push([BLOCK, [{ block_number: number }]]);
   }
-  for (const hash of seen.blocks) asked.push([BLOCK, [{ block_hash: hash }]]);
-  for (const hash of seen.transactions) asked.push([RECEIPT, [hash]]);
+  for (const hash of seen.blocks) requested.push([BLOCK, [{ block_hash: hash }]]);
+  for (const hash of seen.transactions) requested.push([RECEIPT, [hash]]);
   for (const hash of seen.classes) {
     for (const block of ['pre_confirmed', { block_number: 1 }]) {
-      asked.push([CLASS, [block, hash]]);
+      requested.push([CLASS, [block, hash]]);
     }
   }
-  return asked;
+  return requested;
 }
 
 async function look() {
@@ -127,18 +127,18 @@ test('distinguishes two branches with the same head within one second', async ()
       const from = await height(node);
       const last = await mint(node, 5);
       const before = await node.ask(BLOCK, ['latest']);
-      const asked = [[RECEIPT, [first]], [BLOCK, [{ block_hash: before.parent_hash }]]];
+      const requested = [[RECEIPT, [first]], [BLOCK, [{ block_hash: before.parent_hash }]]];
       const looks = way.looks + 5;
-      while (way.looks < looks) for (const question of asked) await ask(busy.url, question);
+      while (way.looks < looks) for (const question of requested) await ask(busy.url, question);
       await abort(node, from);
       await mint(node, 5, `0xb${round}`);
       assert.equal(await mint(node, 5), last, 'the same transaction');
       const after = await node.ask(BLOCK, ['latest']);
       fits = JSON.stringify(after) === JSON.stringify(before);
       await way.look();
-      await agrees(busy, node, asked, 'nothing but a block before the last is another');
+      await agrees(busy, node, requested, 'nothing but a block before the last is another');
       await busy.settled(await height(node));
-      await agrees(busy, node, asked, 'and it has settled');
+      await agrees(busy, node, requested, 'and it has settled');
     }
     assert.ok(fits, 'both branches had a last block of the same second');
   } finally {

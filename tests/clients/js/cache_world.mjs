@@ -161,11 +161,11 @@ export async function ask(url, [method, params]) {
 /** Repeats all requests, several at a time, until `stop`; returns how many rounds it made. */
 export function poll(gateway, questions, workers = 4) {
   let running = true;
-  let asked = 0;
+  let requested = 0;
   const work = async (at) => {
     for (let turn = at; running; turn += 1) {
       await ask(gateway.url, questions()[turn % questions().length]);
-      asked += 1;
+      requested += 1;
     }
   };
   const all = Promise.all(Array.from({ length: workers }, (_, at) => work(at)));
@@ -173,7 +173,7 @@ export function poll(gateway, questions, workers = 4) {
     async stop() {
       running = false;
       await all;
-      return asked;
+      return requested;
     },
   };
 }

@@ -32,7 +32,7 @@ async function watching(options, what) {
     await tab.until('the first snapshot', '#status', (text) => text === 'ok');
     await what(tab);
     assert.deepEqual(tab.complaints, [], 'the browser has nothing to complain of');
-    const elsewhere = tab.asked.filter((url) => !url.startsWith(`${system.admin}/`));
+    const elsewhere = tab.requested.filter((url) => !url.startsWith(`${system.admin}/`));
     assert.deepEqual(elsewhere, [], 'no other server is queried');
   } finally {
     await tab.close();
@@ -44,7 +44,7 @@ const number = (text) => Number(text?.match(/[\d.]+/)?.[0] ?? 0);
 test('numbers change with requests', () => watching({}, async (tab) => {
   const path = () => tab.page.$eval('article[aria-label="gateway"] path.main',
     (line) => line.getAttribute('d'));
-  assert.equal(number(await tab.value('gateway', 'Requests')), 0, 'nothing was asked yet');
+  assert.equal(number(await tab.value('gateway', 'Requests')), 0, 'nothing was requested yet');
   for (let round = 0; round < 60; round += 1) await system.read('starknet_blockNumber');
   const rate = async () => number(await tab.value('gateway', 'Requests'));
   await eventually('the rate of requests', rate);
@@ -129,8 +129,8 @@ test('the browser blocks markup and other servers', async () => {
   });
   assert.equal(markup, 'TypeError', 'text does not become markup');
   const elsewhere = await tab.page.evaluate((url) =>
-    fetch(url).then(() => 'asked', () => 'kept'), system.gateway.replace('/rpc', '/healthz'));
-  assert.equal(elsewhere, 'kept', 'no other server can be queried');
+    fetch(url).then(() => 'sent', () => 'blocked'), system.gateway.replace('/rpc', '/healthz'));
+  assert.equal(elsewhere, 'blocked', 'no other server can be queried');
   assert.ok(tab.complaints.some((one) => one.includes('connect-src')), 'such a breach is noted');
   await tab.close();
 });

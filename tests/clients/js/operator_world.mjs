@@ -45,7 +45,7 @@ export function browse() {
 export class Tab {
   static async open(browser, url, { width = 1280, height = 900, media = [], login } = {}) {
     const tab = new Tab();
-    Object.assign(tab, { url, asked: [], complaints: [], page: await browser.newPage() });
+    Object.assign(tab, { url, requested: [], complaints: [], page: await browser.newPage() });
     const { page } = tab;
     await page.setViewport({ width, height });
     await page.emulateMediaFeatures(media);
@@ -56,7 +56,7 @@ export class Tab {
         console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`);
       });
     });
-    page.on('request', (request) => tab.asked.push(request.url()));
+    page.on('request', (request) => tab.requested.push(request.url()));
     page.on('console', (message) => {
       if (['error', 'warn'].includes(message.type())) tab.complaints.push(message.text());
     });

@@ -222,7 +222,7 @@ test('the usership of an epoch is submitted, once', async () => {
 });
 
 test('a verification is revoked, once', async () => {
-  const revocation = { account: bob.address, reason: 'asked for it' };
+  const revocation = { account: bob.address, reason: 'by request' };
   await backend.written('/verification-revoke', revocation);
   assert.equal((await view.attestation(bob.address)).revoked, true);
   assert.equal(await view.isTrue('registry', 'is_verified', bob.address), false);

@@ -31,8 +31,8 @@ export function documentOf(did, keypair, more = {}) {
 export class Directory {
   static async start() {
     const directory = new Directory();
-    // `entries` maps paths to documents or statuses; `asked` lists every requested path.
-    Object.assign(directory, { entries: new Map(), asked: [] });
+    // `entries` maps paths to documents or statuses; `requested` lists every requested path.
+    Object.assign(directory, { entries: new Map(), requested: [] });
     directory.server = createServer((request, response) => directory.answer(request, response));
     directory.server.listen(0, '127.0.0.1');
     await once(directory.server, 'listening');
@@ -44,7 +44,7 @@ export class Directory {
 
   answer({ url }, response) {
     const path = decodeURIComponent(url);
-    this.asked.push(path);
+    this.requested.push(path);
     const entry = this.entries.get(path) ?? 404;
     if (typeof entry === 'number') {
       response.writeHead(entry, { location: `${this.url}/elsewhere` }).end('{}');

@@ -266,7 +266,7 @@ test('an episode appears at its time, and caches expire then', async () => {
   const first = await ask({ did: creator });
   assert.deepEqual(newestFirst(parseFeed(first.text).items), guids('t1'));
   const [, age] = first.headers.get('cache-control').match(/^public, max-age=(\d+),/);
-  assert.ok(Number(age) >= 1 && Number(age) <= 4, `kept for ${age} s`);
+  assert.ok(Number(age) >= 1 && Number(age) <= 4, `cached for ${age} s`);
   const headers = { 'if-none-match': first.headers.get('etag') };
   const second = await eventually('the episode to appear', async () => {
     const answer = await ask({ did: creator }, { headers });

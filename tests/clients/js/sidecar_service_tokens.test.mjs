@@ -244,7 +244,7 @@ test('an unavailable directory is reported as 503', async () => {
 test('a redirect of the directory is not followed', async () => {
   const reader = await stranger('elsewhere', 302);
   assert.equal((await ask(await token(reader))).status, 401);
-  assert.ok(!directory.asked.includes('/elsewhere'), 'it was followed');
+  assert.ok(!directory.requested.includes('/elsewhere'), 'it was followed');
 });
 
 /** Accepted, for a viewer who follows nobody. */
@@ -291,8 +291,8 @@ test('one document fetch serves many concurrent tokens', async () => {
   const jwt = await token(reader);
   const answers = await Promise.all(Array.from({ length: 50 }, () => ask(jwt)));
   assert.deepEqual([...new Set(answers.map(({ status }) => status))], [200]);
-  const asked = directory.asked.filter((path) => path === `/${reader.did}`);
-  assert.equal(asked.length, 1, `the directory was asked ${asked.length} times`);
+  const requested = directory.requested.filter((path) => path === `/${reader.did}`);
+  assert.equal(requested.length, 1, `the directory was queried ${requested.length} times`);
 });
 
 test('a did:web never leads to an internal host', async () => {
@@ -300,7 +300,7 @@ test('a did:web never leads to an internal host', async () => {
     settings: { 'sidecar.session': { plc_url: directory.url } },
   });
   try {
-    const asked = directory.asked.length;
+    const requested = directory.requested.length;
     const { port } = directory;
     const hosts = [
       'localhost',
@@ -323,7 +323,7 @@ test('a did:web never leads to an internal host', async () => {
       assert.match(answer.json.error, /^(BadJwtIss|KeysUnavailable)$/, `${host}: ${answer.text}`);
       assert.ok(Date.now() - started < 4000, `${host} took too long`);
     }
-    assert.equal(directory.asked.length, asked, 'the directory was reached through a did:web');
+    assert.equal(directory.requested.length, requested, 'the directory was reached through a did:web');
   } finally {
     await strict.end();
   }

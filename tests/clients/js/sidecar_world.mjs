@@ -66,7 +66,7 @@ export class Sidecar {
     const sidecar = new Sidecar();
     sidecar.dir = await mkdtemp(join(tmpdir(), 'portcullis-sidecar-'));
     // Values that no log line and no metric may hold.
-    sidecar.kept = new Set();
+    sidecar.secrets = new Set();
     sidecar.sessionSecret = freshSecret();
     // During a rotation there are two.
     Object.assign(sidecar, { webhookSecret: freshSecret(), nextWebhookSecret: freshSecret() });
@@ -121,7 +121,7 @@ export class Sidecar {
 
   /** Marks a value as secret, and returns it. */
   keep(value) {
-    this.kept.add(value);
+    this.secrets.add(value);
     return value;
   }
 
@@ -195,7 +195,7 @@ export class Sidecar {
       assert.ok(said.includes(part), `${part} is missing from what was searched`);
     }
     const all = said.toLowerCase();
-    for (const value of this.kept) {
+    for (const value of this.secrets) {
       assert.ok(value.length >= 8, `too short to be looked for: ${value}`);
       const at = all.indexOf(value.toLowerCase());
       const around = said.slice(Math.max(0, at - 300), at + 300);

@@ -133,7 +133,7 @@ const grouped = (items, key) => {
 };
 
 /** Every acknowledged event is in the ledger as it was acknowledged, once. */
-function kept(taken, sent) {
+function everyAcknowledgedIsStored(taken, sent) {
   const ids = new Map(taken.map((one) => [one.event_id, one]));
   assert.equal(ids.size, taken.length, 'no event is in the ledger twice');
   for (const { event_id, answers } of sent.values()) {
@@ -163,7 +163,7 @@ function newest({ user_id, ...found }, applied) {
  * maps each subject to its user. Returns how many events are in the ledger. */
 export function agrees({ ledger, sessions, users }, sent, subjects) {
   const taken = ledger.map((row) => fromLedger(row, sent));
-  kept(taken, sent);
+  everyAcknowledgedIsStored(taken, sent);
   const bySubject = new Map([...subjects.keys()].map((subject) => [subject, []]));
   for (const one of taken) bySubject.get(one.subject_ref).push(one);
   assert.equal(sessions.length, subjects.size, 'every session is there, and no other');

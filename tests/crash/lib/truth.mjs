@@ -49,7 +49,7 @@ async function agrees(world, ours = () => true) {
 }
 
 /** Every acknowledged transaction is in the journal as succeeded. */
-function kept(journal, answers) {
+function everyAcknowledgedIsStored(journal, answers) {
   const succeeded = new Set();
   for (const { hash, state } of journal.all()) if (state === 'succeeded') succeeded.add(hash);
   for (const { status, reason, hash } of answers) {
@@ -109,10 +109,10 @@ export async function once(world, operations, answers, ours) {
   await world.settled();
   await world.history.read();
   const counts = await atMostOnce(world, operations, answers);
-  kept(await agrees(world, ours), answers);
+  everyAcknowledgedIsStored(await agrees(world, ours), answers);
   const again = await repeated(world, operations, counts, answers);
   const journal = await agrees(world, ours);
-  kept(journal, again);
+  everyAcknowledgedIsStored(journal, again);
   const ends = await Promise.all(operations.map((one) => one.happened(world)));
   ends.forEach((count, at) => assert.equal(count, 1, `${operations[at].kind} happened once`));
   totals.operations += operations.length;

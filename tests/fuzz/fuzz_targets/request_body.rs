@@ -69,7 +69,7 @@ fn assert_permitted(body: &[u8], permit: &ReadPermit<'_>) {
     };
     let expected =
         json!({ "jsonrpc": "2.0", "id": 9, "method": method, "params": canonical(&params) });
-    assert_eq!(unique(&forwarded), Some(expected), "what the client asked for");
+    assert_eq!(unique(&forwarded), Some(expected), "what the client requested");
 
     let again = POLICY.inspect(&forwarded).expect("what is forwarded is permitted");
     assert_eq!((again.method(), again.params()), (permit.method(), permit.params()));

@@ -73,7 +73,7 @@ fn every_bad_token_gets_the_same_answer() {
         answers.insert(anonymous(&answer));
     }
     assert_eq!(answers.len(), 1, "an answer tells what is wrong: {answers:?}");
-    assert_eq!(stage.node.calls().len(), 0, "the node is not asked");
+    assert_eq!(stage.node.calls().len(), 0, "the node is not queried");
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn every_path_but_liveness_authenticates_first() {
     assert_eq!(answers.len(), 1, "they differ: {answers:?}");
     let rpc = stage.ask(&Request::post("{}"));
     rpc_refused(&rpc, "unauthorized", "null", "/rpc in its own words");
-    assert_eq!(stage.node.calls().len(), 0, "the node is not asked");
+    assert_eq!(stage.node.calls().len(), 0, "the node is not queried");
 
     let health = stage.ask(&Request::new("GET", "/healthz"));
     common(&health, "liveness");
@@ -162,14 +162,14 @@ fn tokens_are_changed_without_a_request_being_refused() {
     let (over, moved_on) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let client = scope.spawn(|| {
-            let mut asked = 0;
+            let mut requested = 0;
             let deadline = Instant::now() + PATIENCE;
             while !over.load(Ordering::Acquire) && Instant::now() < deadline {
                 let token = if moved_on.load(Ordering::Acquire) { NEXT } else { TOKEN };
                 assert_eq!(with(token).status, 200, "a request is refused in the change");
-                asked += 1;
+                requested += 1;
             }
-            asked
+            requested
         });
         assert_eq!(with(NEXT).status, 401, "the next token opens nothing yet");
         reload(&stage, &files(&[&current, &next]), "both tokens");
@@ -178,7 +178,7 @@ fn tokens_are_changed_without_a_request_being_refused() {
         moved_on.store(true, Ordering::Release);
         with(NEXT);
         over.store(true, Ordering::Release);
-        assert!(client.join().unwrap() > 0, "somebody asked");
+        assert!(client.join().unwrap() > 0, "requests were sent");
     });
     reload(&stage, &files(&[&next]), "the next token alone");
     assert_eq!(with(NEXT).status, 200, "the next token is the current one now");

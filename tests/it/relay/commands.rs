@@ -108,7 +108,7 @@ fn explain_judges_like_the_relay_offline() {
         let has_code = text.contains("JSON-RPC -");
         assert_eq!(has_code, path == "/rpc", "an operation answers no code: {text}");
     }
-    assert_eq!(node.connections(), 0, "nobody is asked");
+    assert_eq!(node.connections(), 0, "nothing is queried");
 }
 
 /// A relay that wrote one transaction and refused one operation, and the transaction.

@@ -35,7 +35,7 @@ fn unknown_paths_are_404_after_authentication() {
         refused(&stage.ask(&request), "not_found", path);
         refused(&stage.ask(&authorised(request)), "not_found", path);
     }
-    assert_eq!(stage.node.calls().len(), 0, "the node is not asked");
+    assert_eq!(stage.node.calls().len(), 0, "the node is not queried");
 }
 
 #[test]

@@ -210,8 +210,8 @@ fn forbidden_bodies_have_their_own_reasons() {
 
 /// The scripted chain before permanent V2 was activated.
 fn before_v2(call: &Call) -> Vec<crate::support::node::Act> {
-    let is_asked = call.json()["method"] == "starknet_call";
-    if is_asked && is_view(call, "verification_v2_required") {
+    let is_call = call.json()["method"] == "starknet_call";
+    if is_call && is_view(call, "verification_v2_required") {
         return result(call, "[\"0x0\"]");
     }
     honest(call)

@@ -63,8 +63,8 @@ fn flood(call: &Call) -> Vec<Act> {
 
 /// A chain on which every account is verified, so that a card can be minted.
 fn verified(call: &Call) -> Vec<Act> {
-    let is_asked = method(call) == "starknet_call" && is_view(call, "is_verified");
-    if is_asked { result(call, "[\"0x1\"]") } else { honest(call) }
+    let is_the_view = method(call) == "starknet_call" && is_view(call, "is_verified");
+    if is_the_view { result(call, "[\"0x1\"]") } else { honest(call) }
 }
 
 #[test]

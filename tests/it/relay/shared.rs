@@ -189,7 +189,7 @@ fn card(add: &Call) -> u64 {
 }
 
 #[test]
-fn an_account_is_kept_for_a_burst_and_handed_over() {
+fn an_account_is_held_for_a_burst_and_handed_over() {
     let (reached, accept) = (Latch::default(), Latch::default());
     let (database, folder) = (Database::new(), Folder::new());
     let node = Node::start(counting(&reached, &accept));

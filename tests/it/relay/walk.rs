@@ -73,8 +73,8 @@ fn willing(call: &Call, v2: bool) -> Vec<Act> {
     if method(call) != "starknet_call" {
         return honest(call);
     }
-    let asked = call.json();
-    let request = &asked["params"]["request"];
+    let requested = call.json();
+    let request = &requested["params"]["request"];
     let view = felt(request["entry_point_selector"].as_str().unwrap());
     if !v2 && view == selector("verification_v2_required") {
         return result(call, r#"["0x0"]"#);

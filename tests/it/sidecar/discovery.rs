@@ -214,9 +214,9 @@ fn an_unlisted_site_disallows_every_robot() {
 fn links_use_the_base_url_for_any_host() {
     let stage = Stage::new();
     for path in [SITEMAP, ROBOTS, "/functions/describeFeedGenerator", "/.well-known/did.json"] {
-        let asked = Request::new("GET", path).without("Host");
-        let asked = asked.with("Host", "evil.test").with("X-Forwarded-Host", "evil.test");
-        let answer = stage.ask(&asked.with("Forwarded", "host=evil.test;proto=http"));
+        let requested = Request::new("GET", path).without("Host");
+        let requested = requested.with("Host", "evil.test").with("X-Forwarded-Host", "evil.test");
+        let answer = stage.ask(&requested.with("Forwarded", "host=evil.test;proto=http"));
         assert!(!answer.text().contains("evil.test"), "{path} repeats a header: {answer:?}");
         assert_eq!(answer.body, stage.get(path).body, "{path} is the same for everyone");
     }

@@ -172,6 +172,6 @@ fn requests_of_one_connection_are_answered_in_order() {
     for path in paths {
         let answer = client.ask(&Request::new("GET", path));
         common(&answer, path);
-        assert_eq!(answer.body, stage.get(path).body, "{path} over a kept connection");
+        assert_eq!(answer.body, stage.get(path).body, "{path} over a persistent connection");
     }
 }

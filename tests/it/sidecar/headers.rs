@@ -149,9 +149,9 @@ fn a_preflight_tells_what_a_page_may_send() {
     ];
     each(cases, |(path, methods)| {
         let bare = Request::new("OPTIONS", path);
-        let asked = bare.clone().with("Origin", ORIGIN);
+        let requested = bare.clone().with("Origin", ORIGIN);
         assert_eq!(stage.ask(&bare).status, 204, "{path}: of no page");
-        for request in [asked.clone(), asked.with("Access-Control-Request-Method", "GET")] {
+        for request in [requested.clone(), requested.with("Access-Control-Request-Method", "GET")] {
             let answer = stage.ask(&request);
             common(&answer, path);
             assert_eq!(answer.status, 204, "{path}");

@@ -94,8 +94,8 @@ fn a_sidecar_whose_parts_are_well_passes() {
             assert_eq!(part.get("output"), None, "{name}: nothing to say: {part}");
         }
     }
-    assert_eq!(upstream.asked("/xrpc/_health"), 1, "a PDS is asked where it tells");
-    assert_eq!(upstream.asked("/data/ok"), 2, "each provider");
+    assert_eq!(upstream.requests("/xrpc/_health"), 1, "a PDS is queried at its own endpoint");
+    assert_eq!(upstream.requests("/data/ok"), 2, "each provider");
 }
 
 #[test]
@@ -184,8 +184,8 @@ fn results_are_cached_for_all_clients() {
     for _ in 0..5 {
         health(&stage.get(PATH), "pass", "and later");
     }
-    assert_eq!(upstream.asked("/email/ok"), 1, "one look serves all");
-    assert_eq!(upstream.asked("/platform/ok"), 1, "one look serves all");
+    assert_eq!(upstream.requests("/email/ok"), 1, "one check serves all");
+    assert_eq!(upstream.requests("/platform/ok"), 1, "one check serves all");
 }
 
 #[test]

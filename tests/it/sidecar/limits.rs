@@ -69,14 +69,14 @@ fn only_calls_count_against_the_quota() {
 #[test]
 fn an_untrusted_peer_can_not_name_itself_anew() {
     let stage = limited(&[("sidecar.trusted_proxies", "[]")]);
-    let asked: Vec<u16> = (0..=QUOTA)
+    let requested: Vec<u16> = (0..=QUOTA)
         .map(|number| {
             let client = format!("203.0.113.{number}");
             stage.get_with("/robots.txt", "X-Forwarded-For", &client).status
         })
         .collect();
-    assert_eq!(asked.iter().filter(|status| **status == 200).count(), 12, "{asked:?}");
-    assert_eq!(asked.last(), Some(&429), "{asked:?}");
+    assert_eq!(requested.iter().filter(|status| **status == 200).count(), 12, "{requested:?}");
+    assert_eq!(requested.last(), Some(&429), "{requested:?}");
 }
 
 #[test]

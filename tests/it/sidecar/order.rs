@@ -218,7 +218,7 @@ fn an_unknown_subject_leaves_no_trace() {
     for _ in 0..2 {
         let answer = stage.send(&event);
         refused(&answer, "UnknownSubject", "nobody");
-        assert!(!request_id(&answer).is_empty(), "but it can be asked about");
+        assert!(!request_id(&answer).is_empty(), "but it can be reported");
     }
     stage.sql(&format!(
         "INSERT INTO age_session (subject_ref, user_id, status, created_us, expires_us)

@@ -208,11 +208,11 @@ fn an_episode_appears_at_its_time() {
     let stage = Stage::new();
     stage.sql(&episode(ALICE_DID, 2, seconds_from_now(3) * 1_000_000));
     let deadline = Instant::now() + PATIENCE;
-    let mut asked = Vec::new();
-    while !asked.iter().any(|text: &String| text.contains("Episode 2")) {
+    let mut requested = Vec::new();
+    while !requested.iter().any(|text: &String| text.contains("Episode 2")) {
         assert!(Instant::now() < deadline, "it never appears");
         assert!(stage.client().silent_for(Duration::from_millis(50)), "a moment goes by");
-        asked.push(by(&stage, &format!("did={ALICE_DID}")).text().to_owned());
+        requested.push(by(&stage, &format!("did={ALICE_DID}")).text().to_owned());
     }
-    assert!(!asked[0].contains("Episode 2"), "it was not there before");
+    assert!(!requested[0].contains("Episode 2"), "it was not there before");
 }

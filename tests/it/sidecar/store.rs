@@ -104,7 +104,7 @@ fn an_event_not_stored_is_not_acknowledged() {
     });
     let start = Instant::now();
     refused(&stage.send(&event), "StoreUnavailable", "somebody else writes");
-    assert!(start.elapsed() < Duration::from_secs(10), "the verifier is not kept waiting");
+    assert!(start.elapsed() < Duration::from_secs(10), "the verifier does not wait");
     let feed = stage.get(&format!("{PATH}?{}", feed(PAGED_FEED)));
     assert_eq!(feed.status, 200, "who reads is not held up: {}", feed.text());
     runtime.block_on(async {
@@ -112,5 +112,5 @@ fn an_event_not_stored_is_not_acknowledged() {
         other.close().await.unwrap();
     });
     let body = answered(&stage.send(&event), 200, "sent again, as verifiers do");
-    assert_eq!(body["status"], "applied", "nothing of it was kept before: {body}");
+    assert_eq!(body["status"], "applied", "nothing of it was stored before: {body}");
 }

@@ -244,7 +244,7 @@ fn an_at_protocol_account_is_verified_by_key() {
         let body = answered(&ask(&token, &key), 200, &audience);
         assert!(posts(&body)[0].contains(GINA_DID), "those for everybody: {body}");
     }
-    assert_eq!(upstream.asked("/.well-known/did.json"), 1, "its document is kept");
+    assert_eq!(upstream.requests("/.well-known/did.json"), 1, "its document is cached");
     let token = Token::of_service(&did, SERVICE, METHOD);
     refused_to_viewer(&ask(&token, &other), "BadJwtSignature", "another key");
     let curve = token.header("alg", json!("ES256"));
@@ -275,15 +275,16 @@ fn one_clients_slow_hosts_leave_turns_to_others() {
             client
         })
         .collect();
-    let asked = || slow.iter().map(|host| host.asked("/.well-known/did.json")).sum::<usize>();
+    let requested =
+        || slow.iter().map(|host| host.requests("/.well-known/did.json")).sum::<usize>();
     let deadline = Instant::now() + PATIENCE;
-    while asked() < 4 {
-        assert!(Instant::now() < deadline, "{} hosts are asked", asked());
+    while requested() < 4 {
+        assert!(Instant::now() < deadline, "{} hosts are queried", requested());
         assert!(clients[0].silent_for(Duration::from_millis(10)), "a host that is slow");
     }
     assert!(clients[0].silent_for(Duration::from_millis(200)), "a moment goes by");
     assert_eq!(stage.ask(&ask(&did, "203.0.113.2")).status, 200, "another client has its turn");
-    assert_eq!(asked(), 4, "half of the eight, though twelve wait");
+    assert_eq!(requested(), 4, "half of the eight, though twelve wait");
     let unanswered = clients.iter_mut().all(|client| client.silent_for(Duration::from_millis(1)));
     assert!(unanswered, "while the slow ones are under way");
 }

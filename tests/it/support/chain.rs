@@ -158,7 +158,7 @@ impl ChainNode {
     }
 
     /// The clients' calls that reached the node: method and block, or method alone.
-    pub(crate) fn asked(&self) -> Vec<String> {
+    pub(crate) fn requests(&self) -> Vec<String> {
         let calls = self.node.calls().into_iter().filter(is_a_client_s);
         let stated = calls.map(|call| {
             let body = call.json();

@@ -10,7 +10,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use crate::support::documents::{self, Asked, Document};
+use crate::support::documents::{self, Document, SentRequest};
 use crate::support::request::Request;
 use crate::support::response::{Framing, Response, chunk_size, content_length, parse_head};
 
@@ -36,7 +36,7 @@ pub(crate) struct Client {
     /// The document of the surface at the other end, if it is one.
     document: Option<&'static Document>,
     /// Requests without a response so far; empty if they were sent through another handle.
-    asked: VecDeque<Asked>,
+    sent: VecDeque<SentRequest>,
 }
 
 impl Client {
@@ -51,15 +51,15 @@ impl Client {
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout above zero is valid");
         stream.set_write_timeout(Some(PATIENCE)).expect("a timeout above zero is valid");
         stream.set_nodelay(true).expect("the socket is open");
-        Self { stream, unread: Vec::new(), document: None, asked: VecDeque::new() }
+        Self { stream, unread: Vec::new(), document: None, sent: VecDeque::new() }
     }
 
     /// Sends these bytes; returns false if the peer has closed the connection.
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
-        let asked = Asked::of(bytes.as_ref());
+        let sent = SentRequest::of(bytes.as_ref());
         // bytes that do not start a request continue the previous one
-        if asked != Asked::Unclear || self.asked.is_empty() {
-            self.asked.push_back(asked);
+        if sent != SentRequest::Unclear || self.sent.is_empty() {
+            self.sent.push_back(sent);
         }
         self.stream.write_all(bytes.as_ref()).is_ok()
     }
@@ -168,10 +168,10 @@ impl Client {
         if response.status < 200 {
             return Ok(response);
         }
-        let asked = self.asked.pop_front().unwrap_or_default();
+        let sent = self.sent.pop_front().unwrap_or_default();
         if let Some(document) = self.document {
             let body = response.decoded();
-            document.judge(&asked, &Response { body, ..response.clone() });
+            document.judge(&sent, &Response { body, ..response.clone() });
         }
         Ok(response)
     }

@@ -27,7 +27,7 @@ static LISTENING: Mutex<BTreeMap<SocketAddr, (u32, &'static Document)>> =
 
 /// The request that a response belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum SentRequest {
     /// HTTP method and path.
     Operation(String, String),
     /// Unknown: a head in pieces, or more than one.
@@ -35,7 +35,7 @@ pub(crate) enum Asked {
     Unclear,
 }
 
-impl Asked {
+impl SentRequest {
     /// Parses these bytes: one request line at the start, and no other one after it.
     pub(crate) fn of(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
@@ -118,7 +118,7 @@ impl Document {
     }
 
     /// Fails the test if the document does not declare the response.
-    pub(crate) fn judge(&self, asked: &Asked, response: &Response) {
+    pub(crate) fn judge(&self, sent: &SentRequest, response: &Response) {
         let mut faults = Vec::new();
         let mut fits = |answers: Option<&Answers>| {
             let Some(answer) = answers.and_then(|answers| answers.get(&response.status)) else {
@@ -128,8 +128,8 @@ impl Document {
             faults.extend(fault.clone());
             fault.is_none()
         };
-        let known = match asked {
-            Asked::Operation(method, target) => {
+        let known = match sent {
+            SentRequest::Operation(method, target) => {
                 let names = self.operations(method, target, response.status);
                 let stated: Vec<_> =
                     names.into_iter().filter(|name| fits(self.operations.get(*name))).collect();
@@ -138,13 +138,16 @@ impl Document {
                 }
                 !stated.is_empty() || fits(Some(&self.any_request))
             }
-            Asked::Unclear => {
+            SentRequest::Unclear => {
                 let mut all = self.operations.values().chain([&self.any_request]);
                 all.any(|answers| fits(Some(answers)))
             }
         };
         let document = format!("conf/openapi/{}.yaml", self.surface);
-        assert!(known, "{document} tells of no such answer to {asked:?}: {faults:?} {response:?}");
+        assert!(
+            known,
+            "{document} documents no such response to {sent:?}: {faults:?} {response:?}"
+        );
     }
 
     /// The operations that may declare this response. `GET` implies `HEAD`; only the sidecar, the
@@ -297,7 +300,7 @@ fn note(surface: &str, (method, path): &(String, String), status: u16) {
 #[test]
 fn undocumented_answers_are_detected() {
     let gateway = &ALL[0];
-    let asked = Asked::of(b"GET /healthz HTTP/1.1\r\n\r\n");
+    let sent = SentRequest::of(b"GET /healthz HTTP/1.1\r\n\r\n");
     let headers = [
         ("X-Content-Type-Options", "nosniff"),
         ("X-Request-Id", "0123456789"),
@@ -313,7 +316,7 @@ fn undocumented_answers_are_detected() {
         Response { version, status, headers, framing: Framing::Length, body }
     };
     let judged =
-        |response: Response| std::panic::catch_unwind(|| gateway.judge(&asked, &response)).is_ok();
+        |response: Response| std::panic::catch_unwind(|| gateway.judge(&sent, &response)).is_ok();
     assert!(judged(answer(200, "ok\n", &headers)), "what it says");
     assert!(!judged(answer(201, "ok\n", &headers)), "another status");
     assert!(!judged(answer(200, "fine\n", &headers)), "another body");

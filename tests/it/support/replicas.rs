@@ -2,7 +2,7 @@
 //!
 //! A block of a `starknet-devnet` follows from the state, its number and its time: nodes that start
 //! at the same second with the same seed, and mine at the same times, have the same blocks. Each is
-//! behind a [`Node`] that forwards, records what is asked, and can be cut off.
+//! behind a [`Node`] that forwards, records what is requested, and can be cut off.
 
 use std::net::SocketAddr;
 use std::process::Child;

@@ -83,17 +83,17 @@ export class Judge {
     const end = now() - IN_USE_MS;
     for (const [key, { question, used, found }] of this.said) {
       if (used < end) this.said.delete(key);
-      else if (question.mayBeKept && found < branch) await this.hear(question, node);
+      else if (question.isCacheable && found < branch) await this.hear(question, node);
     }
   }
 
   /** A call to the gateway begins. */
-  begin(key, mayBeKept) {
+  begin(key, isCacheable) {
     const others = this.underway.get(key) ?? new Set();
     this.underway.set(key, others);
     const began = now();
     const since = Math.min(began, ...[...others].map((other) => other.since));
-    const call = { key, mayBeKept, began, since };
+    const call = { key, isCacheable, began, since };
     others.add(call);
     return call;
   }
@@ -107,19 +107,19 @@ export class Judge {
     if (!others.size) this.underway.delete(call.key);
   }
 
-  /** `before` and `after` are the node's responses, null if it gave none; `asked` is when the first
+  /** `before` and `after` are the node's responses, null if it gave none; `requestedAt` is when the first
    * was requested. */
-  verdict(call, answer, { before, after, asked }) {
+  verdict(call, answer, { before, after, requestedAt }) {
     const { status, cache, payload } = answer;
     if (status === 502 || status === 503) return this.#wasDown(call) ? 'fault' : 'wrong';
     if (status !== 200) return 'wrong';
     const isHit = cache === 'hit';
-    if (isHit && !(call.mayBeKept && payload.startsWith('"result"'))) return 'wrong';
+    if (isHit && !(call.isCacheable && payload.startsWith('"result"'))) return 'wrong';
     if (payload === after) return 'right';
     const from = cache === 'shared' ? call.since : call.began;
     if (payload === before && this.#changed(from)) return 'right';
     if (isHit && this.#isLate(call, payload)) return 'late';
-    const changed = this.#changed(Math.min(from, asked));
+    const changed = this.#changed(Math.min(from, requestedAt));
     if (after === null || changed > 1) return 'moving';
     return changed === 1 && before === null ? 'moving' : 'wrong';
   }

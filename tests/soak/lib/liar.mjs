@@ -10,7 +10,7 @@ export class Liar {
     const liar = new Liar();
     liar.gateway = gateway;
     liar.pool = new http.Agent({ keepAlive: true });
-    liar.kept = new Map();
+    liar.cached = new Map();
     liar.server = http.createServer((request, response) => {
       liar.#serve(request, response).catch(() => request.socket.destroy());
     });
@@ -23,15 +23,15 @@ export class Liar {
     const body = await textOf(request);
     const { id, method, params } = JSON.parse(body);
     const key = `${method} ${JSON.stringify(params)}`;
-    const kept = this.kept.get(key);
-    if (kept && Date.now() < kept.until) {
+    const cached = this.cached.get(key);
+    if (cached && Date.now() < cached.until) {
       response.writeHead(200, { 'x-cache': 'hit' });
-      response.end(kept.text.replace(/"id":\d+/, `"id":${id}`));
+      response.end(cached.text.replace(/"id":\d+/, `"id":${id}`));
       return;
     }
     const { status, cache, text } = await this.#forward(body);
-    if (mayBeKept(method, params) && text.includes('"ACCEPTED_ON_')) {
-      this.kept.set(key, { text, until: Date.now() + KEEP_MS });
+    if (isCacheable(method, params) && text.includes('"ACCEPTED_ON_')) {
+      this.cached.set(key, { text, until: Date.now() + KEEP_MS });
     }
     response.writeHead(status, { 'x-cache': cache }).end(text);
   }
@@ -58,7 +58,7 @@ export class Liar {
 }
 
 /** Cacheable by a correct gateway, too, as long as the chain does not change. */
-const mayBeKept = (method, { block_id: block }) =>
+const isCacheable = (method, { block_id: block }) =>
   method === 'starknet_getTransactionReceipt' ||
   (method === 'starknet_getBlockWithTxHashes' && typeof block === 'object');
 

@@ -71,24 +71,24 @@ export class Worker {
   async #check(question) {
     const { call, answer } = await this.#call(question);
     const after = await this.#hear(question);
-    this.#judge(question, call, answer, { before: null, after, asked: call.began });
+    this.#judge(question, call, answer, { before: null, after, requestedAt: call.began });
   }
 
   /** The node may change meanwhile: it is queried before the call, too. */
   async #checkBetween(question) {
-    const asked = now();
+    const requestedAt = now();
     const before = await this.#hear(question);
     const { call, answer } = await this.#call(question);
     const after = await this.#hear(question);
-    this.#judge(question, call, answer, { before, after, asked });
+    this.#judge(question, call, answer, { before, after, requestedAt });
   }
 
   #hear(question) {
     return this.judge.hear(question, this.node);
   }
 
-  async #call({ key, method, params, mayBeKept }) {
-    const call = this.judge.begin(key, mayBeKept);
+  async #call({ key, method, params, isCacheable }) {
+    const call = this.judge.begin(key, isCacheable);
     const answer = await this.gateway.ask(method, params);
     this.judge.end(call);
     if (!answer) throw new Error(`the gateway gave no answer to ${key}`);
@@ -104,7 +104,7 @@ export class Worker {
       [
         `WRONG ${key}`,
         `  ${status} ${cache}: ${excerpt(payload, truth.after)}`,
-        `  the node before: ${truth.before ? excerpt(truth.before, payload) : 'not asked'}`,
+        `  the node before: ${truth.before ? excerpt(truth.before, payload) : 'not queried'}`,
         `  the node after: ${excerpt(truth.after, payload)}`,
         `  took ${Math.round(call.ended - call.began)} ms; ${this.judge.story(call)}`,
       ].join('\n'),

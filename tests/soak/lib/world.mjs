@@ -18,9 +18,9 @@ const REMEMBERED = 40;
 const hex = (value) => `0x${BigInt(value).toString(16)}`;
 
 /** A question: method, params by name, and whether the gateway may cache the response. */
-const ask = (kind, method, params, mayBeKept = false) => {
+const ask = (kind, method, params, isCacheable = false) => {
   const name = `starknet_${method}`;
-  return { kind, method: name, params, mayBeKept, key: `${name} ${JSON.stringify(params)}` };
+  return { kind, method: name, params, isCacheable, key: `${name} ${JSON.stringify(params)}` };
 };
 
 export class World {
@@ -96,8 +96,8 @@ const estimate = () => ({
 const at = (block_id) => ask('block by tag', 'getBlockWithTxHashes', { block_id });
 const byNumber = (world) => ({ block_number: world.number() });
 const byHash = (world) => ({ block_hash: world.block() });
-const classOf = (block_id, class_hash, kind, mayBeKept) =>
-  ask(kind, 'getClass', { block_id, class_hash }, mayBeKept);
+const classOf = (block_id, class_hash, kind, isCacheable) =>
+  ask(kind, 'getClass', { block_id, class_hash }, isCacheable);
 
 /** Kinds that the gateway caches: a soak must see hits for each. */
 export const KEPT = [

@@ -34,13 +34,13 @@ def before_load_schema(_context, raw_schema):
     # Only cursors from a page of the same feed are valid.
     for path in raw_schema["paths"].values():
         for operation in path.values():
-            kept = [
+            remaining = [
                 p
                 for p in operation.get("parameters", [])
                 if not p.get("$ref", "").endswith("Cursor")
             ]
             if "parameters" in operation:
-                operation["parameters"] = kept
+                operation["parameters"] = remaining
     # Instants have an order that OpenAPI cannot express.
     given = schemas["GivenInstant"]
     later = {**given, "enum": [(NOW + timedelta(days=90)).isoformat()]}

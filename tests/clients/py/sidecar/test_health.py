@@ -146,7 +146,7 @@ def test_an_outcome_is_cached_for_ten_seconds(start, upstream):
     assert set(answers) == {200}
     assert max(upstream.hits.values()) == 1, upstream.hits
     upstream.answers["/platform"] = 500
-    assert sidecar.get(PATH).status == 200, "kept"
+    assert sidecar.get(PATH).status == 200, "cached"
     if LONG:
         time.sleep(10)
         assert sidecar.get(PATH).status == 503

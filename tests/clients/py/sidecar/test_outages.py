@@ -107,5 +107,5 @@ def test_reads_work_and_events_wait_while_another_process_writes(start, tmp_path
     assert answers and answers[0].error == (503, "StoreUnavailable")
     assert int(answers[0].headers["Retry-After"]) >= 1
     assert send(sidecar, said).json() == {"status": "applied", "state": "verified"}, (
-        "not kept before"
+        "not stored before"
     )

@@ -15,7 +15,7 @@ def test_logs_contain_no_body_token_or_personal_data(start):
     subject = user.subject()
     marker = secrets.token_hex(12)
     UNSPEAKABLE.add(marker)
-    asked = [
+    answers = [
         send(sidecar, event(subject)),
         send(sidecar, {**event(subject), "date_of_birth": DATE_OF_BIRTH}),
         send(sidecar, {**event(subject), marker: EMAIL}),
@@ -30,7 +30,7 @@ def test_logs_contain_no_body_token_or_personal_data(start):
         sidecar.get(f"/functions/podcast-rss-feed?handle={marker}.example"),
         sidecar.get(f"/functions/{marker}?token={marker}"),
     ]
-    wanted = {answer.headers["X-Request-Id"] for answer in asked}
+    wanted = {answer.headers["X-Request-Id"] for answer in answers}
     eventually("every request in the log", lambda: all(i in sidecar.log() for i in wanted))
     assert user.id not in sidecar.log() + sidecar.metrics(), "whose attempt it was"
     assert sidecar.leaked() == []

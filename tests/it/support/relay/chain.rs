@@ -87,10 +87,10 @@ pub(crate) fn is_view(call: &Call, view: &str) -> bool {
 
 /// The response of a healthy node.
 pub(crate) fn honest(call: &Call) -> Vec<Act> {
-    let asked = call.json();
-    let params = &asked["params"];
+    let requested = call.json();
+    let params = &requested["params"];
     let text = |at: &str| params.pointer(at).and_then(|value| value.as_str()).unwrap_or_default();
-    match asked["method"].as_str().unwrap_or_default() {
+    match requested["method"].as_str().unwrap_or_default() {
         "starknet_chainId" => {
             let id = Felt::from_short_string("PORTCULLIS_DEV").expect("a short string");
             result(call, &format!("\"{id}\""))

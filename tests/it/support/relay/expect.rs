@@ -102,7 +102,7 @@ fn assert_error(response: &Response, error: &Value, data: &Value, reason: &str, 
     assert_refusal(response, why);
     assert_text(response, &error["message"], &data["request_id"], why);
     let asks = (response.status == 401).then_some("Bearer");
-    assert_eq!(response.header("WWW-Authenticate"), asks, "{why}: what is asked for");
+    assert_eq!(response.header("WWW-Authenticate"), asks, "{why}: what is requested");
 }
 
 /// Asserts that a user's transaction was submitted under its own hash.

@@ -82,8 +82,8 @@ pub(crate) fn head_of_refusal(response: &Response, name: &str, why: &str) {
     let cached = response.header("Cache-Control").unwrap_or_default();
     assert!(["no-store", "private, no-store"].contains(&cached), "{why}: {cached}");
     let asks = response.status == 401 && name != "InvalidSignature";
-    let asked = response.header("WWW-Authenticate");
-    assert_eq!(asked, asks.then_some("Bearer"), "{why}: what is asked for");
+    let requested = response.header("WWW-Authenticate");
+    assert_eq!(requested, asks.then_some("Bearer"), "{why}: what is requested");
     let stated = response.header("Allow").is_some();
     assert_eq!(stated, response.status == 405, "{why}: which methods there are");
 }

@@ -18,7 +18,7 @@ pub(crate) enum Answer {
 /// A server on its own port, until the end of the tests.
 pub(crate) struct Upstream {
     address: SocketAddr,
-    asked: Arc<Mutex<Vec<String>>>,
+    requested: Arc<Mutex<Vec<String>>>,
 }
 
 impl Upstream {
@@ -26,15 +26,15 @@ impl Upstream {
     pub(crate) fn start(answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let address = listener.local_addr().expect("a bound socket has an address");
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let (seen, answer) = (Arc::clone(&asked), Arc::new(answer));
+        let requested = Arc::new(Mutex::new(Vec::new()));
+        let (seen, answer) = (Arc::clone(&requested), Arc::new(answer));
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let (seen, answer) = (Arc::clone(&seen), Arc::clone(&answer));
                 thread::spawn(move || serve(stream, &seen, &*answer));
             }
         });
-        Self { address, asked }
+        Self { address, requested }
     }
 
     /// The URL of a path.
@@ -47,8 +47,8 @@ impl Upstream {
     }
 
     /// The number of requests for a path.
-    pub(crate) fn asked(&self, path: &str) -> usize {
-        self.asked.lock().unwrap().iter().filter(|own| *own == path).count()
+    pub(crate) fn requests(&self, path: &str) -> usize {
+        self.requested.lock().unwrap().iter().filter(|own| *own == path).count()
     }
 }
 
