@@ -4,7 +4,7 @@ use super::page;
 use crate::http::ErrorResponder;
 use crate::http::context::ServerContext;
 use crate::http::gate::message_of;
-use crate::http::respond::Rendered;
+use crate::http::request::Rendered;
 use crate::reply::{Body, Persistence, Reply, ResponseContext, status_and_code};
 use crate::telemetry::{HttpLine, RequestLine, Surface};
 use bytes::Bytes;

@@ -25,7 +25,6 @@ pub use history::{History, Sampler};
 use crate::config::AppliedConfig;
 use crate::config::Listen;
 use crate::http::context::ServerContext;
-use crate::http::respond;
 use crate::http::{Handoff, Request, X_REQUEST_ID};
 use crate::io::MemoryPool;
 use crate::node::Node;
@@ -332,7 +331,7 @@ impl HttpServerApp for Operator {
             chunks: header.version == Version::HTTP_11,
             without_body: is_head,
         };
-        let sent = respond::send(&mut request, &mut reply, &context, SEND_TIMEOUT).await;
+        let sent = request.send(&mut reply, &context, SEND_TIMEOUT).await;
         if sent.result.is_ok() {
             Handoff::of(header)?.put(request);
         }

@@ -11,6 +11,7 @@ pub mod address;
 
 use crate::io::within;
 use bytes::Bytes;
+use std::pin::pin;
 use std::time::{Duration, Instant};
 use thiserror::Error;
 use tokio::sync::Semaphore;
@@ -139,7 +140,7 @@ async fn on_thread<T: Send + 'static>(
         };
         tokio::task::spawn_blocking(work).await.unwrap_or(Err(FetchError::Unreachable))
     };
-    within(timeout, run).await.unwrap_or(Err(FetchError::Timeout))
+    within(timeout, pin!(run)).await.unwrap_or(Err(FetchError::Timeout))
 }
 
 fn get(

@@ -8,7 +8,7 @@ use super::cache::ReadRequest;
 use ahash::RandomState;
 use portcullis_filters::rpc::{BodyWithoutId, Id};
 use quick_cache::sync::{Cache, DefaultLifecycle};
-use quick_cache::{DefaultHashBuilder, Equivalent, OptionsBuilder, Weighter};
+use quick_cache::{Equivalent, OptionsBuilder, Weighter};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -33,7 +33,7 @@ pub(super) struct ParsedBodyCache {
     keys: RandomState,
 }
 
-type Entries = Cache<StoredBody, Arc<ReadRequest>, Weight>;
+type Entries = Cache<StoredBody, Arc<ReadRequest>, Weight, RandomState>;
 
 /// A stored body without its number.
 #[derive(Clone, PartialEq, Eq)]
@@ -94,8 +94,7 @@ impl ParsedBodyCache {
             .build()
             .expect("both capacities are set");
         let lifecycle = DefaultLifecycle::default();
-        let hasher = DefaultHashBuilder::default();
-        let entries = Entries::with_options(options, Weight, hasher, lifecycle);
+        let entries = Entries::with_options(options, Weight, RandomState::new(), lifecycle);
         let once = std::iter::repeat_with(AtomicU32::default).take(ONCE).collect();
         Self { entries, once, keys: RandomState::new() }
     }

@@ -1,20 +1,29 @@
 //! What is in force on a surface: its settings, and the limits of its clients: requests and wrong
 //! tokens in any minute, and requests at a time.
 //!
-//! Each surface has one [`Running`], whose settings a reload replaces. The policy counts.
+//! Each surface has one [`Running`], whose settings a reload replaces. The policy counts, by this
+//! instance's window and by the fleet's if there is one. It may not wait: what needs an answer of
+//! the fleet's store passes for the moment, and is counted or refused by `Unsettled::settle` before
+//! anything else happens. Without `[fleet]` nothing is ever unsettled.
 
-use super::rate::Rate;
 use crate::config::ClientsConfig;
-use crate::fleet::{Counted, Fleet};
-use crate::io::ClientShare;
+use crate::fleet::{Counted, Decision, Fleet, SharedLimit};
+use crate::io::clock::millis;
+use crate::io::{ClientShare, cold};
 use crate::telemetry::Surface;
+use ahash::RandomState;
 use arc_swap::ArcSwap;
 use http::HeaderValue;
 use pingora_limits::inflight::{Guard, Inflight};
 use portcullis_filters::client::{Client, ClientKey};
-use portcullis_filters::limit::{Busy, Quota, RateLimitStatus};
+use portcullis_filters::head::within_failed_tokens;
+use portcullis_filters::limit::{
+    Busy, Limiter, Millis, Quota, RateLimitStatus, RateLimiter, WINDOW_SECONDS,
+};
+use portcullis_filters::verdict::{Reason, Refusal};
+use std::cell::Cell;
 use std::num::NonZeroU32;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use tokio::time::Instant;
 
 /// Wrong tokens that a client may send in any minute before its requests are refused unread.
@@ -163,4 +172,190 @@ impl Clients {
         let window = self.requests.window();
         (u64::from(window.population()), window.evicted())
     }
+}
+
+/// A limit of a surface's clients.
+pub struct Rate {
+    window: Arc<RateLimiter<RandomState>>,
+    /// The limit over all instances; unset without `[fleet]`.
+    shared: OnceLock<Arc<SharedLimit>>,
+    started: Instant,
+}
+
+impl Rate {
+    pub(super) fn new(quota: Quota, capacity: NonZeroU32) -> Self {
+        let window = Arc::new(RateLimiter::new(quota, capacity, RandomState::new()));
+        Self { window, shared: OnceLock::new(), started: Instant::now() }
+    }
+
+    /// The window of this instance.
+    pub fn window(&self) -> &RateLimiter<RandomState> {
+        &self.window
+    }
+
+    /// Limits the clients over all instances of the fleet.
+    pub(super) fn share(&self, fleet: &Arc<Fleet>, surface: Surface, counted: Counted) {
+        let (window, started) = (Arc::clone(&self.window), self.started);
+        let recent = move |client| window.admitted(client, millis_since(started, Instant::now()));
+        let limit = fleet.limit(surface, counted, self.window.capacity(), recent);
+        // it is called once, before the surface serves
+        let _ = self.shared.set(limit);
+    }
+
+    /// The instant as the window counts it.
+    pub(super) fn millis(&self, now: Instant) -> Millis {
+        millis_since(self.started, now)
+    }
+
+    /// The client's status, read-only.
+    pub(super) fn peek(&self, client: ClientKey, now: Millis) -> RateLimitStatus {
+        let own = self.window.peek(client, now);
+        let Some(left) = self.shared.get().and_then(|shared| shared.remaining(client)) else {
+            return own;
+        };
+        let remaining = own.remaining.min(left);
+        RateLimitStatus { admitted: remaining > 0, remaining, ..own }
+    }
+
+    /// Counts in this instance's window if the decision admits; `None` if nothing is admitted
+    /// without the store.
+    fn apply(
+        &self,
+        shared: &SharedLimit,
+        decision: Decision,
+        (client, quota): (ClientKey, u32),
+        now: Millis,
+    ) -> Option<RateLimitStatus> {
+        let admit = |remaining: u32| {
+            let own = self.window.check(client, now);
+            RateLimitStatus { remaining: own.remaining.min(remaining), ..own }
+        };
+        Some(match decision {
+            Decision::Admitted(remaining) => admit(remaining),
+            Decision::Refused(retry) => {
+                let seconds = u32::try_from(retry.as_millis().div_ceil(1000));
+                let reset_seconds = seconds.unwrap_or(WINDOW_SECONDS).clamp(1, WINDOW_SECONDS);
+                RateLimitStatus { admitted: false, remaining: 0, reset_seconds }
+            }
+            Decision::Alone(most) => {
+                let own = self.window.peek(client, now);
+                let admitted = quota.saturating_sub(own.remaining);
+                match most.checked_sub(admitted + 1) {
+                    Some(remaining) => {
+                        shared.admitted_alone(client);
+                        admit(remaining)
+                    }
+                    None => RateLimitStatus { admitted: false, remaining: 0, ..own },
+                }
+            }
+            Decision::Unavailable => return None,
+        })
+    }
+}
+
+/// The limits of one request.
+pub struct RequestLimiter<'a> {
+    clients: &'a Clients,
+    quota: u32,
+    now: Instant,
+    unsettled: Cell<Option<Unsettled<'a>>>,
+}
+
+impl<'a> RequestLimiter<'a> {
+    /// The limits of a request that arrived at `now`.
+    pub(crate) fn new(clients: &'a Clients, limits: &ClientLimits, now: Instant) -> Self {
+        Self { clients, quota: limits.per_minute(), now, unsettled: Cell::new(None) }
+    }
+
+    /// When the request arrived.
+    pub fn now(&self) -> Millis {
+        self.clients.requests().millis(self.now)
+    }
+
+    /// Counts a wrong token of the client.
+    pub(crate) fn check_failed_token(&self, client: ClientKey) -> RateLimitStatus {
+        let rate = self.clients.failed_tokens();
+        let of = (client, MAX_FAILED_TOKENS.requests());
+        self.count(rate, Counted::FailedTokens, of, rate.millis(self.now))
+    }
+
+    /// What is open, if anything is.
+    pub(crate) fn unsettled(&self) -> Option<Unsettled<'a>> {
+        self.unsettled.get()
+    }
+
+    fn count(
+        &self,
+        rate: &'a Rate,
+        counted: Counted,
+        of: (ClientKey, u32),
+        now: Millis,
+    ) -> RateLimitStatus {
+        let Some(shared) = rate.shared.get() else { return rate.window.check(of.0, now) };
+        let decision = shared.decide_now(of.0, of.1);
+        let status = decision.and_then(|decision| rate.apply(shared, decision, of, now));
+        status.unwrap_or_else(|| {
+            self.unsettled.set(Some(Unsettled { rate, shared, counted, of }));
+            rate.window.peek(of.0, now)
+        })
+    }
+}
+
+impl Limiter for RequestLimiter<'_> {
+    fn check(&self, client: ClientKey, now: Millis) -> RateLimitStatus {
+        self.count(self.clients.requests(), Counted::Requests, (client, self.quota), now)
+    }
+
+    fn peek(&self, client: ClientKey, now: Millis) -> RateLimitStatus {
+        self.clients.requests().peek(client, now)
+    }
+}
+
+/// The rate limit for requests of exempt clients, which are not counted.
+pub struct Uncounted<'a, L>(pub &'a L);
+
+impl<L: Limiter> Limiter for Uncounted<'_, L> {
+    /// Admits the request, even if other addresses with the client's key have used up the quota.
+    fn check(&self, client: ClientKey, now: Millis) -> RateLimitStatus {
+        RateLimitStatus { admitted: true, ..self.peek(client, now) }
+    }
+
+    fn peek(&self, client: ClientKey, now: Millis) -> RateLimitStatus {
+        self.0.peek(client, now)
+    }
+}
+
+/// What is open after the policy has judged a request: only the fleet's store can decide.
+#[derive(Clone, Copy)]
+pub struct Unsettled<'a> {
+    rate: &'a Rate,
+    shared: &'a Arc<SharedLimit>,
+    counted: Counted,
+    /// The client, and its quota.
+    of: (ClientKey, u32),
+}
+
+impl Unsettled<'_> {
+    /// Waits for the store, at most 25 ms, and counts what passes. Returns the client's status if
+    /// it is one of its requests.
+    ///
+    /// # Errors
+    /// The refusal: over the limit, or the store is unavailable and nothing is admitted without it.
+    pub(crate) async fn settle(self) -> Result<Option<RateLimitStatus>, Refusal> {
+        let (client, quota) = self.of;
+        let decision = cold(self.shared.decide(client, quota)).await;
+        let now = self.rate.millis(Instant::now());
+        let Some(status) = self.rate.apply(self.shared, decision, self.of, now) else {
+            let message = "limits are shared, and their store does not answer: try again";
+            return Err(Refusal::new(Reason::FleetUnavailable, message));
+        };
+        match self.counted {
+            Counted::FailedTokens => within_failed_tokens(status).map(|()| None),
+            Counted::Requests => Ok(Some(status)),
+        }
+    }
+}
+
+fn millis_since(started: Instant, now: Instant) -> Millis {
+    Millis(millis(now.duration_since(started)))
 }

@@ -6,6 +6,7 @@
 
 use crate::io::MemoryPool;
 use crate::telemetry::{Log, Metrics, RequestLine, Surface, Tracer};
+use arrayvec::ArrayString;
 use http::{HeaderName, HeaderValue};
 use parking_lot::{Mutex, MutexGuard};
 use pingora::server::ShutdownWatch;
@@ -220,13 +221,9 @@ impl Drop for ConnectionGuard {
 /// by text is parsed each time.
 pub static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// A request's id: 8 to 64 letters, digits and hyphens.
+/// A request's id: 8 to 64 letters, digits and hyphens. In place: a request needs no memory for it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct RequestId {
-    /// In place: a request needs no memory for its id.
-    text: [u8; MAX],
-    length: usize,
-}
+pub struct RequestId(ArrayString<MAX>);
 
 const MIN: usize = 8;
 const MAX: usize = 64;
@@ -236,28 +233,24 @@ impl RequestId {
     fn new(id: &[u8]) -> Option<Self> {
         let is_ours = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
         let is_id = (MIN..=MAX).contains(&id.len()) && id.iter().all(is_ours);
-        let mut text = [0; MAX];
-        text.get_mut(..id.len()).filter(|_| is_id)?.copy_from_slice(id);
-        Some(Self { text, length: id.len() })
+        let id = str::from_utf8(id).ok().filter(|_| is_id)?;
+        ArrayString::from(id).ok().map(Self)
     }
 
     /// Its text.
     pub fn as_str(&self) -> &str {
-        self.text.get(..self.length).and_then(|id| str::from_utf8(id).ok()).unwrap_or_default()
+        &self.0
     }
 }
 
-/// Mints ids that are unique across processes: a random prefix and a count.
+/// Mints ids that are unique across processes: a random prefix and a count, in hexadecimal digits
+/// with leading zeros.
 #[derive(Debug)]
 pub struct RequestIds {
     /// 16 digits and a hyphen.
-    process: [u8; PREFIX],
+    process: ArrayString<MAX>,
     next: AtomicU64,
 }
-
-const PREFIX: usize = 17;
-/// The digits of the count.
-const COUNT: usize = 16;
 
 impl Default for RequestIds {
     fn default() -> Self {
@@ -268,8 +261,9 @@ impl Default for RequestIds {
 impl RequestIds {
     /// With a prefix drawn from the randomness that the standard library keys its maps with.
     pub fn new() -> Self {
-        let mut process = [b'-'; PREFIX];
-        process[..COUNT].copy_from_slice(&hex(RandomState::new().hash_one(0)));
+        let mut process = ArrayString::new();
+        push_hex(&mut process, RandomState::new().hash_one(0));
+        process.push('-');
         Self { process, next: AtomicU64::new(0) }
     }
 
@@ -280,22 +274,16 @@ impl RequestIds {
 
     /// A new id.
     pub fn mint(&self) -> RequestId {
-        let count = self.next.fetch_add(1, Ordering::Relaxed);
-        let mut text = [0; MAX];
-        text[..PREFIX].copy_from_slice(&self.process);
-        text[PREFIX..PREFIX + COUNT].copy_from_slice(&hex(count));
-        RequestId { text, length: PREFIX + COUNT }
+        let mut id = self.process;
+        push_hex(&mut id, self.next.fetch_add(1, Ordering::Relaxed));
+        RequestId(id)
     }
 }
 
-/// All digits, leading zeros included.
-fn hex(number: u64) -> [u8; COUNT] {
-    let mut digits = [0; COUNT];
-    for (pair, byte) in digits.chunks_exact_mut(2).zip(number.to_be_bytes()) {
-        let digit = |half: u8| b"0123456789abcdef"[usize::from(half)];
-        pair.copy_from_slice(&[digit(byte >> 4), digit(byte & 0xf)]);
-    }
-    digits
+fn push_hex(id: &mut ArrayString<MAX>, number: u64) {
+    let mut digits = [0; 2 * size_of::<u64>()];
+    hex::encode_to_slice(number.to_be_bytes(), &mut digits).expect("two digits per byte");
+    id.push_str(str::from_utf8(&digits).expect("digits are ASCII"));
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! HTTP transport: connections, request heads, bodies and responses, over HTTP/1 and HTTP/2.
 //!
 //! [`gate`] accepts connections under caps, `http1` and `http2` read heads in time, `session` lends
-//! each request to Pingora's app, a [`Request`] reads its bounded body, [`respond`] sends the
-//! response. Knows nothing of surfaces or of the node.
+//! each request to Pingora's app, a [`Request`] reads its bounded body and sends its response.
+//! Knows nothing of surfaces or of the node.
 
 pub mod clients;
 pub mod context;
@@ -11,9 +11,7 @@ mod http1;
 mod http2;
 mod peer;
 mod proxied;
-pub mod rate;
-mod request;
-pub mod respond;
+pub mod request;
 mod secured;
 mod session;
 pub mod tls;

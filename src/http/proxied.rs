@@ -9,6 +9,7 @@ use crate::telemetry::{ProxyHeader, Surface};
 use parking_lot::Mutex;
 use portcullis_filters::proxy_header::{BadHeader, PRELUDE, Prelude};
 use std::net::IpAddr;
+use std::pin::pin;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::time::Instant;
@@ -22,7 +23,7 @@ pub(super) async fn read_client(
     stream: &mut (impl AsyncRead + Unpin),
     timeout: Duration,
 ) -> Result<Option<IpAddr>, ProxyHeader> {
-    within(timeout, read(stream)).await.unwrap_or(Err(ProxyHeader::Timeout))
+    within(timeout, pin!(read(stream))).await.unwrap_or(Err(ProxyHeader::Timeout))
 }
 
 async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Result<Option<IpAddr>, ProxyHeader> {

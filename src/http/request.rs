@@ -1,18 +1,21 @@
 //! A request on its connection, over HTTP/1 or HTTP/2: its body in, its response out.
 //!
-//! The head is with Pingora's session (`session`); this is the rest of the request.
+//! The head is with Pingora's session (`session`); this is the rest of the request. `reply` says
+//! what a response contains, this module how it leaves: over HTTP/1 as bytes that go out in one
+//! write, over HTTP/2 as a head and pieces of a body, as fast as the client takes them.
 
 use super::http1::{BodyError, Connection};
 use super::http2::H2Stream;
-use super::respond::{Gone, Rendered};
 use crate::io::{cold, within};
-use crate::reply::{Body, LAST_CHUNK, chunk};
+use crate::reply::{self, Body, BodyStream, LAST_CHUNK, Reply, ResponseContext, chunk};
 use bytes::{Bytes, BytesMut};
-use http::Version;
+use futures_util::StreamExt as _;
+use http::{Response, Version};
 use pingora::http::RequestHeader;
 use portcullis_filters::head::Head;
 use portcullis_filters::policy;
 use portcullis_filters::verdict::{Reason, Refusal};
+use std::pin::pin;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -147,7 +150,7 @@ impl Request {
                 }
             }
         };
-        within(timeout, rest).await.unwrap_or(false)
+        within(timeout, pin!(rest)).await.unwrap_or(false)
     }
 
     /// Whether there is no body, or no more of it.
@@ -166,7 +169,7 @@ impl Request {
         match &mut self.0 {
             Transport::Http1(connection) => {
                 let head = Body::from("HTTP/1.1 100 Continue\r\n\r\n");
-                Ok(connection.write(head.into_pieces()).await?)
+                Ok(connection.write(&mut head.into_pieces()).await?)
             }
             Transport::Http2(stream) => stream.write_continue(),
         }
@@ -201,19 +204,43 @@ impl Request {
         matches!(&self.0, Transport::Http1(connection) if connection.is_old(now))
     }
 
-    /// Sends a response after which the connection closes. A client that is gone reads nothing.
-    pub async fn send_and_close(mut self, response: Rendered, timeout: Duration) {
-        let _ = within(timeout, self.write(response)).await;
+    /// Sends a response, of which the client has to take each part within `timeout`.
+    ///
+    /// Renders at once, so that the future holds nothing of that while the client reads.
+    pub fn send<'a>(
+        &'a mut self,
+        reply: &'a mut Reply,
+        context: &ResponseContext<'_>,
+        timeout: Duration,
+    ) -> impl Future<Output = Sent> + Send + use<'a> {
+        let mut rendered = Rendered::new(self.version(), reply, context);
+        let without_body = context.without_body;
+        async move {
+            let mut bytes = reply.body.length();
+            let mut result = in_time(pin!(self.write(&mut rendered)), timeout).await;
+            if result.is_ok()
+                && let Some(rest) = reply.rest.take().filter(|_| !without_body)
+            {
+                result = cold(stream(self, rest, &mut bytes, timeout)).await;
+            }
+            Sent { bytes, result }
+        }
     }
 
-    /// Writes a response, or the start of one.
-    pub(super) async fn write(&mut self, rendered: Rendered) -> Result<(), Gone> {
+    /// Sends a response after which the connection closes. A client that is gone reads nothing.
+    pub async fn send_and_close(mut self, mut response: Rendered, timeout: Duration) {
+        let _ = within(timeout, pin!(self.write(&mut response))).await;
+    }
+
+    /// Writes a response, or the start of one. What is written is taken out of it: by value, the
+    /// future would hold it once per call on the way.
+    pub(super) async fn write(&mut self, rendered: &mut Rendered) -> Result<(), Gone> {
         match (&mut self.0, rendered) {
             (Transport::Http1(connection), Rendered::Http1(pieces)) => {
                 Ok(connection.write(pieces).await?)
             }
             (Transport::Http2(stream), Rendered::Http2(response)) => {
-                cold(stream.respond(*response)).await
+                cold(stream.respond(response)).await
             }
             _ => Err(Gone),
         }
@@ -229,10 +256,10 @@ impl Request {
         match &mut self.0 {
             Transport::Http2(stream) => stream.write_piece(piece).await,
             Transport::Http1(connection) if connection.version() == Version::HTTP_11 => {
-                Ok(connection.write(chunk(piece).into_pieces()).await?)
+                Ok(connection.write(&mut chunk(piece).into_pieces()).await?)
             }
             Transport::Http1(connection) => {
-                Ok(connection.write(Body::from(piece).into_pieces()).await?)
+                Ok(connection.write(&mut Body::from(piece).into_pieces()).await?)
             }
         }
     }
@@ -242,7 +269,7 @@ impl Request {
         match &mut self.0 {
             Transport::Http2(stream) => stream.end(),
             Transport::Http1(connection) if connection.version() == Version::HTTP_11 => {
-                Ok(connection.write(Body::from(LAST_CHUNK).into_pieces()).await?)
+                Ok(connection.write(&mut Body::from(LAST_CHUNK).into_pieces()).await?)
             }
             Transport::Http1(_) => Ok(()),
         }
@@ -251,4 +278,90 @@ impl Request {
 
 fn refused(reason: Reason, message: &'static str) -> Incomplete {
     Incomplete::Refused(Refusal::new(reason, message))
+}
+
+/// A response as its version of HTTP sends it. The memory permit stays with the reply.
+pub enum Rendered {
+    /// The head and the body, as bytes.
+    Http1([Bytes; 3]),
+    /// What HTTP/2 frames.
+    Http2(Box<H2Response>),
+}
+
+/// A head and what is there of the body.
+pub struct H2Response {
+    pub(super) head: Response<()>,
+    pub(super) body: [Bytes; 3],
+    /// Whether more of the body follows.
+    pub(super) is_streamed: bool,
+}
+
+/// The client left, or does not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gone;
+
+impl From<std::io::Error> for Gone {
+    fn from(_: std::io::Error) -> Self {
+        Self
+    }
+}
+
+/// What went out of a response.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    /// Bytes of the body.
+    pub bytes: usize,
+    /// Whether that is all.
+    pub result: Result<(), Unsent>,
+}
+
+/// Why a response did not go out whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsent {
+    /// The rest of the body could not be made.
+    Aborted,
+    /// The client left, or does not read.
+    Gone,
+}
+
+impl From<Gone> for Unsent {
+    fn from(Gone: Gone) -> Self {
+        Self::Gone
+    }
+}
+
+impl Rendered {
+    /// The response to a request of this version.
+    pub fn new(version: Version, reply: &Reply, context: &ResponseContext<'_>) -> Self {
+        if version != Version::HTTP_2 {
+            return Self::Http1(reply::render(reply, context));
+        }
+        let head = reply::http2_head(reply, context);
+        let has_body = !context.without_body;
+        let body = if has_body { reply.body.in_few_pieces() } else { Default::default() };
+        let is_streamed = reply.rest.is_some() && has_body;
+        Self::Http2(Box::new(H2Response { head, body, is_streamed }))
+    }
+}
+
+/// Sends the rest of a body as it is made.
+async fn stream(
+    request: &mut Request,
+    mut rest: BodyStream,
+    sent: &mut usize,
+    timeout: Duration,
+) -> Result<(), Unsent> {
+    while let Some(piece) = rest.0.next().await {
+        let piece = piece.map_err(|_| Unsent::Aborted)?;
+        *sent += piece.len();
+        in_time(pin!(request.write_piece(piece)), timeout).await?;
+    }
+    in_time(pin!(request.write_end()), timeout).await
+}
+
+async fn in_time(
+    write: impl Future<Output = Result<(), Gone>> + Unpin,
+    timeout: Duration,
+) -> Result<(), Unsent> {
+    within(timeout, write).await.unwrap_or(Err(Gone)).map_err(Unsent::from)
 }

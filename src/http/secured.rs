@@ -13,6 +13,7 @@ use rustls::{Error, InvalidMessage, ServerConfig};
 use std::fmt;
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -33,7 +34,7 @@ impl Secured {
         config: Arc<ServerConfig>,
         timeout: Duration,
     ) -> Result<Self, (Handshake, io::Error)> {
-        match within(timeout, TlsAcceptor::from(config).accept(stream)).await {
+        match within(timeout, pin!(TlsAcceptor::from(config).accept(stream))).await {
             Some(Ok(stream)) => Ok(Self(Box::new(stream))),
             Some(Err(error)) => Err((outcome(&error), error)),
             None => Err((Handshake::Timeout, ErrorKind::TimedOut.into())),

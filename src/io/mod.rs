@@ -80,13 +80,19 @@ pub fn poll_read_some(
 /// Runs `future` for at most `limit`, counted from when it first has to wait; `None` after that.
 ///
 /// A future that is ready at once, as most reads and writes of small requests are, reads no clock
-/// and sets no timer.
-pub async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
-    let mut future = pin!(future);
-    if let Poll::Ready(done) = poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await {
-        return Some(done);
-    }
-    tokio::time::timeout(limit, future).await.ok()
+/// and sets no timer. It is borrowed or boxed, since one that is moved here would be held twice.
+pub fn within<F: Future + Unpin>(
+    limit: Duration,
+    mut future: F,
+) -> impl Future<Output = Option<F::Output>> {
+    let mut timer: Option<Pin<Box<Sleep>>> = None;
+    poll_fn(move |cx| match Pin::new(&mut future).poll(cx) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending => {
+            let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+            timer.as_mut().poll(cx).map(|()| None)
+        }
+    })
 }
 
 /// Runs the whole work of a task for at most `limit`; `None` after that.

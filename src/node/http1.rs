@@ -1,18 +1,22 @@
-//! One HTTP/1.1 exchange with the node: a request in one write, its answer read whole and strictly.
+//! One connection to the node, in the clear or inside TLS, and one HTTP/1.1 exchange over it: a
+//! request in one write, its answer read whole and strictly.
 //!
 //! `httparse` parses the head; the rest is RFC 9112 without its liberties. A connection is reused
 //! only after exactly one complete answer was read from it, and that to its request.
 
-use super::stream::NodeStream;
 use super::{MAX_ANSWER, NodeError};
 use crate::io::{Exhausted, LazyTimer, MemoryPermit, READ_SIZE, poll_read_some};
 use bytes::{Buf, Bytes, BytesMut};
 use httparse::{Header, ParserConfig, Status};
 use std::future::poll_fn;
+use std::io::{self, ErrorKind};
 use std::mem::MaybeUninit;
-use std::pin::pin;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::time::Instant;
+use tokio_rustls::client::TlsStream;
 
 /// 16 KiB: a node sends a few hundred bytes of head.
 const MAX_HEAD: usize = 16 << 10;
@@ -346,11 +350,78 @@ fn has_token(list: &[u8], token: &[u8]) -> bool {
     list.split(|byte| *byte == b',').any(|item| item.trim_ascii().eq_ignore_ascii_case(token))
 }
 
+/// The bytes of a connection.
+#[derive(Debug)]
+pub(super) enum NodeStream {
+    Plain(TcpStream),
+    /// Boxed: the state of a session is large.
+    Secured(Box<TlsStream<TcpStream>>),
+}
+
+impl NodeStream {
+    /// Whether neither its end nor any bytes have arrived.
+    pub(super) fn is_quiet(&mut self) -> bool {
+        match self {
+            Self::Plain(stream) => {
+                let read = stream.try_read(&mut [0]);
+                read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+            }
+            // through the session, which may have messages of its own, such as tickets
+            Self::Secured(stream) => {
+                let mut byte = [0];
+                let mut buffer = ReadBuf::new(&mut byte);
+                let mut cx = Context::from_waker(Waker::noop());
+                Pin::new(&mut **stream).poll_read(&mut cx, &mut buffer).is_pending()
+            }
+        }
+    }
+}
+
+impl AsyncRead for NodeStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Self::Secured(stream) => Pin::new(&mut **stream).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for NodeStream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(cx, data),
+            Self::Secured(stream) => Pin::new(&mut **stream).poll_write(cx, data),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Secured(stream) => Pin::new(&mut **stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Secured(stream) => Pin::new(&mut **stream).poll_shutdown(cx),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::io::MemoryPool;
-    use tokio::net::{TcpListener, TcpStream};
+    use tokio::net::TcpListener;
 
     #[tokio::test]
     async fn an_idle_connection_holds_no_large_answer() {

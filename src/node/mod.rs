@@ -17,9 +17,7 @@ mod http1;
 mod route;
 mod served_chain;
 mod serving;
-mod stream;
 mod target;
-mod url;
 
 pub use breaker::{BREAKER_PAUSE, Breaker, CallFailure};
 pub use credentials::{Credentials, CredentialsError};
@@ -44,9 +42,8 @@ use served_chain::ServedChain;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use target::Target;
+use target::{Target, UrlRecord};
 use tokio::time::Instant;
-use url::UrlRecord;
 
 /// 4 MiB: the bound on the body of a node's answer.
 pub const MAX_ANSWER: usize = 4 << 20;
@@ -323,19 +320,19 @@ impl Node {
         deadline: Instant,
         share: Option<ClientShare>,
     ) -> impl Future<Output = Result<Answer, NodeError>> + Send + 'a {
-        self.fetch_by(write, (Route::Primary, connection), traceparent, deadline, share)
+        let time = (Instant::now(), deadline);
+        self.fetch_by(write, (Route::Primary, connection), traceparent, time, share)
     }
 
-    /// The same to a URL that the route allows.
+    /// The same to a URL that the route allows, for a call that starts at the first instant.
     pub fn fetch_by<'a>(
         &'a self,
         write: impl Fn(u64, &mut Vec<u8>) + Send + Sync + 'a,
         (route, connection): (Route, ConnectionChoice),
         traceparent: Option<&'a [u8]>,
-        deadline: Instant,
+        (start, deadline): (Instant, Instant),
         share: Option<ClientShare>,
     ) -> impl Future<Output = Result<Answer, NodeError>> + Send + 'a {
-        let start = Instant::now();
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let call = NodeCall { id, route, write, connection, traceparent, start, deadline };
         async move {

@@ -5,10 +5,8 @@
 use super::breaker::{Breaker, CallFailure};
 use super::cause::{Cause, FailedAttempt};
 use super::credentials::{CredentialsError, SharedCredentials};
-use super::http1::{Connection, ExchangeError};
+use super::http1::{Connection, ExchangeError, NodeStream};
 use super::served_chain::{ChainIdentity, ServedChain};
-use super::stream::NodeStream;
-use super::url::UrlRecord;
 use super::{ConnectionChoice, NodeCall, NodeError, Payload, Route, chain, verify};
 use crate::config::{NodeConfig, NodeUrl, Scheme};
 use crate::io::{DescriptorUse, MemoryPermit};
@@ -16,6 +14,7 @@ use crate::telemetry::Metrics;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use portcullis_filters::rpc::response::Outcome;
+use prometheus::IntCounter;
 use rustix::io::Errno;
 use rustls::pki_types::ServerName;
 use serde::Deserialize;
@@ -25,6 +24,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::Semaphore;
@@ -76,7 +76,78 @@ impl AttemptLine {
     }
 }
 
-/// One URL of the node.
+/// The outcomes of an attempt: an answer, or each error.
+const OUTCOMES: usize = 1 + NodeError::ALL.len();
+
+/// One URL: its name, and what became of attempts at it.
+#[derive(Debug)]
+pub(super) struct UrlRecord {
+    /// Its place in the configuration.
+    pub(super) index: usize,
+    /// As it is shown: without what may be a key, and unlike every other.
+    pub(super) url: String,
+    attempts: [IntCounter; OUTCOMES],
+    /// The place of the URL that answered a call most recently, one for all.
+    latest: Arc<AtomicUsize>,
+    /// Why the most recent failed attempt failed.
+    cause: Mutex<Option<Cause>>,
+}
+
+impl UrlRecord {
+    /// A record for each configured URL.
+    pub(super) fn all(config: &NodeConfig, metrics: &Metrics) -> Vec<Arc<Self>> {
+        let shown: Vec<String> = config.url.iter().map(NodeUrl::shown).collect();
+        let latest = Arc::new(AtomicUsize::new(0));
+        let record = |(index, url): (usize, &String)| {
+            let is_unique = shown.iter().filter(|other| *other == url).count() == 1;
+            let url = if is_unique { url.clone() } else { format!("{url} ({index})") };
+            let label = index.to_string();
+            let attempts = std::array::from_fn(|outcome| {
+                let error = outcome.checked_sub(1).and_then(|error| NodeError::ALL.get(error));
+                let outcome = error.map_or("ok", |error| error.name());
+                metrics.node_attempts.with_label_values(&[&*label, outcome])
+            });
+            let latest = Arc::clone(&latest);
+            Arc::new(Self { index, url, attempts, latest, cause: Mutex::default() })
+        };
+        shown.iter().enumerate().map(record).collect()
+    }
+
+    /// Counts an attempt.
+    pub(super) fn count(&self, failure: Option<CallFailure>) {
+        let outcome = failure.map_or(0, |failure| 1 + failure.error() as usize);
+        if let Some(counter) = self.attempts.get(outcome) {
+            counter.inc();
+        }
+    }
+
+    /// Remembers that it answered a call: a probe does not make it the one that serves.
+    pub(super) fn serves(&self) {
+        self.latest.store(self.index, Ordering::Relaxed);
+    }
+
+    /// Attempts that were answered.
+    pub(super) fn answers(&self) -> u64 {
+        self.attempts[0].get()
+    }
+
+    /// Whether no other URL has answered a call since this one did.
+    pub(super) fn is_latest(&self) -> bool {
+        self.latest.load(Ordering::Relaxed) == self.index
+    }
+
+    /// Remembers why an attempt failed.
+    pub(super) fn note(&self, cause: Cause) {
+        *self.cause.lock() = Some(cause);
+    }
+
+    /// Why the most recent failed attempt failed, in words; `None` if none failed.
+    pub(super) fn cause(&self) -> Option<String> {
+        self.cause.lock().as_ref().map(ToString::to_string)
+    }
+}
+
+/// One URL of the node, as one client of it.
 pub(super) struct Target {
     /// What all clients of the node know of it.
     pub(super) record: Arc<UrlRecord>,

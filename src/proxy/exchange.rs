@@ -4,11 +4,10 @@
 //! and leave the connection in a state in which it can be used again or closed without the response
 //! being lost. A refusal at any step is a response like any other.
 
-use super::surface::{RequestContext, Surface};
-use super::{Context, Outcome, Proxy};
+use super::{Context, Outcome, Proxy, RequestContext, Surface};
 use crate::http::clients::{Clients, Settings as _};
-use crate::http::rate::{RequestLimiter, Unsettled};
-use crate::http::respond::{self, Unsent};
+use crate::http::clients::{RequestLimiter, Unsettled};
+use crate::http::request::Unsent;
 use crate::http::{Incomplete, Request, X_REQUEST_ID};
 use crate::io::{LARGE, MemoryPermit, cold, within};
 use crate::node::NodeError;
@@ -19,8 +18,7 @@ use http::{HeaderValue, Method, Version};
 use pingora::http::RequestHeader;
 use pingora_limits::inflight::Guard;
 use portcullis_filters::client::Client;
-use portcullis_filters::coding::accepts_gzip;
-use portcullis_filters::head::{TRACEPARENT, traceparent, within_rate};
+use portcullis_filters::head::{TRACEPARENT, accepts_gzip, traceparent, within_rate};
 use portcullis_filters::limit::RateLimitStatus;
 use portcullis_filters::policy::{self, Admission, Admitted, PendingCall};
 use portcullis_filters::position::{ChainPosition, MalformedPosition, X_CHAIN_POSITION};
@@ -133,11 +131,10 @@ impl<'a, S: Surface> Exchange<'a, S> {
             Err(Incomplete::Refused(refusal)) => return Some(self.refused(&refusal, caller)),
             Err(Incomplete::Gone) => return None,
         };
-        let request_id = self.context.request_id;
         let trace = self.context.trace.take();
         let own = trace.as_ref().map(|trace| trace.traceparent.as_bytes());
         let mut context = RequestContext {
-            request_id: request_id.as_str(),
+            request_id: self.context.request_id.as_str(),
             client: caller.client.key,
             traceparent: own.or_else(|| self.head.traceparent(self.header)),
             stages: self.proxy.process.tracer.as_ref().map(|_| Vec::new()),
@@ -166,7 +163,7 @@ impl<'a, S: Surface> Exchange<'a, S> {
         timeout: Duration,
         max: usize,
         caller: &Caller<'_>,
-    ) -> Result<(Bytes, Option<Upload>), Incomplete> {
+    ) -> Result<(Bytes, Option<Box<Upload>>), Incomplete> {
         if let Some(body) = self.request.take_whole_body() {
             policy::within_size(body.len(), max).map_err(Incomplete::Refused)?;
             return Ok((body, None));
@@ -183,7 +180,7 @@ impl<'a, S: Surface> Exchange<'a, S> {
             .reserve(length)
             .map_err(|_| refused(Reason::Overloaded, "too many bodies at once"))?;
         let body = self.request.read_whole_body(timeout, max).await?;
-        Ok((body, Some(Upload { _permit: permit, _share: share })))
+        Ok((body, Some(Box::new(Upload { _permit: permit, _share: share }))))
     }
 
     /// Counts a large answer as the client's until it is read.
@@ -230,7 +227,7 @@ impl<'a, S: Surface> Exchange<'a, S> {
                 chunks: self.header.version == Version::HTTP_11,
                 without_body: self.head.is_head,
             };
-            respond::send(&mut self.request, reply, &response, timeout)
+            self.request.send(reply, &response, timeout)
         };
         let sent = pin!(sent).await;
         if sent.result == Err(Unsent::Aborted) {

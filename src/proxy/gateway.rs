@@ -1,9 +1,9 @@
 //! The gateway behind the proxy.
 
-use super::surface::{RequestContext, Surface};
+use super::{RequestContext, Surface};
 use crate::gateway::{Caller, Gateway, Lookup, Settings};
 use crate::http::clients::Running;
-use crate::http::rate::{RequestLimiter, Uncounted};
+use crate::http::clients::{RequestLimiter, Uncounted};
 use crate::io::cold;
 use crate::io::gzip::MIN_BODY;
 use crate::node::NodeError;

@@ -1,8 +1,8 @@
 //! The relay behind the proxy.
 
-use super::surface::{RequestContext, Surface};
+use super::{RequestContext, Surface};
+use crate::http::clients::RequestLimiter;
 use crate::http::clients::Running;
-use crate::http::rate::RequestLimiter;
 use crate::relay::settings::Settings;
 use crate::relay::{Relay, Request, Trace, error_format};
 use crate::reply::{Cors, ErrorFormat, Reply};

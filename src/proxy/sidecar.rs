@@ -1,9 +1,9 @@
 //! The sidecar behind the proxy.
 
-use super::surface::{RequestContext, Surface};
+use super::{RequestContext, Surface};
 use crate::config::CorsOrigins;
+use crate::http::clients::RequestLimiter;
 use crate::http::clients::Running;
-use crate::http::rate::RequestLimiter;
 use crate::io::cold;
 use crate::reply::coding::{self, Coding};
 use crate::reply::{Cors, ErrorFormat, Reply};

@@ -35,7 +35,7 @@ use std::sync::Arc;
 pub(crate) const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// A body up to this size is copied behind its head: that costs less than another write.
+/// A body up to this size is sent in one piece: copying it costs less than another write or frame.
 const ONE_PIECE: usize = 16 << 10;
 
 /// The end of a chunked body.
@@ -98,12 +98,8 @@ impl Reply {
     /// The node's answer to the request with this id; its payload byte for byte.
     pub fn answer(id: &str, answer: Answer) -> Self {
         let Answer { member, payload, memory, gzip, .. } = answer;
-        let mut start = Vec::with_capacity(32 + id.len() + member.len());
-        start.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
-        start.extend_from_slice(id.as_bytes());
-        start.extend_from_slice(b",\"");
-        start.extend_from_slice(member.as_bytes());
-        start.extend_from_slice(b"\":");
+        // of its exact size, since `Bytes` allocates to share a vector with spare room
+        let start = [r#"{"jsonrpc":"2.0","id":"#, id, ",\"", member, "\":"].concat();
         let body = Body::framed(start, payload, b"}");
         Self { memory: Some(memory), gzip, ..Self::new(200, JSON, body) }
     }
@@ -147,6 +143,15 @@ impl Body {
     /// Its pieces, in order; an unused piece is empty.
     pub fn pieces(&self) -> &[Bytes; 3] {
         &self.0
+    }
+
+    /// Its pieces, a small body as one.
+    pub fn in_few_pieces(&self) -> [Bytes; 3] {
+        let [_, second, third] = &self.0;
+        if self.length() > ONE_PIECE || (second.is_empty() && third.is_empty()) {
+            return self.0.clone();
+        }
+        Self::from(self.0.concat()).into_pieces()
     }
 
     /// Takes the pieces.
@@ -231,12 +236,12 @@ pub fn render(reply: &Reply, context: &ResponseContext<'_>) -> [Bytes; 3] {
     out.status(reply.status);
     head(&mut out, reply, context, length);
     if reply.rest.is_some() && context.chunks {
-        out.field("transfer-encoding", b"chunked");
+        out.literal("transfer-encoding", "chunked");
     }
     match context.persistence {
         Persistence::KeepAlive => {}
-        Persistence::ExplicitKeepAlive => out.field("connection", b"keep-alive"),
-        Persistence::Close => out.field("connection", b"close"),
+        Persistence::ExplicitKeepAlive => out.literal("connection", "keep-alive"),
+        Persistence::Close => out.literal("connection", "close"),
     }
     let Text(mut bytes) = out;
     bytes.extend_from_slice(b"\r\n");
@@ -265,28 +270,32 @@ pub fn http2_head(reply: &Reply, context: &ResponseContext<'_>) -> Response<()> 
 
 /// Writes every field except those of the connection, for all versions of HTTP.
 fn head(out: &mut impl Fields, reply: &Reply, context: &ResponseContext<'_>, length: usize) {
-    out.field("date", date::get_cached_date().as_bytes());
-    out.field("cache-control", reply.cache_control.as_deref().unwrap_or("no-store").as_bytes());
-    out.field("x-content-type-options", b"nosniff");
+    out.value("date", &date::get_cached_date());
+    match &reply.cache_control {
+        None => out.literal("cache-control", "no-store"),
+        Some(Cow::Borrowed(policy)) => out.literal("cache-control", policy),
+        Some(Cow::Owned(policy)) => out.field("cache-control", policy.as_bytes()),
+    }
+    out.literal("x-content-type-options", "nosniff");
     out.field("x-request-id", context.request_id.as_bytes());
     if let Some(media_type) = reply.media_type {
-        out.field("content-type", media_type.as_bytes());
+        out.literal("content-type", media_type);
     }
     // 204 and 304 have no body and no length: RFC 9110, section 8.6
     if reply.rest.is_none() && !matches!(reply.status, 204 | 304) {
         number(out, "content-length", length);
     }
     if reply.coding == Coding::Gzip {
-        out.field("content-encoding", b"gzip");
+        out.literal("content-encoding", "gzip");
     }
     if let Some(vary) = vary(reply.coding, context) {
-        out.field("vary", vary);
+        out.literal("vary", vary);
     }
     for (name, value) in &reply.fields {
-        out.field(name, value.as_bytes());
+        out.value(name, value);
     }
     if let Some(cache) = reply.cache {
-        out.field("x-cache", cache.as_bytes());
+        out.literal("x-cache", cache);
     }
     if let Some(ChainPosition { epoch, height }) = reply.chain_position {
         let (mut of_epoch, mut of_height) = (itoa::Buffer::new(), itoa::Buffer::new());
@@ -294,11 +303,11 @@ fn head(out: &mut impl Fields, reply: &Reply, context: &ResponseContext<'_>, len
         out.pieces("x-chain-position", [epoch.as_bytes(), b".", height.as_bytes()]);
     }
     if let Some((policy, standing)) = context.quota {
-        out.field("ratelimit-policy", policy.as_bytes());
+        out.value("ratelimit-policy", policy);
         limits(out, standing);
     }
     if let Some(allow) = reply.allow {
-        out.field("allow", allow.as_bytes());
+        out.literal("allow", allow);
     }
     if let Some(seconds) = reply.retry_after {
         number(out, "retry-after", seconds);
@@ -309,13 +318,13 @@ fn head(out: &mut impl Fields, reply: &Reply, context: &ResponseContext<'_>, len
 }
 
 /// `Vary`: the request fields that the response depends on, in one field.
-fn vary(coding: Coding, context: &ResponseContext<'_>) -> Option<&'static [u8]> {
+fn vary(coding: Coding, context: &ResponseContext<'_>) -> Option<&'static str> {
     let cors = context.cross_origin.as_ref().map(|(cors, _)| cors.origins);
     match (coding, cors) {
-        (Coding::Only, Some(CorsOrigins::List(_))) => Some(b"origin"),
+        (Coding::Only, Some(CorsOrigins::List(_))) => Some("origin"),
         (Coding::Only, _) => None,
-        (_, Some(CorsOrigins::List(_))) => Some(b"origin, Accept-Encoding"),
-        _ => Some(b"Accept-Encoding"),
+        (_, Some(CorsOrigins::List(_))) => Some("origin, Accept-Encoding"),
+        _ => Some("Accept-Encoding"),
     }
 }
 
@@ -327,13 +336,25 @@ pub fn chunk(piece: Bytes) -> Body {
 /// A head to which fields are written. Values are header values or literals, so that none has a
 /// line end.
 trait Fields {
-    /// Writes a field whose value is in pieces.
+    /// Writes a field whose value is in pieces, of this response alone.
     fn pieces<const N: usize>(&mut self, name: &'static str, pieces: [&[u8]; N]);
 
-    /// Writes a field.
+    /// Writes a field whose value is of this response alone.
     #[inline(always)]
     fn field(&mut self, name: &'static str, value: &[u8]) {
         self.pieces(name, [value]);
+    }
+
+    /// Writes a field with one of a few values.
+    #[inline(always)]
+    fn literal(&mut self, name: &'static str, value: &'static str) {
+        self.field(name, value.as_bytes());
+    }
+
+    /// Writes a field with a value that other responses have, too.
+    #[inline(always)]
+    fn value(&mut self, name: &'static str, value: &HeaderValue) {
+        self.field(name, value.as_bytes());
     }
 }
 
@@ -364,11 +385,22 @@ impl Fields for Text {
     }
 }
 
+// HTTP/2 allocates for no value that is ready, and indexes none that is of one response alone
+// (RFC 7541, section 6.2.3), which would only push the others out of the table.
 impl Fields for HeaderMap {
     fn pieces<const N: usize>(&mut self, name: &'static str, pieces: [&[u8]; N]) {
-        if let Ok(value) = HeaderValue::from_bytes(&pieces.concat()) {
+        if let Ok(mut value) = HeaderValue::from_maybe_shared(Bytes::from(pieces.concat())) {
+            value.set_sensitive(true);
             self.append(HeaderName::from_static(name), value);
         }
+    }
+
+    fn literal(&mut self, name: &'static str, value: &'static str) {
+        self.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+
+    fn value(&mut self, name: &'static str, value: &HeaderValue) {
+        self.append(HeaderName::from_static(name), value.clone());
     }
 }
 
@@ -397,18 +429,18 @@ fn cross_origin(
     is_preflight: bool,
 ) {
     match cors.origins {
-        CorsOrigins::Any => out.field("access-control-allow-origin", b"*"),
+        CorsOrigins::Any => out.literal("access-control-allow-origin", "*"),
         CorsOrigins::List(origins) => {
             let listed = origin.filter(|one| origins.iter().any(|listed| listed == *one));
             let Some(origin) = listed else { return };
-            out.field("access-control-allow-origin", origin.as_bytes());
+            out.value("access-control-allow-origin", origin);
         }
     }
     if is_preflight {
-        out.field("access-control-allow-methods", cors.methods.as_bytes());
-        out.field("access-control-allow-headers", cors.headers.as_bytes());
-        out.field("access-control-max-age", b"86400");
+        out.literal("access-control-allow-methods", cors.methods);
+        out.literal("access-control-allow-headers", cors.headers);
+        out.literal("access-control-max-age", "86400");
     } else {
-        out.field("access-control-expose-headers", cors.exposed.as_bytes());
+        out.literal("access-control-expose-headers", cors.exposed);
     }
 }

@@ -18,6 +18,7 @@ use crate::telemetry::Metrics;
 use futures_util::future::join_all;
 use portcullis_filters::policy::RequestParts;
 use serde_json::{Map, Value, json};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
@@ -121,13 +122,13 @@ impl Component {
     async fn check(&self, store: &Store) -> Finding {
         let started = Instant::now();
         let at = SystemTime::now();
-        let fault = within(ROUND_TIMEOUT, self.fault(store)).await.unwrap_or(Some("timeout"));
+        let fault = within(ROUND_TIMEOUT, pin!(self.fault(store))).await.unwrap_or(Some("timeout"));
         Finding { fault, latency: started.elapsed(), at }
     }
 
     async fn fault(&self, store: &Store) -> Option<&'static str> {
         if self.kind == DATABASE {
-            return match within(CHECK_TIMEOUT, store.ping()).await {
+            return match within(CHECK_TIMEOUT, pin!(store.ping())).await {
                 Some(Ok(())) => None,
                 Some(Err(error)) => {
                     error.log();

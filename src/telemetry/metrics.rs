@@ -97,6 +97,8 @@ pub struct Metrics {
     pub cache_epochs: IntCounterVec,
     /// Calls to the node by outcome.
     pub node_calls: IntCounterVec,
+    /// Of these, the answered ones: found once, not at each call.
+    node_answered: IntCounter,
     /// Attempts at each URL of the node, by its place in the configuration and by outcome.
     pub node_attempts: IntCounterVec,
     /// How long calls to the node take.
@@ -262,6 +264,12 @@ impl Metrics {
             "Calls that passed the policy, by method and cache use.",
             &["method", "cache"],
         );
+        let node_calls = registry.series(
+            "portcullis_node_calls_total",
+            "Calls to the node by outcome.",
+            "outcome",
+            &[&["ok"], values.node_errors].concat(),
+        );
         let by_size = |name, help| registry.histogram(name, help, &SIZE);
         Self {
             requests: requests(&registry),
@@ -283,12 +291,8 @@ impl Metrics {
                 "cause",
                 values.cache_causes,
             ),
-            node_calls: registry.series(
-                "portcullis_node_calls_total",
-                "Calls to the node by outcome.",
-                "outcome",
-                &[&["ok"], values.node_errors].concat(),
-            ),
+            node_answered: node_calls.with_label_values(&["ok"]),
+            node_calls,
             node_attempts: attempts(&registry),
             node_seconds: registry.histogram(
                 "portcullis_node_call_duration_seconds",
@@ -341,7 +345,10 @@ impl Metrics {
 
     /// Counts a call to the node. The error comes from a closed list.
     pub fn node_call(&self, error: Option<&str>, took: Duration) {
-        self.node_calls.with_label_values(&[error.unwrap_or("ok")]).inc();
+        match error {
+            None => self.node_answered.inc(),
+            Some(error) => self.node_calls.with_label_values(&[error]).inc(),
+        }
         self.node_seconds.observe(took.as_secs_f64());
     }
 

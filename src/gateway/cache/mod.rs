@@ -19,7 +19,7 @@ use portcullis_filters::policy::{Read, ReadCall};
 use portcullis_filters::position::ChainPosition;
 use portcullis_filters::rpc::{BlockId, CacheClass, CachePolicy, Method};
 use quick_cache::sync::DefaultLifecycle;
-use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+use quick_cache::{OptionsBuilder, Weighter};
 use std::hash::{Hash, Hasher};
 use std::pin::pin;
 use std::sync::Arc;
@@ -191,7 +191,7 @@ pub(super) struct Cache {
     pub(super) memory: Arc<MemoryPool>,
 }
 
-type Entries = quick_cache::sync::Cache<Arc<CacheKey>, Entry, Weight>;
+type Entries = quick_cache::sync::Cache<Arc<CacheKey>, Entry, Weight, RandomState>;
 
 #[derive(Clone)]
 struct Entry {
@@ -255,12 +255,7 @@ impl Cache {
         let weight = Weight { least: size.div_ceil(config.max_entries) };
         let lifecycle = DefaultLifecycle::default();
         Self {
-            entries: Entries::with_options(
-                options,
-                weight,
-                DefaultHashBuilder::default(),
-                lifecycle,
-            ),
+            entries: Entries::with_options(options, weight, RandomState::new(), lifecycle),
             view: ArcSwap::default(),
             switch: watch::Sender::new(config.enabled),
             follows: AtomicBool::new(false),

@@ -10,7 +10,7 @@ pub(super) use message::MAX_FIELDS;
 
 use super::gate::ErrorResponder;
 use super::peer::Peer;
-use super::respond::Rendered;
+use super::request::Rendered;
 use crate::http::context::{ConnectionGuard, DRAIN_KEEPALIVE};
 use crate::io::{LazyTimer, cold, poll_read_some, within};
 use bytes::{Buf, Bytes, BytesMut};
@@ -25,7 +25,7 @@ use portcullis_filters::verdict::Reason;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -66,7 +66,8 @@ pub(super) struct Connection {
     limits: Arc<Limits>,
     errors: Arc<dyn ErrorResponder>,
     drain: ConnectionGuard,
-    opened: Instant,
+    /// The age at which it serves its last request.
+    old_at: Instant,
     /// Armed once and put off, so that a request sets no timer of its own.
     idle_timer: LazyTimer,
     /// Bytes behind the head: of the body, or of another request.
@@ -105,13 +106,14 @@ impl Connection {
         errors: Arc<dyn ErrorResponder>,
         drain: ConnectionGuard,
     ) -> Self {
+        let old_at = Instant::now() + limits.lifetime;
         Self {
             io,
             peer,
             limits,
             errors,
             drain,
-            opened: Instant::now(),
+            old_at,
             idle_timer: LazyTimer::default(),
             buffer: BytesMut::new(),
             head: Vec::new(),
@@ -145,7 +147,7 @@ impl Connection {
 
     /// Whether the connection has served long enough by `now`.
     pub(super) fn is_old(&self, now: Instant) -> bool {
-        now.duration_since(self.opened) >= self.limits.lifetime
+        now >= self.old_at
     }
 
     /// Whether another request may follow.
@@ -192,7 +194,8 @@ impl Connection {
             return Some(header);
         }
         let timeout = self.limits.header_timeout;
-        let refusal = match within(timeout, self.read_rest_of_head()).await {
+        let end = within(timeout, pin!(self.read_rest_of_head())).await;
+        let refusal = match end {
             Some(Ok(end)) => match self.take_head(end) {
                 Ok(header) => return Some(header),
                 Err(reason) => reason,
@@ -281,9 +284,9 @@ impl Connection {
     }
 
     /// Writes all of it.
-    pub(super) async fn write(&mut self, mut pieces: [Bytes; 3]) -> io::Result<()> {
+    pub(super) async fn write(&mut self, pieces: &mut [Bytes; 3]) -> io::Result<()> {
         let mut stall = None;
-        poll_fn(|cx| match self.poll_write(cx, &mut pieces) {
+        poll_fn(|cx| match self.poll_write(cx, pieces) {
             Poll::Ready(written) => Poll::Ready(written),
             Poll::Pending => {
                 let left = pieces.iter().map(Bytes::len).sum();
@@ -367,9 +370,9 @@ impl Connection {
         self.lingers = true;
         self.peer.ends("its request head was refused");
         let response = self.errors.respond(reason, self.peer.address, Version::HTTP_11);
-        if let Rendered::Http1(pieces) = response {
+        if let Rendered::Http1(mut pieces) = response {
             // a client that is gone reads nothing, and the connection closes either way
-            let _ = timeout(LINGER, self.write(pieces)).await;
+            let _ = timeout(LINGER, self.write(&mut pieces)).await;
         }
         self.close().await;
     }
@@ -384,7 +387,7 @@ impl Connection {
             let _ = self.io.shutdown().await;
         };
         // over TLS the end itself may have to wait for the client
-        let _ = within(LINGER_MAX + LINGER, close).await;
+        let _ = within(LINGER_MAX + LINGER, pin!(close)).await;
     }
 
     /// Ends the output, then reads and drops while the client uploads fast enough.

@@ -16,8 +16,8 @@ pub(super) use stream::H2Stream;
 use super::gate::Gate;
 use super::http1::MAX_FIELDS;
 use super::peer::Peer;
+use super::request::Rendered;
 use super::request::{Request, Transport};
-use super::respond::Rendered;
 use super::session::Handoff;
 use crate::http::context::{ConnectionGuard, DRAIN_KEEPALIVE, DrainGuard};
 use crate::io::{LazyTimer, within};
@@ -89,8 +89,8 @@ pub(super) async fn serve<A: HttpServerApp + Send + Sync + 'static>(
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buffer_size(SEND_BUFFER)
         .max_local_error_reset_streams(Some(MAX_MALFORMED * times));
-    let handshake = within(limits.header_timeout, builder.handshake(io));
-    let Some(Ok(connection)) = handshake.await else { return };
+    let handshake = within(limits.header_timeout, pin!(builder.handshake(io))).await;
+    let Some(Ok(connection)) = handshake else { return };
     let mut connection = H2Connection {
         gate,
         peer,

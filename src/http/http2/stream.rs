@@ -2,7 +2,7 @@
 
 use super::timed_io::FrameTimer;
 use crate::http::http1::{BodyError, STALL};
-use crate::http::respond::{Gone, H2Response};
+use crate::http::request::{Gone, H2Response};
 use crate::io::within;
 use bytes::Bytes;
 use h2::server::SendResponse;
@@ -153,14 +153,15 @@ impl H2Stream {
     }
 
     /// Sends a response, or the start of one that is streamed.
-    pub(in crate::http) async fn respond(&mut self, response: H2Response) -> Result<(), Gone> {
+    pub(in crate::http) async fn respond(&mut self, response: &mut H2Response) -> Result<(), Gone> {
         let H2Response { head, body, is_streamed } = response;
+        let (head, is_streamed) = (std::mem::take(head), *is_streamed);
         let last = body.iter().rposition(|piece| !piece.is_empty()).filter(|_| !is_streamed);
         let ends = last.is_none() && !is_streamed;
         self.responder.start(head, if ends { EndStream::Yes } else { EndStream::No })?;
-        for (at, piece) in body.into_iter().enumerate() {
+        for (at, piece) in body.iter_mut().enumerate() {
             let end = if Some(at) == last { EndStream::Yes } else { EndStream::No };
-            self.responder.send(piece, end).await?;
+            self.responder.send(std::mem::take(piece), end).await?;
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ use crate::io::within;
 use parking_lot::Mutex;
 use portcullis_filters::client::ClientKey;
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -53,7 +54,7 @@ impl Turns {
                 freed.await;
             }
         };
-        within(QUEUE_TIMEOUT, turn).await
+        within(QUEUE_TIMEOUT, pin!(turn)).await
     }
 }
 

@@ -8,18 +8,14 @@ mod http1;
 #[path = "../../../src/io/mod.rs"]
 #[expect(dead_code, unused_imports, reason = "the program uses more of it")]
 mod io;
-#[path = "../../../src/node/stream.rs"]
-#[expect(dead_code, reason = "nothing is secured here")]
-mod stream;
 
 use bytes::Bytes;
-use http1::{Connection, ExchangeError};
+use http1::{Connection, ExchangeError, NodeStream};
 use io::{Exhausted, MemoryPermit, MemoryPool};
 use libfuzzer_sys::fuzz_target;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
-use stream::NodeStream;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::Runtime;
