@@ -5,8 +5,7 @@
 //! being lost. A refusal at any step is a response like any other.
 
 use super::{Context, Outcome, Proxy, RequestContext, Surface};
-use crate::http::clients::{Clients, Settings as _};
-use crate::http::clients::{RequestLimiter, Unsettled};
+use crate::http::clients::{Clients, RequestLimiter, Settings as _, Unsettled};
 use crate::http::request::Unsent;
 use crate::http::{Incomplete, Request, X_REQUEST_ID};
 use crate::io::{LARGE, MemoryPermit, cold, within};

@@ -103,6 +103,9 @@ impl Raw {
     }
 }
 
+/// The head of a call.
+const CALL: &[u8] = b"\x83\x87\x01\x09edge.test\x04\x04/rpc\x0f\x10\x10application/json";
+
 /// `GET`, with `:path` as it is encoded.
 fn get(path: &[u8]) -> Vec<u8> {
     [b"\x82\x87\x01\x09edge.test", path].concat()
@@ -140,7 +143,6 @@ fn a_fragment_is_refused_in_each_encoding() {
 fn pseudo_fields_in_trailers_are_refused() {
     let stage = Stage::new(&[]);
     let mut raw = Raw::connect(&stage);
-    let head = b"\x83\x87\x01\x09edge.test\x04\x04/rpc\x0f\x10\x10application/json";
     let trailers: [(&[u8], u16); 5] = [
         (b"\x00\x01a\x01b", 200),
         (b"\x84", 400),
@@ -149,12 +151,12 @@ fn pseudo_fields_in_trailers_are_refused() {
         (b"\x00\x01a\x01b", 200),
     ];
     for (stream, (trailers, status)) in (1..).step_by(4).zip(trailers) {
-        raw.send(HEADERS, END_HEADERS, stream, head);
+        raw.send(HEADERS, END_HEADERS, stream, CALL);
         raw.send(DATA, 0, stream, QUESTION.as_bytes());
         raw.send(HEADERS, WHOLE, stream, trailers);
         assert_eq!(raw.outcome(stream), Outcome::Status(status), "at once: {trailers:x?}");
         let stream = stream + 2;
-        raw.send(HEADERS, END_HEADERS, stream, head);
+        raw.send(HEADERS, END_HEADERS, stream, CALL);
         raw.send(DATA, 0, stream, QUESTION.as_bytes());
         stage.in_flight(1.0);
         raw.send(HEADERS, WHOLE, stream, trailers);
@@ -167,8 +169,7 @@ fn pseudo_fields_in_trailers_are_refused() {
 fn a_proxys_malformed_requests_end_no_other() {
     let (stage, latch) = Stage::held(&[]);
     let mut raw = Raw::connect(&stage);
-    let head = b"\x83\x87\x01\x09edge.test\x04\x04/rpc\x0f\x10\x10application/json";
-    raw.send(HEADERS, END_HEADERS, 1, head);
+    raw.send(HEADERS, END_HEADERS, 1, CALL);
     raw.send(DATA, END_STREAM, 1, QUESTION.as_bytes());
     stage.in_flight(1.0);
     let is_announced =
@@ -182,6 +183,19 @@ fn a_proxys_malformed_requests_end_no_other() {
     assert!(is_announced, "the proxy has to connect again");
     latch.open();
     assert_eq!(raw.outcome(1), Outcome::Status(200), "another client of the same connection");
+}
+
+#[test]
+fn a_small_answer_is_one_frame() {
+    let stage = Stage::new(&[]);
+    let mut raw = Raw::connect(&stage);
+    raw.send(HEADERS, END_HEADERS, 1, CALL);
+    raw.send(DATA, END_STREAM, 1, QUESTION.as_bytes());
+    assert_eq!(raw.outcome(1), Outcome::Status(200));
+    let data = raw.receive().expect("the body follows its head");
+    assert_eq!((data.kind, data.stream), (DATA, 1));
+    let answer = serde_json::from_slice::<serde_json::Value>(&data.payload);
+    assert_eq!(answer.expect("all of the body")["id"], 7);
 }
 
 #[test]

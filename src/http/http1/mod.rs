@@ -66,7 +66,7 @@ pub(super) struct Connection {
     limits: Arc<Limits>,
     errors: Arc<dyn ErrorResponder>,
     drain: ConnectionGuard,
-    /// The age at which it serves its last request.
+    /// When it serves its last request.
     old_at: Instant,
     /// Armed once and put off, so that a request sets no timer of its own.
     idle_timer: LazyTimer,
