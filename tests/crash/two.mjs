@@ -161,7 +161,7 @@ export async function two(node, say, { rounds }) {
   while (users.length < USERS) users.push(await world.citizen());
   await world.startRelay();
   await together(world, users);
-  say('two relays, one hundred operations and users beside them: each happened once');
+  say('two relays, one hundred operations and users at the same time: each happened once');
   await both(world, users[0]);
   say('the same operations to both at once: each happened once');
   await overtaken(world, users[0]);

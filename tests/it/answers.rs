@@ -139,7 +139,7 @@ fn no_client_header_reaches_the_node() {
     let known =
         ["host", "content-type", "content-length", "accept", "accept-encoding", "user-agent"];
     for (name, _) in &headers {
-        assert!(known.contains(&name.as_str()), "{name} is none of ours: {}", call.head);
+        assert!(known.contains(&name.as_str()), "{name} is not one of ours: {}", call.head);
     }
     let authority = node.address().to_string();
     let length = call.body.len().to_string();
@@ -231,7 +231,7 @@ fn healthz_answers_get_and_head_without_the_node() {
     assert_common(&head, "HEAD /healthz");
     assert_eq!(head.status, 200, "HEAD is like GET");
     assert_eq!(head.header("Content-Type"), get.header("Content-Type"), "HEAD is like GET");
-    client.ends("but for the body");
+    client.ends("except for the body");
 }
 
 #[test]

@@ -194,7 +194,7 @@ fn without_single_flight_every_read_is_a_call() {
     for client in &mut clients {
         let answer = client.response();
         assert_result(&answer, "1", RESULT, "as ever");
-        assert_eq!(cache(&answer), None, "there is none");
+        assert_eq!(cache(&answer), None, "no cache header");
     }
     wait_for(&edge, "off", 2);
     edge.rewrite(&setup.set("gateway.single_flight", "true"));

@@ -242,7 +242,7 @@ const NO_RESPONSES: &[Fault] = &[
     ("an empty array", |call| body(call, "[]"), INVALID),
     ("an array", |call| body(call, r#"[{"jsonrpc":"2.0","id":ID,"result":1}]"#), INVALID),
     ("another id", |call| body(call, r#"{"jsonrpc":"2.0","id":"x","result":1}"#), INVALID),
-    ("an id beside ours", |call| body(call, r#"{"jsonrpc":"2.0","id":ID9,"result":1}"#), INVALID),
+    ("an id next to ours", |call| body(call, r#"{"jsonrpc":"2.0","id":ID9,"result":1}"#), INVALID),
     ("our id as text", |call| body(call, r#"{"jsonrpc":"2.0","id":"ID","result":1}"#), INVALID),
     ("a null id", |call| body(call, r#"{"jsonrpc":"2.0","id":null,"result":1}"#), INVALID),
     ("no id", |call| body(call, r#"{"jsonrpc":"2.0","result":1}"#), INVALID),

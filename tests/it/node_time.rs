@@ -309,7 +309,7 @@ fn the_second_url_serves_when_unreachable_first() {
     for number in 0..20 {
         let expected = format!(r#"{{"block_id":{{"block_number":{number}}}}}"#);
         let response = edge.ask(&ask_about(number, "7"));
-        assert_result(&response, "7", &expected, "the next node of the list takes over");
+        assert_result(&response, "7", &expected, "the next node of the list answers");
     }
 }
 

@@ -50,7 +50,7 @@ fn non_json_is_a_parse_error() {
         ("a number with a plus", r#"{"jsonrpc":"2.0","id":+7,"method":"m"}"#),
         ("a hexadecimal number", r#"{"jsonrpc":"2.0","id":0x7,"method":"m"}"#),
         ("a line break in a string", "{\"jsonrpc\":\"2.0\",\"id\":\"a\nb\"}"),
-        ("an escape that is none", r#"{"jsonrpc":"2.0","id":"\x41","method":"m"}"#),
+        ("an invalid escape", r#"{"jsonrpc":"2.0","id":"\x41","method":"m"}"#),
         ("a name without quotes", r#"{jsonrpc:"2.0"}"#),
         ("trailing text", &format!("{whole}x")),
         ("a trailing bracket", &format!("{whole}}}")),

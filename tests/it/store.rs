@@ -138,7 +138,7 @@ fn a_senseless_command_is_a_usage_error() {
     assert_eq!(output.status.code(), Some(2), "no store is configured: {output:?}");
     let elsewhere = setup.set("store.url", "\"sqlite:/no/such/folder/a.db\"");
     let output = store(&elsewhere, "migrate", &[], "");
-    assert_eq!(output.status.code(), Some(70), "it can not be opened: {output:?}");
+    assert_eq!(output.status.code(), Some(70), "it cannot be opened: {output:?}");
 }
 
 #[test]

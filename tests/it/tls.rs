@@ -380,5 +380,5 @@ fn the_admin_listener_can_be_secured_too() {
         assert_eq!((ready.status, ready.text()), (200, "ok\n"), "over HTTP/2, on one connection");
     }
     let plain = edge.ask(&Request::post(QUESTION));
-    assert_common(&plain, "the gateway speaks in the clear beside it");
+    assert_common(&plain, "the gateway next to it speaks in the clear");
 }

@@ -83,7 +83,7 @@ class Outage:
 
     @contextmanager
     def repeating(self, act, workers=4, pause=0.05):
-        """Workers that repeat `act`, whatever comes of it."""
+        """Workers that repeat `act`, whether it succeeds or fails."""
         is_over = threading.Event()
 
         def work():

@@ -22,7 +22,7 @@ fn reference(number: u64) -> String {
     format!("{number:048x}")
 }
 
-/// An event of the subject, so many seconds after [`NOW`], as the verifier signs it.
+/// An event of the subject, this many seconds after [`NOW`], as the verifier signs it.
 fn event(id: &str, subject: u64, status: AgeStatus, second: u32) -> SignedEvent {
     let at = |second: u32| format!("2023-11-14T22:{:02}:{:02}Z", 20 + second / 60, second % 60);
     let proof = match status {
@@ -115,7 +115,7 @@ pub(crate) async fn the_newest_event_sets_the_status(world: World) {
     assert_eq!(store.ages().user("u", NOW).await.unwrap(), None);
     open(&store, "u", 1).await;
     assert_eq!(status(&store, "u").await, Some(Pending));
-    assert_eq!(store.ages().user("u", NOW + DAY).await.unwrap(), None, "nothing came of it");
+    assert_eq!(store.ages().user("u", NOW + DAY).await.unwrap(), None, "nothing was stored");
     assert_eq!(take(&store, &event("e1", 1, Verified, 10)).await, Applied(Verified));
     let user = store.ages().user("u", NOW).await.unwrap().unwrap();
     assert_eq!((user.status, user.age_band.as_deref()), (Verified, Some("18_plus")));

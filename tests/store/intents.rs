@@ -255,7 +255,7 @@ pub(crate) async fn intents_are_counted_by_state(world: World) {
     assert_eq!(store.intents().counts_by_state().await.unwrap(), expected);
 }
 
-/// Sixteen at once, each for its share of the numbers; what came of each.
+/// Sixteen at once, each for its share of the numbers; returns the outcome of each.
 async fn at_once(store: Store, of: fn(u64) -> NewIntent<'static>) -> (Arc<Store>, Vec<Intended>) {
     let store = Arc::new(store);
     let mut tasks = JoinSet::new();

@@ -81,7 +81,7 @@ pub(crate) async fn a_session_with_a_new_event_stays(world: World) {
         world.raw(event).await.unwrap();
         store.prune(&everything_before(LIMIT)).await.unwrap();
     } else {
-        // held open until whoever forgets waits for the row
+        // held open until the deletion waits for the row
         let held = format!("BEGIN; {event}; SELECT pg_sleep(0.5); COMMIT");
         let forget = async {
             let sleeping = "SELECT count(*) FROM pg_stat_activity \

@@ -1,4 +1,4 @@
-//! A store that is opened beside the process that has it, and what a ping tells.
+//! A store that is opened while another process has it, and what a ping reports.
 
 use crate::world::{World, felt, intend, intent};
 use portcullis::store::{Binding, NewIntent, Store, StoreError};

@@ -181,7 +181,7 @@ pub(crate) async fn a_file_is_imported_whole_or_not(world: World) {
         (0..2_500).map(|number| follow(number) + "\n").collect::<Vec<_>>().concat();
     let late = |last: &str| format!("{follows}{last}");
     for (what, last) in
-        [("a line that is none", "{"), ("an episode of no podcast", &*least("episode").to_string())]
+        [("an invalid line", "{"), ("an episode of no podcast", &*least("episode").to_string())]
     {
         let why = refused(&store, &late(last)).await;
         assert!(why.starts_with("line 2501: "), "{what}: {why}");
@@ -447,7 +447,7 @@ pub(crate) async fn a_snapshot_of_suggestions_never_changes(world: World) {
     assert!(why.starts_with("line 1: suggestion.items must be a list of 1 to 500\n"), "{why}");
     assert_eq!(exported(&store, None).await.lines().count(), 2);
 
-    // whoever writes by SQL may count otherwise than in microseconds: readers take the greatest id
+    // who writes by SQL may count in another unit than microseconds: readers take the greatest id
     world.raw("UPDATE suggestion SET snapshot_id = snapshot_id * 1000").await.unwrap();
     let before = exported(&store, None).await;
     imported(&store, &both).await;

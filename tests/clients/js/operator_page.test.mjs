@@ -91,7 +91,7 @@ test('a write is found by each of its fields', () => watching({}, async (tab) =>
   await search(recipient, (found) => found.length === 1 && found[0].includes(short(recipient)));
   await search(first, (found) => found.length === 1 && found[0].includes(short(hash)));
   await search('0xdead', (found) => found.length === 0);
-  await tab.until('that there is none', '#journal-note', (text) => text.startsWith('No matching'));
+  await tab.until('the note that nothing matches', '#journal-note', (text) => text.startsWith('No matching'));
   await page.click('#journal-form [type=reset]');
   await eventually('all again', async () => (await rows()).length === 2);
   await page.select('#journal-form [name=state]', 'reverted');

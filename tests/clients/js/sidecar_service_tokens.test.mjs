@@ -262,7 +262,7 @@ const DOCUMENTS = [
   ['a key of somebody else', async (id) => ({
     verificationMethod: documentOf(id, await Secp256k1Keypair.create()).verificationMethod,
   })],
-  ['a key that is none', (id, { verificationMethod: [method] }) => ({
+  ['an invalid key', (id, { verificationMethod: [method] }) => ({
     verificationMethod: [{ ...method, publicKeyMultibase: 'zzzz' }],
   })],
 ];

@@ -135,5 +135,5 @@ fn a_malformed_cursor_is_an_invalid_request() {
     let raw = stage.get(&format!("{PATH}?{long}&cursor=%FF"));
     refused(&raw, "InvalidRequest", "bytes that are no text");
     let page = stage.page(&format!("{long}&limit=2&cursor="));
-    assert_eq!(posts(&page).len(), 2, "an empty cursor is none");
+    assert_eq!(posts(&page).len(), 2, "an empty cursor counts as absent");
 }

@@ -83,7 +83,7 @@ fn request_ids_are_echoed_or_minted() {
         let request = Request::new("GET", "/robots.txt").with("X-Request-Id", none);
         let answer = stage.ask(&request);
         common(&answer, none);
-        assert_ne!(request_id(&answer), none, "{none:?} is none");
+        assert_ne!(request_id(&answer), none, "{none:?} is not valid");
     }
     let made = |_| request_id(&stage.get("/robots.txt")).to_owned();
     let [first, second] = [0, 1].map(made);

@@ -28,7 +28,7 @@ impl Stage {
         self.edge.signal("HUP");
         let deadline = Instant::now() + PATIENCE;
         while stated().len() == before {
-            assert!(Instant::now() < deadline, "{key}: not taken over");
+            assert!(Instant::now() < deadline, "{key}: not applied");
             std::thread::yield_now();
         }
         let line = stated().pop().unwrap_or_default();
@@ -94,9 +94,9 @@ fn a_sidecar_that_is_left_out_is_off() {
 fn sidecar_and_gateway_answer_for_themselves() {
     let node = Node::start(good);
     let folder = Folder::new();
-    let beside = setup(&folder, &[("gateway.listen", "\"127.0.0.1:0\"")]);
-    let beside = beside.set("node.url", &format!("\"http://{}/rpc\"", node.address()));
-    let edge = beside.start();
+    let second = setup(&folder, &[("gateway.listen", "\"127.0.0.1:0\"")]);
+    let second = second.set("node.url", &format!("\"http://{}/rpc\"", node.address()));
+    let edge = second.start();
     assert_eq!(edge.ask(&Request::post(QUESTION)).status, 200, "the gateway");
     let mut sidecar = Client::connect(edge.sidecar());
     refused(&sidecar.ask(&Request::post(QUESTION)), "NotFound", "a question to the sidecar");

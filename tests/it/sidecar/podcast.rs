@@ -50,7 +50,7 @@ fn a_feed_is_found_by_did_or_handle() {
     each(same, |query| {
         let answer = by(&stage, &query);
         assert_eq!(answer.text(), by_did.text(), "{query}: byte for byte");
-        assert_eq!(answer.header("Link"), Some(own), "{query}: one address, whoever asks how");
+        assert_eq!(answer.header("Link"), Some(own), "{query}: one address for every query");
         assert_eq!(answer.header("ETag"), by_did.header("ETag"), "{query}");
     });
 }

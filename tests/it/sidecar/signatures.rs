@@ -85,8 +85,8 @@ fn whatever_only_looks_like_a_signature_is_refused() {
     });
     let twice = with_signature(&body, &hex).with(SIGNATURE, &hex);
     refused(&stage.ask(&twice), "InvalidSignature", "the header twice");
-    let beside = with_signature(&body, &hex).with(SIGNATURE, "other");
-    refused(&stage.ask(&beside), "InvalidSignature", "another one beside it");
+    let second = with_signature(&body, &hex).with(SIGNATURE, "other");
+    refused(&stage.ask(&second), "InvalidSignature", "a second signature");
     refused(&stage.ask(&post(WEBHOOK, &body)), "InvalidSignature", "none");
     let elsewhere = post(WEBHOOK, &body).with("X-Hub-Signature-256", &format!("sha256={hex}"));
     refused(&stage.ask(&elsewhere), "InvalidSignature", "in another header");
@@ -140,11 +140,11 @@ fn two_secrets_are_valid_during_rotation() {
         stage.ask(&with_signature(&body, &sign(secret, &body))).status
     };
     let taken = [WEBHOOK_SECRET, NEXT].map(|secret| status(1, secret));
-    assert_eq!(taken, [200, 401], "the next secret is none yet");
+    assert_eq!(taken, [200, 401], "the next secret is not valid yet");
     stage.reload(FILES, &files(&[&current, &next]));
     let taken = [WEBHOOK_SECRET, NEXT, "another"].map(|secret| status(2, secret));
     assert_eq!(taken, [200, 200, 401], "both are good");
     stage.reload(FILES, &files(&[&next]));
     let taken = [WEBHOOK_SECRET, NEXT].map(|secret| status(3, secret));
-    assert_eq!(taken, [401, 200], "the old one is none any more");
+    assert_eq!(taken, [401, 200], "the old one is not valid any more");
 }

@@ -167,7 +167,7 @@ fn a_set_filters_and_may_be_empty() {
         assert_eq!(posts(&stage.page(&format!("{long}&set={set}"))), even, "set={set}");
     }
     let all = posts(&stage.page(&format!("{long}&set=")));
-    assert_eq!(all.len(), 60, "an empty set is none");
+    assert_eq!(all.len(), 60, "an empty set counts as absent");
     for set in ["base", "base12", "base1%25", "%25", "a".repeat(64).as_str()] {
         let page = stage.page(&format!("{long}&set={set}"));
         assert_eq!(page, serde_json::json!({ "feed": [] }), "set={set}");

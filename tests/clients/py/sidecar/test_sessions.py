@@ -214,7 +214,7 @@ def test_unknown_keys_do_not_cause_repeated_fetches(with_keys, stub):
 
 
 def test_known_keys_stay_valid_while_their_source_is_down(with_keys, stub):
-    key = SigningKey("ES256", "kept")
+    key = SigningKey("ES256", "cached")
     stub.answers["/down.json"] = {"keys": [key.public]}
     sidecar = with_keys(f"{stub.url}/down.json")
     assert sidecar.get(PATH, bearer(key.mint())).status == 200
