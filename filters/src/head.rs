@@ -228,7 +228,7 @@ pub fn declared_length(headers: &HeaderMap) -> Option<usize> {
 }
 
 /// The weight of an `Accept-Encoding` element without one, in thousandths.
-const WHOLE: u16 = 1000;
+const FULL_WEIGHT: u16 = 1000;
 
 /// Whether a client accepts gzip and does not prefer the identity, the only other coding; RFC 9110,
 /// section 12.5.3.
@@ -242,12 +242,12 @@ pub fn accepts_gzip(headers: &HeaderMap) -> bool {
             let mut parts = element.splitn(2, |byte| *byte == b';').map(<[u8]>::trim_ascii);
             let coding = parts.next().unwrap_or_default();
             let listed = match () {
-                () if is(coding, "gzip") || is(coding, "x-gzip") => &mut gzip,
-                () if is(coding, "identity") => &mut identity,
+                () if is_coding(coding, "gzip") || is_coding(coding, "x-gzip") => &mut gzip,
+                () if is_coding(coding, "identity") => &mut identity,
                 () if coding == b"*" => &mut any,
                 () => continue,
             };
-            let weight = parts.next().map_or(WHOLE, |text| weight(text).unwrap_or(0));
+            let weight = parts.next().map_or(FULL_WEIGHT, |text| coding_weight(text).unwrap_or(0));
             // of a coding that is listed twice, the lesser
             *listed = Some(listed.map_or(weight, |other| core::cmp::min(other, weight)));
         }
@@ -256,12 +256,12 @@ pub fn accepts_gzip(headers: &HeaderMap) -> bool {
     gzip > 0 && gzip >= identity.unwrap_or(0)
 }
 
-fn is(coding: &[u8], name: &str) -> bool {
+fn is_coding(coding: &[u8], name: &str) -> bool {
     coding.eq_ignore_ascii_case(name.as_bytes())
 }
 
 /// A weight in thousandths: `q=`, then 0 to 1 with up to three digits. RFC 9110, section 12.4.2.
-fn weight(text: &[u8]) -> Option<u16> {
+fn coding_weight(text: &[u8]) -> Option<u16> {
     let value = text.strip_prefix(b"q=").or_else(|| text.strip_prefix(b"Q="))?;
     let (whole, digits) = match value {
         [whole @ (b'0' | b'1')] => (whole, &[][..]),
@@ -274,7 +274,7 @@ fn weight(text: &[u8]) -> Option<u16> {
             digits.get(at).unwrap_or(&b'0').checked_sub(b'0').filter(|digit| *digit <= 9)?;
         weight = weight.saturating_mul(10).saturating_add(u16::from(digit));
     }
-    (weight <= WHOLE).then_some(weight)
+    (weight <= FULL_WEIGHT).then_some(weight)
 }
 
 #[cfg(test)]

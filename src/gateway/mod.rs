@@ -356,7 +356,7 @@ impl PendingRead<'_> {
             let deadline = start + self.gateway.node.timeout();
             let answer = loop {
                 let Some(Role::Follower(answer)) = &mut self.role else {
-                    break self.fetch_and_cache((start, deadline)).await;
+                    break self.fetch_and_cache(deadline).await;
                 };
                 match timeout_at(deadline, answer).await {
                     Ok(Ok(answer)) => break answer,
@@ -378,12 +378,12 @@ impl PendingRead<'_> {
         }
     }
 
-    async fn fetch_and_cache(&self, time: (Instant, Instant)) -> Result<Answer, NodeError> {
+    async fn fetch_and_cache(&self, deadline: Instant) -> Result<Answer, NodeError> {
         if let Some(block) = self.view.settled.filter(|_| self.class.is_some())
             && let Some(settled) = self.request.at(block, &self.gateway.keys)
         {
             // boxed: few reads have another form
-            let answer = Box::pin(self.fetch((&settled, Route::Block(block)), time)).await?;
+            let answer = Box::pin(self.fetch((&settled, Route::Block(block)), deadline)).await?;
             if answer.is_result() {
                 self.store(CacheClass::ClassAt(block), &answer);
                 return Ok(answer);
@@ -396,7 +396,7 @@ impl PendingRead<'_> {
         {
             return Ok(self.gateway.node.answer_with(head.to_string()));
         }
-        let answer = self.fetch((call, route), time).await?;
+        let answer = self.fetch((call, route), deadline).await?;
         if let Some(class) = self.class.filter(|_| answer.is_result()) {
             self.store(class, &answer);
         }
@@ -406,12 +406,12 @@ impl PendingRead<'_> {
     fn fetch<'a>(
         &'a self,
         (key, route): (&'a CacheKey, Route),
-        time: (Instant, Instant),
+        deadline: Instant,
     ) -> impl Future<Output = Result<Answer, NodeError>> + 'a {
         let write = |id, out: &mut Vec<u8>| key.call().write_request(id, out);
         let share = self.gateway.running.clients().answers_of(self.caller.client);
         let (call, share) = ((route, ConnectionChoice::Pooled), Some(share));
-        self.gateway.node.fetch_by(write, call, self.caller.traceparent, time, share)
+        self.gateway.node.fetch_by(write, call, self.caller.traceparent, deadline, share)
     }
 
     fn store(&self, class: CacheClass, answer: &Answer) {

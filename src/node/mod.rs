@@ -320,19 +320,19 @@ impl Node {
         deadline: Instant,
         share: Option<ClientShare>,
     ) -> impl Future<Output = Result<Answer, NodeError>> + Send + 'a {
-        let time = (Instant::now(), deadline);
-        self.fetch_by(write, (Route::Primary, connection), traceparent, time, share)
+        self.fetch_by(write, (Route::Primary, connection), traceparent, deadline, share)
     }
 
-    /// The same to a URL that the route allows, for a call that starts at the first instant.
+    /// The same to a URL that the route allows.
     pub fn fetch_by<'a>(
         &'a self,
         write: impl Fn(u64, &mut Vec<u8>) + Send + Sync + 'a,
         (route, connection): (Route, ConnectionChoice),
         traceparent: Option<&'a [u8]>,
-        (start, deadline): (Instant, Instant),
+        deadline: Instant,
         share: Option<ClientShare>,
     ) -> impl Future<Output = Result<Answer, NodeError>> + Send + 'a {
+        let start = Instant::now();
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let call = NodeCall { id, route, write, connection, traceparent, start, deadline };
         async move {
