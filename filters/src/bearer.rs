@@ -5,6 +5,7 @@
 
 use crate::head::Head;
 use crate::secret::Secret;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 use http::header;
@@ -62,8 +63,12 @@ impl Tokens {
     }
 }
 
+/// The digest's state holds up to 64 bytes of its message. It is on the heap and never moved: there
+/// it is wiped when it is freed, while a stack would keep a copy of the token.
 fn digest(token: &[u8]) -> [u8; 32] {
-    Sha256::digest(token).into()
+    let mut state = Box::new(Sha256::new());
+    state.update(token);
+    state.finalize_reset().into()
 }
 
 impl fmt::Debug for Tokens {

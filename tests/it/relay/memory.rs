@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
+use std::thread;
 use std::time::Instant;
 
 use portcullis_filters::felt::Felt;
@@ -110,14 +111,22 @@ fn no_freed_memory_holds_a_bearer_token() {
     ];
     for (setup, pair) in [(plain.clone(), None), (secured(plain, "relay", &folder), Some(&pair))] {
         let edge = setup.start();
-        for request in &requests {
-            connect(edge.relay(), pair).ask(request);
-            if let Some(pair) = pair {
-                let mut client = Client2::connect(edge.relay(), pair);
-                client.ask(request);
-                client.ask(request);
+        let ask_each = || {
+            for request in &requests {
+                connect(edge.relay(), pair).ask(request);
+                if let Some(pair) = pair {
+                    let mut client = Client2::connect(edge.relay(), pair);
+                    client.ask(request);
+                    client.ask(request);
+                }
             }
-        }
+        };
+        // at once: what a request leaves on a stack, the next one by itself would overwrite
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(ask_each);
+            }
+        });
         // a head that is never completed
         let begun = format!("GET /readyz HTTP/1.1\r\nAuthorization: Bearer {TOKEN}\r\n");
         connect(edge.relay(), pair).send(begun);
