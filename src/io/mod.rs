@@ -19,6 +19,7 @@ use pingora_limits::inflight::{Guard, Inflight};
 use portcullis_filters::client::ClientKey;
 use std::fmt;
 use std::future::{Future, poll_fn};
+use std::hint::black_box;
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::{Pin, pin};
@@ -64,7 +65,8 @@ pub fn cold<F: Future>(future: F) -> Pin<Box<F>> {
     Box::pin(future)
 }
 
-/// Appends what has arrived, at most [`READ_SIZE`] bytes, and returns how many: 0 at the end.
+/// Appends what has arrived, at most [`READ_SIZE`] bytes, and returns how many: 0 at the end. The
+/// stack keeps no copy, which could be a bearer token.
 pub fn poll_read_some(
     from: &mut (impl AsyncRead + Unpin),
     cx: &mut Context<'_>,
@@ -74,7 +76,8 @@ pub fn poll_read_some(
     let mut piece = ReadBuf::uninit(&mut step);
     ready!(Pin::new(from).poll_read(cx, &mut piece))?;
     to.extend_from_slice(piece.filled());
-    Poll::Ready(Ok(piece.filled().len()))
+    piece.filled_mut().fill(0);
+    Poll::Ready(Ok(black_box(&piece).filled().len()))
 }
 
 /// Runs `future` for at most `limit`, counted from when it first has to wait; `None` after that.
@@ -316,5 +319,28 @@ impl MemoryPermit {
 impl Drop for MemoryPermit {
     fn drop(&mut self) {
         self.memory.free.fetch_add(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::os::unix::fs::FileExt as _;
+    use std::task::Waker;
+
+    #[test]
+    fn what_was_read_is_not_left_on_the_stack() {
+        const AROUND: usize = 64 << 10;
+        let token = b"token-of-nobody-0123456789abcdef".to_vec();
+        let (mut to, mut cx) = (BytesMut::new(), Context::from_waker(Waker::noop()));
+        let read = poll_read_some(&mut token.as_slice(), &mut cx, &mut to);
+        assert!(matches!(read, Poll::Ready(Ok(32))), "{read:?}");
+        let here = (&raw const cx).addr();
+        let mut stack = vec![0; 2 * AROUND];
+        let memory = File::open("/proc/self/mem").expect("it is this process");
+        let length = memory.read_at(&mut stack, (here - AROUND) as u64).expect("it is mapped");
+        assert!(length > AROUND, "{length}");
+        assert_eq!(memchr::memmem::find(&stack[..length], &token), None);
     }
 }
