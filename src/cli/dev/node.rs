@@ -48,7 +48,7 @@ pub(super) enum StartError {
 /// A running node; dropping it stops it.
 pub(super) struct Devnet {
     process: Child,
-    address: SocketAddr,
+    port: Port,
     program: PathBuf,
     log: PathBuf,
 }
@@ -57,14 +57,13 @@ impl Devnet {
     /// Starts a node whose output goes to `log`, and waits until it answers.
     pub(super) async fn start(
         program: PathBuf,
-        Port { address, socket }: Port,
+        port: Port,
         log: &Path,
     ) -> Result<Self, StartError> {
         let spawn_failed = |error| StartError::Spawn(program.clone(), error);
         let out = File::create(log).map_err(spawn_failed)?;
-        drop(socket);
-        let process = spawn(&program, address, out).map_err(spawn_failed)?;
-        let mut devnet = Self { process, address, program, log: log.to_owned() };
+        let process = spawn(&program, port.address, out).map_err(spawn_failed)?;
+        let mut devnet = Self { process, port, program, log: log.to_owned() };
         devnet.answers().await?;
         Ok(devnet)
     }
@@ -75,7 +74,7 @@ impl Devnet {
         // the log keeps what it said at its end
         let out = OpenOptions::new().append(true).create(true).open(&self.log);
         let out = out.map_err(spawn_failed)?;
-        self.process = spawn(&self.program, self.address, out).map_err(spawn_failed)?;
+        self.process = spawn(&self.program, self.port.address, out).map_err(spawn_failed)?;
         self.answers().await
     }
 
@@ -94,7 +93,7 @@ impl Devnet {
     /// Waits until it answers.
     async fn answers(&mut self) -> Result<(), StartError> {
         let end = Instant::now() + START;
-        while !is_alive(self.address) {
+        while !is_alive(self.port.address) {
             if self.exit_status().is_some() || Instant::now() >= end {
                 return Err(StartError::NotAlive(self.log.clone()));
             }
@@ -110,20 +109,23 @@ impl Drop for Devnet {
     }
 }
 
-/// A port on loopback, for a node that starts later: until then connections to it are refused.
+/// A port on loopback, for a node that starts later, and again after it has ended. Without a node,
+/// connections to the port are refused.
 pub(super) struct Port {
     pub(super) address: SocketAddr,
-    /// Bound but not listening, so that no other process gets the port.
-    socket: TcpSocket,
+    /// Bound but not listening: the system gives the port to nobody who asks for a free one, and
+    /// the node can listen on it, as both set `SO_REUSEADDR`.
+    _socket: TcpSocket,
 }
 
 impl Port {
     /// A free one.
     pub(super) fn reserve() -> Result<Self, StartError> {
         let socket = TcpSocket::new_v4().map_err(StartError::Port)?;
+        socket.set_reuseaddr(true).map_err(StartError::Port)?;
         socket.bind((Ipv4Addr::LOCALHOST, 0).into()).map_err(StartError::Port)?;
         let address = socket.local_addr().map_err(StartError::Port)?;
-        Ok(Self { address, socket })
+        Ok(Self { address, _socket: socket })
     }
 
     /// The URL of its JSON-RPC.
@@ -168,4 +170,24 @@ pub(super) fn find() -> Option<PathBuf> {
 pub(super) fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|program| program.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_reserved_port_is_for_its_node() {
+        let port = Port::reserve().expect("a port is free");
+        let other = || TcpSocket::new_v4().and_then(|socket| socket.bind(port.address));
+        assert_eq!(other().unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        // a listener sets SO_REUSEADDR, and is where connections go
+        let node = TcpListener::bind(port.address).expect("the node can have it");
+        TcpStream::connect(port.address).expect("the node listens");
+        node.accept().expect("it is the node's");
+        drop(node);
+        TcpStream::connect(port.address).expect_err("the node has ended");
+        TcpListener::bind(port.address).expect("it starts again");
+    }
 }
