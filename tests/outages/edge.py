@@ -4,6 +4,7 @@ PORTCULLIS names the program; `starknet-devnet`, `prometheus` and `prometheus-al
 found on PATH. All data is in one folder, which the caller removes.
 """
 
+import itertools
 import json
 import os
 import re
@@ -179,14 +180,17 @@ class Edge:
     def signal(self, which):
         self.child.process.send_signal(which)
 
-    def verdict(self):
-        """The verdict on the page and what is wrong, as its stream of snapshots has them."""
+    def verdict(self, text=""):
+        """The verdict on the page and what is wrong, from its stream of snapshots: the first one
+        with this text, within 15 snapshots, one a second."""
         url = f"http://{self.admin}/events"
         with urllib.request.urlopen(url, timeout=5) as stream:
-            for line in stream:
-                if line.startswith(b"data: "):
-                    return json.loads(line[6:])["verdict"]
-        raise AssertionError("the stream has no snapshot")
+            snapshots = (line[6:] for line in stream if line.startswith(b"data: "))
+            for snapshot in itertools.islice(snapshots, 15):
+                verdict = json.loads(snapshot)["verdict"]
+                if text in str(verdict):
+                    return verdict
+        raise AssertionError(f"no snapshot has {text!r}")
 
     def metric(self, series):
         _, text = ask(f"http://{self.admin}/metrics")
