@@ -76,6 +76,7 @@ pub fn poll_read_some(
     let mut piece = ReadBuf::uninit(&mut step);
     ready!(Pin::new(from).poll_read(cx, &mut piece))?;
     to.extend_from_slice(piece.filled());
+    // read through `black_box` below, so that the compiler keeps the write
     piece.filled_mut().fill(0);
     Poll::Ready(Ok(black_box(&piece).filled().len()))
 }

@@ -182,11 +182,11 @@ class Edge:
 
     def verdict(self, text=""):
         """The verdict on the page and what is wrong, from its stream of snapshots: the first one
-        with this text, within 15 snapshots, one a second."""
+        with this text, within 10 snapshots, one a second."""
         url = f"http://{self.admin}/events"
         with urllib.request.urlopen(url, timeout=5) as stream:
             snapshots = (line[6:] for line in stream if line.startswith(b"data: "))
-            for snapshot in itertools.islice(snapshots, 15):
+            for snapshot in itertools.islice(snapshots, 10):
                 verdict = json.loads(snapshot)["verdict"]
                 if text in str(verdict):
                     return verdict

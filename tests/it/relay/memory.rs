@@ -121,7 +121,7 @@ fn no_freed_memory_holds_a_bearer_token() {
                 }
             }
         };
-        // at once: what a request leaves on a stack, the next one by itself would overwrite
+        // in sequence, each request overwrites what the one before left on a stack
         thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(ask_each);
