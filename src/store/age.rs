@@ -4,7 +4,8 @@
 //! so a repeated event finds its first outcome. All writes about one user are serialized, across
 //! processes too.
 
-use super::db::{Db, Row, Tx};
+use super::db::{Db, Row};
+use super::tx::Tx;
 use super::{StoreError, sql};
 use portcullis_filters::webhook::{AgeRecord, AgeStatus, SignedEvent, Verdict, decide, moves_user};
 

@@ -6,8 +6,9 @@
 //! receipt as what it cost. What was rejected or lost counts nothing, and a drip that reverted
 //! its fee only. Fees are summed by minute, and count until their minute is a day old.
 
-use super::db::{Row, Tx};
+use super::db::Row;
 use super::intent::{Intents, NewIntent};
+use super::tx::Tx;
 use super::{StoreError, sql};
 use portcullis_filters::named;
 

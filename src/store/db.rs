@@ -4,15 +4,18 @@
 //! Every call has a timeout. After a timeout the database may have done the work all the same, so
 //! callers repeat or read again. Nothing here knows a table.
 
+use super::connection::Connection;
 use super::error::{Cause, StoreError};
 use super::sql;
+use super::tx::Tx;
 use portcullis_filters::felt::Felt;
 use serde::de::DeserializeOwned;
 use sqlx::postgres::PgRow;
 use sqlx::sqlite::SqliteRow;
-use sqlx::{Decode, PgPool, Postgres, Row as _, SqlSafeStr, Sqlite, SqlitePool, Transaction, Type};
+use sqlx::{Decode, PgPool, Postgres, Row as _, SqlSafeStr, Sqlite, SqlitePool, Type};
 use std::borrow::Cow;
 use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
 
 /// 5 s for one statement: far beyond a healthy database, and within a client's timeout.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
@@ -96,30 +99,6 @@ pub(super) fn slots<const PLACES: usize>(
     Ok(std::array::from_fn(|at| texts.get(at).map(String::as_str).into()))
 }
 
-/// A statement with its arguments, for the driver that type inference finds.
-macro_rules! query {
-    ($sql:expr, $args:expr) => {
-        $args.iter().fold(sqlx::query($sql), |query, arg| match arg {
-            Arg::Text(text) => query.bind(text.as_deref()),
-            Arg::Int(number) => query.bind(*number),
-        })
-    };
-}
-
-/// The rows of a statement, each as `$row`.
-macro_rules! fetch {
-    ($on:expr, $row:path, $sql:expr, $args:expr) => {
-        bounded(query!($sql, $args).fetch_all($on)).await?.into_iter().map($row)
-    };
-}
-
-/// Runs a statement; the number of rows that changed.
-macro_rules! execute {
-    ($on:expr, $timeout:expr, $sql:expr, $args:expr) => {
-        Ok(within($timeout, query!($sql, $args).execute($on)).await?.rows_affected())
-    };
-}
-
 /// Connections to one of the two databases; clones share them.
 #[derive(Debug, Clone)]
 pub(super) enum Db {
@@ -138,12 +117,15 @@ impl Db {
         sql: impl SqlSafeStr,
         args: &[Arg<'_>],
     ) -> Result<Vec<Row>, StoreError> {
-        Ok(match self {
-            Self::Sqlite { readers, .. } => fetch!(readers, Row::Sqlite, sql, args).collect(),
+        if matches!(self, Self::Postgres(_)) && !args.iter().all(Arg::is_storable) {
             // no row holds what cannot be stored: SQLite finds none either
-            Self::Postgres(_) if !args.iter().all(Arg::is_storable) => Vec::new(),
-            Self::Postgres(pool) => fetch!(pool, Row::Postgres, sql, args).collect(),
-        })
+            return Ok(Vec::new());
+        }
+        let deadline = Instant::now() + TIMEOUT;
+        let mut connection = until(deadline, self.reader()).await?;
+        let found = until(deadline, connection.rows(sql, args)).await;
+        connection.end(&found);
+        found
     }
 
     /// The first row of a query.
@@ -175,34 +157,61 @@ impl Db {
 
     /// Runs one statement that writes, durable on return; the number of rows that changed.
     pub(super) async fn run(&self, sql: &'static str, args: &[Arg<'_>]) -> Result<u64, StoreError> {
-        match self {
-            Self::Sqlite { writer, .. } => execute!(writer, TIMEOUT, sql, args),
-            Self::Postgres(pool) => execute!(pool, TIMEOUT, sql, args),
-        }
+        let deadline = Instant::now() + TIMEOUT;
+        let mut connection = until(deadline, self.writer()).await?;
+        let changed = until(deadline, connection.run(sql, args)).await;
+        connection.end(&changed);
+        changed
+    }
+
+    /// SQLite only: moves the log into the file and empties it; `false` if a reader needs it.
+    pub(super) async fn empty_log(&self) -> Result<bool, StoreError> {
+        let deadline = Instant::now() + TIMEOUT;
+        let mut connection = until(deadline, self.writer()).await?;
+        let found = until(deadline, connection.rows(sql::LOG_EMPTY, &[])).await;
+        connection.end(&found);
+        let is_busy = found?.first().map(|row| row.flag("busy")).transpose()?;
+        Ok(is_busy == Some(false))
     }
 
     /// Begins a transaction that may write; dropping it rolls it back.
     pub(super) async fn begin(&self) -> Result<Tx, StoreError> {
-        match self {
+        let begin = match self {
             // a deferred one fails without waiting if another has written since its first read
-            Self::Sqlite { writer, .. } => {
-                bounded(writer.begin_with("BEGIN IMMEDIATE")).await.map(Tx::Sqlite)
-            }
-            Self::Postgres(pool) => bounded(pool.begin()).await.map(Tx::Postgres),
-        }
+            Self::Sqlite { .. } => "BEGIN IMMEDIATE",
+            Self::Postgres(_) => "BEGIN",
+        };
+        let deadline = Instant::now() + TIMEOUT;
+        Tx::begin(until(deadline, self.writer()).await?, begin, deadline).await
     }
 
     /// Begins a transaction that only reads, and sees one state of the tables from its first query
     /// until it is dropped. It may idle between queries for `idle`.
     pub(super) async fn snapshot(&self, idle: Duration) -> Result<Tx, StoreError> {
+        let begin = match self {
+            Self::Sqlite { .. } => "BEGIN",
+            Self::Postgres(_) => sql::SNAPSHOT_BEGIN,
+        };
+        let deadline = Instant::now() + TIMEOUT;
+        let mut tx = Tx::begin(until(deadline, self.reader()).await?, begin, deadline).await?;
+        if tx.is_postgres() {
+            let idle = idle.as_millis().to_string();
+            tx.row(sql::SNAPSHOT_IDLE, &[idle.into()]).await?;
+        }
+        Ok(tx)
+    }
+
+    async fn reader(&self) -> Result<Connection, sqlx::Error> {
         match self {
-            Self::Sqlite { readers, .. } => bounded(readers.begin()).await.map(Tx::Sqlite),
-            Self::Postgres(pool) => {
-                let mut tx = Tx::Postgres(bounded(pool.begin_with(sql::SNAPSHOT_BEGIN)).await?);
-                let idle = idle.as_millis().to_string();
-                tx.row(sql::SNAPSHOT_IDLE, &[idle.into()]).await?;
-                Ok(tx)
-            }
+            Self::Sqlite { readers, .. } => readers.acquire().await.map(Connection::Sqlite),
+            Self::Postgres(pool) => pool.acquire().await.map(Connection::Postgres),
+        }
+    }
+
+    async fn writer(&self) -> Result<Connection, sqlx::Error> {
+        match self {
+            Self::Sqlite { writer, .. } => writer.acquire().await.map(Connection::Sqlite),
+            Self::Postgres(pool) => pool.acquire().await.map(Connection::Postgres),
         }
     }
 
@@ -214,80 +223,6 @@ impl Db {
                 writer.close().await;
             }
             Self::Postgres(pool) => pool.close().await,
-        }
-    }
-}
-
-/// A transaction.
-#[derive(Debug)]
-pub(super) enum Tx {
-    Sqlite(Transaction<'static, Sqlite>),
-    Postgres(Transaction<'static, Postgres>),
-}
-
-impl Tx {
-    /// The rows of a query.
-    pub(super) async fn rows(
-        &mut self,
-        sql: impl SqlSafeStr,
-        args: &[Arg<'_>],
-    ) -> Result<Vec<Row>, StoreError> {
-        Ok(match self {
-            Self::Sqlite(tx) => fetch!(&mut **tx, Row::Sqlite, sql, args).collect(),
-            Self::Postgres(tx) => fetch!(&mut **tx, Row::Postgres, sql, args).collect(),
-        })
-    }
-
-    /// The first row of a query.
-    pub(super) async fn row(
-        &mut self,
-        sql: impl SqlSafeStr,
-        args: &[Arg<'_>],
-    ) -> Result<Option<Row>, StoreError> {
-        Ok(self.rows(sql, args).await?.into_iter().next())
-    }
-
-    /// Runs a statement; the number of rows that changed.
-    pub(super) async fn run(
-        &mut self,
-        sql: &'static str,
-        args: &[Arg<'_>],
-    ) -> Result<u64, StoreError> {
-        self.run_within(TIMEOUT, sql, args).await
-    }
-
-    /// [`Self::run`] with a timeout of its own.
-    pub(super) async fn run_within(
-        &mut self,
-        timeout: Duration,
-        sql: impl SqlSafeStr,
-        args: &[Arg<'_>],
-    ) -> Result<u64, StoreError> {
-        match self {
-            Self::Sqlite(tx) => execute!(&mut **tx, timeout, sql, args),
-            Self::Postgres(tx) => execute!(&mut **tx, timeout, sql, args),
-        }
-    }
-
-    /// Takes the lock of this name until the transaction ends.
-    pub(super) async fn lock(&mut self, name: &str) -> Result<(), StoreError> {
-        match self {
-            // one write transaction at a time
-            Self::Sqlite(_) => Ok(()),
-            Self::Postgres(_) => self.run(sql::NAME_LOCK, &[name.into()]).await.map(drop),
-        }
-    }
-
-    /// Commits; durable on return.
-    pub(super) async fn commit(self) -> Result<(), StoreError> {
-        self.commit_within(TIMEOUT).await
-    }
-
-    /// [`Self::commit`] with a timeout of its own.
-    pub(super) async fn commit_within(self, timeout: Duration) -> Result<(), StoreError> {
-        match self {
-            Self::Sqlite(tx) => within(timeout, tx.commit()).await,
-            Self::Postgres(tx) => within(timeout, tx.commit()).await,
         }
     }
 }
@@ -370,7 +305,18 @@ pub(super) async fn within<T, E>(
 where
     StoreError: From<E>,
 {
-    match tokio::time::timeout(timeout, work).await {
+    until(Instant::now() + timeout, work).await
+}
+
+/// Runs `work` until a deadline.
+pub(super) async fn until<T, E>(
+    deadline: Instant,
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, StoreError>
+where
+    StoreError: From<E>,
+{
+    match timeout_at(deadline, work).await {
         Ok(done) => Ok(done?),
         Err(_) => Err(StoreError::Unavailable(Cause::Timeout)),
     }

@@ -103,6 +103,9 @@ pub enum Cause {
     /// The server broke the protocol.
     #[error("the server broke the protocol")]
     Protocol,
+    /// An earlier statement of the transaction failed.
+    #[error("an earlier statement of the transaction failed")]
+    Aborted,
 }
 
 impl From<sqlx::Error> for StoreError {
@@ -183,6 +186,21 @@ impl StoreError {
             Self::Url(why) => Self::ReadUrl(why),
             other => other,
         }
+    }
+
+    /// Whether a statement failed by itself, by a constraint, its text or its values, so that its
+    /// connection and the rest of its transaction are as before. Any other failure leaves both in
+    /// doubt.
+    ///
+    /// SQLite, in the low byte: 1 SQLITE_ERROR, 18 SQLITE_TOOBIG, 19 SQLITE_CONSTRAINT, 20
+    /// SQLITE_MISMATCH, 25 SQLITE_RANGE. PostgreSQL: the classes 22 data exception, 23 constraint,
+    /// 42 syntax or access rule, P0 raised by a function.
+    pub(super) fn is_of_statement(&self) -> bool {
+        let Self::Failed { code, .. } = self else { return false };
+        if code.len() == 5 {
+            return ["22", "23", "42", "P0"].iter().any(|class| code.starts_with(class));
+        }
+        code.parse().is_ok_and(|code: u32| matches!(code & 0xff, 1 | 18 | 19 | 20 | 25))
     }
 
     /// Whether a row violated a constraint.

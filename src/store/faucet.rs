@@ -1,7 +1,8 @@
 //! The faucet's bindings: an identity has one recipient and a recipient one identity, from the
 //! first drip until the chain starts over.
 
-use super::db::{Db, Tx};
+use super::db::Db;
+use super::tx::Tx;
 use super::{StoreError, sql};
 use portcullis_filters::felt::Felt;
 

@@ -3,7 +3,6 @@
 //! Content that the product's backend writes about a user (the account, posts, a podcast) is
 //! deleted where it is written. The journal holds no personal data.
 
-use super::db::Db;
 use super::syntax::is_did;
 use super::{Store, StoreError, sql};
 
@@ -34,9 +33,6 @@ impl Store {
             let account = self.accounts().by_user(user).await?;
             (Some(user.to_owned()), account.and_then(|account| account.did))
         };
-        if matches!(self.db, Db::Sqlite { .. }) {
-            self.db.run(sql::OVERWRITE, &[]).await?;
-        }
         let mut forgotten = Forgotten::default();
         let mut tx = self.db.begin().await?;
         if let Some(user_id) = &user_id {

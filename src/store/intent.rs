@@ -6,10 +6,11 @@
 //! across processes too.
 
 use super::budget::{self, Budgets, OverBudget};
-use super::db::{Db, FromRow, Row, Tx};
+use super::db::{Db, FromRow, Row};
 use super::entry::Event;
 use super::faucet::{self, Binding};
 use super::state::{EntryKind, IntentState};
+use super::tx::Tx;
 use super::{StoreError, journal, sql};
 use hex::FromHex as _;
 use portcullis_filters::felt::Felt;

@@ -4,10 +4,11 @@
 //! the chain first ([`lock`]), which serializes all writers across processes: the sequence has no
 //! gaps, and what a writer reads after the lock is still true when it commits.
 
-use super::db::{Db, FromRow as _, Row, Tx};
+use super::db::{Db, FromRow as _, Row};
 use super::entry::{Entry, Event, GENESIS};
 use super::intent::{Intent, IntentId};
 use super::state::IntentState;
+use super::tx::Tx;
 use super::{StoreError, sql};
 use portcullis_filters::felt::Felt;
 use thiserror::Error;

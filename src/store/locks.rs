@@ -138,12 +138,13 @@ impl SessionLock {
         self.is_held
     }
 
-    /// Checks that it is still held: its connection answers.
+    /// Checks that it is still held: its connection answers. One that does not is closed.
     pub async fn check(&mut self) -> Result<(), StoreError> {
-        match &mut self.session {
-            Some(session) => bounded(session.connection.ping()).await,
-            None => Ok(()),
-        }
+        let Some(mut session) = self.session.take() else { return Ok(()) };
+        let was_held = std::mem::take(&mut self.is_held);
+        bounded(session.connection.ping()).await?;
+        (self.session, self.is_held) = (Some(session), was_held);
+        Ok(())
     }
 
     /// Releases it.

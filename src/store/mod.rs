@@ -7,8 +7,8 @@
 //! Reading order: `intent.rs`, `journal.rs` with `entry.rs` and `state.rs`, `budget.rs`,
 //! `idempotency.rs`, `chain_epoch.rs`, `clock.rs`, `faucet.rs`, `locks.rs`; `feed.rs`,
 //! `account.rs`, `podcast.rs`, `sitemap.rs`, `age.rs`; `replica.rs`, `topology.rs`; `transfer` with
-//! `syntax.rs`; `prune.rs`, `forget.rs`, `backup.rs`; below them `sql`, `db.rs`, `open.rs`,
-//! `examine.rs`, `error.rs`.
+//! `syntax.rs`; `prune.rs`, `forget.rs`, `backup.rs`; below them `sql`, `db.rs`, `tx.rs`,
+//! `connection.rs`, `open.rs`, `examine.rs`, `error.rs`.
 
 /// A struct from a row: `get: a b; flag: c;` reads these fields from the columns of their names
 /// with these methods of [`db::Row`], and the braces hold the other fields.
@@ -27,6 +27,7 @@ mod backup;
 mod budget;
 mod chain_epoch;
 mod clock;
+mod connection;
 mod db;
 mod entry;
 mod error;
@@ -48,6 +49,7 @@ mod state;
 pub(crate) mod syntax;
 mod topology;
 mod transfer;
+mod tx;
 
 use crate::config::StoreConfig;
 use crate::secrets::Secret;

@@ -223,11 +223,19 @@ fn private(options: &mut OpenOptions) -> &mut OpenOptions {
 /// Opens a SQLite file for one process; a new file is readable by its owner only.
 pub(super) async fn sqlite(file: &Path) -> Result<Db, StoreError> {
     let (writer, readers) = sqlite_pools(file).await?;
+    if let Err(error) = migrate_sqlite(&writer).await {
+        // before another attempt opens the file
+        writer.close().await;
+        return Err(error);
+    }
+    Ok(Db::Sqlite { writer, readers })
+}
+
+async fn migrate_sqlite(writer: &SqlitePool) -> Result<(), StoreError> {
     // deferred: with nothing to apply it only reads, and waits for no other process that writes
     let mut creating = bounded(writer.begin()).await?;
     within(MIGRATING, migrator(|version| version.sqlite).run(&mut *creating)).await?;
-    within(MIGRATING, creating.commit()).await?;
-    Ok(Db::Sqlite { writer, readers })
+    within(MIGRATING, creating.commit()).await
 }
 
 /// Opens a SQLite file next to a process that may have it open. Creating tables takes the lock.
@@ -269,7 +277,9 @@ async fn sqlite_pools(file: &Path) -> Result<(SqlitePool, SqlitePool), StoreErro
     let options = sqlite_options(file)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
-        .foreign_keys(true);
+        .foreign_keys(true)
+        // overwrites what is deleted, and the old form of what is changed
+        .pragma("secure_delete", "ON");
     let writer = bounded(sqlite_pool(1).connect_with(options)).await?;
     let readers = sqlite_options(file).read_only(true);
     Ok((writer, sqlite_pool(READERS).connect_lazy_with(readers)))

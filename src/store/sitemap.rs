@@ -2,7 +2,8 @@
 //! each. A URL never moves to another page, and no query counts rows to find one. A page that is
 //! too large for a file has several parts, by the stored weight of its URLs.
 
-use super::db::{Arg, Db, FromRow, Row, Tx};
+use super::db::{Arg, Db, FromRow, Row};
+use super::tx::Tx;
 use super::{StoreError, sql};
 use std::fmt;
 use std::sync::Arc;
@@ -166,10 +167,12 @@ impl SitemapReader {
         args: &[Arg<'_>],
     ) -> Result<Vec<T>, StoreError> {
         self.snapshot.take_if(|(_, since, _)| since.elapsed() > SNAPSHOT);
-        let rows = match &mut self.snapshot {
-            Some((tx, ..)) => tx.rows(sql, args).await?,
-            None => self.db.rows(sql, args).await?,
+        let Some((mut tx, since, permit)) = self.snapshot.take() else {
+            return self.db.all(sql, args).await;
         };
+        // a snapshot that fails, or whose reader leaves meanwhile, ends
+        let rows = tx.rows(sql, args).await?;
+        self.snapshot = Some((tx, since, permit));
         rows.iter().map(T::read).collect()
     }
 }

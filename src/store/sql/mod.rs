@@ -238,8 +238,8 @@ pub const SNAPSHOT_IDLE: &str =
 /// The version of the tables.
 pub const VERSION: &str = "SELECT max(version) AS version FROM _sqlx_migrations";
 
-/// SQLite only: what is deleted is overwritten in the file.
-pub const OVERWRITE: &str = "PRAGMA secure_delete = ON";
+/// SQLite only: moves the log into the file and empties it, unless a reader needs it.
+pub const LOG_EMPTY: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 /// Erases the events of a user's sessions.
 pub const FORGET_EVENTS: &str = "DELETE FROM age_event WHERE subject_ref IN \
     (SELECT subject_ref FROM age_session WHERE user_id = $1)";

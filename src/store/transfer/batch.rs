@@ -5,7 +5,8 @@ use super::sql::{self, Dialect};
 use super::types::{RecordType, Rows, Step};
 use super::{BATCH_TIMEOUT, ImportError};
 use crate::store::StoreError;
-use crate::store::db::{Arg, Tx};
+use crate::store::db::Arg;
+use crate::store::tx::Tx;
 use serde_json::Value;
 use sqlx::AssertSqlSafe;
 use std::collections::HashSet;
@@ -59,7 +60,7 @@ impl Batch {
             return Ok(());
         }
         // run each step again row by row to find the line; the caller then drops the transaction
-        tx.run(sql::UNDO, &[]).await?;
+        tx.undo(sql::UNDO).await?;
         for step in steps {
             for (line, record) in &records {
                 if let Some(why) = run(tx, of, step, &[&record.row]).await? {
@@ -86,10 +87,7 @@ async fn run(
         }
     };
     let Some(list) = list(of, rows, which) else { return Ok(None) };
-    let dialect = match tx {
-        Tx::Sqlite(_) => Dialect::Sqlite,
-        Tx::Postgres(_) => Dialect::Postgres,
-    };
+    let dialect = if tx.is_postgres() { Dialect::Postgres } else { Dialect::Sqlite };
     // made of constants: the values are in the list
     let (sql, args) = (AssertSqlSafe(dialect.text(&statement)), [Arg::from(&list)]);
     if let Step::Check(_, _, why) = step {

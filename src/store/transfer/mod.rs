@@ -17,7 +17,8 @@ mod sql;
 mod types;
 
 use super::StoreError;
-use super::db::{Db, Tx};
+use super::db::Db;
+use super::tx::Tx;
 use batch::Batch;
 use record::{MAX_DEPTH, Record};
 use simd_json::Buffers;
@@ -165,13 +166,12 @@ impl Content<'_> {
 
 /// Begins a transaction for many rows.
 async fn begin(db: &Db) -> Result<Tx, StoreError> {
-    if matches!(db, Db::Sqlite { .. }) {
-        db.run(sql::CACHE, &[]).await?;
-    }
     let mut tx = db.begin().await?;
-    if matches!(tx, Tx::Postgres(_)) {
+    if tx.is_postgres() {
         let timeout = BATCH_TIMEOUT.as_millis().to_string();
         tx.row(sql::TIMEOUT, &[(&timeout).into()]).await?;
+    } else {
+        tx.run(sql::CACHE, &[]).await?;
     }
     Ok(tx)
 }

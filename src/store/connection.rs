@@ -1,0 +1,87 @@
+//! A connection of a pool, which runs one statement at a time.
+//!
+//! It returns to its pool when it is dropped, unless a failure leaves its state in doubt: then it is
+//! closed, and the pool opens another when it needs one.
+
+use super::db::{Arg, Row};
+use super::error::StoreError;
+use sqlx::pool::PoolConnection;
+use sqlx::{Postgres, SqlSafeStr, Sqlite};
+
+/// A connection to either database.
+#[derive(Debug)]
+pub(super) enum Connection {
+    Sqlite(PoolConnection<Sqlite>),
+    Postgres(PoolConnection<Postgres>),
+}
+
+/// A statement with its arguments, for the driver that type inference finds.
+macro_rules! query {
+    ($sql:expr, $args:expr) => {
+        $args.iter().fold(sqlx::query($sql), |query, arg| match arg {
+            Arg::Text(text) => query.bind(text.as_deref()),
+            Arg::Int(number) => query.bind(*number),
+        })
+    };
+}
+
+impl Connection {
+    /// The rows of a query.
+    pub(super) async fn rows(
+        &mut self,
+        sql: impl SqlSafeStr,
+        args: &[Arg<'_>],
+    ) -> Result<Vec<Row>, sqlx::Error> {
+        Ok(match self {
+            Self::Sqlite(connection) => {
+                let rows = query!(sql, args).fetch_all(&mut **connection).await?;
+                rows.into_iter().map(Row::Sqlite).collect()
+            }
+            Self::Postgres(connection) => {
+                let rows = query!(sql, args).fetch_all(&mut **connection).await?;
+                rows.into_iter().map(Row::Postgres).collect()
+            }
+        })
+    }
+
+    /// Runs a statement; the number of rows that changed.
+    pub(super) async fn run(
+        &mut self,
+        sql: impl SqlSafeStr,
+        args: &[Arg<'_>],
+    ) -> Result<u64, sqlx::Error> {
+        Ok(match self {
+            Self::Sqlite(connection) => {
+                query!(sql, args).execute(&mut **connection).await?.rows_affected()
+            }
+            Self::Postgres(connection) => {
+                query!(sql, args).execute(&mut **connection).await?.rows_affected()
+            }
+        })
+    }
+
+    /// Runs a statement that begins or ends a transaction, in one round trip.
+    pub(super) async fn control(&mut self, sql: &'static str) -> Result<(), sqlx::Error> {
+        let statement = sqlx::raw_sql(sql);
+        match self {
+            Self::Sqlite(connection) => statement.execute(&mut **connection).await.map(drop),
+            Self::Postgres(connection) => statement.execute(&mut **connection).await.map(drop),
+        }
+    }
+
+    /// Returns it to its pool after its only statement, or closes it if the failure of that leaves
+    /// its state in doubt.
+    pub(super) fn end<T>(self, done: &Result<T, StoreError>) {
+        if done.as_ref().is_err_and(|error| !error.is_of_statement()) {
+            self.close();
+        }
+    }
+
+    /// Closes it, without waiting.
+    pub(super) fn close(mut self) {
+        match &mut self {
+            Self::Sqlite(connection) => connection.close_on_drop(),
+            Self::Postgres(connection) => connection.close_on_drop(),
+        }
+    }
+}
