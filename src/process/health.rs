@@ -6,6 +6,7 @@
 
 use super::failures::{Failures, WINDOW};
 use super::server::Storage;
+use super::store_watch::{Probe, StoreWatch};
 use crate::config::MAX_NODE_TIMEOUT;
 use crate::fleet::Fleet;
 use crate::http::gate::Certificates;
@@ -26,12 +27,10 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// How often everything is checked: an outage is in the log within two of these.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How often the store is pinged.
-const STORE_INTERVAL: Duration = Duration::from_secs(5);
 /// How long a node may be silent while the watch of the chain gets no answers: a breaker needs
 /// several calls of 8 s each, and there may be none.
 const SILENCE: Duration = Duration::from_secs(4);
@@ -122,16 +121,13 @@ impl Health {
     /// By itself, because a store that hangs must not delay what else is wrong.
     async fn ask_store(&self) {
         let Some(storage) = &self.storage else { return };
-        let mut ticks = tokio::time::interval(STORE_INTERVAL);
-        let (mut failures, mut is_suspect) = (0, false);
+        let mut watch = StoreWatch::default();
         loop {
-            ticks.tick().await;
-            let before = std::mem::replace(&mut failures, self.store_failures());
-            // a full disk still answers reads: after a failure only a write can prove the end of it
-            is_suspect |= failures > before;
-            let found = ping(storage, is_suspect).await;
-            is_suspect &= found.is_some();
-            self.report(Condition::Store, found);
+            let probe = watch.next(self.store_failures(), Instant::now());
+            let failure = probe_store(storage, probe).await;
+            let cause = watch.after(failure, Instant::now());
+            self.report(Condition::Store, cause.map(|cause| finding("", &cause, true)));
+            tokio::time::sleep(watch.interval()).await;
         }
     }
 
@@ -278,15 +274,21 @@ fn open_files() -> Option<Finding> {
     is_scarce.then(|| finding("", &format!("about {taken} of {limit} are in use"), is_failing))
 }
 
-/// Asks the store on its own runtime, for a write if it is suspect.
-async fn ping(Storage { store, runtime }: &Storage, is_suspect: bool) -> Option<Finding> {
+/// Probes the store on its own runtime; why it fails, if it does.
+async fn probe_store(Storage { store, runtime }: &Storage, probe: Probe) -> Option<String> {
     let store = Arc::clone(store);
     let answer = runtime.spawn(async move {
-        store.ping().await?;
-        if is_suspect { store.ping_write().await } else { Ok(()) }
+        let answer = match (store.ping().await, probe) {
+            (Ok(()), Probe::Write) => store.ping_write().await,
+            (answer, _) => answer,
+        };
+        match answer {
+            Ok(()) => None,
+            Err(failure) => Some(store.explain(failure).await.to_string()),
+        }
     });
     match tokio::time::timeout(MAX_NODE_TIMEOUT, answer).await {
-        Ok(Ok(answer)) => answer.err().map(|cause| finding("", &cause.to_string(), true)),
-        _ => Some(finding("", "timeout", true)),
+        Ok(Ok(failure)) => failure,
+        _ => Some("timeout".to_owned()),
     }
 }

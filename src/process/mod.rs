@@ -4,7 +4,8 @@
 //! [`lifecycle`] reacts to signals; [`reload`] applies a changed configuration; [`listen`],
 //! [`inherited`] and [`handover`] bind, inherit and pass on sockets, `port_owner` finds who holds
 //! an address; `loaded` reads secrets and certificates; `files` raises the limit of open files;
-//! `health` looks for what is wrong; [`systemd`] reports to the service manager.
+//! `health` looks for what is wrong (`failures` and `store_watch` decide); [`systemd`] reports to
+//! the service manager.
 
 mod failures;
 mod files;
@@ -17,4 +18,5 @@ pub(crate) mod loaded;
 pub(crate) mod port_owner;
 pub mod reload;
 pub mod server;
+mod store_watch;
 pub mod systemd;

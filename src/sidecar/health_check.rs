@@ -14,7 +14,7 @@ use crate::io::shared::Shared;
 use crate::io::within;
 use crate::reply::Reply;
 use crate::store::Store;
-use crate::telemetry::Metrics;
+use crate::telemetry::{Condition, Conditions, Metrics};
 use futures_util::future::join_all;
 use portcullis_filters::policy::RequestParts;
 use serde_json::{Map, Value, json};
@@ -84,7 +84,7 @@ impl Health {
     pub(super) async fn answer(
         &self,
         store: &Arc<Store>,
-        metrics: &Metrics,
+        metrics: &Arc<Metrics>,
         request: &RequestParts,
     ) -> Result<Reply, Refused> {
         let version = env!("CARGO_PKG_VERSION");
@@ -92,8 +92,10 @@ impl Health {
             return Ok(reply(200, &json!({ "status": "pass", "version": version }), request));
         }
         let (components, store) = (Arc::clone(&self.components), Arc::clone(store));
+        let conditions = Arc::clone(metrics);
         let check_all = async move {
-            let checks = components.iter().map(|component| component.check(&store));
+            let conditions = &conditions.conditions;
+            let checks = components.iter().map(|component| component.check(&store, conditions));
             (join_all(checks).await.into(), CACHED)
         };
         let findings = self.round.get((), check_all).await?;
@@ -119,16 +121,19 @@ impl Health {
 }
 
 impl Component {
-    async fn check(&self, store: &Store) -> Finding {
+    async fn check(&self, store: &Store, conditions: &Conditions) -> Finding {
         let started = Instant::now();
         let at = SystemTime::now();
-        let fault = within(ROUND_TIMEOUT, pin!(self.fault(store))).await.unwrap_or(Some("timeout"));
+        let fault = within(ROUND_TIMEOUT, pin!(self.fault(store, conditions))).await;
+        let fault = fault.unwrap_or(Some("timeout"));
         Finding { fault, latency: started.elapsed(), at }
     }
 
-    async fn fault(&self, store: &Store) -> Option<&'static str> {
+    async fn fault(&self, store: &Store, conditions: &Conditions) -> Option<&'static str> {
         if self.kind == DATABASE {
             return match within(CHECK_TIMEOUT, pin!(store.ping())).await {
+                // it answers reads, as on a full disk
+                Some(Ok(())) if conditions.has(Condition::Store) => Some("store_error"),
                 Some(Ok(())) => None,
                 Some(Err(error)) => {
                     error.log();

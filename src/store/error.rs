@@ -84,7 +84,7 @@ pub enum Cause {
     #[error("timeout")]
     Timeout,
     /// The connection or the file failed.
-    #[error("{0}")]
+    #[error("{}", io_reason(.0))]
     Io(io::Error),
     /// The store was closed.
     #[error("the store is closed")]
@@ -155,6 +155,14 @@ fn tls_reason(error: &rustls::Error) -> String {
         _ => "",
     };
     format!("certificate of PostgreSQL: {}{remedy}", certificates::refusal(error))
+}
+
+/// `connection refused`, as for the node; any other error in the words of the system.
+fn io_reason(error: &io::Error) -> String {
+    match error.kind() {
+        kind @ io::ErrorKind::ConnectionRefused => kind.to_string(),
+        _ => error.to_string(),
+    }
 }
 
 impl From<io::Error> for StoreError {

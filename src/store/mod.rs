@@ -54,10 +54,11 @@ mod tx;
 use crate::config::StoreConfig;
 use crate::secrets::Secret;
 use clock::Clock;
-use db::Db;
+use db::{Db, within};
 use open::{FileLock, Location, Server};
 use replica::Replica;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::Semaphore;
 
 pub use account::{Account, AccountStatus, Accounts};
@@ -85,6 +86,9 @@ pub use topology::Topology;
 pub use transfer::{
     Content, ExportError, ImportError, ImportRules, Imported, Stage, types as content_types,
 };
+
+/// 1 s to find out why there is no connection.
+const EXPLAINING: Duration = Duration::from_secs(1);
 
 /// An open database; each topic has a type of its own that reads and writes it.
 pub struct Store {
@@ -228,11 +232,34 @@ impl Store {
         self.db.row(sql::INTENT_ANY, &[]).await.map(drop)
     }
 
-    /// Checks that the database accepts a write, and that the disk of a SQLite file has room: a
-    /// small write may fit into the `-wal` file as it is.
+    /// Why PostgreSQL cannot be connected to, after a failure that does not say: the pool only says
+    /// that it found no connection in time.
+    pub async fn explain(&self, failure: StoreError) -> StoreError {
+        let (StoreError::Unavailable(Cause::Timeout), Location::Postgres(server)) =
+            (&failure, &self.location)
+        else {
+            return failure;
+        };
+        match within(EXPLAINING, server.connect()).await {
+            Err(StoreError::Unavailable(Cause::Timeout)) | Ok(_) => failure,
+            Err(cause) => cause,
+        }
+    }
+
+    /// Checks that a write succeeds and that the disk has room for it, by the path of every write: a
+    /// transaction that locks the journal's end. It leaves nothing behind.
     pub async fn ping_write(&self) -> Result<(), StoreError> {
-        self.db.run(sql::CHAIN_LOCK, &[]).await?;
+        let mut tx = self.db.begin().await?;
+        journal::lock(&mut tx).await?;
+        let [change, undo] = match &self.location {
+            Location::Sqlite(_) => [sql::TRIAL_ADD, sql::TRIAL_REMOVE],
+            Location::Postgres(_) => [sql::ROOM_TAKE, sql::ROOM_FREE],
+        };
+        tx.run(change, &[]).await?;
+        tx.run(undo, &[]).await?;
+        tx.commit().await?;
         let Location::Sqlite(file) = &self.location else { return Ok(()) };
+        // a small write may fit into the `-wal` file as it is
         let file = file.clone();
         let checked = tokio::task::spawn_blocking(move || open::check_room(&file)).await;
         checked.map_err(std::io::Error::other)?

@@ -12,6 +12,7 @@ use crate::config::{StoreConfig, StoreTls};
 use crate::io::cold;
 use crate::secrets::certificates::{self, MAX_ROOTS};
 use crate::secrets::{self, Secret};
+use sha2::{Digest as _, Sha256};
 use sqlx::migrate::{Migrate as _, Migration, MigrationType, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
@@ -181,14 +182,21 @@ fn resolve(file: &Path) -> Result<PathBuf, StoreError> {
     }
 }
 
-/// Checks that [`ROOM`] bytes can be written next to a SQLite file.
+/// Checks that [`ROOM`] bytes, which no file system can compress, can be written next to a SQLite
+/// file.
 pub(super) fn check_room(file: &Path) -> Result<(), StoreError> {
     let mut path = file.to_owned();
     path.add_extension("room");
+    let digests = (0_u32..).flat_map(|at| Sha256::digest(at.to_be_bytes()));
+    let bytes: Vec<u8> = digests.take(ROOM).collect();
     let written = private(OpenOptions::new().create(true).truncate(true))
         .open(&path)
-        .and_then(|mut file| file.write_all(&[0; ROOM]));
-    let removed = std::fs::remove_file(&path);
+        .and_then(|mut file| file.write_all(&bytes).and_then(|()| file.sync_data()));
+    let removed = match std::fs::remove_file(&path) {
+        // another check was faster
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    };
     Ok(written.and(removed)?)
 }
 

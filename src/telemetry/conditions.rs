@@ -190,6 +190,11 @@ impl Conditions {
         log::log!(target: TARGET, level, from, to, cause; "node URL switched");
     }
 
+    /// Whether something of this kind is wrong now.
+    pub fn has(&self, condition: Condition) -> bool {
+        self.present.lock().keys().any(|(kind, _)| *kind == condition as u8)
+    }
+
     /// What is wrong now.
     pub fn present(&self) -> Vec<Trouble> {
         self.present.lock().values().cloned().collect()

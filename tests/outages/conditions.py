@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
@@ -152,7 +153,7 @@ class FullDisk(DeadNode):
         self.serve(self.own_node(), relay=True, store__url=f"sqlite:{self.disk}/portcullis.db")
 
     def open_session(self):
-        """Opens an age session: one write to the store. Its status."""
+        """Opens an age session: one write to the store. Its status; five a minute are permitted."""
         session = (self.folder / "user.session").read_text().strip()
         url = f"http://{self.edge.sidecar}/functions/age-verification-session"
         return ask(url, b"", {"authorization": f"Bearer {session}"})[0]
@@ -165,15 +166,47 @@ class FullDisk(DeadNode):
             except OSError:
                 pass
 
+    def free(self):
+        (self.disk / "filler").unlink()
+
+    def is_failing(self):
+        """Whether the probes of the process and of the sidecar say so."""
+        _, text = ask(f"http://{self.edge.admin}/readyz?verbose")
+        status, health = ask(f"http://{self.edge.sidecar}/functions/health-check")
+        return "verdict: failing" in text and status == 503 and '"store_error"' in health
+
     def play(self):
         self.fill()
         eventually("a write to fail", lambda: self.open_session() == 503, 10)
         self.edge.is_wrong("store", "store unreachable", "full|No space left", "failing")
+        # what the sidecar's check found is cached for 10 s
+        eventually("the probes to say so", self.is_failing, 15)
+        for _ in range(3):
+            # between the events of a sender that repeats one
+            until = time.monotonic() + 6
+            while time.monotonic() < until:
+                assert self.is_failing()
+            assert self.open_session() == 503
         self.fires("PortcullisStoreUnavailable")
         assert self.pages("PortcullisStoreUnavailable") == {"PortcullisStoreUnavailable"}
-        (self.disk / "filler").unlink()
+        self.free()
         self.edge.is_well("store", "store reachable again")
+        assert self.open_session() == 201, "without a restart"
         self.is_resolved("PortcullisStoreUnavailable")
+
+
+class FullServerDisk(FullDisk):
+    """The disk of PostgreSQL's tables is full, that of its log is not."""
+
+    def start(self):
+        self.server = self.add(Server("tests/lib/small_disk.sh"))
+        self.serve(self.own_node(), relay=True, store__url=f"{self.server.url}/small")
+
+    def fill(self):
+        self.server.order("fill")
+
+    def free(self):
+        self.server.order("free")
 
 
 class FleetStoreAway(Outage):
@@ -200,11 +233,11 @@ class FleetStoreAway(Outage):
         self.is_over("PortcullisFleetStateMissing")
 
 
-class Standby:
-    """A PostgreSQL with a standby, which obeys words."""
+class Server:
+    """A PostgreSQL of the tests, run by a script that obeys words."""
 
-    def __init__(self):
-        command = ("bash", "tests/lib/standby.sh")
+    def __init__(self, script):
+        command = ("bash", script)
         pipe = subprocess.PIPE
         self.shell = subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True)
         self.url = self.shell.stdout.readline().rstrip("\n/")
@@ -225,7 +258,7 @@ class ReplicaAway(Outage):
     alerts = ("PortcullisReplicaNotUsed",)
 
     def start(self):
-        self.standby = self.add(Standby())
+        self.standby = self.add(Server("tests/lib/standby.sh"))
         self.serve(
             self.calm,
             sidecar__listen="127.0.0.1:0",

@@ -39,6 +39,7 @@ SHORT = (
         conditions.WrongChain,
         conditions.WrongPins,
         conditions.FullDisk,
+        conditions.FullServerDisk,
         conditions.FleetStoreAway,
         conditions.ReplicaAway,
         conditions.ExpiredCertificate,

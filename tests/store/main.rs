@@ -170,7 +170,8 @@ on_both! {
         tables_are_created_once
         tables_appear_all_at_once
         a_shared_store_refuses_another_version
-        a_ping_reports_the_cause;
+        a_ping_reports_the_cause
+        a_probe_that_writes_leaves_nothing;
     search:
         intents_are_found_by_their_attributes
         refusals_are_found_by_operation_and_in_pages;

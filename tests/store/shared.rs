@@ -3,6 +3,8 @@
 use crate::world::{World, felt, intend, intent};
 use portcullis::store::{Binding, NewIntent, Store, StoreError};
 use std::pin::pin;
+use std::sync::Arc;
+use tokio::task::JoinSet;
 
 pub(crate) async fn a_shared_store_reads_and_writes(world: World) {
     let first = world.open().await;
@@ -73,4 +75,31 @@ pub(crate) async fn a_ping_reports_the_cause(world: World) {
     world.raw("DROP TABLE _sqlx_migrations").await.unwrap();
     let wrong = store.ping().await;
     assert!(matches!(wrong, Err(StoreError::NoTables)), "{wrong:?}");
+}
+
+pub(crate) async fn a_probe_that_writes_leaves_nothing(world: World) {
+    let one = Arc::new(world.open().await);
+    let two = match world.is_sqlite() {
+        true => Arc::clone(&one),
+        false => Arc::new(world.open().await),
+    };
+    let mut probes = JoinSet::new();
+    for number in 0..12 {
+        let store = Arc::clone(if number % 2 == 0 { &one } else { &two });
+        probes.spawn(async move { store.ping_write().await });
+    }
+    for probe in probes.join_all().await {
+        probe.unwrap();
+    }
+    assert_eq!(world.number("SELECT count(*) FROM idempotency").await, 0);
+    let tables = match world.is_sqlite() {
+        true => "SELECT count(*) FROM sqlite_schema WHERE name = 'portcullis_room'",
+        false => "SELECT count(*) FROM pg_class WHERE relname = 'portcullis_room'",
+    };
+    assert_eq!(world.number(tables).await, 0);
+    assert_eq!(world.number("SELECT seq FROM chain_head").await, 0, "the journal is empty");
+    world.raw("ALTER TABLE chain_head RENAME TO gone").await.unwrap();
+    one.ping_write().await.unwrap_err();
+    world.raw("ALTER TABLE gone RENAME TO chain_head").await.unwrap();
+    one.ping_write().await.unwrap();
 }

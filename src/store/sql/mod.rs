@@ -13,6 +13,18 @@ pub const COPY: &str = "VACUUM INTO $1";
 
 /// Locks the end of the chain until the transaction ends, and reads it.
 pub const CHAIN_LOCK: &str = "UPDATE chain_head SET seq = seq RETURNING seq, hash";
+/// SQLite only: changes a page, unlike [`CHAIN_LOCK`], which writes the values that are there. No
+/// epoch is empty.
+pub const TRIAL_ADD: &str = "INSERT INTO idempotency (epoch, key, operation, digest, created_us) \
+    VALUES ('', 'trial', '', '', 0)";
+/// SQLite only: removes the row of [`TRIAL_ADD`].
+pub const TRIAL_REMOVE: &str = "DELETE FROM idempotency WHERE epoch = '' AND key = 'trial'";
+/// PostgreSQL only: 64 KiB and more in a new file, as pages of existing tables may have room on a
+/// full disk. Its rows are neither compressed nor replicated.
+pub const ROOM_TAKE: &str = "CREATE UNLOGGED TABLE portcullis_room AS \
+    SELECT md5(random()::text) AS filler FROM generate_series(1, 1200)";
+/// PostgreSQL only: removes the table of [`ROOM_TAKE`].
+pub const ROOM_FREE: &str = "DROP TABLE portcullis_room";
 /// The end of the chain.
 pub const CHAIN_HEAD: &str = "SELECT seq, hash FROM chain_head";
 /// Updates the end of the chain.
