@@ -8,7 +8,7 @@
 //! Reading order: [`head`] (a request before its body), [`policy`] (the order of all checks),
 //! [`rpc`] (JSON-RPC and the thirteen reads), [`tx`] (transactions, and the calls that users may
 //! sign), [`operation`] (what the relay signs), [`webhook`] (what the age verifier signs),
-//! [`limit`], [`client`], [`proxy_header`], [`position`], [`bearer`], [`hmac`] and
+//! [`limit`], [`window`], [`client`], [`proxy_header`], [`position`], [`bearer`], [`hmac`] and
 //! [`secret`] (how often, who, since when, and in which form), [`verdict`] (permits and refusals).
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(
@@ -35,3 +35,4 @@ mod stark;
 pub mod tx;
 pub mod verdict;
 pub mod webhook;
+pub mod window;

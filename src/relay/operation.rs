@@ -9,7 +9,7 @@ use super::operations::{self, role, subject, verification};
 use super::outcome::{Details, Outcome};
 use super::pins::{Prover, Required};
 use super::reconcile::Reconciler;
-use super::settings::Pins;
+use super::settings::{Pins, Settings};
 use super::signers::{DEADLINE, Signed, Signer, SignerGuard, Signers};
 use super::state::{Decision, State};
 use super::submit::{Submitter, Trace, WritesInFlight};
@@ -274,8 +274,8 @@ impl Operations {
         prepared: &Prepared,
         epoch: &str,
     ) -> Result<IntentId, Outcome> {
-        let budgets = self.submitter.running.settings().budgets();
-        let intent = task.intent(signer, prepared, epoch, budgets);
+        let settings = self.submitter.running.settings();
+        let intent = task.intent(signer, prepared, epoch, &settings);
         // side by side: what is journaled is sent only if the chain is still the one that was read
         let intended = self.reconciler.intend(&intent);
         let (same_epoch, intended) = tokio::join!(self.prover.check_epoch(epoch), intended);
@@ -376,10 +376,11 @@ impl Task {
         signer: &Signer,
         prepared: &'a Prepared,
         epoch: &'a str,
-        budgets: Budgets,
+        settings: &Settings,
     ) -> NewIntent<'a> {
         let Prepared { signed, identity } = prepared;
         let is_drip = matches!(self.operation, Operation::FaucetDrip(_));
+        let budgets = settings.budgets();
         NewIntent {
             operation: self.operation.kind().name(),
             digest: self.digest,
@@ -394,6 +395,7 @@ impl Task {
             idempotency_key: self.key.as_deref(),
             max_fee: signed.max_fee,
             budgets: Budgets { drips: budgets.drips.filter(|_| is_drip), ..budgets },
+            cooldown: is_drip.then_some(settings.config.policy.faucet_cooldown),
         }
     }
 }

@@ -133,6 +133,15 @@ impl Outcome {
         Self::refused(Reason::FaucetEmpty, message)
     }
 
+    /// The recipient of a drip has had one, this intent.
+    pub(super) fn too_soon(last: &Intent, until_us: i64, now_us: i64) -> Self {
+        Self {
+            transaction_hash: Some(last.transaction_hash),
+            retry_after: seconds_until(until_us, now_us),
+            ..Self::refused(Reason::FaucetCooldown, "the recipient has had its drip")
+        }
+    }
+
     /// It would be over a budget, of which other operations used up too much within 24 hours.
     pub(super) fn over_budget(over: OverBudget, now_us: i64) -> Self {
         let message = match over.budget {

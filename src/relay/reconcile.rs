@@ -90,8 +90,8 @@ impl Reconciler {
     /// nonce.
     ///
     /// # Errors
-    /// The outcome of an equal intent; a budget is exceeded; the chain or the store is unavailable,
-    /// or did not confirm it: then it may be sent later.
+    /// The outcome of an equal intent; a budget is exceeded, or a cooldown not over; the chain or the
+    /// store is unavailable, or did not confirm it: then it may be sent later.
     pub(super) async fn intend(&self, new: &NewIntent<'_>) -> Result<Option<IntentId>, Outcome> {
         let store = &self.submitter.journal.store;
         let intents = store.intents();
@@ -116,6 +116,11 @@ impl Reconciler {
                 Intended::Elsewhere(binding) => operations::check_binding(binding)?,
                 Intended::OtherChain => return Err(Outcome::restarted()),
                 Intended::OverBudget(over) => return Err(Outcome::over_budget(over, now_us)),
+                Intended::TooSoon { last, until_us } => {
+                    if !self.lose_if_rolled_back(&last).await? {
+                        return Err(Outcome::too_soon(&last, until_us, now_us));
+                    }
+                }
             }
         }
     }

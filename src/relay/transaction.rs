@@ -126,6 +126,7 @@ impl Approved {
             idempotency_key: None,
             max_fee: 0,
             budgets: Budgets::default(),
+            cooldown: None,
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use super::auth::User;
 use super::{Refused, Settings, refused};
-use crate::io::clock::{micros, now_us};
+use crate::io::clock::{micros, now_us, seconds_until};
 use crate::reply::Reply;
 use crate::store::{AccountStatus, AgeUser, Opening, Store};
 use portcullis_filters::policy::RequestParts;
@@ -44,9 +44,8 @@ async fn open(store: &Store, settings: &Settings, user: &User) -> Result<Reply, 
     let reference = reference()?;
     match store.ages().open_session(&user.id, &reference, now, expires).await? {
         Opening::TooMany { retry_at_us } => {
-            let wait = retry_at_us.saturating_sub(now).div_euclid(1_000_000).saturating_add(1);
             let message = "this user has too many sessions: wait for Retry-After seconds";
-            let retry_after = Some(u32::try_from(wait.max(1)).unwrap_or(u32::MAX));
+            let retry_after = Some(seconds_until(retry_at_us, now).unwrap_or(1));
             Err(Refused { retry_after, ..refused(Reason::RateLimited, message) })
         }
         Opening::Opened => {

@@ -8,6 +8,7 @@ use super::db::{Db, Row};
 use super::tx::Tx;
 use super::{StoreError, sql};
 use portcullis_filters::webhook::{AgeRecord, AgeStatus, SignedEvent, Verdict, decide, moves_user};
+use portcullis_filters::window::Window;
 
 /// Sessions that a user may open within [`MINUTE_US`].
 const MAX_PER_MINUTE: i64 = 5;
@@ -79,12 +80,14 @@ impl Ages<'_> {
     ) -> Result<Opening, StoreError> {
         let mut tx = self.db.begin().await?;
         tx.lock(user_id).await?;
-        let minute_ago = now_us.saturating_sub(MINUTE_US);
-        let opened = tx.row(sql::AGE_OPENED, &[user_id.into(), minute_ago.into()]).await?;
-        let room_at =
-            full(opened, "since_us", MAX_PER_MINUTE)?.map(|first| first.saturating_add(MINUTE_US));
+        let minute = Window::new(now_us, MINUTE_US);
+        let args = [user_id.into(), minute.after_us().into(), minute.until_us().into()];
+        let opened = tx.row(sql::AGE_OPENED, &args).await?;
+        let room_at = full(opened, "since_us", MAX_PER_MINUTE)?.map(|first| minute.end_us(first));
         let open = tx.row(sql::AGE_OPEN, &[user_id.into(), now_us.into()]).await?;
-        if let Some(retry_at_us) = room_at.max(full(open, "until_us", MAX_OPEN)?) {
+        // one that was dated ahead waits no longer than a new one would
+        let ends_at = full(open, "until_us", MAX_OPEN)?.map(|first| first.min(expires_us));
+        if let Some(retry_at_us) = room_at.max(ends_at) {
             return Ok(Opening::TooMany { retry_at_us });
         }
         let args = [subject_ref.into(), user_id.into(), now_us.into(), expires_us.into()];

@@ -4,13 +4,15 @@
 //! checked while its transaction holds the lock on the journal's end: it sees every earlier one,
 //! of other processes too. A fee counts as the highest that the transaction may cost, and by its
 //! receipt as what it cost. What was rejected or lost counts nothing, and a drip that reverted
-//! its fee only. Fees are summed by minute, and count until their minute is a day old.
+//! its fee only. Fees are summed by minute, and count until their minute is a day old. Of instants
+//! ahead of the clock, [`Window`] decides.
 
-use super::db::Row;
+use super::db::{Arg, Row};
 use super::intent::{Intents, NewIntent};
 use super::tx::Tx;
 use super::{StoreError, sql};
 use portcullis_filters::named;
+use portcullis_filters::window::Window;
 
 const MINUTE_US: i64 = 60_000_000;
 const DAY_US: i64 = 24 * 60 * MINUTE_US;
@@ -62,9 +64,9 @@ impl Intents<'_> {
         epoch: &str,
         now_us: i64,
     ) -> Result<[(Budget, f64); 2], StoreError> {
-        let (day, minute) = (day_before(now_us), minute_before(now_us));
-        let drips = self.db.row(sql::DRIPS, &[epoch.into(), day.into()]).await?;
-        let fees = self.db.row(sql::FEES, &[epoch.into(), minute.into()]).await?;
+        let day = Window::new(now_us, DAY_US);
+        let drips = self.db.row(sql::DRIPS, &drips_of(epoch, day)).await?;
+        let fees = self.db.row(sql::FEES, &fees_of(epoch, day)).await?;
         let part = |spent: Option<Row>, column, limit: Option<i64>| match (spent, limit) {
             (Some(row), Some(limit)) => {
                 Ok::<_, StoreError>(row.get::<i64>(column)? as f64 / limit.max(1) as f64)
@@ -84,12 +86,13 @@ pub(super) async fn over(
     new: &NewIntent<'_>,
     now_us: i64,
 ) -> Result<Option<OverBudget>, StoreError> {
+    let day = Window::new(now_us, DAY_US);
     let drips = match new.budgets.drips {
-        Some(limit) => over_drips(tx, new.epoch, limit.into(), now_us).await?,
+        Some(limit) => over_drips(tx, new.epoch, limit.into(), day).await?,
         None => None,
     };
     let fees = match new.budgets.fees_gfri() {
-        Some(limit) => over_fees(tx, new.epoch, limit, now_us).await?,
+        Some(limit) => over_fees(tx, new.epoch, limit, day).await?,
         None => None,
     };
     Ok(drips.into_iter().chain(fees).max_by_key(|over| over.until_us))
@@ -99,12 +102,14 @@ async fn over_drips(
     tx: &mut Tx,
     epoch: &str,
     limit: i64,
-    now_us: i64,
+    day: Window,
 ) -> Result<Option<OverBudget>, StoreError> {
-    let args = [epoch.into(), day_before(now_us).into(), limit.into()];
-    let Some(row) = tx.row(sql::DRIP_OVER, &args).await? else { return Ok(None) };
+    let [epoch, after, until] = drips_of(epoch, day);
+    let Some(row) = tx.row(sql::DRIP_OVER, &[epoch, after, until, limit.into()]).await? else {
+        return Ok(None);
+    };
     // once this drip is a day old, it and all before it do not count
-    let until_us = row.get::<i64>("created_us")?.saturating_add(DAY_US);
+    let until_us = day.end_us(row.get("created_us")?);
     Ok(Some(OverBudget { budget: Budget::Faucet, until_us }))
 }
 
@@ -112,17 +117,18 @@ async fn over_fees(
     tx: &mut Tx,
     epoch: &str,
     limit: i64,
-    now_us: i64,
+    day: Window,
 ) -> Result<Option<OverBudget>, StoreError> {
-    let args = [epoch.into(), minute_before(now_us).into(), limit.into()];
-    let sum = tx.row(sql::FEES, &args[..2]).await?;
+    let sum = tx.row(sql::FEES, &fees_of(epoch, day)).await?;
     // mostly there is room, which is quicker to find out than when there will be
     if sum.map_or(Ok(0), |row| row.get::<i64>("fees_gfri"))? <= limit {
         return Ok(None);
     }
-    let row = tx.row(sql::FEE_OVER, &args).await?.ok_or(StoreError::Corrupt("fee_sum"))?;
-    let end_us = row.get::<i64>("minute")?.saturating_add(1).saturating_mul(MINUTE_US);
-    Ok(Some(OverBudget { budget: Budget::Fees, until_us: end_us.saturating_add(DAY_US) }))
+    let [epoch, first, last] = fees_of(epoch, day);
+    let row = tx.row(sql::FEE_OVER, &[epoch, first, last, limit.into()]).await?;
+    let minute: i64 = row.ok_or(StoreError::Corrupt("fee_sum"))?.get("minute")?;
+    let until_us = day.end_us(minute.saturating_add(1).saturating_mul(MINUTE_US));
+    Ok(Some(OverBudget { budget: Budget::Fees, until_us }))
 }
 
 /// A fee as it is stored.
@@ -130,11 +136,13 @@ pub(super) fn gfri(fri: u128) -> i64 {
     i64::try_from(fri.div_ceil(GFRI)).map_or(MAX_FEE_GFRI, |fee| fee.min(MAX_FEE_GFRI))
 }
 
-fn day_before(now_us: i64) -> i64 {
-    now_us.saturating_sub(DAY_US)
+/// The arguments that select the drips of a day.
+fn drips_of(epoch: &str, day: Window) -> [Arg<'_>; 3] {
+    [epoch.into(), day.after_us().into(), day.until_us().into()]
 }
 
-/// The oldest minute that is not a day old as a whole.
-fn minute_before(now_us: i64) -> i64 {
-    day_before(now_us).div_euclid(MINUTE_US)
+/// The arguments that select the minutes that are not a day old as a whole, nor a day ahead.
+fn fees_of(epoch: &str, day: Window) -> [Arg<'_>; 3] {
+    let minute = |us: i64| us.div_euclid(MINUTE_US);
+    [epoch.into(), minute(day.after_us()).into(), minute(day.until_us()).into()]
 }

@@ -4,6 +4,7 @@
 use super::db::{FromRow, Row};
 use super::{Store, StoreError, journal, sql};
 use crate::io::clock::micros;
+use portcullis_filters::window::Window;
 use std::time::Duration;
 
 /// The epoch in force, and another that was reported since a time in microseconds.
@@ -26,9 +27,13 @@ impl Agreement {
     fn after(last: Option<Self>, reported: &str, now_us: i64, patience: Duration) -> Self {
         let new = Self { epoch: reported.to_owned(), candidate: None };
         let Some(last) = last.filter(|last| last.epoch != reported) else { return new };
-        let known = last.candidate.filter(|(candidate, _)| candidate == reported);
-        let since = known.map_or(now_us, |(_, since)| since);
-        if now_us.saturating_sub(since) >= micros(patience) {
+        let patience = Window::new(now_us, micros(patience));
+        let known = last.candidate.filter(|(candidate, since)| {
+            // one that is dated further ahead was dated by a clock that was wrong
+            candidate == reported && *since <= patience.until_us()
+        });
+        let since = known.map_or(now_us, |(_, since)| since.min(now_us));
+        if patience.end_us(since) <= now_us {
             return new;
         }
         Self { epoch: last.epoch, candidate: Some((reported.to_owned(), since)) }
@@ -78,6 +83,18 @@ mod tests {
     fn the_first_epoch_is_in_force_at_once() {
         let first = after(None, "a", 0).unwrap();
         assert_eq!(first, Agreement { epoch: "a".into(), candidate: None });
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_prolongs_the_wait_by_one_patience() {
+        let in_force = |last: &Option<Agreement>| last.as_ref().unwrap().epoch.clone();
+        for ahead in [5, 10, 1_000_000_000] {
+            let mut last = after(after(None, "a", 100 + ahead), "b", 100 + ahead);
+            last = after(last, "b", 100);
+            assert_eq!(in_force(&last), "a", "{ahead} ahead");
+            last = after(last, "b", 110);
+            assert_eq!(in_force(&last), "b", "{ahead} ahead");
+        }
     }
 
     #[test]

@@ -6,16 +6,19 @@
 //! across processes too.
 
 use super::budget::{self, Budgets, OverBudget};
-use super::db::{Db, FromRow, Row};
+use super::db::{Arg, Db, FromRow, Row};
 use super::entry::Event;
 use super::faucet::{self, Binding};
 use super::state::{EntryKind, IntentState};
 use super::tx::Tx;
 use super::{StoreError, journal, sql};
+use crate::io::clock::micros;
 use hex::FromHex as _;
 use portcullis_filters::felt::Felt;
+use portcullis_filters::window::Window;
 use serde::Serialize;
 use std::fmt;
+use std::time::Duration;
 
 /// The id of an intent: the sequence number of its first journal entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -56,6 +59,9 @@ pub struct NewIntent<'a> {
     pub max_fee: u128,
     /// The budgets that it must not exceed.
     pub budgets: Budgets,
+    /// The time after an intent of its operation for its subject in which there is no other;
+    /// `None` for no such time.
+    pub cooldown: Option<Duration>,
 }
 
 /// The outcome of [`Intents::intend`].
@@ -73,6 +79,13 @@ pub enum Intended {
     OtherChain,
     /// Together with what was spent within 24 hours it is over a budget.
     OverBudget(OverBudget),
+    /// The subject has had one, this intent, and may have the next at `until_us`.
+    TooSoon {
+        /// The intent that started the cooldown.
+        last: Box<Intent>,
+        /// When the cooldown is over, in microseconds since 1970.
+        until_us: i64,
+    },
 }
 
 /// A stored transaction and its state.
@@ -159,6 +172,9 @@ impl Intents<'_> {
                 Binding::Bound => {}
                 elsewhere => return Ok(Intended::Elsewhere(elsewhere)),
             }
+        }
+        if let Some(too_soon) = too_soon(&mut tx, id, new, now_us).await? {
+            return Ok(too_soon);
         }
         if let Some(over) = budget::over(&mut tx, new, now_us).await? {
             return Ok(Intended::OverBudget(over));
@@ -287,15 +303,17 @@ impl Intents<'_> {
         self.db.all(sql::UNRESOLVED_ELSEWHERE, &[epoch.into()]).await
     }
 
-    /// The intent that starts a cooldown: the newest of an operation for a subject that is not
-    /// rejected, lost or reverted.
+    /// The intent that starts a cooldown of this window: the newest of an operation for a subject
+    /// in it that is not rejected, lost or reverted.
     pub async fn last_of(
         &self,
         operation: &str,
         subject: Felt,
         epoch: &str,
+        cooldown: Window,
     ) -> Result<Option<Intent>, StoreError> {
-        self.db.one(sql::LAST_OF, &[epoch.into(), operation.into(), subject.into()]).await
+        let before = IntentId(i64::MAX);
+        self.db.one(sql::LAST_OF, &last_of(operation, subject, epoch, cooldown, before)).await
     }
 
     /// The number of intents per state, without empty states.
@@ -306,6 +324,40 @@ impl Intents<'_> {
         counts.sort();
         Ok(counts)
     }
+}
+
+/// The arguments that select the newest intent of a cooldown among those before another.
+fn last_of<'a>(
+    operation: &'a str,
+    subject: Felt,
+    epoch: &'a str,
+    cooldown: Window,
+    before: IntentId,
+) -> [Arg<'a>; 6] {
+    [
+        epoch.into(),
+        operation.into(),
+        subject.into(),
+        cooldown.after_us().into(),
+        cooldown.until_us().into(),
+        before.0.into(),
+    ]
+}
+
+/// The cooldown that forbids an intent of this id, if one does. The journal's end must be locked.
+async fn too_soon(
+    tx: &mut Tx,
+    id: IntentId,
+    new: &NewIntent<'_>,
+    now_us: i64,
+) -> Result<Option<Intended>, StoreError> {
+    let Some((cooldown, subject)) = new.cooldown.zip(new.subject) else { return Ok(None) };
+    let cooldown = Window::new(now_us, micros(cooldown));
+    let args = last_of(new.operation, subject, new.epoch, cooldown, id);
+    let Some(row) = tx.row(sql::LAST_OF, &args).await? else { return Ok(None) };
+    let last = Box::new(Intent::read(&row)?);
+    let until_us = cooldown.forbids_until_us(last.created_us);
+    Ok(until_us.map(|until_us| Intended::TooSoon { last, until_us }))
 }
 
 /// Inserts the row; `false` if a unique index forbids it.

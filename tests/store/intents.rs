@@ -5,8 +5,11 @@ use portcullis::store::IntentState::{Accepted, Lost, Rejected, Reverted, Sent, S
 use portcullis::store::{
     EntryKind, Intended, IntentId, IntentState, NewIntent, Store, StoreError, Verified,
 };
+use portcullis_filters::window::Window;
 use std::sync::Arc;
 use tokio::task::JoinSet;
+
+const DAY: i64 = 24 * 60 * 60 * 1_000_000;
 
 pub(crate) async fn an_intent_is_read_as_written(world: World) {
     let store = world.open().await;
@@ -216,7 +219,11 @@ pub(crate) async fn unresolved_intents_are_sorted_oldest_first(world: World) {
 pub(crate) async fn cooldowns_start_at_the_newest_effective_intent(world: World) {
     let store = world.open().await;
     let subject = felt(0x50);
-    let last = async || store.intents().last_of("faucet-drip", subject, EPOCH).await.unwrap();
+    let last_of = async |operation: &str, subject, epoch: &str| {
+        let cooldown = Window::new(NOW + 1_000, DAY);
+        store.intents().last_of(operation, subject, epoch, cooldown).await.unwrap()
+    };
+    let last = async || last_of("faucet-drip", subject, EPOCH).await;
     assert_eq!(last().await, None);
     for (number, end, expected) in [
         (1, None, Some(1)),
@@ -237,9 +244,9 @@ pub(crate) async fn cooldowns_start_at_the_newest_effective_intent(world: World)
         let found = last().await.map(|intent| intent.created_us);
         assert_eq!(found, expected.map(|after| NOW + after), "after {number}");
     }
-    assert_eq!(store.intents().last_of("register", subject, EPOCH).await.unwrap(), None);
-    assert_eq!(store.intents().last_of("faucet-drip", subject, "epoch-2").await.unwrap(), None);
-    assert_eq!(store.intents().last_of("faucet-drip", felt(0x51), EPOCH).await.unwrap(), None);
+    assert_eq!(last_of("register", subject, EPOCH).await, None);
+    assert_eq!(last_of("faucet-drip", subject, "epoch-2").await, None);
+    assert_eq!(last_of("faucet-drip", felt(0x51), EPOCH).await, None);
 }
 
 pub(crate) async fn intents_are_counted_by_state(world: World) {

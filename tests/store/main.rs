@@ -8,6 +8,7 @@
 
 mod age;
 mod budgets;
+mod clocks;
 mod content;
 mod feeds;
 mod forget;
@@ -70,6 +71,14 @@ on_both! {
         repeats_are_known_over_a_budget
         parallel_intents_stay_in_budget
         older_drips_count_and_older_fees_do_not;
+    clocks:
+        a_recipient_has_one_drip_in_its_cooldown
+        a_refused_drip_binds_nothing
+        what_paid_nothing_starts_no_cooldown
+        one_of_parallel_drips_is_paid
+        a_cooldown_of_the_future_is_none
+        budgets_forget_the_future
+        sessions_of_the_future_lock_nobody_out;
     journal:
         a_refusal_is_journaled
         entries_come_in_pages_and_by_intent

@@ -152,6 +152,7 @@ pub(crate) fn intent(number: u64) -> NewIntent<'static> {
         idempotency_key: None,
         max_fee: 0,
         budgets: Budgets::default(),
+        cooldown: None,
     }
 }
 

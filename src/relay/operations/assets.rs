@@ -1,6 +1,6 @@
 //! What an account receives: cards, usership results, drips of the faucet.
 
-use crate::io::clock::{micros, seconds_until};
+use crate::io::clock::micros;
 use crate::relay::outcome::{Details, Outcome, refuse};
 use crate::relay::pins;
 use crate::relay::state::{Decision, State};
@@ -9,6 +9,7 @@ use portcullis_filters::felt::Felt;
 use portcullis_filters::operation::{FaucetDrip, MintCard, OperationKind, SubmitUsership};
 use portcullis_filters::tx::{Call, selector};
 use portcullis_filters::verdict::Reason;
+use portcullis_filters::window::Window;
 use tokio::{join, try_join};
 
 /// `POST /mint-card`: mints a card, once for ever, to a verified account.
@@ -56,15 +57,18 @@ pub(super) async fn submit_usership(
 
 /// `POST /faucet-drip`: pays a fixed amount to an identity's account, which may not exist yet.
 ///
-/// The chain does not record drips, so the binding and the cooldown are in the store. If the
-/// registry binds the identity, the registry decides.
+/// The chain does not record drips, so the binding and the cooldown are in the store, which decides
+/// them for good when the intent is stored. If the registry binds the identity, the registry
+/// decides.
 pub(super) async fn faucet_drip(drip: &FaucetDrip, state: &State<'_>) -> Result<Decision, Outcome> {
     let FaucetDrip { identity, recipient, .. } = *drip;
     let accounts = &state.pins.accounts;
     let payer = accounts.faucet.unwrap_or(accounts.owner).address;
     let (operation, intents) = (OperationKind::FaucetDrip.name(), state.store.intents());
     let bindings = state.store.faucet();
-    let last_of = || intents.last_of(operation, recipient, state.epoch);
+    let cooldown = micros(state.settings.config.policy.faucet_cooldown);
+    let cooldown = Window::new(state.now_us, cooldown);
+    let last_of = || intents.last_of(operation, recipient, state.epoch, cooldown);
     let chain = async {
         try_join!(
             state.account_of(identity),
@@ -85,15 +89,13 @@ pub(super) async fn faucet_drip(drip: &FaucetDrip, state: &State<'_>) -> Result<
         stored?
     };
     check_binding(binding)?;
+    // decided again in the transaction that stores the intent
     let mut last = last?;
     while let Some(earlier) = last
-        && let Some(wait) = wait(earlier.created_us, state)
+        && let Some(until_us) = cooldown.forbids_until_us(earlier.created_us)
     {
         if !state.reconciler.lose_if_rolled_back(&earlier).await? {
-            let message = "the recipient has had its drip";
-            let refused = Outcome::refused(Reason::FaucetCooldown, message);
-            let transaction_hash = Some(earlier.transaction_hash);
-            return Err(Outcome { transaction_hash, retry_after: Some(wait), ..refused });
+            return Err(Outcome::too_soon(&earlier, until_us, state.now_us));
         }
         last = last_of().await?;
     }
@@ -120,10 +122,4 @@ pub(in crate::relay) fn check_binding(binding: Binding) -> Result<(), Outcome> {
             refuse(Reason::AccountTaken, "the recipient is bound to another identity")
         }
     }
-}
-
-/// Seconds until the cooldown is over, if any are left.
-fn wait(last_us: i64, state: &State<'_>) -> Option<u32> {
-    let cooldown = micros(state.settings.config.policy.faucet_cooldown);
-    seconds_until(last_us.saturating_add(cooldown), state.now_us)
 }

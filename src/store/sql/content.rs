@@ -149,12 +149,14 @@ pub const SITEMAP_STAMP: &str = "SELECT min(id) AS first_id, max(id) AS last_id,
 pub const SITEMAP_URLS: &str = "SELECT id, loc, lastmod_us, images FROM sitemap_url \
     WHERE id > $1 AND id <= $2 AND indexable = 1 ORDER BY id LIMIT $3";
 
-/// The number of sessions that a user opened since `$2`, and the time of the first.
+/// The number of sessions that a user opened after `$2`, up to `$3`, and the time of the first.
 pub const AGE_OPENED: &str = "SELECT count(*) AS sessions, min(created_us) AS since_us \
-    FROM age_session WHERE user_id = $1 AND created_us > $2";
-/// The number of a user's sessions that wait for an event at `$2`, and the first expiry.
+    FROM age_session WHERE user_id = $1 AND created_us > $2 AND created_us <= $3";
+/// The number of a user's sessions that wait for an event at `$2`, and the first expiry. One that
+/// is dated further ahead than it lives does not count.
 pub const AGE_OPEN: &str = "SELECT count(*) AS sessions, min(expires_us) AS until_us \
-    FROM age_session WHERE user_id = $1 AND last_occurred_us IS NULL AND expires_us > $2";
+    FROM age_session WHERE user_id = $1 AND last_occurred_us IS NULL AND expires_us > $2 \
+    AND created_us - $2 <= expires_us - created_us";
 /// Opens a session.
 pub const AGE_SESSION_ADD: &str = "INSERT INTO age_session \
     (subject_ref, user_id, status, created_us, expires_us) VALUES ($1, $2, 'pending', $3, $4)";

@@ -108,31 +108,32 @@ pub const UNRESOLVED_OF_SIGNER: &str =
 /// The unresolved intents of all epochs except one.
 pub const UNRESOLVED_ELSEWHERE: &str =
     intent!("epoch <> $1 AND state IN ('intended', 'sent', 'accepted') ORDER BY id");
-/// The newest intent of an operation for a subject that is not rejected, lost or reverted.
+/// The newest intent of an operation for a subject after `$4`, up to `$5`, with an id below `$6`,
+/// that is not rejected, lost or reverted.
 pub const LAST_OF: &str = intent!(
-    "epoch = $1 AND operation = $2 AND subject = $3 \
-    AND state NOT IN ('rejected', 'lost', 'reverted') ORDER BY created_us DESC LIMIT 1"
+    "epoch = $1 AND operation = $2 AND subject = $3 AND created_us > $4 AND created_us <= $5 \
+    AND id < $6 AND state NOT IN ('rejected', 'lost', 'reverted') ORDER BY created_us DESC LIMIT 1"
 );
 /// The number of intents per state.
 pub const COUNT_BY_STATE: &str = "SELECT state, intents FROM intent_count WHERE intents <> 0";
 
-/// The drips of an epoch since a time.
+/// The drips of an epoch after a time, up to another.
 pub const DRIPS: &str = "SELECT count(*) AS drips FROM intent WHERE epoch = $1 \
-    AND created_us > $2 AND operation = 'faucet-drip' \
+    AND created_us > $2 AND created_us <= $3 AND operation = 'faucet-drip' \
     AND state NOT IN ('rejected', 'lost', 'reverted')";
-/// The newest of them that has `$3` newer ones.
+/// The newest of them that has `$4` newer ones.
 pub const DRIP_OVER: &str = "SELECT created_us FROM intent WHERE epoch = $1 \
-    AND created_us > $2 AND operation = 'faucet-drip' \
+    AND created_us > $2 AND created_us <= $3 AND operation = 'faucet-drip' \
     AND state NOT IN ('rejected', 'lost', 'reverted') \
-    ORDER BY created_us DESC LIMIT 1 OFFSET $3";
-/// The fees of an epoch since a minute.
+    ORDER BY created_us DESC LIMIT 1 OFFSET $4";
+/// The fees of an epoch from a minute to another.
 pub const FEES: &str = "SELECT CAST(coalesce(sum(fee_gfri), 0) AS BIGINT) AS fees_gfri \
-    FROM fee_sum WHERE epoch = $1 AND minute >= $2";
-/// The newest of these minutes whose fees are more than `$3` together with those of newer ones.
+    FROM fee_sum WHERE epoch = $1 AND minute >= $2 AND minute <= $3";
+/// The newest of these minutes whose fees are more than `$4` together with those of newer ones.
 pub const FEE_OVER: &str = "SELECT minute FROM (SELECT minute, \
     sum(fee_gfri) OVER (ORDER BY minute DESC) AS together FROM fee_sum \
-    WHERE epoch = $1 AND minute >= $2) AS sums \
-    WHERE together > $3 ORDER BY minute DESC LIMIT 1";
+    WHERE epoch = $1 AND minute >= $2 AND minute <= $3) AS sums \
+    WHERE together > $4 ORDER BY minute DESC LIMIT 1";
 
 // Searches take the id to continue below, the number of rows, and the transaction hash, subject,
 // state and operation to match (NULL matches all). Each uses the index of the attribute in its

@@ -1,0 +1,98 @@
+//! A window of time that ends now: which stored instants count for a limit, and until when.
+//!
+//! A limit holds "within any day", by the clock that dated its rows. A clock that was ahead for a
+//! moment dates rows in the future. Those up to one window ahead count as if they were of now, so
+//! that a small step of the clock opens no second budget. Those further ahead do not count, so that
+//! a wrong clock locks nobody out once it is right. No wait is longer than the window.
+
+/// A window of time. All instants are in microseconds since 1970, all times of any clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    now_us: i64,
+    length_us: i64,
+}
+
+impl Window {
+    /// The window of this length that ends at `now_us`.
+    #[must_use]
+    pub const fn new(now_us: i64, length_us: i64) -> Self {
+        Self { now_us, length_us }
+    }
+
+    /// The instant after which a row counts.
+    #[must_use]
+    pub const fn after_us(self) -> i64 {
+        self.now_us.saturating_sub(self.length_us)
+    }
+
+    /// The last instant of which a row counts.
+    #[must_use]
+    pub const fn until_us(self) -> i64 {
+        self.now_us.saturating_add(self.length_us)
+    }
+
+    /// Whether a row of this instant counts.
+    #[must_use]
+    pub const fn counts(self, at_us: i64) -> bool {
+        self.after_us() < at_us && at_us <= self.until_us()
+    }
+
+    /// When a row of this instant, which counts now, counts no more: at most one window from now.
+    #[must_use]
+    pub fn end_us(self, at_us: i64) -> i64 {
+        at_us.min(self.now_us).saturating_add(self.length_us)
+    }
+
+    /// Until when a row of this instant forbids another one; `None` if it does not.
+    #[must_use]
+    pub fn forbids_until_us(self, at_us: i64) -> Option<i64> {
+        self.counts(at_us).then(|| self.end_us(at_us))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const DAY: i64 = 24 * 60 * 60 * 1_000_000;
+    const NOW: i64 = 1_700_000_000_000_000;
+
+    #[test]
+    fn a_row_counts_from_its_window_to_one_ahead() {
+        let window = Window::new(NOW, DAY);
+        for (at, until, why) in [
+            (NOW - DAY, None, "a day old"),
+            (NOW - DAY + 1, Some(NOW + 1), "the last moment"),
+            (NOW - 5, Some(NOW - 5 + DAY), "a while ago"),
+            (NOW, Some(NOW + DAY), "of now"),
+            (NOW + 5, Some(NOW + DAY), "ahead: as if it were of now"),
+            (NOW + DAY, Some(NOW + DAY), "a day ahead"),
+            (NOW + DAY + 1, None, "further ahead"),
+            (i64::MAX, None, "the end of time"),
+            (i64::MIN, None, "its beginning"),
+        ] {
+            assert_eq!(window.forbids_until_us(at), until, "{why}");
+        }
+    }
+
+    #[test]
+    fn an_empty_window_forbids_nothing() {
+        for at in [NOW - 1, NOW, NOW + 1] {
+            assert_eq!(Window::new(NOW, 0).forbids_until_us(at), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_wait_is_longer_than_the_window(at: i64, now: i64, length in 0..=DAY * 366) {
+            let window = Window::new(now, length);
+            let end = window.end_us(at);
+            prop_assert!(end <= now.saturating_add(length));
+            if let Some(until) = window.forbids_until_us(at) {
+                prop_assert!(until > now || until == i64::MAX);
+                prop_assert_eq!(until, end);
+            }
+        }
+    }
+}
