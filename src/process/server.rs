@@ -40,13 +40,17 @@ use std::io;
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use thiserror::Error;
 use tokio::runtime::{Handle, Runtime};
 
 /// Threads for work that outlives its request: it waits for the node and the store, and hashes a
 /// little.
 const STORE_WORKERS: usize = 2;
+
+/// 3 s for the end of the store's statements, and for SQLite to move its log into its file: an end
+/// without that loses nothing.
+const STORE_CLOSING: Duration = Duration::from_secs(3);
 
 /// Why the server cannot start.
 #[derive(Debug, Error)]
@@ -83,8 +87,8 @@ pub struct Bound {
     node: Option<Arc<Node>>,
     process: ServerContext,
     inherited: Inherited,
-    /// Runs work that outlives its request, until the process ends.
-    store_workers: Option<Runtime>,
+    /// The store, and what runs work that outlives its request until the process ends.
+    store_workers: Option<(Arc<Store>, Runtime)>,
     lifecycle: Lifecycle,
 }
 
@@ -242,8 +246,9 @@ impl Bound {
         self.lifecycle.is_exclusive = config.is_for_one();
         self.lifecycle.runtimes.add(handle.clone());
         self.lifecycle.expected += 1;
-        self.store_workers = Some(runtime);
-        Ok(Storage { store: Arc::new(store), runtime: handle })
+        let store = Arc::new(store);
+        self.store_workers = Some((Arc::clone(&store), runtime));
+        Ok(Storage { store, runtime: handle })
     }
 
     /// Joins the other instances, if there is a `[fleet]`.
@@ -429,9 +434,16 @@ impl Bound {
 
     /// Runs until a signal has stopped it.
     pub fn run(self) {
-        let Self { server, lifecycle, store_workers: _until_the_end, .. } = self;
+        let Self { server, lifecycle, store_workers, .. } = self;
         let shutdown_signal = Box::new(ShutdownSignal(Mutex::new(Some(lifecycle))));
         server.run(RunArgs { shutdown_signal });
+        if let Some((store, runtime)) = store_workers {
+            // what runs too long ends with the process
+            let _in_time = runtime.block_on(async {
+                tokio::time::timeout(STORE_CLOSING, store.close_connections()).await
+            });
+            runtime.shutdown_background();
+        }
         log::logger().flush();
     }
 }

@@ -3,8 +3,16 @@
 //! Content that the product's backend writes about a user (the account, posts, a podcast) is
 //! deleted where it is written. The journal holds no personal data.
 
+use super::db::Db;
 use super::syntax::is_did;
 use super::{Store, StoreError, sql};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// 40 s for those who read an earlier state, which they need the log for: a snapshot lasts 30 s.
+const READERS_LEAVE: Duration = Duration::from_secs(40);
+/// Between two attempts to empty the log.
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// How many rows were erased, by table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -19,6 +27,8 @@ pub struct Forgotten {
     pub follow: u64,
     /// Accounts that were suggested to the user.
     pub suggestion: u64,
+    /// What was erased is still in SQLite's log, because another process reads there.
+    pub is_in_log: bool,
 }
 
 impl Store {
@@ -47,6 +57,29 @@ impl Store {
             forgotten.suggestion = tx.run(sql::FORGET_SUGGESTIONS, &[did.into()]).await?;
         }
         tx.commit().await?;
+        forgotten.is_in_log = !self.empty_log().await;
         Ok(forgotten)
+    }
+
+    /// Moves SQLite's log into its file, where erased rows are overwritten, and empties it; whether
+    /// that was done before its readers used up their time.
+    async fn empty_log(&self) -> bool {
+        if !matches!(self.db, Db::Sqlite { .. }) {
+            return true;
+        }
+        let deadline = Instant::now() + READERS_LEAVE;
+        loop {
+            let emptied = self.db.empty_log().await;
+            if matches!(emptied, Ok(true)) {
+                return true;
+            }
+            if Instant::now() > deadline {
+                if let Err(error) = emptied {
+                    error.log();
+                }
+                return false;
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
     }
 }

@@ -272,6 +272,12 @@ impl Store {
 
     /// Closes all connections once their statements are done, and unlocks a SQLite file.
     pub async fn close(self) {
+        self.close_connections().await;
+    }
+
+    /// Closes all connections once their statements are done. SQLite then moves its log into its
+    /// file, and the file stays locked until the store is dropped.
+    pub async fn close_connections(&self) {
         if let Some(replica) = &self.replica {
             replica.store.db.close().await;
         }

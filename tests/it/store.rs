@@ -3,7 +3,7 @@
 
 use sqlx::Connection as _;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::support::edge::{Setup, program};
@@ -112,6 +112,40 @@ fn forgetting_a_user_reports_each_table() {
         format!("{account}\n").replace("\"created_at\"", "\"status\":\"active\",\"created_at\""),
         "the account is content"
     );
+}
+
+/// The files of the store that hold this text.
+fn holding(folder: &Folder, text: &str) -> Vec<String> {
+    let files = folder.path().read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let holds = |file: &PathBuf| {
+        let bytes = std::fs::read(file).unwrap_or_default();
+        bytes.windows(text.len()).any(|window| window == text.as_bytes())
+    };
+    files.filter(holds).map(|file| file.display().to_string()).collect()
+}
+
+#[test]
+fn no_file_holds_who_was_forgotten() {
+    let folder = Folder::new();
+    let setup = setup(&folder);
+    let mut edge = setup.start();
+    let follows: String = (0..200)
+        .map(|number| FOLLOW.replace("b.example", &format!("b{number}.example")) + "\n")
+        .collect();
+    let output = store(&setup, "import", &["-"], &follows);
+    assert_eq!(output.status.code(), Some(0), "next to a server: {output:?}");
+    assert_ne!(holding(&folder, "did:web:a.example"), [""; 0], "it is stored");
+    let output = store(&setup, "forget", &["did:web:a.example"], "");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(holding(&folder, "did:web:a.example"), [""; 0]);
+
+    let output = store(&setup, "import", &["-"], FOLLOW);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let log = folder.path().join("content.db-wal");
+    assert!(log.exists(), "the server has the store open");
+    edge.signal("TERM");
+    edge.wait();
+    assert!(!log.exists(), "it closed the store when it stopped");
 }
 
 #[test]

@@ -19,7 +19,7 @@ Examples:
 
 Exit codes:
   0   success
-  1   import: a file was refused
+  1   import: a file was refused; forget: a reader keeps erased rows in SQLite's log
   2   usage, or an unusable configuration or file
   70  the store is unavailable, or of another version")]
 pub(in crate::cli) struct Arguments {
@@ -146,7 +146,12 @@ Examples:
   portcullis store forget --config portcullis.toml 5b0b6f9e-0c55-4b0e-9d0a-6b8d4f1c2a77
   # an account without a user id
   portcullis store forget --config portcullis.toml did:plc:ewvi7nxzyoun6zhxrhs64oiz
-".to_owned() + STORE_CODES)]
+
+Exit codes:
+  0   success
+  1   the rows are erased, but a reader keeps them in SQLite's log: repeat the command
+  2   usage, or an unusable configuration or file
+  70  the store is unavailable, or of another version")]
 pub(in crate::cli) struct ForgetArguments {
     /// The user's id (a UUID) or DID. Each finds the other by the account.
     #[arg(value_name = "USER", value_parser = user)]

@@ -51,6 +51,11 @@ enum Failed {
     Postgres(String),
     #[error("{0}:\n{1}")]
     Import(PathBuf, ImportError),
+    #[error(
+        "the rows are erased, but a process that reads the store keeps them in SQLite's log (-wal): \
+         repeat the command when that has ended"
+    )]
+    InLog,
     #[error("{0}{hint}", hint = hint(.0))]
     Store(#[from] StoreError),
     #[error("{0}")]
@@ -62,7 +67,7 @@ impl Failed {
         match self {
             Self::Config(_) | Self::NoStore | Self::Secret(_) => USAGE,
             Self::File(..) | Self::Postgres(_) => USAGE,
-            Self::Import(_, ImportError::Refused(..)) => CHECK_FAILED,
+            Self::Import(_, ImportError::Refused(..)) | Self::InLog => CHECK_FAILED,
             Self::Import(..) | Self::Store(_) | Self::Out(_) => INTERNAL,
         }
     }
@@ -188,7 +193,8 @@ async fn forget(store: &Store, arguments: &ForgetArguments) -> Result<(), Failed
         ("age_user", forgotten.age_user),
         ("follow", forgotten.follow),
         ("suggestion", forgotten.suggestion),
-    ])
+    ])?;
+    if forgotten.is_in_log { Err(Failed::InLog) } else { Ok(()) }
 }
 
 /// Prints how many rows are gone.
