@@ -90,8 +90,8 @@ impl Reconciler {
     /// nonce.
     ///
     /// # Errors
-    /// The outcome of an equal intent; a budget is exceeded, or a cooldown not over; the chain or the
-    /// store is unavailable, or did not confirm it: then it may be sent later.
+    /// The outcome of an equal intent; a budget is exceeded, or a cooldown not over; the chain or
+    /// the store is unavailable, or did not confirm it: then it may be sent later.
     pub(super) async fn intend(&self, new: &NewIntent<'_>) -> Result<Option<IntentId>, Outcome> {
         let store = &self.submitter.journal.store;
         let intents = store.intents();

@@ -1,7 +1,7 @@
 //! A connection of a pool, which runs one statement at a time.
 //!
-//! It returns to its pool when it is dropped, unless a failure leaves its state in doubt: then it is
-//! closed, and the pool opens another when it needs one.
+//! It returns to its pool when it is dropped, unless a failure leaves its state in doubt: then it
+//! is closed, and the pool opens another when it needs one.
 
 use super::db::{Arg, Row};
 use super::error::StoreError;

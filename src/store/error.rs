@@ -183,9 +183,12 @@ impl From<MigrateError> for StoreError {
 }
 
 impl StoreError {
-    /// Logs the error, where the caller answers without it.
+    /// Logs the error, where the caller answers without it. A closed store is none: the process
+    /// stops.
     pub fn log(&self) {
-        log::error!("store: {self}");
+        let is_closed = matches!(self, Self::Unavailable(Cause::Closed));
+        let level = if is_closed { log::Level::Debug } else { log::Level::Error };
+        log::log!(level, "store: {self}");
     }
 
     /// The same of the replica, where it is about the URL.
@@ -234,4 +237,48 @@ fn is_transient(code: &str) -> bool {
             || ["08", "40", "53", "57"].iter().any(|class| code.starts_with(class));
     }
     code.parse().is_ok_and(|code: u32| matches!(code & 0xff, 5 | 6))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_failures_of_a_statement_spare_its_connection() {
+        for (code, is_of_statement, why) in [
+            ("1", true, "SQLite: its text"),
+            ("2067", true, "SQLite: a unique index"),
+            ("1555", true, "SQLite: a primary key"),
+            ("20", true, "SQLite: a type"),
+            ("5", false, "SQLite: busy"),
+            ("7", false, "SQLite: no memory, which ends a transaction"),
+            ("8", false, "SQLite: read-only"),
+            ("10", false, "SQLite: the disk, which ends a transaction"),
+            ("266", false, "SQLite: a read"),
+            ("11", false, "SQLite: damaged"),
+            ("13", false, "SQLite: full, which ends a transaction"),
+            ("22021", true, "PostgreSQL: a value"),
+            ("23505", true, "PostgreSQL: a unique index"),
+            ("42P01", true, "PostgreSQL: no such table"),
+            ("P0001", true, "PostgreSQL: a trigger"),
+            ("25P02", false, "PostgreSQL: the transaction has failed"),
+            ("25006", false, "PostgreSQL: read-only, as after a failover"),
+            ("40001", false, "PostgreSQL: rolled back"),
+            ("53100", false, "PostgreSQL: full"),
+            ("57P01", false, "PostgreSQL: stopping"),
+            ("58030", false, "PostgreSQL: the disk"),
+            ("XX001", false, "PostgreSQL: damaged"),
+        ] {
+            let error = StoreError::Failed { code: code.to_owned(), message: String::new() };
+            assert_eq!(error.is_of_statement(), is_of_statement, "{why}");
+        }
+        let timeout = StoreError::Unavailable(Cause::Timeout);
+        assert!(!timeout.is_of_statement(), "what it did is unknown");
+    }
+
+    #[test]
+    fn a_server_that_does_not_run_is_named() {
+        let cause = |kind: io::ErrorKind| StoreError::from(io::Error::from(kind)).to_string();
+        assert!(cause(io::ErrorKind::ConnectionRefused).ends_with(": connection refused"));
+    }
 }

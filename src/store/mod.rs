@@ -246,8 +246,8 @@ impl Store {
         }
     }
 
-    /// Checks that a write succeeds and that the disk has room for it, by the path of every write: a
-    /// transaction that locks the journal's end. It leaves nothing behind.
+    /// Checks that a write succeeds and that the disk has room for it, by the path of every write:
+    /// a transaction that locks the journal's end. It leaves nothing behind.
     pub async fn ping_write(&self) -> Result<(), StoreError> {
         let mut tx = self.db.begin().await?;
         journal::lock(&mut tx).await?;

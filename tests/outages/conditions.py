@@ -186,6 +186,7 @@ class FullDisk(DeadNode):
             until = time.monotonic() + 6
             while time.monotonic() < until:
                 assert self.is_failing()
+                time.sleep(1)
             assert self.open_session() == 503
         self.fires("PortcullisStoreUnavailable")
         assert self.pages("PortcullisStoreUnavailable") == {"PortcullisStoreUnavailable"}

@@ -52,8 +52,8 @@ enum Failed {
     #[error("{0}:\n{1}")]
     Import(PathBuf, ImportError),
     #[error(
-        "the rows are erased, but a process that reads the store keeps them in SQLite's log (-wal): \
-         repeat the command when that has ended"
+        "the rows are erased, but a process that reads the store keeps them in SQLite's log \
+         (-wal): repeat the command when that has ended"
     )]
     InLog,
     #[error("{0}{hint}", hint = hint(.0))]
