@@ -62,8 +62,8 @@ pub(super) struct Lease {
     /// Requests that it permitted when it was granted.
     granted: u32,
     expires: Option<Instant>,
-    /// This instance's part of what was left when the store became unavailable, until the window of
-    /// `answered_at` is over.
+    /// Requests that this instance may admit without the store, until the window of `answered_at`
+    /// is over: its part of what was left, and a lease that the store has forgotten.
     spare: u32,
     /// What nobody held when the store answered last.
     left: u32,
@@ -244,9 +244,13 @@ impl Lease {
         self.refused_until = (answer.left == 0).then(|| now + answer.retry);
     }
 
-    /// The store has lost the client's record: what it granted counts no more.
-    pub(super) fn forgotten(&mut self) {
-        (self.is_forgotten, self.tokens, self.left) = (true, 0, 0);
+    /// The store has lost the client's record: what it granted needs another answer. If none
+    /// follows, what was left before still is: it was counted with everything that the store has
+    /// lost.
+    pub(super) fn forgotten(&mut self, now: Instant) {
+        self.expire(now);
+        self.is_forgotten = true;
+        self.spare = self.spare.saturating_add(std::mem::take(&mut self.tokens));
     }
 
     /// No message is under way any more. If no answer came, the store may still have got it: what
@@ -259,5 +263,136 @@ impl Lease {
         if self.expires.is_some_and(|expires| expires <= now) {
             (self.tokens, self.expires) = (0, None);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUOTA: u32 = 180;
+    const TERMS: Terms = Terms::of_a_minute(Duration::from_secs(30));
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    /// Exchanges a message with a store that grants and leaves this much.
+    fn exchange(lease: &mut Lease, now: Instant, granted: u32, left: u32) {
+        let message = lease.message(now, &TERMS, || 0);
+        let retry = seconds(60);
+        lease.answer(&message, Granted { granted, left, retry }, now, TERMS.life);
+    }
+
+    /// Sends a message to a store that has lost the record.
+    fn is_forgotten(lease: &mut Lease, now: Instant) {
+        lease.message(now, &TERMS, || 0);
+        lease.forgotten(now);
+    }
+
+    /// Sends a message that gets no answer.
+    fn is_unanswered(lease: &mut Lease, now: Instant) {
+        lease.message(now, &TERMS, || 0);
+        lease.release();
+    }
+
+    /// Requests that are admitted without the store at `now`, of many.
+    fn admitted_alone(lease: &mut Lease, now: Instant, instances: u32) -> u32 {
+        let admits = |_: &u32| {
+            lease.take_held(now, &TERMS)
+                || lease.take_spare(now, &TERMS, instances) == Alone::Admitted
+        };
+        (0..2 * QUOTA).filter(admits).count() as u32
+    }
+
+    #[test]
+    fn a_store_that_empties_and_falls_silent_refuses_nobody_early() {
+        type Fault = fn(&mut Lease, Instant);
+        let cases: [(&str, &[Fault]); 5] = [
+            ("it falls silent", &[is_unanswered]),
+            ("it empties, then falls silent", &[is_forgotten, is_unanswered]),
+            ("it empties twice", &[is_forgotten, is_forgotten, is_unanswered]),
+            (
+                "it empties, is silent, and empties again",
+                &[is_forgotten, is_unanswered, is_forgotten, is_unanswered],
+            ),
+            ("it empties, and its connection ends", &[is_forgotten]),
+        ];
+        for (what, faults) in cases {
+            for instances in [1, 3] {
+                let (mut lease, start) = (Lease::default(), Instant::now());
+                exchange(&mut lease, start, 16, QUOTA - 16);
+                (0..12).for_each(|_| assert!(lease.take_held(start, &TERMS), "{what}"));
+                let mut now = start;
+                for fault in faults {
+                    now += seconds(1);
+                    fault(&mut lease, now);
+                }
+                let part = (QUOTA - 16) / instances;
+                assert_eq!(lease.remaining(), 4 + QUOTA - 16, "{what}");
+                let admitted = admitted_alone(&mut lease, now, instances);
+                assert_eq!(admitted, 4 + part, "{what}, {instances}: what it held, and its part");
+                let refused = Alone::Refused(start + TERMS.window - now);
+                assert_eq!(lease.take_spare(now, &TERMS, instances), refused, "{what}");
+                let later = start + TERMS.window;
+                assert_eq!(lease.take_spare(later, &TERMS, instances), Alone::Part, "{what}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_lease_of_the_whole_quota_outlives_the_record() {
+        let (mut lease, start) = (Lease::default(), Instant::now());
+        exchange(&mut lease, start, 10, 0);
+        let now = start + seconds(1);
+        is_forgotten(&mut lease, now);
+        is_unanswered(&mut lease, now);
+        assert_eq!(admitted_alone(&mut lease, now, 3), 10, "nobody else may use it");
+    }
+
+    #[test]
+    fn a_lease_that_is_over_is_not_revived() {
+        let (mut lease, start) = (Lease::default(), Instant::now());
+        exchange(&mut lease, start, 16, 0);
+        let now = start + TERMS.life;
+        lease.forgotten(now);
+        assert_eq!(admitted_alone(&mut lease, now, 1), 0, "the store counted it as used");
+    }
+
+    #[test]
+    fn an_answer_of_the_emptied_store_replaces_what_was_left() {
+        let (mut lease, start) = (Lease::default(), Instant::now());
+        exchange(&mut lease, start, 16, QUOTA - 16);
+        let now = start + seconds(1);
+        is_forgotten(&mut lease, now);
+        assert!(!lease.take_held(now, &TERMS), "what was granted waits for the next answer");
+        exchange(&mut lease, now, 8, 20);
+        assert_eq!(lease.remaining(), 28);
+        is_unanswered(&mut lease, now);
+        assert_eq!(admitted_alone(&mut lease, now, 1), 28);
+    }
+
+    #[test]
+    fn instances_of_an_emptied_store_stay_within_the_quota() {
+        let start = Instant::now();
+        let mut leases: [Lease; 3] = Default::default();
+        let mut left = QUOTA;
+        for lease in &mut leases {
+            left -= 16;
+            exchange(lease, start, 16, left);
+        }
+        // each has heard last what is left for all
+        leases.iter_mut().for_each(|lease| exchange(lease, start, 16, left));
+        let now = start + seconds(5);
+        let admitted: u32 = leases
+            .iter_mut()
+            .map(|lease| {
+                let held = (0..7).filter(|_| lease.take_held(now, &TERMS)).count() as u32;
+                is_forgotten(lease, now);
+                is_unanswered(lease, now);
+                held + admitted_alone(lease, now, 3)
+            })
+            .sum();
+        assert_eq!(admitted, QUOTA);
     }
 }

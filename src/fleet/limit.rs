@@ -205,7 +205,7 @@ impl SharedLimit {
                     lease.answer(&message, granted, Instant::now(), terms.life);
                 }
                 Ok(Answer::Forgotten) => {
-                    lease.forgotten();
+                    lease.forgotten(Instant::now());
                     continue;
                 }
                 Err(Unanswered) => {}

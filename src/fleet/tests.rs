@@ -149,7 +149,7 @@ async fn a_store_that_forgot_is_told_a_whole_window() {
     one.fleet.store.forget(&key).await;
     let message = one.message();
     assert!(matches!(one.send(&message).await, Answer::Forgotten));
-    one.lease.forgotten();
+    one.lease.forgotten(Instant::now());
     assert!(!one.take(), "what was granted counts no more");
     let message = one.lease.message(Instant::now(), &one.fleet.terms, || 5);
     let answer = one.send(&message).await;
