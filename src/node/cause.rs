@@ -11,6 +11,7 @@ use http::StatusCode;
 use rustls::{Error, InvalidMessage};
 use std::fmt;
 use std::io;
+use tokio::time::Instant;
 
 /// Why an attempt failed.
 #[derive(Debug)]
@@ -92,6 +93,57 @@ fn tls_reason(error: &io::Error) -> String {
             "TLS: the node speaks something else, perhaps plain HTTP".to_owned()
         }
         other => format!("TLS: {other}"),
+    }
+}
+
+/// A failed attempt at a URL, as it is remembered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UrlFailure {
+    /// What it meant for the request.
+    pub error: NodeError,
+    /// Why it failed, in words.
+    pub cause: String,
+    /// When.
+    pub at: Instant,
+    /// Whether the URL gets no calls because of it.
+    pub stops_calls: bool,
+}
+
+/// The most recent failure of each kind at one URL.
+#[derive(Debug, Default)]
+pub(super) struct Failures([Option<(Instant, Cause)>; NodeError::ALL.len()]);
+
+impl Failures {
+    /// Remembers why an attempt failed.
+    pub(super) fn note(&mut self, error: NodeError, cause: Cause, now: Instant) {
+        if let Some(newest) = self.0.get_mut(error as usize) {
+            *newest = Some((now, cause));
+        }
+    }
+
+    /// Why the most recent attempt that failed in this way failed, in words.
+    pub(super) fn cause_of(&self, error: NodeError) -> Option<String> {
+        let (_, cause) = self.0.get(error as usize)?.as_ref()?;
+        Some(cause.to_string())
+    }
+
+    /// Why the most recent failed attempt failed; `None` if none failed.
+    pub(super) fn newest(&self) -> Option<String> {
+        let (_, cause) = self.0.iter().flatten().max_by_key(|(at, _)| *at)?;
+        Some(cause.to_string())
+    }
+
+    /// All of them; calls are stopped because of `stopped`.
+    pub(super) fn all(&self, stopped: Option<NodeError>) -> Vec<UrlFailure> {
+        let known = NodeError::ALL.into_iter().zip(&self.0);
+        let known = known.filter_map(|(error, known)| Some((error, known.as_ref()?)));
+        let failure = |(error, (at, cause)): (_, &(Instant, Cause))| UrlFailure {
+            error,
+            cause: cause.to_string(),
+            at: *at,
+            stops_calls: stopped == Some(error),
+        };
+        known.map(failure).collect()
     }
 }
 

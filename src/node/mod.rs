@@ -17,14 +17,17 @@ mod http1;
 mod route;
 mod served_chain;
 mod serving;
+mod stats;
 mod target;
 
 pub use breaker::{BREAKER_PAUSE, Breaker, CallFailure};
+pub use cause::UrlFailure;
 pub use credentials::{Credentials, CredentialsError};
 pub use group::LeftOut;
 pub use guard::ChainGuard;
 pub use route::Route;
 pub use serving::{Serving, Switch};
+pub use stats::UrlStats;
 
 use crate::config::NodeConfig;
 use crate::io::gzip::GzipForm;
@@ -172,31 +175,6 @@ struct Shared {
     credentials: Arc<SharedCredentials>,
     start: Arc<StartProgress>,
     metrics: Arc<Metrics>,
-}
-
-/// The state of one URL, for metrics.
-#[derive(Clone, Debug)]
-pub struct UrlStats {
-    /// The URL as configured.
-    pub url: String,
-    /// Idle connections.
-    pub idle: usize,
-    /// Connections with a call in flight.
-    pub busy: usize,
-    /// Why it gets no calls: an open breaker, or [`NodeError::Starting`]; `None` if it gets them.
-    pub failure: Option<NodeError>,
-    /// Why its most recent failed attempt failed, in words; `None` if none failed.
-    pub cause: Option<String>,
-    /// Attempts of all clients of the node that were answered.
-    pub answers: u64,
-    /// Whether no other URL has answered a call since this one did.
-    pub is_latest: bool,
-    /// The newest block that it is known to have; `None` also with one URL.
-    pub head: Option<u64>,
-    /// Why it is not used although it answers, if it is not.
-    pub left_out: Option<LeftOut>,
-    /// The same in words.
-    pub left_out_cause: Option<String>,
 }
 
 impl Node {
@@ -436,8 +414,10 @@ impl Node {
             let failure = self.send_probe(target, limit).await.err()?;
             let is_ours = matches!(failure, CallFailure::After(error) if error.is_ours());
             let is_silent = !is_ours && target.breaker.answers() == answers;
-            is_silent
-                .then(|| (target.record.url.clone(), target.record.cause().unwrap_or_default()))
+            is_silent.then(|| {
+                let cause = target.record.failures().cause_of(failure.error());
+                (target.record.url.clone(), cause.unwrap_or_default())
+            })
         });
         join_all(probing).await.into_iter().flatten().collect()
     }
@@ -453,37 +433,6 @@ impl Node {
         let call = NodeCall { id: 1, route, write, connection, traceparent, start, deadline };
         let mut permit = MemoryPermit::of(&self.memory);
         target.ask(&call, &mut permit, &self.metrics).await.map(drop)
-    }
-
-    /// Why the most recent failed attempt at the URL at `index` failed, in words for the operator:
-    /// `connection refused`, `405 Method Not Allowed`. `None` if none failed.
-    pub fn failure_cause(&self, index: usize) -> Option<String> {
-        self.targets.get(index)?.record.cause()
-    }
-
-    /// The state of each URL, in order of preference.
-    pub fn urls(&self) -> impl Iterator<Item = UrlStats> {
-        let group = self.group.as_ref().map(|group| group.state());
-        let closed = |target: &Target| target.breaker.failure().is_none();
-        let answers = move |url: usize| self.targets.get(url).is_some_and(closed);
-        let start = self.start.load_full();
-        let starting = start.as_ref().map(|_| NodeError::Starting);
-        self.targets.iter().map(move |target| {
-            let index = target.record.index;
-            let member = group.as_ref().and_then(|group| group.members.get(index));
-            UrlStats {
-                url: target.record.url.clone(),
-                idle: target.idle(),
-                busy: target.busy(),
-                failure: starting.or_else(|| target.breaker.failure()),
-                cause: start.as_deref().cloned().or_else(|| target.record.cause()),
-                answers: target.record.answers(),
-                is_latest: target.record.is_latest(),
-                head: member.and_then(|member| member.head),
-                left_out: member.and_then(|member| member.left_out),
-                left_out_cause: group.as_ref().and_then(|group| group.cause(index, answers)),
-            }
-        })
     }
 }
 

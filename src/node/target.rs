@@ -3,7 +3,7 @@
 //! Each attempt is admitted by the breaker, counted by its outcome, and explained if it fails.
 
 use super::breaker::{Breaker, CallFailure};
-use super::cause::{Cause, FailedAttempt};
+use super::cause::{Cause, FailedAttempt, Failures};
 use super::credentials::{CredentialsError, SharedCredentials};
 use super::http1::{Connection, ExchangeError, NodeStream};
 use super::served_chain::{ChainIdentity, ServedChain};
@@ -12,7 +12,7 @@ use crate::config::{NodeConfig, NodeUrl, Scheme};
 use crate::io::{DescriptorUse, MemoryPermit};
 use crate::telemetry::Metrics;
 use bytes::Bytes;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use portcullis_filters::rpc::response::Outcome;
 use prometheus::IntCounter;
 use rustix::io::Errno;
@@ -194,7 +194,7 @@ impl Target {
         self.record.count(verified.as_ref().err().map(|failed| failed.failure));
         line.log(&self.record, call, verified.as_ref().err());
         verified.map_err(|failed| {
-            self.record.note(failed.cause);
+            self.record.failures().note(failed.failure.error(), failed.cause, Instant::now());
             failed.failure
         })
     }
@@ -391,8 +391,7 @@ pub(super) struct UrlRecord {
     attempts: [IntCounter; OUTCOMES],
     /// The place of the URL that answered a call most recently, one for all.
     latest: Arc<AtomicUsize>,
-    /// Why the most recent failed attempt failed.
-    cause: Mutex<Option<Cause>>,
+    failures: Mutex<Failures>,
 }
 
 impl UrlRecord {
@@ -410,7 +409,7 @@ impl UrlRecord {
                 metrics.node_attempts.with_label_values(&[&*label, outcome])
             });
             let latest = Arc::clone(&latest);
-            Arc::new(Self { index, url, attempts, latest, cause: Mutex::default() })
+            Arc::new(Self { index, url, attempts, latest, failures: Mutex::default() })
         };
         shown.iter().enumerate().map(record).collect()
     }
@@ -438,14 +437,9 @@ impl UrlRecord {
         self.latest.load(Ordering::Relaxed) == self.index
     }
 
-    /// Remembers why an attempt failed.
-    pub(super) fn note(&self, cause: Cause) {
-        *self.cause.lock() = Some(cause);
-    }
-
-    /// Why the most recent failed attempt failed, in words; `None` if none failed.
-    pub(super) fn cause(&self) -> Option<String> {
-        self.cause.lock().as_ref().map(ToString::to_string)
+    /// Remembers why attempts failed.
+    pub(super) fn failures(&self) -> MutexGuard<'_, Failures> {
+        self.failures.lock()
     }
 }
 

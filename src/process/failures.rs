@@ -3,8 +3,9 @@
 //! Counts once per [`WINDOW`]. A single bad window may be a restart of the node; two in a row are
 //! reported, until one is good.
 
+use crate::node::UrlFailure;
 use crate::telemetry::{Finding, Requests, Surface};
-use portcullis_filters::verdict::Reason;
+use portcullis_filters::verdict::{Reason, Refusal};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -58,7 +59,57 @@ impl Failures {
     }
 }
 
+/// Why requests fail for this reason: the newest failure at a URL of the node that has it, or, if
+/// the node cannot be reached, because of which a URL gets no calls.
+pub(super) fn node_cause<'a>(reason: &str, failures: &'a [UrlFailure]) -> Option<&'a str> {
+    let belongs = |failure: &&UrlFailure| {
+        let own = Refusal::from(failure.error).reason;
+        let of_stopped = failure.stops_calls.then_some(Reason::UpstreamUnreachable);
+        [Some(own), of_stopped].into_iter().flatten().any(|of| of.name() == reason)
+    };
+    let newest = failures.iter().filter(belongs).max_by_key(|failure| failure.at)?;
+    Some(&newest.cause)
+}
+
 /// A failure that is no part of a shutdown.
 fn is_fault(reason: Reason) -> bool {
     reason.is_failure() && reason != Reason::Draining
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::NodeError;
+    use tokio::time::Instant;
+
+    #[test]
+    fn a_reason_has_a_cause_of_its_kind() {
+        let start = Instant::now();
+        let failure = |(error, cause, after, stops_calls): (_, &str, _, _)| UrlFailure {
+            error,
+            cause: cause.to_owned(),
+            at: start + Duration::from_secs(after),
+            stops_calls,
+        };
+        let refused = (NodeError::Unreachable, "connection refused", 1, true);
+        let broken = (NodeError::Status, "500 Internal Server Error", 2, false);
+        let slow = (NodeError::Timeout, "no answer in time", 3, true);
+        let cut = (NodeError::Cut, "the connection ended before the answer", 4, false);
+        let busy = (NodeError::Status, "503 Service Unavailable", 5, true);
+        for (reason, failures, expected) in [
+            (Reason::UpstreamUnreachable, vec![refused, broken], Some(refused.1)),
+            (Reason::UpstreamStatus, vec![refused, broken], Some(broken.1)),
+            (Reason::UpstreamUnreachable, vec![broken], None),
+            (Reason::UpstreamUnreachable, vec![refused, cut], Some(cut.1)),
+            (Reason::UpstreamTimeout, vec![refused, slow, cut], Some(slow.1)),
+            // nothing is sent to a URL that hung
+            (Reason::UpstreamUnreachable, vec![broken, slow], Some(slow.1)),
+            (Reason::UpstreamUnreachable, vec![slow, busy], Some(busy.1)),
+            (Reason::UpstreamInvalid, vec![refused, broken, slow, cut, busy], None),
+            (Reason::UpstreamTimeout, vec![], None),
+        ] {
+            let failures: Vec<_> = failures.into_iter().map(failure).collect();
+            assert_eq!(node_cause(reason.name(), &failures), expected, "{reason:?} {failures:?}");
+        }
+    }
 }

@@ -4,7 +4,7 @@
 //! used, the relay which pins hold. Only the store, failed node URLs, and the node while the cache
 //! is bypassed are sent a request.
 
-use super::failures::{Failures, WINDOW};
+use super::failures::{Failures, WINDOW, node_cause};
 use super::server::Storage;
 use super::store_watch::{Probe, StoreWatch};
 use crate::config::MAX_NODE_TIMEOUT;
@@ -112,10 +112,11 @@ impl Health {
         [(Surface::Gateway, requests), (Surface::Relay, relay), (Surface::Sidecar, sidecar)]
     }
 
-    /// How the most recent failed attempt at the node failed, if that is the reason.
+    /// How the node failed, if that is the reason.
     fn node_cause(&self, reason: &str) -> Option<String> {
+        let failures: Vec<_> = self.nodes().flat_map(Node::failures).collect();
         let is_of_node = reason.starts_with("upstream_");
-        is_of_node.then(|| self.nodes().flat_map(Node::urls).find_map(|url| url.cause))?
+        is_of_node.then(|| node_cause(reason, &failures).map(str::to_owned))?
     }
 
     /// By itself, because a store that hangs must not delay what else is wrong.

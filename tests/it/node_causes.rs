@@ -2,7 +2,7 @@
 
 use portcullis::config::Config;
 use portcullis::io::MemoryPool;
-use portcullis::node::{ConnectionChoice, MAX_ANSWER, Node as Client};
+use portcullis::node::{ConnectionChoice, MAX_ANSWER, Node as Client, NodeError};
 use tokio::time::Instant;
 
 use crate::support::node::{Act, Call, Node};
@@ -21,6 +21,29 @@ async fn cause_at(url: &str) -> Option<String> {
     let deadline = Instant::now() + config.timeout;
     let _failed = node.fetch(write, ConnectionChoice::New, None, deadline, None).await;
     node.failure_cause(0)
+}
+
+#[tokio::test]
+async fn each_kind_of_failure_keeps_its_cause() {
+    let stub = Node::start(|_| send(sized("500 Broken", &[], "")));
+    let text = format!("[node]\nurl = \"http://{}/rpc\"\n[admin]\n", stub.address());
+    let config = Config::parse(&text, []).expect("a configuration").node;
+    let node = Client::new(&config, MemoryPool::new(4 * MAX_ANSWER), Default::default());
+    let ask = || {
+        let write = |_, out: &mut Vec<u8>| out.extend_from_slice(REQUEST.as_bytes());
+        node.fetch(write, ConnectionChoice::New, None, Instant::now() + config.timeout, None)
+    };
+    assert_eq!(ask().await.err(), Some(NodeError::Status));
+    drop(stub);
+    while node.urls().all(|url| url.failure.is_none()) {
+        assert_eq!(ask().await.err(), Some(NodeError::Unreachable));
+    }
+    let mut failures = node.failures();
+    failures.sort_by_key(|failure| failure.at);
+    let causes: Vec<_> = failures.iter().map(|one| (&*one.cause, one.stops_calls)).collect();
+    assert_eq!(causes, [("500 Internal Server Error", false), ("connection refused", true)]);
+    let cause = node.urls().find_map(|url| url.cause);
+    assert_eq!(cause.as_deref(), Some("connection refused"), "why it gets no calls");
 }
 
 #[tokio::test]

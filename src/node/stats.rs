@@ -1,0 +1,72 @@
+//! The state of each URL of the node, as metrics, the page and the health checks show it.
+
+use super::cause::UrlFailure;
+use super::target::Target;
+use super::{LeftOut, Node, NodeError};
+
+/// The state of one URL, for metrics.
+#[derive(Clone, Debug)]
+pub struct UrlStats {
+    /// The URL as configured.
+    pub url: String,
+    /// Idle connections.
+    pub idle: usize,
+    /// Connections with a call in flight.
+    pub busy: usize,
+    /// Why it gets no calls: an open breaker, or [`NodeError::Starting`]; `None` if it gets them.
+    pub failure: Option<NodeError>,
+    /// Why it gets no calls, in words; else why its most recent failed attempt failed, if one did.
+    pub cause: Option<String>,
+    /// Attempts of all clients of the node that were answered.
+    pub answers: u64,
+    /// Whether no other URL has answered a call since this one did.
+    pub is_latest: bool,
+    /// The newest block that it is known to have; `None` also with one URL.
+    pub head: Option<u64>,
+    /// Why it is not used although it answers, if it is not.
+    pub left_out: Option<LeftOut>,
+    /// The same in words.
+    pub left_out_cause: Option<String>,
+}
+
+impl Node {
+    /// Why the most recent failed attempt at the URL at `index` failed, in words for the operator:
+    /// `connection refused`, `405 Method Not Allowed`. `None` if none failed.
+    pub fn failure_cause(&self, index: usize) -> Option<String> {
+        self.targets.get(index)?.record.failures().newest()
+    }
+
+    /// The most recent failure of each kind at each URL.
+    pub fn failures(&self) -> Vec<UrlFailure> {
+        let all = |target: &Target| target.record.failures().all(target.breaker.failure());
+        self.targets.iter().flat_map(all).collect()
+    }
+
+    /// The state of each URL, in order of preference.
+    pub fn urls(&self) -> impl Iterator<Item = UrlStats> {
+        let group = self.group.as_ref().map(|group| group.state());
+        let closed = |target: &Target| target.breaker.failure().is_none();
+        let answers = move |url: usize| self.targets.get(url).is_some_and(closed);
+        let start = self.start.load_full();
+        let starting = start.as_ref().map(|_| NodeError::Starting);
+        self.targets.iter().map(move |target| {
+            let (index, open) = (target.record.index, target.breaker.failure());
+            let member = group.as_ref().and_then(|group| group.members.get(index));
+            UrlStats {
+                url: target.record.url.clone(),
+                idle: target.idle(),
+                busy: target.busy(),
+                failure: starting.or(open),
+                cause: start.as_deref().cloned().or_else(|| {
+                    let failures = target.record.failures();
+                    open.and_then(|error| failures.cause_of(error)).or_else(|| failures.newest())
+                }),
+                answers: target.record.answers(),
+                is_latest: target.record.is_latest(),
+                head: member.and_then(|member| member.head),
+                left_out: member.and_then(|member| member.left_out),
+                left_out_cause: group.as_ref().and_then(|group| group.cause(index, answers)),
+            }
+        })
+    }
+}
