@@ -5,11 +5,11 @@
 //! journal show` has both.
 
 use super::snapshot::millis;
+use crate::io::clock;
 use crate::reply::Reply;
 use crate::store::{Entry, Intent, IntentId, IntentState, Journal, Search, StoreError};
 use portcullis_filters::felt::Felt;
 use serde_json::{Value, json};
-use std::time::{Duration, SystemTime};
 
 /// Writes on a page.
 const PAGE: u32 = 25;
@@ -80,7 +80,7 @@ fn step(entry: Entry) -> Value {
 }
 
 fn of_micros(us: i64) -> u64 {
-    millis(SystemTime::UNIX_EPOCH + Duration::from_micros(u64::try_from(us).unwrap_or_default()))
+    millis(clock::at_us(us))
 }
 
 impl JournalQuery {

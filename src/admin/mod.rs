@@ -27,6 +27,7 @@ use crate::config::Listen;
 use crate::http::context::ServerContext;
 use crate::http::{Handoff, Request, X_REQUEST_ID};
 use crate::io::MemoryPool;
+use crate::io::clock;
 use crate::node::Node;
 use crate::proxy::Surfaces;
 use crate::reply::{Persistence, Reply, ResponseContext};
@@ -133,7 +134,7 @@ impl Admin {
         }
         let mut body = format!("{text}verdict: {}\n", Verdict::of(&present).name());
         for Trouble { condition, finding, since } in present {
-            let (message, since) = (condition.message(), humantime::format_rfc3339_seconds(since));
+            let (message, since) = (condition.message(), clock::rfc3339(since));
             let Finding { subject, cause, .. } = finding;
             let about = if subject.is_empty() { subject } else { format!(" ({subject})") };
             body.push_str(&format!("{message}{about} since {since}: {cause}\n"));

@@ -6,12 +6,12 @@
 use super::{
     CHECK_FAILED, ConfigArgument, Failure, INTERNAL, Outcome, STORE_CODES, block_on, written,
 };
+use crate::io::clock;
 use crate::secrets;
 use crate::store::{Entry, IntentId, Journal, PAGE, Store, StoreError, Verified};
 use clap::Subcommand;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime};
 use thiserror::Error;
 
 #[derive(Debug, clap::Args)]
@@ -164,8 +164,7 @@ async fn answer(journal: &Journal, command: &JournalCommand) -> Result<ExitCode,
 }
 
 fn line(entry: &Entry) -> String {
-    let at = Duration::from_micros(u64::try_from(entry.at_us).unwrap_or_default());
-    let at = humantime::format_rfc3339_millis(SystemTime::UNIX_EPOCH + at);
+    let at = clock::rfc3339_millis(clock::at_us(entry.at_us));
     let intent = entry.intent.map_or_else(|| "-".to_owned(), |id| id.to_string());
     let (seq, kind, operation, detail) =
         (entry.seq, entry.kind.name(), &entry.operation, &entry.detail);

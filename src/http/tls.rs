@@ -6,15 +6,16 @@
 //! [`Certificates`](super::gate::Certificates) others; open connections go on.
 
 use crate::config::{Config, TlsConfig};
-use crate::io::clock::LAST_SECOND;
+use crate::io::clock::{self, LAST_SECOND, TlsClock};
 use crate::secrets::certificates::{self, CertificatesError};
 use crate::secrets::{self, SecretError};
 use crate::telemetry::{BySurface, Surface};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::ProducesTickets;
 use rustls::{InconsistentKeys, ServerConfig, crypto};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 use thiserror::Error;
 use x509_cert::Version;
@@ -130,7 +131,7 @@ impl Identities {
     /// What an operator should know of certificates that can be used, and that no client takes
     /// at `now`: a line for each.
     pub fn warnings(&self, now: SystemTime) -> Vec<String> {
-        let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let now = clock::since_1970(now).as_secs();
         let found = Surface::ALL.into_iter().zip(&self.0).filter_map(|(surface, identity)| {
             let key = format!("{}.tls.certificate_file", surface.name());
             let identity = identity.as_ref()?;
@@ -150,9 +151,8 @@ impl Identities {
 
 /// Seconds since 1970 as a date.
 fn shown(seconds: u64) -> String {
-    let time = SystemTime::UNIX_EPOCH.checked_add(std::time::Duration::from_secs(seconds));
-    time.filter(|_| seconds <= LAST_SECOND)
-        .map_or_else(|| seconds.to_string(), |time| humantime::format_rfc3339(time).to_string())
+    let within = i64::try_from(seconds).ok().filter(|_| seconds <= LAST_SECOND);
+    within.map_or_else(|| seconds.to_string(), clock::rfc3339_of)
 }
 
 impl Identity {
@@ -185,14 +185,57 @@ fn server(
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 ) -> Result<ServerConfig, rustls::Error> {
-    let mut server =
-        ServerConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
-            .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
-            .with_single_cert(chain, key)?;
+    let provider = Arc::new(crypto::ring::default_provider());
+    let mut server = ServerConfig::builder_with_details(provider, Arc::new(TlsClock))
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)?;
     // a session is stored by its client, sealed with keys that change: it takes no memory here
-    server.ticketer = crypto::ring::Ticketer::new()?;
+    server.ticketer = Arc::new(Tickets::new()?);
     Ok(server)
+}
+
+/// Seals sessions for their clients. The keys are dated by a clock that panics before 1970: there
+/// are no tickets then.
+#[derive(Debug)]
+struct Tickets(OnceLock<Option<Arc<dyn ProducesTickets>>>);
+
+impl Tickets {
+    fn new() -> Result<Self, rustls::Error> {
+        let tickets = Self(OnceLock::new());
+        if Self::are_datable() {
+            // nobody else has it yet
+            let _ = tickets.0.set(Some(crypto::ring::Ticketer::new()?));
+        }
+        Ok(tickets)
+    }
+
+    fn sealed(&self) -> Option<&dyn ProducesTickets> {
+        let new = || crypto::ring::Ticketer::new().ok();
+        Self::are_datable().then(|| self.0.get_or_init(new).as_deref())?
+    }
+
+    fn are_datable() -> bool {
+        SystemTime::now() >= SystemTime::UNIX_EPOCH
+    }
+}
+
+impl ProducesTickets for Tickets {
+    fn enabled(&self) -> bool {
+        true
+    }
+
+    fn lifetime(&self) -> u32 {
+        self.sealed().map_or(0, ProducesTickets::lifetime)
+    }
+
+    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        self.sealed()?.encrypt(plain)
+    }
+
+    fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
+        self.sealed()?.decrypt(cipher)
+    }
 }
 
 /// The certificates of a file, and how long the first of them holds.

@@ -5,6 +5,7 @@
 //! secret: providers of hosted nodes know their clients by it.
 
 use crate::config::{NodeConfig, NodeUrl, Scheme};
+use crate::io::clock::TlsClock;
 use crate::secrets::certificates::{self, CertificatesError, MAX_ROOTS};
 use crate::secrets::{self, Secret, SecretError};
 use arc_swap::ArcSwap;
@@ -114,7 +115,7 @@ impl Credentials {
 
 fn connector(roots: RootCertStore) -> Result<TlsConnector, rustls::Error> {
     let provider = Arc::new(crypto::ring::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
+    let mut config = ClientConfig::builder_with_details(provider, Arc::new(TlsClock))
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
         .with_no_client_auth();

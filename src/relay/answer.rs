@@ -2,6 +2,7 @@
 
 use super::outcome::{Details, Outcome, Status};
 use super::pins::{Pin, Proof};
+use crate::io::clock;
 use crate::reply::{ErrorFormat, Reply};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::policy::Endpoint;
@@ -107,7 +108,7 @@ fn hash(outcome: &Outcome) -> Option<String> {
 /// The response to `GET /readyz`: every pin, expected and actual.
 pub(super) fn readiness(proof: &Proof) -> Reply {
     let ready = proof.is_ready();
-    let checked_at = humantime::format_rfc3339_millis(proof.checked_at).to_string();
+    let checked_at = clock::rfc3339_millis(proof.checked_at);
     let status = if ready { 200 } else { 503 };
     let mut reply = Reply::serialize(status, &Readiness { ready, checked_at, pins: &proof.pins });
     reply.retry_after = (!ready).then_some(1);

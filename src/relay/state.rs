@@ -3,14 +3,13 @@
 use super::outcome::{Details, Outcome, refuse};
 use super::reconcile::Reconciler;
 use super::settings::{Pins, Settings};
-use crate::io::clock::LAST_SECOND;
+use crate::io::clock;
 use crate::node::chain::{Chain, RpcError};
 use crate::store::Store;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::tx::{Call, selector};
 use portcullis_filters::verdict::Reason;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 /// What an operation reads.
 pub(super) struct State<'a> {
@@ -53,9 +52,8 @@ pub(super) struct Recovery {
 impl Recovery {
     /// When it can be executed, in RFC 3339.
     pub(super) fn details(&self) -> Details {
-        let seconds = self.ready_at.min(LAST_SECOND);
-        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-        Details::Recovery { ready_at: humantime::format_rfc3339_seconds(time).to_string() }
+        let seconds = i64::try_from(self.ready_at).unwrap_or(i64::MAX);
+        Details::Recovery { ready_at: clock::rfc3339_of(seconds) }
     }
 }
 

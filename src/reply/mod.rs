@@ -15,13 +15,13 @@ pub use reasons::{status_and_code, xrpc_name};
 
 use crate::config::CorsOrigins;
 use crate::io::MemoryPermit;
+use crate::io::clock;
 use crate::io::gzip::GzipForm;
 use crate::node::Answer;
 use bytes::Bytes;
 use coding::Coding;
 use futures_util::Stream;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
-use pingora::protocols::http::date;
 use portcullis_filters::limit::RateLimitStatus;
 use portcullis_filters::position::ChainPosition;
 use portcullis_filters::verdict::Reason;
@@ -270,7 +270,7 @@ pub fn http2_head(reply: &Reply, context: &ResponseContext<'_>) -> Response<()> 
 
 /// Writes every field except those of the connection, for all versions of HTTP.
 fn head(out: &mut impl Fields, reply: &Reply, context: &ResponseContext<'_>, length: usize) {
-    out.value("date", &date::get_cached_date());
+    out.value("date", &clock::date_field());
     match &reply.cache_control {
         None => out.literal("cache-control", "no-store"),
         Some(Cow::Borrowed(policy)) => out.literal("cache-control", policy),

@@ -5,7 +5,7 @@
 
 use super::auth::User;
 use super::{Refused, Settings, refused};
-use crate::io::clock::{micros, now_us, seconds_until};
+use crate::io::clock::{self, micros, now_us, seconds_until};
 use crate::reply::Reply;
 use crate::store::{AccountStatus, AgeUser, Opening, Store};
 use portcullis_filters::policy::RequestParts;
@@ -13,7 +13,7 @@ use portcullis_filters::verdict::Reason;
 use portcullis_filters::webhook::AgeStatus;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use serde_json::json;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 /// The contract's length of a reference: 48 hexadecimal digits.
 const REFERENCE_BYTES: usize = 24;
@@ -91,6 +91,5 @@ fn reference() -> Result<String, Refused> {
 
 /// RFC 3339, in whole seconds.
 fn instant(us: i64) -> String {
-    let since = Duration::from_micros(us.max(0).unsigned_abs());
-    humantime::format_rfc3339_seconds(UNIX_EPOCH + since).to_string()
+    clock::rfc3339_of(us.max(0) / 1_000_000)
 }

@@ -3,7 +3,7 @@
 //! A document depends on stored data alone, never on the time of the request, so that equal content
 //! has equal bytes and an equal `ETag`.
 
-use crate::io::clock::LAST_SECOND;
+use crate::io::clock::{self, LAST_SECOND};
 use crate::io::gzip::{GzipForm, MIN_BODY};
 use crate::reply::Reply;
 use crate::reply::coding::{Coding, gzip_etag};
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use portcullis_filters::policy::RequestParts;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 /// A document, ready to send.
 #[derive(Debug, Clone)]
@@ -133,7 +133,7 @@ fn lists(list: &str, etag: &str) -> bool {
 
 /// A stored instant in the format of HTTP and RSS, in whole seconds.
 pub fn http_date(us: i64) -> String {
-    httpdate::fmt_http_date(instant(us))
+    clock::http_date(seconds(us))
 }
 
 /// Whole seconds since 1970 of a stored instant, within the range of dates.
@@ -142,5 +142,5 @@ pub(super) fn seconds(us: i64) -> i64 {
 }
 
 fn instant(us: i64) -> SystemTime {
-    UNIX_EPOCH + Duration::from_secs(seconds(us).unsigned_abs())
+    clock::at_second(seconds(us))
 }

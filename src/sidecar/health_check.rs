@@ -9,7 +9,7 @@ use super::Refused;
 use super::query::Query;
 use crate::config::{HealthConfig, Provider};
 use crate::fetch::{self, FetchError, Trust};
-use crate::io::clock::millis;
+use crate::io::clock::{self, millis};
 use crate::io::shared::Shared;
 use crate::io::within;
 use crate::reply::Reply;
@@ -178,7 +178,7 @@ impl Component {
             json["output"] = output.into();
         }
         if request.is_operator {
-            json["time"] = humantime::format_rfc3339_millis(*at).to_string().into();
+            json["time"] = clock::rfc3339_millis(*at).into();
             json["latency_ms"] = millis(*latency).into();
             if let Some(name) = &self.name {
                 json["name"] = name.as_str().into();
