@@ -31,7 +31,10 @@ pub(super) fn registry(admin: &Admin) -> Registry {
     }
     let log = admin.process.log.clone();
     let name = "portcullis_log_dropped_lines_total";
-    let dropped = IntCounter::new(name, "Log lines dropped because stderr was not read.");
+    let dropped = IntCounter::new(
+        name,
+        "Log lines dropped because stderr was not read or could not be written.",
+    );
     registry.sample(dropped, move |counter| raise(counter, log.dropped()));
     let identities = admin.surfaces.tls.clone();
     let name = "portcullis_tls_certificate_not_after_seconds";

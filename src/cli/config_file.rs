@@ -1,5 +1,6 @@
 //! `--config`, for every command that reads the configuration.
 
+use super::output;
 use crate::config::{self, Config, LoadError};
 use std::path::PathBuf;
 
@@ -21,7 +22,7 @@ impl ConfigArgument {
     pub(super) fn load(&self) -> Result<Config, LoadError> {
         let path = self.path()?;
         if self.config.is_none() {
-            eprintln!("portcullis: using {}", path.display());
+            output::notice(format_args!("portcullis: using {}", path.display()));
         }
         Config::load(&path, std::env::vars_os())
     }

@@ -4,9 +4,10 @@
 //! that the node would get. Sends nothing, counts no limit and reads no secret; checks that need
 //! the chain are marked.
 
-use super::{CHECK_FAILED, ConfigArgument, Failure, Outcome, open};
+use super::{CHECK_FAILED, ConfigArgument, Failure, Outcome, open, written};
 use crate::config::RelayConfig;
 use crate::gateway::Settings;
+use crate::io::clock;
 use crate::relay::settings::policy;
 use crate::reply::status_and_code;
 use portcullis_filters::bearer::Tokens;
@@ -16,7 +17,7 @@ use portcullis_filters::policy::{
 };
 use portcullis_filters::tx::AllowedCall;
 use portcullis_filters::verdict::Refusal;
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -56,7 +57,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     let Some(path) = &arguments.relay else {
         let missing = || Failure::usage("the configuration has no [gateway]");
         let config = config.gateway.ok_or_else(missing)?;
-        return Ok(gateway(&Settings::from(&config).policy, &body));
+        return gateway(&Settings::from(&config).policy, &body).print();
     };
     let config = config.relay.ok_or_else(|| Failure::usage("the configuration has no [relay]"))?;
     let endpoint = match &**path {
@@ -64,7 +65,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
         path => OperationKind::parse_path(path.as_bytes()).map(Endpoint::Operation),
     };
     let unknown = || Failure::usage(format_args!("the relay serves no POST at {path}"));
-    Ok(relay(&config, endpoint.ok_or_else(unknown)?, &body))
+    relay(&config, endpoint.ok_or_else(unknown)?, &body).print()
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
@@ -74,110 +75,138 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(body)
 }
 
-fn gateway(policy: &GatewayPolicy, body: &[u8]) -> ExitCode {
-    println!("gateway, POST /rpc, {} bytes", body.len());
-    match policy.inspect_with(body, found) {
-        Ok(permit) => {
-            permitted(&permit);
-            ExitCode::SUCCESS
+/// The explanation of one request.
+struct Explanation {
+    text: String,
+    code: ExitCode,
+}
+
+impl Explanation {
+    fn begin(surface: &str, endpoint: Endpoint, body: &[u8]) -> Self {
+        let text = format!("{surface}, POST /{}, {} bytes\n", endpoint.name(), body.len());
+        Self { text, code: ExitCode::SUCCESS }
+    }
+
+    fn print(self) -> Outcome {
+        written("explain", io::stdout().write_all(self.text.as_bytes()))?;
+        Ok(self.code)
+    }
+
+    fn line(&mut self, text: &str) {
+        self.text.push_str(text);
+        self.text.push('\n');
+    }
+
+    fn passed(&mut self, check: &str, what: &str) {
+        self.line(&format!("  ok       {check}: {what}"));
+    }
+
+    fn pending(&mut self, check: &str, what: &str) {
+        self.line(&format!("  ?        {check}: {what}"));
+    }
+
+    fn detail(&mut self, text: &str) {
+        self.line(&format!("             {text}"));
+    }
+
+    fn permitted(&mut self, permit: &ReadPermit<'_>) {
+        for (name, argument) in permit.params().arguments() {
+            self.detail(&format!("{name} = {argument:?}"));
         }
-        Err(refusal) => refused(&refusal, Endpoint::Rpc),
+        let mut request = Vec::new();
+        permit.write_request(1, &mut request);
+        let request = String::from_utf8_lossy(&request);
+        self.line(&format!("\nverdict: permitted; request to the node:\n  {request}"));
+    }
+
+    fn permitted_if(&mut self) {
+        self.line("\nverdict: permitted if the checks marked ? pass on the chain");
+    }
+
+    fn refused(&mut self, refusal: &Refusal, endpoint: Endpoint) {
+        let (status, code) = status_and_code(refusal.reason);
+        self.line(&format!("  refused  {}: {}", refusal.reason.name(), refusal.message));
+        // the body of an operation's response has the reason, and no code
+        let is_rpc = endpoint == Endpoint::Rpc;
+        let code = if is_rpc { format!(", JSON-RPC {code}") } else { String::new() };
+        self.line(&format!("\nverdict: HTTP {status}{code}; nothing is sent to the node"));
+        self.code = ExitCode::from(CHECK_FAILED);
+    }
+
+    fn found(&mut self, finding: Finding<'_>) {
+        match finding {
+            Finding::Size(bytes) => self.passed("size", &format!("{bytes} of {MAX_BODY} bytes")),
+            Finding::Envelope(id) => self.passed("envelope", &format!("JSON-RPC 2.0, id {id}")),
+            Finding::Method(method) => self.passed("method", method),
+            Finding::Params(count) => self.passed("params", &format!("{count}")),
+            Finding::Transaction(transaction) => {
+                self.passed("transaction", "version 3, no tip, no paymaster, no proofs, DA on L1");
+                self.detail(&format!("sender = {}", transaction.sender()));
+                self.detail(&format!("nonce = {}", transaction.nonce()));
+                let bounds = transaction.bounds();
+                for (name, (amount, price)) in [
+                    ("l1_gas", bounds.l1_gas),
+                    ("l1_data_gas", bounds.l1_data_gas),
+                    ("l2_gas", bounds.l2_gas),
+                ] {
+                    self.detail(&format!("{name} = {amount} at {price} fri"));
+                }
+            }
+            Finding::Calls(calls) => {
+                self.passed("calls", &format!("{} allowed", calls.len()));
+                calls.iter().for_each(|call| self.call(call));
+            }
+            Finding::Hash(hash) => self.passed("hash", &hash.to_string()),
+            Finding::Operation(operation) => {
+                self.passed("operation", operation.kind().name());
+                self.detail(&operation.canonical());
+            }
+        }
+    }
+
+    fn call(&mut self, call: &AllowedCall) {
+        let (contract, entrypoint) = (call.contract().name(), call.entrypoint().name());
+        let args: Vec<_> = call.call().args.iter().map(ToString::to_string).collect();
+        self.detail(&format!("{contract}.{entrypoint}({})", args.join(", ")));
     }
 }
 
-fn permitted(permit: &ReadPermit<'_>) {
-    for (name, argument) in permit.params().arguments() {
-        detail(&format!("{name} = {argument:?}"));
+fn gateway(policy: &GatewayPolicy, body: &[u8]) -> Explanation {
+    let mut explained = Explanation::begin("gateway", Endpoint::Rpc, body);
+    match policy.inspect_with(body, |finding| explained.found(finding)) {
+        Ok(permit) => explained.permitted(&permit),
+        Err(refusal) => explained.refused(&refusal, Endpoint::Rpc),
     }
-    let mut request = Vec::new();
-    permit.write_request(1, &mut request);
-    println!("\nverdict: permitted; request to the node:\n  {}", String::from_utf8_lossy(&request));
+    explained
 }
 
-fn relay(config: &RelayConfig, endpoint: Endpoint, body: &[u8]) -> ExitCode {
-    println!("relay, POST /{}, {} bytes", endpoint.name(), body.len());
+fn relay(config: &RelayConfig, endpoint: Endpoint, body: &[u8]) -> Explanation {
+    let mut explained = Explanation::begin("relay", endpoint, body);
     // no token is compared here
     let policy = policy(config, Tokens::none());
-    let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
-    match policy.inspect_with(endpoint, body, now, found) {
+    let now = clock::since_1970(SystemTime::now()).as_secs();
+    match policy.inspect_with(endpoint, body, now, |finding| explained.found(finding)) {
         Ok(Inspected::Transaction(unverified)) => {
-            to_do("pins", "every pin was proved recently");
+            explained.pending("pins", "every pin was proved recently");
             match unverified.sender() {
                 Some(sender) => {
-                    to_do("class", &format!("{sender} is of class {}", config.pins.account_class));
-                    to_do("signature", &format!("by the key of {sender}, over the hash"));
+                    let class = &config.pins.account_class;
+                    explained.pending("class", &format!("{sender} is of class {class}"));
+                    let key = format!("by the key of {sender}, over the hash");
+                    explained.pending("signature", &key);
                 }
-                None => passed("signature", "by the key in it, over the hash"),
+                None => explained.passed("signature", "by the key in it, over the hash"),
             }
-            to_do("journal", "a known hash is answered, not sent again");
-            println!("\nverdict: permitted if the checks marked ? pass on the chain");
-            ExitCode::SUCCESS
+            explained.pending("journal", "a known hash is answered, not sent again");
+            explained.permitted_if();
         }
         Ok(Inspected::Operation(permit)) => {
-            to_do("pins", "every pin was proved recently");
-            to_do("state", "the operation is neither done nor impossible");
-            println!("\nverdict: permitted if the checks marked ? pass on the chain");
-            println!("journal entry:\n  {}", permit.canonical());
-            ExitCode::SUCCESS
+            explained.pending("pins", "every pin was proved recently");
+            explained.pending("state", "the operation is neither done nor impossible");
+            explained.permitted_if();
+            explained.line(&format!("journal entry:\n  {}", permit.canonical()));
         }
-        Err(refusal) => refused(&refusal, endpoint),
+        Err(refusal) => explained.refused(&refusal, endpoint),
     }
-}
-
-fn found(finding: Finding<'_>) {
-    match finding {
-        Finding::Size(bytes) => passed("size", &format!("{bytes} of {MAX_BODY} bytes")),
-        Finding::Envelope(id) => passed("envelope", &format!("JSON-RPC 2.0, id {id}")),
-        Finding::Method(method) => passed("method", method),
-        Finding::Params(count) => passed("params", &format!("{count}")),
-        Finding::Transaction(transaction) => {
-            passed("transaction", "version 3, no tip, no paymaster, no proofs, DA on L1");
-            detail(&format!("sender = {}", transaction.sender()));
-            detail(&format!("nonce = {}", transaction.nonce()));
-            let bounds = transaction.bounds();
-            for (name, (amount, price)) in [
-                ("l1_gas", bounds.l1_gas),
-                ("l1_data_gas", bounds.l1_data_gas),
-                ("l2_gas", bounds.l2_gas),
-            ] {
-                detail(&format!("{name} = {amount} at {price} fri"));
-            }
-        }
-        Finding::Calls(calls) => {
-            passed("calls", &format!("{} allowed", calls.len()));
-            calls.iter().for_each(call);
-        }
-        Finding::Hash(hash) => passed("hash", &hash.to_string()),
-        Finding::Operation(operation) => {
-            passed("operation", operation.kind().name());
-            detail(&operation.canonical());
-        }
-    }
-}
-
-fn call(call: &AllowedCall) {
-    let (contract, entrypoint) = (call.contract().name(), call.entrypoint().name());
-    let args: Vec<_> = call.call().args.iter().map(ToString::to_string).collect();
-    detail(&format!("{contract}.{entrypoint}({})", args.join(", ")));
-}
-
-fn refused(refusal: &Refusal, endpoint: Endpoint) -> ExitCode {
-    let (status, code) = status_and_code(refusal.reason);
-    println!("  refused  {}: {}", refusal.reason.name(), refusal.message);
-    // the body of an operation's response has the reason, and no code
-    let code = if endpoint == Endpoint::Rpc { format!(", JSON-RPC {code}") } else { String::new() };
-    println!("\nverdict: HTTP {status}{code}; nothing is sent to the node");
-    ExitCode::from(CHECK_FAILED)
-}
-
-fn passed(check: &str, what: &str) {
-    println!("  ok       {check}: {what}");
-}
-
-fn to_do(check: &str, what: &str) {
-    println!("  ?        {check}: {what}");
-}
-
-fn detail(text: &str) {
-    println!("             {text}");
+    explained
 }

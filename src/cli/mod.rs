@@ -10,6 +10,7 @@ mod explain;
 mod help;
 mod journal;
 mod man;
+mod output;
 mod probe;
 mod serve;
 mod sign_webhook;
@@ -169,7 +170,7 @@ pub fn command() -> clap::Command {
 /// Runs the program with the process's arguments.
 pub fn run() -> ExitCode {
     if let Err(error) = dev::attached::run() {
-        eprintln!("portcullis: {error}");
+        output::notice(format_args!("portcullis: {error}"));
         return ExitCode::from(INTERNAL);
     }
     let matches = command().get_matches();
@@ -188,7 +189,7 @@ pub fn run() -> ExitCode {
         Command::Man { folder } => man::run(folder.as_deref()),
     };
     outcome.unwrap_or_else(|Failure(code, text)| {
-        eprintln!("{text}");
+        output::notice(text);
         ExitCode::from(code)
     })
 }

@@ -2,12 +2,11 @@
 //!
 //! Signs the raw bytes; a newline at the end of the file is part of them.
 
-use super::{Failure, Outcome, open};
+use super::{Failure, Outcome, open, written};
 use crate::secrets;
 use portcullis_filters::hmac;
 use std::io::{self, Read as _, Write as _};
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = r#"Examples:
@@ -38,7 +37,6 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
         let body = arguments.body.display();
         Failure::usage(format_args!("portcullis sign-webhook: {body}: {error}"))
     })?;
-    writeln!(io::stdout(), "sha256={}", hex::encode(hmac::sign(&secret, &body)))
-        .map_err(|error| Failure::internal(format_args!("portcullis sign-webhook: {error}")))?;
-    Ok(ExitCode::SUCCESS)
+    let signature = hex::encode(hmac::sign(&secret, &body));
+    written("sign-webhook", writeln!(io::stdout(), "sha256={signature}"))
 }

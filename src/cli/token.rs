@@ -3,13 +3,12 @@
 //! `new FILE` writes 32 random bytes from the kernel in hexadecimal to a file that only its owner
 //! can read, and never to the terminal. An existing file is not changed.
 
-use super::{Failure, Outcome};
+use super::{Failure, Outcome, written};
 use clap::Subcommand;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 pub(super) const HELP: &str = "\
 Examples:
@@ -46,8 +45,8 @@ pub(super) fn run(command: &TokenCommand) -> Outcome {
     let shown = file.display();
     match new(file) {
         Ok(()) => {
-            println!("{shown}: a new token, for relay.token_files and for the backend");
-            Ok(ExitCode::SUCCESS)
+            let text = "a new token, for relay.token_files and for the backend";
+            written("token", writeln!(io::stdout(), "{shown}: {text}"))
         }
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             let text = format_args!("portcullis token: {shown} exists; name another file");

@@ -27,6 +27,7 @@ pub(super) async fn run(
     files: Vec<(PathBuf, File)>,
     rules: ImportRules<'_>,
 ) -> Result<(), Failed> {
+    let mut shown = Ok(());
     for (path, file) in files {
         let length = file.metadata()?.len();
         let bar = bar(&path, length);
@@ -41,12 +42,15 @@ pub(super) async fn run(
         let done = store.content().import(&mut BufReader::new(file), rules, progress).await;
         bar.finish_and_clear();
         match done {
-            Ok(imported) => writeln!(io::stdout(), "{}: {imported}", path.display())?,
+            // a reader that is gone stops no import
+            Ok(imported) => {
+                shown = shown.and(writeln!(io::stdout(), "{}: {imported}", path.display()));
+            }
             Err(ImportError::Read(error)) => return Err(Failed::File(path, error)),
             Err(error) => return Err(Failed::Import(path, error)),
         }
     }
-    Ok(())
+    Ok(shown?)
 }
 
 /// A progress bar on standard error, if that is a terminal.

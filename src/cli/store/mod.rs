@@ -10,7 +10,7 @@ mod import;
 
 pub(super) use arguments::Arguments;
 
-use super::{CHECK_FAILED, Failure, INTERNAL, Outcome, USAGE, block_on, written};
+use super::{CHECK_FAILED, Failure, INTERNAL, Outcome, USAGE, block_on, output, written};
 use crate::config::{Config, LoadError, StoreConfig};
 use crate::io::clock::{micros, now_us};
 use crate::secrets::{self, Secret, SecretError};
@@ -153,7 +153,7 @@ async fn export(store: &Store, arguments: &ExportArguments) -> Result<(), Failed
     store.content().export(arguments.only.as_deref(), &mut out).await?;
     out.flush()?;
     if arguments.only.is_none() {
-        eprintln!("portcullis store: {NOT_EXPORTED}");
+        output::notice(format_args!("portcullis store: {NOT_EXPORTED}"));
     }
     Ok(())
 }
@@ -161,7 +161,7 @@ async fn export(store: &Store, arguments: &ExportArguments) -> Result<(), Failed
 async fn prune(store: &Store, arguments: &PruneArguments) -> Result<(), Failed> {
     let mut chore = ChoreLock::of(Chore::Pruning);
     if !chore.try_acquire(store).await? {
-        eprintln!("portcullis store: another process prunes this store: nothing was done");
+        output::notice("portcullis store: another process prunes this store: nothing was done");
         return Ok(());
     }
     let now = now_us();

@@ -1,0 +1,36 @@
+//! Text for people on standard output and standard error.
+//!
+//! A reader may be gone, or hang: a message that cannot be written is dropped, and nobody waits for
+//! it longer than a second. What a command was called for is written by the command itself, and
+//! fails if it cannot be written.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+/// How long a message waits for its reader.
+const WAIT: Duration = Duration::from_secs(1);
+
+/// Writes a message and a line feed to standard error.
+pub(super) fn notice(message: impl Display) {
+    write_to(io::stderr(), format!("{message}\n"));
+}
+
+/// Writes a text to standard output.
+pub(super) fn show(text: String) {
+    write_to(io::stdout(), text);
+}
+
+fn write_to(mut to: impl Write + Send + 'static, text: String) {
+    let (done, written) = mpsc::channel();
+    let thread = thread::Builder::new().spawn(move || {
+        let result = to.write_all(text.as_bytes()).and_then(|()| to.flush());
+        done.send(result)
+    });
+    if thread.is_ok() {
+        // whether it was written or not
+        let _ = written.recv_timeout(WAIT);
+    }
+}
