@@ -57,13 +57,13 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     let log = Log::install(&config.log);
     let (version, file) = (env!("CARGO_PKG_VERSION"), path.display().to_string());
     log::info!(version = version, config = file; "starting");
-    match server::bind(&config, log, inherited) {
-        Ok(mut bound) => {
-            bound.reload_from(path, config);
-            bound.hand_over_to(program);
-            bound.run();
-            Ok(ExitCode::SUCCESS)
-        }
+    let stopped = server::bind(&config, log, inherited).and_then(|mut bound| {
+        bound.reload_from(path, config);
+        bound.hand_over_to(program);
+        bound.run()
+    });
+    match stopped {
+        Ok(()) => Ok(ExitCode::SUCCESS),
         Err(error) => {
             log::error!("{error}");
             log::logger().flush();

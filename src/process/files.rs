@@ -1,8 +1,11 @@
 //! The limit of open files, as each connection takes one. The last ones are for the operator, whose
 //! probes are answered when there are no others.
 
+use crate::config::StoreConfig;
 use crate::io::DescriptorUse;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use std::fs;
+use thiserror::Error;
 
 /// Other files: listeners, the store, the log, and what the sidecar requests.
 const OTHERS: u64 = 256;
@@ -10,21 +13,132 @@ const OTHERS: u64 = 256;
 /// Of these, for the operator's connections and for accepting and refusing all others.
 const RESERVED: u64 = 32;
 
+/// The fewest files for connections: six of clients, three to the node, three of the operator.
+const FEWEST: u64 = 12;
+
+/// A runtime's: its epoll, twice, what wakes it, and its end of the signals.
+const RUNTIME: u64 = 4;
+/// Both pairs of sockets that pass on signals.
+const SIGNALS: u64 = 4;
+/// A SQLite file has four readers, each with the file and its log, in addition to its writer.
+const SQLITE: u64 = 8;
+
+/// What files are for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FileNeeds {
+    /// Those that the process has open whatever it serves.
+    pub(crate) own: u64,
+    /// Connections of all clients, at most.
+    pub(crate) clients: u64,
+    /// Connections to the node, at most.
+    pub(crate) node: u64,
+}
+
+impl FileNeeds {
+    /// The files of the process itself once it serves: those that are open now, and what its
+    /// runtimes and its store are going to open.
+    pub(crate) fn own(runtimes: u64, store: Option<&StoreConfig>) -> u64 {
+        // without the one that lists them
+        let open = fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as u64 - 1);
+        let store = store.map_or(0, |config| match &config.read_url {
+            _ if config.is_for_one() => SQLITE,
+            None => config.max_connections.into(),
+            Some(_) => 2 * u64::from(config.max_connections),
+        });
+        open + RUNTIME * runtimes + SIGNALS + store
+    }
+}
+
+/// The limit of open files leaves too few for connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error(
+    "at most {limit} open files, but the process itself takes {own} and needs {FEWEST} more for \
+     connections: raise LimitNOFILE or `ulimit -n` to at least {}",
+    .own + FEWEST
+)]
+pub struct TooFewFiles {
+    limit: u64,
+    own: u64,
+}
+
+/// Where the descriptors begin that are not for everyone.
+#[derive(Debug, PartialEq, Eq)]
+struct Reserved {
+    /// The first that no client's connection gets.
+    from_clients: u64,
+    /// The first that no connection to the node gets either.
+    from_node: u64,
+}
+
 /// Raises the soft limit to the hard limit, reserves descriptors for the node and the operator, and
-/// logs a warning if that is too low for this many connections of clients and to the node.
-pub(crate) fn raise_limit(clients: u64, node: u64) {
-    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
+/// logs a warning if that is too low for all connections.
+///
+/// # Errors
+/// It is too low for any.
+pub(crate) fn raise_limit(needs: FileNeeds) -> Result<(), TooFewFiles> {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return Ok(()) };
     let limit = match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
         Ok(()) => hard,
         Err(_) => soft,
     };
-    DescriptorUse::Client.reserve(limit - node.saturating_add(OTHERS).min(limit / 4));
-    DescriptorUse::Node.reserve(limit - RESERVED.min(limit / 8));
-    let needed = clients.saturating_add(node).saturating_add(OTHERS);
+    let Reserved { from_clients, from_node } = reserve(limit, needs)?;
+    DescriptorUse::Client.reserve(from_clients);
+    DescriptorUse::Node.reserve(from_node);
+    let needed = needs.clients.saturating_add(needs.node).saturating_add(OTHERS);
     if limit < needed {
         log::warn!(
             "at most {limit} open files, but all connections take {needed}: raise LimitNOFILE or \
              `ulimit -n`, or lower gateway.connections.max and node.max_connections"
         );
+    }
+    Ok(())
+}
+
+/// Divides what the process itself leaves of `limit`. A low limit is for clients by one half at
+/// least, and for the node by one quarter.
+fn reserve(limit: u64, needs: FileNeeds) -> Result<Reserved, TooFewFiles> {
+    let own = needs.own;
+    let free = limit.checked_sub(own).filter(|free| *free >= FEWEST);
+    let free = free.ok_or(TooFewFiles { limit, own })?;
+    let for_both = needs.node.saturating_add(OTHERS).min(limit / 4).min(free / 2);
+    let for_operator = RESERVED.min(limit / 8).min(free / 4);
+    Ok(Reserved { from_clients: limit - for_both, from_node: limit - for_operator })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everyone_gets_a_file_or_the_process_does_not_start() {
+        for (limit, own, expected) in [
+            (1 << 20, 60, Ok((1_048_576 - 1_280, 1_048_576 - 32))),
+            (256, 56, Ok((192, 224))),
+            (128, 56, Ok((96, 112))),
+            (80, 56, Ok((68, 74))),
+            (80, 65, Ok((73, 77))),
+            (68, 56, Ok((62, 65))),
+            (67, 56, Err(())),
+            (64, 56, Err(())),
+            (64, 34, Ok((49, 57))),
+            (20, 34, Err(())),
+        ] {
+            let found = reserve(limit, FileNeeds { own, clients: 20_000, node: 1_024 });
+            let found = found.map(|Reserved { from_clients, from_node }| (from_clients, from_node));
+            assert_eq!(found.map_err(|_| ()), expected, "{limit}, {own}");
+            if let Ok((from_clients, from_node)) = found {
+                assert!(from_clients >= own + FEWEST / 2, "{limit}: clients");
+                assert!(from_node >= from_clients + FEWEST / 4, "{limit}: the node");
+                assert!(limit >= from_node + FEWEST / 4, "{limit}: the operator");
+            }
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_the_limit_that_suffices() {
+        let needs = |own| FileNeeds { own, clients: 1, node: 1 };
+        let refusal = reserve(64, needs(56)).expect_err("12 are needed").to_string();
+        assert!(refusal.ends_with("to at least 68"), "{refusal}");
+        assert!(reserve(68, needs(56)).is_ok());
     }
 }

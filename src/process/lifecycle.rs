@@ -4,7 +4,8 @@
 //! until the process serves. SIGTERM and SIGINT stop it: readiness fails, requests are still served
 //! for `drain_delay`, so that load balancers notice; then new calls get 503 `draining`, and those
 //! in flight have `grace_period` to finish. If another process has the sockets, this one stops
-//! accepting at once, and serves its connections until they close. A second signal exits at once.
+//! accepting at once, and serves its connections until they close. `signals` ends the process at a
+//! second signal.
 //! Pingora's own graceful stop would sleep through its whole grace period.
 
 use super::systemd;
@@ -13,6 +14,7 @@ use crate::config::ServerConfig;
 use crate::http::context::Drain;
 use crate::process::handover::{ListenerFd, Predecessor, Program, Successor};
 use crate::process::reload::Reload;
+use crate::process::signals::StopSignals;
 use crate::process::systemd::Runtimes;
 use crate::telemetry::{Exporter, Surface};
 use async_trait::async_trait;
@@ -22,8 +24,9 @@ use nix::unistd::Pid;
 use parking_lot::Mutex;
 use pingora::server::{ShutdownSignal as Shutdown, ShutdownSignalWatch};
 use prometheus::IntGauge;
+use std::future;
 use std::sync::Arc;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Everything that the lifecycle task needs.
 pub(crate) struct Lifecycle {
@@ -41,8 +44,6 @@ pub(crate) struct Lifecycle {
     pub(crate) is_exclusive: bool,
     pub(crate) predecessor: Option<Predecessor>,
     pub(crate) exporter: Option<Exporter>,
-    /// The signals that stop it, if their handlers were installed before it runs.
-    pub(crate) signals: Option<Signals>,
 }
 
 /// Who has the listening sockets when this process stops.
@@ -57,8 +58,7 @@ enum SocketOwner {
 
 impl Lifecycle {
     /// Runs until a signal has stopped the process.
-    async fn run(mut self) {
-        let mut signals = self.signals.take().unwrap_or_else(Signals::install);
+    async fn run(mut self, mut signals: StopSignals) {
         let owner = tokio::select! {
             () = self.serve() => SocketOwner::Successor,
             () = signals.wait() => self.socket_owner(),
@@ -68,17 +68,17 @@ impl Lifecycle {
         }
         // the new owner has its own descriptors; without one, nobody may listen after this process
         self.sockets.clear();
-        let second = async {
+        let ignored = async {
             if owner == SocketOwner::Successor {
                 // the first stop signal after a handover changes nothing
                 signals.wait().await;
                 log::info!("stopping already: handed over");
             }
-            signals.wait().await;
+            future::pending::<()>().await
         };
         tokio::select! {
             () = self.drain(owner) => {}
-            () = second => return log::warn!("stopping at once: second signal"),
+            () = ignored => {}
         }
         if let Some(exporter) = &self.exporter {
             exporter.finish().await;
@@ -217,35 +217,15 @@ fn forward(signal: SignalNumber, process: u32) {
 }
 
 /// Adapter: our lifecycle as Pingora's [`ShutdownSignalWatch`], which runs it once.
-pub(crate) struct ShutdownSignal(pub(crate) Mutex<Option<Lifecycle>>);
+pub(crate) struct ShutdownSignal(pub(crate) Mutex<Option<(Lifecycle, StopSignals)>>);
 
 #[async_trait]
 impl ShutdownSignalWatch for ShutdownSignal {
     async fn recv(&self) -> Shutdown {
         let lifecycle = self.0.lock().take();
-        if let Some(lifecycle) = lifecycle {
-            lifecycle.run().await;
+        if let Some((lifecycle, signals)) = lifecycle {
+            lifecycle.run(signals).await;
         }
         Shutdown::FastShutdown
-    }
-}
-
-/// SIGTERM and SIGINT.
-pub(crate) struct Signals([Signal; 2]);
-
-impl Signals {
-    /// Installs the handlers, within a tokio runtime; the signals no longer kill the process.
-    pub(crate) fn install() -> Self {
-        let kinds = [SignalKind::terminate(), SignalKind::interrupt()];
-        Self(kinds.map(|kind| signal(kind).expect("both can be watched on Linux")))
-    }
-
-    /// Waits for the next signal.
-    pub(crate) async fn wait(&mut self) {
-        let Self([terminate, interrupt]) = self;
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
     }
 }

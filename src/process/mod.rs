@@ -1,11 +1,11 @@
 //! The process: how it starts, listens, reloads, drains, hands over and stops.
 //!
 //! [`server`] builds everything from a configuration and runs it under Pingora's `Server`;
-//! [`lifecycle`] reacts to signals; [`reload`] applies a changed configuration; [`listen`],
-//! [`inherited`] and [`handover`] bind, inherit and pass on sockets, `port_owner` finds who holds
-//! an address; `loaded` reads secrets and certificates; `files` raises the limit of open files;
-//! `health` looks for what is wrong (`failures` and `store_watch` decide); [`systemd`] reports to
-//! the service manager.
+//! [`lifecycle`] reacts to signals, which `signals` receives; [`reload`] applies a changed
+//! configuration; [`listen`], [`inherited`] and [`handover`] bind, inherit and pass on sockets,
+//! `port_owner` finds who holds an address; `loaded` reads secrets and certificates; `files` raises
+//! the limit of open files; `health` looks for what is wrong (`failures` and `store_watch` decide);
+//! [`systemd`] reports to the service manager.
 
 mod failures;
 mod files;
@@ -18,5 +18,6 @@ pub(crate) mod loaded;
 pub(crate) mod port_owner;
 pub mod reload;
 pub mod server;
+pub(crate) mod signals;
 mod store_watch;
 pub mod systemd;

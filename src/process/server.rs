@@ -12,16 +12,18 @@ use crate::http::Gate;
 use crate::http::RequestIds;
 use crate::http::context::{Drain, ServerContext, UPLOAD_MEMORY};
 use crate::io::MemoryPool;
+use crate::io::clock;
 use crate::node::chain::Chain;
 use crate::node::{Node, NodeError};
-use crate::process::files;
+use crate::process::files::{self, FileNeeds, TooFewFiles};
 use crate::process::handover::{ListenerFd, Program};
 use crate::process::health::Health;
 use crate::process::inherited::{BoundSocket, InheritError, Inherited};
-use crate::process::lifecycle::{Lifecycle, ShutdownSignal, Signals};
+use crate::process::lifecycle::{Lifecycle, ShutdownSignal};
 use crate::process::listen::{self, Listening};
 use crate::process::loaded::{FileErrors, Loaded};
 use crate::process::reload::Reload;
+use crate::process::signals::StopSignals;
 use crate::proxy::{self, Proxy, SurfaceErrors, Surfaces};
 use crate::relay::settings::{Keys, Settings};
 use crate::relay::{Parts, Relay};
@@ -34,6 +36,7 @@ use parking_lot::Mutex;
 use pingora::apps::ServerApp;
 use pingora::server::configuration::ServerConf;
 use pingora::server::{RunArgs, Server};
+use pingora::services::ServiceWithDependents;
 use pingora::services::background::background_service;
 use portcullis_filters::bearer::Tokens;
 use std::io;
@@ -47,6 +50,8 @@ use tokio::runtime::{Handle, Runtime};
 /// Threads for work that outlives its request: it waits for the node and the store, and hashes a
 /// little.
 const STORE_WORKERS: usize = 2;
+/// How long their threads may take to end: a hung disk or name server holds them.
+const LAST_WORK: Duration = Duration::from_secs(1);
 
 /// 3 s for the end of the store's statements, and for SQLite to move its log into its file: an end
 /// without that loses nothing.
@@ -73,6 +78,9 @@ pub enum StartError {
     /// The fleet's store cannot be used at all.
     #[error("fleet.url: {0}")]
     Fleet(#[from] FleetError),
+    /// The limit of open files is too low.
+    #[error(transparent)]
+    OpenFiles(#[from] TooFewFiles),
     /// The runtime of the store cannot be started.
     #[error("cannot start threads: {0}")]
     Runtime(io::Error),
@@ -90,6 +98,10 @@ pub struct Bound {
     /// The store, and what runs work that outlives its request until the process ends.
     store_workers: Option<(Arc<Store>, Runtime)>,
     lifecycle: Lifecycle,
+    /// How many services Pingora runs.
+    services: u64,
+    /// The signals that stop it, if their handlers were installed before it runs.
+    signals: Option<StopSignals>,
 }
 
 /// Binds every listener that is not inherited, and connects every part.
@@ -106,10 +118,9 @@ pub fn bind(config: &Config, log: Log, inherited: Inherited) -> Result<Bound, St
 fn connect_parts(config: &Config, log: Log, inherited: Inherited) -> Result<Bound, StartError> {
     let (loaded, secrets) = Loaded::load_to_start(config)?;
     let Loaded { identities, relay, sidecar, admin, credentials } = loaded;
-    for warning in &config.warnings {
-        log::warn!("{warning}");
-    }
-    for warning in identities.warnings(SystemTime::now()) {
+    let now = SystemTime::now();
+    let warnings = config.warnings.iter().map(ToString::to_string);
+    for warning in warnings.chain(identities.warnings(now)).chain(clock::warning(now)) {
         log::warn!("{warning}");
     }
     let mut bound = Bound::new(config, log, inherited);
@@ -119,7 +130,7 @@ fn connect_parts(config: &Config, log: Log, inherited: Inherited) -> Result<Boun
     let node = Arc::new(node);
     bound.node = Some(Arc::clone(&node));
     if let Some(guard) = node.chain_guard(&config.node) {
-        bound.server.add_service(background_service("chain guard", guard));
+        bound.add_service(background_service("chain guard", guard));
     }
     bound.surfaces.tls.change(&identities);
     bound.surfaces.trusted.change(config);
@@ -151,7 +162,7 @@ fn connect_parts(config: &Config, log: Log, inherited: Inherited) -> Result<Boun
         metrics: Arc::clone(&bound.process.metrics),
         silent: Mutex::default(),
     };
-    bound.server.add_service(background_service("health", health));
+    bound.add_service(background_service("health", health));
     if let Some((config, tokens)) = config.admin.as_ref().zip(admin) {
         bound.add_admin(config, tokens, |bound, access| Admin {
             process: bound.process.clone(),
@@ -168,8 +179,7 @@ fn connect_parts(config: &Config, log: Log, inherited: Inherited) -> Result<Boun
             is_in_fleet,
         })?;
     }
-    let (clients, node) = bound.connections(&config.node);
-    files::raise_limit(clients, node);
+    files::raise_limit(bound.file_needs(config))?;
     bound.lifecycle.predecessor = std::mem::take(&mut bound.inherited).finish()?;
     Ok(bound)
 }
@@ -201,6 +211,7 @@ impl Bound {
         for exporter in exporter.iter().cloned() {
             server.add_service(background_service("trace", exporter));
         }
+        let exporter_count = exporter.iter().len() as u64;
         Self {
             server,
             surfaces: Surfaces::default(),
@@ -222,8 +233,9 @@ impl Bound {
                 is_exclusive: false,
                 predecessor: None,
                 exporter,
-                signals: None,
             },
+            services: exporter_count,
+            signals: None,
             process,
         }
     }
@@ -261,7 +273,7 @@ impl Bound {
             return Ok(None);
         };
         let fleet = Fleet::new(config, credentials, Arc::clone(&self.process.metrics))?;
-        self.server.add_service(background_service("fleet", Heartbeat(Arc::clone(&fleet))));
+        self.add_service(background_service("fleet", Heartbeat(Arc::clone(&fleet))));
         Ok(Some(fleet))
     }
 
@@ -285,7 +297,7 @@ impl Bound {
         self.add_surface(&config.listen, Arc::clone(&gateway), limits, &config.clients)?;
         let watcher =
             gateway.watcher(config, node_config, Arc::clone(&self.process.metrics), fleet);
-        self.server.add_service(background_service("cache watch", watcher));
+        self.add_service(background_service("cache watch", watcher));
         self.surfaces.gateway = Some(gateway);
         Ok(())
     }
@@ -348,7 +360,7 @@ impl Bound {
         }
         let access = Arc::new(Access::new(bound.listen.clone(), tokens));
         let app = Arc::new(Operator::new(admin(self, Arc::clone(&access))));
-        self.server.add_service(background_service("history", app.sampler()));
+        self.add_service(background_service("history", app.sampler()));
         let errors = Arc::new(AdminErrors(self.process.clone()));
         let trusted = self.surfaces.trusted.clone();
         let gate = Gate::new(app, surface, &limits, trusted, &self.process, errors)
@@ -382,18 +394,25 @@ impl Bound {
         let Lifecycle { drain, runtimes, expected, .. } = &mut self.lifecycle;
         *expected += 1;
         let service = Listening::on(bound.socket, surface, app, threads, drain, runtimes);
-        self.server
-            .add_service(service.map_err(|error| StartError::Bind(surface, bound.listen, error))?);
+        let failed = |error| StartError::Bind(surface, bound.listen, error);
+        self.add_service(service.map_err(failed)?);
         Ok(())
     }
 
-    /// Connections of all clients, and to the node, at most.
-    fn connections(&self, node: &NodeConfig) -> (u64, u64) {
+    fn add_service(&mut self, service: impl ServiceWithDependents + 'static) {
+        self.services += 1;
+        self.server.add_service(service);
+    }
+
+    /// What the process needs files for.
+    fn file_needs(&self, config: &Config) -> FileNeeds {
         let clients = self.lifecycle.listeners.iter().map(|listener| listener.max_connections);
         // the relay has connections of its own
         let users = 1 + usize::from(self.surfaces.relay.is_some());
-        let node = users * node.url.iter().count() * node.max_connections;
-        (clients.sum::<usize>() as u64, node as u64)
+        let node = users * config.node.url.iter().count() * config.node.max_connections;
+        // each service has a runtime, and the lifecycle
+        let own = FileNeeds::own(self.services + 1, config.store.as_ref());
+        FileNeeds { own, clients: clients.sum::<usize>() as u64, node: node as u64 }
     }
 
     /// The origin of a surface, with the actual port; `None` if the surface is off.
@@ -423,8 +442,8 @@ impl Bound {
 
     /// Stops on signals whose handlers are installed already, including those that arrived before
     /// `run`.
-    pub(crate) fn stop_on(&mut self, signals: Signals) {
-        self.lifecycle.signals = Some(signals);
+    pub(crate) fn stop_on(&mut self, signals: StopSignals) {
+        self.signals = Some(signals);
     }
 
     /// The node, as all parts see it.
@@ -433,18 +452,23 @@ impl Bound {
     }
 
     /// Runs until a signal has stopped it.
-    pub fn run(self) {
-        let Self { server, lifecycle, store_workers, .. } = self;
-        let shutdown_signal = Box::new(ShutdownSignal(Mutex::new(Some(lifecycle))));
+    ///
+    /// # Errors
+    /// There is no thread for the signals.
+    pub fn run(self) -> Result<(), StartError> {
+        let Self { server, lifecycle, signals, store_workers, .. } = self;
+        let signals = signals.map_or_else(StopSignals::install, Ok).map_err(StartError::Runtime)?;
+        let shutdown_signal = Box::new(ShutdownSignal(Mutex::new(Some((lifecycle, signals)))));
         server.run(RunArgs { shutdown_signal });
         if let Some((store, runtime)) = store_workers {
             // what runs too long ends with the process
             let _in_time = runtime.block_on(async {
                 tokio::time::timeout(STORE_CLOSING, store.close_connections()).await
             });
-            runtime.shutdown_background();
+            runtime.shutdown_timeout(LAST_WORK);
         }
         log::logger().flush();
+        Ok(())
     }
 }
 

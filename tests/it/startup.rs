@@ -5,7 +5,9 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::Output;
+use std::time::Instant;
 
 use crate::support::check::{assert_common_with_quota, assert_result};
 use crate::support::client::PATIENCE;
@@ -85,6 +87,53 @@ fn a_low_limit_of_open_files_is_logged() {
         assert_eq!(is_logged, !is_raised, "{:?}", edge.lines());
     }
     std::fs::remove_file(path).unwrap();
+}
+
+/// The program, under a limit of open files.
+fn limited(path: &Path, limit: u64) -> Setup {
+    let program = env!("CARGO_BIN_EXE_portcullis");
+    let script = format!("#!/bin/sh\nulimit -n {limit}\nexec {program} \"$@\"\n");
+    std::fs::write(path, script).unwrap();
+    std::fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+    Setup::before(Node::nowhere()).program(path).set("gateway.connections.max_per_client", "500")
+}
+
+#[test]
+fn a_limit_without_room_for_connections_is_refused() {
+    let folder = Folder::new();
+    let path = folder.path().join("limited");
+    let setup = limited(&path, 40)
+        .set("sidecar.listen", "\"127.0.0.1:0\"")
+        .set("sidecar.base_url", "\"http://127.0.0.1:1\"")
+        .set("store.url", &format!("\"sqlite:{}\"", folder.file("store.db")));
+    let output = setup.run("serve");
+    let found = words(&output);
+    assert_eq!(output.status.code(), Some(2), "{found}");
+    let needed = found.split("`ulimit -n` to at least ").nth(1).expect("it names the limit");
+    let needed: String = needed.chars().take_while(char::is_ascii_digit).collect();
+    let needed: u64 = needed.parse().unwrap();
+    limited(&path, needed);
+    let edge = setup.start();
+    for _ in 0..2 {
+        // each of them is answered or closed
+        let mut burst: Vec<_> = (0..150).map(|_| edge.client()).collect();
+        for client in &mut burst {
+            client.send(Request::post(QUESTION).bytes());
+        }
+        // each makes room for the next one
+        let served = burst.into_iter().filter_map(|mut client| client.try_response().ok());
+        assert!(served.filter(|response| response.status == 502).count() >= 5, "some are served");
+        let deadline = Instant::now() + PATIENCE;
+        let recovers = || {
+            let mut client = edge.client();
+            client.send(Request::post(QUESTION).bytes());
+            client.try_response().is_ok_and(|response| response.status == 502)
+        };
+        while !recovers() {
+            assert!(Instant::now() < deadline, "{needed}: it does not recover");
+        }
+        assert_eq!(edge.admin_get("/livez").status, 200, "the operator has a connection");
+    }
 }
 
 #[test]

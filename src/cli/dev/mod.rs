@@ -19,11 +19,11 @@ mod secrets;
 mod setup;
 mod supervisor;
 
-use super::{Failure, INTERNAL, Outcome, USAGE, block_on};
+use super::{Failure, INTERNAL, Outcome, USAGE, block_on, output};
 use crate::config::{self, Config};
 use crate::process::inherited::Inherited;
-use crate::process::lifecycle::Signals;
 use crate::process::server;
+use crate::process::signals::StopSignals;
 use crate::store::StoreError;
 use crate::telemetry::{Log, Surface};
 use content::ContentError;
@@ -151,7 +151,7 @@ fn start(arguments: &Arguments) -> Result<(), DevError> {
         inherited = addresses.bind()?;
     }
     // from here on no signal is lost
-    let mut signals = block_on(async { Signals::install() }).map_err(DevError::Runtime)?;
+    let mut signals = StopSignals::install().map_err(DevError::Runtime)?;
     if !arguments.prepare || arguments.fresh {
         let Some(()) = wait_for(hold::store_is_free(state), &mut signals)? else { return Ok(()) };
     }
@@ -164,7 +164,8 @@ fn start(arguments: &Arguments) -> Result<(), DevError> {
     let text = setup.configuration(&addresses.fill(CONFIG), state);
     std::fs::write(state.join("portcullis.toml"), &text).map_err(failed)?;
     if arguments.prepare {
-        println!("portcullis serve --config {}", state.join("portcullis.toml").display());
+        let path = state.join("portcullis.toml");
+        output::show(format!("portcullis serve --config {}\n", path.display()));
         return Ok(());
     }
     let has_relay = setup.pins.is_some();
@@ -181,7 +182,7 @@ fn start(arguments: &Arguments) -> Result<(), DevError> {
     let shown = setup.shown.clone();
     let greeting = Greeting { node: &shown, publisher, state: &arguments.state };
     let supervisor = setup.supervise(&greeting, &bound, state);
-    bound.run();
+    bound.run().map_err(DevError::Bind)?;
     // the node stops last, so that requests in flight can finish
     supervisor.map_or(Ok(()), Supervisor::stop)
 }
@@ -189,7 +190,7 @@ fn start(arguments: &Arguments) -> Result<(), DevError> {
 /// The result of `task`, or `None` if a signal arrives first.
 fn wait_for<T>(
     task: impl Future<Output = Result<T, DevError>>,
-    signals: &mut Signals,
+    signals: &mut StopSignals,
 ) -> Result<Option<T>, DevError> {
     let done = block_on(async {
         tokio::select! {

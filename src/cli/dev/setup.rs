@@ -11,6 +11,7 @@ use super::node::{self, Devnet, Port, StartError};
 use super::secrets::Accounts;
 use super::supervisor::Supervisor;
 use super::{Arguments, DevError, content, install, is_of};
+use crate::cli::output;
 use crate::config::{Config, NodeConfig, NodeUrl};
 use crate::process::server::Bound;
 use std::path::Path;
@@ -77,7 +78,8 @@ impl Setup {
             None if node::on_path("cargo").is_none() => return Err(StartError::NoCargo.into()),
             None => OwnNode::Missing(port),
             Some(program) => {
-                eprintln!("starting {} on {} ...", program.display(), port.address);
+                let (shown, address) = (program.display(), port.address);
+                output::notice(format_args!("starting {shown} on {address} ..."));
                 let devnet = Devnet::start(program, port, &state.join(NODE_LOG)).await?;
                 network.make(verification).await?;
                 OwnNode::Running(devnet)
@@ -119,15 +121,15 @@ impl Setup {
         };
         match node {
             OwnNode::None => {
-                print!("{text}");
+                output::show(text);
                 None
             }
             OwnNode::Running(devnet) => {
-                print!("{text}");
+                output::show(text);
                 Some(Supervisor::watch(async move || Ok(devnet), deploy))
             }
             OwnNode::Missing(port) => {
-                print!("{}", greeting.without_node(bound));
+                output::show(greeting.without_node(bound));
                 let node = bound.node()?;
                 node.set_start(Some("building starknet-devnet".to_owned()));
                 let first = {
@@ -140,7 +142,7 @@ impl Setup {
                         let devnet = Devnet::start(program, port, &state.join(NODE_LOG)).await?;
                         deploy().await?;
                         node.set_start(None);
-                        print!("{text}");
+                        output::show(text);
                         Ok(devnet)
                     }
                 };

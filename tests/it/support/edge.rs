@@ -13,9 +13,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use command_fds::{CommandFdExt as _, FdMapping};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::Value;
 
 use crate::support::client::{Client, PATIENCE};
@@ -111,6 +113,14 @@ impl Setup {
         let _not_read = stdin.write_all(input.as_bytes());
         drop(stdin);
         child.wait_with_output().expect("it is our child")
+    }
+
+    /// Starts a subcommand with this output; the process is killed on drop.
+    pub(crate) fn spawn(&self, subcommand: &str, stdout: Stdio, stderr: Stdio) -> Spawned {
+        let file = ConfigFile::write(&self.toml());
+        let mut command = self.command(subcommand, &file);
+        command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
+        Spawned { child: command.spawn().expect("the program can be started"), _file: file }
     }
 
     /// Starts `serve`, and returns once it serves.
@@ -222,6 +232,32 @@ impl ConfigFile {
 impl Drop for ConfigFile {
     fn drop(&mut self) {
         let _gone_already = std::fs::remove_file(&self.0);
+    }
+}
+
+/// A process whose output its test has; killed on drop.
+pub(crate) struct Spawned {
+    pub(crate) child: Child,
+    _file: ConfigFile,
+}
+
+impl Spawned {
+    /// How it ended, within whole seconds.
+    pub(crate) fn ends_within(&mut self, limit: Duration) -> Option<ExitStatus> {
+        let id = Pid::from_raw(self.child.id().cast_signed()).expect("a process has an id");
+        // fails if it is gone already
+        if let Ok(process) = pidfd_open(id, PidfdFlags::empty()) {
+            let limit = Timespec { tv_sec: limit.as_secs().cast_signed(), tv_nsec: 0 };
+            poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&limit)).expect("it waits");
+        }
+        self.child.try_wait().expect("it is our child")
+    }
+}
+
+impl Drop for Spawned {
+    fn drop(&mut self) {
+        let _gone_already = self.child.kill();
+        let _status = self.child.wait();
     }
 }
 
