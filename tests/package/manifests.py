@@ -20,6 +20,8 @@ import yaml
 from cloudcoil.models.prometheus_operator.v1 import PodMonitor
 from compose_spec import PyOptions
 
+import valkey
+
 PACKAGE = Path("conf/package")
 KUBERNETES = "1.32"
 # what is elsewhere: a store of its own, for the check only
@@ -75,6 +77,7 @@ def compose(program, folder):
     required = {"devnet", "valkey", "postgres", "prometheus", "grafana", "portcullis-1"}
     assert required <= set(services), required - set(services)
     for name, service in services.items():
+        valkey.shows_no_secret(name, service)
         image, _, tag = service["image"].rpartition(":")
         assert image and tag != "latest", f"{name}: {service['image']} has no version"
         assert image != "portcullis" or tag == version(), f"{name}: another version than {version()}"
@@ -85,7 +88,9 @@ def compose(program, folder):
             exists = source in document["volumes"] or (PACKAGE / source).exists()
             assert exists, f"{name}: {source} does not exist"
     contents = {name: config["content"] for name, config in document["configs"].items()}
-    make_secrets(services["secrets"]["command"][0], folder / "compose.yaml" / "secrets")
+    made = folder / "compose.yaml" / "secrets"
+    make_secrets(services["secrets"]["command"][0], made)
+    valkey.keeps_its_password(services["valkey"], made, folder / "valkey")
     check(program, folder, "compose.yaml", contents["portcullis"])
     prometheus = folder / "prometheus.yml"
     prometheus.write_text(contents["prometheus"])
