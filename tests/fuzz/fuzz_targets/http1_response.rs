@@ -42,7 +42,9 @@ impl From<Exhausted> for NodeError {
 }
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
+    // time stands still: no clock decides, and an input takes one way through the code
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().start_paused(true).build().expect("a runtime")
 });
 static MEMORY: LazyLock<Arc<MemoryPool>> = LazyLock::new(|| MemoryPool::new(MAX_ANSWER));
 
