@@ -106,10 +106,11 @@ fn sitemap(xml: &mut Xml, base_url: &str, number: SitemapNumber, lastmod_us: Opt
 
 /// The `ETag` of a file, without rendering it: from what identifies its state.
 pub fn file_etag(base_url: &str, number: SitemapNumber, stamp: Option<&SitemapStamp>) -> String {
-    let state = stamp.map_or([0; 3], |stamp| [stamp.urls, stamp.checksum, stamp.lastmod_us]);
-    let [urls, checksum, lastmod] = state.map(i64::to_be_bytes);
-    let number = number.to_string();
-    etag(&[number.as_bytes(), &urls, &checksum, &lastmod, base_url.as_bytes()])
+    let state = stamp.map_or([0; 5], |stamp| {
+        [stamp.first_id, stamp.last_id, stamp.urls, stamp.checksum, stamp.lastmod_us]
+    });
+    let (number, state) = (number.to_string(), state.map(i64::to_be_bytes).concat());
+    etag(&[number.as_bytes(), &state, base_url.as_bytes()])
 }
 
 /// A file, in chunks. What it leaves out is reported at its end.

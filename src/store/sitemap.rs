@@ -1,6 +1,8 @@
 //! The sitemap: the product's pages that search engines may list, in sitemap pages of 45,000 ids
 //! each. A URL never moves to another page, and no query counts rows to find one. A page that is
-//! too large for a file has several parts, by the stored weight of its URLs.
+//! too large for a file has several parts, by the stored weight of its URLs. [`Page::split`]
+//! decides where they end: all but the last two are full and stay as they are while the page
+//! grows, and no part has a single URL.
 
 use super::db::{Arg, Db, FromRow, Row};
 use super::tx::Tx;
@@ -12,7 +14,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// 50,000: the most files that a sitemap index may list.
 const MAX_FILES: u32 = 50_000;
-/// 32 MiB: with one more URL of at most 8 MiB, a part stays below 45 MB.
+/// 45,000: the most URLs of a file, home included.
+const MAX_URLS: i64 = 45_000;
+/// 8 MiB: the most that a URL weighs.
+const MAX_WEIGHT: i64 = 8 << 20;
+/// 32 MiB: with one more URL, a part stays below 45 MB.
 const PART_WEIGHT: i64 = 32 << 20;
 
 /// How long one reader holds a snapshot. It keeps a connection, and the database from reclaiming
@@ -56,7 +62,7 @@ impl fmt::Display for SitemapNumber {
 pub struct SitemapFile {
     /// Its number.
     pub number: SitemapNumber,
-    /// When one of the URLs of its page last changed.
+    /// When one of its URLs last changed.
     pub lastmod_us: i64,
 }
 
@@ -90,25 +96,75 @@ pub struct SitemapUrl {
     pub malformed: Vec<&'static str>,
 }
 
-/// A page of one part or several.
+/// A page that has URLs.
+#[derive(Debug, Clone, Copy)]
 struct Page {
     page: i64,
+    urls: i64,
     weight: i64,
     lastmod_us: i64,
 }
 
+/// Where the parts of a page end, in the weight of its URLs from the first one on. A URL is in the
+/// part in which it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Split {
+    /// How many parts there are.
+    parts: i64,
+    /// Where the full parts end: all but the last two.
+    settled: i64,
+    /// Where the last part but one ends.
+    middle: i64,
+}
+
 impl FromRow for Page {
     fn read(row: &Row) -> Result<Self, StoreError> {
-        Ok(from_row!(row; get: page weight lastmod_us;))
+        Ok(from_row!(row; get: page urls weight lastmod_us;))
     }
 }
 
 impl Page {
-    /// None is empty: a URL weighs less than a part.
-    fn files(self) -> impl Iterator<Item = SitemapFile> {
-        let Self { page, weight, lastmod_us } = self;
-        let parts = 1..=(weight - 1) / PART_WEIGHT + 1;
-        parts.map(move |part| SitemapFile { number: SitemapNumber { page, part }, lastmod_us })
+    /// Splits it into the fewest parts that fit into files. The last two are equal halves, so that
+    /// each has two URLs at least.
+    fn split(self) -> Split {
+        let by_weight = (self.weight - 1) / PART_WEIGHT + 1;
+        let home = i64::from(self.page == SitemapNumber::FIRST.page);
+        // with home, a page may have one URL more than a file
+        let by_urls = (self.urls + home - 1) / MAX_URLS + 1;
+        let parts = by_weight.max(by_urls);
+        if parts == 1 {
+            return Split { parts, settled: 0, middle: 0 };
+        }
+        let settled = (parts - 2) * PART_WEIGHT;
+        // the weight of the last id of page 1 is unknown, and most often close to none
+        let last = if by_urls > by_weight { MAX_WEIGHT } else { 0 };
+        let middle = settled + (self.weight - settled - last - 1) / 2 + 1;
+        Split { parts, settled, middle }
+    }
+
+    /// Its only file, if it has one part.
+    fn whole(self) -> Option<SitemapFile> {
+        let Self { page, lastmod_us, .. } = self;
+        let number = SitemapNumber { page, part: 1 };
+        (self.split().parts == 1).then_some(SitemapFile { number, lastmod_us })
+    }
+
+    /// The arguments of [`sql::SITEMAP_STAMPS`].
+    fn stamps(self) -> [Arg<'static>; 6] {
+        let Split { parts, settled, middle } = self.split();
+        [self.page, MAX_WEIGHT, PART_WEIGHT, settled, middle, parts].map(Arg::from)
+    }
+}
+
+/// A part of a page.
+struct Part {
+    part: i64,
+    stamp: SitemapStamp,
+}
+
+impl FromRow for Part {
+    fn read(row: &Row) -> Result<Self, StoreError> {
+        Ok(from_row!(row; get: part; { stamp: SitemapStamp::read(row)? }))
     }
 }
 
@@ -140,8 +196,11 @@ impl SitemapReader {
         &mut self,
         number: SitemapNumber,
     ) -> Result<Option<SitemapStamp>, StoreError> {
-        let args = [number.page.into(), number.part.into(), PART_WEIGHT.into()];
-        Ok(self.all(sql::SITEMAP_STAMP, &args).await?.into_iter().next())
+        let page = [number.page.into(), MAX_WEIGHT.into()];
+        let page: Option<Page> = self.all(sql::SITEMAP_PAGE, &page).await?.pop();
+        let Some(page) = page else { return Ok(None) };
+        let parts: Vec<Part> = self.all(sql::SITEMAP_STAMPS, &page.stamps()).await?;
+        Ok(parts.into_iter().find(|part| part.part == number.part).map(|part| part.stamp))
     }
 
     /// URLs after an id, up to another, in order.
@@ -185,11 +244,30 @@ pub struct Sitemap<'a> {
 }
 
 impl Sitemap<'_> {
-    /// The files that have URLs, in order.
+    /// The files that have URLs, in order. Only pages of several parts are read twice.
     pub async fn files(&self) -> Result<Vec<SitemapFile>, StoreError> {
-        let pages: Vec<Page> =
-            self.db.all(sql::SITEMAP_PAGES, &[i64::from(MAX_FILES).into()]).await?;
-        Ok(pages.into_iter().flat_map(Page::files).take(MAX_FILES as usize).collect())
+        let args = [i64::from(MAX_FILES).into(), MAX_WEIGHT.into()];
+        let pages: Vec<Page> = self.db.all(sql::SITEMAP_PAGES, &args).await?;
+        let mut files = Vec::with_capacity(pages.len());
+        for page in pages {
+            if files.len() >= MAX_FILES as usize {
+                break;
+            }
+            match page.whole() {
+                Some(file) => files.push(file),
+                None => files.extend(self.parts(page).await?),
+            }
+        }
+        files.truncate(MAX_FILES as usize);
+        Ok(files)
+    }
+
+    async fn parts(&self, page: Page) -> Result<impl Iterator<Item = SitemapFile>, StoreError> {
+        let parts: Vec<Part> = self.db.all(sql::SITEMAP_STAMPS, &page.stamps()).await?;
+        Ok(parts.into_iter().map(move |Part { part, stamp }| {
+            let number = SitemapNumber { page: page.page, part };
+            SitemapFile { number, lastmod_us: stamp.lastmod_us }
+        }))
     }
 
     /// Begins to read a file.
@@ -200,5 +278,94 @@ impl Sitemap<'_> {
             None => None,
         };
         Ok(SitemapReader { db: self.db.clone(), snapshot })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(page: i64, weights: &[i64]) -> Page {
+        let (urls, weight) = (weights.len() as i64, weights.iter().sum());
+        Page { page, urls, weight, lastmod_us: 1 }
+    }
+
+    /// The URLs and the weight of each part, as the query places them.
+    fn placed(page: Page, weights: &[i64]) -> Vec<(i64, i64)> {
+        let Split { parts, settled, middle } = page.split();
+        let mut placed = vec![(0, 0); parts as usize];
+        let mut end = 0;
+        for weight in weights {
+            end += weight;
+            let part = match end {
+                _ if end <= settled => (end - 1) / PART_WEIGHT + 1,
+                _ if end <= middle => parts - 1,
+                _ => parts,
+            };
+            let (urls, sum) = &mut placed[part as usize - 1];
+            *urls += 1;
+            *sum += weight;
+        }
+        placed
+    }
+
+    #[test]
+    fn no_part_is_too_large_or_a_single_url() {
+        let light = 337;
+        let mut pages = vec![
+            (1, vec![light]),
+            (2, vec![MAX_WEIGHT; 4]),
+            (2, vec![MAX_WEIGHT; 5]),
+            (2, vec![MAX_WEIGHT; 9]),
+            (2, [vec![PART_WEIGHT / 64; 64], vec![1]].concat()),
+            (2, [vec![1], vec![MAX_WEIGHT; 8], vec![1]].concat()),
+            (1, [vec![light; 44_999], vec![MAX_WEIGHT]].concat()),
+            (1, [vec![MAX_WEIGHT], vec![265; 44_998], vec![MAX_WEIGHT]].concat()),
+            (1, [vec![700; 44_999], vec![MAX_WEIGHT]].concat()),
+            (1, [vec![2_000; 44_999], vec![MAX_WEIGHT]].concat()),
+            (2, vec![light; 45_000]),
+        ];
+        // pages of many sizes, from a fixed sequence
+        let mut state = 1_u64;
+        let mut next = |below: i64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) as i64 % below
+        };
+        for _ in 0..2_000 {
+            let (urls, most) = (1 + next(60), 1 + next(MAX_WEIGHT));
+            pages.push((2, (0..urls).map(|_| 1 + next(most)).collect()));
+        }
+        for (number, weights) in pages {
+            let page = page(number, &weights);
+            let parts = placed(page, &weights);
+            let shown = format!("{parts:?} of {page:?}");
+            for (at, (urls, weight)) in parts.iter().enumerate() {
+                let home = i64::from(number == 1 && at == 0);
+                assert!(urls + home <= MAX_URLS, "{shown}");
+                assert!(urls + home > 1 || parts.len() == 1, "{shown}");
+                assert!(*weight <= PART_WEIGHT + MAX_WEIGHT, "{shown}");
+            }
+            let fits = page.weight <= PART_WEIGHT && (number > 1 || page.urls < MAX_URLS);
+            assert_eq!(parts.len() == 1, fits, "{shown}");
+        }
+    }
+
+    #[test]
+    fn a_full_first_page_has_equal_halves() {
+        let weights = [vec![337; 44_999], vec![MAX_WEIGHT]].concat();
+        let urls = placed(page(1, &weights), &weights).into_iter().map(|(urls, _)| urls);
+        assert_eq!(urls.collect::<Vec<_>>(), [22_499, 22_501]);
+    }
+
+    #[test]
+    fn full_parts_stay_while_a_page_grows() {
+        let mut weights = vec![MAX_WEIGHT / 2; 17];
+        let before = placed(page(2, &weights), &weights);
+        assert_eq!(before.len(), 3, "{before:?}");
+        for _ in 0..30 {
+            weights.push(MAX_WEIGHT / 2);
+            let after = placed(page(2, &weights), &weights);
+            assert_eq!(after[0], before[0], "{after:?}");
+        }
     }
 }

@@ -421,12 +421,56 @@ pub(crate) async fn every_url_is_in_exactly_one_file(world: World) {
         let urls = urls(&store, stamp.first_id - 1, stamp.last_id, 99_999).await;
         assert_eq!(urls.len() as i64, stamp.urls, "{file:?}");
         let home = usize::from(file.number == SitemapNumber::FIRST);
-        assert!(urls.len() + home <= 45_000, "{} URLs in {file:?}", urls.len());
+        assert!((2..=45_000).contains(&(urls.len() + home)), "{} URLs in {file:?}", urls.len());
+        let newest = urls.iter().map(|url| url.lastmod_us).max();
+        assert_eq!(Some(file.lastmod_us), newest, "{file:?}");
+        assert_eq!(stamp.lastmod_us, file.lastmod_us, "{file:?}");
         let bytes: usize = urls.iter().map(rendered).sum();
         assert!(bytes <= 45_000_000 - 1_000, "{bytes} bytes in {file:?}");
         found.extend(urls.iter().map(|url| url.id));
     }
     assert_eq!(found, (1..=i64::from(last)).collect::<Vec<_>>(), "each once, in order");
+}
+
+pub(crate) async fn home_splits_a_full_page_in_halves(world: World) {
+    let store = world.open().await;
+    let insert = |from: u32, to: u32| {
+        format!(
+            "WITH RECURSIVE n (i) AS (SELECT {from} UNION ALL SELECT i + 1 FROM n WHERE i < {to})
+             INSERT INTO sitemap_url (id, loc, lastmod_us)
+             SELECT i, 'https://cards.example/cards/' || i, i FROM n"
+        )
+    };
+    let first =
+        |part, lastmod_us| SitemapFile { number: SitemapNumber { page: 1, part }, lastmod_us };
+    world.raw(&insert(2, 45_000)).await.unwrap();
+    assert_eq!(store.sitemap().files().await.unwrap(), [first(1, 45_000)], "with home, 45,000");
+    world.raw(&insert(1, 1)).await.unwrap();
+    let files = store.sitemap().files().await.unwrap();
+    let half = files[0].lastmod_us;
+    assert_eq!(files, [first(1, half), first(2, 45_000)]);
+    assert!((22_000..23_000).contains(&half), "{half} of 45,001");
+    let stamps = async || {
+        let numbers = [1, 2].map(|part| SitemapNumber { page: 1, part });
+        [stamp(&store, numbers[0]).await, stamp(&store, numbers[1]).await].map(Option::unwrap)
+    };
+    let before = stamps().await;
+    assert_eq!((before[0].first_id, before[0].last_id), (1, half));
+    assert_eq!((before[1].first_id, before[1].last_id), (half + 1, 45_000));
+    // a change is in its own half, and the next page changes neither
+    world.raw("UPDATE sitemap_url SET lastmod_us = 99999 WHERE id = 7").await.unwrap();
+    world.raw(&insert(45_001, 45_002)).await.unwrap();
+    let files = store.sitemap().files().await.unwrap();
+    assert_eq!(files[..2], [first(1, 99_999), first(2, 45_000)]);
+    assert_eq!(files[2].number, SitemapNumber { page: 2, part: 1 });
+    let after = stamps().await;
+    assert_ne!(after[0], before[0]);
+    assert_eq!(after[1], before[1]);
+    // the last id alone fills no file
+    world.raw("UPDATE sitemap_url SET indexable = 0 WHERE id BETWEEN 9 AND 44999").await.unwrap();
+    assert_eq!(store.sitemap().files().await.unwrap()[..1], [first(1, 99_999)]);
+    assert_eq!(stamp(&store, SitemapNumber { page: 1, part: 2 }).await, None);
+    assert_eq!(stamp(&store, SitemapNumber::FIRST).await.unwrap().urls, 9);
 }
 
 /// Bytes of a URL in a file.

@@ -162,6 +162,7 @@ on_both! {
         an_episode_is_read_as_written
         sitemap_pages_have_fixed_ids_and_gaps
         every_url_is_in_exactly_one_file
+        home_splits_a_full_page_in_halves
         a_stamp_changes_with_every_url_change
         a_file_is_read_from_one_snapshot;
     age:

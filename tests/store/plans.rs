@@ -40,7 +40,7 @@ const LOOK_UPS: [(&str, &[&str], &str); 25] = [
 ];
 
 /// The same for content. What blocks stands from `$5` on, so what comes after it is apart.
-const CONTENT_LOOK_UPS: [(&str, &[&str], &[&str], &str); 25] = [
+const CONTENT_LOOK_UPS: [(&str, &[&str], &[&str], &str); 26] = [
     (sql::FEED_MODERATIONS, &["'showcase'", "1001"], &[], "feed_item_page"),
     (sql::FEED, &["'showcase'", "4500", "'u'", "51"], &["'[]'"], "feed_item_page"),
     (sql::FEED_OF_SET, &["'showcase'", "4500", "'u'", "51"], &["'[]'", "'base1'"], "feed_item_set"),
@@ -66,8 +66,14 @@ const CONTENT_LOOK_UPS: [(&str, &[&str], &[&str], &str); 25] = [
     (sql::EPISODES, &["'did:9'", "4500", "300", "300"], &[], "episode_page"),
     (sql::EPISODES_PUBLISHED, &["'did:9'", "4500"], &[], "episode_page"),
     (sql::NEXT_PUBLICATION, &["'did:9'", "4500"], &[], "episode_page"),
-    (sql::SITEMAP_PAGES, &["50000"], &[], "sitemap_url_page"),
-    (sql::SITEMAP_STAMP, &["3", "1", "33554432"], &[], "sitemap_url_page"),
+    (sql::SITEMAP_PAGES, &["50000", "8388608"], &[], "sitemap_url_page"),
+    (sql::SITEMAP_PAGE, &["3", "8388608"], &[], "sitemap_url_page"),
+    (
+        sql::SITEMAP_STAMPS,
+        &["3", "8388608", "33554432", "0", "16777216", "2"],
+        &[],
+        "sitemap_url_page",
+    ),
     (sql::SITEMAP_URLS, &["100000", "135000", "1000"], &[], "sitemap_url_pkey"),
     (sql::AGE_OPENED, &["'9'", "10", "20"], &[], "age_session_user"),
     (sql::AGE_OPEN, &["'9'", "10"], &[], "age_session_user"),

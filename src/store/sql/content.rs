@@ -124,27 +124,40 @@ pub const EPISODES: &str = "SELECT id, did, guid, title, description_html, link,
 pub const NEXT_PUBLICATION: &str = "SELECT min(published_us) AS published_us FROM episode \
     WHERE did = $1 AND visibility = 'public' AND published_us > $2";
 
-/// The pages of the sitemap that have a URL, at most `$1`: steps from each to the next.
+/// The pages of the sitemap that have a URL, at most `$1`: steps from each to the next. No URL
+/// weighs more than `$2`, whatever the column has: it gives the last id of page 1 the weight of a
+/// whole file.
 pub const SITEMAP_PAGES: &str = "WITH RECURSIVE found (page) AS ( \
     SELECT min(page) FROM sitemap_url WHERE indexable = 1 \
     UNION ALL SELECT (SELECT min(sitemap_url.page) FROM sitemap_url \
     WHERE indexable = 1 AND sitemap_url.page > found.page) \
     FROM found WHERE found.page IS NOT NULL) \
-    SELECT page, (SELECT max(lastmod_us) FROM sitemap_url \
+    SELECT page, (SELECT count(*) FROM sitemap_url \
+    WHERE indexable = 1 AND sitemap_url.page = found.page) AS urls, \
+    (SELECT max(lastmod_us) FROM sitemap_url \
     WHERE indexable = 1 AND sitemap_url.page = found.page) AS lastmod_us, \
-    (SELECT CAST(sum(weight) AS BIGINT) FROM sitemap_url \
+    (SELECT CAST(sum(CASE WHEN weight > $2 THEN $2 ELSE weight END) AS BIGINT) FROM sitemap_url \
     WHERE indexable = 1 AND sitemap_url.page = found.page) AS weight \
     FROM found WHERE page IS NOT NULL ORDER BY page LIMIT $1";
-/// The stamp of part `$2` of a sitemap page in parts of the weight `$3`: a URL is in the part in
-/// which it ends. The checksum changes with every id and every time: each id of a page has a factor
-/// of its own, and 45,000 such products fit into 63 bits.
-pub const SITEMAP_STAMP: &str = "SELECT min(id) AS first_id, max(id) AS last_id, \
+/// One page of the sitemap, in which no URL weighs more than `$2`.
+pub const SITEMAP_PAGE: &str = "SELECT min(page) AS page, count(*) AS urls, \
+    max(lastmod_us) AS lastmod_us, \
+    CAST(sum(CASE WHEN weight > $2 THEN $2 ELSE weight END) AS BIGINT) AS weight \
+    FROM sitemap_url WHERE page = $1 AND indexable = 1 HAVING count(*) > 0";
+/// The stamps of all parts of a sitemap page in which no URL weighs more than `$2`. A URL is in the
+/// part in which it ends: in one of the weight `$3` up to the weight `$4`, in the last part but one
+/// up to the weight `$5`, and in the last, of the number `$6`, beyond. The checksum changes with
+/// every id and every time: each id of a page has a factor of its own, and 45,000 such products fit
+/// into 63 bits.
+pub const SITEMAP_STAMPS: &str = "SELECT part, min(id) AS first_id, max(id) AS last_id, \
     count(*) AS urls, max(lastmod_us) AS lastmod_us, \
     CAST(sum((lastmod_us % 2147483647 + 1) * (id % 45000 + 1)) AS BIGINT) AS checksum \
-    FROM (SELECT id, lastmod_us, \
-    CAST(sum(weight) OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) AS BIGINT) AS weight_end \
-    FROM sitemap_url WHERE page = $1 AND indexable = 1) AS weighed \
-    WHERE (weight_end - 1) / $3 + 1 = $2 HAVING count(*) > 0";
+    FROM (SELECT id, lastmod_us, CASE WHEN weight_end <= $4 THEN (weight_end - 1) / $3 + 1 \
+    WHEN weight_end <= $5 THEN CAST($6 AS BIGINT) - 1 ELSE CAST($6 AS BIGINT) END AS part \
+    FROM (SELECT id, lastmod_us, CAST(sum(CASE WHEN weight > $2 THEN $2 ELSE weight END) \
+    OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) AS BIGINT) AS weight_end \
+    FROM sitemap_url WHERE page = $1 AND indexable = 1) AS weighed) AS placed \
+    GROUP BY part ORDER BY part";
 /// URLs of the sitemap after an id, up to another.
 pub const SITEMAP_URLS: &str = "SELECT id, loc, lastmod_us, images FROM sitemap_url \
     WHERE id > $1 AND id <= $2 AND indexable = 1 ORDER BY id LIMIT $3";

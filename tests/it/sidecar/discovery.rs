@@ -113,27 +113,48 @@ fn a_large_sitemap_becomes_an_index() {
     refused(&gone, "NotFound", "a page on which nothing may be listed any more");
 }
 
-#[test]
-fn no_url_of_a_large_page_is_lost() {
+/// The times in a document, in order.
+fn times(text: &str) -> Vec<&str> {
+    let rest = text.split("<lastmod>").skip(1);
+    rest.map(|rest| rest.split("</lastmod>").next().unwrap_or_default()).collect()
+}
+
+/// Fills a whole page, each URL a second newer than the one before, and reads all files of the
+/// index. Returns their number.
+#[track_caller]
+fn whole_page(path: &str) -> usize {
     let stage = Stage::empty(&[]);
-    stage.sql(
+    stage.sql(&format!(
         "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 45000)
          INSERT INTO sitemap_url (id, loc, lastmod_us, images)
-         SELECT i, 'https://cards.example/' || i || hex(zeroblob(600)), i, '[]' FROM n;",
-    );
+         SELECT i, 'https://cards.example/' || {path}, i * 1000000, '[]' FROM n;"
+    ));
     let index = stage.get("/sitemap.xml");
     assert!(index.text().contains("<sitemapindex"), "{}", index.text());
     let (mut listed, files) = (HashSet::new(), locations(index.text()));
-    for file in &files {
+    assert_eq!(times(index.text()).len(), files.len());
+    for (file, newest) in files.iter().zip(times(index.text())) {
         let page = stage.get(file.strip_prefix(BASE).expect("it is at the base URL"));
         assert!(page.body.len() <= 45_000_000, "{file}: {} bytes", page.body.len());
         let urls = locations(page.text());
-        assert!(urls.len() <= 45_000, "{file}: {} URLs", urls.len());
+        assert!((2..=45_000).contains(&urls.len()), "{file}: {} URLs", urls.len());
+        assert_eq!(times(page.text()).into_iter().max(), Some(newest), "{file}");
         for url in urls {
             assert!(listed.insert(url.to_owned()), "{url} is listed twice");
         }
     }
     assert_eq!(listed.len(), 45_001, "every page and home, in {files:?}");
+    files.len()
+}
+
+#[test]
+fn no_url_of_a_large_page_is_lost() {
+    assert!(whole_page("i || hex(zeroblob(600))") > 2);
+}
+
+#[test]
+fn home_splits_off_no_single_url() {
+    assert_eq!(whole_page("i"), 2);
 }
 
 #[test]
