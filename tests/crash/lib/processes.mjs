@@ -1,7 +1,7 @@
 // The processes of a test: the node, the relay, PostgreSQL. Real ones, which can be killed and
 // paused. Any process still running after the tests is ended then.
 import { execFile, spawn } from 'node:child_process';
-import { createWriteStream, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { createWriteStream, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -134,6 +134,18 @@ export function startRelay(folder, env) {
   });
 }
 
+/** A Redis or Valkey without files, on this port: a restart is empty. */
+export async function startRedis(port) {
+  // the package of its tools has the server under another name
+  const found = await run('bash', ['-c', 'command -v redis-server || command -v redis-check-rdb']);
+  const program = place('redis-server');
+  rmSync(program, { force: true });
+  symlinkSync(found.stdout.trim(), program);
+  const args = ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--dir', FOLDER];
+  const ready = (line) => (/Ready to accept connections/.test(line) ? port : undefined);
+  return Process.start(program, args, { log: place('redis.log'), ready });
+}
+
 let clocks = 0;
 /** The environment of a process whose wall clock is this many seconds ahead. */
 export async function clockAhead(seconds) {
@@ -200,6 +212,10 @@ export async function startCluster() {
   await order(server, 'synchronous');
   /** The primary crashes; resolves when the standby accepts writes at its address. */
   server.crash = () => order(server, 'failover');
+  /** The one that crashed becomes the synchronous standby of the other. */
+  server.rejoin = () => order(server, 'rejoin');
+  /** The primary crashes, and starts again. */
+  server.restart = () => order(server, 'restart');
   return endsWithInput(server);
 }
 
