@@ -9,7 +9,7 @@ import assert from 'node:assert/strict';
 import { randomInt, randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { agrees, events } from './lib/age.mjs';
+import { TABLES, acknowledgement, agrees, events } from './lib/age.mjs';
 import { postgres } from './lib/cluster.mjs';
 import { endAll, place, program } from './lib/processes.mjs';
 import { Sidecar, ask, connection, eventually } from './lib/sidecar.mjs';
@@ -43,32 +43,14 @@ const totals = { kills: 0, outages: 0, events: 0, unanswered: 0, remembered: 0, 
 const sidecars = [];
 let starting;
 
-const TABLES = {
-  ledger: `SELECT event_id, subject_ref, status, age_band, verified_us, expires_us, occurred_us,
-    outcome, status_after FROM age_event`,
-  sessions: 'SELECT subject_ref, user_id, status, last_occurred_us FROM age_session',
-  users: `SELECT user_id, status, last_occurred_us, age_band, verified_us, expires_us
-    FROM age_user`,
-};
-
 /** What a response acknowledges, or undefined when the event must be reported again. */
-function acknowledged({ status, headers, json }, denials) {
-  const refusals = { StaleTransition: 'stale', InvalidTransition: 'invalid' };
-  const answer = JSON.stringify([status, json]);
-  if (status === 503 && denials) {
-    assert.equal(json.error, 'StoreUnavailable', answer);
-    assert.match(headers['retry-after'], /^[1-9]\d*$/, answer);
-    denials.count += 1;
-    return undefined;
-  }
-  if (status === 409) {
-    assert.ok(refusals[json.error], answer);
-    return { outcome: refusals[json.error] };
-  }
-  assert.equal(status, 200, answer);
-  assert.match(json.status, /^(applied|duplicate)$/, answer);
-  const again = json.status === 'duplicate';
-  return { outcome: again ? json.outcome : 'applied', state: json.state, again };
+function acknowledged(answer, denials) {
+  if (answer.status !== 503 || !denials) return acknowledgement(answer);
+  const { headers, json } = answer;
+  assert.equal(json.error, 'StoreUnavailable', JSON.stringify(json));
+  assert.match(headers['retry-after'], /^[1-9]\d*$/, JSON.stringify(json));
+  denials.count += 1;
+  return undefined;
 }
 
 /** The verifier: reports events on many connections, each until it is acknowledged. */

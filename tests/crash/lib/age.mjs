@@ -32,6 +32,29 @@ const SECOND_MS = 1_000;
 /** A verification in a test does not expire while it runs. */
 const FAR_MS = 1_000_000 * SECOND_MS;
 
+/** The tables that must hold them, for `agrees`. */
+export const TABLES = {
+  ledger: `SELECT event_id, subject_ref, status, age_band, verified_us, expires_us, occurred_us,
+    outcome, status_after FROM age_event`,
+  sessions: 'SELECT subject_ref, user_id, status, last_occurred_us FROM age_session',
+  users: `SELECT user_id, status, last_occurred_us, age_band, verified_us, expires_us
+    FROM age_user`,
+};
+
+/** What a response acknowledges. */
+export function acknowledgement({ status, json }) {
+  const refusals = { StaleTransition: 'stale', InvalidTransition: 'invalid' };
+  const answer = JSON.stringify([status, json]);
+  if (status === 409) {
+    assert.ok(refusals[json.error], answer);
+    return { outcome: refusals[json.error] };
+  }
+  assert.equal(status, 200, answer);
+  assert.match(json.status, /^(applied|duplicate)$/, answer);
+  const again = json.status === 'duplicate';
+  return { outcome: again ? json.outcome : 'applied', state: json.state, again };
+}
+
 const pick = (list) => list[randomInt(list.length)];
 const instant = (ms) => ms && new Date(ms).toISOString();
 const micros = (ms) => ms && ms * 1_000;

@@ -36,10 +36,13 @@ export class Journal {
 
   #move({ intent, kind, detail }) {
     const one = this.intents.get(intent);
-    assert.ok(OPEN.includes(one.state), `intent ${intent}: ${kind} after ${one.state}`);
+    // the chain took the block back
+    const isRollback = kind === 'lost' && DONE.includes(one.state);
+    const isOpen = OPEN.includes(one.state);
+    assert.ok(isOpen || isRollback, `intent ${intent}: ${kind} after ${one.state}`);
     const backwards = OPEN.includes(kind) && ORDER.indexOf(kind) <= ORDER.indexOf(one.state);
     assert.ok(!backwards, `intent ${intent}: ${kind} after ${one.state}`);
-    Object.assign(one, { state: kind, detail: detail.detail });
+    Object.assign(one, { state: kind, detail: detail.detail, isRollback });
   }
 
   all() {
@@ -59,6 +62,11 @@ export class Journal {
   /** Intents without a transaction on the chain. */
   nothing() {
     return this.all().filter(({ state }) => NOTHING.includes(state));
+  }
+
+  /** Intents whose end the chain took back. */
+  rolledBack() {
+    return this.all().filter(({ isRollback }) => isRollback);
   }
 
   /** How many intents are in each state. */

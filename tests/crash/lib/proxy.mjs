@@ -74,6 +74,8 @@ export class Proxy {
     /** The parameters of every request for a receipt. */
     proxy.receipts = new Set();
     proxy.watchers = new Set();
+    /** Transactions that were forwarded and have no answer. */
+    proxy.unanswered = 0;
     await proxy.#listen(0);
     const { port } = proxy.server.address();
     proxy.port = port;
@@ -103,7 +105,10 @@ export class Proxy {
       this.adds.push(add);
       this.watchers.forEach((watch) => watch());
     }
-    const answer = await this.#forward(body);
+    if (add) this.unanswered += 1;
+    const answer = await this.#forward(body).finally(() => {
+      if (add) this.unanswered -= 1;
+    });
     if (add) add.hash = JSON.parse(answer).result?.transaction_hash;
     if (gate?.where === 'after' && (await gate.hold(what)) === 'cut') {
       request.socket.destroy();

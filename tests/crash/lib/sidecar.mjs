@@ -1,7 +1,7 @@
 // A sidecar on a store of its own: configured, started, killed, restarted at the same address.
 import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
-import { createHmac, randomBytes } from 'node:crypto';
+import { createHmac, randomBytes, randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdirSync, openSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
@@ -47,21 +47,28 @@ export async function ask(url, { method = 'GET', headers = {}, body = '', agent 
     return { status: answer.statusCode, headers: answer.headers, text: said, json };
   } catch (error) {
     if (error === late || !error.code) throw error;
-    return { lost: true, status: 0, why: error.code };
+    return { lost: true, status: 0, why: error.code, isReused: request.reusedSocket };
   }
 }
 
 /** A keep-alive connection, for one request after the other. */
 export const connection = () => new http.Agent({ keepAlive: true, maxSockets: 1 });
 
-/** A free loopback port, the same before and after a crash. */
-async function freePort() {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address();
-  server.close();
-  await once(server, 'close');
-  return port;
+/** A free loopback port, the same before and after a crash: below the ports that the system gives
+ * to outgoing connections, one of which could have it meanwhile. */
+export async function freePort() {
+  for (;;) {
+    const port = randomInt(10_000, 32_000);
+    const server = createServer().listen(port, '127.0.0.1');
+    try {
+      await once(server, 'listening');
+    } catch {
+      continue;
+    }
+    server.close();
+    await once(server, 'close');
+    return port;
+  }
 }
 
 const configuration = ({ folder, port, store }) => `
@@ -82,10 +89,60 @@ webhook_secret_files = ["${folder}/webhook.key"]
 
 const base64 = (json) => Buffer.from(JSON.stringify(json)).toString('base64url');
 
-export class Sidecar {
+/** The secrets of a sidecar, and requests that need one. */
+export class Caller {
+  constructor({ url, sessionSecret, webhookSecret }) {
+    Object.assign(this, { url, sessionSecret, webhookSecret });
+  }
+
+  /** The token of a signed-in user. */
+  token(user) {
+    const now = Math.floor(Date.now() / 1000);
+    const claims = { sub: user, aud: 'authenticated', role: 'authenticated', is_anonymous: false };
+    const signed = [{ alg: 'HS256', typ: 'JWT' }, { ...claims, iat: now, exp: now + 3600 }];
+    const payload = signed.map(base64).join('.');
+    const mac = createHmac('sha256', this.sessionSecret).update(payload);
+    return `${payload}.${mac.digest('base64url')}`;
+  }
+
+  /** The verifier's signature of a body. */
+  signature(body) {
+    return createHmac('sha256', this.webhookSecret).update(body).digest('hex');
+  }
+
+  /** Requests a session of a user. */
+  request(user, agent) {
+    const headers = { authorization: `Bearer ${this.token(user)}` };
+    return ask(this.url + SESSION, { method: 'POST', headers, agent });
+  }
+
+  /** Requests the age status of a user. */
+  status(user, agent) {
+    const headers = { authorization: `Bearer ${this.token(user)}` };
+    return ask(this.url + SESSION, { headers, agent });
+  }
+
+  /** Opens a session of a user, and returns its reference. */
+  async open(user, agent) {
+    const answer = await this.request(user, agent);
+    assert.equal(answer.status, 201, answer.text);
+    return answer.json.subject_ref;
+  }
+
+  /** Reports an event as the verifier does. */
+  report(body, agent) {
+    const headers = {
+      'content-type': 'application/json',
+      'x-service-verifier-signature': this.signature(body),
+    };
+    return ask(this.url + WEBHOOK, { method: 'POST', headers, body, agent });
+  }
+}
+
+export class Sidecar extends Caller {
   /** Creates a sidecar's files in `folder`, and its tables in the store at a URL. */
   static async on(store, folder) {
-    const sidecar = new Sidecar();
+    const sidecar = new Sidecar({});
     mkdirSync(folder, { recursive: true });
     const port = await freePort();
     Object.assign(sidecar, { store, folder, starts: 0, url: `http://127.0.0.1:${port}` });
@@ -127,37 +184,5 @@ export class Sidecar {
   async kill(signal = 'SIGKILL') {
     this.child?.kill(signal);
     return this.gone;
-  }
-
-  /** The token of a signed-in user. */
-  token(user) {
-    const now = Math.floor(Date.now() / 1000);
-    const claims = { sub: user, aud: 'authenticated', role: 'authenticated', is_anonymous: false };
-    const signed = [{ alg: 'HS256', typ: 'JWT' }, { ...claims, iat: now, exp: now + 3600 }];
-    const payload = signed.map(base64).join('.');
-    const mac = createHmac('sha256', this.sessionSecret).update(payload);
-    return `${payload}.${mac.digest('base64url')}`;
-  }
-
-  /** The verifier's signature of a body. */
-  signature(body) {
-    return createHmac('sha256', this.webhookSecret).update(body).digest('hex');
-  }
-
-  /** Opens a session of a user, and returns its reference. */
-  async open(user, agent) {
-    const headers = { authorization: `Bearer ${this.token(user)}` };
-    const answer = await ask(this.url + SESSION, { method: 'POST', headers, agent });
-    assert.equal(answer.status, 201, answer.text);
-    return answer.json.subject_ref;
-  }
-
-  /** Reports an event as the verifier does. */
-  report(body, agent) {
-    const headers = {
-      'content-type': 'application/json',
-      'x-service-verifier-signature': this.signature(body),
-    };
-    return ask(this.url + WEBHOOK, { method: 'POST', headers, body, agent });
   }
 }

@@ -22,6 +22,7 @@ async function agrees(world, ours = () => true) {
   const done = journal.done().filter(ours);
   const reverted = done.filter(({ state }) => state === 'reverted');
   assert.deepEqual(reverted, [], 'nothing that could only revert was sent');
+  assert.deepEqual(journal.rolledBack(), [], 'nothing ended twice');
   const hashes = new Map(done.map((intent) => [intent.hash, intent]));
   assert.equal(hashes.size, done.length, 'no transaction stands for two intents');
   const signers = new Set([...world.nonces.keys(), ...done.map(({ signer }) => signer)]);

@@ -25,6 +25,24 @@ export async function eventually(what, ask) {
   }
 }
 
+/** The operations that give a user an account, an identity and an attestation, in this order. */
+export function naturalisation(user) {
+  const { address: account, identity, publicKey: public_key } = user;
+  const attestation = {
+    account,
+    attestation_id: identity,
+    assurance_type: 'age_over_18',
+    assurance_level: 1,
+    expires_at: '2099-01-01T00:00:00Z',
+  };
+  return [
+    { path: '/faucet-drip', body: { identity, recipient: account, public_key } },
+    user.deploy(),
+    { path: '/register', body: { identity, account, public_key } },
+    { path: '/verification-attest', body: attestation },
+  ];
+}
+
 let worlds = 0;
 
 export class World {
@@ -137,18 +155,7 @@ export class World {
   /** A user with an account, an identity and an attestation, all made through the relay. */
   async citizen() {
     const user = new User();
-    const { address: account, identity, publicKey: public_key } = user;
-    const attestation = {
-      account,
-      attestation_id: identity,
-      assurance_type: 'age_over_18',
-      assurance_level: 1,
-      expires_at: '2099-01-01T00:00:00Z',
-    };
-    await this.must({ path: '/faucet-drip', body: { identity, recipient: account, public_key } });
-    await this.must(user.deploy());
-    await this.must({ path: '/register', body: { identity, account, public_key } });
-    await this.must({ path: '/verification-attest', body: attestation });
+    for (const operation of naturalisation(user)) await this.must(operation);
     return user;
   }
 
