@@ -136,6 +136,12 @@ crashes() { PORTCULLIS=$TARGET/debug/portcullis node tests/crash/run.mjs --round
 # Compares every response with the node's own.
 soak() { PORTCULLIS=$TARGET/debug/portcullis node tests/soak/run.mjs "$1"; }
 
+# What the soak of the whole system finds, and what not.
+soak_judge() { node --test tests/soak/judge.test.mjs; }
+
+# The whole system, for a length such as 20m; its report is in target/soak/.
+system_soak() { PORTCULLIS=$TARGET/debug/portcullis tests/soak/run "$1"; }
+
 # The sidecar's suites start what they need, too, on SQLite and on PostgreSQL.
 sidecar_js() {
   (cd tests/clients/js && PORTCULLIS=$TARGET/debug/portcullis \

@@ -185,3 +185,21 @@ prepare_tools() {
   get_py
   get_package_tools
 }
+
+# What tests/soak/run needs.
+prepare_soak_tools() {
+  local missing=()
+  if ! has cc || ! has make; then missing+=(build-essential); fi
+  has cmake || missing+=(cmake) # zlib-ng, which Pingora builds
+  has node || missing+=(nodejs)
+  has npm || missing+=(npm)
+  has redis-check-rdb || missing+=(redis-tools) # the server, by another name; see redis.sh
+  python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3 python3-venv)
+  ((${#missing[@]} == 0)) || apt_install "${missing[@]}"
+
+  get_prometheus
+  get_postgres
+  get_devnet
+  get_js
+  get_py
+}

@@ -172,14 +172,18 @@ class Portcullis:
 class Prometheus:
     """Uses the shipped configuration with other targets, and an interval of 1 s instead of 15 s.
 
-    `change` may change the text of each rule file; `alertmanager` is an address.
+    `change` may change the text of each rule file; `alertmanager` is an address, `interval` another
+    interval.
     """
 
-    def __init__(self, folder, *targets, change=lambda text: text, alertmanager=None):
+    def __init__(
+        self, folder, *targets, change=lambda text: text, alertmanager=None, interval="1s"
+    ):
         shutil.copytree(ROOT / "conf/prometheus", folder / "conf")
         config = folder / "conf/prometheus.yml"
         text = config.read_text()
-        replaced = [("127.0.0.1:8083", '", "'.join(targets)), ("_interval: 15s", "_interval: 1s")]
+        replaced = [("127.0.0.1:8083", '", "'.join(targets))]
+        replaced.append(("_interval: 15s", f"_interval: {interval}"))
         if alertmanager:
             replaced.append(("- targets: []", f'- targets: ["{alertmanager}"]'))
         for there, here in replaced:

@@ -1,0 +1,245 @@
+// The judge of a soak finds what it must find, and nothing else. Pure: no process, no clock.
+import assert from 'node:assert/strict';
+import { readFileSync, readdirSync } from 'node:fs';
+import { test } from 'node:test';
+import { Chance } from './lib/chance.mjs';
+import { ACTIONS } from './system/actions.mjs';
+import { disagreements } from './system/era.mjs';
+import { drawn } from './system/faults.mjs';
+import { Durations, Outcomes } from './system/outcomes.mjs';
+import { Samples } from './system/samples.mjs';
+import { FAULTS, LOST, ROUND, UNHEALTHY } from './system/table.mjs';
+import { BOUNDS, DAY_S, grows, trend } from './system/trend.mjs';
+import { judge } from './system/verdict.mjs';
+import { Windows } from './system/windows.mjs';
+
+const MIB_A_DAY = 1 / DAY_S;
+
+/** Samples of a process: a level, growth per second, and noise that a heap has. */
+function samples({ seconds, every, slope = 0, level = 50, noise = 1, seed = 1, from = 0 }) {
+  const chance = new Chance(seed);
+  let drift = 0;
+  return Array.from({ length: Math.floor(seconds / every) }, (_, at) => {
+    drift = 0.8 * drift + noise * (chance.next() - 0.5);
+    return [from + at * every, level + slope * at * every + drift];
+  });
+}
+
+test('growth is found in a short run and in a long one', () => {
+  const cases = [
+    ['flat for 20 minutes', { seconds: 1_000, every: 2 }, false],
+    ['a bounded fill of 3 MiB', { seconds: 1_000, every: 2, slope: 0.003 }, false],
+    ['30 MiB in 20 minutes', { seconds: 1_000, every: 2, slope: 0.03 }, true],
+    ['flat for three days', { seconds: 3 * DAY_S, every: 60 }, false],
+    ['half a MiB a day', { seconds: 3 * DAY_S, every: 60, slope: 0.5 * MIB_A_DAY }, false],
+    ['two MiB a day', { seconds: 3 * DAY_S, every: 60, slope: 2 * MIB_A_DAY }, true],
+  ];
+  for (const [name, shape, isBad] of cases) {
+    for (let seed = 1; seed <= 20; seed += 1) {
+      const found = trend([samples({ ...shape, seed })]);
+      assert.equal(grows(found, BOUNDS.rss), isBad, `${name}, seed ${seed}`);
+    }
+  }
+});
+
+test('processes at other levels are no growth', () => {
+  const segments = [0, 1, 2, 3].map((at) => {
+    return samples({ seconds: 600, every: 2, level: 40 + 20 * at, from: 700 * at, seed: at });
+  });
+  assert.equal(grows(trend(segments), BOUNDS.rss), false);
+  const leaking = segments.map((points) => points.map(([t, v]) => [t, v + 0.05 * (t % 700)]));
+  assert.equal(grows(trend(leaking), BOUNDS.rss), true, 'each process grows');
+});
+
+test('the error covers the slope of correlated samples', () => {
+  const misses = Array.from({ length: 200 }, (_, seed) => {
+    const { slope, error } = trend([samples({ seconds: 2_000, every: 2, seed })]);
+    return Math.abs(slope) > error;
+  }).filter(Boolean).length;
+  assert.ok(misses <= 20, `${misses} of 200, at 95 %`);
+});
+
+test('too few samples prove nothing', () => {
+  assert.equal(trend([samples({ seconds: 20, every: 2 })]), null);
+  assert.equal(trend([]), null);
+  assert.equal(grows(null, BOUNDS.rss), false);
+});
+
+test('a sampler leaves out the warm-up and halves its points', () => {
+  let rss = 10;
+  const servers = [{ name: 'one', usage: () => [{ pid: 1, rss: (rss += 1), files: 5, threads: 2 }] }];
+  const sampler = new Samples({ servers, every: 1, warmUp: 100 });
+  for (let at = 0; at < 10_000; at += 1) sampler.take(at);
+  const [points] = sampler.segments('one', 'rss');
+  assert.ok(points.length > 1_000 && points.length <= 4_001, `${points.length} points`);
+  assert.ok(points.every(([time]) => time >= 100), 'none of the warm-up');
+  const { slope } = trend([points]);
+  assert.ok(Math.abs(slope - 1) < 1e-6, `points keep their times: ${slope}`);
+});
+
+const TABLE = {
+  outage: { reasons: { upstream_timeout: 10, [LOST]: 2 }, alerts: { NodeDown: 60 } },
+  calm: { reasons: {}, alerts: {} },
+};
+const failure = (more) => {
+  return { reason: 'upstream_timeout', instance: 'one', began: 5_000, ended: 6_000, ...more };
+};
+
+test('a failure needs a fault of its time and reason', () => {
+  const windows = new Windows(TABLE);
+  const end = windows.begin('outage', 10_000);
+  windows.begin('calm', 0)(100_000);
+  const cases = [
+    ['before it', failure(), null],
+    ['under way when it began', failure({ ended: 10_001 }), 'outage'],
+    ['in it', failure({ began: 11_000, ended: 12_000 }), 'outage'],
+    ['for another reason', failure({ began: 11_000, ended: 12_000, reason: 'overloaded' }), null],
+    ['in its tail', failure({ began: 29_000, ended: 31_000 }), 'outage'],
+    ['after its tail', failure({ began: 30_001, ended: 31_000 }), null],
+  ];
+  assert.equal(windows.explain(cases[2][1]), 'outage', 'while it is open');
+  end(20_000);
+  for (const [name, one, fault] of cases) assert.equal(windows.explain(one), fault, name);
+  assert.deepEqual([...windows.explained], [['upstream_timeout outage', 4]]);
+});
+
+test('a killed instance explains its own lost connections', () => {
+  const windows = new Windows(TABLE);
+  windows.begin('outage', 0, 'two')(10_000);
+  assert.equal(windows.explain(failure({ reason: LOST, instance: 'two' })), 'outage');
+  assert.equal(windows.explain(failure({ reason: LOST })), null);
+  assert.equal(windows.explain(failure()), 'outage', 'other reasons may be everywhere');
+});
+
+test('an alert needs a fault that fires it', () => {
+  const windows = new Windows(TABLE);
+  windows.begin('outage', 10_000)(20_000);
+  assert.equal(windows.allow('NodeDown', 9_999), null);
+  assert.equal(windows.allow('NodeDown', 80_000), 'outage');
+  assert.equal(windows.allow('NodeDown', 80_001), null);
+  assert.equal(windows.allow('Other', 15_000), null);
+  assert.equal(windows.calm(0, 100_000), 0.9);
+});
+
+test('quantiles are within five percent', () => {
+  const durations = new Durations();
+  assert.equal(durations.quantile(0.5), null);
+  for (let ms = 1; ms <= 1_000; ms += 1) durations.add(ms);
+  for (const [part, ms] of [[0.5, 500], [0.99, 990], [1, 1_000]]) {
+    const found = durations.quantile(part);
+    assert.ok(found >= ms && found <= 1.06 * ms, `${part}: ${found}`);
+  }
+});
+
+const outcomes = () => new Outcomes({ windows: new Windows(TABLE), began: 0, seconds: 100 });
+const good = () => {
+  const all = outcomes();
+  all.record({ surface: 'feed', instance: 'one', began: 1, ended: 2, status: 200 });
+  const nothing = { alerts: [], missing: [], trends: [], unwell: [], unscraped: [], findings: [] };
+  return { outcomes: all, calm: 0.8, ...nothing };
+};
+
+test('each kind of finding makes a run bad', () => {
+  assert.deepEqual(judge(good()), []);
+  const alert = { alert: 'NodeDown', instance: 'one', unexplained: 1 };
+  const bad = [
+    ['an alert', { alerts: [alert] }],
+    ['an alert that did not fire', { missing: [{ name: 'outage', alert: 'NodeDown' }] }],
+    ['growth', { trends: [{ server: 'one', quantity: 'rss', isBad: true }] }],
+    ['a verdict', { unwell: [{ name: 'one', text: 'failing' }] }],
+    ['a server that was not scraped', { unscraped: ['one'] }],
+    ['a lost event', { findings: ['lost'] }],
+    ['too many faults', { calm: 0.1 }],
+  ];
+  for (const [name, one] of bad) {
+    assert.equal(judge({ ...good(), ...one }).length, 1, name);
+  }
+  assert.deepEqual(judge({ ...good(), alerts: [{ ...alert, unexplained: 0 }] }), []);
+});
+
+test('a failure without a fault makes a run bad', () => {
+  const facts = good();
+  const one = { surface: 'feed', instance: 'one', began: 5, ended: 9, status: 503 };
+  const refusal = { ...one, reason: 'faucet_cooldown', isExpected: true };
+  assert.equal(facts.outcomes.record(refusal), true);
+  assert.deepEqual(judge(facts), []);
+  assert.equal(facts.outcomes.record({ ...one, reason: 'overloaded' }), false);
+  assert.match(judge(facts).join(), /feed at one, 0.0 s: 503 overloaded after 4 ms/);
+});
+
+test('connections that end under requests make a run bad', () => {
+  const facts = good();
+  facts.outcomes.repeat('feed');
+  assert.deepEqual(judge(facts), [], 'one is a race that every server has');
+  for (let at = 0; at < 3; at += 1) facts.outcomes.repeat('feed');
+  assert.equal(judge(facts).length, 1);
+});
+
+const intent = (hash, state, more) => ({ hash, state, ...more });
+const chained = (hash, succeeded = true) => ({ hash, succeeded });
+const operation = (more) => {
+  const sent = { path: '/mint-card', count: 1, acknowledged: '0x1', isUnknown: false };
+  return { ...sent, ...more };
+};
+
+test('journal, chain and answers must agree', () => {
+  const agreed = {
+    intents: [intent('0x1', 'succeeded')],
+    onChain: [chained('0x1')],
+    sent: [operation()],
+    rolledBack: new Set(),
+  };
+  assert.deepEqual(disagreements(agreed), []);
+  const gone = { onChain: [], sent: [operation({ count: 0 })] };
+  const rolledBack = new Set(['0x1']);
+  const refused = operation({ acknowledged: null });
+  const cases = [
+    ['a transaction without an intent', { intents: [] }, 1],
+    ['a transaction that reverted', { onChain: [chained('0x1', false)] }, 1],
+    ['an intent that is open', { intents: [intent('0x1', 'sent')] }, 1],
+    ['an operation that happened twice', { sent: [operation({ count: 2 })] }, 1],
+    ['an acknowledged operation that is gone', gone, 2],
+    ['one that was rolled back', { ...gone, rolledBack }, 0],
+    ['one of two intents', { intents: Array(2).fill(intent('0x1', 'succeeded')) }, 1],
+    ['a refusal that happened', { sent: [refused] }, 1],
+    ['an unknown outcome that happened', { sent: [{ ...refused, isUnknown: true }] }, 0],
+    [
+      'a success that was lost later',
+      { intents: [intent('0x1', 'succeeded'), intent('0x2', 'lost', { isRollback: true })] },
+      1,
+    ],
+  ];
+  for (const [name, change, count] of cases) {
+    const found = disagreements({ ...agreed, ...change });
+    assert.equal(found.length, count, `${name}: ${found.join('; ')}`);
+  }
+});
+
+test('a seed draws the same faults, and a round all of them', () => {
+  const names = (seed) => {
+    const draws = drawn(new Chance(seed));
+    return ROUND.map(() => draws.next().value).map(({ name, seconds }) => `${name} ${seconds}`);
+  };
+  assert.deepEqual(names(7), names(7));
+  assert.notDeepEqual(names(7), names(8));
+  const drawnOnce = new Set(names(7).map((one) => one.replace(/ [\d.]+$/, '')));
+  assert.deepEqual([...drawnOnce].sort(), Object.keys(FAULTS).sort());
+  assert.deepEqual(Object.keys(ACTIONS).sort(), Object.keys(FAULTS).sort());
+});
+
+test('the table names alerts and reasons that exist', () => {
+  const root = new URL('../../', import.meta.url);
+  const rules = new URL('conf/prometheus/rules/', root);
+  const texts = readdirSync(rules).map((name) => readFileSync(new URL(name, rules), 'utf8'));
+  const alerts = new Set([...texts.join().matchAll(/alert: (\w+)/g)].map(([, name]) => name));
+  const reasons = readFileSync(new URL('src/reply/reasons.rs', root), 'utf8');
+  const variant = (name) => name.replace(/(^|_)(.)/g, (_, __, letter) => letter.toUpperCase());
+  for (const [name, fault] of Object.entries(FAULTS)) {
+    const named = [...Object.keys(fault.alerts), ...(fault.fires ? [fault.fires] : [])];
+    for (const alert of named) assert.ok(alerts.has(alert), `${name}: ${alert}`);
+    for (const reason of Object.keys(fault.reasons)) {
+      const isKnown = [LOST, UNHEALTHY].includes(reason);
+      assert.ok(isKnown || reasons.includes(`R::${variant(reason)}`), `${name}: ${reason}`);
+    }
+  }
+});

@@ -1,0 +1,32 @@
+// What is wrong with a run: pure, from the facts that it collected.
+
+/** Reads that were sent again because their pooled connection had just been closed. */
+const REPEATED = 0.001;
+/** A run in which more was injected explains too much. */
+const LEAST_CALM = 0.3;
+
+/** Findings, in words; a good run has none. */
+export function judge({ outcomes, alerts, missing, trends, calm, unwell, unscraped, findings }) {
+  const found = [...findings];
+  if (outcomes.unexplained) {
+    found.push(`${outcomes.unexplained} failures that no fault explains, among them`);
+    found.push(...outcomes.examples.map((one) => `  ${one}`));
+  }
+  for (const [surface, { answered, repeated }] of outcomes.surfaces) {
+    if (repeated > 1 + REPEATED * answered) {
+      found.push(`${surface}: ${repeated} connections ended under a request`);
+    }
+    if (!answered) found.push(`${surface}: no request succeeded`);
+  }
+  for (const { alert, instance, unexplained } of alerts) {
+    if (unexplained) found.push(`${alert} fired for ${instance}, and was not injected`);
+  }
+  for (const { name, alert } of missing) found.push(`${name}: ${alert} did not fire`);
+  for (const { server, quantity, isBad } of trends) {
+    if (isBad) found.push(`${server}: ${quantity} grows`);
+  }
+  for (const name of unscraped) found.push(`${name} was not scraped at the end`);
+  for (const { name, text } of unwell) found.push(`${name} is not well at the end: ${text}`);
+  if (calm < LEAST_CALM) found.push(`only ${(100 * calm).toFixed(0)} % of the run were calm`);
+  return found;
+}
