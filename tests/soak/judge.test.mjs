@@ -67,7 +67,8 @@ test('too few samples prove nothing', () => {
 
 test('a sampler leaves out the warm-up and halves its points', () => {
   let rss = 10;
-  const servers = [{ name: 'one', usage: () => [{ pid: 1, rss: (rss += 1), files: 5, threads: 2 }] }];
+  const usage = () => [{ pid: 1, rss: (rss += 1), files: 5, threads: 2 }];
+  const servers = [{ name: 'one', usage }];
   const sampler = new Samples({ servers, every: 1, warmUp: 100 });
   for (let at = 0; at < 10_000; at += 1) sampler.take(at);
   const [points] = sampler.segments('one', 'rss');
@@ -164,7 +165,10 @@ test('a failure without a fault makes a run bad', () => {
   assert.equal(facts.outcomes.record(refusal), true);
   assert.deepEqual(judge(facts), []);
   assert.equal(facts.outcomes.record({ ...one, reason: 'overloaded' }), false);
-  assert.match(judge(facts).join(), /feed at one, 0.0 s: 503 overloaded after 4 ms/);
+  assert.equal(facts.outcomes.record({ ...one, reason: 'overloaded', instance: 'two' }), false);
+  const [found, ...others] = judge(facts);
+  assert.match(found, /^feed: overloaded, 2 times .* 503 after 4 ms at one, 0.0 s$/);
+  assert.deepEqual(others, []);
 });
 
 test('connections that end under requests make a run bad', () => {

@@ -106,7 +106,7 @@ class Soak {
     await network.closeEra();
     await Promise.all([this.readers.stop(), ...this.books.map((book) => book.stop())]);
     clearInterval(this.timer);
-    await this.alerts.look();
+    await this.alerts.poll();
     const facts = { missing: await this.#missing(), unscraped: await this.alerts.unscraped() };
     if (this.alerts.unreachable > 1) network.findings.push('Prometheus was away');
     await this.alerts.end();
@@ -115,7 +115,7 @@ class Soak {
     return { ...facts, now, unwell };
   }
 
-  /** What the servers say of themselves once all faults are over, if it is not that all is well. */
+  /** The verdicts of servers that are not well once all faults are over. */
   async #unwell() {
     const found = [];
     for (const { name, admin } of network.servers) {
@@ -170,6 +170,7 @@ async function main() {
     books: soak.books,
     totals: network.totals,
     alerts: [...soak.alerts.fired.values()],
+    load: soak.samples.load,
     trends: soak.trends(),
     calm: soak.windows.calm(soak.began, ended.now),
   };

@@ -1,4 +1,4 @@
-// What each fault does to the system, until everything is in place again.
+// The act of each fault, which ends when everything is in place again.
 import { setTimeout as pause } from 'node:timers/promises';
 import { ask } from '../../crash/lib/sidecar.mjs';
 import { until } from './server.mjs';

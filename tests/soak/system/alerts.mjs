@@ -37,12 +37,12 @@ export class Alerts {
 
   watch() {
     this.timer = setInterval(() => {
-      this.look().catch(() => (this.unreachable += 1));
+      this.poll().catch(() => (this.unreachable += 1));
     }, EVERY_MS);
   }
 
   /** Reads what fires now. */
-  async look() {
+  async poll() {
     for (const { metric } of await this.#query('ALERTS{alertstate="firing"}')) {
       this.#saw(metric.alertname, this.names.get(metric.instance) ?? 'all', Date.now());
     }

@@ -1,4 +1,4 @@
-// The age verifier's events, written to one store, and what must be in it at the end.
+// The age verifier's events, written to one store, and what that must hold at the end.
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { TABLES, acknowledgement, agrees, events } from '../../crash/lib/age.mjs';
@@ -11,7 +11,7 @@ const USERS = 3;
 const SESSIONS = 2;
 const EVENTS = 24;
 const WORKERS = 3;
-/** One in so many events is reported twice, at once. */
+/** One in `TWICE` events is reported twice, at the same time. */
 const TWICE = 20;
 const AGAIN_MS = 200;
 /** How long after the end an event is still repeated; only a failing run waits this long. */
@@ -28,7 +28,6 @@ export class Book {
     this.subjects = new Map();
     /** Requests for a session without an answer: it may exist. */
     this.unanswered = 0;
-    this.given = 0;
     this.clock = 0;
   }
 
@@ -113,8 +112,8 @@ export class Book {
     return answer;
   }
 
-  /** Compares the store with what was acknowledged; the servers of a SQLite store have ended. What
-   * disagrees. */
+  /** Compares the store with what was acknowledged, and returns what disagrees. The server of a
+   * SQLite store has ended. */
   async judge() {
     const tables = {};
     for (const [name, sql] of Object.entries(TABLES)) tables[name] = await rows(this.store, sql);

@@ -74,8 +74,8 @@ export class Era {
 
 const DONE = ['succeeded', 'reverted'];
 
-/** What contradicts: `intents` of the journal, transactions `onChain`, operations `sent` with how
- * often each happened, and the hashes that were `rolledBack`. */
+/** Contradictions between `intents` of the journal, transactions `onChain`, and operations `sent`
+ * with how often each happened. Transactions that were `rolledBack` may be on the chain or not. */
 export function disagreements({ intents, onChain, sent, rolledBack }) {
   const found = [];
   const chain = new Map(onChain.map((one) => [one.hash, one]));

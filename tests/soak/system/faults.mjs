@@ -52,8 +52,14 @@ export class Faults {
     const server = targets && this.chance.one(targets(this.system));
     await before?.(this.system);
     const end = this.windows.begin(name, Date.now(), server?.name);
-    this.log(`${name}${server ? ` at ${server.name}` : ''}, ${seconds.toFixed(0)} s`);
-    await act(this.system, seconds, this.chance, server);
+    const title = `${name}${server ? ` at ${server.name}` : ''}`;
+    this.log(`${title}, ${seconds.toFixed(0)} s`);
+    try {
+      await act(this.system, seconds, this.chance, server);
+    } catch (error) {
+      this.log(`${title} has not healed: ${error.message}`);
+      this.system.findings.push(`${title}: ${error.message}`);
+    }
     end(Date.now());
     await after?.(this.system);
   }

@@ -112,7 +112,7 @@ export class Network {
     return path;
   }
 
-  /** What `dev` wrote, with warnings only in its log, and a key to change by a reload. */
+  /** The file that `dev` wrote, with warnings only in its log, and a key to change by a reload. */
   #prepared() {
     const text = readFileSync(`${this.world.folder}/portcullis.toml`, 'utf8');
     const log = text.replace(/^format = "text"$/m, 'format = "json"\nlevel = "warn"');

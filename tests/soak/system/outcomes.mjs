@@ -1,9 +1,7 @@
-// What requests resulted in: counted by surface, with times, and judged as soon as each is over.
+// Requests by surface and outcome, with their times. Each is judged as soon as it is over.
 
 /** Steps of a histogram of durations: each is 5 % longer than the one before. */
 const STEP = Math.log(1.05);
-/** Unexplained failures that are described; all are counted. */
-const MAX_EXAMPLES = 30;
 
 const bucket = (ms) => Math.max(0, Math.ceil(Math.log(Math.max(ms, 0.1) / 0.1) / STEP));
 const bound = (at) => 0.1 * Math.exp(at * STEP);
@@ -35,8 +33,8 @@ export class Outcomes {
     Object.assign(this, { windows, began, third: (seconds * 1000) / 3 });
     /** Surface to its counts. */
     this.surfaces = new Map();
-    this.unexplained = 0;
-    this.examples = [];
+    /** Failures that no fault explains, by surface and reason: how many, and the first of them. */
+    this.unexplained = new Map();
   }
 
   /** Records one request: `reason` is undefined when it succeeded; a refusal that its client had to
@@ -58,14 +56,12 @@ export class Outcomes {
       return true;
     }
     row.unexplained += 1;
-    this.unexplained += 1;
-    if (this.examples.length < MAX_EXAMPLES) {
-      const at = ((began - this.began) / 1000).toFixed(1);
-      const took = Math.round(ended - began);
-      this.examples.push(
-        `${surface} at ${instance}, ${at} s: ${status} ${reason} after ${took} ms`,
-      );
-    }
+    const at = ((began - this.began) / 1000).toFixed(1);
+    const first = `${status} after ${Math.round(ended - began)} ms at ${instance}, ${at} s`;
+    const key = `${surface}: ${reason}`;
+    const kind = this.unexplained.get(key) ?? { count: 0, first };
+    kind.count += 1;
+    this.unexplained.set(key, kind);
     return false;
   }
 

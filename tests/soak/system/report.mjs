@@ -1,4 +1,5 @@
 // The report of a soak, for people.
+import os from 'node:os';
 import { BOUNDS, DAY_S, allowed } from './trend.mjs';
 
 const number = (value, digits = 1) => (value === null ? '-' : value.toFixed(digits));
@@ -63,12 +64,14 @@ function alerts({ alerts: seen, began }) {
 
 /** The whole report. */
 export function render(facts) {
-  const { seed, seconds, calm, books, totals, findings } = facts;
+  const { seed, seconds, calm, books, totals, findings, load } = facts;
   const stored = books.map(({ name, stored: count, sent }) => {
     return `${name}: ${count ?? '?'} of ${sent.size} events stored once, as acknowledged`;
   });
   return [
     `seed ${seed}, ${seconds} s, ${(100 * calm).toFixed(0)} % of them without a fault`,
+    `load of the machine ${number(load.sum / load.count)}, at most ${number(load.highest)}, `
+      + `on ${os.cpus().length} cores`,
     `\nfaults, and the failures that they explain\n${faults(facts)}`,
     `\nrequests; times in ms, of the first and the last third\n${requests(facts)}`,
     `\ngrowth after the warm-up, with the error at 95 %\n${growth(facts)}`,

@@ -1,4 +1,5 @@
-// Memory, open files and threads of every process, as time goes on.
+// Memory, open files and threads of every process, as time goes on, and the load of the machine.
+import os from 'node:os';
 
 /** Points of a process at most: then every other one is dropped, and half as many are added. */
 const MAX_POINTS = 4_000;
@@ -10,6 +11,8 @@ export class Samples {
     Object.assign(this, { servers, every, warmUp });
     /** Server and pid to its samples. */
     this.processes = new Map();
+    /** Load averages of a minute: how many, their sum, the highest. */
+    this.load = { count: 0, sum: 0, highest: 0 };
   }
 
   /** Takes samples until `stop`. */
@@ -24,6 +27,10 @@ export class Samples {
   }
 
   take(now = performance.now() / 1000) {
+    const [load] = os.loadavg();
+    this.load.count += 1;
+    this.load.sum += load;
+    this.load.highest = Math.max(this.load.highest, load);
     for (const server of this.servers) {
       for (const { pid, ...usage } of server.usage()) this.#add(server.name, pid, now, usage);
     }

@@ -13,16 +13,16 @@ const COMMAND = basename(PORTCULLIS).slice(0, 15);
 export const SURFACES = ['gateway', 'relay', 'sidecar', 'admin'];
 /** Only a run that has failed waits this long. */
 const PATIENCE_MS = 90_000;
-const LOOK_MS = 50;
+const POLL_MS = 50;
 
 /** Polls until there is an answer. */
-export async function until(what, look) {
+export async function until(what, check) {
   const end = Date.now() + PATIENCE_MS;
   for (;;) {
-    const found = await look();
+    const found = await check();
     if (found) return found;
     assert.ok(Date.now() < end, `in time: ${what}`);
-    await pause(LOOK_MS);
+    await pause(POLL_MS);
   }
 }
 

@@ -20,7 +20,7 @@ const BURNS = {
   PortcullisBudgetBurnsFast: HOURS,
   PortcullisBudgetBurnsSlowly: HOURS,
 };
-/** What writes meet after they were cut off: they are settled first. */
+/** Responses to writes after one was cut off: that is settled first. */
 const UNSETTLED = { outcome_unknown: WRITE, in_progress: WRITE };
 const NODE_REASONS = {
   upstream_unreachable: CALL,

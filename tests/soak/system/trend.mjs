@@ -50,7 +50,7 @@ export const BOUNDS = {
 };
 export const DAY_S = 86_400;
 
-/** What a slope may be, per day, when this many seconds were observed. */
+/** The allowed growth per day when this many seconds were observed. */
 export function allowed({ perDay, fill }, seconds) {
   return seconds < DAY_S ? perDay + fill * (DAY_S / seconds) : perDay;
 }

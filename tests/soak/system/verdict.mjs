@@ -1,4 +1,4 @@
-// What is wrong with a run: pure, from the facts that it collected.
+// Findings about a run: pure, from the facts that it collected.
 
 /** Reads that were sent again because their pooled connection had just been closed. */
 const REPEATED = 0.001;
@@ -8,9 +8,8 @@ const LEAST_CALM = 0.3;
 /** Findings, in words; a good run has none. */
 export function judge({ outcomes, alerts, missing, trends, calm, unwell, unscraped, findings }) {
   const found = [...findings];
-  if (outcomes.unexplained) {
-    found.push(`${outcomes.unexplained} failures that no fault explains, among them`);
-    found.push(...outcomes.examples.map((one) => `  ${one}`));
+  for (const [kind, { count, first }] of outcomes.unexplained) {
+    found.push(`${kind}, ${count} times without a fault; the first was ${first}`);
   }
   for (const [surface, { answered, repeated }] of outcomes.surfaces) {
     if (repeated > 1 + REPEATED * answered) {
