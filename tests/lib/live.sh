@@ -136,7 +136,7 @@ crashes() { PORTCULLIS=$TARGET/debug/portcullis node tests/crash/run.mjs --round
 # Compares every response with the node's own.
 soak() { PORTCULLIS=$TARGET/debug/portcullis node tests/soak/run.mjs "$1"; }
 
-# What the soak of the whole system finds, and what not.
+# Tests of the rules by which a soak is judged.
 soak_judge() { node --test tests/soak/judge.test.mjs; }
 
 # The whole system, for a length such as 20m; its report is in target/soak/.

@@ -186,7 +186,7 @@ prepare_tools() {
   get_package_tools
 }
 
-# What tests/soak/run needs.
+# The tools of tests/soak/run.
 prepare_soak_tools() {
   local missing=()
   if ! has cc || ! has make; then missing+=(build-essential); fi

@@ -8,7 +8,8 @@ import { disagreements } from './system/era.mjs';
 import { drawn } from './system/faults.mjs';
 import { Durations, Outcomes } from './system/outcomes.mjs';
 import { Samples } from './system/samples.mjs';
-import { FAULTS, LOST, ROUND, UNHEALTHY } from './system/table.mjs';
+import { Stalls } from './system/stalls.mjs';
+import { FAULTS, LOST, ROUND, STALL, UNHEALTHY } from './system/table.mjs';
 import { BOUNDS, DAY_S, grows, trend } from './system/trend.mjs';
 import { judge } from './system/verdict.mjs';
 import { Windows } from './system/windows.mjs';
@@ -119,7 +120,42 @@ test('an alert needs a fault that fires it', () => {
   assert.equal(windows.allow('NodeDown', 80_000), 'outage');
   assert.equal(windows.allow('NodeDown', 80_001), null);
   assert.equal(windows.allow('Other', 15_000), null);
-  assert.equal(windows.calm(0, 100_000), 0.9);
+  assert.equal(windows.part(0, 100_000), 0.1);
+  assert.equal(windows.part(0, 100_000, 'calm'), 0);
+});
+
+test('a stall explains what it did', () => {
+  const windows = new Windows();
+  const stalls = new Stalls(windows);
+  stalls.last = 10_000;
+  stalls.poll(10_900);
+  assert.deepEqual(windows.all, [], 'a busy moment is none');
+  stalls.poll(13_000);
+  stalls.poll(13_100);
+  const stall = { name: STALL, target: null, began: 10_900, ended: 13_000 };
+  assert.deepEqual(windows.all, [stall]);
+  assert.equal(windows.explain(failure({ began: 4_000, ended: 13_001 })), STALL);
+  assert.equal(windows.explain(failure({ began: 24_000, ended: 25_000 })), null);
+});
+
+test('a block that takes long is one stall', async () => {
+  const windows = new Windows();
+  const stalls = new Stalls(windows);
+  let answer;
+  stalls.read = () => new Promise((resolve) => (answer = resolve));
+  stalls.last = 9_900;
+  for (let now = 10_000; now <= 14_000; now += 500) stalls.poll(now);
+  assert.deepEqual(windows.all.map(({ began, ended }) => [began, ended]), [[10_000, 14_000]]);
+  answer();
+  stalls.read = null;
+  await new Promise(setImmediate);
+  stalls.poll(14_100);
+  assert.equal(windows.all.length, 1);
+  const end = windows.begin('node hangs', 1e15);
+  stalls.last = 1e15 + 1;
+  stalls.poll(1e15 + 5_000);
+  end(1e15 + 5_000);
+  assert.equal(windows.all.length, 2, 'a fault explains itself');
 });
 
 test('quantiles are within five percent', () => {
@@ -132,12 +168,15 @@ test('quantiles are within five percent', () => {
   }
 });
 
-const outcomes = () => new Outcomes({ windows: new Windows(TABLE), began: 0, seconds: 100 });
+const outcomes = () => {
+  const stalls = { poll() {} };
+  return new Outcomes({ windows: new Windows(TABLE), stalls, began: 0, seconds: 100 });
+};
 const good = () => {
   const all = outcomes();
   all.record({ surface: 'feed', instance: 'one', began: 1, ended: 2, status: 200 });
   const nothing = { alerts: [], missing: [], trends: [], unwell: [], unscraped: [], findings: [] };
-  return { outcomes: all, calm: 0.8, ...nothing };
+  return { outcomes: all, calm: 0.8, stalled: 0, ...nothing };
 };
 
 test('each kind of finding makes a run bad', () => {
@@ -151,6 +190,7 @@ test('each kind of finding makes a run bad', () => {
     ['a server that was not scraped', { unscraped: ['one'] }],
     ['a lost event', { findings: ['lost'] }],
     ['too many faults', { calm: 0.1 }],
+    ['a busy machine', { stalled: 0.1 }],
   ];
   for (const [name, one] of bad) {
     assert.equal(judge({ ...good(), ...one }).length, 1, name);
@@ -227,8 +267,9 @@ test('a seed draws the same faults, and a round all of them', () => {
   assert.deepEqual(names(7), names(7));
   assert.notDeepEqual(names(7), names(8));
   const drawnOnce = new Set(names(7).map((one) => one.replace(/ [\d.]+$/, '')));
-  assert.deepEqual([...drawnOnce].sort(), Object.keys(FAULTS).sort());
-  assert.deepEqual(Object.keys(ACTIONS).sort(), Object.keys(FAULTS).sort());
+  const drawable = Object.keys(FAULTS).filter((name) => name !== STALL).sort();
+  assert.deepEqual([...drawnOnce].sort(), drawable);
+  assert.deepEqual(Object.keys(ACTIONS).sort(), drawable);
 });
 
 test('the table names alerts and reasons that exist', () => {

@@ -15,7 +15,8 @@ import { Readers } from './system/reads.mjs';
 import { render } from './system/report.mjs';
 import { Samples } from './system/samples.mjs';
 import { until } from './system/server.mjs';
-import { FAULTS } from './system/table.mjs';
+import { Stalls } from './system/stalls.mjs';
+import { FAULTS, STALL } from './system/table.mjs';
 import { BOUNDS, grows, trend } from './system/trend.mjs';
 import { judge } from './system/verdict.mjs';
 import { Windows } from './system/windows.mjs';
@@ -24,8 +25,6 @@ import { Writer } from './system/writes.mjs';
 const WRITERS = 3;
 /** Events of one store in a run: this program remembers all of them. */
 const MAX_EVENTS = 100_000;
-/** The newest block is read this often, for the readers' questions. */
-const BLOCK_MS = 1_000;
 /** An alert that a fault fires is seen this long after the fault's end. */
 const LATE_ALERT_MS = 30_000;
 const UNITS = { s: 1, m: 60, h: 3_600, d: 86_400 };
@@ -53,8 +52,9 @@ class Soak {
     const { servers, fleet, lone, world } = network;
     const chance = (own) => new Chance(seed + own);
     const windows = new Windows();
-    const outcomes = new Outcomes({ windows, began, seconds });
-    Object.assign(this, { began, windows, outcomes });
+    const stalls = new Stalls(windows);
+    const outcomes = new Outcomes({ windows, stalls, began, seconds });
+    Object.assign(this, { began, windows, stalls, outcomes });
     this.questions = new Questions(chance(1));
     const reads = { questions: this.questions, podcasts: network.podcasts(), rate: values.rate };
     this.readers = new Readers({ servers, outcomes, chance: chance(2), ...reads });
@@ -80,8 +80,8 @@ class Soak {
 
   async run() {
     this.alerts = await Alerts.start({ ...network, folder: place('prometheus'), ...this });
-    this.timer = setInterval(() => this.#readBlock().catch(() => {}), BLOCK_MS);
     await this.#readBlock();
+    this.stalls.start(() => this.#readBlock());
     this.samples.start();
     this.alerts.watch();
     this.books.forEach((book) => book.start());
@@ -105,11 +105,11 @@ class Soak {
     const unwell = await this.#unwell();
     await network.closeEra();
     await Promise.all([this.readers.stop(), ...this.books.map((book) => book.stop())]);
-    clearInterval(this.timer);
     await this.alerts.poll();
     const facts = { missing: await this.#missing(), unscraped: await this.alerts.unscraped() };
     if (this.alerts.unreachable > 1) network.findings.push('Prometheus was away');
     await this.alerts.end();
+    this.stalls.stop();
     for (const server of network.servers) await server.end('SIGTERM');
     for (const book of this.books) network.findings.push(...(await book.judge()));
     return { ...facts, now, unwell };
@@ -172,7 +172,8 @@ async function main() {
     alerts: [...soak.alerts.fired.values()],
     load: soak.samples.load,
     trends: soak.trends(),
-    calm: soak.windows.calm(soak.began, ended.now),
+    calm: 1 - soak.windows.part(soak.began, ended.now),
+    stalled: soak.windows.part(soak.began, ended.now, STALL),
   };
   const findings = judge({ ...facts, findings: network.findings });
   const text = render({ ...facts, findings });

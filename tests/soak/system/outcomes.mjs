@@ -28,9 +28,9 @@ export class Durations {
 }
 
 export class Outcomes {
-  /** `seconds` is the length of the run; `windows` explain failures. */
-  constructor({ windows, began, seconds }) {
-    Object.assign(this, { windows, began, third: (seconds * 1000) / 3 });
+  /** `seconds` is the length of the run; `windows` explain failures, `stalls` notes one first. */
+  constructor({ windows, stalls, began, seconds }) {
+    Object.assign(this, { windows, stalls, began, third: (seconds * 1000) / 3 });
     /** Surface to its counts. */
     this.surfaces = new Map();
     /** Failures that no fault explains, by surface and reason: how many, and the first of them. */
@@ -51,6 +51,7 @@ export class Outcomes {
       row.refused += 1;
       return true;
     }
+    this.stalls.poll(ended);
     if (this.windows.explain({ reason, instance, began, ended })) {
       row.explained += 1;
       return true;

@@ -7,6 +7,8 @@ import { LOST, UNHEALTHY } from './table.mjs';
 /** Clients; each stays far below its quota of 180 reads a minute. */
 export const CLIENTS = 200;
 const TICK_MS = 25;
+/** A client closes an idle connection long before the server does, after 60 s. */
+const IDLE_MS = 20_000;
 /** More in flight would only measure the queue of this program. */
 const MAX_UNDERWAY = 400;
 /** The part of the reads that have a connection of their own. */
@@ -43,7 +45,8 @@ export class Readers {
     Object.assign(this, { servers, questions, podcasts, outcomes, chance, rate });
     this.clients = Array.from({ length: CLIENTS }, (_, at) => {
       const localAddress = `127.9.0.${1 + at}`;
-      const agent = new http.Agent({ keepAlive: true, maxSockets: 2, localAddress });
+      const pool = { keepAlive: true, maxSockets: 2, timeout: IDLE_MS };
+      const agent = new http.Agent({ ...pool, localAddress });
       return { agent, fresh: new http.Agent({ localAddress }) };
     });
     this.etags = new Map();

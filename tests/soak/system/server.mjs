@@ -72,10 +72,10 @@ export class Server {
   pids() {
     const marked = readdirSync('/proc')
       .filter((name) => /^\d+$/.test(name))
-      .filter((pid) => read(`/proc/${pid}/environ`).includes(`SOAK_SERVER=${this.mark}\0`))
       .map((pid) => ({ pid: Number(pid), stat: read(`/proc/${pid}/stat`).split(') ') }))
       // not the shell in between, nor one that has ended
-      .filter(({ stat }) => stat[0].endsWith(`(${COMMAND}`) && !/^[ZX]/.test(stat[1] ?? 'X'));
+      .filter(({ stat }) => stat[0].endsWith(`(${COMMAND}`) && !/^[ZX]/.test(stat[1] ?? 'X'))
+      .filter(({ pid }) => read(`/proc/${pid}/environ`).includes(`SOAK_SERVER=${this.mark}\0`));
     const started = ({ stat }) => Number(stat[1].split(' ')[19]);
     return marked.sort((one, other) => started(one) - started(other)).map(({ pid }) => pid);
   }

@@ -3,6 +3,8 @@
 
 /** A request without an answer: its connection ended, or could not be opened. */
 export const LOST = 'connection_lost';
+/** Nothing got time on the machine: see stalls.mjs. */
+export const STALL = 'machine stalled';
 /** The health check reports that a dependency is unwell. */
 export const UNHEALTHY = 'unhealthy';
 
@@ -22,6 +24,7 @@ const BURNS = {
 };
 /** Responses to writes after one was cut off: that is settled first. */
 const UNSETTLED = { outcome_unknown: WRITE, in_progress: WRITE };
+const SLOW = { PortcullisGatewaySlow: HOUR, PortcullisSlow: MINUTES };
 const NODE_REASONS = {
   upstream_unreachable: CALL,
   upstream_timeout: CALL,
@@ -90,7 +93,7 @@ export const FAULTS = {
   'node hangs': {
     seconds: [2, 30],
     reasons: { ...NODE_REASONS, overloaded: CALL },
-    alerts: { ...NODE_ALERTS, PortcullisGatewaySlow: HOUR, PortcullisSlow: MINUTES },
+    alerts: { ...NODE_ALERTS, ...SLOW },
   },
   'node killed, another chain': {
     seconds: [1, 15],
@@ -120,6 +123,12 @@ export const FAULTS = {
     seconds: [2, 60],
     reasons: {},
     alerts: { PortcullisFleetStoreUnavailable: 120, PortcullisFleetStateMissing: 120 },
+  },
+  // not drawn: it happens on a machine that is too busy
+  [STALL]: {
+    seconds: [0, 0],
+    reasons: { ...NODE_REASONS, overloaded: CALL, store_unavailable: CALL, [UNHEALTHY]: 15 },
+    alerts: { ...NODE_ALERTS, ...STORE_ALERTS, ...SLOW },
   },
   'disk full': {
     seconds: [2, 20],

@@ -4,10 +4,15 @@
 const REPEATED = 0.001;
 /** A run in which more was injected explains too much. */
 const LEAST_CALM = 0.3;
+/** A machine that stalls for longer is too busy to judge anything. */
+const MOST_STALLED = 0.02;
+
+const percent = (part) => `${(100 * part).toFixed(0)} %`;
 
 /** Findings, in words; a good run has none. */
-export function judge({ outcomes, alerts, missing, trends, calm, unwell, unscraped, findings }) {
-  const found = [...findings];
+export function judge(facts) {
+  const { outcomes, alerts, missing, trends, calm, stalled, unwell, unscraped } = facts;
+  const found = [...facts.findings];
   for (const [kind, { count, first }] of outcomes.unexplained) {
     found.push(`${kind}, ${count} times without a fault; the first was ${first}`);
   }
@@ -26,6 +31,9 @@ export function judge({ outcomes, alerts, missing, trends, calm, unwell, unscrap
   }
   for (const name of unscraped) found.push(`${name} was not scraped at the end`);
   for (const { name, text } of unwell) found.push(`${name} is not well at the end: ${text}`);
-  if (calm < LEAST_CALM) found.push(`only ${(100 * calm).toFixed(0)} % of the run were calm`);
+  if (stalled > MOST_STALLED) {
+    found.push(`the machine is too busy: it stalled ${percent(stalled)} of the time`);
+  }
+  if (calm < LEAST_CALM) found.push(`only ${percent(calm)} of the run were calm`);
   return found;
 }

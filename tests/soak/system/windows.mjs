@@ -42,13 +42,15 @@ export class Windows {
     return found?.name ?? null;
   }
 
-  /** The part of a span of time in which nothing was injected. */
-  calm(from, to) {
-    const inside = this.all.filter(({ began, ended }) => ended > from && began < to);
+  /** The part of a span of time in which a fault lasted: one of them, or any. */
+  part(from, to, name = null) {
+    const inside = this.all.filter((one) => {
+      return one.ended > from && one.began < to && (!name || one.name === name);
+    });
     const busy = inside.reduce((sum, { began, ended }) => {
       return sum + Math.min(ended, to) - Math.max(began, from);
     }, 0);
-    return 1 - busy / (to - from);
+    return busy / (to - from);
   }
 
   /** Number and seconds of each fault. */
