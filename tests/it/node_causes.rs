@@ -1,5 +1,7 @@
 //! Why an attempt at a URL of the node failed, in the words that the operator reads.
 
+use std::net::TcpStream;
+
 use portcullis::config::Config;
 use portcullis::io::MemoryPool;
 use portcullis::node::{ConnectionChoice, MAX_ANSWER, Node as Client, NodeError};
@@ -34,7 +36,9 @@ async fn each_kind_of_failure_keeps_its_cause() {
         node.fetch(write, ConnectionChoice::New, None, Instant::now() + config.timeout, None)
     };
     assert_eq!(ask().await.err(), Some(NodeError::Status));
+    let address = stub.address();
     drop(stub);
+    while TcpStream::connect(address).is_ok() {}
     while node.urls().all(|url| url.failure.is_none()) {
         assert_eq!(ask().await.err(), Some(NodeError::Unreachable));
     }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::support::client::{Client, PATIENCE};
+use crate::support::dev::dev;
 use crate::support::edge::{Setup, Spawned, signal};
 use crate::support::folder::Folder;
 use crate::support::node::{Act, Latch, Node};
@@ -25,7 +26,7 @@ const SOON: Duration = Duration::from_secs(6);
 /// fcntl(2): of a pipe that another process may have, without changing it for that process.
 const O_NONBLOCK: i32 = 0o4000;
 
-/// A process whose stderr is a pipe that was read until this text, and is full now.
+/// A process whose stderr is a pipe that was read until it served, and is full now.
 struct Stalled {
     process: Spawned,
     gateway: Option<SocketAddr>,
@@ -34,17 +35,21 @@ struct Stalled {
 }
 
 impl Stalled {
-    fn start(setup: &Setup, text: &str) -> Self {
+    fn start(setup: &Setup) -> Self {
+        Self::spawned_by(|stderr| setup.spawn("serve", Stdio::null(), stderr))
+    }
+
+    fn spawned_by(spawn: impl FnOnce(Stdio) -> Spawned) -> Self {
         let (reader, writer) = io::pipe().unwrap();
         let own = format!("/proc/self/fd/{}", writer.as_raw_fd());
         let own = OpenOptions::new().write(true).custom_flags(O_NONBLOCK).open(own).unwrap();
-        let process = setup.spawn("serve", Stdio::null(), writer.into());
+        let process = spawn(writer.into());
         let (mut reader, mut gateway) = (BufReader::new(reader), None);
         loop {
             let mut line = String::new();
-            assert!(reader.read_line(&mut line).unwrap() > 0, "it ended before {text:?}");
+            assert!(reader.read_line(&mut line).unwrap() > 0, "it ended before it served");
             gateway = gateway.or_else(|| listens("gateway", &line));
-            if line.contains(text) {
+            if line.contains(r#""serving""#) || line.ends_with(" serving\n") {
                 break;
             }
         }
@@ -91,7 +96,7 @@ fn held_node() -> (Node, Latch) {
 fn a_log_that_nobody_reads_delays_no_stop() {
     let node = Node::start(good);
     for name in ["TERM", "INT"] {
-        let mut stalled = Stalled::start(&Setup::before(node.address()), "serving");
+        let mut stalled = Stalled::start(&Setup::before(node.address()));
         let mut client = Client::connect(stalled.gateway.unwrap());
         assert_eq!(client.ask(&Request::post(QUESTION)).status, 200, "it serves without a log");
         stalled.signal(name);
@@ -103,7 +108,7 @@ fn a_log_that_nobody_reads_delays_no_stop() {
 fn a_second_signal_waits_for_nothing() {
     let (node, _never) = held_node();
     let setup = Setup::before(node.address()).set("server.grace_period", "\"600s\"");
-    let mut stalled = Stalled::start(&setup, "serving");
+    let mut stalled = Stalled::start(&setup);
     let mut client = Client::connect(stalled.gateway.unwrap());
     client.send(Request::post(QUESTION).bytes());
     node.wait_for_calls(1);
@@ -115,6 +120,37 @@ fn a_second_signal_waits_for_nothing() {
     assert!(stalled.process.ends_within(Duration::ZERO).is_none(), "a request is in flight");
     stalled.signal("INT");
     assert_eq!(stalled.ends("the second"), Some(0), "as documented");
+}
+
+#[test]
+fn dev_stops_without_a_reader_and_its_node_with_it() {
+    for (signals, drain_delay) in [(&["INT"][..], "0s"), (&["INT", "TERM"], "600s")] {
+        let folder = Folder::new();
+        let mut stalled = Stalled::spawned_by(|stderr| {
+            let mut command = dev(folder.path(), &[]);
+            command.env("PORTCULLIS__SERVER__DRAIN_DELAY", drain_delay);
+            // no reader of the greeting either
+            command.stdin(Stdio::null()).stdout(io::pipe().unwrap().1).stderr(stderr);
+            Spawned::of(command)
+        });
+        let children = format!("/proc/{0}/task", stalled.process.child.id());
+        let node = fs::read_dir(children).unwrap().find_map(|task| {
+            let children = fs::read_to_string(task.unwrap().path().join("children")).unwrap();
+            children.split_whitespace().next().map(str::to_owned)
+        });
+        let node = node.expect("its node runs");
+        for (name, is_last) in signals.iter().zip((1..).map(|number| number == signals.len())) {
+            stalled.signal(name);
+            if is_last {
+                assert_eq!(stalled.ends(name), Some(0), "{signals:?}");
+            }
+        }
+        let deadline = Instant::now() + PATIENCE;
+        let status = || fs::read_to_string(format!("/proc/{node}/stat")).unwrap_or_default();
+        while !(status().is_empty() || status().contains(") Z ")) {
+            assert!(Instant::now() < deadline, "its node ends: {}", status());
+        }
+    }
 }
 
 #[test]

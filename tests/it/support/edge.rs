@@ -120,7 +120,9 @@ impl Setup {
         let file = ConfigFile::write(&self.toml());
         let mut command = self.command(subcommand, &file);
         command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
-        Spawned { child: command.spawn().expect("the program can be started"), _file: file }
+        let mut spawned = Spawned::of(command);
+        spawned._file = Some(file);
+        spawned
     }
 
     /// Starts `serve`, and returns once it serves.
@@ -238,10 +240,14 @@ impl Drop for ConfigFile {
 /// A process whose output its test has; killed on drop.
 pub(crate) struct Spawned {
     pub(crate) child: Child,
-    _file: ConfigFile,
+    _file: Option<ConfigFile>,
 }
 
 impl Spawned {
+    pub(crate) fn of(mut command: Command) -> Self {
+        Self { child: command.spawn().expect("the program can be started"), _file: None }
+    }
+
     /// How it ended, within whole seconds.
     pub(crate) fn ends_within(&mut self, limit: Duration) -> Option<ExitStatus> {
         let id = Pid::from_raw(self.child.id().cast_signed()).expect("a process has an id");
