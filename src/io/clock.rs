@@ -128,7 +128,7 @@ pub fn date_field() -> HeaderValue {
 /// 2000-01-01: no clock that was ever set shows an earlier time.
 const FIRST_RIGHT: i64 = 946_684_800;
 
-/// What an operator should know of a clock that shows this time, if it was never set.
+/// The warning for a clock that shows this time, if it was never set.
 pub fn warning(now: SystemTime) -> Option<String> {
     (unix(now).0 < FIRST_RIGHT).then(|| {
         format!(

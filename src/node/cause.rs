@@ -99,7 +99,7 @@ fn tls_reason(error: &io::Error) -> String {
 /// A failed attempt at a URL, as it is remembered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UrlFailure {
-    /// What it meant for the request.
+    /// The error that the request got.
     pub error: NodeError,
     /// Why it failed, in words.
     pub cause: String,

@@ -23,7 +23,7 @@ const SIGNALS: u64 = 4;
 /// A SQLite file has four readers, each with the file and its log, in addition to its writer.
 const SQLITE: u64 = 8;
 
-/// What files are for.
+/// The files that the process needs, by purpose.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileNeeds {
     /// Those that the process has open whatever it serves.

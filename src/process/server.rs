@@ -404,7 +404,7 @@ impl Bound {
         self.server.add_service(service);
     }
 
-    /// What the process needs files for.
+    /// The files that the process needs.
     fn file_needs(&self, config: &Config) -> FileNeeds {
         let clients = self.lifecycle.listeners.iter().map(|listener| listener.max_connections);
         // the relay has connections of its own

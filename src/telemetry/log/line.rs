@@ -47,7 +47,7 @@ pub struct RequestLine<'a> {
     pub total: Duration,
 }
 
-/// What the head of a request and its response add to the line. Each is empty if it is unknown.
+/// The part of the line that comes from the head and the response. Each is empty if it is unknown.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HttpLine<'a> {
     /// The HTTP method if it is a standard one.

@@ -343,7 +343,7 @@ fn record<'a>(level: Level, fields: &'a dyn ::log::kv::Source) -> ::log::RecordB
     record
 }
 
-/// What the report of a gap says.
+/// The message of a gap's report.
 fn lost(gap: &Gap) -> String {
     format!("log lines could not be written: {}", gap.cause)
 }

@@ -66,7 +66,7 @@ impl Gap {
     }
 }
 
-/// What became of some lines.
+/// The outcome of an attempt to write some lines.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Attempt {
     /// Lines that could not be written.
