@@ -9,7 +9,7 @@ import { drawn } from './system/faults.mjs';
 import { Durations, Outcomes } from './system/outcomes.mjs';
 import { Samples } from './system/samples.mjs';
 import { Stalls } from './system/stalls.mjs';
-import { FAULTS, LOST, ROUND, STALL, UNHEALTHY } from './system/table.mjs';
+import { FAULTS, LATE, LOST, ROUND, STALL, UNHEALTHY } from './system/table.mjs';
 import { BOUNDS, DAY_S, grows, trend } from './system/trend.mjs';
 import { judge } from './system/verdict.mjs';
 import { Windows } from './system/windows.mjs';
@@ -113,6 +113,16 @@ test('a killed instance explains its own lost connections', () => {
   assert.equal(windows.explain(failure()), 'outage', 'other reasons may be everywhere');
 });
 
+test('a fault that must fail requests is hit', () => {
+  const windows = new Windows({ ...TABLE, outage: { ...TABLE.outage, hits: 'upstream_timeout' } });
+  windows.begin('outage', 0)(10_000);
+  assert.deepEqual(windows.unhit(), ['outage']);
+  windows.explain(failure({ reason: LOST }));
+  assert.deepEqual(windows.unhit(), ['outage'], 'for another reason');
+  windows.explain(failure());
+  assert.deepEqual(windows.unhit(), []);
+});
+
 test('an alert needs a fault that fires it', () => {
   const windows = new Windows(TABLE);
   windows.begin('outage', 10_000)(20_000);
@@ -175,8 +185,8 @@ const outcomes = () => {
 const good = () => {
   const all = outcomes();
   all.record({ surface: 'feed', instance: 'one', began: 1, ended: 2, status: 200 });
-  const nothing = { alerts: [], missing: [], trends: [], unwell: [], unscraped: [], findings: [] };
-  return { outcomes: all, calm: 0.8, stalled: 0, ...nothing };
+  const nothing = { alerts: [], missing: [], unhit: [], trends: [], unwell: [], unscraped: [] };
+  return { outcomes: all, calm: 0.8, stalled: 0, ...nothing, findings: [] };
 };
 
 test('each kind of finding makes a run bad', () => {
@@ -185,6 +195,7 @@ test('each kind of finding makes a run bad', () => {
   const bad = [
     ['an alert', { alerts: [alert] }],
     ['an alert that did not fire', { missing: [{ name: 'outage', alert: 'NodeDown' }] }],
+    ['a fault without an effect', { unhit: ['outage'] }],
     ['growth', { trends: [{ server: 'one', quantity: 'rss', isBad: true }] }],
     ['a verdict', { unwell: [{ name: 'one', text: 'failing' }] }],
     ['a server that was not scraped', { unscraped: ['one'] }],
@@ -283,7 +294,7 @@ test('the table names alerts and reasons that exist', () => {
     const named = [...Object.keys(fault.alerts), ...(fault.fires ? [fault.fires] : [])];
     for (const alert of named) assert.ok(alerts.has(alert), `${name}: ${alert}`);
     for (const reason of Object.keys(fault.reasons)) {
-      const isKnown = [LOST, UNHEALTHY].includes(reason);
+      const isKnown = [LATE, LOST, UNHEALTHY].includes(reason);
       assert.ok(isKnown || reasons.includes(`R::${variant(reason)}`), `${name}: ${reason}`);
     }
   }

@@ -61,7 +61,7 @@ class Soak {
     const gap = Math.max(500, (seconds * 1000 * 3) / MAX_EVENTS);
     const book = { secrets: network.secrets(), outcomes, gap };
     const shared = { name: 'PostgreSQL', store: network.cluster.made, servers: fleet };
-    const own = { name: 'SQLite', store: network.lonely, servers: [lone] };
+    const own = { name: 'SQLite', store: network.disk.store, servers: [lone] };
     this.books = [shared, own].map((one, at) => {
       return new Book({ ...one, ...book, chance: chance(3 + at) });
     });
@@ -157,7 +157,12 @@ class Soak {
 async function main() {
   if (!seconds) throw new Error(`${positionals[0]} is no length of time, as 20m or 72h`);
   console.log(`seed ${seed}, ${seconds} s`);
-  await network.start();
+  try {
+    await network.start();
+  } catch (error) {
+    console.error('the system did not start:', error);
+    return 2;
+  }
   const soak = new Soak(Date.now());
   const ended = await soak.run();
   const facts = {
@@ -169,6 +174,7 @@ async function main() {
     outcomes: soak.outcomes,
     books: soak.books,
     totals: network.totals,
+    unhit: soak.windows.unhit(),
     alerts: [...soak.alerts.fired.values()],
     load: soak.samples.load,
     trends: soak.trends(),

@@ -86,8 +86,9 @@ class Process {
 }
 
 let nodes = 0;
-/** A node with a chain of its own; `made` is its URL. `more` are further arguments. */
-export function startNode({ port = 0, more = [] } = {}) {
+/** A node with a chain of its own; `made` is its URL. `more` are further arguments, `env` further
+ * variables. */
+export function startNode({ port = 0, more = [], env = {} } = {}) {
   nodes += 1;
   const chain = ['--seed', '0', '--chain-id', 'PORTCULLIS_DEV'];
   const args = ['--host', '127.0.0.1', '--port', String(port), ...chain, ...more];
@@ -95,7 +96,7 @@ export function startNode({ port = 0, more = [] } = {}) {
     const [, port] = /listening on 127\.0\.0\.1:(\d+)/.exec(line) ?? [];
     return port && `http://127.0.0.1:${port}/rpc`;
   };
-  return Process.start(NODE, args, { log: place(`node-${nodes}.log`), ready });
+  return Process.start(NODE, args, { env, log: place(`node-${nodes}.log`), ready });
 }
 
 let prepared = Promise.resolve();

@@ -101,6 +101,7 @@ export const ACTIONS = {
   },
   'disk full': {
     async act({ disk }, seconds) {
+      await until('the log of the store is short', () => disk.shorten());
       disk.fill();
       await pause(seconds * 1000);
       disk.free();

@@ -4,7 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { TABLES, acknowledgement, agrees, events } from '../../crash/lib/age.mjs';
 import { Caller, connection } from '../../crash/lib/sidecar.mjs';
 import { rows } from '../../crash/lib/tables.mjs';
-import { reasonOf } from './reads.mjs';
+import { late, reasonOf } from './reads.mjs';
 
 /** Users of a group, and the sessions of each: events of one group are about them. */
 const USERS = 3;
@@ -100,7 +100,6 @@ export class Book {
   async #ask(surface, request, expected = []) {
     const { instance, caller } = this.chance.one(this.callers);
     const began = Date.now();
-    const late = (why) => ({ lost: true, status: 0, why });
     let answer = await request(caller).catch(late);
     if (answer.lost && answer.isReused) {
       this.outcomes.repeat(surface);

@@ -2,13 +2,15 @@
 // with every surface that share them, and a third on SQLite on a disk of its own.
 import { execFile } from 'node:child_process';
 import {
-  closeSync, mkdirSync, openSync, readFileSync, readdirSync, rmSync, writeFileSync, writeSync,
+  closeSync, mkdirSync, openSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync,
+  writeSync,
 } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { place, startCluster, startNode, startRedis } from '../../crash/lib/processes.mjs';
 import { freePort } from '../../crash/lib/sidecar.mjs';
+import { execute } from '../../crash/lib/tables.mjs';
 import { World } from '../../crash/lib/world.mjs';
 import { Era } from './era.mjs';
 import { SURFACES, Server, until } from './server.mjs';
@@ -17,9 +19,14 @@ const run = promisify(execFile);
 const PORTCULLIS = process.env.PORTCULLIS ?? 'portcullis';
 const CONTENT = fileURLToPath(new URL('../../../conf/dev/content', import.meta.url));
 const BASE_URL = 'https://cards.example';
-/** Rollbacks need old states. */
-const ARCHIVE = ['--state-archive-capacity', 'full'];
+/** Rollbacks need old states, and a log of each request would fill the disk in days. */
+const NODE = {
+  more: ['--state-archive-capacity', 'full'],
+  env: { RUST_LOG: 'info,rpc=warn' },
+};
 const DISK = '64m';
+/** The bytes of a write-ahead log that the next writes have to extend. */
+const SHORT = 256 * 1024;
 
 /** Clients are peers here, with addresses of their own; backends have one for many users. */
 const SETTINGS = {
@@ -35,9 +42,17 @@ class Disk {
   static async mount(folder) {
     const disk = new Disk();
     disk.folder = folder;
+    disk.store = `sqlite:${folder}/portcullis.db`;
     mkdirSync(folder, { recursive: true });
     await run('mount', ['-t', 'tmpfs', '-o', `size=${DISK}`, 'tmpfs', folder]);
     return disk;
+  }
+
+  /** Empties the write-ahead log of the store on it: in a long one, writes need no room. Whether
+   * that succeeded: a reader may be in the way. */
+  async shorten() {
+    await execute(this.store, place('.'), 'PRAGMA wal_checkpoint(TRUNCATE)');
+    return statSync(`${this.folder}/portcullis.db-wal`).size < SHORT;
   }
 
   fill() {
@@ -69,7 +84,7 @@ export class Network {
   }
 
   async start() {
-    this.node = await startNode({ more: ARCHIVE });
+    this.node = await startNode(NODE);
     this.cluster = await startCluster();
     this.redisPort = await freePort();
     await this.startRedis();
@@ -96,8 +111,7 @@ export class Network {
       this.servers.push(await Server.at({ name, folder, config, settings: shared }));
     }
     this.fleet = [...this.servers];
-    this.lonely = `sqlite:${this.disk.folder}/portcullis.db`;
-    const own = { ...settings, PORTCULLIS__STORE__URL: this.lonely };
+    const own = { ...settings, PORTCULLIS__STORE__URL: this.disk.store };
     const config = this.#configure('lone', this.#loneConfiguration());
     const surfaces = SURFACES.filter((surface) => surface !== 'relay');
     this.lone = await Server.at({ name: 'lone', folder, config, settings: own, surfaces });
@@ -173,7 +187,7 @@ export class Network {
 
   /** The node dies, and one with the same contracts on another chain takes its place. */
   async replaceChain(seconds) {
-    const next = await startNode({ more: ARCHIVE });
+    const next = await startNode(NODE);
     await this.world.prepareOn(next);
     await this.node.kill('SIGKILL');
     await pause(seconds * 1000);

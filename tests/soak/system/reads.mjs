@@ -2,7 +2,7 @@
 import http from 'node:http';
 import { feedUri, PUBLIC_FEEDS } from '../../clients/js/sidecar_content.mjs';
 import { ask } from '../../crash/lib/sidecar.mjs';
-import { LOST, UNHEALTHY } from './table.mjs';
+import { LATE, LOST, UNHEALTHY } from './table.mjs';
 
 /** Clients; each stays far below its quota of 180 reads a minute. */
 export const CLIENTS = 200;
@@ -16,9 +16,12 @@ const FRESH = 0.05;
 /** The part of document requests that name what they have cached. */
 const CONDITIONAL = 0.5;
 
+/** The result of a request that threw: it had no answer in time. */
+export const late = () => ({ lost: true, isLate: true, status: 0 });
+
 /** The reason of a response that is no success: our codes, or XRPC's names in our spelling. */
-export function reasonOf({ lost, status, json, text }) {
-  if (lost) return LOST;
+export function reasonOf({ lost, isLate, status, json, text }) {
+  if (lost) return isLate ? LATE : LOST;
   if (status < 400) return undefined;
   const error = json?.error;
   if (error?.data?.reason ?? error?.reason) return error.data?.reason ?? error.reason;
@@ -88,7 +91,6 @@ export class Readers {
       ? this.#question(server)
       : this.#document(server);
     const began = Date.now();
-    const late = (why) => ({ lost: true, status: 0, why });
     let answer = await ask(url, { ...options, agent }).catch(late);
     if (answer.lost && answer.isReused) {
       this.outcomes.repeat(surface);

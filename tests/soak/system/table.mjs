@@ -3,6 +3,8 @@
 
 /** A request without an answer: its connection ended, or could not be opened. */
 export const LOST = 'connection_lost';
+/** A request without an answer within the 30 s that a client waits. */
+export const LATE = 'no_answer';
 /** Nothing got time on the machine: see stalls.mjs. */
 export const STALL = 'machine stalled';
 /** The health check reports that a dependency is unwell. */
@@ -68,9 +70,14 @@ const STORE_ALERTS = {
   PortcullisRelayOutcomesUnknown: MINUTES,
   PortcullisRelayNotReconciling: MINUTES,
 };
+const FLEET_ALERTS = {
+  PortcullisFleetStoreUnavailable: 120,
+  PortcullisFleetStateMissing: 120,
+};
 const RESTARTS = { PortcullisRestarting: HOUR };
 
-/** `seconds` bounds how long it lasts; 0 is a moment. `fires` is an alert that must follow. */
+/** `seconds` bounds how long it lasts; 0 is a moment. `fires` is an alert that must
+ * follow, `hits` a reason for which some request must fail. */
 export const FAULTS = {
   'blocks aborted': {
     seconds: [0, 0],
@@ -117,21 +124,28 @@ export const FAULTS = {
   'fleet store killed': {
     seconds: [2, 60],
     reasons: {},
-    alerts: { PortcullisFleetStoreUnavailable: 120, PortcullisFleetStateMissing: 120 },
+    alerts: FLEET_ALERTS,
   },
   'fleet store hangs': {
     seconds: [2, 60],
     reasons: {},
-    alerts: { PortcullisFleetStoreUnavailable: 120, PortcullisFleetStateMissing: 120 },
+    alerts: FLEET_ALERTS,
   },
   // not drawn: it happens on a machine that is too busy
   [STALL]: {
     seconds: [0, 0],
-    reasons: { ...NODE_REASONS, overloaded: CALL, store_unavailable: CALL, [UNHEALTHY]: 15 },
-    alerts: { ...NODE_ALERTS, ...STORE_ALERTS, ...SLOW },
+    reasons: {
+      ...NODE_REASONS,
+      [LATE]: CALL,
+      overloaded: CALL,
+      store_unavailable: CALL,
+      [UNHEALTHY]: 15,
+    },
+    alerts: { ...NODE_ALERTS, ...STORE_ALERTS, ...FLEET_ALERTS, ...SLOW, PortcullisDown: 120 },
   },
   'disk full': {
-    seconds: [2, 20],
+    seconds: [3, 20],
+    hits: 'store_unavailable',
     reasons: { store_unavailable: CALL, [UNHEALTHY]: 15 },
     alerts: STORE_ALERTS,
   },

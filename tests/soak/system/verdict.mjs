@@ -25,6 +25,7 @@ export function judge(facts) {
   for (const { alert, instance, unexplained } of alerts) {
     if (unexplained) found.push(`${alert} fired for ${instance}, and was not injected`);
   }
+  for (const name of facts.unhit) found.push(`${name}: it failed no request, and tested nothing`);
   for (const { name, alert } of missing) found.push(`${name}: ${alert} did not fire`);
   for (const { server, quantity, isBad } of trends) {
     if (isBad) found.push(`${server}: ${quantity} grows`);

@@ -42,6 +42,15 @@ export class Windows {
     return found?.name ?? null;
   }
 
+  /** Faults that had to fail requests for a reason, and failed none. */
+  unhit() {
+    const names = [...new Set(this.all.map(({ name }) => name))];
+    return names.filter((name) => {
+      const { hits } = this.table[name];
+      return hits && !this.explained.has(`${hits} ${name}`);
+    });
+  }
+
   /** The part of a span of time in which a fault lasted: one of them, or any. */
   part(from, to, name = null) {
     const inside = this.all.filter((one) => {
@@ -56,7 +65,7 @@ export class Windows {
   /** Number and seconds of each fault. */
   summary(now) {
     const rows = {};
-    for (const { name, began, ended } of this.all) {
+    for (const { name, began, ended } of this.all.filter((one) => one.began < now)) {
       const row = (rows[name] ??= { count: 0, seconds: 0 });
       row.count += 1;
       row.seconds += (Math.min(ended, now) - began) / 1000;
