@@ -38,7 +38,7 @@ const SETTINGS = {
 };
 
 /** A file system that fills up. */
-class Disk {
+export class Disk {
   static async mount(folder) {
     const disk = new Disk();
     disk.folder = folder;

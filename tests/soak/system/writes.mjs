@@ -55,10 +55,10 @@ export class Writer {
 
   /** Whether a user has all that it needs to write. */
   async #settle(user, era) {
+    era.users.add(user.address);
     for (const operation of naturalisation(user)) {
       if (!(await this.#send(operation, era))) return false;
     }
-    era.users.add(user.address);
     return true;
   }
 
