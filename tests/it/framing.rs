@@ -232,6 +232,33 @@ fn chunks_that_are_malformed_end_the_connection() {
     assert_refused_and_ended(&cases);
 }
 
+/// Lines that end elsewhere to other readers, or that are no fields.
+#[test]
+fn chunk_lines_with_control_characters_are_conflicting() {
+    let length = QUESTION.len();
+    let chunk = |line: &str| format!("{length:x}{line}\r\n{QUESTION}\r\n0\r\n\r\n");
+    let last = |lines: &str| format!("{length:x}\r\n{QUESTION}\r\n0{lines}\r\n\r\n");
+    let bodies: [(&str, String); 13] = [
+        ("a bare line feed in an extension", chunk(";a\n")),
+        ("a bare line feed as an extension", chunk(";\n")),
+        ("a bare line feed in a quoted extension", chunk(";a=\"\n\"")),
+        ("a carriage return in an extension", chunk(";a\rb")),
+        ("a NUL in an extension", chunk(";a\0")),
+        ("a bare line feed in the last extension", last(";\n")),
+        ("a bare line feed in a trailer", last("\r\nX: y\nZ: z")),
+        ("a carriage return in a trailer", last("\r\nX: y\rZ: z")),
+        ("a NUL in a trailer", last("\r\nX: \0")),
+        ("a blank before a trailer's colon", last("\r\nX : y")),
+        ("a folded trailer", last("\r\nX: y\r\n z")),
+        ("a trailer without a name", last("\r\n: y")),
+        ("a request line as a trailer", last("\r\nGET /healthz HTTP/1.1")),
+    ];
+    let chunked = [("Transfer-Encoding", "chunked")];
+    let cases: Vec<_> =
+        bodies.iter().map(|(what, body)| (*what, framed(&chunked, body), FRAMING)).collect();
+    assert_refused_and_ended(&cases);
+}
+
 #[test]
 fn chunk_extensions_and_trailers_are_dropped() {
     let node = Node::start(good);

@@ -255,14 +255,18 @@ fn split(buffer: &mut BytesMut, left: u64) -> Option<Bytes> {
 }
 
 /// The size of the next chunk, its line consumed; `None` if the line is not whole.
+///
+/// `httparse` skips any byte of an extension, also a bare LF, which ends the line to other readers.
 fn chunk_size(buffer: &mut BytesMut) -> Result<Option<u64>, Malformed> {
     if buffer.first().is_some_and(|digit| !digit.is_ascii_hexdigit()) {
         return Err(Malformed);
     }
     match httparse::parse_chunk_size(buffer) {
         Ok(Status::Complete((length, size))) if length <= MAX_LINE => {
-            buffer.advance(length);
-            Ok(Some(size))
+            let line = buffer.split_to(length);
+            is_text(line.strip_suffix(b"\r\n").unwrap_or(&line))
+                .then_some(Some(size))
+                .ok_or(Malformed)
         }
         Ok(Status::Partial) if buffer.len() <= MAX_LINE => Ok(None),
         _ => Err(Malformed),
@@ -277,11 +281,21 @@ fn trailer(buffer: &mut BytesMut, passed: usize) -> Result<Option<usize>, Malfor
         return Err(Malformed);
     }
     let Some(length) = end else { return Ok(None) };
-    if !buffer.get(..length).is_some_and(|line| line.ends_with(b"\r\n")) {
-        return Err(Malformed);
-    }
-    buffer.advance(length);
-    Ok(Some(length))
+    let line = buffer.split_to(length);
+    let line = line.strip_suffix(b"\r\n").ok_or(Malformed)?;
+    if line.is_empty() || is_field(line) { Ok(Some(length)) } else { Err(Malformed) }
+}
+
+/// Whether a line is a field: a name, a colon directly behind it, and a value.
+fn is_field(line: &[u8]) -> bool {
+    let colon = memchr::memchr(b':', line).unwrap_or(0);
+    let (name, value) = line.split_at(colon);
+    HeaderName::from_bytes(name).is_ok() && is_text(value)
+}
+
+/// Whether there is no control character among these bytes, except for tabs.
+fn is_text(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == b'\t' || !byte.is_ascii_control())
 }
 
 /// A head with one `Content-Length`, parsed. Other digits of that length make no other head of it.
