@@ -244,7 +244,11 @@ impl Connection {
             }
             match httparse::parse_chunk_size(&self.buffer) {
                 Ok(Status::Complete((length, size))) if length <= MAX_CHUNK_LINE => {
-                    self.buffer.advance(length);
+                    let line = self.buffer.split_to(length);
+                    // `httparse` skips a bare LF in an extension, where a proxy may end the line
+                    if line.iter().position(|byte| *byte == b'\n') != Some(length - 1) {
+                        return Err(INVALID);
+                    }
                     return Ok(size);
                 }
                 Ok(Status::Partial) if self.buffer.len() < MAX_CHUNK_LINE => {

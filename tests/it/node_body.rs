@@ -170,6 +170,15 @@ const WRONG_LENGTHS: &[Fault] = &[
         EITHER,
     ),
     (
+        "a bare line feed in the extension of a chunk",
+        |call| {
+            let text = envelope(call, "1");
+            let body = format!("{:x};\n\r\n{text}\r\n0\r\n\r\n", text.len());
+            send(http("200 OK", CHUNKED, body))
+        },
+        INVALID,
+    ),
+    (
         "a chunk longer than it says",
         |call| {
             let body = envelope(call, "1");

@@ -137,8 +137,9 @@ fn plain_chunks(mut rest: &[u8]) -> Option<Vec<u8>> {
         let parsed = httparse::parse_chunk_size(rest).ok()?;
         let (length, size) = if parsed.is_complete() { parsed.unwrap() } else { return None };
         let has_digits = rest.first().is_some_and(u8::is_ascii_hexdigit);
+        let is_one_line = rest.get(..length - 1).is_some_and(|line| !line.contains(&b'\n'));
         rest = rest.get(length..)?;
-        if length > 64 || !has_digits {
+        if length > 64 || !has_digits || !is_one_line {
             return None;
         }
         if size == 0 {
