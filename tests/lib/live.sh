@@ -157,6 +157,12 @@ sidecar_crashes() {
   PORTCULLIS=$TARGET/debug/portcullis node tests/crash/webhook.mjs --rounds "$1"
 }
 
+# Random streams, as many or for as long as the arguments say.
+framing() {
+  env "PORTCULLIS_FRAMING_$1=$2" \
+    cargo test ${CI:+--locked} --test framing -- --nocapture every_judge
+}
+
 attacks() { PORTCULLIS=$TARGET/debug/portcullis "$VENV/bin/python" tests/attack/run.py; }
 
 client_py() {
