@@ -223,7 +223,7 @@ impl Rate {
         &self,
         shared: &SharedLimit,
         decision: Decision,
-        (client, quota): (ClientKey, u32),
+        client: ClientKey,
         now: Millis,
     ) -> Option<RateLimitStatus> {
         let admit = |remaining: u32| {
@@ -238,15 +238,11 @@ impl Rate {
                 RateLimitStatus { admitted: false, remaining: 0, reset_seconds }
             }
             Decision::Alone(most) => {
-                let own = self.window.peek(client, now);
-                let admitted = quota.saturating_sub(own.remaining);
-                match most.checked_sub(admitted + 1) {
-                    Some(remaining) => {
-                        shared.admitted_alone(client);
-                        admit(remaining)
-                    }
-                    None => RateLimitStatus { admitted: false, remaining: 0, ..own },
+                let own = self.window.check_within(client, now, most);
+                if own.admitted {
+                    shared.admitted_alone(client);
                 }
+                own
             }
             Decision::Unavailable => return None,
         })
@@ -293,7 +289,7 @@ impl<'a> RequestLimiter<'a> {
     ) -> RateLimitStatus {
         let Some(shared) = rate.shared.get() else { return rate.window.check(of.0, now) };
         let decision = shared.decide_now(of.0, of.1);
-        let status = decision.and_then(|decision| rate.apply(shared, decision, of, now));
+        let status = decision.and_then(|decision| rate.apply(shared, decision, of.0, now));
         status.unwrap_or_else(|| {
             self.unsettled.set(Some(Unsettled { rate, shared, counted, of }));
             rate.window.peek(of.0, now)
@@ -345,7 +341,7 @@ impl Unsettled<'_> {
         let (client, quota) = self.of;
         let decision = cold(self.shared.decide(client, quota)).await;
         let now = self.rate.millis(Instant::now());
-        let Some(status) = self.rate.apply(self.shared, decision, self.of, now) else {
+        let Some(status) = self.rate.apply(self.shared, decision, client, now) else {
             let message = "limits are shared, and their store does not answer: try again";
             return Err(Refusal::new(Reason::FleetUnavailable, message));
         };

@@ -110,6 +110,20 @@ impl<S: BuildHasher> RateLimiter<S> {
         self.shard(hash).lock().check(hash, client, now, || self.take_place())
     }
 
+    /// The same as [`RateLimiter::check`] while fewer than `most` requests count, in one step: of
+    /// requests that race, no more than `most` pass.
+    pub fn check_within(&self, client: ClientKey, now: Millis, most: u32) -> RateLimitStatus {
+        let hash = self.hasher.hash_one(client);
+        let mut shard = self.shard(hash).lock();
+        let own = shard.peek(hash, client, now);
+        let counted = shard.quota.requests().saturating_sub(own.remaining);
+        let Some(remaining) = most.checked_sub(counted.saturating_add(1)) else {
+            return RateLimitStatus { admitted: false, remaining: 0, ..own };
+        };
+        let own = shard.check(hash, client, now, || self.take_place());
+        RateLimitStatus { remaining: own.remaining.min(remaining), ..own }
+    }
+
     /// The status that [`RateLimiter::check`] would return; changes nothing.
     #[must_use]
     pub fn peek(&self, client: ClientKey, now: Millis) -> RateLimitStatus {

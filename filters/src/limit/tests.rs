@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use proptest::prelude::*;
 
@@ -237,6 +238,47 @@ fn threads_share_a_client_s_quota() {
     });
     assert_eq!(admitted.into_inner(), 3 * 180, "4,000 requests of 3 clients within 60 s");
     assert_eq!(limiter.population(), 3);
+}
+
+#[test]
+fn racing_threads_pass_no_bound_below_the_quota() {
+    const MOST: u32 = 500;
+    for round in 0..100 {
+        let limiter = limiter(10_000, 16);
+        let (start, admitted) = (std::sync::Barrier::new(4), AtomicU32::new(0));
+        std::thread::scope(|threads| {
+            for _ in 0..4 {
+                threads.spawn(|| {
+                    start.wait();
+                    // all are at the bound at the same time
+                    for _ in 0..MOST {
+                        let status = limiter.check_within(client(round), Millis(0), MOST);
+                        admitted.fetch_add(status.admitted.into(), Ordering::SeqCst);
+                    }
+                });
+            }
+        });
+        assert_eq!(admitted.into_inner(), MOST, "in round {round}");
+    }
+}
+
+#[test]
+fn a_bound_below_the_quota_applies_first() {
+    let limiter = limiter(3, 16);
+    let check = |most| {
+        let status = limiter.check_within(client(1), Millis(0), most);
+        (status.admitted, status.remaining)
+    };
+    for (most, expected, why) in [
+        (0, (false, 0), "nothing passes"),
+        (2, (true, 1), "the first of two"),
+        (2, (true, 0), "the second of two"),
+        (2, (false, 0), "a third"),
+        (9, (true, 0), "the quota has room for a third"),
+        (9, (false, 0), "and for no fourth"),
+    ] {
+        assert_eq!(check(most), expected, "{why}");
+    }
 }
 
 #[test]
