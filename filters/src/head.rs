@@ -87,8 +87,14 @@ pub fn within_size(bytes: usize, max: usize) -> Result<(), Refusal> {
 
 /// The client that sent a head.
 pub(crate) fn client(head: &Head<'_>, trusted: &TrustedProxies) -> Client {
-    let forwarded = head.headers.get_all(&X_FORWARDED_FOR).iter().map(|value| value.as_bytes());
-    Client::identify(head.peer, forwarded, trusted)
+    client_of(head.peer, head.headers, trusted)
+}
+
+/// The client behind `peer` that sent these fields: the one place that decides it, for policies
+/// and for the memory of requests that no policy has judged yet.
+pub fn client_of(peer: Option<IpAddr>, fields: &HeaderMap, trusted: &TrustedProxies) -> Client {
+    let forwarded = fields.get_all(&X_FORWARDED_FOR).iter().map(|value| value.as_bytes());
+    Client::identify(peer, forwarded, trusted)
 }
 
 /// Refuses an HTTP method that is not in `allow`, the value of an `Allow` field.

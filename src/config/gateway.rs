@@ -130,8 +130,8 @@ section! {
         /// Time to receive a whole request body.
         /// Why: 64 KiB arrive in time at 7 KB per second.
         body_timeout: Duration = Default("10s"), duration(TIMEOUTS, WHY_TIMEOUTS);
-        /// Time for a client to receive a whole response.
-        /// Why: 4 MiB arrive in time at 70 KB per second.
+        /// Time for a client to receive a whole response; longer while it reads 8 KiB per second.
+        /// Why: 4 MiB arrive in time at 70 KB per second, and steady readers get all of it.
         write_timeout: Duration = Default("60s"), duration(TIMEOUTS, WHY_TIMEOUTS);
         /// Time between two requests of a connection.
         /// Why: a wallet polls every few seconds; a client that left makes room.

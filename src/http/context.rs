@@ -4,6 +4,7 @@
 //! Pingora sleeps its whole grace period whatever happens; the [`Drain`] ends as soon as the last
 //! request and the last connection have. `process::lifecycle` starts each of its phases.
 
+use super::waiting::WaitingRequests;
 use crate::io::MemoryPool;
 use crate::telemetry::{Log, Metrics, RequestLine, Surface, Tracer};
 use arrayvec::ArrayString;
@@ -35,6 +36,8 @@ pub struct ServerContext {
     pub log: Log,
     /// The memory of request bodies that are under way.
     pub uploads: Arc<MemoryPool>,
+    /// The memory of requests that wait.
+    pub waiting: Arc<WaitingRequests>,
     /// Traces requests; `None` without `[trace]`.
     pub tracer: Option<Arc<Tracer>>,
 }

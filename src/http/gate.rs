@@ -7,7 +7,7 @@
 //! Next: `proxy`, whose phases answer each request.
 
 use super::http1::{Connection, Limits};
-use super::http2;
+use super::http2::{self, Sender};
 use super::peer::{self, Peer, TrustedPeers};
 use super::proxied::{ClosedLog, read_client};
 use super::request::Rendered;
@@ -21,7 +21,7 @@ use crate::io::{DescriptorUse, cold, lifetime};
 use crate::telemetry::{BySurface, ConnectionOutcome, Handshake, ProxyHeader, Surface};
 use arc_swap::ArcSwapOption;
 use async_trait::async_trait;
-use http::Version;
+use http::{HeaderMap, Version};
 use parking_lot::Mutex;
 use pingora::apps::{HttpServerApp, ServerApp};
 use pingora::protocols::Stream;
@@ -85,23 +85,33 @@ struct Connections {
 }
 
 impl Connections {
-    /// Counts a connection, unless there are `max` or its client has `max_per_client`.
-    fn add(&mut self, client: Option<ClientKey>, max: usize, max_per_client: usize) -> bool {
-        if self.all >= max || client.is_some_and(|client| !self.add_to(client, max_per_client)) {
-            return false;
+    /// Counts a connection, unless there are `max` or its client has `max_per_client`. Returns how
+    /// many the client has with it; 0 if it is no client's.
+    fn add(
+        &mut self,
+        client: Option<ClientKey>,
+        max: usize,
+        max_per_client: usize,
+    ) -> Option<usize> {
+        if self.all >= max {
+            return None;
         }
+        let of_client = match client {
+            Some(client) => self.add_to(client, max_per_client)?,
+            None => 0,
+        };
         self.all += 1;
-        true
+        Some(of_client)
     }
 
     /// Counts a connection as this client's, unless it has `max_per_client`.
-    fn add_to(&mut self, client: ClientKey, max_per_client: usize) -> bool {
+    fn add_to(&mut self, client: ClientKey, max_per_client: usize) -> Option<usize> {
         let count = self.by_client.entry(client).or_default();
         if *count >= max_per_client {
-            return false;
+            return None;
         }
         *count += 1;
-        true
+        Some(*count)
     }
 
     fn remove(&mut self, client: Option<ClientKey>) {
@@ -168,19 +178,30 @@ impl<A> Gate<A> {
         self.trusted.contain(self.surface, peer)
     }
 
+    /// The client behind `peer` that sent these fields.
+    pub(super) fn client_of(&self, peer: Option<IpAddr>, fields: &HeaderMap) -> ClientKey {
+        self.trusted.client(self.surface, peer, fields)
+    }
+
+    /// Who sends the requests of a connection.
+    fn sender(&self, permit: &ConnectionPermit, peer: Option<IpAddr>) -> Sender {
+        match self.trusts(peer) {
+            true => Sender::Proxy,
+            false => Sender::Client { connections: permit.of_client },
+        }
+    }
+
     /// By whom a connection is counted, if its peer is not trusted.
     fn client(&self, peer: Option<IpAddr>) -> Option<ClientKey> {
         peer.filter(|_| !self.trusts(peer)).map(ClientKey::of)
     }
 
     fn acquire(&self, client: Option<ClientKey>) -> Option<ConnectionPermit> {
-        if !self.connections.lock().add(client, self.max, self.max_per_client) {
-            return None;
-        }
+        let of_client = self.connections.lock().add(client, self.max, self.max_per_client)?;
         let gauge = self.process.metrics.connections[self.surface as usize].clone();
         gauge.inc();
         let connections = Arc::clone(&self.connections);
-        Some(ConnectionPermit { connections, client, gauge })
+        Some(ConnectionPermit { connections, client, of_client, gauge })
     }
 }
 
@@ -237,7 +258,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> Gate<A> {
         self: Arc<Self>,
         stream: Stream,
         identity: Arc<Identity>,
-        mut peer: Peer,
+        (mut peer, sender): (Peer, Sender),
         drain: ConnectionGuard,
         shutdown: &ShutdownWatch,
     ) {
@@ -253,7 +274,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> Gate<A> {
         let is_http2 = tls::is_http2(stream.protocol());
         let stream: Stream = Box::new(stream);
         if is_http2 {
-            http2::serve(self, stream, peer, drain, shutdown).await;
+            http2::serve(self, stream, (peer, sender), drain, shutdown).await;
         } else {
             self.serve_http1(self.connection(stream, peer, drain), shutdown).await;
         }
@@ -302,10 +323,11 @@ impl<A: HttpServerApp + Send + Sync + 'static> ServerApp for Gate<A> {
             None => ConnectionOutcome::Refused,
         };
         self.process.metrics.connection(self.surface, outcome);
-        let Some(_permit) = permit else {
+        let Some(permit) = permit else {
             cold(self.turn_away(stream, peer)).await;
             return None;
         };
+        let sender = self.sender(&permit, peer);
         let peer = Peer::accepted(peer, self.surface, &self.process.log);
         let task = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
         let drain = self.process.drain.watch(task);
@@ -318,6 +340,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> ServerApp for Gate<A> {
             }
             Some(identity) => {
                 let gate = Arc::clone(self);
+                let peer = (peer, sender);
                 let served = gate.serve_secured(stream, identity, peer, drain, shutdown);
                 lifetime(limit, cold(served)).await
             }
@@ -348,6 +371,8 @@ impl Certificates {
 struct ConnectionPermit {
     connections: Arc<Mutex<Connections>>,
     client: Option<ClientKey>,
+    /// How many connections the client had with this one.
+    of_client: usize,
     gauge: prometheus::IntGauge,
 }
 
@@ -355,9 +380,7 @@ impl ConnectionPermit {
     /// The same permit as this client's, unless it has `max_per_client`.
     fn counted_as(mut self, client: Option<ClientKey>, max_per_client: usize) -> Option<Self> {
         if let Some(client) = client {
-            if !self.connections.lock().add_to(client, max_per_client) {
-                return None;
-            }
+            self.of_client = self.connections.lock().add_to(client, max_per_client)?;
             self.client = Some(client);
         }
         Some(self)
@@ -379,17 +402,17 @@ mod tests {
     fn addresses_of_one_slash_64_are_one_client() {
         let client = |address: &str| Some(ClientKey::of(address.parse().expect("an address")));
         let mut connections = Connections::default();
-        for (address, fits) in [
-            ("2001:db8::1", true),
-            ("2001:db8::2", true),
-            ("2001:db8::3", false),
-            ("2001:db8:0:1::1", true),
-            ("192.0.2.1", true),
-            ("192.0.2.2", true),
+        for (address, place) in [
+            ("2001:db8::1", Some(1)),
+            ("2001:db8::2", Some(2)),
+            ("2001:db8::3", None),
+            ("2001:db8:0:1::1", Some(1)),
+            ("192.0.2.1", Some(1)),
+            ("192.0.2.2", Some(1)),
         ] {
-            assert_eq!(connections.add(client(address), 9, 2), fits, "{address}");
+            assert_eq!(connections.add(client(address), 9, 2), place, "{address}");
         }
         connections.remove(client("2001:db8::2"));
-        assert!(connections.add(client("2001:db8::3"), 9, 2), "a place was left");
+        assert_eq!(connections.add(client("2001:db8::3"), 9, 2), Some(2), "a place was left");
     }
 }

@@ -10,11 +10,13 @@ pub mod gate;
 mod http1;
 mod http2;
 mod peer;
+mod progress;
 mod proxied;
 pub mod request;
 mod secured;
 mod session;
 pub mod tls;
+pub mod waiting;
 
 pub use context::{RequestId, RequestIds, X_REQUEST_ID};
 pub use gate::{ErrorResponder, Gate};

@@ -3,7 +3,9 @@
 use crate::config::Config;
 use crate::telemetry::{BySurface, Log, Surface};
 use arc_swap::ArcSwap;
-use portcullis_filters::client::TrustedProxies;
+use http::HeaderMap;
+use portcullis_filters::client::{ClientKey, TrustedProxies};
+use portcullis_filters::head;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -27,6 +29,16 @@ impl TrustedPeers {
     pub(crate) fn contain(&self, surface: Surface, peer: Option<IpAddr>) -> bool {
         let peer = peer.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         self.0[surface as usize].load().contains(peer)
+    }
+
+    /// The client behind this peer that sent these fields.
+    pub(super) fn client(
+        &self,
+        surface: Surface,
+        peer: Option<IpAddr>,
+        fields: &HeaderMap,
+    ) -> ClientKey {
+        head::client_of(peer, fields, &self.0[surface as usize].load()).key
     }
 }
 

@@ -6,6 +6,7 @@
 
 use super::http1::{BodyError, Connection};
 use super::http2::H2Stream;
+use super::progress::STALL;
 use crate::io::{cold, within};
 use crate::reply::{self, Body, BodyStream, LAST_CHUNK, Reply, ResponseContext, chunk};
 use bytes::{Bytes, BytesMut};
@@ -66,6 +67,14 @@ impl Request {
     /// Whether the head goes on to the next request of the connection, extensions included.
     pub fn is_head_cached(&self) -> bool {
         matches!(&self.0, Transport::Http1(connection) if connection.is_head_cached())
+    }
+
+    /// Bytes that the head takes as it came, next to its fields; `None` over HTTP/2.
+    pub fn size_of_raw_head(&self) -> Option<usize> {
+        match &self.0 {
+            Transport::Http1(connection) => Some(connection.head().len()),
+            Transport::Http2(_) => None,
+        }
     }
 
     /// The whole body, if it arrived with the head.
@@ -169,7 +178,7 @@ impl Request {
         match &mut self.0 {
             Transport::Http1(connection) => {
                 let head = Body::from("HTTP/1.1 100 Continue\r\n\r\n");
-                Ok(connection.write(&mut head.into_pieces()).await?)
+                Ok(connection.write(&mut head.into_pieces(), STALL).await?)
             }
             Transport::Http2(stream) => stream.write_continue(),
         }
@@ -204,7 +213,7 @@ impl Request {
         matches!(&self.0, Transport::Http1(connection) if connection.is_old(now))
     }
 
-    /// Sends a response, of which the client has to take each part within `timeout`.
+    /// Sends a response, of which the client has to take each part within `timeout`, or steadily.
     ///
     /// Renders at once, so that the future holds nothing of that while the client reads.
     pub fn send<'a>(
@@ -217,7 +226,7 @@ impl Request {
         let without_body = context.without_body;
         async move {
             let mut bytes = reply.body.length();
-            let mut result = in_time(pin!(self.write(&mut rendered)), timeout).await;
+            let mut result = self.write(&mut rendered, timeout).await.map_err(Unsent::from);
             if result.is_ok()
                 && let Some(rest) = reply.rest.take().filter(|_| !without_body)
             {
@@ -229,18 +238,18 @@ impl Request {
 
     /// Sends a response after which the connection closes. A client that is gone reads nothing.
     pub async fn send_and_close(mut self, mut response: Rendered, timeout: Duration) {
-        let _ = within(timeout, pin!(self.write(&mut response))).await;
+        let _ = self.write(&mut response, timeout).await;
     }
 
     /// Writes a response, or the start of one. What is written is taken out of it: by value, the
     /// future would hold it once per call on the way.
-    async fn write(&mut self, rendered: &mut Rendered) -> Result<(), Gone> {
+    async fn write(&mut self, rendered: &mut Rendered, timeout: Duration) -> Result<(), Gone> {
         match (&mut self.0, rendered) {
             (Transport::Http1(connection), Rendered::Http1(pieces)) => {
-                Ok(connection.write(pieces).await?)
+                Ok(connection.write(pieces, timeout).await?)
             }
             (Transport::Http2(stream), Rendered::Http2(response)) => {
-                cold(stream.respond(response)).await
+                cold(stream.respond(response, timeout)).await
             }
             _ => Err(Gone),
         }
@@ -248,28 +257,28 @@ impl Request {
 
     /// Writes more of a body whose length was not known: a chunk over HTTP/1.1, and plain bytes
     /// over HTTP/1.0, where the end of the connection ends it.
-    async fn write_piece(&mut self, piece: Bytes) -> Result<(), Gone> {
+    async fn write_piece(&mut self, piece: Bytes, timeout: Duration) -> Result<(), Gone> {
         // an empty chunk would be the last one
         if piece.is_empty() {
             return Ok(());
         }
         match &mut self.0 {
-            Transport::Http2(stream) => stream.write_piece(piece).await,
+            Transport::Http2(stream) => stream.write_piece(piece, timeout).await,
             Transport::Http1(connection) if connection.version() == Version::HTTP_11 => {
-                Ok(connection.write(&mut chunk(piece).into_pieces()).await?)
+                Ok(connection.write(&mut chunk(piece).into_pieces(), timeout).await?)
             }
             Transport::Http1(connection) => {
-                Ok(connection.write(&mut Body::from(piece).into_pieces()).await?)
+                Ok(connection.write(&mut Body::from(piece).into_pieces(), timeout).await?)
             }
         }
     }
 
     /// Ends such a body.
-    async fn write_end(&mut self) -> Result<(), Gone> {
+    async fn write_end(&mut self, timeout: Duration) -> Result<(), Gone> {
         match &mut self.0 {
             Transport::Http2(stream) => stream.end(),
             Transport::Http1(connection) if connection.version() == Version::HTTP_11 => {
-                Ok(connection.write(&mut Body::from(LAST_CHUNK).into_pieces()).await?)
+                Ok(connection.write(&mut Body::from(LAST_CHUNK).into_pieces(), timeout).await?)
             }
             Transport::Http1(_) => Ok(()),
         }
@@ -354,14 +363,7 @@ async fn stream(
     while let Some(piece) = rest.0.next().await {
         let piece = piece.map_err(|_| Unsent::Aborted)?;
         *sent += piece.len();
-        in_time(pin!(request.write_piece(piece)), timeout).await?;
+        request.write_piece(piece, timeout).await?;
     }
-    in_time(pin!(request.write_end()), timeout).await
-}
-
-async fn in_time(
-    write: impl Future<Output = Result<(), Gone>> + Unpin,
-    timeout: Duration,
-) -> Result<(), Unsent> {
-    within(timeout, write).await.unwrap_or(Err(Gone)).map_err(Unsent::from)
+    Ok(request.write_end(timeout).await?)
 }

@@ -123,6 +123,13 @@ impl UniqueID for Secured {
     }
 }
 
+impl GetSocketDigest for Secured {
+    /// That of the socket, for what the client's TCP acknowledged.
+    fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
+        self.0.get_ref().0.get_socket_digest()
+    }
+}
+
 // required by Pingora's streams and not used: the gate reads the peer from the TCP stream
 
 impl Ssl for Secured {}
@@ -135,12 +142,6 @@ impl GetTimingDigest for Secured {
 
 impl GetProxyDigest for Secured {
     fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
-        None
-    }
-}
-
-impl GetSocketDigest for Secured {
-    fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
         None
     }
 }

@@ -156,17 +156,25 @@ impl LazyTimer {
     }
 }
 
-/// A bound in bytes over all clients: on node answers, in flight and cached, or on request bodies.
+/// A bound in bytes over all clients: on node answers, in flight and cached, on request bodies, or
+/// on requests that wait.
 #[derive(Debug)]
 pub struct MemoryPool {
     free: AtomicUsize,
     size: usize,
+    /// The most that one client holds.
+    share: usize,
 }
 
 impl MemoryPool {
-    /// A pool of `size` bytes.
+    /// A pool of `size` bytes, of which one client holds at most a quarter.
     pub fn new(size: usize) -> Arc<Self> {
-        Arc::new(Self { free: AtomicUsize::new(size), size })
+        Self::in_shares(size, SHARES)
+    }
+
+    /// A pool of `size` bytes, of which one client holds at most one of `shares` equal parts.
+    pub fn in_shares(size: usize, shares: usize) -> Arc<Self> {
+        Arc::new(Self { free: AtomicUsize::new(size), size, share: size / shares })
     }
 
     /// Bytes in all.
@@ -189,8 +197,9 @@ pub enum Exhausted {
     Share,
 }
 
-/// One client holds at most this part of the memory that all share.
-const SHARE: usize = 4;
+/// One client holds at most a quarter of the memory that all share, unless a pool has smaller
+/// shares.
+const SHARES: usize = 4;
 /// 64 KiB: all smaller answers that a client may have in flight are little memory.
 pub const LARGE: usize = 64 << 10;
 
@@ -211,12 +220,12 @@ impl ClientShare {
     }
 
     /// Counts `more` bytes as the client's, for something of `bytes` bytes in all. `None` when the
-    /// client would hold more than its share of a pool of `size` bytes.
-    pub fn hold(&self, more: usize, bytes: usize, size: usize) -> Option<Guard> {
+    /// client would hold more than its share of the pool.
+    pub fn hold(&self, more: usize, bytes: usize, pool: &MemoryPool) -> Option<Guard> {
         let signed = |bytes: usize| isize::try_from(bytes).unwrap_or(isize::MAX);
         let (guard, all) = self.held.incr(self.client, signed(more));
         // a single one fits, however small the pool is
-        (all <= signed(size / SHARE) || all == signed(bytes)).then_some(guard)
+        (all <= signed(pool.share) || all == signed(bytes)).then_some(guard)
     }
 }
 
@@ -271,7 +280,7 @@ impl MemoryPermit {
         let is_own = self.share.as_ref().is_some_and(|own| own.client == share.client);
         let counted = if is_own { std::mem::take(fetched) } else { Vec::new() };
         let held = if counted.is_empty() {
-            vec![share.hold(bytes, bytes, self.memory.size())?]
+            vec![share.hold(bytes, bytes, &self.memory)?]
         } else {
             counted
         };
@@ -312,7 +321,7 @@ impl MemoryPermit {
         let Some(share) = self.share.as_ref().filter(|_| bytes >= LARGE && bytes > counted) else {
             return Ok(None);
         };
-        let guard = share.hold(bytes - counted, bytes, self.memory.size());
+        let guard = share.hold(bytes - counted, bytes, &self.memory);
         guard.map(Some).ok_or(Exhausted::Share)
     }
 }

@@ -203,6 +203,7 @@ impl Bound {
             drain: Drain::new(metrics.in_flight.clone()),
             log,
             uploads: MemoryPool::new(UPLOAD_MEMORY),
+            waiting: Arc::default(),
             tracer: config.trace.clone().map(|config| Tracer::new(config, Arc::clone(&metrics))),
             metrics,
         };

@@ -48,7 +48,7 @@ impl Stage {
         (Self::before(node, keys), latch)
     }
 
-    fn client(&self) -> Client2 {
+    pub(crate) fn client(&self) -> Client2 {
         Client2::connect(self.edge.gateway(), &self.pair)
     }
 
@@ -289,7 +289,7 @@ fn an_unread_answer_is_dropped_at_the_deadline() {
 }
 
 /// A request of the client of this address, which an edge behind a proxy takes from it.
-fn of(address: &str, request: Request) -> Request {
+pub(crate) fn of(address: &str, request: Request) -> Request {
     request.with("X-Forwarded-For", address)
 }
 

@@ -1,5 +1,6 @@
 //! The gateway over HTTP/2, as bytes: what a client library never sends.
 
+use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 
@@ -14,6 +15,7 @@ const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
 
 const END_STREAM: u8 = 1;
@@ -51,10 +53,25 @@ impl Raw {
     }
 
     fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
-        let [_, length @ ..] = u32::try_from(payload.len()).expect("it is short").to_be_bytes();
-        let head = [&length[..], &[kind, flags], &stream.to_be_bytes()].concat();
+        self.write(&frame(kind, flags, stream, payload));
+    }
+
+    /// Sends several frames in one write.
+    fn write(&mut self, frames: &[u8]) {
         // the gateway may have closed, which the next read reports
-        let _sent = self.0.write_all(&[&head, payload].concat());
+        let _sent = self.0.write_all(frames);
+    }
+
+    /// Waits until each of these streams has a response, or is one too many at a time.
+    fn heads_of(&mut self, streams: &[u32]) {
+        let mut open: BTreeSet<_> = streams.iter().copied().collect();
+        while !open.is_empty() {
+            let frame = self.receive().expect("the connection goes on");
+            assert_ne!(frame.kind, GOAWAY, "{:?}", String::from_utf8_lossy(&frame.payload));
+            if matches!(frame.kind, HEADERS | RST_STREAM) {
+                open.remove(&frame.stream);
+            }
+        }
     }
 
     /// The next frame; `None` at the end of the connection.
@@ -103,12 +120,32 @@ impl Raw {
     }
 }
 
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let [_, length @ ..] = u32::try_from(payload.len()).expect("it is short").to_be_bytes();
+    [&length[..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// The identifiers of this many streams, from `first` on.
+fn streams(first: u32, count: usize) -> Vec<u32> {
+    (first..).step_by(2).take(count).collect()
+}
+
+/// The head of a call by a client of the proxy.
+fn call_of(client: &[u8; 9]) -> Vec<u8> {
+    [CALL, b"\x00\x0fx-forwarded-for\x09", client].concat()
+}
+
 /// The head of a call.
 const CALL: &[u8] = b"\x83\x87\x01\x09edge.test\x04\x04/rpc\x0f\x10\x10application/json";
 
 /// `GET`, with `:path` as it is encoded.
 fn get(path: &[u8]) -> Vec<u8> {
     [b"\x82\x87\x01\x09edge.test", path].concat()
+}
+
+/// A head with a field of HTTP/1.
+fn malformed() -> Vec<u8> {
+    [&get(b"\x84")[..], b"\x00\x0aconnection\x05close"].concat()
 }
 
 #[test]
@@ -175,8 +212,7 @@ fn a_proxys_malformed_requests_end_no_other() {
     let is_announced =
         (3..).step_by(2).take(4_000).collect::<Vec<_>>().chunks(100).any(|streams| {
             for stream in streams {
-                // without a path
-                raw.send(HEADERS, WHOLE, *stream, b"\x82\x87");
+                raw.send(HEADERS, WHOLE, *stream, &malformed());
             }
             raw.is_announced_to_go()
         });
@@ -213,4 +249,86 @@ fn an_undecodable_head_ends_the_connection() {
         raw.send(HEADERS, flags, 1, payload);
         while raw.receive().is_some() {}
     }
+}
+
+#[test]
+fn resets_in_one_write_end_no_other_request() {
+    let (stage, latch) = Stage::held(&[]);
+    let mut raw = Raw::connect(&stage);
+    raw.send(HEADERS, END_HEADERS, 1, &call_of(b"192.0.2.2"));
+    raw.send(DATA, END_STREAM, 1, QUESTION.as_bytes());
+    stage.in_flight(1.0);
+    let mut first = 3;
+    for count in [21, 30, 60, 1_000] {
+        let streams = streams(first, count);
+        first += 2 * count as u32;
+        let call = call_of(b"192.0.2.1");
+        let frames = streams.iter().flat_map(|stream| {
+            let begun = frame(HEADERS, END_HEADERS, *stream, &call);
+            [begun, frame(RST_STREAM, 0, *stream, &[0, 0, 0, 8])].concat()
+        });
+        raw.write(&frames.collect::<Vec<_>>());
+        assert!(!raw.is_announced_to_go(), "{count} requests begun and reset");
+    }
+    latch.open();
+    assert_eq!(raw.outcome(1), Outcome::Status(200), "another client of the same connection");
+}
+
+/// Sends uploads that are refused at once, and what belongs to them only after that.
+fn upload_late(raw: &mut Raw, head: &[u8], rounds: u32, late: &[(u8, u8, &[u8])]) {
+    // room for all refusals
+    raw.send(WINDOW_UPDATE, 0, 0, &(1_u32 << 30).to_be_bytes());
+    for round in 0..rounds {
+        let streams = streams(1_001 + 200 * round, 95);
+        let begun = streams.iter().flat_map(|stream| frame(HEADERS, END_HEADERS, *stream, head));
+        raw.write(&begun.collect::<Vec<_>>());
+        raw.heads_of(&streams);
+        for (kind, flags, payload) in late {
+            let frames = streams.iter().flat_map(|stream| frame(*kind, *flags, *stream, payload));
+            raw.write(&frames.collect::<Vec<_>>());
+        }
+        assert!(!raw.is_announced_to_go(), "round {round}");
+    }
+}
+
+#[test]
+fn late_uploads_end_no_other_request() {
+    let (stage, latch) = Stage::held(&[("gateway.requests_per_minute", "5")]);
+    let mut raw = Raw::connect(&stage);
+    raw.send(HEADERS, END_HEADERS, 1, &call_of(b"192.0.2.2"));
+    raw.send(DATA, END_STREAM, 1, QUESTION.as_bytes());
+    stage.in_flight(1.0);
+    for number in 0..5 {
+        raw.send(HEADERS, WHOLE, 3 + 2 * number, &call_of(b"192.0.2.1"));
+    }
+    let late = [(DATA, 0, &b"{"[..]), (DATA, 0, b"}"), (HEADERS, WHOLE, b"\x00\x01a\x01b")];
+    upload_late(&mut raw, &call_of(b"192.0.2.1"), 25, &late);
+    latch.open();
+    assert_eq!(raw.outcome(1), Outcome::Status(200), "another client of the same connection");
+}
+
+#[test]
+fn a_client_s_late_uploads_are_ignored() {
+    let keys = [("gateway.requests_per_minute", "1"), ("gateway.trusted_proxies", "[]")];
+    let stage = Stage::new(&keys);
+    let mut raw = Raw::connect(&stage);
+    raw.send(HEADERS, END_HEADERS, 1, CALL);
+    raw.send(DATA, END_STREAM, 1, QUESTION.as_bytes());
+    assert_eq!(raw.outcome(1), Outcome::Status(200));
+    upload_late(&mut raw, CALL, 20, &[(DATA, 0, b"{"), (DATA, END_STREAM, b"}")]);
+    raw.send(HEADERS, WHOLE, 9_001, &get(b"\x04\x08/healthz"));
+    assert_eq!(raw.outcome(9_001), Outcome::Status(200), "the connection goes on");
+}
+
+#[test]
+fn malformed_requests_end_a_client_s_connection() {
+    let stage = Stage::new(&[("gateway.trusted_proxies", "[]")]);
+    let mut raw = Raw::connect(&stage);
+    for stream in streams(1, 31) {
+        raw.send(HEADERS, WHOLE, stream, &malformed());
+    }
+    raw.send(HEADERS, WHOLE, 101, &get(b"\x04\x08/healthz"));
+    assert_eq!(raw.outcome(101), Outcome::Status(200), "31 of them");
+    raw.send(HEADERS, WHOLE, 103, &malformed());
+    while raw.receive().is_some() {}
 }

@@ -10,6 +10,7 @@ pub(super) use message::MAX_FIELDS;
 
 use super::gate::ErrorResponder;
 use super::peer::Peer;
+use super::progress::{Progress, WriteClock, acknowledged};
 use super::request::Rendered;
 use crate::http::context::{ConnectionGuard, DRAIN_KEEPALIVE};
 use crate::io::{LazyTimer, cold, poll_read_some, within};
@@ -41,8 +42,6 @@ const LINGER_BYTES: usize = 64 << 10;
 const LINGER_MAX: Duration = Duration::from_secs(30);
 /// 32 MiB: the most that is read meanwhile, so that an endless upload ends.
 const LINGER_MAX_BYTES: usize = 32 << 20;
-/// A client that takes nothing of a response for this long is disconnected.
-pub(super) const STALL: Duration = Duration::from_secs(10);
 
 /// Bounds of each connection.
 #[derive(Debug)]
@@ -283,38 +282,26 @@ impl Connection {
         self.body == BodyReader::DONE
     }
 
-    /// Writes all of it.
-    pub(super) async fn write(&mut self, pieces: &mut [Bytes; 3]) -> io::Result<()> {
-        let mut stall = None;
+    /// Writes all of it, while the client takes it in time.
+    pub(super) async fn write(
+        &mut self,
+        pieces: &mut [Bytes; 3],
+        timeout: Duration,
+    ) -> io::Result<()> {
+        let mut clock = WriteClock::new(timeout);
         poll_fn(|cx| match self.poll_write(cx, pieces) {
             Poll::Ready(written) => Poll::Ready(written),
             Poll::Pending => {
-                let left = pieces.iter().map(Bytes::len).sum();
-                let stalled = self.poll_stalled(cx, &mut stall, left);
-                stalled.map(|()| Err(io::ErrorKind::TimedOut.into()))
+                let Self { io, idle_timer, .. } = self;
+                let progress = || Progress {
+                    acknowledged: acknowledged(io.get_socket_digest().as_deref()),
+                    left: pieces.iter().map(Bytes::len).sum(),
+                };
+                let given_up = clock.poll(cx, idle_timer, progress);
+                given_up.map(|()| Err(io::ErrorKind::TimedOut.into()))
             }
         })
         .await
-    }
-
-    /// Ready when the client took nothing for [`STALL`] of a response of which `left` bytes are not
-    /// written. `stall` is its progress so far, and when to compare it again.
-    fn poll_stalled(
-        &mut self,
-        cx: &mut Context<'_>,
-        stall: &mut Option<(Progress, Instant)>,
-        left: usize,
-    ) -> Poll<()> {
-        loop {
-            let next = |progress| (progress, Instant::now() + STALL);
-            let (before, until) = stall.get_or_insert_with(|| next(Progress::of(&self.io, left)));
-            ready!(self.idle_timer.poll_until(*until, cx));
-            let progress = Progress::of(&self.io, left);
-            if progress == *before {
-                return Poll::Ready(());
-            }
-            *stall = Some(next(progress));
-        }
     }
 
     fn poll_write(
@@ -352,6 +339,9 @@ impl Connection {
             // more of it may be under way, and a reset would cost the client the response
             self.lingers |= !self.is_input_read();
             self.peer.ends("no other request may follow the last one");
+            // the client decides how long that takes: nothing of its head is held meanwhile
+            drop(header);
+            (self.head, self.buffer, self.cached) = (Vec::new(), BytesMut::new(), None);
             cold(self.close()).await;
             return false;
         }
@@ -372,7 +362,7 @@ impl Connection {
         let response = self.errors.respond(reason, self.peer.address, Version::HTTP_11);
         if let Rendered::Http1(mut pieces) = response {
             // a client that is gone reads nothing, and the connection closes either way
-            let _ = timeout(LINGER, self.write(&mut pieces)).await;
+            let _ = timeout(LINGER, self.write(&mut pieces, LINGER)).await;
         }
         self.close().await;
     }
@@ -411,23 +401,6 @@ impl Connection {
                 return;
             }
         }
-    }
-}
-
-/// How much of a response the client has taken.
-#[derive(PartialEq)]
-struct Progress {
-    /// Bytes that its TCP acknowledged, because the socket's buffer is refilled in larger steps;
-    /// `None` for a Unix socket.
-    acknowledged: Option<u64>,
-    /// Bytes that are not written.
-    left: usize,
-}
-
-impl Progress {
-    fn of(io: &Stream, left: usize) -> Self {
-        let tcp = io.get_socket_digest().and_then(|digest| digest.tcp_info());
-        Self { acknowledged: tcp.map(|tcp| tcp.tcpi_bytes_acked), left }
     }
 }
 

@@ -6,29 +6,37 @@
 //! started, and so do all when the process drains. Pingora's own loop bounds none of this. What
 //! `h2` drops of a malformed request is found in `heads`.
 
+mod bounds;
 mod heads;
 mod hpack;
+mod outgoing;
+mod refusals;
 mod stream;
 mod timed_io;
 
+pub(super) use bounds::Sender;
 pub(super) use stream::H2Stream;
 
 use super::gate::Gate;
 use super::http1::MAX_FIELDS;
 use super::peer::Peer;
-use super::request::{Rendered, Request, Transport};
+use super::request::{H2Response, Rendered, Request, Transport};
 use super::session::Handoff;
+use super::waiting::WaitingRequests;
 use crate::http::context::{ConnectionGuard, DRAIN_KEEPALIVE, DrainGuard};
 use crate::io::{LazyTimer, within};
+use bounds::{Bounds, Verdict, Waste};
 use bytes::Bytes;
 use h2::server::{Builder, Connection, SendResponse};
 use h2::{Reason as Reset, RecvStream};
 use http::header::{CONTENT_LENGTH, HOST};
-use http::{HeaderValue, Method, Version, request};
+use http::{HeaderMap, HeaderValue, Method, Version, request};
+use outgoing::Outgoing;
 use pingora::apps::HttpServerApp;
 use pingora::http::RequestHeader;
 use pingora::protocols::Stream;
 use pingora::server::ShutdownWatch;
+use portcullis_filters::client::ClientKey;
 use portcullis_filters::verdict::Reason;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -41,26 +49,6 @@ use timed_io::{FrameTimer, TimedIo};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// Requests of one connection at a time: the least that RFC 9113, section 6.5.2, recommends.
-const MAX_STREAMS: u32 = 100;
-/// 64 KiB of a request's body may be under way: the largest there is.
-const STREAM_WINDOW: u32 = 64 << 10;
-/// 256 KiB over all requests of a connection: what is under way is in no other bound.
-const CONNECTION_WINDOW: u32 = 256 << 10;
-/// 64 KiB of each response wait to be written; the rest waits with its request.
-const SEND_BUFFER: usize = 64 << 10;
-/// Above this many times the size of a header list, `h2` ends the connection.
-const LARGEST_LIST: usize = 4;
-/// Malformed requests, after which a connection ends: an honest client sends none. `h2` counts them
-/// for the connection's life, so a trusted proxy gets GOAWAY, which ends no request, at half of
-/// them.
-const MAX_MALFORMED: usize = 32;
-/// Requests without a response, or whose head was refused, after which a client has to reconnect:
-/// pages that are left reset a few, "rapid reset" (CVE-2023-44487) thousands. In [`WASTE_WINDOW`].
-const MAX_WASTED: usize = 100;
-const WASTE_WINDOW: Duration = Duration::from_secs(60);
-/// A trusted proxy's connection has many clients, and must not end for one of them: as many more.
-const CLIENTS_OF_A_PROXY: usize = 100;
 /// After GOAWAY a client gets this long to close once nothing is under way.
 const GOAWAY_GRACE: Duration = Duration::from_secs(2);
 
@@ -68,38 +56,36 @@ const GOAWAY_GRACE: Duration = Duration::from_secs(2);
 pub(super) async fn serve<A: HttpServerApp + Send + Sync + 'static>(
     gate: Arc<Gate<A>>,
     stream: Stream,
-    peer: Peer,
+    (peer, sender): (Peer, Sender),
     drain: ConnectionGuard,
     shutdown: &ShutdownWatch,
 ) {
     let opened = Instant::now();
     let limits = Arc::clone(&gate.limits);
-    // a head a little over the limit gets our response, a larger one that of `h2`
-    let list = 2 * limits.header_size;
     let times = (limits.header_timeout, limits.write_timeout);
-    let (io, frame_timer) = TimedIo::new(stream, times, LARGEST_LIST * list);
-    let is_proxy = peer.address.is_some() && gate.trusts(peer.address);
-    let times = if is_proxy { CLIENTS_OF_A_PROXY } else { 1 };
+    let (socket, max_block) =
+        (stream.get_socket_digest(), bounds::largest_block(limits.header_size));
+    let bounds = Bounds::of(sender);
+    let heads = bounds.heads_at_once();
+    let (io, frame_timer) = TimedIo::new(stream, socket, times, max_block, heads);
     let mut builder = Builder::new();
-    builder
-        .max_concurrent_streams(MAX_STREAMS)
-        .max_header_list_size(u32::try_from(list).unwrap_or(u32::MAX))
-        .initial_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_send_buffer_size(SEND_BUFFER)
-        .max_local_error_reset_streams(Some(MAX_MALFORMED * times));
+    bounds.apply(&mut builder, limits.header_size);
     let handshake = within(limits.header_timeout, pin!(builder.handshake(io))).await;
     let Some(Ok(connection)) = handshake else { return };
+    let client = gate.client_of(peer.address, &HeaderMap::new());
     let mut connection = H2Connection {
+        client,
         gate,
         peer,
-        is_proxy,
+        bounds,
         shutdown: shutdown.clone(),
         connection,
         frame_timer,
         requests: JoinSet::new(),
-        wasted: Waste { amount: 0, since: opened },
+        wasted: Waste::new(opened),
+        has_started: false,
         accepted: 0,
+        refused: 0,
         drain,
         drain_deadline: None,
         ends: opened + limits.lifetime,
@@ -120,16 +106,21 @@ pub(super) async fn serve<A: HttpServerApp + Send + Sync + 'static>(
 struct H2Connection<A> {
     gate: Arc<Gate<A>>,
     peer: Peer,
-    /// The peer is a trusted proxy.
-    is_proxy: bool,
+    bounds: Bounds,
+    /// The client of requests that no proxy forwarded.
+    client: ClientKey,
     shutdown: ShutdownWatch,
     connection: Connection<TimedIo<Stream>, Bytes>,
     frame_timer: Arc<FrameTimer>,
     /// Those being answered; they end with the connection.
     requests: JoinSet<Outcome>,
     wasted: Waste,
+    /// Whether a request has started since the last round of heads.
+    has_started: bool,
     /// Requests that `h2` passed on.
     accepted: usize,
+    /// Those of them that were refused by a reset.
+    refused: usize,
     drain: ConnectionGuard,
     /// Until when the client may still send a request, once the process drains.
     drain_deadline: Option<Instant>,
@@ -150,27 +141,6 @@ enum Outcome {
     Wasted(usize),
 }
 
-/// Requests without a response, in the current window.
-struct Waste {
-    /// [`CLIENTS_OF_A_PROXY`] for each, 1 for each that a trusted proxy forwarded.
-    amount: usize,
-    /// When the window began.
-    since: Instant,
-}
-
-impl Waste {
-    fn add(&mut self, amount: usize, now: Instant) {
-        if now.duration_since(self.since) >= WASTE_WINDOW {
-            *self = Self { amount: 0, since: now };
-        }
-        self.amount += amount;
-    }
-
-    fn is_abuse(&self) -> bool {
-        self.amount > MAX_WASTED * CLIENTS_OF_A_PROXY
-    }
-}
-
 impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
     /// Ready when the connection is over.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -180,6 +150,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
                     self.accepted += 1;
                     if self.goaway_sent.is_some_and(|sent| sent.elapsed() > GOAWAY_GRACE) {
                         // the client ignores GOAWAY: others would safely retry elsewhere
+                        self.refused += 1;
                         response.send_reset(Reset::REFUSED_STREAM);
                     } else {
                         self.start(request, response);
@@ -187,6 +158,13 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
                     continue;
                 }
                 Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending if self.frame_timer.resume() => {
+                    if !std::mem::take(&mut self.has_started) {
+                        continue;
+                    }
+                    // these have their turn before the next heads
+                    cx.waker().wake_by_ref();
+                }
                 Poll::Pending => {}
             }
             // what a finished request has left to write is written in the next round
@@ -204,7 +182,14 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
             }
             let drains = self.drain.has_begun();
             // a new connection may send one request, as over HTTP/1
-            let must_end = (drains && self.accepted > 0) || self.is_abuse();
+            let verdict = self.judge();
+            if verdict == Verdict::BreakOff {
+                self.peer.ends("too many of its requests were malformed");
+                self.goaway_sent = Some(Instant::now());
+                self.connection.abrupt_shutdown(Reset::ENHANCE_YOUR_CALM);
+                continue;
+            }
+            let must_end = (drains && self.accepted > 0) || verdict == Verdict::Reconnect;
             if must_end && self.goaway_sent.is_none() {
                 self.send_goaway();
                 continue;
@@ -218,11 +203,19 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
         }
     }
 
-    /// Whether the client has to reconnect, for what it wasted or for what `h2` refused by itself.
-    fn is_abuse(&self) -> bool {
+    /// Whether the connection goes on, if it does not end anyway.
+    fn judge(&self) -> Verdict {
+        if self.goaway_sent.is_some() {
+            // `h2` ignores what is begun after that
+            return Verdict::GoOn;
+        }
         let requests = self.frame_timer.requests.load(Ordering::Relaxed);
-        let refused = requests.saturating_sub(self.accepted);
-        self.wasted.is_abuse() || refused >= MAX_MALFORMED * CLIENTS_OF_A_PROXY / 2
+        let dropped = requests.saturating_sub(self.accepted);
+        // beyond those that may be open at a time: a client may open another one before it knows
+        // that the last one is over
+        let refused = self.frame_timer.refused.load(Ordering::Relaxed);
+        let malformed = dropped.saturating_sub(refused.saturating_sub(self.refused));
+        self.bounds.judge(&self.wasted, malformed)
     }
 
     /// When to send GOAWAY, or to close after it.
@@ -260,51 +253,98 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
         true
     }
 
-    fn start(&mut self, request: http::Request<RecvStream>, response: SendResponse<Bytes>) {
+    /// Reserves the memory of a request and starts it, or refuses the stream.
+    fn start(&mut self, request: http::Request<RecvStream>, mut response: SendResponse<Bytes>) {
         self.peer.count_request();
         let (mut head, body) = request.into_parts();
         self.hold.get_or_insert_with(|| self.gate.process.drain.hold());
-        let is_forwarded = self.is_proxy && head.headers.contains_key("x-forwarded-for");
-        let waste = if is_forwarded { 1 } else { CLIENTS_OF_A_PROXY };
+        let (client, waste) = if self.bounds.is_forwarded(&head.headers) {
+            (self.gate.client_of(self.peer.address, &head.headers), Waste::FORWARDED)
+        } else {
+            (self.client, Waste::OWN)
+        };
+        let Ok(permit) = self.gate.process.waiting.request(client, &head.headers, 0) else {
+            self.wasted.add(waste, Instant::now());
+            // logged and counted, and not sent: a client may repeat what is refused by a reset
+            let _ = self.respond(Reason::TooManyInFlight);
+            self.refused += 1;
+            return response.send_reset(Reset::REFUSED_STREAM);
+        };
         let judged = match self.frame_timer.malformed.take(body.stream_id().as_u32()) {
             true => Err(Reason::InvalidRequest),
             false => set_host(&mut head, self.gate.limits.header_size),
         };
+        let responder = H2Responder::new(response, Arc::clone(&self.frame_timer));
+        let (gate, shutdown) = (Arc::clone(&self.gate), self.shutdown.clone());
         if let Err(reason) = judged {
             self.wasted.add(waste, Instant::now());
-            return self.refuse(reason, response);
+            let Rendered::Http2(refusal) = self.respond(reason) else { return };
+            let H2Response { head, body, .. } = *refusal;
+            // a client that is gone reads nothing
+            let _ = responder.start(head, Outgoing::last(body));
+            drop(permit);
+            if let Some(left) = responder.rest() {
+                self.requests.spawn(async move {
+                    send_rest(&gate.process.waiting, client, left, &responder).await;
+                    Outcome::Answered
+                });
+            }
+            return;
         }
-        let responder = H2Responder::new(response);
-        let timer = Arc::clone(&self.frame_timer);
-        let stream = H2Stream::new(self.peer.address, body, responder.clone(), timer);
-        let handoff = Handoff::default();
-        let request = Request(Transport::Http2(Box::new(stream)));
-        let session = handoff.lend(request, Box::new(RequestHeader::from(head)));
-        let (gate, shutdown) = (Arc::clone(&self.gate), self.shutdown.clone());
+        self.has_started = true;
+        let stream = H2Stream::new(self.peer.address, body, responder.clone());
+        let header = Box::new(RequestHeader::from(head));
         self.requests.spawn(async move {
-            let mut served = pin!(gate.app.process_new_http(session, &shutdown));
-            poll_fn(|cx| {
-                if served.as_mut().poll(cx).is_pending() {
-                    return responder.poll_reset(cx).map(|()| Outcome::Wasted(waste));
+            let request = Request(Transport::Http2(Box::new(stream)));
+            let answered = serve_request(&gate, &shutdown, request, header, &responder).await;
+            drop(permit);
+            let sent = match responder.rest() {
+                Some(left) if answered => {
+                    send_rest(&gate.process.waiting, client, left, &responder).await
                 }
-                let (answered, _) = handoff.take_back();
-                Poll::Ready(answered.map_or(Outcome::Wasted(waste), |_| Outcome::Answered))
-            })
-            .await
+                _ => answered,
+            };
+            if sent { Outcome::Answered } else { Outcome::Wasted(waste) }
         });
     }
 
-    fn refuse(&mut self, reason: Reason, mut response: SendResponse<Bytes>) {
-        let refusal = self.gate.errors.respond(reason, self.peer.address, Version::HTTP_2);
-        let Rendered::Http2(refusal) = refusal else { return };
-        // a refusal is one piece, and smaller than any window; a client that is gone reads nothing
-        let [text, ..] = refusal.body;
-        if let Ok(mut body) = response.send_response(refusal.head, text.is_empty())
-            && !text.is_empty()
-        {
-            let _ = body.send_data(text, true);
-        }
+    /// The response of the gate, which is logged and counted.
+    fn respond(&self, reason: Reason) -> Rendered {
+        self.gate.errors.respond(reason, self.peer.address, Version::HTTP_2)
     }
+}
+
+/// Runs the app on a request; returns whether it is answered. What the request held is dropped.
+async fn serve_request<A: HttpServerApp + Send + Sync + 'static>(
+    gate: &Arc<Gate<A>>,
+    shutdown: &ShutdownWatch,
+    request: Request,
+    header: Box<RequestHeader>,
+    responder: &H2Responder,
+) -> bool {
+    let handoff = Handoff::default();
+    let mut served = pin!(gate.app.process_new_http(handoff.lend(request, header), shutdown));
+    poll_fn(|cx| {
+        if served.as_mut().poll(cx).is_pending() {
+            return responder.poll_reset(cx).map(|()| false);
+        }
+        Poll::Ready(handoff.take_back().0.is_some())
+    })
+    .await
+}
+
+/// Sends the rest of a small response, within the client's share; returns whether it is sent.
+async fn send_rest(
+    waiting: &WaitingRequests,
+    client: ClientKey,
+    left: usize,
+    responder: &H2Responder,
+) -> bool {
+    let Ok(_permit) = waiting.response(client, left) else {
+        responder.cancel();
+        return false;
+    };
+    responder.send_rest().await.is_ok()
 }
 
 /// Sets `Host` to `:authority`, so that the head is what it would be over HTTP/1.
@@ -383,20 +423,6 @@ mod tests {
             let mut head = parts("POST", "https://edge.test/rpc", &[]);
             assert_eq!(set_host(&mut head, max), fits, "{max} of {bytes} bytes");
         }
-    }
-
-    #[test]
-    fn abuse_is_of_one_minute() {
-        let start = Instant::now();
-        let mut waste = Waste { amount: 0, since: start };
-        for second in 0..600 {
-            waste.add(CLIENTS_OF_A_PROXY, start + Duration::from_secs(second));
-            assert!(!waste.is_abuse(), "one in a second, for ten minutes");
-        }
-        for _ in 0..2 * MAX_WASTED {
-            waste.add(CLIENTS_OF_A_PROXY, start + Duration::from_secs(600));
-        }
-        assert!(waste.is_abuse(), "hundreds at once");
     }
 
     #[test]

@@ -1,55 +1,68 @@
 //! One HTTP/2 request and its response: a stream of RFC 9113.
+//!
+//! A small response that the client does not take at once waits here without its request: the
+//! phases end, and with them the head and everything else that the request held.
 
+use super::outgoing::{Outgoing, Unwritten};
 use super::timed_io::FrameTimer;
-use crate::http::http1::{BodyError, STALL};
+use crate::http::http1::BodyError;
+use crate::http::progress::{Progress, STALL, WriteClock, acknowledged};
 use crate::http::request::{Gone, H2Response};
-use crate::io::within;
+use crate::io::{LARGE, LazyTimer};
 use bytes::Bytes;
 use h2::server::SendResponse;
-use h2::{RecvStream, SendStream};
+use h2::{Reason, RecvStream, SendStream};
 use http::{Response, StatusCode};
 use parking_lot::{Mutex, MutexGuard};
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+/// 4 KiB: a response of this size waits without its request. All errors and most answers are
+/// smaller.
+const SMALL: usize = 4 << 10;
 
 /// A request's body, and the sending side of its response.
 pub(in crate::http) struct H2Stream {
     peer: Option<IpAddr>,
     body: RecvStream,
     responder: H2Responder,
-    timer: Arc<FrameTimer>,
+    /// What `h2` holds of a response that may be large.
+    unwritten: Option<Arc<Unwritten>>,
 }
 
 /// The sending side of a stream, shared by the code that answers and the code that watches for a
 /// reset. Both run in one task, so the lock is never contended.
 #[derive(Clone)]
-pub(super) struct H2Responder(Arc<Mutex<Stage>>);
+pub(super) struct H2Responder(Arc<Shared>);
+
+struct Shared {
+    stage: Mutex<Stage>,
+    timer: Arc<FrameTimer>,
+}
 
 enum Stage {
     /// No final status is sent.
     Open(SendResponse<Bytes>),
     /// The body is being sent.
     Started(SendStream<Bytes>),
+    /// The rest of a small body waits for the client.
+    Rest(SendStream<Bytes>, Box<Outgoing>),
     /// Everything is handed over.
     Ended,
 }
 
-/// Whether a frame ends its stream.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum EndStream {
-    Yes,
-    No,
-}
-
 impl H2Responder {
-    pub(super) fn new(response: SendResponse<Bytes>) -> Self {
-        Self(Arc::new(Mutex::new(Stage::Open(response))))
+    pub(super) fn new(response: SendResponse<Bytes>, timer: Arc<FrameTimer>) -> Self {
+        let stage = Mutex::new(Stage::Open(response));
+        Self(Arc::new(Shared { stage, timer }))
     }
 
     fn stage(&self) -> MutexGuard<'_, Stage> {
-        self.0.lock()
+        self.0.stage.lock()
     }
 
     /// Ready when the client reset the stream or left. Once a response has started its sender sees
@@ -57,69 +70,125 @@ impl H2Responder {
     pub(super) fn poll_reset(&self, cx: &mut Context<'_>) -> Poll<()> {
         match &mut *self.stage() {
             Stage::Open(response) => response.poll_reset(cx).map(|_| ()),
-            Stage::Started(_) | Stage::Ended => Poll::Pending,
+            Stage::Started(_) | Stage::Rest(..) | Stage::Ended => Poll::Pending,
         }
     }
 
-    fn start(&self, head: Response<()>, end: EndStream) -> Result<(), Gone> {
+    /// Sends the head of a response, and of its body what the client takes at once. Returns the
+    /// rest, except for a small one, which is left to [`H2Responder::send_rest`].
+    pub(super) fn start(
+        &self,
+        head: Response<()>,
+        mut body: Outgoing,
+    ) -> Result<Option<Outgoing>, Gone> {
         let mut stage = self.stage();
         let Stage::Open(response) = &mut *stage else { return Err(Gone) };
-        let ends = end == EndStream::Yes;
-        let body = response.send_response(head, ends)?;
-        *stage = if ends { Stage::Ended } else { Stage::Started(body) };
-        Ok(())
+        let is_empty = body.is_last() && body.left() == 0;
+        let mut sender = response.send_response(head, is_empty)?;
+        let is_handed_over = is_empty || body.hand_over(&mut sender)?;
+        let (next, rest) = match (is_handed_over, body.is_last()) {
+            (true, false) => (Stage::Started(sender), None),
+            (true, true) if is_empty || !body.is_watched() => (Stage::Ended, None),
+            (false, true) if body.left() <= SMALL => (Stage::Rest(sender, Box::new(body)), None),
+            _ => (Stage::Started(sender), Some(body)),
+        };
+        *stage = next;
+        Ok(rest)
     }
 
-    /// Hands over as much of `piece` as the client takes at a time; not ready while its window is
-    /// closed.
-    fn poll_send(
-        &self,
-        cx: &mut Context<'_>,
-        piece: &mut Bytes,
-        end: EndStream,
-    ) -> Poll<Result<(), Gone>> {
+    /// Whether the connection has more to write than the client takes.
+    fn is_stuck(&self) -> bool {
+        self.0.timer.is_stuck.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of a small response that wait for the client.
+    pub(super) fn rest(&self) -> Option<usize> {
+        match &*self.stage() {
+            Stage::Rest(_, rest) => Some(rest.left()),
+            Stage::Open(_) | Stage::Started(_) | Stage::Ended => None,
+        }
+    }
+
+    /// Sends the rest of a small response.
+    pub(super) async fn send_rest(&self) -> Result<(), Gone> {
+        match self.take_rest() {
+            Some(mut rest) => self.send(&mut rest, STALL).await,
+            None => Ok(()),
+        }
+    }
+
+    fn take_rest(&self) -> Option<Box<Outgoing>> {
         let mut stage = self.stage();
-        let Stage::Started(body) = &mut *stage else { return Poll::Ready(Err(Gone)) };
-        body.reserve_capacity(piece.len());
-        let mut room = body.capacity();
-        while room == 0 {
+        match std::mem::replace(&mut *stage, Stage::Ended) {
+            Stage::Rest(sender, rest) => {
+                *stage = Stage::Started(sender);
+                Some(rest)
+            }
+            other => {
+                *stage = other;
+                None
+            }
+        }
+    }
+
+    /// Hands over as much as the client takes; not ready while its window is closed.
+    fn poll_send(&self, cx: &mut Context<'_>, body: &mut Outgoing) -> Poll<Result<(), Gone>> {
+        let mut stage = self.stage();
+        let Stage::Started(sender) = &mut *stage else { return Poll::Ready(Err(Gone)) };
+        while !body.hand_over(sender)? {
             // reports changes only
-            room = match ready!(body.poll_capacity(cx)) {
+            match ready!(sender.poll_capacity(cx)) {
                 Some(room) => room?,
                 None => return Poll::Ready(Err(Gone)),
             };
         }
-        let part = piece.split_to(room.min(piece.len()));
-        let ends = end == EndStream::Yes && piece.is_empty();
-        body.send_data(part, ends)?;
-        if ends {
+        if body.is_last() {
+            ready!(body.poll_written(cx));
             *stage = Stage::Ended;
         }
         Poll::Ready(Ok(()))
     }
 
-    async fn send(&self, mut piece: Bytes, end: EndStream) -> Result<(), Gone> {
-        while !piece.is_empty() {
-            let part = within(STALL, poll_fn(|cx| self.poll_send(cx, &mut piece, end)));
-            part.await.unwrap_or(Err(Gone))?;
+    /// Sends a body, or a piece of it, while the client takes it in time; else ends the stream.
+    pub(super) async fn send(&self, body: &mut Outgoing, timeout: Duration) -> Result<(), Gone> {
+        let (mut clock, mut timer) = (WriteClock::new(timeout), LazyTimer::default());
+        poll_fn(|cx| match self.poll_send(cx, body) {
+            Poll::Ready(sent) => Poll::Ready(sent),
+            Poll::Pending => {
+                let given_up = clock.poll(cx, &mut timer, || self.progress(body));
+                given_up.map(|()| {
+                    self.cancel();
+                    Err(Gone)
+                })
+            }
+        })
+        .await
+    }
+
+    /// The progress of this stream. Others of its connection do not count, unless all wait for the
+    /// socket.
+    fn progress(&self, body: &Outgoing) -> Progress {
+        let unwritten = body.unwritten();
+        let socket = self.0.timer.socket.as_deref().filter(|_| unwritten > 0);
+        Progress { acknowledged: acknowledged(socket), left: body.left() + unwritten }
+    }
+
+    /// Resets the stream and drops what of it is not written.
+    pub(super) fn cancel(&self) {
+        if let Stage::Started(sender) | Stage::Rest(sender, _) = &mut *self.stage() {
+            sender.send_reset(Reason::CANCEL);
         }
-        Ok(())
     }
 }
 
 impl H2Stream {
-    pub(super) fn new(
-        peer: Option<IpAddr>,
-        body: RecvStream,
-        responder: H2Responder,
-        timer: Arc<FrameTimer>,
-    ) -> Self {
-        Self { peer, body, responder, timer }
+    pub(super) fn new(peer: Option<IpAddr>, body: RecvStream, responder: H2Responder) -> Self {
+        Self { peer, body, responder, unwritten: None }
     }
 
     /// Whether `h2` dropped something malformed of it, unless that was requested before.
     fn is_malformed(&self) -> bool {
-        self.timer.malformed.take(self.body.stream_id().as_u32())
+        self.responder.0.timer.malformed.take(self.body.stream_id().as_u32())
     }
 
     pub(in crate::http) fn peer(&self) -> Option<IpAddr> {
@@ -148,27 +217,37 @@ impl H2Stream {
         *head.status_mut() = StatusCode::CONTINUE;
         match &mut *self.responder.stage() {
             Stage::Open(response) => Ok(response.send_informational(head)?),
-            Stage::Started(_) | Stage::Ended => Ok(()),
+            Stage::Started(_) | Stage::Rest(..) | Stage::Ended => Ok(()),
         }
     }
 
     /// Sends a response, or the start of one that is streamed.
-    pub(in crate::http) async fn respond(&mut self, response: &mut H2Response) -> Result<(), Gone> {
+    pub(in crate::http) async fn respond(
+        &mut self,
+        response: &mut H2Response,
+        timeout: Duration,
+    ) -> Result<(), Gone> {
         let H2Response { head, body, is_streamed } = response;
-        let (head, is_streamed) = (std::mem::take(head), *is_streamed);
-        let last = body.iter().rposition(|piece| !piece.is_empty()).filter(|_| !is_streamed);
-        let ends = last.is_none() && !is_streamed;
-        self.responder.start(head, if ends { EndStream::Yes } else { EndStream::No })?;
-        for (at, piece) in body.iter_mut().enumerate() {
-            let end = if Some(at) == last { EndStream::Yes } else { EndStream::No };
-            self.responder.send(std::mem::take(piece), end).await?;
+        let (head, pieces) = (std::mem::take(head), std::mem::take(body));
+        let mut body = if *is_streamed { Outgoing::part(pieces) } else { Outgoing::last(pieces) };
+        if *is_streamed || body.left() >= LARGE || self.responder.is_stuck() {
+            body = body.watched_by(self.unwritten.get_or_insert_default());
         }
-        Ok(())
+        match self.responder.start(head, body)? {
+            None => Ok(()),
+            Some(mut rest) => self.responder.send(&mut rest, timeout).await,
+        }
     }
 
     /// Sends more of a body.
-    pub(in crate::http) async fn write_piece(&mut self, piece: Bytes) -> Result<(), Gone> {
-        self.responder.send(piece, EndStream::No).await
+    pub(in crate::http) async fn write_piece(
+        &mut self,
+        piece: Bytes,
+        timeout: Duration,
+    ) -> Result<(), Gone> {
+        let piece = Outgoing::part([piece, Bytes::new(), Bytes::new()]);
+        let mut piece = piece.watched_by(self.unwritten.get_or_insert_default());
+        self.responder.send(&mut piece, timeout).await
     }
 
     /// Ends the body.

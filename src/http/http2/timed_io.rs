@@ -2,10 +2,15 @@
 //!
 //! The `h2` crate has no clock. [`TimedIo`] fails when the client takes nothing of what is written
 //! for too long, and when a head is started and not completed in time. For that it follows the
-//! frames that pass (RFC 9113, section 4.1): their lengths, and in `heads` what they start.
+//! frames that pass (RFC 9113, section 4.1): their lengths, and in `heads` what they start. It
+//! passes few heads at a time, because `h2` decodes all that it gets before it passes on any.
 
 use super::heads::{END_HEADERS, Heads, Malformed};
+use super::refusals::Refusals;
+use crate::http::progress::{Progress, WriteClock, acknowledged};
 use crate::io::LazyTimer;
+use bytes::BytesMut;
+use pingora::protocols::SocketDigest;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,7 +29,7 @@ const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 
 /// The state of a timed stream. Shared, because `h2` owns the stream and gives no access to it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct FrameTimer {
     /// Bytes wait that the client does not take.
     pub(super) is_stuck: AtomicBool,
@@ -34,6 +39,35 @@ pub(super) struct FrameTimer {
     pub(super) malformed: Malformed,
     /// Requests whose heads `h2` has got.
     pub(super) requests: AtomicUsize,
+    /// Streams that were refused, by `h2` or by us.
+    pub(super) refused: AtomicUsize,
+    /// Heads that `h2` may still get in this round.
+    room: AtomicUsize,
+    /// Heads of a round.
+    heads_at_once: usize,
+    /// `None` for a Unix socket.
+    pub(super) socket: Option<Arc<SocketDigest>>,
+}
+
+impl FrameTimer {
+    fn new(socket: Option<Arc<SocketDigest>>, heads_at_once: usize) -> Self {
+        Self {
+            is_stuck: AtomicBool::new(false),
+            head_was_late: AtomicBool::new(false),
+            malformed: Malformed::default(),
+            requests: AtomicUsize::new(0),
+            refused: AtomicUsize::new(0),
+            room: AtomicUsize::new(heads_at_once),
+            heads_at_once,
+            socket,
+        }
+    }
+
+    /// Starts another round once the requests of the last one are accepted; returns whether heads
+    /// may wait for it.
+    pub(super) fn resume(&self) -> bool {
+        self.room.swap(self.heads_at_once, Ordering::Relaxed) == 0
+    }
 }
 
 /// A stream whose frames have deadlines.
@@ -43,33 +77,48 @@ pub(super) struct TimedIo<S> {
     header_timeout: Duration,
     write_timeout: Duration,
     frames: Frames,
+    refusals: Refusals,
+    /// What was read behind the last head of a round.
+    held: BytesMut,
     /// Since when a frame other than DATA is incomplete.
     partial_since: Option<Instant>,
     read_alarm: LazyTimer,
-    stuck_since: Option<Instant>,
+    /// Runs while the client takes nothing.
+    write_clock: Option<WriteClock>,
     write_alarm: LazyTimer,
 }
 
 impl<S> TimedIo<S> {
-    /// The time for a head, and for some of what is written; `max_block` bounds a header block.
+    /// Over this `socket`. The times are for a head, and for some of what is written; `max_block`
+    /// bounds a header block, and `h2` gets `heads_at_once`.
     pub(super) fn new(
         inner: S,
+        socket: Option<Arc<SocketDigest>>,
         (header_timeout, write_timeout): (Duration, Duration),
         max_block: usize,
+        heads_at_once: usize,
     ) -> (Self, Arc<FrameTimer>) {
-        let timer = Arc::<FrameTimer>::default();
+        let timer = Arc::new(FrameTimer::new(socket, heads_at_once));
         let io = Self {
             inner,
             timer: Arc::clone(&timer),
             header_timeout,
             write_timeout,
             frames: Frames::new(max_block),
+            refusals: Refusals::default(),
+            held: BytesMut::new(),
             partial_since: None,
             read_alarm: LazyTimer::default(),
-            stuck_since: None,
+            write_clock: None,
             write_alarm: LazyTimer::default(),
         };
         (io, timer)
+    }
+
+    /// Follows what was written.
+    fn follow(&mut self, bytes: &[u8]) {
+        self.refusals.pass(bytes);
+        self.timer.refused.store(self.refusals.count, Ordering::Relaxed);
     }
 
     /// The result of a write or a flush; an error when none has made progress for too long.
@@ -80,13 +129,31 @@ impl<S> TimedIo<S> {
     ) -> Poll<io::Result<T>> {
         self.timer.is_stuck.store(written.is_pending(), Ordering::Relaxed);
         if written.is_ready() {
-            self.stuck_since = None;
+            self.write_clock = None;
             return written;
         }
-        let since = *self.stuck_since.get_or_insert_with(Instant::now);
-        self.write_alarm
-            .poll_until(since + self.write_timeout, cx)
-            .map(|()| Err(io::ErrorKind::TimedOut.into()))
+        let clock = self.write_clock.get_or_insert_with(|| WriteClock::new(self.write_timeout));
+        // how much is left is not known here, only that it is as much as before
+        let socket = self.timer.socket.as_deref();
+        let progress = || Progress { acknowledged: acknowledged(socket), left: 0 };
+        let given_up = clock.poll(cx, &mut self.write_alarm, progress);
+        given_up.map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> TimedIo<S> {
+    /// Reads from what is held, or else from the client.
+    fn poll_bytes(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.held.is_empty() {
+            return Pin::new(&mut self.inner).poll_read(cx, buf);
+        }
+        let bytes = self.held.split_to(self.held.len().min(buf.remaining()));
+        buf.put_slice(&bytes);
+        if self.held.is_empty() {
+            // most connections never hold anything
+            self.held = BytesMut::new();
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -101,11 +168,23 @@ impl<S: AsyncRead + Unpin> AsyncRead for TimedIo<S> {
             // `h2` has had its chance to say why
             return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
         }
+        let mut room = this.timer.room.load(Ordering::Relaxed);
+        if room == 0 {
+            // the connection goes on once it has accepted these
+            return Poll::Pending;
+        }
         let before = buf.filled().len();
-        let read = Pin::new(&mut this.inner).poll_read(cx, buf);
+        let read = this.poll_bytes(cx, buf);
         if read.is_ready() {
             let bytes = buf.filled().get(before..).unwrap_or_default();
-            let another = this.frames.pass(bytes, &this.timer.malformed);
+            let Passed { length, another } =
+                this.frames.pass(bytes, &mut room, &this.timer.malformed);
+            if let Some(rest) = bytes.get(length..).filter(|rest| !rest.is_empty()) {
+                let held = std::mem::replace(&mut this.held, BytesMut::from(rest));
+                this.held.unsplit(held);
+                buf.set_filled(before + length);
+            }
+            this.timer.room.store(room, Ordering::Relaxed);
             this.timer.requests.store(this.frames.heads.requests, Ordering::Relaxed);
             if another || this.frames.are_whole() {
                 this.partial_since = None;
@@ -131,6 +210,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimedIo<S> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.inner).poll_write(cx, data);
+        if let Poll::Ready(Ok(length)) = written {
+            this.follow(&data[..length]);
+        }
         this.written(cx, written)
     }
 
@@ -141,6 +223,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimedIo<S> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.inner).poll_write_vectored(cx, pieces);
+        if let Poll::Ready(Ok(mut length)) = written {
+            for piece in pieces {
+                let of_this = length.min(piece.len());
+                this.follow(&piece[..of_this]);
+                length -= of_this;
+            }
+        }
         this.written(cx, written)
     }
 
@@ -159,6 +248,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimedIo<S> {
         let shut = Pin::new(&mut this.inner).poll_shutdown(cx);
         this.written(cx, shut)
     }
+}
+
+/// How far frames were followed.
+struct Passed {
+    length: usize,
+    /// One frame was complete, and another has started.
+    another: bool,
 }
 
 /// The position in the client's frames.
@@ -194,11 +290,12 @@ impl Frames {
         }
     }
 
-    /// Follows `bytes`; returns whether one frame was complete and another has started.
-    fn pass(&mut self, mut bytes: &[u8], malformed: &Malformed) -> bool {
-        let mut started_another = false;
-        while let Some((first, rest)) = bytes.split_first() {
-            started_another |= self.are_whole();
+    /// Follows `bytes` to their end, or to that of the last head for which there is `room`.
+    fn pass(&mut self, all: &[u8], room: &mut usize, malformed: &Malformed) -> Passed {
+        let (mut bytes, mut another) = (all, false);
+        while let Some((first, rest)) = bytes.split_first().filter(|_| *room > 0) {
+            another |= self.are_whole();
+            let requests = self.heads.requests;
             if self.left > 0 {
                 let (of_this, rest) = bytes.split_at(self.left.min(bytes.len()));
                 self.left -= of_this.len();
@@ -207,6 +304,7 @@ impl Frames {
                     self.are_broken = self.heads.pass(of_this).is_none();
                     self.end_block(malformed);
                 }
+                *room -= (self.heads.requests - requests).min(*room);
                 continue;
             }
             bytes = rest;
@@ -217,9 +315,10 @@ impl Frames {
             if self.passed == FRAME_HEAD {
                 self.start_frame();
                 self.end_block(malformed);
+                *room -= (self.heads.requests - requests).min(*room);
             }
         }
-        started_another
+        Passed { length: all.len() - bytes.len(), another }
     }
 
     /// If the current frame has a block and is complete, looks at it.
@@ -266,14 +365,14 @@ mod tests {
     fn whole_after(bytes: &[u8], step: usize) -> bool {
         let mut frames = after_the_preface();
         for piece in bytes.chunks(step) {
-            frames.pass(piece, &Malformed::default());
+            frames.pass(piece, &mut 99, &Malformed::default());
         }
         frames.are_whole()
     }
 
     fn after_the_preface() -> Frames {
         let mut frames = Frames::new(1 << 20);
-        frames.pass(&[b'p'; PREFACE], &Malformed::default());
+        frames.pass(&[b'p'; PREFACE], &mut 1, &Malformed::default());
         frames
     }
 
@@ -311,7 +410,7 @@ mod tests {
         let mut frames = after_the_preface();
         let head = frame(HEADERS, END_HEADERS, 50);
         let (start, end) = head.split_at(20);
-        let mut pass = |bytes: &[u8]| frames.pass(bytes, &Malformed::default());
+        let mut pass = |bytes: &[u8]| frames.pass(bytes, &mut 99, &Malformed::default()).another;
         assert!(pass(start), "one begins");
         assert!(!pass(end), "it ends, and no other begins");
         assert!(pass(start));

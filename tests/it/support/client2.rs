@@ -4,7 +4,10 @@
 //! In: a [`Request`], or a head whose body the test sends itself. Out: a [`Response`], or how the
 //! stream or the connection ended. No wait exceeds [`PATIENCE`].
 
+use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::Poll;
 
 use bytes::Bytes;
 use h2::client::{ResponseFuture, SendRequest};
@@ -115,10 +118,35 @@ impl Client2 {
         })
     }
 
+    /// Reads a response while the test goes on.
+    pub(crate) fn read_meanwhile(&self, begun: Begun) -> JoinHandle<Result<Vec<u8>, h2::Error>> {
+        self.runtime.spawn(async { read(begun.answer.await?.into_body()).await })
+    }
+
     /// Waits for the head of a response whose body stays unread; returns its status.
     pub(crate) fn unread(&self, begun: Begun) -> (u16, RecvStream) {
         let (head, body) = self.in_time(begun.answer).expect("a response").into_parts();
         (head.status.as_u16(), body)
+    }
+
+    /// How a stream was reset, if that is known already.
+    pub(crate) fn reset_of(&self, begun: &mut Begun) -> Option<Reason> {
+        let answer = &mut begun.answer;
+        let known = poll_fn(|cx| Poll::Ready(Pin::new(&mut *answer).poll(cx)));
+        match self.in_time(known) {
+            Poll::Ready(Err(error)) => error.reason(),
+            _ => None,
+        }
+    }
+
+    /// Reads the rest of a body.
+    pub(crate) fn rest_of(&self, body: &mut RecvStream) -> Result<(), h2::Error> {
+        self.in_time(async {
+            while let Some(piece) = body.data().await {
+                piece?;
+            }
+            Ok(())
+        })
     }
 
     /// How the stream of an unread response ends.

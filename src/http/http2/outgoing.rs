@@ -1,0 +1,116 @@
+//! What is left to send of a body over HTTP/2, and what `h2` has got of it and not written.
+//!
+//! `h2` says how much of a body it takes, not whether that has left: a stream that waits for the
+//! socket, which others share, is told from one whose window is closed by the bytes of it that `h2`
+//! still holds.
+
+use bytes::Bytes;
+use futures_util::task::AtomicWaker;
+use h2::SendStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+/// A body, or a piece of one that is streamed.
+pub(super) struct Outgoing {
+    pieces: [Bytes; 3],
+    is_last: bool,
+    /// `None` for a small body, which `h2` takes whole if the window is open.
+    unwritten: Option<Arc<Unwritten>>,
+}
+
+/// Bytes of a stream that `h2` holds.
+#[derive(Default)]
+pub(super) struct Unwritten {
+    bytes: AtomicUsize,
+    sender: AtomicWaker,
+}
+
+/// Bytes that count as unwritten until `h2` drops them.
+struct Watched {
+    bytes: Bytes,
+    unwritten: Arc<Unwritten>,
+}
+
+impl Outgoing {
+    /// The last, or only, part of a body.
+    pub(super) fn last(pieces: [Bytes; 3]) -> Self {
+        Self { pieces, is_last: true, unwritten: None }
+    }
+
+    /// A part of a body that is streamed.
+    pub(super) fn part(pieces: [Bytes; 3]) -> Self {
+        Self { pieces, is_last: false, unwritten: None }
+    }
+
+    /// Counts in `unwritten` what `h2` holds of it.
+    pub(super) fn watched_by(self, unwritten: &Arc<Unwritten>) -> Self {
+        Self { unwritten: Some(Arc::clone(unwritten)), ..self }
+    }
+
+    /// Bytes that `h2` has not taken.
+    pub(super) fn left(&self) -> usize {
+        self.pieces.iter().map(Bytes::len).sum()
+    }
+
+    /// Bytes that `h2` has taken and not written, of this and earlier parts of the body.
+    pub(super) fn unwritten(&self) -> usize {
+        self.unwritten.as_ref().map_or(0, |unwritten| unwritten.bytes.load(Ordering::Relaxed))
+    }
+
+    /// Whether it is seen when it has left.
+    pub(super) fn is_watched(&self) -> bool {
+        self.unwritten.is_some()
+    }
+
+    /// Whether the body ends with it.
+    pub(super) fn is_last(&self) -> bool {
+        self.is_last
+    }
+
+    /// Hands over as much as `h2` takes now; returns whether that is all.
+    pub(super) fn hand_over(&mut self, sender: &mut SendStream<Bytes>) -> Result<bool, h2::Error> {
+        while self.left() > 0 {
+            sender.reserve_capacity(self.left());
+            let room = sender.capacity();
+            let Some(piece) = self.pieces.iter_mut().find(|piece| !piece.is_empty()) else { break };
+            let part = piece.split_to(room.min(piece.len()));
+            if part.is_empty() {
+                return Ok(false);
+            }
+            let ends = self.is_last && self.left() == 0;
+            sender.send_data(self.watched(part), ends)?;
+        }
+        Ok(true)
+    }
+
+    fn watched(&self, bytes: Bytes) -> Bytes {
+        let Some(unwritten) = &self.unwritten else { return bytes };
+        unwritten.bytes.fetch_add(bytes.len(), Ordering::Relaxed);
+        Bytes::from_owner(Watched { bytes, unwritten: Arc::clone(unwritten) })
+    }
+
+    /// Ready when `h2` has written, or dropped, all that it has taken.
+    pub(super) fn poll_written(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(unwritten) = &self.unwritten else { return Poll::Ready(()) };
+        // before the bytes are read, so that none is missed
+        unwritten.sender.register(cx.waker());
+        match unwritten.bytes.load(Ordering::Acquire) {
+            0 => Poll::Ready(()),
+            _ => Poll::Pending,
+        }
+    }
+}
+
+impl AsRef<[u8]> for Watched {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.unwritten.bytes.fetch_sub(self.bytes.len(), Ordering::Release);
+        self.unwritten.sender.wake();
+    }
+}
