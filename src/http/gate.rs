@@ -52,6 +52,7 @@ pub trait ErrorResponder: Send + Sync + 'static {
 pub fn message_of(reason: Reason) -> &'static str {
     match reason {
         Reason::Overloaded => "too many connections",
+        Reason::TooManyInFlight => "too many requests at a time: wait for responses",
         Reason::HeaderTooLarge => "the request head is too large",
         Reason::RequestTimeout => "the request head did not arrive in time",
         Reason::WrongHttpMethod => "this is not a forward proxy",
@@ -289,8 +290,19 @@ impl<A: HttpServerApp + Send + Sync + 'static> Gate<A> {
     async fn serve_http1(&self, mut connection: Box<Connection>, shutdown: &ShutdownWatch) {
         let handoff = Handoff::default();
         while let Some(header) = connection.next_head().await {
+            let client = || self.client_of(connection.peer(), &header.headers);
+            let waiting = connection.waits_for_body().then(|| {
+                let raw = connection.head().len();
+                self.process.waiting.request(client(), &header.headers, raw)
+            });
+            let Ok(waiting) = waiting.transpose() else {
+                let client = client().address();
+                drop(header);
+                return cold(connection.refuse(Reason::TooManyInFlight, Some(client))).await;
+            };
             let session = handoff.lend(Request(Transport::Http1(connection)), header);
             self.app.process_new_http(session, shutdown).await;
+            drop(waiting);
             let (request, header) = handoff.take_back();
             let Some(Request(Transport::Http1(answered))) = request else { return };
             connection = answered;

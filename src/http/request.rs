@@ -69,14 +69,6 @@ impl Request {
         matches!(&self.0, Transport::Http1(connection) if connection.is_head_cached())
     }
 
-    /// Bytes that the head takes as it came, next to its fields; `None` over HTTP/2.
-    pub fn size_of_raw_head(&self) -> Option<usize> {
-        match &self.0 {
-            Transport::Http1(connection) => Some(connection.head().len()),
-            Transport::Http2(_) => None,
-        }
-    }
-
     /// The whole body, if it arrived with the head.
     pub fn take_whole_body(&mut self) -> Option<Bytes> {
         match &mut self.0 {

@@ -7,9 +7,8 @@
 use super::{Context, Outcome, Proxy, RequestContext, Surface};
 use crate::http::clients::{Clients, RequestLimiter, Settings as _, Unsettled};
 use crate::http::request::Unsent;
-use crate::http::waiting::WaitingPermit;
 use crate::http::{Incomplete, Request, X_REQUEST_ID};
-use crate::io::{Exhausted, LARGE, MemoryPermit, cold, within};
+use crate::io::{LARGE, MemoryPermit, cold, within};
 use crate::node::NodeError;
 use crate::reply::{ErrorFormat, Persistence, Reply, ResponseContext};
 use bytes::Bytes;
@@ -43,8 +42,6 @@ pub(super) struct Exchange<'a, S: Surface> {
 struct Upload {
     _permit: MemoryPermit,
     _share: Guard,
-    /// The memory of the request itself; over HTTP/2 its stream has that.
-    _waiting: Option<WaitingPermit>,
 }
 
 /// What admission found out about the request's client, for every response to it.
@@ -181,25 +178,8 @@ impl<'a, S: Surface> Exchange<'a, S> {
         permit
             .reserve(length)
             .map_err(|_| refused(Reason::Overloaded, "too many bodies at once"))?;
-        let waiting = self.wait(caller)?;
         let body = self.request.read_whole_body(timeout, max).await?;
-        Ok((body, Some(Box::new(Upload { _permit: permit, _share: share, _waiting: waiting }))))
-    }
-
-    /// Reserves the memory of a request over HTTP/1 that waits for its body.
-    ///
-    /// # Errors
-    /// The client holds its share of that memory already, or all clients hold all of it.
-    fn wait(&self, caller: &Caller<'_>) -> Result<Option<WaitingPermit>, Incomplete> {
-        let Some(raw) = self.request.size_of_raw_head() else { return Ok(None) };
-        let waiting = &self.proxy.process.waiting;
-        let permit = waiting.request(caller.client.key, &self.header.headers, raw);
-        let (reason, message) = match permit {
-            Ok(permit) => return Ok(Some(permit)),
-            Err(Exhausted::Share) => (Reason::TooManyInFlight, "too many requests at a time"),
-            Err(Exhausted::Pool) => (Reason::Overloaded, "too many requests at once"),
-        };
-        Err(Incomplete::Refused(Refusal::new(reason, message)))
+        Ok((body, Some(Box::new(Upload { _permit: permit, _share: share }))))
     }
 
     /// Counts a large answer as the client's until it is read.

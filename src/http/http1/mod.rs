@@ -203,7 +203,8 @@ impl Connection {
             Some(Err(HeadError::TooLarge)) => Reason::HeaderTooLarge,
             None => Reason::RequestTimeout,
         };
-        cold(self.refuse(refusal)).await;
+        let peer = self.peer();
+        cold(self.refuse(refusal, peer)).await;
         None
     }
 
@@ -277,6 +278,14 @@ impl Connection {
         }
     }
 
+    /// Whether the body, or a part of it, did not arrive with the head.
+    pub(super) fn waits_for_body(&self) -> bool {
+        match self.body {
+            BodyReader::Length(length) => length > self.buffer.len() as u64,
+            _ => true,
+        }
+    }
+
     /// Whether there is no body, or no more of it.
     pub(super) fn is_body_read(&self) -> bool {
         self.body == BodyReader::DONE
@@ -339,9 +348,8 @@ impl Connection {
             // more of it may be under way, and a reset would cost the client the response
             self.lingers |= !self.is_input_read();
             self.peer.ends("no other request may follow the last one");
-            // the client decides how long that takes: nothing of its head is held meanwhile
             drop(header);
-            (self.head, self.buffer, self.cached) = (Vec::new(), BytesMut::new(), None);
+            self.free();
             cold(self.close()).await;
             return false;
         }
@@ -356,10 +364,17 @@ impl Connection {
         true
     }
 
-    async fn refuse(&mut self, reason: Reason) {
+    /// Frees what is held of the last request: the client decides how long closing takes.
+    fn free(&mut self) {
+        (self.head, self.buffer, self.cached) = (Vec::new(), BytesMut::new(), None);
+    }
+
+    /// Refuses the request of this client, and closes.
+    pub(super) async fn refuse(&mut self, reason: Reason, client: Option<IpAddr>) {
         self.lingers = true;
         self.peer.ends("its request head was refused");
-        let response = self.errors.respond(reason, self.peer.address, Version::HTTP_11);
+        self.free();
+        let response = self.errors.respond(reason, client, Version::HTTP_11);
         if let Rendered::Http1(mut pieces) = response {
             // a client that is gone reads nothing, and the connection closes either way
             let _ = timeout(LINGER, self.write(&mut pieces, LINGER)).await;

@@ -266,7 +266,9 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
         let Ok(permit) = self.gate.process.waiting.request(client, &head.headers, 0) else {
             self.wasted.add(waste, Instant::now());
             // logged and counted, and not sent: a client may repeat what is refused by a reset
-            let _ = self.respond(Reason::TooManyInFlight);
+            let client = client.address();
+            let _ =
+                self.gate.errors.respond(Reason::TooManyInFlight, Some(client), Version::HTTP_2);
             self.refused += 1;
             return response.send_reset(Reset::REFUSED_STREAM);
         };
