@@ -9,7 +9,7 @@ import assert from 'node:assert/strict';
 import { randomInt, randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { TABLES, acknowledgement, agrees, events } from './lib/age.mjs';
+import { TABLES, acknowledged, agrees, events } from './lib/age.mjs';
 import { postgres } from './lib/cluster.mjs';
 import { endAll, place, program } from './lib/processes.mjs';
 import { Sidecar, ask, connection, eventually } from './lib/sidecar.mjs';
@@ -42,16 +42,6 @@ const DENIALS = 100;
 const totals = { kills: 0, outages: 0, events: 0, unanswered: 0, remembered: 0, denied: 0 };
 const sidecars = [];
 let starting;
-
-/** What a response acknowledges, or undefined when the event must be reported again. */
-function acknowledged(answer, denials) {
-  if (answer.status !== 503 || !denials) return acknowledgement(answer);
-  const { headers, json } = answer;
-  assert.equal(json.error, 'StoreUnavailable', JSON.stringify(json));
-  assert.match(headers['retry-after'], /^[1-9]\d*$/, JSON.stringify(json));
-  denials.count += 1;
-  return undefined;
-}
 
 /** The verifier: reports events on many connections, each until it is acknowledged. */
 class Verifier {

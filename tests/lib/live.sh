@@ -211,6 +211,14 @@ outages() {
     unshare "${mapped[@]}" --mount "$VENV/bin/python" -B tests/outages/run.py
 }
 
+# A fault at each step of a request. It mounts small file systems, as outages does, and traces the
+# program, for which it needs root or CAP_SYS_PTRACE.
+faults() {
+  local mapped=()
+  (($(id -u) == 0)) || mapped=(--map-root-user)
+  PORTCULLIS=$TARGET/debug/portcullis unshare "${mapped[@]}" --mount tests/faults/run.mjs
+}
+
 # Three instances and one store, with faults of each; six minutes, because a quota is of a minute.
 # Wrong clocks and networks have fleets of their own, meanwhile.
 fleet() {

@@ -166,6 +166,7 @@ prepare_tools() {
   has systemd-analyze || missing+=(systemd)
   has dbus-daemon || missing+=(dbus)
   has pgrep || missing+=(procps)
+  has strace || missing+=(strace)
   has ip || missing+=(iproute2)
   has nft || missing+=(nftables)
   has groff || missing+=(groff-base)

@@ -55,6 +55,17 @@ export function acknowledgement({ status, json }) {
   return { outcome: again ? json.outcome : 'applied', state: json.state, again };
 }
 
+/** What a response acknowledges, or undefined when the event must be reported again: `denials`
+ * counts those that the store denied. */
+export function acknowledged(answer, denials) {
+  if (answer.status !== 503 || !denials) return acknowledgement(answer);
+  const { headers, json } = answer;
+  assert.equal(json.error, 'StoreUnavailable', JSON.stringify(json));
+  assert.match(headers['retry-after'], /^[1-9]\d*$/, JSON.stringify(json));
+  denials.count += 1;
+  return undefined;
+}
+
 const pick = (list) => list[randomInt(list.length)];
 const instant = (ms) => ms && new Date(ms).toISOString();
 const micros = (ms) => ms && ms * 1_000;

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
 import { createHmac, randomBytes, randomInt } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdirSync, openSync, writeFileSync } from 'node:fs';
+import { closeSync, mkdirSync, openSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
 import { createServer } from 'node:net';
 import { text } from 'node:stream/consumers';
@@ -140,18 +140,25 @@ export class Caller {
 }
 
 export class Sidecar extends Caller {
-  /** Creates a sidecar's files in `folder`, and its tables in the store at a URL. */
-  static async on(store, folder) {
+  /** Creates a sidecar's files in `folder`, and its tables in the store at a URL. `env` overrides
+   * its configuration. */
+  static async on(store, folder, env = {}) {
     const sidecar = new Sidecar({});
     mkdirSync(folder, { recursive: true });
     const port = await freePort();
-    Object.assign(sidecar, { store, folder, starts: 0, url: `http://127.0.0.1:${port}` });
+    const url = `http://127.0.0.1:${port}`;
+    Object.assign(sidecar, { store, folder, starts: 0, url, env: { ...process.env, ...env } });
     sidecar.sessionSecret = sidecar.#secret('session.key');
     sidecar.webhookSecret = sidecar.#secret('webhook.key');
     sidecar.config = `${folder}/portcullis.toml`;
     writeFileSync(sidecar.config, configuration({ folder, port, store }));
-    await run(PORTCULLIS, ['store', 'migrate', '--config', sidecar.config]);
+    await sidecar.run('store', 'migrate');
     return sidecar;
+  }
+
+  /** Runs a command of the program on its configuration. */
+  run(group, command, ...args) {
+    return run(PORTCULLIS, [group, command, '--config', this.config, ...args], { env: this.env });
   }
 
   #secret(name) {
@@ -166,16 +173,18 @@ export class Sidecar extends Caller {
 
   async start() {
     this.starts += 1;
-    const log = `${this.folder}/sidecar-${this.starts}.log`;
-    const out = openSync(log, 'a');
+    this.log = `${this.folder}/sidecar-${this.starts}.log`;
+    const out = openSync(this.log, 'a');
     this.child = spawn(PORTCULLIS, ['serve', '--config', this.config], {
       stdio: ['ignore', out, out],
+      env: this.env,
     });
+    closeSync(out);
     this.gone = once(this.child, 'exit').then(([code, signal]) => `exit ${code ?? signal}`);
     let ended;
     this.gone.then((why) => (ended = why));
     await eventually('the sidecar answers', async () => {
-      assert.equal(ended, undefined, `the sidecar did not come up: see ${log}`);
+      assert.equal(ended, undefined, `the sidecar did not come up: see ${this.log}`);
       return (await ask(`${this.url}/healthz`)).status === 200;
     });
   }

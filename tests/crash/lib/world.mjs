@@ -166,7 +166,7 @@ export class World {
 }
 
 /** A response of either surface: the hash in it, or the reason of the refusal. */
-function reply(status, json) {
+export function reply(status, json) {
   const error = json.error?.data ?? json.error;
   const of = json.result ?? error ?? json;
   const hash = of.transaction_hash ? hex(of.transaction_hash) : '';

@@ -1,0 +1,20 @@
+// A part of all faults, always the same one: a fixed stride through each kind of fault.
+
+/** Faults of a kind that a sample has, per source. Some take seconds. */
+const SHARE = { error: 36, kill: 6, stall: 1, cut: 6, swallowed: 3 };
+
+export function sample(cases) {
+  return [...grouped(cases)].flatMap(([fault, group]) => strided(group, SHARE[fault]));
+}
+
+function grouped(cases) {
+  const groups = new Map();
+  for (const one of cases) groups.set(one.fault, [...(groups.get(one.fault) ?? []), one]);
+  return groups;
+}
+
+function strided(group, share) {
+  const stride = Math.ceil(group.length / share);
+  // from the middle of a stride on, so that the last calls have their turn
+  return group.filter((_, at) => at % stride === Math.floor(stride / 2));
+}

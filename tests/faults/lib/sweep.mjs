@@ -1,0 +1,73 @@
+// Disturbs requests of one kind in every way, and judges each: nothing acknowledged is lost or
+// doubled, every answer was true, and the next request succeeds.
+import assert from 'node:assert/strict';
+import { heal } from './heal.mjs';
+import { sample } from './sample.mjs';
+
+/** Requests before the first that is counted: connections are open and statements prepared then. */
+const WARM_UP = 8;
+/** Clean requests that are counted; a fault within the smallest count must happen. */
+const COUNTED = 5;
+/** Requests in which a fault may happen: the calls of one differ a little from another's. */
+const ATTEMPTS = 8;
+/** So many failures of a kind are enough to read. */
+const ENOUGH = 5;
+
+/** The smallest count of each call over clean requests, and the largest. */
+async function counted(kind, source) {
+  const all = [];
+  for (let at = 0; at < WARM_UP; at += 1) assert.equal(await kind.next(), undefined);
+  for (let at = 0; at < COUNTED; at += 1) {
+    const request = await kind.fresh();
+    const { counts, answer } = await source.count(() => kind.send(request));
+    assert.equal(kind.failed(answer), undefined, 'a request without a fault succeeds');
+    await kind.settle(request, answer);
+    all.push(counts);
+  }
+  const places = [...new Set(all.flatMap(Object.keys))];
+  const of = (choose) =>
+    Object.fromEntries(places.map((at) => [at, choose(...all.map((counts) => counts[at] ?? 0))]));
+  return { least: of(Math.min), most: of(Math.max) };
+}
+
+export class Sweep {
+  constructor({ service, store, tally, isWhole }) {
+    Object.assign(this, { service, store, tally, isWhole });
+  }
+
+  /** All faults of one kind of request at one source. */
+  async run(kind, source) {
+    const { least, most } = await counted(kind, source);
+    const cases = source.cases(this.isWhole ? most : least);
+    const failures = this.tally.failures.length;
+    for (const one of this.isWhole ? cases : sample(cases)) {
+      const must = one.k <= least[one.place];
+      const step = `${one.name} at ${source.name} ${one.place} ${one.k}`;
+      try {
+        await this.#play(kind, one, must);
+      } catch (error) {
+        this.tally.fail(`${kind.name} on ${this.store}: ${step}`, error);
+        await this.service.restart();
+        if (this.tally.failures.length - failures >= ENOUGH) return;
+      }
+    }
+  }
+
+  async #play(kind, one, must) {
+    for (let attempt = 1; attempt <= ATTEMPTS; attempt += 1) {
+      const request = await kind.fresh();
+      const send = () => kind.send(request);
+      const { isHit, isImpossible, answer } = await one.source.inject(one, send);
+      if (isImpossible) return this.service.restart();
+      if (!isHit && answer.lost) throw new Error(`no answer without a fault: ${answer.why}`);
+      if (isHit && one.fault === 'kill') await this.service.start();
+      kind.isTrue(answer);
+      this.tally.healed(await heal(this.service, () => kind.next()));
+      await kind.settle(request, answer);
+      if (!isHit && attempt < ATTEMPTS && must) continue;
+      this.tally.add(kind.name, this.store, one.fault, isHit);
+      assert.ok(isHit || !must, 'the fault never happened');
+      return;
+    }
+  }
+}
