@@ -136,7 +136,8 @@ class Operations {
     if (!lost && status !== 200 && !hash && reason !== 'in_progress') assert.equal(before, 0, what);
     const last = await this.#answered(operation);
     assert.equal(await this.#happened(operation), 1, `${what} and then ${last.text}`);
-    if (hash && last.hash) assert.equal(last.hash, hash, what);
+    // an unknown outcome may be that nothing was sent, and then it is another transaction
+    if (hash && last.hash && status < 300) assert.equal(last.hash, hash, what);
     this.done(operation);
   }
 
@@ -155,6 +156,8 @@ class Operations {
   async next() {
     this.pending ??= await this.fresh();
     const answer = await this.send(this.pending);
+    // it was accepted, and its receipt is late
+    if (answer.status === 202) return undefined;
     const failed = answer.reason === 'faucet_cooldown' ? undefined : this.failed(answer);
     if (failed) return failed;
     this.done(this.pending);

@@ -24,7 +24,7 @@ const { values, positionals } = parseArgs({
 });
 const isWhole = values.all || 'PORTCULLIS_TEST_LONG' in process.env;
 /** They wait more than they compute. */
-const LANES = 8;
+const LANES = 6;
 
 /** Faults of the whole machine, on both stores. */
 const OF_MACHINES = { disk: [sidecarDisk, relayDisk], clock: [sidecarClock, relayClock] };

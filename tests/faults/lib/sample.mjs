@@ -1,7 +1,7 @@
 // A part of all faults, always the same one: a fixed stride through each kind of fault.
 
 /** Faults of a kind that a sample has, per source. Some take seconds. */
-const SHARE = { error: 36, kill: 6, stall: 1, cut: 6, swallowed: 3 };
+const SHARE = { error: 24, kill: 4, stall: 1, cut: 5, swallowed: 2 };
 
 export function sample(cases) {
   return [...grouped(cases)].flatMap(([fault, group]) => strided(group, SHARE[fault]));

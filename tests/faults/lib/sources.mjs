@@ -59,10 +59,10 @@ export class SystemCalls {
       if (fault === 'kill' && answer.lost) await Promise.race([trace.gone, pause(AFTERWARDS_MS)]);
       return answer;
     });
-    const isHit = trace.isHit() || Boolean(answer.lost);
+    const made = { isHit: trace.isHit(), isImpossible: trace.isImpossible(), answer };
     trace.remove();
-    if (isHit && fault === 'kill') await this.service.gone;
-    return { isHit, answer };
+    if (made.isHit && fault === 'kill') await this.service.gone;
+    return made;
   }
 }
 
@@ -118,8 +118,10 @@ export class CommandCalls extends SystemCalls {
 
   async inject({ place, k, inject }, request) {
     const { trace, answer } = await this.traced([place], `${place}:${inject}:when=${k}`, request);
+    // a command that was killed ends its trace, too
     const isHit = trace.isHit() || answer.lost;
+    const made = { isHit, isImpossible: trace.isImpossible(), answer };
     trace.remove();
-    return { isHit, answer };
+    return made;
   }
 }

@@ -74,13 +74,24 @@ export class Trace {
 
   /** Whether a call was tampered with: also one that was delayed until its process was gone. */
   isHit() {
-    const hit = /INJECTED|DELAYED|killed by SIGKILL|= \?$/;
-    return this.lines().some((line) => hit.test(line));
+    return this.hits().length > 0;
   }
 
-  /** Whether a call failed that cannot fail: the release of a lock. */
+  /** The calls that were tampered with. */
+  hits() {
+    const hit = /INJECTED|DELAYED|killed by SIGKILL|= \?$/;
+    const begun = new Map();
+    return this.lines().flatMap((line) => {
+      const thread = line.split(' ', 1)[0];
+      const call = / resumed>/.test(line) ? begun.get(thread) + line : line;
+      begun.set(thread, line);
+      return hit.test(line) ? [call] : [];
+    });
+  }
+
+  /** Whether a call failed that cannot fail: the release of a lock of a local file. */
   isImpossible() {
-    return this.lines().some((line) => /F_UNLCK.*INJECTED/.test(line));
+    return this.hits().some((call) => /F_UNLCK.*= -1.*INJECTED/.test(call));
   }
 
   /** How often a thread made each call, of the thread that made most. */
