@@ -224,10 +224,15 @@ test('a failure without a fault makes a run bad', () => {
 
 test('connections that end under requests make a run bad', () => {
   const facts = good();
-  facts.outcomes.repeat('feed');
+  const one = { surface: 'feed', instance: 'one', began: Date.now() };
+  facts.outcomes.repeat(one);
   assert.deepEqual(judge(facts), [], 'one is a race that every server has');
-  for (let at = 0; at < 3; at += 1) facts.outcomes.repeat('feed');
+  for (let at = 0; at < 3; at += 1) facts.outcomes.repeat(one);
   assert.equal(judge(facts).length, 1);
+  const killed = good();
+  killed.outcomes.windows.begin('outage', 0, 'one');
+  for (let at = 0; at < 3; at += 1) killed.outcomes.repeat(one);
+  assert.deepEqual(judge(killed), [], 'the instance was killed');
 });
 
 const intent = (hash, state, more) => ({ hash, state, ...more });

@@ -102,7 +102,7 @@ export class Book {
     const began = Date.now();
     let answer = await request(caller).catch(late);
     if (answer.lost && answer.isReused) {
-      this.outcomes.repeat(surface);
+      this.outcomes.repeat({ surface, instance, began });
       answer = await request(caller).catch(late);
     }
     const { status } = answer;

@@ -1,4 +1,5 @@
 // Requests by surface and outcome, with their times. Each is judged as soon as it is over.
+import { LOST } from './table.mjs';
 
 /** Steps of a histogram of durations: each is 5 % longer than the one before. */
 const STEP = Math.log(1.05);
@@ -66,8 +67,11 @@ export class Outcomes {
     return false;
   }
 
-  /** A pooled connection was closed while its next request was sent: clients send that again. */
-  repeat(surface) {
+  /** A pooled connection was closed while its next request was sent: clients send that again. It
+   * counts unless a fault explains a lost connection. */
+  repeat({ surface, instance, began }) {
+    const lost = { reason: LOST, instance, began, ended: Date.now() };
+    if (this.windows.explain(lost)) return;
     this.#row(surface).repeated += 1;
   }
 

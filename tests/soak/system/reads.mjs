@@ -93,7 +93,7 @@ export class Readers {
     const began = Date.now();
     let answer = await ask(url, { ...options, agent }).catch(late);
     if (answer.lost && answer.isReused) {
-      this.outcomes.repeat(surface);
+      this.outcomes.repeat({ surface, instance: server.name, began });
       answer = await ask(url, { ...options, agent: client.fresh }).catch(late);
     }
     const ended = Date.now();
