@@ -137,7 +137,7 @@ crashes() { PORTCULLIS=$TARGET/debug/portcullis node tests/crash/run.mjs --round
 soak() { PORTCULLIS=$TARGET/debug/portcullis node tests/soak/run.mjs "$1"; }
 
 # Tests of the rules by which a soak is judged.
-soak_judge() { node --test tests/soak/judge.test.mjs; }
+soak_judge() { node --test tests/soak/*.test.mjs; }
 
 # The whole system, for a length such as 20m; its report is in target/soak/.
 system_soak() { PORTCULLIS=$TARGET/debug/portcullis tests/soak/run "$1"; }
