@@ -2,8 +2,8 @@
 //! read.
 //!
 //! In: a client and what its request takes. Out: a permit, or a refusal. Over HTTP/2 each stream
-//! reserves its memory before it gets a task; over HTTP/1 a request does whose body is not there with
-//! its head. Next: `io`, which has the pool and the shares.
+//! reserves its memory before it gets a task; over HTTP/1 a request does whose body is not there
+//! with its head. Next: `io`, which has the pool and the shares.
 
 use crate::io::{ClientShare, Exhausted, MemoryPermit, MemoryPool};
 use http::HeaderMap;
