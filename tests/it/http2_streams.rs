@@ -90,7 +90,7 @@ fn an_unread_refusal_holds_no_request() {
     let _first = client.begin(&Request::post(QUESTION), false).expect("begun");
     stage.in_flight(1.0);
     let start = Instant::now();
-    let refused: Vec<_> = (0..20)
+    let mut refused: Vec<_> = (0..20)
         .map(|_| {
             let begun = client.begin(&Request::post(QUESTION), false).expect("begun");
             let (status, body) = client.unread(begun);
@@ -99,6 +99,8 @@ fn an_unread_refusal_holds_no_request() {
         })
         .collect();
     stage.in_flight(1.0);
+    let are_open = refused.iter_mut().all(|body| client.is_silent(body));
+    assert!(are_open, "the client may still read them");
     for mut body in refused {
         let ended = client.rest_of(&mut body).expect_err("nothing of it fits the window");
         assert_eq!(ended.reason(), Some(Reason::CANCEL));

@@ -139,6 +139,11 @@ impl Client2 {
         }
     }
 
+    /// Whether a body has neither more bytes nor an end.
+    pub(crate) fn is_silent(&self, body: &mut RecvStream) -> bool {
+        self.in_time(poll_fn(|cx| Poll::Ready(body.poll_data(cx).is_pending())))
+    }
+
     /// Reads the rest of a body.
     pub(crate) fn rest_of(&self, body: &mut RecvStream) -> Result<(), h2::Error> {
         self.in_time(async {
