@@ -53,6 +53,8 @@ class Service(ThreadingHTTPServer):
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, 0), Handler)
         self.answer, self.lock, self.requested = answer, threading.Lock(), []
+        # Requests at a time: now, and the most there were.
+        self.now, self.most = 0, 0
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def url(self, path=""):
@@ -68,10 +70,21 @@ class Service(ThreadingHTTPServer):
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    # the head is written on its own, and must not wait for an acknowledgement
+    disable_nagle_algorithm = True
 
     def do_GET(self):
         with self.server.lock:
             self.server.requested.append(self.path)
+            self.server.now += 1
+            self.server.most = max(self.server.most, self.server.now)
+        try:
+            self.answer()
+        finally:
+            with self.server.lock:
+                self.server.now -= 1
+
+    def answer(self):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         answer = self.server.answer(self.path, body)
         answer, wait = answer if isinstance(answer, tuple) else (answer, None)
@@ -141,9 +154,9 @@ class World:
         return self
 
     def __exit__(self, kind, *_):
-        if self.process.poll() is None:
+        if self.process and self.process.poll() is None:
             self.process.kill()
-        self.process.wait()
+            self.process.wait()
         self.node.shutdown()
         if kind:
             print("".join(f"  {line}\n" for line in self.lines[-15:]), end="")
@@ -200,8 +213,15 @@ class World:
 
     def resident(self):
         """Bytes of memory that the program has resident."""
+        return self.memory("VmRSS")
+
+    def peak(self):
+        """The most that it has had resident since it started."""
+        return self.memory("VmHWM")
+
+    def memory(self, name):
         status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) << 10
+        return int(re.search(rf"{name}:\s+(\d+) kB", status)[1]) << 10
 
     def threads(self):
         return len(list(Path(f"/proc/{self.process.pid}/task").iterdir()))

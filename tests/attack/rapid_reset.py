@@ -1,14 +1,42 @@
-"""HTTP/2 requests that are taken back at once: each would start a fetch of its own if it were not
-shared and recorded. Outbound fetches are counted, and another client's requests go on."""
+"""Requests that are taken back at once ("rapid reset"): each costs the program a request and the
+client a frame. Then the same to functions that fetch from other services: each request would start a
+fetch of its own if it were not shared and recorded. Fetches are counted, and another client's
+requests go on."""
 
 import base64
 import json
 import time
 
+from lib.attack import HTTP2, Attack, Case
+from lib.attacker import FORWARDED
+from lib.frames import DATA, END_STREAM, frame, literal, post, request, reset
 from lib.http2 import Client
-from lib.world import TLS, Service, World, eventually, require, response, request
+from lib.world import TLS, Service, World, eventually, read, require, response
+from lib.world import request as request1
 
+CONNECTIONS = 16
+# Requests that are sent in one piece: fewer than the streams of a connection at a time.
+BURST = 50
 HEALTH = ["platform", "pds", "email", "web_push", "podcast_syndication"]
+
+
+def flood(attacker, fields=b""):
+    head, body = post(fields=fields), read()
+
+    def burst(wire, _):
+        return b"".join(
+            request(stream, head, ends=False) + frame(DATA, END_STREAM, stream, body) + reset(stream)
+            for stream in wire.streams(BURST))
+
+    attacker.flood(CONNECTIONS, lambda at: attacker.http2(at=at), burst, "resets", BURST)
+
+
+def of_a_client(attacker):
+    flood(attacker)
+
+
+def behind_a_proxy(attacker):
+    flood(attacker, literal(b"x-forwarded-for", FORWARDED))
 
 
 def configuration(services):
@@ -39,7 +67,7 @@ def slow(path, _):
     return b'{"keys":[]}' if path == "/jwks" else b"{}"
 
 
-def flood(world, requests, begin):
+def take_back(world, requests, begin):
     """Begins requests and takes each back, over as many connections as it is let."""
     sent = 0
     while sent < requests:
@@ -55,19 +83,19 @@ def flood(world, requests, begin):
 def another(world, path, fields=b""):
     """Another client's request, over HTTP/1."""
     connection = world.secure("sidecar", "http/1.1")
-    bytes_ = request(b"GET", path, client="192.0.2.2")
+    bytes_ = request1(b"GET", path, client="192.0.2.2")
     connection.sendall(bytes_.replace(b"\r\n\r\n", b"\r\n" + fields + b"\r\n"))
     status, _, body = response(connection)
     connection.close()
     return status, body
 
 
-def main():
+def fetches():
     services = Service(slow)
     with World(configuration(services)) as world:
         sessions = "/functions/age-verification-session"
         threads = world.threads()
-        flood(world, 60, lambda attacker, number: attacker.begin(
+        take_back(world, 60, lambda attacker, number: attacker.begin(
             "GET", sessions, client="192.0.2.1",
             fields=[("authorization", f"Bearer {token(number)}")]))
         bearer = b"Authorization: Bearer " + token(1000).encode() + b"\r\n"
@@ -75,14 +103,14 @@ def main():
         require(status in (401, 503), f"a session by an unknown key is {status}: {body!r}")
         require(services.count("/jwks") <= 2, f"{services.count('/jwks')} fetches of the key set")
 
-        flood(world, 60, lambda attacker, _: attacker.begin(
+        take_back(world, 60, lambda attacker, _: attacker.begin(
             "GET", "/functions/health-check", client="192.0.2.1"))
         status, body = another(world, b"/functions/health-check")
         require(status == 200, f"another client's health check is {status}: {body!r}")
         fetched = sum(services.count(f"/{name}") for name in HEALTH)
         require(fetched <= 2 * len(HEALTH), f"{fetched} fetches of {len(HEALTH)} services")
 
-        flood(world, 570, lambda attacker, _: attacker.begin(
+        take_back(world, 570, lambda attacker, _: attacker.begin(
             "GET", "/functions/health-check", client="192.0.2.3"))
         more = world.threads() - threads
         require(more <= 128, f"{more} threads more after 570 requests that were taken back")
@@ -90,3 +118,16 @@ def main():
         require(another(world, b"/robots.txt")[0] == 200, "and its other requests")
         eventually("no request is left", lambda: world.metric("portcullis_requests_in_flight") == 0)
     services.shutdown()
+
+
+ATTACK = Attack(
+    title="rapid reset",
+    published="CVE-2023-44487",
+    does="resets each request right after it has sent it",
+    cases=(
+        Case("of a client", HTTP2, of_a_client, {"resets": 5_000}),
+        Case("behind a proxy", HTTP2, behind_a_proxy, {"resets": 5_000}, is_proxied=True),
+    ),
+    checks=(fetches,),
+    also="two fetches of each service",
+)

@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 
+from lib.attack import HTTP1, HTTP2, Attack
 from lib.http2 import Client
 from lib.world import LARGE, TLS, World, ask, eventually, node_answer, read, request, require
 
@@ -88,7 +89,11 @@ def while_they_are_fetched():
         require(answered + refused == 64, f"the others are refused: {set(outcomes)}")
 
 
-def main():
-    over_http1()
-    over_http2()
-    while_they_are_fetched()
+ATTACK = Attack(
+    title="slow readers",
+    published="slow read",
+    does="requests many answers of 4 MiB and reads none, also while the node sends them",
+    over=(HTTP1, HTTP2),
+    checks=(over_http1, over_http2, while_they_are_fetched),
+    also="a quarter of the memory for answers, and 10 s without progress",
+)

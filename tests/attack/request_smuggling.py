@@ -3,6 +3,7 @@ HTTP/2: refused, and what is hidden behind them is never answered."""
 
 import json
 
+from lib.attack import HTTP1, HTTP2, Attack
 from lib.http2 import Client
 from lib.world import TLS, World, ask, read, request, require, response
 
@@ -47,7 +48,14 @@ def framings(path):
     yield "a fragment", post(length).replace(path, path + b"#x", 1) + BODY
 
 
-def over_http1(world):
+def over_http1():
+    with World(PLAIN) as world:
+        framings_are_refused(world)
+        status, _, body = ask(world.connect("gateway"), b"POST", b"/rpc", BODY)
+        require(status == 200 and json.loads(body)["result"] == "0x1", "a read that is certain")
+
+
+def framings_are_refused(world):
     for surface, path in SURFACES.items():
         for what, bytes_ in framings(path):
             connection = world.connect(surface)
@@ -88,7 +96,12 @@ def rest(connection):
     return data
 
 
-def over_http2(world):
+def over_http2():
+    with World(SECURE) as world:
+        requests_are_refused(world)
+
+
+def requests_are_refused(world):
     length = ("content-length", str(len(BODY)))
     wrong = []
     for surface, path in SURFACES.items():
@@ -115,10 +128,11 @@ def over_http2(world):
     require(not wrong, "; ".join(wrong))
 
 
-def main():
-    with World(PLAIN) as world:
-        over_http1(world)
-        status, _, body = ask(world.connect("gateway"), b"POST", b"/rpc", BODY)
-        require(status == 200 and json.loads(body)["result"] == "0x1", "a read that is certain")
-    with World(SECURE) as world:
-        over_http2(world)
+ATTACK = Attack(
+    title="request smuggling",
+    published="CVE-2005-2088, RFC 9112, section 11.2",
+    does="sends requests that two readers may frame or route differently",
+    over=(HTTP1, HTTP2),
+    checks=(over_http1, over_http2),
+    also="refused, and what is behind them is not answered",
+)

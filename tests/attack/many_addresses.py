@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 
+from lib.attack import HTTP1, Attack
 from lib.world import World, ask, eventually, require
 
 MAX, PER_CLIENT = 200, 32
@@ -39,7 +40,7 @@ def served(world, source):
     return None
 
 
-def attack():
+def one_prefix():
     with World(GATEWAY) as world:
         held = [served(world, f"fd00:1:0:7::{number:x}") for number in range(1, 400)]
         count = sum(one is not None for one in held)
@@ -52,12 +53,24 @@ def attack():
         eventually("who has left makes room", lambda: served(world, "fd00:1:0:7::ffff"))
 
 
-def main():
+def addresses_of_a_prefix():
     if os.environ.get("PORTCULLIS_ATTACK_NAMESPACE"):
-        attack()
+        one_prefix()
         return
-    setup = 'ip link set lo up && ip -6 addr add fd00:1::1 dev lo && ip -6 route add local fd00:1::/48 dev lo && exec "$@"'
+    setup = ("ip link set lo up && ip -6 addr add fd00:1::1 dev lo"
+             ' && ip -6 route add local fd00:1::/48 dev lo && exec "$@"')
     command = ["unshare", "--net", "--map-root-user", "sh", "-c", setup, "sh", sys.executable,
-               sys.argv[0], "networks"]
+               sys.argv[0], "many_addresses"]
     inside = {**os.environ, "PORTCULLIS_ATTACK_NAMESPACE": "1"}
-    require(subprocess.run(command, env=inside, stdout=subprocess.DEVNULL).returncode == 0, "the attack in its namespace")
+    ended = subprocess.run(command, env=inside, stdout=subprocess.DEVNULL)
+    require(ended.returncode == 0, "the attack in its namespace")
+
+
+ATTACK = Attack(
+    title="addresses without number",
+    published="RFC 6177",
+    does="connects from hundreds of addresses of its IPv6 /64",
+    over=(HTTP1,),
+    checks=(addresses_of_a_prefix,),
+    also="the connections of one client for all of a /64",
+)

