@@ -55,9 +55,9 @@ class Run:
             self.pending.pop()
             trial.end(failed=True)
             return
-        wrong = exceeded(measured, case)
+        bound = trial.bound
+        wrong = exceeded(measured, bound, case.addresses)
         self.failed += [f"{title}: {what}" for what in wrong]
-        bound = case.bound
         print(f"{title}: {'FAILED' if wrong else 'ok'}, {time.monotonic() - started:.0f} s, "
               f"+{mib(measured.memory)} of {mib(bound.memory * case.addresses)} MiB, "
               f"{ms(measured.p99)} of {ms(bound.p99)} ms ({ms(trial.undisturbed)} before), "

@@ -13,7 +13,7 @@ use super::peer::Peer;
 use super::progress::{Progress, WriteClock, acknowledged};
 use super::request::Rendered;
 use crate::http::context::{ConnectionGuard, DRAIN_KEEPALIVE};
-use crate::io::{LazyTimer, cold, poll_read_some, within};
+use crate::io::{LazyTimer, Turn, cold, poll_read_some, within};
 use bytes::{Buf, Bytes, BytesMut};
 use http::Version;
 use message::{
@@ -399,16 +399,18 @@ impl Connection {
     async fn drop_input(&mut self) {
         let _ = timeout(LINGER, self.io.shutdown()).await;
         let end = Instant::now() + LINGER_MAX;
-        let mut dropped = 0;
+        let (mut dropped, mut turn) = (0, Turn::default());
         loop {
             let before = dropped;
             let upload = async {
                 while dropped < LINGER_MAX_BYTES {
                     self.buffer.clear();
+                    poll_fn(|cx| turn.poll(cx)).await;
                     match poll_fn(|cx| poll_read_some(&mut self.io, cx, &mut self.buffer)).await {
                         Ok(bytes) if bytes > 0 => dropped += bytes,
                         _ => return,
                     }
+                    turn.count(self.buffer.len());
                 }
             };
             let is_over = timeout(LINGER, upload).await.is_ok() || Instant::now() >= end;

@@ -13,6 +13,10 @@ const STATIC: usize = 61;
 /// and an entry takes at least 32 (RFC 7541, section 4.1).
 const MAX_ENTRIES: usize = 4096 / 32;
 
+/// Changes of the table's size in one block: the smallest since the last block, and the last; RFC
+/// 7541, section 4.2. Each is a byte, and thousands of them would cost as much as fields.
+const MAX_CHANGES: usize = 2;
+
 /// `:path`, and how a name begins that starts with `:`, in the Huffman code.
 const CODED_PATH: &[u8] = b"\xb9\x58\xd3\x3f";
 const CODED_COLON: u8 = 0b101_1100;
@@ -69,9 +73,9 @@ enum Name {
 }
 
 impl Hpack {
-    /// Follows a block; `None` if `h2` cannot decode it either.
+    /// Follows a block; `None` if it cannot be decoded, or changes the table too often.
     pub(super) fn decode(&mut self, block: &[u8]) -> Option<Found> {
-        let (mut rest, mut found) = (block, Found::default());
+        let (mut rest, mut found, mut changes) = (block, Found::default(), 0);
         while let Some(first) = rest.first() {
             let field = match first {
                 0x80.. => self.field(integer(&mut rest, 7)?)?,
@@ -84,6 +88,10 @@ impl Hpack {
                 0x20.. => {
                     // another size of the table
                     integer(&mut rest, 5)?;
+                    changes += 1;
+                    if changes > MAX_CHANGES {
+                        return None;
+                    }
                     continue;
                 }
                 _ => self.literal(&mut rest, 4)?,
@@ -278,6 +286,8 @@ mod tests {
             (b"\x0f\x00\x02/#", NOTHING),
             (b"\x00\x04path\x02/#", NOTHING),
             (b"\x3f\xe1\x1f", NOTHING),
+            (b"\x20\x3f\xe1\x1f", NOTHING),
+            (b"\x20\x20\x3f\xe1\x1f", None),
             (b"", NOTHING),
             (b"\x80", None),
             (b"\xbe", None),

@@ -6,16 +6,18 @@
 //! passes few heads at a time, because `h2` decodes all that it gets before it passes on any.
 
 use super::heads::{END_HEADERS, Heads, Malformed};
+use super::pace::Pace;
 use super::refusals::Refusals;
 use crate::http::progress::{Progress, WriteClock, acknowledged};
-use crate::io::LazyTimer;
+use crate::io::{LazyTimer, Turn};
 use bytes::BytesMut;
 use pingora::protocols::SocketDigest;
 use std::io::{self, IoSlice};
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
@@ -77,6 +79,9 @@ pub(super) struct TimedIo<S> {
     header_timeout: Duration,
     write_timeout: Duration,
     frames: Frames,
+    pace: Pace,
+    pace_alarm: LazyTimer,
+    turn: Turn,
     refusals: Refusals,
     /// What was read behind the last head of a round.
     held: BytesMut,
@@ -97,6 +102,7 @@ impl<S> TimedIo<S> {
         (header_timeout, write_timeout): (Duration, Duration),
         max_block: usize,
         heads_at_once: usize,
+        pace: Pace,
     ) -> (Self, Arc<FrameTimer>) {
         let timer = Arc::new(FrameTimer::new(socket, heads_at_once));
         let io = Self {
@@ -105,6 +111,9 @@ impl<S> TimedIo<S> {
             header_timeout,
             write_timeout,
             frames: Frames::new(max_block),
+            pace,
+            pace_alarm: LazyTimer::default(),
+            turn: Turn::default(),
             refusals: Refusals::default(),
             held: BytesMut::new(),
             partial_since: None,
@@ -115,8 +124,28 @@ impl<S> TimedIo<S> {
         (io, timer)
     }
 
+    /// Ready when it is this connection's turn, and the client has not sent too many frames.
+    fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        ready!(self.turn.poll(cx));
+        while !self.pace.is_open() {
+            let opens_at = self.pace.opens_at(Instant::now());
+            ready!(self.pace_alarm.poll_until(opens_at, cx));
+        }
+        Poll::Ready(())
+    }
+
+    /// Counts bytes that were read, and the frames in them.
+    fn count(&mut self, bytes: usize) {
+        self.turn.count(bytes);
+        self.pace.spend(mem::take(&mut self.frames.without_content));
+        let requests = self.frames.heads.requests;
+        let before = self.timer.requests.swap(requests, Ordering::Relaxed);
+        self.pace.add_requests(requests - before);
+    }
+
     /// Follows what was written.
     fn follow(&mut self, bytes: &[u8]) {
+        self.pace.add_written(bytes.len());
         self.refusals.pass(bytes);
         self.timer.refused.store(self.refusals.count, Ordering::Relaxed);
     }
@@ -173,6 +202,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for TimedIo<S> {
             // the connection goes on once it has accepted these
             return Poll::Pending;
         }
+        ready!(this.poll_turn(cx));
         let before = buf.filled().len();
         let read = this.poll_bytes(cx, buf);
         if read.is_ready() {
@@ -185,7 +215,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for TimedIo<S> {
                 buf.set_filled(before + length);
             }
             this.timer.room.store(room, Ordering::Relaxed);
-            this.timer.requests.store(this.frames.heads.requests, Ordering::Relaxed);
+            this.count(length);
             if another || this.frames.are_whole() {
                 this.partial_since = None;
             }
@@ -272,6 +302,8 @@ struct Frames {
     /// The current frame has a header block.
     has_block: bool,
     heads: Heads,
+    /// Frames that have neither a head nor content, for [`Pace`].
+    without_content: usize,
     /// Its header blocks cannot be followed.
     are_broken: bool,
 }
@@ -286,6 +318,7 @@ impl Frames {
             in_headers: false,
             has_block: false,
             heads: Heads::new(max_block),
+            without_content: 0,
             are_broken: false,
         }
     }
@@ -336,6 +369,9 @@ impl Frames {
         self.has_block = matches!(kind, HEADERS | CONTINUATION);
         if self.has_block {
             self.in_headers = flags & END_HEADERS == 0;
+        }
+        if !self.has_block && !(self.is_content && self.left > 0) {
+            self.without_content += 1;
         }
         match kind {
             HEADERS => self.heads.start(flags, u32::from_be_bytes(stream)),

@@ -123,7 +123,7 @@ class World:
         self.config, self.files, self.wrapper = config, files, list(wrapper)
         self.folder = Path(tempfile.mkdtemp(prefix="portcullis-attack."))
         self.node = Service(node_answer)
-        self.lines, self.process = [], None
+        self.process = None
 
     def __enter__(self):
         self.certify()
@@ -137,16 +137,18 @@ class World:
         before = None
         if self.files:
             before = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (self.files, self.files))
-        self.process = subprocess.Popen(
-            [*self.wrapper, PROGRAM, "serve", "--config", str(path)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            preexec_fn=before,
-        )
-        threading.Thread(target=self.follow, daemon=True).start()
-        surfaces = len(re.findall(r"(?m)^listen", text))
+        # to a file: a pipe would have to be read as fast as an attack is logged
+        with open(self.folder / "log", "wb") as log:
+            self.process = subprocess.Popen(
+                [*self.wrapper, PROGRAM, "serve", "--config", str(path)],
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                preexec_fn=before,
+            )
+        self.surfaces, self.addresses = len(re.findall(r"(?m)^listen", text)), {}
+        listens = lambda: len(self.listening()) == self.surfaces or self.ended()
         try:
-            eventually("it listens", lambda: len(self.listening()) == surfaces or self.ended())
+            eventually("it listens", listens)
             require(self.process.poll() is None, "the program starts")
         except Failed:
             self.__exit__(Failed)
@@ -159,21 +161,29 @@ class World:
             self.process.wait()
         self.node.shutdown()
         if kind:
-            print("".join(f"  {line}\n" for line in self.lines[-15:]), end="")
+            print("".join(f"  {line}\n" for line in self.lines()[-15:]), end="")
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def ended(self):
         return self.process.poll() is not None
 
-    def follow(self):
-        for line in self.process.stderr:
-            self.lines.append(line.decode(errors="replace").rstrip())
+    def lines(self):
+        """The whole lines of the log so far."""
+        log = self.folder / "log"
+        text = log.read_text(errors="replace") if log.exists() else ""
+        return text.split("\n")[:-1]
 
     def entries(self):
         """The log so far."""
-        return [json.loads(line) for line in self.lines[:] if line.startswith("{")]
+        return [json.loads(line) for line in self.lines() if line.startswith("{")]
 
     def listening(self):
+        """Where each surface listens."""
+        if len(self.addresses) < self.surfaces:
+            self.addresses = self.listening_so_far()
+        return self.addresses
+
+    def listening_so_far(self):
         entries = [entry for entry in self.entries() if entry.get("message") == "listening"]
         return {entry["surface"]: entry["address"].rsplit(":", 1) for entry in entries}
 
