@@ -1,5 +1,5 @@
-"""Connections that are opened and closed as fast as it goes: without a byte, with a reset, after one
-request, and more of them than a client may have."""
+"""Connections that are opened and closed as fast as possible: without a byte, with a reset, after
+one request, and more of them than a client may have."""
 
 import time
 
@@ -11,8 +11,8 @@ from lib.world import request
 
 # More than the 256 that a client may have.
 TOO_MANY = 400
-# Connections in a second of a client that waits for no response: a debug build accepts not many
-# more, and whoever connects has to wait until those before are accepted.
+# Connections a second of a client that waits for no response. A debug build accepts little more,
+# and every client waits until the connections before its own are accepted.
 RATE = scale(2_000, 20_000)
 
 
@@ -55,7 +55,7 @@ def one_stream(attacker):
 
 
 def too_many(attacker):
-    """Holds all that it is given, and tries for more."""
+    """Holds all connections that are accepted, and tries for more."""
     held = []
     while attacker.goes_on():
         wire = Wire(attacker.tcp())

@@ -1,5 +1,5 @@
-"""Fields without a name and without a value, as the table of fields takes them, which are kept while
-the connection is open in some programs ("0-length headers leak")."""
+"""Fields without a name and without a value, as the table of fields takes them. Some programs store
+them until the connection ends ("0-length headers leak")."""
 
 from lib.attack import HTTP2, Attack, Case
 from lib.frames import NEWEST, get, indexed, request, stored

@@ -61,7 +61,7 @@ def at_full_speed(attacker):
     hello = client_hello(attacker)
     while attacker.goes_on():
         wire = Wire(attacker.tcp())
-        wire.send(hello)
+        wire.offer(hello)
         while not wire.is_gone and not wire.read():
             wire.wait(1)
         attacker.count("halves")

@@ -59,7 +59,8 @@ def slow_receipts(_, body):
 
 def few_at_the_node(world, _):
     # a request that was reset may still be read to its end when the next one takes its place
-    require(world.node.most <= 2 * IN_FLIGHT, f"{world.node.most} requests are at the node at a time")
+    most = world.node.most
+    require(most <= 2 * IN_FLIGHT, f"{most} concurrent requests at the node")
 
 
 ATTACK = Attack(

@@ -1,7 +1,7 @@
-"""Requests that are taken back at once ("rapid reset"): each costs the program a request and the
-client a frame. Then the same to functions that fetch from other services: each request would start a
-fetch of its own if it were not shared and recorded. Fetches are counted, and another client's
-requests go on."""
+"""Requests that are reset at once ("rapid reset"): each costs the program a request and the client
+a frame. Then the same to functions that fetch from other services: each request would start a fetch
+of its own if it were not shared and recorded. Fetches are counted, and another client's requests go
+on."""
 
 import base64
 import json
@@ -25,7 +25,9 @@ def flood(attacker, fields=b""):
 
     def burst(wire, _):
         return b"".join(
-            request(stream, head, ends=False) + frame(DATA, END_STREAM, stream, body) + reset(stream)
+            request(stream, head, ends=False)
+            + frame(DATA, END_STREAM, stream, body)
+            + reset(stream)
             for stream in wire.streams(BURST))
 
     attacker.flood(CONNECTIONS, lambda at: attacker.http2(at=at), burst, "resets", BURST)

@@ -43,7 +43,8 @@ def framings(path):
     yield "a folded field", post(b"X: y\r\n " + length) + BODY
     yield "a blank before the colon", post(b"Content-Length : %d" % len(BODY)) + BODY
     for line in (b"GET /healthz", b"HEAD /healthz", b"OPTIONS %s" % path):
-        head = b"\r\n".join([line + b" HTTP/1.1", b"Host: x", b"Content-Length: 5", chunked, b"", b""])
+        fields = [b"Host: x", b"Content-Length: 5", chunked]
+        head = b"\r\n".join([line + b" HTTP/1.1", *fields, b"", b""])
         yield f"{line.decode()} with a length and chunks", head + b"0\r\n\r\n"
     yield "a fragment", post(length).replace(path, path + b"#x", 1) + BODY
 
@@ -70,7 +71,8 @@ def framings_are_refused(world):
 
 
 def pipelined(world, surface):
-    """Whoever sends several requests at once learns from the first answer that the rest is lost."""
+    """A client that sends several requests at once learns from the first answer that the rest is
+    lost."""
     for behind in (1, 5, 50):
         connection = world.connect(surface)
         connection.sendall(request(b"GET", b"/healthz") * (behind + 1))
@@ -86,7 +88,7 @@ def pipelined(world, surface):
 
 
 def rest(connection):
-    """What arrives until the connection ends."""
+    """Returns the bytes that arrive until the connection ends."""
     data = b""
     try:
         while piece := connection.recv(65_536):

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Attacks the program from loopback and judges how it stands that. Each file of this folder is one
-published attack and states its bounds: the memory that an attacking address may take, the wait of an
-honest client on another address, and what may be left a minute later.
+"""Attacks the program from loopback and judges it. Each file of this folder is one published attack
+and states its bounds: the memory that an attacking address may take, the wait of an honest client on
+another address, and the memory that may be left a minute later.
 
     PORTCULLIS=target/debug/portcullis tests/attack/run.py [NAME[:TEXT]...]
     tests/attack/run.py --write     writes the table of SECURITY.md
 
-`:TEXT` selects the cases and checks whose name contains it. With PORTCULLIS_TEST_LONG there are more
-of them, and larger ones. Needs the Python packages of the clients' tests, and openssl. Exits 0 when
-every bound holds and the table is current.
+`:TEXT` selects the cases and checks whose name contains it. With PORTCULLIS_TEST_LONG there are
+more of them, and larger ones. Needs the Python packages of the clients' tests, and openssl. Exits 0
+when every bound holds and the table is current.
 """
 import importlib
 import signal
@@ -29,7 +29,7 @@ CHECKS_AT_A_TIME = 3
 
 
 class Run:
-    """The failures so far, and the programs of which it is still judged what is left."""
+    """The failures so far, and the programs whose memory after the attack is not yet judged."""
 
     def __init__(self):
         self.failed, self.pending = [], []
@@ -46,7 +46,7 @@ class Run:
         return None
 
     def case(self, name, number, case):
-        """One case; what it has left is judged when it is small, or at the end of the run."""
+        """One case. The memory that it has left is judged once it is small, or after all cases."""
         started, title = time.monotonic(), f"{name}: {case.name}, {case.over}"
         trial = Trial(case, name, number)
         self.pending.append((title, trial))
@@ -65,7 +65,7 @@ class Run:
         self.settle(lambda trial: trial.is_small())
 
     def settle(self, is_ready):
-        """Judges what is left of the attacks that are ready."""
+        """Judges the memory that is left of the attacks that are ready."""
         for entry in [entry for entry in self.pending if is_ready(entry[1])]:
             self.pending.remove(entry)
             title, trial = entry
@@ -89,8 +89,7 @@ class Run:
 
 def selected(arguments):
     """The names, and of each the text that the cases and checks have to contain."""
-    chosen = [argument.partition(":") for argument in arguments] or [(name, "", "") for name in NAMES]
-    return [(name, text) for name, _, text in chosen]
+    return [(name, text) for name, _, text in (one.partition(":") for one in arguments or NAMES)]
 
 
 def judge(run, attacks, chosen):

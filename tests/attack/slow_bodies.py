@@ -18,7 +18,7 @@ POOL_CONNECTIONS = 140
 POOL_STREAMS = 16
 # The pool of request bodies.
 POOL = 128 << 20
-# What a connection may send of bodies that are not in the pool, TLS, and what HTTP/2 needs.
+# For a connection: bodies under way that are not in the pool, TLS, and HTTP/2.
 PER_CONNECTION = 600 << 10
 
 GATEWAY = f"""

@@ -27,7 +27,8 @@ def others_read(world, connect, round_):
     for number in range(8):
         connection = connect()
         client = f"198.51.100.{number}"
-        status, _, body = ask(connection, b"POST", b"/rpc", read(0x9000 + 64 * round_ + number), client)
+        call = read(0x9000 + 64 * round_ + number)
+        status, _, body = ask(connection, b"POST", b"/rpc", call, client)
         connection.close()
         require(status == 200, f"another client's large read is {status}")
         require(len(body) > LARGE, "it is whole")

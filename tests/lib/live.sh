@@ -163,7 +163,15 @@ framing() {
     cargo test ${CI:+--locked} --test framing -- --nocapture every_judge
 }
 
-attacks() { PORTCULLIS=$TARGET/debug/portcullis "$VENV/bin/python" tests/attack/run.py; }
+# The long variants are judged by the waits of a build with optimisation.
+attacks() {
+  local build=debug
+  if [[ -n ${PORTCULLIS_TEST_LONG-} ]]; then
+    build=release
+    cargo build "${LOCKED[@]}" --release
+  fi
+  PORTCULLIS=$TARGET/$build/portcullis "$VENV/bin/python" tests/attack/run.py
+}
 
 client_py() {
   PORTCULLIS=$TARGET/debug/portcullis with_urls "$VENV/bin/python" -B -m pytest \

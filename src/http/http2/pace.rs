@@ -30,7 +30,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// For a connection that so many clients share.
+    /// For a connection that this number of clients share.
     pub(super) fn new(clients: usize, now: Instant) -> Self {
         let clients = i64::try_from(clients).unwrap_or(i64::MAX / BURST);
         Self { left: BURST * clients, clients, since: now }

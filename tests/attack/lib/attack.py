@@ -1,7 +1,7 @@
-"""What a file of this folder declares: an attack, where it was published, its cases and bounds.
+"""The declaration of an attack: where it was published, its cases, and their bounds.
 
-A case is run by `judge` in a process of its own. A check runs in the judge's process and states in
-its own words what must hold."""
+`judge` runs a case in a process of its own. A check runs in the judge's process and requires what
+must hold by itself."""
 
 import os
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 MIB = 1 << 20
 IS_LONG = "PORTCULLIS_TEST_LONG" in os.environ
 
-# What a case speaks.
+# The protocols of cases.
 HTTP1, TLS1, HTTP2 = "HTTP/1.1", "HTTP/1.1 over TLS", "HTTP/2"
 
 
@@ -21,7 +21,7 @@ def scale(quick, long):
 
 @dataclass(frozen=True)
 class Bound:
-    """The limits of a case. They are the same for all attacks unless a file says why not."""
+    """The limits of a case, the same for all attacks unless a file says why not."""
 
     # Bytes by which the process may grow for each attacking address.
     memory: int = 16 * MIB
@@ -47,7 +47,7 @@ class Case:
     gateway: str = ""
     # The program trusts the peer's X-Forwarded-For.
     is_proxied: bool = False
-    # What the node answers, in place of `world.node_answer`.
+    # The node's answers, in place of `world.node_answer`.
     node: Callable | None = None
     # Left to `tests/run long`: another form of it says enough.
     is_long: bool = False
@@ -61,10 +61,10 @@ class Attack:
 
     title: str
     published: str
-    # What the client does.
+    # The client's part, with the client as the subject.
     does: str
     cases: tuple[Case, ...] = ()
-    # Functions without arguments, and what they check.
+    # Functions without arguments, and their bounds in words.
     checks: tuple[Callable, ...] = ()
     also: str = ""
     over: tuple[str, ...] = field(default=())

@@ -26,7 +26,7 @@ POURED = 1 << 16
 
 
 class Attacker:
-    """What a case uses: connections from its addresses, counts, and when to end."""
+    """The tools of a case: connections from its addresses, counts, and the signal to end."""
 
     def __init__(self, case, host, port):
         self.case, self.address = case, (host, port)
@@ -112,7 +112,7 @@ class Attacker:
                 select.select(reading, open_, [], 0.05)
 
     def pour(self, connections, begin, piece, frames=1):
-        """Floods with this piece, of so many frames, again and again."""
+        """Floods with one piece, which has this number of frames."""
         times = max(1, POURED // len(piece))
         many = piece * times
         self.flood(connections, begin, lambda wire, at: many, number=frames * times)

@@ -1,10 +1,10 @@
-"""Judges a case by its bounds: the memory of the process, what honest clients wait meanwhile, and
-what is left of it afterwards.
+"""Judges a case by its bounds: the memory of the process, the wait of honest clients meanwhile, and
+the memory that is left afterwards.
 
 The program runs for this case alone. The attacker has a core of its own, the honest clients another;
-the program uses both, as it is installed. Memory is judged at its highest; waits in the best of a
-few windows, because a machine that others use delays everybody for a moment, and an attack that
-works delays all windows. Nothing is judged before the attack has reached its size."""
+the program uses both, as it is installed. Memory is judged at its highest. Waits are judged in the
+best of a few windows: a busy machine delays some of them, an attack that works delays all. Nothing
+is judged before the attack has reached its size."""
 
 import json
 import subprocess
@@ -20,25 +20,25 @@ from .world import PROGRAM, TLS, Failed, World, require
 FOLDER = Path(__file__).parent.parent
 # A window of honest requests; one in a hundred may wait longer than the bound.
 WINDOW, WINDOWS = 300, 5
-# Requests before the attack, so that what they need in memory is not its growth.
+# Requests before the attack, so that their memory is not counted as the attack's.
 WARM_UP = 200
-# A request takes a build without optimisation about as many times longer.
+# How many times longer a wait may be in a build without optimisation.
 SLOWNESS = 5
-# How long what an attack has left may stay.
+# Seconds after which the memory of an attack has to be free again.
 MINUTE = 60
 
 
 @dataclass
 class Measured:
-    """What was seen of a case, in bytes and seconds."""
+    """The measurements of a case, in bytes and seconds."""
 
     memory: int
     p99: float
 
 
 def slowness(program):
-    """By how much this build computes longer than a released one. Cargo puts those without
-    optimisation into a folder of that name."""
+    """The factor for the waits of this build. Cargo puts builds without optimisation into a folder
+    `debug`."""
     return SLOWNESS if Path(program).resolve().parent.name == "debug" else 1
 
 
@@ -74,7 +74,7 @@ class Helper:
             [sys.executable, "-B", "-m", f"lib.{module}", *map(str, arguments)],
             cwd=FOLDER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def tell(self, line):
+    def send(self, line):
         self.process.stdin.write(f"{line}\n")
         self.process.stdin.flush()
 
@@ -111,7 +111,7 @@ enabled = false
 
 
 class Trial:
-    """A program under attack; it goes on until what the attack has left is judged."""
+    """A program under attack. It runs until the memory that the attack has left is judged."""
 
     def __init__(self, case, attack, number):
         self.case, self.attack, self.number = case, attack, number
@@ -140,7 +140,7 @@ class Trial:
         return Measured(world.peak() - before, p99)
 
     def warm_up(self, honest):
-        honest.tell(WARM_UP)
+        honest.send(WARM_UP)
         window = json.loads(honest.line())
         require(not window["failed"], f"before the attack, honest requests are {window['failed']}")
         self.undisturbed = window["p99"]
@@ -157,7 +157,7 @@ class Trial:
         require(line == "under way\n", f"the attack does not reach its size: {line}")
         waits, failures = [], []
         for _ in range(WINDOWS):
-            honest.tell(WINDOW)
+            honest.send(WINDOW)
             window = json.loads(honest.line())
             if window["failed"]:
                 failures.append(window["failed"])

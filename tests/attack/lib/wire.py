@@ -19,7 +19,7 @@ class Wire:
     def __init__(self, one, reads=True):
         one.setblocking(False)
         self.socket, self.reads, self.is_gone = one, reads, False
-        # What is left to send of the last piece.
+        # The unsent rest of the last piece.
         self.left = memoryview(b"")
 
     def arrived(self, data):

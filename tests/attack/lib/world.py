@@ -193,8 +193,9 @@ class World:
 
     def certify(self):
         self.pem, key = self.folder / "edge.pem", self.folder / "edge.key"
-        new = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost"
-        command = ["openssl", *new.split(), "-keyout", key, "-out", self.pem]
+        new = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
+        command = ["openssl", *new.split(), "-subj", "/CN=localhost",
+                   "-keyout", key, "-out", self.pem]
         subprocess.run(command, check=True, capture_output=True)
         key.chmod(0o600)
 
