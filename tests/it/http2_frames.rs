@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read as _, Write as _};
+use std::iter;
 use std::net::TcpStream;
 
 use crate::http2::Stage;
@@ -235,6 +236,22 @@ fn a_small_answer_is_one_frame() {
 }
 
 #[test]
+fn a_flood_of_pings_waits_and_is_answered() {
+    let stage = Stage::new(&[]);
+    let mut raw = Raw::connect(&stage);
+    // more than are read at once
+    for _ in 0..400 {
+        raw.send(PING, 0, 0, b"flooding");
+    }
+    raw.send(HEADERS, WHOLE, 1, &get(b"\x04\x08/healthz"));
+    let answered = iter::from_fn(|| raw.receive())
+        .take_while(|frame| frame.kind != HEADERS)
+        .filter(|frame| frame.kind == PING)
+        .count();
+    assert_eq!(answered, 400, "and then the request behind them");
+}
+
+#[test]
 fn an_undecodable_head_ends_the_connection() {
     let stage = Stage::new(&[]);
     for (flags, payload) in [
@@ -244,6 +261,8 @@ fn an_undecodable_head_ends_the_connection() {
         (WHOLE | PADDED, b"\xff\x82\x87\x84"),
         // dependent on itself, for which `h2` forgets what the client stored
         (WHOLE | PRIORITY, b"\x00\x00\x00\x01\x00\x82\x87\x84"),
+        // a table that changes its size three times
+        (WHOLE, b"\x20\x20\x20\x82\x87\x01\x09edge.test\x04\x08/healthz"),
     ] {
         let mut raw = Raw::connect(&stage);
         raw.send(HEADERS, flags, 1, payload);
