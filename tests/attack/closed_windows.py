@@ -18,7 +18,6 @@ from lib.world import read
 
 CONNECTIONS = scale(64, 256)
 STREAMS = 100
-FAST = "requests_per_minute = 1_000_000"
 
 
 def reads(attacker, window):
@@ -84,12 +83,11 @@ ATTACK = Attack(
     published="CVE-2019-9517",
     does="requests large answers and reads none of them",
     cases=(
-        Case("of streams", HTTP2, of_streams, {"requests": 1_000}, node=answers, gateway=FAST),
-        Case("of the connection", HTTP2, of_the_connection, {"requests": 1_000}, node=answers,
-             gateway=FAST),
+        Case("of streams", HTTP2, of_streams, {"requests": 1_000}, node=answers),
+        Case("of the connection", HTTP2, of_the_connection, {"requests": 1_000}, node=answers),
         Case("small answers", HTTP2, small, {"requests": CONNECTIONS * STREAMS}),
-        Case("of the connection", HTTP1, over_http1, {"requests": 256}, node=answers, gateway=FAST),
-        Case("of the connection", TLS1, over_http1, {"requests": 256}, node=answers, gateway=FAST,
+        Case("of the connection", HTTP1, over_http1, {"requests": 256}, node=answers),
+        Case("of the connection", TLS1, over_http1, {"requests": 256}, node=answers,
              is_long=True),
     ),
 )

@@ -1,7 +1,7 @@
 """Heads that go on in CONTINUATION frames and never end: at full speed, of empty frames, and of as
 many bytes as are held without an error."""
 
-from lib.attack import HTTP2, Attack, Case, scale
+from lib.attack import HTTP2, MANY_CONNECTIONS, Attack, Case, scale
 from lib.frames import CONTINUATION, HEADERS, LARGEST_FRAME, frame, get, literal
 
 CONNECTIONS = 16
@@ -32,8 +32,9 @@ def empty(attacker):
 
 
 def unfinished(attacker):
-    """Some frames on each connection, then a small one from time to time."""
-    block = START + frame(CONTINUATION, 0, 1, PIECE) * 3
+    """A frame and most of another on each connection, and the rest of that byte by byte."""
+    last = frame(CONTINUATION, 0, 1, PIECE)
+    block = START + frame(CONTINUATION, 0, 1, PIECE) + last[:15_000]
 
     def begin(at):
         wire = attacker.http2(at=at)
@@ -43,9 +44,9 @@ def unfinished(attacker):
 
     def another(wire, _):
         attacker.pause(0.005)
-        return frame(CONTINUATION, 0, 1, FIELD)
+        return b"v"
 
-    attacker.flood(HELD, begin, another)
+    attacker.flood(HELD, begin, another, "bytes")
 
 
 ATTACK = Attack(
@@ -55,6 +56,6 @@ ATTACK = Attack(
     cases=(
         Case("large frames", HTTP2, large, {"frames": 2_000}),
         Case("empty frames", HTTP2, empty, {"frames": 100_000}),
-        Case("unfinished heads", HTTP2, unfinished, {"heads": HELD}),
+        Case("unfinished heads", HTTP2, unfinished, {"heads": HELD}, bound=MANY_CONNECTIONS),
     ),
 )

@@ -81,11 +81,6 @@ pub(super) struct Waste {
     since: Instant,
 }
 
-/// Bytes of the largest header block that `h2` decodes.
-pub(super) fn largest_block(header_size: usize) -> usize {
-    LARGEST_LIST * list_size(header_size)
-}
-
 /// A head a little over the limit gets our response, a larger one that of `h2`.
 fn list_size(header_size: usize) -> usize {
     2 * header_size
@@ -107,6 +102,12 @@ impl Bounds {
     /// Whether a client has many connections, and each of them has lower bounds.
     fn is_one_of_many(self) -> bool {
         matches!(self.0, Sender::Client { connections } if connections > FULL_CONNECTIONS)
+    }
+
+    /// Bytes of the largest header block that `h2` decodes. A part of one waits here and in `h2`.
+    pub(super) fn largest_block(self, header_size: usize) -> usize {
+        let times = if self.is_one_of_many() { 1 } else { LARGEST_LIST };
+        times * list_size(header_size)
     }
 
     /// Streams whose late frames are ignored.

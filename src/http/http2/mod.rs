@@ -65,11 +65,9 @@ pub(super) async fn serve<A: HttpServerApp + Send + Sync + 'static>(
     let opened = Instant::now();
     let limits = Arc::clone(&gate.limits);
     let times = (limits.header_timeout, limits.write_timeout);
-    let (socket, max_block) =
-        (stream.get_socket_digest(), bounds::largest_block(limits.header_size));
-    let bounds = Bounds::of(sender);
-    let heads = bounds.heads_at_once();
-    let pace = Pace::new(bounds.clients(), opened);
+    let (bounds, socket) = (Bounds::of(sender), stream.get_socket_digest());
+    let max_block = bounds.largest_block(limits.header_size);
+    let (heads, pace) = (bounds.heads_at_once(), Pace::new(bounds.clients(), opened));
     let (io, frame_timer) = TimedIo::new(stream, socket, times, max_block, heads, pace);
     let mut builder = Builder::new();
     bounds.apply(&mut builder, limits.header_size);

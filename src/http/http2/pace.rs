@@ -17,6 +17,9 @@ const BURST: i64 = 256 * FRAME;
 const PER_SECOND: i64 = 100 * FRAME;
 /// Frames for each request: its priority, its windows, its reset.
 const PER_REQUEST: i64 = 8 * FRAME;
+/// The cost of a stream that is refused with REFUSED_STREAM: what its request has added, and as much
+/// again, because a client can have thousands refused while its other streams wait.
+const REFUSED: i64 = 2 * PER_REQUEST;
 
 /// The frames that a connection may still send.
 #[derive(Debug)]
@@ -38,8 +41,12 @@ impl Pace {
 
     /// Counts frames that were read.
     pub(super) fn spend(&mut self, frames: usize) {
-        let cost = i64::try_from(frames).unwrap_or(i64::MAX).saturating_mul(FRAME);
-        self.left = self.left.saturating_sub(cost);
+        self.take(frames, FRAME);
+    }
+
+    /// Counts streams that were refused.
+    pub(super) fn spend_refused(&mut self, streams: usize) {
+        self.take(streams, REFUSED);
     }
 
     /// Counts requests that were started.
@@ -65,6 +72,11 @@ impl Pace {
         self.add(i64::try_from(millis).unwrap_or(i64::MAX).saturating_mul(rate) / 1000);
         let lacks = u64::try_from(-self.left).unwrap_or(0);
         now + Duration::from_millis(lacks.saturating_mul(1000).div_ceil(rate.unsigned_abs()))
+    }
+
+    fn take(&mut self, number: usize, cost: i64) {
+        let cost = i64::try_from(number).unwrap_or(i64::MAX).saturating_mul(cost);
+        self.left = self.left.saturating_sub(cost);
     }
 
     fn add(&mut self, bytes: i64) {
@@ -117,6 +129,18 @@ mod tests {
                 assert!(pace.is_open(), "{frames}");
             }
         }
+    }
+
+    #[test]
+    fn refused_streams_are_slowed() {
+        let start = Instant::now();
+        let mut pace = Pace::new(1, start);
+        let refused = (0..1_000).take_while(|_| {
+            pace.add_requests(1);
+            pace.spend_refused(1);
+            pace.is_open()
+        });
+        assert!((16..=32).contains(&refused.count()), "of a connection, before it has to wait");
     }
 
     #[test]

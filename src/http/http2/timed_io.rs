@@ -147,7 +147,8 @@ impl<S> TimedIo<S> {
     fn follow(&mut self, bytes: &[u8]) {
         self.pace.add_written(bytes.len());
         self.refusals.pass(bytes);
-        self.timer.refused.store(self.refusals.count, Ordering::Relaxed);
+        let before = self.timer.refused.swap(self.refusals.count, Ordering::Relaxed);
+        self.pace.spend_refused(self.refusals.count - before);
     }
 
     /// The result of a write or a flush; an error when none has made progress for too long.
