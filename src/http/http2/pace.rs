@@ -44,6 +44,11 @@ impl Pace {
         self.take(frames, FRAME);
     }
 
+    /// Counts streams that the client has reset, which takes back what their requests have added.
+    pub(super) fn spend_reset(&mut self, streams: usize) {
+        self.take(streams, PER_REQUEST);
+    }
+
     /// Counts streams that were refused.
     pub(super) fn spend_refused(&mut self, streams: usize) {
         self.take(streams, REFUSED);
@@ -129,6 +134,19 @@ mod tests {
                 assert!(pace.is_open(), "{frames}");
             }
         }
+    }
+
+    #[test]
+    fn rapid_resets_are_slowed() {
+        let start = Instant::now();
+        let mut pace = Pace::new(1, start);
+        let reset = (0..1_000).take_while(|_| {
+            pace.add_requests(1);
+            pace.spend(1);
+            pace.spend_reset(1);
+            pace.is_open()
+        });
+        assert!((200..=256).contains(&reset.count()), "one frame each");
     }
 
     #[test]

@@ -24,10 +24,13 @@ use tokio::time::Instant;
 
 /// The client's preface, before its first frame; RFC 9113, section 3.4.
 const PREFACE: usize = 24;
+/// A request counts as this many bytes of a connection's turn: it costs more than to read it.
+const OF_A_REQUEST: usize = 1 << 10;
 /// The head of a frame.
 const FRAME_HEAD: usize = 9;
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
 const CONTINUATION: u8 = 9;
 
 /// The state of a timed stream. Shared, because `h2` owns the stream and gives no access to it.
@@ -136,11 +139,12 @@ impl<S> TimedIo<S> {
 
     /// Counts bytes that were read, and the frames in them.
     fn count(&mut self, bytes: usize) {
-        self.turn.count(bytes);
-        self.pace.spend(mem::take(&mut self.frames.without_content));
         let requests = self.frames.heads.requests;
-        let before = self.timer.requests.swap(requests, Ordering::Relaxed);
-        self.pace.add_requests(requests - before);
+        let begun = requests - self.timer.requests.swap(requests, Ordering::Relaxed);
+        self.turn.count(bytes + begun * OF_A_REQUEST);
+        self.pace.add_requests(begun);
+        self.pace.spend(mem::take(&mut self.frames.without_content));
+        self.pace.spend_reset(mem::take(&mut self.frames.resets));
     }
 
     /// Follows what was written.
@@ -305,6 +309,8 @@ struct Frames {
     heads: Heads,
     /// Frames that have neither a head nor content, for [`Pace`].
     without_content: usize,
+    /// RST_STREAM among them.
+    resets: usize,
     /// Its header blocks cannot be followed.
     are_broken: bool,
 }
@@ -320,6 +326,7 @@ impl Frames {
             has_block: false,
             heads: Heads::new(max_block),
             without_content: 0,
+            resets: 0,
             are_broken: false,
         }
     }
@@ -374,6 +381,7 @@ impl Frames {
         if !self.has_block && !(self.is_content && self.left > 0) {
             self.without_content += 1;
         }
+        self.resets += usize::from(kind == RST_STREAM);
         match kind {
             HEADERS => self.heads.start(flags, u32::from_be_bytes(stream)),
             CONTINUATION => self.heads.resume(flags),
