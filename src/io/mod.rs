@@ -12,7 +12,6 @@
 pub mod clock;
 pub mod gzip;
 pub mod shared;
-mod turn;
 
 use bytes::BytesMut;
 use parking_lot::Mutex;
@@ -30,7 +29,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{Instant, Sleep};
-pub use turn::Turn;
 
 /// 16 KiB: what is read at a time where the size is not known. A head and a usual body fit.
 pub const READ_SIZE: usize = 16 << 10;

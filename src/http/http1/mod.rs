@@ -13,7 +13,7 @@ use super::peer::Peer;
 use super::progress::{Progress, WriteClock, acknowledged};
 use super::request::Rendered;
 use crate::http::context::{ConnectionGuard, DRAIN_KEEPALIVE};
-use crate::io::{LazyTimer, Turn, cold, poll_read_some, within};
+use crate::io::{LazyTimer, cold, poll_read_some, within};
 use bytes::{Buf, Bytes, BytesMut};
 use http::Version;
 use message::{
@@ -31,6 +31,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::task::yield_now;
 use tokio::time::{Instant, timeout};
 
 /// How long to keep reading after an early response, so that the client sees it before the reset
@@ -399,18 +400,18 @@ impl Connection {
     async fn drop_input(&mut self) {
         let _ = timeout(LINGER, self.io.shutdown()).await;
         let end = Instant::now() + LINGER_MAX;
-        let (mut dropped, mut turn) = (0, Turn::default());
+        let mut dropped = 0;
         loop {
             let before = dropped;
             let upload = async {
                 while dropped < LINGER_MAX_BYTES {
                     self.buffer.clear();
-                    poll_fn(|cx| turn.poll(cx)).await;
                     match poll_fn(|cx| poll_read_some(&mut self.io, cx, &mut self.buffer)).await {
                         Ok(bytes) if bytes > 0 => dropped += bytes,
                         _ => return,
                     }
-                    turn.count(self.buffer.len());
+                    // an upload at full speed would delay the requests of others
+                    yield_now().await;
                 }
             };
             let is_over = timeout(LINGER, upload).await.is_ok() || Instant::now() >= end;

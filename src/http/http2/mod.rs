@@ -145,6 +145,7 @@ enum Outcome {
 impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
     /// Ready when the connection is over.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.frame_timer.start_turn();
         loop {
             match self.connection.poll_accept(cx) {
                 Poll::Ready(Some(Ok((request, mut response)))) => {

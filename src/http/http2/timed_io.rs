@@ -9,21 +9,25 @@ use super::heads::{END_HEADERS, Heads, Malformed};
 use super::pace::Pace;
 use super::refusals::Refusals;
 use crate::http::progress::{Progress, WriteClock, acknowledged};
-use crate::io::{LazyTimer, Turn};
+use crate::io::LazyTimer;
 use bytes::BytesMut;
 use pingora::protocols::SocketDigest;
 use std::io::{self, IoSlice};
 use std::mem;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::yield_now;
 use tokio::time::Instant;
 
 /// The client's preface, before its first frame; RFC 9113, section 3.4.
 const PREFACE: usize = 24;
+/// Bytes that `h2` gets in one turn of the connection's task. The runtime ends a turn after 128
+/// reads only, which may be megabytes, and sees the input of others after dozens of turns.
+const TURN: usize = 16 << 10;
 /// A request counts as this many bytes of a connection's turn: it costs more than to read it.
 const OF_A_REQUEST: usize = 1 << 10;
 /// The head of a frame.
@@ -48,6 +52,8 @@ pub(super) struct FrameTimer {
     pub(super) refused: AtomicUsize,
     /// Heads that `h2` may still get in this round.
     room: AtomicUsize,
+    /// Bytes that `h2` may still get in this turn.
+    turn: AtomicUsize,
     /// Heads of a round.
     heads_at_once: usize,
     /// `None` for a Unix socket.
@@ -63,9 +69,15 @@ impl FrameTimer {
             requests: AtomicUsize::new(0),
             refused: AtomicUsize::new(0),
             room: AtomicUsize::new(heads_at_once),
+            turn: AtomicUsize::new(TURN),
             heads_at_once,
             socket,
         }
+    }
+
+    /// Starts another turn: the task of the connection runs.
+    pub(super) fn start_turn(&self) {
+        self.turn.store(TURN, Ordering::Relaxed);
     }
 
     /// Starts another round once the requests of the last one are accepted; returns whether heads
@@ -84,7 +96,6 @@ pub(super) struct TimedIo<S> {
     frames: Frames,
     pace: Pace,
     pace_alarm: LazyTimer,
-    turn: Turn,
     refusals: Refusals,
     /// What was read behind the last head of a round.
     held: BytesMut,
@@ -116,7 +127,6 @@ impl<S> TimedIo<S> {
             frames: Frames::new(max_block),
             pace,
             pace_alarm: LazyTimer::default(),
-            turn: Turn::default(),
             refusals: Refusals::default(),
             held: BytesMut::new(),
             partial_since: None,
@@ -129,7 +139,10 @@ impl<S> TimedIo<S> {
 
     /// Ready when it is this connection's turn, and the client has not sent too many frames.
     fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        ready!(self.turn.poll(cx));
+        if self.timer.turn.load(Ordering::Relaxed) == 0 {
+            // the first poll of it has others run, and the driver, before it wakes this task
+            return pin!(yield_now()).poll(cx);
+        }
         while !self.pace.is_open() {
             let opens_at = self.pace.opens_at(Instant::now());
             ready!(self.pace_alarm.poll_until(opens_at, cx));
@@ -141,7 +154,8 @@ impl<S> TimedIo<S> {
     fn count(&mut self, bytes: usize) {
         let requests = self.frames.heads.requests;
         let begun = requests - self.timer.requests.swap(requests, Ordering::Relaxed);
-        self.turn.count(bytes + begun * OF_A_REQUEST);
+        let left = self.timer.turn.load(Ordering::Relaxed);
+        self.timer.turn.store(left.saturating_sub(bytes + begun * OF_A_REQUEST), Ordering::Relaxed);
         self.pace.add_requests(begun);
         self.pace.spend(mem::take(&mut self.frames.without_content));
         self.pace.spend_reset(mem::take(&mut self.frames.resets));
