@@ -92,7 +92,7 @@ impl Bounds {
     }
 
     /// How many clients may send the requests.
-    fn clients(self) -> usize {
+    pub(super) fn clients(self) -> usize {
         match self.0 {
             Sender::Proxy => CLIENTS_OF_A_PROXY,
             Sender::Client { .. } => 1,
