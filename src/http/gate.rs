@@ -259,7 +259,8 @@ impl<A: HttpServerApp + Send + Sync + 'static> Gate<A> {
         self: Arc<Self>,
         stream: Stream,
         identity: Arc<Identity>,
-        (mut peer, sender): (Peer, Sender),
+        mut peer: Peer,
+        sender: Sender,
         drain: ConnectionGuard,
         shutdown: &ShutdownWatch,
     ) {
@@ -275,7 +276,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> Gate<A> {
         let is_http2 = tls::is_http2(stream.protocol());
         let stream: Stream = Box::new(stream);
         if is_http2 {
-            http2::serve(self, stream, (peer, sender), drain, shutdown).await;
+            http2::serve(self, stream, peer, sender, drain, shutdown).await;
         } else {
             self.serve_http1(self.connection(stream, peer, drain), shutdown).await;
         }
@@ -352,8 +353,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> ServerApp for Gate<A> {
             }
             Some(identity) => {
                 let gate = Arc::clone(self);
-                let peer = (peer, sender);
-                let served = gate.serve_secured(stream, identity, peer, drain, shutdown);
+                let served = gate.serve_secured(stream, identity, peer, sender, drain, shutdown);
                 lifetime(limit, cold(served)).await
             }
         };

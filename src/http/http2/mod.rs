@@ -58,7 +58,8 @@ const GOAWAY_GRACE: Duration = Duration::from_secs(2);
 pub(super) async fn serve<A: HttpServerApp + Send + Sync + 'static>(
     gate: Arc<Gate<A>>,
     stream: Stream,
-    (peer, sender): (Peer, Sender),
+    peer: Peer,
+    sender: Sender,
     drain: ConnectionGuard,
     shutdown: &ShutdownWatch,
 ) {

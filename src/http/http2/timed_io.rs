@@ -392,7 +392,8 @@ impl Frames {
         if self.has_block {
             self.in_headers = flags & END_HEADERS == 0;
         }
-        if !self.has_block && !(self.is_content && self.left > 0) {
+        let has_content = self.is_content && self.left > 0;
+        if !self.has_block && !has_content {
             self.without_content += 1;
         }
         self.resets += usize::from(kind == RST_STREAM);
