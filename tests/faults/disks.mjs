@@ -119,7 +119,8 @@ function file(name) {
   return { disk, label: 'SQLite', url: `sqlite:${disk.folder}/p.db` };
 }
 
-const SIZES = { sqlite: '4m', postgres: '24m' };
+/** Room for the log of SQLite, which has a thousand pages before it moves to the tables. */
+const SIZES = { sqlite: '16m', postgres: '24m' };
 
 async function onDisk(name, database, { cluster }, work) {
   const made = database === 'sqlite' ? file(name) : await tablespace(name, cluster);

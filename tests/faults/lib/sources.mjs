@@ -34,10 +34,21 @@ export class SystemCalls {
     return { counts, answer };
   }
 
+  /** Waits for the end of a process that was killed; strace may not have seen it. */
+  #isKilled(isHit) {
+    const ended = this.service.gone.then(() => true);
+    return isHit ? ended : Promise.race([ended, pause(AFTERWARDS_MS, false)]);
+  }
+
   async #whole(request) {
     const answer = await request();
     if (this.name === 'log') await pause(AFTERWARDS_MS);
     return answer;
+  }
+
+  /** Whether a request makes this call for certain: the log may have another line, or not. */
+  isCertain({ k }) {
+    return this.name !== 'log' || k === 1;
   }
 
   /** Every fault of every call, up to these counts. */
@@ -61,7 +72,7 @@ export class SystemCalls {
     });
     const made = { isHit: trace.isHit(), isImpossible: trace.isImpossible(), answer };
     trace.remove();
-    if (made.isHit && fault === 'kill') await this.service.gone;
+    if (fault === 'kill') made.isHit = await this.#isKilled(made.isHit);
     return made;
   }
 }
@@ -85,6 +96,10 @@ export class Messages {
     const answer = await request();
     await this.way.disarm();
     return { counts: { message: this.way.types?.length ?? this.way.calls }, answer };
+  }
+
+  isCertain() {
+    return true;
   }
 
   cases({ message }) {
