@@ -5,8 +5,9 @@ from lib.attack import HTTP1, HTTP2, MANY_CONNECTIONS, TLS1, Attack, Case, scale
 from lib.attacker import FORWARDED
 from lib.frames import INITIAL_WINDOW, NEWEST, indexed, literal, post, request, stored, text
 
-# The streams of a connection that a program usually takes at a time.
-STREAMS = 100
+# A program usually takes 100 streams of a connection at a time. A connection waits for seconds when
+# most of so many are refused.
+STREAMS = scale(50, 100)
 # As many as one client may have connections.
 CONNECTIONS = scale(128, 256)
 # Heads with hundreds of fields take a debug build long to decode.

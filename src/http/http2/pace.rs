@@ -1,9 +1,9 @@
 //! How many frames a client may send that have neither a head nor content.
 //!
-//! PING, SETTINGS, PRIORITY and WINDOW_UPDATE cost a client a few bytes, and `h2` handles as many as
-//! arrive (CVE-2019-9512, CVE-2019-9513, CVE-2019-9515). Pure: in, such frames, requests, and bytes
-//! of responses; out, when to read on. A client that sends too many is not disconnected: they wait
-//! in its own socket, and an honest client's number follows from its requests and responses.
+//! PING, SETTINGS, PRIORITY and WINDOW_UPDATE cost a client a few bytes, and `h2` handles as many
+//! as arrive (CVE-2019-9512, CVE-2019-9513, CVE-2019-9515). Pure: in, such frames, requests, and
+//! bytes of responses; out, when to read on. A client that sends too many is not disconnected: they
+//! wait in its own socket, and an honest client's number follows from its requests and responses.
 
 use std::time::Duration;
 use tokio::time::Instant;
@@ -17,8 +17,8 @@ const BURST: i64 = 256 * FRAME;
 const PER_SECOND: i64 = 100 * FRAME;
 /// Frames for each request: its priority, its windows, its reset.
 const PER_REQUEST: i64 = 8 * FRAME;
-/// The cost of a stream that is refused with REFUSED_STREAM: what its request has added, and as much
-/// again, because a client can have thousands refused while its other streams wait.
+/// The cost of a stream that is refused with REFUSED_STREAM: what its request has added, and as
+/// much again, because a client can have thousands refused while its other streams wait.
 const REFUSED: i64 = 2 * PER_REQUEST;
 
 /// The frames that a connection may still send.

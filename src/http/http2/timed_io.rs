@@ -392,10 +392,8 @@ impl Frames {
         if self.has_block {
             self.in_headers = flags & END_HEADERS == 0;
         }
-        let has_content = self.is_content && self.left > 0;
-        if !self.has_block && !has_content {
-            self.without_content += 1;
-        }
+        let has_content = self.has_block || (self.is_content && self.left > 0);
+        self.without_content += usize::from(!has_content);
         self.resets += usize::from(kind == RST_STREAM);
         match kind {
             HEADERS => self.heads.start(flags, u32::from_be_bytes(stream)),
