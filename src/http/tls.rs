@@ -6,8 +6,8 @@
 //! [`Certificates`](super::gate::Certificates) others; open connections go on.
 
 use crate::config::{Config, TlsConfig};
-use crate::io::clock::{self, LAST_SECOND, TlsClock};
-use crate::secrets::certificates::{self, CertificatesError};
+use crate::io::clock::{self, LAST_SECOND};
+use crate::secrets::certificates::{self, CertificatesError, TlsClock};
 use crate::secrets::{self, SecretError};
 use crate::telemetry::{BySurface, Surface};
 use rustls::pki_types::pem::PemObject as _;

@@ -4,8 +4,6 @@
 //! digits for its year whatever the time is, and nothing here panics.
 
 use http::HeaderValue;
-use rustls::pki_types::UnixTime;
-use rustls::time_provider::TimeProvider;
 use std::cell::RefCell;
 use std::time::{Duration, SystemTime};
 use time::OffsetDateTime;
@@ -137,16 +135,6 @@ pub fn warning(now: SystemTime) -> Option<String> {
             rfc3339(now)
         )
     })
-}
-
-/// The clock of TLS. The usual one panics before 1970.
-#[derive(Debug)]
-pub struct TlsClock;
-
-impl TimeProvider for TlsClock {
-    fn current_time(&self) -> Option<UnixTime> {
-        Some(UnixTime::since_unix_epoch(since_1970(SystemTime::now())))
-    }
 }
 
 /// The date of a second, or the nearest one of a year of four digits.

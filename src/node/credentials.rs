@@ -5,8 +5,7 @@
 //! secret: providers of hosted nodes know their clients by it.
 
 use crate::config::{NodeConfig, NodeUrl, Scheme};
-use crate::io::clock::TlsClock;
-use crate::secrets::certificates::{self, CertificatesError, MAX_ROOTS};
+use crate::secrets::certificates::{self, CertificatesError, MAX_ROOTS, TlsClock};
 use crate::secrets::{self, Secret, SecretError};
 use arc_swap::ArcSwap;
 use rustls::{ClientConfig, RootCertStore, crypto};

@@ -1,17 +1,31 @@
 //! Files of certificates: found where secrets are, but public, so their mode does not matter. And
-//! why a peer's certificate is refused, in words for the operator.
+//! why a peer's certificate is refused, in words for the operator. And the clock that they are judged
+//! by.
 
 use super::{locate, searched};
 use rustls::CertificateError;
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::time_provider::TimeProvider;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 use thiserror::Error;
 
 /// 1 MiB for the roots that a peer is verified by: a system has some 150 of them in 250 KiB.
 pub const MAX_ROOTS: u64 = 1 << 20;
+
+/// The clock that certificates are judged by: 1970 before 1970, where that of rustls panics.
+#[derive(Debug)]
+pub struct TlsClock;
+
+impl TimeProvider for TlsClock {
+    fn current_time(&self) -> Option<UnixTime> {
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        Some(UnixTime::since_unix_epoch(since_1970.unwrap_or_default()))
+    }
+}
 
 /// A file that gives no certificates, and why.
 #[derive(Debug, Error)]
