@@ -6,7 +6,7 @@
 #[expect(dead_code, reason = "the node uses more of it")]
 mod http1;
 #[path = "../../../src/io/mod.rs"]
-#[expect(dead_code, unused_imports, reason = "the program uses more of it")]
+#[expect(dead_code, reason = "the program uses more of it")]
 mod io;
 
 use bytes::Bytes;
