@@ -1,5 +1,5 @@
 //! Files of certificates: found where secrets are, but public, so their mode does not matter. And
-//! why a peer's certificate is refused, in words for the operator. And the clock that they are judged
+//! why a peer's certificate is refused, in words for the operator, with the clock that it is judged
 //! by.
 
 use super::{locate, searched};
