@@ -30,7 +30,7 @@ const REFUSED_THROUGH_FRONTS: u64 = 32;
 /// One in this many refused streams is sent to the program, as each accepted one is.
 const REFUSED_TO_PROGRAM: u64 = 8;
 /// One in this many streams is sent to the program in pieces, too, and one all at once.
-const SENT_IN_OTHER_WAYS: u64 = 4;
+const SENT_IN_OTHER_WAYS: u64 = 8;
 /// How long a disagreement is shortened.
 const SHORTENED_FOR: Duration = Duration::from_secs(60);
 /// A run ends with this many disagreements.
