@@ -214,6 +214,23 @@ impl StoreError {
         code.parse().is_ok_and(|code: u32| matches!(code & 0xff, 1 | 18 | 19 | 20 | 25))
     }
 
+    /// The failure of a commit: [`StoreError::Unconfirmed`], unless the database answered that it
+    /// has rolled it back, so that nothing of it is stored.
+    ///
+    /// SQLite: 13 SQLITE_FULL, after which its log has no whole last page of the commit.
+    /// PostgreSQL: the classes 23 constraint, 40 rollback, 53 resources.
+    pub(super) fn of_commit(self) -> Self {
+        let (Self::Failed { code, .. } | Self::Unavailable(Cause::Busy { code, .. })) = &self
+        else {
+            return Self::Unconfirmed(Box::new(self));
+        };
+        let is_rolled_back = match code.len() {
+            5 => ["23", "40", "53"].iter().any(|class| code.starts_with(class)),
+            _ => code == "13",
+        };
+        if is_rolled_back { self } else { Self::Unconfirmed(Box::new(self)) }
+    }
+
     /// Whether a row violated a constraint.
     ///
     /// SQLite: 19 SQLITE_CONSTRAINT in the low byte. PostgreSQL: class 23.
@@ -274,6 +291,28 @@ mod tests {
         }
         let timeout = StoreError::Unavailable(Cause::Timeout);
         assert!(!timeout.is_of_statement(), "what it did is unknown");
+    }
+
+    #[test]
+    fn a_commit_is_confirmed_or_known_to_be_rolled_back() {
+        for (code, is_rolled_back, why) in [
+            ("13", true, "SQLite: full"),
+            ("10", false, "SQLite: the disk, which may have it"),
+            ("1034", false, "SQLite: not synced"),
+            ("40001", true, "PostgreSQL: not serializable"),
+            ("53100", true, "PostgreSQL: full"),
+            ("57P01", false, "PostgreSQL: stopping, perhaps after it"),
+            ("08006", false, "PostgreSQL: the connection"),
+        ] {
+            let failed = StoreError::Failed { code: code.to_owned(), message: String::new() };
+            let busy = Cause::Busy { code: code.to_owned(), message: String::new() };
+            for error in [failed, StoreError::Unavailable(busy)] {
+                let is_unconfirmed = matches!(error.of_commit(), StoreError::Unconfirmed(_));
+                assert_eq!(is_unconfirmed, !is_rolled_back, "{why}");
+            }
+        }
+        let timeout = StoreError::Unavailable(Cause::Timeout).of_commit();
+        assert!(matches!(timeout, StoreError::Unconfirmed(_)), "what it did is unknown");
     }
 
     #[test]

@@ -191,7 +191,7 @@ impl Intents<'_> {
         ];
         journal::append(&mut tx, end, events, now_us).await?;
         link(&mut tx, new, id).await?;
-        tx.commit().await.map_err(|error| StoreError::Unconfirmed(Box::new(error)))?;
+        tx.commit().await.map_err(StoreError::of_commit)?;
         Ok(Intended::New(id))
     }
 
