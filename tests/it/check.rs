@@ -106,7 +106,7 @@ fn an_address_in_use_names_key_and_holder() {
     let _held = UnixListener::bind(&path).unwrap();
     let tcp = taken.local_addr().unwrap().to_string();
     // by its program: what another test is about to start has the sockets of this process, too
-    let program = format!(" ({})", std::env::current_exe().unwrap().display());
+    let program = format!(" ({}", std::env::current_exe().unwrap().display());
     for listen in [tcp, format!("unix:{path}")] {
         for (section, variable) in [("gateway", "GATEWAY"), ("admin", "ADMIN")] {
             let key = format!("{section}.listen");

@@ -93,7 +93,8 @@ fn a_port_in_use_stops_dev_before_it_starts_anything() {
     let mut command = dev(folder.path(), &["--fresh"]);
     let output = command.env("PORTCULLIS__SIDECAR__LISTEN", &address).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-    let holder = format!("sidecar.listen: {address} is in use by process {}", std::process::id());
+    // what another test is about to start has the sockets of this process, too
+    let holder = format!("sidecar.listen: {address} is in use by process ");
     for named in [&*holder, "PORTCULLIS__SIDECAR__LISTEN"] {
         assert!(said(&output).contains(named), "{named} in {}", said(&output));
     }
