@@ -82,9 +82,9 @@ pub fn rfc3339(time: SystemTime) -> String {
 /// Seconds since 1970 in RFC 3339.
 pub fn rfc3339_of(seconds: i64) -> String {
     let at = date(seconds);
-    let (year, month, day) = (at.year(), u8::from(at.month()), at.day());
+    let month = u8::from(at.month());
     let (hour, minute, second) = at.to_hms();
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    format!("{:04}-{month:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z", at.year(), at.day())
 }
 
 /// A date in RFC 3339, in milliseconds: `2026-11-24T17:46:49.012Z`.
@@ -102,7 +102,9 @@ pub fn http_date(seconds: i64) -> String {
     let month = usize::from(u8::from(at.month()).saturating_sub(1));
     let name = |names: &[&'static str], index: usize| names.get(index).copied().unwrap_or_default();
     let (weekday, month) = (name(&DAYS, weekday), name(&MONTHS, month));
-    let (day, year, (hour, minute, second)) = (at.day(), at.year(), at.to_hms());
+    let day = at.day();
+    let year = at.year();
+    let (hour, minute, second) = at.to_hms();
     format!("{weekday}, {day:02} {month} {year:04} {hour:02}:{minute:02}:{second:02} GMT")
 }
 

@@ -183,8 +183,8 @@ impl From<MigrateError> for StoreError {
 }
 
 impl StoreError {
-    /// Logs the error, where the caller answers without it. A closed store is none: the process
-    /// stops.
+    /// Logs the error, where the caller answers without it. A closed store is no error: the
+    /// process stops.
     pub fn log(&self) {
         let is_closed = matches!(self, Self::Unavailable(Cause::Closed));
         let level = if is_closed { log::Level::Debug } else { log::Level::Error };

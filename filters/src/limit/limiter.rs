@@ -110,7 +110,7 @@ impl<S: BuildHasher> RateLimiter<S> {
         self.shard(hash).lock().check(hash, client, now, || self.take_place())
     }
 
-    /// The same as [`RateLimiter::check`] while fewer than `most` requests count, in one step: of
+    /// Checks like [`RateLimiter::check`] while fewer than `most` requests count, in one step: of
     /// requests that race, no more than `most` pass.
     pub fn check_within(&self, client: ClientKey, now: Millis, most: u32) -> RateLimitStatus {
         let hash = self.hasher.hash_one(client);

@@ -62,7 +62,7 @@ pub(in crate::http) enum Sender {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds(Sender);
 
-/// What becomes of a connection.
+/// How a connection continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// It goes on.

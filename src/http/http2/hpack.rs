@@ -75,7 +75,9 @@ enum Name {
 impl Hpack {
     /// Follows a block; `None` if it cannot be decoded, or changes the table too often.
     pub(super) fn decode(&mut self, block: &[u8]) -> Option<Found> {
-        let (mut rest, mut found, mut changes) = (block, Found::default(), 0);
+        let mut rest = block;
+        let mut found = Found::default();
+        let mut changes = 0;
         while let Some(first) = rest.first() {
             let field = match first {
                 0x80.. => self.field(integer(&mut rest, 7)?)?,

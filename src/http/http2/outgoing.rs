@@ -1,8 +1,8 @@
-//! What is left to send of a body over HTTP/2, and what `h2` has got of it and not written.
+//! The rest of a body that is to be sent over HTTP/2, and the bytes of it that `h2` still holds.
 //!
-//! `h2` says how much of a body it takes, not whether that has left: a stream that waits for the
-//! socket, which others share, is told from one whose window is closed by the bytes of it that `h2`
-//! still holds.
+//! `h2` says how much of a body it takes, not whether that has left. The bytes that it still holds
+//! distinguish a stream that waits for the socket, which others share, from one whose window is
+//! closed.
 
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;

@@ -13,7 +13,7 @@ const RST_STREAM: u8 = 3;
 pub(super) struct Refusals {
     /// Bytes left of the frame whose head has passed.
     left: usize,
-    /// What has passed of a head, or of a whole RST_STREAM.
+    /// The bytes so far of a head, or of a whole RST_STREAM.
     frame: [u8; RESET],
     passed: usize,
     /// Streams that were refused.

@@ -30,7 +30,7 @@ pub(in crate::http) struct H2Stream {
     peer: Option<IpAddr>,
     body: RecvStream,
     responder: H2Responder,
-    /// What `h2` holds of a response that may be large.
+    /// The bytes that `h2` holds of a response that may be large.
     unwritten: Option<Arc<Unwritten>>,
 }
 

@@ -97,7 +97,7 @@ pub(super) struct TimedIo<S> {
     pace: Pace,
     pace_alarm: LazyTimer,
     refusals: Refusals,
-    /// What was read behind the last head of a round.
+    /// Bytes that were read behind the last head of a round.
     held: BytesMut,
     /// Since when a frame other than DATA is incomplete.
     partial_since: Option<Instant>,
