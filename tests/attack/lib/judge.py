@@ -23,7 +23,7 @@ WINDOW, WINDOWS = 300, 5
 # Requests before the attack, so that their memory is not counted as the attack's.
 WARM_UP = 200
 # How many times longer a wait may be in a build without optimisation.
-SLOWNESS = 5
+SLOWNESS = 10
 # Seconds after which the memory of an attack has to be free again.
 MINUTE = 60
 
