@@ -25,7 +25,7 @@ pub struct UrlStats {
     pub head: Option<u64>,
     /// Why it is not used although it answers, if it is not.
     pub left_out: Option<LeftOut>,
-    /// The same in words.
+    /// Why it is left out, in words.
     pub left_out_cause: Option<String>,
 }
 

@@ -17,7 +17,7 @@ const QUIET: Duration = Duration::from_secs(7);
 /// The cause of a failure that the probe does not explain.
 const UNEXPLAINED: &str = "requests fail, although a write of the probe succeeds";
 
-/// What the probe does.
+/// The kinds of probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Probe {
     /// Reads a few rows.
@@ -26,7 +26,7 @@ pub(super) enum Probe {
     Write,
 }
 
-/// What is known of the store.
+/// The failures and probes of the store so far.
 #[derive(Debug, Default)]
 pub(super) struct StoreWatch {
     /// Requests that had failed at the last probe.

@@ -27,7 +27,7 @@ pub struct Forgotten {
     pub follow: u64,
     /// Accounts that were suggested to the user.
     pub suggestion: u64,
-    /// What was erased is still in SQLite's log, because another process reads there.
+    /// Erased rows are still in SQLite's log, because another process reads there.
     pub is_in_log: bool,
 }
 

@@ -23,7 +23,7 @@ pub(super) struct Tx {
     state: State,
 }
 
-/// What is known of a transaction between two statements.
+/// The state of a transaction between two statements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// Every statement succeeded.

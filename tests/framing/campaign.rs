@@ -54,7 +54,7 @@ struct Tally {
     accepted: u64,
     /// All requests that it accepts.
     requests: u64,
-    /// The same streams and requests, as far as each judge accepts them.
+    /// Streams and requests that each judge accepts.
     by_judge: BTreeMap<&'static str, (u64, u64)>,
     through_fronts: u64,
     to_program: u64,
