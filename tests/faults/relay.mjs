@@ -181,9 +181,10 @@ class Operations {
 /** Users' own transactions: a user signs the next one once the last one has its outcome. */
 class Invokes extends Operations {
   constructor(service) {
-    super(service, 'invoke', () => {
+    super(service, 'invoke', async () => {
       this.free ??= [...service.users];
-      const user = this.free.shift();
+      // a user whose transaction has no outcome yet is not free
+      const user = this.free.shift() ?? (await service.world.citizen());
       return Object.assign(approval(user, service.world), { user });
     });
   }
