@@ -14,6 +14,7 @@ use super::request::Rendered;
 use super::request::{Request, Transport};
 use super::secured::Secured;
 use super::session::Handoff;
+use super::waiting::{ClientMemory, WaitingRequests};
 use crate::config::ConnectionsConfig;
 use crate::http::context::{ConnectionGuard, ServerContext};
 use crate::http::tls::{self, Identities, Identity};
@@ -79,49 +80,70 @@ pub struct Gate<A> {
 }
 
 /// Open connections; those of an IPv6 /64 count as one client's, as its requests do.
-#[derive(Default)]
 struct Connections {
     all: usize,
-    by_client: HashMap<ClientKey, usize>,
+    by_client: HashMap<ClientKey, ClientConnections>,
+    waiting: Arc<WaitingRequests>,
+}
+
+/// The connections of one client, and what their requests hold.
+struct ClientConnections {
+    open: usize,
+    memory: Arc<ClientMemory>,
+}
+
+/// A client's place among them.
+struct ClientPlace {
+    client: ClientKey,
+    /// How many connections the client has with this one.
+    connections: usize,
+    memory: Arc<ClientMemory>,
 }
 
 impl Connections {
-    /// Counts a connection, unless there are `max` or its client has `max_per_client`. Returns how
-    /// many the client has with it; 0 if it is no client's.
+    fn new(waiting: &Arc<WaitingRequests>) -> Self {
+        Self { all: 0, by_client: HashMap::new(), waiting: Arc::clone(waiting) }
+    }
+
+    /// Counts a connection, unless there are `max` or its client has `max_per_client`.
     fn add(
         &mut self,
         client: Option<ClientKey>,
         max: usize,
         max_per_client: usize,
-    ) -> Option<usize> {
+    ) -> Option<Option<ClientPlace>> {
         if self.all >= max {
             return None;
         }
-        let of_client = match client {
-            Some(client) => self.add_to(client, max_per_client)?,
-            None => 0,
+        let place = match client {
+            Some(client) => Some(self.add_to(client, max_per_client)?),
+            None => None,
         };
         self.all += 1;
-        Some(of_client)
+        Some(place)
     }
 
     /// Counts a connection as this client's, unless it has `max_per_client`.
-    fn add_to(&mut self, client: ClientKey, max_per_client: usize) -> Option<usize> {
-        let count = self.by_client.entry(client).or_default();
-        if *count >= max_per_client {
+    fn add_to(&mut self, client: ClientKey, max_per_client: usize) -> Option<ClientPlace> {
+        let of_client = self
+            .by_client
+            .entry(client)
+            .or_insert_with(|| ClientConnections { open: 0, memory: self.waiting.connected() });
+        if of_client.open >= max_per_client {
             return None;
         }
-        *count += 1;
-        Some(*count)
+        of_client.open += 1;
+        let memory = Arc::clone(&of_client.memory);
+        Some(ClientPlace { client, connections: of_client.open, memory })
     }
 
     fn remove(&mut self, client: Option<ClientKey>) {
         self.all = self.all.saturating_sub(1);
         if let Some(client) = client
-            && let Some(count) = self.by_client.get_mut(&client)
+            && let Some(of_client) = self.by_client.get_mut(&client)
         {
-            *count -= 1;
-            if *count == 0 {
+            of_client.open -= 1;
+            if of_client.open == 0 {
                 self.by_client.remove(&client);
             }
         }
@@ -155,7 +177,7 @@ impl<A> Gate<A> {
             max_per_client: config.max_per_client,
             trusted,
             proxied: None,
-            connections: Arc::default(),
+            connections: Arc::new(Mutex::new(Connections::new(&process.waiting))),
             process: process.clone(),
             tls: Certificates::default(),
             errors,
@@ -188,7 +210,9 @@ impl<A> Gate<A> {
     fn sender(&self, permit: &ConnectionPermit, peer: Option<IpAddr>) -> Sender {
         match self.trusts(peer) {
             true => Sender::Proxy,
-            false => Sender::Client { connections: permit.of_client },
+            false => Sender::Client {
+                connections: permit.place.as_ref().map_or(0, |place| place.connections),
+            },
         }
     }
 
@@ -198,11 +222,11 @@ impl<A> Gate<A> {
     }
 
     fn acquire(&self, client: Option<ClientKey>) -> Option<ConnectionPermit> {
-        let of_client = self.connections.lock().add(client, self.max, self.max_per_client)?;
+        let place = self.connections.lock().add(client, self.max, self.max_per_client)?;
         let gauge = self.process.metrics.connections[self.surface as usize].clone();
         gauge.inc();
         let connections = Arc::clone(&self.connections);
-        Some(ConnectionPermit { connections, client, of_client, gauge })
+        Some(ConnectionPermit { connections, place, gauge })
     }
 }
 
@@ -294,7 +318,8 @@ impl<A: HttpServerApp + Send + Sync + 'static> Gate<A> {
             let client = || self.client_of(connection.peer(), &header.headers);
             let waiting = connection.waits_for_body().then(|| {
                 let raw = connection.head().len();
-                self.process.waiting.request(client(), &header.headers, raw)
+                let connected = connection.memory();
+                self.process.waiting.request(connected, client(), &header.headers, raw)
             });
             let Ok(waiting) = waiting.transpose() else {
                 let client = client().address();
@@ -341,7 +366,8 @@ impl<A: HttpServerApp + Send + Sync + 'static> ServerApp for Gate<A> {
             return None;
         };
         let sender = self.sender(&permit, peer);
-        let peer = Peer::accepted(peer, self.surface, &self.process.log);
+        let memory = permit.place.as_ref().map(|place| Arc::clone(&place.memory));
+        let peer = Peer::accepted(peer, memory, self.surface, &self.process.log);
         let task = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
         let drain = self.process.drain.watch(task);
         // between requests the proxy ends an old connection; this ends one that never gets there
@@ -382,9 +408,8 @@ impl Certificates {
 /// An open connection's share of the caps, released on drop.
 struct ConnectionPermit {
     connections: Arc<Mutex<Connections>>,
-    client: Option<ClientKey>,
-    /// How many connections the client had with this one.
-    of_client: usize,
+    /// `None` if it is no client's.
+    place: Option<ClientPlace>,
     gauge: prometheus::IntGauge,
 }
 
@@ -392,8 +417,7 @@ impl ConnectionPermit {
     /// The same permit as this client's, unless it has `max_per_client`.
     fn counted_as(mut self, client: Option<ClientKey>, max_per_client: usize) -> Option<Self> {
         if let Some(client) = client {
-            self.of_client = self.connections.lock().add_to(client, max_per_client)?;
-            self.client = Some(client);
+            self.place = Some(self.connections.lock().add_to(client, max_per_client)?);
         }
         Some(self)
     }
@@ -402,7 +426,7 @@ impl ConnectionPermit {
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.gauge.dec();
-        self.connections.lock().remove(self.client);
+        self.connections.lock().remove(self.place.as_ref().map(|place| place.client));
     }
 }
 
@@ -413,7 +437,7 @@ mod tests {
     #[test]
     fn addresses_of_one_slash_64_are_one_client() {
         let client = |address: &str| Some(ClientKey::of(address.parse().expect("an address")));
-        let mut connections = Connections::default();
+        let mut connections = Connections::new(&Arc::default());
         for (address, place) in [
             ("2001:db8::1", Some(1)),
             ("2001:db8::2", Some(2)),
@@ -422,9 +446,11 @@ mod tests {
             ("192.0.2.1", Some(1)),
             ("192.0.2.2", Some(1)),
         ] {
-            assert_eq!(connections.add(client(address), 9, 2), place, "{address}");
+            let added = connections.add(client(address), 9, 2).flatten();
+            assert_eq!(added.map(|place| place.connections), place, "{address}");
         }
         connections.remove(client("2001:db8::2"));
-        assert_eq!(connections.add(client("2001:db8::3"), 9, 2), Some(2), "a place was left");
+        let added = connections.add(client("2001:db8::3"), 9, 2).flatten();
+        assert_eq!(added.map(|place| place.connections), Some(2), "a place was left");
     }
 }

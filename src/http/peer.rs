@@ -1,5 +1,6 @@
 //! The other end of a connection: whether it is trusted, and what the debug log says of it.
 
+use super::waiting::ClientMemory;
 use crate::config::Config;
 use crate::telemetry::{BySurface, Log, Surface};
 use arc_swap::ArcSwap;
@@ -46,6 +47,8 @@ impl TrustedPeers {
 pub(super) struct Peer {
     /// Its address, or that of the client that its PROXY header names; `None` for a Unix socket.
     pub(super) address: Option<IpAddr>,
+    /// What its requests hold; `None` for a trusted proxy, which has many clients.
+    pub(super) memory: Option<Arc<ClientMemory>>,
     /// Boxed, and only while debug lines are logged: other connections do not pay for it.
     trace: Option<Box<Trace>>,
 }
@@ -61,7 +64,12 @@ struct Trace {
 
 impl Peer {
     /// The peer of a connection that was accepted just now.
-    pub(super) fn accepted(address: Option<IpAddr>, surface: Surface, log: &Log) -> Self {
+    pub(super) fn accepted(
+        address: Option<IpAddr>,
+        memory: Option<Arc<ClientMemory>>,
+        surface: Surface,
+        log: &Log,
+    ) -> Self {
         let trace = log::log_enabled!(log::Level::Debug).then(|| {
             let client = shown(address, log);
             let name = surface.name();
@@ -69,7 +77,7 @@ impl Peer {
             let (opened, cause) = (Instant::now(), "the client left");
             Box::new(Trace { surface, client, opened, requests: 0, cause })
         });
-        Self { address, trace }
+        Self { address, memory, trace }
     }
 
     /// A request arrived.

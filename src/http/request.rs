@@ -124,12 +124,10 @@ impl Request {
             };
             policy::within_size(first.len().max(all.len()) + piece.len(), max)
                 .map_err(Incomplete::Refused)?;
-            if first.is_empty() {
+            if all.is_empty() && self.is_body_read() {
                 first = piece;
             } else {
-                if all.is_empty() {
-                    all.extend_from_slice(&first);
-                }
+                // what it is a part of is freed: a few bytes would hold a whole buffer
                 all.extend_from_slice(&piece);
             }
         }

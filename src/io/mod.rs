@@ -182,6 +182,26 @@ impl MemoryPool {
         self.size
     }
 
+    /// The most that one client holds.
+    pub fn share(&self) -> usize {
+        self.share
+    }
+
+    /// Reserves bytes; not if fewer are left.
+    ///
+    /// # Errors
+    /// [`Exhausted::Pool`]: nothing is reserved.
+    pub(crate) fn take(&self, bytes: usize) -> Result<(), Exhausted> {
+        let take = |free: usize| free.checked_sub(bytes);
+        let taken = self.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        taken.map(drop).map_err(|_| Exhausted::Pool)
+    }
+
+    /// Releases bytes that were reserved.
+    pub(crate) fn give_back(&self, bytes: usize) {
+        self.free.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// Bytes that are reserved.
     pub fn taken(&self) -> usize {
         self.size - self.free.load(Ordering::Relaxed)
@@ -295,14 +315,8 @@ impl MemoryPermit {
     /// [`Exhausted`] when the pool or the client's share has less; the permit is unchanged.
     pub fn reserve(&mut self, bytes: usize) -> Result<(), Exhausted> {
         let more = bytes.saturating_sub(self.bytes);
-        let take = |free: usize| free.checked_sub(more);
-        self.memory
-            .free
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
-            .map_err(|_| Exhausted::Pool)?;
-        let counted = self.count(bytes).inspect_err(|_| {
-            self.memory.free.fetch_add(more, Ordering::Relaxed);
-        })?;
+        self.memory.take(more)?;
+        let counted = self.count(bytes).inspect_err(|_| self.memory.give_back(more))?;
         self.bytes += more;
         self.readers.get_mut().fetched.extend(counted);
         Ok(())
@@ -311,7 +325,7 @@ impl MemoryPermit {
     /// Releases all but `bytes` of the reserved memory. Not for a permit with a client's share.
     pub fn shrink(&mut self, bytes: usize) {
         let less = self.bytes.saturating_sub(bytes);
-        self.memory.free.fetch_add(less, Ordering::Relaxed);
+        self.memory.give_back(less);
         self.bytes -= less;
     }
 
@@ -328,7 +342,7 @@ impl MemoryPermit {
 
 impl Drop for MemoryPermit {
     fn drop(&mut self) {
-        self.memory.free.fetch_add(self.bytes, Ordering::Relaxed);
+        self.memory.give_back(self.bytes);
     }
 }
 

@@ -40,6 +40,9 @@ enum Outcome {
     Gone,
 }
 
+/// The first byte of the head of a response, `None` for a reset, or the error code of GOAWAY.
+type Answer = Result<Option<u8>, u8>;
+
 /// A connection that sends frames unchanged.
 struct Raw(TcpStream);
 
@@ -101,6 +104,19 @@ impl Raw {
                 (HEADERS, Some(0x88)) => return Outcome::Status(200),
                 (HEADERS, Some(0x8c)) => return Outcome::Status(400),
                 (HEADERS, other) => panic!("a status that is not expected: {other:x?}"),
+                _ => {}
+            }
+        }
+    }
+
+    /// Waits for what becomes of the only request.
+    fn answer(&mut self) -> Answer {
+        loop {
+            let frame = self.receive().ok_or(0)?;
+            match frame.kind {
+                HEADERS => return Ok(frame.payload.first().copied()),
+                RST_STREAM => return Ok(None),
+                GOAWAY => return Err(frame.payload[7]),
                 _ => {}
             }
         }
@@ -333,6 +349,36 @@ fn a_client_s_late_uploads_are_ignored() {
     upload_late(&mut raw, CALL, 20, &[(DATA, 0, b"{"), (DATA, END_STREAM, b"}")]);
     raw.send(HEADERS, WHOLE, 9_001, &get(b"\x04\x08/healthz"));
     assert_eq!(raw.outcome(9_001), Outcome::Status(200), "the connection goes on");
+}
+
+#[test]
+fn unfinished_heads_of_one_client_are_bounded() {
+    const CALM: u8 = 11;
+    let large = ("gateway.connections.header_size", "\"128 KiB\"");
+    let stage = Stage::new(&[("gateway.trusted_proxies", "[]"), large]);
+    // a value of 120,000 bytes
+    let value = [&b"\x00\x01x\x7f\xc1\xa8\x07"[..], &[b'v'; 120_000]].concat();
+    let head = [get(b"\x04\x08/healthz"), value].concat();
+    let (begun, last) = head.split_at(head.len() - 10);
+    let (first, more) = begun.split_at(16_000);
+    let mut held: Vec<_> = (0..60)
+        .map(|_| {
+            let mut raw = Raw::connect(&stage);
+            raw.send(HEADERS, END_STREAM, 1, first);
+            more.chunks(16_000).for_each(|part| raw.send(CONTINUATION, 0, 1, part));
+            raw
+        })
+        .collect();
+    stage.edge.line("the refusals", |line| line["reason"] == "too_many_in_flight");
+    held.iter_mut().for_each(|raw| raw.send(CONTINUATION, END_HEADERS, 1, last));
+    let answers: Vec<_> = held.iter_mut().map(Raw::answer).collect();
+    let count = |wanted: &[Answer]| answers.iter().filter(|answer| wanted.contains(answer)).count();
+    assert!(count(&[Err(CALM)]) > 0, "{answers:?}");
+    assert!((8..20).contains(&count(&[Err(CALM), Err(0)])), "60 do not fit: {answers:?}");
+    assert!(count(&[Ok(Some(0x88))]) >= 35, "what fits is answered: {answers:?}");
+    let mut raw = Raw::connect(&stage);
+    raw.send(HEADERS, WHOLE, 1, &get(b"\x04\x08/healthz"));
+    assert_eq!(raw.outcome(1), Outcome::Status(200), "afterwards");
 }
 
 #[test]

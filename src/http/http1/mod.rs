@@ -12,6 +12,7 @@ use super::gate::ErrorResponder;
 use super::peer::Peer;
 use super::progress::{Progress, WriteClock, acknowledged};
 use super::request::Rendered;
+use super::waiting::ClientMemory;
 use crate::http::context::{ConnectionGuard, DRAIN_KEEPALIVE};
 use crate::io::{LazyTimer, cold, poll_read_some, within};
 use bytes::{Buf, Bytes, BytesMut};
@@ -128,6 +129,11 @@ impl Connection {
     /// The address at the other end; `None` for a Unix socket.
     pub(super) fn peer(&self) -> Option<IpAddr> {
         self.peer.address
+    }
+
+    /// What its requests hold; `None` for a trusted proxy.
+    pub(super) fn memory(&self) -> Option<&Arc<ClientMemory>> {
+        self.peer.memory.as_ref()
     }
 
     /// The version of the last request.

@@ -49,6 +49,12 @@ const FEW_REMEMBERED: usize = 2;
 const HEADS_AT_ONCE: usize = 8;
 const FEW_HEADS_AT_ONCE: usize = 2;
 
+/// A client's first connections do not count in its share: a browser opens one, an office dozens.
+const UNCOUNTED_CONNECTIONS: usize = 80;
+/// 64 KiB: a connection with the buffers of TLS and of `h2`, and what requests leave there. With
+/// nothing else in its share a client has 208 connections.
+const CONNECTION: usize = 64 << 10;
+
 /// Who sends the requests of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::http) enum Sender {
@@ -86,6 +92,11 @@ fn list_size(header_size: usize) -> usize {
     2 * header_size
 }
 
+/// Bytes of the largest header block that `h2` decodes.
+pub(super) fn largest_block(header_size: usize) -> usize {
+    LARGEST_LIST * list_size(header_size)
+}
+
 impl Bounds {
     pub(super) fn of(sender: Sender) -> Self {
         Self(sender)
@@ -104,10 +115,12 @@ impl Bounds {
         matches!(self.0, Sender::Client { connections } if connections > FULL_CONNECTIONS)
     }
 
-    /// Bytes of the largest header block that `h2` decodes. A part of one waits here and in `h2`.
-    pub(super) fn largest_block(self, header_size: usize) -> usize {
-        let times = if self.is_one_of_many() { 1 } else { LARGEST_LIST };
-        times * list_size(header_size)
+    /// Bytes of the client's share that the connection itself takes.
+    pub(super) fn memory(self) -> usize {
+        match self.0 {
+            Sender::Client { connections } if connections > UNCOUNTED_CONNECTIONS => CONNECTION,
+            _ => 0,
+        }
     }
 
     /// Streams whose late frames are ignored.
@@ -250,6 +263,18 @@ mod tests {
                 verdict,
                 "{sender:?} {malformed}"
             );
+        }
+    }
+
+    #[test]
+    fn a_client_s_many_connections_count() {
+        for (sender, memory) in [
+            (CLIENT, 0),
+            (Sender::Client { connections: 80 }, 0),
+            (Sender::Client { connections: 81 }, 64 << 10),
+            (Sender::Proxy, 0),
+        ] {
+            assert_eq!(Bounds::of(sender).memory(), memory, "{sender:?}");
         }
     }
 

@@ -1,21 +1,19 @@
 //! Finds requests that RFC 9113 calls malformed and that `h2` serves, since it drops what is wrong.
 //!
-//! In: the frames with header blocks, before `h2` gets them. Out: the streams whose `:path` has a
-//! fragment (section 8.3.1), or whose trailers have pseudo-fields (section 8.1).
+//! In: the header blocks, before `h2` gets them. Out: the streams whose `:path` has a fragment
+//! (section 8.3.1), or whose trailers have pseudo-fields (section 8.1).
 
+use super::frames::FRAME_HEAD;
 use super::hpack::Hpack;
 use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Flags of HEADERS; RFC 9113, section 6.2.
-pub(super) const END_HEADERS: u8 = 4;
 const PADDED: u8 = 8;
 const PRIORITY: u8 = 0x20;
 /// A stream's identifier has 31 bits; RFC 9113, section 4.1.
 const STREAM_BITS: u32 = u32::MAX >> 1;
-/// 1 KiB stays allocated for the blocks of a connection.
-const RETAINED: usize = 1 << 10;
 /// Malformed streams whose requests still have to be refused: more than can be open.
 const MAX_MALFORMED: usize = 256;
 
@@ -51,15 +49,9 @@ impl Malformed {
 }
 
 /// The header blocks of a connection.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Heads {
     hpack: Hpack,
-    /// What has passed of the current block, and its bound.
-    block: Vec<u8>,
-    max_block: usize,
-    /// The current frame.
-    flags: u8,
-    stream: u32,
     /// The last stream that a request started: another block of an earlier one is its trailers.
     last: u32,
     /// Requests that were started.
@@ -67,47 +59,48 @@ pub(super) struct Heads {
 }
 
 impl Heads {
-    pub(super) fn new(max_block: usize) -> Self {
-        let (hpack, block) = (Hpack::default(), Vec::new());
-        Self { hpack, block, max_block, flags: 0, stream: 0, last: 0, requests: 0 }
-    }
-
-    /// Starts HEADERS.
-    pub(super) fn start(&mut self, flags: u8, stream: u32) {
-        self.block.clear();
-        (self.flags, self.stream) = (flags, stream & STREAM_BITS);
-    }
-
-    /// Starts CONTINUATION, which has no other flag.
-    pub(super) fn resume(&mut self, flags: u8) {
-        self.flags = flags & END_HEADERS;
-    }
-
-    /// Follows the payload of the frame; `None` if the block is too large.
-    pub(super) fn pass(&mut self, payload: &[u8]) -> Option<()> {
-        self.block.extend_from_slice(payload);
-        (self.block.len() <= self.max_block).then_some(())
-    }
-
-    /// Ends the frame; `None` if the connection cannot be followed further.
-    pub(super) fn end_frame(&mut self, malformed: &Malformed) -> Option<()> {
-        let fragment = fragment(&self.block, self.flags, self.stream)?;
-        if self.flags & END_HEADERS == 0 {
-            self.block.truncate(fragment.end);
-            self.block.drain(..fragment.start);
-            return Some(());
-        }
-        let found = self.hpack.decode(self.block.get(fragment)?)?;
-        self.block.clear();
-        self.block.shrink_to(RETAINED);
-        let is_malformed = if self.stream > self.last {
-            self.last = self.stream;
+    /// Follows a block in its frames, HEADERS and as many CONTINUATION as there are; `None` if the
+    /// connection cannot be followed further.
+    pub(super) fn follow(&mut self, frames: &[u8], malformed: &Malformed) -> Option<()> {
+        let (Frame { flags, stream, payload }, mut rest) = Frame::first_of(frames)?;
+        let first = payload.get(fragment(payload, flags, stream)?)?;
+        let found = if rest.is_empty() {
+            self.hpack.decode(first)?
+        } else {
+            let mut block = first.to_vec();
+            while !rest.is_empty() {
+                let (frame, after) = Frame::first_of(rest)?;
+                block.extend_from_slice(frame.payload);
+                rest = after;
+            }
+            self.hpack.decode(&block)?
+        };
+        let is_malformed = if stream > self.last {
+            self.last = stream;
             self.requests += 1;
             found.has_fragment
         } else {
             found.has_pseudo
         };
-        if is_malformed { malformed.add(self.stream) } else { Some(()) }
+        if is_malformed { malformed.add(stream) } else { Some(()) }
+    }
+}
+
+/// A frame with a part of a block; RFC 9113, section 4.1.
+struct Frame<'a> {
+    flags: u8,
+    stream: u32,
+    payload: &'a [u8],
+}
+
+impl<'a> Frame<'a> {
+    /// The first of these frames, and those behind it.
+    fn first_of(frames: &'a [u8]) -> Option<(Self, &'a [u8])> {
+        let ([a, b, c, _, flags, stream @ ..], rest) = frames.split_first_chunk::<FRAME_HEAD>()?;
+        let length = u32::from_be_bytes([0, *a, *b, *c]) as usize;
+        let (payload, rest) = rest.split_at_checked(length)?;
+        let stream = u32::from_be_bytes(*stream) & STREAM_BITS;
+        Some((Self { flags: *flags, stream, payload }, rest))
     }
 }
 
@@ -133,19 +126,16 @@ fn fragment(payload: &[u8], flags: u8, stream: u32) -> Option<Range<usize>> {
 mod tests {
     use super::*;
 
-    /// The malformed ones of the streams 1 to 7 after these frames; those of no stream are
-    /// CONTINUATION.
-    fn malformed(frames: &[(u8, Option<u32>, &[u8])]) -> Option<Vec<u32>> {
-        let (mut heads, malformed) = (Heads::new(100), Malformed::default());
-        for (flags, stream, payload) in frames {
-            match stream {
-                Some(stream) => heads.start(*flags, *stream),
-                None => heads.resume(*flags),
-            }
-            for piece in payload.chunks(3) {
-                heads.pass(piece)?;
-            }
-            heads.end_frame(&malformed)?;
+    /// The malformed ones of the streams 1 to 7 after these blocks; the frames of one have the
+    /// stream of the first.
+    fn malformed(blocks: &[(u32, &[(u8, &[u8])])]) -> Option<Vec<u32>> {
+        let (mut heads, malformed) = (Heads::default(), Malformed::default());
+        for (stream, frames) in blocks {
+            let frames = frames.iter().flat_map(|(flags, payload)| {
+                let [.., a, b, c] = payload.len().to_be_bytes();
+                [&[a, b, c, 0, *flags][..], &stream.to_be_bytes(), payload].concat()
+            });
+            heads.follow(&frames.collect::<Vec<_>>(), &malformed)?;
         }
         Some([1, 3, 5, 7].into_iter().filter(|stream| malformed.take(*stream)).collect())
     }
@@ -155,32 +145,30 @@ mod tests {
         const FRAGMENT: &[u8] = b"\x82\x44\x02/#";
         const FINE: &[u8] = b"\x82\x84";
         const TRAILERS: &[u8] = b"\x00\x01a\x01b";
-        let (first, fine) = ((END_HEADERS, Some(1), FRAGMENT), (END_HEADERS, Some(3), FINE));
+        let first: (u32, &[(u8, &[u8])]) = (1, &[(0, FRAGMENT)]);
+        let fine: (u32, &[(u8, &[u8])]) = (3, &[(0, FINE)]);
         let padded = [b"\x03".as_slice(), FRAGMENT, b"\0\0\0"].concat();
         let depends_on = |stream| [&[0x80, 0, 0, stream, 9], FRAGMENT].concat();
         let (part, rest) = FRAGMENT.split_at(3);
-        for (frames, expected) in [
-            (&[fine, (END_HEADERS, Some(5), FINE)][..], Some(vec![])),
+        for (blocks, expected) in [
+            (&[fine, (5, &[(0, FINE)])][..], Some(vec![])),
             (&[first, fine], Some(vec![1])),
             // from the client's table
-            (&[first, (END_HEADERS, Some(3), b"\x82\xbe")], Some(vec![1, 3])),
-            (&[fine, (END_HEADERS, Some(3), TRAILERS)], Some(vec![])),
-            (&[fine, (END_HEADERS, Some(3), FINE)], Some(vec![3])),
-            (&[fine, (END_HEADERS, Some(1), FINE)], Some(vec![1])),
-            (&[(END_HEADERS | PADDED, Some(7), &padded)], Some(vec![7])),
-            (&[(END_HEADERS | PRIORITY, Some(7), &depends_on(5))], Some(vec![7])),
-            (&[(END_HEADERS | PRIORITY, Some(7), &depends_on(7))], None),
-            (&[(0, Some(1), part), (0, None, b""), (END_HEADERS, None, rest)], Some(vec![1])),
-            (&[(PADDED, Some(1), &padded), (END_HEADERS, None, FINE)], Some(vec![1])),
-            (&[(0, Some(1), FRAGMENT)], Some(vec![])),
-            (&[(END_HEADERS | PADDED, Some(1), b"\x05\x82")], None),
-            (&[(END_HEADERS | PADDED, Some(1), b"")], None),
-            (&[(END_HEADERS | PRIORITY, Some(1), b"\x82")], None),
-            (&[(END_HEADERS, Some(1), &[0x82; 101])], None),
-            (&[(0, Some(1), &[0x82; 60]), (0, None, &[0x82; 60])], None),
-            (&[(END_HEADERS, Some(1), b"\x80")], None),
+            (&[first, (3, &[(0, b"\x82\xbe")])], Some(vec![1, 3])),
+            (&[fine, (3, &[(0, TRAILERS)])], Some(vec![])),
+            (&[fine, (3, &[(0, FINE)])], Some(vec![3])),
+            (&[fine, (1, &[(0, FINE)])], Some(vec![1])),
+            (&[(7, &[(PADDED, &padded)])], Some(vec![7])),
+            (&[(7, &[(PRIORITY, &depends_on(5))])], Some(vec![7])),
+            (&[(7, &[(PRIORITY, &depends_on(7))])], None),
+            (&[(1, &[(0, part), (0, b""), (0, rest)])], Some(vec![1])),
+            (&[(1, &[(PADDED, &padded), (0, FINE)])], Some(vec![1])),
+            (&[(1, &[(PADDED, b"\x05\x82")])], None),
+            (&[(1, &[(PADDED, b"")])], None),
+            (&[(1, &[(PRIORITY, b"\x82")])], None),
+            (&[(1, &[(0, b"\x80")])], None),
         ] {
-            assert_eq!(malformed(frames), expected, "{frames:x?}");
+            assert_eq!(malformed(blocks), expected, "{blocks:x?}");
         }
     }
 

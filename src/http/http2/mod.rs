@@ -7,6 +7,7 @@
 //! `h2` drops of a malformed request is found in `heads`.
 
 mod bounds;
+mod frames;
 mod heads;
 mod hpack;
 mod outgoing;
@@ -23,10 +24,10 @@ use super::http1::MAX_FIELDS;
 use super::peer::Peer;
 use super::request::{H2Response, Rendered, Request, Transport};
 use super::session::Handoff;
-use super::waiting::WaitingRequests;
+use super::waiting::{ClientPermit, WaitingPermit};
 use crate::http::context::{ConnectionGuard, DRAIN_KEEPALIVE, DrainGuard};
 use crate::io::{LazyTimer, within};
-use bounds::{Bounds, Verdict, Waste};
+use bounds::{Bounds, Verdict, Waste, largest_block};
 use bytes::Bytes;
 use h2::server::{Builder, Connection, SendResponse};
 use h2::{Reason as Reset, RecvStream};
@@ -54,11 +55,13 @@ use tokio::time::Instant;
 /// After GOAWAY a client gets this long to close once nothing is under way.
 const GOAWAY_GRACE: Duration = Duration::from_secs(2);
 
+const OVER_SHARE: &str = "it does not fit the client's share of memory";
+
 /// Serves the requests of a connection until it is over.
 pub(super) async fn serve<A: HttpServerApp + Send + Sync + 'static>(
     gate: Arc<Gate<A>>,
     stream: Stream,
-    peer: Peer,
+    mut peer: Peer,
     sender: Sender,
     drain: ConnectionGuard,
     shutdown: &ShutdownWatch,
@@ -67,9 +70,13 @@ pub(super) async fn serve<A: HttpServerApp + Send + Sync + 'static>(
     let limits = Arc::clone(&gate.limits);
     let times = (limits.header_timeout, limits.write_timeout);
     let (bounds, socket) = (Bounds::of(sender), stream.get_socket_digest());
-    let max_block = bounds.largest_block(limits.header_size);
-    let (heads, pace) = (bounds.heads_at_once(), Pace::new(bounds.clients(), opened));
-    let (io, frame_timer) = TimedIo::new(stream, socket, times, max_block, heads, pace);
+    let heads = (largest_block(limits.header_size), bounds.heads_at_once());
+    let pace = Pace::new(bounds.clients(), opened);
+    let Ok(_permit) = ClientPermit::reserve(peer.memory.as_ref(), bounds.memory()) else {
+        return refuse(&gate, &mut peer);
+    };
+    let unfinished = peer.memory.as_ref().map(ClientPermit::of);
+    let (io, frame_timer) = TimedIo::new(stream, socket, times, heads, pace, unfinished);
     let mut builder = Builder::new();
     bounds.apply(&mut builder, limits.header_size);
     let handshake = within(limits.header_timeout, pin!(builder.handshake(io))).await;
@@ -102,6 +109,12 @@ pub(super) async fn serve<A: HttpServerApp + Send + Sync + 'static>(
         let peer = connection.peer.address;
         let _ = connection.gate.errors.respond(Reason::RequestTimeout, peer, Version::HTTP_2);
     }
+}
+
+/// Refuses a connection that does not fit its client's share; this logs and counts it.
+fn refuse<A>(gate: &Gate<A>, peer: &mut Peer) {
+    peer.ends(OVER_SHARE);
+    let _ = gate.errors.respond(Reason::TooManyInFlight, peer.address, Version::HTTP_2);
 }
 
 /// A connection and its requests.
@@ -187,9 +200,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
             // a new connection may send one request, as over HTTP/1
             let verdict = self.judge();
             if verdict == Verdict::BreakOff {
-                self.peer.ends("too many of its requests were malformed");
-                self.goaway_sent = Some(Instant::now());
-                self.connection.abrupt_shutdown(Reset::ENHANCE_YOUR_CALM);
+                self.break_off();
                 continue;
             }
             let must_end = (drains && self.accepted > 0) || verdict == Verdict::Reconnect;
@@ -211,6 +222,9 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
         if self.goaway_sent.is_some() {
             // `h2` ignores what is begun after that
             return Verdict::GoOn;
+        }
+        if self.frame_timer.is_over_share.load(Ordering::Relaxed) {
+            return Verdict::BreakOff;
         }
         let requests = self.frame_timer.requests.load(Ordering::Relaxed);
         let dropped = requests.saturating_sub(self.accepted);
@@ -234,6 +248,17 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
             Some(sent) if is_quiet => Some(sent.max(self.quiet_since) + GOAWAY_GRACE),
             Some(_) => None,
         }
+    }
+
+    /// Ends the connection, with the requests that are under way.
+    fn break_off(&mut self) {
+        if self.frame_timer.is_over_share.load(Ordering::Relaxed) {
+            refuse(&self.gate, &mut self.peer);
+        } else {
+            self.peer.ends("too many of its requests were malformed");
+        }
+        self.goaway_sent = Some(Instant::now());
+        self.connection.abrupt_shutdown(Reset::ENHANCE_YOUR_CALM);
     }
 
     /// Takes no other request; those under way are answered. RFC 9113, section 6.8.
@@ -266,7 +291,8 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
         } else {
             (self.client, Waste::OWN)
         };
-        let Ok(permit) = self.gate.process.waiting.request(client, &head.headers, 0) else {
+        let (waiting, memory) = (&self.gate.process.waiting, self.peer.memory.as_ref());
+        let Ok(permit) = waiting.request(memory, client, &head.headers, 0) else {
             self.wasted.add(waste, Instant::now());
             // logged and counted, and not sent: a client may repeat what is refused by a reset
             let client = client.address();
@@ -280,33 +306,29 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
             false => set_host(&mut head, self.gate.limits.header_size),
         };
         let responder = H2Responder::new(response, Arc::clone(&self.frame_timer));
-        let (gate, shutdown) = (Arc::clone(&self.gate), self.shutdown.clone());
         if let Err(reason) = judged {
             self.wasted.add(waste, Instant::now());
             let Rendered::Http2(refusal) = self.respond(reason) else { return };
             let H2Response { head, body, .. } = *refusal;
             // a client that is gone reads nothing
             let _ = responder.start(head, Outgoing::last(body));
-            drop(permit);
             if let Some(left) = responder.rest() {
                 self.requests.spawn(async move {
-                    send_rest(&gate.process.waiting, client, left, &responder).await;
+                    send_rest(permit, left, &responder).await;
                     Outcome::Answered
                 });
             }
             return;
         }
         self.has_started = true;
+        let (gate, shutdown) = (Arc::clone(&self.gate), self.shutdown.clone());
         let stream = H2Stream::new(self.peer.address, body, responder.clone());
         let header = Box::new(RequestHeader::from(head));
         self.requests.spawn(async move {
             let request = Request(Transport::Http2(Box::new(stream)));
             let answered = serve_request(&gate, &shutdown, request, header, &responder).await;
-            drop(permit);
             let sent = match responder.rest() {
-                Some(left) if answered => {
-                    send_rest(&gate.process.waiting, client, left, &responder).await
-                }
+                Some(left) if answered => send_rest(permit, left, &responder).await,
                 _ => answered,
             };
             if sent { Outcome::Answered } else { Outcome::Wasted(waste) }
@@ -338,17 +360,9 @@ async fn serve_request<A: HttpServerApp + Send + Sync + 'static>(
     .await
 }
 
-/// Sends the rest of a small response, within the client's share; returns whether it is sent.
-async fn send_rest(
-    waiting: &WaitingRequests,
-    client: ClientKey,
-    left: usize,
-    responder: &H2Responder,
-) -> bool {
-    let Ok(_permit) = waiting.response(client, left) else {
-        responder.cancel();
-        return false;
-    };
+/// Sends the rest of a small response, which waits without its request; returns whether it is sent.
+async fn send_rest(mut permit: WaitingPermit, left: usize, responder: &H2Responder) -> bool {
+    permit.shrink_to_response(left);
     responder.send_rest().await.is_ok()
 }
 

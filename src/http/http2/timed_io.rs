@@ -2,15 +2,18 @@
 //!
 //! The `h2` crate has no clock. [`TimedIo`] fails when the client takes nothing of what is written
 //! for too long, and when a head is started and not completed in time. For that it follows the
-//! frames that pass (RFC 9113, section 4.1): their lengths, and in `heads` what they start. It
-//! passes few heads at a time, because `h2` decodes all that it gets before it passes on any.
+//! frames that pass (`frames`). It passes few heads at a time, because `h2` decodes all that it
+//! gets before it passes on any, and only whole ones: those that are not yet whole wait here, in
+//! the client's share.
 
-use super::heads::{END_HEADERS, Heads, Malformed};
+use super::frames::{Frames, Passed};
+use super::heads::Malformed;
 use super::pace::Pace;
 use super::refusals::Refusals;
 use crate::http::progress::{Progress, WriteClock, acknowledged};
-use crate::io::LazyTimer;
-use bytes::BytesMut;
+use crate::http::waiting::ClientPermit;
+use crate::io::{Exhausted, LazyTimer};
+use bytes::{Bytes, BytesMut};
 use pingora::protocols::SocketDigest;
 use std::io::{self, IoSlice};
 use std::mem;
@@ -23,20 +26,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
-/// The client's preface, before its first frame; RFC 9113, section 3.4.
-const PREFACE: usize = 24;
 /// Bytes that `h2` gets in one turn of the connection's task. The runtime ends a turn after 128
 /// reads only, which may be megabytes, and sees the input of others after dozens of turns.
 const TURN: usize = 16 << 10;
 /// A request counts as this many bytes of a connection's turn: it costs more than to read it.
 const OF_A_REQUEST: usize = 1 << 10;
-/// The head of a frame.
-const FRAME_HEAD: usize = 9;
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const CONTINUATION: u8 = 9;
-
 /// The state of a timed stream. Shared, because `h2` owns the stream and gives no access to it.
 #[derive(Debug)]
 pub(super) struct FrameTimer {
@@ -44,6 +38,8 @@ pub(super) struct FrameTimer {
     pub(super) is_stuck: AtomicBool,
     /// The stream failed because a head arrived too slowly.
     pub(super) head_was_late: AtomicBool,
+    /// An unfinished head does not fit the client's share; nothing more is read.
+    pub(super) is_over_share: AtomicBool,
     /// The streams that `h2` would serve although they are malformed.
     pub(super) malformed: Malformed,
     /// Requests whose heads `h2` has got.
@@ -65,6 +61,7 @@ impl FrameTimer {
         Self {
             is_stuck: AtomicBool::new(false),
             head_was_late: AtomicBool::new(false),
+            is_over_share: AtomicBool::new(false),
             malformed: Malformed::default(),
             requests: AtomicUsize::new(0),
             refused: AtomicUsize::new(0),
@@ -97,8 +94,12 @@ pub(super) struct TimedIo<S> {
     pace: Pace,
     pace_alarm: LazyTimer,
     refusals: Refusals,
+    /// Bytes that were followed and not yet passed on.
+    ready: Bytes,
     /// Bytes that were read behind the last head of a round.
     held: BytesMut,
+    /// The memory of an unfinished head; `None` for a trusted proxy, which sends whole ones.
+    unfinished: Option<ClientPermit>,
     /// Since when a frame other than DATA is incomplete.
     partial_since: Option<Instant>,
     read_alarm: LazyTimer,
@@ -108,15 +109,15 @@ pub(super) struct TimedIo<S> {
 }
 
 impl<S> TimedIo<S> {
-    /// Over this `socket`. The times are for a head, and for some of what is written; `max_block`
-    /// bounds a header block, and `h2` gets `heads_at_once`.
+    /// Over this `socket`. The times are for a head, and for some of what is written; the bounds
+    /// are those of a header block, and of the heads that `h2` gets at once.
     pub(super) fn new(
         inner: S,
         socket: Option<Arc<SocketDigest>>,
         (header_timeout, write_timeout): (Duration, Duration),
-        max_block: usize,
-        heads_at_once: usize,
+        (max_block, heads_at_once): (usize, usize),
         pace: Pace,
+        unfinished: Option<ClientPermit>,
     ) -> (Self, Arc<FrameTimer>) {
         let timer = Arc::new(FrameTimer::new(socket, heads_at_once));
         let io = Self {
@@ -128,7 +129,9 @@ impl<S> TimedIo<S> {
             pace,
             pace_alarm: LazyTimer::default(),
             refusals: Refusals::default(),
+            ready: Bytes::new(),
             held: BytesMut::new(),
+            unfinished,
             partial_since: None,
             read_alarm: LazyTimer::default(),
             write_clock: None,
@@ -203,6 +206,90 @@ impl<S: AsyncRead + Unpin> TimedIo<S> {
         }
         Poll::Ready(Ok(()))
     }
+
+    /// Reads until `h2` gets some bytes, or the client has sent no more.
+    fn poll_frames(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        loop {
+            if !self.ready.is_empty() {
+                self.pass_on(buf);
+                return Poll::Ready(Ok(()));
+            }
+            if self.timer.is_over_share.load(Ordering::Relaxed) {
+                return Poll::Pending;
+            }
+            if self.frames.are_broken {
+                // `h2` has had its chance to say why
+                return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+            }
+            if self.timer.room.load(Ordering::Relaxed) == 0 {
+                // the connection goes on once it has accepted these
+                return Poll::Pending;
+            }
+            ready!(self.poll_turn(cx));
+            if self.poll_bytes(cx, buf)?.is_pending() {
+                return self.poll_late(cx);
+            }
+            if buf.filled().len() == before {
+                return Poll::Ready(Ok(()));
+            }
+            self.follow_read(buf, before);
+            if self.count_unfinished().is_err() {
+                self.timer.is_over_share.store(true, Ordering::Relaxed);
+                return Poll::Pending;
+            }
+            if buf.filled().len() > before {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+
+    /// Fails when a frame other than DATA has not become complete in time.
+    fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(since) = self.partial_since else { return Poll::Pending };
+        self.read_alarm.poll_until(since + self.header_timeout, cx).map(|()| {
+            self.timer.head_was_late.store(true, Ordering::Relaxed);
+            Err(io::ErrorKind::TimedOut.into())
+        })
+    }
+
+    /// Passes on what is ready, as far as it fits.
+    fn pass_on(&mut self, buf: &mut ReadBuf<'_>) {
+        buf.put_slice(&self.ready.split_to(self.ready.len().min(buf.remaining())));
+        if self.ready.is_empty() {
+            self.ready = Bytes::new();
+            // less always fits
+            let _ = self.count_unfinished();
+        }
+    }
+
+    /// Counts what waits as the client's.
+    fn count_unfinished(&mut self) -> Result<(), Exhausted> {
+        let waits = self.frames.waiting() + self.ready.len();
+        self.unfinished.as_mut().map_or(Ok(()), |permit| permit.resize(waits))
+    }
+
+    /// Follows what was read behind `before`, and leaves there what `h2` gets at once.
+    fn follow_read(&mut self, buf: &mut ReadBuf<'_>, before: usize) {
+        let bytes = buf.filled().get(before..).unwrap_or_default();
+        let mut room = self.timer.room.load(Ordering::Relaxed);
+        let Passed { length, whole, earlier, another } =
+            self.frames.pass(bytes, &mut room, &self.timer.malformed);
+        if let Some(rest) = bytes.get(length..).filter(|rest| !rest.is_empty()) {
+            let held = mem::replace(&mut self.held, BytesMut::from(rest));
+            self.held.unsplit(held);
+        }
+        buf.set_filled(if earlier.is_empty() { before + whole } else { before });
+        self.ready = Bytes::from(earlier);
+        self.timer.room.store(room, Ordering::Relaxed);
+        self.count(length);
+        if another || self.frames.are_whole() {
+            self.partial_since = None;
+        }
+        if !self.frames.are_whole() {
+            self.partial_since.get_or_insert_with(Instant::now);
+        }
+    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for TimedIo<S> {
@@ -211,43 +298,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for TimedIo<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        if this.frames.are_broken {
-            // `h2` has had its chance to say why
-            return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
-        }
-        let mut room = this.timer.room.load(Ordering::Relaxed);
-        if room == 0 {
-            // the connection goes on once it has accepted these
-            return Poll::Pending;
-        }
-        ready!(this.poll_turn(cx));
-        let before = buf.filled().len();
-        let read = this.poll_bytes(cx, buf);
-        if read.is_ready() {
-            let bytes = buf.filled().get(before..).unwrap_or_default();
-            let Passed { length, another } =
-                this.frames.pass(bytes, &mut room, &this.timer.malformed);
-            if let Some(rest) = bytes.get(length..).filter(|rest| !rest.is_empty()) {
-                let held = std::mem::replace(&mut this.held, BytesMut::from(rest));
-                this.held.unsplit(held);
-                buf.set_filled(before + length);
-            }
-            this.timer.room.store(room, Ordering::Relaxed);
-            this.count(length);
-            if another || this.frames.are_whole() {
-                this.partial_since = None;
-            }
-            if !this.frames.are_whole() {
-                this.partial_since.get_or_insert_with(Instant::now);
-            }
-            return read;
-        }
-        let Some(since) = this.partial_since else { return Poll::Pending };
-        this.read_alarm.poll_until(since + this.header_timeout, cx).map(|()| {
-            this.timer.head_was_late.store(true, Ordering::Relaxed);
-            Err(io::ErrorKind::TimedOut.into())
-        })
+        self.get_mut().poll_frames(cx, buf)
     }
 }
 
@@ -296,189 +347,5 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimedIo<S> {
         let this = self.get_mut();
         let shut = Pin::new(&mut this.inner).poll_shutdown(cx);
         this.written(cx, shut)
-    }
-}
-
-/// How far frames were followed.
-struct Passed {
-    length: usize,
-    /// One frame was complete, and another has started.
-    another: bool,
-}
-
-/// The position in the client's frames.
-#[derive(Debug)]
-struct Frames {
-    /// Bytes left of the preface, or of the frame whose head has passed.
-    left: usize,
-    /// Whether these bytes are content.
-    is_content: bool,
-    head: [u8; FRAME_HEAD],
-    /// Bytes of `head` that have passed.
-    passed: usize,
-    /// A request head is started and not completed.
-    in_headers: bool,
-    /// The current frame has a header block.
-    has_block: bool,
-    heads: Heads,
-    /// Frames that have neither a head nor content, for [`Pace`].
-    without_content: usize,
-    /// RST_STREAM among them.
-    resets: usize,
-    /// Its header blocks cannot be followed.
-    are_broken: bool,
-}
-
-impl Frames {
-    fn new(max_block: usize) -> Self {
-        Self {
-            left: PREFACE,
-            is_content: false,
-            head: [0; FRAME_HEAD],
-            passed: 0,
-            in_headers: false,
-            has_block: false,
-            heads: Heads::new(max_block),
-            without_content: 0,
-            resets: 0,
-            are_broken: false,
-        }
-    }
-
-    /// Follows `bytes` to their end, or to that of the last head for which there is `room`.
-    fn pass(&mut self, all: &[u8], room: &mut usize, malformed: &Malformed) -> Passed {
-        let (mut bytes, mut another) = (all, false);
-        while let Some((first, rest)) = bytes.split_first().filter(|_| *room > 0) {
-            another |= self.are_whole();
-            let requests = self.heads.requests;
-            if self.left > 0 {
-                let (of_this, rest) = bytes.split_at(self.left.min(bytes.len()));
-                self.left -= of_this.len();
-                bytes = rest;
-                if self.has_block && !self.are_broken {
-                    self.are_broken = self.heads.pass(of_this).is_none();
-                    self.end_block(malformed);
-                }
-                *room -= (self.heads.requests - requests).min(*room);
-                continue;
-            }
-            bytes = rest;
-            if let Some(byte) = self.head.get_mut(self.passed) {
-                *byte = *first;
-            }
-            self.passed += 1;
-            if self.passed == FRAME_HEAD {
-                self.start_frame();
-                self.end_block(malformed);
-                *room -= (self.heads.requests - requests).min(*room);
-            }
-        }
-        Passed { length: all.len() - bytes.len(), another }
-    }
-
-    /// If the current frame has a block and is complete, looks at it.
-    fn end_block(&mut self, malformed: &Malformed) {
-        if self.has_block && self.left == 0 && !self.are_broken {
-            self.are_broken = self.heads.end_frame(malformed).is_none();
-        }
-    }
-
-    fn start_frame(&mut self) {
-        let [high, middle, low, kind, flags, stream @ ..] = self.head;
-        self.passed = 0;
-        self.left = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
-        self.is_content = kind == DATA;
-        self.has_block = matches!(kind, HEADERS | CONTINUATION);
-        if self.has_block {
-            self.in_headers = flags & END_HEADERS == 0;
-        }
-        let has_content = self.has_block || (self.is_content && self.left > 0);
-        self.without_content += usize::from(!has_content);
-        self.resets += usize::from(kind == RST_STREAM);
-        match kind {
-            HEADERS => self.heads.start(flags, u32::from_be_bytes(stream)),
-            CONTINUATION => self.heads.resume(flags),
-            _ => {}
-        }
-    }
-
-    /// Whether nothing is incomplete except DATA, which the deadline of the body covers.
-    fn are_whole(&self) -> bool {
-        let is_whole = self.passed == 0 && (self.left == 0 || self.is_content);
-        is_whole && !self.in_headers
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn frame(kind: u8, flags: u8, length: usize) -> Vec<u8> {
-        let [.., high, middle, low] = length.to_be_bytes();
-        let mut bytes = vec![high, middle, low, kind, flags, 0, 0, 0, 1];
-        bytes.resize(FRAME_HEAD + length, b'x');
-        bytes
-    }
-
-    fn whole_after(bytes: &[u8], step: usize) -> bool {
-        let mut frames = after_the_preface();
-        for piece in bytes.chunks(step) {
-            frames.pass(piece, &mut 99, &Malformed::default());
-        }
-        frames.are_whole()
-    }
-
-    fn after_the_preface() -> Frames {
-        let mut frames = Frames::new(1 << 20);
-        frames.pass(&[b'p'; PREFACE], &mut 1, &Malformed::default());
-        frames
-    }
-
-    #[test]
-    fn a_head_ends_with_its_last_frame() {
-        let settings = frame(4, 0, 30);
-        let one = frame(HEADERS, END_HEADERS | 1, 70_000);
-        let (begun, ended) = (frame(HEADERS, 0, 5), frame(CONTINUATION, END_HEADERS, 300));
-        let (data, part) = (frame(DATA, 0, 900), [frame(DATA, 0, 900), one.clone()].concat());
-        for (bytes, is_whole) in [
-            (Vec::new(), true),
-            (settings.clone(), true),
-            (settings[..12].to_vec(), false),
-            (one.clone(), true),
-            (one[..one.len() - 1].to_vec(), false),
-            (one[..3].to_vec(), false),
-            (begun.clone(), false),
-            ([begun.clone(), ended.clone()].concat(), true),
-            ([begun.clone(), ended[..9].to_vec()].concat(), false),
-            ([settings, begun, ended, data.clone()].concat(), true),
-            // a body has a deadline of its own
-            (data[..100].to_vec(), true),
-            (part[..915].to_vec(), false),
-            (part, true),
-        ] {
-            for step in [1, 7, 4096, 1 << 20] {
-                let length = bytes.len();
-                assert_eq!(whole_after(&bytes, step), is_whole, "{length} bytes by {step}");
-            }
-        }
-    }
-
-    #[test]
-    fn each_head_has_its_own_time() {
-        let mut frames = after_the_preface();
-        let head = frame(HEADERS, END_HEADERS, 50);
-        let (start, end) = head.split_at(20);
-        let mut pass = |bytes: &[u8]| frames.pass(bytes, &mut 99, &Malformed::default()).another;
-        assert!(pass(start), "one begins");
-        assert!(!pass(end), "it ends, and no other begins");
-        assert!(pass(start));
-        assert!(!pass(&end[..10]), "it goes on");
-        assert!(pass(&[&end[10..], start].concat()), "it ends, and another begins");
-    }
-
-    #[test]
-    fn the_preface_is_timed_like_a_head() {
-        assert!(!Frames::new(0).are_whole(), "a silent client has sent no preface");
-        assert!(after_the_preface().are_whole());
     }
 }

@@ -31,11 +31,6 @@ class Bound:
     left: int = 16 * MIB
 
 
-# All connections that a client may have, over HTTP/2: each takes 50 to 70 KiB with TLS and a frame
-# that is begun, and the requests that wait have 6 MiB over all of them.
-MANY_CONNECTIONS = Bound(memory=24 * MIB)
-
-
 @dataclass(frozen=True)
 class Case:
     """One form of an attack. `run` is called with an `Attacker` and goes on until it is stopped;
