@@ -126,9 +126,11 @@ fn fragment(payload: &[u8], flags: u8, stream: u32) -> Option<Range<usize>> {
 mod tests {
     use super::*;
 
-    /// The malformed ones of the streams 1 to 7 after these blocks; the frames of one have the
-    /// stream of the first.
-    fn malformed(blocks: &[(u32, &[(u8, &[u8])])]) -> Option<Vec<u32>> {
+    /// The stream of a block, and its frames, each with its flags and payload.
+    type Block<'a> = (u32, &'a [(u8, &'a [u8])]);
+
+    /// The malformed ones of the streams 1 to 7 after these blocks.
+    fn malformed(blocks: &[Block<'_>]) -> Option<Vec<u32>> {
         let (mut heads, malformed) = (Heads::default(), Malformed::default());
         for (stream, frames) in blocks {
             let frames = frames.iter().flat_map(|(flags, payload)| {
@@ -145,8 +147,8 @@ mod tests {
         const FRAGMENT: &[u8] = b"\x82\x44\x02/#";
         const FINE: &[u8] = b"\x82\x84";
         const TRAILERS: &[u8] = b"\x00\x01a\x01b";
-        let first: (u32, &[(u8, &[u8])]) = (1, &[(0, FRAGMENT)]);
-        let fine: (u32, &[(u8, &[u8])]) = (3, &[(0, FINE)]);
+        let first: Block<'_> = (1, &[(0, FRAGMENT)]);
+        let fine: Block<'_> = (3, &[(0, FINE)]);
         let padded = [b"\x03".as_slice(), FRAGMENT, b"\0\0\0"].concat();
         let depends_on = |stream| [&[0x80, 0, 0, stream, 9], FRAGMENT].concat();
         let (part, rest) = FRAGMENT.split_at(3);
