@@ -6,6 +6,7 @@
 
 use h2::server::Builder;
 use http::HeaderMap;
+use std::ops::Range;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -50,9 +51,10 @@ const HEADS_AT_ONCE: usize = 8;
 const FEW_HEADS_AT_ONCE: usize = 2;
 
 /// A client's first connections do not count in its share: a browser opens one, an office dozens.
+/// Of the next ones so many count that a quarter of the share remains for requests.
 const UNCOUNTED_CONNECTIONS: usize = 80;
-/// 64 KiB: a connection with the buffers of TLS and of `h2`, and what requests leave there. With
-/// nothing else in its share a client has 208 connections.
+const COUNTED_CONNECTIONS: usize = 96;
+/// 64 KiB: a connection with the buffers of TLS and of `h2`, and what requests leave there.
 const CONNECTION: usize = 64 << 10;
 
 /// Who sends the requests of a connection.
@@ -117,8 +119,12 @@ impl Bounds {
 
     /// Bytes of the client's share that the connection itself takes.
     pub(super) fn memory(self) -> usize {
+        const COUNTED: Range<usize> = Range {
+            start: UNCOUNTED_CONNECTIONS + 1,
+            end: UNCOUNTED_CONNECTIONS + COUNTED_CONNECTIONS + 1,
+        };
         match self.0 {
-            Sender::Client { connections } if connections > UNCOUNTED_CONNECTIONS => CONNECTION,
+            Sender::Client { connections } if COUNTED.contains(&connections) => CONNECTION,
             _ => 0,
         }
     }
@@ -272,6 +278,8 @@ mod tests {
             (CLIENT, 0),
             (Sender::Client { connections: 80 }, 0),
             (Sender::Client { connections: 81 }, 64 << 10),
+            (Sender::Client { connections: 176 }, 64 << 10),
+            (Sender::Client { connections: 177 }, 0),
             (Sender::Proxy, 0),
         ] {
             assert_eq!(Bounds::of(sender).memory(), memory, "{sender:?}");

@@ -72,9 +72,8 @@ pub(super) async fn serve<A: HttpServerApp + Send + Sync + 'static>(
     let (bounds, socket) = (Bounds::of(sender), stream.get_socket_digest());
     let heads = (largest_block(limits.header_size), bounds.heads_at_once());
     let pace = Pace::new(bounds.clients(), opened);
-    let Ok(_permit) = ClientPermit::reserve(peer.memory.as_ref(), bounds.memory()) else {
-        return refuse(&gate, &mut peer);
-    };
+    // without room for it the connection goes on, and its requests are refused
+    let _permit = ClientPermit::reserve(peer.memory.as_ref(), bounds.memory()).ok().flatten();
     let unfinished = peer.memory.as_ref().map(ClientPermit::of);
     let (io, frame_timer) = TimedIo::new(stream, socket, times, heads, pace, unfinished);
     let mut builder = Builder::new();
