@@ -150,10 +150,7 @@ fn accounts(relay: &RelayConfig, reader: &mut Reader<'_>) {
         let message = "expected another file than relay.keys.owner_file: the keys must differ";
         reader.conflict("relay.keys.verifier_file", "relay.keys.owner_file", message.to_owned());
     }
-    if (pins.faucet == pins.owner) != keys.faucet_file.is_none() {
-        let message = "expected both relay.pins.faucet and relay.keys.faucet_file, or neither";
-        reader.conflict("relay.keys.faucet_file", "relay.pins.faucet", message.to_owned());
-    }
+    faucet(relay, reader);
     if policy.usership_first_epoch > policy.usership_last_epoch {
         let message = format!(
             "expected at least relay.policy.usership_first_epoch ({}), found {}",
@@ -161,5 +158,29 @@ fn accounts(relay: &RelayConfig, reader: &mut Reader<'_>) {
         );
         let keys = ["relay.policy.usership_last_epoch", "relay.policy.usership_first_epoch"];
         reader.conflict(keys[0], keys[1], message);
+    }
+}
+
+/// An account has one queue: two roles with one account would have two.
+fn faucet(relay: &RelayConfig, reader: &mut Reader<'_>) {
+    let RelayConfig { pins, keys, .. } = relay;
+    if pins.faucet == pins.verifier {
+        let message = "expected another account than relay.pins.verifier: an account has one queue \
+                       and one role; \"\" is the owner";
+        reader.conflict("relay.pins.faucet", "relay.pins.verifier", message.to_owned());
+    }
+    if (pins.faucet == pins.owner) != keys.faucet_file.is_none() {
+        let message = "expected both relay.pins.faucet, another account than relay.pins.owner, and \
+                       relay.keys.faucet_file, or neither";
+        reader.conflict("relay.keys.faucet_file", "relay.pins.faucet", message.to_owned());
+    }
+    for (key, file) in [
+        ("relay.keys.owner_file", &keys.owner_file),
+        ("relay.keys.verifier_file", &keys.verifier_file),
+    ] {
+        if keys.faucet_file.as_ref() == Some(file) {
+            let message = format!("expected another file than {key}: the keys must differ");
+            reader.conflict("relay.keys.faucet_file", key, message);
+        }
     }
 }

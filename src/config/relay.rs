@@ -162,7 +162,7 @@ section! {
         /// Required. The account that attests; it must differ from the owner.
         /// Why: the minter must not attest, so that one stolen key cannot do both.
         verifier: Felt = Required("0x101"), text(FELT_FORM, felt);
-        /// The account that pays the faucet's drips; "" is the owner.
+        /// The account that pays the faucet's drips, not the verifier; "" is the owner.
         /// Why: one account less to fund; its own leaves the owner's nonces to operations.
         faucet: Felt = Default(""), text(FELT_FORM, optional_felt);
         /// Required. The L1 contract that the bridge adapter sends to.

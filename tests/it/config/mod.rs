@@ -1,5 +1,6 @@
 //! The configuration as an operator uses it: files and variables in, typed values or messages out.
 
+mod accounts;
 mod names;
 mod values;
 
