@@ -2,9 +2,10 @@
 --
 -- KEYS[1] is the client's record: a hash of
 --   <cell>       requests admitted in that cell of the store's clock
---   L<instance>  number:granted:expires, the newest message of an instance and its lease
+--   L<holder>    number:granted:expires, the newest message of a holder and its lease. An instance is
+--                one holder of a client's leases, and another one after it evicted the client
 --   t            the newest time seen
--- ARGV: instance, number, acknowledged, quota, window, cell, life, want, hold, uses. Times are in
+-- ARGV: holder, number, acknowledged, quota, window, cell, life, want, hold, uses. Times are in
 -- milliseconds. uses is "number:age:count;…": what was admitted, and in which message it was sent
 -- first, so that a use counts once although its message is repeated. hold is what the caller still
 -- has of its lease.

@@ -5,18 +5,20 @@
 //! of its client share. A message runs in a task of its own: a client that leaves ends none.
 
 use super::Fleet;
-use super::lease::{Alone, Lease, Step, Terms};
 use super::store::{Answer, Purpose, Unanswered};
 use crate::config::WhenDown;
+use crate::io::clock::millis;
 use crate::telemetry::Surface;
+use ahash::RandomState;
 use futures_util::StreamExt as _;
 use futures_util::stream;
 use parking_lot::Mutex;
 use portcullis_filters::client::ClientKey;
-use quick_cache::sync::Cache;
+use portcullis_filters::limit::lease::{Alone, Lease, Step, Terms};
+use portcullis_filters::limit::{Millis, RateLimiter};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
@@ -56,16 +58,22 @@ pub struct SharedLimit {
     surface: Surface,
     counted: Counted,
     terms: Terms,
-    members: Cache<ClientKey, Arc<Member>>,
-    recent: Recent,
+    clients: Arc<ClientWindows>,
+    /// When the time of the windows and of the leases began.
+    started: Instant,
+    /// Members so far.
+    members: AtomicU64,
 }
 
-/// Counts what this instance admitted of a client in the last window.
-type Recent = Box<dyn Fn(ClientKey) -> u32 + Send + Sync>;
+/// The windows of this instance, and next to each the client's lease: both are evicted together.
+pub type ClientWindows = RateLimiter<RandomState, Arc<Member>>;
 
-/// A client.
-struct Member {
+/// A client, as long as its window is stored.
+pub struct Member {
     client: ClientKey,
+    /// Names its leases in the store apart from those of another member of the same client, which
+    /// was evicted: those count until they end.
+    number: u64,
     /// Its record in the store.
     key: String,
     lease: Mutex<Lease>,
@@ -81,12 +89,12 @@ impl SharedLimit {
     pub(super) fn new(
         fleet: Arc<Fleet>,
         (surface, counted): (Surface, Counted),
-        capacity: u32,
-        recent: impl Fn(ClientKey) -> u32 + Send + Sync + 'static,
+        clients: Arc<ClientWindows>,
+        started: Instant,
     ) -> Self {
         let want = if counted == Counted::Requests { fleet.terms.want } else { 1 };
-        let (terms, members) = (Terms { want, ..fleet.terms }, Cache::new(capacity as usize));
-        Self { fleet, surface, counted, terms, members, recent: Box::new(recent) }
+        let terms = Terms { want, ..fleet.terms };
+        Self { fleet, surface, counted, terms, clients, started, members: AtomicU64::new(0) }
     }
 
     /// Decides about a request at once, if its client has a lease, or is known to have none for
@@ -108,28 +116,28 @@ impl SharedLimit {
             }
             let waited = timeout_at(deadline, answered).await;
             if waited.is_err() || member.failures.load(Ordering::Relaxed) != failures {
-                return self.decide_alone(&member, Instant::now(), quota);
+                return self.decide_alone(&member, self.now(), quota);
             }
         }
     }
 
     /// Takes note of a request that was admitted after [`Decision::Alone`].
     pub fn admitted_alone(&self, client: ClientKey) {
-        self.member(client).lease.lock().record(Instant::now(), &self.terms);
+        self.member(client).lease.lock().record(self.now(), &self.terms);
         self.fell_back();
     }
 
     /// How many more requests of the client pass, as far as known; `None` for an unknown client.
     pub fn remaining(&self, client: ClientKey) -> Option<u32> {
-        let member = self.members.get(&client)?;
+        let member = self.clients.value(client)?;
         let lease = member.lease.lock();
-        lease.known_remaining(Instant::now(), &self.terms)
+        lease.known_remaining(self.now(), &self.terms)
     }
 
     /// Reports what was admitted and not reported, of all clients.
     pub(super) async fn report(self: &Arc<Self>) {
         let has_unreported = |member: &Arc<Member>| member.lease.lock().has_unreported();
-        let members = self.members.iter().map(|(_, member)| member).filter(has_unreported);
+        let members = self.clients.values(has_unreported);
         let report = |member: Arc<Member>| async move {
             let claimed = member.lease.lock().claim();
             if claimed {
@@ -137,12 +145,12 @@ impl SharedLimit {
                 self.exchange(&member, quota, Purpose::Report).await;
             }
         };
-        stream::iter(members.collect::<Vec<_>>()).for_each_concurrent(REPORTS, report).await;
+        stream::iter(members).for_each_concurrent(REPORTS, report).await;
     }
 
     /// Takes a request of the lease; sends a message if it needs one and none is under way.
     fn step(self: &Arc<Self>, member: &Arc<Member>, quota: u32) -> Option<Decision> {
-        let now = Instant::now();
+        let now = self.now();
         member.quota.store(quota, Ordering::Relaxed);
         if self.fleet.store.is_down() {
             return Some(self.decide_alone(member, now, quota));
@@ -163,7 +171,7 @@ impl SharedLimit {
     }
 
     /// Decides without the store: leases are used up, then `fleet.when_down` applies.
-    fn decide_alone(&self, member: &Member, now: Instant, quota: u32) -> Decision {
+    fn decide_alone(&self, member: &Member, now: Duration, quota: u32) -> Decision {
         let fleet = &self.fleet;
         let mut lease = member.lease.lock();
         if lease.take_held(now, &self.terms) {
@@ -196,16 +204,18 @@ impl SharedLimit {
         let (store, terms) = (&self.fleet.store, self.terms.with_quota(quota));
         let mut answer = Ok(Answer::Forgotten);
         for _ in 0..2 {
-            let recent = || (self.recent)(member.client);
-            let message = member.lease.lock().message(Instant::now(), &terms, recent);
-            answer = store.send(&member.key, &message, &terms, quota, purpose).await;
+            let now = self.now();
+            let recent = || self.clients.admitted(member.client, Millis(millis(now)));
+            let message = member.lease.lock().message(now, &terms, recent);
+            let to = (&*member.key, member.number);
+            answer = store.send(to, &message, &terms, quota, purpose).await;
             let mut lease = member.lease.lock();
             match answer {
                 Ok(Answer::Granted(granted)) => {
-                    lease.answer(&message, granted, Instant::now(), terms.life);
+                    lease.answer(&message, granted, self.now(), terms.life);
                 }
                 Ok(Answer::Forgotten) => {
-                    lease.forgotten(Instant::now());
+                    lease.forgotten(self.now());
                     continue;
                 }
                 Err(Unanswered) => {}
@@ -220,22 +230,23 @@ impl SharedLimit {
     }
 
     fn member(&self, client: ClientKey) -> Arc<Member> {
-        if let Some(member) = self.members.get(&client) {
-            return member;
-        }
-        let key = self.fleet.store.key(self.surface, self.counted, client);
-        let member = || Ok::<_, std::convert::Infallible>(Arc::new(Member::new(client, key)));
-        match self.members.get_or_insert_with(&client, member) {
-            Ok(member) => member,
-            Err(never) => match never {},
-        }
+        self.clients.value_or_insert(client, || {
+            let key = self.fleet.store.key(self.surface, self.counted, client);
+            let number = self.members.fetch_add(1, Ordering::Relaxed);
+            Arc::new(Member::new(client, number, key))
+        })
+    }
+
+    /// The time of windows and leases.
+    fn now(&self) -> Duration {
+        self.started.elapsed()
     }
 }
 
 impl Member {
-    fn new(client: ClientKey, key: String) -> Self {
+    fn new(client: ClientKey, number: u64, key: String) -> Self {
         let (lease, answered) = (Mutex::default(), Notify::new());
         let (failures, quota) = (AtomicU32::new(0), AtomicU32::new(0));
-        Self { client, key, lease, answered, failures, quota }
+        Self { client, number, key, lease, answered, failures, quota }
     }
 }

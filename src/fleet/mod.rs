@@ -6,12 +6,11 @@
 //! lease ends by the store's clock there and a monotonic one here, so no two clocks are compared.
 //! Clients are keyed digests in the store. Without the store, each instance admits its part.
 //!
-//! Nothing here is used without `[fleet]`. Reading order: `limit` (a surface's limit), `lease` (one
-//! client), `store` (messages), `heartbeat` (after an outage), `leader` (who watches the chain).
+//! Nothing here is used without `[fleet]`. Reading order: `limit` (a surface's limit), `lease` of
+//! the filters (one client), `store` (messages), `heartbeat` (after an outage), `leader` (who watches the chain).
 
 mod heartbeat;
 mod leader;
-mod lease;
 mod limit;
 mod store;
 #[cfg(test)]
@@ -19,16 +18,16 @@ mod tests;
 
 pub use heartbeat::Heartbeat;
 pub use leader::{Published, lease};
-pub use limit::{Counted, Decision, SharedLimit};
+pub use limit::{ClientWindows, Counted, Decision, SharedLimit};
 pub use store::{Credentials, CredentialsError, FleetError, ping};
 
 use crate::config::{FleetConfig, WhenDown};
 use crate::telemetry::{Metrics, Surface};
-use lease::Terms;
 use parking_lot::Mutex;
-use portcullis_filters::client::ClientKey;
+use portcullis_filters::limit::lease::Terms;
 use std::sync::Arc;
 use store::Store;
+use tokio::time::Instant;
 
 /// What the instances of one name share.
 pub struct Fleet {
@@ -60,16 +59,16 @@ impl Fleet {
         }))
     }
 
-    /// The limit of what is counted of a surface's clients, of whom at most `capacity` are
-    /// remembered. `recent` counts what this instance admitted of a client in the last minute.
+    /// The limit of what is counted of a surface's clients. `clients` counts what this instance
+    /// admitted, by the time since `started`.
     pub fn limit(
         self: &Arc<Self>,
         surface: Surface,
         counted: Counted,
-        capacity: u32,
-        recent: impl Fn(ClientKey) -> u32 + Send + Sync + 'static,
+        clients: Arc<ClientWindows>,
+        started: Instant,
     ) -> Arc<SharedLimit> {
-        let limit = SharedLimit::new(Arc::clone(self), (surface, counted), capacity, recent);
+        let limit = SharedLimit::new(Arc::clone(self), (surface, counted), clients, started);
         let limit = Arc::new(limit);
         self.limits.lock().push(Arc::clone(&limit));
         limit

@@ -5,7 +5,6 @@
 //! here, because one to a peer that vanished silently would last for minutes.
 
 use super::leader::{Heard, Lead, Part, StoreTime};
-use super::lease::{Granted, Message, Terms};
 use super::limit::Counted;
 use crate::config::FleetConfig;
 use crate::io::clock::millis;
@@ -14,6 +13,7 @@ use crate::telemetry::{FleetMessage, Metrics, Surface, as_gauge};
 use parking_lot::Mutex;
 use portcullis_filters::client::ClientKey;
 use portcullis_filters::hmac;
+use portcullis_filters::limit::lease::{Granted, Message, Terms};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo as _, Script, TlsCertificates};
 use redis::{ProtocolVersion, PushInfo, PushKind};
@@ -257,10 +257,10 @@ impl Store {
         self.instances.load(Ordering::Relaxed)
     }
 
-    /// Sends a message about a client.
+    /// Sends a message of a holder of leases about the client with this key.
     pub(super) async fn send(
         &self,
-        key: &str,
+        (key, holder): (&str, u64),
         message: &Message,
         terms: &Terms,
         quota: u32,
@@ -279,7 +279,8 @@ impl Store {
         };
         let want = if purpose == Purpose::Lease { terms.want } else { message.hold };
         let mut call = self.lease.key(key);
-        call.arg(&self.instance).arg(message.number).arg(message.acknowledged).arg(quota);
+        call.arg(format!("{}:{holder}", self.instance));
+        call.arg(message.number).arg(message.acknowledged).arg(quota);
         for time in [terms.window, terms.cell, terms.life] {
             call.arg(millis(time));
         }

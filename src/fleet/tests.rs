@@ -1,15 +1,18 @@
 //! The script against a real engine, and the leases of several instances against a judge.
 
 use super::leader::Part;
-use super::lease::{Granted, Lease, Message, Step, Terms};
-use super::limit::{Counted, Decision, SharedLimit};
+use super::limit::{ClientWindows, Counted, Decision, SharedLimit};
 use super::store::{Answer, Credentials, Purpose};
 use super::{Fleet, Heartbeat, Published, lease};
 use crate::config::{FleetConfig, WhenDown};
 use crate::secrets::Secret;
 use crate::telemetry::{Metrics, Surface};
+use ahash::RandomState;
 use portcullis_filters::client::ClientKey;
+use portcullis_filters::limit::lease::{Granted, Lease, Message, Step, Terms};
+use portcullis_filters::limit::{Quota, RateLimiter};
 use std::net::Ipv4Addr;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -25,18 +28,22 @@ fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
+/// The URL of the engine.
+pub(super) fn url() -> String {
+    std::env::var("PORTCULLIS_TEST_REDIS")
+        .expect("PORTCULLIS_TEST_REDIS is set: run this under tests/lib/redis.sh")
+}
+
 /// The name of a fleet that no other test has.
-fn name() -> String {
+pub(super) fn name() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("unit-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// An instance of this fleet, connected to the engine.
 async fn instance(name: &str, terms: Terms) -> Arc<Fleet> {
-    let url = std::env::var("PORTCULLIS_TEST_REDIS")
-        .expect("PORTCULLIS_TEST_REDIS is set: run this under tests/lib/redis.sh");
     let config = FleetConfig {
-        url,
+        url: url(),
         password_file: None,
         ca_file: None,
         secret_file: "unused".into(),
@@ -61,31 +68,47 @@ fn terms() -> Terms {
     Terms { window: millis(600), cell: millis(10), life: millis(300), want: 16 }
 }
 
+/// Windows of this many clients, with a quota that no test reaches.
+fn windows(capacity: u32) -> Arc<ClientWindows> {
+    let quota = Quota::per_minute(Quota::MAX).unwrap();
+    let capacity = NonZeroU32::new(capacity).unwrap();
+    Arc::new(RateLimiter::with_values(quota, capacity, RandomState::new()))
+}
+
 /// Sends a message of one lease about one client, with a quota of 20.
 struct Sender {
     fleet: Arc<Fleet>,
     lease: Lease,
+    started: Instant,
 }
 
 impl Sender {
     async fn new(name: &str) -> Self {
         let terms = Terms::of_a_minute(Duration::from_secs(30));
-        Self { fleet: instance(name, terms).await, lease: Lease::default() }
+        Self {
+            fleet: instance(name, terms).await,
+            lease: Lease::default(),
+            started: Instant::now(),
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.started.elapsed()
     }
 
     fn message(&mut self) -> Message {
-        self.lease.message(Instant::now(), &self.fleet.terms, || 0)
+        self.lease.message(self.now(), &self.fleet.terms, || 0)
     }
 
     async fn send(&self, message: &Message) -> Answer {
         let store = &self.fleet.store;
         let key = store.key(Surface::Gateway, Counted::Requests, client());
-        store.send(&key, message, &self.fleet.terms, 20, Purpose::Lease).await.unwrap()
+        store.send((&key, 0), message, &self.fleet.terms, 20, Purpose::Lease).await.unwrap()
     }
 
     fn apply(&mut self, message: &Message, answer: Answer) -> Granted {
         let Answer::Granted(granted) = answer else { panic!("granted, not {answer:?}") };
-        self.lease.answer(message, granted, Instant::now(), self.fleet.terms.life);
+        self.lease.answer(message, granted, self.now(), self.fleet.terms.life);
         self.lease.release();
         granted
     }
@@ -97,7 +120,7 @@ impl Sender {
     }
 
     fn take(&mut self) -> bool {
-        let step = self.lease.take(Instant::now(), &self.fleet.terms);
+        let step = self.lease.take(self.now(), &self.fleet.terms);
         matches!(step, Step::Admitted { .. })
     }
 }
@@ -149,9 +172,9 @@ async fn a_store_that_forgot_is_told_a_whole_window() {
     one.fleet.store.forget(&key).await;
     let message = one.message();
     assert!(matches!(one.send(&message).await, Answer::Forgotten));
-    one.lease.forgotten(Instant::now());
+    one.lease.forgotten(one.now());
     assert!(!one.take(), "what was granted counts no more");
-    let message = one.lease.message(Instant::now(), &one.fleet.terms, || 5);
+    let message = one.lease.message(one.now(), &one.fleet.terms, || 5);
     let answer = one.send(&message).await;
     let granted = one.apply(&message, answer);
     assert_eq!(granted.granted + granted.left, 15, "the 5 of the last window count");
@@ -182,7 +205,7 @@ async fn an_unused_lease_returns_with_the_next_message() {
         2,
         "a quarter of the 10 that are left: one more is live"
     );
-    let expired = Instant::now() + Duration::from_secs(31);
+    let expired = one.now() + Duration::from_secs(31);
     let message = one.lease.message(expired, &one.fleet.terms, || 0);
     assert_eq!(message.hold, 0, "its time is over");
     let answer = one.send(&message).await;
@@ -204,7 +227,7 @@ async fn the_store_never_sees_an_address() {
 async fn a_closed_connection_is_an_outage_that_reports_end() {
     let name = name();
     let one = instance(&name, terms()).await;
-    let limit = one.limit(Surface::Gateway, Counted::Requests, 100, |_| 0);
+    let limit = one.limit(Surface::Gateway, Counted::Requests, windows(100), Instant::now());
     assert!(matches!(limit.decide(client(), 20).await, Decision::Admitted(_)));
     one.store.break_connection();
     while !one.store.is_down() {
@@ -217,7 +240,7 @@ async fn a_closed_connection_is_an_outage_that_reports_end() {
     Heartbeat(Arc::clone(&one)).send().await;
     assert!(!one.store.is_down(), "a heartbeat ends it");
     let other = instance(&name, terms()).await;
-    let other = other.limit(Surface::Gateway, Counted::Requests, 100, |_| 0);
+    let other = other.limit(Surface::Gateway, Counted::Requests, windows(100), Instant::now());
     let granted = other.decide(client(), 20).await;
     assert!(!matches!(granted, Decision::Admitted(_)), "all was used, and reported: {granted:?}");
 }
@@ -226,7 +249,7 @@ async fn a_closed_connection_is_an_outage_that_reports_end() {
 fn a_small_lease_is_renewed_when_it_is_used_up() {
     let (mut lease, terms) = (Lease::default(), terms());
     let mut renews = |granted| {
-        let now = Instant::now();
+        let now = Duration::ZERO;
         let message = lease.message(now, &terms, || 0);
         let answer = Granted { granted, left: 100, retry: Duration::ZERO };
         lease.answer(&message, answer, now, terms.life);
@@ -407,7 +430,12 @@ async fn no_window_holds_more_than_the_quota() {
         let (mut fleets, mut limits) = (Vec::new(), Vec::new());
         for _ in 0..instances {
             let fleet = instance(&name, terms()).await;
-            limits.push(fleet.limit(Surface::Gateway, Counted::Requests, 100, |_| 0));
+            limits.push(fleet.limit(
+                Surface::Gateway,
+                Counted::Requests,
+                windows(100),
+                Instant::now(),
+            ));
             fleets.push(fleet);
         }
         let admitted = flood(limits, quota, millis(2_000)).await;

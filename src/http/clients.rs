@@ -7,7 +7,7 @@
 //! anything else happens. Without `[fleet]` nothing is ever unsettled.
 
 use crate::config::ClientsConfig;
-use crate::fleet::{Counted, Decision, Fleet, SharedLimit};
+use crate::fleet::{ClientWindows, Counted, Decision, Fleet, SharedLimit};
 use crate::io::clock::millis;
 use crate::io::{ClientShare, cold};
 use crate::telemetry::Surface;
@@ -176,7 +176,7 @@ impl Clients {
 
 /// A limit of a surface's clients.
 pub struct Rate {
-    window: Arc<RateLimiter<RandomState>>,
+    window: Arc<ClientWindows>,
     /// The limit over all instances; unset without `[fleet]`.
     shared: OnceLock<Arc<SharedLimit>>,
     started: Instant,
@@ -184,20 +184,18 @@ pub struct Rate {
 
 impl Rate {
     fn new(quota: Quota, capacity: NonZeroU32) -> Self {
-        let window = Arc::new(RateLimiter::new(quota, capacity, RandomState::new()));
+        let window = Arc::new(RateLimiter::with_values(quota, capacity, RandomState::new()));
         Self { window, shared: OnceLock::new(), started: Instant::now() }
     }
 
     /// The window of this instance.
-    pub fn window(&self) -> &RateLimiter<RandomState> {
+    pub fn window(&self) -> &ClientWindows {
         &self.window
     }
 
     /// Limits the clients over all instances of the fleet.
     fn share(&self, fleet: &Arc<Fleet>, surface: Surface, counted: Counted) {
-        let (window, started) = (Arc::clone(&self.window), self.started);
-        let recent = move |client| window.admitted(client, millis_since(started, Instant::now()));
-        let limit = fleet.limit(surface, counted, self.window.capacity(), recent);
+        let limit = fleet.limit(surface, counted, Arc::clone(&self.window), self.started);
         // it is called once, before the surface serves
         let _ = self.shared.set(limit);
     }

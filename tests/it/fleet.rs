@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use redis::Commands as _;
 
@@ -110,6 +111,47 @@ fn instances_share_a_quota_exactly() {
     assert_eq!(rate_limit(&refused, "refused").0, 0, "RateLimit is that of the fleet");
     let health = third.ask(&Request::new("GET", "/healthz"));
     assert_eq!((health.status, rate_limit(&health, "health").0), (200, 0), "on any response");
+}
+
+/// How often each of these clients is admitted by an instance, asked in an order of its own.
+fn admitted_of_clients(edge: &Edge, clients: u32, turns: u32, step: u32) -> Vec<u32> {
+    let mut connection = edge.client();
+    let mut admitted = vec![0; clients as usize];
+    for turn in 0..turns {
+        for number in 0..clients {
+            let client = (number * step + turn * 331) % clients;
+            let address = format!("203.0.{}.{}", 112 + client / 250, client % 250);
+            let request = Request::post(QUESTION).with("X-Forwarded-For", &address);
+            let passes = connection.ask(&request).status == 200;
+            admitted[client as usize] += u32::from(passes);
+        }
+    }
+    admitted
+}
+
+#[test]
+fn no_client_exceeds_its_quota_below_max_clients() {
+    const QUOTA: u32 = 20;
+    const CLIENTS: u32 = 900;
+    const TURNS: u32 = 15;
+    let node = Node::start(good);
+    let (over, evictions) = while_the_store_answers(|| {
+        let mut fleet = Fleet::new(&node, &engine(), QUOTA);
+        fleet.setup = fleet.setup.set("gateway.max_clients", "1000");
+        let (one, other, started) = (fleet.start(), fleet.start(), Instant::now());
+        let (here, there) = std::thread::scope(|scope| {
+            let there = scope.spawn(|| admitted_of_clients(&other, CLIENTS, TURNS, 11));
+            (admitted_of_clients(&one, CLIENTS, TURNS, 7), there.join().unwrap())
+        });
+        let is_one_window = started.elapsed() < Duration::from_secs(60);
+        let all = here.iter().zip(&there).map(|(here, there)| here + there);
+        let over: Vec<_> = all.filter(|count| *count > QUOTA).collect();
+        let all = [&one, &other].map(metrics).into_iter().flatten();
+        let evictions = all.filter(|(series, _)| series.contains("limiter_evictions_total"));
+        let evictions: f64 = evictions.map(|(_, count)| count).sum();
+        ((over, evictions), is_one_window && in_time(&[&one, &other]))
+    });
+    assert_eq!((over, evictions), (Vec::new(), 0.0), "of {CLIENTS} clients at two instances");
 }
 
 #[test]

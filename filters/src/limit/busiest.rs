@@ -7,12 +7,9 @@
 
 use alloc::vec::Vec;
 
-use super::limiter::Shard;
+use super::limiter::{STEP, Shard};
 use super::{Millis, Quota, RateLimiter};
 use crate::client::ClientKey;
-
-/// Clients that are read under one lock: some microseconds.
-const STEP: u32 = 256;
 
 /// Lists all requests that count, also those beyond a quota that was lowered.
 const UNLIMITED: Quota = Quota(Quota::MAX);
@@ -48,7 +45,7 @@ impl Top {
     }
 }
 
-impl<S> RateLimiter<S> {
+impl<S, T> RateLimiter<S, T> {
     /// The clients with the most requests that count at `now`, busiest first; at most `most`.
     #[must_use]
     pub fn busiest(&self, now: Millis, most: usize) -> Vec<Busy> {
@@ -66,12 +63,13 @@ impl<S> RateLimiter<S> {
     }
 }
 
-impl Shard {
+impl<T> Shard<T> {
     /// Adds the clients of [`STEP`] slots; returns the number of the next slot, if there is one.
     fn list_busiest(&self, from: u32, now: Millis, top: &mut Top) -> Option<u32> {
         let end = from.saturating_add(STEP);
         for number in from..end {
-            let (client, window) = self.recent().at(number)?;
+            let (client, record) = self.recent().at(number)?;
+            let Some(window) = &record.window else { continue };
             // a window holds no fewer than count: most need no closer look
             if window.len() <= top.floor() {
                 continue;

@@ -7,12 +7,15 @@
 //! with 180 requests each take under 48 MiB.
 //!
 //! It never reads a clock and never makes a hash key: both are arguments. Reading order: `limiter`,
-//! `busiest`.
+//! `recent`, `window`, `busiest`, `lease`.
 
 mod busiest;
+pub mod lease;
 mod limiter;
+mod recent;
 #[cfg(test)]
 mod tests;
+mod window;
 
 use crate::client::ClientKey;
 use core::hash::BuildHasher;
@@ -37,7 +40,7 @@ pub trait Limiter {
     fn peek(&self, client: ClientKey, now: Millis) -> RateLimitStatus;
 }
 
-impl<S: BuildHasher> Limiter for RateLimiter<S> {
+impl<S: BuildHasher, T> Limiter for RateLimiter<S, T> {
     fn check(&self, client: ClientKey, now: Millis) -> RateLimitStatus {
         self.check(client, now)
     }

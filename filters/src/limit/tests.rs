@@ -425,3 +425,21 @@ proptest! {
         prop_assert_eq!(limiter.evicted(), plain.evicted);
     }
 }
+
+#[test]
+fn a_value_goes_with_its_window() {
+    let quota = Quota::per_minute(5).unwrap();
+    let limiter = RateLimiter::with_values(quota, NonZeroU32::new(2).unwrap(), Hasher::default());
+    let key = |number| ClientKey::of(IpAddr::V4(Ipv4Addr::from_bits(number)));
+    limiter.check(key(1), Millis(0));
+    assert_eq!(limiter.value_or_insert(key(1), || "one"), "one");
+    assert_eq!(limiter.value_or_insert(key(2), || "two"), "two", "also before it is admitted");
+    assert_eq!(limiter.admitted(key(2), Millis(0)), 0);
+    assert_eq!(limiter.value_or_insert(key(1), || "again"), "one", "and it is seen");
+    limiter.check(key(3), Millis(1));
+    assert_eq!((limiter.value(key(1)), limiter.value(key(2))), (Some("one"), None));
+    assert_eq!((limiter.evicted(), limiter.population()), (1, 2));
+    assert_eq!(limiter.values(|_| true), ["one"]);
+    limiter.value_or_insert(key(4), || "four");
+    assert_eq!(limiter.admitted(key(1), Millis(1)), 0, "the window goes with the value");
+}

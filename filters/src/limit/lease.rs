@@ -1,14 +1,15 @@
 //! What an instance knows of one client: its lease, and what it admitted and did not report yet.
 //!
-//! Times are arguments, and nothing here waits. A lease begins before its message is sent and ends
+//! Times are arguments: what has passed on a monotonic clock since some start. Nothing here waits. A
+//! lease begins before its message is sent and ends
 //! on the monotonic clock. What it still has is named in each message (`hold`), so that it can be
 //! used while the message is under way. A use is reported until a message with it is answered; the
 //! number of the first such message makes it count once.
 
-use std::collections::VecDeque;
-use std::fmt::Write as _;
-use std::time::Duration;
-use tokio::time::Instant;
+use alloc::collections::VecDeque;
+use alloc::string::String;
+use core::fmt::Write as _;
+use core::time::Duration;
 
 /// Uses within this time are reported as one, as late as the last: a request counts for up to this
 /// much longer than the window.
@@ -19,26 +20,26 @@ const FIVE_SECONDS: u32 = 12;
 
 /// The terms of the leases of a surface.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Terms {
+pub struct Terms {
     /// The window of the quota.
-    pub(super) window: Duration,
+    pub window: Duration,
     /// Uses are counted in cells of this length: each counts for up to one longer than the window.
-    pub(super) cell: Duration,
+    pub cell: Duration,
     /// How long a lease lasts.
-    pub(super) life: Duration,
+    pub life: Duration,
     /// The most requests of a lease; more with a quota of which they are not five seconds.
-    pub(super) want: u32,
+    pub want: u32,
 }
 
 impl Terms {
     /// A quota for each minute. Sixteen requests are five seconds at the quota of the gateway.
-    pub(super) const fn of_a_minute(life: Duration) -> Self {
+    pub const fn of_a_minute(life: Duration) -> Self {
         let (window, cell) = (Duration::from_secs(60), Duration::from_secs(1));
         Self { window, cell, life, want: 16 }
     }
 
     /// The terms of leases of this quota: their number does not grow with it.
-    pub(super) fn with_quota(self, quota: u32) -> Self {
+    pub fn with_quota(self, quota: u32) -> Self {
         let want = if self.want > 1 { self.want.max(quota / FIVE_SECONDS) } else { self.want };
         Self { want, ..self }
     }
@@ -47,8 +48,8 @@ impl Terms {
 /// Requests that were admitted at about the same time.
 #[derive(Clone, Copy, Debug)]
 struct Use {
-    first: Instant,
-    last: Instant,
+    first: Duration,
+    last: Duration,
     count: u32,
     /// The message that reported them first; 0 before.
     number: u64,
@@ -56,20 +57,20 @@ struct Use {
 
 /// A client's lease here.
 #[derive(Debug, Default)]
-pub(super) struct Lease {
+pub struct Lease {
     /// Requests that it still permits, until `expires`.
     tokens: u32,
     /// Requests that it permitted when it was granted.
     granted: u32,
-    expires: Option<Instant>,
+    expires: Option<Duration>,
     /// Requests that this instance may admit without the store, until the window of `answered_at`
     /// is over: its part of what was left, and a lease that the store has forgotten.
     spare: u32,
     /// What nobody held when the store answered last.
     left: u32,
-    answered_at: Option<Instant>,
+    answered_at: Option<Duration>,
     /// Nothing more is left before this time.
-    refused_until: Option<Instant>,
+    refused_until: Option<Duration>,
     uses: VecDeque<Use>,
     /// The number of the last message.
     number: u64,
@@ -82,19 +83,27 @@ pub(super) struct Lease {
 
 /// What a request gets of a lease at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// It is admitted. `renews` if the caller should send a message for the requests that follow.
-    Admitted { renews: bool },
+pub enum Step {
+    /// It is admitted.
+    Admitted {
+        /// Whether the caller should send a message for the requests that follow.
+        renews: bool,
+    },
     /// Nothing is left for this long.
     Refused(Duration),
-    /// The store decides. `sends` if the caller sends the message, else one is under way.
-    Waits { sends: bool },
+    /// The store decides.
+    Waits {
+        /// Whether the caller sends the message; else one is under way.
+        sends: bool,
+    },
 }
 
 /// What the lease permits while the store is unavailable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Alone {
+pub enum Alone {
+    /// A request of it is taken.
     Admitted,
+    /// Nothing is left of it for this long.
     Refused(Duration),
     /// The last answer is older than the window: the part of this instance applies.
     Part,
@@ -102,40 +111,46 @@ pub(super) enum Alone {
 
 /// What a message says.
 #[derive(Debug)]
-pub(super) struct Message {
-    pub(super) number: u64,
+pub struct Message {
+    /// Its number; each is larger than the one before.
+    pub number: u64,
     /// The last number that the store must know; 0 if it may have dropped the record.
-    pub(super) acknowledged: u64,
-    pub(super) hold: u32,
-    pub(super) uses: String,
-    sent: Instant,
+    pub acknowledged: u64,
+    /// Requests that the lease still permits.
+    pub hold: u32,
+    /// What was admitted, as the script reads it: `number:age:count;…`.
+    pub uses: String,
+    sent: Duration,
 }
 
 /// What the store answered.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Granted {
-    pub(super) granted: u32,
-    pub(super) left: u32,
-    pub(super) retry: Duration,
+pub struct Granted {
+    /// Requests that the lease permits, with those that were held.
+    pub granted: u32,
+    /// What nobody holds.
+    pub left: u32,
+    /// How long until more may be left.
+    pub retry: Duration,
 }
 
 impl Lease {
     /// Takes a request of the lease at `now`. The caller may have to send
     /// [`Lease::message`].
-    pub(super) fn take(&mut self, now: Instant, terms: &Terms) -> Step {
+    pub fn take(&mut self, now: Duration, terms: &Terms) -> Step {
         let refused = self.refused_until.filter(|until| *until > now);
         if self.take_held(now, terms) {
             let is_low = self.tokens <= self.granted / 4 && terms.want > 1;
             return Step::Admitted { renews: is_low && refused.is_none() && self.claim() };
         }
         match refused {
-            Some(until) => Step::Refused(until - now),
+            Some(until) => Step::Refused(until.saturating_sub(now)),
             None => Step::Waits { sends: self.claim() },
         }
     }
 
     /// Takes a request of the lease, if it still permits one.
-    pub(super) fn take_held(&mut self, now: Instant, terms: &Terms) -> bool {
+    pub fn take_held(&mut self, now: Duration, terms: &Terms) -> bool {
         self.expire(now);
         let Some(tokens) = self.tokens.checked_sub(1) else { return false };
         self.tokens = tokens;
@@ -144,66 +159,71 @@ impl Lease {
     }
 
     /// How many more requests pass, as far as known.
-    pub(super) fn remaining(&self) -> u32 {
+    pub fn remaining(&self) -> u32 {
         self.tokens.saturating_add(self.spare).saturating_add(self.left)
     }
 
     /// The same, unless an answer of the store would be needed to tell.
-    pub(super) fn known_remaining(&self, now: Instant, terms: &Terms) -> Option<u32> {
-        let is_fresh = self.answered_at.is_some_and(|at| at + terms.window > now);
+    pub fn known_remaining(&self, now: Duration, terms: &Terms) -> Option<u32> {
+        let is_fresh = self.answered_at.is_some_and(|at| at.saturating_add(terms.window) > now);
         let is_refused = self.refused_until.is_some_and(|until| until > now);
         (is_fresh && (self.remaining() > 0 || is_refused)).then(|| self.remaining())
     }
 
     /// Takes a request while the store is unavailable, of this instance's part of what was left for
     /// all, when there are this many.
-    pub(super) fn take_spare(&mut self, now: Instant, terms: &Terms, instances: u32) -> Alone {
-        let Some(over) = self.answered_at.map(|at| at + terms.window).filter(|at| *at > now) else {
+    pub fn take_spare(&mut self, now: Duration, terms: &Terms, instances: u32) -> Alone {
+        let Some(over) =
+            self.answered_at.map(|at| at.saturating_add(terms.window)).filter(|at| *at > now)
+        else {
             self.spare = 0;
             return Alone::Part;
         };
-        self.spare += std::mem::take(&mut self.left) / instances.max(1);
-        let Some(spare) = self.spare.checked_sub(1) else { return Alone::Refused(over - now) };
+        let left = core::mem::take(&mut self.left);
+        self.spare = self.spare.saturating_add(left.checked_div(instances).unwrap_or(left));
+        let Some(spare) = self.spare.checked_sub(1) else {
+            return Alone::Refused(over.saturating_sub(now));
+        };
         self.spare = spare;
         self.record(now, terms);
         Alone::Admitted
     }
 
     /// Takes note of an admitted request.
-    pub(super) fn record(&mut self, now: Instant, terms: &Terms) {
-        let over = terms.window + terms.cell;
-        while self.uses.front().is_some_and(|oldest| oldest.last + over <= now) {
+    pub fn record(&mut self, now: Duration, terms: &Terms) {
+        let over = terms.window.saturating_add(terms.cell);
+        while self.uses.front().is_some_and(|oldest| oldest.last.saturating_add(over) <= now) {
             self.uses.pop_front();
         }
         match self.uses.back_mut() {
-            Some(last) if last.number == 0 && now < last.first + MERGED => {
-                (last.last, last.count) = (now, last.count + 1);
+            Some(last) if last.number == 0 && now < last.first.saturating_add(MERGED) => {
+                (last.last, last.count) = (now, last.count.saturating_add(1));
             }
             _ => self.uses.push_back(Use { first: now, last: now, count: 1, number: 0 }),
         }
     }
 
     /// Whether something was admitted that the store does not know for certain.
-    pub(super) fn has_unreported(&self) -> bool {
+    pub fn has_unreported(&self) -> bool {
         !self.uses.is_empty()
     }
 
     /// Claims the turn to send a message until [`Lease::release`]; `false` while one is under way.
-    pub(super) fn claim(&mut self) -> bool {
-        !std::mem::replace(&mut self.is_sending, true)
+    pub fn claim(&mut self) -> bool {
+        !core::mem::replace(&mut self.is_sending, true)
     }
 
     /// The message to send at `now`. `recent` counts what this instance admitted in the last
     /// window: that is reported if the store has forgotten the client.
-    pub(super) fn message(
+    pub fn message(
         &mut self,
-        now: Instant,
+        now: Duration,
         terms: &Terms,
         recent: impl FnOnce() -> u32,
     ) -> Message {
         self.expire(now);
-        self.number += 1;
-        if std::mem::take(&mut self.is_forgotten) {
+        self.number = self.number.saturating_add(1);
+        if core::mem::take(&mut self.is_forgotten) {
             // as of now: each counts for longer than it should, none for less
             let known: u32 = self.uses.iter().map(|used| used.count).sum();
             let count = recent().max(known);
@@ -216,50 +236,46 @@ impl Lease {
             if used.number == 0 {
                 used.number = self.number;
             }
-            let age = now.saturating_duration_since(used.last).as_millis();
+            let age = now.saturating_sub(used.last).as_millis();
             // writing to a String does not fail
             let _ = write!(uses, "{}:{age}:{};", used.number, used.count);
         }
         // the store keeps a record for a window: a cell less is certain
-        let is_stored = self.answered_at.is_some_and(|at| at + terms.window > now + terms.cell);
+        let is_stored = self
+            .answered_at
+            .is_some_and(|at| at.saturating_add(terms.window) > now.saturating_add(terms.cell));
         let acknowledged = if is_stored { self.acknowledged } else { 0 };
         Message { number: self.number, acknowledged, hold: self.tokens, uses, sent: now }
     }
 
     /// Applies the answer to a message.
-    pub(super) fn answer(
-        &mut self,
-        message: &Message,
-        answer: Granted,
-        now: Instant,
-        life: Duration,
-    ) {
+    pub fn answer(&mut self, message: &Message, answer: Granted, now: Duration, life: Duration) {
         let used = message.hold.saturating_sub(self.tokens);
         self.uses.retain(|used| used.number == 0 || used.number > message.number);
         self.acknowledged = message.number;
         (self.tokens, self.granted) = (answer.granted.saturating_sub(used), answer.granted);
-        self.expires = Some(message.sent + life);
+        self.expires = Some(message.sent.saturating_add(life));
         (self.left, self.spare) = (answer.left, 0);
         self.answered_at = Some(now);
-        self.refused_until = (answer.left == 0).then(|| now + answer.retry);
+        self.refused_until = (answer.left == 0).then(|| now.saturating_add(answer.retry));
     }
 
     /// The store has lost the client's record: what it granted needs another answer. If none
     /// follows, what was left before still is: it was counted with everything that the store has
     /// lost.
-    pub(super) fn forgotten(&mut self, now: Instant) {
+    pub fn forgotten(&mut self, now: Duration) {
         self.expire(now);
         self.is_forgotten = true;
-        self.spare = self.spare.saturating_add(std::mem::take(&mut self.tokens));
+        self.spare = self.spare.saturating_add(core::mem::take(&mut self.tokens));
     }
 
     /// No message is under way any more. If no answer came, the store may still have got it: what
     /// is held stays held.
-    pub(super) fn release(&mut self) {
+    pub fn release(&mut self) {
         self.is_sending = false;
     }
 
-    fn expire(&mut self, now: Instant) {
+    fn expire(&mut self, now: Duration) {
         if self.expires.is_some_and(|expires| expires <= now) {
             (self.tokens, self.expires) = (0, None);
         }
@@ -278,26 +294,26 @@ mod tests {
     }
 
     /// Exchanges a message with a store that grants and leaves this much.
-    fn exchange(lease: &mut Lease, now: Instant, granted: u32, left: u32) {
+    fn exchange(lease: &mut Lease, now: Duration, granted: u32, left: u32) {
         let message = lease.message(now, &TERMS, || 0);
         let retry = seconds(60);
         lease.answer(&message, Granted { granted, left, retry }, now, TERMS.life);
     }
 
     /// Sends a message to a store that has lost the record.
-    fn is_forgotten(lease: &mut Lease, now: Instant) {
+    fn is_forgotten(lease: &mut Lease, now: Duration) {
         lease.message(now, &TERMS, || 0);
         lease.forgotten(now);
     }
 
     /// Sends a message that gets no answer.
-    fn is_unanswered(lease: &mut Lease, now: Instant) {
+    fn is_unanswered(lease: &mut Lease, now: Duration) {
         lease.message(now, &TERMS, || 0);
         lease.release();
     }
 
     /// Requests that are admitted without the store at `now`, of many.
-    fn admitted_alone(lease: &mut Lease, now: Instant, instances: u32) -> u32 {
+    fn admitted_alone(lease: &mut Lease, now: Duration, instances: u32) -> u32 {
         let admits = |_: &u32| {
             lease.take_held(now, &TERMS)
                 || lease.take_spare(now, &TERMS, instances) == Alone::Admitted
@@ -307,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_store_that_empties_and_falls_silent_refuses_nobody_early() {
-        type Fault = fn(&mut Lease, Instant);
+        type Fault = fn(&mut Lease, Duration);
         let cases: [(&str, &[Fault]); 5] = [
             ("it falls silent", &[is_unanswered]),
             ("it empties, then falls silent", &[is_forgotten, is_unanswered]),
@@ -320,7 +336,7 @@ mod tests {
         ];
         for (what, faults) in cases {
             for instances in [1, 3] {
-                let (mut lease, start) = (Lease::default(), Instant::now());
+                let (mut lease, start) = (Lease::default(), seconds(1_000));
                 exchange(&mut lease, start, 16, QUOTA - 16);
                 (0..12).for_each(|_| assert!(lease.take_held(start, &TERMS), "{what}"));
                 let mut now = start;
@@ -342,7 +358,7 @@ mod tests {
 
     #[test]
     fn a_lease_of_the_whole_quota_outlives_the_record() {
-        let (mut lease, start) = (Lease::default(), Instant::now());
+        let (mut lease, start) = (Lease::default(), seconds(1_000));
         exchange(&mut lease, start, 10, 0);
         let now = start + seconds(1);
         is_forgotten(&mut lease, now);
@@ -352,7 +368,7 @@ mod tests {
 
     #[test]
     fn a_lease_that_is_over_is_not_revived() {
-        let (mut lease, start) = (Lease::default(), Instant::now());
+        let (mut lease, start) = (Lease::default(), seconds(1_000));
         exchange(&mut lease, start, 16, 0);
         let now = start + TERMS.life;
         lease.forgotten(now);
@@ -361,7 +377,7 @@ mod tests {
 
     #[test]
     fn an_answer_of_the_emptied_store_replaces_what_was_left() {
-        let (mut lease, start) = (Lease::default(), Instant::now());
+        let (mut lease, start) = (Lease::default(), seconds(1_000));
         exchange(&mut lease, start, 16, QUOTA - 16);
         let now = start + seconds(1);
         is_forgotten(&mut lease, now);
@@ -374,7 +390,7 @@ mod tests {
 
     #[test]
     fn instances_of_an_emptied_store_stay_within_the_quota() {
-        let start = Instant::now();
+        let start = seconds(1_000);
         let mut leases: [Lease; 3] = Default::default();
         let mut left = QUOTA;
         for lease in &mut leases {

@@ -1,0 +1,115 @@
+//! The admissions of one client that count.
+
+use super::{Millis, Quota, WINDOW_MILLIS};
+use alloc::collections::VecDeque;
+
+/// Room in a ring that is allocated first.
+const FIRST_ROOM: usize = 4;
+
+/// The window of one client: a ring of two bytes per admission, at least one.
+///
+/// The newest time is stored whole, the earlier ones as their lowest 16 bits: none is 60,000 ms or
+/// more before the newest, so 65,536 values tell them apart. A time that still counts is never
+/// dropped.
+#[derive(Debug)]
+pub(super) struct Window {
+    newest: Millis,
+    /// The admissions before the newest, oldest first.
+    earlier: VecDeque<u16>,
+}
+
+/// The admissions that count at some time; at least one, and at most the quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Counted {
+    pub(super) oldest: Millis,
+    pub(super) count: u32,
+}
+
+impl Window {
+    /// A window with one admission.
+    pub(super) const fn starting_at(now: Millis) -> Self {
+        Self { newest: now, earlier: VecDeque::new() }
+    }
+
+    pub(super) fn newest(&self) -> Millis {
+        self.newest
+    }
+
+    /// The admissions it holds: at least as many as count now, more than a quota that was lowered.
+    pub(super) fn len(&self) -> u32 {
+        u32::try_from(self.earlier.len()).unwrap_or(u32::MAX).saturating_add(1)
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.earlier.capacity().saturating_mul(size_of::<u16>())
+    }
+
+    /// Admits a request at `now`, not before the newest, unless the quota is spent.
+    pub(super) fn admit(&mut self, now: Millis, quota: Quota) -> bool {
+        if now.since(self.newest) >= WINDOW_MILLIS {
+            *self = Self::starting_at(now);
+            return true;
+        }
+        self.drop_over(now);
+        if self.len() >= quota.requests() {
+            return false;
+        }
+        if self.earlier.len() == self.earlier.capacity() {
+            // doubles, but never has room for more than the quota
+            let room = earlier_than_newest(quota).saturating_sub(self.earlier.len());
+            self.earlier.reserve_exact(self.earlier.len().max(FIRST_ROOM).min(room));
+        }
+        self.earlier.push_back(lowest_bits(self.newest));
+        self.newest = now;
+        true
+    }
+
+    /// The latest admissions that count at `now`, which is not before the newest; as many as the
+    /// quota. Older ones change no verdict: while one of them counts, so do as many as the quota.
+    pub(super) fn counted(&self, now: Millis, quota: Quota) -> Option<Counted> {
+        if now.since(self.newest) >= WINDOW_MILLIS {
+            return None;
+        }
+        let over = match self.earlier.front() {
+            Some(time) if self.is_over(*time, now) => {
+                self.earlier.partition_point(|time| self.is_over(*time, now))
+            }
+            _ => 0,
+        };
+        let over = over.max(self.earlier.len().saturating_sub(earlier_than_newest(quota)));
+        let oldest = self.earlier.get(over).map_or(self.newest, |time| self.restored(*time));
+        let over = u32::try_from(over).unwrap_or(u32::MAX);
+        Some(Counted { oldest, count: self.len().saturating_sub(over) })
+    }
+
+    /// Drops what counts no more at `now`, and memory beyond the quota.
+    pub(super) fn trim(&mut self, now: Millis, quota: Quota) {
+        self.drop_over(now.max(self.newest));
+        self.earlier.shrink_to(earlier_than_newest(quota));
+    }
+
+    fn drop_over(&mut self, now: Millis) {
+        while self.earlier.front().is_some_and(|time| self.is_over(*time, now)) {
+            self.earlier.pop_front();
+        }
+    }
+
+    fn is_over(&self, time: u16, now: Millis) -> bool {
+        now.since(self.restored(time)) >= WINDOW_MILLIS
+    }
+
+    /// The time that these are the lowest bits of.
+    fn restored(&self, time: u16) -> Millis {
+        let age = lowest_bits(self.newest).wrapping_sub(time);
+        Millis(self.newest.0.saturating_sub(age.into()))
+    }
+}
+
+fn lowest_bits(time: Millis) -> u16 {
+    let [low, high, ..] = time.0.to_le_bytes();
+    u16::from_le_bytes([low, high])
+}
+
+fn earlier_than_newest(quota: Quota) -> usize {
+    usize::try_from(quota.requests().saturating_sub(1)).unwrap_or(usize::MAX)
+}
