@@ -9,12 +9,20 @@
 //! Nothing here is used without `[fleet]`. Reading order: `limit` (a surface's limit), `lease` of
 //! the filters (one client), `store` (messages), `heartbeat` (after an outage), `leader` (who watches the chain).
 
+#[cfg(test)]
+mod conformance;
 mod heartbeat;
 mod leader;
 mod limit;
+#[cfg(test)]
+#[path = "../../filters/tests/simulation/leases/script.rs"]
+mod script;
 mod store;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+#[path = "../../filters/tests/simulation/toolkit.rs"]
+mod toolkit;
 
 pub use heartbeat::Heartbeat;
 pub use leader::{Published, lease};

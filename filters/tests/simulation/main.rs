@@ -1,0 +1,6 @@
+//! Simulations: pure decisions in a world that is made of chance and virtual time.
+//!
+//! Reading order: `toolkit` (chance, replay, shrinking), `leases` (the fleet's leases).
+
+mod leases;
+mod toolkit;

@@ -1,0 +1,156 @@
+//! What every simulation needs: one source of chance, runs by seed or list, and shrinking.
+//!
+//! A world draws everything that may go one way or another from [`Chance::choose`], whose 0 is the
+//! benign way: nothing fails, nothing is slow. So a run is the list of its choices. A seed makes such
+//! a list; [`explore`] runs many seeds, and [`shrink`] makes the list of a failure shorter and more
+//! benign for as long as it fails. The list replays on any machine: no clock, thread or hash key of
+//! the process takes part.
+//!
+//! To add a simulation: write `fn run(&mut Chance) -> Outcome`, which ends at the first violation, and
+//! draw the same number of choices in each step, so that whole steps can be left out.
+
+use std::fmt;
+use std::ops::Range;
+
+/// The most lines that a failure prints.
+const MAX_LINES: usize = 60;
+
+/// Runs that shrinking may take.
+const MAX_RUNS: usize = 4_000;
+
+/// All chance of a run.
+pub(crate) struct Chance {
+    source: Source,
+    taken: Vec<u32>,
+}
+
+enum Source {
+    Seed(u64),
+    List(std::vec::IntoIter<u32>),
+}
+
+impl Chance {
+    /// The choices of a seed.
+    pub(crate) fn of_seed(seed: u64) -> Self {
+        Self { source: Source::Seed(seed), taken: Vec::new() }
+    }
+
+    /// These choices, and benign ones after them.
+    pub(crate) fn of_list(choices: &[u32]) -> Self {
+        Self { source: Source::List(choices.to_vec().into_iter()), taken: Vec::new() }
+    }
+
+    /// A number below `n`; 0 is benign.
+    pub(crate) fn choose(&mut self, n: u32) -> u32 {
+        let choice = match &mut self.source {
+            Source::Seed(state) => (split_mix(state) % u64::from(n)) as u32,
+            Source::List(list) => list.next().unwrap_or(0) % n,
+        };
+        self.taken.push(choice);
+        choice
+    }
+
+    /// One of these; the first is benign.
+    pub(crate) fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.choose(of.len() as u32) as usize]
+    }
+}
+
+/// SplitMix64: each seed has a sequence of its own.
+fn split_mix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+/// How a run ended.
+#[derive(Default)]
+pub(crate) struct Outcome {
+    /// The rule that was broken first, and how.
+    pub(crate) violation: Option<String>,
+    /// What happened, one line an event.
+    pub(crate) trace: Vec<String>,
+}
+
+/// A failure, shrunk. It displays in at most 60 lines.
+pub(crate) struct Failure {
+    pub(crate) seed: u64,
+    pub(crate) choices: Vec<u32>,
+    outcome: Outcome,
+}
+
+/// Runs seeds until one fails, and shrinks its choices.
+pub(crate) fn explore(
+    seeds: Range<u64>,
+    run: impl Fn(&mut Chance) -> Outcome,
+) -> Result<(), Box<Failure>> {
+    for seed in seeds {
+        let mut chance = Chance::of_seed(seed);
+        if run(&mut chance).violation.is_some() {
+            let fails = |list: &[u32]| run(&mut Chance::of_list(list)).violation.is_some();
+            let choices = shrink(chance.taken, fails);
+            let outcome = run(&mut Chance::of_list(&choices));
+            return Err(Box::new(Failure { seed, choices, outcome }));
+        }
+    }
+    Ok(())
+}
+
+/// Makes a failing list shorter and more benign: chunks are left out, then made zero, from halves
+/// down to single choices (delta debugging).
+pub(crate) fn shrink(mut list: Vec<u32>, fails: impl Fn(&[u32]) -> bool) -> Vec<u32> {
+    let mut runs = 0;
+    let mut size = list.len().div_ceil(2);
+    while size > 0 && runs < MAX_RUNS {
+        let mut from = 0;
+        while from < list.len() && runs < MAX_RUNS {
+            let end = (from + size).min(list.len());
+            let mut shorter = list.clone();
+            shorter.drain(from..end);
+            let mut benign = list.clone();
+            benign[from..end].fill(0);
+            runs += 2;
+            if fails(&shorter) {
+                list = shorter;
+                continue;
+            }
+            if benign != list && fails(&benign) {
+                list = benign;
+            }
+            from = end;
+        }
+        size /= 2;
+    }
+    while list.last() == Some(&0) {
+        list.pop();
+    }
+    list
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, choices, outcome } = self;
+        let violation = outcome.violation.as_deref().unwrap_or("it passes when it is run again");
+        writeln!(f, "seed {seed}: {violation}")?;
+        writeln!(f, "choices: {choices:?}")?;
+        let from = outcome.trace.len().saturating_sub(MAX_LINES - 3);
+        if from > 0 {
+            writeln!(f, "({from} events before)")?;
+        }
+        outcome.trace[from..].iter().try_for_each(|line| writeln!(f, "{line}"))
+    }
+}
+
+#[test]
+fn a_failure_shrinks_to_what_it_needs() {
+    let fails = |list: &[u32]| list.iter().filter(|choice| **choice > 6).count() >= 2;
+    let run = |chance: &mut Chance| {
+        let drawn: Vec<u32> = (0..200).map(|_| chance.choose(9)).collect();
+        let violation = fails(&drawn).then(|| "two are large".to_owned());
+        Outcome { violation, trace: drawn.iter().map(u32::to_string).collect() }
+    };
+    let failure = explore(0..9, run).unwrap_err();
+    assert_eq!(failure.choices.len(), 2, "{failure}");
+    assert!(failure.to_string().lines().count() <= MAX_LINES, "it is short");
+}
