@@ -9,6 +9,7 @@
 //! To add a simulation: write `fn run(&mut Chance) -> Outcome`, which ends at the first violation, and
 //! draw the same number of choices in each step, so that whole steps can be left out.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Range;
 
@@ -26,7 +27,7 @@ pub(crate) struct Chance {
 
 enum Source {
     Seed(u64),
-    List(std::vec::IntoIter<u32>),
+    List(VecDeque<u32>),
 }
 
 impl Chance {
@@ -37,14 +38,14 @@ impl Chance {
 
     /// These choices, and benign ones after them.
     pub(crate) fn of_list(choices: &[u32]) -> Self {
-        Self { source: Source::List(choices.to_vec().into_iter()), taken: Vec::new() }
+        Self { source: Source::List(choices.iter().copied().collect()), taken: Vec::new() }
     }
 
     /// A number below `n`; 0 is benign.
     pub(crate) fn choose(&mut self, n: u32) -> u32 {
         let choice = match &mut self.source {
             Source::Seed(state) => (split_mix(state) % u64::from(n)) as u32,
-            Source::List(list) => list.next().unwrap_or(0) % n,
+            Source::List(list) => list.pop_front().unwrap_or(0) % n,
         };
         self.taken.push(choice);
         choice

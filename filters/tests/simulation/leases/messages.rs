@@ -150,7 +150,7 @@ impl World<'_> {
             }
             Bug::RepeatCountsTwice => {
                 let again = call.uses.split_terminator(';').map(|used| {
-                    let (_, rest) = used.split_once(':').unwrap();
+                    let (_, rest) = used.split_once(':').expect("its number is first");
                     format!("{}:{rest};", call.number)
                 });
                 call.uses = again.collect();

@@ -97,8 +97,8 @@ impl Record {
     /// Counts what was admitted and not reported before.
     fn report(&mut self, now: u64, seen: u64, call: &Call) {
         for used in call.uses.split_terminator(';') {
-            let mut numbers = used.split(':').map(|digits| digits.parse::<u64>().unwrap());
-            let mut next = || numbers.next().unwrap();
+            let mut numbers = used.split(':').map(str::parse::<u64>);
+            let mut next = || numbers.next().and_then(Result::ok).expect("three numbers");
             let (sent, age, count) = (next(), next(), next());
             let at = now.saturating_sub(age) / call.cell;
             if sent > seen && (at + 1) * call.cell + call.window > now {

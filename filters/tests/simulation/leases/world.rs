@@ -223,8 +223,8 @@ impl<'a> World<'a> {
 
     fn instance(&mut self) -> Instance {
         self.starts += 1;
-        let quota = Quota::per_minute(self.quota).unwrap();
-        let capacity = NonZeroU32::new(ROOM).unwrap();
+        let quota = Quota::per_minute(self.quota).expect("it is in range");
+        let capacity = NonZeroU32::new(ROOM).expect("it is not zero");
         Instance {
             name: format!("i{}", self.starts),
             windows: RateLimiter::with_values(quota, capacity, Hasher::default()),
