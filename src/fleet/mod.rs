@@ -6,8 +6,9 @@
 //! lease ends by the store's clock there and a monotonic one here, so no two clocks are compared.
 //! Clients are keyed digests in the store. Without the store, each instance admits its part.
 //!
-//! Nothing here is used without `[fleet]`. Reading order: `limit` (a surface's limit), `lease` of
-//! the filters (one client), `store` (messages), `heartbeat` (after an outage), `leader` (who watches the chain).
+//! Nothing here is used without `[fleet]`. Reading order: `limit` (a surface's limit; one client's
+//! lease is in the filters), `store` (messages), `heartbeat` (after an outage), `leader` (who
+//! watches the chain).
 
 #[cfg(test)]
 mod conformance;

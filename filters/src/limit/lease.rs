@@ -1,10 +1,9 @@
 //! What an instance knows of one client: its lease, and what it admitted and did not report yet.
 //!
-//! Times are arguments: what has passed on a monotonic clock since some start. Nothing here waits. A
-//! lease begins before its message is sent and ends
-//! on the monotonic clock. What it still has is named in each message (`hold`), so that it can be
-//! used while the message is under way. A use is reported until a message with it is answered; the
-//! number of the first such message makes it count once.
+//! Times are arguments: what has passed on a monotonic clock since some start. Nothing here waits.
+//! A lease begins before its message is sent and ends on that clock. What it still has is named in
+//! each message (`hold`), so that it can be used while the message is under way. A use is reported
+//! until a message with it is answered; the number of the first such message makes it count once.
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
