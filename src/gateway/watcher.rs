@@ -12,7 +12,7 @@ use crate::fleet::{Fleet, FleetError, Published, lease};
 use crate::io::MemoryPool;
 use crate::io::clock::millis;
 use crate::node::chain::{BlockIdentity, Chain, RpcError};
-use crate::node::{MAX_ANSWER, Node};
+use crate::node::{MAX_ANSWER, Node, NodeError};
 use crate::telemetry::{Metrics, as_gauge};
 use async_trait::async_trait;
 use pingora::server::ShutdownWatch;
@@ -27,6 +27,9 @@ const BLOCKS: usize = 5;
 /// A poll may take one interval, or this long if the interval is shorter. Instances that poll for
 /// themselves do so at most once in this time.
 const SECOND: Duration = Duration::from_secs(1);
+/// How long a poll waits for a node that is behind what clients have seen: soon enough, the cache is
+/// bypassed.
+const PATIENCE: Duration = Duration::from_millis(150);
 /// What was published is fresh for this many intervals: the leader publishes once in each.
 const FRESH: u32 = 2;
 
@@ -87,7 +90,7 @@ impl Watcher {
             max_connections: config.max_connections.max(BLOCKS),
             ..config.clone()
         };
-        let chain = Chain(node.apart(&config, memory));
+        let chain = Chain(node.apart(&config, memory).with_patience(PATIENCE));
         Self { cache, interval, chain, metrics, fleet }
     }
 
@@ -256,11 +259,16 @@ impl Watcher {
         let poll = timeout(limit, self.poll(&turns.watch)).await;
         let polled = Instant::now();
         // also if the process was suspended meanwhile: its first blocks may be gone by now
-        let Some(poll) = poll.ok().filter(|_| polled - start <= limit) else {
+        let poll = poll.ok().filter(|_| polled - start <= limit);
+        // from a node that is behind nothing follows: what it lacks may be there or gone
+        let is_behind =
+            |poll: &Result<_, _>| matches!(poll, Err(RpcError::Node(NodeError::Lagging)));
+        let Some(poll) = poll.filter(|poll| !is_behind(poll)) else {
             self.cache.pause();
             log::debug!("chain not polled in time");
             return None;
         };
+        let poll = poll.map_err(cause);
         let outcome = poll.as_ref().map_or_else(|cause| cause.name(), |_| "ok");
         let head = poll.as_ref().map(|poll| poll.head.number).unwrap_or_default();
         log::debug!(outcome, head, took:? = polled - start; "chain polled");
@@ -292,14 +300,9 @@ impl Watcher {
     }
 
     /// Fetches the newest block, then all others concurrently.
-    async fn poll(&self, watch: &Watch) -> Result<Poll, EpochCause> {
+    async fn poll(&self, watch: &Watch) -> Result<Poll, RpcError> {
         let (settled, candidate) = (watch.settled(), watch.candidate());
-        let head = self
-            .chain
-            .fetch_block("\"latest\"")
-            .await
-            .map_err(cause)?
-            .ok_or(EpochCause::Strange)?;
+        let head = self.chain.fetch_latest().await?.ok_or(RpcError::MalformedAnswer)?;
         let anchor = self.chain.0.anchor();
         let (genesis, settled_block, candidate_block, l1) = tokio::join!(
             self.fetch_block(Some(anchor)),
@@ -308,16 +311,16 @@ impl Watcher {
             self.fetch_block(candidate.filter(|number| *number != anchor)),
             self.chain.fetch_l1_head(),
         );
-        let genesis = genesis.map_err(cause)?.ok_or(EpochCause::Strange)?;
+        let genesis = genesis?.ok_or(RpcError::MalformedAnswer)?;
         let or_genesis = |number, block| if number == Some(anchor) { Some(genesis) } else { block };
         Ok(Poll {
             head,
             genesis,
-            settled: or_genesis(settled, settled_block.map_err(cause)?),
-            candidate: or_genesis(candidate, candidate_block.map_err(cause)?),
+            settled: or_genesis(settled, settled_block?),
+            candidate: or_genesis(candidate, candidate_block?),
             l1: match l1 {
                 Ok(block) => L1::Head(block),
-                Err(RpcError::Node(_)) => return Err(EpochCause::Unreachable),
+                Err(error @ RpcError::Node(_)) => return Err(error),
                 Err(_) => L1::Unknown,
             },
         })
@@ -326,7 +329,7 @@ impl Watcher {
     /// The block at this number, if there are both.
     async fn fetch_block(&self, number: Option<u64>) -> Result<Option<BlockIdentity>, RpcError> {
         let Some(number) = number else { return Ok(None) };
-        let block = self.chain.fetch_block(&format!(r#"{{"block_number":{number}}}"#)).await?;
+        let block = self.chain.fetch_block(number).await?;
         // not another block than the requested one
         Ok(block.filter(|block| block.number == number))
     }

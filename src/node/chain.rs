@@ -4,7 +4,7 @@
 //! error with its code, or why it gave none. State is read at the block being built, so that a
 //! write is visible as soon as the node has accepted it. Starknet API 0.10.
 
-use super::{ConnectionChoice, Node, NodeError};
+use super::{ConnectionChoice, Node, NodeError, Route};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::tx::Bounds;
 use serde::{Deserialize, Serialize};
@@ -177,17 +177,18 @@ impl Chain {
 
     /// The newest accepted block.
     pub async fn head(&self) -> Result<Block, RpcError> {
-        self.block("\"latest\"").await
+        self.block("\"latest\"", Route::HeadBlock).await
     }
 
     /// The block that identifies the chain: block 0, unless `node.anchor` names another.
     pub async fn anchor(&self) -> Result<Block, RpcError> {
-        self.block(&format!(r#"{{"block_number":{}}}"#, self.0.anchor())).await
+        let id = format!(r#"{{"block_number":{}}}"#, self.0.anchor());
+        self.block(&id, Route::Primary).await
     }
 
-    async fn block(&self, id: &str) -> Result<Block, RpcError> {
+    async fn block(&self, id: &str, route: Route) -> Result<Block, RpcError> {
         let params = format!(r#"{{"block_id":{id}}}"#);
-        let block = self.ask("starknet_getBlockWithTxHashes", &params).await?;
+        let block = self.ask_by(route, "starknet_getBlockWithTxHashes", &params).await?;
         Ok(Block {
             number: integer(&block["block_number"])?,
             hash: felt(&block["block_hash"])?,
@@ -195,9 +196,16 @@ impl Chain {
         })
     }
 
-    /// The accepted block of this id (in JSON), if there is one.
-    pub async fn fetch_block(&self, id: &str) -> Result<Option<BlockIdentity>, RpcError> {
-        self.block_of_status(id, &["ACCEPTED_ON_L2", ON_L1]).await
+    /// The newest accepted block, if there is one.
+    pub async fn fetch_latest(&self) -> Result<Option<BlockIdentity>, RpcError> {
+        self.block_of_status("\"latest\"", Route::HeadBlock, &["ACCEPTED_ON_L2", ON_L1]).await
+    }
+
+    /// The accepted block of this number, if there is one.
+    pub async fn fetch_block(&self, number: u64) -> Result<Option<BlockIdentity>, RpcError> {
+        let (id, route) =
+            (format!(r#"{{"block_number":{number}}}"#), Route::BlockOfPrimary(number));
+        self.block_of_status(&id, route, &["ACCEPTED_ON_L2", ON_L1]).await
     }
 
     /// The newest block that is accepted on L1, if there is one.
@@ -207,16 +215,17 @@ impl Chain {
     /// the hash of such a block when it aborts it, and gives the same hash to the block that takes
     /// its place.
     pub async fn fetch_l1_head(&self) -> Result<Option<BlockIdentity>, RpcError> {
-        self.block_of_status("\"l1_accepted\"", &[ON_L1]).await
+        self.block_of_status("\"l1_accepted\"", Route::Primary, &[ON_L1]).await
     }
 
     async fn block_of_status(
         &self,
         id: &str,
+        route: Route,
         expected: &[&str],
     ) -> Result<Option<BlockIdentity>, RpcError> {
         let params = format!(r#"{{"block_id":{id}}}"#);
-        let block = self.ask("starknet_getBlockWithTxHashes", &params).await;
+        let block = self.ask_by(route, "starknet_getBlockWithTxHashes", &params).await;
         let Some(block) = found(block, code::BLOCK_NOT_FOUND)? else { return Ok(None) };
         match block["status"].as_str() {
             Some(status) if expected.contains(&status) => BlockIdentity::read(&block).map(Some),
@@ -249,7 +258,8 @@ impl Chain {
         trace: &mut CallTrace,
     ) -> Result<Felt, RpcError> {
         // if it were sent twice, the second could fail on the nonce of the first
-        let result = self.ask_in(method, params, ConnectionChoice::New, traceparent, trace).await;
+        let call = (Route::Primary, ConnectionChoice::New);
+        let result = self.ask_in(method, params, call, traceparent, trace).await;
         if let Err(RpcError::Returned(error)) = &result
             && error.code == code::DEVNET
             && self.ask("devnet_getConfig", "[]").await.is_err()
@@ -259,10 +269,15 @@ impl Chain {
         felt(&result?["transaction_hash"])
     }
 
-    /// The receipt of a transaction, if there is one.
+    /// The receipt of a transaction, if there is one. One that was read before does not turn into
+    /// none, unless its block was rolled back.
+    ///
+    /// # Errors
+    /// [`NodeError::Lagging`] if the node is behind what was read before.
     pub async fn receipt(&self, hash: Felt) -> Result<Option<Receipt>, RpcError> {
         let params = format!(r#"{{"transaction_hash":"{hash}"}}"#);
-        let receipt = self.ask("starknet_getTransactionReceipt", &params).await;
+        let route = Route::Transaction(hash);
+        let receipt = self.ask_by(route, "starknet_getTransactionReceipt", &params).await;
         let Some(receipt) = found(receipt, code::TRANSACTION_NOT_FOUND)? else { return Ok(None) };
         let finality = receipt["finality_status"].as_str().ok_or(RpcError::MalformedAnswer)?;
         let outcome = match receipt["execution_status"].as_str() {
@@ -277,22 +292,27 @@ impl Chain {
 
     /// Calls any method, with parameters in JSON.
     pub async fn ask(&self, method: &str, params: &str) -> Result<Value, RpcError> {
+        self.ask_by(Route::Primary, method, params).await
+    }
+
+    async fn ask_by(&self, route: Route, method: &str, params: &str) -> Result<Value, RpcError> {
         let mut trace = CallTrace::default();
-        self.ask_in(method, params, ConnectionChoice::Pooled, None, &mut trace).await
+        let call = (route, ConnectionChoice::Pooled);
+        self.ask_in(method, params, call, None, &mut trace).await
     }
 
     async fn ask_in(
         &self,
         method: &str,
         params: &str,
-        connection: ConnectionChoice,
+        call: (Route, ConnectionChoice),
         traceparent: Option<&[u8]>,
         trace: &mut CallTrace,
     ) -> Result<Value, RpcError> {
         let write = |id: u64, out: &mut Vec<u8>| write_request(id, method, params, out);
         let start = Instant::now();
         let deadline = start + self.0.timeout();
-        let answer = self.0.fetch(write, connection, traceparent, deadline, None).await;
+        let answer = self.0.fetch_by(write, call, traceparent, deadline, None).await;
         trace.took = start.elapsed();
         trace.node = answer.as_ref().ok().and_then(|answer| answer.node);
         let answer = answer.map_err(RpcError::Node)?;

@@ -108,7 +108,10 @@ impl ChainGuard {
     /// Compares the heads of all URLs that have the served chain. Returns of each its head, or how
     /// it differs; `None` without an answer, and with one URL.
     pub async fn compare(&self, limit: Duration) -> Vec<Option<Result<u64, String>>> {
-        let Some(group) = &self.node.group else { return Vec::new() };
+        let group = &self.node.group;
+        if !group.has_several() {
+            return Vec::new();
+        }
         self.round(group, limit).await;
         let state = group.state();
         let found = state.members.iter().enumerate().map(|(index, url)| {
@@ -205,10 +208,11 @@ impl BackgroundService for ChainGuard {
                 _ = shutdown.changed() => return,
                 _ = ticks.tick() => {}
             }
-            match &self.node.group {
-                Some(group) => self.round(group, INTERVAL).await,
+            if self.node.group.has_several() {
+                self.round(&self.node.group, INTERVAL).await;
+            } else {
                 // what it found is logged
-                None => drop(self.check(0, INTERVAL).await),
+                drop(self.check(0, INTERVAL).await);
             }
         }
     }

@@ -4,9 +4,11 @@
 //! 4 MiB is read whole and verified before it is passed on. The request is built from scratch: the
 //! only header of a client that reaches the node is a well-formed `traceparent`.
 //! Next: `target` (one URL: its connections and attempts), `breaker`, `served_chain` (one chain for
-//! all URLs), `group` (which of several may serve), `guard` (polls them), `http1` (one exchange),
-//! `chain` (typed calls).
+//! all URLs), `group` (which of several may serve, and which answers are from before what clients
+//! have seen), `guard` (polls them), `behind` (waits for them), `http1` (one exchange), `chain`
+//! (typed calls).
 
+mod behind;
 mod breaker;
 mod cause;
 pub mod chain;
@@ -34,10 +36,11 @@ use crate::io::gzip::GzipForm;
 use crate::io::{ClientShare, Exhausted, MemoryPermit, MemoryPool};
 use crate::telemetry::Metrics;
 use arc_swap::ArcSwapOption;
+use behind::CATCH_UP;
 use bytes::Bytes;
 use credentials::SharedCredentials;
 use futures_util::future::join_all;
-use group::{CATCH_UP, Group, GroupState};
+use group::{Group, GroupState};
 use portcullis_filters::named;
 use portcullis_filters::rpc::response::Outcome;
 use route::Choice;
@@ -158,8 +161,9 @@ pub struct Node {
     metrics: Arc<Metrics>,
     next_id: AtomicU64,
     chain: Arc<ServedChain>,
-    /// `None` with one URL.
-    group: Option<Arc<Group>>,
+    group: Arc<Group>,
+    /// How long a call waits for a URL that is behind what clients have seen.
+    patience: Duration,
     credentials: Arc<SharedCredentials>,
     start: Arc<StartProgress>,
 }
@@ -171,7 +175,7 @@ type StartProgress = ArcSwapOption<String>;
 struct Shared {
     records: Vec<Arc<UrlRecord>>,
     chain: Arc<ServedChain>,
-    group: Option<Arc<Group>>,
+    group: Arc<Group>,
     credentials: Arc<SharedCredentials>,
     start: Arc<StartProgress>,
     metrics: Arc<Metrics>,
@@ -194,7 +198,7 @@ impl Node {
         let shared = Shared {
             records: UrlRecord::all(config, &metrics),
             chain: Arc::new(ServedChain::new(config)),
-            group: Group::new(config).map(Arc::new),
+            group: Arc::new(Group::new(config)),
             credentials: Arc::new(SharedCredentials::from_pointee(credentials)),
             start: Arc::default(),
             metrics,
@@ -208,7 +212,7 @@ impl Node {
         let shared = Shared {
             records: self.targets.iter().map(|target| Arc::clone(&target.record)).collect(),
             chain: Arc::clone(&self.chain),
-            group: self.group.clone(),
+            group: Arc::clone(&self.group),
             credentials: Arc::clone(&self.credentials),
             start: Arc::clone(&self.start),
             metrics: Arc::clone(&self.metrics),
@@ -229,9 +233,23 @@ impl Node {
             next_id: AtomicU64::new(1),
             chain,
             group,
+            patience: CATCH_UP,
             credentials,
             start,
         }
+    }
+
+    /// The same node for a caller that would rather have no answer than wait for a URL that is
+    /// behind.
+    #[must_use]
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// Clients have seen a block of this number: no answer from before it is passed on, until all
+    /// URLs have lost it.
+    pub fn note_shown(&self, number: u64) {
+        self.group.change(|state| state.note_shown(number));
     }
 
     /// Fails every call with [`NodeError::Starting`] while `progress` is set; it is shown to the
@@ -265,12 +283,12 @@ impl Node {
 
     /// Whether several URLs may serve at a time.
     pub fn is_group(&self) -> bool {
-        self.group.as_ref().is_some_and(|group| group.read(GroupState::has_replicas))
+        self.group.has_several() && self.group.read(GroupState::has_replicas)
     }
 
     /// The block to which reads at `latest` are pinned; `None` if each node has its own.
     pub fn pinned_head(&self) -> Option<u64> {
-        self.group.as_ref()?.read(GroupState::pinned)
+        self.group.has_several().then(|| self.group.read(GroupState::pinned)).flatten()
     }
 
     /// An answer that needs no call.
@@ -318,12 +336,13 @@ impl Node {
                 return Err(NodeError::Starting);
             }
             let mut permit = MemoryPermit::for_client(&self.memory, share);
+            let mut wait = behind::FIRST_WAIT;
             let answered = loop {
                 let answered = self.attempt(&call, &mut permit).await;
-                if let (Err(NodeError::Lagging), Some(group)) = (&answered, &self.group) {
-                    let until = deadline.min(start + CATCH_UP);
+                if answered == Err(NodeError::Lagging) {
+                    let until = deadline.min(start + self.patience);
                     // boxed: hardly a call waits
-                    if Box::pin(group.may_change(until)).await {
+                    if Box::pin(self.catch_up(route, &mut wait, until)).await {
                         continue;
                     }
                 }
@@ -345,6 +364,7 @@ impl Node {
         permit: &mut MemoryPermit,
     ) -> Result<(Payload, usize), NodeError> {
         let mut error = NodeError::Unreachable;
+        let mut is_behind = false;
         let choice = self.choose(call);
         for index in choice.order(self.targets.len()) {
             let Some(target) = self.targets.get(index) else { continue };
@@ -359,8 +379,8 @@ impl Node {
                     }
                     return Ok((payload, index));
                 }
-                // it is behind what clients have seen
-                Ok(_) => {}
+                // try the next URL: this answer is from before what clients have seen
+                Ok(_) => is_behind = true,
                 Err(failure @ (CallFailure::After(_) | CallFailure::Busy)) => {
                     return Err(failure.error());
                 }
@@ -373,16 +393,15 @@ impl Node {
                 Err(CallFailure::Gone) => error = NodeError::Cut,
             }
         }
-        Err(if choice.holds_back() { NodeError::Lagging } else { error })
+        Err(if is_behind || choice.holds_back() { NodeError::Lagging } else { error })
     }
 
     fn choose<W>(&self, call: &NodeCall<'_, W>) -> Choice<'_> {
-        let group = self.group.as_deref();
         let busy = |index: usize| {
             let target = self.targets.get(index)?;
             target.breaker.failure().is_none().then(|| target.busy())
         };
-        Choice::new(group, (call.route, call.id), busy)
+        Choice::new(&self.group, (call.route, call.id), busy)
     }
 
     /// Probes each URL whose breaker is open at every `interval`, so that it closes before a

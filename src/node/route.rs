@@ -1,10 +1,14 @@
 //! Which of several URLs a call goes to.
 
-use super::Payload;
-use super::group::{Group, GroupState};
+use super::chain::code;
+use super::group::{Group, GroupState, Shows, Source};
+use super::{Payload, RESULT};
+use portcullis_filters::felt::Felt;
 use serde::Deserialize;
+use std::borrow::Cow;
+use tokio::time::Instant;
 
-/// What a call needs of a URL.
+/// What a call needs of a URL, and what its answer may show of the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
     /// The primary: the first URL in order of preference that may serve.
@@ -15,36 +19,98 @@ pub enum Route {
     HeadNumber,
     /// The same; the result is that block.
     HeadBlock,
+    /// The primary, about this transaction: its receipt, its status or itself.
+    Transaction(Felt),
+    /// The primary, about the block of this number.
+    BlockOfPrimary(u64),
     /// Any URL that has the state at this block; the primary if no URL has it.
     Block(u64),
 }
 
 impl Route {
-    /// The number of the newest block, if that is what the result is about.
-    fn newest_block(self, (_, result): &Payload) -> Option<u64> {
-        /// The part of a block that is read.
-        #[derive(Deserialize)]
-        struct Block {
-            block_number: u64,
-        }
-        match self {
-            Self::HeadNumber => serde_json::from_slice(result).ok(),
-            Self::HeadBlock => {
-                serde_json::from_slice(result).ok().map(|Block { block_number }| block_number)
-            }
-            Self::Primary | Self::Head | Self::Block(_) => None,
-        }
-    }
-
     /// Whether the result shows what is newest.
     pub const fn is_at_head(self) -> bool {
         matches!(self, Self::Head | Self::HeadNumber | Self::HeadBlock)
     }
+
+    /// What an answer shows; nothing that `floor` shows already.
+    fn shows(self, payload: &Payload, floor: Option<u64>) -> Shows {
+        let (member, text) = payload;
+        let is_result = *member == RESULT;
+        let code = || serde_json::from_slice(text).map_or(0, |ErrorCode { code }| code);
+        match self {
+            Self::Primary | Self::Head => Shows::Nothing,
+            Self::HeadNumber => serde_json::from_slice(text).map_or(Shows::Nothing, Shows::Head),
+            Self::HeadBlock => Named::read(text).block_number.map_or(Shows::Nothing, Shows::Head),
+            Self::Transaction(hash) if is_result => Named::read(text).transaction(hash),
+            Self::Transaction(hash) if code() == code::TRANSACTION_NOT_FOUND => {
+                Shows::NotAccepted(hash)
+            }
+            Self::Block(number) | Self::BlockOfPrimary(number) if is_result => {
+                let is_shown = Some(number) <= floor;
+                if is_shown || Named::read(text).is_open() {
+                    Shows::Nothing
+                } else {
+                    Shows::Block(number)
+                }
+            }
+            Self::Block(number) | Self::BlockOfPrimary(number)
+                if code() == code::BLOCK_NOT_FOUND =>
+            {
+                Shows::NoBlock(number)
+            }
+            Self::Transaction(_) | Self::Block(_) | Self::BlockOfPrimary(_) => Shows::Nothing,
+        }
+    }
+}
+
+/// The part of an error that is read.
+#[derive(Deserialize)]
+struct ErrorCode {
+    code: i64,
+}
+
+/// The part of a block, of a receipt or of a transaction's status that is read.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Named<'a> {
+    block_number: Option<u64>,
+    /// Of a block.
+    #[serde(borrow)]
+    status: Option<Cow<'a, str>>,
+    /// Of a receipt or a status.
+    #[serde(borrow)]
+    finality_status: Option<Cow<'a, str>>,
+}
+
+impl<'a> Named<'a> {
+    fn read(text: &'a [u8]) -> Self {
+        // a parser error would cost more than all of this
+        let is_object = text.starts_with(b"{");
+        is_object.then(|| serde_json::from_slice(text).ok()).flatten().unwrap_or_default()
+    }
+
+    fn transaction(&self, hash: Felt) -> Shows {
+        match &self.finality_status {
+            Some(status) if is_accepted(status) => Shows::Accepted(hash, self.block_number),
+            Some(_) => Shows::NotAccepted(hash),
+            None => Shows::Nothing,
+        }
+    }
+
+    /// Whether it is a block that is being built.
+    fn is_open(&self) -> bool {
+        self.status.as_ref().is_some_and(|status| !is_accepted(status))
+    }
+}
+
+fn is_accepted(status: &str) -> bool {
+    status.starts_with("ACCEPTED_ON_")
 }
 
 /// The URLs for one attempt at a call.
 pub(super) struct Choice<'a> {
-    group: Option<&'a Group>,
+    group: &'a Group,
     /// The block that is read, and the URL to try first; `None` if it is the primary's.
     replica: Option<(u64, usize)>,
     /// The newest block that clients had seen before.
@@ -55,17 +121,17 @@ impl<'a> Choice<'a> {
     /// Chooses among the URLs. `id` is that of the call; `busy` returns a URL's calls in flight,
     /// `None` while its breaker is open.
     pub(super) fn new(
-        group: Option<&'a Group>,
+        group: &'a Group,
         (route, id): (Route, u64),
         busy: impl Fn(usize) -> Option<usize>,
     ) -> Self {
-        let replica = match (group, route) {
-            (Some(group), Route::Block(number)) => {
+        let replica = match route {
+            Route::Block(number) if group.has_several() => {
                 group.choose(number, id, busy).map(|first| (number, first))
             }
             _ => None,
         };
-        Self { group, replica, floor: group.and_then(|group| group.read(GroupState::floor)) }
+        Self { group, replica, floor: group.floor() }
     }
 
     /// The places of the URLs, in the order in which they are tried.
@@ -74,21 +140,27 @@ impl<'a> Choice<'a> {
         first.into_iter().chain((0..urls).filter(move |index| Some(*index) != first))
     }
 
-    /// Whether the URL may be sent the call.
+    /// Whether the URL may be sent the call. One URL may always: its answers are judged.
     pub(super) fn admits(&self, index: usize) -> bool {
-        self.group.is_none_or(|group| {
-            group.read(|state| match self.replica {
+        !self.group.has_several()
+            || self.group.read(|state| match self.replica {
                 Some((number, _)) => state.has_state(index, number),
                 None => state.may_lead(index),
             })
-        })
     }
 
-    /// Takes note of an answer. Returns whether it may be passed on: not if it names the newest
-    /// block, and clients had seen a newer one before the call.
+    /// Takes note of an answer. Returns whether it may be passed on: not if it is from before what
+    /// clients had seen.
     pub(super) fn passes_on(&self, index: usize, route: Route, payload: &Payload) -> bool {
-        let Some(group) = self.group.filter(|_| self.is_of_primary()) else { return true };
-        group.answered(index, (route, route.newest_block(payload)), self.floor)
+        let shows = route.shows(payload, self.floor);
+        let source = match self.replica {
+            None if self.group.has_several() && route.is_at_head() => Source::PrimaryAtHead,
+            None if self.group.has_several() => Source::Primary,
+            _ => Source::Any,
+        };
+        // without a lock
+        (source == Source::Any && shows == Shows::Nothing)
+            || self.group.answered(index, (source, shows), self.floor, Instant::now())
     }
 
     /// Whether the call is for the primary.
@@ -98,6 +170,6 @@ impl<'a> Choice<'a> {
 
     /// Whether a URL that could answer is not used because of its head.
     pub(super) fn holds_back(&self) -> bool {
-        self.group.is_some_and(|group| group.read(GroupState::is_held_back))
+        self.group.has_several() && self.group.read(GroupState::is_held_back)
     }
 }

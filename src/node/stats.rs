@@ -44,7 +44,7 @@ impl Node {
 
     /// The state of each URL, in order of preference.
     pub fn urls(&self) -> impl Iterator<Item = UrlStats> {
-        let group = self.group.as_ref().map(|group| group.state());
+        let group = self.group.has_several().then(|| self.group.state());
         let closed = |target: &Target| target.breaker.failure().is_none();
         let answers = move |url: usize| self.targets.get(url).is_some_and(closed);
         let start = self.start.load_full();

@@ -12,5 +12,5 @@ pub mod response;
 
 pub use envelope::{BodyWithoutId, Envelope, Id};
 pub use json::ParamError;
-pub use reads::{BlockId, Method, MethodSet, Params};
+pub use reads::{Argument, BlockId, Method, MethodSet, Params};
 pub use response::{CacheClass, CachePolicy};

@@ -15,9 +15,10 @@ use crate::node::{Answer, MAX_ANSWER, Route};
 use ahash::RandomState;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use portcullis_filters::felt::Felt;
 use portcullis_filters::policy::{Read, ReadCall};
 use portcullis_filters::position::ChainPosition;
-use portcullis_filters::rpc::{BlockId, CacheClass, CachePolicy, Method};
+use portcullis_filters::rpc::{Argument, BlockId, CacheClass, CachePolicy, Method};
 use quick_cache::sync::DefaultLifecycle;
 use quick_cache::{OptionsBuilder, Weighter};
 use std::hash::{Hash, Hasher};
@@ -49,6 +50,8 @@ pub struct ReadRequest {
     pub(super) class: Option<CacheClass>,
     /// The block that it names, if it does.
     block: Option<BlockId>,
+    /// The transaction that it names, if it does.
+    transaction: Option<Felt>,
     /// Of a class at a block tag that follows the chain: every such tag names the same class.
     cached_under: Option<Arc<CacheKey>>,
     /// Set if it may be sent for another block.
@@ -77,12 +80,19 @@ impl ReadRequest {
         let cached_under =
             is_at_head.then(|| Arc::new(CacheKey::new(read.call_at(BlockId::Latest), keys)));
         let is_pinnable = latest == Latest::Pinnable && block == Some(BlockId::Latest);
+        let transaction = match read.params().arguments() {
+            [("transaction_hash", Argument::Felt(hash)), ..] => Some(*hash),
+            _ => None,
+        };
         let read = (is_at_head || is_pinnable).then_some(read);
-        Self { method, key, class, block, cached_under, read }
+        Self { method, key, class, block, transaction, cached_under, read }
     }
 
     /// Which URL of the node may answer it.
     pub(super) fn route(&self) -> Route {
+        if let Some(hash) = self.transaction {
+            return Route::Transaction(hash);
+        }
         match (self.method, self.block) {
             (Method::BlockNumber, _) => Route::HeadNumber,
             (Method::GetBlockWithTxHashes, Some(BlockId::Latest)) => Route::HeadBlock,

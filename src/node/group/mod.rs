@@ -1,38 +1,54 @@
-//! The URLs of the node as a group, shared by all clients of it; only with several URLs.
+//! The URLs of the node as a group, shared by all clients of it.
 //!
-//! [`GroupState`] decides which URL may serve; `super::guard` polls them. A call locks the state
-//! for a few comparisons, as it does the breaker's.
+//! [`GroupState`] decides which URL may serve and which answer may be passed on; `super::guard`
+//! polls several URLs, `super::behind` a single one while its answers are in doubt. A call locks
+//! the state for a few comparisons, as it does the breaker's; one to a single URL only if its
+//! answer shows something of the chain.
 
+mod shown;
 mod state;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use shown::Shows;
 pub use state::LeftOut;
-pub(super) use state::{GroupState, PollResult};
+pub(crate) use state::{GroupState, PollResult, Source};
 
-use super::Route;
 use crate::config::NodeConfig;
 use parking_lot::Mutex;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
-
-/// How long a call waits for a URL that is a few blocks behind: two rounds of polls.
-pub(super) const CATCH_UP: Duration = Duration::from_secs(3);
 
 /// The state of the group, and its rounds of polls.
 #[derive(Debug)]
 pub(super) struct Group {
     state: Mutex<GroupState>,
+    /// One more than [`GroupState::floor`], or 0: read without the lock.
+    floor: AtomicU64,
+    has_several: bool,
     rounds: watch::Sender<u64>,
 }
 
 impl Group {
-    /// `None` with one URL: whatever it answers is what there is.
-    pub(super) fn new(config: &NodeConfig) -> Option<Self> {
+    pub(super) fn new(config: &NodeConfig) -> Self {
         let urls = config.url.iter().count();
-        let state = GroupState::new(urls, config.mode, config.max_lag);
-        (urls > 1).then(|| Self { state: Mutex::new(state), rounds: watch::Sender::new(0) })
+        Self {
+            state: Mutex::new(GroupState::new(urls, config.mode, config.max_lag)),
+            floor: AtomicU64::new(0),
+            has_several: urls > 1,
+            rounds: watch::Sender::new(0),
+        }
+    }
+
+    /// Whether there are several URLs.
+    pub(super) fn has_several(&self) -> bool {
+        self.has_several
+    }
+
+    /// The newest block that clients have seen.
+    pub(super) fn floor(&self) -> Option<u64> {
+        self.floor.load(Ordering::Acquire).checked_sub(1)
     }
 
     /// A copy of the state.
@@ -45,14 +61,24 @@ impl Group {
         read(&self.state.lock())
     }
 
+    /// Changes the state; `change` must be quick.
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut GroupState) -> T) -> T {
+        let mut state = self.state.lock();
+        let result = change(&mut state);
+        let floor = state.floor().map_or(0, |floor| floor.saturating_add(1));
+        self.floor.store(floor, Ordering::Release);
+        result
+    }
+
     /// See [`GroupState::answered`].
     pub(super) fn answered(
         &self,
         index: usize,
-        newest: (Route, Option<u64>),
+        answer: (Source, Shows),
         floor: Option<u64>,
+        now: Instant,
     ) -> bool {
-        self.state.lock().answered(index, newest, floor)
+        self.change(|state| state.answered(index, answer, floor, now))
     }
 
     /// The URL to try first for state at this block: of two random ones the one with fewer calls in
@@ -84,21 +110,25 @@ impl Group {
         self.state.lock().begin_round();
     }
 
-    /// Processes what the polls found out, and wakes the calls that wait for it.
-    pub(super) fn end_round(&self, results: &[Option<PollResult>]) {
-        let mut state = self.state.lock();
-        let before: Vec<_> = state.members.iter().map(|url| url.left_out).collect();
-        if state.end_round(results) {
-            log::warn!(epoch = state.epoch; "the node went back to an earlier block");
-        }
-        for (node, (url, before)) in state.members.iter().zip(before).enumerate() {
-            if url.left_out != before {
-                let (head, reason) = (url.head, url.left_out.map_or("none", LeftOut::name));
-                log::debug!(node, head:?, reason; "node URL left out or back");
+    /// Processes what the polls found out, and wakes the calls that wait for it. Returns whether
+    /// the chain went back.
+    pub(super) fn end_round(&self, results: &[Option<PollResult>]) -> bool {
+        let went_back = self.change(|state| {
+            let before: Vec<_> = state.members.iter().map(|url| url.left_out).collect();
+            let went_back = state.end_round(results);
+            if went_back {
+                log::warn!(epoch = state.epoch; "the node went back to an earlier block");
             }
-        }
-        drop(state);
+            for (node, (url, before)) in state.members.iter().zip(before).enumerate() {
+                if url.left_out != before {
+                    let (head, reason) = (url.head, url.left_out.map_or("none", LeftOut::name));
+                    log::debug!(node, head:?, reason; "node URL left out or back");
+                }
+            }
+            went_back
+        });
         self.rounds.send_modify(|rounds| *rounds += 1);
+        went_back
     }
 
     /// Waits for the next round of polls; false if that makes no difference, or not in time.

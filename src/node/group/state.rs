@@ -2,18 +2,30 @@
 //! on. Pure: rounds of polls in, verdicts out.
 //!
 //! `shown` is the newest block that clients have seen, `head` the one to which a group of replicas
-//! pins `latest`. Neither goes back within an epoch; a URL that is not as far is not used. An epoch
-//! ends when the URL that had the block has lost it, and no other one has it.
+//! pins `latest`. Neither goes back within an epoch; a URL that is not as far is not used, and its
+//! "not found" is not passed on. An epoch ends when in three rounds the URL that had the block has
+//! lost it, and no other one has it.
 //! Next: `guard` polls, `super::Group` shares this among all clients of the node.
 
+use super::shown::{ShownTransactions, Shows};
 use crate::config::NodeMode;
-use crate::node::Route;
 use crate::node::chain::BlockIdentity;
+use portcullis_filters::felt::Felt;
 use portcullis_filters::named;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// Rounds without an answer, or without a new block while others have one: a block that is a second
 /// late at one URL is no fault.
 const PATIENCE: u8 = 3;
+/// Rounds, one after the other, in which the newest block is gone everywhere: then it is lost. One
+/// round may have found nodes that are behind, as behind a balancer.
+const ROUNDS_WITHOUT: u8 = 3;
+/// One URL is polled only while its answers are in doubt: at most this often.
+const DOUBT: Duration = Duration::from_secs(1);
+/// A doubt that is older has nothing to do with a new one.
+const OLD_DOUBT: Duration = Duration::from_secs(10);
 
 named! {
     /// Why a URL is not used.
@@ -33,26 +45,26 @@ named! {
 
 /// What one poll found out about a URL of the served chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::node) struct PollResult {
+pub(crate) struct PollResult {
     /// The number of its newest block.
-    pub(in crate::node) head: u64,
+    pub(crate) head: u64,
     /// The minor version of the API: `0.10`.
-    pub(in crate::node) version: Option<String>,
+    pub(crate) version: Option<String>,
     /// Whether it knows the state at an older block.
-    pub(in crate::node) keeps_history: bool,
+    pub(crate) keeps_history: bool,
     /// Its block at [`GroupState::common_height`], if it has one.
-    pub(in crate::node) block: Option<BlockIdentity>,
+    pub(crate) block: Option<BlockIdentity>,
 }
 
 /// One URL in the group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::node) struct Member {
+pub(crate) struct Member {
     /// The newest block that it is known to have.
-    pub(in crate::node) head: Option<u64>,
+    pub(crate) head: Option<u64>,
     /// Why it is not used, if it is not.
-    pub(in crate::node) left_out: Option<LeftOut>,
+    pub(crate) left_out: Option<LeftOut>,
     /// Whether it knows the state at an older block.
-    pub(in crate::node) keeps_history: bool,
+    pub(crate) keeps_history: bool,
     /// The newest block that it has had in this epoch.
     reached: Option<u64>,
     /// The newest block of its answers since the poll began: newer than what the poll finds.
@@ -62,47 +74,75 @@ pub(in crate::node) struct Member {
     missed: u8,
 }
 
+/// Which URL gave an answer, and about what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// The primary: its head counts as shown.
+    Primary,
+    /// The primary, about its newest block.
+    PrimaryAtHead,
+    /// Any URL, about the block that the request named; or the only one.
+    Any,
+}
+
 /// The state of all URLs: one plain value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::node) struct GroupState {
+pub(crate) struct GroupState {
     /// The URLs, in order of preference.
-    pub(in crate::node) members: Vec<Member>,
+    pub(crate) members: Vec<Member>,
     /// Bumped when the chain went back.
-    pub(in crate::node) epoch: u64,
+    pub(crate) epoch: u64,
     /// The newest block that a client may have seen from the primary.
-    pub(in crate::node) shown: Option<u64>,
+    pub(crate) shown: Option<u64>,
     /// The block that `latest` means to a group of replicas.
-    pub(in crate::node) head: Option<u64>,
+    pub(crate) head: Option<u64>,
     /// The newest block of a URL that another one corroborates.
     top: Option<u64>,
+    /// Shared with copies for metrics; copied itself only if it changes meanwhile.
+    transactions: Arc<ShownTransactions>,
+    /// Rounds without the newest block.
+    rounds_without: u8,
+    /// When a doubt last had the only URL polled.
+    doubted: Option<Instant>,
     mode: NodeMode,
     max_lag: u64,
 }
 
 impl GroupState {
-    pub(in crate::node) fn new(urls: usize, mode: NodeMode, max_lag: u64) -> Self {
-        let (shown, head, top) = (None, None, None);
-        Self { members: vec![Member::default(); urls], epoch: 0, shown, head, top, mode, max_lag }
+    pub(crate) fn new(urls: usize, mode: NodeMode, max_lag: u64) -> Self {
+        Self {
+            members: vec![Member::default(); urls],
+            epoch: 0,
+            shown: None,
+            head: None,
+            top: None,
+            transactions: Arc::default(),
+            rounds_without: 0,
+            doubted: None,
+            // one URL is no group: nothing is rewritten for it
+            mode: if urls > 1 { mode } else { NodeMode::Failover },
+            max_lag,
+        }
     }
 
     /// Whether several URLs may serve at a time.
-    pub(in crate::node) fn has_replicas(&self) -> bool {
+    pub(crate) fn has_replicas(&self) -> bool {
         self.mode == NodeMode::Replicas
     }
 
     /// The newest block that clients have seen.
-    pub(in crate::node) fn floor(&self) -> Option<u64> {
+    pub(crate) fn floor(&self) -> Option<u64> {
         self.shown.max(self.head)
     }
 
     /// Whether reads that name no block that all have, and writes, may be sent to the URL.
-    pub(in crate::node) fn may_lead(&self, index: usize) -> bool {
+    pub(crate) fn may_lead(&self, index: usize) -> bool {
         let found = self.members.get(index);
         found.is_some_and(|url| url.left_out.is_none() && url.head >= self.floor())
     }
 
     /// Whether state at this block may be read from the URL.
-    pub(in crate::node) fn has_state(&self, index: usize, number: u64) -> bool {
+    pub(crate) fn has_state(&self, index: usize, number: u64) -> bool {
         let found = self.members.get(index).filter(|_| self.mode == NodeMode::Replicas);
         found.is_some_and(|url| {
             let is_known = url.left_out.is_none() && url.missed < PATIENCE;
@@ -111,43 +151,100 @@ impl GroupState {
     }
 
     /// The block that `latest` means; `None` unless a URL can answer about it.
-    pub(in crate::node) fn pinned(&self) -> Option<u64> {
+    pub(crate) fn pinned(&self) -> Option<u64> {
         let can_answer = |head: &u64| (0..self.members.len()).any(|url| self.has_state(url, *head));
         self.head.filter(can_answer)
     }
 
-    /// Takes note of an answer of the URL, which may name its newest block. Returns false if it is
-    /// not to be passed on: that block is older than `floor`, which clients had seen before.
-    pub(in crate::node) fn answered(
+    /// Takes note of an answer of the URL. Returns false if it is not to be passed on: it is from
+    /// before `floor`, which clients had seen before, or from before a transaction was accepted
+    /// that was shown since.
+    pub(crate) fn answered(
         &mut self,
         index: usize,
-        (route, number): (Route, Option<u64>),
+        (source, shows): (Source, Shows),
         floor: Option<u64>,
+        now: Instant,
     ) -> bool {
+        let head = self.head_behind(shows, floor, now);
         let Some(url) = self.members.get_mut(index) else { return true };
-        if number.is_some() && number < floor {
-            url.head = number;
+        if head.is_some() {
+            url.head = head;
             return false;
         }
+        let number = shows.block();
         url.answered = url.answered.max(number);
         url.head = url.head.max(number);
         url.reached = url.reached.max(number);
-        self.shown = self.shown.max(url.head);
-        if route.is_at_head() && self.head.is_some() {
+        let head = url.head;
+        if let Shows::Accepted(hash, block) = shows {
+            Arc::make_mut(&mut self.transactions).insert(hash, block, now);
+        }
+        if number.is_some() && number >= self.floor() {
+            self.rounds_without = 0;
+        }
+        self.shown = self.shown.max(if source == Source::Any { number } else { head });
+        if source == Source::PrimaryAtHead && self.head.is_some() {
             // it was sent before `latest` was pinned
-            self.head = self.head.max(url.head);
+            self.head = self.head.max(head);
         }
         true
     }
 
+    /// The head of the node that gave an answer from before what clients have seen; `None` if the
+    /// answer is not.
+    fn head_behind(&self, shows: Shows, floor: Option<u64>, now: Instant) -> Option<u64> {
+        match shows {
+            Shows::Head(number) => (Some(number) < floor).then_some(number),
+            // an older block may be pruned
+            Shows::NoBlock(number) => {
+                let is_recent = number.saturating_add(self.max_lag) >= floor?;
+                (Some(number) <= floor && is_recent).then(|| number.saturating_sub(1))
+            }
+            Shows::NotAccepted(hash) => {
+                let block = self.transactions.get(hash, now)?.block.or(floor);
+                Some(block.unwrap_or_default().saturating_sub(1))
+            }
+            Shows::Nothing | Shows::Block(_) | Shows::Accepted(..) => None,
+        }
+    }
+
+    /// Clients have seen a block of this number.
+    pub(crate) fn note_shown(&mut self, number: u64) {
+        self.shown = self.shown.max(Some(number));
+    }
+
+    /// The block that a receipt of this transaction has named.
+    pub(crate) fn block_of(&self, hash: Felt, now: Instant) -> Option<u64> {
+        self.transactions.get(hash, now)?.block
+    }
+
+    /// The accepted block that a receipt named has other transactions: this one was rolled back.
+    pub(crate) fn displaced(&mut self, hash: Felt) {
+        Arc::make_mut(&mut self.transactions).remove(hash);
+    }
+
+    /// Whether the only URL is to be polled because an answer was in doubt: once a second.
+    pub(crate) fn begin_doubt(&mut self, now: Instant) -> bool {
+        let since = self.doubted.map(|before| now.duration_since(before));
+        if since.is_some_and(|since| since < DOUBT) {
+            return false;
+        }
+        if since.is_none_or(|since| since > OLD_DOUBT) {
+            self.rounds_without = 0;
+        }
+        self.doubted = Some(now);
+        true
+    }
+
     /// Before the URLs are polled.
-    pub(in crate::node) fn begin_round(&mut self) {
+    pub(crate) fn begin_round(&mut self) {
         self.members.iter_mut().for_each(|url| url.answered = None);
     }
 
     /// The height at which the blocks of the polled URLs are to be compared; `None` if they need
     /// not be: a URL behind by no more than `max_lag` may serve whatever the others have.
-    pub(in crate::node) fn common_height(&self, results: &[Option<PollResult>]) -> Option<u64> {
+    pub(crate) fn common_height(&self, results: &[Option<PollResult>]) -> Option<u64> {
         let voters = self.voters(results).map(|(_, result)| result.head);
         let (least, most) =
             voters.fold((u64::MAX, 0), |(least, most), head| (least.min(head), most.max(head)));
@@ -175,7 +272,7 @@ impl GroupState {
 
     /// Processes a round of polls: what was found out about each URL, `None` without an answer.
     /// Returns whether the chain went back.
-    pub(in crate::node) fn end_round(&mut self, results: &[Option<PollResult>]) -> bool {
+    pub(crate) fn end_round(&mut self, results: &[Option<PollResult>]) -> bool {
         let was_pinned = self.pinned().is_some();
         self.count(results);
         let voters: Vec<_> = self.voters(results).collect();
@@ -226,11 +323,14 @@ impl GroupState {
         }
     }
 
-    /// Takes over the polled heads. Returns whether the chain went back: the newest block that
-    /// clients have seen was lost by a URL that had it, and none has it.
+    /// Takes over the polled heads. Returns whether the chain went back: in [`ROUNDS_WITHOUT`]
+    /// rounds the newest block that clients have seen was lost by a URL that had it, and none had
+    /// it.
     fn note_heads(&mut self, results: &[Option<PollResult>]) -> bool {
         let floor = self.floor();
-        let (mut is_lost, mut is_there) = (false, false);
+        // a floor that no URL has reached is from before the start
+        let mut is_lost = self.members.iter().all(|url| url.reached < floor);
+        let mut is_there = false;
         for (url, result) in self.members.iter_mut().zip(results) {
             let Some(result) = result else { continue };
             url.head = Some(result.head).max(url.answered);
@@ -238,12 +338,20 @@ impl GroupState {
             is_lost |= url.reached >= floor && url.head < url.reached;
             url.reached = url.reached.max(url.head);
         }
-        if is_there || !is_lost {
+        if results.iter().all(Option::is_none) {
+            return false;
+        }
+        self.rounds_without =
+            if is_there || !is_lost { 0 } else { self.rounds_without.saturating_add(1) };
+        if self.rounds_without < ROUNDS_WITHOUT {
             return false;
         }
         self.epoch += 1;
+        self.rounds_without = 0;
         (self.shown, self.head) = (None, None);
         self.members.iter_mut().for_each(|url| url.reached = url.head);
+        let head = results.iter().flatten().map(|result| result.head).max();
+        Arc::make_mut(&mut self.transactions).truncate(head);
         true
     }
 
@@ -280,24 +388,20 @@ impl GroupState {
     }
 
     /// Whether a URL that answers polls is not used because of its head.
-    pub(in crate::node) fn is_held_back(&self) -> bool {
+    pub(crate) fn is_held_back(&self) -> bool {
         let mut polled = self.members.iter().filter(|url| url.missed == 0);
         polled.any(|url| url.left_out == Some(LeftOut::Lagging) || url.head < self.floor())
     }
 
     /// Whether such a URL may be used soon: it is only a few blocks behind.
-    pub(in crate::node) fn is_catching_up(&self) -> bool {
+    pub(crate) fn is_catching_up(&self) -> bool {
         let mut polled = self.members.iter().filter(|url| url.missed == 0);
         polled.any(|url| url.left_out.is_none() && url.head < self.floor())
     }
 
     /// Why the URL is not used, in words for the operator; `None` if it is, or may be soon while
     /// another one is that `answers`.
-    pub(in crate::node) fn cause(
-        &self,
-        index: usize,
-        answers: impl Fn(usize) -> bool,
-    ) -> Option<String> {
+    pub(crate) fn cause(&self, index: usize, answers: impl Fn(usize) -> bool) -> Option<String> {
         let url = self.members.get(index)?;
         let number = |number: Option<u64>| number.map_or("unknown".to_owned(), |n| n.to_string());
         let head = number(url.head);

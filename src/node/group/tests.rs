@@ -2,15 +2,26 @@
 
 use super::LeftOut::{self, Fork, Frozen, Lagging, Silent, SpecVersion};
 use super::state::{GroupState, PollResult};
+use super::{Shows, Source};
 use crate::config::NodeMode::{self, Failover, Replicas};
-use crate::node::Route::{Head, HeadNumber};
 use crate::node::chain::BlockIdentity;
+use portcullis_filters::felt::Felt;
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// A URL in a round: its head, and the branch of the chain that its newer blocks are of.
 #[derive(Clone, Copy)]
 struct Url(u64, u8);
 
 const AWAY: Option<Url> = None;
+
+/// An answer of the primary about its newest block, whose number it does not name.
+const AT_HEAD: (Source, Shows) = (Source::PrimaryAtHead, Shows::Nothing);
+
+/// One that names it.
+const fn head(number: u64) -> (Source, Shows) {
+    (Source::PrimaryAtHead, Shows::Head(number))
+}
 
 /// A URL of the chain that most have.
 const fn at(head: u64) -> Option<Url> {
@@ -82,17 +93,20 @@ fn what_clients_saw_is_never_taken_back() {
     let mut state = group(2, Failover);
     play(&mut state, &[at(10), at(9)]);
     assert_eq!(leaders(&state), [0, 1], "nothing was seen yet");
-    assert!(state.answered(0, (Head, None), state.floor()), "a read at the head of the first");
+    assert!(
+        state.answered(0, AT_HEAD, state.floor(), Instant::now()),
+        "a read at the head of the first"
+    );
     assert_eq!(leaders(&state), [0], "the second has an older head");
     assert!(
-        state.answered(0, (HeadNumber, Some(12)), state.floor()),
+        state.answered(0, head(12), state.floor(), Instant::now()),
         "the first moved on since the poll"
     );
     play(&mut state, &[AWAY, at(11)]);
     assert!(state.is_catching_up() && !state.may_lead(1), "one block is missing");
     play(&mut state, &[AWAY, at(12)]);
     assert!(state.may_lead(1), "it has all that was seen");
-    assert!(state.answered(1, (HeadNumber, Some(14)), state.floor()));
+    assert!(state.answered(1, head(14), state.floor(), Instant::now()));
     play(&mut state, &[at(13), at(14)]);
     assert_eq!(leaders(&state), [1], "the first returned, and is behind");
     play(&mut state, &[at(15), at(15)]);
@@ -104,10 +118,13 @@ fn an_answer_that_goes_back_is_not_passed_on() {
     let mut state = group(2, Failover);
     play(&mut state, &[at(10), at(10)]);
     let before = state.floor();
-    assert!(state.answered(0, (HeadNumber, Some(11)), before));
-    assert!(state.answered(0, (HeadNumber, Some(10)), before), "its call began before 11 was seen");
+    assert!(state.answered(0, head(11), before, Instant::now()));
+    assert!(
+        state.answered(0, head(10), before, Instant::now()),
+        "its call began before 11 was seen"
+    );
     assert_eq!(leaders(&state), [0], "an answer that was late says nothing of its head");
-    assert!(!state.answered(0, (HeadNumber, Some(9)), state.floor()), "it flaps");
+    assert!(!state.answered(0, head(9), state.floor(), Instant::now()), "it flaps");
     assert_eq!(leaders(&state), [] as [usize; 0]);
     play(&mut state, &[at(11), at(10)]);
     assert_eq!(leaders(&state), [0]);
@@ -119,7 +136,7 @@ fn an_answer_during_a_poll_is_not_forgotten() {
     play(&mut state, &[at(10), at(10)]);
     state.begin_round();
     assert!(
-        state.answered(0, (HeadNumber, Some(12)), state.floor()),
+        state.answered(0, head(12), state.floor(), Instant::now()),
         "newer than what the poll returns"
     );
     state.end_round(&[Some(result(Url(11, 0))), Some(result(Url(11, 0)))]);
@@ -137,8 +154,11 @@ fn a_lost_block_begins_an_epoch() {
     ] {
         let mut state = group(2, Failover);
         play(&mut state, &[at(10), at(9)]);
-        state.answered(0, (Head, None), state.floor());
-        play(&mut state, &urls);
+        state.answered(0, AT_HEAD, state.floor(), Instant::now());
+        for _ in 0..2 {
+            play(&mut state, &urls);
+            assert_eq!(state.epoch, 0, "two rounds may find a node that is behind: {why}");
+        }
         play(&mut state, &urls);
         assert_eq!(state.epoch == 1, went_back, "{why}");
         let serves = leaders(&state).iter().any(|url| urls[*url].is_some());
@@ -207,7 +227,7 @@ fn nothing_is_pinned_without_history() {
     state.end_round(&[bare(10), bare(11)]);
     assert_eq!(state.pinned(), None);
     assert!(
-        state.answered(1, (HeadNumber, Some(12)), state.floor()),
+        state.answered(1, head(12), state.floor(), Instant::now()),
         "unpinned, the primary's head was seen"
     );
     state.end_round(&[Some(result(Url(11, 0))), Some(result(Url(12, 0)))]);
@@ -224,10 +244,102 @@ fn an_answer_from_before_the_pin_raises_it() {
     play(&mut state, &[at(6), at(4)]);
     assert_eq!(state.pinned(), Some(4));
     assert!(
-        state.answered(0, (HeadNumber, Some(6)), before),
+        state.answered(0, head(6), before, Instant::now()),
         "it was queried before the first poll"
     );
     assert_eq!(state.pinned(), Some(6));
+}
+
+fn hash(number: u64) -> Felt {
+    Felt::from_limbs([number, 0, 0, 0]).expect("it is small")
+}
+
+fn accepted(number: u64, block: u64) -> (Source, Shows) {
+    (Source::Any, Shows::Accepted(hash(number), Some(block)))
+}
+
+fn missing(number: u64) -> (Source, Shows) {
+    (Source::Any, Shows::NotAccepted(hash(number)))
+}
+
+#[test]
+fn a_receipt_raises_the_floor() {
+    let mut state = group(2, Failover);
+    play(&mut state, &[at(337), at(337)]);
+    state.answered(0, accepted(1, 338), state.floor(), Instant::now());
+    assert_eq!((state.floor(), leaders(&state)), (Some(338), vec![0]), "the second lacks it");
+    play(&mut state, &[AWAY, at(337)]);
+    assert_eq!(leaders(&state), [0], "it is away, and the only one that has it");
+    play(&mut state, &[AWAY, at(338)]);
+    assert_eq!(leaders(&state), [0, 1]);
+    state.answered(1, (Source::Any, Shows::Block(339)), state.floor(), Instant::now());
+    assert_eq!(leaders(&state), [1], "so does a block");
+    state.note_shown(341);
+    assert_eq!(leaders(&state), [] as [usize; 0], "and what was shown before the start");
+}
+
+#[test]
+fn what_was_shown_is_not_found_missing() {
+    let mut state = group(1, Replicas);
+    let now = Instant::now();
+    assert!(state.answered(0, missing(1), state.floor(), now), "nobody has seen it");
+    state.answered(0, accepted(1, 20), state.floor(), now);
+    let none = |number| (Source::Any, Shows::NoBlock(number));
+    for (answer, passes, why) in [
+        (missing(1), false, "its receipt was shown"),
+        (missing(2), true, "another"),
+        (none(20), false, "the block of the receipt"),
+        (none(12), false, "an older one"),
+        (none(11), true, "one that may be pruned"),
+        (none(21), true, "one that nobody has seen"),
+        (head(19), false, "an older head"),
+        (head(20), true, "the same head"),
+    ] {
+        assert_eq!(state.answered(0, answer, state.floor(), now), passes, "{why}");
+    }
+    assert_eq!(state.block_of(hash(1), now), Some(20));
+    state.displaced(hash(1));
+    assert!(state.answered(0, missing(1), state.floor(), now), "its block has others");
+}
+
+#[test]
+fn three_doubts_lower_the_floor_of_one_url() {
+    let mut state = group(1, Failover);
+    let mut now = Instant::now();
+    let second = Duration::from_secs(1);
+    state.answered(0, accepted(1, 20), state.floor(), now);
+    state.answered(0, accepted(2, 19), state.floor(), now);
+    let low = [Some(result(Url(19, 0)))];
+    for (later, heads, epoch) in [
+        (second, &low, 0),
+        (second, &low, 0),
+        (second, &[Some(result(Url(20, 0)))], 0),
+        (second, &low, 0),
+        (second, &[None], 0),
+        (second, &low, 0),
+        (20 * second, &low, 0),
+        (second, &low, 0),
+        (second, &low, 1),
+    ] {
+        now += later;
+        assert!(state.begin_doubt(now) && !state.begin_doubt(now + second / 2));
+        assert_eq!(state.end_round(heads), epoch == 1);
+        assert_eq!(state.epoch, epoch);
+    }
+    assert_eq!(state.floor(), None);
+    assert!(state.answered(0, missing(1), state.floor(), now), "its block is gone");
+    assert!(!state.answered(0, missing(2), state.floor(), now), "its block may be there");
+}
+
+#[test]
+fn a_floor_from_before_the_start_is_lowered() {
+    let mut state = group(2, Failover);
+    state.note_shown(20);
+    for epoch in [0, 0, 1] {
+        play(&mut state, &[at(3), at(2)]);
+        assert_eq!(state.epoch, epoch, "no URL has been seen with it");
+    }
+    assert_eq!(leaders(&state), [0, 1]);
 }
 
 /// Heads that rise by turns and sometimes fall behind, in all orders: nobody sees a lower one.
@@ -250,7 +362,9 @@ fn no_order_of_rounds_lowers_the_head() {
                 Some(head) => Some(head),
                 None => (0..3).find(|url| state.may_lead(*url)).and_then(|url| {
                     let head = state.members[url].head;
-                    state.answered(url, (HeadNumber, head), state.floor()).then_some(head).flatten()
+                    let answer = (Source::PrimaryAtHead, head.map_or(Shows::Nothing, Shows::Head));
+                    let passes = state.answered(url, answer, state.floor(), Instant::now());
+                    head.filter(|_| passes)
                 }),
             };
             if state.epoch > 0 {

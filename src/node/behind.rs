@@ -1,0 +1,109 @@
+//! Waits for a URL whose answers are from before what clients have seen, and finds out whether it
+//! is behind or the chain went back.
+//!
+//! Several URLs are polled by `guard`. A single one is polled from here, and only while its answers
+//! are in doubt: three polls without the block that was shown end the epoch (`group`). A transaction
+//! that is gone from the block that its receipt named was rolled back, whatever the heads are.
+
+use super::chain::write_request;
+use super::group::PollResult;
+use super::{ConnectionChoice, Node, NodeCall, Route};
+use crate::io::MemoryPermit;
+use portcullis_filters::felt::Felt;
+use serde_json::Value;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout_at};
+
+/// How long a call waits for a URL that is a few blocks behind: three rounds of polls, in which a
+/// rollback is noticed.
+pub(super) const CATCH_UP: Duration = Duration::from_secs(4);
+/// A single URL may be several nodes behind a balancer: the next attempt may reach another one.
+pub(super) const FIRST_WAIT: Duration = Duration::from_millis(50);
+/// Each wait is twice as long as the one before, up to this.
+const LAST_WAIT: Duration = Duration::from_millis(500);
+
+impl Node {
+    /// Waits until another attempt of a call may be answered from what clients have seen, or the
+    /// chain is known to have gone back. False if neither happens until then.
+    pub(super) async fn catch_up(&self, route: Route, wait: &mut Duration, until: Instant) -> bool {
+        if let Route::Transaction(hash) = route
+            && self.is_displaced(hash, until).await
+        {
+            return true;
+        }
+        if self.group.has_several() {
+            return self.group.may_change(until).await;
+        }
+        let now = Instant::now();
+        if self.group.change(|state| state.begin_doubt(now)) && self.poll_head(until).await {
+            return true;
+        }
+        let now = Instant::now();
+        if now >= until {
+            return false;
+        }
+        sleep((*wait).min(until - now)).await;
+        *wait = (*wait * 2).min(LAST_WAIT);
+        true
+    }
+
+    /// Polls the head of the only URL. Returns whether the chain went back.
+    async fn poll_head(&self, until: Instant) -> bool {
+        let head = self.ask_raw(Route::HeadNumber, "starknet_blockNumber", "[]", until).await;
+        let result = head.as_ref().and_then(Value::as_u64).map(|head| PollResult {
+            head,
+            version: None,
+            keeps_history: false,
+            block: None,
+        });
+        self.group.end_round(&[result])
+    }
+
+    /// Whether the block that a receipt of the transaction has named has other transactions.
+    async fn is_displaced(&self, hash: Felt, until: Instant) -> bool {
+        let now = Instant::now();
+        let Some(number) = self.group.read(|state| state.block_of(hash, now)) else { return false };
+        let (route, method) = (Route::BlockOfPrimary(number), "starknet_getBlockWithTxHashes");
+        let params = format!(r#"{{"block_id":{{"block_number":{number}}}}}"#);
+        let Some(block) = self.ask_raw(route, method, &params, until).await else { return false };
+        let is_displaced = lacks(&block, hash);
+        if is_displaced {
+            log::warn!(block = number; "a transaction is gone from the block that it was in");
+            self.group.change(|state| state.displaced(hash));
+        }
+        is_displaced
+    }
+
+    /// The result of one attempt, whatever it says of the chain; `None` without one.
+    async fn ask_raw(
+        &self,
+        route: Route,
+        method: &str,
+        params: &str,
+        deadline: Instant,
+    ) -> Option<Value> {
+        let write = |id: u64, out: &mut Vec<u8>| write_request(id, method, params, out);
+        let (connection, traceparent) = (ConnectionChoice::Pooled, None);
+        let start = Instant::now();
+        let call = NodeCall { id: 1, route, write, connection, traceparent, start, deadline };
+        let mut permit = MemoryPermit::of(&self.memory);
+        let payload = match route {
+            Route::HeadNumber => {
+                let target = self.targets.first()?;
+                let attempt = target.attempt(&call, &mut permit, &self.metrics);
+                timeout_at(deadline, attempt).await.ok()??.ok()?
+            }
+            _ => Box::pin(self.attempt(&call, &mut permit)).await.ok()?.0,
+        };
+        (payload.0 == super::RESULT).then(|| serde_json::from_slice(&payload.1).ok()).flatten()
+    }
+}
+
+/// Whether it is an accepted block without this transaction.
+fn lacks(block: &Value, hash: Felt) -> bool {
+    let is_accepted =
+        block["status"].as_str().is_some_and(|status| status.starts_with("ACCEPTED_ON_"));
+    let hashes = block["transactions"].as_array();
+    let is_hash = |listed: &Value| listed.as_str().and_then(Felt::parse) == Some(hash);
+    is_accepted && hashes.is_some_and(|hashes| !hashes.iter().any(is_hash))
+}
