@@ -8,6 +8,8 @@
 mod cache;
 mod flights;
 mod parsed_bodies;
+#[cfg(test)]
+mod simulation;
 mod watch;
 mod watcher;
 

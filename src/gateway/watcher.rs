@@ -305,7 +305,7 @@ impl Watcher {
         let head = self.chain.fetch_latest().await?.ok_or(RpcError::MalformedAnswer)?;
         let anchor = self.chain.0.anchor();
         let (genesis, settled_block, candidate_block, l1) = tokio::join!(
-            self.fetch_block(Some(anchor)),
+            self.chain.fetch_anchor(),
             // the anchor is fetched anyway
             self.fetch_block(settled.filter(|number| *number != anchor)),
             self.fetch_block(candidate.filter(|number| *number != anchor)),

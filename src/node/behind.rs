@@ -24,18 +24,27 @@ const LAST_WAIT: Duration = Duration::from_millis(500);
 
 impl Node {
     /// Waits until another attempt of a call may be answered from what clients have seen, or the
-    /// chain is known to have gone back. False if neither happens until then.
-    pub(super) async fn catch_up(&self, route: Route, wait: &mut Duration, until: Instant) -> bool {
+    /// chain is known to have gone back. False if neither happens until then. `is_behind` if a URL
+    /// has answered, from before that.
+    pub(super) async fn catch_up(
+        &self,
+        (route, is_behind): (Route, bool),
+        wait: &mut Duration,
+        until: Instant,
+    ) -> bool {
         if let Route::Transaction(hash) = route
             && self.is_displaced(hash, until).await
         {
             return true;
         }
-        if self.group.has_several() {
+        if !is_behind {
             return self.group.may_change(until).await;
         }
         let now = Instant::now();
-        if self.group.change(|state| state.begin_doubt(now)) && self.poll_head(until).await {
+        if !self.group.has_several()
+            && self.group.change(|state| state.begin_doubt(now))
+            && self.poll_head(until).await
+        {
             return true;
         }
         let now = Instant::now();

@@ -201,10 +201,16 @@ impl Chain {
         self.block_of_status("\"latest\"", Route::HeadBlock, &["ACCEPTED_ON_L2", ON_L1]).await
     }
 
-    /// The accepted block of this number, if there is one.
+    /// The accepted block of the anchor's number, if there is one.
+    pub async fn fetch_anchor(&self) -> Result<Option<BlockIdentity>, RpcError> {
+        let id = format!(r#"{{"block_number":{}}}"#, self.0.anchor());
+        self.block_of_status(&id, Route::Primary, &["ACCEPTED_ON_L2", ON_L1]).await
+    }
+
+    /// The accepted block of this number, which was there before, if there is one.
     pub async fn fetch_block(&self, number: u64) -> Result<Option<BlockIdentity>, RpcError> {
-        let (id, route) =
-            (format!(r#"{{"block_number":{number}}}"#), Route::BlockOfPrimary(number));
+        let id = format!(r#"{{"block_number":{number}}}"#);
+        let route = Route::BlockOfPrimary(number);
         self.block_of_status(&id, route, &["ACCEPTED_ON_L2", ON_L1]).await
     }
 

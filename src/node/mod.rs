@@ -31,6 +31,12 @@ pub use route::Route;
 pub use serving::{Serving, Switch};
 pub use stats::UrlStats;
 
+/// The pure parts, for the simulation.
+#[cfg(test)]
+pub(crate) mod simulated {
+    pub(crate) use super::group::{GroupState, PollResult, Shows, Source};
+}
+
 use crate::config::NodeConfig;
 use crate::io::gzip::GzipForm;
 use crate::io::{ClientShare, Exhausted, MemoryPermit, MemoryPool};
@@ -140,6 +146,14 @@ const RESULT: &str = "result";
 
 /// The name and the text of a verified payload's member.
 type Payload = (&'static str, Bytes);
+
+/// No URL has given an answer that may be passed on.
+#[derive(Clone, Copy, Debug)]
+struct Unanswered {
+    error: NodeError,
+    /// Whether one has given an answer from before what clients have seen.
+    is_behind: bool,
+}
 
 /// One call, in one place to keep the future that waits for its answer small.
 struct NodeCall<'a, W> {
@@ -339,14 +353,14 @@ impl Node {
             let mut wait = behind::FIRST_WAIT;
             let answered = loop {
                 let answered = self.attempt(&call, &mut permit).await;
-                if answered == Err(NodeError::Lagging) {
+                if let Err(Unanswered { error: NodeError::Lagging, is_behind }) = answered {
                     let until = deadline.min(start + self.patience);
                     // boxed: hardly a call waits
-                    if Box::pin(self.catch_up(route, &mut wait, until)).await {
+                    if Box::pin(self.catch_up((route, is_behind), &mut wait, until)).await {
                         continue;
                     }
                 }
-                break answered;
+                break answered.map_err(|failed| failed.error);
             };
             let error = answered.as_ref().err().map(|error| error.name());
             self.metrics.node_call(error, call.start.elapsed());
@@ -362,7 +376,7 @@ impl Node {
         &self,
         call: &NodeCall<'_, W>,
         permit: &mut MemoryPermit,
-    ) -> Result<(Payload, usize), NodeError> {
+    ) -> Result<(Payload, usize), Unanswered> {
         let mut error = NodeError::Unreachable;
         let mut is_behind = false;
         let choice = self.choose(call);
@@ -382,7 +396,7 @@ impl Node {
                 // try the next URL: this answer is from before what clients have seen
                 Ok(_) => is_behind = true,
                 Err(failure @ (CallFailure::After(_) | CallFailure::Busy)) => {
-                    return Err(failure.error());
+                    return Err(Unanswered { error: failure.error(), is_behind: false });
                 }
                 // try the next URL
                 Err(CallFailure::Connect) => {}
@@ -393,7 +407,8 @@ impl Node {
                 Err(CallFailure::Gone) => error = NodeError::Cut,
             }
         }
-        Err(if is_behind || choice.holds_back() { NodeError::Lagging } else { error })
+        let is_lagging = is_behind || choice.holds_back();
+        Err(Unanswered { error: if is_lagging { NodeError::Lagging } else { error }, is_behind })
     }
 
     fn choose<W>(&self, call: &NodeCall<'_, W>) -> Choice<'_> {

@@ -21,7 +21,7 @@ pub enum Route {
     HeadBlock,
     /// The primary, about this transaction: its receipt, its status or itself.
     Transaction(Felt),
-    /// The primary, about the block of this number.
+    /// The primary, about the block of this number, which was there before.
     BlockOfPrimary(u64),
     /// Any URL that has the state at this block; the primary if no URL has it.
     Block(u64),
@@ -54,10 +54,9 @@ impl Route {
                     Shows::Block(number)
                 }
             }
-            Self::Block(number) | Self::BlockOfPrimary(number)
-                if code() == code::BLOCK_NOT_FOUND =>
-            {
-                Shows::NoBlock(number)
+            Self::Block(number) if code() == code::BLOCK_NOT_FOUND => Shows::NoBlock(number),
+            Self::BlockOfPrimary(number) if code() == code::BLOCK_NOT_FOUND => {
+                Shows::NoKnownBlock(number)
             }
             Self::Transaction(_) | Self::Block(_) | Self::BlockOfPrimary(_) => Shows::Nothing,
         }

@@ -52,6 +52,7 @@ mod relay;
 mod reload;
 mod repeats;
 mod secret_modes;
+mod shown;
 mod sidecar;
 mod slow;
 mod slow_readers;

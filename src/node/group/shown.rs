@@ -23,8 +23,10 @@ pub(crate) enum Shows {
     Head(u64),
     /// There is an accepted block of this number.
     Block(u64),
-    /// There is none.
+    /// There is none. One that is much older than what was shown may be pruned.
     NoBlock(u64),
+    /// There is none, and it was there before: it is not pruned.
+    NoKnownBlock(u64),
     /// The transaction is in an accepted block, of this number if it is named.
     Accepted(Felt, Option<u64>),
     /// The transaction is unknown, or not accepted yet.
@@ -37,7 +39,7 @@ impl Shows {
         match self {
             Self::Head(number) | Self::Block(number) => Some(number),
             Self::Accepted(_, number) => number,
-            Self::Nothing | Self::NoBlock(_) | Self::NotAccepted(_) => None,
+            Self::Nothing | Self::NoBlock(_) | Self::NoKnownBlock(_) | Self::NotAccepted(_) => None,
         }
     }
 }

@@ -166,10 +166,13 @@ impl GroupState {
         floor: Option<u64>,
         now: Instant,
     ) -> bool {
-        let head = self.head_behind(shows, floor, now);
+        let is_behind = self.is_behind(shows, floor, now);
         let Some(url) = self.members.get_mut(index) else { return true };
-        if head.is_some() {
-            url.head = head;
+        if is_behind {
+            // "not found" says nothing of its head: the chain may have gone back
+            if let Shows::Head(number) = shows {
+                url.head = Some(number);
+            }
             return false;
         }
         let number = shows.block();
@@ -191,21 +194,16 @@ impl GroupState {
         true
     }
 
-    /// The head of the node that gave an answer from before what clients have seen; `None` if the
-    /// answer is not.
-    fn head_behind(&self, shows: Shows, floor: Option<u64>, now: Instant) -> Option<u64> {
+    /// Whether an answer is from before what clients have seen.
+    fn is_behind(&self, shows: Shows, floor: Option<u64>, now: Instant) -> bool {
         match shows {
-            Shows::Head(number) => (Some(number) < floor).then_some(number),
-            // an older block may be pruned
+            Shows::Head(number) => Some(number) < floor,
+            Shows::NoKnownBlock(number) => Some(number) <= floor,
             Shows::NoBlock(number) => {
-                let is_recent = number.saturating_add(self.max_lag) >= floor?;
-                (Some(number) <= floor && is_recent).then(|| number.saturating_sub(1))
+                Some(number) <= floor && Some(number.saturating_add(self.max_lag)) >= floor
             }
-            Shows::NotAccepted(hash) => {
-                let block = self.transactions.get(hash, now)?.block.or(floor);
-                Some(block.unwrap_or_default().saturating_sub(1))
-            }
-            Shows::Nothing | Shows::Block(_) | Shows::Accepted(..) => None,
+            Shows::NotAccepted(hash) => self.transactions.get(hash, now).is_some(),
+            Shows::Nothing | Shows::Block(_) | Shows::Accepted(..) => false,
         }
     }
 
@@ -224,7 +222,8 @@ impl GroupState {
         Arc::make_mut(&mut self.transactions).remove(hash);
     }
 
-    /// Whether the only URL is to be polled because an answer was in doubt: once a second.
+    /// Whether the only URL is to be polled because an answer was in doubt: once a second. Begins
+    /// the round.
     pub(crate) fn begin_doubt(&mut self, now: Instant) -> bool {
         let since = self.doubted.map(|before| now.duration_since(before));
         if since.is_some_and(|since| since < DOUBT) {
@@ -234,6 +233,7 @@ impl GroupState {
             self.rounds_without = 0;
         }
         self.doubted = Some(now);
+        self.begin_round();
         true
     }
 

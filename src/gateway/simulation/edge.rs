@@ -1,0 +1,373 @@
+//! The gateway of the simulation: the group's state, the watch and the cache as they run, with
+//! calls that are answered at once or late. What is left out: connections, and who waits for whom.
+
+use super::choices::Choices;
+use super::oracle::Oracle;
+use super::world::{Question, Reply, World};
+use super::{Bug, Trace};
+use crate::config::{CacheConfig, NodeMode, Size};
+use crate::gateway::cache::{Cache, CacheKey, View, permitted};
+use crate::gateway::watch::{EpochCause, L1, Poll, Watch};
+use crate::io::gzip::GzipForm;
+use crate::io::{MemoryPermit, MemoryPool};
+use crate::node::Answer;
+use crate::node::chain::BlockIdentity;
+use crate::node::simulated::{GroupState, PollResult, Shows, Source};
+use portcullis_filters::felt::Felt;
+use portcullis_filters::rpc::CachePolicy;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A client's read whose answer is on its way.
+#[derive(Debug)]
+pub(super) struct Call {
+    question: Question,
+    url: usize,
+    reply: Reply,
+    floor: Option<u64>,
+    view: View,
+    since: u64,
+}
+
+pub(super) struct Edge {
+    pub(super) group: GroupState,
+    watch: Watch,
+    cache: Cache,
+    memory: Arc<MemoryPool>,
+    bug: Option<Bug>,
+    start: Instant,
+    pub(super) now: Duration,
+    polled: Duration,
+    calls: Vec<Call>,
+    has_several: bool,
+}
+
+impl Edge {
+    pub(super) fn new(urls: usize, bug: Option<Bug>) -> Self {
+        let memory = MemoryPool::new(64 << 20);
+        let (size, max_entries) = (Size::from_mib(4), 1_000);
+        let config = CacheConfig { enabled: true, size, max_entries, watch_interval: SECOND };
+        Self {
+            group: GroupState::new(urls, NodeMode::Failover, 8),
+            watch: Watch::default(),
+            cache: Cache::new(&config, Arc::clone(&memory)),
+            memory,
+            bug,
+            start: Instant::now(),
+            now: SECOND,
+            polled: Duration::ZERO,
+            calls: Vec::new(),
+            has_several: urls > 1,
+        }
+    }
+
+    fn has(&self, bug: Bug) -> bool {
+        self.bug == Some(bug)
+    }
+
+    fn instant(&self) -> Instant {
+        self.start + self.now
+    }
+
+    /// What the answer shows, as `Route` reads it.
+    fn shows(&self, question: Question, reply: Reply) -> Shows {
+        match (question, reply) {
+            (Question::Receipt(_), Reply::In(..)) if self.has(Bug::ReceiptIgnored) => {
+                Shows::Nothing
+            }
+            (Question::Block(_), Reply::Missing) if self.has(Bug::NoBlockBelieved) => {
+                Shows::Nothing
+            }
+            (Question::Head, Reply::In(number, _)) => Shows::Head(number),
+            (Question::Known(number), Reply::Missing) => Shows::NoKnownBlock(number),
+            (Question::Block(_) | Question::Known(_), Reply::In(number, _)) => Shows::Block(number),
+            (Question::Receipt(hash), Reply::In(number, _)) => {
+                Shows::Accepted(felt(hash), Some(number))
+            }
+            (Question::Receipt(hash), Reply::Missing) => Shows::NotAccepted(felt(hash)),
+            (Question::Block(number), Reply::Missing) => Shows::NoBlock(number),
+            (Question::Head, Reply::Missing) => Shows::Nothing,
+        }
+    }
+
+    fn judge(&mut self, url: usize, question: Question, reply: Reply, floor: Option<u64>) -> bool {
+        let source = match question {
+            _ if !self.has_several => Source::Any,
+            Question::Head => Source::PrimaryAtHead,
+            _ => Source::Primary,
+        };
+        let floor = floor.filter(|_| !self.has(Bug::NoFloor));
+        let answer = (source, self.shows(question, reply));
+        self.group.answered(url, answer, floor, self.instant())
+    }
+
+    /// One attempt at a call: the URL and its answer; an error without one that may be passed on.
+    fn attempt(
+        &mut self,
+        question: Question,
+        world: &World,
+        choices: &mut Choices,
+    ) -> Result<(usize, Reply), Behind> {
+        let floor = self.group.floor();
+        let is_held_back = self.has_several && self.group.is_held_back();
+        let mut behind = if is_held_back { Behind::Lagging } else { Behind::Down };
+        for url in 0..world.urls.len() {
+            if self.has_several && !self.group.may_lead(url) {
+                continue;
+            }
+            let Some(view) = world.draw(url, choices) else { continue };
+            let reply = view.answer(question);
+            if self.judge(url, question, reply, floor) {
+                return Ok((url, reply));
+            }
+            behind = Behind::Lagging;
+        }
+        Err(behind)
+    }
+
+    /// A client's read: from the cache, at once, or late.
+    pub(super) fn read(
+        &mut self,
+        question: Question,
+        world: &World,
+        choices: &mut Choices,
+        oracle: &mut Oracle,
+        trace: &mut Trace,
+    ) {
+        let view = self.cache.view();
+        if let Question::Receipt(hash) = question
+            && let Some(answer) = self.cache.get(&key(hash), &view)
+        {
+            let text = String::from_utf8_lossy(&answer.payload);
+            let (number, id) = text.split_once(' ').expect("it was written so");
+            let (number, id) = (number.parse().unwrap(), id.parse().unwrap());
+            trace.note(self.now, || format!("hit {question:?}: block {number}, id {id}"));
+            oracle.hit(id, world);
+            oracle.answered(question, Reply::In(number, id), oracle.step, self.group.epoch, world);
+            return;
+        }
+        if choices.once_in(4) {
+            let url =
+                (0..world.urls.len()).find(|url| !self.has_several || self.group.may_lead(*url));
+            let Some(url) = url else { return };
+            let Some(node) = world.draw(url, choices) else { return };
+            let (reply, floor, since) = (node.answer(question), self.group.floor(), oracle.step);
+            trace.note(self.now, || format!("call {question:?} at {url}: {reply:?}, late"));
+            self.calls.push(Call { question, url, reply, floor, view, since });
+            return;
+        }
+        if let Some(reply) = self.ask(question, world, choices, oracle, trace) {
+            self.store(question, reply, view);
+        }
+    }
+
+    /// A call that is answered at once.
+    pub(super) fn ask(
+        &mut self,
+        question: Question,
+        world: &World,
+        choices: &mut Choices,
+        oracle: &mut Oracle,
+        trace: &mut Trace,
+    ) -> Option<Reply> {
+        match self.attempt(question, world, choices) {
+            Ok((url, reply)) => {
+                trace.note(self.now, || format!("call {question:?} at {url}: {reply:?}"));
+                oracle.answered(question, reply, oracle.step, self.group.epoch, world);
+                Some(reply)
+            }
+            Err(behind) => {
+                trace.note(self.now, || format!("call {question:?}: {behind:?}"));
+                self.doubt(behind, question, world, choices, oracle, trace);
+                None
+            }
+        }
+    }
+
+    /// What a call does before it is tried again (`node::behind`).
+    fn doubt(
+        &mut self,
+        behind: Behind,
+        question: Question,
+        world: &World,
+        choices: &mut Choices,
+        oracle: &mut Oracle,
+        trace: &mut Trace,
+    ) {
+        if behind == Behind::Down {
+            return;
+        }
+        if let Question::Receipt(hash) = question
+            && let Some(number) = self.group.block_of(felt(hash), self.instant())
+            && let Ok((_, Reply::In(_, id))) = self.attempt(Question::Known(number), world, choices)
+            && !world.has(id, hash)
+            && !self.has(Bug::NeverDisplaced)
+        {
+            trace.note(self.now, || format!("transaction {hash} is gone from block {number}"));
+            oracle.displaced(hash);
+            self.group.displaced(felt(hash));
+        }
+        let now = self.instant();
+        if !self.has_several && self.group.begin_doubt(now) {
+            self.round(world, choices, oracle, trace);
+        }
+    }
+
+    /// A late answer arrives.
+    pub(super) fn deliver(
+        &mut self,
+        choices: &mut Choices,
+        oracle: &mut Oracle,
+        world: &World,
+        trace: &mut Trace,
+    ) {
+        if self.calls.is_empty() {
+            return;
+        }
+        let call = self.calls.remove(choices.choose(self.calls.len() as u32) as usize);
+        let Call { question, url, reply, floor, view, since } = call;
+        let passes = self.judge(url, question, reply, floor);
+        trace.note(self.now, || format!("late {question:?}: {reply:?}, passes {passes}"));
+        if passes {
+            oracle.answered(question, reply, since, self.group.epoch, world);
+            self.store(question, reply, view);
+        }
+    }
+
+    fn store(&mut self, question: Question, reply: Reply, view: View) {
+        let (Question::Receipt(hash), Reply::In(number, id)) = (question, reply) else { return };
+        let view = if self.has(Bug::StoredUnderLaterView) { self.cache.view() } else { view };
+        let payload = format!("{number} {id}").into();
+        let memory = Arc::new(MemoryPermit::of(&self.memory));
+        let gzip = GzipForm::default();
+        let answer = Answer { member: "result", payload, memory, gzip, node: Some(0) };
+        self.cache.insert(key(hash), &answer, CachePolicy::UntilL1(number), &view);
+    }
+
+    /// A round of polls of the heads.
+    fn round(
+        &mut self,
+        world: &World,
+        choices: &mut Choices,
+        oracle: &mut Oracle,
+        trace: &mut Trace,
+    ) {
+        self.group.begin_round();
+        let result = |head| PollResult { head, version: None, keeps_history: false, block: None };
+        let mut results: Vec<_> = (0..world.urls.len())
+            .map(|url| world.draw(url, choices).map(|view| (result(view.head()), view)))
+            .collect();
+        let heads: Vec<_> = results.iter().map(|found| Some(found.as_ref()?.0.clone())).collect();
+        if let Some(number) = self.group.common_height(&heads) {
+            for (result, view) in results.iter_mut().flatten() {
+                result.block = view.block(number).map(|block| identity(number, block.id));
+            }
+        }
+        let heads: Vec<_> = results.into_iter().map(|found| Some(found?.0)).collect();
+        let shown = self.group.floor();
+        // one that is left out has no say
+        let usable = heads.iter().zip(&self.group.members);
+        let usable = usable.filter(|(_, url)| url.left_out.is_none());
+        let polled = usable.filter_map(|(result, _)| Some(result.as_ref()?.head)).max();
+        let times = if self.has(Bug::OneRoundIsEnough) { 3 } else { 1 };
+        let went_back = (0..times).any(|_| self.group.end_round(&heads));
+        trace.note(self.now, || format!("round: {polled:?} of {shown:?}, went back {went_back}"));
+        oracle.round(shown, polled, went_back);
+    }
+
+    /// Time passes: what is polled every second is polled.
+    pub(super) fn pass(
+        &mut self,
+        time: Duration,
+        world: &World,
+        choices: &mut Choices,
+        oracle: &mut Oracle,
+        trace: &mut Trace,
+    ) {
+        self.now += time;
+        if self.now < self.polled + SECOND {
+            return;
+        }
+        self.polled = self.now;
+        if self.has_several {
+            self.round(world, choices, oracle, trace);
+        }
+        let Some(poll) = self.poll(world, choices) else {
+            trace.note(self.now, || "watch: behind".to_owned());
+            let now = self.instant();
+            if !self.has_several && self.group.begin_doubt(now) {
+                self.round(world, choices, oracle, trace);
+            }
+            self.cache.pause();
+            return;
+        };
+        let unix_ms = self.now.as_millis() as u64;
+        let step = self.watch.step(poll, self.instant(), unix_ms);
+        self.cache.apply(&step, None);
+        let position = self.cache.view().position();
+        trace.note(self.now, || format!("watch: {:?}, {position:?}", step.broke));
+        oracle.watched(step.generation, step.broke, position, self.group.epoch, world);
+    }
+
+    /// A poll of the watch; `None` from a node that is behind.
+    fn poll(&mut self, world: &World, choices: &mut Choices) -> Option<Result<Poll, EpochCause>> {
+        let settled = self.watch.settled();
+        let candidate = self.watch.candidate();
+        let mut ask = |question| {
+            if self.has(Bug::WatchAroundFloor) {
+                let view = (0..world.urls.len()).find_map(|url| world.draw(url, choices));
+                return view.map(|view| view.answer(question)).ok_or(Behind::Down);
+            }
+            self.attempt(question, world, choices).map(|(_, reply)| reply)
+        };
+        let mut fetch = |number: Option<u64>| {
+            number.map_or(Ok(None), |number| Ok(found(ask(Question::Known(number))?)))
+        };
+        let mut blocks = || Ok([fetch(Some(0))?, fetch(settled)?, fetch(candidate)?]);
+        let blocks: Result<_, Behind> = blocks();
+        let head = ask(Question::Head);
+        match (head.map(found), blocks) {
+            (Ok(Some(head)), Ok([Some(genesis), settled, candidate])) => {
+                Some(Ok(Poll { head, genesis, settled, candidate, l1: L1::Head(None) }))
+            }
+            (Err(Behind::Lagging), _) | (_, Err(Behind::Lagging)) => None,
+            _ => Some(Err(EpochCause::Unreachable)),
+        }
+    }
+}
+
+/// Why a call has no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Behind {
+    Down,
+    Lagging,
+}
+
+fn found(reply: Reply) -> Option<BlockIdentity> {
+    match reply {
+        Reply::In(number, id) => Some(identity(number, id)),
+        Reply::Missing => None,
+    }
+}
+
+fn identity(number: u64, id: u32) -> BlockIdentity {
+    let mut fingerprint = [0; 32];
+    fingerprint[..4].copy_from_slice(&id.to_be_bytes());
+    BlockIdentity { number, fingerprint }
+}
+
+fn felt(hash: u32) -> Felt {
+    Felt::from_limbs([u64::from(hash) + 1, 0, 0, 0]).expect("it is small")
+}
+
+fn key(hash: u32) -> Arc<CacheKey> {
+    let body = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"starknet_getTransactionReceipt","params":["{}"]}}"#,
+        felt(hash)
+    );
+    let call = permitted(&body).into_read().call();
+    Arc::new(CacheKey::new(call, &ahash::RandomState::with_seed(0)))
+}

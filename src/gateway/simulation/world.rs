@@ -1,0 +1,187 @@
+//! The simulated chain, and the URLs through which it is seen.
+//!
+//! The chain grows, loses blocks and includes their transactions again, or not. A URL is one node
+//! or a balancer that draws one for every call; a node is fresh, behind, frozen or down.
+
+use super::choices::Choices;
+
+/// A block: an identity that no other one has, on any branch, and its transactions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Block {
+    pub(super) id: u32,
+    pub(super) transactions: Vec<u32>,
+}
+
+/// How a node follows the chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    Fresh,
+    Behind(usize),
+    Frozen,
+    Down,
+}
+
+/// A node.
+#[derive(Clone, Debug)]
+pub(super) struct View {
+    pub(super) mode: Mode,
+    pub(super) blocks: Vec<Block>,
+}
+
+/// A read by a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Question {
+    Receipt(u32),
+    Head,
+    Block(u64),
+    /// By the watch: a block that it has seen.
+    Known(u64),
+}
+
+/// The answer of a view: the number and the identity of the block that it is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reply {
+    In(u64, u32),
+    Missing,
+}
+
+impl View {
+    pub(super) fn head(&self) -> u64 {
+        self.blocks.len() as u64 - 1
+    }
+
+    pub(super) fn block(&self, number: u64) -> Option<&Block> {
+        self.blocks.get(usize::try_from(number).ok()?)
+    }
+
+    pub(super) fn answer(&self, question: Question) -> Reply {
+        let number = match question {
+            Question::Head => Some(self.blocks.len() - 1),
+            Question::Block(number) | Question::Known(number) => usize::try_from(number).ok(),
+            Question::Receipt(hash) => {
+                self.blocks.iter().position(|block| block.transactions.contains(&hash))
+            }
+        };
+        let block = number.and_then(|number| Some((number as u64, self.blocks.get(number)?.id)));
+        block.map_or(Reply::Missing, |(number, id)| Reply::In(number, id))
+    }
+}
+
+/// The chain and its views.
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) chain: Vec<Block>,
+    /// The nodes of each URL.
+    pub(super) urls: Vec<Vec<View>>,
+    /// When each block was last part of a view, in steps.
+    pub(super) last_seen: Vec<u64>,
+    /// Whether each block was taken back at some time.
+    pub(super) taken_back: Vec<bool>,
+    pub(super) transactions: u32,
+    /// Rollbacks of the chain.
+    pub(super) rollbacks: usize,
+    /// Transactions that wait to be included again.
+    pending: Vec<u32>,
+}
+
+impl World {
+    pub(super) fn new(choices: &mut Choices) -> Self {
+        let mut world = Self {
+            chain: Vec::new(),
+            urls: Vec::new(),
+            last_seen: Vec::new(),
+            taken_back: Vec::new(),
+            transactions: 0,
+            rollbacks: 0,
+            pending: Vec::new(),
+        };
+        (0..10).for_each(|_| world.mine());
+        let view = View { mode: Mode::Fresh, blocks: world.chain.clone() };
+        let urls = 1 + choices.choose(3) as usize;
+        world.urls = vec![vec![view.clone()]; urls];
+        if choices.once_in(2) {
+            let nodes = 2 + choices.choose(2) as usize;
+            let url = choices.choose(urls as u32) as usize;
+            world.urls[url] = vec![view; nodes];
+        }
+        world
+    }
+
+    /// Adds a block with a new transaction, and with all that wait.
+    pub(super) fn mine(&mut self) {
+        let mut transactions = std::mem::take(&mut self.pending);
+        transactions.push(self.transactions);
+        self.transactions += 1;
+        self.chain.push(Block { id: self.last_seen.len() as u32, transactions });
+        self.last_seen.push(0);
+        self.taken_back.push(false);
+    }
+
+    /// Takes blocks back. Their transactions return in the next block, or are gone.
+    pub(super) fn roll_back(&mut self, choices: &mut Choices) {
+        let count = (1 + choices.choose(4) as usize).min(self.chain.len() - 2);
+        let returns = choices.once_in(2);
+        for block in self.chain.split_off(self.chain.len() - count) {
+            self.taken_back[block.id as usize] = true;
+            self.pending.extend(block.transactions.iter().filter(|_| returns));
+        }
+        self.rollbacks += 1;
+        (0..choices.choose(5)).for_each(|_| self.mine());
+    }
+
+    /// Lets a node change.
+    pub(super) fn disturb(&mut self, choices: &mut Choices) -> Mode {
+        let url = choices.choose(self.urls.len() as u32) as usize;
+        let node = choices.choose(self.urls[url].len() as u32) as usize;
+        let mode = match choices.choose(6) {
+            0 => Mode::Fresh,
+            4 => Mode::Frozen,
+            5 => Mode::Down,
+            behind => Mode::Behind(behind as usize),
+        };
+        self.urls[url][node].mode = mode;
+        mode
+    }
+
+    pub(super) fn heal(&mut self) {
+        self.urls.iter_mut().flatten().for_each(|view| view.mode = Mode::Fresh);
+    }
+
+    /// Lets the nodes follow the chain.
+    pub(super) fn follow(&mut self, step: u64) {
+        for view in self.urls.iter_mut().flatten() {
+            match view.mode {
+                Mode::Fresh => view.blocks.clone_from(&self.chain),
+                Mode::Behind(count) => {
+                    let length = self.chain.len().saturating_sub(count).max(1);
+                    view.blocks.clear();
+                    view.blocks.extend_from_slice(&self.chain[..length]);
+                }
+                Mode::Frozen | Mode::Down => {}
+            }
+            for block in view.blocks.iter().filter(|_| view.mode != Mode::Down) {
+                self.last_seen[block.id as usize] = step;
+            }
+        }
+    }
+
+    /// Whether a node has a block that was taken back.
+    pub(super) fn is_forked(&self) -> bool {
+        let blocks = self.urls.iter().flatten().flat_map(|view| &view.blocks);
+        blocks.into_iter().any(|block| self.taken_back[block.id as usize])
+    }
+
+    /// Whether the block of this identity, which some node has, lists the transaction.
+    pub(super) fn has(&self, id: u32, hash: u32) -> bool {
+        let views = self.urls.iter().flatten().map(|view| &view.blocks);
+        let mut blocks = views.flatten().filter(|block| block.id == id);
+        blocks.next().is_some_and(|block| block.transactions.contains(&hash))
+    }
+
+    /// The node of the URL that gets a call; `None` if it is down.
+    pub(super) fn draw(&self, url: usize, choices: &mut Choices) -> Option<&View> {
+        let nodes = &self.urls[url];
+        let drawn = if nodes.len() > 1 { choices.choose(nodes.len() as u32) } else { 0 };
+        nodes.get(drawn as usize).filter(|view| view.mode != Mode::Down)
+    }
+}
