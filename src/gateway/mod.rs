@@ -261,7 +261,7 @@ impl Gateway {
         let deadline = Instant::now() + HEIGHT_TIMEOUT.min(self.node.timeout());
         let share = self.running.clients().answers_of(client);
         let pooled = ConnectionChoice::Pooled;
-        let call = (Route::HeadNumber, pooled);
+        let call = (Route::HeadOfPrimary, pooled);
         let answer = self.node.fetch_by(write, call, None, deadline, Some(share)).await?;
         let height = serde_json::from_slice::<u64>(&answer.payload);
         Ok(answer.is_result() && height.is_ok_and(|height| height >= position.height))

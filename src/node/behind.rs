@@ -19,6 +19,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 pub(super) const CATCH_UP: Duration = Duration::from_secs(4);
 /// A single URL may be several nodes behind a balancer: the next attempt may reach another one.
 pub(super) const FIRST_WAIT: Duration = Duration::from_millis(50);
+/// How long a poll may take, however little the call would still wait.
+const POLL: Duration = Duration::from_secs(1);
 /// Each wait is twice as long as the one before, up to this.
 const LAST_WAIT: Duration = Duration::from_millis(500);
 
@@ -33,7 +35,7 @@ impl Node {
         until: Instant,
     ) -> bool {
         if let Route::Transaction(hash) = route
-            && self.is_displaced(hash, until).await
+            && self.is_displaced(hash).await
         {
             return true;
         }
@@ -43,7 +45,7 @@ impl Node {
         let now = Instant::now();
         if !self.group.has_several()
             && self.group.change(|state| state.begin_doubt(now))
-            && self.poll_head(until).await
+            && self.poll_head().await
         {
             return true;
         }
@@ -57,8 +59,8 @@ impl Node {
     }
 
     /// Polls the head of the only URL. Returns whether the chain went back.
-    async fn poll_head(&self, until: Instant) -> bool {
-        let head = self.ask_raw(Route::HeadNumber, "starknet_blockNumber", "[]", until).await;
+    async fn poll_head(&self) -> bool {
+        let head = self.ask_raw(Route::HeadNumber, "starknet_blockNumber", "[]").await;
         let result = head.as_ref().and_then(Value::as_u64).map(|head| PollResult {
             head,
             version: None,
@@ -69,12 +71,12 @@ impl Node {
     }
 
     /// Whether the block that a receipt of the transaction has named has other transactions.
-    async fn is_displaced(&self, hash: Felt, until: Instant) -> bool {
+    async fn is_displaced(&self, hash: Felt) -> bool {
         let now = Instant::now();
         let Some(number) = self.group.read(|state| state.block_of(hash, now)) else { return false };
         let (route, method) = (Route::BlockOfPrimary(number), "starknet_getBlockWithTxHashes");
         let params = format!(r#"{{"block_id":{{"block_number":{number}}}}}"#);
-        let Some(block) = self.ask_raw(route, method, &params, until).await else { return false };
+        let Some(block) = self.ask_raw(route, method, &params).await else { return false };
         let is_displaced = lacks(&block, hash);
         if is_displaced {
             log::warn!(block = number; "a transaction is gone from the block that it was in");
@@ -84,16 +86,11 @@ impl Node {
     }
 
     /// The result of one attempt, whatever it says of the chain; `None` without one.
-    async fn ask_raw(
-        &self,
-        route: Route,
-        method: &str,
-        params: &str,
-        deadline: Instant,
-    ) -> Option<Value> {
+    async fn ask_raw(&self, route: Route, method: &str, params: &str) -> Option<Value> {
         let write = |id: u64, out: &mut Vec<u8>| write_request(id, method, params, out);
         let (connection, traceparent) = (ConnectionChoice::Pooled, None);
         let start = Instant::now();
+        let deadline = start + POLL;
         let call = NodeCall { id: 1, route, write, connection, traceparent, start, deadline };
         let mut permit = MemoryPermit::of(&self.memory);
         let payload = match route {

@@ -177,7 +177,7 @@ impl Chain {
 
     /// The newest accepted block.
     pub async fn head(&self) -> Result<Block, RpcError> {
-        self.block("\"latest\"", Route::HeadBlock).await
+        self.block("\"latest\"", Route::HeadOfPrimary).await
     }
 
     /// The block that identifies the chain: block 0, unless `node.anchor` names another.
@@ -198,7 +198,7 @@ impl Chain {
 
     /// The newest accepted block, if there is one.
     pub async fn fetch_latest(&self) -> Result<Option<BlockIdentity>, RpcError> {
-        self.block_of_status("\"latest\"", Route::HeadBlock, &["ACCEPTED_ON_L2", ON_L1]).await
+        self.block_of_status("\"latest\"", Route::HeadOfPrimary, &["ACCEPTED_ON_L2", ON_L1]).await
     }
 
     /// The accepted block of the anchor's number, if there is one.

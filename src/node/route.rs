@@ -19,6 +19,9 @@ pub enum Route {
     HeadNumber,
     /// The same; the result is that block.
     HeadBlock,
+    /// The primary, for its own newest block or that block's number, whatever `latest` means to
+    /// clients.
+    HeadOfPrimary,
     /// The primary, about this transaction: its receipt, its status or itself.
     Transaction(Felt),
     /// The primary, about the block of this number, which was there before.
@@ -41,7 +44,9 @@ impl Route {
         match self {
             Self::Primary | Self::Head => Shows::Nothing,
             Self::HeadNumber => serde_json::from_slice(text).map_or(Shows::Nothing, Shows::Head),
-            Self::HeadBlock => Named::read(text).block_number.map_or(Shows::Nothing, Shows::Head),
+            Self::HeadBlock => Named::read(text).head(),
+            Self::HeadOfPrimary if text.starts_with(b"{") => Named::read(text).head(),
+            Self::HeadOfPrimary => Self::HeadNumber.shows(payload, floor),
             Self::Transaction(hash) if is_result => Named::read(text).transaction(hash),
             Self::Transaction(hash) if code() == code::TRANSACTION_NOT_FOUND => {
                 Shows::NotAccepted(hash)
@@ -87,6 +92,10 @@ impl<'a> Named<'a> {
         // a parser error would cost more than all of this
         let is_object = text.starts_with(b"{");
         is_object.then(|| serde_json::from_slice(text).ok()).flatten().unwrap_or_default()
+    }
+
+    fn head(&self) -> Shows {
+        self.block_number.map_or(Shows::Nothing, Shows::Head)
     }
 
     fn transaction(&self, hash: Felt) -> Shows {

@@ -47,9 +47,9 @@ impl Devnet {
         self.ask(NUMBER, &json!([])).as_u64().expect("a number")
     }
 
-    /// Mines a block with one transaction; returns its hash.
-    fn mint(&self) -> Value {
-        let params = json!({"address": "0x123", "amount": 1, "unit": "FRI"});
+    /// Mines a block with one transaction; returns its hash, which follows from the amount.
+    fn mint(&self, amount: u64) -> Value {
+        let params = json!({"address": "0x123", "amount": amount, "unit": "FRI"});
         self.ask("devnet_mint", &params)["tx_hash"].clone()
     }
 
@@ -165,13 +165,13 @@ fn is_watched(edge: &Edge) {
 #[test]
 fn a_failover_never_loses_a_shown_receipt() {
     let devnet = Devnet::start();
-    devnet.mint();
+    devnet.mint(1);
     let (first, second) = (Url::of(&devnet), Url::of(&devnet));
     let before = devnet.head();
     second.falls_behind(before, usize::MAX);
     let edge = gateway(&[&first, &second]);
     is_watched(&edge);
-    let hash = devnet.mint();
+    let hash = devnet.mint(2);
     let shown = receipt(&edge, &hash);
     assert_eq!(number_of(&shown), Some(before + 1), "{}", shown.text());
     let mut position = stated(&shown);
@@ -199,12 +199,12 @@ fn a_failover_never_loses_a_shown_receipt() {
 #[test]
 fn a_balancer_never_loses_a_shown_receipt() {
     let devnet = Devnet::start();
-    devnet.mint();
+    devnet.mint(3);
     let url = Url::of(&devnet);
     let edge = gateway(&[&url]);
     is_watched(&edge);
     let before = devnet.head();
-    let hash = devnet.mint();
+    let hash = devnet.mint(4);
     let shown = receipt(&edge, &hash);
     assert_eq!(number_of(&shown), Some(before + 1), "{}", shown.text());
     for calls in 1..4 {
@@ -224,11 +224,11 @@ fn a_balancer_never_loses_a_shown_receipt() {
 #[test]
 fn a_receipt_that_was_rolled_back_is_not_found() {
     let devnet = Devnet::start();
-    devnet.mint();
+    devnet.mint(5);
     let url = Url::of(&devnet);
     let edge = gateway(&[&url]);
     is_watched(&edge);
-    let hash = devnet.mint();
+    let hash = devnet.mint(6);
     let number = number_of(&receipt(&edge, &hash)).expect("it is accepted");
     devnet.abort_from(number);
     let gone = receipt(&edge, &hash);
@@ -236,10 +236,10 @@ fn a_receipt_that_was_rolled_back_is_not_found() {
     edge.line("the rollback", |line| line["message"] == "the node went back to an earlier block");
     assert_eq!(number_of(&block(&edge, &json!("latest"))), Some(number - 1));
 
-    let hash = devnet.mint();
+    let hash = devnet.mint(7);
     assert_eq!(number_of(&receipt(&edge, &hash)), Some(number));
     devnet.abort_from(number);
-    devnet.mint();
+    devnet.mint(8);
     let start = Instant::now();
     let gone = receipt(&edge, &hash);
     assert_eq!(gone.json()["error"]["code"], 29, "its block has others: {}", gone.text());
