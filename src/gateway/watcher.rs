@@ -27,7 +27,7 @@ const BLOCKS: usize = 5;
 /// A poll may take one interval, or this long if the interval is shorter. Instances that poll for
 /// themselves do so at most once in this time.
 const SECOND: Duration = Duration::from_secs(1);
-/// How long a poll waits for a node that is behind what clients have seen: soon enough, the cache is
+/// How long a poll waits for a node that is behind what clients have seen, before the cache is
 /// bypassed.
 const PATIENCE: Duration = Duration::from_millis(150);
 /// What was published is fresh for this many intervals: the leader publishes once in each.

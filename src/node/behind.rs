@@ -1,9 +1,9 @@
 //! Waits for a URL whose answers are from before what clients have seen, and finds out whether it
 //! is behind or the chain went back.
 //!
-//! Several URLs are polled by `guard`. A single one is polled from here, and only while its answers
-//! are in doubt: three polls without the block that was shown end the epoch (`group`). A transaction
-//! that is gone from the block that its receipt named was rolled back, whatever the heads are.
+//! Several URLs are polled by `guard`. A single one is polled from here, and only while its
+//! answers are in doubt: three polls without the block that was shown end the epoch (`group`). A
+//! transaction that is gone from the block of its receipt was rolled back, whatever the heads are.
 
 use super::chain::write_request;
 use super::group::PollResult;

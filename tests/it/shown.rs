@@ -115,7 +115,10 @@ impl Url {
 /// The answer of a node whose newest block is `end`.
 fn older(body: &Value, end: u64, forward: impl Fn(&Value) -> Value) -> Value {
     let id = &body["id"];
-    let error = |code: i64| json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": "not found"}});
+    let error = |code: i64| {
+        let error = json!({"code": code, "message": "not found"});
+        json!({"jsonrpc": "2.0", "id": id, "error": error})
+    };
     let mut body = body.clone();
     if body["params"]["block_id"] == "latest" {
         body["params"]["block_id"] = json!({"block_number": end});

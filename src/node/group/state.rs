@@ -175,7 +175,9 @@ impl GroupState {
             }
             return false;
         }
-        let number = shows.block();
+        // what the watch reads of one replica is not what `latest` means to clients
+        let is_own = source == Source::Primary && matches!(shows, Shows::Head(_));
+        let number = shows.block().filter(|_| !is_own || self.mode == NodeMode::Failover);
         url.answered = url.answered.max(number);
         url.head = url.head.max(number);
         url.reached = url.reached.max(number);
