@@ -23,6 +23,7 @@ pub mod client;
 pub mod felt;
 pub mod head;
 pub mod hmac;
+pub mod ledger;
 pub mod limit;
 mod named;
 pub mod operation;

@@ -69,9 +69,6 @@ pub enum StoreError {
     /// No intent has this id.
     #[error("no intent has the id {0}")]
     UnknownIntent(IntentId),
-    /// The idempotency key was not claimed.
-    #[error("the idempotency key was not claimed")]
-    UnknownKey,
     /// An argument exceeds its limit; which.
     #[error("{0} exceeds its limit")]
     TooLarge(&'static str),
@@ -229,6 +226,15 @@ impl StoreError {
             _ => code == "13",
         };
         if is_rolled_back { self } else { Self::Unconfirmed(Box::new(self)) }
+    }
+
+    /// The failure of a change that was decided: what a constraint refuses contradicts the facts.
+    pub(super) fn of_decided(self) -> Self {
+        if self.is_constraint_violation() {
+            Self::Corrupt("a row contradicts the rules")
+        } else {
+            self
+        }
     }
 
     /// Whether a row violated a constraint.

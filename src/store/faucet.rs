@@ -1,21 +1,10 @@
-//! The faucet's bindings: an identity has one recipient and a recipient one identity, from the
-//! first drip until the chain starts over.
+//! The faucet's bindings, as [`portcullis_filters::ledger`] decides them.
 
-use super::db::Db;
+use super::db::{Db, FromRow, Row};
 use super::tx::Tx;
 use super::{StoreError, sql};
 use portcullis_filters::felt::Felt;
-
-/// Whether an identity and a recipient are bound to each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Binding {
-    /// They are, or nothing prevents it.
-    Bound,
-    /// The identity is bound to another recipient.
-    IdentityElsewhere,
-    /// The recipient is bound to another identity.
-    RecipientElsewhere,
-}
+use portcullis_filters::ledger::{Binding, Bound, Pair, Rebinding};
 
 /// Reads the faucet's bindings. An intent binds ([`NewIntent::identity`](super::NewIntent)), and
 /// releases its binding if it is rejected or lost.
@@ -41,21 +30,55 @@ impl FaucetBindings<'_> {
     }
 }
 
-/// Binds an identity and a recipient to each other, unless one of them is bound elsewhere.
-pub(super) async fn bind(
+impl FromRow for Bound {
+    fn read(row: &Row) -> Result<Self, StoreError> {
+        let pair = Pair { identity: row.felt("identity")?, recipient: row.felt("recipient")? };
+        Ok(Self { pair, is_held: row.flag("is_held")? })
+    }
+}
+
+/// The bindings of these identities and recipients, by what is not of the slot of this account and
+/// nonce.
+pub(super) async fn bound(
     tx: &mut Tx,
     epoch: &str,
-    identity: Felt,
-    recipient: Felt,
-    now_us: i64,
-) -> Result<Binding, StoreError> {
-    let args = [epoch.into(), identity.into(), recipient.into(), now_us.into()];
-    if tx.run(sql::BIND, &args).await? == 1 {
-        return Ok(Binding::Bound);
+    of: &[(Option<Felt>, Felt)],
+    signer: Felt,
+    nonce: i64,
+) -> Result<Vec<Bound>, StoreError> {
+    let mut all: Vec<Bound> = Vec::new();
+    for (identity, recipient) in of {
+        let args =
+            [epoch.into(), (*identity).into(), (*recipient).into(), signer.into(), nonce.into()];
+        for row in tx.rows(sql::BOUND, &args).await? {
+            let bound = Bound::read(&row)?;
+            if !all.contains(&bound) {
+                all.push(bound);
+            }
+        }
     }
-    Ok(match tx.row(sql::BOUND_TO, &[epoch.into(), identity.into()]).await? {
-        Some(row) if row.felt("recipient")? == recipient => Binding::Bound,
-        Some(_) => Binding::IdentityElsewhere,
-        None => Binding::RecipientElsewhere,
-    })
+    Ok(all)
+}
+
+/// Writes what was decided.
+pub(super) async fn rebind(
+    tx: &mut Tx,
+    epoch: &str,
+    changes: &[Rebinding],
+    now_us: i64,
+) -> Result<(), StoreError> {
+    for change in changes {
+        match change {
+            Rebinding::Release(pair) => {
+                let args = [epoch.into(), pair.identity.into(), pair.recipient.into()];
+                tx.run(sql::UNBIND, &args).await?;
+            }
+            Rebinding::Bind(pair) => {
+                let args =
+                    [epoch.into(), pair.identity.into(), pair.recipient.into(), now_us.into()];
+                tx.run(sql::BIND, &args).await.map_err(StoreError::of_decided)?;
+            }
+        }
+    }
+    Ok(())
 }

@@ -1,39 +1,15 @@
-//! Idempotency keys: a key identifies one request and its first response, across restarts, in one
-//! epoch of the chain.
+//! Idempotency keys, in one epoch of the chain, across restarts.
 //!
-//! A key is claimed before the work, linked to the intent by [`Intents::intend`], and answered
-//! after it. A claim with neither link nor answer is in progress, or its process died: the caller
-//! decides from which age on it counts as abandoned.
+//! A key is claimed before the work, linked to the intent by [`Intents::intend`] or
+//! [`Keys::link`], and answered after it. What that means is in [`portcullis_filters::ledger`].
 
-use super::db::{Db, Row};
+use super::db::{Db, FromRow, Row};
 use super::error::Cause;
-use super::intent::{Intent, IntentId, Intents};
-use super::{StoreError, sql};
-
-/// The outcome of claiming a key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Claim {
-    /// The caller holds the key: do the work, then answer or release it.
-    New,
-    /// The request was answered before: repeat the response.
-    Answered {
-        /// The HTTP status.
-        status: u16,
-        /// The body.
-        body: String,
-        /// The intent that it reports, if any.
-        intent: Option<Box<Intent>>,
-    },
-    /// The key is claimed and not answered yet.
-    Open {
-        /// The intent that is linked to it, if any.
-        intent: Option<Box<Intent>>,
-        /// When it was claimed.
-        since_us: i64,
-    },
-    /// The key belongs to another request.
-    Conflict,
-}
+use super::intent::Intents;
+use super::tx::Tx;
+use super::{Claim, ClaimToken, Intent, IntentId, StoreError, journal, sql};
+use hex::FromHex as _;
+use portcullis_filters::ledger::{Key, may_link};
 
 /// Reads and writes idempotency keys.
 #[derive(Debug, Clone, Copy)]
@@ -42,16 +18,32 @@ pub struct Keys<'a> {
     pub(super) epoch: &'a str,
 }
 
+impl FromRow for Key {
+    fn read(row: &Row) -> Result<Self, StoreError> {
+        let token: Option<String> = row.get("claim_token")?;
+        let token = token.map(|text| <[u8; 16]>::from_hex(text).map(ClaimToken)).transpose();
+        let answer = row.get::<Option<i64>>("status")?.zip(row.get::<Option<String>>("body")?);
+        let answer = answer.map(|(status, body)| Ok((u16::try_from(status)?, body))).transpose();
+        let answer =
+            answer.map_err(|_: std::num::TryFromIntError| StoreError::Corrupt("status"))?;
+        Ok(from_row!(row; get: operation; {
+            digest: row.parsed("digest", |text| <[u8; 32]>::from_hex(text).ok())?,
+            token: token.map_err(|_| StoreError::Corrupt("claim_token"))?,
+            intent: row.get::<Option<i64>>("intent_id")?.map(IntentId),
+            answer: answer,
+        }))
+    }
+}
+
 impl Keys<'_> {
-    /// Claims a key for a request. A claim of an equal request before `abandoned_before_us` without
-    /// link or answer is replaced.
+    /// Claims a key for a request. Repeating a claim with its token is safe.
     pub async fn claim(
         &self,
         key: &str,
         operation: &str,
         digest: &[u8; 32],
+        token: &ClaimToken,
         now_us: i64,
-        abandoned_before_us: i64,
     ) -> Result<Claim, StoreError> {
         let args = [
             self.epoch.into(),
@@ -59,48 +51,101 @@ impl Keys<'_> {
             operation.into(),
             digest.into(),
             now_us.into(),
-            abandoned_before_us.into(),
+            hex::encode(token.0).into(),
         ];
         // repeats only if the key is released between the two statements
         for _ in 0..3 {
             if self.db.run(sql::KEY_CLAIM, &args).await? == 1 {
                 return Ok(Claim::New);
             }
-            if let Some(row) = self.db.row(sql::KEY, &[self.epoch.into(), key.into()]).await? {
-                return self.claimed(&row, operation, &hex::encode(digest)).await;
-            }
+            let row = [self.epoch.into(), key.into()];
+            let Some(stored) = self.db.one::<Key>(sql::KEY, &row).await? else { continue };
+            let linked = match stored.intent {
+                Some(id) => Intents { db: self.db }.get(id).await?,
+                None => None,
+            };
+            return Ok(stored.claimed(operation, digest, *token, linked));
         }
         Err(StoreError::Unavailable(Cause::Timeout))
     }
 
-    async fn claimed(&self, row: &Row, operation: &str, digest: &str) -> Result<Claim, StoreError> {
-        let is_other =
-            row.get::<String>("operation")? != operation || row.get::<String>("digest")? != digest;
-        if is_other {
-            return Ok(Claim::Conflict);
+    /// Lets a key name the intent of a request that joined it; `false` if it belongs to another
+    /// request or is gone, or if the intent that it names still stands.
+    pub async fn link(
+        &self,
+        key: &str,
+        operation: &str,
+        digest: &[u8; 32],
+        intent: IntentId,
+    ) -> Result<bool, StoreError> {
+        let mut tx = self.db.begin().await?;
+        journal::lock(&mut tx).await?;
+        let row = tx.row(sql::KEY, &[self.epoch.into(), key.into()]).await?;
+        let Some(stored) = row.as_ref().map(Key::read).transpose()? else { return Ok(false) };
+        if !stored.is_of(operation, digest) {
+            return Ok(false);
         }
-        let intent = match row.get::<Option<i64>>("intent_id")? {
-            Some(id) => Intents { db: self.db }.get(IntentId(id)).await?.map(Box::new),
+        if stored.intent == Some(intent) {
+            return Ok(true);
+        }
+        let former = match stored.intent {
+            Some(id) => intent_of(&mut tx, id).await?,
             None => None,
         };
-        let answer = row.get::<Option<i64>>("status")?.zip(row.get::<Option<String>>("body")?);
-        if let Some((status, body)) = answer {
-            let status = u16::try_from(status).map_err(|_| StoreError::Corrupt("status"))?;
-            return Ok(Claim::Answered { status, body, intent });
+        let next = intent_of(&mut tx, intent).await?.ok_or(StoreError::UnknownIntent(intent))?;
+        if !may_link(former.as_ref(), &next) {
+            return Ok(false);
         }
-        Ok(Claim::Open { intent, since_us: row.get("created_us")? })
+        link(&mut tx, self.epoch, key, (operation, digest), intent, 0).await?;
+        tx.commit().await?;
+        Ok(true)
     }
 
-    /// Stores the response of a key; `false` if it has one already, or is unknown.
-    pub async fn answer(&self, key: &str, status: u16, body: &str) -> Result<bool, StoreError> {
-        let args = [self.epoch.into(), key.into(), i64::from(status).into(), body.into()];
+    /// Stores the response of a key that names this intent; `false` if it has one already, names
+    /// another, or belongs to another request.
+    pub async fn answer(
+        &self,
+        key: &str,
+        operation: &str,
+        digest: &[u8; 32],
+        intent: IntentId,
+        status: u16,
+        body: &str,
+    ) -> Result<bool, StoreError> {
+        let args = [
+            self.epoch.into(),
+            key.into(),
+            operation.into(),
+            digest.into(),
+            intent.0.into(),
+            i64::from(status).into(),
+            body.into(),
+        ];
         Ok(self.db.run(sql::KEY_ANSWER, &args).await? == 1)
     }
 
-    /// Releases a key that was claimed at `claimed_us`; `false` if it is linked to an intent,
-    /// answered, or claimed again.
-    pub async fn release(&self, key: &str, claimed_us: i64) -> Result<bool, StoreError> {
-        let args = [self.epoch.into(), key.into(), claimed_us.into()];
+    /// Releases a claim of this owner; `false` if it is another's, names an intent, or is answered.
+    pub async fn release(&self, key: &str, token: &ClaimToken) -> Result<bool, StoreError> {
+        let args = [self.epoch.into(), key.into(), hex::encode(token.0).into()];
         Ok(self.db.run(sql::KEY_RELEASE, &args).await? == 1)
     }
+}
+
+async fn intent_of(tx: &mut Tx, id: IntentId) -> Result<Option<Intent>, StoreError> {
+    tx.row(sql::INTENT, &[id.0.into()]).await?.as_ref().map(Intent::read).transpose()
+}
+
+/// Lets the key of a request name an intent; claims it if it is gone. `false` if a claim for another
+/// request came meanwhile.
+pub(super) async fn link(
+    tx: &mut Tx,
+    epoch: &str,
+    key: &str,
+    (operation, digest): (&str, &[u8; 32]),
+    intent: IntentId,
+    now_us: i64,
+) -> Result<bool, StoreError> {
+    let args =
+        [epoch.into(), key.into(), operation.into(), digest.into(), now_us.into(), intent.0.into()];
+    Ok(tx.run(sql::KEY_LINK, &args).await? == 1)
 }

@@ -1,141 +1,63 @@
-//! Intents: transactions, stored before they are sent, and their outcome.
+//! Intents: transactions, stored before they are sent, and what was seen of them.
 //!
 //! [`Intents::intend`] stores a signed transaction as sent, with its first journal entries: one
-//! commit precedes its first byte. [`Intents::advance`] changes its state. Both hold the lock on
-//! the journal's end, so of two equal requests, or two uses of one nonce, exactly one is new,
-//! across processes too.
+//! commit precedes its first byte. [`Intents::apply`] records what was seen of it. Both hold the
+//! lock on the journal's end, so that of two at once one sees what the other did, across processes
+//! too; [`portcullis_filters::ledger`] decides.
 
-use super::budget::{self, Budgets, OverBudget};
+use super::budget::fees_of;
 use super::db::{Arg, Db, FromRow, Row};
 use super::entry::Event;
-use super::faucet::{self, Binding};
-use super::state::{EntryKind, IntentState};
+use super::journal::End;
+use super::state::EntryKind;
 use super::tx::Tx;
-use super::{StoreError, journal, sql};
+use super::{
+    Change, Inclusion, Intended, Intent, IntentId, IntentState, NewIntent, StoreError, faucet,
+    idempotency, journal, sql,
+};
 use crate::io::clock::micros;
 use hex::FromHex as _;
 use portcullis_filters::felt::Felt;
+use portcullis_filters::ledger::{self, DAY_US, Facts, Intention, Key, Rebinding, Step, gfri};
 use portcullis_filters::window::Window;
-use serde::Serialize;
-use std::fmt;
-use std::time::Duration;
-
-/// The id of an intent: the sequence number of its first journal entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub struct IntentId(pub i64);
-
-impl fmt::Display for IntentId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-/// A signed transaction to store.
-#[derive(Debug, Clone, Copy)]
-pub struct NewIntent<'a> {
-    /// The operation's name.
-    pub operation: &'a str,
-    /// The digest of the request.
-    pub digest: [u8; 32],
-    /// The account that the operation is about; cooldowns count per subject.
-    pub subject: Option<Felt>,
-    /// The identity that the subject is bound to with the intent; `None` binds nothing.
-    pub identity: Option<Felt>,
-    /// The request's body in canonical form.
-    pub request: &'a str,
-    /// The chain epoch; a chain that starts over has another.
-    pub epoch: &'a str,
-    /// The sending account.
-    pub signer: Felt,
-    /// Its nonce.
-    pub nonce: u64,
-    /// The transaction's hash.
-    pub transaction_hash: Felt,
-    /// The signed transaction as it is sent, in JSON.
-    pub transaction: &'a str,
-    /// The client's idempotency key, claimed before.
-    pub idempotency_key: Option<&'a str>,
-    /// The highest fee that it may cost the relay, in fri; 0 if the user pays.
-    pub max_fee: u128,
-    /// The budgets that it must not exceed.
-    pub budgets: Budgets,
-    /// The time after an intent of its operation for its subject in which there is no other;
-    /// `None` for no such time.
-    pub cooldown: Option<Duration>,
-}
-
-/// The outcome of [`Intents::intend`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Intended {
-    /// Stored as sent: the transaction may be sent now. If it is not, the intent must be rejected.
-    New(IntentId),
-    /// The transaction is stored already, or an equal request is unresolved: send nothing.
-    Known(Box<Intent>),
-    /// This transaction of the signer has the nonce: read the nonce again and sign again.
-    NonceTaken(Box<Intent>),
-    /// The subject or its identity is bound elsewhere: send nothing.
-    Elsewhere(Binding),
-    /// The relays of the store write to another chain.
-    OtherChain,
-    /// Together with what was spent within 24 hours it is over a budget.
-    OverBudget(OverBudget),
-    /// The subject has had one, this intent, and may have the next at `until_us`.
-    TooSoon {
-        /// The intent that started the cooldown.
-        last: Box<Intent>,
-        /// When the cooldown is over, in microseconds since 1970.
-        until_us: i64,
-    },
-}
-
-/// A stored transaction and its state.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Intent {
-    /// Its id.
-    pub id: IntentId,
-    /// The chain epoch.
-    pub epoch: String,
-    /// The operation's name.
-    pub operation: String,
-    /// The digest of the request.
-    pub digest: [u8; 32],
-    /// The account that the operation is about.
-    pub subject: Option<Felt>,
-    /// The request's body in canonical form.
-    pub request: String,
-    /// The sending account.
-    pub signer: Felt,
-    /// Its nonce.
-    pub nonce: u64,
-    /// The transaction's hash.
-    pub transaction_hash: Felt,
-    /// The signed transaction, in JSON.
-    pub transaction: String,
-    /// Its state.
-    pub state: IntentState,
-    /// The detail of the last state change.
-    pub detail: Option<String>,
-    /// When it was stored, in microseconds since 1970 UTC.
-    pub created_us: i64,
-    /// When its state last changed.
-    pub updated_us: i64,
-}
 
 impl FromRow for Intent {
     fn read(row: &Row) -> Result<Self, StoreError> {
-        let subject: Option<String> = row.get("subject")?;
-        let nonce: i64 = row.get("nonce")?;
+        let felt = |column| {
+            let text: Option<String> = row.get(column)?;
+            text.map(|_| row.felt(column)).transpose()
+        };
+        let born: Option<i64> = row.get("born")?;
         Ok(from_row!(row;
-            get: epoch operation request detail created_us updated_us;
+            get: epoch operation request detail created_us updated_us fee_gfri;
             felt: signer transaction_hash; {
             id: IntentId(row.get("id")?),
             digest: row.parsed("digest", |text| <[u8; 32]>::from_hex(text).ok())?,
-            subject: subject.map(|_| row.felt("subject")).transpose()?,
-            nonce: u64::try_from(nonce).map_err(|_| StoreError::Corrupt("nonce"))?,
+            subject: felt("subject")?,
+            identity: felt("identity")?,
+            born: born.map(|born| number("born", born)).transpose()?,
+            nonce: number("nonce", row.get("nonce")?)?,
             transaction: row.get("transaction_json")?,
             state: row.parsed("state", IntentState::parse)?,
+            included: included(row)?,
         }))
     }
+}
+
+fn number(column: &'static str, stored: i64) -> Result<u64, StoreError> {
+    u64::try_from(stored).map_err(|_| StoreError::Corrupt(column))
+}
+
+fn included(row: &Row) -> Result<Option<Inclusion>, StoreError> {
+    let column = "included_number";
+    let Some(stored) = row.get::<Option<i64>>(column)? else { return Ok(None) };
+    let fingerprint = row.parsed("included_fingerprint", |text| <[u8; 32]>::from_hex(text).ok())?;
+    Ok(Some(Inclusion { number: number(column, stored)?, fingerprint }))
+}
+
+/// A number as both databases store it.
+fn stored(of: &'static str, number: u64) -> Result<i64, StoreError> {
+    i64::try_from(number).map_err(|_| StoreError::TooLarge(of))
 }
 
 /// Reads and writes intents, each write with its journal entry.
@@ -150,97 +72,60 @@ impl Intents<'_> {
     /// nothing may be sent; repeating the call is safe. After [`StoreError::Unconfirmed`] it may be
     /// stored as sent.
     pub async fn intend(&self, new: &NewIntent<'_>, now_us: i64) -> Result<Intended, StoreError> {
-        let nonce = i64::try_from(new.nonce).map_err(|_| StoreError::TooLarge("nonce"))?;
+        let nonce = stored("nonce", new.nonce)?;
         let mut tx = self.db.begin().await?;
         let end = journal::lock(&mut tx).await?;
-        if let Some(row) = tx.row(sql::CHAIN_EPOCH, &[]).await?
-            && row.get::<String>("epoch")? != new.epoch
-        {
-            return Ok(Intended::OtherChain);
-        }
-        let id = IntentId(end.next());
-        if !add(&mut tx, id, new, nonce, now_us).await? {
-            let Some(known) = known(&mut tx, new).await? else {
-                return nonce_taken(&mut tx, new, nonce).await;
-            };
-            link(&mut tx, new, known.id).await?;
-            tx.commit().await?;
-            return Ok(Intended::Known(Box::new(known)));
-        }
-        if let Some((identity, subject)) = new.identity.zip(new.subject) {
-            match faucet::bind(&mut tx, new.epoch, identity, subject, now_us).await? {
-                Binding::Bound => {}
-                elsewhere => return Ok(Intended::Elsewhere(elsewhere)),
+        let facts = facts(&mut tx, new, nonce, now_us).await?;
+        match ledger::intend(new, &facts, now_us) {
+            Intention::Refuse { reply, link: None } => Ok(reply),
+            Intention::Refuse { reply, link: Some(id) } => {
+                if !link(&mut tx, new, id, now_us).await? {
+                    return Ok(Intended::KeyConflict);
+                }
+                tx.commit().await?;
+                Ok(reply)
+            }
+            Intention::Insert(bindings) => {
+                let id = IntentId(end.next());
+                insert(&mut tx, end, (new, nonce), &bindings, now_us).await?;
+                if !link(&mut tx, new, id, now_us).await? {
+                    return Ok(Intended::KeyConflict);
+                }
+                tx.commit().await.map_err(StoreError::of_commit)?;
+                Ok(Intended::New(id))
             }
         }
-        if let Some(too_soon) = too_soon(&mut tx, id, new, now_us).await? {
-            return Ok(too_soon);
+    }
+
+    /// Records what was seen of an intent, with what follows for others of its slot, each with a
+    /// journal entry; `false`, and nothing is written, if its present state does not allow that.
+    /// What is rejected or lost releases what it held.
+    pub async fn apply(
+        &self,
+        id: IntentId,
+        change: &Change<'_>,
+        now_us: i64,
+    ) -> Result<bool, StoreError> {
+        let mut tx = self.db.begin().await?;
+        let end = journal::lock(&mut tx).await?;
+        let rows = tx.rows(sql::CHANGE_INTENTS, &[id.0.into()]).await?;
+        let intents = rows.iter().map(Intent::read).collect::<Result<Vec<_>, _>>()?;
+        let intent = intents.iter().find(|intent| intent.id == id);
+        let intent = intent.ok_or(StoreError::UnknownIntent(id))?;
+        let Some(steps) = ledger::change(id, change, &intents, now_us) else { return Ok(false) };
+        for step in &steps.steps {
+            write(&mut tx, step).await?;
         }
-        if let Some(over) = budget::over(&mut tx, new, now_us).await? {
-            return Ok(Intended::OverBudget(over));
-        }
-        let event = |state, detail| Event {
-            kind: EntryKind::Moved(state),
-            intent: Some(id),
-            operation: new.operation,
-            detail,
-        };
-        let events = [
-            event(IntentState::Intended, intended_detail(new)),
-            event(IntentState::Sent, journal::object(&[])),
-        ];
+        let events = steps.steps.iter().map(event).collect();
         journal::append(&mut tx, end, events, now_us).await?;
-        link(&mut tx, new, id).await?;
-        tx.commit().await.map_err(StoreError::of_commit)?;
-        Ok(Intended::New(id))
-    }
-
-    /// Changes an intent's state, with a journal entry; `false`, and nothing is written, if its
-    /// state does not allow that ([`IntentState::may_become`]). One that is rejected or lost
-    /// releases what it held: nonce, digest, response under a key, binding.
-    pub async fn advance(
-        &self,
-        id: IntentId,
-        next: IntentState,
-        detail: Option<&str>,
-        now_us: i64,
-    ) -> Result<bool, StoreError> {
-        self.settle(id, next, detail, None, now_us).await
-    }
-
-    /// [`Self::advance`] by a receipt: what the transaction cost, in fri, replaces its highest fee,
-    /// if the receipt states it.
-    pub async fn settle(
-        &self,
-        id: IntentId,
-        next: IntentState,
-        detail: Option<&str>,
-        fee: Option<u128>,
-        now_us: i64,
-    ) -> Result<bool, StoreError> {
-        let mut tx = self.db.begin().await?;
-        let moved = step(&mut tx, id, |state| state.may_become(next), next, detail, now_us).await?;
-        if let Some(fee) = fee.filter(|_| moved) {
-            tx.run(sql::INTENT_FEE, &[id.0.into(), budget::gfri(fee).into()]).await?;
+        let of = steps.of_interest();
+        if !of.is_empty() {
+            let nonce = stored("nonce", intent.nonce)?;
+            let bound = faucet::bound(&mut tx, &intent.epoch, &of, intent.signer, nonce).await?;
+            faucet::rebind(&mut tx, &intent.epoch, &steps.rebind(&bound), now_us).await?;
         }
         tx.commit().await?;
-        Ok(moved)
-    }
-
-    /// Changes an intent to lost, whatever its state; `false`, and nothing is written, if it has
-    /// changed since it was read.
-    pub async fn lose(
-        &self,
-        intent: &Intent,
-        detail: &str,
-        now_us: i64,
-    ) -> Result<bool, StoreError> {
-        let (id, lost) = (intent.id, IntentState::Lost);
-        let is_unchanged = |state| state == intent.state && state != lost;
-        let mut tx = self.db.begin().await?;
-        let moved = step(&mut tx, id, is_unchanged, lost, Some(detail), now_us).await?;
-        tx.commit().await?;
-        Ok(moved)
+        Ok(true)
     }
 
     /// Records in the journal that an authenticated request was refused.
@@ -261,7 +146,7 @@ impl Intents<'_> {
             ("request_id", Some(request_id)),
         ]);
         let event = Event { kind: EntryKind::Refused, intent: None, operation, detail };
-        journal::append(&mut tx, end, [event], now_us).await?;
+        journal::append(&mut tx, end, vec![event], now_us).await?;
         tx.commit().await
     }
 
@@ -275,8 +160,8 @@ impl Intents<'_> {
         self.db.one(sql::INTENT_BY_HASH, &[epoch.into(), hash.into()]).await
     }
 
-    /// The unresolved intent of an equal request.
-    pub async fn unresolved_by_digest(
+    /// The newest intent of an equal request, unless rejected or lost.
+    pub async fn newest_by_digest(
         &self,
         epoch: &str,
         digest: &[u8; 32],
@@ -298,9 +183,50 @@ impl Intents<'_> {
         }
     }
 
-    /// All unresolved intents of other epochs, oldest first: their chain is gone.
-    pub async fn unresolved_of_other_epochs(&self, epoch: &str) -> Result<Vec<Intent>, StoreError> {
-        self.db.all(sql::UNRESOLVED_ELSEWHERE, &[epoch.into()]).await
+    /// All displaced intents of an epoch, or of one signer in it, by nonce.
+    pub async fn displaced(
+        &self,
+        epoch: &str,
+        signer: Option<Felt>,
+    ) -> Result<Vec<Intent>, StoreError> {
+        match signer {
+            None => self.db.all(sql::DISPLACED, &[epoch.into()]).await,
+            Some(signer) => {
+                self.db.all(sql::DISPLACED_OF_SIGNER, &[epoch.into(), signer.into()]).await
+            }
+        }
+    }
+
+    /// All intents of a slot, in any state, oldest first.
+    pub async fn of_slot(
+        &self,
+        epoch: &str,
+        signer: Felt,
+        nonce: u64,
+    ) -> Result<Vec<Intent>, StoreError> {
+        let nonce = stored("nonce", nonce)?;
+        self.db.all(sql::INTENTS_OF_SLOT, &[epoch.into(), signer.into(), nonce.into()]).await
+    }
+
+    /// Intents that succeeded or reverted, by the number of their block and their id, highest first;
+    /// those whose block is not known are above all others. Below `below`, which is the number and
+    /// the id of the last one of the page before.
+    pub async fn included_newest(
+        &self,
+        epoch: &str,
+        below: Option<(Option<u64>, IntentId)>,
+        limit: u32,
+    ) -> Result<Vec<Intent>, StoreError> {
+        let (number, id) = below.unwrap_or((None, IntentId(i64::MAX)));
+        let number = number.map_or(Ok(i64::MAX), |number| stored("included_number", number))?;
+        let args = [epoch.into(), number.into(), id.0.into(), i64::from(limit).into()];
+        self.db.all(sql::INCLUDED, &args).await
+    }
+
+    /// The highest block that is known to list an intent that succeeded or reverted.
+    pub async fn floor(&self, epoch: &str) -> Result<Option<u64>, StoreError> {
+        let Some(row) = self.db.row(sql::FLOOR, &[epoch.into()]).await? else { return Ok(None) };
+        number("included_number", row.get("included_number")?).map(Some)
     }
 
     /// The intent that starts a cooldown of this window: the newest of an operation for a subject
@@ -312,8 +238,14 @@ impl Intents<'_> {
         epoch: &str,
         cooldown: Window,
     ) -> Result<Option<Intent>, StoreError> {
-        let before = IntentId(i64::MAX);
-        self.db.one(sql::LAST_OF, &last_of(operation, subject, epoch, cooldown, before)).await
+        let args = [
+            epoch.into(),
+            operation.into(),
+            subject.into(),
+            cooldown.after_us().into(),
+            cooldown.until_us().into(),
+        ];
+        self.db.one(sql::LAST_OF, &args).await
     }
 
     /// The number of intents per state, without empty states.
@@ -326,48 +258,92 @@ impl Intents<'_> {
     }
 }
 
-/// The arguments that select the newest intent of a cooldown among those before another.
-fn last_of<'a>(
-    operation: &'a str,
-    subject: Felt,
-    epoch: &'a str,
-    cooldown: Window,
-    before: IntentId,
-) -> [Arg<'a>; 6] {
-    [
-        epoch.into(),
-        operation.into(),
-        subject.into(),
-        cooldown.after_us().into(),
-        cooldown.until_us().into(),
-        before.0.into(),
-    ]
-}
-
-/// The cooldown that forbids an intent of this id, if one does. The journal's end must be locked.
-async fn too_soon(
+/// What the journal has that a new intent may conflict with. Its end must be locked.
+async fn facts(
     tx: &mut Tx,
-    id: IntentId,
-    new: &NewIntent<'_>,
-    now_us: i64,
-) -> Result<Option<Intended>, StoreError> {
-    let Some((cooldown, subject)) = new.cooldown.zip(new.subject) else { return Ok(None) };
-    let cooldown = Window::new(now_us, micros(cooldown));
-    let args = last_of(new.operation, subject, new.epoch, cooldown, id);
-    let Some(row) = tx.row(sql::LAST_OF, &args).await? else { return Ok(None) };
-    let last = Box::new(Intent::read(&row)?);
-    let until_us = cooldown.forbids_until_us(last.created_us);
-    Ok(until_us.map(|until_us| Intended::TooSoon { last, until_us }))
-}
-
-/// Inserts the row; `false` if a unique index forbids it.
-async fn add(
-    tx: &mut Tx,
-    id: IntentId,
     new: &NewIntent<'_>,
     nonce: i64,
     now_us: i64,
-) -> Result<bool, StoreError> {
+) -> Result<Facts, StoreError> {
+    let none = || Arg::Text(None);
+    let day = Window::new(now_us, DAY_US);
+    let drips = new.budgets.drips.filter(|limit| *limit > 0);
+    let [fees_epoch, first, last] = fees_of(new.epoch, day);
+    let cooldown = Window::new(now_us, new.cooldown.map_or(0, micros));
+    let args = [
+        new.epoch.into(),
+        new.idempotency_key.into(),
+        drips.map_or_else(none, |_| new.epoch.into()),
+        day.after_us().into(),
+        day.until_us().into(),
+        drips.map_or(0, |limit| i64::from(limit) - 1).into(),
+        new.signer.into(),
+        nonce.into(),
+        new.budgets.fees.map_or_else(none, |_| fees_epoch),
+        first,
+        last,
+        new.cooldown.map_or_else(none, |_| new.epoch.into()),
+        new.operation.into(),
+        new.subject.into(),
+        cooldown.after_us().into(),
+        cooldown.until_us().into(),
+    ];
+    let row = tx.row(sql::INTEND_FACTS, &args).await?;
+    let row = row.ok_or(StoreError::Corrupt("facts"))?;
+    let last: Option<i64> = row.get("last_id")?;
+    let key = key(&row)?;
+    let args = [
+        new.epoch.into(),
+        new.transaction_hash.into(),
+        new.signer.into(),
+        nonce.into(),
+        (&new.digest).into(),
+        key.as_ref().and_then(|key| key.intent).map(|id| id.0).into(),
+        last.into(),
+    ];
+    let rows = tx.rows(sql::INTEND_INTENTS, &args).await?;
+    let intents = rows.iter().map(Intent::read).collect::<Result<Vec<_>, _>>()?;
+    let bound = match new.identity.zip(new.subject) {
+        Some((identity, subject)) => {
+            let of = [(Some(identity), subject)];
+            faucet::bound(tx, new.epoch, &of, new.signer, nonce).await?
+        }
+        None => Vec::new(),
+    };
+    let mut facts = Facts {
+        epoch: row.get("epoch")?,
+        key,
+        last: intents.iter().find(|intent| Some(intent.id.0) == last).cloned(),
+        intents,
+        bound,
+        drip_us: row.get("drip_us")?,
+        fees_gfri: row.get::<Option<i64>>("fees_gfri")?.unwrap_or(0),
+        minutes: Vec::new(),
+    };
+    if facts.need_minutes(new, now_us) {
+        let rows = tx.rows(sql::FEES_BY_MINUTE, &fees_of(new.epoch, day)).await?;
+        let minute = |row: &Row| Ok((row.get("minute")?, row.get("fee_gfri")?));
+        facts.minutes = rows.iter().map(minute).collect::<Result<_, StoreError>>()?;
+    }
+    Ok(facts)
+}
+
+fn key(row: &Row) -> Result<Option<Key>, StoreError> {
+    let Some(operation) = row.get::<Option<String>>("key_operation")? else { return Ok(None) };
+    let digest = row.parsed("key_digest", |text| <[u8; 32]>::from_hex(text).ok())?;
+    let intent = row.get::<Option<i64>>("key_intent")?.map(IntentId);
+    Ok(Some(Key { operation, digest, token: None, intent, answer: None }))
+}
+
+/// Writes a new intent, its entries and its bindings.
+async fn insert(
+    tx: &mut Tx,
+    end: End,
+    (new, nonce): (&NewIntent<'_>, i64),
+    bindings: &[Rebinding],
+    now_us: i64,
+) -> Result<(), StoreError> {
+    let id = IntentId(end.next());
     let args = [
         id.0.into(),
         new.epoch.into(),
@@ -379,70 +355,70 @@ async fn add(
         nonce.into(),
         new.transaction_hash.into(),
         new.transaction.into(),
-        budget::gfri(new.max_fee).into(),
+        gfri(new.max_fee).into(),
         now_us.into(),
+        new.identity.into(),
+        stored("born", new.born)?.into(),
     ];
-    Ok(tx.run(sql::INTENT_ADD, &args).await? == 1)
+    tx.run(sql::INTENT_ADD, &args).await.map_err(StoreError::of_decided)?;
+    let event = |state, detail| Event {
+        kind: EntryKind::Moved(state),
+        intent: Some(id),
+        operation: new.operation,
+        detail,
+    };
+    let events = vec![
+        event(IntentState::Intended, intended_detail(new)),
+        event(IntentState::Sent, journal::object(&[])),
+    ];
+    journal::append(tx, end, events, now_us).await?;
+    faucet::rebind(tx, new.epoch, bindings, now_us).await
 }
 
-/// The conflicting intent: of the same transaction, else of an equal request.
-async fn known(tx: &mut Tx, new: &NewIntent<'_>) -> Result<Option<Intent>, StoreError> {
-    let hash = [new.epoch.into(), new.transaction_hash.into()];
-    let mut row = tx.row(sql::INTENT_BY_HASH, &hash).await?;
-    if row.is_none() {
-        let digest = [new.epoch.into(), (&new.digest).into()];
-        row = tx.row(sql::INTENT_BY_DIGEST, &digest).await?;
-    }
-    row.as_ref().map(Intent::read).transpose()
-}
-
-async fn nonce_taken(tx: &mut Tx, new: &NewIntent<'_>, nonce: i64) -> Result<Intended, StoreError> {
-    let args = [new.epoch.into(), new.signer.into(), nonce.into()];
-    let taken = tx.row(sql::INTENT_BY_NONCE, &args).await?;
-    // else the id itself is taken: the chain head is behind the rows
-    let taken = taken.as_ref().ok_or(StoreError::Corrupt("chain_head"))?;
-    Ok(Intended::NonceTaken(Box::new(Intent::read(taken)?)))
-}
-
-/// Changes the state if the present one permits it, with a journal entry.
-async fn step(
+/// Lets the key of a new intent name this one; `false` if it belongs to another request by now.
+async fn link(
     tx: &mut Tx,
+    new: &NewIntent<'_>,
     id: IntentId,
-    may: impl Fn(IntentState) -> bool,
-    next: IntentState,
-    detail: Option<&str>,
     now_us: i64,
 ) -> Result<bool, StoreError> {
-    let end = journal::lock(tx).await?;
-    let row = tx.row(sql::INTENT_STATE, &[id.0.into()]).await?;
-    let row = row.ok_or(StoreError::UnknownIntent(id))?;
-    if !may(row.parsed("state", IntentState::parse)?) {
-        return Ok(false);
-    }
-    tx.run(sql::INTENT_MOVE, &[id.0.into(), next.name().into(), detail.into(), now_us.into()])
-        .await?;
-    let operation: String = row.get("operation")?;
-    let event = Event {
-        kind: EntryKind::Moved(next),
-        intent: Some(id),
-        operation: &operation,
-        detail: journal::object(&[("detail", detail)]),
-    };
-    journal::append(tx, end, [event], now_us).await?;
-    if matches!(next, IntentState::Rejected | IntentState::Lost) {
-        tx.run(sql::KEY_WITHDRAW, &[id.0.into()]).await?;
-        let (epoch, subject): (String, Option<String>) = (row.get("epoch")?, row.get("subject")?);
-        let args = [epoch.into(), operation.into(), subject.as_deref().into()];
-        tx.run(sql::UNBIND, &args).await?;
-    }
-    Ok(true)
+    let Some(key) = new.idempotency_key else { return Ok(true) };
+    let of = (new.operation, &new.digest);
+    idempotency::link(tx, new.epoch, key, of, id, now_us).await
 }
 
-async fn link(tx: &mut Tx, new: &NewIntent<'_>, id: IntentId) -> Result<(), StoreError> {
-    let Some(key) = new.idempotency_key else { return Ok(()) };
-    match tx.run(sql::KEY_LINK, &[new.epoch.into(), key.into(), id.0.into()]).await? {
-        1 => Ok(()),
-        _ => Err(StoreError::UnknownKey),
+/// Writes a changed intent.
+async fn write(tx: &mut Tx, step: &Step) -> Result<(), StoreError> {
+    let Step { intent, withdraws } = step;
+    let included = intent.included.map(|block| stored("included_number", block.number));
+    let fingerprint = intent.included.map(|block| hex::encode(block.fingerprint));
+    let args = [
+        intent.id.0.into(),
+        intent.state.name().into(),
+        intent.detail.as_deref().into(),
+        intent.updated_us.into(),
+        intent.fee_gfri.into(),
+        included.transpose()?.into(),
+        fingerprint.as_deref().into(),
+    ];
+    tx.run(sql::INTENT_MOVE, &args).await.map_err(StoreError::of_decided)?;
+    if *withdraws {
+        tx.run(sql::KEY_WITHDRAW, &[intent.id.0.into()]).await?;
+    }
+    Ok(())
+}
+
+/// The journal entry of a changed intent.
+fn event(step: &Step) -> Event<'_> {
+    let intent = &step.intent;
+    let block = intent.included.filter(|_| intent.state.is_included());
+    let block = block.map(|block| block.number.to_string());
+    let detail = [("block", block.as_deref()), ("detail", intent.detail.as_deref())];
+    Event {
+        kind: EntryKind::Moved(intent.state),
+        intent: Some(intent.id),
+        operation: &intent.operation,
+        detail: journal::object(&detail),
     }
 }
 

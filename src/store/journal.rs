@@ -4,12 +4,10 @@
 //! the chain first ([`lock`]), which serializes all writers across processes: the sequence has no
 //! gaps, and what a writer reads after the lock is still true when it commits.
 
-use super::db::{Db, FromRow as _, Row};
+use super::db::{Arg, Db, FromRow as _, Row};
 use super::entry::{Entry, Event, GENESIS};
-use super::intent::{Intent, IntentId};
-use super::state::IntentState;
 use super::tx::Tx;
-use super::{StoreError, sql};
+use super::{Intent, IntentId, IntentState, StoreError, sql};
 use portcullis_filters::felt::Felt;
 use thiserror::Error;
 
@@ -40,31 +38,40 @@ pub(super) async fn lock(tx: &mut Tx) -> Result<End, StoreError> {
     End::read(&row.ok_or(StoreError::Corrupt("chain_head"))?)
 }
 
-/// Appends entries in this order.
-pub(super) async fn append<const N: usize>(
+/// Appends entries in this order, two in one statement.
+pub(super) async fn append(
     tx: &mut Tx,
     mut end: End,
-    events: [Event<'_>; N],
+    events: Vec<Event<'_>>,
     now_us: i64,
 ) -> Result<(), StoreError> {
+    let mut entries = Vec::with_capacity(events.len());
     for event in events {
         let seq = end.next();
         let entry = Entry::after(end.hash, seq, now_us, event);
-        let args = [
-            entry.seq.into(),
-            entry.at_us.into(),
-            entry.kind.name().into(),
-            entry.intent.map(|id| id.0).into(),
-            (&entry.operation).into(),
-            (&entry.detail).into(),
-            (&entry.prev_hash).into(),
-            (&entry.hash).into(),
-        ];
-        tx.run(sql::ENTRY_ADD, &args).await?;
-        end = End { seq, hash: entry.hash };
+        end = End { seq, hash: entry.hash.clone() };
+        entries.push(entry);
+    }
+    for entries in entries.chunks(2) {
+        let args: Vec<Arg<'_>> = entries.iter().flat_map(columns).collect();
+        let add = if entries.len() == 2 { sql::ENTRIES_ADD } else { sql::ENTRY_ADD };
+        tx.run(add, &args).await?;
     }
     tx.run(sql::CHAIN_MOVE, &[end.seq.into(), (&end.hash).into()]).await?;
     Ok(())
+}
+
+fn columns(entry: &Entry) -> [Arg<'_>; 8] {
+    [
+        entry.seq.into(),
+        entry.at_us.into(),
+        entry.kind.name().into(),
+        entry.intent.map(|id| id.0).into(),
+        (&entry.operation).into(),
+        (&entry.detail).into(),
+        (&entry.prev_hash).into(),
+        (&entry.hash).into(),
+    ]
 }
 
 /// Reads the journal.

@@ -4,6 +4,10 @@
 //! Every call has a timeout of seconds and fails if the database is unavailable; a failed write may
 //! have been done all the same. Nothing here knows the chain.
 //!
+//! What the journal decides is in [`portcullis_filters::ledger`]: a transaction here locks the end of
+//! the journal, reads facts, decides there, writes what changes, and commits. Conditions in SQL
+//! select, and unique indexes are alarms.
+//!
 //! Reading order: `intent.rs`, `journal.rs` with `entry.rs` and `state.rs`, `budget.rs`,
 //! `idempotency.rs`, `chain_epoch.rs`, `clock.rs`, `faucet.rs`, `locks.rs`; `feed.rs`,
 //! `account.rs`, `podcast.rs`, `sitemap.rs`, `age.rs`; `replica.rs`, `topology.rs`; `transfer` with
@@ -63,28 +67,32 @@ use tokio::sync::Semaphore;
 
 pub use account::{Account, AccountStatus, Accounts};
 pub use age::{AgeUser, Ages, EventOutcome, Opening};
-pub use budget::{Budget, Budgets, OverBudget};
 pub use entry::{Entry, GENESIS};
 pub use error::{Cause, StoreError};
 pub use examine::{Examined, Tables};
-pub use faucet::{Binding, FaucetBindings};
+pub use faucet::FaucetBindings;
 pub use feed::{
     FeedItem, FeedQuery, Feeds, MAX_BLOCKED, MAX_LABELS, Suggestion, SuggestionPage,
     SuggestionQuery,
 };
 pub use forget::Forgotten;
-pub use idempotency::{Claim, Keys};
-pub use intent::{Intended, Intent, IntentId, Intents, NewIntent};
+pub use idempotency::Keys;
+pub use intent::Intents;
 pub use journal::{Break, Journal, PAGE, Search, Verified};
 pub use locks::{Chore, ChoreLock, SessionLock};
 pub use podcast::{Episode, Funding, Person, Podcast, Podcasts, Published, Transcript, Txt};
 pub use prune::{AGE_EVENTS_KEPT, PruneBefore, Pruned};
 pub use replica::ReplicaStatus;
 pub use sitemap::{Sitemap, SitemapFile, SitemapNumber, SitemapReader, SitemapStamp, SitemapUrl};
-pub use state::{EntryKind, IntentState};
+pub use state::EntryKind;
 pub use topology::Topology;
 pub use transfer::{
     Content, ExportError, ImportError, ImportRules, Imported, Stage, types as content_types,
+};
+
+pub use portcullis_filters::ledger::{
+    Binding, Budget, Budgets, Change, Claim, ClaimToken, Inclusion, Intended, Intent, IntentId,
+    IntentState, NewIntent, OverBudget,
 };
 
 /// 1 s to find out why there is no connection.

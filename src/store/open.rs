@@ -63,7 +63,7 @@ macro_rules! version {
 pub(super) const NEWEST: i64 = VERSIONS[VERSIONS.len() - 1].number;
 
 /// All versions in order. A released version never changes.
-const VERSIONS: [Version; 9] = [
+const VERSIONS: [Version; 10] = [
     version!(1, "relay", "0001_relay.sql"),
     version!(2, "sidecar", "0002_sidecar.sql"),
     version!(3, "search", "0003_search.sql"),
@@ -73,6 +73,7 @@ const VERSIONS: [Version; 9] = [
     version!(7, "moderation", "0007_moderation.sql"),
     version!(8, "chain_epoch", "0008_chain_epoch.sql"),
     version!(9, "budgets", "0009_budgets.sql"),
+    version!(10, "displaced", "0010_displaced.sql"),
 ];
 
 /// Where the database is.

@@ -43,6 +43,10 @@ pub const NOW: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000):
 pub const ENTRY_ADD: &str = "INSERT INTO journal \
     (seq, at_us, kind, intent_id, operation, detail, prev_hash, hash) \
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
+/// Appends two entries.
+pub const ENTRIES_ADD: &str = "INSERT INTO journal \
+    (seq, at_us, kind, intent_id, operation, detail, prev_hash, hash) \
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8), ($9, $10, $11, $12, $13, $14, $15, $16)";
 
 /// All columns of an entry, with the rest of the statement.
 macro_rules! entry {
@@ -66,7 +70,8 @@ macro_rules! intent {
     ($rest:literal) => {
         concat!(
             "SELECT id, epoch, operation, digest, subject, request, signer, nonce, ",
-            "transaction_hash, transaction_json, state, detail, created_us, updated_us ",
+            "transaction_hash, transaction_json, state, detail, created_us, updated_us, ",
+            "fee_gfri, identity, born, included_number, included_fingerprint ",
             "FROM intent WHERE ",
             $rest
         )
@@ -75,44 +80,97 @@ macro_rules! intent {
 
 /// Any intent, to see whether the table answers.
 pub const INTENT_ANY: &str = "SELECT id FROM intent LIMIT 1";
-/// Inserts an intent as sent, unless a unique index forbids it.
+/// Inserts an intent as sent.
 pub const INTENT_ADD: &str = "INSERT INTO intent \
     (id, epoch, operation, digest, subject, request, signer, nonce, transaction_hash, \
-    transaction_json, fee_gfri, state, created_us, updated_us) \
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'sent', $12, $12) \
-    ON CONFLICT DO NOTHING";
-/// The state of an intent, and what its binding is found by.
-pub const INTENT_STATE: &str = "SELECT state, epoch, operation, subject FROM intent WHERE id = $1";
-/// Changes the state of an intent.
-pub const INTENT_MOVE: &str =
-    "UPDATE intent SET state = $2, detail = $3, updated_us = $4 WHERE id = $1";
-/// Sets what an intent cost; a user's own transaction costs nothing.
-pub const INTENT_FEE: &str = "UPDATE intent SET fee_gfri = $2 WHERE id = $1 AND fee_gfri > 0";
+    transaction_json, fee_gfri, state, created_us, updated_us, identity, born) \
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'sent', $12, $12, $13, $14)";
+/// Changes an intent.
+pub const INTENT_MOVE: &str = "UPDATE intent SET state = $2, detail = $3, updated_us = $4, \
+    fee_gfri = $5, included_number = $6, included_fingerprint = $7 WHERE id = $1";
+/// What a new intent may conflict with, but for other intents: the epoch in force; its key; the
+/// drip that has one less newer ones than the budget permits; the fees of the day; and the intent
+/// that starts its cooldown. What is not asked for is NULL. A displaced intent of the slot does not
+/// bind the new one.
+pub const INTEND_FACTS: &str = "SELECT (SELECT epoch FROM chain_epoch) AS epoch, \
+    idempotency.operation AS key_operation, idempotency.digest AS key_digest, \
+    idempotency.intent_id AS key_intent, \
+    (SELECT created_us FROM intent WHERE epoch = $3 AND created_us > $4 AND created_us <= $5 \
+    AND operation = 'faucet-drip' AND state NOT IN ('rejected', 'lost', 'reverted') \
+    AND NOT (state = 'displaced' AND signer = $7 AND nonce = $8) \
+    ORDER BY created_us DESC LIMIT 1 OFFSET $6) AS drip_us, \
+    (SELECT CAST(sum(fee_gfri) AS BIGINT) FROM fee_sum \
+    WHERE epoch = $9 AND minute >= $10 AND minute <= $11) AS fees_gfri, \
+    (SELECT id FROM intent WHERE epoch = $12 AND operation = $13 AND subject = $14 \
+    AND created_us > $15 AND created_us <= $16 \
+    AND state NOT IN ('rejected', 'lost', 'reverted') \
+    AND NOT (state = 'displaced' AND signer = $7 AND nonce = $8) \
+    ORDER BY created_us DESC, id DESC LIMIT 1) AS last_id \
+    FROM (SELECT 1 AS one) AS here \
+    LEFT JOIN idempotency ON idempotency.epoch = $1 AND idempotency.key = $2";
+/// The intents that a new one may conflict with: of its hash, its slot and its digest, and two of
+/// these ids.
+pub const INTEND_INTENTS: &str = intent!(
+    "id IN (SELECT id FROM intent WHERE epoch = $1 AND transaction_hash = $2 \
+    AND state NOT IN ('rejected', 'lost') \
+    UNION ALL SELECT id FROM intent WHERE epoch = $1 AND signer = $3 AND nonce = $4 \
+    UNION ALL SELECT id FROM intent WHERE epoch = $1 AND digest = $5 \
+    AND state IN ('intended', 'sent', 'accepted', 'displaced') \
+    UNION ALL SELECT id FROM intent WHERE id = $6 \
+    UNION ALL SELECT id FROM intent WHERE id = $7) ORDER BY id"
+);
+/// The intents of the slot of one, and those that hold something with the digest of one of these:
+/// newer, or open.
+pub const CHANGE_INTENTS: &str = intent!(
+    "id IN (SELECT slot.id FROM intent AS it JOIN intent AS slot ON slot.epoch = it.epoch \
+    AND slot.signer = it.signer AND slot.nonce = it.nonce WHERE it.id = $1 \
+    UNION ALL SELECT equal.id FROM intent AS it JOIN intent AS slot ON slot.epoch = it.epoch \
+    AND slot.signer = it.signer AND slot.nonce = it.nonce \
+    JOIN intent AS equal ON equal.epoch = slot.epoch AND equal.digest = slot.digest \
+    AND equal.id > slot.id AND equal.state NOT IN ('rejected', 'lost') WHERE it.id = $1 \
+    UNION ALL SELECT open.id FROM intent AS it JOIN intent AS open ON open.epoch = it.epoch \
+    AND open.digest = it.digest AND open.state IN ('intended', 'sent', 'accepted') \
+    WHERE it.id = $1) ORDER BY id"
+);
 /// An intent.
 pub const INTENT: &str = intent!("id = $1");
 /// The intent of a transaction, unless rejected or lost.
 pub const INTENT_BY_HASH: &str =
     intent!("epoch = $1 AND transaction_hash = $2 AND state NOT IN ('rejected', 'lost')");
-/// The unresolved intent of a request.
-pub const INTENT_BY_DIGEST: &str =
-    intent!("epoch = $1 AND digest = $2 AND state IN ('intended', 'sent', 'accepted')");
-/// The intent that has a nonce.
-pub const INTENT_BY_NONCE: &str =
-    intent!("epoch = $1 AND signer = $2 AND nonce = $3 AND state NOT IN ('rejected', 'lost')");
+/// The newest intent of a request, unless rejected or lost.
+pub const INTENT_BY_DIGEST: &str = intent!(
+    "epoch = $1 AND digest = $2 AND state NOT IN ('rejected', 'lost') ORDER BY id DESC LIMIT 1"
+);
+/// The intents of a slot.
+pub const INTENTS_OF_SLOT: &str = intent!("epoch = $1 AND signer = $2 AND nonce = $3 ORDER BY id");
+/// The displaced intents of an epoch.
+pub const DISPLACED: &str = intent!("epoch = $1 AND state = 'displaced' ORDER BY nonce, id");
+/// The displaced intents of an epoch and a signer.
+pub const DISPLACED_OF_SIGNER: &str =
+    intent!("epoch = $1 AND signer = $2 AND state = 'displaced' ORDER BY nonce, id");
+/// The included intents of an epoch below a block and an id, newest block first; those without a
+/// known block are above all others.
+pub const INCLUDED: &str = intent!(
+    "epoch = $1 AND state IN ('succeeded', 'reverted') \
+    AND (coalesce(included_number, 9223372036854775807), id) < ($2, $3) \
+    ORDER BY coalesce(included_number, 9223372036854775807) DESC, id DESC LIMIT $4"
+);
+/// The newest known block of an included intent.
+pub const FLOOR: &str = "SELECT included_number FROM intent \
+    WHERE epoch = $1 AND state IN ('succeeded', 'reverted') \
+    AND coalesce(included_number, 9223372036854775807) < 9223372036854775807 \
+    ORDER BY coalesce(included_number, 9223372036854775807) DESC LIMIT 1";
 /// The unresolved intents of an epoch.
 pub const UNRESOLVED: &str =
     intent!("epoch = $1 AND state IN ('intended', 'sent', 'accepted') ORDER BY id");
 /// The unresolved intents of an epoch and a signer.
 pub const UNRESOLVED_OF_SIGNER: &str =
     intent!("epoch = $1 AND signer = $2 AND state IN ('intended', 'sent', 'accepted') ORDER BY id");
-/// The unresolved intents of all epochs except one.
-pub const UNRESOLVED_ELSEWHERE: &str =
-    intent!("epoch <> $1 AND state IN ('intended', 'sent', 'accepted') ORDER BY id");
-/// The newest intent of an operation for a subject after `$4`, up to `$5`, with an id below `$6`,
-/// that is not rejected, lost or reverted.
+/// The newest intent of an operation for a subject after `$4`, up to `$5`, that is not rejected, lost
+/// or reverted.
 pub const LAST_OF: &str = intent!(
     "epoch = $1 AND operation = $2 AND subject = $3 AND created_us > $4 AND created_us <= $5 \
-    AND id < $6 AND state NOT IN ('rejected', 'lost', 'reverted') ORDER BY created_us DESC LIMIT 1"
+    AND state NOT IN ('rejected', 'lost', 'reverted') ORDER BY created_us DESC, id DESC LIMIT 1"
 );
 /// The number of intents per state.
 pub const COUNT_BY_STATE: &str = "SELECT state, intents FROM intent_count WHERE intents <> 0";
@@ -121,19 +179,12 @@ pub const COUNT_BY_STATE: &str = "SELECT state, intents FROM intent_count WHERE 
 pub const DRIPS: &str = "SELECT count(*) AS drips FROM intent WHERE epoch = $1 \
     AND created_us > $2 AND created_us <= $3 AND operation = 'faucet-drip' \
     AND state NOT IN ('rejected', 'lost', 'reverted')";
-/// The newest of them that has `$4` newer ones.
-pub const DRIP_OVER: &str = "SELECT created_us FROM intent WHERE epoch = $1 \
-    AND created_us > $2 AND created_us <= $3 AND operation = 'faucet-drip' \
-    AND state NOT IN ('rejected', 'lost', 'reverted') \
-    ORDER BY created_us DESC LIMIT 1 OFFSET $4";
 /// The fees of an epoch from a minute to another.
 pub const FEES: &str = "SELECT CAST(coalesce(sum(fee_gfri), 0) AS BIGINT) AS fees_gfri \
     FROM fee_sum WHERE epoch = $1 AND minute >= $2 AND minute <= $3";
-/// The newest of these minutes whose fees are more than `$4` together with those of newer ones.
-pub const FEE_OVER: &str = "SELECT minute FROM (SELECT minute, \
-    sum(fee_gfri) OVER (ORDER BY minute DESC) AS together FROM fee_sum \
-    WHERE epoch = $1 AND minute >= $2 AND minute <= $3) AS sums \
-    WHERE together > $4 ORDER BY minute DESC LIMIT 1";
+/// The same by minute.
+pub const FEES_BY_MINUTE: &str = "SELECT minute, fee_gfri FROM fee_sum \
+    WHERE epoch = $1 AND minute >= $2 AND minute <= $3";
 
 // Searches take the id to continue below, the number of rows, and the transaction hash, subject,
 // state and operation to match (NULL matches all). Each uses the index of the attribute in its
@@ -170,9 +221,16 @@ pub const REFUSALS: &str = entry!(
     ORDER BY seq DESC LIMIT $2"
 );
 
-/// Binds an identity and a recipient, unless one of them is bound.
-pub const BIND: &str = "INSERT INTO faucet_binding (epoch, identity, recipient, bound_us) \
-    VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING";
+/// Binds an identity and a recipient.
+pub const BIND: &str =
+    "INSERT INTO faucet_binding (epoch, identity, recipient, bound_us) VALUES ($1, $2, $3, $4)";
+/// The bindings of an identity and of a recipient, and whether a drip holds them that is not of
+/// this slot.
+pub const BOUND: &str = "SELECT identity, recipient, CASE WHEN EXISTS (SELECT 1 FROM intent \
+    WHERE intent.epoch = $1 AND intent.operation = 'faucet-drip' \
+    AND intent.subject = faucet_binding.recipient AND intent.state NOT IN ('rejected', 'lost') \
+    AND NOT (intent.signer = $4 AND intent.nonce = $5)) THEN 1 ELSE 0 END AS is_held \
+    FROM faucet_binding WHERE epoch = $1 AND (identity = $2 OR recipient = $3)";
 /// The recipient of an identity.
 pub const BOUND_TO: &str =
     "SELECT recipient FROM faucet_binding WHERE epoch = $1 AND identity = $2";
@@ -180,34 +238,37 @@ pub const BOUND_TO: &str =
 /// The identity of a recipient.
 pub const BOUND_FROM: &str =
     "SELECT identity FROM faucet_binding WHERE epoch = $1 AND recipient = $2";
-/// Removes a binding without a pending or successful intent.
-pub const UNBIND: &str = "DELETE FROM faucet_binding WHERE epoch = $1 AND recipient = $3 \
-    AND NOT EXISTS (SELECT 1 FROM intent WHERE intent.epoch = $1 AND operation = $2 \
-    AND subject = $3 AND state NOT IN ('rejected', 'lost', 'reverted'))";
+/// Removes a binding.
+pub const UNBIND: &str =
+    "DELETE FROM faucet_binding WHERE epoch = $1 AND identity = $2 AND recipient = $3";
 
-/// Claims a key, or replaces an equal claim that was abandoned before `$6`.
-pub const KEY_CLAIM: &str = "INSERT INTO idempotency (epoch, key, operation, digest, created_us) \
-    VALUES ($1, $2, $3, $4, $5) \
-    ON CONFLICT (epoch, key) DO UPDATE SET created_us = excluded.created_us \
-    WHERE idempotency.intent_id IS NULL AND idempotency.status IS NULL \
-    AND idempotency.created_us < $6 AND idempotency.operation = excluded.operation \
-    AND idempotency.digest = excluded.digest";
+// The statements of keys that are alone in their transaction take no lock, so their conditions are
+// theirs: of two at once, one changes the row.
+
+/// Claims a key, unless it is claimed.
+pub const KEY_CLAIM: &str = "INSERT INTO idempotency \
+    (epoch, key, operation, digest, created_us, claim_token) VALUES ($1, $2, $3, $4, $5, $6) \
+    ON CONFLICT (epoch, key) DO NOTHING";
 /// A claimed key.
-pub const KEY: &str = "SELECT operation, digest, intent_id, status, body, created_us \
+pub const KEY: &str = "SELECT operation, digest, claim_token, intent_id, status, body \
     FROM idempotency WHERE epoch = $1 AND key = $2";
-/// Links an open key to its intent, or to another one after a rejected or lost one.
-pub const KEY_LINK: &str = "UPDATE idempotency SET intent_id = $3 WHERE epoch = $1 \
-    AND key = $2 AND status IS NULL AND (intent_id IS NULL OR intent_id = $3 OR EXISTS \
-    (SELECT 1 FROM intent WHERE id = idempotency.intent_id AND state IN ('rejected', 'lost')))";
-/// Stores the response of a key, once.
-pub const KEY_ANSWER: &str = "UPDATE idempotency SET status = $3, body = $4 \
-    WHERE epoch = $1 AND key = $2 AND status IS NULL";
+/// Lets a key name an intent, without an answer; claims it if it is gone. A claim for another
+/// request that came meanwhile is left.
+pub const KEY_LINK: &str = "INSERT INTO idempotency \
+    (epoch, key, operation, digest, created_us, intent_id) VALUES ($1, $2, $3, $4, $5, $6) \
+    ON CONFLICT (epoch, key) DO UPDATE SET intent_id = excluded.intent_id, status = NULL, \
+    body = NULL WHERE idempotency.operation = excluded.operation \
+    AND idempotency.digest = excluded.digest";
+/// Stores the response of a key that names an intent, once.
+pub const KEY_ANSWER: &str = "UPDATE idempotency SET status = $6, body = $7 \
+    WHERE epoch = $1 AND key = $2 AND operation = $3 AND digest = $4 AND intent_id = $5 \
+    AND status IS NULL";
 /// Withdraws the responses that report an intent.
 pub const KEY_WITHDRAW: &str =
     "UPDATE idempotency SET status = NULL, body = NULL WHERE intent_id = $1";
-/// Releases a claim without intent and response.
+/// Releases a claim without intent and response, of this owner.
 pub const KEY_RELEASE: &str = "DELETE FROM idempotency \
-    WHERE epoch = $1 AND key = $2 AND created_us = $3 AND intent_id IS NULL AND status IS NULL";
+    WHERE epoch = $1 AND key = $2 AND claim_token = $3 AND intent_id IS NULL AND status IS NULL";
 /// Deletes old keys that are answered or have no intent.
 pub const KEY_PRUNE: &str = "DELETE FROM idempotency \
     WHERE created_us < $1 AND (status IS NOT NULL OR intent_id IS NULL)";

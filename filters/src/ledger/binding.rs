@@ -1,0 +1,130 @@
+//! The faucet's bindings: an identity has one recipient, and a recipient one identity, from the
+//! first drip until the chain starts over, or until no drip holds them.
+//!
+//! Of a slot, the transaction that the chain has decides; while it has none, the newest that holds.
+
+use super::FAUCET_DRIP;
+use super::intent::{Intent, IntentId, NewIntent};
+use crate::felt::Felt;
+use alloc::vec::Vec;
+
+/// Whether an identity and a recipient are bound to each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Binding {
+    /// They are, or nothing prevents it.
+    Bound,
+    /// The identity is bound to another recipient.
+    IdentityElsewhere,
+    /// The recipient is bound to another identity.
+    RecipientElsewhere,
+}
+
+/// An identity and a recipient.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Pair {
+    /// The identity.
+    pub identity: Felt,
+    /// The recipient.
+    pub recipient: Felt,
+}
+
+impl Pair {
+    /// Whether not both can be bound.
+    fn excludes(self, other: Self) -> bool {
+        self != other && (self.identity == other.identity || self.recipient == other.recipient)
+    }
+}
+
+/// A binding in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bound {
+    /// What is bound.
+    pub pair: Pair,
+    /// Whether a drip of another slot than the one in question holds it.
+    pub is_held: bool,
+}
+
+/// A change of the bindings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rebinding {
+    /// These are no longer bound.
+    Release(Pair),
+    /// These are bound.
+    Bind(Pair),
+}
+
+/// What a new intent binds.
+///
+/// # Errors
+/// Its identity or its subject is bound elsewhere.
+pub(super) fn of_new(new: &NewIntent<'_>, bound: &[Bound]) -> Result<Vec<Rebinding>, Binding> {
+    let Some((identity, recipient)) = new.identity.zip(new.subject) else { return Ok(Vec::new()) };
+    let pair = Pair { identity, recipient };
+    let held = |bound: &&Bound| bound.is_held && bound.pair.excludes(pair);
+    if bound.iter().filter(held).any(|bound| bound.pair.identity == identity) {
+        return Err(Binding::IdentityElsewhere);
+    }
+    if bound.iter().any(|bound| held(&bound)) {
+        return Err(Binding::RecipientElsewhere);
+    }
+    let mut changes = released(bound, |other| other.excludes(pair));
+    if !bound.iter().any(|bound| bound.pair == pair) {
+        changes.push(Rebinding::Bind(pair));
+    }
+    Ok(changes)
+}
+
+fn released(bound: &[Bound], is_released: impl Fn(Pair) -> bool) -> Vec<Rebinding> {
+    let pairs = bound.iter().map(|bound| bound.pair);
+    pairs.filter(|pair| is_released(*pair)).map(Rebinding::Release).collect()
+}
+
+/// What follows for the bindings once the intents of a slot are these: nothing but what one of them
+/// holds is bound, or what a drip of another slot holds; the one that the chain has comes first.
+pub(super) fn of_slot(slot: &[Intent], bound: &[Bound]) -> Vec<Rebinding> {
+    let mut claims: Vec<&Intent> = slot.iter().filter(|intent| is_drip(intent)).collect();
+    claims.sort_by_key(|intent| (!intent.state.occupies(), core::cmp::Reverse(intent.id)));
+    let mut taken: Vec<Pair> = bound.iter().filter(|it| it.is_held).map(|it| it.pair).collect();
+    for intent in claims {
+        let Some(pair) = pair_of(intent, bound) else { continue };
+        if !taken.iter().any(|other| *other == pair || other.excludes(pair)) {
+            taken.push(pair);
+        }
+    }
+    let mut changes = released(bound, |pair| !taken.contains(&pair));
+    let is_new = |pair: &Pair| !bound.iter().any(|bound| bound.pair == *pair);
+    changes.extend(taken.into_iter().filter(is_new).map(Rebinding::Bind));
+    changes
+}
+
+/// What an intent binds. Of what earlier versions wrote, only the recipient is known.
+fn pair_of(intent: &Intent, bound: &[Bound]) -> Option<Pair> {
+    let recipient = intent.subject?;
+    match intent.identity {
+        Some(identity) => Some(Pair { identity, recipient }),
+        None => bound.iter().map(|bound| bound.pair).find(|pair| pair.recipient == recipient),
+    }
+}
+
+fn is_drip(intent: &Intent) -> bool {
+    intent.state.holds() && intent.operation == FAUCET_DRIP
+}
+
+/// The bindings that the intents of a slot may have part in: identities and recipients. Empty if
+/// none changes with `moved`, the intents before and after.
+pub(super) fn of_interest(before: &[Intent], after: &[Intent]) -> Vec<(Option<Felt>, Felt)> {
+    let holders = |slot: &[Intent]| -> Vec<(IntentId, bool)> {
+        let drips = slot.iter().filter(|intent| is_drip(intent));
+        drips.map(|intent| (intent.id, intent.state.occupies())).collect()
+    };
+    let are_same = match (holders(before).as_slice(), holders(after).as_slice()) {
+        // alone, it holds its own whether or not it has its nonce
+        ([(before, _)], [(after, _)]) => before == after,
+        (before, after) => before == after,
+    };
+    if are_same {
+        return Vec::new();
+    }
+    let drips = after.iter().filter(|intent| intent.operation == FAUCET_DRIP);
+    drips.filter_map(|intent| Some((intent.identity, intent.subject?))).collect()
+}

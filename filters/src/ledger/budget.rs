@@ -1,0 +1,139 @@
+//! Budgets: the most that all relays of a store may spend within any 24 hours.
+//!
+//! Counted from the intents, so that no restart and no crash forgets what was spent. A fee counts
+//! as the highest that the transaction may cost, and by its receipt as what it cost. What was
+//! rejected or lost counts nothing, and a drip that reverted its fee only. Fees are summed by
+//! minute, and count until their minute is a day old. Of instants ahead of the clock, [`Window`]
+//! decides.
+
+use super::intent::{Intent, NewIntent};
+use super::{FAUCET_DRIP, Facts};
+use crate::named::named;
+use crate::window::Window;
+use alloc::collections::BTreeMap;
+
+/// A minute, in microseconds.
+pub const MINUTE_US: i64 = 60_000_000;
+/// A day, in microseconds.
+pub const DAY_US: i64 = 24 * 60 * MINUTE_US;
+/// Fees are stored in gfri, as 64 bits hold no sum of them in fri.
+const GFRI: u128 = 1_000_000_000;
+/// 10^7 STRK in gfri, the highest fee that is stored: more than a budget may be, and 900 of them
+/// fit into 64 bits.
+const MAX_FEE_GFRI: i64 = 10_000_000_000_000_000;
+
+named! {
+    /// What is limited.
+    pub enum Budget {
+        /// Drips of the faucet.
+        Faucet = "faucet",
+        /// Fees of the transactions that the relay signs.
+        Fees = "fees",
+    }
+}
+
+/// The most within 24 hours; `None` is no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Budgets {
+    /// Drips.
+    pub drips: Option<u32>,
+    /// Fees in fri, of which a rest below 10^9 does not count.
+    pub fees: Option<u128>,
+}
+
+/// An intent is over a budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OverBudget {
+    /// The budget; if it is over both, the one that has room later.
+    pub budget: Budget,
+    /// When there is room for it, in microseconds since 1970, if nothing else is spent.
+    pub until_us: i64,
+}
+
+impl Budgets {
+    /// The limit of fees, in gfri.
+    #[must_use]
+    pub fn fees_gfri(&self) -> Option<i64> {
+        self.fees.map(|fri| i64::try_from(fri / GFRI).unwrap_or(i64::MAX))
+    }
+}
+
+/// A fee as it is stored.
+#[must_use]
+pub fn gfri(fri: u128) -> i64 {
+    i64::try_from(fri.div_ceil(GFRI)).map_or(MAX_FEE_GFRI, |fee| fee.min(MAX_FEE_GFRI))
+}
+
+/// The minutes of a window, since 1970, first and last.
+#[must_use]
+pub const fn minutes(day: Window) -> [i64; 2] {
+    [minute(day.after_us()), minute(day.until_us())]
+}
+
+const fn minute(us: i64) -> i64 {
+    us.div_euclid(MINUTE_US)
+}
+
+/// Whether the fees of a day are over the limit with a new intent, so that their sums by minute are
+/// needed to say until when.
+pub(super) fn is_over_fees(new: &NewIntent<'_>, facts: &Facts, now_us: i64) -> bool {
+    let Some(limit) = new.budgets.fees_gfri() else { return false };
+    let freed = freed(new, facts, now_us).map(|intent| intent.fee_gfri);
+    let spent = freed.fold(facts.fees_gfri, i64::saturating_sub);
+    spent.saturating_add(gfri(new.max_fee)) > limit
+}
+
+/// The displaced intents of the new one's slot whose fees count in the day: at most one of the slot
+/// is ever paid for.
+fn freed<'f>(
+    new: &NewIntent<'_>,
+    facts: &'f Facts,
+    now_us: i64,
+) -> impl Iterator<Item = &'f Intent> {
+    let [first, last] = minutes(Window::new(now_us, DAY_US));
+    let is_counted = move |intent: &&Intent| {
+        let minute = minute(intent.created_us);
+        first <= minute && minute <= last
+    };
+    facts.yielding(new).filter(is_counted)
+}
+
+/// The budget that a new intent is over.
+pub(super) fn over(new: &NewIntent<'_>, facts: &Facts, now_us: i64) -> Option<OverBudget> {
+    let drips = over_drips(new, facts, now_us);
+    let fees = over_fees(new, facts, now_us);
+    drips.into_iter().chain(fees).max_by_key(|over| over.until_us)
+}
+
+fn over_drips(new: &NewIntent<'_>, facts: &Facts, now_us: i64) -> Option<OverBudget> {
+    let limit = new.budgets.drips.filter(|_| new.operation == FAUCET_DRIP)?;
+    // once this drip is a day old, it and all before it do not count
+    let last = if limit == 0 { now_us } else { facts.drip_us? };
+    let until_us = Window::new(now_us, DAY_US).end_us(last);
+    Some(OverBudget { budget: Budget::Faucet, until_us })
+}
+
+fn over_fees(new: &NewIntent<'_>, facts: &Facts, now_us: i64) -> Option<OverBudget> {
+    if !is_over_fees(new, facts, now_us) {
+        return None;
+    }
+    let limit = new.budgets.fees_gfri()?;
+    let mut sums: BTreeMap<i64, i64> = facts.minutes.iter().copied().collect();
+    let mut add = |at_us, fee: i64| {
+        let sum = sums.entry(minute(at_us)).or_default();
+        *sum = sum.saturating_add(fee);
+    };
+    add(now_us, gfri(new.max_fee));
+    freed(new, facts, now_us)
+        .for_each(|intent| add(intent.created_us, intent.fee_gfri.saturating_neg()));
+    let mut together = 0_i64;
+    let newest_first = sums.into_iter().rev();
+    let over = newest_first.map(|(minute, fee)| {
+        together = together.saturating_add(fee);
+        (minute, together)
+    });
+    let (minute, _) = over.into_iter().find(|(_, together)| *together > limit)?;
+    let end = minute.saturating_add(1).saturating_mul(MINUTE_US);
+    let until_us = Window::new(now_us, DAY_US).end_us(end);
+    Some(OverBudget { budget: Budget::Fees, until_us })
+}

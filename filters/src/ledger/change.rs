@@ -1,0 +1,170 @@
+//! What changes with an intent once something is seen of it.
+
+use super::binding::{self, Bound, Rebinding};
+use super::budget::gfri;
+use super::intent::{Inclusion, Intent, IntentId};
+use super::state::IntentState;
+use crate::felt::Felt;
+use alloc::borrow::ToOwned;
+use alloc::vec::Vec;
+
+/// The detail of an intent whose slot another has taken on the chain.
+const TAKEN: &str = "another transaction of its nonce was included";
+/// The detail of a lost intent that may return.
+const UNWITNESSED: &str = "the transaction that took its nonce is displaced";
+
+/// What was seen of an intent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change<'a> {
+    /// The node accepted it.
+    Accepted,
+    /// The chain has it.
+    Included {
+        /// Its execution; the reason if it reverted.
+        outcome: Result<(), Option<&'a str>>,
+        /// What it cost, in fri, if that is known.
+        fee: Option<u128>,
+        /// The accepted block that lists it.
+        block: Option<Inclusion>,
+    },
+    /// The node refused its first and only attempt for certain, or it was not sent; why.
+    Rejected(&'a str),
+    /// The chain no longer shows it, or a repeat was refused; why.
+    Displaced(&'a str),
+    /// A settled block has another transaction of its slot; which.
+    Lost(&'a str),
+}
+
+impl Change<'_> {
+    /// The state that it leads to.
+    #[must_use]
+    pub const fn state(&self) -> IntentState {
+        match self {
+            Self::Accepted => IntentState::Accepted,
+            Self::Included { outcome: Ok(()), .. } => IntentState::Succeeded,
+            Self::Included { outcome: Err(_), .. } => IntentState::Reverted,
+            Self::Rejected(_) => IntentState::Rejected,
+            Self::Displaced(_) => IntentState::Displaced,
+            Self::Lost(_) => IntentState::Lost,
+        }
+    }
+
+    fn detail(&self) -> Option<&str> {
+        match self {
+            Self::Accepted | Self::Included { outcome: Ok(()), .. } => None,
+            Self::Included { outcome: Err(reason), .. } => *reason,
+            Self::Rejected(why) | Self::Displaced(why) | Self::Lost(why) => Some(why),
+        }
+    }
+}
+
+/// An intent after a change, each with its journal entry, in the order in which they are written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// The intent.
+    pub intent: Intent,
+    /// Whether the answers that were stored under its keys no longer hold.
+    pub withdraws: bool,
+}
+
+/// The changes of a slot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Steps {
+    /// What changes, first to last: no two intents ever have the nonce.
+    pub steps: Vec<Step>,
+    before: Vec<Intent>,
+    after: Vec<Intent>,
+}
+
+impl Steps {
+    /// The identities and recipients whose bindings may change; mostly none.
+    #[must_use]
+    pub fn of_interest(&self) -> Vec<(Option<Felt>, Felt)> {
+        binding::of_interest(&self.before, &self.after)
+    }
+
+    /// How the bindings change.
+    #[must_use]
+    pub fn rebind(&self, bound: &[Bound]) -> Vec<Rebinding> {
+        binding::of_slot(&self.after, bound)
+    }
+}
+
+/// Decides what changes with an intent: of `intents`, which are those of its slot, and those with
+/// the digest of one of these. `None` if its state does not allow it.
+#[must_use]
+pub fn change(id: IntentId, change: &Change<'_>, intents: &[Intent], now_us: i64) -> Option<Steps> {
+    let intent = intents.iter().find(|intent| intent.id == id)?;
+    if !is_allowed(intent, change, intents) {
+        return None;
+    }
+    let moved = |intent: &Intent, state, detail: Option<&str>| {
+        let detail = detail.map(ToOwned::to_owned);
+        Step::of(intent, Intent { state, detail, updated_us: now_us, ..intent.clone() })
+    };
+    let mut step = moved(intent, change.state(), change.detail());
+    let mut steps = Vec::new();
+    let others = || intents.iter().filter(|it| it.id != id && it.slot() == intent.slot());
+    if let Change::Included { fee, block, .. } = change {
+        let is_costly = intent.fee_gfri > 0;
+        let fee = fee.filter(|_| is_costly).map(gfri);
+        step.intent.fee_gfri = fee.unwrap_or(intent.fee_gfri);
+        step.intent.included = block.or(intent.included);
+        // a chain has one transaction of a slot
+        let others = others().filter(|other| other.state.occupies());
+        steps.extend(others.map(|other| moved(other, IntentState::Displaced, Some(TAKEN))));
+    }
+    steps.push(step);
+    if matches!(change, Change::Displaced(_)) {
+        let lost = others().filter(|other| other.state == IntentState::Lost);
+        let returns = lost.filter(|lost| !is_written_anew(lost, intents));
+        steps.extend(returns.map(|it| moved(it, IntentState::Displaced, Some(UNWITNESSED))));
+    }
+    let slot = |it: &&Intent| it.slot() == intent.slot();
+    let before: Vec<Intent> = intents.iter().filter(slot).cloned().collect();
+    let last = |it: &Intent| steps.iter().find(|step| step.intent.id == it.id);
+    let after = before.iter().map(|it| last(it).map_or(it, |step| &step.intent).clone()).collect();
+    Some(Steps { steps, before, after })
+}
+
+impl Step {
+    fn of(before: &Intent, intent: Intent) -> Self {
+        let is_new_outcome = !before.state.is_unresolved() && before.state != intent.state;
+        let withdraws = !intent.state.holds() || (intent.state.is_included() && is_new_outcome);
+        Self { intent, withdraws }
+    }
+}
+
+fn is_allowed(intent: &Intent, change: &Change<'_>, intents: &[Intent]) -> bool {
+    let next = change.state();
+    if !intent.state.may_become(next) {
+        return false;
+    }
+    let mut others = intents.iter().filter(|it| it.id != intent.id && it.epoch == intent.epoch);
+    match change {
+        Change::Included { block, .. } if intent.state == next => {
+            block.is_some_and(|block| intent.included != Some(block))
+        }
+        // the same transaction was stored again: the newer one stands for it
+        _ if !intent.state.holds() && next.holds() => {
+            !others.any(|it| it.state.holds() && it.transaction_hash == intent.transaction_hash)
+        }
+        // its slot or its request may be another's by now
+        Change::Accepted => !others.any(|it| {
+            let is_open_equal = it.state.is_unresolved() && it.digest == intent.digest;
+            is_open_equal || (it.state.occupies() && it.slot() == intent.slot())
+        }),
+        _ => true,
+    }
+}
+
+/// Whether the request of a lost intent has another by now, in another slot, or the same
+/// transaction stands for it: it is only watched.
+fn is_written_anew(lost: &Intent, intents: &[Intent]) -> bool {
+    let mut newer = intents.iter().filter(|it| it.id > lost.id && it.state.holds());
+    newer.any(|it| {
+        let is_anew =
+            it.epoch == lost.epoch && it.digest == lost.digest && it.slot() != lost.slot();
+        is_anew || it.transaction_hash == lost.transaction_hash
+    })
+}

@@ -1,0 +1,169 @@
+//! Whether a signed transaction is stored.
+
+use super::binding::{self, Binding, Bound, Rebinding};
+use super::budget::{self, OverBudget};
+use super::intent::{Intent, IntentId, NewIntent};
+use super::key::{self, Key};
+use super::state::IntentState;
+use crate::window::Window;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// The outcome of an attempt to store an intent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Intended {
+    /// Stored as sent: the transaction may be sent now. If it is not, the intent must be rejected.
+    New(IntentId),
+    /// The transaction is stored already, or an equal request has one: send nothing.
+    Known(Box<Intent>),
+    /// The key belongs to another request: send nothing.
+    KeyConflict,
+    /// This transaction of the signer has the nonce: read the nonce again and sign again.
+    NonceTaken(Box<Intent>),
+    /// The subject or its identity is bound elsewhere: send nothing.
+    Elsewhere(Binding),
+    /// The relays of the store write to another chain.
+    OtherChain,
+    /// Together with what was spent within 24 hours it is over a budget.
+    OverBudget(OverBudget),
+    /// The subject has had one, this intent, and may have the next at `until_us`.
+    TooSoon {
+        /// The intent that started the cooldown.
+        last: Box<Intent>,
+        /// When the cooldown is over, in microseconds since 1970.
+        until_us: i64,
+    },
+}
+
+/// What the journal has that a new intent may conflict with. Where an intent of the new one's slot
+/// is displaced, it is left out of `last`, `drip_us` and what holds a binding.
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
+    /// The epoch in force.
+    pub epoch: Option<String>,
+    /// The new intent's key.
+    pub key: Option<Key>,
+    /// The intents of its hash, its slot and its digest, and the one that its key names.
+    pub intents: Vec<Intent>,
+    /// The newest intent of its operation for its subject in its cooldown that is not rejected,
+    /// lost or reverted.
+    pub last: Option<Intent>,
+    /// The bindings of its identity and its subject.
+    pub bound: Vec<Bound>,
+    /// When the drip of a day was stored that has one less newer ones than the budget permits.
+    pub drip_us: Option<i64>,
+    /// The fees of a day.
+    pub fees_gfri: i64,
+    /// The fees of a day by minute; read only if they are over the budget.
+    pub minutes: Vec<(i64, i64)>,
+}
+
+impl Facts {
+    /// Whether the fees by minute are needed.
+    #[must_use]
+    pub fn need_minutes(&self, new: &NewIntent<'_>, now_us: i64) -> bool {
+        budget::is_over_fees(new, self, now_us)
+    }
+
+    /// The displaced intents of the new one's slot, which do not bind it.
+    pub(super) fn yielding(&self, new: &NewIntent<'_>) -> impl Iterator<Item = &Intent> {
+        let slot = new.slot();
+        let yields = move |it: &&Intent| it.state == IntentState::Displaced && it.slot() == slot;
+        self.intents.iter().filter(yields)
+    }
+}
+
+/// The changes that an attempt to store an intent makes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Intention {
+    /// It is stored as sent, with its bindings, and its key names it.
+    Insert(Vec<Rebinding>),
+    /// Nothing is stored but the link of its key, if the key may name this intent.
+    Refuse {
+        /// The reply.
+        reply: Intended,
+        /// The intent that its key names from now on.
+        link: Option<IntentId>,
+    },
+}
+
+impl Intention {
+    fn refuse(reply: Intended) -> Self {
+        Self::Refuse { reply, link: None }
+    }
+}
+
+/// Decides whether a new intent is stored. The first rule that forbids it gives the reply.
+#[must_use]
+pub fn intend(new: &NewIntent<'_>, facts: &Facts, now_us: i64) -> Intention {
+    if facts.epoch.as_ref().is_some_and(|epoch| epoch != new.epoch) {
+        return Intention::refuse(Intended::OtherChain);
+    }
+    if facts.key.as_ref().is_some_and(|key| !key.is_of(new.operation, &new.digest)) {
+        return Intention::refuse(Intended::KeyConflict);
+    }
+    if let Some(known) = known(new, facts) {
+        let may_link = key::may_link(linked(facts), known);
+        let link = new.idempotency_key.filter(|_| may_link).map(|_| known.id);
+        return Intention::Refuse { reply: Intended::Known(Box::new(known.clone())), link };
+    }
+    if let Some(taken) = occupant(new, facts) {
+        return Intention::refuse(Intended::NonceTaken(Box::new(taken.clone())));
+    }
+    let bindings = match binding::of_new(new, &facts.bound) {
+        Ok(bindings) => bindings,
+        Err(elsewhere) => return Intention::refuse(Intended::Elsewhere(elsewhere)),
+    };
+    if let Some(too_soon) = too_soon(new, facts, now_us) {
+        return Intention::refuse(too_soon);
+    }
+    if let Some(over) = budget::over(new, facts, now_us) {
+        return Intention::refuse(Intended::OverBudget(over));
+    }
+    Intention::Insert(bindings)
+}
+
+/// The intent whose outcome is that of the new one: of the same transaction, else the one that the
+/// key names, else the newest of an equal request that is open or in doubt. None of them is the one
+/// that the new one replaces.
+fn known<'f>(new: &NewIntent<'_>, facts: &'f Facts) -> Option<&'f Intent> {
+    let holding = || facts.intents.iter().filter(|intent| intent.state.holds());
+    let of_epoch = || holding().filter(|intent| intent.epoch == new.epoch);
+    let of_hash = of_epoch().find(|intent| intent.transaction_hash == new.transaction_hash);
+    let linked = linked(facts).filter(|it| it.state.holds() && !is_replaced(it, new));
+    let of_digest = || {
+        let equal = of_epoch().filter(|intent| intent.digest == new.digest);
+        let open = equal.filter(|it| !it.state.is_included() && !is_replaced(it, new));
+        open.max_by_key(|intent| intent.id)
+    };
+    of_hash.or(linked).or_else(of_digest)
+}
+
+/// The intent that the key names.
+fn linked(facts: &Facts) -> Option<&Intent> {
+    let id = facts.key.as_ref()?.intent?;
+    facts.intents.iter().find(|intent| intent.id == id)
+}
+
+/// Whether the new intent replaces this one: it is still displaced, and the slot is the same.
+fn is_replaced(intent: &Intent, new: &NewIntent<'_>) -> bool {
+    new.replaces == Some(intent.id)
+        && intent.state == IntentState::Displaced
+        && intent.slot() == new.slot()
+}
+
+/// The intent that has the nonce.
+fn occupant<'f>(new: &NewIntent<'_>, facts: &'f Facts) -> Option<&'f Intent> {
+    let slot = new.slot();
+    facts.intents.iter().find(|intent| intent.state.occupies() && intent.slot() == slot)
+}
+
+/// The cooldown that forbids it, if one does.
+fn too_soon(new: &NewIntent<'_>, facts: &Facts, now_us: i64) -> Option<Intended> {
+    let cooldown = new.cooldown.filter(|_| new.subject.is_some())?;
+    let cooldown = Window::new(now_us, i64::try_from(cooldown.as_micros()).unwrap_or(i64::MAX));
+    let last = facts.last.as_ref()?;
+    let until_us = cooldown.forbids_until_us(last.created_us)?;
+    Some(Intended::TooSoon { last: Box::new(last.clone()), until_us })
+}

@@ -1,0 +1,123 @@
+//! A stored transaction, and one to be stored.
+
+use super::budget::Budgets;
+use super::state::IntentState;
+use crate::felt::Felt;
+use alloc::string::String;
+use core::fmt;
+use core::time::Duration;
+use serde::Serialize;
+
+/// The id of an intent: the sequence number of its first journal entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct IntentId(pub i64);
+
+impl fmt::Display for IntentId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The accepted block that lists a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Inclusion {
+    /// Its number.
+    pub number: u64,
+    /// Tells it from any other block of its number.
+    pub fingerprint: [u8; 32],
+}
+
+/// A signed transaction to store.
+#[derive(Debug, Clone, Copy)]
+pub struct NewIntent<'a> {
+    /// The operation's name.
+    pub operation: &'a str,
+    /// The digest of the request.
+    pub digest: [u8; 32],
+    /// The account that the operation is about; cooldowns count per subject.
+    pub subject: Option<Felt>,
+    /// The identity that the subject is bound to with the intent; `None` binds nothing.
+    pub identity: Option<Felt>,
+    /// The request's body in canonical form.
+    pub request: &'a str,
+    /// The chain epoch; a chain that starts over has another.
+    pub epoch: &'a str,
+    /// The number of the chain's head when it was signed: no block up to it lists it.
+    pub born: u64,
+    /// The sending account.
+    pub signer: Felt,
+    /// Its nonce.
+    pub nonce: u64,
+    /// The transaction's hash.
+    pub transaction_hash: Felt,
+    /// The signed transaction as it is sent, in JSON.
+    pub transaction: &'a str,
+    /// The client's idempotency key, claimed before.
+    pub idempotency_key: Option<&'a str>,
+    /// A displaced intent of the same request whose repeat was refused: this one takes its slot,
+    /// with the same nonce.
+    pub replaces: Option<IntentId>,
+    /// The highest fee that it may cost the relay, in fri; 0 if the user pays.
+    pub max_fee: u128,
+    /// The budgets that it must not exceed.
+    pub budgets: Budgets,
+    /// The time after an intent of its operation for its subject in which there is no other;
+    /// `None` for no such time.
+    pub cooldown: Option<Duration>,
+}
+
+/// A stored transaction and its state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Intent {
+    /// Its id.
+    pub id: IntentId,
+    /// The chain epoch.
+    pub epoch: String,
+    /// The operation's name.
+    pub operation: String,
+    /// The digest of the request.
+    pub digest: [u8; 32],
+    /// The account that the operation is about.
+    pub subject: Option<Felt>,
+    /// The identity that the subject is bound to with it; `None` of what earlier versions wrote.
+    pub identity: Option<Felt>,
+    /// The request's body in canonical form.
+    pub request: String,
+    /// The number of the chain's head when it was signed; `None` of what earlier versions wrote.
+    pub born: Option<u64>,
+    /// The sending account.
+    pub signer: Felt,
+    /// Its nonce.
+    pub nonce: u64,
+    /// The transaction's hash.
+    pub transaction_hash: Felt,
+    /// The signed transaction, in JSON.
+    pub transaction: String,
+    /// What it costs the relay, in gfri, rounded up: at most, or by its receipt.
+    pub fee_gfri: i64,
+    /// Its state.
+    pub state: IntentState,
+    /// The last block that was seen to list it.
+    pub included: Option<Inclusion>,
+    /// The detail of the last state change.
+    pub detail: Option<String>,
+    /// When it was stored, in microseconds since 1970 UTC.
+    pub created_us: i64,
+    /// When its state last changed.
+    pub updated_us: i64,
+}
+
+/// An account's nonce in one life of the chain, which has at most one transaction of it.
+pub(super) type Slot<'a> = (&'a str, Felt, u64);
+
+impl Intent {
+    pub(super) fn slot(&self) -> Slot<'_> {
+        (&self.epoch, self.signer, self.nonce)
+    }
+}
+
+impl NewIntent<'_> {
+    pub(super) fn slot(&self) -> Slot<'_> {
+        (self.epoch, self.signer, self.nonce)
+    }
+}

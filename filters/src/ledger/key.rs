@@ -1,0 +1,98 @@
+//! Idempotency keys: a key names an intent, not a body.
+//!
+//! A key is claimed before the work, linked to the intent, and answered after it. A claim with
+//! neither link nor answer is in progress, or its process died. It has a token: only its owner
+//! releases it.
+
+use super::intent::{Intent, IntentId};
+use super::state::IntentState;
+use alloc::boxed::Box;
+use alloc::string::String;
+
+/// Identifies the request that claimed a key: 128 random bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClaimToken(pub [u8; 16]);
+
+/// A key as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Key {
+    /// The operation that it was claimed for.
+    pub operation: String,
+    /// The digest of the request that it was claimed for.
+    pub digest: [u8; 32],
+    /// Its owner; `None` of one that was claimed by an earlier version, or again with an intent.
+    pub token: Option<ClaimToken>,
+    /// The intent that it names.
+    pub intent: Option<IntentId>,
+    /// The response: status and body.
+    pub answer: Option<(u16, String)>,
+}
+
+/// The outcome of claiming a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Claim {
+    /// The caller holds the key: do the work, then answer or release it.
+    New,
+    /// The request was answered before: repeat the response.
+    Answered {
+        /// The HTTP status.
+        status: u16,
+        /// The body.
+        body: String,
+        /// The intent that it reports; `None` of what earlier versions answered without one.
+        intent: Option<Box<Intent>>,
+    },
+    /// The key is claimed and not answered.
+    Open {
+        /// The intent that is linked to it, if any.
+        intent: Option<Box<Intent>>,
+    },
+    /// The key belongs to another request.
+    Conflict,
+}
+
+impl Key {
+    /// Whether it was claimed for this request.
+    #[must_use]
+    pub fn is_of(&self, operation: &str, digest: &[u8; 32]) -> bool {
+        self.operation == operation && self.digest == *digest
+    }
+
+    /// The outcome of a claim of a key that is stored, with the intent that it is linked to.
+    #[must_use]
+    pub fn claimed(
+        self,
+        operation: &str,
+        digest: &[u8; 32],
+        token: ClaimToken,
+        linked: Option<Intent>,
+    ) -> Claim {
+        if !self.is_of(operation, digest) {
+            return Claim::Conflict;
+        }
+        // the commit of this very claim was not confirmed
+        if self.token == Some(token) && self.intent.is_none() && self.answer.is_none() {
+            return Claim::New;
+        }
+        // an answer that came after its intent had ended reports what is not so
+        let answer = self.answer.filter(|_| linked.as_ref().is_none_or(|it| it.state.holds()));
+        let intent = linked.map(Box::new);
+        match answer {
+            Some((status, body)) => Claim::Answered { status, body, intent },
+            None => Claim::Open { intent },
+        }
+    }
+}
+
+/// Whether a key that names `former` may name this intent instead: if there is no former one, if
+/// that has ended, or if it is displaced and this one was written in its place.
+#[must_use]
+pub fn may_link(former: Option<&Intent>, next: &Intent) -> bool {
+    former.is_none_or(|former| {
+        let is_replaced = former.state == IntentState::Displaced
+            && former.id < next.id
+            && former.digest == next.digest
+            && former.slot() == next.slot();
+        !former.state.holds() || is_replaced
+    })
+}

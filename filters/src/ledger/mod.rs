@@ -1,0 +1,35 @@
+//! What the journal of the relay decides: facts and a command in, changes and a reply out.
+//!
+//! The store locks the end of the journal, reads the facts of a command, decides here, writes the
+//! changes with their journal entries, and commits. So every rule of a write is in this folder, and
+//! a simulation that keeps its rows in maps decides the same.
+//!
+//! A *slot* is a chain epoch, an account and a nonce: a chain has at most one transaction of it.
+//! Reading order: [`state`](IntentState), `intent.rs`, `intend.rs` (whether a transaction is
+//! stored), `change.rs` (what follows from what was seen of it), `binding.rs`, `budget.rs`,
+//! `key.rs`, `epoch.rs`.
+
+mod binding;
+mod budget;
+mod change;
+mod epoch;
+mod intend;
+mod intent;
+mod key;
+mod state;
+#[cfg(test)]
+mod tests;
+
+pub use binding::{Binding, Bound, Pair, Rebinding};
+pub use budget::{Budget, Budgets, DAY_US, MINUTE_US, OverBudget, gfri, minutes};
+pub use change::{Change, Step, Steps, change};
+pub use epoch::Agreement;
+pub use intend::{Facts, Intended, Intention, intend};
+pub use intent::{Inclusion, Intent, IntentId, NewIntent};
+pub use key::{Claim, ClaimToken, Key, may_link};
+pub use state::IntentState;
+
+use crate::operation::OperationKind;
+
+/// The operation that binds, and that the faucet's budget counts.
+const FAUCET_DRIP: &str = OperationKind::FaucetDrip.name();

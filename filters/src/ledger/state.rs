@@ -1,0 +1,73 @@
+//! The states of an intent, and the transitions between them.
+
+use crate::named::named;
+
+named! {
+    /// The state of an intent.
+    #[derive(PartialOrd, Ord)]
+    pub enum IntentState {
+        /// Stored, and never sent. The journal records it right before `sent`; an intent is left in
+        /// it only by an earlier version, which committed the two one after the other.
+        Intended = "intended",
+        /// Stored before it is sent, and the node has not answered.
+        Sent = "sent",
+        /// Accepted by the node.
+        Accepted = "accepted",
+        /// Succeeded, by its receipt.
+        Succeeded = "succeeded",
+        /// Reverted, by its receipt.
+        Reverted = "reverted",
+        /// Rejected by the node, or never sent: its nonce is free.
+        Rejected = "rejected",
+        /// In doubt: the chain showed it and no longer does, or a repeat was refused. Its nonce is
+        /// free, and it keeps what else it holds.
+        Displaced = "displaced",
+        /// A settled block has another transaction of its nonce.
+        Lost = "lost",
+    }
+}
+
+impl IntentState {
+    /// Whether the outcome is still open.
+    #[must_use]
+    pub const fn is_unresolved(self) -> bool {
+        matches!(self, Self::Intended | Self::Sent | Self::Accepted)
+    }
+
+    /// Whether the chain had it in a block, by the last that was seen of it.
+    #[must_use]
+    pub const fn is_included(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Reverted)
+    }
+
+    /// Whether it holds what it has: digest, key, binding, cooldown, budget.
+    #[must_use]
+    pub const fn holds(self) -> bool {
+        !matches!(self, Self::Rejected | Self::Lost)
+    }
+
+    /// Whether it also holds its nonce.
+    #[must_use]
+    pub const fn occupies(self) -> bool {
+        self.is_unresolved() || self.is_included()
+    }
+
+    /// Whether `next` may follow. The node cannot reject what it accepted, and what was rejected
+    /// never reaches the chain. The chain may take anything else back, and show it again. An
+    /// outcome may follow itself, in another block.
+    #[must_use]
+    pub const fn may_become(self, next: Self) -> bool {
+        use IntentState::{
+            Accepted, Displaced, Intended, Lost, Rejected, Reverted, Sent, Succeeded,
+        };
+        match self {
+            Intended => !matches!(next, Intended),
+            Sent => !matches!(next, Intended | Sent),
+            Accepted => matches!(next, Succeeded | Reverted | Displaced | Lost),
+            Succeeded | Reverted => matches!(next, Succeeded | Reverted | Displaced),
+            Displaced => matches!(next, Accepted | Succeeded | Reverted | Lost),
+            Lost => matches!(next, Succeeded | Reverted | Displaced),
+            Rejected => false,
+        }
+    }
+}
