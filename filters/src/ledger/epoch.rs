@@ -32,3 +32,50 @@ impl Agreement {
         Self { epoch: last.epoch, candidate: Some((reported.to_owned(), since)) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: i64 = 10;
+
+    fn after(last: Option<Agreement>, reported: &str, now_us: i64) -> Option<Agreement> {
+        Some(Agreement::after(last, reported, now_us, PATIENCE))
+    }
+
+    #[test]
+    fn the_first_epoch_is_in_force_at_once() {
+        let first = after(None, "a", 0).unwrap();
+        assert_eq!(first, Agreement { epoch: "a".into(), candidate: None });
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_prolongs_the_wait_by_one_patience() {
+        let in_force = |last: &Option<Agreement>| last.as_ref().unwrap().epoch.clone();
+        for ahead in [5, 10, 1_000_000_000] {
+            let mut last = after(after(None, "a", 100 + ahead), "b", 100 + ahead);
+            last = after(last, "b", 100);
+            assert_eq!(in_force(&last), "a", "{ahead} ahead");
+            last = after(last, "b", 110);
+            assert_eq!(in_force(&last), "b", "{ahead} ahead");
+        }
+    }
+
+    #[test]
+    fn another_epoch_waits_until_no_process_reports_the_old_one() {
+        let in_force = |last: &Option<Agreement>| last.as_ref().unwrap().epoch.clone();
+        let mut last = after(after(None, "a", 0), "b", 100);
+        assert_eq!(in_force(&last), "a");
+        last = after(last, "b", 109);
+        assert_eq!(in_force(&last), "a", "not yet");
+        last = after(last, "a", 109);
+        last = after(last, "b", 111);
+        assert_eq!(in_force(&last), "a", "a report of the old one begins the wait again");
+        last = after(last, "c", 120);
+        last = after(last, "b", 121);
+        assert_eq!(in_force(&last), "a", "so does a report of a third one");
+        last = after(last, "b", 131);
+        assert_eq!(in_force(&last), "b");
+        assert_eq!(in_force(&after(last, "a", 132)), "b");
+    }
+}

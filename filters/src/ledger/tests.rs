@@ -1,1 +1,501 @@
+//! Each rule of the journal, as a sentence.
 
+use super::IntentState::{
+    Accepted, Displaced, Intended as Unsent, Lost, Rejected, Reverted, Sent, Succeeded,
+};
+use super::*;
+use crate::felt::Felt;
+use core::time::Duration;
+
+const NOW: i64 = 1_700_000_000_000_000;
+const HOUR: Duration = Duration::from_secs(3_600);
+const STRK: u128 = 1_000_000_000_000_000_000;
+const TOKEN: ClaimToken = ClaimToken([7; 16]);
+
+fn felt(number: u64) -> Felt {
+    Felt::from(number)
+}
+
+/// An intent like no other: each number has its own digest, nonce, subject and hash.
+fn new(number: u8) -> NewIntent<'static> {
+    NewIntent {
+        operation: FAUCET_DRIP,
+        digest: [number; 32],
+        subject: Some(felt(0x500 + u64::from(number))),
+        identity: Some(felt(0x100 + u64::from(number))),
+        request: "{}",
+        epoch: "a",
+        born: 5,
+        signer: felt(1),
+        nonce: number.into(),
+        transaction_hash: felt(0xf00 + u64::from(number)),
+        transaction: "{}",
+        idempotency_key: None,
+        replaces: None,
+        max_fee: 0,
+        budgets: Budgets::default(),
+        cooldown: None,
+    }
+}
+
+/// A new intent once it is stored.
+fn stored(id: i64, new: &NewIntent<'_>, state: IntentState) -> Intent {
+    Intent {
+        id: IntentId(id),
+        epoch: new.epoch.into(),
+        operation: new.operation.into(),
+        digest: new.digest,
+        subject: new.subject,
+        identity: new.identity,
+        request: new.request.into(),
+        born: Some(new.born),
+        signer: new.signer,
+        nonce: new.nonce,
+        transaction_hash: new.transaction_hash,
+        transaction: new.transaction.into(),
+        fee_gfri: gfri(new.max_fee),
+        state,
+        included: None,
+        detail: None,
+        created_us: NOW,
+        updated_us: NOW,
+    }
+}
+
+fn facts(intents: &[Intent]) -> Facts {
+    Facts { epoch: Some("a".into()), intents: intents.to_vec(), ..Facts::default() }
+}
+
+fn key_of(new: &NewIntent<'_>, intent: Option<i64>) -> Option<Key> {
+    let (operation, intent) = (new.operation.into(), intent.map(IntentId));
+    Some(Key { operation, digest: new.digest, token: Some(TOKEN), intent, answer: None })
+}
+
+/// The reply; what is stored has the id 0.
+fn reply(new: &NewIntent<'_>, facts: &Facts) -> Intended {
+    match intend(new, facts, NOW) {
+        Intention::Insert(_) => Intended::New(IntentId(0)),
+        Intention::Refuse { reply, .. } => reply,
+    }
+}
+
+fn is_new(new: &NewIntent<'_>, facts: &Facts) -> bool {
+    matches!(reply(new, facts), Intended::New(_))
+}
+
+fn is_known(new: &NewIntent<'_>, facts: &Facts, id: i64) -> bool {
+    matches!(reply(new, facts), Intended::Known(known) if known.id == IntentId(id))
+}
+
+#[test]
+fn a_state_is_followed_by_what_the_chain_can_show() {
+    let legal: [(IntentState, &[IntentState]); 8] = [
+        (Unsent, &[Sent, Accepted, Succeeded, Reverted, Rejected, Displaced, Lost]),
+        (Sent, &[Accepted, Succeeded, Reverted, Rejected, Displaced, Lost]),
+        (Accepted, &[Succeeded, Reverted, Displaced, Lost]),
+        (Succeeded, &[Succeeded, Reverted, Displaced]),
+        (Reverted, &[Succeeded, Reverted, Displaced]),
+        (Displaced, &[Accepted, Succeeded, Reverted, Lost]),
+        (Lost, &[Succeeded, Reverted, Displaced]),
+        (Rejected, &[]),
+    ];
+    for (from, to) in legal {
+        for next in IntentState::ALL {
+            assert_eq!(from.may_become(next), to.contains(&next), "{from:?} to {next:?}");
+        }
+    }
+}
+
+#[test]
+fn a_displaced_intent_holds_all_but_its_nonce() {
+    for state in IntentState::ALL {
+        assert_eq!(state.holds(), !matches!(state, Rejected | Lost), "{state:?}");
+        assert_eq!(state.occupies(), !matches!(state, Rejected | Lost | Displaced), "{state:?}");
+        let is_unresolved = matches!(state, Unsent | Sent | Accepted);
+        assert_eq!(state.is_unresolved(), is_unresolved, "{state:?}");
+        assert_eq!(state.is_included(), matches!(state, Succeeded | Reverted), "{state:?}");
+    }
+}
+
+#[test]
+fn what_is_for_another_chain_is_not_stored() {
+    let other = Facts { epoch: Some("b".into()), ..facts(&[]) };
+    assert_eq!(reply(&new(1), &other), Intended::OtherChain);
+    assert!(is_new(&new(1), &Facts { epoch: None, ..facts(&[]) }), "no chain is in force yet");
+}
+
+#[test]
+fn a_key_serves_the_request_that_claimed_it() {
+    let mine = NewIntent { idempotency_key: Some("k"), ..new(1) };
+    assert!(is_new(&mine, &Facts { key: key_of(&mine, None), ..facts(&[]) }));
+    assert!(is_new(&mine, &facts(&[])), "a key that is gone is claimed again");
+    let linked = stored(9, &new(2), Succeeded);
+    for of in [new(2), NewIntent { operation: "register", ..new(1) }] {
+        let facts = Facts { key: key_of(&of, Some(9)), ..facts(&[linked.clone()]) };
+        assert_eq!(reply(&mine, &facts), Intended::KeyConflict, "not even if its intent stands");
+    }
+}
+
+#[test]
+fn a_transaction_is_stored_once_while_it_holds() {
+    for state in IntentState::ALL {
+        let same = stored(9, &NewIntent { digest: [8; 32], ..new(1) }, state);
+        assert_eq!(is_known(&new(1), &facts(&[same]), 9), state.holds(), "{state:?}");
+    }
+    let elsewhere = stored(9, &NewIntent { epoch: "b", nonce: 7, ..new(1) }, Sent);
+    assert!(is_new(&new(1), &facts(&[elsewhere])), "of another chain");
+}
+
+#[test]
+fn the_intent_of_a_key_answers_while_it_holds() {
+    for state in IntentState::ALL {
+        let linked = stored(9, &NewIntent { nonce: 7, ..new(1) }, state);
+        let again = NewIntent { transaction_hash: felt(3), idempotency_key: Some("k"), ..new(1) };
+        let facts = Facts { key: key_of(&again, Some(9)), ..facts(&[linked]) };
+        assert_eq!(is_known(&again, &facts, 9), state.holds(), "{state:?}");
+    }
+}
+
+#[test]
+fn an_equal_request_is_known_while_it_is_open_or_in_doubt() {
+    for state in IntentState::ALL {
+        let equal = NewIntent { transaction_hash: felt(3), nonce: 7, ..new(1) };
+        let facts = facts(&[stored(8, &equal, state), stored(9, &equal, Lost)]);
+        let expected = state.is_unresolved() || state == Displaced;
+        assert_eq!(is_known(&new(1), &facts, 8), expected, "{state:?}");
+    }
+    let older = stored(8, &NewIntent { transaction_hash: felt(3), nonce: 7, ..new(1) }, Displaced);
+    let newer = stored(9, &NewIntent { transaction_hash: felt(4), nonce: 8, ..new(1) }, Sent);
+    assert!(is_known(&new(1), &facts(&[newer, older]), 9), "the newest");
+}
+
+#[test]
+fn only_a_displaced_intent_of_the_same_slot_is_replaced() {
+    let former = NewIntent { transaction_hash: felt(3), ..new(1) };
+    let key = NewIntent { idempotency_key: Some("k"), replaces: Some(IntentId(9)), ..new(1) };
+    let with = |former: Intent| Facts { key: key_of(&key, Some(9)), ..facts(&[former]) };
+    assert!(is_new(&key, &with(stored(9, &former, Displaced))));
+    for state in [Sent, Succeeded] {
+        assert!(is_known(&key, &with(stored(9, &former, state)), 9), "it is {state:?} again");
+    }
+    let elsewhere = NewIntent { nonce: 7, ..former };
+    assert!(is_known(&key, &with(stored(9, &elsewhere, Displaced)), 9), "another nonce");
+    let unasked = NewIntent { replaces: None, ..key };
+    assert!(is_known(&unasked, &with(stored(9, &former, Displaced)), 9));
+}
+
+#[test]
+fn a_nonce_is_used_by_one_at_a_time() {
+    for state in IntentState::ALL {
+        let other = stored(9, &NewIntent { nonce: 1, ..new(2) }, state);
+        let taken = matches!(reply(&new(1), &facts(&[other])), Intended::NonceTaken(_));
+        assert_eq!(taken, state.occupies(), "{state:?}");
+    }
+    let other = stored(9, &NewIntent { nonce: 1, signer: felt(2), ..new(2) }, Sent);
+    assert!(is_new(&new(1), &facts(&[other])), "another account's");
+}
+
+#[test]
+fn an_identity_has_one_recipient() {
+    let pair = |identity, recipient| Pair { identity: felt(identity), recipient: felt(recipient) };
+    let with = |pair, is_held| Facts { bound: vec![Bound { pair, is_held }], ..facts(&[]) };
+    let (same, other, taken) = (pair(0x101, 0x501), pair(0x101, 0x9), pair(0x9, 0x501));
+    assert_eq!(intend(&new(1), &facts(&[]), NOW), Intention::Insert(vec![Rebinding::Bind(same)]));
+    for is_held in [false, true] {
+        assert_eq!(intend(&new(1), &with(same, is_held), NOW), Intention::Insert(vec![]));
+    }
+    let elsewhere = |facts: &Facts| reply(&new(1), facts);
+    assert_eq!(elsewhere(&with(other, true)), Intended::Elsewhere(Binding::IdentityElsewhere));
+    assert_eq!(elsewhere(&with(taken, true)), Intended::Elsewhere(Binding::RecipientElsewhere));
+    for former in [other, taken] {
+        let expected = vec![Rebinding::Release(former), Rebinding::Bind(same)];
+        let freed = intend(&new(1), &with(former, false), NOW);
+        assert_eq!(freed, Intention::Insert(expected), "held by the slot alone");
+    }
+    let unbound = NewIntent { identity: None, ..new(1) };
+    assert_eq!(intend(&unbound, &with(taken, true), NOW), Intention::Insert(vec![]));
+}
+
+#[test]
+fn a_cooldown_ends() {
+    let last = stored(9, &new(2), Succeeded);
+    let facts = Facts { last: Some(last), ..facts(&[]) };
+    let drip = NewIntent { cooldown: Some(HOUR), ..new(1) };
+    let end = NOW + 3_600_000_000;
+    let until = |now| match intend(&drip, &facts, now) {
+        Intention::Refuse { reply: Intended::TooSoon { until_us, .. }, .. } => Some(until_us),
+        _ => None,
+    };
+    assert_eq!(until(end - 1), Some(end));
+    assert_eq!(until(end), None);
+    assert!(is_new(&new(1), &facts), "without a cooldown");
+}
+
+#[test]
+fn drips_stay_in_their_budget() {
+    let with = |drips| NewIntent { budgets: Budgets { drips: Some(drips), fees: None }, ..new(1) };
+    let over = |until_us| Intended::OverBudget(OverBudget { budget: Budget::Faucet, until_us });
+    let spent = Facts { drip_us: Some(NOW - 5), ..facts(&[]) };
+    assert_eq!(reply(&with(3), &spent), over(NOW - 5 + DAY_US));
+    assert!(is_new(&with(3), &facts(&[])));
+    assert_eq!(reply(&with(0), &facts(&[])), over(NOW + DAY_US));
+    assert!(is_new(&NewIntent { operation: "register", ..with(3) }, &spent), "it is no drip");
+}
+
+#[test]
+fn fees_stay_in_their_budget() {
+    let costly = NewIntent {
+        max_fee: 2 * STRK,
+        budgets: Budgets { drips: None, fees: Some(5 * STRK) },
+        ..new(1)
+    };
+    let minute = NOW / MINUTE_US;
+    let spent = |first, second| Facts {
+        fees_gfri: gfri(first) + gfri(second),
+        minutes: vec![(minute - 9, gfri(first)), (minute - 3, gfri(second))],
+        ..facts(&[])
+    };
+    assert!(is_new(&costly, &spent(STRK, 2 * STRK)), "exactly all of it");
+    let over = |minute: i64| {
+        let until_us = (minute + 1) * MINUTE_US + DAY_US;
+        Intended::OverBudget(OverBudget { budget: Budget::Fees, until_us })
+    };
+    assert_eq!(reply(&costly, &spent(STRK + 1, 2 * STRK)), over(minute - 9));
+    assert_eq!(reply(&costly, &spent(STRK, 4 * STRK)), over(minute - 3), "there is room earlier");
+    let displaced = NewIntent { max_fee: STRK, ..new(2) };
+    let displaced = stored(9, &NewIntent { nonce: costly.nonce, ..displaced }, Displaced);
+    let freed = Facts { intents: vec![displaced.clone()], ..spent(STRK, 3 * STRK) };
+    assert!(is_new(&costly, &freed), "one of the slot is paid for");
+    let elsewhere = Intent { nonce: 99, ..displaced };
+    let kept = Facts { intents: vec![elsewhere], ..spent(STRK, 3 * STRK) };
+    assert!(!is_new(&costly, &kept), "what is displaced counts");
+}
+
+#[test]
+fn what_is_known_is_linked_to_a_key_that_is_free() {
+    let mine = NewIntent { idempotency_key: Some("k"), ..new(1) };
+    let known = stored(9, &new(1), Sent);
+    let link = |mine: &NewIntent<'_>, facts: &Facts| match intend(mine, facts, NOW) {
+        Intention::Refuse { link, .. } => link,
+        Intention::Insert(_) => None,
+    };
+    let free = Facts { key: key_of(&mine, None), ..facts(&[known.clone()]) };
+    assert_eq!(link(&mine, &free), Some(IntentId(9)));
+    assert_eq!(link(&new(1), &free), None, "without a key");
+    let ended = stored(3, &new(1), Lost);
+    let ended = Facts { key: key_of(&mine, Some(3)), ..facts(&[ended, known.clone()]) };
+    assert_eq!(link(&mine, &ended), Some(IntentId(9)));
+    let former = stored(3, &NewIntent { transaction_hash: felt(2), nonce: 8, ..new(1) }, Succeeded);
+    let former = Facts { key: key_of(&mine, Some(3)), ..facts(&[former, known]) };
+    assert_eq!(link(&mine, &former), None, "its intent stands");
+}
+
+#[test]
+fn a_key_moves_on_from_what_has_ended_or_was_replaced() {
+    let next = stored(9, &new(1), Sent);
+    assert!(may_link(None, &next));
+    for state in IntentState::ALL {
+        let former = stored(3, &NewIntent { transaction_hash: felt(2), ..new(1) }, state);
+        assert_eq!(may_link(Some(&former), &next), !state.occupies(), "{state:?}");
+        if state == Displaced {
+            let newer = Intent { id: IntentId(10), ..former.clone() };
+            assert!(!may_link(Some(&newer), &next), "not back to an older one");
+            let elsewhere = Intent { nonce: 8, ..former.clone() };
+            assert!(!may_link(Some(&elsewhere), &next), "of another slot");
+            let other = Intent { digest: [9; 32], ..former };
+            assert!(!may_link(Some(&other), &next), "of another request");
+        }
+    }
+}
+
+#[test]
+fn a_claim_has_an_owner() {
+    let key = key_of(&new(1), None).unwrap();
+    let claimed =
+        |key: &Key, token, linked| key.clone().claimed(FAUCET_DRIP, &[1; 32], token, linked);
+    assert_eq!(claimed(&key, TOKEN, None), Claim::New, "repeated by its owner");
+    assert_eq!(claimed(&key, ClaimToken([8; 16]), None), Claim::Open { intent: None });
+    let other = key.clone().claimed("register", &[1; 32], TOKEN, None);
+    assert_eq!(other, Claim::Conflict);
+    let other = key.clone().claimed(FAUCET_DRIP, &[2; 32], TOKEN, None);
+    assert_eq!(other, Claim::Conflict);
+    let linked = Key { intent: Some(IntentId(9)), ..key };
+    let answered = Key { answer: Some((200, "x".into())), ..linked.clone() };
+    for state in IntentState::ALL {
+        let intent = stored(9, &new(1), state);
+        let boxed = Some(alloc::boxed::Box::new(intent.clone()));
+        let open = Claim::Open { intent: boxed.clone() };
+        assert_eq!(claimed(&linked, TOKEN, Some(intent.clone())), open);
+        let answer = Claim::Answered { status: 200, body: "x".into(), intent: boxed };
+        let expected = if state.holds() { answer } else { open };
+        assert_eq!(claimed(&answered, TOKEN, Some(intent)), expected, "{state:?}");
+    }
+}
+
+const BLOCK: Inclusion = Inclusion { number: 5, fingerprint: [5; 32] };
+const OTHER_BLOCK: Inclusion = Inclusion { number: 5, fingerprint: [6; 32] };
+
+fn included(block: Option<Inclusion>) -> Change<'static> {
+    Change::Included { outcome: Ok(()), fee: None, block }
+}
+
+/// The states of the intents that a change moves, in this order.
+fn moved(id: i64, change: &Change<'_>, intents: &[Intent]) -> Option<Vec<(i64, IntentState)>> {
+    let steps = super::change(IntentId(id), change, intents, NOW + 1)?;
+    let states = steps.steps.iter().map(|step| (step.intent.id.0, step.intent.state));
+    Some(states.collect())
+}
+
+#[test]
+fn every_change_follows_the_table() {
+    let changes = [
+        Change::Accepted,
+        included(Some(BLOCK)),
+        Change::Included { outcome: Err(Some("why")), fee: None, block: Some(BLOCK) },
+        Change::Rejected("why"),
+        Change::Displaced("why"),
+        Change::Lost("why"),
+    ];
+    for from in IntentState::ALL {
+        for change in changes {
+            let came = moved(9, &change, &[stored(9, &new(1), from)]);
+            let next = change.state();
+            let expected = from.may_become(next).then(|| vec![(9, next)]);
+            assert_eq!(came, expected, "{from:?} by {change:?}");
+        }
+    }
+}
+
+#[test]
+fn an_inclusion_is_recorded_once_per_block() {
+    let known = Intent { included: Some(BLOCK), ..stored(9, &new(1), Succeeded) };
+    assert_eq!(moved(9, &included(Some(BLOCK)), &[known.clone()]), None);
+    assert_eq!(moved(9, &included(None), &[known.clone()]), None);
+    let steps = super::change(IntentId(9), &included(Some(OTHER_BLOCK)), &[known], NOW).unwrap();
+    assert_eq!(steps.steps[0].intent.included, Some(OTHER_BLOCK));
+    assert!(!steps.steps[0].withdraws, "it is the same outcome");
+}
+
+#[test]
+fn a_receipt_states_what_it_cost() {
+    let costly = stored(9, &NewIntent { max_fee: STRK, ..new(1) }, Sent);
+    let fee = |intent: &Intent, fee| {
+        let change = Change::Included { outcome: Ok(()), fee, block: None };
+        let steps = super::change(intent.id, &change, &[intent.clone()], NOW).unwrap();
+        steps.steps[0].intent.fee_gfri
+    };
+    assert_eq!(fee(&costly, Some(STRK / 2)), gfri(STRK / 2));
+    assert_eq!(fee(&costly, None), gfri(STRK));
+    assert_eq!(fee(&stored(9, &new(1), Sent), Some(STRK)), 0, "a user pays for it");
+}
+
+#[test]
+fn a_chain_has_one_transaction_of_a_slot() {
+    let mine = Intent { included: Some(BLOCK), ..stored(9, &new(1), Displaced) };
+    for state in IntentState::ALL {
+        let other = stored(3, &NewIntent { nonce: 1, ..new(2) }, state);
+        let elsewhere = stored(4, &new(4), Sent);
+        let intents = [other, mine.clone(), elsewhere];
+        let came = moved(9, &included(None), &intents);
+        let first = state.occupies().then_some((3, Displaced));
+        let expected = first.into_iter().chain([(9, Succeeded)]).collect();
+        assert_eq!(came, Some(expected), "{state:?}");
+    }
+    let steps = super::change(IntentId(9), &included(None), &[mine], NOW).unwrap();
+    assert_eq!(steps.steps[0].intent.included, Some(BLOCK), "it is kept");
+}
+
+#[test]
+fn lost_intents_are_in_doubt_again_with_their_witness() {
+    let witness = stored(9, &new(1), Succeeded);
+    let lost = stored(3, &NewIntent { nonce: 1, ..new(2) }, Lost);
+    let gone = Change::Displaced("gone");
+    let intents = [lost.clone(), witness.clone()];
+    assert_eq!(moved(9, &gone, &intents), Some(vec![(9, Displaced), (3, Displaced)]));
+    assert_eq!(moved(9, &included(Some(BLOCK)), &intents), Some(vec![(9, Succeeded)]));
+    let rejected = Intent { state: Rejected, ..lost.clone() };
+    assert_eq!(moved(9, &gone, &[rejected, witness.clone()]), Some(vec![(9, Displaced)]));
+    for state in IntentState::ALL {
+        let anew = Intent { id: IntentId(12), nonce: 7, state, ..lost.clone() };
+        let anew = Intent { transaction_hash: felt(3), ..anew };
+        let came = moved(9, &gone, &[lost.clone(), witness.clone(), anew]).unwrap();
+        assert_eq!(came.len(), if state.holds() { 1 } else { 2 }, "written anew: {state:?}");
+    }
+}
+
+#[test]
+fn a_transaction_has_one_intent() {
+    let lost = stored(3, &new(1), Lost);
+    let again = stored(9, &new(1), Sent);
+    assert_eq!(moved(3, &included(Some(BLOCK)), &[lost.clone(), again.clone()]), None);
+    let intents = [lost, again];
+    assert_eq!(moved(9, &Change::Displaced("gone"), &intents), Some(vec![(9, Displaced)]));
+}
+
+#[test]
+fn what_is_sent_again_needs_its_slot_and_its_request() {
+    let displaced = stored(3, &new(1), Displaced);
+    let came = |other| moved(3, &Change::Accepted, &[displaced.clone(), other]);
+    for state in IntentState::ALL {
+        let taken = came(stored(9, &NewIntent { nonce: 1, ..new(2) }, state));
+        assert_eq!(taken.is_none(), state.occupies(), "{state:?}");
+        let equal = NewIntent { digest: [1; 32], ..new(2) };
+        let taken = came(stored(9, &equal, state));
+        assert_eq!(taken.is_none(), state.is_unresolved(), "{state:?}");
+    }
+}
+
+#[test]
+fn an_answer_goes_with_what_it_reports() {
+    let withdraws = |from, change: &Change<'_>| {
+        let steps = super::change(IntentId(9), change, &[stored(9, &new(1), from)], NOW).unwrap();
+        steps.steps[0].withdraws
+    };
+    let reverted = Change::Included { outcome: Err(None), fee: None, block: Some(BLOCK) };
+    assert!(withdraws(Sent, &Change::Rejected("why")));
+    assert!(withdraws(Displaced, &Change::Lost("why")));
+    assert!(withdraws(Succeeded, &reverted), "the other outcome");
+    assert!(withdraws(Displaced, &included(None)));
+    assert!(!withdraws(Accepted, &included(None)), "nothing was answered");
+    assert!(!withdraws(Succeeded, &Change::Displaced("why")), "it is in doubt");
+}
+
+/// How the bindings change with an intent, if the table has these.
+fn rebound(id: i64, change: &Change<'_>, slot: &[Intent], bound: &[Bound]) -> Vec<Rebinding> {
+    let steps = super::change(IntentId(id), change, slot, NOW).unwrap();
+    if steps.of_interest().is_empty() { Vec::new() } else { steps.rebind(bound) }
+}
+
+#[test]
+fn a_binding_follows_the_slot() {
+    let (mine, other) = (new(1), NewIntent { nonce: 1, ..new(2) });
+    let pair = |new: &NewIntent<'_>| Pair {
+        identity: new.identity.unwrap(),
+        recipient: new.subject.unwrap(),
+    };
+    let bound = |new: &NewIntent<'_>| Bound { pair: pair(new), is_held: false };
+    let release = |new: &NewIntent<'_>| Rebinding::Release(pair(new));
+    let rejected = Change::Rejected("why");
+    let alone = [stored(3, &mine, Sent)];
+    assert_eq!(rebound(3, &rejected, &alone, &[bound(&mine)]), [release(&mine)]);
+    let held = Bound { is_held: true, ..bound(&mine) };
+    assert_eq!(rebound(3, &rejected, &alone, &[held]), [], "another drip holds it");
+    assert_eq!(rebound(3, &Change::Accepted, &alone, &[]), [], "nothing moves");
+    // the same identity for another recipient, in the same slot
+    let rival = NewIntent { identity: mine.identity, ..other };
+    let slot = [stored(3, &mine, Displaced), stored(9, &rival, Sent)];
+    let back = vec![release(&rival), Rebinding::Bind(pair(&mine))];
+    assert_eq!(rebound(9, &rejected, &slot, &[bound(&rival)]), back, "it returns");
+    assert_eq!(rebound(3, &included(None), &slot, &[bound(&rival)]), back, "the chain has it");
+    let kept = Bound { is_held: true, ..bound(&rival) };
+    assert_eq!(rebound(3, &included(None), &slot, &[kept]), [], "unless another slot holds it");
+    let lost = [stored(3, &mine, Lost), stored(9, &rival, Succeeded)];
+    let gone = Change::Displaced("gone");
+    assert_eq!(rebound(9, &gone, &lost, &[bound(&rival)]), [], "the newest keeps it");
+    let returned = rebound(3, &included(None), &[stored(3, &mine, Lost)], &[]);
+    assert_eq!(returned, [Rebinding::Bind(pair(&mine))]);
+    let older = [stored(3, &NewIntent { identity: None, ..mine }, Sent)];
+    assert_eq!(rebound(3, &rejected, &older, &[bound(&mine)]), [release(&mine)], "of old rows");
+    let register = [stored(3, &NewIntent { operation: "register", ..mine }, Sent)];
+    assert_eq!(rebound(3, &rejected, &register, &[bound(&mine)]), [], "no drip");
+}
