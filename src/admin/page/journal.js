@@ -3,7 +3,8 @@ import { Table, clock, count, each, el, instant, narrow, pill, setClass, setText
 import { surfaceOf } from './rates.js';
 
 const KINDS = {
-  succeeded: 'good', reverted: 'bad', rejected: 'bad', lost: 'bad', refused: 'warn',
+  succeeded: 'good', reverted: 'bad', rejected: 'bad', displaced: 'warn', lost: 'bad',
+  refused: 'warn',
 };
 const byId = (id) => document.getElementById(id);
 
