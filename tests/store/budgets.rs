@@ -1,9 +1,9 @@
 //! Budgets: what counts in a day, from when, until when, and for whom.
 
-use crate::world::{EPOCH, NOW, World, felt, intend, intent};
+use crate::world::{EPOCH, NOW, World, advance, change, felt, intend, intent};
 use portcullis::store::IntentState::{Accepted, Lost, Rejected, Reverted, Sent, Succeeded};
 use portcullis::store::{
-    Budget, Budgets, Intended, IntentId, IntentState, NewIntent, OverBudget, Store,
+    Budget, Budgets, Change, Intended, IntentId, IntentState, NewIntent, OverBudget, Store,
 };
 use std::sync::Arc;
 use tokio::task::JoinSet;
@@ -72,7 +72,7 @@ pub(crate) async fn only_drips_that_may_pay_count(world: World) {
         number += 2;
         let id = intend(&store, &new(number)).await;
         if end != Sent {
-            assert!(store.intents().advance(id, end, None, NOW).await.unwrap());
+            assert!(advance(&store, id, end).await);
         }
         let over = intend_at(&store, &new(number + 1), NOW).await;
         assert_eq!(over.is_some(), counts, "{end:?}");
@@ -81,6 +81,15 @@ pub(crate) async fn only_drips_that_may_pay_count(world: World) {
     intend(&store, &register).await;
     assert_eq!(intend_at(&store, &drip(101, 1), NOW).await, None, "another operation is no drip");
     assert!(intend_at(&store, &drip(102, 1), NOW).await.is_some(), "in this epoch");
+}
+
+/// Records what leads to a state, a receipt with what it cost.
+async fn settle(store: &Store, id: IntentId, state: IntentState, fee: Option<u128>) -> bool {
+    let change = match change(state, "why") {
+        Change::Included { outcome, block, .. } => Change::Included { outcome, fee, block },
+        other => other,
+    };
+    store.intents().apply(id, &change, NOW).await.unwrap()
 }
 
 pub(crate) async fn fees_count_highest_then_actual(world: World) {
@@ -93,10 +102,10 @@ pub(crate) async fn fees_count_highest_then_actual(world: World) {
     assert_eq!(intend_at(&store, &second, NOW + 1).await, until(NOW + 1 + DAY));
     let budgets = second.budgets;
     assert_eq!(used(&store, budgets, NOW + 1).await, [0.0, 0.6]);
-    let settle = async |id: IntentId, state: IntentState, fee| {
-        assert!(store.intents().settle(id, state, None, fee, NOW).await.unwrap());
+    let pays = async |id: IntentId, state: IntentState, fee| {
+        assert!(settle(&store, id, state, fee).await);
     };
-    settle(first, Succeeded, Some(2 * STRK)).await;
+    pays(first, Succeeded, Some(2 * STRK)).await;
     assert_eq!(used(&store, budgets, NOW + 1).await, [0.0, 0.2], "its receipt states less");
     assert_eq!(intend_at(&store, &second, NOW + 1).await, None);
     let third = costly(3, 3 * STRK, limit);
@@ -124,7 +133,7 @@ pub(crate) async fn only_fees_that_may_be_paid_count(world: World) {
         let id = intend(&store, &new).await;
         if end != Sent {
             let fee = Some(2 * GFRI - 1);
-            assert!(store.intents().settle(id, end, None, fee, NOW).await.unwrap());
+            assert!(settle(&store, id, end, fee).await);
         }
         let intents = store.intents();
         let [_, (_, part)] = intents.budgets_used(&new.budgets, end.name(), NOW).await.unwrap();
@@ -132,7 +141,7 @@ pub(crate) async fn only_fees_that_may_be_paid_count(world: World) {
     }
     let user = NewIntent { operation: "invoke", ..intent(7) };
     let id = intend(&store, &user).await;
-    assert!(store.intents().settle(id, Succeeded, None, Some(STRK), NOW).await.unwrap());
+    assert!(settle(&store, id, Succeeded, Some(STRK)).await);
     let limit = Budgets { drips: None, fees: Some(STRK) };
     assert_eq!(used(&store, limit, NOW).await, [0.0, 0.0], "a user pays for it");
     let huge = costly(8, u128::MAX, 1_000_000 * STRK);
@@ -183,6 +192,7 @@ pub(crate) async fn older_drips_count_and_older_fees_do_not(world: World) {
     assert_eq!(used(&store, limits, NOW).await, [1.0, 1.0]);
     store.close().await;
     // the tables before migration 9
+    world.undo_displaced().await;
     let triggers = match world.is_sqlite() {
         true => "DROP TRIGGER intent_may_cost; DROP TRIGGER intent_costs",
         false => "DROP FUNCTION sum_fee CASCADE",
@@ -198,6 +208,6 @@ pub(crate) async fn older_drips_count_and_older_fees_do_not(world: World) {
         .unwrap();
     let store = world.open().await;
     assert_eq!(used(&store, limits, NOW).await, [1.0, 0.0]);
-    assert!(store.intents().settle(id, Succeeded, None, Some(STRK), NOW).await.unwrap());
+    assert!(settle(&store, id, Succeeded, Some(STRK)).await);
     assert_eq!(used(&store, limits, NOW).await, [1.0, 0.0], "not by its receipt, either");
 }

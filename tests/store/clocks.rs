@@ -1,7 +1,7 @@
 //! Cooldowns are decided where an intent is stored; and of rows that a wrong clock dated in the
 //! future, those further ahead than the window of a limit do not count, and no wait is longer.
 
-use crate::world::{EPOCH, NOW, World, felt, intend, intent};
+use crate::world::{EPOCH, NOW, World, advance, felt, intend, intent};
 use portcullis::store::{
     Binding, Budget, Budgets, Intended, IntentState, NewIntent, Opening, OverBudget, Store,
 };
@@ -76,7 +76,7 @@ pub(crate) async fn what_paid_nothing_starts_no_cooldown(world: World) {
     ] {
         number += 2;
         let id = intend(&store, &drip(number, number)).await;
-        assert!(store.intents().advance(id, end, None, NOW).await.unwrap());
+        assert!(advance(&store, id, end).await);
         let until = refused_until(&store, &drip(number + 1, number), NOW).await;
         assert_eq!(until.is_some(), is_refused, "{end:?}");
     }

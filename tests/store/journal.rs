@@ -1,6 +1,6 @@
 //! The journal: what stands in it, who may read it, and that a whole chain is found whole.
 
-use crate::world::{NOW, World, intend, intent};
+use crate::world::{NOW, World, advance, intend, intent};
 use portcullis::store::{
     Entry, EntryKind, GENESIS, IntentId, IntentState, PAGE, Store, StoreError, Verified,
 };
@@ -51,7 +51,7 @@ pub(crate) async fn entries_come_in_pages_and_by_intent(world: World) {
     refuse(&store, 3).await;
     let id = intend(&store, &intent(1)).await;
     refuse(&store, 2).await;
-    assert!(store.intents().advance(id, IntentState::Accepted, None, NOW).await.unwrap());
+    assert!(advance(&store, id, IntentState::Accepted).await);
     assert_eq!(numbers(&journal.entries(1, 3).await.unwrap()), [1, 2, 3]);
     assert_eq!(numbers(&journal.entries(6, 3).await.unwrap()), [6, 7, 8]);
     assert_eq!(numbers(&journal.entries(8, u32::MAX).await.unwrap()), [8]);

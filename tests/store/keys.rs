@@ -1,25 +1,55 @@
 //! Idempotency keys and the faucet's bindings.
 
-use crate::world::{EPOCH, NOW, World, felt, intend, intent};
-use portcullis::store::{Binding, Claim, Intended, IntentState, NewIntent, Store, StoreError};
+use crate::world::{EPOCH, NOW, World, advance, felt, intend, intent, token};
+use portcullis::store::{Binding, Claim, Intended, IntentId, IntentState, NewIntent, Store};
 use portcullis_filters::felt::Felt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-const DIGEST: [u8; 32] = [0x11; 32];
+/// What [`claim`] claims the key `k` for.
+const OPERATION: &str = "faucet-drip";
 
-/// Claims the key `k` when nothing counts as abandoned.
+fn digest() -> [u8; 32] {
+    intent(1).digest
+}
+
+/// Claims a key for the request of the first intent.
+async fn claimed(store: &Store, key: &str, owner: u8) -> Claim {
+    store.keys(EPOCH).claim(key, OPERATION, &digest(), &token(owner), NOW).await.unwrap()
+}
+
+/// Claims the key `k`, each time as another request.
 async fn claim(store: &Store) -> Claim {
-    store.keys(EPOCH).claim("k", "register", &DIGEST, NOW, 0).await.unwrap()
+    static OWNERS: AtomicU8 = AtomicU8::new(100);
+    claimed(store, "k", OWNERS.fetch_add(1, Ordering::Relaxed)).await
+}
+
+/// A transaction of the request that the key `k` was claimed for.
+fn keyed(number: u64) -> NewIntent<'static> {
+    NewIntent { digest: digest(), idempotency_key: Some("k"), ..intent(number) }
+}
+
+async fn answer(store: &Store, id: IntentId, status: u16, body: &str) -> bool {
+    let keys = store.keys(EPOCH);
+    keys.answer("k", OPERATION, &digest(), id, status, body).await.unwrap()
+}
+
+async fn release(store: &Store, owner: u8) -> bool {
+    store.keys(EPOCH).release("k", &token(owner)).await.unwrap()
 }
 
 fn open() -> Claim {
-    Claim::Open { intent: None, since_us: NOW }
+    Claim::Open { intent: None }
 }
 
-fn answered(status: u16, body: &str) -> Claim {
-    Claim::Answered { status, body: body.to_owned(), intent: None }
+/// The answer of a key, without its intent.
+fn answer_of(claim: Claim) -> Option<(u16, String)> {
+    match claim {
+        Claim::Answered { status, body, .. } => Some((status, body)),
+        _ => None,
+    }
 }
 
 pub(crate) async fn a_key_identifies_one_request_across_restarts(world: World) {
@@ -27,65 +57,105 @@ pub(crate) async fn a_key_identifies_one_request_across_restarts(world: World) {
     assert_eq!(claim(&store).await, Claim::New);
     for restarts in 0..2 {
         assert_eq!(claim(&store).await, open(), "after {restarts} restarts");
-        for (operation, digest) in [("register", [0; 32]), ("mint-card", DIGEST)] {
-            let other =
-                store.keys(EPOCH).claim("k", operation, &digest, NOW + 1, NOW + 2).await.unwrap();
-            assert_eq!(other, Claim::Conflict, "{operation}");
+        for (operation, digest) in [(OPERATION, [0; 32]), ("mint-card", digest())] {
+            let other = store.keys(EPOCH).claim("k", operation, &digest, &token(9), NOW).await;
+            assert_eq!(other.unwrap(), Claim::Conflict, "{operation}");
         }
         store.close().await;
         store = world.open().await;
     }
-    assert!(store.keys(EPOCH).answer("k", 200, "{\"ok\":true}").await.unwrap());
-    assert!(!store.keys(EPOCH).answer("k", 500, "later").await.unwrap(), "the first answer stays");
-    assert!(!store.keys(EPOCH).answer("unknown", 200, "").await.unwrap());
+    let id = intend(&store, &keyed(1)).await;
+    let keys = store.keys(EPOCH);
+    for (operation, digest) in [(OPERATION, [0; 32]), ("mint-card", digest())] {
+        assert!(!keys.answer("k", operation, &digest, id, 200, "x").await.unwrap());
+        assert!(!keys.link("k", operation, &digest, id).await.unwrap());
+    }
+    assert!(!keys.answer("other", OPERATION, &digest(), id, 200, "x").await.unwrap());
+    assert!(answer(&store, id, 200, "{\"ok\":true}").await);
+    assert!(!answer(&store, id, 500, "later").await, "the first answer stays");
     store.close().await;
     let store = world.open().await;
-    assert_eq!(claim(&store).await, answered(200, "{\"ok\":true}"));
-    let other = store.keys(EPOCH).claim("k", "register", &[0; 32], NOW, NOW + 1).await.unwrap();
+    let expected = Some((200, "{\"ok\":true}".to_owned()));
+    assert_eq!(answer_of(claim(&store).await), expected);
+    let other = store.keys(EPOCH).claim("k", OPERATION, &[0; 32], &token(9), NOW).await.unwrap();
     assert_eq!(other, Claim::Conflict, "an answer is for its own request only");
-    let next = store.keys(EPOCH).claim("K", "register", &DIGEST, NOW, 0).await.unwrap();
-    assert_eq!(next, Claim::New, "keys differ by case");
+    assert_eq!(claimed(&store, "K", 1).await, Claim::New, "keys differ by case");
 }
 
 pub(crate) async fn a_linked_key_cannot_be_released(world: World) {
     let store = world.open().await;
-    assert_eq!(claim(&store).await, Claim::New);
-    let new = NewIntent { idempotency_key: Some("k"), ..intent(1) };
-    let id = intend(&store, &new).await;
-    assert!(!store.keys(EPOCH).release("k", NOW).await.unwrap());
-    let later = store.keys(EPOCH).claim("k", "register", &DIGEST, NOW + 9, NOW + 9).await.unwrap();
-    let Claim::Open { intent: Some(found), since_us: NOW } = later else { panic!("{later:?}") };
+    assert_eq!(claimed(&store, "k", 1).await, Claim::New);
+    let id = intend(&store, &keyed(1)).await;
+    assert!(!release(&store, 1).await);
+    let Claim::Open { intent: Some(found) } = claimed(&store, "k", 1).await else {
+        panic!("it names its intent");
+    };
     assert_eq!(found.id, id);
-    let other = NewIntent { idempotency_key: Some("k"), ..intent(2) };
-    let refused = store.intents().intend(&other, NOW).await;
-    assert!(matches!(refused, Err(StoreError::UnknownKey)), "a key has one intent: {refused:?}");
-    assert!(store.intents().advance(id, IntentState::Rejected, None, NOW).await.unwrap());
-    let id = intend(&store, &other).await;
-    assert!(store.keys(EPOCH).answer("k", 202, "{}").await.unwrap());
+    let again = store.intents().intend(&keyed(2), NOW).await.unwrap();
+    assert!(matches!(again, Intended::Known(known) if known.id == id), "a key has one intent");
+    let foreign = NewIntent { idempotency_key: Some("k"), ..intent(3) };
+    let foreign = store.intents().intend(&foreign, NOW).await.unwrap();
+    assert_eq!(foreign, Intended::KeyConflict);
+    assert!(advance(&store, id, IntentState::Rejected).await);
+    let next = intend(&store, &keyed(2)).await;
+    assert!(!answer(&store, id, 202, "{}").await, "it names the next");
+    assert!(answer(&store, next, 202, "{}").await);
     let Claim::Answered { status: 202, intent: Some(found), .. } = claim(&store).await else {
         panic!("the answer reports its intent");
     };
-    assert_eq!(found.id, id);
+    assert_eq!(found.id, next);
+}
+
+pub(crate) async fn a_key_names_the_intent_that_stands(world: World) {
+    let store = world.open().await;
+    let link = async |id| store.keys(EPOCH).link("k", OPERATION, &digest(), id).await.unwrap();
+    let id = intend(&store, &NewIntent { idempotency_key: None, ..keyed(1) }).await;
+    assert!(!link(id).await, "it was not claimed");
+    assert_eq!(claim(&store).await, Claim::New);
+    assert!(link(id).await && link(id).await, "a request that joined, twice");
+    assert!(advance(&store, id, IntentState::Succeeded).await);
+    assert!(answer(&store, id, 200, "x").await);
+    let other = intend(&store, &NewIntent { nonce: 50, ..intent(50) }).await;
+    assert!(!link(other).await, "it stands");
+    assert!(advance(&store, id, IntentState::Displaced).await);
+    assert!(!link(other).await, "it is in doubt");
+    let replacing = NewIntent { nonce: 1, replaces: Some(id), idempotency_key: None, ..keyed(2) };
+    let next = intend(&store, &replacing).await;
+    assert!(link(next).await, "it was replaced");
+    assert_eq!(answer_of(claim(&store).await), None, "the next has no answer");
+    assert!(!link(id).await, "not back");
+}
+
+pub(crate) async fn a_claim_is_released_by_its_owner_only(world: World) {
+    let store = world.open().await;
+    assert_eq!(claimed(&store, "k", 1).await, Claim::New);
+    assert_eq!(claimed(&store, "k", 1).await, Claim::New, "its owner repeats it");
+    assert_eq!(claimed(&store, "k", 2).await, open(), "another joins");
+    assert!(!release(&store, 2).await);
+    assert_eq!(claimed(&store, "k", 2).await, open());
+    assert!(release(&store, 1).await);
+    assert_eq!(claimed(&store, "k", 2).await, Claim::New);
 }
 
 pub(crate) async fn a_key_belongs_to_one_epoch(world: World) {
     let store = world.open().await;
     assert_eq!(claim(&store).await, Claim::New);
-    assert!(store.keys(EPOCH).answer("k", 200, "{}").await.unwrap());
-    let later = store.keys("epoch-2").claim("k", "mint-card", &[0; 32], NOW, 0).await.unwrap();
-    assert_eq!(later, Claim::New, "another request, on a chain that started again");
-    assert!(store.keys("epoch-2").release("k", NOW).await.unwrap());
-    assert_eq!(claim(&store).await, answered(200, "{}"), "the first one is untouched");
+    let id = intend(&store, &keyed(1)).await;
+    assert!(answer(&store, id, 200, "{}").await);
+    let later = store.keys("epoch-2").claim("k", "mint-card", &[0; 32], &token(1), NOW).await;
+    assert_eq!(later.unwrap(), Claim::New, "another request, on a chain that started again");
+    assert!(store.keys("epoch-2").release("k", &token(1)).await.unwrap());
+    assert_eq!(answer_of(claim(&store).await), Some((200, "{}".to_owned())), "untouched");
 }
 
 pub(crate) async fn older_keys_get_the_epochs_of_their_intents(world: World) {
     let store = world.open().await;
     assert_eq!(claim(&store).await, Claim::New);
-    intend(&store, &NewIntent { idempotency_key: Some("k"), ..intent(1) }).await;
-    let bare = store.keys(EPOCH).claim("bare", "register", &DIGEST, NOW, 0).await.unwrap();
-    assert_eq!(bare, Claim::New);
+    intend(&store, &keyed(1)).await;
+    assert_eq!(claimed(&store, "bare", 1).await, Claim::New);
     store.close().await;
     // the tables before migration 6
+    world.undo_displaced().await;
     world
         .raw(
             "CREATE TABLE older AS SELECT key, operation, digest, intent_id, status, body, \
@@ -99,8 +169,8 @@ pub(crate) async fn older_keys_get_the_epochs_of_their_intents(world: World) {
         .await
         .unwrap();
     let store = world.open().await;
-    let Claim::Open { intent: Some(_), .. } = claim(&store).await else { panic!("it is linked") };
-    let bare = store.keys(EPOCH).claim("bare", "register", &DIGEST, NOW, 0).await.unwrap();
+    let Claim::Open { intent: Some(_) } = claim(&store).await else { panic!("it is linked") };
+    let bare = claimed(&store, "bare", 2).await;
     assert_eq!(bare, Claim::New, "it is of no known epoch");
 }
 
@@ -110,11 +180,14 @@ pub(crate) async fn a_lost_intent_releases_what_it_held(world: World) {
     assert_eq!(claim(&store).await, Claim::New);
     let drip = NewIntent { idempotency_key: Some("k"), ..drip(1, felt(1), recipient) };
     let id = intend(&store, &drip).await;
-    assert!(store.intents().advance(id, IntentState::Succeeded, None, NOW).await.unwrap());
-    assert!(store.keys(EPOCH).answer("k", 200, "{}").await.unwrap());
-    let read = store.intents().get(id).await.unwrap().unwrap();
-    assert!(store.intents().lose(&read, "block rolled back", NOW).await.unwrap());
-    let Claim::Open { intent: Some(lost), .. } = claim(&store).await else {
+    assert!(advance(&store, id, IntentState::Succeeded).await);
+    assert!(answer(&store, id, 200, "{}").await);
+    assert!(advance(&store, id, IntentState::Displaced).await);
+    let other = store.faucet().check(EPOCH, felt(2), recipient).await.unwrap();
+    assert_eq!(other, Binding::RecipientElsewhere, "in doubt, it is held");
+    assert!(matches!(claim(&store).await, Claim::Answered { .. }));
+    assert!(advance(&store, id, IntentState::Lost).await);
+    let Claim::Open { intent: Some(lost) } = claim(&store).await else {
         panic!("the answer is withdrawn");
     };
     assert_eq!((lost.id, lost.state), (id, IntentState::Lost));
@@ -128,93 +201,77 @@ pub(crate) async fn a_known_intent_is_linked_too(world: World) {
     let store = world.open().await;
     let id = intend(&store, &intent(1)).await;
     assert_eq!(claim(&store).await, Claim::New);
-    let again = NewIntent { idempotency_key: Some("k"), ..intent(1) };
-    let known = store.intents().intend(&again, NOW).await.unwrap();
+    let known = store.intents().intend(&keyed(1), NOW).await.unwrap();
     assert!(matches!(&known, Intended::Known(intent) if intent.id == id), "{known:?}");
-    let Claim::Open { intent: Some(found), .. } = claim(&store).await else { panic!() };
+    let Claim::Open { intent: Some(found) } = claim(&store).await else { panic!() };
     assert_eq!(found.id, id);
     assert_eq!(store.journal().newest(9).await.unwrap().len(), 2);
 }
 
-pub(crate) async fn an_unclaimed_key_stores_no_intent(world: World) {
+pub(crate) async fn a_key_that_is_gone_is_claimed_again(world: World) {
     let store = world.open().await;
-    let new = NewIntent { idempotency_key: Some("k"), ..intent(1) };
-    let refused = store.intents().intend(&new, NOW).await;
-    assert!(matches!(refused, Err(StoreError::UnknownKey)), "{refused:?}");
-    assert_eq!(store.intents().counts_by_state().await.unwrap(), []);
-    assert_eq!(store.journal().newest(1).await.unwrap(), []);
-    let id = intend(&store, &intent(1)).await;
-    assert_eq!(id.0, 1, "nothing of it is left");
+    let id = intend(&store, &keyed(1)).await;
+    let Claim::Open { intent: Some(found) } = claim(&store).await else { panic!() };
+    assert_eq!(found.id, id);
+    let other = store.keys(EPOCH).claim("k", OPERATION, &[0; 32], &token(1), NOW).await.unwrap();
+    assert_eq!(other, Claim::Conflict);
 }
 
 pub(crate) async fn a_released_key_is_free(world: World) {
     let store = world.open().await;
-    assert_eq!(claim(&store).await, Claim::New);
-    assert!(!store.keys(EPOCH).release("k", NOW - 1).await.unwrap(), "another's claim");
-    assert_eq!(claim(&store).await, open());
-    assert!(store.keys(EPOCH).release("k", NOW).await.unwrap());
-    assert!(!store.keys(EPOCH).release("k", NOW).await.unwrap());
-    assert_eq!(claim(&store).await, Claim::New);
-    assert!(store.keys(EPOCH).answer("k", 200, "").await.unwrap());
-    assert!(!store.keys(EPOCH).release("k", NOW).await.unwrap(), "an answer stays");
+    assert_eq!(claimed(&store, "k", 1).await, Claim::New);
+    assert!(release(&store, 1).await);
+    assert!(!release(&store, 1).await);
+    assert_eq!(claimed(&store, "k", 2).await, Claim::New);
+    let id = intend(&store, &keyed(1)).await;
+    assert!(answer(&store, id, 200, "").await);
+    assert!(!release(&store, 2).await, "an answer stays");
 }
 
-/// Sixteen claims of one key at once, each at an instant of its own.
-async fn claims_at_once(store: &Arc<Store>, abandoned_before_us: i64) -> Vec<Claim> {
+/// Sixteen claims of one key at once, each by another request.
+async fn claims_at_once(store: &Arc<Store>) -> Vec<Claim> {
     let mut tasks = JoinSet::new();
     for task in 1..=16 {
         let store = Arc::clone(store);
-        tasks.spawn(async move {
-            let now = NOW + task;
-            store
-                .keys(EPOCH)
-                .claim("k", "register", &DIGEST, now, abandoned_before_us)
-                .await
-                .unwrap()
-        });
+        tasks.spawn(async move { claimed(&store, "k", task).await });
     }
     tasks.join_all().await
 }
 
 pub(crate) async fn one_of_parallel_claims_is_new(world: World) {
     let store = Arc::new(world.open().await);
-    let claims = claims_at_once(&store, 0).await;
+    let claims = claims_at_once(&store).await;
     assert_eq!(claims.iter().filter(|claim| **claim == Claim::New).count(), 1, "{claims:?}");
-    let open = claims.iter().filter(|claim| matches!(claim, Claim::Open { intent: None, .. }));
+    let open = claims.iter().filter(|claim| matches!(claim, Claim::Open { intent: None }));
     assert_eq!(open.count(), 15);
-}
-
-pub(crate) async fn one_caller_replaces_an_abandoned_claim(world: World) {
-    let store = Arc::new(world.open().await);
-    assert_eq!(claim(&store).await, Claim::New);
-    let claims = claims_at_once(&store, NOW + 1).await;
-    assert_eq!(claims.iter().filter(|claim| **claim == Claim::New).count(), 1, "{claims:?}");
-    assert!(!store.keys(EPOCH).release("k", NOW).await.unwrap(), "it is no longer the first one's");
 }
 
 pub(crate) async fn old_keys_are_pruned_unless_needed(world: World) {
     let store = world.open().await;
-    for (key, at) in [("answered", 1), ("bare", 1), ("linked", 1), ("both", 1), ("young", 5)] {
-        let claim = store.keys(EPOCH).claim(key, "register", &DIGEST, NOW + at, 0).await.unwrap();
-        assert_eq!(claim, Claim::New);
+    let keys = store.keys(EPOCH);
+    let claim = async |key, number, at| {
+        let digest = intent(number).digest;
+        keys.claim(key, OPERATION, &digest, &token(1), NOW + at).await.unwrap()
+    };
+    for (key, number, at) in [("bare", 0, 1), ("linked", 1, 1), ("both", 2, 1), ("young", 3, 5)] {
+        assert_eq!(claim(key, number, at).await, Claim::New);
     }
     for (number, key) in [(1, "linked"), (2, "both")] {
         let new = NewIntent { idempotency_key: Some(key), ..intent(number) };
         let id = intend(&store, &new).await;
-        assert!(store.intents().advance(id, IntentState::Succeeded, None, NOW).await.unwrap());
-    }
-    for key in ["answered", "both", "young"] {
-        assert!(store.keys(EPOCH).answer(key, 200, "").await.unwrap());
+        assert!(advance(&store, id, IntentState::Succeeded).await);
+        if key == "both" {
+            assert!(keys.answer(key, OPERATION, &new.digest, id, 200, "").await.unwrap());
+        }
     }
     assert_eq!(store.prune_keys(NOW + 1).await.unwrap(), 0);
-    assert_eq!(store.prune_keys(NOW + 5).await.unwrap(), 3);
+    assert_eq!(store.prune_keys(NOW + 5).await.unwrap(), 2);
     assert_eq!(store.prune_keys(NOW + 5).await.unwrap(), 0);
-    for (key, is_new) in
-        [("answered", true), ("bare", true), ("both", true), ("linked", false), ("young", false)]
-    {
-        let claim = store.keys(EPOCH).claim(key, "register", &DIGEST, NOW, 0).await.unwrap();
-        assert_eq!(claim == Claim::New, is_new, "{key}: {claim:?}");
-    }
+    let found = async |key, number| matches!(claim(key, number, 9).await, Claim::New);
+    assert!(found("bare", 0).await && found("both", 2).await);
+    assert!(!found("linked", 1).await, "it names an intent, and has no answer");
+    let young = keys.claim("young", OPERATION, &intent(3).digest, &token(2), NOW).await.unwrap();
+    assert_eq!(young, open());
     assert_eq!(store.intents().counts_by_state().await.unwrap(), [(IntentState::Succeeded, 2)]);
     assert_eq!(store.journal().newest(9).await.unwrap().len(), 2 * 3);
 }
@@ -287,7 +344,7 @@ pub(crate) async fn a_binding_stays_with_an_effective_intent(world: World) {
     ] {
         let id = intend(&store, &drip(number, felt(1), recipient)).await;
         assert_eq!(for_another().await, RecipientElsewhere, "a drip is under way");
-        assert!(store.intents().advance(id, end, None, NOW).await.unwrap());
+        assert!(advance(&store, id, end).await);
         assert_eq!(for_another().await, expected, "{number}: {end:?}");
     }
 }
@@ -295,8 +352,9 @@ pub(crate) async fn a_binding_stays_with_an_effective_intent(world: World) {
 pub(crate) async fn what_is_bound_elsewhere_stores_no_intent(world: World) {
     let store = world.open().await;
     assert_eq!(claim(&store).await, Claim::New);
-    intend(&store, &drip(1, felt(1), felt(0xa))).await;
-    let other = NewIntent { idempotency_key: Some("k"), ..drip(2, felt(2), felt(0xa)) };
+    intend(&store, &drip(3, felt(1), felt(0xa))).await;
+    let other = drip(2, felt(2), felt(0xa));
+    let other = NewIntent { idempotency_key: Some("k"), digest: digest(), ..other };
     assert_eq!(bound(&store, &other).await, Binding::RecipientElsewhere);
     assert_eq!(store.intents().counts_by_state().await.unwrap(), [(IntentState::Sent, 1)]);
     assert_eq!(store.journal().newest(9).await.unwrap().len(), 2);

@@ -9,6 +9,7 @@
 mod age;
 mod budgets;
 mod clocks;
+mod conformance;
 mod content;
 mod feeds;
 mod forget;
@@ -23,6 +24,7 @@ mod search;
 mod shared;
 mod tampering;
 mod transfer;
+mod upgrade;
 mod world;
 
 macro_rules! on_both {
@@ -51,7 +53,6 @@ on_both! {
     intents:
         an_intent_is_read_as_written
         a_transaction_is_stored_once_per_epoch
-        only_an_unchanged_intent_is_lost
         an_unresolved_equal_request_is_known
         rejected_or_lost_transactions_free_their_nonce
         a_nonce_beyond_the_column_is_refused
@@ -79,6 +80,10 @@ on_both! {
         a_cooldown_of_the_future_is_none
         budgets_forget_the_future
         sessions_of_the_future_lock_nobody_out;
+    conformance:
+        histories_agree_with_the_model;
+    upgrade:
+        intents_of_older_versions_are_kept;
     journal:
         a_refusal_is_journaled
         entries_come_in_pages_and_by_intent
@@ -99,9 +104,10 @@ on_both! {
         older_keys_get_the_epochs_of_their_intents
         a_lost_intent_releases_what_it_held
         a_known_intent_is_linked_too
-        an_unclaimed_key_stores_no_intent
+        a_key_that_is_gone_is_claimed_again
         a_released_key_is_free
-        one_caller_replaces_an_abandoned_claim
+        a_key_names_the_intent_that_stands
+        a_claim_is_released_by_its_owner_only
         one_of_parallel_claims_is_new
         old_keys_are_pruned_unless_needed
         an_identity_has_one_recipient_and_conversely

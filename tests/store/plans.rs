@@ -7,24 +7,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Statement, its arguments, and the index; two where both hold nothing but what is unresolved.
-const LOOK_UPS: [(&str, &[&str], &str); 25] = [
+const LOOK_UPS: [(&str, &[&str], &str); 28] = [
     (sql::ENTRIES, &["900", "10"], "journal_pkey"),
     (sql::ENTRIES_NEWEST, &["10"], "journal_pkey"),
     (sql::ENTRIES_OF, &["900"], "journal_intent"),
-    (sql::INTENT_STATE, &["900"], "intent_pkey"),
-    (sql::INTENT_MOVE, &["900", "'sent'", "'x'", "1"], "intent_pkey"),
+    (sql::INTENT_MOVE, &["900", "'sent'", "'x'", "1", "0", "NULL", "NULL"], "intent_pkey"),
     (sql::INTENT_BY_HASH, &["'e'", "'0x900'"], "intent_hash"),
-    (sql::INTENT_BY_DIGEST, &["'e'", "'d900'"], "intent_digest"),
-    (sql::INTENT_BY_NONCE, &["'e'", "'0x1'", "900"], "intent_nonce"),
+    (sql::INTENT_BY_DIGEST, &["'e'", "'d900'"], "intent_request"),
+    (sql::INTENTS_OF_SLOT, &["'e'", "'0x1'", "900"], "intent_slot"),
+    (sql::DISPLACED, &["'e'"], "intent_displaced or intent_search_state"),
+    (sql::DISPLACED_OF_SIGNER, &["'e'", "'0x1'"], "intent_displaced"),
+    (sql::INCLUDED, &["'e'", "900", "900", "5"], "intent_included"),
+    (sql::FLOOR, &["'e'"], "intent_included"),
     (sql::UNRESOLVED, &["'e'"], "intent_unresolved or intent_digest"),
     (sql::UNRESOLVED_OF_SIGNER, &["'e'", "'0x1'"], "intent_unresolved"),
-    (sql::LAST_OF, &["'e'", "'drip'", "'0x900'", "10", "8000", "9000"], "intent_subject"),
+    (sql::LAST_OF, &["'e'", "'drip'", "'0x900'", "10", "8000"], "intent_subject"),
     (sql::DRIPS, &["'e'", "8000", "9000"], "intent_drips"),
-    (sql::DRIP_OVER, &["'e'", "8000", "9000", "5"], "intent_drips"),
     (sql::FEES, &["'e'", "8000", "9000"], "fee_sum_pkey"),
-    (sql::FEE_OVER, &["'e'", "8000", "9000", "5"], "fee_sum_pkey"),
+    (sql::FEES_BY_MINUTE, &["'e'", "8000", "9000"], "fee_sum_pkey"),
     (sql::KEY, &["'e'", "'k900'"], "idempotency_pkey"),
-    (sql::KEY_ANSWER, &["'e'", "'k900'", "200", "''"], "idempotency_pkey"),
+    (sql::KEY_ANSWER, &["'e'", "'k900'", "'drip'", "'d'", "900", "200", "''"], "idempotency_pkey"),
+    (sql::KEY_RELEASE, &["'e'", "'k900'", "'t'"], "idempotency_pkey"),
     (sql::KEY_PRUNE, &["20"], "idempotency_created"),
     (sql::BOUND_TO, &["'e'", "'0x900'"], "faucet_binding_pkey"),
     (sql::SEARCH, &["900", "25"], "intent_pkey"),
@@ -37,6 +40,20 @@ const LOOK_UPS: [(&str, &[&str], &str); 25] = [
         "intent_search_operation",
     ),
     (sql::REFUSALS, &["900", "25"], "journal_refused"),
+];
+
+/// The facts of a decision, by several indexes.
+const FACTS: [(&str, &[&str]); 4] = [
+    (
+        sql::INTEND_FACTS,
+        &[
+            "'e'", "'k900'", "'e'", "10", "8000", "5", "'0x1'", "900", "'e'", "8000", "9000",
+            "'e'", "'drip'", "'0x900'", "10", "8000",
+        ],
+    ),
+    (sql::INTEND_INTENTS, &["'e'", "'0x900'", "'0x1'", "900", "'d900'", "7", "8"]),
+    (sql::CHANGE_INTENTS, &["900"]),
+    (sql::BOUND, &["'e'", "'0x900'", "'0x900'", "'0x1'", "900"]),
 ];
 
 /// The same for content. What blocks stands from `$5` on, so what comes after it is apart.
@@ -103,11 +120,12 @@ const FILL: &str = "
     WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9000)
     INSERT INTO intent SELECT i, 'e', CASE i % 2 WHEN 0 THEN 'drip' ELSE 'faucet-drip' END,
       'd' || i, '0x' || i, '{}', '0x' || (i % 3), i, '0x' || i, '{}',
-      CASE WHEN i % 100 = 0 THEN 'sent' ELSE 'succeeded' END, NULL, i, i, 0 FROM n;
+      CASE WHEN i % 100 = 0 THEN 'sent' WHEN i % 100 = 1 THEN 'displaced' ELSE 'succeeded' END,
+      NULL, i, i, 0, NULL, i, i, 'f' FROM n;
     WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9000)
     INSERT INTO fee_sum SELECT 'e', i, i FROM n;
     WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9000)
-    INSERT INTO idempotency SELECT 'k' || i, 'drip', 'd', i, 200, '', i, 'e' FROM n;
+    INSERT INTO idempotency SELECT 'k' || i, 'drip', 'd', i, 200, '', i, 'e', NULL FROM n;
     WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9000)
     INSERT INTO faucet_binding SELECT 'e', '0x' || i, '0x' || i, i FROM n";
 
@@ -153,6 +171,20 @@ pub(crate) async fn every_lookup_uses_its_index(world: World) {
     if !world.is_sqlite() {
         // PostgreSQL does that by itself, SQLite never
         world.raw("ANALYZE").await.unwrap();
+    }
+    for (statement, arguments) in FACTS {
+        let statement = filled(statement, arguments);
+        let plan = match world.is_sqlite() {
+            true => sqlite_plan(&world.url, statement.clone()).await,
+            false => postgres_plan(&world.url, statement.clone()).await,
+        };
+        let scans = |line: &str| {
+            let tables = ["intent", "idempotency", "faucet_binding", "fee_sum"];
+            let mut names = tables.iter().chain(&["it", "slot", "equal", "open"]);
+            names.any(|name| line.trim() == format!("SCAN {name}"))
+                || tables.iter().any(|name| line.contains(&format!("Seq Scan on {name}")))
+        };
+        assert!(!plan.lines().any(scans), "{statement}: a table is read whole:\n{plan}");
     }
     for (statement, arguments, index) in LOOK_UPS {
         let statement = filled(statement, arguments);

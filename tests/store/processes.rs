@@ -1,7 +1,7 @@
 //! More than one process, processes that are killed, and databases that are not there.
 
 use crate::world::{
-    EPOCH, NOW, World, config, felt, intend, intent, on_postgres, on_sqlite, server,
+    EPOCH, NOW, World, config, felt, intend, intent, on_postgres, on_sqlite, server, token,
 };
 use portcullis::config::StoreConfig;
 use portcullis::store::{
@@ -33,7 +33,9 @@ pub(crate) async fn intents_survive_a_kill(world: World) {
     let stored = store.intents().unresolved(EPOCH, None).await.unwrap();
     assert_eq!(stored.len(), 1);
     assert_eq!(stored[0].id.to_string(), id);
-    let claim = store.keys(EPOCH).claim("k", "register", &[1; 32], NOW, NOW + 1).await.unwrap();
+    let new = intent(1);
+    let claim =
+        store.keys(EPOCH).claim("k", new.operation, &new.digest, &token(2), NOW).await.unwrap();
     assert!(matches!(claim, Claim::Open { intent: Some(_), .. }), "{claim:?}");
     let verified = store.journal().verify().await.unwrap();
     assert!(matches!(verified, Verified::Whole { entries: 2, .. }), "{verified:?}");
@@ -46,7 +48,11 @@ fn a_process_that_is_killed() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let store = Store::open(&config(&url), None).await.unwrap();
-        let claim = store.keys(EPOCH).claim("k", "register", &[1; 32], NOW, 0).await.unwrap();
+        let claim = store
+            .keys(EPOCH)
+            .claim("k", "faucet-drip", &intent(1).digest, &token(1), NOW)
+            .await
+            .unwrap();
         assert_eq!(claim, Claim::New);
         let new = NewIntent { idempotency_key: Some("k"), ..intent(1) };
         println!("durable {}", intend(&store, &new).await);
@@ -177,7 +183,11 @@ pub(crate) async fn another_chain_is_not_written_to_while_one_is_in_force(world:
     let minute = Duration::from_secs(60);
     assert_eq!(one.agree(EPOCH, minute).await.unwrap(), EPOCH);
     if world.is_sqlite() {
-        assert_eq!(one.agree("b", minute).await.unwrap(), "b", "it is alone");
+        assert_eq!(one.agree("b", minute).await.unwrap(), EPOCH, "though it is alone");
+        let other = NewIntent { epoch: "b", ..intent(1) };
+        let refused = one.intents().intend(&other, one.now_us()).await.unwrap();
+        assert_eq!(refused, Intended::OtherChain);
+        assert_eq!(one.agree("b", Duration::ZERO).await.unwrap(), "b");
         return;
     }
     let two = world.open().await;

@@ -1,6 +1,6 @@
 //! Looking for what was written: by each thing that an intent is found by, together and in pages.
 
-use crate::world::{NOW, World, felt, intend, intent};
+use crate::world::{NOW, World, advance, felt, intend, intent};
 use portcullis::store::{IntentId, IntentState, Search, Store};
 use portcullis_filters::felt::Felt;
 
@@ -20,7 +20,7 @@ pub(crate) async fn intents_are_found_by_their_attributes(world: World) {
         }
         ids.push(intend(&store, &new).await);
     }
-    assert!(store.intents().advance(ids[0], IntentState::Accepted, None, NOW).await.unwrap());
+    assert!(advance(&store, ids[0], IntentState::Accepted).await);
     let hash = |number: u64| Some(felt(0xf000_0000 + number));
     let subject = Some(felt(0x5000));
     let state = Some(IntentState::Accepted);

@@ -1,7 +1,10 @@
 //! One database of a test's own, and the values that tests write to it.
 
 use portcullis::config::{StoreConfig, StoreTls};
-use portcullis::store::{Budgets, Intended, IntentId, Journal, NewIntent, Store, StoreError};
+use portcullis::store::{
+    Budgets, Change, ClaimToken, Intended, IntentId, IntentState, Journal, NewIntent, Store,
+    StoreError,
+};
 use portcullis_filters::felt::Felt;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, SqliteConnection};
 use std::path::PathBuf;
@@ -117,6 +120,47 @@ impl World {
         }
     }
 
+    /// The texts that a query finds.
+    pub(crate) async fn texts(&self, query: &str) -> Vec<String> {
+        let query = AssertSqlSafe(query.to_owned());
+        if self.is_sqlite() {
+            let mut connection = SqliteConnection::connect(&self.url).await.unwrap();
+            sqlx::query_scalar(query).fetch_all(&mut connection).await.unwrap()
+        } else {
+            let mut connection = PgConnection::connect(&self.url).await.unwrap();
+            sqlx::query_scalar(query).fetch_all(&mut connection).await.unwrap()
+        }
+    }
+
+    /// Drops everything of the relay, as the database of a test is dropped as a whole.
+    pub(crate) async fn empty(&self) {
+        if let Some(folder) = &self.folder {
+            std::fs::remove_dir_all(folder).unwrap();
+            std::fs::create_dir(folder).unwrap();
+        } else {
+            self.raw("DROP SCHEMA public CASCADE; CREATE SCHEMA public").await.unwrap();
+        }
+    }
+
+    /// Takes migration 10 back, whose rows older versions did not write.
+    pub(crate) async fn undo_displaced(&self) {
+        let undo = "DELETE FROM intent_count WHERE state = 'displaced'; \
+             DELETE FROM _sqlx_migrations WHERE version = 10";
+        self.raw(undo).await.unwrap();
+        if self.is_sqlite() {
+            // it writes the tables anew
+            return;
+        }
+        self.raw(
+            "DROP INDEX intent_slot, intent_request, intent_displaced; \
+             ALTER TABLE intent DROP COLUMN identity, DROP COLUMN born, \
+             DROP COLUMN included_number, DROP COLUMN included_fingerprint; \
+             ALTER TABLE idempotency DROP COLUMN claim_token",
+        )
+        .await
+        .unwrap();
+    }
+
     pub(crate) async fn raw(&self, statements: &str) -> Result<(), sqlx::Error> {
         raw(&self.url, statements).await
     }
@@ -145,11 +189,13 @@ pub(crate) fn intent(number: u64) -> NewIntent<'static> {
         identity: None,
         request: "{\"identity\":\"0x1\"}",
         epoch: EPOCH,
+        born: 0,
         signer: felt(0xa11ce),
         nonce: number,
         transaction_hash: felt(0xf000_0000 + number),
         transaction: "{\"version\":\"0x3\"}",
         idempotency_key: None,
+        replaces: None,
         max_fee: 0,
         budgets: Budgets::default(),
         cooldown: None,
@@ -162,6 +208,30 @@ pub(crate) async fn intend(store: &Store, new: &NewIntent<'_>) -> IntentId {
         Intended::New(id) => id,
         other => panic!("{new:?} is new, not {other:?}"),
     }
+}
+
+/// The change that leads to a state.
+pub(crate) fn change(state: IntentState, detail: &str) -> Change<'_> {
+    let included = |outcome| Change::Included { outcome, fee: None, block: None };
+    match state {
+        IntentState::Intended | IntentState::Sent => panic!("nothing leads to {state:?}"),
+        IntentState::Accepted => Change::Accepted,
+        IntentState::Succeeded => included(Ok(())),
+        IntentState::Reverted => included(Err(Some(detail))),
+        IntentState::Rejected => Change::Rejected(detail),
+        IntentState::Displaced => Change::Displaced(detail),
+        IntentState::Lost => Change::Lost(detail),
+    }
+}
+
+/// Records what leads to a state; whether that was possible.
+pub(crate) async fn advance(store: &Store, id: IntentId, state: IntentState) -> bool {
+    store.intents().apply(id, &change(state, "why"), NOW).await.unwrap()
+}
+
+/// The owner of a claim.
+pub(crate) fn token(number: u8) -> ClaimToken {
+    ClaimToken([number; 16])
 }
 
 /// Numbers that look like chance, the same in every run.

@@ -226,10 +226,10 @@ pub const BIND: &str =
     "INSERT INTO faucet_binding (epoch, identity, recipient, bound_us) VALUES ($1, $2, $3, $4)";
 /// The bindings of an identity and of a recipient, and whether a drip holds them that is not of
 /// this slot.
-pub const BOUND: &str = "SELECT identity, recipient, CASE WHEN EXISTS (SELECT 1 FROM intent \
+pub const BOUND: &str = "SELECT identity, recipient, CAST(CASE WHEN EXISTS (SELECT 1 FROM intent \
     WHERE intent.epoch = $1 AND intent.operation = 'faucet-drip' \
     AND intent.subject = faucet_binding.recipient AND intent.state NOT IN ('rejected', 'lost') \
-    AND NOT (intent.signer = $4 AND intent.nonce = $5)) THEN 1 ELSE 0 END AS is_held \
+    AND NOT (intent.signer = $4 AND intent.nonce = $5)) THEN 1 ELSE 0 END AS BIGINT) AS is_held \
     FROM faucet_binding WHERE epoch = $1 AND (identity = $2 OR recipient = $3)";
 /// The recipient of an identity.
 pub const BOUND_TO: &str =

@@ -1,0 +1,177 @@
+//! The rules of what was seen of an intent.
+
+use super::{NOW, STRK, felt, new, stored};
+use crate::ledger::IntentState::{Accepted, Displaced, Lost, Rejected, Reverted, Sent, Succeeded};
+use crate::ledger::{
+    Bound, Change, Inclusion, Intent, IntentId, IntentState, NewIntent, Pair, Rebinding, change,
+    gfri,
+};
+
+const BLOCK: Inclusion = Inclusion { number: 5, fingerprint: [5; 32] };
+const OTHER_BLOCK: Inclusion = Inclusion { number: 5, fingerprint: [6; 32] };
+
+fn included(block: Option<Inclusion>) -> Change<'static> {
+    Change::Included { outcome: Ok(()), fee: None, block }
+}
+
+/// The states of the intents that a change moves, in this order.
+fn moved(id: i64, change: &Change<'_>, intents: &[Intent]) -> Option<Vec<(i64, IntentState)>> {
+    let steps = crate::ledger::change(IntentId(id), change, intents, NOW + 1)?;
+    let states = steps.steps.iter().map(|step| (step.intent.id.0, step.intent.state));
+    Some(states.collect())
+}
+
+#[test]
+fn every_change_follows_the_table() {
+    let changes = [
+        Change::Accepted,
+        included(Some(BLOCK)),
+        Change::Included { outcome: Err(Some("why")), fee: None, block: Some(BLOCK) },
+        Change::Rejected("why"),
+        Change::Displaced("why"),
+        Change::Lost("why"),
+    ];
+    for from in IntentState::ALL {
+        for change in changes {
+            let came = moved(9, &change, &[stored(9, &new(1), from)]);
+            let next = change.state();
+            let expected = from.may_become(next).then(|| vec![(9, next)]);
+            assert_eq!(came, expected, "{from:?} by {change:?}");
+        }
+    }
+}
+
+#[test]
+fn an_inclusion_is_recorded_once_per_block() {
+    let known = Intent { included: Some(BLOCK), ..stored(9, &new(1), Succeeded) };
+    assert_eq!(moved(9, &included(Some(BLOCK)), &[known.clone()]), None);
+    assert_eq!(moved(9, &included(None), &[known.clone()]), None);
+    let steps = change(IntentId(9), &included(Some(OTHER_BLOCK)), &[known], NOW).unwrap();
+    assert_eq!(steps.steps[0].intent.included, Some(OTHER_BLOCK));
+    assert!(!steps.steps[0].withdraws, "it is the same outcome");
+}
+
+#[test]
+fn a_receipt_states_what_it_cost() {
+    let costly = stored(9, &NewIntent { max_fee: STRK, ..new(1) }, Sent);
+    let fee = |intent: &Intent, fee| {
+        let change = Change::Included { outcome: Ok(()), fee, block: None };
+        let steps = crate::ledger::change(intent.id, &change, &[intent.clone()], NOW).unwrap();
+        steps.steps[0].intent.fee_gfri
+    };
+    assert_eq!(fee(&costly, Some(STRK / 2)), gfri(STRK / 2));
+    assert_eq!(fee(&costly, None), gfri(STRK));
+    assert_eq!(fee(&stored(9, &new(1), Sent), Some(STRK)), 0, "a user pays for it");
+}
+
+#[test]
+fn a_chain_has_one_transaction_of_a_slot() {
+    let mine = Intent { included: Some(BLOCK), ..stored(9, &new(1), Displaced) };
+    for state in IntentState::ALL {
+        let other = stored(3, &NewIntent { nonce: 1, ..new(2) }, state);
+        let elsewhere = stored(4, &new(4), Sent);
+        let intents = [other, mine.clone(), elsewhere];
+        let came = moved(9, &included(None), &intents);
+        let first = state.occupies().then_some((3, Displaced));
+        let expected = first.into_iter().chain([(9, Succeeded)]).collect();
+        assert_eq!(came, Some(expected), "{state:?}");
+    }
+    let steps = change(IntentId(9), &included(None), &[mine], NOW).unwrap();
+    assert_eq!(steps.steps[0].intent.included, Some(BLOCK), "it is kept");
+}
+
+#[test]
+fn lost_intents_are_in_doubt_again_with_their_witness() {
+    let witness = stored(9, &new(1), Succeeded);
+    let lost = stored(3, &NewIntent { nonce: 1, ..new(2) }, Lost);
+    let gone = Change::Displaced("gone");
+    let intents = [lost.clone(), witness.clone()];
+    assert_eq!(moved(9, &gone, &intents), Some(vec![(9, Displaced), (3, Displaced)]));
+    assert_eq!(moved(9, &included(Some(BLOCK)), &intents), Some(vec![(9, Succeeded)]));
+    let rejected = Intent { state: Rejected, ..lost.clone() };
+    assert_eq!(moved(9, &gone, &[rejected, witness.clone()]), Some(vec![(9, Displaced)]));
+    for state in IntentState::ALL {
+        let anew = Intent { id: IntentId(12), nonce: 7, state, ..lost.clone() };
+        let anew = Intent { transaction_hash: felt(3), ..anew };
+        let came = moved(9, &gone, &[lost.clone(), witness.clone(), anew]).unwrap();
+        assert_eq!(came.len(), if state.holds() { 1 } else { 2 }, "written anew: {state:?}");
+    }
+}
+
+#[test]
+fn a_transaction_has_one_intent() {
+    let lost = stored(3, &new(1), Lost);
+    let again = stored(9, &new(1), Sent);
+    assert_eq!(moved(3, &included(Some(BLOCK)), &[lost.clone(), again.clone()]), None);
+    let intents = [lost, again];
+    assert_eq!(moved(9, &Change::Displaced("gone"), &intents), Some(vec![(9, Displaced)]));
+}
+
+#[test]
+fn what_is_sent_again_needs_its_slot_and_its_request() {
+    let displaced = stored(3, &new(1), Displaced);
+    let came = |other| moved(3, &Change::Accepted, &[displaced.clone(), other]);
+    for state in IntentState::ALL {
+        let taken = came(stored(9, &NewIntent { nonce: 1, ..new(2) }, state));
+        assert_eq!(taken.is_none(), state.occupies(), "{state:?}");
+        let equal = NewIntent { digest: [1; 32], ..new(2) };
+        let taken = came(stored(9, &equal, state));
+        assert_eq!(taken.is_none(), state.is_unresolved(), "{state:?}");
+    }
+}
+
+#[test]
+fn an_answer_goes_with_what_it_reports() {
+    let withdraws = |from, change: &Change<'_>| {
+        let steps =
+            crate::ledger::change(IntentId(9), change, &[stored(9, &new(1), from)], NOW).unwrap();
+        steps.steps[0].withdraws
+    };
+    let reverted = Change::Included { outcome: Err(None), fee: None, block: Some(BLOCK) };
+    assert!(withdraws(Sent, &Change::Rejected("why")));
+    assert!(withdraws(Displaced, &Change::Lost("why")));
+    assert!(withdraws(Succeeded, &reverted), "the other outcome");
+    assert!(withdraws(Displaced, &included(None)));
+    assert!(!withdraws(Accepted, &included(None)), "nothing was answered");
+    assert!(!withdraws(Succeeded, &Change::Displaced("why")), "it is in doubt");
+}
+
+/// How the bindings change with an intent, if the table has these.
+fn rebound(id: i64, change: &Change<'_>, slot: &[Intent], bound: &[Bound]) -> Vec<Rebinding> {
+    let steps = crate::ledger::change(IntentId(id), change, slot, NOW).unwrap();
+    if steps.of_interest().is_empty() { Vec::new() } else { steps.rebind(bound) }
+}
+
+#[test]
+fn a_binding_follows_the_slot() {
+    let (mine, other) = (new(1), NewIntent { nonce: 1, ..new(2) });
+    let pair = |new: &NewIntent<'_>| Pair {
+        identity: new.identity.unwrap(),
+        recipient: new.subject.unwrap(),
+    };
+    let bound = |new: &NewIntent<'_>| Bound { pair: pair(new), is_held: false };
+    let release = |new: &NewIntent<'_>| Rebinding::Release(pair(new));
+    let rejected = Change::Rejected("why");
+    let alone = [stored(3, &mine, Sent)];
+    assert_eq!(rebound(3, &rejected, &alone, &[bound(&mine)]), [release(&mine)]);
+    let held = Bound { is_held: true, ..bound(&mine) };
+    assert_eq!(rebound(3, &rejected, &alone, &[held]), [], "another drip holds it");
+    assert_eq!(rebound(3, &Change::Accepted, &alone, &[]), [], "nothing moves");
+    // the same identity for another recipient, in the same slot
+    let rival = NewIntent { identity: mine.identity, ..other };
+    let slot = [stored(3, &mine, Displaced), stored(9, &rival, Sent)];
+    let back = vec![release(&rival), Rebinding::Bind(pair(&mine))];
+    assert_eq!(rebound(9, &rejected, &slot, &[bound(&rival)]), back, "it returns");
+    assert_eq!(rebound(3, &included(None), &slot, &[bound(&rival)]), back, "the chain has it");
+    let kept = Bound { is_held: true, ..bound(&rival) };
+    assert_eq!(rebound(3, &included(None), &slot, &[kept]), [], "unless another slot holds it");
+    let lost = [stored(3, &mine, Lost), stored(9, &rival, Succeeded)];
+    let gone = Change::Displaced("gone");
+    assert_eq!(rebound(9, &gone, &lost, &[bound(&rival)]), [], "the newest keeps it");
+    let returned = rebound(3, &included(None), &[stored(3, &mine, Lost)], &[]);
+    assert_eq!(returned, [Rebinding::Bind(pair(&mine))]);
+    let older = [stored(3, &NewIntent { identity: None, ..mine }, Sent)];
+    assert_eq!(rebound(3, &rejected, &older, &[bound(&mine)]), [release(&mine)], "of old rows");
+    let register = [stored(3, &NewIntent { operation: "register", ..mine }, Sent)];
+    assert_eq!(rebound(3, &rejected, &register, &[bound(&mine)]), [], "no drip");
+}
