@@ -19,7 +19,7 @@ const DRIP: &str = "faucet-drip";
 const STRK: u128 = 1_000_000_000_000_000_000;
 const COOLDOWN: Duration = Duration::from_secs(3_600);
 const HISTORIES: u64 = 6;
-const COMMANDS: u64 = 150;
+const COMMANDS: u64 = 200;
 
 /// What the tables hold.
 #[derive(Default)]
@@ -268,18 +268,18 @@ impl Chance {
     }
 
     fn digest(&mut self) -> [u8; 32] {
-        [self.one(&[1, 2, 3]); 32]
+        [self.one(&[1, 2, 3, 4, 5]); 32]
     }
 
     fn new_intent(&mut self, known: &[IntentId]) -> NewIntent<'static> {
-        let (digest, nonce) = (self.digest(), self.one(&[1, 2, 3, 4]));
+        let (digest, nonce) = (self.digest(), self.one(&[1, 2, 3, 4, 5, 6, 7, 8]));
         let variant = self.one(&[0, 0, 1]);
         let operation = self.one(&[DRIP, DRIP, DRIP, "register"]);
-        let identity = self.one(&[Some(felt(0x11)), Some(felt(0x12)), None]);
+        let identity = self.one(&[Some(felt(0x11)), Some(felt(0x12)), None, None]);
         NewIntent {
             operation,
             digest,
-            subject: Some(felt(self.one(&[0x21, 0x22]))),
+            subject: Some(felt(self.one(&[0x21, 0x22, 0x23]))),
             identity: identity.filter(|_| operation == DRIP),
             request: "{}",
             epoch: EPOCH,
@@ -288,12 +288,14 @@ impl Chance {
             nonce,
             transaction_hash: felt(0x1000 * u64::from(digest[0]) + 0x10 * nonce + variant),
             transaction: "{}",
-            idempotency_key: self.one(&[None, Some("k"), Some("l")]),
+            idempotency_key: self.one(&[None, None, None, Some("k"), Some("l")]),
             replaces: self.one(&[false, true]).then(|| known.last().copied()).flatten(),
             max_fee: self.one(&[0, STRK]),
             budgets: Budgets {
-                drips: self.one(&[None, Some(4), Some(0)]).filter(|_| operation == DRIP),
-                fees: self.one(&[None, Some(3 * STRK)]),
+                drips: self
+                    .one(&[None, None, None, Some(4), Some(0)])
+                    .filter(|_| operation == DRIP),
+                fees: self.one(&[None, None, Some(3 * STRK)]),
             },
             cooldown: self.one(&[None, None, Some(COOLDOWN)]),
         }
@@ -360,7 +362,7 @@ async fn history(
     for number in 0..COMMANDS {
         let at = format!("command {number} of seed {seed}");
         let store = chance.one(&stores);
-        now_us += chance.one(&[0, 1, 60_000_000, 600_000_000, 7_200_000_000]);
+        now_us += chance.one(&[0, 1, 60_000_000, 600_000_000, 3_600_000_000]);
         let (key, digest, owner) = (chance.one(&["k", "l"]), chance.digest(), chance.one(&[1, 2]));
         let some = chance.one(&[3, 2, 1, 1, 1]).min(known.len());
         let id = known.len().checked_sub(some).and_then(|at| known.get(at)).copied();
