@@ -17,8 +17,8 @@ impl FromRow for Agreement {
 
 impl Store {
     /// Reports that this process proved the chain of this epoch, and returns the epoch in force.
-    /// Another replaces it once that was reported for `patience`, and the old one by no process. The
-    /// first of a store is in force at once.
+    /// Another replaces it once that was reported for `patience`, and the old one by no process.
+    /// The first of a store is in force at once.
     ///
     /// # Errors
     /// The database is unavailable.

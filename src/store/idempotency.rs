@@ -135,8 +135,8 @@ async fn intent_of(tx: &mut Tx, id: IntentId) -> Result<Option<Intent>, StoreErr
     tx.row(sql::INTENT, &[id.0.into()]).await?.as_ref().map(Intent::read).transpose()
 }
 
-/// Lets the key of a request name an intent; claims it if it is gone. `false` if a claim for another
-/// request came meanwhile.
+/// Lets the key of a request name an intent; claims it if it is gone. `false` if a claim for
+/// another request came meanwhile.
 pub(super) async fn link(
     tx: &mut Tx,
     epoch: &str,

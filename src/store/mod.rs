@@ -2,11 +2,7 @@
 //! status of users, and the content of the service endpoints, which others write.
 //!
 //! Every call has a timeout of seconds and fails if the database is unavailable; a failed write may
-//! have been done all the same. Nothing here knows the chain.
-//!
-//! What the journal decides is in [`portcullis_filters::ledger`]: a transaction here locks the end of
-//! the journal, reads facts, decides there, writes what changes, and commits. Conditions in SQL
-//! select, and unique indexes are alarms.
+//! have been done all the same. What the journal decides is in [`portcullis_filters::ledger`].
 //!
 //! Reading order: `intent.rs`, `journal.rs` with `entry.rs` and `state.rs`, `budget.rs`,
 //! `idempotency.rs`, `chain_epoch.rs`, `clock.rs`, `faucet.rs`, `locks.rs`; `feed.rs`,

@@ -166,8 +166,8 @@ pub const UNRESOLVED: &str =
 /// The unresolved intents of an epoch and a signer.
 pub const UNRESOLVED_OF_SIGNER: &str =
     intent!("epoch = $1 AND signer = $2 AND state IN ('intended', 'sent', 'accepted') ORDER BY id");
-/// The newest intent of an operation for a subject after `$4`, up to `$5`, that is not rejected, lost
-/// or reverted.
+/// The newest intent of an operation for a subject after `$4`, up to `$5`, that is not rejected,
+/// lost or reverted.
 pub const LAST_OF: &str = intent!(
     "epoch = $1 AND operation = $2 AND subject = $3 AND created_us > $4 AND created_us <= $5 \
     AND state NOT IN ('rejected', 'lost', 'reverted') ORDER BY created_us DESC, id DESC LIMIT 1"

@@ -1,7 +1,7 @@
 //! The rules of what was seen of an intent.
 
 use super::{NOW, STRK, felt, new, stored};
-use crate::ledger::IntentState::{Accepted, Displaced, Lost, Rejected, Reverted, Sent, Succeeded};
+use crate::ledger::IntentState::{Accepted, Displaced, Lost, Rejected, Sent, Succeeded};
 use crate::ledger::{
     Bound, Change, Inclusion, Intent, IntentId, IntentState, NewIntent, Pair, Rebinding, change,
     gfri,
