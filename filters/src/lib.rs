@@ -35,6 +35,7 @@ pub mod rpc;
 pub mod secret;
 mod stark;
 pub mod tx;
+pub mod txm;
 pub mod verdict;
 pub mod webhook;
 pub mod window;

@@ -1,0 +1,273 @@
+//! What the URLs of the node show of a transaction, and what that proves.
+//!
+//! Only what a URL shows is evidence. That it shows nothing, refuses or does not answer proves
+//! nothing: it may be behind, and one URL may be many nodes behind a balancer. So a transaction is
+//! in doubt when a URL shows another block in the place of its block, or when all URLs stay below
+//! that block for [`POLLS`]; and it is lost only once another transaction of its account has its
+//! nonce in a block that is settled.
+
+use alloc::collections::BTreeMap;
+use core::time::Duration;
+
+/// Polls in which every URL must have its head below a block, before that block is taken for gone.
+pub const POLLS: u8 = 3;
+/// The time between two of these polls, at least.
+pub const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// How long every URL must have shown a block without interruption before it is settled.
+pub const SETTLING: Duration = Duration::from_secs(2);
+
+/// The hash of a block.
+pub type BlockHash = [u8; 32];
+
+/// A URL that answers and may serve, as it was seen in one poll.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct View {
+    /// The number of its newest accepted block.
+    pub head: u64,
+    /// Its accepted block at the number in question, if it showed one.
+    pub block: Option<ShownBlock>,
+}
+
+/// An accepted block, as a URL shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShownBlock {
+    /// Its hash.
+    pub hash: BlockHash,
+    /// Whether it lists the transaction in question.
+    pub lists: bool,
+}
+
+/// Whether the chain still has a transaction that a block listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// A URL shows it.
+    Shown,
+    /// It is in doubt.
+    Displaced(Doubt),
+    /// No URL shows it, and nothing proves that it is gone.
+    Unknown,
+}
+
+/// Why a transaction is in doubt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// The block at its number does not list it.
+    OtherBlock,
+    /// Every URL stays below its block.
+    HeadBelow,
+}
+
+impl Doubt {
+    /// In words, for the journal.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::OtherBlock => "block rolled back: another one has its place",
+            Self::HeadBelow => "block rolled back: the head is below it",
+        }
+    }
+}
+
+/// The polls in a row in which every URL was below a block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Below {
+    polls: u8,
+    last: Duration,
+}
+
+impl Below {
+    /// Judges one poll, at `now` of a monotonic clock: the views of all URLs that answered, of the
+    /// block that is `number`, in which the transaction was included. URLs that contradict each
+    /// other change nothing.
+    pub fn judge(&mut self, views: &[View], number: u64, now: Duration) -> Presence {
+        let mut blocks = views.iter().filter_map(|view| view.block);
+        if blocks.clone().any(|block| block.lists) {
+            *self = Self::default();
+            return Presence::Shown;
+        }
+        if blocks.next().is_some() {
+            return Presence::Displaced(Doubt::OtherBlock);
+        }
+        if views.is_empty() {
+            return Presence::Unknown;
+        }
+        if views.iter().any(|view| view.head >= number) {
+            *self = Self::default();
+            return Presence::Unknown;
+        }
+        if self.polls == 0 || now.saturating_sub(self.last) >= POLL_INTERVAL {
+            *self = Self { polls: self.polls.saturating_add(1), last: now };
+        }
+        if self.polls < POLLS {
+            return Presence::Unknown;
+        }
+        Presence::Displaced(Doubt::HeadBelow)
+    }
+}
+
+/// Blocks that are deep enough, and since when every URL shows them.
+#[derive(Clone, Debug, Default)]
+pub struct Settling(BTreeMap<u64, (BlockHash, Duration)>);
+
+impl Settling {
+    /// Whether the block that is `number` is settled: `confirmations` blocks deep at every URL, and
+    /// shown by every URL twice, [`SETTLING`] or more apart, with no other block in between. Returns
+    /// its hash. `views` are those of all URLs that answered, of that block.
+    pub fn settled(
+        &mut self,
+        views: &[View],
+        number: u64,
+        confirmations: u64,
+        now: Duration,
+    ) -> Option<BlockHash> {
+        let depth = number.saturating_add(confirmations);
+        let is_shown = |hash: BlockHash| {
+            views.iter().all(|view| {
+                view.head >= depth && view.block.is_some_and(|block| block.hash == hash)
+            })
+        };
+        let hash = views.first().and_then(|view| view.block).map(|block| block.hash);
+        let Some(hash) = hash.filter(|hash| is_shown(*hash)) else {
+            self.0.remove(&number);
+            return None;
+        };
+        let (first, since) = *self.0.entry(number).or_insert((hash, now));
+        if first != hash {
+            self.0.insert(number, (hash, now));
+            return None;
+        }
+        (now.saturating_sub(since) >= SETTLING).then_some(hash)
+    }
+
+    /// Forgets the blocks that nobody asks for any longer.
+    pub fn retain(&mut self, is_wanted: impl Fn(u64) -> bool) {
+        self.0.retain(|number, _| is_wanted(*number));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NUMBER: u64 = 7;
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn below() -> View {
+        View { head: NUMBER - 1, block: None }
+    }
+
+    fn block(hash: u8, lists: bool) -> View {
+        View { head: NUMBER + 2, block: Some(ShownBlock { hash: [hash; 32], lists }) }
+    }
+
+    #[test]
+    fn a_block_that_lists_it_shows_it_whatever_others_say() {
+        for others in [below(), block(2, false)] {
+            let views = [others, block(1, true)];
+            assert_eq!(Below::default().judge(&views, NUMBER, at(0)), Presence::Shown);
+        }
+    }
+
+    #[test]
+    fn another_block_in_its_place_is_doubt_at_once() {
+        let found = Below::default().judge(&[below(), block(2, false)], NUMBER, at(0));
+        assert_eq!(found, Presence::Displaced(Doubt::OtherBlock));
+    }
+
+    #[test]
+    fn a_head_below_is_doubt_after_three_polls_a_second_apart() {
+        let mut polls = Below::default();
+        for (millis, found) in [
+            (0, Presence::Unknown),
+            (999, Presence::Unknown),
+            (1_000, Presence::Unknown),
+            (1_500, Presence::Unknown),
+            (1_999, Presence::Unknown),
+            (2_000, Presence::Displaced(Doubt::HeadBelow)),
+        ] {
+            let now = Duration::from_millis(millis);
+            assert_eq!(polls.judge(&[below(), below()], NUMBER, now), found, "{millis} ms");
+        }
+    }
+
+    #[test]
+    fn one_head_that_is_not_below_begins_the_polls_again() {
+        let mut polls = Below::default();
+        polls.judge(&[below()], NUMBER, at(0));
+        polls.judge(&[below()], NUMBER, at(1));
+        let behind = View { head: NUMBER, block: None };
+        assert_eq!(polls.judge(&[below(), behind], NUMBER, at(2)), Presence::Unknown);
+        assert_eq!(polls.judge(&[below()], NUMBER, at(3)), Presence::Unknown);
+        assert_eq!(polls.judge(&[below()], NUMBER, at(4)), Presence::Unknown);
+        assert_eq!(polls.judge(&[below()], NUMBER, at(5)), Presence::Displaced(Doubt::HeadBelow));
+    }
+
+    #[test]
+    fn a_listed_transaction_begins_the_polls_again() {
+        let mut polls = Below::default();
+        polls.judge(&[below()], NUMBER, at(0));
+        polls.judge(&[below()], NUMBER, at(1));
+        polls.judge(&[block(1, true)], NUMBER, at(2));
+        assert_eq!(polls.judge(&[below()], NUMBER, at(3)), Presence::Unknown);
+    }
+
+    #[test]
+    fn no_answer_proves_nothing() {
+        let mut polls = Below::default();
+        for second in 0..10 {
+            assert_eq!(polls.judge(&[], NUMBER, at(second)), Presence::Unknown);
+        }
+    }
+
+    #[test]
+    fn a_block_settles_once_every_url_has_shown_it_for_two_seconds() {
+        let mut blocks = Settling::default();
+        let views = [block(1, true), block(1, true)];
+        assert_eq!(blocks.settled(&views, NUMBER, 2, at(0)), None, "seen once");
+        assert_eq!(blocks.settled(&views, NUMBER, 2, Duration::from_millis(1_999)), None);
+        assert_eq!(blocks.settled(&views, NUMBER, 2, at(2)), Some([1; 32]));
+    }
+
+    #[test]
+    fn a_block_that_is_not_deep_enough_everywhere_is_not_settled() {
+        let shallow = View { head: NUMBER + 1, ..block(1, true) };
+        for (views, why) in [
+            ([block(1, true), shallow], "one URL is behind"),
+            ([block(1, true), block(2, true)], "one URL has another block"),
+            ([block(1, true), View { block: None, ..block(1, true) }], "one URL shows none"),
+        ] {
+            let mut blocks = Settling::default();
+            for second in 0..10 {
+                assert_eq!(blocks.settled(&views, NUMBER, 2, at(second)), None, "{why}");
+            }
+        }
+        let mut blocks = Settling::default();
+        for second in 0..10 {
+            assert_eq!(blocks.settled(&[], NUMBER, 2, at(second)), None, "no URL answers");
+        }
+    }
+
+    #[test]
+    fn another_block_in_between_begins_the_wait_again() {
+        for between in [[block(2, true)], [below()]] {
+            let mut blocks = Settling::default();
+            let views = [block(1, true)];
+            blocks.settled(&views, NUMBER, 2, at(0));
+            blocks.settled(&between, NUMBER, 2, at(1));
+            assert_eq!(blocks.settled(&views, NUMBER, 2, at(2)), None);
+            assert_eq!(blocks.settled(&views, NUMBER, 2, at(3)), None);
+            assert_eq!(blocks.settled(&views, NUMBER, 2, at(4)), Some([1; 32]));
+        }
+    }
+
+    #[test]
+    fn a_block_that_nobody_asks_for_is_forgotten() {
+        let mut blocks = Settling::default();
+        blocks.settled(&[block(1, true)], NUMBER, 0, at(0));
+        blocks.retain(|number| number != NUMBER);
+        assert_eq!(blocks.settled(&[block(1, true)], NUMBER, 0, at(9)), None, "seen once");
+    }
+}
