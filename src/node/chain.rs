@@ -114,6 +114,24 @@ pub struct Receipt {
     pub outcome: Result<(), Option<String>>,
     /// The fee in fri, if it is stated in that unit.
     pub fee: Option<u128>,
+    /// Number and hash of its block, if it is accepted and says so.
+    pub block: Option<(u64, Felt)>,
+}
+
+/// An accepted block, with what it lists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedBlock {
+    /// Its hash.
+    pub hash: Felt,
+    /// Its transactions.
+    pub transactions: Vec<Felt>,
+}
+
+/// One URL of the node, by itself.
+#[derive(Clone, Copy)]
+pub struct UrlOf<'a> {
+    chain: &'a Chain,
+    url: usize,
 }
 
 /// How a call was answered.
@@ -283,17 +301,12 @@ impl Chain {
     pub async fn receipt(&self, hash: Felt) -> Result<Option<Receipt>, RpcError> {
         let params = format!(r#"{{"transaction_hash":"{hash}"}}"#);
         let route = Route::Transaction(hash);
-        let receipt = self.ask_by(route, "starknet_getTransactionReceipt", &params).await;
-        let Some(receipt) = found(receipt, code::TRANSACTION_NOT_FOUND)? else { return Ok(None) };
-        let finality = receipt["finality_status"].as_str().ok_or(RpcError::MalformedAnswer)?;
-        let outcome = match receipt["execution_status"].as_str() {
-            Some("SUCCEEDED") => Ok(()),
-            Some("REVERTED") => Err(receipt["revert_reason"].as_str().and_then(short_reason)),
-            _ => return Err(RpcError::MalformedAnswer),
-        };
-        let fee = &receipt["actual_fee"];
-        let fee = (fee["unit"] == "FRI").then(|| wide(&fee["amount"]).ok()).flatten();
-        Ok(Some(Receipt { accepted: finality.starts_with("ACCEPTED_ON_"), outcome, fee }))
+        read_receipt(self.ask_by(route, "starknet_getTransactionReceipt", &params).await)
+    }
+
+    /// Each URL that is not left out, by itself.
+    pub fn urls(&self) -> Vec<UrlOf<'_>> {
+        self.0.serving_urls().into_iter().map(|url| UrlOf { chain: self, url }).collect()
     }
 
     /// Calls any method, with parameters in JSON.
@@ -332,6 +345,71 @@ impl Chain {
     }
 }
 
+impl UrlOf<'_> {
+    /// The number of its newest accepted block.
+    ///
+    /// # Errors
+    /// [`RpcError`], like every call.
+    pub async fn head(self) -> Result<u64, RpcError> {
+        let block = self.ask("starknet_getBlockWithTxHashes", r#"{"block_id":"latest"}"#).await?;
+        integer(&block["block_number"])
+    }
+
+    /// Its accepted block of this number, if it shows one.
+    pub async fn block(self, number: u64) -> Result<Option<ListedBlock>, RpcError> {
+        let params = format!(r#"{{"block_id":{{"block_number":{number}}}}}"#);
+        let block = self.ask("starknet_getBlockWithTxHashes", &params).await;
+        let Some(block) = found(block, code::BLOCK_NOT_FOUND)? else { return Ok(None) };
+        let status = block["status"].as_str().ok_or(RpcError::MalformedAnswer)?;
+        if !status.starts_with("ACCEPTED_ON_") {
+            // one that is being built has the number of the next one
+            return Ok(None);
+        }
+        if integer(&block["block_number"])? != number {
+            return Err(RpcError::MalformedAnswer);
+        }
+        let transactions = block["transactions"].as_array().ok_or(RpcError::MalformedAnswer)?;
+        let transactions = transactions.iter().map(felt).collect::<Result<_, _>>()?;
+        Ok(Some(ListedBlock { hash: felt(&block["block_hash"])?, transactions }))
+    }
+
+    /// The hash of the transaction with this nonce of an account in its block of this number, if
+    /// it shows the block, and there is one.
+    pub async fn transaction_of(
+        self,
+        number: u64,
+        account: Felt,
+        nonce: u64,
+    ) -> Result<Option<Felt>, RpcError> {
+        let params = format!(r#"{{"block_id":{{"block_number":{number}}}}}"#);
+        let block = self.ask("starknet_getBlockWithReceipts", &params).await;
+        let Some(block) = found(block, code::BLOCK_NOT_FOUND)? else { return Ok(None) };
+        let listed = block["transactions"].as_array().ok_or(RpcError::MalformedAnswer)?;
+        let stated = |value: &Value| value.as_str().and_then(Felt::parse);
+        let is_it = |listed: &&Value| {
+            let (transaction, receipt) = (&listed["transaction"], &listed["receipt"]);
+            // only its receipt names the account that a transaction deploys
+            let sender = stated(&transaction["sender_address"]);
+            let sender = sender.or_else(|| stated(&receipt["contract_address"]));
+            sender == Some(account) && stated(&transaction["nonce"]) == Some(Felt::from(nonce))
+        };
+        let found = listed.iter().find(is_it);
+        found.map(|listed| felt(&listed["receipt"]["transaction_hash"])).transpose()
+    }
+
+    /// The receipt of a transaction, if it shows one.
+    pub async fn receipt(self, hash: Felt) -> Result<Option<Receipt>, RpcError> {
+        let params = format!(r#"{{"transaction_hash":"{hash}"}}"#);
+        read_receipt(self.ask("starknet_getTransactionReceipt", &params).await)
+    }
+
+    async fn ask(self, method: &str, params: &str) -> Result<Value, RpcError> {
+        let mut trace = CallTrace::default();
+        let by = (Route::Url(self.url), ConnectionChoice::Pooled);
+        self.chain.ask_in(method, params, by, None, &mut trace).await
+    }
+}
+
 impl ErrorObject {
     /// Whether a transaction with this error was certainly not accepted: true for the errors of the
     /// write methods and of a malformed request, false for an internal error.
@@ -365,6 +443,21 @@ pub fn short_reason(report: &str) -> Option<String> {
 pub(crate) fn write_request(id: u64, method: &str, params: &str, out: &mut Vec<u8>) {
     let request = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
     out.extend_from_slice(request.as_bytes());
+}
+
+fn read_receipt(answer: Result<Value, RpcError>) -> Result<Option<Receipt>, RpcError> {
+    let Some(receipt) = found(answer, code::TRANSACTION_NOT_FOUND)? else { return Ok(None) };
+    let finality = receipt["finality_status"].as_str().ok_or(RpcError::MalformedAnswer)?;
+    let outcome = match receipt["execution_status"].as_str() {
+        Some("SUCCEEDED") => Ok(()),
+        Some("REVERTED") => Err(receipt["revert_reason"].as_str().and_then(short_reason)),
+        _ => return Err(RpcError::MalformedAnswer),
+    };
+    let fee = &receipt["actual_fee"];
+    let fee = (fee["unit"] == "FRI").then(|| wide(&fee["amount"]).ok()).flatten();
+    let accepted = finality.starts_with("ACCEPTED_ON_");
+    let block = receipt["block_number"].as_u64().zip(felt(&receipt["block_hash"]).ok());
+    Ok(Some(Receipt { accepted, outcome, fee, block: block.filter(|_| accepted) }))
 }
 
 /// `None` for an error of this code.

@@ -300,6 +300,13 @@ impl Node {
         self.group.has_several() && self.group.read(GroupState::has_replicas)
     }
 
+    /// The places of the URLs that may serve: all that are not left out.
+    pub fn serving_urls(&self) -> Vec<usize> {
+        self.group.read(|state| {
+            (0..self.targets.len()).filter(|url| state.may_serve(*url)).collect()
+        })
+    }
+
     /// The block to which reads at `latest` are pinned; `None` if each node has its own.
     pub fn pinned_head(&self) -> Option<u64> {
         self.group.has_several().then(|| self.group.read(GroupState::pinned)).flatten()

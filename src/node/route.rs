@@ -28,6 +28,8 @@ pub enum Route {
     BlockOfPrimary(u64),
     /// Any URL that has the state at this block; the primary if no URL has it.
     Block(u64),
+    /// The URL in this place and no other, whatever clients have seen: what it shows is compared.
+    Url(usize),
 }
 
 impl Route {
@@ -42,7 +44,7 @@ impl Route {
         let is_result = *member == RESULT;
         let code = || serde_json::from_slice(text).map_or(0, |ErrorCode { code }| code);
         match self {
-            Self::Primary | Self::Head => Shows::Nothing,
+            Self::Primary | Self::Head | Self::Url(_) => Shows::Nothing,
             Self::HeadNumber => serde_json::from_slice(text).map_or(Shows::Nothing, Shows::Head),
             Self::HeadBlock => Named::read(text).head(),
             Self::HeadOfPrimary if text.starts_with(b"{") => Named::read(text).head(),
@@ -121,6 +123,8 @@ pub(super) struct Choice<'a> {
     group: &'a Group,
     /// The block that is read, and the URL to try first; `None` if it is the primary's.
     replica: Option<(u64, usize)>,
+    /// The one URL that is asked.
+    only: Option<usize>,
     /// The newest block that clients had seen before.
     floor: Option<u64>,
 }
@@ -133,24 +137,30 @@ impl<'a> Choice<'a> {
         (route, id): (Route, u64),
         busy: impl Fn(usize) -> Option<usize>,
     ) -> Self {
+        let floor = group.floor();
+        if let Route::Url(only) = route {
+            return Self { group, replica: None, only: Some(only), floor };
+        }
         let replica = match route {
             Route::Block(number) if group.has_several() => {
                 group.choose(number, id, busy).map(|first| (number, first))
             }
             _ => None,
         };
-        Self { group, replica, floor: group.floor() }
+        Self { group, replica, only: None, floor }
     }
 
     /// The places of the URLs, in the order in which they are tried.
     pub(super) fn order(&self, urls: usize) -> impl Iterator<Item = usize> + use<> {
-        let first = self.replica.map(|(_, first)| first);
-        first.into_iter().chain((0..urls).filter(move |index| Some(*index) != first))
+        let first = self.replica.map(|(_, first)| first).or(self.only);
+        let others = if self.only.is_some() { 0..0 } else { 0..urls };
+        first.into_iter().chain(others.filter(move |index| Some(*index) != first))
     }
 
     /// Whether the URL may be sent the call. One URL may always: its answers are judged.
     pub(super) fn admits(&self, index: usize) -> bool {
-        !self.group.has_several()
+        self.only.is_some()
+            || !self.group.has_several()
             || self.group.read(|state| match self.replica {
                 Some((number, _)) => state.has_state(index, number),
                 None => state.may_lead(index),
@@ -161,6 +171,9 @@ impl<'a> Choice<'a> {
     /// clients had seen.
     pub(super) fn passes_on(&self, index: usize, route: Route, payload: &Payload) -> bool {
         let shows = route.shows(payload, self.floor);
+        if self.only.is_some() {
+            return true;
+        }
         let source = match self.replica {
             None if self.group.has_several() && route.is_at_head() => Source::PrimaryAtHead,
             None if self.group.has_several() => Source::Primary,
@@ -173,11 +186,13 @@ impl<'a> Choice<'a> {
 
     /// Whether the call is for the primary.
     pub(super) fn is_of_primary(&self) -> bool {
-        self.replica.is_none()
+        self.replica.is_none() && self.only.is_none()
     }
 
     /// Whether a URL that could answer is not used because of its head.
     pub(super) fn holds_back(&self) -> bool {
-        self.group.has_several() && self.group.read(GroupState::is_held_back)
+        self.only.is_none()
+            && self.group.has_several()
+            && self.group.read(GroupState::is_held_back)
     }
 }

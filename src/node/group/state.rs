@@ -135,6 +135,11 @@ impl GroupState {
         self.shown.max(self.head)
     }
 
+    /// Whether the URL is not left out.
+    pub(in crate::node) fn may_serve(&self, index: usize) -> bool {
+        self.members.get(index).is_some_and(|url| url.left_out.is_none())
+    }
+
     /// Whether reads that name no block that all have, and writes, may be sent to the URL.
     pub(crate) fn may_lead(&self, index: usize) -> bool {
         let found = self.members.get(index);
