@@ -49,6 +49,10 @@ section! {
         /// Why: most receipts arrive within it; a backend rarely waits longer.
         receipt_timeout: Duration = Default("10s"),
             duration(SECOND..=MINUTE, WHY_TIMEOUTS), live;
+        /// Blocks above a block before what it shows is final; 0 to 1000.
+        /// Why: a write is given up, and its request may be written anew, only once another
+        /// transaction has its nonce in a block that deep: deeper than the chain rolls back.
+        confirmations: u64 = Default(10), integer(0..=1_000, "no chain rolls back further"), live;
         /// Drips in any 24h, of all relays of a store; 1 to 1000000, "" for no limit.
         /// Why: only the operator knows what it may give away; it bounds what a stolen token takes.
         faucet_per_day: Option<u32> = Default(""), optional_drips, live;

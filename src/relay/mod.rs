@@ -4,16 +4,19 @@
 //! In: admitted requests. Out: replies. One stage per file, in the order they run: `settings`
 //! (configuration), `handler` (one request), `pins` (what the chain must hold), `transaction`
 //! (users' own) and `operation` (ours, with `operations`, `state`, `signers`), `submit` (journal,
-//! node, receipt), `reconcile` (after a crash), `outcome` and `answer` (the reply). Requests run on
+//! node, receipt), `reconcile` (after a crash), `rollbacks` with `evidence` (after a receipt),
+//! `outcome` and `answer` (the reply). Requests run on
 //! a runtime of their own: a client that disconnects does not cancel one.
 
 mod answer;
+mod evidence;
 mod handler;
 mod operation;
 mod operations;
 mod outcome;
 pub(crate) mod pins;
 mod reconcile;
+mod rollbacks;
 pub mod settings;
 mod signers;
 mod state;
@@ -31,6 +34,7 @@ use crate::node::chain::Chain;
 use crate::reply::Reply;
 use crate::store::Store;
 use crate::telemetry::Metrics;
+use evidence::Evidence;
 use handler::Handler;
 use operation::Operations;
 use pins::{Proof, Prover};
@@ -38,6 +42,7 @@ use reconcile::Reconciler;
 use settings::{Account, Keys, Pins, Settings};
 use signers::Signers;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use submit::{Journal, Submitter, WritesInFlight};
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Notify};
@@ -87,6 +92,8 @@ impl Relay {
             signers: Arc::clone(&signers),
             submitter: Arc::clone(&submitter),
             metrics: Arc::clone(&metrics),
+            evidence: Evidence::new(&submitter.chain),
+            turns: AtomicUsize::new(0),
             reconciled: Mutex::default(),
         });
         runtime.spawn(Arc::clone(&reconciler).run());

@@ -6,26 +6,33 @@
 
 use super::answer;
 use super::operations::{self, role, subject, verification};
-use super::outcome::{Details, Outcome};
+use super::outcome::{Details, Outcome, Status};
 use super::pins::{Prover, Required};
-use super::reconcile::Reconciler;
+use super::reconcile::{Intending, Reconciler};
+use super::rollbacks::{Confirmed, Repeated};
 use super::settings::{Pins, Settings};
 use super::signers::{DEADLINE, Signed, Signer, SignerGuard, Signers};
 use super::state::{Decision, State};
 use super::submit::{Submitter, Trace, WritesInFlight};
 use crate::io::cold;
-use crate::store::{Budgets, Claim, IntentId, IntentState, NewIntent, StoreError};
+use crate::store::{
+    Budgets, Claim, ClaimToken, Intent, IntentId, IntentState, NewIntent, StoreError,
+};
 use crate::telemetry::Metrics;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::operation::Operation;
 use portcullis_filters::policy::OperationPermit;
 use portcullis_filters::verdict::Reason;
+use ring::rand::{SecureRandom as _, SystemRandom};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 /// Attempts to claim a key, if the chain changes meanwhile.
 const CLAIMS: usize = 3;
+/// Turns of one operation: its nonce may be used elsewhere, and what the journal has may be found
+/// to be in doubt.
+const TURNS: usize = 3;
 
 /// The result of a request.
 pub(super) enum Answer {
@@ -44,10 +51,8 @@ impl From<Outcome> for Answer {
 #[derive(Clone)]
 struct Claimed {
     epoch: String,
-    /// When it was claimed, in microseconds since 1970.
-    since_us: i64,
-    /// The earlier intent under it, if any.
-    intent: Option<IntentId>,
+    /// What it can be released with; `None` if another request claimed it.
+    token: Option<ClaimToken>,
 }
 
 /// What an operation needs to be sent.
@@ -55,6 +60,18 @@ struct Prepared {
     signed: Signed,
     /// The identity to which the store has to bind the subject.
     identity: Option<Felt>,
+    /// The intent of the same request whose nonce it takes.
+    replaces: Option<IntentId>,
+}
+
+/// One turn of an operation while its account is locked.
+enum Turn {
+    /// The node has accepted the transaction, which is not journaled yet.
+    Sent(IntentId, Felt),
+    /// Another relay has written it.
+    Written(Intent),
+    /// What the journal has was found to be in doubt: once more.
+    Again,
 }
 
 /// An operation to be carried out, detached from its request.
@@ -88,41 +105,36 @@ impl Operations {
             Ok(claimed) => claimed,
             Err(answer) => return answer,
         };
-        let outcome = self.once(&task, Some(claimed.clone())).await;
-        if let Err(error) = self.end_claim(key, &claimed, &outcome, &task.request_id).await {
+        let outcome = self.once(&task, Some(claimed.epoch.clone())).await;
+        if let Err(error) = self.end_claim(key, &claimed, &outcome, &task).await {
             // a repeat is answered from the intent
             error.log();
         }
         Answer::Outcome(outcome)
     }
 
-    /// Claims a key in the chain's epoch. A stored response whose transaction was rolled back is
-    /// withdrawn.
+    /// Claims a key in the chain's epoch.
     ///
     /// # Errors
-    /// The stored response, or a refusal.
+    /// The stored response, while the chain has its transaction; or a refusal.
     async fn claim(&self, key: &str, task: &Task) -> Result<Claimed, Answer> {
-        let (store, name) = (&self.submitter.journal.store, task.operation.kind().name());
-        let now = store.now_us();
+        let (store, name) = (&self.submitter.journal.store, task.name());
+        let token = random_token()?;
         for _ in 0..CLAIMS {
             let epoch = self.prover.epoch().await?;
-            // a request joins an open claim, so that claims need no timeout
-            let claim = store.keys(&epoch).claim(key, name, &task.digest, now, 0).await;
+            let keys = store.keys(&epoch);
+            let claim = keys.claim(key, name, &task.digest, &token, store.now_us()).await;
             let answer = match claim.map_err(Outcome::from)? {
-                Claim::New => return Ok(Claimed { epoch, since_us: now, intent: None }),
-                Claim::Open { intent, since_us } => {
-                    return Ok(Claimed { epoch, since_us, intent: intent.map(|intent| intent.id) });
+                Claim::New => return Ok(Claimed { epoch, token: Some(token) }),
+                // a request joins an open claim, so that claims need no timeout
+                Claim::Open { .. } => return Ok(Claimed { epoch, token: None }),
+                Claim::Answered { status, body, intent } => {
+                    if !self.is_still_true(status, intent.as_deref()).await? {
+                        return Ok(Claimed { epoch, token: None });
+                    }
+                    Answer::First(status, body)
                 }
-                Claim::Answered { intent: Some(intent), .. }
-                    if self.reconciler.lose_if_rolled_back(&intent).await? =>
-                {
-                    continue;
-                }
-                Claim::Answered { status, body, .. } => Answer::First(status, body),
-                Claim::Conflict => {
-                    let message = "the idempotency key was used with another request";
-                    Outcome::refused(Reason::IdempotencyConflict, message).into()
-                }
+                Claim::Conflict => Outcome::key_conflict().into(),
             };
             if !self.prover.has_restarted(&epoch).await {
                 return Err(answer);
@@ -131,30 +143,63 @@ impl Operations {
         Err(Outcome::restarted().into())
     }
 
-    /// Stores a final response under its key; releases the key otherwise.
+    /// Whether a stored response of this status still holds: the chain has the transaction that it
+    /// reports, with the end that it reports, as far as the node says.
+    ///
+    /// # Errors
+    /// No URL of the node shows the transaction, nor that it is gone.
+    async fn is_still_true(&self, status: u16, intent: Option<&Intent>) -> Result<bool, Outcome> {
+        let end = if status < 300 { IntentState::Succeeded } else { IntentState::Reverted };
+        let Some(intent) = intent.filter(|intent| intent.state == end) else { return Ok(false) };
+        match self.reconciler.confirm(intent).await? {
+            Confirmed::Unavailable => Ok(true),
+            Confirmed::Displaced => Ok(false),
+            Confirmed::Unknown => Err(Outcome::unseen(intent)),
+            Confirmed::Shown => {
+                let now = self.submitter.journal.store.intents().get(intent.id).await?;
+                Ok(now.is_some_and(|now| now.state == end))
+            }
+        }
+    }
+
+    /// Links a key to the intent that its request wrote or joined, and stores a final response.
+    /// Releases the key if nothing was written.
     async fn end_claim(
         &self,
         key: &str,
         claimed: &Claimed,
         outcome: &Outcome,
-        request_id: &str,
+        task: &Task,
     ) -> Result<bool, StoreError> {
         let keys = self.submitter.journal.store.keys(&claimed.epoch);
-        if !outcome.is_final() {
-            return keys.release(key, claimed.since_us).await;
+        let (name, digest) = (task.name(), &task.digest);
+        match (outcome.intent, &claimed.token) {
+            (Some(intent), _) if outcome.is_final() => {
+                let reply = answer::operation(outcome, &task.request_id);
+                let [body, ..] = reply.body.pieces();
+                let body = String::from_utf8_lossy(body);
+                let answer = || keys.answer(key, name, digest, intent, reply.status, &body);
+                if answer().await? || !keys.link(key, name, digest, intent).await? {
+                    return Ok(true);
+                }
+                answer().await
+            }
+            (Some(intent), _) => keys.link(key, name, digest, intent).await,
+            // the key stays with the request, which is decided again each time
+            (None, _) if outcome.status == Status::Already => Ok(true),
+            (None, Some(token)) => keys.release(key, token).await,
+            (None, None) => Ok(true),
         }
-        let reply = answer::operation(outcome, request_id);
-        let [body, ..] = reply.body.pieces();
-        keys.answer(key, reply.status, &String::from_utf8_lossy(body)).await
     }
 
-    /// Carries an operation out once, however often it is requested at the same time.
-    async fn once(self: &Arc<Self>, task: &Arc<Task>, claimed: Option<Claimed>) -> Outcome {
+    /// Carries an operation out once, however often it is requested at the same time. With a key it
+    /// has the `epoch` in which that was claimed.
+    async fn once(self: &Arc<Self>, task: &Arc<Task>, epoch: Option<String>) -> Outcome {
         let (digest, writer, task) = (task.digest, Arc::clone(self), Arc::clone(task));
-        self.in_flight.join(digest, async move { writer.carry_out(&task, claimed).await }).await
+        self.in_flight.join(digest, async move { writer.carry_out(&task, epoch).await }).await
     }
 
-    async fn carry_out(&self, task: &Task, claimed: Option<Claimed>) -> Result<Outcome, Outcome> {
+    async fn carry_out(&self, task: &Task, claimed: Option<String>) -> Result<Outcome, Outcome> {
         match self.try_carry_out(task, claimed).await {
             Err(refused) if refused.reason() == Some(Reason::RefusedByChain) => {
                 Err(self.prover.explain(task.required(), refused).await)
@@ -166,64 +211,129 @@ impl Operations {
     async fn try_carry_out(
         &self,
         task: &Task,
-        claimed: Option<Claimed>,
+        claimed: Option<String>,
     ) -> Result<Outcome, Outcome> {
         let (deadline, required) = (Instant::now() + DEADLINE, task.required());
+        let since_us = self.submitter.journal.store.now_us();
         if required == Required::AllButV2 && verification::is_v2_active(&self.state("")).await? {
             // that holds with unproven pins, too
             return Ok(Outcome::already(Details::V2_ACTIVE));
         }
         let proven = self.reconciler.permit(required, deadline);
         let epoch = task.trace.stage("pins", proven).await?;
-        if claimed.as_ref().is_some_and(|claimed| claimed.epoch != epoch) {
+        if claimed.is_some_and(|claimed| claimed != epoch) {
             return Err(Outcome::restarted());
         }
-        let intents = self.submitter.journal.store.intents();
-        let linked = match claimed.as_ref().and_then(|claimed| claimed.intent) {
-            Some(id) => intents.get(id).await?,
-            None => None,
-        };
-        let unresolved = intents.unresolved_by_digest(&epoch, &task.digest).await?;
-        for intent in linked.into_iter().chain(unresolved) {
-            // one that was not sent is settled below, while the account is locked
-            if intent.state != IntentState::Intended
-                && let Some(outcome) = self.reconciler.known(&intent).await?
-            {
-                return Ok(outcome);
-            }
+        // one that was not sent is settled below, while the account is locked, and so is a doubt
+        if let Some(earlier) = self.earlier(task, &epoch, since_us).await?
+            && !matches!(earlier.state, IntentState::Intended | IntentState::Displaced)
+            && let Some(outcome) = self.reconciler.known(&earlier).await?
+        {
+            return Ok(outcome);
         }
         let signer = self.signers.of(role(task.operation.kind()));
         let queue = task.trace.stage("queue", signer.lock(deadline));
-        let (mut guard, mut nonce) = (queue.await?, None);
-        let mut written = cold(self.write(task, &mut guard, &epoch, &mut nonce)).await;
-        if matches!(&written, Err(outcome) if outcome.reason() == Some(Reason::NonceConflict)) {
-            // the key was used elsewhere: once more, with the node's next nonce
-            written = cold(self.write(task, &mut guard, &epoch, &mut nonce)).await;
-        }
+        let mut guard = queue.await?;
+        let turn = self.turns(task, &mut guard, &epoch, since_us).await;
         // the next operation starts meanwhile: its nonce is the node's, which counts this one
         let accepted = async {
-            let (id, signed) = written?;
-            self.submitter.accepted(id, signed.hash).await?;
-            Ok::<_, Outcome>((id, signed))
+            if let Ok(Turn::Sent(id, hash)) = &turn {
+                self.submitter.accepted(*id, *hash).await?;
+            }
+            Ok::<_, Outcome>(())
         };
         let (accepted, ()) = tokio::join!(accepted, guard.release());
-        let (id, signed) = accepted?;
-        cold(self.confirm(task, id, &signed, &epoch)).await
+        accepted?;
+        match turn? {
+            Turn::Sent(id, hash) => cold(self.confirm(task, id, hash, &epoch)).await,
+            Turn::Written(earlier) => {
+                self.reconciler.known(&earlier).await?.ok_or_else(Outcome::unsettled)
+            }
+            Turn::Again => Err(Outcome::unsettled()),
+        }
     }
 
-    /// Writes while the account is locked, but not with the `nonce` of an attempt before.
-    ///
-    /// # Errors
-    /// Nothing was written: it is not possible, or not necessary.
-    async fn write(
+    /// Takes turns until the operation is written, or is not to be.
+    async fn turns(
         &self,
         task: &Task,
         guard: &mut SignerGuard<'_>,
         epoch: &str,
+        since_us: i64,
+    ) -> Result<Turn, Outcome> {
+        let mut nonce = None;
+        let mut may_conflict = true;
+        for _ in 0..TURNS {
+            match cold(self.turn(task, guard, epoch, since_us, &mut nonce)).await {
+                Ok(Turn::Again) => {}
+                // the key was used elsewhere: once more, with the node's next nonce
+                Err(outcome) if may_conflict && outcome.reason() == Some(Reason::NonceConflict) => {
+                    may_conflict = false;
+                }
+                turn => return turn,
+            }
+        }
+        Err(Outcome::unsettled())
+    }
+
+    /// The intent that this request is about, if there is one: the one of its key; or the newest of
+    /// an equal request that is not settled, or was made since this one came in.
+    async fn earlier(
+        &self,
+        task: &Task,
+        epoch: &str,
+        since_us: i64,
+    ) -> Result<Option<Intent>, Outcome> {
+        let store = &self.submitter.journal.store;
+        let linked = match task.key.as_deref() {
+            Some(key) => store.keys(epoch).intent(key, task.name(), &task.digest).await?,
+            None => None,
+        };
+        if linked.as_ref().is_some_and(|linked| linked.state.holds()) {
+            return Ok(linked);
+        }
+        let newest = store.intents().newest_by_digest(epoch, &task.digest).await?;
+        Ok(newest.filter(|newest| {
+            // it was in doubt, and what was signed in its place had no effect
+            let is_replaced = linked.is_some_and(|linked| linked.slot() == newest.slot());
+            !newest.state.is_included() || newest.created_us >= since_us || is_replaced
+        }))
+    }
+
+    /// Writes while the account is locked, but not with the `nonce` of the turn before. What other
+    /// relays have written meanwhile is read again; what is in doubt is sent again.
+    ///
+    /// # Errors
+    /// Nothing was written: it is not possible, or not necessary.
+    async fn turn(
+        &self,
+        task: &Task,
+        guard: &mut SignerGuard<'_>,
+        epoch: &str,
+        since_us: i64,
         nonce: &mut Option<u64>,
-    ) -> Result<(IntentId, Signed), Outcome> {
+    ) -> Result<Turn, Outcome> {
+        let mut replaces = None;
+        if let Some(earlier) = self.earlier(task, epoch, since_us).await? {
+            match earlier.state {
+                IntentState::Intended => {}
+                IntentState::Displaced => {
+                    guard.check().await?;
+                    self.prover.require(task.required()).await?;
+                    match self.reconciler.send_again(&earlier).await? {
+                        Repeated::Accepted => {
+                            return Ok(Turn::Sent(earlier.id, earlier.transaction_hash));
+                        }
+                        Repeated::Shown => return Ok(Turn::Again),
+                        Repeated::Refused => replaces = Some(earlier),
+                    }
+                }
+                _ => return Ok(Turn::Written(earlier)),
+            }
+        }
         let signer = guard.signer;
-        let signed = timeout_at(guard.deadline, self.prepare(task, signer, epoch));
+        let signed =
+            timeout_at(guard.deadline, self.prepare(task, signer, epoch, replaces.as_ref()));
         let prepared = task
             .trace
             .stage("sign", signed)
@@ -234,8 +344,7 @@ impl Operations {
             return Err(Outcome::nonce_conflict());
         }
         guard.check().await?;
-        let id = self.send(task, signer, &prepared, epoch).await?;
-        Ok((id, prepared.signed))
+        self.send(task, signer, &prepared, epoch).await
     }
 
     /// Decides and signs. Nothing is stored or sent yet, so that it can be cut off.
@@ -244,6 +353,7 @@ impl Operations {
         task: &Task,
         signer: &Signer,
         epoch: &str,
+        replaces: Option<&Intent>,
     ) -> Result<Prepared, Outcome> {
         // again: the wait for the account may have outlasted the proof
         self.prover.require(task.required()).await?;
@@ -254,16 +364,23 @@ impl Operations {
                 signer.nonce().await?
             }
         };
+        if replaces.is_some_and(|replaced| replaced.nonce != nonce) {
+            return Err(Outcome::unsettled());
+        }
         // after the nonce: it shows the effect of every transaction that the nonce counts
-        let decision = cold(operations::decide(&task.operation, &self.state(epoch))).await?;
+        let state = State { nonce: Some(nonce), ..self.state(epoch) };
+        let decision = cold(operations::decide(&task.operation, &state)).await?;
         let (calls, identity) = match decision {
             Decision::Already(details) => return Err(Outcome::already(details)),
             Decision::Write(calls) => (calls, None),
             Decision::Bind(identity, calls) => (calls, Some(identity)),
         };
         let settings = self.submitter.running.settings();
-        let signed = signer.sign(&calls, nonce, &settings.config.policy).await?;
-        Ok(Prepared { signed, identity })
+        let slot = self.submitter.journal.store.intents();
+        let slot = slot.of_slot(epoch, signer.account.address, nonce).await?;
+        let in_doubt = slot.iter().filter(|other| other.state == IntentState::Displaced).count();
+        let signed = signer.sign(&calls, nonce, in_doubt, &settings.config.policy).await?;
+        Ok(Prepared { signed, identity, replaces: replaces.map(|replaced| replaced.id) })
     }
 
     /// Journals and submits. Returns once the node has accepted it, which is not journaled yet.
@@ -273,15 +390,15 @@ impl Operations {
         signer: &Signer,
         prepared: &Prepared,
         epoch: &str,
-    ) -> Result<IntentId, Outcome> {
+    ) -> Result<Turn, Outcome> {
         let settings = self.submitter.running.settings();
-        let intent = task.intent(signer, prepared, epoch, &settings);
+        let intent = task.intent(signer, prepared, (epoch, self.prover.head()), &settings);
         // side by side: what is journaled is sent only if the chain is still the one that was read
         let intended = self.reconciler.intend(&intent);
         let (same_epoch, intended) = tokio::join!(self.prover.check_epoch(epoch), intended);
         if let Err(outcome) = same_epoch {
             return match intended {
-                Ok(Some(id)) => {
+                Ok(Intending::New(id)) => {
                     let why = "not sent: the chain was not confirmed";
                     self.submitter.rejected(id, intent.transaction_hash, why).await?;
                     Err(outcome)
@@ -290,10 +407,14 @@ impl Operations {
                 _ => Err(outcome),
             };
         }
-        let id = intended?.ok_or_else(Outcome::unsettled)?;
+        let id = match intended? {
+            Intending::New(id) => id,
+            Intending::Displaced(_) => return Ok(Turn::Again),
+            Intending::NonceTaken => return Err(Outcome::unsettled()),
+        };
         self.metrics.relay.nonce(signer.account.role, intent.nonce);
         self.submitter.submit(id, &intent, &task.trace).await?;
-        Ok(id)
+        Ok(Turn::Sent(id, intent.transaction_hash))
     }
 
     /// Waits for the receipt and reads the effect back.
@@ -301,18 +422,18 @@ impl Operations {
         &self,
         task: &Task,
         id: IntentId,
-        signed: &Signed,
+        hash: Felt,
         epoch: &str,
     ) -> Result<Outcome, Outcome> {
-        let receipt = self.submitter.receipt(id, signed.hash);
+        let receipt = self.submitter.receipt(id, hash);
         let receipt = task.trace.stage("receipt", receipt).await.unwrap_or_else(|error| {
             // the journal has it as accepted: the reconciler settles it
             error.log();
             None
         });
-        let Some(receipt) = receipt else { return Ok(Outcome::pending(signed.hash)) };
+        let Some(receipt) = receipt else { return Ok(Outcome::pending(hash).of_intent(id)) };
         if let Err(reason) = receipt.outcome {
-            return Err(Outcome::reverted(signed.hash, reason.as_deref()));
+            return Err(Outcome::reverted(hash, reason.as_deref()).of_intent(id));
         }
         if task.required() == Required::AllButV2 {
             self.prover.forget();
@@ -322,14 +443,17 @@ impl Operations {
         if details.is_none() {
             let intent = self.submitter.journal.store.intents().get(id).await?;
             if let Some(intent) = intent
-                && self.reconciler.lose_if_rolled_back(&intent).await?
+                && !matches!(
+                    self.reconciler.confirm(&intent).await?,
+                    Confirmed::Shown | Confirmed::Unavailable
+                )
             {
                 return Err(Outcome::unsettled());
             }
             // undone in the meantime, or the node is away
             log::warn!(operation = task.operation.kind().name(); "the effect was not read back");
         }
-        Ok(Outcome::written(signed.hash, details.unwrap_or_default()))
+        Ok(Outcome::written(hash, details.unwrap_or_default()).of_intent(id))
     }
 
     fn state<'a>(&'a self, epoch: &'a str) -> State<'a> {
@@ -338,11 +462,20 @@ impl Operations {
             pins: &self.pins,
             settings: self.submitter.running.settings(),
             store: &self.submitter.journal.store,
-            reconciler: &self.reconciler,
+            nonce: None,
             epoch,
             now_us: self.submitter.journal.store.now_us(),
         }
     }
+}
+
+/// Identifies a request that claims a key.
+fn random_token() -> Result<ClaimToken, Outcome> {
+    let mut bytes = [0; 16];
+    let filled = SystemRandom::new().fill(&mut bytes);
+    // without random numbers from the system nothing is claimed
+    filled.map_err(|_| Outcome::overloaded())?;
+    Ok(ClaimToken(bytes))
 }
 
 impl Task {
@@ -362,6 +495,11 @@ impl Task {
         })
     }
 
+    /// The operation's name.
+    fn name(&self) -> &'static str {
+        self.operation.kind().name()
+    }
+
     /// `/require-v2` makes the V2 pin true, which therefore need not hold before.
     fn required(&self) -> Required {
         match self.operation {
@@ -375,14 +513,14 @@ impl Task {
         &'a self,
         signer: &Signer,
         prepared: &'a Prepared,
-        epoch: &'a str,
+        (epoch, born): (&'a str, u64),
         settings: &Settings,
     ) -> NewIntent<'a> {
-        let Prepared { signed, identity } = prepared;
+        let Prepared { signed, identity, replaces } = prepared;
         let is_drip = matches!(self.operation, Operation::FaucetDrip(_));
         let budgets = settings.budgets();
         NewIntent {
-            operation: self.operation.kind().name(),
+            operation: self.name(),
             digest: self.digest,
             subject: subject(&self.operation),
             identity: *identity,
@@ -393,6 +531,8 @@ impl Task {
             transaction_hash: signed.hash,
             transaction: &signed.params,
             idempotency_key: self.key.as_deref(),
+            born,
+            replaces: *replaces,
             max_fee: signed.max_fee,
             budgets: Budgets { drips: budgets.drips.filter(|_| is_drip), ..budgets },
             cooldown: is_drip.then_some(settings.config.policy.faucet_cooldown),

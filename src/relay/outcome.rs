@@ -2,7 +2,7 @@
 
 use crate::io::clock::seconds_until;
 use crate::node::chain::{ErrorObject, RpcError, code};
-use crate::store::{Budget, Intent, IntentState, OverBudget, StoreError};
+use crate::store::{Budget, Intent, IntentId, IntentState, OverBudget, StoreError};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::verdict::{Reason, Refusal};
 use serde::Serialize;
@@ -15,6 +15,8 @@ pub(super) struct Outcome {
     /// The transaction, if one was submitted.
     pub(super) transaction_hash: Option<Felt>,
     pub(super) details: Details,
+    /// The intent that it is the outcome of; `None` if none was written.
+    pub(super) intent: Option<IntentId>,
     /// Seconds until a retry can succeed.
     pub(super) retry_after: Option<u32>,
 }
@@ -60,7 +62,13 @@ pub(super) fn refuse<T>(reason: Reason, message: &'static str) -> Result<T, Outc
 
 impl Outcome {
     const fn new(status: Status) -> Self {
-        Self { status, transaction_hash: None, details: Details::None, retry_after: None }
+        let (transaction_hash, details) = (None, Details::None);
+        Self { status, transaction_hash, details, intent: None, retry_after: None }
+    }
+
+    /// The outcome of this intent.
+    pub(super) fn of_intent(self, id: IntentId) -> Self {
+        Self { intent: Some(id), ..self }
     }
 
     /// A refusal is an outcome, too.
@@ -95,6 +103,21 @@ impl Outcome {
         let message = "the transaction was sent, but no answer arrived: repeat the request, \
                        it is not sent twice";
         Self { transaction_hash: Some(hash), ..Self::refused(Reason::OutcomeUnknown, message) }
+    }
+
+    /// The transaction was included, and no URL of the node shows it, nor that it is gone.
+    pub(super) fn unseen(intent: &Intent) -> Self {
+        let message = "the chain had the transaction, and no node shows it now: repeat the \
+                       request, it is not sent twice";
+        let hash = Some(intent.transaction_hash);
+        let refused = Self::refused(Reason::OutcomeUnknown, message);
+        Self { transaction_hash: hash, intent: Some(intent.id), ..refused }
+    }
+
+    /// The idempotency key belongs to another request.
+    pub(super) fn key_conflict() -> Self {
+        let message = "the idempotency key was used with another request";
+        Self::refused(Reason::IdempotencyConflict, message)
     }
 
     /// The store did not say whether the transaction is stored as sent: the reconciler sends it if
@@ -176,17 +199,18 @@ impl Outcome {
         Self::refused(Reason::Rejected, message)
     }
 
-    /// The outcome of a journaled intent; `None` if it has no effect and may be retried.
+    /// The outcome of a journaled intent; `None` if it has no effect, or is in doubt.
     pub(super) fn of(intent: &Intent) -> Option<Self> {
         let hash = intent.transaction_hash;
-        match intent.state {
-            IntentState::Succeeded => Some(Self::written(hash, Details::None)),
-            IntentState::Accepted => Some(Self::pending(hash)),
-            IntentState::Reverted => Some(Self::reverted(hash, intent.detail.as_deref())),
-            IntentState::Intended => Some(Self::unsettled()),
-            IntentState::Sent => Some(Self::unknown(hash)),
-            IntentState::Rejected | IntentState::Lost => None,
-        }
+        let outcome = match intent.state {
+            IntentState::Succeeded => Self::written(hash, Details::None),
+            IntentState::Accepted => Self::pending(hash),
+            IntentState::Reverted => Self::reverted(hash, intent.detail.as_deref()),
+            IntentState::Intended => Self::unsettled(),
+            IntentState::Sent => Self::unknown(hash),
+            IntentState::Displaced | IntentState::Rejected | IntentState::Lost => return None,
+        };
+        Some(outcome.of_intent(intent.id))
     }
 
     /// Whether the transaction's end is not known yet.
@@ -198,8 +222,9 @@ impl Outcome {
     /// Whether a repeat under the same idempotency key gets this response again.
     pub(super) fn is_final(&self) -> bool {
         match &self.status {
-            Status::Written | Status::Already => true,
-            Status::Pending => false,
+            Status::Written => true,
+            // decided again each time: a rollback may undo it
+            Status::Already | Status::Pending => false,
             Status::Refused(refusal) => refusal.reason == Reason::Reverted,
         }
     }

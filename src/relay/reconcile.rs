@@ -3,24 +3,26 @@
 //!
 //! Runs before anything is written, and in the background. The chain decides: a receipt settles an
 //! intent; one that may have been sent, and whose nonce is still free, is sent once more as the
-//! same transaction, which can be executed only once; one whose nonce another transaction used is
-//! lost, and so is one that an earlier version left unsent. Intents of an earlier epoch of the
-//! chain are lost with it, and so is an intent whose block was rolled back: its request is written
-//! again.
+//! same transaction, which can be executed only once; one that an earlier version left unsent is
+//! rejected. Intents of an earlier epoch of the chain are out of force, and stay as they are. What
+//! follows after a receipt is in `rollbacks`.
 
+use super::evidence::Evidence;
 use super::operations;
 use super::outcome::Outcome;
 use super::pins::{Prover, Required};
+use super::rollbacks::Confirmed;
 use super::signers::{DEADLINE, Signer, Signers};
 use super::submit::Submitter;
 use crate::io::cold;
 use crate::node::chain::{ErrorObject, RpcError, code};
 use crate::store::{
-    Chore, ChoreLock, Intended, Intent, IntentId, IntentState, NewIntent, Search, StoreError,
+    Change, Chore, ChoreLock, Intended, Intent, IntentId, IntentState, NewIntent, StoreError,
 };
 use crate::telemetry::Metrics;
 use portcullis_filters::verdict::Reason;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
@@ -32,12 +34,25 @@ const GRACE: Duration = Duration::from_secs(10);
 /// How often a write of another process is read again.
 const FOLLOW: Duration = Duration::from_millis(100);
 
+/// What stands in the way of a new intent, or its id.
+pub(super) enum Intending {
+    /// It is durable as sent.
+    New(IntentId),
+    /// Another transaction of the account has its nonce.
+    NonceTaken,
+    /// An equal one is in doubt: that is sent again.
+    Displaced(Box<Intent>),
+}
+
 /// Settles open intents.
 pub(super) struct Reconciler {
     pub(super) prover: Arc<Prover>,
     pub(super) signers: Arc<Signers>,
     pub(super) submitter: Arc<Submitter>,
     pub(super) metrics: Arc<Metrics>,
+    pub(super) evidence: Evidence,
+    /// Counts displaced intents that were looked for, so that each has its turn.
+    pub(super) turns: AtomicUsize,
     /// The epoch for which the intents of earlier processes are settled.
     pub(super) reconciled: Mutex<Option<String>>,
 }
@@ -65,9 +80,6 @@ impl Reconciler {
             return Ok(());
         }
         let journal = &self.submitter.journal;
-        for intent in journal.store.intents().unresolved_of_other_epochs(epoch).await? {
-            journal.advance(intent.id, IntentState::Lost, Some("the chain started again")).await?;
-        }
         for signer in self.signers.iter() {
             let guard = match signer.lock(deadline).await {
                 Ok(guard) => guard,
@@ -86,13 +98,12 @@ impl Reconciler {
         Ok(())
     }
 
-    /// Makes an intent durable as sent, unless an earlier one is in its way; `None` if that has its
-    /// nonce.
+    /// Makes an intent durable as sent, unless an earlier one is in its way.
     ///
     /// # Errors
     /// The outcome of an equal intent; a budget is exceeded, or a cooldown not over; the chain or
     /// the store is unavailable, or did not confirm it: then it may be sent later.
-    pub(super) async fn intend(&self, new: &NewIntent<'_>) -> Result<Option<IntentId>, Outcome> {
+    pub(super) async fn intend(&self, new: &NewIntent<'_>) -> Result<Intending, Outcome> {
         let store = &self.submitter.journal.store;
         let intents = store.intents();
         loop {
@@ -102,38 +113,53 @@ impl Reconciler {
                 return Err(self.submitter.unconfirmed(error, new.transaction_hash));
             }
             match intended? {
-                Intended::New(id) => return Ok(Some(id)),
+                Intended::New(id) => return Ok(Intending::New(id)),
+                Intended::Known(intent) if intent.state == IntentState::Displaced => {
+                    return Ok(Intending::Displaced(intent));
+                }
                 Intended::Known(intent) => {
                     if let Some(outcome) = self.known(&intent).await? {
                         return Err(outcome);
                     }
                 }
-                Intended::NonceTaken(intent) => {
-                    if !self.lose_if_rolled_back(&intent).await? {
-                        return Ok(None);
+                // the chain says that it is free: its block may have been rolled back
+                Intended::NonceTaken(intent) if intent.state.is_included() => {
+                    match self.confirm(&intent).await? {
+                        Confirmed::Displaced => {}
+                        Confirmed::Unknown => return Err(Outcome::unsettled()),
+                        Confirmed::Shown | Confirmed::Unavailable => {
+                            return Ok(Intending::NonceTaken);
+                        }
                     }
                 }
+                Intended::NonceTaken(_) => return Ok(Intending::NonceTaken),
                 Intended::Elsewhere(binding) => operations::check_binding(binding)?,
                 Intended::OtherChain => return Err(Outcome::restarted()),
                 Intended::OverBudget(over) => return Err(Outcome::over_budget(over, now_us)),
+                Intended::KeyConflict => return Err(Outcome::key_conflict()),
                 Intended::TooSoon { last, until_us } => {
-                    if !self.lose_if_rolled_back(&last).await? {
-                        return Err(Outcome::too_soon(&last, until_us, now_us));
-                    }
+                    return Err(Outcome::too_soon(&last, until_us, now_us));
                 }
             }
         }
     }
 
-    /// The outcome of a journaled intent, which is not sent again; `None` if it has no effect.
-    /// Waits for a process that is writing it.
+    /// The outcome of a journaled intent, which is not sent again; `None` if it has no effect, or
+    /// is in doubt. Waits for a process that is writing it.
+    ///
+    /// # Errors
+    /// It was included, and no URL shows that it still is; the chain or the store is unavailable.
     pub(super) async fn known(&self, intent: &Intent) -> Result<Option<Outcome>, Outcome> {
         let (start, mut intent) = (Instant::now(), intent.clone());
+        let intents = self.submitter.journal.store.intents();
         loop {
-            if self.lose_if_rolled_back(&intent).await? {
-                return Ok(None);
+            if intent.state.is_included() {
+                return self.known_included(&intent).await;
             }
-            let known = self.submitter.known(&intent).await?;
+            if intent.state.is_unresolved() {
+                intent = self.submitter.refreshed(&intent).await?.unwrap_or(intent);
+            }
+            let known = Outcome::of(&intent);
             if !known.as_ref().is_some_and(Outcome::is_open) {
                 return Ok(known);
             }
@@ -145,8 +171,19 @@ impl Reconciler {
                 return Ok(known);
             }
             tokio::time::sleep(FOLLOW).await;
-            let store = &self.submitter.journal.store;
-            intent = store.intents().get(intent.id).await?.unwrap_or(intent);
+            intent = intents.get(intent.id).await?.unwrap_or(intent);
+        }
+    }
+
+    async fn known_included(&self, intent: &Intent) -> Result<Option<Outcome>, Outcome> {
+        match self.confirm(intent).await? {
+            Confirmed::Unavailable => Ok(Outcome::of(intent)),
+            Confirmed::Displaced => Ok(None),
+            Confirmed::Unknown => Err(Outcome::unseen(intent)),
+            Confirmed::Shown => {
+                let intents = self.submitter.journal.store.intents();
+                Ok(intents.get(intent.id).await?.as_ref().and_then(Outcome::of))
+            }
         }
     }
 
@@ -162,39 +199,6 @@ impl Reconciler {
             }
             _ => Duration::ZERO,
         }
-    }
-
-    /// Journals an intent as lost if the chain contradicts its end; returns whether it does. An
-    /// unavailable node contradicts nothing.
-    ///
-    /// # Errors
-    /// The chain that contradicts is not the proven one.
-    pub(super) async fn lose_if_rolled_back(&self, intent: &Intent) -> Result<bool, Outcome> {
-        if !matches!(intent.state, IntentState::Succeeded | IntentState::Reverted) {
-            return Ok(false);
-        }
-        let is_success = intent.state == IntentState::Succeeded;
-        match self.submitter.chain.receipt(intent.transaction_hash).await {
-            Ok(None) => {}
-            Ok(Some(receipt)) if receipt.accepted && receipt.outcome.is_ok() != is_success => {}
-            Ok(Some(_)) | Err(_) => return Ok(false),
-        }
-        let epoch = self.prover.require(Required::AllButV2).await?;
-        self.prover.check_epoch(&epoch).await?;
-        self.submitter.journal.roll_back(intent).await?;
-        Ok(true)
-    }
-
-    /// Settles the newest intents that were rolled back: a chain loses its newest blocks. Older
-    /// ones, below what was written since, are settled when they are in the way of a request.
-    async fn settle_rolled_back(&self, epoch: &str) -> Result<(), Outcome> {
-        let journal = self.submitter.journal.store.journal();
-        let search = Search { state: Some(IntentState::Succeeded), ..Search::default() };
-        while let [newest] = journal.search(&search, i64::MAX, 1).await?.as_slice()
-            && newest.epoch == epoch
-            && self.lose_if_rolled_back(newest).await?
-        {}
-        Ok(())
     }
 
     /// The next nonce of one of our accounts, if no pending intent can use it: the node counts the
@@ -247,39 +251,33 @@ impl Reconciler {
         let Submitter { chain, journal, .. } = &*self.submitter;
         let age = self.age(intent);
         if intent.state == IntentState::Intended {
-            let store = &journal.store;
             return Ok(
-                age >= grace && store.intents().lose(intent, "never sent", store.now_us()).await?
+                age >= grace && journal.apply(intent.id, &Change::Rejected("never sent")).await?
             );
         }
         match chain.receipt(intent.transaction_hash).await? {
             Some(receipt) if receipt.accepted => {
-                journal.settle(intent.id, &receipt).await?;
+                journal.include(intent.id, &receipt).await?;
                 return Ok(true);
             }
             None if age >= grace => {}
             _ => return Ok(false),
         }
-        if self.next_nonce(intent).await? <= intent.nonce {
-            self.prover.check_epoch(&intent.epoch).await?;
-            return self.submitter.resend(intent).await;
-        }
-        // polled again: it may have been included between the two calls
-        if chain.receipt(intent.transaction_hash).await?.is_some() {
+        if self.next_nonce(intent).await? > intent.nonce {
+            // used by it, or by another one: which of them is found out in the background
             return Ok(false);
         }
-        let why = "another transaction took its nonce";
-        journal.store.intents().lose(intent, why, journal.store.now_us()).await?;
-        Ok(true)
+        self.prover.check_epoch(&intent.epoch).await?;
+        self.submitter.resend(intent).await
     }
 
     /// Since it last changed.
-    fn age(&self, intent: &Intent) -> Duration {
+    pub(super) fn age(&self, intent: &Intent) -> Duration {
         let now_us = self.submitter.journal.store.now_us();
         Duration::from_micros(now_us.abs_diff(intent.updated_us))
     }
 
-    async fn next_nonce(&self, intent: &Intent) -> Result<u64, Outcome> {
+    pub(super) async fn next_nonce(&self, intent: &Intent) -> Result<u64, Outcome> {
         match self.submitter.chain.nonce(intent.signer).await {
             // the account is not deployed yet
             Err(RpcError::Returned(ErrorObject { code: code::CONTRACT_NOT_FOUND, .. })) => Ok(0),
@@ -326,7 +324,7 @@ impl Reconciler {
                 guard.release().await;
             }
         }
-        let _settled = self.settle_rolled_back(epoch).await;
+        let _followed = self.follow(epoch, GRACE).await;
         self.settle_users(epoch, GRACE).await
     }
 

@@ -204,11 +204,13 @@ impl Signer {
         Ok(self.chain.nonce(self.account.address).await?)
     }
 
-    /// Signs a transaction that makes `calls`, with the next nonce and bounds from an estimate.
+    /// Signs a transaction that makes `calls`, with the next nonce and bounds from an estimate. It
+    /// differs from those with the nonce that are `in_doubt`, which is their number.
     pub(super) async fn sign(
         &self,
         calls: &[Call],
         nonce: u64,
+        in_doubt: usize,
         policy: &RelayPolicyConfig,
     ) -> Result<Signed, Outcome> {
         let invoke = |bounds| {
@@ -229,7 +231,9 @@ impl Signer {
             return Err(Outcome::nonce_conflict());
         }
         let estimate = estimate?;
-        let (bounds, max_fee) = bounds(&estimate, policy)?;
+        let (mut bounds, max_fee) = bounds(&estimate, policy)?;
+        // the same calls for the same price would be the same transaction
+        bounds.l1_data_gas.1 = bounds.l1_data_gas.1.saturating_add(in_doubt as u128);
         let transaction = invoke(bounds).sign(self.chain_id, &self.key);
         hardening::wipe_stack();
         let hash = transaction.hash(self.chain_id);

@@ -1,7 +1,6 @@
 //! The chain's state as the operations read it, and their decision on it.
 
 use super::outcome::{Details, Outcome, refuse};
-use super::reconcile::Reconciler;
 use super::settings::{Pins, Settings};
 use crate::io::clock;
 use crate::node::chain::{Chain, RpcError};
@@ -18,7 +17,8 @@ pub(super) struct State<'a> {
     /// The settings in force.
     pub(super) settings: Arc<Settings>,
     pub(super) store: &'a Store,
-    pub(super) reconciler: &'a Reconciler,
+    /// The nonce of the transaction that is decided on; `None` after the write.
+    pub(super) nonce: Option<u64>,
     /// The chain's epoch.
     pub(super) epoch: &'a str,
     /// Microseconds since 1970.

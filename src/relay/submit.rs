@@ -5,13 +5,14 @@
 //! cannot be trusted leaves the intent `sent`, and so does a crash before the send; `reconcile`
 //! settles it later.
 
+use super::evidence::hash_of;
 use super::outcome::Outcome;
 use super::settings::Settings;
 use crate::http::clients::Running;
 use crate::io::cold;
 use crate::io::shared::{Aborted, Shared};
 use crate::node::chain::{CallTrace, Chain, ErrorObject, Receipt, RpcError, code};
-use crate::store::{Intent, IntentId, IntentState, NewIntent, Store, StoreError};
+use crate::store::{Change, Inclusion, Intent, IntentId, NewIntent, Store, StoreError};
 use crate::telemetry::Stage;
 use parking_lot::Mutex;
 use portcullis_filters::felt::Felt;
@@ -121,23 +122,23 @@ impl Submitter {
                 self.rejected(id, hash, &format!("not sent: {}", error.name())).await?;
                 Err(RpcError::Node(error).into())
             }
-            Ok(_) | Err(_) => Err(self.unknown(hash)),
+            Ok(_) | Err(_) => Err(self.unknown(id, hash)),
         }
     }
 
     /// Records that the node accepted a transaction.
     pub(super) async fn accepted(&self, id: IntentId, hash: Felt) -> Result<(), Outcome> {
-        let advanced = self.journal.advance(id, IntentState::Accepted, None).await;
+        let advanced = self.journal.apply(id, &Change::Accepted).await;
         advanced.map(drop).map_err(|error| {
             error.log();
-            self.unknown(hash)
+            self.unknown(id, hash)
         })
     }
 
     /// Leaves an intent to the reconciler.
-    fn unknown(&self, hash: Felt) -> Outcome {
+    fn unknown(&self, id: IntentId, hash: Felt) -> Outcome {
         self.journal.unsettled.notify_one();
-        Outcome::unknown(hash)
+        Outcome::unknown(hash).of_intent(id)
     }
 
     /// Records that a transaction was not sent, or that the node refused it.
@@ -150,7 +151,7 @@ impl Submitter {
         hash: Felt,
         why: &str,
     ) -> Result<(), Outcome> {
-        let advanced = self.journal.advance(id, IntentState::Rejected, Some(why)).await;
+        let advanced = self.journal.apply(id, &Change::Rejected(why)).await;
         advanced.map(drop).map_err(|error| self.unconfirmed(&error, hash))
     }
 
@@ -161,34 +162,40 @@ impl Submitter {
         Outcome::unconfirmed(hash)
     }
 
-    /// Sends a transaction once more, as it was signed. Returns whether its intent is settled.
-    pub(super) async fn resend(&self, intent: &Intent) -> Result<bool, Outcome> {
+    /// Sends a transaction once more, as it was signed; `false` if the node refused it, which puts
+    /// it in doubt: an earlier attempt may have arrived.
+    ///
+    /// # Errors
+    /// The node says that its nonce is used; it is not known whether the node has it; or the store
+    /// is unavailable.
+    pub(super) async fn repeat(&self, intent: &Intent) -> Result<bool, Outcome> {
         let method = method_of(&intent.operation);
         let mut call = CallTrace::default();
         match self.chain.add(method, &intent.transaction, None, &mut call).await {
             Ok(_) | Err(RpcError::Returned(ErrorObject { code: code::DUPLICATE, .. })) => {
-                self.journal.advance(intent.id, IntentState::Accepted, None).await?;
-                Ok(self.receipt(intent.id, intent.transaction_hash).await?.is_some())
-            }
-            Err(RpcError::Returned(error)) if error.is_definite() => {
-                // unless the first one was included at this very moment
-                if self.chain.receipt(intent.transaction_hash).await?.is_some() {
-                    return Ok(false);
-                }
-                if intent.state == IntentState::Accepted {
-                    self.journal.roll_back(intent).await?;
-                } else {
-                    self.rejected(
-                        intent.id,
-                        intent.transaction_hash,
-                        &format!("code {}", error.code),
-                    )
-                    .await?;
-                }
+                self.journal.apply(intent.id, &Change::Accepted).await?;
                 Ok(true)
             }
-            Err(error) => Err(error.into()),
+            Err(RpcError::Returned(error)) if error.is_definite() => {
+                let why = format!("a repeat was refused: code {}", error.code);
+                self.journal.apply(intent.id, &Change::Displaced(&why)).await?;
+                if error.code == code::INVALID_NONCE {
+                    // by it, or by another one, which another signature would not change
+                    return Err(Outcome::unsettled());
+                }
+                Ok(false)
+            }
+            Err(RpcError::Node(error)) if error.is_unsent() => Err(RpcError::Node(error).into()),
+            Err(_) => Err(self.unknown(intent.id, intent.transaction_hash)),
         }
+    }
+
+    /// [`Self::repeat`] of an open intent. Returns whether its end is known then.
+    pub(super) async fn resend(&self, intent: &Intent) -> Result<bool, Outcome> {
+        if self.repeat(intent).await? {
+            return Ok(self.receipt(intent.id, intent.transaction_hash).await?.is_some());
+        }
+        Ok(true)
     }
 
     /// Waits for the receipt of an accepted transaction and records it; `None` on timeout.
@@ -204,7 +211,7 @@ impl Submitter {
             if let Ok(Some(receipt)) = self.chain.receipt(hash).await
                 && receipt.accepted
             {
-                self.journal.settle(id, &receipt).await?;
+                self.journal.include(id, &receipt).await?;
                 return Ok(Some(receipt));
             }
             if Instant::now() + interval >= end {
@@ -216,17 +223,14 @@ impl Submitter {
         }
     }
 
-    /// The outcome of a journaled intent, which is not sent again; `None` if it had no effect.
-    pub(super) async fn known(&self, intent: &Intent) -> Result<Option<Outcome>, StoreError> {
-        if intent.state.is_unresolved()
-            && let Ok(Some(receipt)) = self.chain.receipt(intent.transaction_hash).await
+    /// The newest state of an intent that was open; its receipt may be there by now.
+    pub(super) async fn refreshed(&self, intent: &Intent) -> Result<Option<Intent>, StoreError> {
+        if let Ok(Some(receipt)) = self.chain.receipt(intent.transaction_hash).await
             && receipt.accepted
         {
-            self.journal.settle(intent.id, &receipt).await?;
-            let settled = self.journal.store.intents().get(intent.id).await?;
-            return Ok(settled.as_ref().and_then(Outcome::of));
+            self.journal.include(intent.id, &receipt).await?;
         }
-        Ok(Outcome::of(intent))
+        self.journal.store.intents().get(intent.id).await
     }
 }
 
@@ -238,36 +242,53 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Moves an intent on; `false` if its present state does not allow that.
-    pub(super) async fn advance(
+    /// Changes an intent; `false` if its present state does not allow that.
+    pub(super) async fn apply(
         &self,
         id: IntentId,
-        state: IntentState,
-        detail: Option<&str>,
+        change: &Change<'_>,
     ) -> Result<bool, StoreError> {
-        self.store.intents().advance(id, state, detail, self.store.now_us()).await
+        self.store.intents().apply(id, change, self.store.now_us()).await
     }
 
-    /// Records that the chain no longer has a transaction that it had.
-    pub(super) async fn roll_back(&self, intent: &Intent) -> Result<(), StoreError> {
-        if self.store.intents().lose(intent, "block rolled back", self.store.now_us()).await? {
+    /// Records that a transaction that was included, or sent before, is in doubt.
+    pub(super) async fn displace(&self, intent: &Intent, why: &str) -> Result<(), StoreError> {
+        if self.apply(intent.id, &Change::Displaced(why)).await? {
             let hash = intent.transaction_hash;
             log::warn!(
                 operation = intent.operation.as_str();
-                "intent {} is lost: the block of transaction {hash} was rolled back", intent.id
+                "intent {} is displaced: {why}: transaction {hash}", intent.id
             );
         }
         Ok(())
     }
 
-    /// Records a receipt.
-    pub(super) async fn settle(&self, id: IntentId, receipt: &Receipt) -> Result<(), StoreError> {
-        let (state, detail) = match &receipt.outcome {
-            Ok(()) => (IntentState::Succeeded, None),
-            Err(reason) => (IntentState::Reverted, reason.as_deref()),
+    /// Records that another transaction has the nonce of this one for good.
+    pub(super) async fn lose(&self, intent: &Intent, why: &str) -> Result<bool, StoreError> {
+        let is_lost = self.apply(intent.id, &Change::Lost(why)).await?;
+        if is_lost {
+            let hash = intent.transaction_hash;
+            log::warn!(
+                operation = intent.operation.as_str();
+                "intent {} is lost: {why}: transaction {hash}", intent.id
+            );
+        }
+        Ok(is_lost)
+    }
+
+    /// Records an accepted receipt; `false` if the journal has it.
+    pub(super) async fn include(
+        &self,
+        id: IntentId,
+        receipt: &Receipt,
+    ) -> Result<bool, StoreError> {
+        let outcome = match &receipt.outcome {
+            Ok(()) => Ok(()),
+            Err(reason) => Err(reason.as_deref()),
         };
-        let (intents, now_us) = (self.store.intents(), self.store.now_us());
-        intents.settle(id, state, detail, receipt.fee, now_us).await.map(drop)
+        let block =
+            receipt.block.map(|(number, hash)| Inclusion { number, fingerprint: hash_of(hash) });
+        self.apply(id, &Change::Included { outcome, fee: receipt.fee, block }).await
     }
 
     /// Records that a request with a valid token was refused.

@@ -6,7 +6,8 @@
 
 use super::outcome::{Details, Outcome, refuse};
 use super::pins::{Prover, Required};
-use super::reconcile::Reconciler;
+use super::reconcile::{Intending, Reconciler};
+use super::rollbacks::Repeated;
 use super::signers::{DEADLINE, Signers};
 use super::submit::{Submitter, Trace, WritesInFlight};
 use crate::store::{Budgets, IntentId, NewIntent};
@@ -65,13 +66,24 @@ impl Transactions {
     async fn write(&self, transaction: &Approved) -> Result<Outcome, Outcome> {
         let hash = transaction.hash;
         self.prover.check_epoch(&transaction.epoch).await?;
-        let intent = transaction.intent();
-        let Some(id) = self.reconciler.intend(&intent).await? else {
-            let message = "another transaction of the account has this nonce";
-            return refuse(Reason::NonceConflict, message);
+        let intent = transaction.intent(self.prover.head());
+        let id = match self.reconciler.intend(&intent).await? {
+            Intending::New(id) => {
+                self.submitter.submit(id, &intent, &transaction.trace).await?;
+                self.submitter.accepted(id, hash).await?;
+                id
+            }
+            Intending::Displaced(earlier) => {
+                if self.reconciler.send_again(&earlier).await? == Repeated::Refused {
+                    return refuse(Reason::Rejected, "the node refused the transaction");
+                }
+                earlier.id
+            }
+            Intending::NonceTaken => {
+                let message = "another transaction of the account has this nonce";
+                return refuse(Reason::NonceConflict, message);
+            }
         };
-        self.submitter.submit(id, &intent, &transaction.trace).await?;
-        self.submitter.accepted(id, hash).await?;
         self.settle_later(id, hash);
         Ok(Outcome::written(hash, Details::None))
     }
@@ -111,7 +123,7 @@ impl Approved {
         }
     }
 
-    fn intent(&self) -> NewIntent<'_> {
+    fn intent(&self, born: u64) -> NewIntent<'_> {
         NewIntent {
             operation: self.operation,
             digest: self.hash.to_bytes_be(),
@@ -124,6 +136,8 @@ impl Approved {
             transaction_hash: self.hash,
             transaction: &self.params,
             idempotency_key: None,
+            born,
+            replaces: None,
             max_fee: 0,
             budgets: Budgets::default(),
             cooldown: None,

@@ -111,7 +111,9 @@ pub struct Intent {
 pub(super) type Slot<'a> = (&'a str, Felt, u64);
 
 impl Intent {
-    pub(super) fn slot(&self) -> Slot<'_> {
+    /// Its account's nonce.
+    #[must_use]
+    pub fn slot(&self) -> (&str, Felt, u64) {
         (&self.epoch, self.signer, self.nonce)
     }
 }

@@ -68,7 +68,7 @@ pub(super) async fn faucet_drip(drip: &FaucetDrip, state: &State<'_>) -> Result<
     let bindings = state.store.faucet();
     let cooldown = micros(state.settings.config.policy.faucet_cooldown);
     let cooldown = Window::new(state.now_us, cooldown);
-    let last_of = || intents.last_of(operation, recipient, state.epoch, cooldown);
+    let last = intents.last_of(operation, recipient, state.epoch, cooldown);
     let chain = async {
         try_join!(
             state.account_of(identity),
@@ -77,7 +77,7 @@ pub(super) async fn faucet_drip(drip: &FaucetDrip, state: &State<'_>) -> Result<
         )
     };
     let stored = bindings.check(state.epoch, identity, recipient);
-    let (chain, stored, last) = join!(chain, stored, last_of());
+    let (chain, stored, last) = join!(chain, stored, last);
     let (registered, bound, balance) = chain?;
     let binding = if registered == recipient {
         Binding::Bound
@@ -88,16 +88,14 @@ pub(super) async fn faucet_drip(drip: &FaucetDrip, state: &State<'_>) -> Result<
     } else {
         stored?
     };
-    check_binding(binding)?;
-    // decided again in the transaction that stores the intent
-    let mut last = last?;
-    while let Some(earlier) = last
-        && let Some(until_us) = cooldown.forbids_until_us(earlier.created_us)
-    {
-        if !state.reconciler.lose_if_rolled_back(&earlier).await? {
+    // decided again in the transaction that stores the intent, which knows whose nonce it takes
+    if !is_in_doubt(state, payer).await? {
+        check_binding(binding)?;
+        if let Some(earlier) = last?
+            && let Some(until_us) = cooldown.forbids_until_us(earlier.created_us)
+        {
             return Err(Outcome::too_soon(&earlier, until_us, state.now_us));
         }
-        last = last_of().await?;
     }
     if balance < state.settings.drip_cost().fri() {
         return Err(Outcome::faucet_empty());
@@ -109,6 +107,14 @@ pub(super) async fn faucet_drip(drip: &FaucetDrip, state: &State<'_>) -> Result<
     let is_registered = registered == recipient;
     let calls = vec![call];
     Ok(if is_registered { Decision::Write(calls) } else { Decision::Bind(identity, calls) })
+}
+
+/// Whether the journal has a transaction with the nonce that the chain says is free: what it holds
+/// does not bind the one that takes its nonce.
+async fn is_in_doubt(state: &State<'_>, payer: Felt) -> Result<bool, Outcome> {
+    let Some(nonce) = state.nonce else { return Ok(false) };
+    let slot = state.store.intents().of_slot(state.epoch, payer, nonce).await?;
+    Ok(slot.iter().any(|intent| intent.state.holds()))
 }
 
 /// Refuses a drip whose identity or recipient is bound elsewhere.

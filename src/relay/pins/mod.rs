@@ -29,7 +29,7 @@ const RETRY: Duration = Duration::from_secs(1);
 const V2: &str = "verification_v2_required";
 /// The pin of the account that pays drips.
 const FAUCET: &str = "faucet_balance";
-/// The pin of a shared store: the epoch of the chain that its relays write to.
+/// The pin of the store: the epoch of the chain that its relays write to.
 const SHARED_EPOCH: &str = "shared_epoch";
 /// For how much longer than a proof is valid another chain must be proven before the relays of a
 /// store write to it: each of them makes a proof in that time.
@@ -56,6 +56,8 @@ pub(crate) struct Proof {
     pub(crate) checked_at: SystemTime,
     /// The chain's epoch, if it did not change in the meantime: a test network can start again.
     pub(crate) epoch: Option<String>,
+    /// The number of the newest block, if it was read.
+    pub(crate) head: Option<u64>,
     pub(crate) pins: Vec<Pin>,
 }
 
@@ -144,6 +146,12 @@ impl Prover {
         self.newest.load_full()
     }
 
+    /// A block that was the newest one not long ago; 0 if none is known. What is signed now is in a
+    /// later one.
+    pub(super) fn head(&self) -> u64 {
+        self.newest().and_then(|proof| proof.head).unwrap_or(0)
+    }
+
     /// Drops the cached proof: a write may have changed a pin.
     pub(super) fn forget(&self) {
         self.proofs.invalidate(&());
@@ -206,29 +214,39 @@ impl Prover {
     }
 
     fn unproven(&self, checked_at: SystemTime) -> Proof {
-        Proof { checked_at, epoch: None, pins: table::unreadable(&self.pins, self.drip()) }
+        Proof {
+            checked_at,
+            epoch: None,
+            head: None,
+            pins: table::unreadable(&self.pins, self.drip()),
+        }
     }
 
     /// The chain's epoch, unless it changed meanwhile, and every pin; `None` if the node is away.
     async fn read(&self, checked_at: SystemTime) -> Option<Proof> {
         let before = epoch(&self.chain).await.ok()?;
+        let head = self.chain.head().await.ok().map(|block| block.number);
         let drip = self.drip();
         if self.pins.accounts.faucet.is_some() {
             self.metrics.relay.drip(drip.fri());
         }
         let pins = table::read(&self.pins, drip, &self.chain, &self.metrics).await;
         let epoch = epoch(&self.chain).await.ok().filter(|after| *after == before);
-        let mut proof = Proof { checked_at, epoch, pins };
+        let mut proof = Proof { checked_at, epoch, head, pins };
         proof.pins.extend(self.shared_epoch(&proof).await);
         Some(proof)
     }
 
-    /// Whether the relays of a shared store write to the chain that was proven.
+    /// Whether the relays of the store write to the chain that was proven.
     async fn shared_epoch(&self, proof: &Proof) -> Option<Pin> {
-        let store = self.store.as_ref().filter(|store| !store.is_exclusive())?;
+        let store = self.store.as_ref()?;
         // a chain without the contracts is not to be written to by any of them
         let epoch = proof.epoch.clone().filter(|_| proof.proves(Required::AllButV2))?;
-        match cold(store.agree(&epoch, self.max_age + PATIENCE)).await {
+        // whoever is alone need not wait for the proofs of others
+        let others = if store.is_exclusive() { self.max_age.min(PATIENCE) } else { self.max_age };
+        match cold(store.agree(&epoch, others + PATIENCE)).await {
+            // nobody shares it, and a new chain is in force
+            Ok(expected) if expected == epoch && store.is_exclusive() => None,
             Ok(expected) => {
                 Some(Pin { name: SHARED_EPOCH, ok: expected == epoch, expected, actual: epoch })
             }
