@@ -6,7 +6,17 @@ import { journal } from './processes.mjs';
 const OPEN = ['intended', 'sent', 'accepted'];
 const DONE = ['succeeded', 'reverted'];
 const NOTHING = ['rejected', 'lost'];
-const ORDER = ['intended', 'sent', 'accepted'];
+/** The states that may follow each. */
+const NEXT = {
+  intended: ['sent', 'accepted', 'succeeded', 'reverted', 'rejected', 'displaced', 'lost'],
+  sent: ['accepted', 'succeeded', 'reverted', 'rejected', 'displaced', 'lost'],
+  accepted: ['succeeded', 'reverted', 'displaced', 'lost'],
+  succeeded: ['succeeded', 'reverted', 'displaced'],
+  reverted: ['succeeded', 'reverted', 'displaced'],
+  displaced: ['accepted', 'succeeded', 'reverted', 'lost'],
+  lost: ['succeeded', 'reverted', 'displaced'],
+  rejected: [],
+};
 
 export class Journal {
   static async read(folder, env) {
@@ -31,27 +41,26 @@ export class Journal {
     const { signer, nonce: text, transaction_hash: hash, epoch } = detail;
     const nonce = Number(text);
     const made = { intent, operation, signer, nonce, hash, epoch, state: 'intended' };
-    this.intents.set(intent, made);
+    this.intents.set(intent, { ...made, isRollback: false });
   }
 
   #move({ intent, kind, detail }) {
     const one = this.intents.get(intent);
+    assert.ok(NEXT[one.state].includes(kind), `intent ${intent}: ${kind} after ${one.state}`);
     // the chain took the block back
-    const isRollback = kind === 'lost' && DONE.includes(one.state);
-    const isOpen = OPEN.includes(one.state);
-    assert.ok(isOpen || isRollback, `intent ${intent}: ${kind} after ${one.state}`);
-    const backwards = OPEN.includes(kind) && ORDER.indexOf(kind) <= ORDER.indexOf(one.state);
-    assert.ok(!backwards, `intent ${intent}: ${kind} after ${one.state}`);
-    Object.assign(one, { state: kind, detail: detail.detail, isRollback });
+    const isRollback = kind === 'displaced' && DONE.includes(one.state);
+    Object.assign(one, { state: kind, detail: detail.detail });
+    one.isRollback ||= isRollback;
   }
 
   all() {
     return [...this.intents.values()];
   }
 
-  /** Intents whose outcome is not known. */
+  /** Intents whose outcome is not known, of the newest epoch: others are out of force. */
   open() {
-    return this.all().filter(({ state }) => OPEN.includes(state));
+    const newest = this.all().at(-1)?.epoch;
+    return this.all().filter(({ state, epoch }) => OPEN.includes(state) && epoch === newest);
   }
 
   /** Intents that are on the chain. */
@@ -64,7 +73,7 @@ export class Journal {
     return this.all().filter(({ state }) => NOTHING.includes(state));
   }
 
-  /** Intents whose end the chain took back. */
+  /** Intents whose end the chain took back at least once. */
   rolledBack() {
     return this.all().filter(({ isRollback }) => isRollback);
   }

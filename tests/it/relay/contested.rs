@@ -152,6 +152,8 @@ fn keys_do_not_answer_for_a_restarted_chain() {
     refused(&mint(&stage, "b", OTHER), "idempotency_conflict", "in one life of the chain");
 
     again.store(true, Ordering::Relaxed);
+    refused(&mint(&stage, "a", MINT), "pins_unproven", "the new chain is not in force yet");
+    eventually(&stage.edge, "it is", |_| stage.ready().status == 200);
     let first = mint(&stage, "a", MINT);
     assert_eq!(first.status, 200, "{}", first.text());
     assert_ne!(first.json()["transaction_hash"], "", "the new chain has no such card");

@@ -94,7 +94,7 @@ export function disagreements({ intents, onChain, sent, rolledBack }) {
     if (ends > 1 && !rolledBack.has(hash)) found.push(`${hash} stands for ${ends} intents`);
   }
   for (const { hash, state, isRollback } of intents) {
-    if (isRollback && !rolledBack.has(hash)) found.push(`${hash} is lost, and was not rolled back`);
+    if (isRollback && !rolledBack.has(hash)) found.push(`${hash} was displaced, and was not rolled back`);
     if (!DONE.includes(state) || chain.has(hash) || rolledBack.has(hash)) continue;
     found.push(`${hash} is ${state} in the journal, and not on the chain`);
   }

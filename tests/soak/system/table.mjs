@@ -46,6 +46,7 @@ const NODE_ALERTS = {
 };
 /** A chain without blocks that users and their writes relied on. */
 const ROLLED_BACK = {
+  ...UNSETTLED,
   account_not_deployed: WRITE,
   nonce_conflict: WRITE,
   not_registered: WRITE,
@@ -85,6 +86,9 @@ export const FAULTS = {
     alerts: {
       ...BURNS,
       PortcullisChainRollbacks: HOUR,
+      // what nobody repeats stays in doubt
+      PortcullisRelayWritesDisplaced: HOURS,
+      PortcullisRelayWritesLost: MINUTES,
       PortcullisRelayOutcomesUnknown: MINUTES,
       PortcullisRelayWritesReverting: MINUTES,
     },
@@ -95,7 +99,8 @@ export const FAULTS = {
     seconds: [50, 70],
     fires: 'PortcullisNodeDown',
     reasons: NODE_REASONS,
-    alerts: NODE_ALERTS,
+    // the leader of the watch has nothing to tell
+    alerts: { ...NODE_ALERTS, PortcullisFleetStateMissing: 120 },
   },
   'node hangs': {
     seconds: [2, 30],
