@@ -30,7 +30,7 @@ impl FromRow for Key {
             digest: row.parsed("digest", |text| <[u8; 32]>::from_hex(text).ok())?,
             token: token.map_err(|_| StoreError::Corrupt("claim_token"))?,
             intent: row.get::<Option<i64>>("intent_id")?.map(IntentId),
-            answer: answer,
+            answer,
         }))
     }
 }

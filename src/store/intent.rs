@@ -208,9 +208,9 @@ impl Intents<'_> {
         self.db.all(sql::INTENTS_OF_SLOT, &[epoch.into(), signer.into(), nonce.into()]).await
     }
 
-    /// Intents that succeeded or reverted, by the number of their block and their id, highest
-    /// first; those whose block is not known are above all others. Below `below`, which is the number and
-    /// the id of the last one of the page before.
+    /// Intents that succeeded or reverted, by the number of their block and their id,
+    /// highest first; those whose block is not known are above all others. Below `below`, which is
+    /// the number and the id of the last one of the page before.
     pub async fn included_newest(
         &self,
         epoch: &str,

@@ -1,5 +1,7 @@
 //! The rules of what was seen of an intent.
 
+use core::slice::from_ref;
+
 use super::{NOW, STRK, felt, new, stored};
 use crate::ledger::IntentState::{Accepted, Displaced, Lost, Rejected, Sent, Succeeded};
 use crate::ledger::{
@@ -44,8 +46,8 @@ fn every_change_follows_the_table() {
 #[test]
 fn an_inclusion_is_recorded_once_per_block() {
     let known = Intent { included: Some(BLOCK), ..stored(9, &new(1), Succeeded) };
-    assert_eq!(moved(9, &included(Some(BLOCK)), &[known.clone()]), None);
-    assert_eq!(moved(9, &included(None), &[known.clone()]), None);
+    assert_eq!(moved(9, &included(Some(BLOCK)), from_ref(&known)), None);
+    assert_eq!(moved(9, &included(None), from_ref(&known)), None);
     let steps = change(IntentId(9), &included(Some(OTHER_BLOCK)), &[known], NOW).unwrap();
     assert_eq!(steps.steps[0].intent.included, Some(OTHER_BLOCK));
     assert!(!steps.steps[0].withdraws, "it is the same outcome");
@@ -56,7 +58,7 @@ fn a_receipt_states_what_it_cost() {
     let costly = stored(9, &NewIntent { max_fee: STRK, ..new(1) }, Sent);
     let fee = |intent: &Intent, fee| {
         let change = Change::Included { outcome: Ok(()), fee, block: None };
-        let steps = crate::ledger::change(intent.id, &change, &[intent.clone()], NOW).unwrap();
+        let steps = crate::ledger::change(intent.id, &change, from_ref(intent), NOW).unwrap();
         steps.steps[0].intent.fee_gfri
     };
     assert_eq!(fee(&costly, Some(STRK / 2)), gfri(STRK / 2));

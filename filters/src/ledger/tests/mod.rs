@@ -133,7 +133,7 @@ fn a_key_serves_the_request_that_claimed_it() {
     assert!(is_new(&mine, &facts(&[])), "a key that is gone is claimed again");
     let linked = stored(9, &new(2), Succeeded);
     for of in [new(2), NewIntent { operation: "register", ..new(1) }] {
-        let facts = Facts { key: key_of(&of, Some(9)), ..facts(&[linked.clone()]) };
+        let facts = Facts { key: key_of(&of, Some(9)), ..facts(core::slice::from_ref(&linked)) };
         assert_eq!(reply(&mine, &facts), Intended::KeyConflict, "not even if its intent stands");
     }
 }
@@ -281,7 +281,7 @@ fn what_is_known_is_linked_to_a_key_that_is_free() {
         Intention::Refuse { link, .. } => link,
         Intention::Insert(_) => None,
     };
-    let free = Facts { key: key_of(&mine, None), ..facts(&[known.clone()]) };
+    let free = Facts { key: key_of(&mine, None), ..facts(core::slice::from_ref(&known)) };
     assert_eq!(link(&mine, &free), Some(IntentId(9)));
     assert_eq!(link(&new(1), &free), None, "without a key");
     let ended = stored(3, &new(1), Lost);
