@@ -302,9 +302,8 @@ impl Node {
 
     /// The places of the URLs that may serve: all that are not left out.
     pub fn serving_urls(&self) -> Vec<usize> {
-        self.group.read(|state| {
-            (0..self.targets.len()).filter(|url| state.may_serve(*url)).collect()
-        })
+        self.group
+            .read(|state| (0..self.targets.len()).filter(|url| state.may_serve(*url)).collect())
     }
 
     /// The block to which reads at `latest` are pinned; `None` if each node has its own.

@@ -191,8 +191,6 @@ impl<'a> Choice<'a> {
 
     /// Whether a URL that could answer is not used because of its head.
     pub(super) fn holds_back(&self) -> bool {
-        self.only.is_none()
-            && self.group.has_several()
-            && self.group.read(GroupState::is_held_back)
+        self.only.is_none() && self.group.has_several() && self.group.read(GroupState::is_held_back)
     }
 }

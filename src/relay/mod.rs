@@ -3,12 +3,13 @@
 //!
 //! In: admitted requests. Out: replies. One stage per file, in the order they run: `settings`
 //! (configuration), `handler` (one request), `pins` (what the chain must hold), `transaction`
-//! (users' own) and `operation` (ours, with `operations`, `state`, `signers`), `submit` (journal,
-//! node, receipt), `reconcile` (after a crash), `rollbacks` with `evidence` (after a receipt),
-//! `outcome` and `answer` (the reply). Requests run on
-//! a runtime of their own: a client that disconnects does not cancel one.
+//! (users' own) and `operation` (ours, with `claim`, `operations`, `state`, `signers`), `submit`
+//! (journal, node, receipt), `reconcile` (after a crash), `rollbacks` with `evidence` (after a
+//! receipt), `outcome` and `answer` (the reply). Requests run on a runtime of their own: a client
+//! that disconnects does not cancel one.
 
 mod answer;
+mod claim;
 mod evidence;
 mod handler;
 mod operation;

@@ -4,9 +4,8 @@
 //! An idempotency key stores the first final response; without one, an operation that is in flight
 //! or whose end is unknown is not started a second time.
 
-use super::answer;
 use super::operations::{self, role, subject, verification};
-use super::outcome::{Details, Outcome, Status};
+use super::outcome::{Details, Outcome};
 use super::pins::{Prover, Required};
 use super::reconcile::{Intending, Reconciler};
 use super::rollbacks::{Confirmed, Repeated};
@@ -15,21 +14,16 @@ use super::signers::{DEADLINE, Signed, Signer, SignerGuard, Signers};
 use super::state::{Decision, State};
 use super::submit::{Submitter, Trace, WritesInFlight};
 use crate::io::cold;
-use crate::store::{
-    Budgets, Claim, ClaimToken, Intent, IntentId, IntentState, NewIntent, StoreError,
-};
+use crate::store::{Budgets, Intent, IntentId, IntentState, NewIntent};
 use crate::telemetry::Metrics;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::operation::Operation;
 use portcullis_filters::policy::OperationPermit;
 use portcullis_filters::verdict::Reason;
-use ring::rand::{SecureRandom as _, SystemRandom};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// Attempts to claim a key, if the chain changes meanwhile.
-const CLAIMS: usize = 3;
 /// Turns of one operation: its nonce may be used elsewhere, and what the journal has may be found
 /// to be in doubt.
 const TURNS: usize = 3;
@@ -47,14 +41,6 @@ impl From<Outcome> for Answer {
     }
 }
 
-/// A claimed idempotency key.
-#[derive(Clone)]
-struct Claimed {
-    epoch: String,
-    /// What it can be released with; `None` if another request claimed it.
-    token: Option<ClaimToken>,
-}
-
 /// What an operation needs to be sent.
 struct Prepared {
     signed: Signed,
@@ -69,7 +55,7 @@ enum Turn {
     /// The node has accepted the transaction, which is not journaled yet.
     Sent(IntentId, Felt),
     /// Another relay has written it.
-    Written(Intent),
+    Written(Box<Intent>),
     /// What the journal has was found to be in doubt: once more.
     Again,
 }
@@ -77,9 +63,9 @@ enum Turn {
 /// An operation to be carried out, detached from its request.
 pub(super) struct Task {
     operation: Operation,
-    digest: [u8; 32],
+    pub(super) digest: [u8; 32],
     request: String,
-    request_id: String,
+    pub(super) request_id: String,
     key: Option<String>,
     trace: Arc<Trace>,
 }
@@ -111,85 +97,6 @@ impl Operations {
             error.log();
         }
         Answer::Outcome(outcome)
-    }
-
-    /// Claims a key in the chain's epoch.
-    ///
-    /// # Errors
-    /// The stored response, while the chain has its transaction; or a refusal.
-    async fn claim(&self, key: &str, task: &Task) -> Result<Claimed, Answer> {
-        let (store, name) = (&self.submitter.journal.store, task.name());
-        let token = random_token()?;
-        for _ in 0..CLAIMS {
-            let epoch = self.prover.epoch().await?;
-            let keys = store.keys(&epoch);
-            let claim = keys.claim(key, name, &task.digest, &token, store.now_us()).await;
-            let answer = match claim.map_err(Outcome::from)? {
-                Claim::New => return Ok(Claimed { epoch, token: Some(token) }),
-                // a request joins an open claim, so that claims need no timeout
-                Claim::Open { .. } => return Ok(Claimed { epoch, token: None }),
-                Claim::Answered { status, body, intent } => {
-                    if !self.is_still_true(status, intent.as_deref()).await? {
-                        return Ok(Claimed { epoch, token: None });
-                    }
-                    Answer::First(status, body)
-                }
-                Claim::Conflict => Outcome::key_conflict().into(),
-            };
-            if !self.prover.has_restarted(&epoch).await {
-                return Err(answer);
-            }
-        }
-        Err(Outcome::restarted().into())
-    }
-
-    /// Whether a stored response of this status still holds: the chain has the transaction that it
-    /// reports, with the end that it reports, as far as the node says.
-    ///
-    /// # Errors
-    /// No URL of the node shows the transaction, nor that it is gone.
-    async fn is_still_true(&self, status: u16, intent: Option<&Intent>) -> Result<bool, Outcome> {
-        let end = if status < 300 { IntentState::Succeeded } else { IntentState::Reverted };
-        let Some(intent) = intent.filter(|intent| intent.state == end) else { return Ok(false) };
-        match self.reconciler.confirm(intent).await? {
-            Confirmed::Unavailable => Ok(true),
-            Confirmed::Displaced => Ok(false),
-            Confirmed::Unknown => Err(Outcome::unseen(intent)),
-            Confirmed::Shown => {
-                let now = self.submitter.journal.store.intents().get(intent.id).await?;
-                Ok(now.is_some_and(|now| now.state == end))
-            }
-        }
-    }
-
-    /// Links a key to the intent that its request wrote or joined, and stores a final response.
-    /// Releases the key if nothing was written.
-    async fn end_claim(
-        &self,
-        key: &str,
-        claimed: &Claimed,
-        outcome: &Outcome,
-        task: &Task,
-    ) -> Result<bool, StoreError> {
-        let keys = self.submitter.journal.store.keys(&claimed.epoch);
-        let (name, digest) = (task.name(), &task.digest);
-        match (outcome.intent, &claimed.token) {
-            (Some(intent), _) if outcome.is_final() => {
-                let reply = answer::operation(outcome, &task.request_id);
-                let [body, ..] = reply.body.pieces();
-                let body = String::from_utf8_lossy(body);
-                let answer = || keys.answer(key, name, digest, intent, reply.status, &body);
-                if answer().await? || !keys.link(key, name, digest, intent).await? {
-                    return Ok(true);
-                }
-                answer().await
-            }
-            (Some(intent), _) => keys.link(key, name, digest, intent).await,
-            // the key stays with the request, which is decided again each time
-            (None, _) if outcome.status == Status::Already => Ok(true),
-            (None, Some(token)) => keys.release(key, token).await,
-            (None, None) => Ok(true),
-        }
     }
 
     /// Carries an operation out once, however often it is requested at the same time. With a key it
@@ -328,7 +235,7 @@ impl Operations {
                         Repeated::Refused => replaces = Some(earlier),
                     }
                 }
-                _ => return Ok(Turn::Written(earlier)),
+                _ => return Ok(Turn::Written(Box::new(earlier))),
             }
         }
         let signer = guard.signer;
@@ -469,15 +376,6 @@ impl Operations {
     }
 }
 
-/// Identifies a request that claims a key.
-fn random_token() -> Result<ClaimToken, Outcome> {
-    let mut bytes = [0; 16];
-    let filled = SystemRandom::new().fill(&mut bytes);
-    // without random numbers from the system nothing is claimed
-    filled.map_err(|_| Outcome::overloaded())?;
-    Ok(ClaimToken(bytes))
-}
-
 impl Task {
     pub(super) fn new(
         permit: &OperationPermit,
@@ -496,7 +394,7 @@ impl Task {
     }
 
     /// The operation's name.
-    fn name(&self) -> &'static str {
+    pub(super) fn name(&self) -> &'static str {
         self.operation.kind().name()
     }
 

@@ -79,7 +79,11 @@ impl Reconciler {
         if reconciled.as_deref() == Some(epoch) {
             return Ok(());
         }
-        let journal = &self.submitter.journal;
+        let Submitter { chain, journal, .. } = &*self.submitter;
+        if let Some(number) = journal.store.intents().floor(epoch).await? {
+            // what was acknowledged is not taken back by a URL that is behind
+            chain.0.note_shown(number);
+        }
         for signer in self.signers.iter() {
             let guard = match signer.lock(deadline).await {
                 Ok(guard) => guard,

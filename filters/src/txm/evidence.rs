@@ -110,9 +110,9 @@ impl Below {
 pub struct Settling(BTreeMap<u64, (BlockHash, Duration)>);
 
 impl Settling {
-    /// Whether the block that is `number` is settled: `confirmations` blocks deep at every URL, and
-    /// shown by every URL twice, [`SETTLING`] or more apart, with no other block in between. Returns
-    /// its hash. `views` are those of all URLs that answered, of that block.
+    /// The hash of the block that is `number`, if it is settled: `confirmations` blocks deep at
+    /// every URL, and shown by every URL twice, [`SETTLING`] or more apart, with no other block in
+    /// between. `views` are those of all URLs that answered, of that block.
     pub fn settled(
         &mut self,
         views: &[View],

@@ -61,7 +61,7 @@ const OVER_SHARE: &str = "it does not fit the client's share of memory";
 pub(super) async fn serve<A: HttpServerApp + Send + Sync + 'static>(
     gate: Arc<Gate<A>>,
     stream: Stream,
-    mut peer: Peer,
+    peer: Peer,
     sender: Sender,
     drain: ConnectionGuard,
     shutdown: &ShutdownWatch,

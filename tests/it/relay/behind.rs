@@ -1,5 +1,5 @@
-//! Nodes that are some blocks behind, and blocks that come back: a write that the chain has is never
-//! written again, whatever a node shows for a while.
+//! Nodes that are some blocks behind, and blocks that come back: a write that the chain has is
+//! never written again, whatever a node shows for a while.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
