@@ -3,6 +3,9 @@
 //! them, for as long as it can decode the blocks.
 #![no_main]
 
+#[allow(dead_code, reason = "the blocks are whole here")]
+#[path = "../../../src/http/http2/frames.rs"]
+mod frames;
 #[path = "../../../src/http/http2/heads.rs"]
 mod heads;
 #[path = "../../../src/http/http2/hpack.rs"]
@@ -14,6 +17,7 @@ use heads::{Heads, Malformed};
 use libfuzzer_sys::fuzz_target;
 
 const HEADERS: u8 = 1;
+const CONTINUATION: u8 = 9;
 const END_HEADERS: u8 = 4;
 const PADDED: u8 = 8;
 const PRIORITY: u8 = 0x20;
@@ -21,10 +25,10 @@ const PRIORITY: u8 = 0x20;
 const MAX_BLOCK: usize = 1 << 20;
 
 fuzz_target!(|data: &[u8]| {
-    let (mut heads, malformed) = (Heads::new(MAX_BLOCK), Malformed::default());
+    let (mut heads, malformed) = (Heads::default(), Malformed::default());
     // its type has no name outside of `h2`
     let mut decoder = Default::default();
-    let (mut rest, mut last, mut requests) = (data, 0, 0);
+    let (mut rest, mut last, mut requests) = (data, 0_u32, 0_u32);
     while let Some(([bits, high, low], after)) = rest.split_first_chunk() {
         let length = usize::from(u16::from_be_bytes([*high, *low])).min(after.len());
         let (payload, after) = after.split_at(length);
@@ -35,12 +39,12 @@ fuzz_target!(|data: &[u8]| {
         let stream = if is_trailers { last } else { 2 * requests + 1 };
         let (first, second) = payload.split_at(if is_split { length / 2 } else { length });
 
-        heads.start(flags | if is_split { 0 } else { END_HEADERS }, stream);
-        let mut ours = heads.pass(first).and_then(|()| heads.end_frame(&malformed));
-        if is_split && ours.is_some() {
-            heads.resume(END_HEADERS);
-            ours = heads.pass(second).and_then(|()| heads.end_frame(&malformed));
+        let mut frames =
+            frame(HEADERS, flags | if is_split { 0 } else { END_HEADERS }, stream, first);
+        if is_split {
+            frames.extend(frame(CONTINUATION, END_HEADERS, stream, second));
         }
+        let ours = heads.follow(&frames, &malformed);
         let is_malformed = malformed.take(stream);
 
         let [a, b, c, d] = stream.to_be_bytes();
@@ -73,6 +77,13 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(heads.requests, requests as usize);
     }
 });
+
+/// A frame: RFC 9113, section 4.1.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).expect("a length of two bytes").to_be_bytes();
+    let head = [&length[1..], &[kind, flags], &stream.to_be_bytes()];
+    [&head.concat(), payload].concat()
+}
 
 /// Whether a block may have more than two changes of the table's size, each of which starts with
 /// such a byte: RFC 7541, section 6.3.
