@@ -49,9 +49,9 @@ section! {
         /// Why: most receipts arrive within it; a backend rarely waits longer.
         receipt_timeout: Duration = Default("10s"),
             duration(SECOND..=MINUTE, WHY_TIMEOUTS), live;
-        /// Blocks above a block before what it shows is final; 0 to 1000.
-        /// Why: a write is given up, and its request may be written anew, only once another
-        /// transaction has its nonce in a block that deep: deeper than the chain rolls back.
+        /// How many blocks are above one that is final; 0 to 1000. A write is lost, and may be
+        /// written anew, only once another transaction has its nonce in such a block.
+        /// Why: deeper than the chain rolls back: a write that comes back was not done twice.
         confirmations: u64 = Default(10), integer(0..=1_000, "no chain rolls back further"), live;
         /// Drips in any 24h, of all relays of a store; 1 to 1000000, "" for no limit.
         /// Why: only the operator knows what it may give away; it bounds what a stolen token takes.

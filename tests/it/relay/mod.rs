@@ -16,6 +16,7 @@ mod commands;
 mod contested;
 mod durable;
 mod http;
+mod joined;
 mod journal;
 mod memory;
 mod operations;
