@@ -94,7 +94,7 @@ impl Relay {
             submitter: Arc::clone(&submitter),
             metrics: Arc::clone(&metrics),
             evidence: Evidence::new(&submitter.chain),
-            turns: AtomicUsize::new(0),
+            followed: AtomicUsize::new(0),
             reconciled: Mutex::default(),
         });
         runtime.spawn(Arc::clone(&reconciler).run());

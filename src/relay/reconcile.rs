@@ -51,8 +51,8 @@ pub(super) struct Reconciler {
     pub(super) submitter: Arc<Submitter>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) evidence: Evidence,
-    /// Counts displaced intents that were looked for, so that each has its turn.
-    pub(super) turns: AtomicUsize,
+    /// How many displaced intents were looked for, so that each is.
+    pub(super) followed: AtomicUsize,
     /// The epoch for which the intents of earlier processes are settled.
     pub(super) reconciled: Mutex<Option<String>>,
 }

@@ -9,6 +9,7 @@ use super::outcome::Outcome;
 use super::pins::Required;
 use super::reconcile::Reconciler;
 use crate::store::{Intent, IntentId, IntentState};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -85,9 +86,10 @@ impl Reconciler {
                 }
                 let epoch = self.prover.require(Required::AllButV2).await?;
                 self.prover.check_epoch(&epoch).await?;
-                if epoch == intent.epoch {
-                    journal.displace(intent, doubt.text()).await?;
+                if epoch != intent.epoch {
+                    return Err(Outcome::restarted());
                 }
+                journal.displace(intent, doubt.text()).await?;
                 Ok(Confirmed::Displaced)
             }
         }
@@ -99,7 +101,7 @@ impl Reconciler {
     pub(super) async fn follow(&self, epoch: &str, grace: Duration) -> Result<(), Outcome> {
         let intents = self.submitter.journal.store.intents();
         // a chain loses its newest blocks: below one that it has, all are there
-        loop {
+        for _ in 0..ROUND {
             let newest = intents.included_newest(epoch, None, NEWEST).await?;
             let mut are_gone = !newest.is_empty();
             for intent in &newest {
@@ -117,7 +119,7 @@ impl Reconciler {
         let open = intents.unresolved(epoch, None).await?;
         let watched: Vec<IntentId> = displaced.iter().chain(&open).map(|open| open.id).collect();
         self.evidence.retain(&watched);
-        for intent in self.turn(&displaced) {
+        for intent in self.next_round(&displaced) {
             self.settle_displaced(intent).await?;
         }
         for intent in open.iter().filter(|open| self.age(open) >= grace) {
@@ -129,8 +131,8 @@ impl Reconciler {
     }
 
     /// The next [`ROUND`] of them.
-    fn turn<'a>(&self, all: &'a [Intent]) -> impl Iterator<Item = &'a Intent> + use<'a> {
-        let begin = self.turns.fetch_add(ROUND, std::sync::atomic::Ordering::Relaxed);
+    fn next_round<'a>(&self, all: &'a [Intent]) -> impl Iterator<Item = &'a Intent> + use<'a> {
+        let begin = self.followed.fetch_add(ROUND, Ordering::Relaxed);
         let begin = begin.checked_rem(all.len()).unwrap_or(0);
         all.iter().cycle().skip(begin).take(ROUND.min(all.len()))
     }
@@ -155,9 +157,10 @@ impl Reconciler {
         let journal = &self.submitter.journal;
         let slot = journal.store.intents();
         let slot = slot.of_slot(&intent.epoch, intent.signer, intent.nonce).await?;
-        let ours = slot.iter().filter(|other| other.id != intent.id && other.state.is_included());
-        let ours =
-            ours.filter_map(|other| Some((other.transaction_hash, other.included?.number))).next();
+        let others = slot.iter().filter(|other| other.id != intent.id && other.state.is_included());
+        let ours = others
+            .filter_map(|other| Some((other.transaction_hash, other.included?.number)))
+            .next();
         let confirmations = self.submitter.running.settings().config.confirmations;
         match self.evidence.nonce_use(intent, ours, confirmations).await? {
             NonceUse::Open => Ok(false),
