@@ -22,8 +22,10 @@ FOLDER = Path(__file__).parent.parent
 WINDOW, WINDOWS = 300, 5
 # Requests before the attack, so that their memory is not counted as the attack's.
 WARM_UP = 200
-# How many times longer a wait may be in a build without optimisation.
+# How many times longer a wait may be in a build without optimisation, and how many times larger the
+# memory of what waits: its futures keep what an optimised build has in registers or drops.
 SLOWNESS = 10
+SIZE = 1.5
 # Seconds after which the memory of an attack has to be free again.
 MINUTE = 60
 
@@ -36,15 +38,17 @@ class Measured:
     p99: float
 
 
-def slowness(program):
-    """The factor for the waits of this build. Cargo puts builds without optimisation into a folder
-    `debug`."""
-    return SLOWNESS if Path(program).resolve().parent.name == "debug" else 1
+def is_optimised(program):
+    """Whether this build is. Cargo puts builds without optimisation into a folder `debug`."""
+    return Path(program).resolve().parent.name != "debug"
 
 
 def bound_of(case, program):
     """The bound of a case for this build."""
-    return replace(case.bound, p99=case.bound.p99 * slowness(program))
+    if is_optimised(program):
+        return case.bound
+    bound = case.bound
+    return replace(bound, p99=bound.p99 * SLOWNESS, memory=bound.memory * SIZE)
 
 
 def exceeded(measured, bound, addresses):
