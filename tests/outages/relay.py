@@ -69,6 +69,27 @@ class SpentBudget(Writes):
         self.fires(*self.alerts)
 
 
+class RolledBack(Writes):
+    """The chain takes back the block of a write, and another write takes its nonce."""
+
+    alerts = ("PortcullisRelayWritesDisplaced", "PortcullisRelayWritesLost")
+    keys = {**Outage.keys, "relay__confirmations": 0}
+
+    def start(self):
+        self.serve(self.own_node(), relay=True)
+
+    def play(self):
+        displaced, lost = self.alerts
+        status, text = self.drip()
+        assert status == 200, text
+        self.node.ask("devnet_abortBlocks", starting_block_id="latest")
+        self.fires(displaced)
+        status, text = self.drip()
+        assert status == 200, text
+        self.fires(lost)
+        self.is_over(displaced)
+
+
 class NoBlocks(Writes):
     """The node accepts transactions, and makes no blocks any more."""
 

@@ -70,7 +70,14 @@ LONG = (
         relay.LockedTables,
         relay.WrongClock,
     ),
-    (relay.NoBlocks, relay.BusyFaucet, relay.LostAnswers, relay.StaleProxy, relay.Reverts),
+    (
+        relay.NoBlocks,
+        relay.BusyFaucet,
+        relay.LostAnswers,
+        relay.StaleProxy,
+        relay.Reverts,
+        relay.RolledBack,
+    ),
 )
 
 
