@@ -204,8 +204,14 @@ def restart(node):
     return change
 
 
+def is_positioned(instances):
+    """Waits until answers state a position again: they do not while a rollback is in doubt."""
+    eventually("positions to be stated", lambda: all(one.block(2)[2] for one in instances))
+
+
 def positions(instances):
     """Each answer's position is answered from at the next instance."""
+    is_positioned(instances)
     at = None
     for turn in range(60):
         status, _, position, _ = instances[turn % len(instances)].query(
@@ -293,6 +299,7 @@ def play(folder, stack):
     positions(instances)
     accepted(node)
     rollback("blocks are aborted", instances, node, abort(node, 2), 3)
+    is_positioned(instances)
     assert len({one.block(2)[2].split(".")[0] for one in instances}) == 1, "one epoch for all"
     positions(instances)
     accepted(node)
