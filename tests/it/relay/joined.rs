@@ -1,16 +1,17 @@
-//! The same request at two relays of one PostgreSQL, in front of a real node: both give the answer of
-//! one write, also while the account is busy, and neither takes the key of the other's request.
+//! The same request at two relays of one PostgreSQL, in front of a real node: both give the answer
+//! of one write, also while the account is busy, and neither takes the key of the other's request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::rollbacks::network;
 use crate::admin::{eventually, series};
 use crate::support::client::Client;
 use crate::support::edge::Edge;
 use crate::support::node::{Act, Call, Latch, Node};
 use crate::support::postgres::Database;
 use crate::support::relay::chain::is_add;
-use crate::support::relay::devnet::network;
+use crate::support::relay::devnet::Network;
 use crate::support::relay::expect::refused;
 use crate::support::relay::stage::{Stage, post};
 use crate::support::request::Request;
@@ -29,9 +30,9 @@ struct Pair {
 
 impl Pair {
     /// A proof of the pins is valid for `max_age`.
-    fn start(max_age: &str) -> Self {
+    fn start(network: &Network, max_age: &str) -> Self {
         let (reached, accept) = (Latch::default(), Latch::default());
-        let (tell, hold, forward) = (reached.clone(), accept.clone(), network().forward());
+        let (tell, hold, forward) = (reached.clone(), accept.clone(), network.forward());
         let first = move |call: &Call| {
             if is_add(call) && !hold.is_open() {
                 let wait = vec![Act::Tell(tell.clone()), Act::Hold(hold.clone())];
@@ -40,14 +41,14 @@ impl Pair {
             forward(call)
         };
         let is_away = Arc::new(AtomicBool::new(false));
-        let (cut, forward) = (Arc::clone(&is_away), network().forward());
+        let (cut, forward) = (Arc::clone(&is_away), network.forward());
         let other =
             Node::start(
                 move |call| {
                     if cut.load(Ordering::SeqCst) { vec![Act::Close] } else { forward(call) }
                 },
             );
-        let (mut stage, database) = (Stage::on(network(), first), Database::new());
+        let (mut stage, database) = (Stage::on(network, first), Database::new());
         stage.edge.signal("KILL");
         stage.edge.wait();
         let setup = stage.setup.set("store.url", &database.url());
@@ -70,8 +71,8 @@ impl Pair {
     }
 }
 
-fn drip(identity: u32, key: Option<&str>) -> Request {
-    let user = network().funded();
+fn drip(network: &Network, identity: u32, key: Option<&str>) -> Request {
+    let user = network.funded();
     let (address, public) = (user.address, user.key.public_key());
     let request = post(
         "/faucet-drip",
@@ -90,13 +91,16 @@ fn begin(edge: &Edge, request: &Request) -> Client {
 
 #[test]
 fn the_same_drip_at_two_relays_of_a_busy_account_has_one_answer() {
+    // no other test writes with its accounts
+    let network = network();
     for (round, key) in [(0, Some("joined")), (1, None)] {
-        let pair = Pair::start("1m");
+        let pair = Pair::start(&network, "1m");
         pair.are_ready();
-        let others: Vec<_> = (1..=6).map(|other| drip(0x6000 + round * 16 + other, None)).collect();
+        let others: Vec<_> =
+            (1..=6).map(|other| drip(&network, 0x6000 + round * 16 + other, None)).collect();
         let mut busy: Vec<_> = others.iter().map(|other| begin(&pair.one, other)).collect();
         assert!(pair.reached.wait(), "the account is busy");
-        let request = drip(0x7000 + round, key);
+        let request = drip(&network, 0x7000 + round, key);
         let mut both = [begin(&pair.one, &request), begin(&pair.two, &request)];
         eventually(&pair.two, "it waits for the account there, too", |now| {
             series(now, "portcullis_relay_signer_queue", &["faucet"]) >= 0.0
@@ -117,11 +121,12 @@ fn the_same_drip_at_two_relays_of_a_busy_account_has_one_answer() {
 
 #[test]
 fn a_refusal_at_one_relay_leaves_the_key_to_the_request_at_the_other() {
-    let pair = Pair::start("100ms");
+    let network = network();
+    let pair = Pair::start(&network, "100ms");
     pair.are_ready();
-    let mut busy = begin(&pair.one, &drip(0x6101, None));
+    let mut busy = begin(&pair.one, &drip(&network, 0x6101, None));
     assert!(pair.reached.wait(), "the account is busy");
-    let request = drip(0x7101, Some("refused-elsewhere"));
+    let request = drip(&network, 0x7101, Some("refused-elsewhere"));
     let mut waits = begin(&pair.one, &request);
     eventually(&pair.one, "it waits for the account", |now| {
         series(now, "portcullis_relay_signer_queue", &["faucet"]) == 1.0
@@ -133,7 +138,8 @@ fn a_refusal_at_one_relay_leaves_the_key_to_the_request_at_the_other() {
     assert_eq!(busy.response().status, 200);
     let first = waits.response();
     assert_eq!(first.status, 200, "its key was not released: {}", first.text());
-    let other = Client::connect(pair.one.relay()).ask(&drip(0x7102, Some("refused-elsewhere")));
+    let other =
+        Client::connect(pair.one.relay()).ask(&drip(&network, 0x7102, Some("refused-elsewhere")));
     refused(&other, "idempotency_conflict", "another body under the key");
     let again = Client::connect(pair.one.relay()).ask(&request);
     assert_eq!(again.json()["transaction_hash"], first.json()["transaction_hash"]);
