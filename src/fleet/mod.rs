@@ -23,7 +23,7 @@ mod store;
 mod tests;
 #[cfg(test)]
 #[path = "../../filters/tests/simulation/toolkit.rs"]
-mod toolkit;
+pub(crate) mod toolkit;
 
 pub use heartbeat::Heartbeat;
 pub use leader::{Published, lease};

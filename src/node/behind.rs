@@ -5,7 +5,7 @@
 //! answers are in doubt: three polls without the block that was shown end the epoch (`group`). A
 //! transaction that is gone from the block of its receipt was rolled back, whatever the heads are.
 
-use super::chain::write_request;
+use super::chain::{is_accepted, write_request};
 use super::group::PollResult;
 use super::{ConnectionChoice, Node, NodeCall, Route};
 use crate::io::MemoryPermit;
@@ -107,8 +107,7 @@ impl Node {
 
 /// Whether it is an accepted block without this transaction.
 fn lacks(block: &Value, hash: Felt) -> bool {
-    let is_accepted =
-        block["status"].as_str().is_some_and(|status| status.starts_with("ACCEPTED_ON_"));
+    let is_accepted = block["status"].as_str().is_some_and(is_accepted);
     let hashes = block["transactions"].as_array();
     let is_hash = |listed: &Value| listed.as_str().and_then(Felt::parse) == Some(hash);
     is_accepted && hashes.is_some_and(|hashes| !hashes.iter().any(is_hash))

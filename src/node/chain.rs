@@ -361,7 +361,7 @@ impl UrlOf<'_> {
         let block = self.ask("starknet_getBlockWithTxHashes", &params).await;
         let Some(block) = found(block, code::BLOCK_NOT_FOUND)? else { return Ok(None) };
         let status = block["status"].as_str().ok_or(RpcError::MalformedAnswer)?;
-        if !status.starts_with("ACCEPTED_ON_") {
+        if !is_accepted(status) {
             // one that is being built has the number of the next one
             return Ok(None);
         }
@@ -445,6 +445,11 @@ pub(crate) fn write_request(id: u64, method: &str, params: &str, out: &mut Vec<u
     out.extend_from_slice(request.as_bytes());
 }
 
+/// Whether the status of a block or of a transaction is that of an accepted one.
+pub(super) fn is_accepted(status: &str) -> bool {
+    status.starts_with("ACCEPTED_ON_")
+}
+
 fn read_receipt(answer: Result<Value, RpcError>) -> Result<Option<Receipt>, RpcError> {
     let Some(receipt) = found(answer, code::TRANSACTION_NOT_FOUND)? else { return Ok(None) };
     let finality = receipt["finality_status"].as_str().ok_or(RpcError::MalformedAnswer)?;
@@ -455,7 +460,7 @@ fn read_receipt(answer: Result<Value, RpcError>) -> Result<Option<Receipt>, RpcE
     };
     let fee = &receipt["actual_fee"];
     let fee = (fee["unit"] == "FRI").then(|| wide(&fee["amount"]).ok()).flatten();
-    let accepted = finality.starts_with("ACCEPTED_ON_");
+    let accepted = is_accepted(finality);
     let block = receipt["block_number"].as_u64().zip(felt(&receipt["block_hash"]).ok());
     Ok(Some(Receipt { accepted, outcome, fee, block: block.filter(|_| accepted) }))
 }

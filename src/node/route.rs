@@ -1,6 +1,6 @@
 //! Which of several URLs a call goes to.
 
-use super::chain::code;
+use super::chain::{code, is_accepted};
 use super::group::{Group, GroupState, Shows, Source};
 use super::{Payload, RESULT};
 use portcullis_filters::felt::Felt;
@@ -112,10 +112,6 @@ impl<'a> Named<'a> {
     fn is_open(&self) -> bool {
         self.status.as_ref().is_some_and(|status| !is_accepted(status))
     }
-}
-
-fn is_accepted(status: &str) -> bool {
-    status.starts_with("ACCEPTED_ON_")
 }
 
 /// The URLs for one attempt at a call.

@@ -19,6 +19,7 @@ use crate::telemetry::Metrics;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::operation::Operation;
 use portcullis_filters::policy::OperationPermit;
+use portcullis_filters::txm::request;
 use portcullis_filters::verdict::Reason;
 use std::sync::Arc;
 use std::time::Duration;
@@ -183,8 +184,7 @@ impl Operations {
         Err(Outcome::unsettled())
     }
 
-    /// The intent that this request is about, if there is one: the one of its key; or the newest of
-    /// an equal request that is not settled, or was made since this one came in.
+    /// The intent that this request is about, if there is one.
     async fn earlier(
         &self,
         task: &Task,
@@ -196,15 +196,8 @@ impl Operations {
             Some(key) => store.keys(epoch).intent(key, task.name(), &task.digest).await?,
             None => None,
         };
-        if linked.as_ref().is_some_and(|linked| linked.state.holds()) {
-            return Ok(linked);
-        }
         let newest = store.intents().newest_by_digest(epoch, &task.digest).await?;
-        Ok(newest.filter(|newest| {
-            // it was in doubt, and what was signed in its place had no effect
-            let is_replaced = linked.is_some_and(|linked| linked.slot() == newest.slot());
-            !newest.state.is_included() || newest.created_us >= since_us || is_replaced
-        }))
+        Ok(request::earlier(linked, newest, since_us))
     }
 
     /// Writes while the account is locked, but not with the `nonce` of the turn before. What other
@@ -275,7 +268,10 @@ impl Operations {
             return Err(Outcome::unsettled());
         }
         // after the nonce: it shows the effect of every transaction that the nonce counts
-        let state = State { nonce: Some(nonce), ..self.state(epoch) };
+        let slot = self.submitter.journal.store.intents();
+        let slot = slot.of_slot(epoch, signer.account.address, nonce).await?;
+        let is_in_doubt = slot.iter().any(|other| other.state.holds());
+        let state = State { is_in_doubt, ..self.state(epoch) };
         let decision = cold(operations::decide(&task.operation, &state)).await?;
         let (calls, identity) = match decision {
             Decision::Already(details) => return Err(Outcome::already(details)),
@@ -283,8 +279,6 @@ impl Operations {
             Decision::Bind(identity, calls) => (calls, Some(identity)),
         };
         let settings = self.submitter.running.settings();
-        let slot = self.submitter.journal.store.intents();
-        let slot = slot.of_slot(epoch, signer.account.address, nonce).await?;
         let in_doubt = slot.iter().filter(|other| other.state == IntentState::Displaced).count();
         let signed = signer.sign(&calls, nonce, in_doubt, &settings.config.policy).await?;
         Ok(Prepared { signed, identity, replaces: replaces.map(|replaced| replaced.id) })
@@ -299,7 +293,7 @@ impl Operations {
         epoch: &str,
     ) -> Result<Turn, Outcome> {
         let settings = self.submitter.running.settings();
-        let intent = task.intent(signer, prepared, (epoch, self.prover.head()), &settings);
+        let intent = task.intent(signer, prepared, epoch, self.prover.head(), &settings);
         // side by side: what is journaled is sent only if the chain is still the one that was read
         let intended = self.reconciler.intend(&intent);
         let (same_epoch, intended) = tokio::join!(self.prover.check_epoch(epoch), intended);
@@ -369,7 +363,7 @@ impl Operations {
             pins: &self.pins,
             settings: self.submitter.running.settings(),
             store: &self.submitter.journal.store,
-            nonce: None,
+            is_in_doubt: false,
             epoch,
             now_us: self.submitter.journal.store.now_us(),
         }
@@ -411,7 +405,8 @@ impl Task {
         &'a self,
         signer: &Signer,
         prepared: &'a Prepared,
-        (epoch, born): (&'a str, u64),
+        epoch: &'a str,
+        born: u64,
         settings: &Settings,
     ) -> NewIntent<'a> {
         let Prepared { signed, identity, replaces } = prepared;

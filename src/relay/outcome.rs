@@ -62,8 +62,13 @@ pub(super) fn refuse<T>(reason: Reason, message: &'static str) -> Result<T, Outc
 
 impl Outcome {
     const fn new(status: Status) -> Self {
-        let (transaction_hash, details) = (None, Details::None);
-        Self { status, transaction_hash, details, intent: None, retry_after: None }
+        Self {
+            status,
+            transaction_hash: None,
+            details: Details::None,
+            intent: None,
+            retry_after: None,
+        }
     }
 
     /// The outcome of this intent.

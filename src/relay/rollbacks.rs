@@ -35,7 +35,7 @@ pub(super) enum Confirmed {
     Unknown,
 }
 
-/// What came of sending a displaced transaction again.
+/// The result of sending a displaced transaction again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Repeated {
     /// The node accepted it.
@@ -102,7 +102,7 @@ impl Reconciler {
         let intents = self.submitter.journal.store.intents();
         // a chain loses its newest blocks: below one that it has, all are there
         for _ in 0..ROUND {
-            let newest = intents.included_newest(epoch, None, NEWEST).await?;
+            let newest = intents.included_newest(epoch, NEWEST).await?;
             let mut are_gone = !newest.is_empty();
             for intent in &newest {
                 let is_gone = self.look_for(intent).await? == Confirmed::Displaced;
@@ -152,8 +152,8 @@ impl Reconciler {
     }
 
     /// Records an intent as lost if another transaction has its nonce, which its account has used,
-    /// in a settled block. Returns whether it does.
-    pub(super) async fn lose_if_settled(&self, intent: &Intent) -> Result<bool, Outcome> {
+    /// in a settled block.
+    async fn lose_if_settled(&self, intent: &Intent) -> Result<(), Outcome> {
         let journal = &self.submitter.journal;
         let slot = journal.store.intents();
         let slot = slot.of_slot(&intent.epoch, intent.signer, intent.nonce).await?;
@@ -163,12 +163,13 @@ impl Reconciler {
             .next();
         let confirmations = self.submitter.running.settings().config.confirmations;
         match self.evidence.nonce_use(intent, ours, confirmations).await? {
-            NonceUse::Open => Ok(false),
+            NonceUse::Open => {}
             NonceUse::Settled { transaction, number } => {
                 let why = format!("block {number} has {transaction} with its nonce");
-                Ok(journal.lose(intent, &why).await?)
+                journal.lose(intent, &why).await?;
             }
         }
+        Ok(())
     }
 
     /// Sends the transaction of a displaced intent once more, as it was signed, after those of its

@@ -17,8 +17,9 @@ pub(super) struct State<'a> {
     /// The settings in force.
     pub(super) settings: Arc<Settings>,
     pub(super) store: &'a Store,
-    /// The nonce of the transaction that is decided on; `None` after the write.
-    pub(super) nonce: Option<u64>,
+    /// Whether the journal has a transaction with the nonce that the chain says is free. What it
+    /// holds does not bind the one that takes its nonce.
+    pub(super) is_in_doubt: bool,
     /// The chain's epoch.
     pub(super) epoch: &'a str,
     /// Microseconds since 1970.

@@ -264,16 +264,15 @@ impl Journal {
     }
 
     /// Records that another transaction has the nonce of this one for good.
-    pub(super) async fn lose(&self, intent: &Intent, why: &str) -> Result<bool, StoreError> {
-        let is_lost = self.apply(intent.id, &Change::Lost(why)).await?;
-        if is_lost {
+    pub(super) async fn lose(&self, intent: &Intent, why: &str) -> Result<(), StoreError> {
+        if self.apply(intent.id, &Change::Lost(why)).await? {
             let hash = intent.transaction_hash;
             log::warn!(
                 operation = intent.operation.as_str();
                 "intent {} is lost: {why}: transaction {hash}", intent.id
             );
         }
-        Ok(is_lost)
+        Ok(())
     }
 
     /// Records an accepted receipt; `false` if the journal has it.

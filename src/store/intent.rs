@@ -208,19 +208,14 @@ impl Intents<'_> {
         self.db.all(sql::INTENTS_OF_SLOT, &[epoch.into(), signer.into(), nonce.into()]).await
     }
 
-    /// Intents that succeeded or reverted, by the number of their block and their id,
-    /// highest first; those whose block is not known are above all others. Below `below`, which is
-    /// the number and the id of the last one of the page before.
+    /// Intents that succeeded or reverted, by the number of their block and their id, highest
+    /// first; those whose block is not known are above all others. At most `limit`.
     pub async fn included_newest(
         &self,
         epoch: &str,
-        below: Option<(Option<u64>, IntentId)>,
         limit: u32,
     ) -> Result<Vec<Intent>, StoreError> {
-        let (number, id) = below.unwrap_or((None, IntentId(i64::MAX)));
-        let number = number.map_or(Ok(i64::MAX), |number| stored("included_number", number))?;
-        let args = [epoch.into(), number.into(), id.0.into(), i64::from(limit).into()];
-        self.db.all(sql::INCLUDED, &args).await
+        self.db.all(sql::INCLUDED, &[epoch.into(), i64::from(limit).into()]).await
     }
 
     /// The highest block that is known to list an intent that succeeded or reverted.

@@ -17,7 +17,7 @@ const LOOK_UPS: [(&str, &[&str], &str); 28] = [
     (sql::INTENTS_OF_SLOT, &["'e'", "'0x1'", "900"], "intent_slot"),
     (sql::DISPLACED, &["'e'"], "intent_displaced or intent_search_state"),
     (sql::DISPLACED_OF_SIGNER, &["'e'", "'0x1'"], "intent_displaced"),
-    (sql::INCLUDED, &["'e'", "900", "900", "5"], "intent_included"),
+    (sql::INCLUDED, &["'e'", "5"], "intent_included"),
     (sql::FLOOR, &["'e'"], "intent_included"),
     (sql::UNRESOLVED, &["'e'"], "intent_unresolved or intent_digest"),
     (sql::UNRESOLVED_OF_SIGNER, &["'e'", "'0x1'"], "intent_unresolved"),

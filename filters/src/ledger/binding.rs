@@ -38,7 +38,7 @@ impl Pair {
 /// A binding in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bound {
-    /// What is bound.
+    /// The identity and the recipient.
     pub pair: Pair,
     /// Whether a drip of another slot than the one in question holds it.
     pub is_held: bool,
@@ -53,7 +53,7 @@ pub enum Rebinding {
     Bind(Pair),
 }
 
-/// What a new intent binds.
+/// The bindings that a new intent makes.
 ///
 /// # Errors
 /// Its identity or its subject is bound elsewhere.
@@ -79,8 +79,8 @@ fn released(bound: &[Bound], is_released: impl Fn(Pair) -> bool) -> Vec<Rebindin
     pairs.filter(|pair| is_released(*pair)).map(Rebinding::Release).collect()
 }
 
-/// What follows for the bindings once the intents of a slot are these: nothing but what one of them
-/// holds is bound, or what a drip of another slot holds; the one that the chain has comes first.
+/// The changes of bindings once the intents of a slot are these. A pair stays bound if one of them
+/// holds it, or a drip of another slot does; the intent that the chain has comes first.
 pub(super) fn of_slot(slot: &[Intent], bound: &[Bound]) -> Vec<Rebinding> {
     let mut claims: Vec<&Intent> = slot.iter().filter(|intent| is_drip(intent)).collect();
     claims.sort_by_key(|intent| (!intent.state.occupies(), core::cmp::Reverse(intent.id)));
@@ -97,7 +97,8 @@ pub(super) fn of_slot(slot: &[Intent], bound: &[Bound]) -> Vec<Rebinding> {
     changes
 }
 
-/// What an intent binds. Of what earlier versions wrote, only the recipient is known.
+/// The identity and the recipient that an intent binds. Of one that an earlier version wrote, only
+/// the recipient is known.
 fn pair_of(intent: &Intent, bound: &[Bound]) -> Option<Pair> {
     let recipient = intent.subject?;
     match intent.identity {

@@ -1,4 +1,4 @@
-//! What changes with an intent once something is seen of it.
+//! The changes that follow from what was seen of an intent.
 
 use super::binding::{self, Bound, Rebinding};
 use super::budget::gfri;

@@ -1,11 +1,12 @@
 //! The gateway of the simulation: the group's state, the watch and the cache as they run, with
 //! calls that are answered at once or late. What is left out: connections, and who waits for whom.
 
-use super::choices::Choices;
+use super::once_in;
 use super::oracle::Oracle;
 use super::world::{Question, Reply, World};
 use super::{Bug, Trace};
 use crate::config::{CacheConfig, NodeMode, Size};
+use crate::fleet::toolkit::Chance;
 use crate::gateway::cache::{Cache, CacheKey, View, permitted};
 use crate::gateway::watch::{EpochCause, L1, Poll, Watch};
 use crate::io::gzip::GzipForm;
@@ -109,7 +110,7 @@ impl Edge {
         &mut self,
         question: Question,
         world: &World,
-        choices: &mut Choices,
+        choices: &mut Chance,
     ) -> Result<(usize, Reply), Behind> {
         let floor = self.group.floor();
         let is_held_back = self.has_several && self.group.is_held_back();
@@ -133,7 +134,7 @@ impl Edge {
         &mut self,
         question: Question,
         world: &World,
-        choices: &mut Choices,
+        choices: &mut Chance,
         oracle: &mut Oracle,
         trace: &mut Trace,
     ) {
@@ -149,7 +150,7 @@ impl Edge {
             oracle.answered(question, Reply::In(number, id), oracle.step, self.group.epoch, world);
             return;
         }
-        if choices.once_in(4) {
+        if once_in(choices, 4) {
             let url =
                 (0..world.urls.len()).find(|url| !self.has_several || self.group.may_lead(*url));
             let Some(url) = url else { return };
@@ -169,7 +170,7 @@ impl Edge {
         &mut self,
         question: Question,
         world: &World,
-        choices: &mut Choices,
+        choices: &mut Chance,
         oracle: &mut Oracle,
         trace: &mut Trace,
     ) -> Option<Reply> {
@@ -193,7 +194,7 @@ impl Edge {
         behind: Behind,
         question: Question,
         world: &World,
-        choices: &mut Choices,
+        choices: &mut Chance,
         oracle: &mut Oracle,
         trace: &mut Trace,
     ) {
@@ -219,7 +220,7 @@ impl Edge {
     /// A late answer arrives.
     pub(super) fn deliver(
         &mut self,
-        choices: &mut Choices,
+        choices: &mut Chance,
         oracle: &mut Oracle,
         world: &World,
         trace: &mut Trace,
@@ -251,7 +252,7 @@ impl Edge {
     fn round(
         &mut self,
         world: &World,
-        choices: &mut Choices,
+        choices: &mut Chance,
         oracle: &mut Oracle,
         trace: &mut Trace,
     ) {
@@ -283,7 +284,7 @@ impl Edge {
         &mut self,
         time: Duration,
         world: &World,
-        choices: &mut Choices,
+        choices: &mut Chance,
         oracle: &mut Oracle,
         trace: &mut Trace,
     ) {
@@ -313,7 +314,7 @@ impl Edge {
     }
 
     /// A poll of the watch; `None` from a node that is behind.
-    fn poll(&mut self, world: &World, choices: &mut Choices) -> Option<Result<Poll, EpochCause>> {
+    fn poll(&mut self, world: &World, choices: &mut Chance) -> Option<Result<Poll, EpochCause>> {
         let settled = self.watch.settled();
         let candidate = self.watch.candidate();
         let mut ask = |question| {

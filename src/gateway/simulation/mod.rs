@@ -4,14 +4,14 @@
 //! A seed makes every choice; a failure is shrunk, and printed with the list that replays it. Each
 //! planted bug must be found, so that the world is seen to be hard enough and the oracle strict.
 
-mod choices;
 mod edge;
 mod oracle;
 mod world;
 
-use choices::{Choices, shrink};
+use crate::fleet::toolkit::{Chance, Outcome, explore};
 use edge::Edge;
 use oracle::Oracle;
+use std::cell::Cell;
 use std::time::Duration;
 use world::{Question, World};
 
@@ -19,7 +19,6 @@ const SEEDS: u64 = 256;
 const STEPS: u64 = 300;
 /// Steps in which nothing is disturbed, at the end: then every answer is the chain's.
 const CALM: u64 = 60;
-const LINES: usize = 60;
 
 /// A bug that is planted for a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,23 +49,23 @@ const BUGS: [Bug; 7] = [
     Bug::WatchAroundFloor,
 ];
 
-/// The lines of a run, if they are wanted.
-struct Trace(Option<Vec<String>>);
+/// The events of a run, one line each.
+struct Trace(Vec<String>);
 
 impl Trace {
     fn note(&mut self, now: Duration, text: impl FnOnce() -> String) {
-        if let Some(lines) = &mut self.0 {
-            lines.push(format!("{:6} ms  {}", now.as_millis(), text()));
-        }
+        self.0.push(format!("{:6} ms  {}", now.as_millis(), text()));
     }
 }
 
+/// True once in `count` times; rarely is not benign.
+fn once_in(choices: &mut Chance, count: u32) -> bool {
+    choices.choose(count) == count - 1
+}
+
 /// Runs the choices; returns the rule that was broken, and what happened how often.
-fn run(
-    choices: &mut Choices,
-    bug: Option<Bug>,
-    trace: &mut Trace,
-) -> (Option<&'static str>, [usize; 6]) {
+fn run(choices: &mut Chance, bug: Option<Bug>) -> (Outcome, [usize; 6]) {
+    let mut trace = Trace(Vec::new());
     let mut world = World::new(choices);
     let mut edge = Edge::new(world.urls.len(), bug);
     let mut oracle = Oracle::default();
@@ -76,15 +75,19 @@ fn run(
         if step == STEPS + 1 {
             world.heal();
         }
-        act(is_calm, &mut world, &mut edge, choices, &mut oracle, trace);
+        act(is_calm, &mut world, &mut edge, choices, &mut oracle, &mut trace);
         world.follow(step);
         let time = Duration::from_millis(100 + 100 * u64::from(choices.choose(5)));
-        edge.pass(time, &world, choices, &mut oracle, trace);
+        edge.pass(time, &world, choices, &mut oracle, &mut trace);
         if oracle.broken.is_some() {
-            return (oracle.broken, oracle.counts);
+            break;
         }
     }
-    (oracle.end(&world, &mut edge, choices, trace), oracle.counts)
+    let broken = match oracle.broken {
+        Some(rule) => Some(rule),
+        None => oracle.end(&world, &mut edge, choices, &mut trace),
+    };
+    (Outcome { violation: broken.map(str::to_owned), trace: trace.0 }, oracle.counts)
 }
 
 /// One event.
@@ -92,11 +95,11 @@ fn act(
     is_calm: bool,
     world: &mut World,
     edge: &mut Edge,
-    choices: &mut Choices,
+    choices: &mut Chance,
     oracle: &mut Oracle,
     trace: &mut Trace,
 ) {
-    let recent = |choices: &mut Choices, world: &World| {
+    let recent = |choices: &mut Chance, world: &World| {
         world.transactions.saturating_sub(1 + choices.choose(8))
     };
     match choices.choose(16) {
@@ -114,12 +117,12 @@ fn act(
             edge.read(Question::Block(number), world, choices, oracle, trace);
         }
         // rarely: an answer may be much older than what clients have seen since
-        10 if choices.once_in(2) => edge.deliver(choices, oracle, world, trace),
+        10 if once_in(choices, 2) => edge.deliver(choices, oracle, world, trace),
         12..=14 if !is_calm => {
             let mode = world.disturb(choices);
             trace.note(edge.now, || format!("a node is {mode:?}"));
         }
-        15 if !is_calm && choices.once_in(4) => {
+        15 if !is_calm && once_in(choices, 4) => {
             world.roll_back(choices);
             trace.note(edge.now, || format!("rolled back, then {} blocks", world.chain.len()));
         }
@@ -127,29 +130,20 @@ fn act(
     }
 }
 
-/// Shrinks a failure, and panics with it.
-fn report(rule: &str, list: &[u32]) -> ! {
-    let fails =
-        |list: &[u32]| run(&mut Choices::of_list(list), None, &mut Trace(None)).0 == Some(rule);
-    let list = shrink(list, fails);
-    let mut trace = Trace(Some(Vec::new()));
-    run(&mut Choices::of_list(&list), None, &mut trace);
-    let lines = trace.0.unwrap_or_default();
-    let last = &lines[lines.len().saturating_sub(LINES)..];
-    panic!("{rule}\n{}\nlist: {list:?}", last.join("\n"));
-}
-
 #[test]
 fn no_interleaving_takes_back_what_was_shown() {
-    let mut counts = [0; 6];
-    for seed in 0..SEEDS {
-        let mut choices = Choices::of_seed(seed);
-        let (broken, found) = run(&mut choices, None, &mut Trace(None));
-        if let Some(rule) = broken {
-            report(rule, choices.made());
-        }
-        counts.iter_mut().zip(found).for_each(|(count, found)| *count += found);
+    let counts = Cell::new([0; 6]);
+    let explored = explore(0..SEEDS, |choices| {
+        let (outcome, found) = run(choices, None);
+        let mut sums = counts.get();
+        sums.iter_mut().zip(found).for_each(|(sum, found)| *sum += found);
+        counts.set(sums);
+        outcome
+    });
+    if let Err(failure) = explored {
+        panic!("{failure}");
     }
+    let counts = counts.get();
     println!("receipts, none, heads, hits, rollbacks, positions: {counts:?}");
     assert!(counts.iter().all(|count| *count > 100), "each happens: {counts:?}");
 }
@@ -158,8 +152,8 @@ fn no_interleaving_takes_back_what_was_shown() {
 fn every_planted_bug_is_found() {
     for bug in BUGS {
         let found = (0..SEEDS).find_map(|seed| {
-            let broken = run(&mut Choices::of_seed(seed), Some(bug), &mut Trace(None)).0;
-            broken.map(|rule| (seed, rule))
+            let (outcome, _) = run(&mut Chance::of_seed(seed), Some(bug));
+            outcome.violation.map(|rule| (seed, rule))
         });
         println!("{bug:?}: {found:?}");
         assert!(found.is_some(), "{bug:?} is not found in {SEEDS} seeds");

@@ -1,9 +1,9 @@
 //! What must hold of every answer, position and cache hit, from the world's point of view.
 
 use super::Trace;
-use super::choices::Choices;
 use super::edge::Edge;
 use super::world::{Question, Reply, World};
+use crate::fleet::toolkit::Chance;
 use crate::gateway::watch::EpochCause;
 use portcullis_filters::position::ChainPosition;
 use std::collections::{HashMap, HashSet};
@@ -114,7 +114,7 @@ impl Oracle {
         &mut self,
         world: &World,
         edge: &mut Edge,
-        choices: &mut Choices,
+        choices: &mut Chance,
         trace: &mut Trace,
     ) -> Option<&'static str> {
         let fresh = world.urls[0][0].clone();

@@ -3,7 +3,8 @@
 //! The chain grows, loses blocks and includes their transactions again, or not. A URL is one node
 //! or a balancer that draws one for every call; a node is fresh, behind, frozen or down.
 
-use super::choices::Choices;
+use super::once_in;
+use crate::fleet::toolkit::Chance;
 
 /// A block: an identity that no other one has, on any branch, and its transactions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +86,7 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(choices: &mut Choices) -> Self {
+    pub(super) fn new(choices: &mut Chance) -> Self {
         let mut world = Self {
             chain: Vec::new(),
             urls: Vec::new(),
@@ -99,7 +100,7 @@ impl World {
         let view = View { mode: Mode::Fresh, blocks: world.chain.clone() };
         let urls = 1 + choices.choose(3) as usize;
         world.urls = vec![vec![view.clone()]; urls];
-        if choices.once_in(2) {
+        if once_in(choices, 2) {
             let nodes = 2 + choices.choose(2) as usize;
             let url = choices.choose(urls as u32) as usize;
             world.urls[url] = vec![view; nodes];
@@ -118,9 +119,9 @@ impl World {
     }
 
     /// Takes blocks back. Their transactions return in the next block, or are gone.
-    pub(super) fn roll_back(&mut self, choices: &mut Choices) {
+    pub(super) fn roll_back(&mut self, choices: &mut Chance) {
         let count = (1 + choices.choose(4) as usize).min(self.chain.len() - 2);
-        let returns = choices.once_in(2);
+        let returns = once_in(choices, 2);
         for block in self.chain.split_off(self.chain.len() - count) {
             self.taken_back[block.id as usize] = true;
             self.pending.extend(block.transactions.iter().filter(|_| returns));
@@ -130,7 +131,7 @@ impl World {
     }
 
     /// Lets a node change.
-    pub(super) fn disturb(&mut self, choices: &mut Choices) -> Mode {
+    pub(super) fn disturb(&mut self, choices: &mut Chance) -> Mode {
         let url = choices.choose(self.urls.len() as u32) as usize;
         let node = choices.choose(self.urls[url].len() as u32) as usize;
         let mode = match choices.choose(6) {
@@ -179,7 +180,7 @@ impl World {
     }
 
     /// The node of the URL that gets a call; `None` if it is down.
-    pub(super) fn draw(&self, url: usize, choices: &mut Choices) -> Option<&View> {
+    pub(super) fn draw(&self, url: usize, choices: &mut Chance) -> Option<&View> {
         let nodes = &self.urls[url];
         let drawn = if nodes.len() > 1 { choices.choose(nodes.len() as u32) } else { 0 };
         nodes.get(drawn as usize).filter(|view| view.mode != Mode::Down)

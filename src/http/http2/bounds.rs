@@ -51,7 +51,7 @@ const HEADS_AT_ONCE: usize = 8;
 const FEW_HEADS_AT_ONCE: usize = 2;
 
 /// A client's first connections do not count in its share: a browser opens one, an office dozens.
-/// Of the next ones so many count that a quarter of the share remains for requests.
+/// The next 96 do, which leaves a quarter of the share for requests.
 const UNCOUNTED_CONNECTIONS: usize = 80;
 const COUNTED_CONNECTIONS: usize = 96;
 /// 64 KiB: a connection with the buffers of TLS and of `h2`, and what requests leave there.

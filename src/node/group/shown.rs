@@ -23,9 +23,9 @@ pub(crate) enum Shows {
     Head(u64),
     /// There is an accepted block of this number.
     Block(u64),
-    /// There is none. One that is much older than what was shown may be pruned.
+    /// It is missing, and may have been pruned if it is much older than what was shown.
     NoBlock(u64),
-    /// There is none, and it was there before: it is not pruned.
+    /// It is missing, although it was there before: nodes do not prune so soon.
     NoKnownBlock(u64),
     /// The transaction is in an accepted block, of this number if it is named.
     Accepted(Felt, Option<u64>),

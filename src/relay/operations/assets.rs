@@ -89,7 +89,7 @@ pub(super) async fn faucet_drip(drip: &FaucetDrip, state: &State<'_>) -> Result<
         stored?
     };
     // decided again in the transaction that stores the intent, which knows whose nonce it takes
-    if !is_in_doubt(state, payer).await? {
+    if !state.is_in_doubt {
         check_binding(binding)?;
         if let Some(earlier) = last?
             && let Some(until_us) = cooldown.forbids_until_us(earlier.created_us)
@@ -107,14 +107,6 @@ pub(super) async fn faucet_drip(drip: &FaucetDrip, state: &State<'_>) -> Result<
     let is_registered = registered == recipient;
     let calls = vec![call];
     Ok(if is_registered { Decision::Write(calls) } else { Decision::Bind(identity, calls) })
-}
-
-/// Whether the journal has a transaction with the nonce that the chain says is free: what it holds
-/// does not bind the one that takes its nonce.
-async fn is_in_doubt(state: &State<'_>, payer: Felt) -> Result<bool, Outcome> {
-    let Some(nonce) = state.nonce else { return Ok(false) };
-    let slot = state.store.intents().of_slot(state.epoch, payer, nonce).await?;
-    Ok(slot.iter().any(|intent| intent.state.holds()))
 }
 
 /// Refuses a drip whose identity or recipient is bound elsewhere.

@@ -242,7 +242,7 @@ impl Prover {
         let store = self.store.as_ref()?;
         // a chain without the contracts is not to be written to by any of them
         let epoch = proof.epoch.clone().filter(|_| proof.proves(Required::AllButV2))?;
-        // whoever is alone need not wait for the proofs of others
+        // a relay with a store of its own waits for no other relay's proof
         let others = if store.is_exclusive() { self.max_age.min(PATIENCE) } else { self.max_age };
         match cold(store.agree(&epoch, others + PATIENCE)).await {
             // nobody shares it, and a new chain is in force

@@ -88,10 +88,10 @@ pub const INTENT_ADD: &str = "INSERT INTO intent \
 /// Changes an intent.
 pub const INTENT_MOVE: &str = "UPDATE intent SET state = $2, detail = $3, updated_us = $4, \
     fee_gfri = $5, included_number = $6, included_fingerprint = $7 WHERE id = $1";
-/// What a new intent may conflict with, but for other intents: the epoch in force; its key; the
-/// drip that has one less newer ones than the budget permits; the fees of the day; and the intent
-/// that starts its cooldown. What is not asked for is NULL. A displaced intent of the slot does not
-/// bind the new one.
+/// Facts that a new intent may conflict with, except other intents: the epoch in force; its key;
+/// the drip that has one less newer ones than the budget permits; the fees of the day; and the
+/// intent that starts its cooldown. A fact that is not needed is NULL. A displaced intent of the
+/// slot does not bind the new one.
 pub const INTEND_FACTS: &str = "SELECT (SELECT epoch FROM chain_epoch) AS epoch, \
     idempotency.operation AS key_operation, idempotency.digest AS key_digest, \
     idempotency.intent_id AS key_intent, \
@@ -148,12 +148,11 @@ pub const DISPLACED: &str = intent!("epoch = $1 AND state = 'displaced' ORDER BY
 /// The displaced intents of an epoch and a signer.
 pub const DISPLACED_OF_SIGNER: &str =
     intent!("epoch = $1 AND signer = $2 AND state = 'displaced' ORDER BY nonce, id");
-/// The included intents of an epoch below a block and an id, newest block first; those without a
-/// known block are above all others.
+/// The included intents of an epoch, newest block first; those without a known block are above all
+/// others.
 pub const INCLUDED: &str = intent!(
     "epoch = $1 AND state IN ('succeeded', 'reverted') \
-    AND (coalesce(included_number, 9223372036854775807), id) < ($2, $3) \
-    ORDER BY coalesce(included_number, 9223372036854775807) DESC, id DESC LIMIT $4"
+    ORDER BY coalesce(included_number, 9223372036854775807) DESC, id DESC LIMIT $2"
 );
 /// The newest known block of an included intent.
 pub const FLOOR: &str = "SELECT included_number FROM intent \

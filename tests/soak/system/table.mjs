@@ -46,7 +46,6 @@ const NODE_ALERTS = {
 };
 /** A chain without blocks that users and their writes relied on. */
 const ROLLED_BACK = {
-  ...UNSETTLED,
   account_not_deployed: WRITE,
   nonce_conflict: WRITE,
   not_registered: WRITE,

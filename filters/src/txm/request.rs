@@ -1,0 +1,87 @@
+//! Which intent of the journal a request is about.
+
+use crate::ledger::Intent;
+
+/// The intent that a request is about, if there is one: of `linked`, which its key names, and
+/// `newest`, the newest of an equal request that holds anything. `since_us` is when the request
+/// came in: an intent that was written since answers it, too.
+#[must_use]
+pub fn earlier(linked: Option<Intent>, newest: Option<Intent>, since_us: i64) -> Option<Intent> {
+    if linked.as_ref().is_some_and(|linked| linked.state.holds()) {
+        return linked;
+    }
+    newest.filter(|newest| {
+        // it was in doubt, and what was signed in its place had no effect
+        let is_replaced = linked.is_some_and(|linked| linked.slot() == newest.slot());
+        !newest.state.is_included() || newest.created_us >= since_us || is_replaced
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::felt::Felt;
+    use crate::ledger::{IntentId, IntentState};
+    use alloc::string::String;
+
+    fn intent(id: i64, nonce: u64, state: IntentState) -> Option<Intent> {
+        Some(Intent {
+            id: IntentId(id),
+            epoch: String::new(),
+            operation: String::new(),
+            digest: [0; 32],
+            subject: None,
+            identity: None,
+            request: String::new(),
+            born: None,
+            signer: Felt::ZERO,
+            nonce,
+            transaction_hash: Felt::ZERO,
+            transaction: String::new(),
+            fee_gfri: 0,
+            state,
+            included: None,
+            detail: None,
+            created_us: 100,
+            updated_us: 100,
+        })
+    }
+
+    fn id(found: Option<Intent>) -> Option<i64> {
+        found.map(|intent| intent.id.0)
+    }
+
+    #[test]
+    fn the_intent_of_its_key_comes_first_while_that_holds_anything() {
+        for state in IntentState::ALL.iter().copied() {
+            let expected = if state.holds() { 1 } else { 2 };
+            let newest = intent(2, 8, IntentState::Sent);
+            assert_eq!(id(earlier(intent(1, 7, state), newest, 200)), Some(expected), "{state:?}");
+        }
+    }
+
+    #[test]
+    fn an_equal_request_without_an_outcome_is_the_same_one() {
+        for state in IntentState::ALL.iter().copied().filter(|state| state.holds()) {
+            let expected = (!state.is_included()).then_some(2);
+            assert_eq!(id(earlier(None, intent(2, 7, state), 200)), expected, "{state:?}");
+        }
+    }
+
+    #[test]
+    fn one_that_was_written_since_the_request_came_in_answers_it() {
+        for (since_us, expected) in [(99, Some(2)), (100, Some(2)), (101, None)] {
+            let newest = intent(2, 7, IntentState::Succeeded);
+            assert_eq!(id(earlier(None, newest, since_us)), expected, "{since_us}");
+        }
+    }
+
+    #[test]
+    fn one_that_returns_takes_its_key_back_from_what_was_signed_in_its_place() {
+        let returned = || intent(1, 7, IntentState::Succeeded);
+        let same_nonce = intent(2, 7, IntentState::Rejected);
+        assert_eq!(id(earlier(same_nonce, returned(), 200)), Some(1));
+        let other_nonce = intent(2, 8, IntentState::Rejected);
+        assert_eq!(id(earlier(other_nonce, returned(), 200)), None);
+    }
+}
