@@ -9,7 +9,7 @@ use super::intent::Intents;
 use super::tx::Tx;
 use super::{Claim, ClaimToken, Intent, IntentId, StoreError, journal, sql};
 use hex::FromHex as _;
-use portcullis_filters::ledger::{Key, may_link};
+use portcullis_filters::ledger::Key;
 
 /// Reads and writes idempotency keys.
 #[derive(Debug, Clone, Copy)]
@@ -108,7 +108,7 @@ impl Keys<'_> {
             None => None,
         };
         let next = intent_of(&mut tx, intent).await?.ok_or(StoreError::UnknownIntent(intent))?;
-        if !may_link(former.as_ref(), &next) {
+        if !stored.may_name(former.as_ref(), &next) {
             return Ok(false);
         }
         link(&mut tx, self.epoch, key, (operation, digest), intent, 0).await?;

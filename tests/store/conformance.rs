@@ -9,7 +9,7 @@ use portcullis::store::{
 };
 use portcullis_filters::felt::Felt;
 use portcullis_filters::ledger::{
-    self, Bound, DAY_US, Facts, Intention, Key, MINUTE_US, Pair, Rebinding, gfri, may_link, minutes,
+    self, Bound, DAY_US, Facts, Intention, Key, MINUTE_US, Pair, Rebinding, gfri, minutes,
 };
 use portcullis_filters::window::Window;
 use std::collections::{BTreeMap, BTreeSet};
@@ -194,7 +194,7 @@ impl Model {
             return true;
         }
         let former = stored.intent.and_then(|id| self.intents.get(&id.0));
-        let may = may_link(former, &self.intents[&id.0]);
+        let may = stored.may_name(former, &self.intents[&id.0]);
         if may {
             self.link(key, DRIP, digest, id);
         }

@@ -124,20 +124,22 @@ pub fn intend(new: &NewIntent<'_>, facts: &Facts, now_us: i64) -> Intention {
     Intention::Insert(bindings)
 }
 
-/// The intent whose outcome is that of the new one: of the same transaction, else the one that the
-/// key names, else the newest of an equal request that is open or in doubt. None of them is the one
-/// that the new one replaces.
+/// The intent whose outcome is that of the new one: the one that the key names, else the same
+/// transaction of a user, else the newest of an equal request that is open or in doubt. None of
+/// them is the one that the new one replaces. An operation's transaction may be that of an earlier
+/// request, signed with a nonce that is used: that one's outcome is no answer to this one.
 fn known<'f>(new: &NewIntent<'_>, facts: &'f Facts) -> Option<&'f Intent> {
     let holding = || facts.intents.iter().filter(|intent| intent.state.holds());
     let of_epoch = || holding().filter(|intent| intent.epoch == new.epoch);
-    let of_hash = of_epoch().find(|intent| intent.transaction_hash == new.transaction_hash);
     let linked = linked(facts).filter(|it| it.state.holds() && !is_replaced(it, new));
+    let is_user = new.digest == new.transaction_hash.to_bytes_be();
+    let of_user = || of_epoch().find(|it| is_user && it.transaction_hash == new.transaction_hash);
     let of_digest = || {
         let equal = of_epoch().filter(|intent| intent.digest == new.digest);
         let open = equal.filter(|it| !it.state.is_included() && !is_replaced(it, new));
         open.max_by_key(|intent| intent.id)
     };
-    of_hash.or(linked).or_else(of_digest)
+    linked.or_else(of_user).or_else(of_digest)
 }
 
 /// The intent that the key names.
@@ -153,10 +155,15 @@ fn is_replaced(intent: &Intent, new: &NewIntent<'_>) -> bool {
         && intent.slot() == new.slot()
 }
 
-/// The intent that has the nonce.
+/// The intent that has the nonce, or this very transaction for another request.
 fn occupant<'f>(new: &NewIntent<'_>, facts: &'f Facts) -> Option<&'f Intent> {
     let slot = new.slot();
-    facts.intents.iter().find(|intent| intent.state.occupies() && intent.slot() == slot)
+    let occupies = |it: &&Intent| it.state.occupies() && it.slot() == slot;
+    let is_same = |it: &&Intent| {
+        it.state.holds() && it.epoch == new.epoch && it.transaction_hash == new.transaction_hash
+    };
+    let intents = || facts.intents.iter();
+    intents().find(occupies).or_else(|| intents().find(is_same))
 }
 
 /// The cooldown that forbids it, if one does.

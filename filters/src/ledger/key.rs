@@ -58,6 +58,13 @@ impl Key {
         self.operation == operation && self.digest == *digest
     }
 
+    /// Whether this key, which names `former`, may name the intent of a request that joined it: it
+    /// must be of the key's own request, and `former` must have ended, or be replaced by it.
+    #[must_use]
+    pub fn may_name(&self, former: Option<&Intent>, next: &Intent) -> bool {
+        self.is_of(&next.operation, &next.digest) && may_link(former, next)
+    }
+
     /// The outcome of a claim of a key that is stored, with the intent that it is linked to.
     #[must_use]
     pub fn claimed(
@@ -87,7 +94,7 @@ impl Key {
 /// Whether a key that names `former` may name this intent instead: if there is no former one, if
 /// that has ended, or if it is displaced and this one was written in its place.
 #[must_use]
-pub fn may_link(former: Option<&Intent>, next: &Intent) -> bool {
+pub(super) fn may_link(former: Option<&Intent>, next: &Intent) -> bool {
     former.is_none_or(|former| {
         let is_replaced = former.state == IntentState::Displaced
             && former.id < next.id

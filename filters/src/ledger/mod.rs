@@ -26,7 +26,7 @@ pub use change::{Change, Step, Steps, change};
 pub use epoch::Agreement;
 pub use intend::{Facts, Intended, Intention, intend};
 pub use intent::{Inclusion, Intent, IntentId, NewIntent};
-pub use key::{Claim, ClaimToken, Key, may_link};
+pub use key::{Claim, ClaimToken, Key};
 pub use state::IntentState;
 
 use crate::operation::OperationKind;

@@ -139,13 +139,37 @@ fn a_key_serves_the_request_that_claimed_it() {
 }
 
 #[test]
-fn a_transaction_is_stored_once_while_it_holds() {
+fn a_transaction_of_a_user_is_stored_once_while_it_holds() {
+    let of_user = NewIntent { digest: new(1).transaction_hash.to_bytes_be(), ..new(1) };
     for state in IntentState::ALL {
-        let same = stored(9, &NewIntent { digest: [8; 32], ..new(1) }, state);
-        assert_eq!(is_known(&new(1), &facts(&[same]), 9), state.holds(), "{state:?}");
+        let same = stored(9, &of_user, state);
+        assert_eq!(is_known(&of_user, &facts(&[same]), 9), state.holds(), "{state:?}");
     }
-    let elsewhere = stored(9, &NewIntent { epoch: "b", nonce: 7, ..new(1) }, Sent);
-    assert!(is_new(&new(1), &facts(&[elsewhere])), "of another chain");
+    let elsewhere = stored(9, &NewIntent { epoch: "b", nonce: 7, ..of_user }, Sent);
+    assert!(is_new(&of_user, &facts(&[elsewhere])), "of another chain");
+}
+
+#[test]
+fn the_same_transaction_of_another_request_is_no_answer() {
+    for state in IntentState::ALL {
+        let other_body = stored(9, &NewIntent { digest: [8; 32], ..new(1) }, state);
+        let taken = matches!(reply(&new(1), &facts(&[other_body])), Intended::NonceTaken(_));
+        assert_eq!(taken, state.holds(), "another body's, {state:?}");
+    }
+    for state in [Succeeded, Reverted] {
+        let earlier = stored(9, &new(1), state);
+        let taken = matches!(reply(&new(1), &facts(&[earlier])), Intended::NonceTaken(_));
+        assert!(taken, "an earlier request's, {state:?}");
+    }
+}
+
+#[test]
+fn a_key_names_its_intent_before_any_other() {
+    let named = stored(9, &NewIntent { nonce: 7, transaction_hash: felt(3), ..new(1) }, Succeeded);
+    let same = stored(8, &new(1), Reverted);
+    let again = NewIntent { idempotency_key: Some("k"), ..new(1) };
+    let facts = Facts { key: key_of(&again, Some(9)), ..facts(&[same, named]) };
+    assert!(is_known(&again, &facts, 9));
 }
 
 #[test]
@@ -295,7 +319,10 @@ fn what_is_known_is_linked_to_a_key_that_is_free() {
 #[test]
 fn a_key_moves_on_from_what_has_ended_or_was_replaced() {
     let next = stored(9, &new(1), Sent);
+    let key = key_of(&new(1), None).expect("it is a key");
+    let may_link = |former: Option<&Intent>, next: &Intent| key.may_name(former, next);
     assert!(may_link(None, &next));
+    assert!(!may_link(None, &stored(9, &new(2), Sent)), "another body's");
     for state in IntentState::ALL {
         let former = stored(3, &NewIntent { transaction_hash: felt(2), ..new(1) }, state);
         assert_eq!(may_link(Some(&former), &next), !state.occupies(), "{state:?}");
