@@ -91,6 +91,11 @@ fn functions(lines: &[&str]) -> Vec<(usize, usize)> {
         if !head.split_whitespace().any(|word| word == "fn") || code.starts_with("//") {
             continue;
         }
+        let ends = |line: &&&str| line.contains('{') || line.trim_end().ends_with(';');
+        if !lines[start..].iter().find(ends).is_some_and(|line| line.contains('{')) {
+            // declared in a trait, without a body
+            continue;
+        }
         let indent = line.len() - code.len();
         let end = lines[start..]
             .iter()
@@ -226,6 +231,8 @@ fn the_policy_crate_depends_on_pure_crates_only() {
         section.map(|section| section.keys().cloned().collect()).unwrap_or_default()
     };
     let expected = [
+        // combinators of futures, without a runtime
+        "futures-util",
         "hashbrown",
         "hmac",
         "http",

@@ -50,6 +50,13 @@ impl Window {
     }
 }
 
+/// Seconds from `now_us` until a later time, rounded up; `None` if it is not later.
+#[must_use]
+pub fn seconds_until(time_us: i64, now_us: i64) -> Option<u32> {
+    let left = time_us.saturating_sub(now_us).saturating_add(999_999) / 1_000_000;
+    u32::try_from(left).ok().filter(|seconds| *seconds > 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -35,12 +35,6 @@ pub fn at_us(us: i64) -> SystemTime {
     second.checked_add(fraction).unwrap_or(second)
 }
 
-/// Seconds from `now_us` until a later time, rounded up; `None` if it is not later.
-pub fn seconds_until(time_us: i64, now_us: i64) -> Option<u32> {
-    let left = time_us.saturating_sub(now_us).saturating_add(999_999) / 1_000_000;
-    u32::try_from(left).ok().filter(|seconds| *seconds > 0)
-}
-
 /// A duration in whole milliseconds, at most `u64::MAX`.
 pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)

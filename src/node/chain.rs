@@ -7,6 +7,7 @@
 use super::{ConnectionChoice, Node, NodeError, Route};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::tx::Bounds;
+pub use portcullis_filters::txm::node::{Block, ErrorObject, ListedBlock, Receipt, code};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -22,54 +23,6 @@ pub enum RpcError {
     Returned(ErrorObject),
     /// The result does not match the method.
     MalformedAnswer,
-}
-
-/// An error of the node: Starknet API, `components/errors`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ErrorObject {
-    /// Its code.
-    pub code: i64,
-    /// The contract's own short text, if an execution failed.
-    pub short_reason: Option<String>,
-}
-
-/// The codes that matter here.
-pub mod code {
-    /// An error of `starknet-devnet` itself; on another node it may mean anything.
-    pub const DEVNET: i64 = -1;
-    /// No block of this id.
-    pub const BLOCK_NOT_FOUND: i64 = 24;
-    /// No contract at the address.
-    pub const CONTRACT_NOT_FOUND: i64 = 20;
-    /// No transaction of this hash.
-    pub const TRANSACTION_NOT_FOUND: i64 = 29;
-    /// A call reverted.
-    pub const CONTRACT_ERROR: i64 = 40;
-    /// A simulated transaction reverted.
-    pub const EXECUTION_ERROR: i64 = 41;
-    /// The nonce is not the account's next one.
-    pub const INVALID_NONCE: i64 = 52;
-    /// The resource bounds or the balance do not cover the fee.
-    pub const INSUFFICIENT_BOUNDS: i64 = 53;
-    /// The account cannot pay for its bounds.
-    pub const INSUFFICIENT_BALANCE: i64 = 54;
-    /// The account's `__validate__` refused.
-    pub const VALIDATION_FAILURE: i64 = 55;
-    /// The class is declared already.
-    pub const CLASS_ALREADY_DECLARED: i64 = 51;
-    /// The same transaction is known already.
-    pub const DUPLICATE: i64 = 59;
-}
-
-/// A block's header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Block {
-    /// Its number.
-    pub number: u64,
-    /// Its hash.
-    pub hash: Felt,
-    /// Seconds since 1970.
-    pub timestamp: u64,
 }
 
 /// The identity of an accepted block at one moment.
@@ -104,28 +57,6 @@ impl BlockIdentity {
 
 /// The status of a block that is accepted on L1.
 const ON_L1: &str = "ACCEPTED_ON_L1";
-
-/// A transaction's receipt.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Receipt {
-    /// Its block is accepted, not only being built.
-    pub accepted: bool,
-    /// Success, or the contract's short reason, if it stated one.
-    pub outcome: Result<(), Option<String>>,
-    /// The fee in fri, if it is stated in that unit.
-    pub fee: Option<u128>,
-    /// Number and hash of its block, if it is accepted and says so.
-    pub block: Option<(u64, Felt)>,
-}
-
-/// An accepted block, with what it lists.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ListedBlock {
-    /// Its hash.
-    pub hash: Felt,
-    /// Its transactions.
-    pub transactions: Vec<Felt>,
-}
 
 /// One URL of the node, by itself.
 #[derive(Clone, Copy)]
@@ -304,9 +235,9 @@ impl Chain {
         read_receipt(self.ask_by(route, "starknet_getTransactionReceipt", &params).await)
     }
 
-    /// Each URL that is not left out, by itself.
-    pub fn urls(&self) -> Vec<UrlOf<'_>> {
-        self.0.serving_urls().into_iter().map(|url| UrlOf { chain: self, url }).collect()
+    /// One URL, by itself.
+    pub fn url(&self, url: usize) -> UrlOf<'_> {
+        UrlOf { chain: self, url }
     }
 
     /// Calls any method, with parameters in JSON.
@@ -337,11 +268,7 @@ impl Chain {
         let answer = answer.map_err(RpcError::Node)?;
         let value =
             serde_json::from_slice(&answer.payload).map_err(|_| RpcError::MalformedAnswer)?;
-        if answer.is_result() {
-            Ok(value)
-        } else {
-            Err(RpcError::Returned(ErrorObject::read(&value)))
-        }
+        if answer.is_result() { Ok(value) } else { Err(RpcError::Returned(read_error(&value))) }
     }
 }
 
@@ -410,20 +337,12 @@ impl UrlOf<'_> {
     }
 }
 
-impl ErrorObject {
-    /// Whether a transaction with this error was certainly not accepted: true for the errors of the
-    /// write methods and of a malformed request, false for an internal error.
-    pub const fn is_definite(&self) -> bool {
-        matches!(self.code, 50..=62 | 64..=69 | code::DEVNET | -32604 | -32602..=-32600 | -32700)
-    }
-
-    fn read(error: &Value) -> Self {
-        let texts = [&error["data"]["revert_error"], &error["data"]["execution_error"]];
-        let text = texts.into_iter().chain([&error["data"], &error["message"]]);
-        let text = text.map(|value| value.as_str().map_or(value.to_string(), str::to_owned));
-        let short_reason = text.filter_map(|text| short_reason(&text)).next();
-        Self { code: error["code"].as_i64().unwrap_or_default(), short_reason }
-    }
+fn read_error(error: &Value) -> ErrorObject {
+    let texts = [&error["data"]["revert_error"], &error["data"]["execution_error"]];
+    let text = texts.into_iter().chain([&error["data"], &error["message"]]);
+    let text = text.map(|value| value.as_str().map_or(value.to_string(), str::to_owned));
+    let short_reason = text.filter_map(|text| short_reason(&text)).next();
+    ErrorObject { code: error["code"].as_i64().unwrap_or_default(), short_reason }
 }
 
 /// The text with which a contract panicked: the last Cairo short string in the node's report, which

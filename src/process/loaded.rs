@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::fleet;
 use crate::http::tls::{Identities, TlsError};
 use crate::node::{Credentials, CredentialsError};
-use crate::relay::settings::{Keys, Settings};
+use crate::relay::settings::{Keys, Settings, load_keys};
 use crate::secrets::{self, Secret, SecretError, hardening};
 use crate::sidecar;
 use portcullis_filters::bearer::Tokens;
@@ -116,7 +116,7 @@ impl Loaded {
     /// Every unusable one.
     pub(crate) fn load_to_start(config: &Config) -> Result<(Self, StartSecrets), FileErrors> {
         let loaded = Self::load(config);
-        let keys = config.relay.as_ref().map(Keys::load).transpose();
+        let keys = config.relay.as_ref().map(load_keys).transpose();
         let store = config.store.as_ref().and_then(|store| store.password_file.as_deref());
         let store_password = secrets::read_optional("store.password_file", store);
         let fleet = config.fleet.as_ref().map(fleet::Credentials::load).transpose();

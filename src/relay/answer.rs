@@ -1,11 +1,11 @@
 //! Outcomes as replies: statuses and bodies of `/rpc`, the operations and `/readyz`.
 
-use super::outcome::{Details, Outcome, Status};
 use super::pins::{Pin, Proof};
 use crate::io::clock;
 use crate::reply::{ErrorFormat, Reply};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::policy::Endpoint;
+use portcullis_filters::txm::outcome::{Details, Outcome, Status};
 use portcullis_filters::verdict::Refusal;
 use serde::Serialize;
 use serde_json::value::RawValue;

@@ -4,17 +4,16 @@
 //! nor the record of a refusal.
 
 use super::answer::{self, RpcCall};
+use super::driver::Driver;
 use super::error_format;
-use super::operation::{Answer, Operations, Task};
-use super::outcome::{Outcome, Status};
-use super::pins::Prover;
 use super::settings::Settings;
-use super::submit::{Submitter, Trace};
-use super::transaction::{Approved, Transactions};
+use super::trace::Trace;
 use crate::reply::{JSON, Reply};
-use crate::telemetry::Metrics;
 use bytes::Bytes;
 use portcullis_filters::policy::{Endpoint, Inspected, OperationPermit, RelayPolicy, Unverified};
+use portcullis_filters::txm::operation::{Answer, Task, operate};
+use portcullis_filters::txm::outcome::{Outcome, Status};
+use portcullis_filters::txm::transaction::{self, Approved};
 use portcullis_filters::verdict::Reason;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -29,21 +28,15 @@ pub(crate) struct Request {
     pub(crate) request_id: String,
 }
 
-/// Handles requests by the stages.
-pub(super) struct Handler {
-    pub(super) prover: Arc<Prover>,
-    pub(super) submitter: Arc<Submitter>,
-    pub(super) transactions: Arc<Transactions>,
-    pub(super) operations: Arc<Operations>,
-    pub(super) metrics: Arc<Metrics>,
-}
+/// Handles requests.
+pub(super) struct Handler(pub(super) Arc<Driver>);
 
 impl Handler {
     /// Inspects the body and responds. Also returns the name for the log.
     pub(super) async fn handle(self: Arc<Self>, request: Request) -> (&'static str, Reply) {
         let Request { settings, endpoint, body, request_id, .. } = &request;
         if *endpoint == Endpoint::Ready {
-            return (endpoint.name(), answer::readiness(&*self.prover.prove().await));
+            return (endpoint.name(), answer::readiness(&*self.0.prover.prove().await));
         }
         match settings.policy.inspect(*endpoint, body, now()) {
             Ok(Inspected::Transaction(unverified)) => {
@@ -75,11 +68,11 @@ impl Handler {
         policy: &RelayPolicy,
         trace: &Arc<Trace>,
     ) -> Result<Outcome, Outcome> {
-        let proven = self.transactions.account(&unverified);
+        let proven = transaction::account(&*self.0, &unverified);
         let (epoch, account) = trace.stage("pins", proven).await?;
         let permit = unverified.verify(policy, account)?;
         let approved = Approved::new(&permit, epoch, trace);
-        Ok(Arc::clone(&self.transactions).submit(approved).await)
+        Ok(transaction::submit(&self.0, approved).await)
     }
 
     /// Responds to an operation. A repeat under the same idempotency key gets the same response.
@@ -88,9 +81,9 @@ impl Handler {
         let task =
             Task::new(permit, request.idempotency_key.as_deref(), &request.trace, request_id);
         let kind = permit.operation().kind().name();
-        match Arc::clone(&self.operations).operate(task).await {
+        match operate(&self.0, &task).await {
             Answer::First(status, body) => {
-                self.metrics.relay.write(kind, "idempotent");
+                self.0.metrics.relay.write(kind, "idempotent");
                 Reply::new(status, JSON, body)
             }
             Answer::Outcome(outcome) => {
@@ -108,7 +101,7 @@ impl Handler {
         outcome: &Outcome,
         request_id: &str,
     ) {
-        self.metrics.relay.write(operation, outcome.name());
+        self.0.metrics.relay.write(operation, outcome.name());
         if let Status::Refused(refusal) = &outcome.status
             // the transaction that caused a cooldown is an earlier one
             && (outcome.transaction_hash.is_none() || refusal.reason == Reason::FaucetCooldown)
@@ -120,7 +113,11 @@ impl Handler {
     }
 
     async fn record(&self, endpoint: &'static str, reason: Reason, request_id: &str) {
-        self.submitter.journal.refused(endpoint, reason, request_id).await;
+        let (store, intents, reason) = (&self.0.store, self.0.store.intents(), reason.name());
+        let recorded = intents.record_refusal(endpoint, reason, None, request_id, store.now_us());
+        if let Err(error) = recorded.await {
+            error.log();
+        }
     }
 }
 

@@ -1,32 +1,24 @@
 //! The protected write path: nothing reaches the chain that the policy did not approve, and nothing
 //! approved is lost or sent twice.
 //!
-//! In: admitted requests. Out: replies. One stage per file, in the order they run: `settings`
-//! (configuration), `handler` (one request), `pins` (what the chain must hold), `transaction`
-//! (users' own) and `operation` (ours, with `claim`, `operations`, `state`, `signers`), `submit`
-//! (journal, node, receipt), `reconcile` (after a crash), `rollbacks` with `evidence` (after a
-//! receipt), `outcome` and `answer` (the reply). Requests run on a runtime of their own: a client
-//! that disconnects does not cancel one.
+//! In: admitted requests. Out: replies. `settings` (configuration), `handler` (one request), `pins`
+//! (what the chain must hold), `signers` (keys, and who writes), `driver` (performs what the
+//! transaction manager, `portcullis_filters::txm`, asks for), `background` (settles what is open),
+//! `answer` (the reply). Requests run on a runtime of their own: a client that disconnects does not
+//! cancel one.
 
 mod answer;
-mod claim;
-mod evidence;
+mod background;
+mod driver;
 mod handler;
-mod operation;
-mod operations;
-mod outcome;
 pub(crate) mod pins;
-mod reconcile;
-mod rollbacks;
 pub mod settings;
 mod signers;
-mod state;
-mod submit;
-mod transaction;
+mod trace;
 
 pub(crate) use answer::format as error_format;
 pub(crate) use handler::Request;
-pub(crate) use submit::Trace;
+pub(crate) use trace::Trace;
 
 use crate::config::RelayConfig;
 use crate::http::clients::Running;
@@ -35,27 +27,18 @@ use crate::node::chain::Chain;
 use crate::reply::Reply;
 use crate::store::Store;
 use crate::telemetry::Metrics;
-use evidence::Evidence;
+use driver::Driver;
 use handler::Handler;
-use operation::Operations;
 use pins::{Proof, Prover};
-use reconcile::Reconciler;
 use settings::{Account, Keys, Pins, Settings};
-use signers::Signers;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
-use submit::{Journal, Submitter, WritesInFlight};
 use tokio::runtime::Handle;
-use tokio::sync::{Mutex, Notify};
-use transaction::Transactions;
 
-/// The relay: its policy and its stages.
+/// The relay: its policy and its parts.
 pub struct Relay {
     /// The settings in force, and the clients.
     pub(crate) running: Arc<Running<Settings>>,
-    prover: Arc<Prover>,
-    signers: Arc<Signers>,
-    submitter: Arc<Submitter>,
+    driver: Arc<Driver>,
     handler: Arc<Handler>,
     runtime: Handle,
 }
@@ -71,58 +54,27 @@ pub(crate) struct Parts {
 }
 
 impl Relay {
-    /// Builds the stages, and starts to settle what earlier processes left open.
+    /// Builds the parts, and starts to settle what earlier processes left open.
     pub(crate) fn start(config: &RelayConfig, parts: Parts) -> Arc<Self> {
         let Parts { settings, keys, chain, store, metrics, runtime } = parts;
         let pins = Arc::new(Pins::new(config, &keys));
         metrics.relay.minimum_balance(pins.config.minimum_balance.fri());
         let chain = Arc::new(chain);
         let running = Arc::new(Running::new(settings, &config.clients));
-        let signers = Arc::new(Signers::new(&pins, keys, &chain, &store));
-        let journal = Journal { store: Arc::clone(&store), unsettled: Notify::new() };
+        let signers = signers::new(&pins, keys, &store);
         let prover = Prover::new(
             Arc::clone(&pins),
             Arc::clone(&chain),
             Arc::clone(&running),
-            Some(store),
+            Some(Arc::clone(&store)),
             Arc::clone(&metrics),
         );
-        let submitter = Arc::new(Submitter { chain, journal, running: Arc::clone(&running) });
-        let reconciler = Arc::new(Reconciler {
-            prover: Arc::clone(&prover),
-            signers: Arc::clone(&signers),
-            submitter: Arc::clone(&submitter),
-            metrics: Arc::clone(&metrics),
-            evidence: Evidence::new(&submitter.chain),
-            followed: AtomicUsize::new(0),
-            reconciled: Mutex::default(),
-        });
-        runtime.spawn(Arc::clone(&reconciler).run());
-        let transactions = Transactions {
-            account_class: pins.config.account_class,
-            prover: Arc::clone(&prover),
-            signers: Arc::clone(&signers),
-            reconciler: Arc::clone(&reconciler),
-            submitter: Arc::clone(&submitter),
-            in_flight: WritesInFlight::new(),
-        };
-        let operations = Operations {
-            pins,
-            prover: Arc::clone(&prover),
-            signers: Arc::clone(&signers),
-            reconciler,
-            submitter: Arc::clone(&submitter),
-            metrics: Arc::clone(&metrics),
-            in_flight: WritesInFlight::new(),
-        };
-        let handler = Arc::new(Handler {
-            prover: Arc::clone(&prover),
-            submitter: Arc::clone(&submitter),
-            transactions: Arc::new(transactions),
-            operations: Arc::new(operations),
-            metrics,
-        });
-        Arc::new(Self { running, prover, signers, submitter, handler, runtime })
+        let pins = pins.for_writes();
+        let driver =
+            Arc::new(Driver::new(pins, &chain, store, &prover, signers, &running, &metrics));
+        runtime.spawn(background::run(Arc::clone(&driver)));
+        let handler = Arc::new(Handler(Arc::clone(&driver)));
+        Arc::new(Self { running, driver, handler, runtime })
     }
 
     /// Responds to a request, in a task that does not end with the caller. Also returns the name
@@ -137,15 +89,15 @@ impl Relay {
 
     /// The accounts that sign, each with the number of operations in its queue.
     pub(crate) fn signers(&self) -> impl Iterator<Item = (Account, usize)> {
-        self.signers.iter().map(|signer| (signer.account, signer.waiting()))
+        self.driver.signers.iter().map(|signer| (signer.account, signer.waiting()))
     }
 
     /// The newest proof of the pins, valid or not; makes none.
     pub(crate) fn newest_proof(&self) -> Option<Arc<Proof>> {
-        self.prover.newest()
+        self.driver.prover.newest()
     }
 
     pub(crate) fn node(&self) -> &Node {
-        &self.submitter.chain.0
+        &self.driver.chain.0
     }
 }

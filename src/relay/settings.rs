@@ -12,6 +12,8 @@ use portcullis_filters::client::TrustedProxies;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::policy::{Caps, Contracts, RelayPolicy};
 use portcullis_filters::secret::SecretKey;
+use portcullis_filters::txm;
+pub(crate) use portcullis_filters::txm::settings::Accounts;
 use std::path::Path;
 
 /// The settings that a reload changes.
@@ -46,6 +48,21 @@ impl Settings {
         Budgets { drips: *faucet_per_day, fees: fees_per_day.map(Amount::fri) }
     }
 
+    /// The bounds of writes.
+    pub(super) fn bounds(&self) -> txm::settings::Settings {
+        let RelayConfig { policy, receipt_timeout, confirmations, .. } = &self.config;
+        txm::settings::Settings {
+            faucet_amount: policy.faucet_amount.fri(),
+            faucet_cooldown: policy.faucet_cooldown,
+            max_fee: policy.max_fee.fri(),
+            max_l2_gas: policy.max_l2_gas,
+            recovery_cancel_window: policy.recovery_cancel_window,
+            receipt_timeout: *receipt_timeout,
+            confirmations: *confirmations,
+            budgets: self.budgets(),
+        }
+    }
+
     /// These settings with the chain, the contracts and the class of accounts of a running relay:
     /// its pins are about those, and do not change.
     pub(crate) fn applied_to(mut self, running: &Self) -> Self {
@@ -69,14 +86,7 @@ pub(crate) fn policy(config: &RelayConfig, tokens: Tokens) -> RelayPolicy {
         trusted_proxies: TrustedProxies::from(config.clients.trusted_proxies.clone()),
         chain_id: chain_id(&pins.chain_id),
         account_class: pins.account_class,
-        contracts: Contracts {
-            token: pins.token.address,
-            staking: pins.staking.address,
-            bridge: pins.bridge.address,
-            card: pins.card.address,
-            registry: pins.registry.address,
-            usership: pins.usership.address,
-        },
+        contracts: contracts(pins),
         caps: Caps {
             max_calls: policy.max_calls,
             max_felts: policy.max_calldata,
@@ -86,6 +96,17 @@ pub(crate) fn policy(config: &RelayConfig, tokens: Tokens) -> RelayPolicy {
         assurance_types: policy.assurance_types.to_vec(),
         assurance_levels: policy.assurance_levels.to_vec(),
         usership_epochs: policy.usership_first_epoch..=policy.usership_last_epoch,
+    }
+}
+
+fn contracts(pins: &PinsConfig) -> Contracts {
+    Contracts {
+        token: pins.token.address,
+        staking: pins.staking.address,
+        bridge: pins.bridge.address,
+        card: pins.card.address,
+        registry: pins.registry.address,
+        usership: pins.usership.address,
     }
 }
 
@@ -102,41 +123,24 @@ pub(crate) struct Account {
     pub(crate) public_key: Felt,
 }
 
-/// What each account that signs has.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Accounts<T> {
-    pub(crate) owner: T,
-    pub(crate) verifier: T,
-    /// The account that pays drips, if it is not the owner.
-    pub(crate) faucet: Option<T>,
-}
-
-impl<T> Accounts<T> {
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        [&self.owner, &self.verifier].into_iter().chain(&self.faucet)
-    }
-}
-
 /// The private keys.
 pub(crate) type Keys = Accounts<SecretKey>;
 
-impl Keys {
-    /// Reads them.
-    ///
-    /// # Errors
-    /// A key's file is unusable.
-    pub(crate) fn load(config: &RelayConfig) -> Result<Self, SecretErrors> {
-        let KeysConfig { owner_file, verifier_file, faucet_file } = &config.keys;
-        let owner = private_key("relay.keys.owner_file", owner_file);
-        let verifier = private_key("relay.keys.verifier_file", verifier_file);
-        let faucet = faucet_file.as_deref();
-        let faucet = faucet.map(|file| private_key("relay.keys.faucet_file", file)).transpose();
-        match (owner, verifier, faucet) {
-            (Ok(owner), Ok(verifier), Ok(faucet)) => Ok(Self { owner, verifier, faucet }),
-            (owner, verifier, faucet) => {
-                let errors = [owner.err(), verifier.err(), faucet.err()];
-                Err(SecretErrors(errors.into_iter().flatten().collect()))
-            }
+/// Reads the private keys.
+///
+/// # Errors
+/// A key's file is unusable.
+pub(crate) fn load_keys(config: &RelayConfig) -> Result<Keys, SecretErrors> {
+    let KeysConfig { owner_file, verifier_file, faucet_file } = &config.keys;
+    let owner = private_key("relay.keys.owner_file", owner_file);
+    let verifier = private_key("relay.keys.verifier_file", verifier_file);
+    let faucet = faucet_file.as_deref();
+    let faucet = faucet.map(|file| private_key("relay.keys.faucet_file", file)).transpose();
+    match (owner, verifier, faucet) {
+        (Ok(owner), Ok(verifier), Ok(faucet)) => Ok(Keys { owner, verifier, faucet }),
+        (owner, verifier, faucet) => {
+            let errors = [owner.err(), verifier.err(), faucet.err()];
+            Err(SecretErrors(errors.into_iter().flatten().collect()))
         }
     }
 }
@@ -174,6 +178,21 @@ impl Pins {
                 faucet: keys.faucet.as_ref().map(|key| account("faucet", pins.faucet, key)),
             },
             config: pins.clone(),
+        }
+    }
+
+    /// What the write path needs of them.
+    pub(super) fn for_writes(&self) -> txm::settings::Pins {
+        let Accounts { owner, verifier, faucet } = self.accounts;
+        txm::settings::Pins {
+            chain_id: self.chain_id,
+            contracts: contracts(&self.config),
+            account_class: self.config.account_class,
+            accounts: Accounts {
+                owner: owner.address,
+                verifier: verifier.address,
+                faucet: faucet.map(|faucet| faucet.address),
+            },
         }
     }
 }

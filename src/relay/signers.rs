@@ -1,29 +1,20 @@
-//! The accounts that sign: one queue each, the nonce from the node, the fee from an estimate.
+//! The accounts that sign: their keys, and who writes with each of them.
 //!
-//! An account writes one transaction at a time, over all processes that share the store, so that
-//! no nonce is used twice and none is left out. While operations wait here, a process keeps the
-//! account for a few writes, then hands it over to the next process that waits. Keys stay in here.
+//! Writes of one account follow each other: in a queue of this process, and behind a session lock
+//! of the store, against other processes.
 
-use super::operations::Role;
-use super::outcome::{Outcome, refuse};
 use super::settings::{Account, Accounts, Keys, Pins};
-use crate::config::RelayPolicyConfig;
-use crate::node::chain::{Chain, RpcError};
 use crate::secrets::hardening;
 use crate::store::{SessionLock, Store, StoreError};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::secret::SecretKey;
-use portcullis_filters::tx::{Bounds, Call, Invoke, Transaction};
-use portcullis_filters::verdict::{Reason, Refusal};
+use portcullis_filters::tx::{Invoke, Transaction};
+use portcullis_filters::txm::io::{JournalError, LockError, Purpose, SignedText};
 use region::LockGuard;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Mutex, MutexGuard, Semaphore};
+use tokio::sync::{Mutex, OwnedMutexGuard, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
-
-/// Until a write is journaled: all waiting, reading and signing. What is sent afterwards has the
-/// node's timeout, and its receipt another one.
-pub(super) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Operations that may wait for one account: at some 20 per second the last one runs in time.
 const MAX_WAITING: usize = 1_000;
@@ -45,11 +36,10 @@ pub(super) struct Signer {
     key: SecretKey,
     _locked: Option<LockGuard>,
     chain_id: Felt,
-    chain: Arc<Chain>,
     store: Arc<Store>,
-    queue: Mutex<Queue>,
+    queue: Arc<Mutex<Queue>>,
     /// One permit for each operation that may still wait.
-    waiting: Semaphore,
+    waiting: Arc<Semaphore>,
 }
 
 /// What the first in an account's queue has.
@@ -63,16 +53,14 @@ struct Queue {
 }
 
 /// The exclusive right to write with an account, until it is released.
-pub(super) struct SignerGuard<'a> {
-    pub(super) signer: &'a Signer,
-    /// Until then, the write is signed or refused.
-    pub(super) deadline: Instant,
-    queue: MutexGuard<'a, Queue>,
+pub(super) struct SignerGuard {
+    queue: OwnedMutexGuard<Queue>,
+    waiting: Arc<Semaphore>,
     /// Whether the next operation gets the lock as it is, held.
     is_passed_on: bool,
 }
 
-impl Drop for SignerGuard<'_> {
+impl Drop for SignerGuard {
     fn drop(&mut self) {
         if !self.is_passed_on {
             self.queue.lock.abandon();
@@ -80,17 +68,17 @@ impl Drop for SignerGuard<'_> {
     }
 }
 
-impl SignerGuard<'_> {
+impl SignerGuard {
     /// Checks that it is still held: a lost database connection releases it.
-    pub(super) async fn check(&mut self) -> Result<(), Outcome> {
-        Ok(self.queue.lock.check().await?)
+    pub(super) async fn check(&mut self) -> Result<(), StoreError> {
+        self.queue.lock.check().await
     }
 
     /// Lets the next operation write: of this process, or once it has had its share, of another.
     pub(super) async fn release(mut self) {
         let (since, writes) = self.queue.burst;
         let has_share = writes < BURST && since.elapsed() < BURST_TIME;
-        self.is_passed_on = has_share && self.signer.waiting() > 0;
+        self.is_passed_on = has_share && waiting(&self.waiting) > 0;
         if !self.is_passed_on {
             self.queue.release().await;
         }
@@ -106,54 +94,29 @@ impl Queue {
     }
 }
 
-/// A signed transaction.
-pub(super) struct Signed {
-    pub(super) hash: Felt,
-    pub(super) nonce: u64,
-    /// The highest fee by its bounds, in fri.
-    pub(super) max_fee: u128,
-    /// The parameters of the method that submits it, in JSON.
-    pub(super) params: String,
-}
-
 /// The accounts that sign.
 pub(super) type Signers = Accounts<Signer>;
 
-impl Signers {
-    pub(super) fn new(pins: &Pins, keys: Keys, chain: &Arc<Chain>, store: &Arc<Store>) -> Self {
-        let signer = |account, key| Signer {
-            account,
-            _locked: hardening::lock(&key),
-            key,
-            chain_id: pins.chain_id,
-            chain: Arc::clone(chain),
-            store: Arc::clone(store),
-            queue: Mutex::new(Queue {
-                lock: SessionLock::of_signer(account.address),
-                burst: (Instant::now(), 0),
-                was_in_vain: false,
-            }),
-            waiting: Semaphore::new(MAX_WAITING),
-        };
-        let Accounts { owner, verifier, faucet } = pins.accounts;
-        Self {
-            owner: signer(owner, keys.owner),
-            verifier: signer(verifier, keys.verifier),
-            faucet: faucet.zip(keys.faucet).map(|(account, key)| signer(account, key)),
-        }
-    }
-
-    /// Whether one of them has this address.
-    pub(super) fn has(&self, address: Felt) -> bool {
-        self.iter().any(|signer| signer.account.address == address)
-    }
-
-    pub(super) fn of(&self, role: Role) -> &Signer {
-        match role {
-            Role::Owner => &self.owner,
-            Role::Verifier => &self.verifier,
-            Role::Faucet => self.faucet.as_ref().unwrap_or(&self.owner),
-        }
+/// The accounts of the pins, with their keys.
+pub(super) fn new(pins: &Pins, keys: Keys, store: &Arc<Store>) -> Signers {
+    let signer = |account: Account, key| Signer {
+        account,
+        _locked: hardening::lock(&key),
+        key,
+        chain_id: pins.chain_id,
+        store: Arc::clone(store),
+        queue: Arc::new(Mutex::new(Queue {
+            lock: SessionLock::of_signer(account.address),
+            burst: (Instant::now(), 0),
+            was_in_vain: false,
+        })),
+        waiting: Arc::new(Semaphore::new(MAX_WAITING)),
+    };
+    let Accounts { owner, verifier, faucet } = pins.accounts;
+    Signers {
+        owner: signer(owner, keys.owner),
+        verifier: signer(verifier, keys.verifier),
+        faucet: faucet.zip(keys.faucet).map(|(account, key)| signer(account, key)),
     }
 }
 
@@ -161,19 +124,18 @@ impl Signer {
     /// Waits in the account's queue, then for other processes.
     ///
     /// # Errors
-    /// `overloaded` if the queue is full or `deadline` is over; `in_progress` if another process
-    /// holds the account.
-    pub(super) async fn lock(&self, deadline: Instant) -> Result<SignerGuard<'_>, Outcome> {
-        let Ok(waiting) = self.waiting.try_acquire() else {
-            return refuse(Reason::Overloaded, "too many writes are waiting: retry soon");
-        };
-        let Ok(mut queue) = timeout_at(deadline, self.queue.lock()).await else {
+    /// The queue is full or `deadline` is over; another process holds the account; the store is
+    /// unavailable.
+    pub(super) async fn lock(&self, deadline: Instant) -> Result<SignerGuard, LockError> {
+        let Ok(waiting) = self.waiting.try_acquire() else { return Err(LockError::QueueFull) };
+        let queue = || Arc::clone(&self.queue).lock_owned();
+        let Ok(mut queue) = timeout_at(deadline, queue()).await else {
             drop(waiting);
             // what was passed on to this operation; if others wait, they have it
-            if let Ok(mut queue) = timeout(RETRY, self.queue.lock()).await {
+            if let Ok(mut queue) = timeout(RETRY, queue()).await {
                 queue.release().await;
             }
-            return Err(Outcome::overloaded());
+            return Err(LockError::Deadline);
         };
         drop(waiting);
         let was_held = queue.lock.is_held();
@@ -186,76 +148,41 @@ impl Signer {
         }
         queue.burst.1 += 1;
         match locked {
-            Ok(()) => Ok(SignerGuard { signer: self, deadline, queue, is_passed_on: false }),
-            Err(StoreError::SignerHeld) => {
-                refuse(Reason::InProgress, "another process writes with the account: retry soon")
+            Ok(()) => {
+                let waiting = Arc::clone(&self.waiting);
+                Ok(SignerGuard { queue, waiting, is_passed_on: false })
             }
-            Err(error) => Err(error.into()),
+            Err(StoreError::SignerHeld) => Err(LockError::HeldElsewhere),
+            Err(error) => {
+                error.log();
+                Err(LockError::Store(JournalError::Failed))
+            }
         }
     }
 
     /// Operations that wait for this account.
     pub(super) fn waiting(&self) -> usize {
-        MAX_WAITING - self.waiting.available_permits()
+        waiting(&self.waiting)
     }
 
-    /// The account's next nonce, from the node.
-    pub(super) async fn nonce(&self) -> Result<u64, Outcome> {
-        Ok(self.chain.nonce(self.account.address).await?)
-    }
-
-    /// Signs a transaction that makes `calls`, with the next nonce and bounds from an estimate. It
-    /// differs from those with the nonce that are `in_doubt`, which is their number.
-    pub(super) async fn sign(
-        &self,
-        calls: &[Call],
-        nonce: u64,
-        in_doubt: usize,
-        policy: &RelayPolicyConfig,
-    ) -> Result<Signed, Outcome> {
-        let invoke = |bounds| {
-            Transaction::from(Invoke {
-                sender: self.account.address,
-                calls: calls.to_vec(),
-                nonce: Felt::from(nonce),
-                bounds,
-            })
+    /// Signs a transaction.
+    pub(super) fn sign(&self, invoke: Invoke, purpose: Purpose) -> SignedText {
+        let transaction = Transaction::from(invoke);
+        let transaction = match purpose {
+            Purpose::Estimate => transaction.query(),
+            Purpose::Write => transaction,
         };
-        // of the query version, whose signature cannot be used to submit it
-        let query = invoke(Bounds::ZERO).query().sign(self.chain_id, &self.key);
-        hardening::wipe_stack();
-        let estimate = self.chain.estimate(&query.to_json()).await;
-        if let Err(RpcError::Returned(_)) = &estimate
-            && self.nonce().await? != nonce
-        {
-            return Err(Outcome::nonce_conflict());
-        }
-        let estimate = estimate?;
-        let (mut bounds, max_fee) = bounds(&estimate, policy)?;
-        // the same calls for the same price would be the same transaction
-        bounds.l1_data_gas.1 = bounds.l1_data_gas.1.saturating_add(in_doubt as u128);
-        let transaction = invoke(bounds).sign(self.chain_id, &self.key);
+        let transaction = transaction.sign(self.chain_id, &self.key);
         hardening::wipe_stack();
         let hash = transaction.hash(self.chain_id);
-        Ok(Signed { hash, nonce, max_fee, params: transaction.to_params() })
+        let text = match purpose {
+            Purpose::Estimate => transaction.to_json(),
+            Purpose::Write => transaction.to_params(),
+        };
+        SignedText { hash, text }
     }
 }
 
-/// The estimate plus half, as prices and state change, within the caps; and its highest fee.
-fn bounds(estimate: &Bounds, policy: &RelayPolicyConfig) -> Result<(Bounds, u128), Refusal> {
-    let margin = |(amount, price): (u64, u128)| {
-        (amount.saturating_add(amount / 2), price.saturating_add(price / 2))
-    };
-    let [l1_gas, l1_data_gas, l2_gas] =
-        [estimate.l1_gas, estimate.l1_data_gas, estimate.l2_gas].map(margin);
-    let bounds = Bounds { l1_gas, l1_data_gas, l2_gas };
-    match bounds.max_fee() {
-        Some(fee) if fee <= policy.max_fee.fri() && l2_gas.0 <= policy.max_l2_gas => {
-            Ok((bounds, fee))
-        }
-        _ => {
-            let message = "the chain's price of the write is over the configured bound";
-            Err(Refusal::new(Reason::FeeBoundExceeded, message))
-        }
-    }
+fn waiting(permits: &Semaphore) -> usize {
+    MAX_WAITING - permits.available_permits()
 }

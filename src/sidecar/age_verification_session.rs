@@ -5,12 +5,13 @@
 
 use super::auth::User;
 use super::{Refused, Settings, refused};
-use crate::io::clock::{self, micros, now_us, seconds_until};
+use crate::io::clock::{self, micros, now_us};
 use crate::reply::Reply;
 use crate::store::{AccountStatus, AgeUser, Opening, Store};
 use portcullis_filters::policy::RequestParts;
 use portcullis_filters::verdict::Reason;
 use portcullis_filters::webhook::AgeStatus;
+use portcullis_filters::window::seconds_until;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use serde_json::json;
 use std::time::SystemTime;

@@ -102,7 +102,8 @@ impl Value<'_> {
     }
 }
 
-fn rfc3339(seconds: u64) -> String {
+/// Seconds since 1970 in RFC 3339.
+pub(crate) fn rfc3339(seconds: u64) -> String {
     let seconds = i64::try_from(seconds.min(LAST_SECOND)).unwrap_or_default();
     let time = OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);
     let (year, month, day) = (time.year(), u8::from(time.month()), time.day());

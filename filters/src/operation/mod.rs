@@ -7,6 +7,7 @@ mod canonical;
 mod parse;
 
 pub use canonical::LAST_SECOND;
+pub(crate) use canonical::rfc3339;
 pub use parse::PHRASE;
 
 use crate::felt::{Felt, ShortString, U256};

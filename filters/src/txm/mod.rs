@@ -1,8 +1,34 @@
-//! The transaction manager: what becomes of a transaction that was sent.
+//! The transaction manager: carries a write from its request to its end on the chain, and looks
+//! after it from then on.
 //!
-//! Pure: what the node's URLs show, what the journal has and the time in, verdicts out. Reading
-//! order: [`request`] (which intent a request is about), [`evidence`] (whether the chain has a
-//! transaction, and what proves that it never will).
+//! Each flow is an `async` function over [`io::Io`], and everything that decides is here: which
+//! intent a request is about, what is signed with which nonce, what an answer of the node proves.
+//! An implementation of `Io` calls the node, stores and signs. Reading order: `operation` and
+//! `transaction` (a request), with `claim`, `operations` and `intend`; `submit` (node and
+//! receipt); `reconcile` (after a crash); `rollbacks` with `sightings` and `evidence`
+//! (after a receipt); `outcome` (the answer).
 
+mod bounds;
+mod claim;
 pub mod evidence;
+mod intend;
+pub mod io;
+mod journal;
+pub mod node;
+pub mod operation;
+pub mod operations;
+pub mod outcome;
+mod pins;
+pub mod reconcile;
 pub mod request;
+mod rollbacks;
+pub mod settings;
+pub mod sightings;
+mod submit;
+pub mod transaction;
+
+use core::time::Duration;
+
+/// Until a write is journaled: all waiting, reading and signing. What is sent afterwards has the
+/// node's timeout, and its receipt another one.
+pub const DEADLINE: Duration = Duration::from_secs(60);

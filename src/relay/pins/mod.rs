@@ -6,9 +6,6 @@
 
 mod table;
 
-pub(super) use table::balance;
-
-use super::outcome::Outcome;
 use super::settings::{Pins, Settings};
 use crate::config::{Amount, MAX_NODE_TIMEOUT};
 use crate::http::clients::Running;
@@ -18,6 +15,8 @@ use crate::node::chain::{Chain, RpcError};
 use crate::store::Store;
 use crate::telemetry::{Metrics, PinState};
 use arc_swap::ArcSwapOption;
+use portcullis_filters::txm::outcome::Outcome;
+use portcullis_filters::txm::settings::Required;
 use portcullis_filters::verdict::Reason;
 use serde::Serialize;
 use std::sync::Arc;
@@ -59,16 +58,6 @@ pub(crate) struct Proof {
     /// The number of the newest block, if it was read.
     pub(crate) head: Option<u64>,
     pub(crate) pins: Vec<Pin>,
-}
-
-/// The pins that a write requires.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Required {
-    All,
-    /// All but the one that `/require-v2` makes true.
-    AllButV2,
-    /// All; if only the faucet's money is missing, that is the reason.
-    Drip,
 }
 
 impl Proof {
@@ -170,29 +159,6 @@ impl Prover {
         })
     }
 
-    /// The reason why the chain refused a read or an estimate: pins that no longer hold, as on a
-    /// chain that started again, or else `refused`.
-    pub(super) async fn explain(self: &Arc<Self>, required: Required, refused: Outcome) -> Outcome {
-        self.forget();
-        self.require(required).await.err().unwrap_or(refused)
-    }
-
-    /// Refuses if the chain started again since it was proven: within the seconds for which a proof
-    /// is valid, a test network can do so. Called right before anything is sent.
-    pub(super) async fn check_epoch(&self, proven: &str) -> Result<(), Outcome> {
-        if epoch(&self.chain).await? == proven {
-            return Ok(());
-        }
-        self.forget();
-        Err(Outcome::restarted())
-    }
-
-    /// Whether the chain certainly started again. An unavailable node does not say so.
-    pub(super) async fn has_restarted(&self, proven: &str) -> bool {
-        let checked = self.check_epoch(proven).await;
-        checked.is_err_and(|outcome| outcome.reason() == Some(Reason::PinsUnproven))
-    }
-
     /// The chain's epoch, whatever the pins are; while the node is unavailable, the last one.
     pub(super) async fn epoch(self: &Arc<Self>) -> Result<String, Outcome> {
         let last = || self.epoch.load().as_deref().cloned();
@@ -261,7 +227,7 @@ impl Prover {
 
 /// The chain's epoch: its first block. A test network that starts again has another timestamp
 /// there, even if the hash is the same.
-async fn epoch(chain: &Chain) -> Result<String, RpcError> {
+pub(super) async fn epoch(chain: &Chain) -> Result<String, RpcError> {
     let anchor = chain.anchor().await?;
     Ok(format!("{}@{}", anchor.hash, anchor.timestamp))
 }

@@ -8,6 +8,7 @@ use crate::telemetry::Metrics;
 use futures_util::future::join_all;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::tx::selector;
+use portcullis_filters::txm::node::token_balance;
 use std::fmt::Display;
 
 /// The API versions that the relay supports.
@@ -196,16 +197,7 @@ fn text(result: &[Felt], expected: &str) -> String {
     }
 }
 
-/// The token balance of an account in fri: a `u256`, capped, as more than 128 bits do not exist.
-pub(in crate::relay) async fn balance(
-    pins: &Pins,
-    chain: &Chain,
-    account: Felt,
-) -> Result<u128, RpcError> {
+async fn balance(pins: &Pins, chain: &Chain, account: Felt) -> Result<u128, RpcError> {
     let result = chain.call(pins.config.token.address, selector("balance_of"), &[account]).await?;
-    let [low, high] = result.as_slice() else { return Err(RpcError::MalformedAnswer) };
-    if *high != Felt::ZERO {
-        return Ok(u128::MAX);
-    }
-    low.to_u128().ok_or(RpcError::MalformedAnswer)
+    token_balance(&result).ok_or(RpcError::MalformedAnswer)
 }

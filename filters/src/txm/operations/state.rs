@@ -1,33 +1,29 @@
 //! The chain's state as the operations read it, and their decision on it.
 
-use super::outcome::{Details, Outcome, refuse};
-use super::settings::{Pins, Settings};
-use crate::io::clock;
-use crate::node::chain::{Chain, RpcError};
-use crate::store::Store;
-use portcullis_filters::felt::Felt;
-use portcullis_filters::tx::{Call, selector};
-use portcullis_filters::verdict::Reason;
-use std::sync::Arc;
+use crate::felt::Felt;
+use crate::operation::rfc3339;
+use crate::tx::{Call, selector};
+use crate::txm::io::{Called, Io};
+use crate::txm::node::CallError;
+use crate::txm::outcome::{Details, Outcome, refuse};
+use crate::verdict::Reason;
+use alloc::vec;
+use alloc::vec::Vec;
 
 /// What an operation reads.
-pub(super) struct State<'a> {
-    pub(super) chain: &'a Chain,
-    pub(super) pins: &'a Pins,
-    /// The settings in force.
-    pub(super) settings: Arc<Settings>,
-    pub(super) store: &'a Store,
+pub(in crate::txm) struct State<'a, I> {
+    pub(in crate::txm) io: &'a I,
     /// Whether the journal has a transaction with the nonce that the chain says is free. What it
     /// holds does not bind the one that takes its nonce.
-    pub(super) is_in_doubt: bool,
+    pub(in crate::txm) is_in_doubt: bool,
     /// The chain's epoch.
-    pub(super) epoch: &'a str,
+    pub(in crate::txm) epoch: &'a str,
     /// Microseconds since 1970.
-    pub(super) now_us: i64,
+    pub(in crate::txm) now_us: i64,
 }
 
 /// What an operation does in the present state.
-pub(super) enum Decision {
+pub(in crate::txm) enum Decision {
     /// Already in the requested state.
     Already(Details),
     /// These calls do it.
@@ -53,21 +49,25 @@ pub(super) struct Recovery {
 impl Recovery {
     /// When it can be executed, in RFC 3339.
     pub(super) fn details(&self) -> Details {
-        let seconds = i64::try_from(self.ready_at).unwrap_or(i64::MAX);
-        Details::Recovery { ready_at: clock::rfc3339_of(seconds) }
+        Details::Recovery { ready_at: rfc3339(self.ready_at) }
     }
 }
 
-impl State<'_> {
+impl<'a, I: Io> State<'a, I> {
+    /// The state now, with no transaction in doubt.
+    pub(in crate::txm) fn of(io: &'a I, epoch: &'a str) -> Self {
+        Self { io, is_in_doubt: false, epoch, now_us: io.clock_us() }
+    }
+
     /// Calls a view that returns exactly `N` felts.
     pub(super) async fn view<const N: usize>(
         &self,
         to: Felt,
         view: &str,
         args: &[Felt],
-    ) -> Result<[Felt; N], RpcError> {
-        let result = self.chain.call(to, selector(view), args).await?;
-        result.try_into().map_err(|_| RpcError::MalformedAnswer)
+    ) -> Called<[Felt; N]> {
+        let result = self.io.call(to, selector(view), args).await?;
+        result.try_into().map_err(|_| CallError::MalformedAnswer)
     }
 
     /// Calls a view of the registry.
@@ -75,24 +75,24 @@ impl State<'_> {
         &self,
         view: &str,
         args: &[Felt],
-    ) -> Result<[Felt; N], RpcError> {
-        self.view(self.pins.config.registry.address, view, args).await
+    ) -> Called<[Felt; N]> {
+        self.view(self.io.pins().contracts.registry, view, args).await
     }
 
     /// The identity that an account is bound to; zero for none.
-    pub(super) async fn identity_of(&self, account: Felt) -> Result<Felt, RpcError> {
+    pub(super) async fn identity_of(&self, account: Felt) -> Called<Felt> {
         self.registry("identity_of", &[account]).await.map(|[identity]| identity)
     }
 
     /// The account that an identity is bound to; zero for none.
-    pub(super) async fn account_of(&self, identity: Felt) -> Result<Felt, RpcError> {
+    pub(super) async fn account_of(&self, identity: Felt) -> Called<Felt> {
         self.registry("account_of", &[identity]).await.map(|[account]| account)
     }
 
     /// The recovery that an identity has pending.
-    pub(super) async fn recovery_of(&self, identity: Felt) -> Result<Option<Recovery>, RpcError> {
+    pub(super) async fn recovery_of(&self, identity: Felt) -> Called<Option<Recovery>> {
         let [new_account, ready_at] = self.registry("recovery_of", &[identity]).await?;
-        let ready_at = ready_at.to_u64().ok_or(RpcError::MalformedAnswer)?;
+        let ready_at = ready_at.to_u64().ok_or(CallError::MalformedAnswer)?;
         Ok((new_account != Felt::ZERO).then_some(Recovery { new_account, ready_at }))
     }
 
@@ -106,9 +106,9 @@ impl State<'_> {
 
     /// Checks that an account can be bound: it must be deployed, with the pinned class.
     pub(super) async fn check_account(&self, account: Felt) -> Result<(), Outcome> {
-        match self.chain.class_hash_at(account).await? {
+        match self.io.class_hash_at(account).await? {
             None => refuse(Reason::AccountNotDeployed, "the account is not deployed"),
-            Some(class) if class != self.pins.config.account_class => {
+            Some(class) if class != self.io.pins().account_class => {
                 refuse(Reason::ClassNotApproved, "the account is not of the approved class")
             }
             Some(_) => Ok(()),
@@ -117,8 +117,8 @@ impl State<'_> {
 
     /// The timestamp of the next block, in seconds since 1970: a test network's clock may be ahead
     /// of ours.
-    pub(super) async fn chain_time(&self) -> Result<u64, RpcError> {
-        let head = self.chain.head().await?;
+    pub(super) async fn chain_time(&self) -> Called<u64> {
+        let head = self.io.head().await?;
         let ours = u64::try_from(self.now_us / 1_000_000).unwrap_or_default();
         Ok(head.timestamp.max(ours))
     }

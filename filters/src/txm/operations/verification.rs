@@ -1,15 +1,18 @@
 //! What is attested of an account, and the permanent V2 of it.
 
-use crate::relay::outcome::{Details, Outcome, refuse};
-use crate::relay::state::{Decision, State};
-use portcullis_filters::felt::Felt;
-use portcullis_filters::operation::{RequireV2, VerificationAttest, VerificationRevoke};
-use portcullis_filters::verdict::Reason;
+use super::state::{Decision, State};
+use crate::felt::Felt;
+use crate::operation::{RequireV2, VerificationAttest, VerificationRevoke};
+use crate::txm::io::Io;
+use crate::txm::outcome::{Details, Outcome, refuse};
+use crate::verdict::Reason;
+use alloc::vec;
+use alloc::vec::Vec;
 
 /// `POST /verification-attest`: attests an assurance of an account. An id serves once.
 pub(super) async fn attest(
     attest: &VerificationAttest,
-    state: &State<'_>,
+    state: &State<'_, impl Io>,
 ) -> Result<Decision, Outcome> {
     let id = attest.attestation_id;
     let content = [
@@ -34,13 +37,13 @@ pub(super) async fn attest(
     }
     let [account, kind, level, expires_at] = content;
     let args = vec![account, id, kind, level, expires_at];
-    Ok(Decision::call(state.pins.config.registry.address, "attest_v2", args))
+    Ok(Decision::call(state.io.pins().contracts.registry, "attest_v2", args))
 }
 
 /// `POST /verification-revoke`: revokes what is attested of an account.
 pub(super) async fn revoke(
     revoke: &VerificationRevoke,
-    state: &State<'_>,
+    state: &State<'_, impl Io>,
 ) -> Result<Decision, Outcome> {
     let account = revoke.account;
     // id (zero for one of V1), account, type, level, issued at, expires at, revoked
@@ -52,11 +55,11 @@ pub(super) async fn revoke(
         return Ok(Decision::Already(Details::None));
     }
     let args = vec![account, revoke.reason.felt()];
-    Ok(Decision::call(state.pins.config.registry.address, "revoke", args))
+    Ok(Decision::call(state.io.pins().contracts.registry, "revoke", args))
 }
 
 /// Whether V2 verification is permanent.
-pub(in crate::relay) async fn is_v2_active(state: &State<'_>) -> Result<bool, Outcome> {
+pub(in crate::txm) async fn is_v2_active(state: &State<'_, impl Io>) -> Result<bool, Outcome> {
     let [required] = state.registry("verification_v2_required", &[]).await?;
     Ok(required != Felt::ZERO)
 }
@@ -64,7 +67,7 @@ pub(in crate::relay) async fn is_v2_active(state: &State<'_>) -> Result<bool, Ou
 /// `POST /require-v2`: activates permanent V2 verification, or confirms that it is active.
 pub(super) async fn require_v2(
     require: &RequireV2,
-    state: &State<'_>,
+    state: &State<'_, impl Io>,
 ) -> Result<Decision, Outcome> {
     if is_v2_active(state).await? {
         return Ok(Decision::Already(Details::V2_ACTIVE));
@@ -73,5 +76,5 @@ pub(super) async fn require_v2(
         let message = "this cannot be undone: confirm with ACTIVATE PERMANENT V2 VERIFICATION";
         return refuse(Reason::ConfirmationRequired, message);
     }
-    Ok(Decision::call(state.pins.config.registry.address, "require_v2", Vec::new()))
+    Ok(Decision::call(state.io.pins().contracts.registry, "require_v2", Vec::new()))
 }

@@ -1,24 +1,29 @@
 //! What an account receives: cards, usership results, drips of the faucet.
 
-use crate::io::clock::micros;
-use crate::relay::outcome::{Details, Outcome, refuse};
-use crate::relay::pins;
-use crate::relay::state::{Decision, State};
-use crate::store::Binding;
-use portcullis_filters::felt::Felt;
-use portcullis_filters::operation::{FaucetDrip, MintCard, OperationKind, SubmitUsership};
-use portcullis_filters::tx::{Call, selector};
-use portcullis_filters::verdict::Reason;
-use portcullis_filters::window::Window;
-use tokio::{join, try_join};
+use super::state::{Decision, State};
+use crate::felt::Felt;
+use crate::ledger::Binding;
+use crate::operation::{FaucetDrip, MintCard, OperationKind, SubmitUsership};
+use crate::tx::{Call, selector};
+use crate::txm::io::Io;
+use crate::txm::node::{CallError, token_balance};
+use crate::txm::outcome::{Details, Outcome, refuse};
+use crate::txm::settings::Role;
+use crate::verdict::Reason;
+use crate::window::Window;
+use alloc::vec;
+use futures_util::future::{join3, try_join, try_join3};
 
 /// `POST /mint-card`: mints a card, once for ever, to a verified account.
-pub(super) async fn mint_card(mint: &MintCard, state: &State<'_>) -> Result<Decision, Outcome> {
+pub(super) async fn mint_card(
+    mint: &MintCard,
+    state: &State<'_, impl Io>,
+) -> Result<Decision, Outcome> {
     let MintCard { recipient, card_id } = *mint;
-    let card = state.pins.config.card.address;
+    let card = state.io.pins().contracts.card;
     let id = card_id.felts();
     let ([first], [owner]) =
-        try_join!(state.view(card, "minted_to", &id), state.view(card, "owner_of", &id))?;
+        try_join(state.view(card, "minted_to", &id), state.view(card, "owner_of", &id)).await?;
     // a card that was passed on is still the one that was minted
     if recipient == first || recipient == owner {
         return Ok(Decision::Already(Details::None));
@@ -37,9 +42,9 @@ pub(super) async fn mint_card(mint: &MintCard, state: &State<'_>) -> Result<Deci
 /// `POST /submit-usership`: submits an account's result of an epoch, once.
 pub(super) async fn submit_usership(
     submit: &SubmitUsership,
-    state: &State<'_>,
+    state: &State<'_, impl Io>,
 ) -> Result<Decision, Outcome> {
-    let usership = state.pins.config.usership.address;
+    let usership = state.io.pins().contracts.usership;
     let of = [submit.account, Felt::from(submit.epoch)];
     let result = [Felt::from(submit.units), submit.evidence];
     let found: [Felt; 2] = state.view(usership, "usership_of", &of).await?;
@@ -60,24 +65,23 @@ pub(super) async fn submit_usership(
 /// The chain does not record drips, so the binding and the cooldown are in the store, which decides
 /// them for good when the intent is stored. If the registry binds the identity, the registry
 /// decides.
-pub(super) async fn faucet_drip(drip: &FaucetDrip, state: &State<'_>) -> Result<Decision, Outcome> {
+pub(super) async fn faucet_drip(
+    drip: &FaucetDrip,
+    state: &State<'_, impl Io>,
+) -> Result<Decision, Outcome> {
     let FaucetDrip { identity, recipient, .. } = *drip;
-    let accounts = &state.pins.accounts;
-    let payer = accounts.faucet.unwrap_or(accounts.owner).address;
-    let (operation, intents) = (OperationKind::FaucetDrip.name(), state.store.intents());
-    let bindings = state.store.faucet();
-    let cooldown = micros(state.settings.config.policy.faucet_cooldown);
+    let (io, settings) = (state.io, state.io.settings());
+    let cooldown = i64::try_from(settings.faucet_cooldown.as_micros()).unwrap_or(i64::MAX);
     let cooldown = Window::new(state.now_us, cooldown);
-    let last = intents.last_of(operation, recipient, state.epoch, cooldown);
-    let chain = async {
-        try_join!(
-            state.account_of(identity),
-            state.identity_of(recipient),
-            pins::balance(state.pins, state.chain, payer),
-        )
-    };
-    let stored = bindings.check(state.epoch, identity, recipient);
-    let (chain, stored, last) = join!(chain, stored, last);
+    let operation = OperationKind::FaucetDrip.name();
+    let last = io.last_of(operation, recipient, state.epoch, cooldown);
+    let chain = try_join3(
+        state.account_of(identity),
+        state.identity_of(recipient),
+        balance(state, *io.pins().accounts.of(Role::Faucet)),
+    );
+    let stored = io.binding(state.epoch, identity, recipient);
+    let (chain, stored, last) = join3(chain, stored, last).await;
     let (registered, bound, balance) = chain?;
     let binding = if registered == recipient {
         Binding::Bound
@@ -97,20 +101,27 @@ pub(super) async fn faucet_drip(drip: &FaucetDrip, state: &State<'_>) -> Result<
             return Err(Outcome::too_soon(&earlier, until_us, state.now_us));
         }
     }
-    if balance < state.settings.drip_cost().fri() {
+    if balance < settings.drip_cost() {
         return Err(Outcome::faucet_empty());
     }
-    let amount = [Felt::from(state.settings.config.policy.faucet_amount.fri()), Felt::ZERO];
+    let amount = [Felt::from(settings.faucet_amount), Felt::ZERO];
     let args = [[recipient].as_slice(), &amount].concat();
-    let call = Call { to: state.pins.config.token.address, selector: selector("transfer"), args };
+    let call = Call { to: state.io.pins().contracts.token, selector: selector("transfer"), args };
     // if the registry has bound them for good, the store need not
     let is_registered = registered == recipient;
     let calls = vec![call];
     Ok(if is_registered { Decision::Write(calls) } else { Decision::Bind(identity, calls) })
 }
 
+/// The token balance of an account, in fri.
+async fn balance(state: &State<'_, impl Io>, account: Felt) -> Result<u128, CallError> {
+    let token = state.io.pins().contracts.token;
+    let result = state.io.call(token, selector("balance_of"), &[account]).await?;
+    token_balance(&result).ok_or(CallError::MalformedAnswer)
+}
+
 /// Refuses a drip whose identity or recipient is bound elsewhere.
-pub(in crate::relay) fn check_binding(binding: Binding) -> Result<(), Outcome> {
+pub(in crate::txm) fn check_binding(binding: Binding) -> Result<(), Outcome> {
     match binding {
         Binding::Bound => Ok(()),
         Binding::IdentityElsewhere => {

@@ -1,15 +1,21 @@
 //! Who an identity is: its account, and the recovery to another one.
 
-use crate::node::chain::RpcError;
-use crate::relay::outcome::{Details, Outcome, refuse};
-use crate::relay::state::{Decision, State};
-use portcullis_filters::felt::Felt;
-use portcullis_filters::operation::{RecoveryCancel, RecoveryExecute, RecoveryPropose, Register};
-use portcullis_filters::verdict::Reason;
-use tokio::{join, try_join};
+use super::state::{Decision, State};
+use crate::felt::Felt;
+use crate::operation::{RecoveryCancel, RecoveryExecute, RecoveryPropose, Register};
+use crate::txm::io::Io;
+use crate::txm::node::CallError;
+use crate::txm::outcome::{Details, Outcome, refuse};
+use crate::verdict::Reason;
+use alloc::string::ToString;
+use alloc::vec;
+use futures_util::future::{join, join3, try_join};
 
 /// `POST /register`: binds an identity to an account.
-pub(super) async fn register(register: &Register, state: &State<'_>) -> Result<Decision, Outcome> {
+pub(super) async fn register(
+    register: &Register,
+    state: &State<'_, impl Io>,
+) -> Result<Decision, Outcome> {
     let Register { identity, account, .. } = *register;
     let bound = state.account_of(identity).await?;
     if bound == account {
@@ -18,19 +24,19 @@ pub(super) async fn register(register: &Register, state: &State<'_>) -> Result<D
     if bound != Felt::ZERO {
         return refuse(Reason::IdentityTaken, "the identity is bound to another account");
     }
-    let (elsewhere, checked) = join!(state.identity_of(account), state.check_account(account));
+    let (elsewhere, checked) = join(state.identity_of(account), state.check_account(account)).await;
     if elsewhere? != Felt::ZERO {
         return refuse(Reason::AccountTaken, "the account is bound to another identity");
     }
     checked?;
-    let registry = state.pins.config.registry.address;
+    let registry = state.io.pins().contracts.registry;
     Ok(Decision::call(registry, "register_identity", vec![identity, account]))
 }
 
 /// `POST /recovery-propose`: proposes another account for an identity, and starts the delay.
 pub(super) async fn propose(
     propose: &RecoveryPropose,
-    state: &State<'_>,
+    state: &State<'_, impl Io>,
 ) -> Result<Decision, Outcome> {
     let RecoveryPropose { identity, new_account, .. } = *propose;
     if let Some(pending) = state.recovery_of(identity).await? {
@@ -41,11 +47,12 @@ pub(super) async fn propose(
         let message = "another recovery of the identity is pending";
         return Err(Outcome { details, ..Outcome::refused(Reason::RecoveryPending, message) });
     }
-    let (account, elsewhere, checked) = join!(
+    let (account, elsewhere, checked) = join3(
         state.account_of(identity),
         state.identity_of(new_account),
         state.check_account(new_account),
-    );
+    )
+    .await;
     if account? == Felt::ZERO {
         return refuse(Reason::NotRegistered, "the identity is bound to no account");
     }
@@ -53,18 +60,18 @@ pub(super) async fn propose(
         return refuse(Reason::AccountTaken, "the new account is bound to an identity");
     }
     checked?;
-    let registry = state.pins.config.registry.address;
+    let registry = state.io.pins().contracts.registry;
     Ok(Decision::call(registry, "recovery_propose", vec![identity, new_account]))
 }
 
 /// `POST /recovery-execute`: completes a recovery after its delay.
 pub(super) async fn execute(
     execute: &RecoveryExecute,
-    state: &State<'_>,
+    state: &State<'_, impl Io>,
 ) -> Result<Decision, Outcome> {
     let identity = execute.identity;
     let pending = state.pending_recovery(identity).await?;
-    let (now, elsewhere) = join!(state.chain_time(), state.identity_of(pending.new_account));
+    let (now, elsewhere) = join(state.chain_time(), state.identity_of(pending.new_account)).await;
     if now? < pending.ready_at {
         let refused =
             Outcome::refused(Reason::RecoveryNotReady, "the recovery's delay is not over");
@@ -76,17 +83,18 @@ pub(super) async fn execute(
             "the new account was bound to an identity in the meantime",
         );
     }
-    let registry = state.pins.config.registry.address;
+    let registry = state.io.pins().contracts.registry;
     Ok(Decision::call(registry, "recovery_execute", vec![identity]))
 }
 
 /// The account that the identity is bound to, once the recovery is gone.
 pub(super) async fn executed(
     execute: &RecoveryExecute,
-    state: &State<'_>,
+    state: &State<'_, impl Io>,
 ) -> Result<Option<Details>, Outcome> {
     let identity = execute.identity;
-    let (pending, account) = try_join!(state.recovery_of(identity), state.account_of(identity))?;
+    let (pending, account) =
+        try_join(state.recovery_of(identity), state.account_of(identity)).await?;
     let binding = Details::Binding { account: account.to_string() };
     Ok(pending.is_none().then_some(binding))
 }
@@ -94,27 +102,28 @@ pub(super) async fn executed(
 /// `POST /recovery-cancel`: cancels a pending recovery, within the configured window.
 pub(super) async fn cancel(
     cancel: &RecoveryCancel,
-    state: &State<'_>,
+    state: &State<'_, impl Io>,
 ) -> Result<Decision, Outcome> {
     let identity = cancel.identity;
     let pending = state.pending_recovery(identity).await?;
-    let ([delay], now) = try_join!(state.registry("recovery_delay", &[]), state.chain_time())?;
+    let ([delay], now) =
+        try_join(state.registry("recovery_delay", &[]), state.chain_time()).await?;
     let proposed_at =
-        pending.ready_at.saturating_sub(delay.to_u64().ok_or(RpcError::MalformedAnswer)?);
-    let window = state.settings.config.policy.recovery_cancel_window.as_secs();
+        pending.ready_at.saturating_sub(delay.to_u64().ok_or(CallError::MalformedAnswer)?);
+    let window = state.io.settings().recovery_cancel_window.as_secs();
     if now > proposed_at.saturating_add(window) {
         return refuse(
             Reason::RecoveryNotCancellable,
             "the recovery was proposed too long ago to be cancelled",
         );
     }
-    Ok(Decision::call(state.pins.config.registry.address, "recovery_cancel", vec![identity]))
+    Ok(Decision::call(state.io.pins().contracts.registry, "recovery_cancel", vec![identity]))
 }
 
 /// Nothing, once the recovery is gone.
 pub(super) async fn cancelled(
     cancel: &RecoveryCancel,
-    state: &State<'_>,
+    state: &State<'_, impl Io>,
 ) -> Result<Option<Details>, Outcome> {
     Ok(state.recovery_of(cancel.identity).await?.is_none().then_some(Details::None))
 }

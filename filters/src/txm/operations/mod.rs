@@ -1,42 +1,20 @@
 //! The ten operations, one function per path: the state it reads, its decision, the call it makes.
 //!
 //! Each decides on the chain's state alone, so that it can decide again after the write: then the
-//! decision must be "already". Shapes and policy were judged before, in `portcullis_filters`.
+//! decision must be "already". Shapes and policy were judged before, in `policy`.
 
 mod assets;
 mod identity;
+mod state;
 pub(super) mod verification;
 
 pub(super) use assets::check_binding;
+pub(super) use state::{Decision, State};
 
+use super::io::Io;
 use super::outcome::{Details, Outcome};
-use super::state::{Decision, State};
-use portcullis_filters::felt::Felt;
-use portcullis_filters::operation::{Operation, OperationKind};
-
-/// One of our accounts that sign.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
-    Owner,
-    Verifier,
-    Faucet,
-}
-
-/// The role that signs an operation.
-pub(super) const fn role(kind: OperationKind) -> Role {
-    match kind {
-        OperationKind::VerificationAttest
-        | OperationKind::VerificationRevoke
-        | OperationKind::SubmitUsership => Role::Verifier,
-        OperationKind::FaucetDrip => Role::Faucet,
-        OperationKind::Register
-        | OperationKind::MintCard
-        | OperationKind::RecoveryPropose
-        | OperationKind::RecoveryExecute
-        | OperationKind::RecoveryCancel
-        | OperationKind::RequireV2 => Role::Owner,
-    }
-}
+use crate::felt::Felt;
+use crate::operation::Operation;
 
 /// What the journal finds an operation by, in addition to its content: the recipient of a drip.
 pub(super) fn subject(operation: &Operation) -> Option<Felt> {
@@ -47,7 +25,10 @@ pub(super) fn subject(operation: &Operation) -> Option<Felt> {
 }
 
 /// Decides what the operation does in the present state.
-pub(super) async fn decide(operation: &Operation, state: &State<'_>) -> Result<Decision, Outcome> {
+pub(super) async fn decide(
+    operation: &Operation,
+    state: &State<'_, impl Io>,
+) -> Result<Decision, Outcome> {
     match operation {
         Operation::Register(register) => identity::register(register, state).await,
         Operation::VerificationAttest(attest) => verification::attest(attest, state).await,
@@ -66,7 +47,7 @@ pub(super) async fn decide(operation: &Operation, state: &State<'_>) -> Result<D
 /// the chain does not show it.
 pub(super) async fn read_back(
     operation: &Operation,
-    state: &State<'_>,
+    state: &State<'_, impl Io>,
 ) -> Result<Option<Details>, Outcome> {
     match operation {
         // a drip changes a balance only, which may be spent by now

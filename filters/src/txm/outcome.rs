@@ -1,52 +1,65 @@
 //! The outcome of a write, before it has a status and a body.
 
-use crate::io::clock::seconds_until;
-use crate::node::chain::{ErrorObject, RpcError, code};
-use crate::store::{Budget, Intent, IntentId, IntentState, OverBudget, StoreError};
-use portcullis_filters::felt::Felt;
-use portcullis_filters::verdict::{Reason, Refusal};
+use super::io::{JournalError, LockError};
+use super::node::{CallError, ErrorObject, code};
+use crate::felt::Felt;
+use crate::ledger::{Budget, Intent, IntentId, IntentState, OverBudget};
+use crate::verdict::{Reason, Refusal};
+use crate::window::seconds_until;
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
 use serde::Serialize;
-use std::borrow::Cow;
 
 /// The outcome of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Outcome {
-    pub(super) status: Status,
+pub struct Outcome {
+    /// How it ended.
+    pub status: Status,
     /// The transaction, if one was submitted.
-    pub(super) transaction_hash: Option<Felt>,
-    pub(super) details: Details,
+    pub transaction_hash: Option<Felt>,
+    /// Further members of the response.
+    pub details: Details,
     /// The intent that it is the outcome of; `None` if none was written.
-    pub(super) intent: Option<IntentId>,
+    pub intent: Option<IntentId>,
     /// Seconds until a retry can succeed.
-    pub(super) retry_after: Option<u32>,
+    pub retry_after: Option<u32>,
 }
 
+/// How a write ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Status {
+pub enum Status {
     /// A transaction did it.
     Written,
     /// The chain was in the requested state before.
     Already,
     /// The node accepted the transaction; its receipt is not there yet.
     Pending,
+    /// It was not done, or did not succeed.
     Refused(Box<Refusal>),
 }
 
 /// Further members of the response.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
-pub(super) enum Details {
+pub enum Details {
+    /// None.
     #[default]
     None,
     /// When the recovery can be executed, in RFC 3339.
     Recovery {
+        /// The time.
         ready_at: String,
     },
     /// The account that the identity is bound to.
     Binding {
+        /// Its address.
         account: String,
     },
+    /// Whether V2 verification is permanent.
     V2 {
+        /// Whether it is.
         verification_v2_required: bool,
     },
 }
@@ -76,8 +89,14 @@ impl Outcome {
         Self { intent: Some(id), ..self }
     }
 
+    /// The outcome of a request that needed the end of another intent, which has this outcome: that
+    /// one's transaction is not an answer to this request.
+    pub(super) fn not_of_this_request(self) -> Self {
+        if self.intent.is_some() { Self::unsettled() } else { self }
+    }
+
     /// A refusal is an outcome, too.
-    pub(super) fn merge(result: Result<Self, Self>) -> Self {
+    pub fn merge(result: Result<Self, Self>) -> Self {
         match result {
             Ok(outcome) | Err(outcome) => outcome,
         }
@@ -99,7 +118,7 @@ impl Outcome {
     }
 
     /// It was not done.
-    pub(super) fn refused(reason: Reason, message: impl Into<Cow<'static, str>>) -> Self {
+    pub fn refused(reason: Reason, message: impl Into<Cow<'static, str>>) -> Self {
         Refusal::new(reason, message).into()
     }
 
@@ -134,7 +153,7 @@ impl Outcome {
     }
 
     /// Why it was refused, if it was.
-    pub(super) fn reason(&self) -> Option<Reason> {
+    pub fn reason(&self) -> Option<Reason> {
         let Status::Refused(refusal) = &self.status else { return None };
         Some(refusal.reason)
     }
@@ -146,7 +165,7 @@ impl Outcome {
     }
 
     /// The chain started again after it was proven.
-    pub(super) fn restarted() -> Self {
+    pub fn restarted() -> Self {
         Self::refused(Reason::PinsUnproven, "the chain started again: nothing was sent")
     }
 
@@ -156,7 +175,7 @@ impl Outcome {
     }
 
     /// The faucet cannot pay a drip and its fee.
-    pub(super) fn faucet_empty() -> Self {
+    pub fn faucet_empty() -> Self {
         let message = "the faucet cannot pay a drip: its account must be refilled";
         Self::refused(Reason::FaucetEmpty, message)
     }
@@ -235,7 +254,7 @@ impl Outcome {
     }
 
     /// The `outcome` label in metrics.
-    pub(super) fn name(&self) -> &'static str {
+    pub fn name(&self) -> &'static str {
         match &self.status {
             Status::Already => "idempotent",
             Status::Pending => "pending",
@@ -260,25 +279,40 @@ impl From<Refusal> for Outcome {
 }
 
 /// A read before the write failed: nothing was sent.
-impl From<RpcError> for Outcome {
-    fn from(error: RpcError) -> Self {
+impl From<CallError> for Outcome {
+    fn from(error: CallError) -> Self {
         match error {
-            RpcError::Node(fault) => Refusal::from(fault).into(),
-            RpcError::Returned(error) => {
+            CallError::NoAnswer { refusal, .. } => refusal.into(),
+            CallError::Returned(error) => {
                 let message = contract_message(error.short_reason.as_deref());
                 Self::refused(Reason::RefusedByChain, message)
             }
-            RpcError::MalformedAnswer => {
+            CallError::MalformedAnswer => {
                 Self::refused(Reason::UpstreamInvalid, "the node's answer is not valid")
             }
         }
     }
 }
 
-impl From<StoreError> for Outcome {
-    fn from(error: StoreError) -> Self {
-        error.log();
+impl From<JournalError> for Outcome {
+    fn from(_logged: JournalError) -> Self {
         let message = "the journal cannot be written: nothing was sent";
         Self::refused(Reason::StoreUnavailable, message)
+    }
+}
+
+impl From<LockError> for Outcome {
+    fn from(error: LockError) -> Self {
+        match error {
+            LockError::QueueFull => {
+                Self::refused(Reason::Overloaded, "too many writes are waiting: retry soon")
+            }
+            LockError::Deadline => Self::overloaded(),
+            LockError::HeldElsewhere => {
+                let message = "another process writes with the account: retry soon";
+                Self::refused(Reason::InProgress, message)
+            }
+            LockError::Store(error) => error.into(),
+        }
     }
 }

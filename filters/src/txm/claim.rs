@@ -1,0 +1,101 @@
+//! Idempotency keys of operations: claimed before the work, linked to the intent that their request
+//! wrote or joined, answered while the chain has it.
+
+use super::io::{Io, Stored};
+use super::operation::{Answer, Task};
+use super::outcome::{Outcome, Status};
+use super::{pins, rollbacks};
+use crate::ledger::{Claim, ClaimToken, Intent, IntentId, IntentState};
+use alloc::string::String;
+
+/// Attempts to claim a key, if the chain changes meanwhile.
+const CLAIMS: usize = 3;
+
+/// A claimed idempotency key.
+pub(super) struct Claimed {
+    /// The chain's epoch.
+    pub(super) epoch: String,
+    /// The intent that it names.
+    pub(super) named: Option<IntentId>,
+    /// What it can be released with; `None` if another request claimed it.
+    token: Option<ClaimToken>,
+}
+
+/// Claims a key in the chain's epoch.
+///
+/// # Errors
+/// The stored response, while the chain has its transaction; or a refusal.
+pub(super) async fn claim<I: Io>(
+    io: &I,
+    key: &str,
+    task: &Task<I::Trace>,
+) -> Result<Claimed, Answer> {
+    // without random numbers from the system nothing is claimed
+    let token = ClaimToken(io.random().ok_or_else(Outcome::overloaded)?);
+    for _ in 0..CLAIMS {
+        let epoch = io.epoch().await?;
+        let claim = io.claim(&task.key_of(key, &epoch), &token).await;
+        let answer = match claim.map_err(Outcome::from)? {
+            Claim::New => return Ok(Claimed { epoch, named: None, token: Some(token) }),
+            // a request joins an open claim, so that claims need no timeout
+            Claim::Open { intent } => {
+                let named = intent.map(|intent| intent.id);
+                return Ok(Claimed { epoch, named, token: None });
+            }
+            Claim::Answered { status, body, intent } => {
+                if !is_still_true(io, status, intent.as_deref()).await? {
+                    let named = intent.map(|intent| intent.id);
+                    return Ok(Claimed { epoch, named, token: None });
+                }
+                Answer::First(status, body)
+            }
+            Claim::Conflict => Outcome::key_conflict().into(),
+        };
+        if !pins::has_restarted(io, &epoch).await {
+            return Err(answer);
+        }
+    }
+    Err(Outcome::restarted().into())
+}
+
+/// Whether a stored response of this status still holds: the chain has the transaction that it
+/// reports, with the end that it reports, as far as the node says.
+///
+/// # Errors
+/// No URL of the node shows the transaction, nor that it is gone.
+async fn is_still_true(
+    io: &impl Io,
+    status: u16,
+    intent: Option<&Intent>,
+) -> Result<bool, Outcome> {
+    let end = if status < 300 { IntentState::Succeeded } else { IntentState::Reverted };
+    let Some(intent) = intent.filter(|intent| intent.state == end) else { return Ok(false) };
+    let now = rollbacks::still_included(io, intent).await?;
+    Ok(now.is_some_and(|now| now.state == end))
+}
+
+/// Links a key to the intent that its request wrote or joined, and stores a final response.
+/// Releases the key if nothing was written.
+pub(super) async fn end_claim<I: Io>(
+    io: &I,
+    key: &str,
+    claimed: &Claimed,
+    outcome: &Outcome,
+    task: &Task<I::Trace>,
+) -> Stored<bool> {
+    let key = &task.key_of(key, &claimed.epoch);
+    match (outcome.intent, &claimed.token) {
+        (Some(intent), _) if outcome.is_final() => {
+            let answer = || io.answer(key, intent, outcome, &task.request_id);
+            if answer().await? || !io.link(key, intent).await? {
+                return Ok(true);
+            }
+            answer().await
+        }
+        (Some(intent), _) => io.link(key, intent).await,
+        // the key stays with the request, which is decided again each time
+        (None, _) if outcome.status == Status::Already => Ok(true),
+        (None, Some(token)) => io.release_claim(key, token).await,
+        (None, None) => Ok(true),
+    }
+}

@@ -1,0 +1,65 @@
+//! Stores an intent, or finds what stands in its way.
+
+use super::io::{Io, JournalError};
+use super::operations::check_binding;
+use super::outcome::Outcome;
+use super::rollbacks::{self, Confirmed};
+use super::{reconcile, submit};
+use crate::ledger::{Intended, Intent, IntentId, IntentState, NewIntent};
+use alloc::boxed::Box;
+
+/// What stands in the way of a new intent, or its id.
+pub(super) enum Intending {
+    /// It is durable as sent.
+    New(IntentId),
+    /// Another transaction of the account has its nonce.
+    NonceTaken,
+    /// An equal one is in doubt: that is sent again.
+    Displaced(Box<Intent>),
+}
+
+/// Makes an intent durable as sent, unless an earlier one is in its way.
+///
+/// # Errors
+/// The outcome of an equal intent; a budget is exceeded, or a cooldown not over; the chain or the
+/// store is unavailable, or did not confirm it: then it may be sent later.
+pub(super) async fn intend(io: &impl Io, new: &NewIntent<'_>) -> Result<Intending, Outcome> {
+    loop {
+        let now_us = io.clock_us();
+        let intended = match io.intend(new, now_us).await {
+            Err(JournalError::Unconfirmed) => {
+                return Err(submit::unconfirmed(io, new.transaction_hash));
+            }
+            intended => intended?,
+        };
+        match intended {
+            Intended::New(id) => return Ok(Intending::New(id)),
+            Intended::Known(intent) if intent.state == IntentState::Displaced => {
+                return Ok(Intending::Displaced(intent));
+            }
+            Intended::Known(intent) => {
+                if let Some(outcome) = reconcile::known(io, &intent).await? {
+                    return Err(outcome);
+                }
+            }
+            // the chain says that it is free: its block may have been rolled back
+            Intended::NonceTaken(intent) if intent.state.is_included() => {
+                match rollbacks::confirm(io, &intent).await? {
+                    Confirmed::Displaced => {}
+                    Confirmed::Unknown => return Err(Outcome::unsettled()),
+                    Confirmed::Shown | Confirmed::Unavailable => {
+                        return Ok(Intending::NonceTaken);
+                    }
+                }
+            }
+            Intended::NonceTaken(_) => return Ok(Intending::NonceTaken),
+            Intended::Elsewhere(binding) => check_binding(binding)?,
+            Intended::OtherChain => return Err(Outcome::restarted()),
+            Intended::OverBudget(over) => return Err(Outcome::over_budget(over, now_us)),
+            Intended::KeyConflict => return Err(Outcome::key_conflict()),
+            Intended::TooSoon { last, until_us } => {
+                return Err(Outcome::too_soon(&last, until_us, now_us));
+            }
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! What the write path asks of the world: the node, the journal, the accounts, time and chance.
+//!
+//! The flows of this module are `async` functions over one [`Io`], and nothing else in them waits.
+//! The relay implements it with sockets, a database and keys; a simulation with maps and virtual
+//! time, so that it explores the flows as they run. An implementation decides nothing.
+
+use super::node::{Block, CallError, ListedBlock, Receipt};
+use super::outcome::Outcome;
+use super::settings::{Pins, Required, Role, Settings};
+use super::sightings::Memory;
+use crate::felt::Felt;
+use crate::ledger::{Binding, Change, Claim, ClaimToken, Intended, Intent, IntentId, NewIntent};
+use crate::tx::{Bounds, Invoke};
+use crate::window::Window;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// The result of a call to the node.
+pub type Called<T> = Result<T, CallError>;
+
+/// Why the journal did not do what it was asked for. The cause is logged where it occurs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JournalError {
+    /// It is unavailable, or refused.
+    Failed,
+    /// A commit had no answer: what it wrote may be stored.
+    Unconfirmed,
+}
+
+/// The result of a request to the journal.
+pub type Stored<T> = Result<T, JournalError>;
+
+/// Why an account is not locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockError {
+    /// Too many writes wait for it.
+    QueueFull,
+    /// The deadline is over.
+    Deadline,
+    /// Another process holds it.
+    HeldElsewhere,
+    /// The store is unavailable.
+    Store(JournalError),
+}
+
+/// A transaction as it is signed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignedText {
+    /// Its hash.
+    pub hash: Felt,
+    /// It, in JSON: the parameters of the method that submits it, or what is estimated.
+    pub text: String,
+}
+
+/// What a signature is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// An estimate: a signature of the query version cannot be used to submit.
+    Estimate,
+    /// A write.
+    Write,
+}
+
+/// What the operator is informed of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note<'a> {
+    /// An intent is in doubt; why.
+    Displaced(&'a Intent, &'a str),
+    /// Another transaction has the nonce of this intent for good; which.
+    Lost(&'a Intent, &'a str),
+    /// The chain shows the transaction of an intent again.
+    Back(&'a Intent),
+    /// The effect of an operation of this name was not read back.
+    NotReadBack(&'static str),
+    /// An account writes with this nonce.
+    Nonce(Role, u64),
+}
+
+/// The node. State is that of the block being built, so that a write is visible at once.
+pub trait NodeIo: Send + Sync {
+    /// One URL, by itself.
+    type Url: Copy + Send + Sync;
+
+    /// Calls a view.
+    fn call(
+        &self,
+        to: Felt,
+        selector: Felt,
+        args: &[Felt],
+    ) -> impl Future<Output = Called<Vec<Felt>>> + Send;
+    /// The class of a contract, if there is one.
+    fn class_hash_at(&self, address: Felt) -> impl Future<Output = Called<Option<Felt>>> + Send;
+    /// The next nonce of an account.
+    fn nonce(&self, account: Felt) -> impl Future<Output = Called<u64>> + Send;
+    /// The newest accepted block.
+    fn head(&self) -> impl Future<Output = Called<Block>> + Send;
+    /// The epoch of the chain, by its first block.
+    fn anchor(&self) -> impl Future<Output = Called<String>> + Send;
+    /// What a transaction would use, and at which price.
+    fn estimate(&self, transaction: &str) -> impl Future<Output = Called<Bounds>> + Send;
+    /// The receipt of a transaction, from the URL that serves.
+    fn receipt(&self, hash: Felt) -> impl Future<Output = Called<Option<Receipt>>> + Send;
+
+    /// Each URL that is not left out.
+    fn urls(&self) -> Vec<Self::Url>;
+    /// The number of the newest accepted block of a URL.
+    fn head_of(&self, url: Self::Url) -> impl Future<Output = Called<u64>> + Send;
+    /// The accepted block of this number of a URL, if it shows one.
+    fn block_of(
+        &self,
+        url: Self::Url,
+        number: u64,
+    ) -> impl Future<Output = Called<Option<ListedBlock>>> + Send;
+    /// The transaction with this nonce of an account in a block of a URL.
+    fn transaction_of(
+        &self,
+        url: Self::Url,
+        number: u64,
+        account: Felt,
+        nonce: u64,
+    ) -> impl Future<Output = Called<Option<Felt>>> + Send;
+    /// The receipt of a transaction, from one URL.
+    fn receipt_of(
+        &self,
+        url: Self::Url,
+        hash: Felt,
+    ) -> impl Future<Output = Called<Option<Receipt>>> + Send;
+    /// A block of this number was acknowledged: a URL that is below it is behind.
+    fn note_shown(&self, number: u64);
+}
+
+/// The journal, and what is stored with it.
+pub trait JournalIo: Send + Sync {
+    /// Microseconds since 1970, by the clock of the store.
+    fn clock_us(&self) -> i64;
+    /// Whether no other process uses the store.
+    fn is_exclusive(&self) -> bool;
+
+    /// Stores an intent as sent, if the ledger permits it.
+    fn intend(
+        &self,
+        new: &NewIntent<'_>,
+        now_us: i64,
+    ) -> impl Future<Output = Stored<Intended>> + Send;
+    /// Changes an intent; `false` if its present state does not allow that.
+    fn apply(&self, id: IntentId, change: &Change<'_>)
+    -> impl Future<Output = Stored<bool>> + Send;
+    /// An intent.
+    fn intent(&self, id: IntentId) -> impl Future<Output = Stored<Option<Intent>>> + Send;
+    /// The newest intent of an equal request, unless rejected or lost.
+    fn newest_by_digest(
+        &self,
+        epoch: &str,
+        digest: &[u8; 32],
+    ) -> impl Future<Output = Stored<Option<Intent>>> + Send;
+    /// The unresolved intents of an epoch, or of one signer in it, oldest first.
+    fn unresolved(
+        &self,
+        epoch: &str,
+        signer: Option<Felt>,
+    ) -> impl Future<Output = Stored<Vec<Intent>>> + Send;
+    /// The displaced intents of an epoch, or of one signer in it, by nonce.
+    fn displaced(
+        &self,
+        epoch: &str,
+        signer: Option<Felt>,
+    ) -> impl Future<Output = Stored<Vec<Intent>>> + Send;
+    /// The intents of a slot, in any state, oldest first.
+    fn of_slot(
+        &self,
+        epoch: &str,
+        signer: Felt,
+        nonce: u64,
+    ) -> impl Future<Output = Stored<Vec<Intent>>> + Send;
+    /// The included intents, those in the newest blocks first; at most `limit`.
+    fn included_newest(
+        &self,
+        epoch: &str,
+        limit: u32,
+    ) -> impl Future<Output = Stored<Vec<Intent>>> + Send;
+    /// The highest block that is known to list an included intent.
+    fn floor(&self, epoch: &str) -> impl Future<Output = Stored<Option<u64>>> + Send;
+    /// The newest intent of an operation for a subject in a window that started a cooldown.
+    fn last_of(
+        &self,
+        operation: &str,
+        subject: Felt,
+        epoch: &str,
+        cooldown: Window,
+    ) -> impl Future<Output = Stored<Option<Intent>>> + Send;
+    /// Whether an identity and a recipient are bound to each other.
+    fn binding(
+        &self,
+        epoch: &str,
+        identity: Felt,
+        recipient: Felt,
+    ) -> impl Future<Output = Stored<Binding>> + Send;
+
+    /// Claims an idempotency key for a request.
+    fn claim(
+        &self,
+        key: &KeyOf<'_>,
+        token: &ClaimToken,
+    ) -> impl Future<Output = Stored<Claim>> + Send;
+    /// The intent that a key names, if it belongs to the request.
+    fn linked(&self, key: &KeyOf<'_>) -> impl Future<Output = Stored<Option<Intent>>> + Send;
+    /// Lets a key name an intent; `false` if it may not.
+    fn link(&self, key: &KeyOf<'_>, intent: IntentId) -> impl Future<Output = Stored<bool>> + Send;
+    /// Stores the response of a key that names this intent.
+    fn answer(
+        &self,
+        key: &KeyOf<'_>,
+        intent: IntentId,
+        outcome: &Outcome,
+        request_id: &str,
+    ) -> impl Future<Output = Stored<bool>> + Send;
+    /// Releases a claim of this token.
+    fn release_claim(
+        &self,
+        key: &KeyOf<'_>,
+        token: &ClaimToken,
+    ) -> impl Future<Output = Stored<bool>> + Send;
+}
+
+/// A write in flight: who wants the same joins it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Flight {
+    /// The digest of an operation, or the hash of a transaction.
+    pub digest: [u8; 32],
+    /// The intent that the request's key names already: its end is the answer, whatever an equal
+    /// request with another key gets.
+    pub named: Option<IntentId>,
+}
+
+/// An idempotency key, and the request that it is used with.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyOf<'a> {
+    /// The chain's epoch.
+    pub epoch: &'a str,
+    /// The key.
+    pub key: &'a str,
+    /// The operation's name.
+    pub operation: &'a str,
+    /// The digest of the request.
+    pub digest: &'a [u8; 32],
+}
+
+/// Everything that the write path asks of the world.
+pub trait Io: NodeIo + JournalIo + 'static {
+    /// The trace of a request.
+    type Trace: Send + Sync + 'static;
+    /// The exclusive right to write with an account.
+    type Guard: Send;
+
+    /// What the relay is configured with.
+    fn pins(&self) -> &Pins;
+    /// The bounds in force.
+    fn settings(&self) -> Settings;
+
+    /// The time of a monotonic clock.
+    fn now(&self) -> Duration;
+    /// Waits.
+    fn sleep(&self, time: Duration) -> impl Future<Output = ()> + Send;
+    /// 128 random bits; `None` if the system has none.
+    fn random(&self) -> Option<[u8; 16]>;
+    /// Uses the memory of this process.
+    fn memory<T>(&self, use_it: impl FnOnce(&mut Memory) -> T) -> T;
+
+    /// The epoch of the chain, if its pins permit a write. A proof is some seconds old at most.
+    fn require(&self, required: Required) -> impl Future<Output = Result<String, Outcome>> + Send;
+    /// The epoch of the chain, whatever its pins are; the last one while the node is unavailable.
+    fn epoch(&self) -> impl Future<Output = Result<String, Outcome>> + Send;
+    /// Drops the proof: a write may have changed a pin, or the chain is another one.
+    fn forget_proof(&self);
+    /// The number of a block that was the newest one not long ago: what is signed now is above it.
+    fn proven_head(&self) -> u64;
+
+    /// Locks an account: in the queue of this process, then against other processes.
+    fn lock(
+        &self,
+        role: Role,
+        deadline: Duration,
+    ) -> impl Future<Output = Result<Self::Guard, LockError>> + Send;
+    /// Checks that a lock is still held.
+    fn check_lock(&self, guard: &mut Self::Guard) -> impl Future<Output = Stored<()>> + Send;
+    /// Lets the next one write.
+    fn unlock(&self, guard: Self::Guard) -> impl Future<Output = ()> + Send;
+    /// Signs with the key of a role.
+    fn sign(&self, role: Role, invoke: Invoke, purpose: Purpose) -> SignedText;
+    /// Submits a signed transaction of an operation. Returns its hash.
+    fn add(
+        &self,
+        operation: &str,
+        transaction: &str,
+        trace: Option<&Self::Trace>,
+    ) -> impl Future<Output = Called<Felt>> + Send;
+
+    /// Does work of which one at a time runs in this process; `None` if its turn does not come
+    /// before the deadline.
+    fn in_turn<T: Send>(
+        &self,
+        deadline: Duration,
+        work: impl Future<Output = T> + Send,
+    ) -> impl Future<Output = Option<T>> + Send;
+    /// Carries a write out once, however many wait for it.
+    fn join(
+        &self,
+        flight: Flight,
+        write: impl Future<Output = Outcome> + Send + 'static,
+    ) -> impl Future<Output = Outcome> + Send;
+    /// Does work after the response.
+    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static);
+    /// Does work that is a stage of a request.
+    fn stage<T: Send>(
+        &self,
+        trace: &Self::Trace,
+        name: &'static str,
+        work: impl Future<Output = T> + Send,
+    ) -> impl Future<Output = T> + Send;
+
+    /// Wakes the reconciliation: an intent was left open.
+    fn wake(&self);
+    /// Informs the operator.
+    fn note(&self, note: Note<'_>);
+}
+
+/// Does work until a deadline; `None` if it is over.
+pub(super) async fn within<T>(
+    io: &impl Io,
+    deadline: Duration,
+    work: impl Future<Output = T> + Send,
+) -> Option<T> {
+    use futures_util::future::{Either, select};
+    let left = deadline.saturating_sub(io.now());
+    let work = core::pin::pin!(work);
+    let end = core::pin::pin!(io.sleep(left));
+    match select(work, end).await {
+        Either::Left((done, _)) => Some(done),
+        Either::Right(_) => None,
+    }
+}

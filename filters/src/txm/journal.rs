@@ -1,0 +1,31 @@
+//! The journal as the stages write it.
+
+use super::io::{Io, Note, Stored};
+use super::node::Receipt;
+use crate::ledger::{Change, Intent, IntentId};
+
+/// Records that a transaction that was included, or sent before, is in doubt.
+pub(super) async fn displace(io: &impl Io, intent: &Intent, why: &str) -> Stored<()> {
+    if io.apply(intent.id, &Change::Displaced(why)).await? {
+        io.note(Note::Displaced(intent, why));
+    }
+    Ok(())
+}
+
+/// Records that another transaction has the nonce of this one for good.
+pub(super) async fn lose(io: &impl Io, intent: &Intent, why: &str) -> Stored<()> {
+    if io.apply(intent.id, &Change::Lost(why)).await? {
+        io.note(Note::Lost(intent, why));
+    }
+    Ok(())
+}
+
+/// Records an accepted receipt; `false` if the journal has it.
+pub(super) async fn include(io: &impl Io, id: IntentId, receipt: &Receipt) -> Stored<bool> {
+    let outcome = match &receipt.outcome {
+        Ok(()) => Ok(()),
+        Err(reason) => Err(reason.as_deref()),
+    };
+    let included = Change::Included { outcome, fee: receipt.fee, block: receipt.inclusion() };
+    io.apply(id, &included).await
+}

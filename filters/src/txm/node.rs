@@ -1,0 +1,123 @@
+//! What the node answers, as the write path reads it.
+
+use crate::felt::Felt;
+use crate::ledger::Inclusion;
+use crate::verdict::Refusal;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// Why a call has no result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallError {
+    /// No verified answer.
+    NoAnswer {
+        /// The name of the cause, for the journal.
+        cause: &'static str,
+        /// Whether it is certain that the node did not receive the request.
+        is_unsent: bool,
+        /// The refusal of the request that needed it.
+        refusal: Refusal,
+    },
+    /// The node answered with an error.
+    Returned(ErrorObject),
+    /// The result does not match the method.
+    MalformedAnswer,
+}
+
+/// An error of the node: Starknet API, `components/errors`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErrorObject {
+    /// Its code.
+    pub code: i64,
+    /// The contract's own short text, if an execution failed.
+    pub short_reason: Option<String>,
+}
+
+/// The codes that matter here.
+pub mod code {
+    /// An error of `starknet-devnet` itself; on another node it may mean anything.
+    pub const DEVNET: i64 = -1;
+    /// No block of this id.
+    pub const BLOCK_NOT_FOUND: i64 = 24;
+    /// No contract at the address.
+    pub const CONTRACT_NOT_FOUND: i64 = 20;
+    /// No transaction of this hash.
+    pub const TRANSACTION_NOT_FOUND: i64 = 29;
+    /// A call reverted.
+    pub const CONTRACT_ERROR: i64 = 40;
+    /// A simulated transaction reverted.
+    pub const EXECUTION_ERROR: i64 = 41;
+    /// The nonce is not the account's next one.
+    pub const INVALID_NONCE: i64 = 52;
+    /// The resource bounds or the balance do not cover the fee.
+    pub const INSUFFICIENT_BOUNDS: i64 = 53;
+    /// The account cannot pay for its bounds.
+    pub const INSUFFICIENT_BALANCE: i64 = 54;
+    /// The account's `__validate__` refused.
+    pub const VALIDATION_FAILURE: i64 = 55;
+    /// The class is declared already.
+    pub const CLASS_ALREADY_DECLARED: i64 = 51;
+    /// The same transaction is known already.
+    pub const DUPLICATE: i64 = 59;
+}
+
+impl ErrorObject {
+    /// Whether a transaction with this error was certainly not accepted: true for the errors of the
+    /// write methods and of a malformed request, false for an internal error.
+    #[must_use]
+    pub const fn is_definite(&self) -> bool {
+        matches!(self.code, 50..=62 | 64..=69 | code::DEVNET | -32604 | -32602..=-32600 | -32700)
+    }
+}
+
+/// A block's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Its number.
+    pub number: u64,
+    /// Its hash.
+    pub hash: Felt,
+    /// Seconds since 1970.
+    pub timestamp: u64,
+}
+
+/// An accepted block, with the transactions that it lists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedBlock {
+    /// Its hash.
+    pub hash: Felt,
+    /// Its transactions.
+    pub transactions: Vec<Felt>,
+}
+
+/// A transaction's receipt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    /// Its block is accepted, not only being built.
+    pub accepted: bool,
+    /// Success, or the contract's short reason, if it stated one.
+    pub outcome: Result<(), Option<String>>,
+    /// The fee in fri, if it is stated in that unit.
+    pub fee: Option<u128>,
+    /// Number and hash of its block, if it is accepted and says so.
+    pub block: Option<(u64, Felt)>,
+}
+
+impl Receipt {
+    /// Its block, as the journal stores it.
+    pub(super) fn inclusion(&self) -> Option<Inclusion> {
+        let (number, hash) = self.block?;
+        Some(Inclusion { number, fingerprint: hash.to_bytes_be() })
+    }
+}
+
+/// A token balance in fri, as the token's view returns it: a `u256`, capped, as more than 128 bits
+/// do not exist. `None` if it is none.
+#[must_use]
+pub fn token_balance(result: &[Felt]) -> Option<u128> {
+    let [low, high] = result else { return None };
+    if *high != Felt::ZERO {
+        return Some(u128::MAX);
+    }
+    low.to_u128()
+}

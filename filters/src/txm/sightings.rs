@@ -1,0 +1,180 @@
+//! Gathers what the URLs of the node show of journaled transactions, one by one, and remembers it
+//! from poll to poll. What that proves is decided in [`super::evidence`].
+
+use super::evidence::{Below, Doubt, Presence, Settling, ShownBlock, View};
+use super::io::{Called, Io};
+use super::node::Receipt;
+use crate::felt::Felt;
+use crate::ledger::{Intent, IntentId};
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use futures_util::future::{join, join_all};
+
+/// Blocks that are searched at a time for the transaction that took a nonce.
+const BLOCKS: u64 = 64;
+
+/// What the URLs of the node show of a transaction.
+pub(super) enum Sighting {
+    /// A URL shows it in an accepted block.
+    Shown(Receipt),
+    /// It is in doubt.
+    Displaced(Doubt),
+    /// No URL shows it, and nothing proves that it is gone.
+    Unknown,
+    /// No URL answers.
+    Unavailable,
+}
+
+/// What became of a nonce that its account has used.
+pub(super) enum NonceUse {
+    /// Another transaction has it for good, in this block.
+    Settled { transaction: Felt, number: u64 },
+    /// Nothing that is final yet.
+    Open,
+}
+
+/// The blocks in which the transaction that took a nonce is searched.
+#[derive(Clone, Copy)]
+struct Walk {
+    /// The first one. The head that was read when it was signed may have been ahead of the nonce
+    /// that was read: where nothing is found up to the head, the search begins further back.
+    first: u64,
+    /// The next one to read.
+    next: u64,
+    /// What was found, and where.
+    found: Option<(Felt, u64)>,
+}
+
+/// What a process remembers of the write path. Nothing of it outlives the process, and nothing is
+/// wrong without it: it is found again.
+#[derive(Default)]
+pub struct Memory {
+    below: BTreeMap<IntentId, Below>,
+    walks: BTreeMap<IntentId, Walk>,
+    settling: Settling,
+    /// How many displaced intents were looked for, so that each is.
+    pub(super) followed: usize,
+    /// The epoch for which the intents of earlier processes are settled.
+    pub(super) reconciled: Option<String>,
+}
+
+/// Asks every URL for a transaction that was included, and for the block that had it.
+pub(super) async fn look_for(io: &impl Io, intent: &Intent) -> Sighting {
+    let (urls, hash) = (io.urls(), intent.transaction_hash);
+    let receipts = join_all(urls.iter().map(|url| io.receipt_of(*url, hash))).await;
+    if receipts.iter().all(Result::is_err) {
+        return Sighting::Unavailable;
+    }
+    let mut shown = receipts.into_iter().flatten().flatten();
+    if let Some(receipt) = shown.find(|receipt| receipt.accepted) {
+        io.memory(|memory| memory.below.remove(&intent.id));
+        return Sighting::Shown(receipt);
+    }
+    let Some(included) = intent.included else { return Sighting::Unknown };
+    let views = views(io, &urls, included.number, hash).await;
+    let now = io.now();
+    let presence = io.memory(|memory| {
+        let below = memory.below.entry(intent.id).or_default();
+        let presence = below.judge(&views, included.number, now);
+        if matches!(presence, Presence::Displaced(_)) {
+            memory.below.remove(&intent.id);
+        }
+        presence
+    });
+    match presence {
+        Presence::Displaced(doubt) => Sighting::Displaced(doubt),
+        Presence::Shown | Presence::Unknown => Sighting::Unknown,
+    }
+}
+
+/// Finds the transaction that took the nonce of an intent, which its account has used: one of
+/// `ours` that is included, or one in the blocks since the intent was signed. It counts once its
+/// block is settled.
+///
+/// # Errors
+/// No URL answers.
+pub(super) async fn nonce_use(
+    io: &impl Io,
+    intent: &Intent,
+    ours: Option<(Felt, u64)>,
+) -> Called<NonceUse> {
+    let found = match ours {
+        Some(ours) => {
+            let first = intent.born.unwrap_or(0);
+            let walk = Walk { first, next: first, found: Some(ours) };
+            io.memory(|memory| memory.walks.insert(intent.id, walk));
+            Some(ours)
+        }
+        None => walk(io, intent).await?,
+    };
+    let Some((transaction, number)) = found else { return Ok(NonceUse::Open) };
+    let views = views(io, &io.urls(), number, transaction).await;
+    let is_listed = views.iter().any(|view| view.block.is_some_and(|block| block.lists));
+    let (now, confirmations) = (io.now(), io.settings().confirmations);
+    Ok(io.memory(|memory| {
+        if !is_listed {
+            // rolled back meanwhile
+            memory.walks.remove(&intent.id);
+        }
+        let settled = memory.settling.settled(&views, number, confirmations, now);
+        if settled.is_none() || !is_listed {
+            return NonceUse::Open;
+        }
+        memory.walks.remove(&intent.id);
+        NonceUse::Settled { transaction, number }
+    }))
+}
+
+/// Goes on searching the blocks since an intent was signed for the transaction with its nonce.
+async fn walk(io: &impl Io, intent: &Intent) -> Called<Option<(Felt, u64)>> {
+    let begun = io.memory(|memory| memory.walks.get(&intent.id).copied());
+    if let Some(found) = begun.and_then(|walk| walk.found) {
+        return Ok(Some(found));
+    }
+    let born = intent.born.unwrap_or(0);
+    let mut walk = begun.unwrap_or(Walk { first: born, next: born, found: None });
+    let next = walk.next;
+    let heads = io.urls().into_iter().map(|url| async move { (io.head_of(url).await, url) });
+    let heads = join_all(heads).await;
+    let highest = heads.into_iter().filter_map(|(head, url)| Some((head.ok()?, url)));
+    let Some((head, url)) = highest.max_by_key(|(head, _)| *head) else { return Ok(None) };
+    for number in next..=head.min(next.saturating_add(BLOCKS)) {
+        let listed = io.transaction_of(url, number, intent.signer, intent.nonce).await?;
+        if let Some(hash) = listed.filter(|hash| *hash != intent.transaction_hash) {
+            walk.found = Some((hash, number));
+            break;
+        }
+        walk.next = number.saturating_add(1);
+    }
+    if walk.found.is_none() && walk.next > head {
+        // it was in a block that was exchanged meanwhile, or before: once more
+        walk.first = walk.first.saturating_sub(BLOCKS);
+        walk.next = walk.first;
+    }
+    io.memory(|memory| memory.walks.insert(intent.id, walk));
+    Ok(walk.found)
+}
+
+/// Forgets what was searched for other intents than these, whose nonces are open.
+pub(super) fn retain(io: &impl Io, open: &[IntentId]) {
+    io.memory(|Memory { walks, settling, .. }| {
+        walks.retain(|id, _| open.contains(id));
+        let found: Vec<_> = walks.values().filter_map(|walk| walk.found).collect();
+        settling.retain(|number| found.iter().any(|(_, found)| *found == number));
+    });
+}
+
+/// What each URL that answers shows: its head, and its block of this number.
+async fn views<I: Io>(io: &I, urls: &[I::Url], number: u64, transaction: Felt) -> Vec<View> {
+    let views = urls.iter().map(|url| async move {
+        let (head, block) = join(io.head_of(*url), io.block_of(*url, number)).await;
+        let (head, block) = (head.ok()?, block.ok()?);
+        let block = block.map(|block| ShownBlock {
+            hash: block.hash.to_bytes_be(),
+            lists: block.transactions.contains(&transaction),
+        });
+        Some(View { head, block })
+    });
+    join_all(views).await.into_iter().flatten().collect()
+}

@@ -1,0 +1,141 @@
+//! `POST /rpc`: a transaction that a user signed, verified and handed to the node once.
+//!
+//! The policy has judged what can be judged without the chain. Here the sender's class and key are
+//! read, which turn it into a [`TransactionPermit`]; then it is journaled and sent. The same
+//! transaction again, found by its hash, gets its outcome from the journal, whatever its signature.
+
+use super::intend::{Intending, intend};
+use super::io::{Flight, Io};
+use super::outcome::{Details, Outcome, refuse};
+use super::rollbacks::{Repeated, send_again};
+use super::settings::Required;
+use super::{DEADLINE, pins, reconcile, submit};
+use crate::felt::Felt;
+use crate::ledger::{Budgets, IntentId, NewIntent};
+use crate::policy::{TransactionPermit, Unverified};
+use crate::tx::{Account, selector};
+use crate::verdict::Reason;
+use alloc::string::String;
+use alloc::sync::Arc;
+
+/// Returns the chain's epoch, and the class and key of the sender, if it is deployed before.
+///
+/// # Errors
+/// The relay signs with the account; it is not deployed; or nothing may be written now.
+pub async fn account(
+    io: &impl Io,
+    unverified: &Unverified<'_>,
+) -> Result<(String, Option<Account>), Outcome> {
+    let sender = unverified.sender();
+    if sender.or(unverified.deployed()).is_some_and(|address| io.pins().signs_with(address)) {
+        let message = "the relay signs with this account: its transactions are operations";
+        return refuse(Reason::SenderNotAllowed, message);
+    }
+    let deadline = io.now().saturating_add(DEADLINE);
+    let epoch = reconcile::permit(io, Required::All, deadline).await?;
+    let Some(address) = sender else { return Ok((epoch, None)) };
+    let Some(class_hash) = io.class_hash_at(address).await? else {
+        pins::check_epoch(io, &epoch).await?;
+        return refuse(Reason::AccountNotDeployed, "the sender is not deployed");
+    };
+    // another class may report any key
+    let public_key = if class_hash == io.pins().account_class {
+        let key = io.call(address, selector("get_public_key"), &[]).await?;
+        key.first().copied().unwrap_or(Felt::ZERO)
+    } else {
+        Felt::ZERO
+    };
+    Ok((epoch, Some(Account { class_hash, public_key })))
+}
+
+/// Submits a transaction once, however often it is requested.
+pub async fn submit<I: Io>(io: &Arc<I>, transaction: Approved<I::Trace>) -> Outcome {
+    let flight = Flight { digest: transaction.hash.to_bytes_be(), named: None };
+    let writer = Arc::clone(io);
+    let write = async move { Outcome::merge(write(&writer, &transaction).await) };
+    io.join(flight, write).await
+}
+
+async fn write<I: Io>(io: &Arc<I>, transaction: &Approved<I::Trace>) -> Result<Outcome, Outcome> {
+    let (io, shared) = (&**io, io);
+    let hash = transaction.hash;
+    pins::check_epoch(io, &transaction.epoch).await?;
+    let new = transaction.intent(io.proven_head());
+    let id = match intend(io, &new).await? {
+        Intending::New(id) => {
+            submit::submit(io, id, &new, &transaction.trace).await?;
+            submit::accepted(io, id, hash).await?;
+            id
+        }
+        Intending::Displaced(earlier) => {
+            if send_again(io, &earlier).await? == Repeated::Refused {
+                return refuse(Reason::Rejected, "the node refused the transaction");
+            }
+            earlier.id
+        }
+        Intending::NonceTaken => {
+            let message = "another transaction of the account has this nonce";
+            return refuse(Reason::NonceConflict, message);
+        }
+    };
+    settle_later(shared, id, hash);
+    Ok(Outcome::written(hash, Details::None))
+}
+
+/// Records the receipt once it is there; the client has its response before.
+fn settle_later<I: Io>(io: &Arc<I>, id: IntentId, hash: Felt) {
+    let waiting = Arc::clone(io);
+    io.spawn(async move {
+        // an error was logged, and the reconciliation records it later
+        let _recorded = submit::receipt(&*waiting, id, hash).await;
+    });
+}
+
+/// A permitted transaction, detached from its request.
+#[derive(Debug)]
+pub struct Approved<T> {
+    operation: &'static str,
+    hash: Felt,
+    sender: Felt,
+    nonce: u64,
+    params: String,
+    epoch: String,
+    trace: Arc<T>,
+}
+
+impl<T> Approved<T> {
+    /// A permitted transaction, and the epoch for which it was judged.
+    #[must_use]
+    pub fn new(permit: &TransactionPermit<'_>, epoch: String, trace: &Arc<T>) -> Self {
+        Self {
+            operation: permit.kind(),
+            hash: permit.hash(),
+            sender: permit.sender(),
+            nonce: permit.nonce(),
+            params: permit.params(),
+            epoch,
+            trace: Arc::clone(trace),
+        }
+    }
+
+    fn intent(&self, born: u64) -> NewIntent<'_> {
+        NewIntent {
+            operation: self.operation,
+            digest: self.hash.to_bytes_be(),
+            subject: None,
+            identity: None,
+            request: "",
+            epoch: &self.epoch,
+            signer: self.sender,
+            nonce: self.nonce,
+            transaction_hash: self.hash,
+            transaction: &self.params,
+            idempotency_key: None,
+            born,
+            replaces: None,
+            max_fee: 0,
+            budgets: Budgets::default(),
+            cooldown: None,
+        }
+    }
+}

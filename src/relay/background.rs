@@ -1,0 +1,68 @@
+//! Settles open intents in the background, and reports the state of the journal. Of the processes
+//! that share a store one does it, and another once that ends, cannot write, or is suspended.
+
+use super::driver::Driver;
+use crate::io::cold;
+use crate::store::{Chore, ChoreLock, IntentState};
+use portcullis_filters::txm::io::Io as _;
+use portcullis_filters::txm::settings::Required;
+use portcullis_filters::txm::{DEADLINE, reconcile};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often it runs when no intent is reported.
+const INTERVAL: Duration = Duration::from_secs(2);
+
+/// Settles open intents until the process ends.
+pub(super) async fn run(driver: Arc<Driver>) {
+    let store = &driver.store;
+    let mut chore = ChoreLock::of(Chore::Reconciliation);
+    loop {
+        let _elapsed = tokio::time::timeout(INTERVAL, driver.unsettled.notified()).await;
+        // an error is dropped: what needs the store reports it
+        let _read = store.read_clock().await;
+        let deadline = driver.now() + DEADLINE;
+        let permitted = reconcile::permit(&*driver, Required::AllButV2, deadline).await;
+        let is_ours = match &permitted {
+            Ok(_) => cold(chore.try_acquire(store)).await.unwrap_or(false),
+            Err(_) => {
+                // one that breaks here has broken the lock as well
+                let _released = chore.release().await;
+                false
+            }
+        };
+        driver.metrics.relay.reconciles(is_ours);
+        let Ok(epoch) = permitted else { continue };
+        report_budgets(&driver, &epoch).await;
+        // an error is dropped here, too: requests ask the chain themselves
+        if !is_ours || cold(reconcile::settle_open(&*driver, &epoch)).await.is_ok() {
+            report_open(&driver, &epoch).await;
+        }
+        report_counts(&driver).await;
+    }
+}
+
+async fn report_open(driver: &Driver, epoch: &str) {
+    if let Ok(open) = driver.store.intents().unresolved(epoch, None).await {
+        let oldest = open.first().map(|intent| intent.created_us);
+        driver.metrics.relay.reconciled(driver.store.now_us(), oldest);
+    }
+}
+
+async fn report_budgets(driver: &Driver, epoch: &str) {
+    let (budgets, now_us) = (driver.running.settings().budgets(), driver.store.now_us());
+    let used = driver.store.intents().budgets_used(&budgets, epoch, now_us).await;
+    for (budget, used) in used.into_iter().flatten() {
+        driver.metrics.relay.budget_used(budget.name(), used);
+    }
+}
+
+async fn report_counts(driver: &Driver) {
+    if let Ok(counts) = driver.store.intents().counts_by_state().await {
+        for state in IntentState::ALL {
+            let found = counts.iter().find(|(found, _)| *found == state);
+            let intents = found.map_or(0, |(_, intents)| *intents);
+            driver.metrics.relay.journal(state.name(), intents);
+        }
+    }
+}

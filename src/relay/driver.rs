@@ -1,0 +1,394 @@
+//! Performs what the transaction manager asks for: calls of the node, statements of the store,
+//! signatures, waiting. It decides nothing.
+
+use super::answer;
+use super::pins::{self, Prover};
+use super::settings::Settings;
+use super::signers::{SignerGuard, Signers};
+use super::trace::Trace;
+use crate::http::clients::Running;
+use crate::io::shared::{Aborted, Shared};
+use crate::node::chain::{CallTrace, Chain, RpcError};
+use crate::store::{Store, StoreError};
+use crate::telemetry::Metrics;
+use parking_lot::Mutex;
+use portcullis_filters::felt::Felt;
+use portcullis_filters::ledger::{
+    Binding, Change, Claim, ClaimToken, Intended, Intent, IntentId, NewIntent,
+};
+use portcullis_filters::policy::method_of;
+use portcullis_filters::tx::{Bounds, Invoke};
+use portcullis_filters::txm::io::{
+    Called, Flight, Io, JournalError, JournalIo, KeyOf, LockError, NodeIo, Note, Purpose,
+    SignedText, Stored,
+};
+use portcullis_filters::txm::node::{Block, CallError, ListedBlock, Receipt};
+use portcullis_filters::txm::outcome::Outcome;
+use portcullis_filters::txm::settings::{self, Pins, Required, Role};
+use portcullis_filters::txm::sightings::Memory;
+use portcullis_filters::verdict::{Reason, Refusal};
+use portcullis_filters::window::Window;
+use ring::rand::{SecureRandom as _, SystemRandom};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+
+/// The relay's parts, as the transaction manager uses them.
+pub(super) struct Driver {
+    pub(super) pins: Pins,
+    pub(super) chain: Arc<Chain>,
+    pub(super) store: Arc<Store>,
+    pub(super) prover: Arc<Prover>,
+    pub(super) signers: Signers,
+    pub(super) running: Arc<Running<Settings>>,
+    pub(super) metrics: Arc<Metrics>,
+    /// Signals that an intent was left open.
+    pub(super) unsettled: Notify,
+    start: Instant,
+    memory: Mutex<Memory>,
+    turn: tokio::sync::Mutex<()>,
+    in_flight: Shared<Flight, Outcome>,
+}
+
+impl Driver {
+    pub(super) fn new(
+        pins: Pins,
+        chain: &Arc<Chain>,
+        store: Arc<Store>,
+        prover: &Arc<Prover>,
+        signers: Signers,
+        running: &Arc<Running<Settings>>,
+        metrics: &Arc<Metrics>,
+    ) -> Self {
+        Self {
+            pins,
+            chain: Arc::clone(chain),
+            store,
+            prover: Arc::clone(prover),
+            signers,
+            running: Arc::clone(running),
+            metrics: Arc::clone(metrics),
+            unsettled: Notify::new(),
+            start: Instant::now(),
+            memory: Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
+            in_flight: Shared::new(0, |_| 0),
+        }
+    }
+
+    fn at(&self, deadline: Duration) -> Instant {
+        self.start + deadline
+    }
+}
+
+impl NodeIo for Driver {
+    type Url = usize;
+
+    async fn call(&self, to: Felt, selector: Felt, args: &[Felt]) -> Called<Vec<Felt>> {
+        Ok(self.chain.call(to, selector, args).await?)
+    }
+
+    async fn class_hash_at(&self, address: Felt) -> Called<Option<Felt>> {
+        Ok(self.chain.class_hash_at(address).await?)
+    }
+
+    async fn nonce(&self, account: Felt) -> Called<u64> {
+        Ok(self.chain.nonce(account).await?)
+    }
+
+    async fn head(&self) -> Called<Block> {
+        Ok(self.chain.head().await?)
+    }
+
+    async fn anchor(&self) -> Called<String> {
+        Ok(pins::epoch(&self.chain).await?)
+    }
+
+    async fn estimate(&self, transaction: &str) -> Called<Bounds> {
+        Ok(self.chain.estimate(transaction).await?)
+    }
+
+    async fn receipt(&self, hash: Felt) -> Called<Option<Receipt>> {
+        Ok(self.chain.receipt(hash).await?)
+    }
+
+    fn urls(&self) -> Vec<usize> {
+        self.chain.0.serving_urls()
+    }
+
+    async fn head_of(&self, url: usize) -> Called<u64> {
+        Ok(self.chain.url(url).head().await?)
+    }
+
+    async fn block_of(&self, url: usize, number: u64) -> Called<Option<ListedBlock>> {
+        Ok(self.chain.url(url).block(number).await?)
+    }
+
+    async fn transaction_of(
+        &self,
+        url: usize,
+        number: u64,
+        account: Felt,
+        nonce: u64,
+    ) -> Called<Option<Felt>> {
+        Ok(self.chain.url(url).transaction_of(number, account, nonce).await?)
+    }
+
+    async fn receipt_of(&self, url: usize, hash: Felt) -> Called<Option<Receipt>> {
+        Ok(self.chain.url(url).receipt(hash).await?)
+    }
+
+    fn note_shown(&self, number: u64) {
+        self.chain.0.note_shown(number);
+    }
+}
+
+impl JournalIo for Driver {
+    fn clock_us(&self) -> i64 {
+        self.store.now_us()
+    }
+
+    fn is_exclusive(&self) -> bool {
+        self.store.is_exclusive()
+    }
+
+    async fn intend(&self, new: &NewIntent<'_>, now_us: i64) -> Stored<Intended> {
+        self.store.intents().intend(new, now_us).await.map_err(logged)
+    }
+
+    async fn apply(&self, id: IntentId, change: &Change<'_>) -> Stored<bool> {
+        self.store.intents().apply(id, change, self.store.now_us()).await.map_err(logged)
+    }
+
+    async fn intent(&self, id: IntentId) -> Stored<Option<Intent>> {
+        self.store.intents().get(id).await.map_err(logged)
+    }
+
+    async fn newest_by_digest(&self, epoch: &str, digest: &[u8; 32]) -> Stored<Option<Intent>> {
+        self.store.intents().newest_by_digest(epoch, digest).await.map_err(logged)
+    }
+
+    async fn unresolved(&self, epoch: &str, signer: Option<Felt>) -> Stored<Vec<Intent>> {
+        self.store.intents().unresolved(epoch, signer).await.map_err(logged)
+    }
+
+    async fn displaced(&self, epoch: &str, signer: Option<Felt>) -> Stored<Vec<Intent>> {
+        self.store.intents().displaced(epoch, signer).await.map_err(logged)
+    }
+
+    async fn of_slot(&self, epoch: &str, signer: Felt, nonce: u64) -> Stored<Vec<Intent>> {
+        self.store.intents().of_slot(epoch, signer, nonce).await.map_err(logged)
+    }
+
+    async fn included_newest(&self, epoch: &str, limit: u32) -> Stored<Vec<Intent>> {
+        self.store.intents().included_newest(epoch, limit).await.map_err(logged)
+    }
+
+    async fn floor(&self, epoch: &str) -> Stored<Option<u64>> {
+        self.store.intents().floor(epoch).await.map_err(logged)
+    }
+
+    async fn last_of(
+        &self,
+        operation: &str,
+        subject: Felt,
+        epoch: &str,
+        cooldown: Window,
+    ) -> Stored<Option<Intent>> {
+        self.store.intents().last_of(operation, subject, epoch, cooldown).await.map_err(logged)
+    }
+
+    async fn binding(&self, epoch: &str, identity: Felt, recipient: Felt) -> Stored<Binding> {
+        self.store.faucet().check(epoch, identity, recipient).await.map_err(logged)
+    }
+
+    async fn claim(&self, of: &KeyOf<'_>, token: &ClaimToken) -> Stored<Claim> {
+        let KeyOf { epoch, key, operation, digest } = of;
+        let now_us = self.store.now_us();
+        self.store.keys(epoch).claim(key, operation, digest, token, now_us).await.map_err(logged)
+    }
+
+    async fn linked(&self, of: &KeyOf<'_>) -> Stored<Option<Intent>> {
+        let KeyOf { epoch, key, operation, digest } = of;
+        self.store.keys(epoch).intent(key, operation, digest).await.map_err(logged)
+    }
+
+    async fn link(&self, of: &KeyOf<'_>, intent: IntentId) -> Stored<bool> {
+        let KeyOf { epoch, key, operation, digest } = of;
+        self.store.keys(epoch).link(key, operation, digest, intent).await.map_err(logged)
+    }
+
+    async fn answer(
+        &self,
+        of: &KeyOf<'_>,
+        intent: IntentId,
+        outcome: &Outcome,
+        request_id: &str,
+    ) -> Stored<bool> {
+        let KeyOf { epoch, key, operation, digest } = of;
+        let reply = answer::operation(outcome, request_id);
+        let [body, ..] = reply.body.pieces();
+        let body = String::from_utf8_lossy(body);
+        let keys = self.store.keys(epoch);
+        keys.answer(key, operation, digest, intent, reply.status, &body).await.map_err(logged)
+    }
+
+    async fn release_claim(&self, of: &KeyOf<'_>, token: &ClaimToken) -> Stored<bool> {
+        self.store.keys(of.epoch).release(of.key, token).await.map_err(logged)
+    }
+}
+
+impl Io for Driver {
+    type Trace = Trace;
+    type Guard = SignerGuard;
+
+    fn pins(&self) -> &Pins {
+        &self.pins
+    }
+
+    fn settings(&self) -> settings::Settings {
+        self.running.settings().bounds()
+    }
+
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    async fn sleep(&self, time: Duration) {
+        tokio::time::sleep(time).await;
+    }
+
+    fn random(&self) -> Option<[u8; 16]> {
+        let mut bytes = [0; 16];
+        SystemRandom::new().fill(&mut bytes).ok()?;
+        Some(bytes)
+    }
+
+    fn memory<T>(&self, use_it: impl FnOnce(&mut Memory) -> T) -> T {
+        use_it(&mut self.memory.lock())
+    }
+
+    async fn require(&self, required: Required) -> Result<String, Outcome> {
+        self.prover.require(required).await
+    }
+
+    async fn epoch(&self) -> Result<String, Outcome> {
+        self.prover.epoch().await
+    }
+
+    fn forget_proof(&self) {
+        self.prover.forget();
+    }
+
+    fn proven_head(&self) -> u64 {
+        self.prover.head()
+    }
+
+    async fn lock(&self, role: Role, deadline: Duration) -> Result<SignerGuard, LockError> {
+        self.signers.of(role).lock(self.at(deadline)).await
+    }
+
+    async fn check_lock(&self, guard: &mut SignerGuard) -> Stored<()> {
+        guard.check().await.map_err(logged)
+    }
+
+    async fn unlock(&self, guard: SignerGuard) {
+        guard.release().await;
+    }
+
+    fn sign(&self, role: Role, invoke: Invoke, purpose: Purpose) -> SignedText {
+        self.signers.of(role).sign(invoke, purpose)
+    }
+
+    async fn add(&self, operation: &str, transaction: &str, trace: Option<&Trace>) -> Called<Felt> {
+        let (start, mut call) = (Instant::now(), CallTrace::default());
+        let traceparent = trace.and_then(Trace::traceparent);
+        let method = method_of(operation);
+        let added = self.chain.add(method, transaction, traceparent, &mut call).await;
+        if let Some(trace) = trace {
+            trace.note_call(start, call);
+        }
+        Ok(added?)
+    }
+
+    async fn in_turn<T: Send>(
+        &self,
+        deadline: Duration,
+        work: impl Future<Output = T> + Send,
+    ) -> Option<T> {
+        let _turn = timeout_at(self.at(deadline), self.turn.lock()).await.ok()?;
+        Some(work.await)
+    }
+
+    async fn join(
+        &self,
+        flight: Flight,
+        write: impl Future<Output = Outcome> + Send + 'static,
+    ) -> Outcome {
+        let write = async { (write.await, Duration::ZERO) };
+        self.in_flight.get(flight, write).await.unwrap_or_else(|Aborted| {
+            let message = "the write was interrupted: repeat the request, it is not sent twice";
+            Outcome::refused(Reason::OutcomeUnknown, message)
+        })
+    }
+
+    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        tokio::spawn(work);
+    }
+
+    fn stage<T: Send>(
+        &self,
+        trace: &Trace,
+        name: &'static str,
+        work: impl Future<Output = T> + Send,
+    ) -> impl Future<Output = T> + Send {
+        trace.stage(name, work)
+    }
+
+    fn wake(&self) {
+        self.unsettled.notify_one();
+    }
+
+    fn note(&self, note: Note<'_>) {
+        let change = match note {
+            Note::Nonce(role, nonce) => return self.metrics.relay.nonce(role.name(), nonce),
+            Note::NotReadBack(operation) => {
+                log::warn!(operation; "the effect was not read back");
+                return;
+            }
+            Note::Displaced(intent, why) => (intent, format!("is displaced: {why}:")),
+            Note::Lost(intent, why) => (intent, format!("is lost: {why}:")),
+            Note::Back(intent) => (intent, "is back: the chain has".to_owned()),
+        };
+        let (intent, change) = change;
+        let again = if matches!(note, Note::Back(_)) { " again" } else { "" };
+        log::warn!(
+            operation = intent.operation.as_str();
+            "intent {} {change} transaction {}{again}", intent.id, intent.transaction_hash
+        );
+    }
+}
+
+/// Logs why a statement failed.
+fn logged(error: StoreError) -> JournalError {
+    error.log();
+    match error {
+        StoreError::Unconfirmed(_) => JournalError::Unconfirmed,
+        _ => JournalError::Failed,
+    }
+}
+
+impl From<RpcError> for CallError {
+    fn from(error: RpcError) -> Self {
+        match error {
+            RpcError::Node(error) => Self::NoAnswer {
+                cause: error.name(),
+                is_unsent: error.is_unsent(),
+                refusal: Refusal::from(error),
+            },
+            RpcError::Returned(error) => Self::Returned(error),
+            RpcError::MalformedAnswer => Self::MalformedAnswer,
+        }
+    }
+}
