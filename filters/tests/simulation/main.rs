@@ -1,6 +1,8 @@
 //! Simulations: pure decisions in a world that is made of chance and virtual time.
 //!
-//! Reading order: `toolkit` (chance, replay, shrinking), `leases` (the fleet's leases).
+//! Reading order: `toolkit` (chance, replay, shrinking), `leases` (the fleet's leases), `writes` (the
+//! relay's writes).
 
 mod leases;
 mod toolkit;
+mod writes;

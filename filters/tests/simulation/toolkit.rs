@@ -16,6 +16,9 @@ use std::ops::Range;
 /// The most lines that a failure prints.
 const MAX_LINES: usize = 60;
 
+/// In a list: the last way, however many there are.
+const LAST: u32 = u32::MAX;
+
 /// Runs that shrinking may take.
 const MAX_RUNS: usize = 4_000;
 
@@ -45,7 +48,10 @@ impl Chance {
     pub(crate) fn choose(&mut self, n: u32) -> u32 {
         let choice = match &mut self.source {
             Source::Seed(state) => (split_mix(state) % u64::from(n)) as u32,
-            Source::List(list) => list.pop_front().unwrap_or(0) % n,
+            Source::List(list) => match list.pop_front().unwrap_or(0) {
+                LAST => n - 1,
+                choice => choice % n,
+            },
         };
         self.taken.push(choice);
         choice

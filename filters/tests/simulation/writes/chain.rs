@@ -1,0 +1,345 @@
+//! A chain of blocks with the product's contracts, and the URLs that show it, each in its way.
+
+use portcullis_filters::felt::Felt;
+use portcullis_filters::tx::selector;
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+pub(super) fn felt(number: u64) -> Felt {
+    Felt::from(number)
+}
+
+/// What a transaction does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    Register {
+        identity: Felt,
+        account: Felt,
+    },
+    Mint {
+        recipient: Felt,
+        card: [Felt; 2],
+    },
+    Usership {
+        account: Felt,
+        epoch: Felt,
+        result: [Felt; 2],
+    },
+    Drip {
+        recipient: Felt,
+    },
+    /// A transaction of a user, or of a stranger with our key.
+    Other,
+}
+
+/// Selectors are digests: each is computed once.
+pub(super) struct Selectors {
+    pub(super) register: Felt,
+    pub(super) mint: Felt,
+    pub(super) usership: Felt,
+    pub(super) transfer: Felt,
+    pub(super) identity_of: Felt,
+    pub(super) account_of: Felt,
+    pub(super) minted_to: Felt,
+    pub(super) owner_of: Felt,
+    pub(super) usership_of: Felt,
+    pub(super) balance_of: Felt,
+}
+
+pub(super) static SELECTORS: LazyLock<Selectors> = LazyLock::new(|| Selectors {
+    register: selector("register_identity"),
+    mint: selector("mint"),
+    usership: selector("submit_usership"),
+    transfer: selector("transfer"),
+    identity_of: selector("identity_of"),
+    account_of: selector("account_of"),
+    minted_to: selector("minted_to"),
+    owner_of: selector("owner_of"),
+    usership_of: selector("usership_of"),
+    balance_of: selector("balance_of"),
+});
+
+/// A signed transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tx {
+    pub(super) hash: Felt,
+    pub(super) sender: Felt,
+    pub(super) nonce: u64,
+    pub(super) action: Action,
+}
+
+/// A transaction in a block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Executed {
+    pub(super) tx: Tx,
+    pub(super) succeeded: bool,
+}
+
+/// What the contracts hold.
+#[derive(Clone, Debug, Default)]
+pub(super) struct State {
+    nonces: BTreeMap<Felt, u64>,
+    bound: BTreeMap<Felt, Felt>,
+    cards: BTreeMap<[Felt; 2], Felt>,
+    results: BTreeMap<(Felt, Felt), [Felt; 2]>,
+}
+
+impl State {
+    pub(super) fn nonce(&self, account: Felt) -> u64 {
+        self.nonces.get(&account).copied().unwrap_or(0)
+    }
+
+    fn identity_of(&self, account: Felt) -> Felt {
+        let found = self.bound.iter().find(|(_, bound)| **bound == account);
+        found.map_or(Felt::ZERO, |(identity, _)| *identity)
+    }
+
+    /// Whether the requested state is there.
+    pub(super) fn has(&self, action: Action) -> bool {
+        match action {
+            Action::Register { identity, account } => self.bound.get(&identity) == Some(&account),
+            Action::Mint { recipient, card } => self.cards.get(&card) == Some(&recipient),
+            Action::Usership { account, epoch, result } => {
+                self.results.get(&(account, epoch)) == Some(&result)
+            }
+            Action::Drip { .. } | Action::Other => false,
+        }
+    }
+
+    /// Whether the contracts permit it.
+    fn permits(&self, action: Action) -> bool {
+        match action {
+            Action::Register { identity, account } => {
+                !self.bound.contains_key(&identity) && self.identity_of(account) == Felt::ZERO
+            }
+            Action::Mint { card, .. } => !self.cards.contains_key(&card),
+            Action::Usership { account, epoch, .. } => {
+                !self.results.contains_key(&(account, epoch))
+            }
+            Action::Drip { .. } | Action::Other => true,
+        }
+    }
+
+    fn execute(&mut self, tx: Tx, is_unlucky: bool) -> Executed {
+        *self.nonces.entry(tx.sender).or_default() += 1;
+        let succeeded = !is_unlucky && self.permits(tx.action);
+        if succeeded {
+            match tx.action {
+                Action::Register { identity, account } => {
+                    self.bound.insert(identity, account);
+                }
+                Action::Mint { recipient, card } => {
+                    self.cards.insert(card, recipient);
+                }
+                Action::Usership { account, epoch, result } => {
+                    self.results.insert((account, epoch), result);
+                }
+                Action::Drip { .. } | Action::Other => {}
+            }
+        }
+        Executed { tx, succeeded }
+    }
+
+    /// The result of a view.
+    pub(super) fn call(&self, view: Felt, args: &[Felt]) -> Vec<Felt> {
+        let of = &*SELECTORS;
+        let arg = |at: usize| args.get(at).copied().unwrap_or(Felt::ZERO);
+        if view == of.identity_of {
+            vec![self.identity_of(arg(0))]
+        } else if view == of.account_of {
+            vec![self.bound.get(&arg(0)).copied().unwrap_or(Felt::ZERO)]
+        } else if view == of.minted_to || view == of.owner_of {
+            vec![self.cards.get(&[arg(0), arg(1)]).copied().unwrap_or(Felt::ZERO)]
+        } else if view == of.usership_of {
+            self.results.get(&(arg(0), arg(1))).copied().unwrap_or([Felt::ZERO; 2]).to_vec()
+        } else if view == of.balance_of {
+            vec![Felt::ZERO, felt(1)]
+        } else {
+            // is_verified
+            vec![felt(1)]
+        }
+    }
+}
+
+/// An accepted block.
+#[derive(Clone, Debug)]
+pub(super) struct Block {
+    pub(super) number: u64,
+    pub(super) hash: Felt,
+    pub(super) txs: Vec<Executed>,
+    /// After it.
+    pub(super) state: State,
+}
+
+/// What one URL shows at one moment.
+#[derive(Clone)]
+pub(super) struct View {
+    pub(super) genesis: u64,
+    pub(super) blocks: Arc<Vec<Arc<Block>>>,
+    /// Blocks of these that it shows.
+    pub(super) shown: usize,
+    /// What is being built; `None` at a URL that is behind.
+    pub(super) pending: Option<(Vec<Executed>, State)>,
+}
+
+impl View {
+    pub(super) fn head(&self) -> &Block {
+        &self.blocks[self.shown - 1]
+    }
+
+    pub(super) fn block(&self, number: u64) -> Option<&Block> {
+        self.blocks[..self.shown].get(usize::try_from(number).ok()?).map(|block| &**block)
+    }
+
+    /// The state of the block that is being built.
+    pub(super) fn state(&self) -> &State {
+        self.pending.as_ref().map_or(&self.head().state, |(_, state)| state)
+    }
+
+    /// Where a transaction is: its block, or `None` of the one that is being built.
+    pub(super) fn find(&self, hash: Felt) -> Option<(Executed, Option<&Block>)> {
+        for block in self.blocks[..self.shown].iter().rev() {
+            if let Some(found) = block.txs.iter().find(|it| it.tx.hash == hash) {
+                return Some((*found, Some(block)));
+            }
+        }
+        let pending = self.pending.as_ref().map_or(&[][..], |(txs, _)| txs);
+        pending.iter().find(|it| it.tx.hash == hash).map(|found| (*found, None))
+    }
+}
+
+/// The chain itself.
+pub(super) struct Chain {
+    /// Changes when the chain starts over.
+    pub(super) genesis: u64,
+    blocks: Arc<Vec<Arc<Block>>>,
+    pending: Vec<Executed>,
+    state: State,
+    forks: u64,
+    /// No rollback reaches below.
+    settled: usize,
+    confirmations: usize,
+    /// Each transaction that was ever in a block, and since when it is in none.
+    pub(super) seen: BTreeMap<Felt, Seen>,
+}
+
+/// What became of a transaction.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    /// It succeeded, in some block.
+    pub(super) succeeded: bool,
+    /// It reverted, in some block.
+    pub(super) reverted: bool,
+    /// Since when it is in no block.
+    pub(super) gone: Option<Duration>,
+}
+
+/// Why the node does not take a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    Duplicate,
+    Nonce,
+}
+
+impl Chain {
+    pub(super) fn new(confirmations: usize) -> Self {
+        let mut chain = Self {
+            genesis: 0,
+            blocks: Arc::default(),
+            pending: Vec::new(),
+            state: State::default(),
+            forks: 0,
+            settled: 1,
+            confirmations,
+            seen: BTreeMap::new(),
+        };
+        chain.close_block();
+        chain
+    }
+
+    pub(super) fn view(&self) -> View {
+        View {
+            genesis: self.genesis,
+            blocks: Arc::clone(&self.blocks),
+            shown: self.blocks.len(),
+            pending: Some((self.pending.clone(), self.state.clone())),
+        }
+    }
+
+    pub(super) fn nonce(&self, account: Felt) -> u64 {
+        self.state.nonce(account)
+    }
+
+    pub(super) fn has(&self, action: Action) -> bool {
+        self.state.has(action)
+    }
+
+    pub(super) fn add(&mut self, tx: Tx, is_unlucky: bool) -> Result<(), Refused> {
+        if self.view().find(tx.hash).is_some() {
+            return Err(Refused::Duplicate);
+        }
+        if self.nonce(tx.sender) != tx.nonce {
+            return Err(Refused::Nonce);
+        }
+        let executed = self.state.execute(tx, is_unlucky);
+        self.pending.push(executed);
+        Ok(())
+    }
+
+    pub(super) fn close_block(&mut self) {
+        let number = self.blocks.len() as u64;
+        self.forks += 1;
+        let hash = felt(self.forks << 32 | number);
+        let txs = std::mem::take(&mut self.pending);
+        for it in &txs {
+            let before = self.seen.get(&it.tx.hash);
+            let seen = Seen {
+                succeeded: it.succeeded || before.is_some_and(|before| before.succeeded),
+                reverted: !it.succeeded || before.is_some_and(|before| before.reverted),
+                gone: None,
+            };
+            self.seen.insert(it.tx.hash, seen);
+        }
+        let block = Block { number, hash, txs, state: self.state.clone() };
+        Arc::make_mut(&mut self.blocks).push(Arc::new(block));
+        self.settled = self.settled.max(self.blocks.len().saturating_sub(self.confirmations));
+    }
+
+    /// Takes back the newest blocks, and what is being built. Returns the transactions.
+    pub(super) fn roll_back(&mut self, depth: usize, now: Duration) -> Vec<Tx> {
+        let left = self.blocks.len().saturating_sub(depth).max(self.settled);
+        let mut gone: Vec<Tx> = Vec::new();
+        for block in self.blocks[left..].iter() {
+            for it in &block.txs {
+                if let Some(seen) = self.seen.get_mut(&it.tx.hash) {
+                    seen.gone = Some(now);
+                }
+                gone.push(it.tx);
+            }
+        }
+        gone.extend(self.pending.drain(..).map(|it| it.tx));
+        Arc::make_mut(&mut self.blocks).truncate(left);
+        self.state = self.blocks[left - 1].state.clone();
+        gone
+    }
+
+    /// Starts over.
+    pub(super) fn restart(&mut self, now: Duration) {
+        for seen in self.seen.values_mut() {
+            seen.gone.get_or_insert(now);
+        }
+        self.genesis += 1;
+        self.blocks = Arc::default();
+        self.pending.clear();
+        self.state = State::default();
+        self.settled = 1;
+        self.close_block();
+    }
+
+    /// All successes of the surviving chain.
+    pub(super) fn successes(&self) -> impl Iterator<Item = &Tx> {
+        let executed = self.blocks.iter().flat_map(|block| &block.txs).chain(&self.pending);
+        executed.filter(|it| it.succeeded).map(|it| &it.tx)
+    }
+}

@@ -1,0 +1,496 @@
+//! What the relay's driver does, in the simulation.
+
+use super::Bug;
+use super::chain::{Action, Refused, SELECTORS, Tx, View, felt};
+use super::io::{Guard, LOCK, SimIo, release, returned, unreachable};
+use super::journal::{OwnedChange, OwnedIntent, OwnedKey};
+use super::machine::{HasAgenda as _, Slot};
+use super::requests::PINS;
+use super::world::{Fault, World};
+use portcullis_filters::felt::Felt;
+use portcullis_filters::ledger::{
+    Binding, Change, Claim, ClaimToken, Inclusion, Intended, Intent, IntentId, IntentState,
+    NewIntent,
+};
+use portcullis_filters::tx::{Bounds, Invoke};
+use portcullis_filters::txm::io::{
+    Called, Flight, Io, JournalError, JournalIo, KeyOf, LockError, NodeIo, Note, Purpose,
+    SignedText, Stored,
+};
+use portcullis_filters::txm::node::{Block, ListedBlock, Receipt, code};
+use portcullis_filters::txm::outcome::Outcome;
+use portcullis_filters::txm::settings::{Pins, Required, Role, Settings};
+use portcullis_filters::txm::sightings::Memory;
+use portcullis_filters::window::Window;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+fn receipt_in(view: &View, hash: Felt) -> Option<Receipt> {
+    let (executed, block) = view.find(hash)?;
+    let outcome = if executed.succeeded { Ok(()) } else { Err(Some("refused".to_owned())) };
+    let block = block.map(|block| (block.number, block.hash));
+    Some(Receipt { accepted: block.is_some(), outcome, fee: Some(1), block })
+}
+
+impl NodeIo for SimIo {
+    type Url = usize;
+
+    async fn call(&self, _: Felt, selector: Felt, args: &[Felt]) -> Called<Vec<Felt>> {
+        let args = args.to_vec();
+        self.ask(move |view| Ok(view.state().call(selector, &args))).await
+    }
+
+    async fn class_hash_at(&self, _: Felt) -> Called<Option<Felt>> {
+        self.ask(|_| Ok(Some(PINS.account_class))).await
+    }
+
+    async fn nonce(&self, account: Felt) -> Called<u64> {
+        let nonce = self.ask(move |view| Ok(view.state().nonce(account))).await?;
+        let bug = self.world.lock().bug;
+        let counts = matches!(bug, Bug::LocalCounter | Bug::BurnedNonce);
+        Ok(if counts { self.counted(account, nonce) } else { nonce })
+    }
+
+    async fn head(&self) -> Called<Block> {
+        self.ask(|view| {
+            let head = view.head();
+            Ok(Block { number: head.number, hash: head.hash, timestamp: 0 })
+        })
+        .await
+    }
+
+    async fn anchor(&self) -> Called<String> {
+        self.ask(|view| Ok(format!("g{}", view.genesis))).await
+    }
+
+    async fn estimate(&self, transaction: &str) -> Called<Bounds> {
+        let hash = Felt::parse(transaction).expect("it was signed here");
+        let refused = self.world.lock().fires(Fault::EstimateRefused, 50);
+        let tx = self.world.lock().signed[&hash];
+        self.ask(move |view| {
+            if refused || view.state().nonce(tx.sender) != tx.nonce {
+                return returned(code::EXECUTION_ERROR);
+            }
+            let price = 1_000 + u128::from(view.head().number);
+            Ok(Bounds { l1_gas: (0, price), l1_data_gas: (1_000, price), l2_gas: (1_000, price) })
+        })
+        .await
+    }
+
+    async fn receipt(&self, hash: Felt) -> Called<Option<Receipt>> {
+        self.ask(move |view| Ok(receipt_in(view, hash))).await
+    }
+
+    fn urls(&self) -> Vec<usize> {
+        (0..self.world.lock().urls.len()).collect()
+    }
+
+    async fn head_of(&self, url: usize) -> Called<u64> {
+        self.ask_url(url, |view| Ok(view.head().number)).await
+    }
+
+    async fn block_of(&self, url: usize, number: u64) -> Called<Option<ListedBlock>> {
+        let absent_is_lost = self.world.lock().bug == Bug::AbsentIsLost;
+        self.ask_url(url, move |view| {
+            let listed = view.block(number).map(|block| ListedBlock {
+                hash: block.hash,
+                transactions: block.txs.iter().map(|it| it.tx.hash).collect(),
+            });
+            let other = ListedBlock { hash: felt(1), transactions: Vec::new() };
+            Ok(listed.or(absent_is_lost.then_some(other)))
+        })
+        .await
+    }
+
+    async fn transaction_of(
+        &self,
+        url: usize,
+        number: u64,
+        account: Felt,
+        nonce: u64,
+    ) -> Called<Option<Felt>> {
+        self.ask_url(url, move |view| {
+            let txs = view.block(number).map_or(&[][..], |block| &block.txs);
+            let found = txs.iter().find(|it| (it.tx.sender, it.tx.nonce) == (account, nonce));
+            Ok(found.map(|it| it.tx.hash))
+        })
+        .await
+    }
+
+    async fn receipt_of(&self, url: usize, hash: Felt) -> Called<Option<Receipt>> {
+        self.ask_url(url, move |view| Ok(receipt_in(view, hash))).await
+    }
+
+    fn note_shown(&self, _: u64) {}
+}
+
+impl JournalIo for SimIo {
+    fn clock_us(&self) -> i64 {
+        let world = self.world.lock();
+        let wrong = if world.bug == Bug::WallClock { world.relays[self.relay].clock_us } else { 0 };
+        world.clock_us() + wrong
+    }
+
+    fn is_exclusive(&self) -> bool {
+        self.world.lock().is_exclusive
+    }
+
+    async fn intend(&self, new: &NewIntent<'_>, now_us: i64) -> Stored<Intended> {
+        let (new, relay) = (OwnedIntent::from(new), self.relay);
+        let is_early = self.world.lock().bug == Bug::SendFirst;
+        self.query(true, move |world| {
+            if !is_early {
+                return world.intend(&new, now_us);
+            }
+            // replies first, and stores it a little later, if it still runs then
+            let reply = world.journal.clone().intend(&new, now_us);
+            world.agenda().after(Duration::from_millis(60), move |world: &mut World| {
+                if world.relays[relay].io.is_some() {
+                    world.journal.intend(&new, now_us);
+                }
+            });
+            reply
+        })
+        .await
+    }
+
+    async fn apply(&self, id: IntentId, change: &Change<'_>) -> Stored<bool> {
+        let change = OwnedChange::from(change);
+        self.query(true, move |world| world.apply(id, &change.borrowed())).await
+    }
+
+    async fn intent(&self, id: IntentId) -> Stored<Option<Intent>> {
+        self.read(move |world| world.journal.intents.get(&id).cloned()).await
+    }
+
+    async fn newest_by_digest(&self, epoch: &str, digest: &[u8; 32]) -> Stored<Option<Intent>> {
+        let (epoch, digest) = (epoch.to_owned(), *digest);
+        self.read(move |world| world.read().newest_by_digest(&epoch, &digest)).await
+    }
+
+    async fn unresolved(&self, epoch: &str, signer: Option<Felt>) -> Stored<Vec<Intent>> {
+        let epoch = epoch.to_owned();
+        let is_it = move |it: &Intent| {
+            it.state.is_unresolved() && signer.is_none_or(|signer| it.signer == signer)
+        };
+        self.read(move |world| world.journal.select(&epoch, is_it)).await
+    }
+
+    async fn displaced(&self, epoch: &str, signer: Option<Felt>) -> Stored<Vec<Intent>> {
+        let epoch = epoch.to_owned();
+        let is_it = move |it: &Intent| {
+            it.state == IntentState::Displaced && signer.is_none_or(|signer| it.signer == signer)
+        };
+        self.read(move |world| {
+            let mut found = world.journal.select(&epoch, is_it);
+            found.sort_by_key(|it| it.nonce);
+            found
+        })
+        .await
+    }
+
+    async fn of_slot(&self, epoch: &str, signer: Felt, nonce: u64) -> Stored<Vec<Intent>> {
+        let epoch = epoch.to_owned();
+        let is_it = move |it: &Intent| (it.signer, it.nonce) == (signer, nonce);
+        self.read(move |world| world.journal.select(&epoch, is_it)).await
+    }
+
+    async fn included_newest(&self, epoch: &str, limit: u32) -> Stored<Vec<Intent>> {
+        let epoch = epoch.to_owned();
+        self.read(move |world| world.journal.included_newest(&epoch, limit)).await
+    }
+
+    async fn floor(&self, epoch: &str) -> Stored<Option<u64>> {
+        let epoch = epoch.to_owned();
+        self.read(move |world| {
+            let included = world.journal.select(&epoch, |it| it.state.is_included());
+            included
+                .iter()
+                .filter_map(|it| it.included)
+                .map(|Inclusion { number, .. }| number)
+                .max()
+        })
+        .await
+    }
+
+    async fn last_of(
+        &self,
+        operation: &str,
+        subject: Felt,
+        epoch: &str,
+        cooldown: Window,
+    ) -> Stored<Option<Intent>> {
+        let (operation, epoch) = (operation.to_owned(), epoch.to_owned());
+        self.read(move |world| world.journal.last_of(&operation, subject, &epoch, cooldown)).await
+    }
+
+    async fn binding(&self, epoch: &str, identity: Felt, recipient: Felt) -> Stored<Binding> {
+        let epoch = epoch.to_owned();
+        self.read(move |world| world.journal.binding(&epoch, identity, recipient)).await
+    }
+
+    async fn claim(&self, key: &KeyOf<'_>, token: &ClaimToken) -> Stored<Claim> {
+        let (key, token) = (OwnedKey::from(key), *token);
+        self.query(true, move |world| world.journal.claim(&key, token)).await
+    }
+
+    async fn linked(&self, key: &KeyOf<'_>) -> Stored<Option<Intent>> {
+        let key = OwnedKey::from(key);
+        self.read(move |world| world.read().linked(&key)).await
+    }
+
+    async fn link(&self, key: &KeyOf<'_>, intent: IntentId) -> Stored<bool> {
+        let key = OwnedKey::from(key);
+        self.query(true, move |world| world.journal.link(&key, intent)).await
+    }
+
+    async fn answer(
+        &self,
+        key: &KeyOf<'_>,
+        intent: IntentId,
+        outcome: &Outcome,
+        _: &str,
+    ) -> Stored<bool> {
+        let key = OwnedKey::from(key);
+        let status = if outcome.reason().is_none() { 200 } else { 409 };
+        let hash = outcome.transaction_hash.unwrap_or(Felt::ZERO).to_string();
+        self.query(true, move |world| world.journal.answer(&key, intent, status, &hash)).await
+    }
+
+    async fn release_claim(&self, key: &KeyOf<'_>, token: &ClaimToken) -> Stored<bool> {
+        let (key, token) = (OwnedKey::from(key), *token);
+        self.query(true, move |world| world.journal.release(&key, token)).await
+    }
+}
+
+impl Io for SimIo {
+    type Trace = ();
+    type Guard = Guard;
+
+    fn pins(&self) -> &Pins {
+        &PINS
+    }
+
+    fn settings(&self) -> Settings {
+        super::requests::settings()
+    }
+
+    fn now(&self) -> Duration {
+        self.world.now()
+    }
+
+    fn sleep(&self, time: Duration) -> impl Future<Output = ()> + Send {
+        self.world.sleep(time)
+    }
+
+    fn random(&self) -> Option<[u8; 16]> {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.world.lock().ticket().to_be_bytes());
+        Some(bytes)
+    }
+
+    fn memory<T>(&self, use_it: impl FnOnce(&mut Memory) -> T) -> T {
+        use_it(&mut self.memory.lock().expect("no task panics"))
+    }
+
+    async fn require(&self, _: Required) -> Result<String, Outcome> {
+        self.prove().await.epoch
+    }
+
+    async fn epoch(&self) -> Result<String, Outcome> {
+        let proof = self.prove().await;
+        let last = self.last_epoch.lock().expect("no task panics").clone();
+        proof.epoch.or_else(|refused| last.ok_or(refused))
+    }
+
+    fn forget_proof(&self) {
+        *self.proof.lock().expect("no task panics") = None;
+    }
+
+    fn proven_head(&self) -> u64 {
+        self.proof.lock().expect("no task panics").as_ref().map_or(0, |proof| proof.head)
+    }
+
+    async fn lock(&self, role: Role, deadline: Duration) -> Result<Guard, LockError> {
+        self.acquire(*PINS.accounts.of(role), deadline, LOCK).await
+    }
+
+    async fn check_lock(&self, guard: &mut Guard) -> Stored<()> {
+        let (of, ticket) = (guard.of, guard.ticket);
+        let is_held = self.read(move |world| {
+            let holder = world.locks.get(&of).and_then(|lock| lock.holder);
+            holder.is_some_and(|(_, holder)| holder == ticket) || world.bug == Bug::NoFence
+        });
+        if is_held.await? { Ok(()) } else { Err(JournalError::Failed) }
+    }
+
+    async fn unlock(&self, mut guard: Guard) {
+        let _released = self.query(true, |_| ()).await;
+        guard.is_released = true;
+        release(&self.world, guard.of, guard.ticket);
+    }
+
+    fn sign(&self, role: Role, invoke: Invoke, purpose: Purpose) -> SignedText {
+        let nonce = invoke.nonce.to_u64().expect("it is a nonce");
+        let action =
+            invoke.calls.first().map_or(Action::Other, |call| action(call.selector, &call.args));
+        let of = &invoke.bounds;
+        let text = format!("{role:?} {nonce} {action:?} {of:?} {purpose:?}");
+        let hash = felt(text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        }));
+        let tx = Tx { hash, sender: invoke.sender, nonce, action };
+        let mut world = self.world.lock();
+        world.signed.insert(hash, tx);
+        if world.bug == Bug::BurnedNonce {
+            let mut counters = self.counters.lock().expect("no task panics");
+            counters.insert(invoke.sender, nonce + u64::from(purpose == Purpose::Write));
+        }
+        SignedText { hash, text: hash.to_string() }
+    }
+
+    async fn add(&self, _: &str, transaction: &str, trace: Option<&()>) -> Called<Felt> {
+        let (tx, bug) = {
+            let world = self.world.lock();
+            let of_user = world.texts.get(transaction).copied();
+            let hash = of_user.or_else(|| Felt::parse(transaction)).expect("it was signed");
+            (world.signed[&hash], world.bug)
+        };
+        let hash = tx.hash;
+        if bug == Bug::SentIsBroadcast && trace.is_none() {
+            return Ok(hash);
+        }
+        self.world.lock().judge_send(self.relay, &tx);
+        let added = self.call_node(move |world| {
+            let is_unlucky = world.reverts(tx.hash);
+            let Some(url) = world.serving() else { return unreachable() };
+            // a node of another chain does not forward to this one
+            let of_chain = world.chain.genesis;
+            let view = world.view(url).filter(|view| view.genesis == of_chain);
+            let Some(view) = view else { return unreachable() };
+            world.judge_add(&tx);
+            if world.fires(Fault::AddRefused, 50) {
+                return returned(code::VALIDATION_FAILURE);
+            }
+            if view.pending.is_none() && view.state().nonce(tx.sender) != tx.nonce {
+                return returned(code::INVALID_NONCE);
+            }
+            match world.chain.add(tx, is_unlucky) {
+                Ok(()) => {
+                    world.oracle.taken.insert(tx.hash);
+                    Ok(tx.hash)
+                }
+                Err(Refused::Duplicate) => returned(code::DUPLICATE),
+                Err(Refused::Nonce) => returned(code::INVALID_NONCE),
+            }
+        });
+        let added = added.await;
+        if bug == Bug::LocalCounter {
+            let mut counters = self.counters.lock().expect("no task panics");
+            counters.insert(tx.sender, tx.nonce + 1);
+        }
+        match added {
+            Err(portcullis_filters::txm::node::CallError::NoAnswer { cause, refusal, .. })
+                if bug == Bug::CutIsUnsent =>
+            {
+                Err(portcullis_filters::txm::node::CallError::NoAnswer {
+                    cause,
+                    is_unsent: true,
+                    refusal,
+                })
+            }
+            added => added,
+        }
+    }
+
+    async fn in_turn<T: Send>(
+        &self,
+        deadline: Duration,
+        work: impl Future<Output = T> + Send,
+    ) -> Option<T> {
+        let of = felt(1_000 + self.relay as u64);
+        let _turn = self.acquire(of, deadline, Duration::from_secs(3_600)).await.ok()?;
+        Some(work.await)
+    }
+
+    async fn join(
+        &self,
+        flight: Flight,
+        write: impl Future<Output = Outcome> + Send + 'static,
+    ) -> Outcome {
+        let bug = self.world.lock().bug;
+        let key = match bug {
+            Bug::JoinedByNothing => Flight { digest: [0; 32], named: None },
+            Bug::JoinedByDigest => Flight { named: None, ..flight },
+            _ => flight,
+        };
+        let running = {
+            let mut in_flight = self.in_flight.lock().expect("no task panics");
+            let running = in_flight.get(&key).cloned();
+            let slot = running.clone().unwrap_or_else(Slot::new);
+            in_flight.entry(key).or_insert_with(|| slot.clone());
+            (running.is_some(), slot)
+        };
+        let (is_running, slot) = running;
+        if !is_running {
+            let (in_flight, world, filled) =
+                (Arc::clone(&self.in_flight), self.world.clone(), slot.clone());
+            self.spawn(async move {
+                let outcome = write.await;
+                world.fill(&filled, outcome);
+                if bug == Bug::StoredAlready {
+                    world.sleep(Duration::from_secs(60)).await;
+                }
+                in_flight.lock().expect("no task panics").remove(&key);
+            });
+        }
+        slot.wait().await
+    }
+
+    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.world.lock().agenda().start(self.relay, work);
+    }
+
+    fn stage<T: Send>(
+        &self,
+        (): &(),
+        _: &'static str,
+        work: impl Future<Output = T> + Send,
+    ) -> impl Future<Output = T> + Send {
+        work
+    }
+
+    fn wake(&self) {
+        let slot = std::mem::replace(&mut *self.wakes.lock().expect("no task panics"), Slot::new());
+        self.world.fill(&slot, ());
+    }
+
+    fn note(&self, note: Note<'_>) {
+        let relay = self.relay;
+        let line = match note {
+            Note::Nonce(..) => return,
+            Note::NotReadBack(operation) => format!("{operation} was not read back"),
+            Note::Displaced(intent, why) => format!("intent {} is displaced: {why}", intent.id),
+            Note::Lost(intent, why) => format!("intent {} is lost: {why}", intent.id),
+            Note::Back(intent) => format!("intent {} is back", intent.id),
+        };
+        self.world.lock().note(|| format!("relay {relay}: {line}"));
+    }
+}
+
+/// What a call does.
+fn action(selector: Felt, args: &[Felt]) -> Action {
+    let of = &*SELECTORS;
+    match *args {
+        [identity, account] if selector == of.register => Action::Register { identity, account },
+        [recipient, low, high] if selector == of.mint => {
+            Action::Mint { recipient, card: [low, high] }
+        }
+        [account, epoch, units, evidence] if selector == of.usership => {
+            Action::Usership { account, epoch, result: [units, evidence] }
+        }
+        [recipient, ..] if selector == of.transfer => Action::Drip { recipient },
+        _ => Action::Other,
+    }
+}

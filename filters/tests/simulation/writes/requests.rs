@@ -1,0 +1,489 @@
+//! Clients and their requests, and the relay's background task.
+
+use super::chain::Action;
+use super::io::SimIo;
+use super::machine::{CLIENTS, HasAgenda as _, Process, Shared, Slot, fill};
+use super::world::World;
+use portcullis_filters::bearer::Tokens;
+use portcullis_filters::client::TrustedProxies;
+use portcullis_filters::felt::Felt;
+use portcullis_filters::ledger::Budgets;
+use portcullis_filters::operation::{Operation, OperationKind};
+use portcullis_filters::policy::{
+    Caps, Contracts, Endpoint, Inspected, OperationPermit, RelayPolicy, TransactionPermit,
+};
+use portcullis_filters::secret::{Secret, SecretKey};
+use portcullis_filters::tx::{
+    Account, Bounds, Call, Invoke, Transaction, account_address, selector,
+};
+use portcullis_filters::txm::io::Io as _;
+use portcullis_filters::txm::operation::{Answer, Task, operate};
+use portcullis_filters::txm::outcome::{Outcome, Status};
+use portcullis_filters::txm::settings::{Accounts, Pins, Required, Settings};
+use portcullis_filters::txm::transaction::{Approved, submit};
+use portcullis_filters::txm::{DEADLINE, reconcile};
+use portcullis_filters::verdict::Reason;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::{Arc, LazyLock};
+use std::task::Poll;
+use std::time::Duration;
+
+/// Clients that have a request each, one after the other.
+const CLIENT_COUNT: u32 = 5;
+/// How often a client repeats a request whose end is open.
+const ATTEMPTS: u32 = 5;
+
+pub(super) static PINS: LazyLock<Pins> = LazyLock::new(|| Pins {
+    chain_id: Felt::from_short_string("SN_SEPOLIA").expect("a short string"),
+    contracts: contracts(),
+    account_class: Felt::from(0xc1a55_u64),
+    accounts: Accounts { owner: felt(0xa1), verifier: felt(0xa2), faucet: Some(felt(0xa3)) },
+});
+
+fn felt(number: u64) -> Felt {
+    Felt::from(number)
+}
+
+fn contracts() -> Contracts {
+    Contracts {
+        token: felt(0xb1),
+        staking: felt(0xb2),
+        bridge: felt(0xb3),
+        card: felt(0xb4),
+        registry: felt(0xb5),
+        usership: felt(0xb6),
+    }
+}
+
+/// The most drips within 24 hours.
+pub(super) const DRIPS_PER_DAY: u32 = 12;
+/// Between two drips of a recipient.
+pub(super) const COOLDOWN: Duration = Duration::from_secs(20 * 3_600);
+
+pub(super) fn settings() -> Settings {
+    Settings {
+        faucet_amount: 5,
+        faucet_cooldown: COOLDOWN,
+        max_fee: 1_000_000_000_000_000_000,
+        max_l2_gas: 1_000_000_000,
+        recovery_cancel_window: Duration::from_secs(60),
+        receipt_timeout: Duration::from_secs(10),
+        confirmations: super::world::CONFIRMATIONS as u64,
+        budgets: Budgets { drips: Some(DRIPS_PER_DAY), fees: None },
+    }
+}
+
+fn policy() -> RelayPolicy {
+    RelayPolicy {
+        tokens: Tokens::new(&[Secret::new("0123456789abcdef0123456789abcdef".into())])
+            .expect("a token"),
+        trusted_proxies: TrustedProxies::default(),
+        chain_id: PINS.chain_id,
+        account_class: PINS.account_class,
+        contracts: contracts(),
+        caps: Caps {
+            max_calls: 8,
+            max_felts: 256,
+            max_l2_gas: 1_000_000_000,
+            max_fee: 10_000_000_000_000_000_000,
+        },
+        assurance_types: vec!["KYC".into()],
+        assurance_levels: vec![1],
+        usership_epochs: 10..=20,
+    }
+}
+
+/// Something that a client wants done.
+pub(super) enum Wanted {
+    Operation(OperationPermit),
+    Transaction(Box<TransactionPermit<'static>>),
+}
+
+impl Wanted {
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Operation(permit) => permit.operation().kind().name(),
+            Self::Transaction(permit) => permit.kind(),
+        }
+    }
+
+    /// The digest of an operation.
+    pub(super) fn digest(&self) -> Option<[u8; 32]> {
+        match self {
+            Self::Operation(permit) => Some(permit.digest()),
+            Self::Transaction(_) => None,
+        }
+    }
+
+    /// The state that an operation leads to.
+    pub(super) fn action(&self) -> Option<Action> {
+        let Self::Operation(permit) = self else { return None };
+        match permit.operation() {
+            Operation::Register(it) => {
+                Some(Action::Register { identity: it.identity, account: it.account })
+            }
+            Operation::MintCard(it) => {
+                Some(Action::Mint { recipient: it.recipient, card: it.card_id.felts() })
+            }
+            Operation::SubmitUsership(it) => Some(Action::Usership {
+                account: it.account,
+                epoch: Felt::from(it.epoch),
+                result: [Felt::from(it.units), it.evidence],
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// What a client may want: the first is benign.
+pub(super) static CATALOG: LazyLock<Vec<Wanted>> = LazyLock::new(|| {
+    let keys: Vec<SecretKey> = (1..=4).map(key).collect();
+    let accounts: Vec<(Felt, Felt)> = keys
+        .iter()
+        .map(|key| (account_address(key.public_key(), PINS.account_class), key.public_key()))
+        .collect();
+    let mut all = Vec::new();
+    for identity in 0..4_u64 {
+        for (at, (account, key)) in accounts.iter().enumerate() {
+            let distance = (at as u64).abs_diff(identity);
+            let body = |name: &str| {
+                format!(
+                    r#"{{"identity":"0x{:x}","{name}":"{account}","public_key":"{key}"}}"#,
+                    0x10 + identity
+                )
+            };
+            if distance <= 1 {
+                all.push(operation(OperationKind::FaucetDrip, &body("recipient")));
+                all.push(operation(OperationKind::FaucetDrip, &body("recipient")));
+                all.push(operation(OperationKind::Register, &body("account")));
+            }
+        }
+    }
+    for (account, _) in &accounts {
+        for card in 0..3 {
+            let body = format!(r#"{{"recipient":"{account}","card_id":"{card}"}}"#);
+            all.push(operation(OperationKind::MintCard, &body));
+        }
+        for epoch in 10..12 {
+            let body = format!(
+                r#"{{"account":"{account}","epoch":{epoch},"units":"1","evidence":"0x0"}}"#
+            );
+            all.push(operation(OperationKind::SubmitUsership, &body));
+        }
+    }
+    for key in &keys {
+        all.extend((0..3).map(|nonce| transaction(key, nonce)));
+    }
+    all
+});
+
+fn key(number: u64) -> SecretKey {
+    SecretKey::parse(&Secret::new(format!("0x{number:x}234").into())).expect("a key")
+}
+
+fn operation(kind: OperationKind, body: &str) -> Wanted {
+    match policy().inspect(Endpoint::Operation(kind), body.as_bytes(), 0) {
+        Ok(Inspected::Operation(permit)) => Wanted::Operation(permit),
+        other => panic!("{kind:?}: {other:?}"),
+    }
+}
+
+fn transaction(key: &SecretKey, nonce: u64) -> Wanted {
+    let sender = account_address(key.public_key(), PINS.account_class);
+    let call =
+        Call { to: contracts().card, selector: selector("burn"), args: vec![felt(7), felt(0)] };
+    let bounds = Bounds { l1_gas: (0, 1), l1_data_gas: (1, 1), l2_gas: (1, 1) };
+    let invoke = Invoke { sender, calls: vec![call], nonce: felt(nonce), bounds };
+    let signed = Transaction::from(invoke).sign(PINS.chain_id, key);
+    let (method, params) = ("starknet_addInvokeTransaction", signed.to_params());
+    let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
+    let policy = policy();
+    match policy.inspect(Endpoint::Rpc, body.leak().as_bytes(), 0) {
+        Ok(Inspected::Transaction(unverified)) => {
+            let account = Account { class_hash: PINS.account_class, public_key: key.public_key() };
+            let permit = unverified.verify(&policy, Some(account)).expect("it is signed");
+            Wanted::Transaction(Box::new(permit))
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A request: what is wanted, with which key.
+#[derive(Clone, Debug)]
+pub(super) struct Request {
+    pub(super) wanted: usize,
+    pub(super) key: Option<String>,
+    /// The client's action, which the relay never sees.
+    pub(super) action: u64,
+}
+
+/// A response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Reply {
+    pub(super) kind: ReplyKind,
+    pub(super) hash: Option<Felt>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReplyKind {
+    Written,
+    Already,
+    Pending,
+    Refused(Reason),
+}
+
+impl Reply {
+    fn of(answer: &Answer) -> Self {
+        match answer {
+            Answer::First(200, hash) => Self { kind: ReplyKind::Written, hash: Felt::parse(hash) },
+            Answer::First(_, hash) => {
+                let kind = ReplyKind::Refused(Reason::Reverted);
+                Self { kind, hash: Felt::parse(hash) }
+            }
+            Answer::Outcome(outcome) => Self::of_outcome(outcome),
+        }
+    }
+
+    fn of_outcome(outcome: &Outcome) -> Self {
+        let kind = match &outcome.status {
+            Status::Written => ReplyKind::Written,
+            Status::Already => ReplyKind::Already,
+            Status::Pending => ReplyKind::Pending,
+            Status::Refused(refusal) => ReplyKind::Refused(refusal.reason),
+        };
+        Self { kind, hash: outcome.transaction_hash }
+    }
+
+    /// Whether the client repeats its request.
+    fn is_open(&self) -> bool {
+        use Reason::{
+            InProgress, NonceConflict, OutcomeUnknown, Overloaded, PinsUnproven, RefusedByChain,
+            StoreUnavailable, UpstreamTimeout, UpstreamUnreachable,
+        };
+        match self.kind {
+            ReplyKind::Pending => true,
+            ReplyKind::Refused(reason) => matches!(
+                reason,
+                InProgress
+                    | NonceConflict
+                    | OutcomeUnknown
+                    | Overloaded
+                    | PinsUnproven
+                    | RefusedByChain
+                    | StoreUnavailable
+                    | UpstreamTimeout
+                    | UpstreamUnreachable
+            ),
+            ReplyKind::Written | ReplyKind::Already => false,
+        }
+    }
+}
+
+impl World {
+    /// Sends a request to a relay; the slot has its response, or `None` if the relay crashed.
+    pub(super) fn send(&mut self, relay: Process, request: &Request) -> Slot<Option<Reply>> {
+        let slot = Slot::new();
+        let Some(io) = self.relays[relay].io.clone() else {
+            fill(self.agenda(), &slot, None);
+            return slot;
+        };
+        self.relays[relay].requests.push(slot.clone());
+        let begun = self.begin(request);
+        let (answered, request) = (slot.clone(), request.clone());
+        self.agenda().start(relay, async move {
+            let reply = match &CATALOG[request.wanted] {
+                Wanted::Operation(permit) => {
+                    let task = Task::new(permit, request.key.as_deref(), &Arc::new(()), "");
+                    Reply::of(&operate(&io, &task).await)
+                }
+                Wanted::Transaction(permit) => {
+                    io.world.lock().sign_of_user(permit);
+                    transact(&io, permit).await
+                }
+            };
+            let mut world = io.world.lock();
+            world.judge_reply(&request, begun, &reply);
+            fill(world.agenda(), &answered, Some(reply));
+        });
+        slot
+    }
+}
+
+async fn transact(io: &Arc<SimIo>, permit: &TransactionPermit<'static>) -> Reply {
+    let deadline = io.now() + DEADLINE;
+    let outcome = match reconcile::permit(&**io, Required::All, deadline).await {
+        Ok(epoch) => submit(io, Approved::new(permit, epoch, &Arc::new(()))).await,
+        Err(refused) => refused,
+    };
+    Reply::of_outcome(&outcome)
+}
+
+/// Settles what is open, every two seconds, or when it is woken.
+pub(super) async fn background(io: Arc<SimIo>) {
+    loop {
+        let woken = io.wakes.lock().expect("no task panics").wait();
+        either(io.sleep(Duration::from_secs(2)), woken).await;
+        let deadline = io.now() + DEADLINE;
+        let permitted = reconcile::permit(&*io, Required::AllButV2, deadline).await;
+        if let Ok(epoch) = permitted
+            && io.world.lock().is_first(io.relay)
+        {
+            let _settled = reconcile::settle_open(&*io, &epoch).await;
+        }
+    }
+}
+
+async fn either(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
+    let (mut one, mut other) = (pin!(one), pin!(other));
+    poll_fn(|context| {
+        let is_done =
+            one.as_mut().poll(context).is_ready() || other.as_mut().poll(context).is_ready();
+        if is_done { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
+
+/// Starts the clients.
+pub(super) fn start_clients(world: &Shared<World>) {
+    for _ in 0..CLIENT_COUNT {
+        let client = client(world.clone());
+        world.lock().agenda().start(CLIENTS, client);
+    }
+}
+
+/// Starts the relays, the chain's blocks, and what disturbs them.
+pub(super) fn start(world: &Shared<World>) {
+    let mut locked = world.lock();
+    for relay in 0..locked.relays.len() {
+        locked.start(relay);
+    }
+    let blocks = world.clone();
+    locked.agenda().start(CLIENTS, async move {
+        loop {
+            let wait = blocks.lock().millis(200, 6_000);
+            blocks.sleep(wait).await;
+            blocks.lock().close_block();
+        }
+    });
+    let disturbed = world.clone();
+    locked.agenda().start(CLIENTS, async move {
+        loop {
+            disturbed.sleep(Duration::from_secs(1)).await;
+            disturbed.lock().disturb();
+        }
+    });
+}
+
+async fn client(world: Shared<World>) {
+    let mut last: Option<Request> = None;
+    loop {
+        let think = world.lock().millis(10, 1_500);
+        world.sleep(think).await;
+        let request = world.lock().next_request(last.as_ref());
+        for _ in 0..ATTEMPTS {
+            let slot = {
+                let mut world = world.lock();
+                if world.is_healed {
+                    return;
+                }
+                let relays = world.relays.len() as u32;
+                let relay = world.chance.choose(relays) as usize;
+                // some ask two relays at once
+                if world.chance.choose(6) == 5 {
+                    let other = (relay + 1) % world.relays.len();
+                    let _unread = world.send(other, &request);
+                }
+                world.send(relay, &request)
+            };
+            // some never read the answer
+            if world.lock().chance.choose(8) == 7 {
+                break;
+            }
+            let reply = slot.wait().await;
+            if reply.is_some_and(|reply| !reply.is_open()) {
+                break;
+            }
+            let wait = world.lock().millis(100, 3_000);
+            world.sleep(wait).await;
+        }
+        last = Some(request);
+    }
+}
+
+impl World {
+    fn next_request(&mut self, last: Option<&Request>) -> Request {
+        let number = self.ticket();
+        let new = |world: &mut Self| Request {
+            wanted: world.chance.choose(CATALOG.len() as u32) as usize,
+            key: (world.chance.choose(4) != 3).then(|| format!("k{number}")),
+            action: number,
+        };
+        let Some(last) = last else { return new(self) };
+        match self.chance.choose(12) {
+            // the same key with the same body, much later
+            8 => last.clone(),
+            // the same body without a key
+            9 => Request { key: None, action: number, ..last.clone() },
+            // a second key
+            10 => Request { key: Some(format!("k{number}")), action: number, ..last.clone() },
+            // another body under the same key
+            11 if last.key.is_some() => Request { key: last.key.clone(), ..new(self) },
+            _ => new(self),
+        }
+    }
+
+    fn sign_of_user(&mut self, permit: &TransactionPermit<'_>) {
+        let (hash, sender, nonce) = (permit.hash(), permit.sender(), permit.nonce());
+        let action = super::chain::Action::Other;
+        self.signed.insert(hash, super::chain::Tx { hash, sender, nonce, action });
+        self.texts.insert(permit.params(), hash);
+    }
+
+    /// Whether this relay does the work of the background for all: the first that runs.
+    fn is_first(&self, relay: Process) -> bool {
+        let now = self.now();
+        let runs = |relay: &super::world::Relay| relay.io.is_some() && relay.paused_until <= now;
+        self.relays.iter().position(runs) == Some(relay)
+    }
+}
+
+/// Requests that must succeed in the end: one of each account, and the last ones again.
+pub(super) fn probes(world: &World) -> Vec<Request> {
+    let first = |name: &str| CATALOG.iter().position(|it| it.name() == name);
+    let of_each = ["faucet-drip", "mint-card", "submit-usership"].into_iter().filter_map(first);
+    let probe = |(at, wanted): (usize, usize)| Request {
+        wanted,
+        key: Some(format!("probe{at}")),
+        action: 0,
+    };
+    let mut all: Vec<Request> = of_each.enumerate().map(probe).collect();
+    let keys = world.oracle.bodies();
+    all.extend(keys.take(12).map(|(key, wanted)| Request { wanted, key: Some(key), action: 0 }));
+    all
+}
+
+/// The same operation at two relays at once: under one key, or under two.
+pub(super) fn two_requests(world: &Shared<World>, keys: [&str; 2]) {
+    let wanted = CATALOG.iter().position(|it| it.name() == "faucet-drip").expect("there is one");
+    for (relay, key) in keys.into_iter().enumerate() {
+        let request = Request { wanted, key: Some(key.to_owned()), action: relay as u64 };
+        world.lock().send(relay, &request);
+    }
+}
+
+/// Repeats a request until it has a final answer, which it must have.
+pub(super) async fn probe(world: Shared<World>, request: Request) {
+    for attempt in 0..20 {
+        let relay = attempt % world.lock().relays.len();
+        let slot = world.lock().send(relay, &request);
+        if let Some(reply) = slot.wait().await
+            && !reply.is_open()
+        {
+            return;
+        }
+        world.sleep(Duration::from_secs(5)).await;
+    }
+    let broken = Err(format!("rule 13: {request:?} has no final answer"));
+    world.lock().oracle.report(broken);
+}

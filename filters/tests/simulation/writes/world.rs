@@ -1,0 +1,390 @@
+//! The world: a chain that rolls back, URLs that are behind, a store that fails, relays that crash.
+//! All chance is drawn here.
+
+use super::Bug;
+use super::chain::{Action, Chain, Tx, View, felt};
+use super::io::SimIo;
+use super::journal::Journal;
+use super::machine::{Agenda, HasAgenda, Process, Shared, Slot, fill};
+use super::oracle::Oracle;
+use super::requests::Reply;
+use crate::toolkit::Chance;
+use portcullis_filters::felt::Felt;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+/// Blocks above one that is final.
+pub(super) const CONFIRMATIONS: usize = 4;
+/// 2026-11-25T00:00:00Z
+const EPOCH_US: i64 = 1_795_564_800_000_000;
+
+macro_rules! faults {
+    ($($name:ident),* $(,)?) => {
+        /// What may go wrong. A seed permits about half of them.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub(super) enum Fault { $($name),* }
+
+        impl Fault {
+            pub(super) const ALL: &[Self] = &[$(Self::$name),*];
+        }
+    };
+}
+
+faults! {
+    AnswerLost, CallLost, Late, EstimateRefused, AddRefused, Reverts, UrlBehind, UrlFrozen, UrlDown, Balancer,
+    Rollback, Returns, Genesis, Stranger, CommitUnknown, StoreFails, StoreFull, StoreRestarts, StoreClock,
+    RelayClock, Crash, Pause, HoursPass,
+}
+
+/// How a URL shows the chain.
+pub(super) enum Mode {
+    Fresh,
+    Behind(usize),
+    Frozen(Box<View>),
+    Down,
+}
+
+pub(super) struct Url {
+    pub(super) mode: Mode,
+    /// Draws a view for each call.
+    pub(super) is_balancer: bool,
+}
+
+/// The lock of an account, or of a process' turn.
+#[derive(Default)]
+pub(super) struct Lock {
+    pub(super) holder: Option<(Process, u64)>,
+    pub(super) waiting: VecDeque<(u64, Waker)>,
+}
+
+/// A relay.
+pub(super) struct Relay {
+    /// Its present process; `None` while it is down.
+    pub(super) io: Option<Arc<SimIo>>,
+    pub(super) paused_until: Duration,
+    /// By how much its clock is wrong, in microseconds.
+    pub(super) clock_us: i64,
+    /// Its requests without a response.
+    pub(super) requests: Vec<Slot<Option<Reply>>>,
+}
+
+pub(super) struct World {
+    agenda: Agenda<Self>,
+    pub(super) chance: Chance,
+    pub(super) bug: Bug,
+    enabled: Vec<Fault>,
+    pub(super) fired: BTreeMap<Fault, u64>,
+    /// Nothing goes wrong any longer.
+    pub(super) is_healed: bool,
+    pub(super) me: Option<Shared<Self>>,
+    pub(super) chain: Chain,
+    pub(super) urls: Vec<Url>,
+    pub(super) relays: Vec<Relay>,
+    pub(super) journal: Journal,
+    /// The journal as it was some seconds ago.
+    pub(super) stale: Option<Journal>,
+    /// The hash of each transaction that a user signed, by its text.
+    pub(super) texts: BTreeMap<String, Felt>,
+    /// Until when the store refuses all writes.
+    pub(super) full_until: Duration,
+    store_clock_us: i64,
+    pub(super) locks: BTreeMap<Felt, Lock>,
+    tickets: u64,
+    /// Every transaction that was signed.
+    pub(super) signed: BTreeMap<Felt, Tx>,
+    reverting: BTreeMap<Felt, bool>,
+    pub(super) oracle: Oracle,
+    pub(super) is_exclusive: bool,
+}
+
+impl HasAgenda for World {
+    fn agenda(&mut self) -> &mut Agenda<Self> {
+        &mut self.agenda
+    }
+
+    fn paused_until(&self, process: Process) -> Duration {
+        self.relays.get(process).map_or(Duration::ZERO, |relay| relay.paused_until)
+    }
+}
+
+impl Url {
+    /// Whether it shows a transaction that the chain may no longer have.
+    pub(super) fn shows(&self, hash: Felt) -> bool {
+        matches!(&self.mode, Mode::Frozen(view) if view.find(hash).is_some())
+    }
+
+    /// Whether it shows a state that the chain may no longer have.
+    pub(super) fn has(&self, action: Action) -> bool {
+        matches!(&self.mode, Mode::Frozen(view) if view.state().has(action))
+    }
+}
+
+impl World {
+    pub(super) fn new(mut chance: Chance, bug: Bug) -> Self {
+        let all = chance.choose(4) == 3;
+        let drawn = Fault::ALL.iter().copied().filter(|_| chance.choose(2) == 1 || all);
+        let enabled: Vec<Fault> = drawn.collect();
+        let urls = 1 + chance.choose(3) as usize;
+        let balancer = chance.choose(3) == 2 && enabled.contains(&Fault::Balancer);
+        let relays = 1 + chance.choose(3) as usize;
+        let is_exclusive = relays == 1 && chance.choose(2) == 1;
+        let mut world = Self::of(chance, bug, relays, urls);
+        world.enabled = enabled;
+        world.urls[0].is_balancer = balancer;
+        world.is_exclusive = is_exclusive;
+        world
+    }
+
+    /// Relays and URLs, with all faults but those of a balancer.
+    pub(super) fn of(chance: Chance, bug: Bug, relays: usize, urls: usize) -> Self {
+        let urls = (0..urls).map(|_| Url { mode: Mode::Fresh, is_balancer: false });
+        let relay =
+            || Relay { io: None, paused_until: Duration::ZERO, clock_us: 0, requests: Vec::new() };
+        Self {
+            agenda: Agenda::new(),
+            chance,
+            bug,
+            enabled: Fault::ALL.to_vec(),
+            fired: BTreeMap::new(),
+            is_healed: false,
+            me: None,
+            chain: Chain::new(CONFIRMATIONS),
+            urls: urls.collect(),
+            relays: (0..relays).map(|_| relay()).collect(),
+            journal: Journal::new(bug),
+            stale: None,
+            texts: BTreeMap::new(),
+            full_until: Duration::ZERO,
+            store_clock_us: EPOCH_US,
+            locks: BTreeMap::new(),
+            tickets: 0,
+            signed: BTreeMap::new(),
+            reverting: BTreeMap::new(),
+            oracle: Oracle::default(),
+            is_exclusive: false,
+        }
+    }
+
+    pub(super) fn now(&self) -> Duration {
+        self.agenda.now
+    }
+
+    pub(super) fn note(&mut self, line: impl FnOnce() -> String) {
+        let now = self.agenda.now;
+        self.oracle.trace(now, line);
+    }
+
+    /// The journal as reads see it.
+    pub(super) fn read(&self) -> &Journal {
+        self.stale.as_ref().unwrap_or(&self.journal)
+    }
+
+    /// Whether something goes wrong now, once in so many times.
+    pub(super) fn fires(&mut self, fault: Fault, one_in: u32) -> bool {
+        let is_drawn = self.chance.choose(one_in) == one_in - 1;
+        let fires = is_drawn && !self.is_healed && self.enabled.contains(&fault);
+        if fires {
+            *self.fired.entry(fault).or_default() += 1;
+        }
+        fires
+    }
+
+    /// Whether a transaction reverts. It does so each time that it is executed.
+    pub(super) fn reverts(&mut self, hash: Felt) -> bool {
+        if let Some(reverts) = self.reverting.get(&hash) {
+            return *reverts;
+        }
+        let reverts = self.fires(Fault::Reverts, 30);
+        self.reverting.insert(hash, reverts);
+        reverts
+    }
+
+    /// A duration of so many milliseconds; the least one is benign.
+    pub(super) fn millis(&mut self, from: u64, below: u64) -> Duration {
+        let more = self.chance.choose(u32::try_from(below - from).expect("it is short"));
+        Duration::from_millis(from + u64::from(more))
+    }
+
+    pub(super) fn ticket(&mut self) -> u64 {
+        self.tickets += 1;
+        self.tickets
+    }
+
+    /// Microseconds since 1970 by the store's clock.
+    pub(super) fn clock_us(&self) -> i64 {
+        self.store_clock_us + i64::try_from(self.agenda.now.as_micros()).expect("it is short")
+    }
+
+    pub(super) fn epoch(&self) -> String {
+        format!("g{}", self.chain.genesis)
+    }
+
+    /// What a URL shows now; `None` if it is down.
+    pub(super) fn view(&mut self, url: usize) -> Option<View> {
+        let behind = if self.urls[url].is_balancer { self.chance.choose(3) as usize } else { 0 };
+        let of = |behind: usize, chain: &Chain| {
+            let mut view = chain.view();
+            if behind > 0 {
+                view.shown = view.shown.saturating_sub(behind).max(1);
+                view.pending = None;
+            }
+            view
+        };
+        if self.is_healed {
+            return Some(self.chain.view());
+        }
+        match &self.urls[url].mode {
+            Mode::Fresh => Some(of(behind, &self.chain)),
+            Mode::Behind(blocks) => Some(of(*blocks, &self.chain)),
+            Mode::Frozen(view) => Some(View::clone(view)),
+            Mode::Down => None,
+        }
+    }
+
+    /// The URL that serves calls: the first that answers.
+    pub(super) fn serving(&mut self) -> Option<usize> {
+        let is_up = |url: &Url| !matches!(url.mode, Mode::Down);
+        self.urls.iter().position(is_up).or(self.is_healed.then_some(0))
+    }
+
+    /// Closes a block, and lets happen to the chain what happens about once a block.
+    pub(super) fn close_block(&mut self) {
+        self.chain.close_block();
+        self.note_states();
+        if self.fires(Fault::Rollback, 40) {
+            let depth = 1 + self.chance.choose(CONFIRMATIONS as u32) as usize;
+            self.roll_back(depth);
+        }
+        if self.fires(Fault::Genesis, 150) {
+            let now = self.now();
+            self.chain.restart(now);
+            self.oracle.restarted = Some(now);
+            self.note(|| "the chain starts over".to_owned());
+        }
+        if self.fires(Fault::Stranger, 60) {
+            let sender = super::requests::PINS.accounts.owner;
+            let (nonce, ticket) = (self.chain.nonce(sender), self.ticket());
+            let hash = felt(1 << 60 | ticket);
+            let tx = Tx { hash, sender, nonce, action: Action::Other };
+            let _added = self.chain.add(tx, false);
+            self.note(|| format!("a stranger uses nonce {nonce}"));
+        }
+        for url in 0..self.urls.len() {
+            self.change_mode(url);
+        }
+        let (chain, journal) = (&self.chain, &self.journal);
+        let broken = self.oracle.after_block(chain, journal);
+        self.oracle.report(broken);
+    }
+
+    fn roll_back(&mut self, depth: usize) {
+        let now = self.now();
+        let gone = self.chain.roll_back(depth, now);
+        self.note(|| format!("a rollback of {depth} blocks"));
+        let returns = self.fires(Fault::Returns, 2);
+        for tx in gone {
+            if returns && self.chance.choose(5) != 0 {
+                let late = self.millis(1, 8_000);
+                self.agenda.after(late, move |world: &mut Self| {
+                    let reverts = world.reverts(tx.hash);
+                    if world.chain.add(tx, reverts).is_ok() {
+                        world.note(|| format!("{} returns", tx.hash));
+                    }
+                });
+            }
+        }
+    }
+
+    fn change_mode(&mut self, url: usize) {
+        let mode = if self.fires(Fault::UrlBehind, 12) {
+            Mode::Behind(1 + self.chance.choose(3) as usize)
+        } else if self.fires(Fault::UrlFrozen, 30) {
+            Mode::Frozen(Box::new(self.chain.view()))
+        } else if self.fires(Fault::UrlDown, 30) {
+            Mode::Down
+        } else if self.chance.choose(4) == 0 {
+            Mode::Fresh
+        } else {
+            return;
+        };
+        self.urls[url].mode = mode;
+    }
+
+    /// Something that happens to the machines, about once a second.
+    pub(super) fn disturb(&mut self) {
+        let relay = self.chance.choose(self.relays.len() as u32) as usize;
+        if self.bug == Bug::StaleReads && self.now().as_secs().is_multiple_of(4) {
+            self.stale = Some(self.journal.clone());
+        }
+        if self.fires(Fault::Crash, 60) {
+            self.crash(relay);
+        }
+        if self.fires(Fault::Pause, 90) {
+            let pause = self.millis(1_000, 90_000);
+            self.relays[relay].paused_until = self.now() + pause;
+            self.note(|| format!("relay {relay} is paused for {pause:?}"));
+        }
+        if self.fires(Fault::RelayClock, 90) {
+            let minutes = i64::from(self.chance.choose(20)) - 10;
+            self.relays[relay].clock_us = minutes * 60_000_000;
+        }
+        if self.fires(Fault::StoreRestarts, 120) {
+            self.locks.clear();
+            self.oracle.locks_lost = Some(self.now());
+            self.note(|| "the store restarts: all locks are lost".to_owned());
+        }
+        if self.fires(Fault::StoreFull, 150) {
+            self.full_until = self.now() + self.millis(500, 8_000);
+        }
+        if self.fires(Fault::StoreClock, 300) {
+            let minutes = i64::from(self.chance.choose(60));
+            self.store_clock_us += minutes * 60_000_000;
+            self.note(|| format!("the store's clock is set forward by {minutes} minutes"));
+        }
+        if self.fires(Fault::HoursPass, 200) {
+            let hours = 1 + i64::from(self.chance.choose(30));
+            self.store_clock_us += hours * 3_600_000_000;
+            self.note(|| format!("{hours} hours pass"));
+        }
+    }
+
+    /// A relay ends without a word, and comes back later.
+    pub(super) fn crash(&mut self, relay: Process) {
+        if self.relays[relay].io.take().is_none() {
+            return;
+        }
+        self.note(|| format!("relay {relay} crashes"));
+        self.agenda.kill(relay);
+        self.relays[relay].paused_until = Duration::ZERO;
+        for request in std::mem::take(&mut self.relays[relay].requests) {
+            fill(&mut self.agenda, &request, None);
+        }
+        let down = self.millis(10, 20_000);
+        self.agenda.after(down, move |world: &mut Self| world.start(relay));
+    }
+
+    /// Starts the process of a relay.
+    pub(super) fn start(&mut self, relay: Process) {
+        if self.relays[relay].io.is_some() {
+            return;
+        }
+        let Some(me) = self.me.clone() else { return };
+        let io = Arc::new(SimIo::new(relay, me));
+        self.relays[relay].io = Some(Arc::clone(&io));
+        self.agenda.start(relay, super::requests::background(io));
+    }
+
+    /// Nothing goes wrong any longer.
+    pub(super) fn heal(&mut self) {
+        self.note(|| "nothing goes wrong any longer".to_owned());
+        self.is_healed = true;
+        for url in &mut self.urls {
+            *url = Url { mode: Mode::Fresh, is_balancer: false };
+        }
+        for relay in &mut self.relays {
+            relay.paused_until = Duration::ZERO;
+        }
+    }
+}
