@@ -2,7 +2,8 @@
 //! status of users, and the content of the service endpoints, which others write.
 //!
 //! Every call has a timeout of seconds and fails if the database is unavailable; a failed write may
-//! have been done all the same. What the journal decides is in [`portcullis_filters::ledger`].
+//! have been done all the same. What the journal decides is in [`portcullis_filters::ledger`], what
+//! an event of the age verifier changes in [`portcullis_filters::webhook`].
 //!
 //! Reading order: `intent.rs`, `journal.rs` with `entry.rs` and `state.rs`, `budget.rs`,
 //! `idempotency.rs`, `chain_epoch.rs`, `clock.rs`, `faucet.rs`, `locks.rs`; `feed.rs`,
@@ -62,7 +63,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 pub use account::{Account, AccountStatus, Accounts};
-pub use age::{AgeUser, Ages, EventOutcome, Opening};
+pub use age::Ages;
 pub use entry::{Entry, GENESIS};
 pub use error::{Cause, StoreError};
 pub use examine::{Examined, Tables};
@@ -90,6 +91,7 @@ pub use portcullis_filters::ledger::{
     Binding, Budget, Budgets, Change, Claim, ClaimToken, Inclusion, Intended, Intent, IntentId,
     IntentState, NewIntent, OverBudget,
 };
+pub use portcullis_filters::webhook::{AgeUser, EventOutcome, Opening};
 
 /// 1 s to find out why there is no connection.
 const EXPLAINING: Duration = Duration::from_secs(1);

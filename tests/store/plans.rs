@@ -57,7 +57,7 @@ const FACTS: [(&str, &[&str]); 4] = [
 ];
 
 /// The same for content. What blocks stands from `$5` on, so what comes after it is apart.
-const CONTENT_LOOK_UPS: [(&str, &[&str], &[&str], &str); 26] = [
+const CONTENT_LOOK_UPS: [(&str, &[&str], &[&str], &str); 24] = [
     (sql::FEED_MODERATIONS, &["'showcase'", "1001"], &[], "feed_item_page"),
     (sql::FEED, &["'showcase'", "4500", "'u'", "51"], &["'[]'"], "feed_item_page"),
     (sql::FEED_OF_SET, &["'showcase'", "4500", "'u'", "51"], &["'[]'", "'base1'"], "feed_item_set"),
@@ -92,13 +92,11 @@ const CONTENT_LOOK_UPS: [(&str, &[&str], &[&str], &str); 26] = [
         "sitemap_url_page",
     ),
     (sql::SITEMAP_URLS, &["100000", "135000", "1000"], &[], "sitemap_url_pkey"),
-    (sql::AGE_OPENED, &["'9'", "10", "20"], &[], "age_session_user"),
-    (sql::AGE_OPEN, &["'9'", "10"], &[], "age_session_user"),
+    (sql::AGE_SESSIONS, &["'9'", "10", "20", "10"], &[], "age_session_user"),
     (sql::AGE_SUBJECT, &["'9'"], &[], "age_session_pkey"),
-    (sql::AGE_SESSION, &["'9'"], &[], "age_session_pkey"),
     (sql::AGE_SESSION_MOVE, &["'9'", "'verified'", "1"], &[], "age_session_pkey"),
-    (sql::AGE_EVENT, &["'e9'"], &[], "age_event_pkey"),
-    (sql::AGE_USER, &["'9'"], &[], "age_user_pkey"),
+    (sql::AGE_EVENT_FACTS, &["'e9'", "'9'", "'9'"], &[], "age_event_pkey"),
+    (sql::AGE_USER, &["'9'", "10"], &[], "age_user_pkey"),
 ];
 const NULL: &str = "NULL";
 /// What must never be read from one end to the other.

@@ -2,16 +2,20 @@
 //!
 //! [`WebhookPolicy::inspect`] judges size, signature, media type, and an event of exactly seven
 //! fields: only the outcome of a verification is read, so that no date of birth, name or document
-//! can be stored or logged. [`decide`] says what the event does to its subject, and [`moves_user`]
-//! to the user behind it.
+//! can be stored or logged. [`record`] says what an event changes: [`decide`] of its subject, and
+//! [`moves_user`] of the user behind it. [`Opening`] limits the sessions that events are about.
 
 mod event;
+mod record;
+mod session;
 mod signature;
 mod state;
 #[cfg(test)]
 mod tests;
 
 pub use event::SignedEvent;
+pub use record::{EventFacts, EventOutcome, Recording, StoredEvent, record};
+pub use session::{AgeSession, AgeUser, Opening};
 pub use signature::Signature;
 pub use state::{AgeRecord, AgeStatus, Verdict, decide, moves_user};
 

@@ -162,38 +162,41 @@ pub const SITEMAP_STAMPS: &str = "SELECT part, min(id) AS first_id, max(id) AS l
 pub const SITEMAP_URLS: &str = "SELECT id, loc, lastmod_us, images FROM sitemap_url \
     WHERE id > $1 AND id <= $2 AND indexable = 1 ORDER BY id LIMIT $3";
 
-/// The number of sessions that a user opened after `$2`, up to `$3`, and the time of the first.
-pub const AGE_OPENED: &str = "SELECT count(*) AS sessions, min(created_us) AS since_us \
-    FROM age_session WHERE user_id = $1 AND created_us > $2 AND created_us <= $3";
-/// The number of a user's sessions that wait for an event at `$2`, and the first expiry. One that
-/// is dated further ahead than it lives does not count.
-pub const AGE_OPEN: &str = "SELECT count(*) AS sessions, min(expires_us) AS until_us \
-    FROM age_session WHERE user_id = $1 AND last_occurred_us IS NULL AND expires_us > $2 \
-    AND created_us - $2 <= expires_us - created_us";
+/// The sessions of a user that limit another one: opened after `$2`, up to `$3`, or waiting for an
+/// event at `$4`.
+pub const AGE_SESSIONS: &str = "SELECT created_us, expires_us, last_occurred_us \
+    FROM age_session WHERE user_id = $1 AND ((created_us > $2 AND created_us <= $3) \
+    OR (last_occurred_us IS NULL AND expires_us > $4))";
 /// Opens a session.
 pub const AGE_SESSION_ADD: &str = "INSERT INTO age_session \
     (subject_ref, user_id, status, created_us, expires_us) VALUES ($1, $2, 'pending', $3, $4)";
 /// The user of a session, which never changes.
 pub const AGE_SUBJECT: &str = "SELECT user_id FROM age_session WHERE subject_ref = $1";
-/// The status of a session.
-pub const AGE_SESSION: &str =
-    "SELECT status, last_occurred_us FROM age_session WHERE subject_ref = $1";
 /// Updates a session.
 pub const AGE_SESSION_MOVE: &str =
     "UPDATE age_session SET status = $2, last_occurred_us = $3 WHERE subject_ref = $1";
 
-/// An event and its outcome.
-pub const AGE_EVENT: &str =
-    "SELECT digest, outcome, status_after FROM age_event WHERE event_id = $1";
-/// Stores an event, once.
+/// What is stored that an event may conflict with: the event of its id, its subject, if that is of
+/// the user `$3`, and that user.
+pub const AGE_EVENT_FACTS: &str = "SELECT age_event.digest, age_event.outcome, \
+    age_event.status_after, age_session.status AS subject_status, \
+    age_session.last_occurred_us AS subject_us, age_user.status AS user_status, \
+    age_user.last_occurred_us AS user_us FROM (SELECT 1 AS one) AS here \
+    LEFT JOIN age_event ON age_event.event_id = $1 \
+    LEFT JOIN age_session ON age_session.subject_ref = $2 AND age_session.user_id = $3 \
+    LEFT JOIN age_user ON age_user.user_id = $3";
+/// Stores an event.
 pub const AGE_EVENT_ADD: &str = "INSERT INTO age_event \
     (event_id, digest, subject_ref, status, age_band, verified_us, expires_us, occurred_us, \
-    received_us, outcome, status_after) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) \
-    ON CONFLICT DO NOTHING";
+    received_us, outcome, status_after) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
 
-/// The age status of a user.
-pub const AGE_USER: &str = "SELECT status, age_band, verified_us, expires_us, last_occurred_us \
-    FROM age_user WHERE user_id = $1";
+/// The age status of a user; without one, the sessions that wait for an event at `$2`.
+pub const AGE_USER: &str = "SELECT age_user.status, age_user.age_band, age_user.verified_us, \
+    age_user.expires_us, age_session.created_us AS session_created_us, \
+    age_session.expires_us AS session_expires_us FROM (SELECT 1 AS one) AS here \
+    LEFT JOIN age_user ON age_user.user_id = $1 \
+    LEFT JOIN age_session ON age_session.user_id = $1 AND age_user.user_id IS NULL \
+    AND age_session.last_occurred_us IS NULL AND age_session.expires_us > $2";
 /// Updates the age status of a user.
 pub const AGE_USER_MOVE: &str = "INSERT INTO age_user \
     (user_id, status, age_band, verified_us, expires_us, last_occurred_us) \

@@ -1,0 +1,105 @@
+//! Sessions, which users open to prove their age: how many, and the status that a user is shown.
+
+use super::state::AgeStatus;
+use crate::window::Window;
+use alloc::string::String;
+
+/// Sessions that a user may open within a minute.
+const MAX_PER_MINUTE: usize = 5;
+/// Sessions of a user that may wait for an event.
+const MAX_OPEN: usize = 10;
+/// A minute, in microseconds.
+const MINUTE_US: i64 = 60_000_000;
+
+/// A session, as far as it limits others. Instants are microseconds since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AgeSession {
+    /// When it was opened.
+    pub created_us: i64,
+    /// Until when it waits for an event.
+    pub expires_us: i64,
+    /// When the last event of it occurred; `None` before the first.
+    pub last_occurred_us: Option<i64>,
+}
+
+impl AgeSession {
+    /// Whether it waits for its first event. One that is dated further ahead than it lives does
+    /// not: the clock that dated it was wrong.
+    fn is_open(&self, now_us: i64) -> bool {
+        let life_us = self.expires_us.saturating_sub(self.created_us);
+        let ahead_us = self.created_us.saturating_sub(now_us);
+        self.last_occurred_us.is_none() && self.expires_us > now_us && ahead_us <= life_us
+    }
+}
+
+/// The outcome of opening a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Opening {
+    /// The session waits for the verifier.
+    Opened,
+    /// The user opened too many.
+    TooMany {
+        /// When the user may open the next one.
+        retry_at_us: i64,
+    },
+}
+
+impl Opening {
+    /// The minute of which every session counts.
+    pub const fn minute(now_us: i64) -> Window {
+        Window::new(now_us, MINUTE_US)
+    }
+
+    /// Decides whether a user with these sessions, of which at least those of the minute and those
+    /// that wait are needed, may open another one.
+    pub fn decide(sessions: &[AgeSession], now_us: i64, expires_us: i64) -> Self {
+        let minute = Self::minute(now_us);
+        let opened = sessions.iter().map(|it| it.created_us).filter(|at| minute.counts(*at));
+        let room_at = limited(opened, MAX_PER_MINUTE).map(|first| minute.end_us(first));
+        let open = sessions.iter().filter(|it| it.is_open(now_us)).map(|it| it.expires_us);
+        // one that was dated ahead waits no longer than a new one would
+        let ends_at = limited(open, MAX_OPEN).map(|first| first.min(expires_us));
+        room_at.max(ends_at).map_or(Self::Opened, |retry_at_us| Self::TooMany { retry_at_us })
+    }
+}
+
+/// The first of these instants, if they are as many as the limit.
+fn limited(instants: impl Iterator<Item = i64> + Clone, limit: usize) -> Option<i64> {
+    let first = instants.clone().min()?;
+    (instants.count() >= limit).then_some(first)
+}
+
+/// The age status of a user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgeUser {
+    /// The status; a verification past its end is `Expired`.
+    pub status: AgeStatus,
+    /// The age band, if the verifier reported one.
+    pub age_band: Option<String>,
+    /// When the age was verified.
+    pub verified_us: Option<i64>,
+    /// When the verification ends, if the verifier set an end.
+    pub expires_us: Option<i64>,
+}
+
+impl AgeUser {
+    /// The status to show: of the user as stored, if an event was applied; otherwise pending while
+    /// one of these sessions waits, and `None` without one.
+    pub fn shown(stored: Option<Self>, sessions: &[AgeSession], now_us: i64) -> Option<Self> {
+        let Some(user) = stored else {
+            let is_pending = sessions.iter().any(|it| it.is_open(now_us));
+            return is_pending.then_some(Self {
+                status: AgeStatus::Pending,
+                age_band: None,
+                verified_us: None,
+                expires_us: None,
+            });
+        };
+        let is_over = user.expires_us.is_some_and(|end| end <= now_us);
+        let status = match user.status {
+            AgeStatus::Verified if is_over => AgeStatus::Expired,
+            status => status,
+        };
+        Some(Self { status, ..user })
+    }
+}
