@@ -18,12 +18,12 @@ const SECOND: i64 = 1_000_000;
 const DAY: i64 = 86_400 * SECOND;
 
 /// The name of a session.
-fn reference(number: u64) -> String {
+pub(crate) fn reference(number: u64) -> String {
     format!("{number:048x}")
 }
 
 /// An event of the subject, this many seconds after [`NOW`], as the verifier signs it.
-fn event(id: &str, subject: u64, status: AgeStatus, second: u32) -> SignedEvent {
+pub(crate) fn event(id: &str, subject: u64, status: AgeStatus, second: u32) -> SignedEvent {
     let at = |second: u32| format!("2023-11-14T22:{:02}:{:02}Z", 20 + second / 60, second % 60);
     let proof = match status {
         Verified => format!(

@@ -2,7 +2,9 @@
 //! `tests/lib/postgres.sh` provides; without that variable the tests fail.
 //!
 //! Reading order: `world` is one database of a test's own; then one file for each topic. A test is
-//! an async function of a world; the list below runs it as `sqlite::…` and `postgres::…`.
+//! an async function of a world; the list below runs it as `sqlite::…` and `postgres::…`. Random
+//! histories are in `conformance` and `webhook`: of two processes (`pair`) whose connections are cut
+//! (`wire`).
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking, too")]
 
@@ -16,6 +18,7 @@ mod forget;
 mod intents;
 mod journal;
 mod keys;
+mod pair;
 mod plans;
 mod processes;
 mod prune;
@@ -23,8 +26,12 @@ mod rules;
 mod search;
 mod shared;
 mod tampering;
+#[path = "../../filters/tests/simulation/toolkit.rs"]
+mod toolkit;
 mod transfer;
 mod upgrade;
+mod webhook;
+mod wire;
 mod world;
 
 macro_rules! on_both {
@@ -80,8 +87,6 @@ on_both! {
         a_cooldown_of_the_future_is_none
         budgets_forget_the_future
         sessions_of_the_future_lock_nobody_out;
-    conformance:
-        histories_agree_with_the_model;
     upgrade:
         intents_of_older_versions_are_kept;
     journal:

@@ -10,6 +10,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, Sq
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+use tokio::runtime::Runtime;
 
 /// The instant at which most of it happens.
 pub(crate) const NOW: i64 = 1_700_000_000_000_000;
@@ -27,26 +28,41 @@ fn name() -> String {
     format!("store_{}_{}", std::process::id(), WORLDS.fetch_add(1, Ordering::Relaxed))
 }
 
-fn block_on(work: impl Future<Output = ()>) {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work);
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Sqlite,
+    Postgres,
+}
+
+/// Runs a test that blocks on the runtime by itself, as one does that is run many times.
+pub(crate) fn with_world(kind: Kind, test: impl FnOnce(&Runtime, World)) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let name = name();
+    if kind == Kind::Sqlite {
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir(&folder).unwrap();
+        let url = format!("sqlite:{}", folder.join("relay.db").display());
+        return test(&runtime, World { url, folder: Some(folder) });
+    }
+    let server = server();
+    let admin = format!("{server}postgres");
+    let create = format!("CREATE DATABASE {name} TEMPLATE template0");
+    runtime.block_on(raw(&admin, &create)).unwrap();
+    test(&runtime, World { url: format!("{server}{name}"), folder: None });
+    runtime.block_on(raw(&admin, &format!("DROP DATABASE {name} WITH (FORCE)"))).unwrap();
 }
 
 pub(crate) fn on_sqlite(test: impl AsyncFnOnce(World)) {
-    let folder = std::env::temp_dir().join(name());
-    std::fs::create_dir(&folder).unwrap();
-    let url = format!("sqlite:{}", folder.join("relay.db").display());
-    block_on(test(World { url, folder: Some(folder) }));
+    with_world(Kind::Sqlite, |runtime, world| runtime.block_on(test(world)));
 }
 
 pub(crate) fn on_postgres(test: impl AsyncFnOnce(World)) {
-    block_on(async {
-        let (server, name) = (server(), name());
-        let admin = format!("{server}postgres");
-        raw(&admin, &format!("CREATE DATABASE {name} TEMPLATE template0")).await.unwrap();
-        let url = format!("{server}{name}");
-        test(World { url, folder: None }).await;
-        raw(&admin, &format!("DROP DATABASE {name} WITH (FORCE)")).await.unwrap();
-    });
+    with_world(Kind::Postgres, |runtime, world| runtime.block_on(test(world)));
+}
+
+/// This many histories, or ten times as many in the long run of all tests.
+pub(crate) fn seeds(count: u64) -> u64 {
+    if std::env::var_os("PORTCULLIS_TEST_LONG").is_some() { 10 * count } else { count }
 }
 
 /// The URL of PostgreSQL, to which the name of a database is appended.
@@ -69,7 +85,7 @@ pub(crate) fn config(url: &str) -> StoreConfig {
 }
 
 /// Runs statements past the store.
-async fn raw(url: &str, statements: &str) -> Result<(), sqlx::Error> {
+pub(crate) async fn raw(url: &str, statements: &str) -> Result<(), sqlx::Error> {
     let statements = sqlx::raw_sql(AssertSqlSafe(statements.to_owned()));
     if url.starts_with("sqlite:") {
         let mut connection = SqliteConnection::connect(url).await?;

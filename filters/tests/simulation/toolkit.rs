@@ -92,11 +92,20 @@ pub(crate) fn explore(
     seeds: Range<u64>,
     run: impl Fn(&mut Chance) -> Outcome,
 ) -> Result<(), Box<Failure>> {
+    explore_within(MAX_RUNS, seeds, run)
+}
+
+/// [`explore`] in which shrinking takes at most `max_runs`, where a run is slow.
+pub(crate) fn explore_within(
+    max_runs: usize,
+    seeds: Range<u64>,
+    run: impl Fn(&mut Chance) -> Outcome,
+) -> Result<(), Box<Failure>> {
     for seed in seeds {
         let mut chance = Chance::of_seed(seed);
         if run(&mut chance).violation.is_some() {
             let fails = |list: &[u32]| run(&mut Chance::of_list(list)).violation.is_some();
-            let choices = shrink(chance.taken, fails);
+            let choices = shrink(chance.taken, max_runs, fails);
             let outcome = run(&mut Chance::of_list(&choices));
             return Err(Box::new(Failure { seed, choices, outcome }));
         }
@@ -105,13 +114,17 @@ pub(crate) fn explore(
 }
 
 /// Makes a failing list shorter and more benign: chunks are left out, then made zero, from halves
-/// down to single choices (delta debugging).
-pub(crate) fn shrink(mut list: Vec<u32>, fails: impl Fn(&[u32]) -> bool) -> Vec<u32> {
+/// down to single choices (delta debugging), in at most `max_runs`.
+pub(crate) fn shrink(
+    mut list: Vec<u32>,
+    max_runs: usize,
+    fails: impl Fn(&[u32]) -> bool,
+) -> Vec<u32> {
     let mut runs = 0;
     let mut size = list.len().div_ceil(2);
-    while size > 0 && runs < MAX_RUNS {
+    while size > 0 && runs < max_runs {
         let mut from = 0;
-        while from < list.len() && runs < MAX_RUNS {
+        while from < list.len() && runs < max_runs {
             let end = (from + size).min(list.len());
             let mut shorter = list.clone();
             shorter.drain(from..end);

@@ -1,7 +1,8 @@
 //! Events through the policy: accepted signatures, the order of the checks, and the refusals'
-//! texts. `event` tests the fields.
+//! texts. `event` tests the fields, `record` what an event changes.
 
 mod event;
+mod record;
 
 use super::*;
 use crate::hmac;

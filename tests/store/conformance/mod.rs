@@ -1,0 +1,250 @@
+//! Random histories of the relay on the database and on a model that keeps its rows in maps: after
+//! each command both have given the same reply, and hold the same. A process loses the database at
+//! any request of a command, and at its commit; then the command is done as a whole or not at all.
+//!
+//! Reading order: `history` (what is drawn), `model`.
+
+mod history;
+mod model;
+
+use crate::pair::{Interrupted, Pair};
+use crate::toolkit::{Chance, Outcome, explore_within};
+use crate::wire::Moment;
+use crate::world::{Kind, World, seeds, with_world};
+use history::{History, Step};
+use model::{Command, DRIP, Model, ROWS, Reply};
+use portcullis::store::{Intended, IntentState, Search, Store, StoreError, Verified};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use tokio::runtime::Runtime;
+
+const SEEDS: u64 = 6;
+const STEPS: u32 = 200;
+/// Histories to shrink a failure.
+const SHRINKING: usize = 100;
+
+/// How often each reply and each end of an interrupted command was seen.
+type Seen = BTreeMap<&'static str, u32>;
+
+/// What is known of a command that was performed.
+enum Performed {
+    Done(Reply),
+    /// It is done or not.
+    Unknown {
+        /// The moment, if the session was ended at its commit.
+        at_commit: Option<Moment>,
+        /// Whether the store said so.
+        is_unconfirmed: bool,
+    },
+}
+
+async fn execute(store: &Store, step: &Step) -> Result<Reply, StoreError> {
+    let now_us = step.now_us;
+    Ok(match &step.command {
+        Command::Agree(epoch, patience) => Reply::Agreed(store.agree(epoch, *patience).await?),
+        Command::Claim((epoch, key), digest, token) => {
+            Reply::Claimed(store.keys(epoch).claim(key, DRIP, digest, token, now_us).await?)
+        }
+        Command::Release((epoch, key), token) => {
+            Reply::Done(store.keys(epoch).release(key, token).await?)
+        }
+        Command::Link((epoch, key), digest, id) => {
+            Reply::Done(store.keys(epoch).link(key, DRIP, digest, *id).await?)
+        }
+        Command::Answer((epoch, key), digest, id) => {
+            Reply::Done(store.keys(epoch).answer(key, DRIP, digest, *id, 200, "x").await?)
+        }
+        Command::Apply(id, change) => {
+            Reply::Done(store.intents().apply(*id, change, now_us).await?)
+        }
+        Command::Intend(new) => Reply::Intended(store.intents().intend(new, now_us).await?),
+    })
+}
+
+async fn perform(pair: &Pair, step: &Step) -> Result<Performed, String> {
+    use Command::{Apply, Intend, Link};
+    let work = execute(&pair.stores[step.store], step);
+    let Some(cut) = step.cut else {
+        return work.await.map(Performed::Done).map_err(|error| error.to_string());
+    };
+    let is_one_transaction = matches!(step.command, Link(..) | Apply(..) | Intend(..));
+    let Interrupted { done, at_commit } =
+        pair.interrupt(step.store, cut, is_one_transaction, work).await;
+    match done {
+        Some(Ok(reply)) if at_commit.is_none() => Ok(Performed::Done(reply)),
+        Some(Ok(reply)) => Err(format!("{reply:?}, though no commit was confirmed")),
+        Some(Err(StoreError::Unavailable(_))) | None => {
+            Ok(Performed::Unknown { at_commit, is_unconfirmed: false })
+        }
+        Some(Err(StoreError::Unconfirmed(_))) => {
+            Ok(Performed::Unknown { at_commit, is_unconfirmed: true })
+        }
+        Some(Err(error)) => Err(error.to_string()),
+    }
+}
+
+/// The name of a reply in what was seen.
+fn name_of(reply: &Reply) -> &'static str {
+    match reply {
+        Reply::Agreed(_) => "Agreed",
+        Reply::Claimed(_) => "Claimed",
+        Reply::Done(true) => "done",
+        Reply::Done(false) => "not done",
+        Reply::Intended(Intended::New(_)) => "New",
+        Reply::Intended(Intended::Known(_)) => "Known",
+        Reply::Intended(Intended::KeyConflict) => "KeyConflict",
+        Reply::Intended(Intended::NonceTaken(_)) => "NonceTaken",
+        Reply::Intended(Intended::Elsewhere(_)) => "Elsewhere",
+        Reply::Intended(Intended::OtherChain) => "OtherChain",
+        Reply::Intended(Intended::OverBudget(_)) => "OverBudget",
+        Reply::Intended(Intended::TooSoon { .. }) => "TooSoon",
+    }
+}
+
+/// Brings the model to where the database is, if the command explains that.
+async fn follow(
+    world: &World,
+    store: &Store,
+    model: &mut Model,
+    step: &Step,
+    performed: &Performed,
+) -> Result<&'static str, String> {
+    let mut after = model.clone();
+    let reply = after.perform(&step.command, step.now_us);
+    let found = contents(world, store).await?;
+    let is_after = found == expected(&after);
+    let is_before = found == expected(model);
+    let seen = match performed {
+        Performed::Done(done) if *done != reply => return Err(format!("not {reply:?}")),
+        Performed::Done(_) if is_after => name_of(&reply),
+        // the caller of a new intent must know that it may be stored
+        Performed::Unknown { at_commit: Some(_), is_unconfirmed: false }
+            if matches!(reply, Reply::Intended(Intended::New(_))) =>
+        {
+            return Err(format!("{reply:?} is not known to be unconfirmed"));
+        }
+        Performed::Unknown { at_commit: Some(Moment::Before), .. } if is_before => {
+            "cut at its commit"
+        }
+        Performed::Unknown { at_commit: Some(Moment::After), .. } if is_after => {
+            "cut after its commit"
+        }
+        Performed::Unknown { at_commit: None, .. } if is_after && !is_before => {
+            "cut after it was done"
+        }
+        Performed::Unknown { at_commit: None, .. } if is_before => "cut before it was done",
+        _ => return Err(format!("{found:#?} is not explained by {reply:?}")),
+    };
+    if is_after {
+        *model = after;
+    }
+    Ok(seen)
+}
+
+type Contents = (Vec<portcullis::store::Intent>, Vec<String>);
+
+fn expected(model: &Model) -> Contents {
+    (model.intents.values().cloned().collect(), model.rows())
+}
+
+async fn contents(world: &World, store: &Store) -> Result<Contents, String> {
+    let intents = store.journal().search(&Search::default(), i64::MAX, 500).await;
+    let mut intents = intents.map_err(|error| error.to_string())?;
+    intents.reverse();
+    let mut rows = world.texts(ROWS).await;
+    rows.sort();
+    Ok((intents, rows))
+}
+
+async fn history(world: &World, chance: &mut Chance, seen: &RefCell<Seen>) -> Outcome {
+    world.empty().await;
+    let pair = Pair::open(world).await;
+    let (mut history, mut model) = (History::new(), Model::default());
+    let mut outcome = Outcome::default();
+    for _ in 0..STEPS {
+        let step = history.step(chance, &model);
+        outcome.trace.push(format!("{step:?}"));
+        let followed = match perform(&pair, &step).await {
+            Ok(performed) => {
+                follow(world, &pair.stores[step.store], &mut model, &step, &performed).await
+            }
+            Err(error) => Err(error),
+        };
+        match followed {
+            Ok(name) => *seen.borrow_mut().entry(name).or_default() += 1,
+            Err(violation) => {
+                outcome.violation = Some(violation);
+                break;
+            }
+        }
+    }
+    if outcome.violation.is_none() {
+        outcome.violation = journal_differs(&pair.stores[0], &model).await;
+    }
+    pair.close().await;
+    outcome
+}
+
+/// How the journal differs from that of the model, or is broken.
+async fn journal_differs(store: &Store, model: &Model) -> Option<String> {
+    let entries = entries(store).await;
+    if entries != model.entries {
+        return Some(format!("entries {entries:?}, not {:?}", model.entries));
+    }
+    match store.journal().verify().await {
+        Ok(Verified::Whole { .. }) => None,
+        other => Some(format!("{other:?}")),
+    }
+}
+
+async fn entries(store: &Store) -> Vec<(i64, IntentState)> {
+    let mut entries = Vec::new();
+    let mut next = 1;
+    loop {
+        let page = store.journal().entries(next, 500).await.unwrap();
+        let Some(last) = page.last() else { return entries };
+        next = last.seq + 1;
+        entries.extend(
+            page.iter().filter_map(|entry| {
+                Some((entry.intent?.0, IntentState::parse(entry.kind.name())?))
+            }),
+        );
+    }
+}
+
+fn histories_agree(runtime: &Runtime, world: World) {
+    let seen = RefCell::default();
+    let run = |chance: &mut Chance| runtime.block_on(history(&world, chance, &seen));
+    if let Err(failure) = explore_within(SHRINKING, 0..seeds(SEEDS), run) {
+        panic!("{failure}");
+    }
+    let seen = seen.into_inner();
+    println!("{seen:#?}");
+    for name in [
+        "New",
+        "Known",
+        "KeyConflict",
+        "NonceTaken",
+        "Elsewhere",
+        "OtherChain",
+        "OverBudget",
+        "TooSoon",
+        "done",
+        "cut before it was done",
+    ] {
+        assert!(seen.contains_key(name), "{name} is missing in {seen:?}");
+    }
+    let at_commit = ["cut at its commit", "cut after its commit"];
+    let is_cut = at_commit.iter().all(|name| seen.contains_key(name));
+    assert!(world.is_sqlite() || is_cut, "{seen:?}");
+}
+
+#[test]
+fn histories_agree_on_sqlite() {
+    with_world(Kind::Sqlite, histories_agree);
+}
+
+#[test]
+fn histories_agree_on_postgres() {
+    with_world(Kind::Postgres, histories_agree);
+}

@@ -1,0 +1,246 @@
+//! The tables of proofs of age, in maps. Commands select facts and write changes, as the store does;
+//! what they decide is the code of the store.
+
+use portcullis::store::{AgeUser, EventOutcome, Opening};
+use portcullis_filters::webhook::{
+    AgeRecord, AgeSession, AgeStatus, EventFacts, Recording, SignedEvent, StoredEvent, Verdict,
+    record,
+};
+use std::collections::BTreeMap;
+
+/// What the store is asked to do.
+#[derive(Debug, Clone)]
+pub(crate) enum Command {
+    Open { user: String, subject: String, now_us: i64, expires_us: i64 },
+    Record { event: SignedEvent, received_us: i64 },
+    Show { user: String, now_us: i64 },
+    PruneSessions { before_us: i64 },
+    PruneEvents { before_us: i64 },
+    Forget { user: String },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Reply {
+    Opened(Opening),
+    Recorded(EventOutcome),
+    Shown(Option<AgeUser>),
+    Pruned(u64),
+    /// Events, sessions and statuses.
+    Forgotten([u64; 3]),
+}
+
+/// A mistake that a test plants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bug {
+    /// A repeated event is decided again.
+    RepeatDecidedAgain,
+    /// The content of an event is not compared.
+    ContentIgnored,
+    /// An event that is not applied is not stored.
+    OnlyAppliedStored,
+    /// The user has the status of the event that was applied last.
+    LastArrivalWins,
+    /// The user keeps the status of the first event.
+    UserNeverMoves,
+    /// Sessions are pruned by their end alone.
+    LiveSessionPruned,
+    /// A session that waits is forgotten, one with an event is not.
+    SessionNotForgotten,
+    /// The events of a forgotten user stay.
+    EventsNotForgotten,
+    /// Sessions that were opened within the minute are not counted.
+    MinuteNotCounted,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Session {
+    pub(crate) user: String,
+    pub(crate) status: AgeStatus,
+    pub(crate) times: AgeSession,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Event {
+    pub(crate) event: SignedEvent,
+    pub(crate) received_us: i64,
+    pub(crate) outcome: Verdict,
+    pub(crate) status_after: AgeStatus,
+}
+
+/// What the tables hold.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Model {
+    pub(crate) bug: Option<Bug>,
+    pub(crate) sessions: BTreeMap<String, Session>,
+    pub(crate) events: BTreeMap<String, Event>,
+    /// The event that each user has the status of.
+    pub(crate) users: BTreeMap<String, SignedEvent>,
+}
+
+impl Model {
+    pub(crate) fn apply(&mut self, command: &Command) -> Reply {
+        match command {
+            Command::Open { user, subject, now_us, expires_us } => {
+                Reply::Opened(self.open(user, subject, *now_us, *expires_us))
+            }
+            Command::Record { event, received_us } => {
+                Reply::Recorded(self.record(event, *received_us))
+            }
+            Command::Show { user, now_us } => Reply::Shown(self.shown(user, *now_us)),
+            Command::PruneSessions { before_us } => {
+                let bug = self.bug == Some(Bug::LiveSessionPruned);
+                let is_bare = |it: &AgeSession| bug || it.last_occurred_us.is_none();
+                let kept = |it: &AgeSession| !(is_bare(it) && it.expires_us < *before_us);
+                let before = self.sessions.len();
+                self.sessions.retain(|_, session| kept(&session.times));
+                Reply::Pruned((before - self.sessions.len()) as u64)
+            }
+            Command::PruneEvents { before_us } => {
+                let before = self.events.len();
+                self.events.retain(|_, event| event.received_us >= *before_us);
+                Reply::Pruned((before - self.events.len()) as u64)
+            }
+            Command::Forget { user } => Reply::Forgotten(self.forget(user)),
+        }
+    }
+
+    fn sessions_of(&self, user: &str) -> Vec<AgeSession> {
+        let of = self.sessions.values().filter(|session| session.user == user);
+        of.map(|session| session.times).collect()
+    }
+
+    fn open(&mut self, user: &str, subject: &str, now_us: i64, expires_us: i64) -> Opening {
+        let mut sessions = self.sessions_of(user);
+        if self.bug == Some(Bug::MinuteNotCounted) {
+            sessions.retain(|it| !Opening::minute(now_us).counts(it.created_us));
+        }
+        let opening = Opening::decide(&sessions, now_us, expires_us);
+        if opening == Opening::Opened {
+            let times = AgeSession { created_us: now_us, expires_us, last_occurred_us: None };
+            let session = Session { user: user.to_owned(), status: AgeStatus::Pending, times };
+            self.sessions.insert(subject.to_owned(), session);
+        }
+        opening
+    }
+
+    fn shown(&self, user: &str, now_us: i64) -> Option<AgeUser> {
+        let stored = self.users.get(user).map(|event| AgeUser {
+            status: event.status(),
+            age_band: event.age_band().map(str::to_owned),
+            verified_us: event.verified_us(),
+            expires_us: event.expires_us(),
+        });
+        AgeUser::shown(stored, &self.sessions_of(user), now_us)
+    }
+
+    fn facts(&self, event: &SignedEvent) -> EventFacts {
+        let known = self.events.get(event.event_id());
+        let known = known.filter(|_| self.bug != Some(Bug::RepeatDecidedAgain));
+        let ignores = self.bug == Some(Bug::ContentIgnored);
+        let stored = known.map(|it| StoredEvent {
+            digest: if ignores { event.digest() } else { it.event.digest() },
+            outcome: it.outcome,
+            status_after: it.status_after,
+        });
+        let session = self.sessions.get(event.subject_ref());
+        let user = session.and_then(|session| self.users.get(&session.user));
+        let user = user.map(|event| AgeRecord {
+            status: event.status(),
+            last_occurred_us: Some(event.occurred_us()),
+        });
+        let subject = session.map(|session| AgeRecord {
+            status: session.status,
+            last_occurred_us: session.times.last_occurred_us,
+        });
+        EventFacts { stored, subject, user }
+    }
+
+    fn record(&mut self, event: &SignedEvent, received_us: i64) -> EventOutcome {
+        let recording = record(event, &self.facts(event));
+        let Recording::Store { verdict, status_after, moves_user } = recording else {
+            return recording.outcome();
+        };
+        let is_applied = verdict == Verdict::Applied;
+        let stored = Event { event: event.clone(), received_us, outcome: verdict, status_after };
+        if is_applied || self.bug != Some(Bug::OnlyAppliedStored) {
+            self.events.insert(event.event_id().to_owned(), stored);
+        }
+        let Some(session) = self.sessions.get_mut(event.subject_ref()) else {
+            return recording.outcome();
+        };
+        if is_applied {
+            session.status = status_after;
+            session.times.last_occurred_us = Some(event.occurred_us());
+        }
+        let moves_user = match self.bug {
+            Some(Bug::LastArrivalWins) => is_applied,
+            Some(Bug::UserNeverMoves) => moves_user && !self.users.contains_key(&session.user),
+            _ => moves_user,
+        };
+        if moves_user {
+            self.users.insert(session.user.clone(), event.clone());
+        }
+        recording.outcome()
+    }
+
+    fn forget(&mut self, user: &str) -> [u64; 3] {
+        let before = [self.events.len(), self.sessions.len(), self.users.len()];
+        if self.bug != Some(Bug::EventsNotForgotten) {
+            let sessions = &self.sessions;
+            let is_of = |it: &Event| {
+                sessions.get(it.event.subject_ref()).is_some_and(|session| session.user == user)
+            };
+            self.events.retain(|_, event| !is_of(event));
+        }
+        let is_kept = |it: &Session| {
+            self.bug == Some(Bug::SessionNotForgotten) && it.times.last_occurred_us.is_some()
+        };
+        self.sessions.retain(|_, session| session.user != user || is_kept(session));
+        self.users.remove(user);
+        let after = [self.events.len(), self.sessions.len(), self.users.len()];
+        std::array::from_fn(|at| (before[at] - after[at]) as u64)
+    }
+
+    /// What [`ROWS`] finds, sorted.
+    pub(crate) fn rows(&self) -> Vec<String> {
+        let number = |at: Option<i64>| at.map_or_else(|| "-".to_owned(), |at| at.to_string());
+        let session = |(subject, it): (&String, &Session)| {
+            let AgeSession { created_us, expires_us, last_occurred_us } = it.times;
+            let (status, last) = (it.status.name(), number(last_occurred_us));
+            format!("session {subject} {} {status} {last} {created_us} {expires_us}", it.user)
+        };
+        let content = |it: &SignedEvent| {
+            let band = it.age_band().unwrap_or("-");
+            let [verified, expires] = [it.verified_us(), it.expires_us()].map(number);
+            format!("{} {band} {verified} {expires} {}", it.status().name(), it.occurred_us())
+        };
+        let event = |(id, it): (&String, &Event)| {
+            let digest: String =
+                it.event.digest().iter().map(|byte| format!("{byte:02x}")).collect();
+            let (outcome, after) = (it.outcome.name(), it.status_after.name());
+            let (subject, received) = (it.event.subject_ref(), it.received_us);
+            let content = content(&it.event);
+            format!("event {id} {digest} {subject} {content} {received} {outcome} {after}")
+        };
+        let user = |(user, it): (&String, &SignedEvent)| format!("user {user} {}", content(it));
+        let sessions = self.sessions.iter().map(session);
+        let events = self.events.iter().map(event);
+        let mut rows: Vec<_> = sessions.chain(events).chain(self.users.iter().map(user)).collect();
+        rows.sort();
+        rows
+    }
+}
+
+/// All rows, as the model shows them.
+pub(crate) const ROWS: &str = "SELECT 'session ' || subject_ref || ' ' || user_id || ' ' || status \
+    || ' ' || coalesce(CAST(last_occurred_us AS TEXT), '-') || ' ' || CAST(created_us AS TEXT) \
+    || ' ' || CAST(expires_us AS TEXT) FROM age_session UNION ALL \
+    SELECT 'event ' || event_id || ' ' || digest || ' ' || subject_ref || ' ' || status \
+    || ' ' || coalesce(age_band, '-') || ' ' || coalesce(CAST(verified_us AS TEXT), '-') \
+    || ' ' || coalesce(CAST(expires_us AS TEXT), '-') || ' ' || CAST(occurred_us AS TEXT) \
+    || ' ' || CAST(received_us AS TEXT) || ' ' || outcome || ' ' || status_after \
+    FROM age_event UNION ALL \
+    SELECT 'user ' || user_id || ' ' || status || ' ' || coalesce(age_band, '-') \
+    || ' ' || coalesce(CAST(verified_us AS TEXT), '-') \
+    || ' ' || coalesce(CAST(expires_us AS TEXT), '-') || ' ' || CAST(last_occurred_us AS TEXT) \
+    FROM age_user";
