@@ -117,8 +117,15 @@ pub fn change(id: IntentId, change: &Change<'_>, intents: &[Intent], now_us: i64
     steps.push(step);
     if matches!(change, Change::Displaced(_)) {
         let lost = others().filter(|other| other.state == IntentState::Lost);
-        let returns = lost.filter(|lost| !is_written_anew(lost, intents));
-        steps.extend(returns.map(|it| moved(it, IntentState::Displaced, Some(UNWITNESSED))));
+        let mut lost: Vec<_> = lost.filter(|lost| !is_written_anew(lost, intents)).collect();
+        // a transaction has one intent that stands for it: this one, or else the newest
+        lost.sort_by_key(|it| core::cmp::Reverse(it.id));
+        for it in lost {
+            let mut standing = steps.iter().map(|step| step.intent.transaction_hash);
+            if !standing.any(|hash| hash == it.transaction_hash) {
+                steps.push(moved(it, IntentState::Displaced, Some(UNWITNESSED)));
+            }
+        }
     }
     let slot = |it: &&Intent| it.slot() == intent.slot();
     let before: Vec<Intent> = intents.iter().filter(slot).cloned().collect();

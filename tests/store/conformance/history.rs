@@ -61,11 +61,11 @@ impl History {
                 }
                 Command::Agree(epoch, patience)
             }
-            (1..=2, _) => Command::Claim(key, digest, owner),
-            (3..=4, _) => Command::Release(key, owner),
-            (5..=6, Some(it)) => Command::Link((epoch_of(it), name), digest, it.id),
-            (7..=8, Some(it)) => Command::Answer((epoch_of(it), name), digest, it.id),
-            (9..=16, Some(it)) => Command::Apply(it.id, change),
+            (1, _) => Command::Claim(key, digest, owner),
+            (2, _) => Command::Release(key, owner),
+            (3, Some(it)) => Command::Link((epoch_of(it), name), digest, it.id),
+            (4, Some(it)) => Command::Answer((epoch_of(it), name), digest, it.id),
+            (5..=11, Some(it)) => Command::Apply(it.id, change),
             _ => Command::Intend(new),
         }
     }

@@ -109,6 +109,20 @@ fn a_transaction_has_one_intent() {
     assert_eq!(moved(9, &Change::Displaced("gone"), &intents), Some(vec![(9, Displaced)]));
 }
 
+/// A transaction that was lost, stored again and lost again has two intents; one of them returns.
+#[test]
+fn one_of_two_lost_intents_of_a_transaction_returns() {
+    let gone = Change::Displaced("gone");
+    let [first, second] = [3, 5].map(|id| stored(id, &new(1), Lost));
+    let witness = stored(9, &NewIntent { nonce: first.nonce, ..new(2) }, Succeeded);
+    let lost = [first.clone(), second.clone()];
+    let intents = [&lost[..], &[witness]].concat();
+    assert_eq!(moved(9, &gone, &intents), Some(vec![(9, Displaced), (5, Displaced)]));
+    for id in [3, 5] {
+        assert_eq!(moved(id, &gone, &lost), Some(vec![(id, Displaced)]), "it returned by itself");
+    }
+}
+
 #[test]
 fn what_is_sent_again_needs_its_slot_and_its_request() {
     let displaced = stored(3, &new(1), Displaced);
