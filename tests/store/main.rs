@@ -3,8 +3,8 @@
 //!
 //! Reading order: `world` is one database of a test's own; then one file for each topic. A test is
 //! an async function of a world; the list below runs it as `sqlite::…` and `postgres::…`. Random
-//! histories are in `conformance` and `webhook`: of two processes (`pair`) whose connections are cut
-//! (`wire`).
+//! histories are in `conformance` and `webhook`: of two processes (`pair`) whose connections are
+//! cut (`wire`).
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking, too")]
 

@@ -1,9 +1,10 @@
 //! A wire to PostgreSQL that is cut at a drawn request: the server ends the session, as an
 //! administrator, a failover or a crash would.
 //!
-//! The wire forwards the messages of the protocol. A request ends with a simple query, as those that
-//! begin and end a transaction are, or with a sync, as all others do. The session is ended before the
-//! server gets the end of the request, or once it has answered, which the client does not see.
+//! The wire forwards the messages of the protocol. A request ends with a simple query, as those
+//! that begin and end a transaction are, or with a sync, as all others do. The session is ended
+//! before the server gets the end of the request, or once it has answered, which the client does
+//! not see.
 
 use crate::toolkit::Chance;
 use crate::world::{World, config};

@@ -1,5 +1,5 @@
-//! Drawn histories of the relay: intents of three epochs of the chain and what is seen of them, keys,
-//! and which epoch is in force.
+//! Drawn histories of the relay: intents of three epochs of the chain and what is seen of them,
+//! keys, and which epoch is in force.
 
 use super::model::{Command, DRIP, Model};
 use crate::toolkit::Chance;

@@ -1,6 +1,7 @@
 //! Random histories of the relay on the database and on a model that keeps its rows in maps: after
 //! each command both have given the same reply, and hold the same. A process loses the database at
 //! any request of a command, and at its commit; then the command is done as a whole or not at all.
+//! On the model alone, no history leads to rows that a unique index forbids.
 //!
 //! Reading order: `history` (what is drawn), `model`.
 
@@ -8,7 +9,7 @@ mod history;
 mod model;
 
 use crate::pair::{Interrupted, Pair};
-use crate::toolkit::{Chance, Outcome, explore_within};
+use crate::toolkit::{Chance, Outcome, explore, explore_within};
 use crate::wire::Moment;
 use crate::world::{Kind, World, seeds, with_world};
 use history::{History, Step};
@@ -19,6 +20,8 @@ use std::collections::BTreeMap;
 use tokio::runtime::Runtime;
 
 const SEEDS: u64 = 6;
+/// Of the model alone.
+const MODEL_SEEDS: u64 = 256;
 const STEPS: u32 = 200;
 /// Histories to shrink a failure.
 const SHRINKING: usize = 100;
@@ -209,6 +212,32 @@ async fn entries(store: &Store) -> Vec<(i64, IntentState)> {
                 Some((entry.intent?.0, IntentState::parse(entry.kind.name())?))
             }),
         );
+    }
+}
+
+/// A history of the model alone, in which a command that is cut is done or not.
+fn simulate(chance: &mut Chance) -> Outcome {
+    let (mut history, mut model) = (History::new(), Model::default());
+    let mut outcome = Outcome::default();
+    for _ in 0..STEPS {
+        let step = history.step(chance, &model);
+        let is_done = chance.choose(2) == 0 || step.cut.is_none();
+        outcome.trace.push(format!("{step:?}, done: {is_done}"));
+        if is_done {
+            model.perform(&step.command, step.now_us);
+        }
+        outcome.violation = model.contradiction().map(|row| format!("there twice: {row}"));
+        if outcome.violation.is_some() {
+            break;
+        }
+    }
+    outcome
+}
+
+#[test]
+fn no_decision_contradicts_an_index() {
+    if let Err(failure) = explore(0..seeds(MODEL_SEEDS), simulate) {
+        panic!("{failure}");
     }
 }
 

@@ -1,5 +1,5 @@
-//! The tables of the relay, in maps. The model selects the facts of a command and writes its changes;
-//! what it decides is the code of the store.
+//! The tables of the relay, in maps. The model selects the facts of a command and writes its
+//! changes; what it decides is the code of the store.
 
 use portcullis::store::{
     Change, Claim, ClaimToken, Intended, Intent, IntentId, IntentState, NewIntent,
@@ -256,6 +256,27 @@ impl Model {
         let is_bare = |key: &&Key| key.intent.is_none() && key.answer.is_none();
         let owned = self.keys.get(key).filter(is_bare).is_some_and(|key| key.token == Some(token));
         owned && self.keys.remove(key).is_some()
+    }
+
+    /// Rows that a unique index forbids: these are alarms, and no decision leads to them.
+    pub(super) fn contradiction(&self) -> Option<String> {
+        let mut taken = BTreeSet::new();
+        let mut is_taken = |row: String| (!taken.insert(row.clone())).then_some(row);
+        for it in self.intents.values() {
+            let Intent { epoch, signer, nonce, state, transaction_hash, .. } = it;
+            let rows = [
+                state.holds().then(|| format!("transaction {epoch} {transaction_hash}")),
+                state.occupies().then(|| format!("nonce {epoch} {signer} {nonce}")),
+                state.is_unresolved().then(|| format!("open request {epoch} {}", hex(&it.digest))),
+            ];
+            if let Some(twice) = rows.into_iter().flatten().find_map(&mut is_taken) {
+                return Some(twice);
+            }
+        }
+        self.bindings.iter().find_map(|(epoch, pair)| {
+            let identity = is_taken(format!("identity {epoch} {}", pair.identity));
+            identity.or(is_taken(format!("recipient {epoch} {}", pair.recipient)))
+        })
     }
 
     /// The epoch, keys and bindings, as [`ROWS`] finds them, sorted.

@@ -1,5 +1,5 @@
-//! The tables of proofs of age, in maps. Commands select facts and write changes, as the store does;
-//! what they decide is the code of the store.
+//! The tables of proofs of age, in maps. Commands select facts and write changes, as the store
+//! does; what they decide is the code of the store.
 
 use portcullis::store::{AgeUser, EventOutcome, Opening};
 use portcullis_filters::webhook::{
