@@ -10,6 +10,7 @@ use std::time::Duration;
 
 const STRK: u128 = 1_000_000_000_000_000_000;
 const HOUR: Duration = Duration::from_secs(3_600);
+const DAY: Duration = Duration::from_secs(24 * 3_600);
 const EPOCHS: [&str; 3] = ["epoch-1", "epoch-2", "epoch-3"];
 
 #[derive(Debug)]
@@ -66,7 +67,7 @@ impl History {
             (3, Some(it)) => Command::Link((epoch_of(it), name), digest, it.id),
             (4, Some(it)) => Command::Answer((epoch_of(it), name), digest, it.id),
             (5..=11, Some(it)) => Command::Apply(it.id, change),
-            _ => Command::Intend(new),
+            _ => Command::Intend(Box::new(new)),
         }
     }
 
@@ -102,13 +103,13 @@ impl History {
                 drips: drips.filter(|_| operation == DRIP),
                 fees: chance.pick(&[None, None, Some(3 * STRK)]),
             },
-            cooldown: chance.pick(&[None, None, Some(HOUR)]),
+            cooldown: chance.pick(&[None, None, None, Some(DAY)]),
         }
     }
 }
 
 fn digest(chance: &mut Chance) -> [u8; 32] {
-    [chance.pick(&[1, 2, 3, 4, 5]); 32]
+    [chance.pick(&[1, 2, 3, 4, 5, 6, 7]); 32]
 }
 
 fn epoch_of(intent: &Intent) -> &'static str {

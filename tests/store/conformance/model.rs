@@ -25,7 +25,7 @@ pub(super) enum Command {
     Link(KeyOf, [u8; 32], IntentId),
     Answer(KeyOf, [u8; 32], IntentId),
     Apply(IntentId, Change<'static>),
-    Intend(NewIntent<'static>),
+    Intend(Box<NewIntent<'static>>),
 }
 
 /// An epoch and a key in it.
