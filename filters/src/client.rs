@@ -333,6 +333,12 @@ mod tests {
     }
 
     #[test]
+    fn a_set_without_networks_is_empty() {
+        assert!(trusting(&[]).is_empty());
+        assert!(!trusting(&["192.0.2.0/24"]).is_empty());
+    }
+
+    #[test]
     fn trusted_networks_may_be_mapped_ipv4() {
         let trusted = trusting(&["::ffff:10.0.0.0/104", "2001:db8::/32"]);
         let addresses = [("10.1.2.3", true), ("11.1.2.3", false), ("::ffff:10.1.2.3", true)];

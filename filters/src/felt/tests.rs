@@ -41,6 +41,12 @@ fn a_felt_is_prefixed_hexadecimal_below_the_prime() {
 }
 
 #[test]
+fn a_felt_is_shown_as_it_is_written() {
+    let felt = Felt::from(0xab_u64);
+    assert_eq!(format!("{felt} {felt:?} {felt:>6}"), "0xab 0xab   0xab");
+}
+
+#[test]
 fn a_number_is_bounded_by_its_bits() {
     for (text, as_u64, as_u128) in [
         ("0x0", Some(0), Some(0)),

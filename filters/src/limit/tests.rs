@@ -221,6 +221,17 @@ fn eviction_frees_memory() {
 }
 
 #[test]
+fn a_growing_table_is_seldom_moved() {
+    let limiter = limiter(1, 3_000);
+    let mut sizes = std::collections::BTreeSet::new();
+    for number in 0..3_000 {
+        limiter.check(client(number), Millis(0));
+        sizes.insert(limiter.memory_bytes());
+    }
+    assert!(sizes.len() < 40, "{} sizes", sizes.len());
+}
+
+#[test]
 fn threads_share_a_client_s_quota() {
     let limiter = limiter(180, 5000);
     let admitted = std::sync::atomic::AtomicU32::new(0);
@@ -292,6 +303,8 @@ fn shards_share_the_capacity() {
         (5000, 0),
         "no eviction before it is full"
     );
+    let sizes: Vec<u32> = limiter.shards().map(|shard| shard.lock().recent().len()).collect();
+    assert!(sizes.len() == 16 && sizes.iter().all(|size| *size > 200), "{sizes:?}: each its part");
     for number in 5000..6000 {
         limiter.check(client(number), Millis(0));
     }

@@ -44,6 +44,24 @@ fn every_change_follows_the_table() {
 }
 
 #[test]
+fn a_change_is_recorded_with_its_time_and_reason() {
+    let sent = Intent { detail: Some("before".into()), ..stored(9, &new(1), Sent) };
+    let reverted = Change::Included { outcome: Err(Some("out of gas")), fee: None, block: None };
+    for (change, detail) in [
+        (Change::Accepted, None),
+        (included(None), None),
+        (reverted, Some("out of gas")),
+        (Change::Rejected("refused"), Some("refused")),
+        (Change::Displaced("rolled back"), Some("rolled back")),
+        (Change::Lost("0x1"), Some("0x1")),
+    ] {
+        let steps = crate::ledger::change(sent.id, &change, from_ref(&sent), NOW + 7).unwrap();
+        let intent = &steps.steps[0].intent;
+        assert_eq!((intent.detail.as_deref(), intent.updated_us), (detail, NOW + 7), "{change:?}");
+    }
+}
+
+#[test]
 fn an_inclusion_is_recorded_once_per_block() {
     let known = Intent { included: Some(BLOCK), ..stored(9, &new(1), Succeeded) };
     assert_eq!(moved(9, &included(Some(BLOCK)), from_ref(&known)), None);
@@ -105,6 +123,9 @@ fn a_transaction_has_one_intent() {
     let lost = stored(3, &new(1), Lost);
     let again = stored(9, &new(1), Sent);
     assert_eq!(moved(3, &included(Some(BLOCK)), &[lost.clone(), again.clone()]), None);
+    let other = stored(9, &NewIntent { nonce: 1, ..new(2) }, Sent);
+    let returned = moved(3, &included(Some(BLOCK)), &[lost.clone(), other]);
+    assert_eq!(returned, Some(vec![(9, Displaced), (3, Succeeded)]), "another transaction");
     let intents = [lost, again];
     assert_eq!(moved(9, &Change::Displaced("gone"), &intents), Some(vec![(9, Displaced)]));
 }
@@ -173,6 +194,9 @@ fn a_binding_follows_the_slot() {
     let held = Bound { is_held: true, ..bound(&mine) };
     assert_eq!(rebound(3, &rejected, &alone, &[held]), [], "another drip holds it");
     assert_eq!(rebound(3, &Change::Accepted, &alone, &[]), [], "nothing moves");
+    let strangers = [stored(3, &mine, Displaced), stored(9, &other, Sent)];
+    let both = [bound(&mine), bound(&other)];
+    assert_eq!(rebound(3, &included(None), &strangers, &both), [], "neither excludes the other");
     // the same identity for another recipient, in the same slot
     let rival = NewIntent { identity: mine.identity, ..other };
     let slot = [stored(3, &mine, Displaced), stored(9, &rival, Sent)];
@@ -186,8 +210,11 @@ fn a_binding_follows_the_slot() {
     assert_eq!(rebound(9, &gone, &lost, &[bound(&rival)]), [], "the newest keeps it");
     let returned = rebound(3, &included(None), &[stored(3, &mine, Lost)], &[]);
     assert_eq!(returned, [Rebinding::Bind(pair(&mine))]);
-    let older = [stored(3, &NewIntent { identity: None, ..mine }, Sent)];
+    let unnamed = NewIntent { identity: None, ..mine };
+    let older = [stored(3, &unnamed, Sent)];
     assert_eq!(rebound(3, &rejected, &older, &[bound(&mine)]), [release(&mine)], "of old rows");
+    let older = [stored(3, &unnamed, Displaced), stored(9, &other, Sent)];
+    assert_eq!(rebound(9, &rejected, &older, &both), [release(&other)], "that recipient's stays");
     let register = [stored(3, &NewIntent { operation: "register", ..mine }, Sent)];
     assert_eq!(rebound(3, &rejected, &register, &[bound(&mine)]), [], "no drip");
 }

@@ -10,6 +10,7 @@ use crate::felt::Felt;
 use core::time::Duration;
 
 const NOW: i64 = 1_700_000_000_000_000;
+const DAY: i64 = 24 * 3_600_000_000;
 const HOUR: Duration = Duration::from_secs(3_600);
 const STRK: u128 = 1_000_000_000_000_000_000;
 const TOKEN: ClaimToken = ClaimToken([7; 16]);
@@ -262,9 +263,9 @@ fn drips_stay_in_their_budget() {
     let with = |drips| NewIntent { budgets: Budgets { drips: Some(drips), fees: None }, ..new(1) };
     let over = |until_us| Intended::OverBudget(OverBudget { budget: Budget::Faucet, until_us });
     let spent = Facts { drip_us: Some(NOW - 5), ..facts(&[]) };
-    assert_eq!(reply(&with(3), &spent), over(NOW - 5 + DAY_US));
+    assert_eq!(reply(&with(3), &spent), over(NOW - 5 + DAY));
     assert!(is_new(&with(3), &facts(&[])));
-    assert_eq!(reply(&with(0), &facts(&[])), over(NOW + DAY_US));
+    assert_eq!(reply(&with(0), &facts(&[])), over(NOW + DAY));
     assert!(is_new(&NewIntent { operation: "register", ..with(3) }, &spent), "it is no drip");
 }
 
@@ -281,17 +282,25 @@ fn fees_stay_in_their_budget() {
         minutes: vec![(minute - 9, gfri(first)), (minute - 3, gfri(second))],
         ..facts(&[])
     };
-    assert!(is_new(&costly, &spent(STRK, 2 * STRK)), "exactly all of it");
+    let all = spent(STRK, 2 * STRK);
+    assert!(is_new(&costly, &all) && !all.need_minutes(&costly, NOW), "exactly all of it");
+    assert!(spent(STRK + 1, 2 * STRK).need_minutes(&costly, NOW), "to say until when");
     let over = |minute: i64| {
-        let until_us = (minute + 1) * MINUTE_US + DAY_US;
+        let until_us = (minute + 1) * MINUTE_US + DAY;
         Intended::OverBudget(OverBudget { budget: Budget::Fees, until_us })
     };
     assert_eq!(reply(&costly, &spent(STRK + 1, 2 * STRK)), over(minute - 9));
+    assert_eq!(reply(&costly, &spent(STRK, 3 * STRK)), over(minute - 9), "then all of it fits");
     assert_eq!(reply(&costly, &spent(STRK, 4 * STRK)), over(minute - 3), "there is room earlier");
     let displaced = NewIntent { max_fee: STRK, ..new(2) };
     let displaced = stored(9, &NewIntent { nonce: costly.nonce, ..displaced }, Displaced);
     let freed = Facts { intents: vec![displaced.clone()], ..spent(STRK, 3 * STRK) };
     assert!(is_new(&costly, &freed), "one of the slot is paid for");
+    for created_us in [NOW - DAY - 2 * MINUTE_US, NOW + DAY + 2 * MINUTE_US] {
+        let uncounted = Intent { created_us, ..displaced.clone() };
+        let kept = Facts { intents: vec![uncounted], ..spent(STRK, 3 * STRK) };
+        assert!(!is_new(&costly, &kept), "its fee is not in the sum");
+    }
     let elsewhere = Intent { nonce: 99, ..displaced };
     let kept = Facts { intents: vec![elsewhere], ..spent(STRK, 3 * STRK) };
     assert!(!is_new(&costly, &kept), "what is displaced counts");
