@@ -116,6 +116,14 @@ fn lost_intents_are_in_doubt_again_with_their_witness() {
         let came = moved(9, &gone, &[lost.clone(), witness.clone(), anew]).unwrap();
         assert_eq!(came.len(), if state.holds() { 1 } else { 2 }, "written anew: {state:?}");
     }
+    let anew = Intent { id: IntentId(12), nonce: 7, state: Sent, ..lost.clone() };
+    let anew = Intent { transaction_hash: felt(3), ..anew };
+    let other = Intent { digest: [8; 32], ..anew.clone() };
+    let elsewhere = Intent { epoch: "b".into(), ..anew };
+    for unrelated in [other, elsewhere] {
+        let came = moved(9, &gone, &[lost.clone(), witness.clone(), unrelated]);
+        assert_eq!(came, Some(vec![(9, Displaced), (3, Displaced)]));
+    }
 }
 
 #[test]

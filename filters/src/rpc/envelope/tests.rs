@@ -101,6 +101,30 @@ fn a_lookalike_of_the_id_is_not_it() {
     }
 }
 
+#[test]
+fn bodies_are_found_by_what_is_around_the_id() {
+    use core::hash::{BuildHasher, BuildHasherDefault};
+    type Hashes = BuildHasherDefault<std::hash::DefaultHasher>;
+    let bodies = [
+        r#"{"id":7,"method":"m"}"#,
+        r#"{"id":8,"method":"m"}"#,
+        r#"{"id":7,"method":"n"}"#,
+        r#"{"x":1,"id":7,"method":"m"}"#,
+    ];
+    let [one, again, after, before] =
+        bodies.map(|body| BodyWithoutId::find(body.as_bytes()).unwrap());
+    let hash = |split: &BodyWithoutId<'_>| Hashes::default().hash_one(split);
+    assert_eq!((one, hash(&one)), (again, hash(&again)));
+    for other in [after, before] {
+        assert_ne!(one, other);
+        assert_ne!(hash(&one), hash(&other));
+    }
+    let [head, tail] = one.parts();
+    assert_eq!((head, tail), (&br#"{"id":"#[..], &br#","method":"m"}"#[..]));
+    let parts = [head, tail].concat();
+    assert_eq!(BodyWithoutId::stored(&parts, head.len()), Some(one));
+}
+
 /// Parameters that contain a lookalike of an id.
 const PARAMS: [&str; 7] = [
     "[]",
