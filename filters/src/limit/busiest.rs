@@ -37,11 +37,9 @@ impl Top {
     }
 
     fn add(&mut self, busy: Busy) {
-        if busy.requests > self.floor() {
-            let place = self.busy.partition_point(|other| other.requests >= busy.requests);
-            self.busy.insert(place, busy);
-            self.busy.truncate(self.most);
-        }
+        let place = self.busy.partition_point(|other| other.requests >= busy.requests);
+        self.busy.insert(place, busy);
+        self.busy.truncate(self.most);
     }
 }
 
@@ -50,9 +48,6 @@ impl<S, T> RateLimiter<S, T> {
     #[must_use]
     pub fn busiest(&self, now: Millis, most: usize) -> Vec<Busy> {
         let mut top = Top { most, busy: Vec::new() };
-        if most == 0 {
-            return top.busy;
-        }
         for shard in self.shards() {
             let mut from = Some(0);
             while let Some(number) = from {

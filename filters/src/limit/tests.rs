@@ -167,7 +167,8 @@ fn the_largest_quota_admits_a_million_requests() {
     }
     let status = limiter.peek(client(1), Millis(60_006));
     assert_eq!(status.remaining, Quota::MAX - 1_000_000);
-    assert!(limiter.memory_bytes() < 2_200_000, "two bytes each, in a ring of 2^20");
+    let bytes = limiter.memory_bytes();
+    assert!((2_000_000..2_200_000).contains(&bytes), "{bytes}: two each, in a ring of 2^20");
     limiter.check(client(1), Millis(30_000));
     assert_eq!(limiter.check(client(1), Millis(60_007)).remaining, Quota::MAX - 2);
 }
@@ -303,6 +304,7 @@ fn shards_share_the_capacity() {
         (5000, 0),
         "no eviction before it is full"
     );
+    assert_eq!(limiter.capacity(), 5000);
     let sizes: Vec<u32> = limiter.shards().map(|shard| shard.lock().recent().len()).collect();
     assert!(sizes.len() == 16 && sizes.iter().all(|size| *size > 200), "{sizes:?}: each its part");
     for number in 5000..6000 {
@@ -316,6 +318,13 @@ fn shards_share_the_capacity() {
     let known = |number: &u32| !limiter.peek(client(*number), Millis(0)).admitted;
     assert!((2000..6000).all(|number| known(&number)), "the evicted are among the oldest");
     assert_eq!((0..2000).filter(known).count(), 1000, "as many as came");
+}
+
+#[test]
+fn a_small_limiter_has_one_shard() {
+    for (capacity, shards) in [(1, 1), (4_095, 1), (4_096, 16), (100_000, 16)] {
+        assert_eq!(limiter(1, capacity).shards().count(), shards, "{capacity}");
+    }
 }
 
 #[test]
@@ -450,6 +459,7 @@ fn a_value_goes_with_its_window() {
     assert_eq!(limiter.admitted(key(2), Millis(0)), 0);
     assert_eq!(limiter.value_or_insert(key(1), || "again"), "one", "and it is seen");
     limiter.check(key(3), Millis(1));
+    assert_eq!(limiter.admitted(key(3), Millis(1)), 1);
     assert_eq!((limiter.value(key(1)), limiter.value(key(2))), (Some("one"), None));
     assert_eq!((limiter.evicted(), limiter.population()), (1, 2));
     assert_eq!(limiter.values(|_| true), ["one"]);

@@ -178,6 +178,13 @@ mod tests {
     }
 
     #[test]
+    fn a_doubt_says_what_was_seen() {
+        for (doubt, word) in [(Doubt::OtherBlock, "another"), (Doubt::HeadBelow, "below")] {
+            assert!(doubt.text().contains(word), "{}", doubt.text());
+        }
+    }
+
+    #[test]
     fn a_head_below_is_doubt_after_three_polls_a_second_apart() {
         let mut polls = Below::default();
         for (millis, found) in [
