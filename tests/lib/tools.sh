@@ -3,6 +3,7 @@
 # only missing ones. Reads TARGET; puts what it unpacked or built on PATH.
 
 DEVNET_VERSION=0.10.1
+CARGO_MUTANTS_VERSION=27.1.0
 
 has() { command -v "$1" >/dev/null 2>&1; }
 
@@ -103,6 +104,16 @@ get_devnet() {
       cargo install --locked --version "$DEVNET_VERSION" --root target/tools starknet-devnet
   fi
   starknet-devnet --version
+}
+
+get_cargo_mutants() {
+  PATH=$PWD/target/tools/bin:$PATH
+  if [[ $(cargo mutants --version 2>/dev/null) != "cargo-mutants $CARGO_MUTANTS_VERSION" ]]; then
+    echo "building cargo-mutants $CARGO_MUTANTS_VERSION into target/tools: once, 2 minutes"
+    env -u CARGO_TARGET_DIR cargo install --quiet --locked --version "$CARGO_MUTANTS_VERSION" \
+      --root target/tools cargo-mutants
+  fi
+  cargo mutants --version
 }
 
 get_js() {

@@ -121,6 +121,11 @@ fn a_displaced_intent_holds_all_but_its_nonce() {
 }
 
 #[test]
+fn an_intent_is_shown_by_its_number() {
+    assert_eq!(format!("{:>3}", IntentId(9)), "  9");
+}
+
+#[test]
 fn what_is_for_another_chain_is_not_stored() {
     let other = Facts { epoch: Some("b".into()), ..facts(&[]) };
     assert_eq!(reply(&new(1), &other), Intended::OtherChain);
@@ -336,6 +341,8 @@ fn a_key_moves_on_from_what_has_ended_or_was_replaced() {
         let former = stored(3, &NewIntent { transaction_hash: felt(2), ..new(1) }, state);
         assert_eq!(may_link(Some(&former), &next), !state.occupies(), "{state:?}");
         if state == Displaced {
+            let itself = Intent { id: next.id, ..former.clone() };
+            assert!(!may_link(Some(&itself), &next), "it is named already");
             let newer = Intent { id: IntentId(10), ..former.clone() };
             assert!(!may_link(Some(&newer), &next), "not back to an older one");
             let elsewhere = Intent { nonce: 8, ..former.clone() };
