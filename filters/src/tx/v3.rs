@@ -300,4 +300,30 @@ mod tests {
         let sum = Bounds { l1_gas: (1, u128::MAX), l2_gas: (1, 1), ..Bounds::ZERO };
         assert_eq!(sum.max_fee(), None, "a sum");
     }
+
+    fn transaction() -> Transaction {
+        let (sender, calldata) = (Felt::from(1_u64), Vec::new());
+        let kind = Kind::Invoke { sender, calldata, account_deployment_data: Vec::new() };
+        Transaction::unsigned(kind, Felt::ZERO, Bounds::ZERO)
+    }
+
+    #[test]
+    fn each_data_availability_mode_has_a_bit() {
+        for (nonce_mode, fee_mode, felt) in [
+            (Mode::L1, Mode::L1, "0x0"),
+            (Mode::L1, Mode::L2, "0x1"),
+            (Mode::L2, Mode::L1, "0x100000000"),
+            (Mode::L2, Mode::L2, "0x100000001"),
+        ] {
+            let modes = Transaction { nonce_mode, fee_mode, ..transaction() }.modes();
+            assert_eq!(modes.to_string(), felt, "{nonce_mode:?}, {fee_mode:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_only_estimated_is_never_signed() {
+        let signed = Transaction { signature: vec![Felt::ZERO], ..transaction() };
+        assert_eq!(signed.clone().query(), Transaction { query: true, ..transaction() });
+        assert_ne!(signed.hash(Felt::ZERO), signed.query().hash(Felt::ZERO));
+    }
 }

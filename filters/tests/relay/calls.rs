@@ -1,7 +1,7 @@
 //! The calls that users may sign: pairs of contract and entrypoint, each with its arguments.
 
 use crate::support::{
-    NOW, bounds, call, contracts, felts, hex, invoke, policy, reason, request, sender,
+    NOW, bounds, call, contracts, felts, hex, invoke, judge, policy, reason, request, sender,
 };
 use portcullis_filters::felt::Felt;
 use portcullis_filters::policy::{Endpoint, Finding};
@@ -131,6 +131,19 @@ fn each_entrypoint_takes_exactly_its_arguments() {
     for (name, entrypoint, args, expected) in table {
         let calls = vec![call(contract(name), entrypoint, args)];
         assert_eq!(reason(&request(invoke(calls))), *expected, "{entrypoint}{args:?}");
+    }
+}
+
+#[test]
+fn a_refusal_says_which_arguments_are_expected() {
+    for (name, entrypoint, expected) in [
+        ("token", "approve", "the staking pool or the bridge adapter"),
+        ("staking", "withdraw", "none"),
+        ("card", "burn", "a card"),
+    ] {
+        let calls = vec![call(contract(name), entrypoint, &felts(&[9; 9]))];
+        let refusal = judge(&request(invoke(calls))).expect_err("nine are too many").message;
+        assert!(refusal.contains(entrypoint) && refusal.contains(expected), "{refusal}");
     }
 }
 

@@ -5,7 +5,7 @@ use crate::support::{
     policy, reason, request, sender,
 };
 use portcullis_filters::felt::Felt;
-use portcullis_filters::policy::{Endpoint, Inspected, RelayPolicy};
+use portcullis_filters::policy::{Endpoint, Inspected, RelayPolicy, method_of};
 use portcullis_filters::tx::{Account, Bounds, DeployAccount, Invoke, Transaction};
 use portcullis_filters::verdict::Reason::{self, *};
 
@@ -31,6 +31,7 @@ fn a_good_transaction_is_permitted() {
     let allowed = &permit.calls()[0];
     assert_eq!((allowed.contract().name(), allowed.entrypoint().name()), ("card", "burn"));
     assert_eq!(permit.method(), "starknet_addInvokeTransaction");
+    assert_eq!((permit.kind(), permit.id().as_str()), ("invoke", "1"));
 }
 
 #[test]
@@ -212,6 +213,7 @@ fn count_and_size_of_calls_are_bounded() {
     assert_eq!(many(8), Ok(()));
     assert_eq!(many(9), Err(TooManyCalls));
     assert_eq!(many(0), Err(CalldataMalformed), "no call at all");
+    assert_eq!(many(51), Err(TooManyCalls), "256 felts, which are read");
     assert_eq!(many(60), Err(CalldataTooLarge), "301 felts");
     let count = "\"calldata\":[\"0x1\"";
     for (to, expected) in [
@@ -346,10 +348,13 @@ fn an_account_deploys_at_its_key_s_address() {
     let inspected = policy().inspect(Endpoint::Rpc, body.as_bytes(), 0).expect("it is good");
     let Inspected::Transaction(unverified) = inspected else { panic!("{inspected:?}") };
     assert_eq!((unverified.sender(), unverified.deployed()), (None, Some(sender())));
+    assert_eq!(unverified.id().as_str(), "1");
+    assert_eq!(unverified.hash(), deploy().hash(policy().chain_id));
     assert_eq!(unverified.kind(), "deploy-account");
     let permit = unverified.verify(&policy(), None).expect("its key signed it");
     assert_eq!((permit.sender(), permit.nonce(), permit.calls()), (sender(), 0, &[][..]));
     assert_eq!(permit.method(), "starknet_addDeployAccountTransaction");
+    assert_eq!((permit.kind(), method_of(permit.kind())), ("deploy-account", permit.method()));
 }
 
 #[test]
