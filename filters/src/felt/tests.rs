@@ -47,6 +47,11 @@ fn a_felt_is_shown_as_it_is_written() {
 }
 
 #[test]
+fn limbs_come_back() {
+    assert_eq!(Felt::from_limbs([1, 2, 3, 4]).unwrap().limbs(), [1, 2, 3, 4]);
+}
+
+#[test]
 fn a_number_is_bounded_by_its_bits() {
     for (text, as_u64, as_u128) in [
         ("0x0", Some(0), Some(0)),
