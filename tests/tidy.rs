@@ -1,5 +1,5 @@
-//! Repository rules, enforced: module layers, sizes, the dependencies of the policy crate, module
-//! docs, and that every metric, file, link and key named in a document exists.
+//! Repository rules, enforced: module layers, sizes, the dependencies of the policy crate, what a
+//! build needs, module docs, and that every metric, file, link and key named in a document exists.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -38,7 +38,7 @@ fn files_under(folder: &str, extension: &str) -> Vec<PathBuf> {
 }
 
 fn sources() -> Vec<PathBuf> {
-    ["src", "filters/src", "tests", "benches"]
+    ["src", "filters/src", "patches", "tests", "benches"]
         .into_iter()
         .flat_map(|folder| files_under(folder, "rs"))
         .collect()
@@ -257,6 +257,65 @@ fn the_policy_crate_depends_on_pure_crates_only() {
     ];
     assert_eq!(names("dependencies"), BTreeSet::from(expected.map(String::from)));
     assert_eq!(names("build-dependencies"), BTreeSet::new());
+}
+
+/// The packages of `Cargo.lock`, which has those of all features and machines, with their
+/// dependencies, at build time as well.
+fn locked() -> Vec<(String, BTreeSet<String>)> {
+    let lock: toml::Table = read(&root().join("Cargo.lock")).parse().expect("TOML");
+    let packages = lock["package"].as_array().expect("an array of packages");
+    let dependencies = |package: &toml::Value| {
+        let listed = package.get("dependencies").and_then(toml::Value::as_array);
+        // a version follows the name where there are several
+        let first = |one: &toml::Value| one.as_str()?.split(' ').next().map(str::to_owned);
+        listed.map(|listed| listed.iter().filter_map(first).collect()).unwrap_or_default()
+    };
+    let name = |package: &toml::Value| package["name"].as_str().expect("a name").to_owned();
+    packages.iter().map(|package| (name(package), dependencies(package))).collect()
+}
+
+/// The crates that compile C, all with the system's compiler and nothing else; jemalloc also runs
+/// `make`. A new one makes the build longer, and may bring code that no Rust tool checks.
+#[test]
+fn only_known_crates_compile_c() {
+    let expected = [
+        // of criterion: in benches only
+        "alloca",
+        "libsqlite3-sys",
+        "ring",
+        "tikv-jemalloc-sys",
+        // of pingora-core
+        "zstd-sys",
+    ];
+    let compile = locked().into_iter().filter(|(_, dependencies)| dependencies.contains("cc"));
+    let names: BTreeSet<String> = compile.map(|(name, _)| name).collect();
+    assert_eq!(names, BTreeSet::from(expected.map(String::from)));
+}
+
+/// Crates by which a build script runs a tool that is not installed with Rust, a C compiler and
+/// `make`.
+#[test]
+fn the_build_needs_no_cmake_and_no_generator() {
+    let tools = [
+        "autotools",
+        "bindgen",
+        "clang-sys",
+        "cmake",
+        "cxx-build",
+        "meson",
+        "nasm-rs",
+        "prost-build",
+        "protobuf-codegen",
+        "protobuf-src",
+    ];
+    let wrong: Vec<String> = locked()
+        .into_iter()
+        .flat_map(|(name, dependencies)| {
+            let of = move |on: String| format!("{name} depends on {on}");
+            dependencies.into_iter().filter(|on| tools.contains(&on.as_str())).map(of)
+        })
+        .collect();
+    assert_none("Rust, a C compiler and make are enough", &wrong);
 }
 
 #[test]

@@ -166,7 +166,6 @@ prepare_tools() {
   PATH=$PATH:/usr/sbin
   local missing=()
   if ! has cc || ! has make; then missing+=(build-essential); fi
-  has cmake || missing+=(cmake) # zlib-ng, which Pingora builds
   has curl || missing+=(curl ca-certificates)
   has openssl || missing+=(openssl)
   has h2load || missing+=(nghttp2-client)
@@ -202,7 +201,6 @@ prepare_tools() {
 prepare_soak_tools() {
   local missing=()
   if ! has cc || ! has make; then missing+=(build-essential); fi
-  has cmake || missing+=(cmake) # zlib-ng, which Pingora builds
   has node || missing+=(nodejs)
   has npm || missing+=(npm)
   has redis-check-rdb || missing+=(redis-tools) # the server, by another name; see redis.sh
