@@ -1,4 +1,4 @@
-"""What the program is linked with, from Cargo's own metadata and Cargo.lock.
+"""What a program is linked with, from Cargo's own metadata and Cargo.lock in the current folder.
 
     crates.py licences --target TRIPLE                  the licence texts of all crates
     crates.py sbom --target TRIPLE --binary FILE        a bill of materials, CycloneDX 1.6 in JSON
@@ -28,10 +28,10 @@ def cargo(*arguments):
 
 
 def linked(target):
-    """The root package, all packages in the binary by their id, and each one's dependencies."""
+    """The root package, all packages in its binary by their id, and each one's dependencies."""
     # the metadata has the features of tests and build scripts as well, the tree has not
     tree = ["tree", "--edges=normal,no-proc-macro", "--prefix=none", "--format={p}", "--target"]
-    lines = cargo(*tree, target, "--package=portcullis").splitlines()
+    lines = cargo(*tree, target).splitlines()
     in_binary = {tuple(line.replace(" v", " ", 1).split()[:2]) for line in lines}
     metadata = json.loads(cargo("metadata", "--format-version=1", "--filter-platform", target))
     packages = {
@@ -100,14 +100,18 @@ def component(package, sums):
         "name": package["name"],
         "version": package["version"],
         "scope": "required",
-        "purl": purl(package),
     }
+    # others of this name may be in the registry
+    if package["source"]:
+        described["purl"] = purl(package)
     if package["description"]:
         described["description"] = " ".join(package["description"].split())
     if package["license"]:
         # older crates separate alternatives by a slash
         expression = package["license"].replace("/", " OR ")
         described["licenses"] = [{"expression": " ".join(expression.split())}]
+    elif package["license_file"]:
+        described["licenses"] = [{"license": {"name": f"{package['license_file']} of the crate"}}]
     checksum = sums.get((package["name"], package["version"]))
     if checksum:
         described["hashes"] = [{"alg": "SHA-256", "content": checksum}]
@@ -135,6 +139,7 @@ def sbom(target, binary):
     sums, std = checksums(), compiler()
     program = component(packages[root], sums) | {
         "type": "application",
+        "purl": purl(packages[root]),
         "hashes": [{"alg": "SHA-256", "content": digest}],
         "properties": [{"name": "target", "value": target}],
     }

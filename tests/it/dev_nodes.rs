@@ -1,4 +1,5 @@
-//! `portcullis dev` without a node on `PATH`, which it builds, and with one that is not a devnet.
+//! `portcullis dev` without a node on `PATH`, which it finds elsewhere or builds, and with a node
+//! that is not a devnet.
 //!
 //! The cargo here draws the bar of the real one and installs the real node when a test says so.
 
@@ -9,8 +10,8 @@ use std::thread;
 use std::time::Duration;
 
 use crate::support::client::Client;
-use crate::support::dev::{Dev, SURFACES, dev, said};
-use crate::support::edge::signal;
+use crate::support::dev::{Dev, SURFACES, dev, dev_of, said};
+use crate::support::edge::{PROGRAM, program, program_by, signal};
 use crate::support::folder::Folder;
 use crate::support::node::{Act, Call, Node};
 use crate::support::request::{Request, rpc};
@@ -25,17 +26,23 @@ struct Workshop(Folder);
 
 impl Workshop {
     fn new() -> Self {
+        let packaged = Path::new("/usr/lib/portcullis/starknet-devnet");
+        assert!(
+            !packaged.exists(),
+            "remove the package portcullis-devnet: `dev` would start its node"
+        );
         let folder = Folder::new();
         std::os::unix::fs::symlink(CARGO, folder.file("cargo")).unwrap();
         Self(folder)
     }
 
     fn command(&self, state: &str) -> Command {
-        let path = std::env::var_os("PATH").unwrap();
-        let node = std::env::split_paths(&path).map(|folder| folder.join("starknet-devnet"));
-        let node = node.into_iter().find(|node| node.is_file()).expect("the tests need one");
-        let mut command = dev(&self.state(state), &[]);
-        command.current_dir(self.0.path()).env("REAL_NODE", node);
+        self.command_of(program(), state)
+    }
+
+    fn command_of(&self, program: Command, state: &str) -> Command {
+        let mut command = dev_of(program, &self.state(state), &[]);
+        command.current_dir(self.0.path()).env("REAL_NODE", real_node());
         command.env("PATH", format!("{}:/usr/bin:/bin", self.0.path().display()));
         command
     }
@@ -60,6 +67,35 @@ impl Workshop {
     }
 }
 
+/// The node on `PATH`.
+fn real_node() -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap();
+    let mut places = std::env::split_paths(&path).map(|folder| folder.join("starknet-devnet"));
+    places.find(|node| node.is_file()).expect("the tests need one")
+}
+
+/// Program and node in a folder of their own, as unpacked from archives.
+struct Unpacked(PathBuf);
+
+impl Unpacked {
+    fn new() -> Self {
+        let name = format!("unpacked-{}", std::process::id());
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        fs::create_dir(&folder).unwrap();
+        let folder = folder.canonicalize().unwrap();
+        // not a symbolic link, of which the program would see the target
+        fs::hard_link(PROGRAM, folder.join("portcullis")).unwrap();
+        std::os::unix::fs::symlink(real_node(), folder.join("starknet-devnet")).unwrap();
+        Self(folder)
+    }
+}
+
+impl Drop for Unpacked {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
 /// Waits until a condition holds, at most a minute.
 fn eventually(what: &str, is_so: impl Fn() -> bool) {
     let found = (0..600).any(|_| {
@@ -77,6 +113,31 @@ fn has_ended(process: &str) -> bool {
 /// The conditions that the verbose probe reports.
 fn conditions(dev: &Dev) -> String {
     dev.get("admin", "/readyz?verbose").text().to_owned()
+}
+
+#[test]
+fn dev_starts_the_node_next_to_its_program() {
+    let (workshop, unpacked) = (Workshop::new(), Unpacked::new());
+    let command = workshop.command_of(program_by(&[&unpacked.0.join("portcullis")]), "state");
+    let mut dev = Dev::spawn(command, &workshop.state("state"));
+    let started = format!("starting {}/starknet-devnet on ", unpacked.0.display());
+    dev.wait_for_all(&[&started, "Log lines follow", " serving"]);
+    assert_eq!(dev.view_call(), 200);
+    dev.stop();
+}
+
+#[test]
+fn dev_names_faster_ways_than_a_build() {
+    let workshop = Workshop::new();
+    let mut dev = Dev::spawn(workshop.command("state"), &workshop.state("state"));
+    dev.wait_for_all(&[
+        "cargo builds version 0.10.1 of it, once",
+        "install the package portcullis-devnet",
+        "https://github.com/starknet-io/starknet-devnet/releases/tag/v0.10.1",
+        "docker run --rm -p 127.0.0.1:5050:5050 shardlabs/starknet-devnet-rs:0.10.1",
+        "portcullis dev --node http://127.0.0.1:5050/rpc",
+    ]);
+    dev.stop();
 }
 
 #[test]

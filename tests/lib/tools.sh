@@ -2,8 +2,9 @@
 # The tools that the tests need in addition to Rust, from the system's own package managers, and
 # only missing ones. Reads TARGET; puts what it unpacked or built on PATH.
 
-DEVNET_VERSION=0.10.1
 CARGO_MUTANTS_VERSION=27.1.0
+# The node that `portcullis dev` is made for.
+DEVNET_VERSION=$(sed -n 's/^pub(super) const VERSION: &str = "\(.*\)";$/\1/p' src/cli/dev/install.rs)
 
 has() { command -v "$1" >/dev/null 2>&1; }
 

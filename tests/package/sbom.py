@@ -11,8 +11,10 @@ from pathlib import Path
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-# the sources of a crate, in the messages of its panics
-MENTIONED = re.compile(rb"/registry/src/[^/\x00]+/([A-Za-z0-9_-]+?)-(\d+\.\d+\.\d+[0-9A-Za-z.+-]*)/")
+# the sources of a crate, in the messages of its panics; those of the standard library are in its own
+MENTIONED = re.compile(
+    rb"(?<!/rust/deps)/([A-Za-z0-9_-]+?)-(\d+\.\d+\.\d+[0-9A-Za-z.+-]*)/src/"
+)
 
 
 def main():
@@ -21,8 +23,8 @@ def main():
     mistakes = JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
     assert mistakes is None, mistakes
     document = json.loads(text)
-    components = document["components"]
-    names = {(one["name"], one["version"]) for one in components}
+    components, program = document["components"], document["metadata"]["component"]
+    names = {(one["name"], one["version"]) for one in [program, *components]}
     mentioned = {
         (name.decode(), version.decode())
         for name, version in MENTIONED.findall(Path(binary).read_bytes())
@@ -36,7 +38,7 @@ def main():
     unknown = [one["name"] for one in components if "licenses" not in one]
     assert unknown == ["portcullis-filters"][:len(unknown)], f"without a licence: {unknown}"
     references = {one["bom-ref"] for one in components}
-    references.add(document["metadata"]["component"]["bom-ref"])
+    references.add(program["bom-ref"])
     graph = {one["ref"]: one["dependsOn"] for one in document["dependencies"]}
     assert set(graph) == references, set(graph) ^ references
     assert all(on in references for needed in graph.values() for on in needed)

@@ -1,6 +1,6 @@
 //! What `dev` prints: the addresses of everything, and commands to try.
 
-use super::install::{TOOLS, VERSION};
+use super::install::{IMAGE, RELEASE, VERSION};
 use super::network::TOKEN;
 use crate::process::server::Bound;
 use crate::telemetry::Surface;
@@ -58,6 +58,21 @@ const NO_RELAY: &str = "  relay     off: it writes only to a network whose pins 
                         this is not\n            the dev network ([relay.pins] in \
                         conf/portcullis.toml)\n";
 
+/// What happens without a node, and what is faster.
+const NO_NODE: &str = "\
+No starknet-devnet was found: cargo builds version VERSION of it, once. On two cores that takes about
+20 minutes. Until then reads get 503 node_starting; commands to try follow. Ctrl-C stops everything;
+the next start continues the build.
+
+Faster, before the next start:
+  - install the package portcullis-devnet of a release (conf/package/README.md)
+  - unpack starknet-devnet onto PATH, from
+    RELEASE
+  - run its image, and name that node
+    docker run --rm -p 127.0.0.1:5050:5050 IMAGE
+    portcullis dev --node http://127.0.0.1:5050/rpc
+";
+
 /// What the text contains, in addition to the addresses.
 pub(super) struct Greeting<'a> {
     /// The node's URL.
@@ -84,11 +99,7 @@ impl Greeting<'_> {
     pub(super) fn without_node(&self, bound: &Bound) -> String {
         let (addresses, _) = lines(bound);
         self.fill(format!(
-            "\nPortcullis is running, without a node for now.\n\n{addresses}\n\
-             starknet-devnet is neither on PATH nor in {TOOLS}: cargo builds version {VERSION} of \
-             it, once.\nOn two cores that takes about 20 minutes. Until then reads get 503 \
-             node_starting; commands\nto try follow. Ctrl-C stops everything; the next start \
-             continues the build.\n\n"
+            "\nPortcullis is running, without a node for now.\n\n{addresses}\n{NO_NODE}\n"
         ))
     }
 
@@ -106,6 +117,9 @@ impl Greeting<'_> {
             ("FEED", FEED),
             ("PUBLISHER", &publisher),
             ("STATE", &state),
+            ("VERSION", VERSION),
+            ("RELEASE", RELEASE),
+            ("IMAGE", IMAGE),
         ];
         placeholders.iter().fold(text, |text, (name, value)| text.replace(name, value))
     }

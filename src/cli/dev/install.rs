@@ -18,6 +18,11 @@ use std::time::Duration;
 
 /// The version for which the development network is made.
 pub(super) const VERSION: &str = "0.10.1";
+/// Where its project publishes programs of that version.
+pub(super) const RELEASE: &str =
+    "https://github.com/starknet-io/starknet-devnet/releases/tag/v0.10.1";
+/// Its image of that version.
+pub(super) const IMAGE: &str = "shardlabs/starknet-devnet-rs:0.10.1";
 /// Where it is installed.
 pub(super) const TOOLS: &str = "target/tools";
 /// Optimised little: it compiles in half the time, and its network is ready 0.3 s later.
@@ -144,6 +149,12 @@ fn progress(line: &str) -> Option<(usize, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn everything_named_is_of_one_version() {
+        assert!(RELEASE.ends_with(&format!("/v{VERSION}")), "{RELEASE}");
+        assert!(IMAGE.ends_with(&format!(":{VERSION}")), "{IMAGE}");
+    }
 
     #[test]
     fn a_bar_of_cargo_is_progress() {

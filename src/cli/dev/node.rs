@@ -1,7 +1,9 @@
 //! A `starknet-devnet` of our own: started on a free port, stopped on exit.
 
 use super::attached;
-use super::install::TOOLS;
+use super::install::{RELEASE, TOOLS};
+use std::env;
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -16,6 +18,10 @@ use tokio::net::TcpSocket;
 pub(super) const CHAIN_ID: &str = "PORTCULLIS_DEV";
 /// A node starts in one to seven seconds, more on a busy machine.
 const START: Duration = Duration::from_secs(60);
+/// The name of the program.
+const PROGRAM: &str = "starknet-devnet";
+/// Where the package `portcullis-devnet` puts the program.
+const PACKAGED: &str = "/usr/lib/portcullis";
 /// Time between two polls while it starts.
 const POLL: Duration = Duration::from_millis(50);
 
@@ -24,8 +30,9 @@ const POLL: Duration = Duration::from_millis(50);
 pub(super) enum StartError {
     /// It is missing, and so is cargo, which builds it.
     #[error(
-        "starknet-devnet is neither on PATH nor in {TOOLS}, and cargo, which would build it, is \
-         not on PATH; install one of them, or name a running node with --node"
+        "starknet-devnet was not found, and cargo, which would build it, is not on PATH; install \
+         the package portcullis-devnet, unpack starknet-devnet from {RELEASE} onto PATH, or name a \
+         running node with --node"
     )]
     NoCargo,
     /// It cannot be built.
@@ -160,22 +167,46 @@ fn is_alive(address: SocketAddr) -> bool {
     ask().unwrap_or(false)
 }
 
-/// The program, on `PATH` or in [`TOOLS`].
+/// The program of the node, in the first of its places that has it.
 pub(super) fn find() -> Option<PathBuf> {
-    let installed = Path::new(TOOLS).join("bin/starknet-devnet");
-    on_path("starknet-devnet").or_else(|| installed.is_file().then_some(installed))
+    let (path, own) = (env::var_os("PATH").unwrap_or_default(), env::current_exe().ok());
+    places(&path, own.as_deref()).into_iter().find(|program| program.is_file())
 }
 
-/// A program on `PATH`.
-pub(super) fn on_path(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|program| program.is_file())
+/// Its places, in order: on `PATH`, where a user has put it; next to this program, as unpacked from
+/// archives; of the package; of an earlier build.
+fn places(path: &OsStr, own: Option<&Path>) -> Vec<PathBuf> {
+    let mut folders: Vec<PathBuf> = env::split_paths(path).collect();
+    folders.extend(own.and_then(Path::parent).map(Path::to_owned));
+    folders.push(PACKAGED.into());
+    folders.push(Path::new(TOOLS).join("bin"));
+    folders.into_iter().map(|folder| folder.join(PROGRAM)).collect()
+}
+
+/// Whether there is a cargo on `PATH`.
+pub(super) fn has_cargo() -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|folder| folder.join("cargo").is_file())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::net::TcpListener;
+
+    #[test]
+    fn the_users_own_node_precedes_ours() {
+        let places =
+            places(OsStr::new("/opt/bin:/usr/bin"), Some(Path::new("/home/me/portcullis")));
+        let expected = [
+            "/opt/bin/starknet-devnet",
+            "/usr/bin/starknet-devnet",
+            "/home/me/starknet-devnet",
+            "/usr/lib/portcullis/starknet-devnet",
+            "target/tools/bin/starknet-devnet",
+        ];
+        assert_eq!(places, expected.map(PathBuf::from));
+    }
 
     #[test]
     fn a_reserved_port_is_for_its_node() {

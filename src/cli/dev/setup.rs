@@ -75,7 +75,7 @@ impl Setup {
         let url = port.url();
         let network = Network::of_our_own(&reading(&url)?, Accounts::in_folder(state)?);
         let node = match node::find() {
-            None if node::on_path("cargo").is_none() => return Err(StartError::NoCargo.into()),
+            None if !node::has_cargo() => return Err(StartError::NoCargo.into()),
             None => OwnNode::Missing(port),
             Some(program) => {
                 let (shown, address) = (program.display(), port.address);

@@ -24,7 +24,11 @@ pub(crate) struct Dev {
 
 /// The command, with more arguments.
 pub(crate) fn dev(state: &Path, more: &[&str]) -> Command {
-    let mut command = program();
+    dev_of(program(), state, more)
+}
+
+/// The same of another program.
+pub(crate) fn dev_of(mut command: Command, state: &Path, more: &[&str]) -> Command {
     command.args(["dev", "--state"]).arg(state).args(more);
     for surface in SURFACES {
         command.env(format!("PORTCULLIS__{}__LISTEN", surface.to_uppercase()), "127.0.0.1:0");

@@ -29,7 +29,7 @@ use crate::support::response::Response;
 /// A quota that no test exhausts by accident.
 pub(crate) const AMPLE: u32 = 10_000;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_portcullis");
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_portcullis");
 
 /// A builder of configuration files.
 #[derive(Clone)]
@@ -201,7 +201,8 @@ pub(crate) fn program() -> Command {
     program_by(&[Path::new(PROGRAM)])
 }
 
-fn program_by(words: &[&Path]) -> Command {
+/// The same by other words, such as the path of a link to it.
+pub(crate) fn program_by(words: &[&Path]) -> Command {
     let mut command = Command::new(words[0]);
     command.args(&words[1..]);
     for (name, _) in std::env::vars_os() {
