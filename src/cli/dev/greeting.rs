@@ -60,9 +60,9 @@ const NO_RELAY: &str = "  relay     off: it writes only to a network whose pins 
 
 /// What happens without a node, and what is faster.
 const NO_NODE: &str = "\
-No starknet-devnet was found: cargo builds version VERSION of it, once. On two cores that takes about
-20 minutes. Until then reads get 503 node_starting; commands to try follow. Ctrl-C stops everything;
-the next start continues the build.
+No starknet-devnet was found: cargo builds version VERSION of it, once. On two cores that takes
+about 20 minutes. Until then reads get 503 node_starting; commands to try follow. Ctrl-C stops
+everything; the next start continues the build.
 
 Faster, before the next start:
   - install the package portcullis-devnet of a release (conf/package/README.md)
