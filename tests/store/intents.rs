@@ -65,9 +65,13 @@ pub(crate) async fn a_transaction_is_stored_once_per_epoch(world: World) {
     let store = world.open().await;
     for (number, end) in [Succeeded, Reverted, Rejected, Lost].into_iter().enumerate() {
         let new = intent(number as u64);
+        // of a user, whose request is the transaction
+        let new = NewIntent { digest: new.transaction_hash.to_bytes_be(), ..new };
         let id = intend(&store, &new).await;
+        assert_eq!(known(&store, &new).await, id);
         let other = NewIntent { digest: [9; 32], nonce: 1_000, signer: felt(3), ..new };
-        assert_eq!(known(&store, &other).await, id);
+        let reply = store.intents().intend(&other, NOW).await.unwrap();
+        assert!(matches!(reply, Intended::NonceTaken(_)), "another request's: {reply:?}");
         assert!(advance(&store, id, end).await);
         if matches!(end, Succeeded | Reverted) {
             assert_eq!(known(&store, &new).await, id, "{end:?}");
