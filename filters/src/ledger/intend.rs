@@ -125,21 +125,19 @@ pub fn intend(new: &NewIntent<'_>, facts: &Facts, now_us: i64) -> Intention {
 }
 
 /// The intent whose outcome is that of the new one: the one that the key names, else the same
-/// transaction of a user, else the newest of an equal request that is open or in doubt. None of
-/// them is the one that the new one replaces. An operation's transaction may be that of an earlier
-/// request, signed with a nonce that is used: that one's outcome is no answer to this one.
+/// transaction of an equal request, else the newest of an equal request that is open or in doubt.
+/// None of them is the one that the new one replaces.
 fn known<'f>(new: &NewIntent<'_>, facts: &'f Facts) -> Option<&'f Intent> {
     let holding = || facts.intents.iter().filter(|intent| intent.state.holds());
-    let of_epoch = || holding().filter(|intent| intent.epoch == new.epoch);
+    let equal = || holding().filter(|it| it.epoch == new.epoch && it.digest == new.digest);
     let linked = linked(facts).filter(|it| it.state.holds() && !is_replaced(it, new));
-    let is_user = new.digest == new.transaction_hash.to_bytes_be();
-    let of_user = || of_epoch().find(|it| is_user && it.transaction_hash == new.transaction_hash);
-    let of_digest = || {
-        let equal = of_epoch().filter(|intent| intent.digest == new.digest);
-        let open = equal.filter(|it| !it.state.is_included() && !is_replaced(it, new));
+    // two drips to one recipient have the same calls: another body's end is not this one's
+    let of_hash = || equal().find(|it| it.transaction_hash == new.transaction_hash);
+    let open = || {
+        let open = equal().filter(|it| !it.state.is_included() && !is_replaced(it, new));
         open.max_by_key(|intent| intent.id)
     };
-    linked.or_else(of_user).or_else(of_digest)
+    linked.or_else(of_hash).or_else(open)
 }
 
 /// The intent that the key names.
