@@ -223,14 +223,13 @@ pub trait JournalIo: Send + Sync {
     ) -> impl Future<Output = Stored<bool>> + Send;
 }
 
-/// A write in flight: who wants the same joins it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// A write in flight: equal requests join it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Flight {
     /// The digest of an operation, or the hash of a transaction.
     pub digest: [u8; 32],
-    /// The intent that the request's key names already: its end is the answer, whatever an equal
-    /// request with another key gets.
-    pub named: Option<IntentId>,
+    /// The key of the requests that it is for; `None` for whatever key.
+    pub key: Option<String>,
 }
 
 /// An idempotency key, and the request that it is used with.

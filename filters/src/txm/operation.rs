@@ -23,6 +23,7 @@ use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use futures_util::future::join;
 
@@ -93,17 +94,50 @@ pub async fn operate<I: Io>(io: &Arc<I>, task: &Arc<Task<I::Trace>>) -> Answer {
     Answer::Outcome(outcome)
 }
 
-/// Carries an operation out once, however often it is requested at the same time.
+/// Carries an operation out once, however often it is requested at the same time. An equal request
+/// that it joined may have another key: what was refused to that one, or another intent than its
+/// own key names, is no answer to this one.
 async fn once<I: Io>(
     io: &Arc<I>,
     task: &Arc<Task<I::Trace>>,
     claimed: Option<&Claimed>,
 ) -> Outcome {
-    let (writer, work) = (Arc::clone(io), Arc::clone(task));
     let epoch = claimed.map(|claimed| claimed.epoch.clone());
-    let named = claimed.and_then(|claimed| claimed.named);
-    let write = async move { Outcome::merge(carry_out(&*writer, &work, epoch).await) };
-    io.join(Flight { digest: task.digest, named }, write).await
+    let flight = Flight { digest: task.digest, key: None };
+    let (outcome, by) = join_write(io, task, epoch.clone(), flight).await;
+    let Some(claimed) = claimed.filter(|_| by == By::Other) else { return outcome };
+    let is_own =
+        outcome.intent.is_some() && claimed.named.is_none_or(|named| outcome.intent == Some(named));
+    if is_own {
+        return outcome;
+    }
+    let flight = Flight { digest: task.digest, key: task.key.clone() };
+    join_write(io, task, epoch, flight).await.0
+}
+
+/// Whose request a write was carried out for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    This,
+    Other,
+}
+
+async fn join_write<I: Io>(
+    io: &Arc<I>,
+    task: &Arc<Task<I::Trace>>,
+    epoch: Option<String>,
+    flight: Flight,
+) -> (Outcome, By) {
+    let (writer, work) = (Arc::clone(io), Arc::clone(task));
+    let is_ours = Arc::new(AtomicBool::new(false));
+    let begun = Arc::clone(&is_ours);
+    let write = async move {
+        begun.store(true, Ordering::Relaxed);
+        Outcome::merge(carry_out(&*writer, &work, epoch).await)
+    };
+    let outcome = io.join(flight, write).await;
+    let by = if is_ours.load(Ordering::Relaxed) { By::This } else { By::Other };
+    (outcome, by)
 }
 
 /// Carries an operation out, in the epoch in which its key was `claimed`.

@@ -50,7 +50,7 @@ pub async fn account(
 
 /// Submits a transaction once, however often it is requested.
 pub async fn submit<I: Io>(io: &Arc<I>, transaction: Approved<I::Trace>) -> Outcome {
-    let flight = Flight { digest: transaction.hash.to_bytes_be(), named: None };
+    let flight = Flight { digest: transaction.hash.to_bytes_be(), key: None };
     let writer = Arc::clone(io);
     let write = async move { Outcome::merge(write(&writer, &transaction).await) };
     io.join(flight, write).await

@@ -421,15 +421,14 @@ impl Io for SimIo {
     ) -> Outcome {
         let bug = self.world.lock().bug;
         let key = match bug {
-            Bug::JoinedByNothing => Flight { digest: [0; 32], named: None },
-            Bug::JoinedByDigest => Flight { named: None, ..flight },
+            Bug::JoinedByNothing => Flight { digest: [0; 32], key: None },
             _ => flight,
         };
         let running = {
             let mut in_flight = self.in_flight.lock().expect("no task panics");
             let running = in_flight.get(&key).cloned();
             let slot = running.clone().unwrap_or_else(Slot::new);
-            in_flight.entry(key).or_insert_with(|| slot.clone());
+            in_flight.entry(key.clone()).or_insert_with(|| slot.clone());
             (running.is_some(), slot)
         };
         let (is_running, slot) = running;

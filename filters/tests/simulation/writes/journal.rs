@@ -246,7 +246,7 @@ impl Journal {
         });
         let is_fact = |it: &&Intent| {
             let is_slot = it.slot() == slot && self.bug != Bug::NoFence;
-            let is_equal = it.digest == new.digest && self.bug != Bug::EqualNotFound;
+            let is_equal = it.digest == new.digest;
             is_slot
                 || Some(it.id) == linked
                 || it.state.holds() && (is_equal || it.transaction_hash == new.transaction_hash)
@@ -366,8 +366,7 @@ impl Journal {
     }
 
     pub(super) fn newest_by_digest(&self, epoch: &str, digest: &[u8; 32]) -> Option<Intent> {
-        let is_found = self.bug != Bug::EqualNotFound;
-        let mut equal = self.of_epoch(epoch).filter(|it| it.digest == *digest && is_found);
+        let mut equal = self.of_epoch(epoch).filter(|it| it.digest == *digest);
         equal.find(|it| it.state.holds()).cloned()
     }
 

@@ -54,8 +54,6 @@ pub(crate) enum Bug {
     BurnedNonce,
     /// What was sent is never sent again.
     SentIsBroadcast,
-    /// An equal request is not found.
-    EqualNotFound,
     /// It is sent before it is stored.
     SendFirst,
     /// A commit without a confirmation is taken for a failed one.
@@ -76,8 +74,6 @@ pub(crate) enum Bug {
     BindingKept,
     /// All requests join one write.
     JoinedByNothing,
-    /// A request joins an equal one, although its key has an answer of its own.
-    JoinedByDigest,
 }
 
 impl Bug {
@@ -92,7 +88,6 @@ impl Bug {
         Self::LocalCounter,
         Self::BurnedNonce,
         Self::SentIsBroadcast,
-        Self::EqualNotFound,
         Self::SendFirst,
         Self::UnknownIsFailed,
         Self::CutIsUnsent,
@@ -103,7 +98,6 @@ impl Bug {
         Self::LockLeaked,
         Self::BindingKept,
         Self::JoinedByNothing,
-        Self::JoinedByDigest,
     ];
 }
 
