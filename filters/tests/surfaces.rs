@@ -1,12 +1,14 @@
 //! Heads of the gateway and the sidecar: which paths they serve, what counts for the rate, and what
 //! of a head goes on.
 
-use http::{HeaderMap, HeaderName, HeaderValue, Version};
+#[path = "support/heads.rs"]
+mod request_heads;
+
+use http::HeaderName;
 use portcullis_filters::bearer::Tokens;
 use portcullis_filters::client::TrustedProxies;
-use portcullis_filters::head::Head;
 use portcullis_filters::hmac::Secrets;
-use portcullis_filters::limit::{Millis, Quota, RateLimiter};
+use portcullis_filters::limit::Millis;
 use portcullis_filters::policy::{
     Admission, Admitted, Authorization, Function, GatewayPolicy, MAX_BODY, PendingCall,
     RequestParts, SidecarPolicy,
@@ -15,33 +17,12 @@ use portcullis_filters::rpc::{BlockId, Method, MethodSet};
 use portcullis_filters::secret::Secret;
 use portcullis_filters::verdict::Reason::{self, *};
 use portcullis_filters::webhook::{MAX_WEBHOOK_BODY, WebhookPolicy};
-use std::hash::RandomState;
-use std::num::NonZeroU32;
+use request_heads::{head, headers, limiter};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const HOST: (&str, &str) = ("host", "node.example");
 const JSON: (&str, &str) = ("content-type", "application/json");
 const QUOTA: u32 = 10;
-
-fn limiter() -> RateLimiter<RandomState> {
-    let quota = Quota::per_minute(QUOTA).expect("a quota");
-    RateLimiter::new(quota, NonZeroU32::MIN, RandomState::new())
-}
-
-fn headers(fields: &[(&str, &str)]) -> HeaderMap {
-    let mut headers = HeaderMap::new();
-    for (name, value) in fields {
-        let name = HeaderName::try_from(*name).expect("a name");
-        headers.append(name, HeaderValue::from_str(value).expect("a value"));
-    }
-    headers
-}
-
-fn head<'a>(method: &'a str, target: &'a str, headers: &'a HeaderMap) -> Head<'a> {
-    let peer = Some([192, 0, 2, 1].into());
-    let (version, target, raw) = (Version::HTTP_11, target.as_bytes(), &b""[..]);
-    Head { method, target, version, headers, raw, peer }
-}
 
 fn gateway() -> GatewayPolicy {
     GatewayPolicy {
@@ -65,7 +46,7 @@ fn read(method: &str, target: &str, fields: &[(&str, &str)]) -> Admission<(), ()
     let headers = headers(fields);
     let policy = gateway();
     let judged = policy.judge(&head(method, target, &headers));
-    policy.admit(&judged, &limiter(), Millis(0), |_| Some(()))
+    policy.admit(&judged, &limiter(QUOTA), Millis(0), |_| Some(()))
 }
 
 fn serve_by(
@@ -75,7 +56,7 @@ fn serve_by(
     fields: &[(&str, &str)],
 ) -> Admission<RequestParts, ()> {
     let headers = headers(fields);
-    policy.admit(&head(method, target, &headers), &limiter(), Millis(0), |_| Some(()))
+    policy.admit(&head(method, target, &headers), &limiter(QUOTA), Millis(0), |_| Some(()))
 }
 
 fn serve(method: &str, target: &str, fields: &[(&str, &str)]) -> Admission<RequestParts, ()> {
@@ -144,7 +125,7 @@ fn a_client_of_the_gateway_has_a_share_of_requests_in_flight() {
     let headers = headers(&[HOST, JSON]);
     let policy = gateway();
     let judged = policy.judge(&head("POST", "/rpc", &headers));
-    let full = policy.admit(&judged, &limiter(), Millis(0), |key| {
+    let full = policy.admit(&judged, &limiter(QUOTA), Millis(0), |key| {
         assert_eq!(key, judged.client().key);
         None::<()>
     });

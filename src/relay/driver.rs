@@ -22,10 +22,10 @@ use portcullis_filters::txm::io::{
     Called, Flight, Io, JournalError, JournalIo, KeyOf, LockError, NodeIo, Note, Purpose,
     SignedText, Stored,
 };
+use portcullis_filters::txm::memory::Memory;
 use portcullis_filters::txm::node::{Block, CallError, ListedBlock, Receipt};
 use portcullis_filters::txm::outcome::Outcome;
 use portcullis_filters::txm::settings::{self, Pins, Required, Role};
-use portcullis_filters::txm::sightings::Memory;
 use portcullis_filters::verdict::{Reason, Refusal};
 use portcullis_filters::window::Window;
 use ring::rand::{SecureRandom as _, SystemRandom};
@@ -351,23 +351,22 @@ impl Io for Driver {
     }
 
     fn note(&self, note: Note<'_>) {
-        let change = match note {
-            Note::Nonce(role, nonce) => return self.metrics.relay.nonce(role.name(), nonce),
-            Note::NotReadBack(operation) => {
-                log::warn!(operation; "the effect was not read back");
-                return;
-            }
-            Note::Displaced(intent, why) => (intent, format!("is displaced: {why}:")),
-            Note::Lost(intent, why) => (intent, format!("is lost: {why}:")),
-            Note::Back(intent) => (intent, "is back: the chain has".to_owned()),
-        };
-        let (intent, change) = change;
-        let again = if matches!(note, Note::Back(_)) { " again" } else { "" };
-        log::warn!(
-            operation = intent.operation.as_str();
-            "intent {} {change} transaction {}{again}", intent.id, intent.transaction_hash
-        );
+        match note {
+            Note::Nonce(role, nonce) => self.metrics.relay.nonce(role.name(), nonce),
+            Note::NotReadBack(operation) => log::warn!(operation; "the effect was not read back"),
+            Note::Displaced(intent, why) => warn_of(intent, &format!("is displaced: {why}:"), ""),
+            Note::Lost(intent, why) => warn_of(intent, &format!("is lost: {why}:"), ""),
+            Note::Back(intent) => warn_of(intent, "is back: the chain has", " again"),
+        }
     }
+}
+
+/// Logs what became of an intent, and its transaction.
+fn warn_of(intent: &Intent, change: &str, end: &str) {
+    log::warn!(
+        operation = intent.operation.as_str();
+        "intent {} {change} transaction {}{end}", intent.id, intent.transaction_hash
+    );
 }
 
 /// Logs why a statement failed.

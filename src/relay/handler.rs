@@ -113,8 +113,9 @@ impl Handler {
     }
 
     async fn record(&self, endpoint: &'static str, reason: Reason, request_id: &str) {
-        let (store, intents, reason) = (&self.0.store, self.0.store.intents(), reason.name());
-        let recorded = intents.record_refusal(endpoint, reason, None, request_id, store.now_us());
+        let intents = self.0.store.intents();
+        let now_us = self.0.store.now_us();
+        let recorded = intents.record_refusal(endpoint, reason.name(), None, request_id, now_us);
         if let Err(error) = recorded.await {
             error.log();
         }

@@ -181,7 +181,7 @@ impl Pins {
         }
     }
 
-    /// What the write path needs of them.
+    /// The pins as the write path uses them.
     pub(super) fn for_writes(&self) -> txm::settings::Pins {
         let Accounts { owner, verifier, faucet } = self.accounts;
         txm::settings::Pins {

@@ -21,7 +21,7 @@ const MAX_WAITING: usize = 1_000;
 
 /// How long to wait for another process: longer than its writes take.
 const LOCK: Duration = Duration::from_secs(10);
-/// The same once that was in vain: a process that is suspended holds up one write, not each. Long
+/// How long once that was in vain: a process that is suspended holds up one write, not each. Long
 /// enough for most bursts of another.
 const RETRY: Duration = Duration::from_millis(500);
 
@@ -42,7 +42,7 @@ pub(super) struct Signer {
     waiting: Arc<Semaphore>,
 }
 
-/// What the first in an account's queue has.
+/// The state that the first in an account's queue holds.
 struct Queue {
     /// Excludes other processes.
     lock: SessionLock,

@@ -25,6 +25,8 @@ mod prune;
 mod rules;
 mod search;
 mod shared;
+#[path = "../../filters/tests/simulation/tables.rs"]
+mod tables;
 mod tampering;
 #[path = "../../filters/tests/simulation/toolkit.rs"]
 mod toolkit;

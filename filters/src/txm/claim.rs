@@ -17,7 +17,7 @@ pub(super) struct Claimed {
     pub(super) epoch: String,
     /// The intent that it names.
     pub(super) named: Option<IntentId>,
-    /// What it can be released with; `None` if another request claimed it.
+    /// The token that releases it; `None` if another request claimed it.
     token: Option<ClaimToken>,
 }
 

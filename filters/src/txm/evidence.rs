@@ -1,4 +1,4 @@
-//! What the URLs of the node show of a transaction, and what that proves.
+//! Judges the evidence of the node's URLs for a transaction.
 //!
 //! Only what a URL shows is evidence. That it shows nothing, refuses or does not answer proves
 //! nothing: it may be behind, and one URL may be many nodes behind a balancer. So a transaction is

@@ -1,4 +1,4 @@
-//! Stores an intent, or finds what stands in its way.
+//! Stores an intent, or finds the intent that prevents it.
 
 use super::io::{Io, JournalError};
 use super::operations::check_binding;
@@ -8,7 +8,7 @@ use super::{reconcile, submit};
 use crate::ledger::{Intended, Intent, IntentId, IntentState, NewIntent};
 use alloc::boxed::Box;
 
-/// What stands in the way of a new intent, or its id.
+/// The result of [`intend`], unless it was refused.
 pub(super) enum Intending {
     /// It is durable as sent.
     New(IntentId),

@@ -1,13 +1,13 @@
-//! What the write path asks of the world: the node, the journal, the accounts, time and chance.
+//! The interface of the write path to everything outside it: node, journal, accounts, time, chance.
 //!
 //! The flows of this module are `async` functions over one [`Io`], and nothing else in them waits.
 //! The relay implements it with sockets, a database and keys; a simulation with maps and virtual
 //! time, so that it explores the flows as they run. An implementation decides nothing.
 
+use super::memory::Memory;
 use super::node::{Block, CallError, ListedBlock, Receipt};
 use super::outcome::Outcome;
 use super::settings::{Pins, Required, Role, Settings};
-use super::sightings::Memory;
 use crate::felt::Felt;
 use crate::ledger::{Binding, Change, Claim, ClaimToken, Intended, Intent, IntentId, NewIntent};
 use crate::tx::{Bounds, Invoke};
@@ -53,7 +53,7 @@ pub struct SignedText {
     pub text: String,
 }
 
-/// What a signature is for.
+/// The purpose of a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// An estimate: a signature of the query version cannot be used to submit.
@@ -62,7 +62,7 @@ pub enum Purpose {
     Write,
 }
 
-/// What the operator is informed of.
+/// An event for the operator's log and metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note<'a> {
     /// An intent is in doubt; why.
@@ -97,7 +97,7 @@ pub trait NodeIo: Send + Sync {
     fn head(&self) -> impl Future<Output = Called<Block>> + Send;
     /// The epoch of the chain, by its first block.
     fn anchor(&self) -> impl Future<Output = Called<String>> + Send;
-    /// What a transaction would use, and at which price.
+    /// The resources that a transaction would use, with their prices.
     fn estimate(&self, transaction: &str) -> impl Future<Output = Called<Bounds>> + Send;
     /// The receipt of a transaction, from the URL that serves.
     fn receipt(&self, hash: Felt) -> impl Future<Output = Called<Option<Receipt>>> + Send;
@@ -245,14 +245,14 @@ pub struct KeyOf<'a> {
     pub digest: &'a [u8; 32],
 }
 
-/// Everything that the write path asks of the world.
+/// Everything that the write path needs from outside.
 pub trait Io: NodeIo + JournalIo + 'static {
     /// The trace of a request.
     type Trace: Send + Sync + 'static;
     /// The exclusive right to write with an account.
     type Guard: Send;
 
-    /// What the relay is configured with.
+    /// The configured accounts and contracts.
     fn pins(&self) -> &Pins;
     /// The bounds in force.
     fn settings(&self) -> Settings;

@@ -14,6 +14,7 @@ pub mod evidence;
 mod intend;
 pub mod io;
 mod journal;
+pub mod memory;
 pub mod node;
 pub mod operation;
 pub mod operations;
@@ -23,7 +24,7 @@ pub mod reconcile;
 pub mod request;
 mod rollbacks;
 pub mod settings;
-pub mod sightings;
+mod sightings;
 mod submit;
 pub mod transaction;
 

@@ -1,4 +1,4 @@
-//! What the node answers, as the write path reads it.
+//! The node's answers, as the write path reads them.
 
 use crate::felt::Felt;
 use crate::ledger::Inclusion;
@@ -111,8 +111,8 @@ impl Receipt {
     }
 }
 
-/// A token balance in fri, as the token's view returns it: a `u256`, capped, as more than 128 bits
-/// do not exist. `None` if it is none.
+/// Parses the token balance of an account, in fri. The view returns a `u256`; it is capped, because
+/// more than 128 bits do not exist. `None` if the result has another form.
 #[must_use]
 pub fn token_balance(result: &[Felt]) -> Option<u128> {
     let [low, high] = result else { return None };

@@ -46,7 +46,7 @@ impl From<Outcome> for Answer {
     }
 }
 
-/// What an operation needs to be sent.
+/// A signed operation, ready to be stored and sent.
 struct Prepared {
     signed: SignedText,
     nonce: u64,
@@ -64,7 +64,7 @@ enum Turn {
     Sent(IntentId, Felt),
     /// Another relay has written it.
     Written(Box<Intent>),
-    /// What the journal has was found to be in doubt: once more.
+    /// The intent in the journal was found to be in doubt: once more.
     Again,
 }
 

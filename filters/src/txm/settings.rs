@@ -1,4 +1,4 @@
-//! What the write path is configured with: the accounts that sign, the contracts, and the bounds.
+//! The configuration of the write path: the accounts that sign, the contracts, and the bounds.
 
 use crate::felt::Felt;
 use crate::ledger::Budgets;
@@ -38,7 +38,7 @@ impl Role {
     }
 }
 
-/// What each account that signs has.
+/// A value for each account that signs.
 #[derive(Clone, Copy, Debug)]
 pub struct Accounts<T> {
     /// Of the owner of the contracts.
@@ -63,9 +63,7 @@ impl<T> Accounts<T> {
             Role::Faucet => self.faucet.as_ref().unwrap_or(&self.owner),
         }
     }
-}
 
-impl<T> Accounts<T> {
     /// The roles that have an account of their own.
     pub(super) fn roles(&self) -> impl Iterator<Item = Role> + use<T> {
         let faucet = self.faucet.as_ref().map(|_| Role::Faucet);
@@ -73,7 +71,7 @@ impl<T> Accounts<T> {
     }
 }
 
-/// What does not change while the relay runs.
+/// The part that does not change while the relay runs.
 #[derive(Clone, Debug)]
 pub struct Pins {
     /// The chain, as transactions name it.
@@ -97,7 +95,7 @@ impl Pins {
 /// The bounds in force, which a reload changes.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// What a drip pays, in fri.
+    /// The amount of a drip, in fri.
     pub faucet_amount: u128,
     /// How long a recipient waits for its next drip.
     pub faucet_cooldown: Duration,
@@ -116,7 +114,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// What the faucet needs to pay one drip: the amount, and at most the fee's cap.
+    /// The balance that one drip needs, in fri: its amount and the highest fee.
     #[must_use]
     pub const fn drip_cost(&self) -> u128 {
         self.faucet_amount.saturating_add(self.max_fee)

@@ -3,18 +3,18 @@
 
 use super::evidence::{Below, Doubt, Presence, Settling, ShownBlock, View};
 use super::io::{Called, Io};
+use super::memory::Memory;
 use super::node::Receipt;
 use crate::felt::Felt;
 use crate::ledger::{Intent, IntentId};
 use alloc::collections::BTreeMap;
-use alloc::string::String;
 use alloc::vec::Vec;
 use futures_util::future::{join, join_all};
 
 /// Blocks that are searched at a time for the transaction that took a nonce.
 const BLOCKS: u64 = 64;
 
-/// What the URLs of the node show of a transaction.
+/// The evidence of the node's URLs for a transaction.
 pub(super) enum Sighting {
     /// A URL shows it in an accepted block.
     Shown(Receipt),
@@ -26,7 +26,7 @@ pub(super) enum Sighting {
     Unavailable,
 }
 
-/// What became of a nonce that its account has used.
+/// The use of a nonce that its account has used.
 pub(super) enum NonceUse {
     /// Another transaction has it for good, in this block.
     Settled { transaction: Felt, number: u64 },
@@ -42,21 +42,16 @@ struct Walk {
     first: u64,
     /// The next one to read.
     next: u64,
-    /// What was found, and where.
+    /// The transaction that was found, and its block.
     found: Option<(Felt, u64)>,
 }
 
-/// What a process remembers of the write path. Nothing of it outlives the process, and nothing is
-/// wrong without it: it is found again.
+/// The evidence so far.
 #[derive(Default)]
-pub struct Memory {
+pub(super) struct Sightings {
     below: BTreeMap<IntentId, Below>,
     walks: BTreeMap<IntentId, Walk>,
     settling: Settling,
-    /// How many displaced intents were looked for, so that each is.
-    pub(super) followed: usize,
-    /// The epoch for which the intents of earlier processes are settled.
-    pub(super) reconciled: Option<String>,
 }
 
 /// Asks every URL for a transaction that was included, and for the block that had it.
@@ -68,17 +63,17 @@ pub(super) async fn look_for(io: &impl Io, intent: &Intent) -> Sighting {
     }
     let mut shown = receipts.into_iter().flatten().flatten();
     if let Some(receipt) = shown.find(|receipt| receipt.accepted) {
-        io.memory(|memory| memory.below.remove(&intent.id));
+        io.memory(|memory| memory.sightings.below.remove(&intent.id));
         return Sighting::Shown(receipt);
     }
     let Some(included) = intent.included else { return Sighting::Unknown };
     let views = views(io, &urls, included.number, hash).await;
     let now = io.now();
     let presence = io.memory(|memory| {
-        let below = memory.below.entry(intent.id).or_default();
+        let below = memory.sightings.below.entry(intent.id).or_default();
         let presence = below.judge(&views, included.number, now);
         if matches!(presence, Presence::Displaced(_)) {
-            memory.below.remove(&intent.id);
+            memory.sightings.below.remove(&intent.id);
         }
         presence
     });
@@ -103,7 +98,7 @@ pub(super) async fn nonce_use(
         Some(ours) => {
             let first = intent.born.unwrap_or(0);
             let walk = Walk { first, next: first, found: Some(ours) };
-            io.memory(|memory| memory.walks.insert(intent.id, walk));
+            io.memory(|memory| memory.sightings.walks.insert(intent.id, walk));
             Some(ours)
         }
         None => walk(io, intent).await?,
@@ -115,20 +110,20 @@ pub(super) async fn nonce_use(
     Ok(io.memory(|memory| {
         if !is_listed {
             // rolled back meanwhile
-            memory.walks.remove(&intent.id);
+            memory.sightings.walks.remove(&intent.id);
         }
-        let settled = memory.settling.settled(&views, number, confirmations, now);
+        let settled = memory.sightings.settling.settled(&views, number, confirmations, now);
         if settled.is_none() || !is_listed {
             return NonceUse::Open;
         }
-        memory.walks.remove(&intent.id);
+        memory.sightings.walks.remove(&intent.id);
         NonceUse::Settled { transaction, number }
     }))
 }
 
 /// Goes on searching the blocks since an intent was signed for the transaction with its nonce.
 async fn walk(io: &impl Io, intent: &Intent) -> Called<Option<(Felt, u64)>> {
-    let begun = io.memory(|memory| memory.walks.get(&intent.id).copied());
+    let begun = io.memory(|memory| memory.sightings.walks.get(&intent.id).copied());
     if let Some(found) = begun.and_then(|walk| walk.found) {
         return Ok(Some(found));
     }
@@ -152,20 +147,20 @@ async fn walk(io: &impl Io, intent: &Intent) -> Called<Option<(Felt, u64)>> {
         walk.first = walk.first.saturating_sub(BLOCKS);
         walk.next = walk.first;
     }
-    io.memory(|memory| memory.walks.insert(intent.id, walk));
+    io.memory(|memory| memory.sightings.walks.insert(intent.id, walk));
     Ok(walk.found)
 }
 
 /// Forgets what was searched for other intents than these, whose nonces are open.
 pub(super) fn retain(io: &impl Io, open: &[IntentId]) {
-    io.memory(|Memory { walks, settling, .. }| {
+    io.memory(|Memory { sightings: Sightings { walks, settling, .. }, .. }| {
         walks.retain(|id, _| open.contains(id));
         let found: Vec<_> = walks.values().filter_map(|walk| walk.found).collect();
         settling.retain(|number| found.iter().any(|(_, found)| *found == number));
     });
 }
 
-/// What each URL that answers shows: its head, and its block of this number.
+/// The view of each URL that answers: its head, and its block of this number.
 async fn views<I: Io>(io: &I, urls: &[I::Url], number: u64, transaction: Felt) -> Vec<View> {
     let views = urls.iter().map(|url| async move {
         let (head, block) = join(io.head_of(*url), io.block_of(*url, number)).await;

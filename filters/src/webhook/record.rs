@@ -1,4 +1,4 @@
-//! What an event changes: facts in, changes and a reply out.
+//! Records an event: facts in, changes and a reply out.
 //!
 //! The store locks the event's id and its user, reads the facts, decides here, and writes. An event
 //! is stored with its outcome, so that a repeated one finds it.
@@ -15,7 +15,7 @@ pub enum EventOutcome {
     Stale,
     /// The subject's status does not allow this event: stored, nothing else changed.
     Invalid,
-    /// The same event arrived before.
+    /// This event arrived before.
     Duplicate {
         /// Its outcome then.
         outcome: Verdict,
@@ -39,7 +39,7 @@ pub struct StoredEvent {
     pub status_after: AgeStatus,
 }
 
-/// What is stored that an event may conflict with.
+/// The rows that an event may conflict with.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EventFacts {
     /// The event with its id.

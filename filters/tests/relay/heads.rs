@@ -1,34 +1,11 @@
 //! Heads: who may speak, how often, where to, in which form.
 
+use crate::request_heads::{head, headers, limiter};
 use crate::support::{TOKEN, policy};
-use http::{HeaderMap, HeaderName, HeaderValue, Version};
-use portcullis_filters::head::Head;
-use portcullis_filters::limit::{Millis, Quota, RateLimitStatus, RateLimiter};
+use portcullis_filters::limit::{Millis, RateLimitStatus};
 use portcullis_filters::operation::OperationKind;
 use portcullis_filters::policy::{Admission, Admitted, Endpoint, RelayCall};
 use portcullis_filters::verdict::Reason::{self, *};
-use std::hash::RandomState;
-use std::num::NonZeroU32;
-
-fn limiter(per_minute: u32) -> RateLimiter<RandomState> {
-    let quota = Quota::per_minute(per_minute).expect("a quota");
-    RateLimiter::new(quota, NonZeroU32::MIN, RandomState::new())
-}
-
-fn headers(fields: &[(&str, &str)]) -> HeaderMap {
-    let mut headers = HeaderMap::new();
-    for (name, value) in fields {
-        let name = HeaderName::try_from(*name).expect("a name");
-        headers.append(name, HeaderValue::from_str(value).expect("a value"));
-    }
-    headers
-}
-
-fn head<'a>(method: &'a str, target: &'a str, headers: &'a HeaderMap) -> Head<'a> {
-    let peer = Some([192, 0, 2, 1].into());
-    let (version, target, raw) = (Version::HTTP_11, target.as_bytes(), &b""[..]);
-    Head { method, target, version, headers, raw, peer }
-}
 
 /// The fields of a good call.
 fn good() -> Vec<(&'static str, &'static str)> {

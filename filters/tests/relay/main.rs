@@ -3,6 +3,8 @@
 mod calls;
 mod heads;
 mod operations;
+#[path = "../support/heads.rs"]
+mod request_heads;
 mod support;
 mod transactions;
 mod vectors;

@@ -1,11 +1,12 @@
 //! Drawn histories of the relay: intents of three epochs of the chain and what is seen of them,
 //! keys, and which epoch is in force.
 
-use super::model::{Command, DRIP, Model};
+use super::model::{Command, Model};
+use crate::tables::DRIP;
 use crate::toolkit::Chance;
 use crate::wire::Cut;
 use crate::world::{NOW, felt, token};
-use portcullis::store::{Budgets, Change, Inclusion, Intent, IntentId, NewIntent};
+use portcullis::store::{Budgets, Change, Inclusion, Intent, NewIntent};
 use std::time::Duration;
 
 const STRK: u128 = 1_000_000_000_000_000_000;
@@ -23,7 +24,7 @@ pub(super) struct Step {
     pub(super) cut: Option<Cut>,
 }
 
-/// What is needed to draw the next step.
+/// The state from which the next step is drawn.
 pub(super) struct History {
     now_us: i64,
     /// The epoch in force, unless its report was cut; that of most new intents.
@@ -51,7 +52,7 @@ impl History {
         let epoch = chance.pick(&EPOCHS);
         let patience = chance.pick(&[HOUR, Duration::ZERO]);
         let kind = chance.choose(24);
-        let some = model.intents.values().rev().nth(back);
+        let some = model.0.intents.values().rev().nth(back);
         let change = change(chance);
         let new = self.new_intent(chance, digest, model);
         let key = (self.epoch, name);
@@ -83,7 +84,7 @@ impl History {
         let identity = chance.pick(&[Some(felt(0x11)), Some(felt(0x12)), None, None]);
         let drips = chance.pick(&[None, None, None, Some(4), Some(0)]);
         let replaces = chance.pick(&[None, Some(())]);
-        let newest = model.intents.keys().next_back().copied().map(IntentId);
+        let newest = model.0.intents.keys().next_back().copied();
         NewIntent {
             operation,
             digest,

@@ -9,12 +9,13 @@ mod history;
 mod model;
 
 use crate::pair::{Interrupted, Pair};
+use crate::tables::DRIP;
 use crate::toolkit::{Chance, Outcome, explore, explore_within};
 use crate::wire::Moment;
 use crate::world::{Kind, World, seeds, with_world};
 use history::{History, Step};
-use model::{Command, DRIP, Model, ROWS, Reply};
-use portcullis::store::{Intended, IntentState, Search, Store, StoreError, Verified};
+use model::{Command, Model, ROWS, Reply};
+use portcullis::store::{Intended, IntentId, IntentState, Search, Store, StoreError, Verified};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use tokio::runtime::Runtime;
@@ -29,7 +30,7 @@ const SHRINKING: usize = 100;
 /// How often each reply and each end of an interrupted command was seen.
 type Seen = BTreeMap<&'static str, u32>;
 
-/// What is known of a command that was performed.
+/// The result of a command that was performed.
 enum Performed {
     Done(Reply),
     /// It is done or not.
@@ -147,7 +148,7 @@ async fn follow(
 type Contents = (Vec<portcullis::store::Intent>, Vec<String>);
 
 fn expected(model: &Model) -> Contents {
-    (model.intents.values().cloned().collect(), model.rows())
+    (model.0.intents.values().cloned().collect(), model.rows())
 }
 
 async fn contents(world: &World, store: &Store) -> Result<Contents, String> {
@@ -191,8 +192,8 @@ async fn history(world: &World, chance: &mut Chance, seen: &RefCell<Seen>) -> Ou
 /// How the journal differs from that of the model, or is broken.
 async fn journal_differs(store: &Store, model: &Model) -> Option<String> {
     let entries = entries(store).await;
-    if entries != model.entries {
-        return Some(format!("entries {entries:?}, not {:?}", model.entries));
+    if entries != model.0.entries {
+        return Some(format!("entries {entries:?}, not {:?}", model.0.entries));
     }
     match store.journal().verify().await {
         Ok(Verified::Whole { .. }) => None,
@@ -200,7 +201,7 @@ async fn journal_differs(store: &Store, model: &Model) -> Option<String> {
     }
 }
 
-async fn entries(store: &Store) -> Vec<(i64, IntentState)> {
+async fn entries(store: &Store) -> Vec<(IntentId, IntentState)> {
     let mut entries = Vec::new();
     let mut next = 1;
     loop {
@@ -208,9 +209,8 @@ async fn entries(store: &Store) -> Vec<(i64, IntentState)> {
         let Some(last) = page.last() else { return entries };
         next = last.seq + 1;
         entries.extend(
-            page.iter().filter_map(|entry| {
-                Some((entry.intent?.0, IntentState::parse(entry.kind.name())?))
-            }),
+            page.iter()
+                .filter_map(|entry| Some((entry.intent?, IntentState::parse(entry.kind.name())?))),
         );
     }
 }

@@ -30,7 +30,7 @@ pub(crate) struct Step {
     pub(crate) commands: Vec<Command>,
 }
 
-/// What is needed to draw the next step.
+/// The state from which the next step is drawn.
 pub(crate) struct History {
     users: u32,
     /// How the clock moves from one command to the next.

@@ -8,7 +8,7 @@ use portcullis_filters::webhook::{
 };
 use std::collections::BTreeMap;
 
-/// What the store is asked to do.
+/// A command of the store.
 #[derive(Debug, Clone)]
 pub(crate) enum Command {
     Open { user: String, subject: String, now_us: i64, expires_us: i64 },
@@ -67,7 +67,7 @@ pub(crate) struct Event {
     pub(crate) status_after: AgeStatus,
 }
 
-/// What the tables hold.
+/// The rows of the tables.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Model {
     pub(crate) bug: Option<Bug>,
@@ -201,7 +201,7 @@ impl Model {
         std::array::from_fn(|at| (before[at] - after[at]) as u64)
     }
 
-    /// What [`ROWS`] finds, sorted.
+    /// The rows that [`ROWS`] finds, sorted.
     pub(crate) fn rows(&self) -> Vec<String> {
         let number = |at: Option<i64>| at.map_or_else(|| "-".to_owned(), |at| at.to_string());
         let session = |(subject, it): (&String, &Session)| {

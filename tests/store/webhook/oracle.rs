@@ -1,4 +1,4 @@
-//! What must hold after each command, whoever decided it: the contract's rules, written apart from
+//! The rules that hold after each command. They follow the contract, and are written apart from
 //! the code that is tested. The oracle sees the commands in the order of their commits.
 
 use super::model::{Command, Model, Reply};

@@ -135,7 +135,7 @@ fn a_lease_grows_with_the_quota() {
     }
 }
 
-/// What a lease says to requests at this time.
+/// The decisions of a lease at this time.
 fn steps(lease: &mut Lease, now: Duration, requests: usize) -> Vec<Step> {
     (0..requests).map(|_| lease.take(now, &TERMS)).collect()
 }

@@ -1,4 +1,4 @@
-//! What an account receives: cards, usership results, drips of the faucet.
+//! Operations that give something to an account: cards, usership results, drips.
 
 use super::state::{Decision, State};
 use crate::felt::Felt;

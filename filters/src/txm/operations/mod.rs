@@ -16,7 +16,7 @@ use super::outcome::{Details, Outcome};
 use crate::felt::Felt;
 use crate::operation::Operation;
 
-/// What the journal finds an operation by, in addition to its content: the recipient of a drip.
+/// The account by which the journal finds an operation, next to its content: a drip's recipient.
 pub(super) fn subject(operation: &Operation) -> Option<Felt> {
     match operation {
         Operation::FaucetDrip(drip) => Some(drip.recipient),

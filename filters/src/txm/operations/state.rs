@@ -10,7 +10,7 @@ use crate::verdict::Reason;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// What an operation reads.
+/// The state that an operation reads.
 pub(in crate::txm) struct State<'a, I> {
     pub(in crate::txm) io: &'a I,
     /// Whether the journal has a transaction with the nonce that the chain says is free. What it
@@ -22,13 +22,13 @@ pub(in crate::txm) struct State<'a, I> {
     pub(in crate::txm) now_us: i64,
 }
 
-/// What an operation does in the present state.
+/// The decision on an operation in the present state.
 pub(in crate::txm) enum Decision {
     /// Already in the requested state.
     Already(Details),
     /// These calls do it.
     Write(Vec<Call>),
-    /// The same, once the store has bound the operation's subject to this identity.
+    /// These calls do it, once the store has bound the operation's subject to this identity.
     Bind(Felt, Vec<Call>),
 }
 

@@ -1,4 +1,4 @@
-//! What is attested of an account, and the permanent V2 of it.
+//! Attestations of accounts, and the switch to permanent V2.
 
 use super::state::{Decision, State};
 use crate::felt::Felt;

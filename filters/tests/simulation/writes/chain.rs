@@ -10,7 +10,7 @@ pub(super) fn felt(number: u64) -> Felt {
     Felt::from(number)
 }
 
-/// What a transaction does.
+/// The effect of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Register {
@@ -76,7 +76,7 @@ pub(super) struct Executed {
     pub(super) succeeded: bool,
 }
 
-/// What the contracts hold.
+/// The state of the contracts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
     nonces: BTreeMap<Felt, u64>,
@@ -172,14 +172,14 @@ pub(super) struct Block {
     pub(super) state: State,
 }
 
-/// What one URL shows at one moment.
+/// The chain as one URL shows it at one moment.
 #[derive(Clone)]
 pub(super) struct View {
     pub(super) genesis: u64,
     pub(super) blocks: Arc<Vec<Arc<Block>>>,
     /// Blocks of these that it shows.
     pub(super) shown: usize,
-    /// What is being built; `None` at a URL that is behind.
+    /// The block that is being built; `None` at a URL that is behind.
     pub(super) pending: Option<(Vec<Executed>, State)>,
 }
 
@@ -224,7 +224,7 @@ pub(super) struct Chain {
     pub(super) seen: BTreeMap<Felt, Seen>,
 }
 
-/// What became of a transaction.
+/// The history of a transaction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     /// It succeeded, in some block.

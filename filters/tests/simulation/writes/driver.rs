@@ -1,12 +1,13 @@
-//! What the relay's driver does, in the simulation.
+//! The relay's driver, in the simulation.
 
 use super::Bug;
 use super::chain::{Action, Refused, SELECTORS, Tx, View, felt};
 use super::io::{Guard, LOCK, SimIo, release, returned, unreachable};
-use super::journal::{OwnedChange, OwnedIntent, OwnedKey};
+use super::journal::{OwnedChange, OwnedIntent};
 use super::machine::{HasAgenda as _, Slot};
 use super::requests::PINS;
 use super::world::{Fault, World};
+use crate::tables::RequestKey;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::ledger::{
     Binding, Change, Claim, ClaimToken, Inclusion, Intended, Intent, IntentId, IntentState,
@@ -17,10 +18,10 @@ use portcullis_filters::txm::io::{
     Called, Flight, Io, JournalError, JournalIo, KeyOf, LockError, NodeIo, Note, Purpose,
     SignedText, Stored,
 };
+use portcullis_filters::txm::memory::Memory;
 use portcullis_filters::txm::node::{Block, ListedBlock, Receipt, code};
 use portcullis_filters::txm::outcome::Outcome;
 use portcullis_filters::txm::settings::{Pins, Required, Role, Settings};
-use portcullis_filters::txm::sightings::Memory;
 use portcullis_filters::window::Window;
 use std::future::Future;
 use std::sync::Arc;
@@ -161,7 +162,7 @@ impl JournalIo for SimIo {
     }
 
     async fn intent(&self, id: IntentId) -> Stored<Option<Intent>> {
-        self.read(move |world| world.journal.intents.get(&id).cloned()).await
+        self.read(move |world| world.journal.tables.intents.get(&id).cloned()).await
     }
 
     async fn newest_by_digest(&self, epoch: &str, digest: &[u8; 32]) -> Stored<Option<Intent>> {
@@ -231,17 +232,17 @@ impl JournalIo for SimIo {
     }
 
     async fn claim(&self, key: &KeyOf<'_>, token: &ClaimToken) -> Stored<Claim> {
-        let (key, token) = (OwnedKey::from(key), *token);
+        let (key, token) = (RequestKey::from(key), *token);
         self.query(true, move |world| world.journal.claim(&key, token)).await
     }
 
     async fn linked(&self, key: &KeyOf<'_>) -> Stored<Option<Intent>> {
-        let key = OwnedKey::from(key);
+        let key = RequestKey::from(key);
         self.read(move |world| world.read().linked(&key)).await
     }
 
     async fn link(&self, key: &KeyOf<'_>, intent: IntentId) -> Stored<bool> {
-        let key = OwnedKey::from(key);
+        let key = RequestKey::from(key);
         self.query(true, move |world| world.journal.link(&key, intent)).await
     }
 
@@ -252,15 +253,15 @@ impl JournalIo for SimIo {
         outcome: &Outcome,
         _: &str,
     ) -> Stored<bool> {
-        let key = OwnedKey::from(key);
+        let key = RequestKey::from(key);
         let status = if outcome.reason().is_none() { 200 } else { 409 };
         let hash = outcome.transaction_hash.unwrap_or(Felt::ZERO).to_string();
         self.query(true, move |world| world.journal.answer(&key, intent, status, &hash)).await
     }
 
     async fn release_claim(&self, key: &KeyOf<'_>, token: &ClaimToken) -> Stored<bool> {
-        let (key, token) = (OwnedKey::from(key), *token);
-        self.query(true, move |world| world.journal.release(&key, token)).await
+        let (key, token) = (RequestKey::from(key), *token);
+        self.query(true, move |world| world.journal.tables.release(&key.named, token)).await
     }
 }
 
@@ -478,7 +479,7 @@ impl Io for SimIo {
     }
 }
 
-/// What a call does.
+/// The action of a call.
 fn action(selector: Felt, args: &[Felt]) -> Action {
     let of = &*SELECTORS;
     match *args {

@@ -6,11 +6,10 @@ use super::chain::View;
 use super::machine::{HasAgenda as _, Process, Shared, Slot, fill};
 use super::world::{Fault, World};
 use portcullis_filters::felt::Felt;
-use portcullis_filters::ledger::Agreement;
 use portcullis_filters::txm::io::{Called, Flight, JournalError, LockError, Stored};
+use portcullis_filters::txm::memory::Memory;
 use portcullis_filters::txm::node::{CallError, ErrorObject};
 use portcullis_filters::txm::outcome::Outcome;
-use portcullis_filters::txm::sightings::Memory;
 use portcullis_filters::verdict::{Reason, Refusal};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -238,10 +237,7 @@ impl SimIo {
         let reported = epoch.clone();
         let agreed = self.query(true, move |world| {
             let now_us = world.clock_us();
-            let last = world.journal.agreement.take();
-            let after = Agreement::after(last, &reported, now_us, PATIENCE_US);
-            world.journal.agreement = Some(after.clone());
-            after.epoch
+            world.journal.tables.agree(&reported, now_us, PATIENCE_US)
         });
         match agreed.await {
             Ok(expected) if expected == epoch => Ok(epoch),

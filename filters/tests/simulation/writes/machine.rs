@@ -73,7 +73,7 @@ impl<W> Agenda<W> {
     }
 }
 
-/// What a world has for the machine.
+/// A world that the machine can run.
 pub(super) trait HasAgenda: Sized + Send + 'static {
     fn agenda(&mut self) -> &mut Agenda<Self>;
     /// Until when the tasks of a process do not run.
@@ -259,7 +259,7 @@ impl<W: HasAgenda> Machine<W> {
         }
     }
 
-    /// The next event; `false` if there is none.
+    /// Runs the next event; `false` if nothing is due.
     fn advance(&mut self) -> bool {
         let mut world = self.world.lock();
         let agenda = world.agenda();

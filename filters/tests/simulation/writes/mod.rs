@@ -36,7 +36,7 @@ pub(crate) enum Bug {
     None,
     /// A block that a URL does not show is taken for another one, and its transaction for lost.
     AbsentIsLost,
-    /// What is in doubt is lost.
+    /// A transaction in doubt is lost.
     DisplacedIsLost,
     /// A lost transaction never comes back.
     LostIsFinal,
@@ -52,7 +52,7 @@ pub(crate) enum Bug {
     LocalCounter,
     /// A nonce is used up when it is signed with.
     BurnedNonce,
-    /// What was sent is never sent again.
+    /// A sent transaction is never sent again.
     SentIsBroadcast,
     /// It is sent before it is stored.
     SendFirst,
@@ -101,7 +101,7 @@ impl Bug {
     ];
 }
 
-/// What a run had in it.
+/// The steps, faults and replies of the runs.
 #[derive(Default)]
 struct Coverage {
     steps: u64,

@@ -1,13 +1,16 @@
-//! What must hold. Each rule has a number, and its source in the decisions that the relay is built
-//! by: what an answer promises, what is never paid twice, what is always settled in the end.
+//! The rules that must hold, by number: 1 to 3 when a transaction is stored and sent, 4 to 6 on the
+//! chain and in the journal, 7 to 10 for each answer, 12 and 13 once everything has settled. 11, the
+//! hash chain, is a matter of the store's tests.
 //!
-//! The assumption of all of them: no rollback reaches below a settled block.
+//! All of them assume that no rollback reaches below a settled block, and that a transaction that
+//! reverts does so each time.
 
 use super::chain::{Action, Chain, Tx};
-use super::journal::{DRIP, Journal, OwnedIntent};
+use super::journal::{Journal, OwnedIntent};
 use super::machine::Process;
 use super::requests::{CATALOG, COOLDOWN, DRIPS_PER_DAY, PINS, Reply, ReplyKind, Request};
 use super::world::{CONFIRMATIONS, World};
+use crate::tables::DRIP;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::ledger::{Change, DAY_US, Intended, Intent, IntentId, IntentState};
 use portcullis_filters::verdict::Reason;
@@ -19,7 +22,7 @@ const LINES: usize = 55;
 /// For how long a node may go on to show what is gone.
 const LAG: Duration = Duration::from_secs(15);
 
-/// What was seen so far.
+/// The observations so far.
 #[derive(Default)]
 pub(super) struct Oracle {
     pub(super) violation: Option<String>,
@@ -32,7 +35,7 @@ pub(super) struct Oracle {
     bodies: BTreeMap<String, BTreeSet<usize>>,
     /// Requests of a key without a response, and all of them.
     open: BTreeMap<String, (u32, u32)>,
-    /// What the node has taken.
+    /// The transactions that the node has accepted.
     pub(super) taken: BTreeSet<Felt>,
     /// The last time at which a call of a relay got no answer.
     pub(super) silent: BTreeMap<Process, Duration>,
@@ -42,12 +45,12 @@ pub(super) struct Oracle {
     pub(super) replies: BTreeMap<(&'static str, String), u64>,
 }
 
-/// What was so when a request came in.
+/// The situation in which a request came in.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Begun {
     at: Duration,
     clock_us: i64,
-    /// No other request with its key was open, and so many had come before.
+    /// How many requests with its key had come, itself included, if no other one was open.
     alone_after: Option<u32>,
 }
 
@@ -82,6 +85,7 @@ impl Oracle {
         let mut paid: BTreeMap<Felt, Vec<i64>> = BTreeMap::new();
         let mut pairs: BTreeMap<Felt, Felt> = BTreeMap::new();
         let drips: BTreeMap<Felt, &Intent> = journal
+            .tables
             .intents
             .values()
             .filter(|it| it.epoch == epoch && it.operation == DRIP)
@@ -138,8 +142,8 @@ impl World {
 
     /// Rules 2 and 6, in the journal.
     fn judge_intent(&self, id: IntentId) -> Result<(), String> {
-        let new = &self.journal.intents[&id];
-        let others = self.journal.intents.values().filter(|it| it.id != id);
+        let new = &self.journal.tables.intents[&id];
+        let others = self.journal.tables.intents.values().filter(|it| it.id != id);
         if others.clone().any(|it| it.slot() == new.slot() && it.state.occupies()) {
             return Err(format!("rule 2: nonce {} has two transactions", new.nonce));
         }
@@ -152,7 +156,7 @@ impl World {
                 && (now_us - DAY_US..=now_us).contains(&it.created_us)
                 && (it.slot() != new.slot() || it.id == id)
         };
-        let drips = self.journal.intents.values().filter(is_drip).count();
+        let drips = self.journal.tables.intents.values().filter(is_drip).count();
         if new.operation == DRIP && drips > DRIPS_PER_DAY as usize {
             return Err(format!("rule 6: {drips} drips within a day"));
         }
@@ -164,7 +168,7 @@ impl World {
         let now_us = self.clock_us();
         let is_applied = self.journal.apply(id, change, now_us);
         if is_applied {
-            let state = self.journal.intents[&id].state;
+            let state = self.journal.tables.intents[&id].state;
             if state == IntentState::Lost {
                 let broken = self.judge_lost(id);
                 self.oracle.report(broken);
@@ -176,7 +180,7 @@ impl World {
 
     /// Rule 5: `lost` has a witness in a settled block.
     fn judge_lost(&self, id: IntentId) -> Result<(), String> {
-        let lost = &self.journal.intents[&id];
+        let lost = &self.journal.tables.intents[&id];
         let view = self.chain.view();
         let head = view.head().number;
         let is_witness = |tx: &Tx| {
@@ -206,7 +210,7 @@ impl World {
 
     /// Rule 1: what reaches the node is durable, and meant for this chain.
     pub(super) fn judge_add(&mut self, tx: &Tx) {
-        let intents = self.journal.intents.values();
+        let intents = self.journal.tables.intents.values();
         let mut of_hash = intents.filter(|it| it.transaction_hash == tx.hash).peekable();
         let is_known = of_hash.peek().is_some();
         let is_of_chain = of_hash.any(|it| it.epoch == self.epoch());
@@ -316,7 +320,7 @@ impl World {
                 && it.state.occupies()
                 && self.journal.written_with[&it.id].as_ref() == Some(key)
         };
-        match self.journal.intents.values().find(is_sent) {
+        match self.journal.tables.intents.values().find(is_sent) {
             Some(intent) => Err(format!("rule 8: intent {} is stored as sent", intent.id)),
             None => Ok(()),
         }
@@ -334,7 +338,7 @@ impl World {
         let Some(hash) = reply.hash else { return Ok(()) };
         // two drips to one recipient may be the same transaction, one after the other
         let of = |hash: Felt| {
-            let intents = self.journal.intents.values().rev();
+            let intents = self.journal.tables.intents.values().rev();
             let of_hash = || intents.clone().filter(|it| it.transaction_hash == hash);
             of_hash().find(|it| it.digest == digest).or_else(|| of_hash().next()).cloned()
         };
@@ -370,7 +374,7 @@ impl World {
 
     fn judged_end(&self) -> Result<(), String> {
         let epoch = self.epoch();
-        let of_epoch = || self.journal.intents.values().filter(|it| it.epoch == epoch);
+        let of_epoch = || self.journal.tables.intents.values().filter(|it| it.epoch == epoch);
         let view = self.chain.view();
         for intent in of_epoch() {
             let found = view.find(intent.transaction_hash);
@@ -382,7 +386,8 @@ impl World {
                 return Err(format!("rule 13: intent {} is still open", intent.id));
             }
         }
-        for pair in self.journal.bindings_of(&epoch) {
+        let bindings = self.journal.tables.bindings.iter();
+        for (_, pair) in bindings.filter(|(of, _)| *of == epoch) {
             let holds = |it: &Intent| {
                 it.operation == DRIP && it.state.holds() && it.subject == Some(pair.recipient)
             };

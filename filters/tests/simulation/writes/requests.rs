@@ -136,7 +136,7 @@ impl Wanted {
     }
 }
 
-/// What a client may want: the first is benign.
+/// All requests that a client may send; the first is benign.
 pub(super) static CATALOG: LazyLock<Vec<Wanted>> = LazyLock::new(|| {
     let keys: Vec<SecretKey> = (1..=4).map(key).collect();
     let accounts: Vec<(Felt, Felt)> = keys
@@ -463,7 +463,7 @@ pub(super) fn probes(world: &World) -> Vec<Request> {
     all
 }
 
-/// The same operation at two relays at once: under one key, or under two.
+/// Sends one operation to two relays at once, under one key or under two.
 pub(super) fn two_requests(world: &Shared<World>, keys: [&str; 2]) {
     let wanted = CATALOG.iter().position(|it| it.name() == "faucet-drip").expect("there is one");
     for (relay, key) in keys.into_iter().enumerate() {

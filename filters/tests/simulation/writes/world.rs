@@ -22,7 +22,7 @@ const EPOCH_US: i64 = 1_795_564_800_000_000;
 
 macro_rules! faults {
     ($($name:ident),* $(,)?) => {
-        /// What may go wrong. A seed permits about half of them.
+        /// A kind of fault. A seed permits about half of them.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub(super) enum Fault { $($name),* }
 
@@ -181,7 +181,7 @@ impl World {
         self.stale.as_ref().unwrap_or(&self.journal)
     }
 
-    /// Whether something goes wrong now, once in so many times.
+    /// Draws whether a fault fires, on average once in `one_in` calls.
     pub(super) fn fires(&mut self, fault: Fault, one_in: u32) -> bool {
         let is_drawn = self.chance.choose(one_in) == one_in - 1;
         let fires = is_drawn && !self.is_healed && self.enabled.contains(&fault);
@@ -201,7 +201,7 @@ impl World {
         reverts
     }
 
-    /// A duration of so many milliseconds; the least one is benign.
+    /// Draws a duration in milliseconds; `from` is benign.
     pub(super) fn millis(&mut self, from: u64, below: u64) -> Duration {
         let more = self.chance.choose(u32::try_from(below - from).expect("it is short"));
         Duration::from_millis(from + u64::from(more))
@@ -221,7 +221,7 @@ impl World {
         format!("g{}", self.chain.genesis)
     }
 
-    /// What a URL shows now; `None` if it is down.
+    /// The view of a URL; `None` if it is down.
     pub(super) fn view(&mut self, url: usize) -> Option<View> {
         let behind = if self.urls[url].is_balancer { self.chance.choose(3) as usize } else { 0 };
         let of = |behind: usize, chain: &Chain| {

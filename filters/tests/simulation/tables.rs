@@ -1,0 +1,290 @@
+//! The tables of the relay, in maps: they select the facts of a command and take its changes. What
+//! a command decides is the ledger's code. The store's tests compare them with both databases.
+
+use portcullis_filters::felt::Felt;
+use portcullis_filters::ledger::{
+    self, Agreement, Bound, Change, Claim, ClaimToken, DAY_US, Facts, Intended, Intent, IntentId,
+    IntentState, Intention, Key, MINUTE_US, NewIntent, Pair, Rebinding, gfri, minutes,
+};
+use portcullis_filters::window::Window;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+pub(crate) const DRIP: &str = "faucet-drip";
+
+/// An epoch and a key in it.
+pub(crate) type Named = (String, String);
+
+type Slot<'a> = (&'a str, Felt, u64);
+
+/// A key, and the request that it is used with.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestKey {
+    pub(crate) named: Named,
+    pub(crate) operation: String,
+    pub(crate) digest: [u8; 32],
+}
+
+/// The rows.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Tables {
+    seq: i64,
+    pub(crate) agreement: Option<Agreement>,
+    pub(crate) intents: BTreeMap<IntentId, Intent>,
+    pub(crate) keys: BTreeMap<Named, Key>,
+    pub(crate) bindings: BTreeSet<(String, Pair)>,
+    /// The journal's entries of intents.
+    pub(crate) entries: Vec<(IntentId, IntentState)>,
+}
+
+/// Whether an intent counts for cooldowns and the faucet's budget.
+pub(crate) fn pays(intent: &Intent) -> bool {
+    use IntentState::{Lost, Rejected, Reverted};
+    !matches!(intent.state, Rejected | Lost | Reverted)
+}
+
+impl Tables {
+    pub(crate) fn agree(&mut self, epoch: &str, now_us: i64, patience_us: i64) -> String {
+        let next = Agreement::after(self.agreement.take(), epoch, now_us, patience_us);
+        self.agreement.insert(next).epoch.clone()
+    }
+
+    pub(crate) fn of_epoch<'a>(
+        &'a self,
+        epoch: &'a str,
+    ) -> impl DoubleEndedIterator<Item = &'a Intent> + Clone {
+        self.intents.values().filter(move |it| it.epoch == epoch)
+    }
+
+    fn append(&mut self, id: IntentId, state: IntentState) {
+        self.seq += 1;
+        self.entries.push((id, state));
+    }
+
+    /// The bindings of an identity or a recipient, by what is not of this slot.
+    fn bound(&self, identity: Option<Felt>, recipient: Felt, slot: Slot<'_>) -> Vec<Bound> {
+        let of = |pair: &&Pair| Some(pair.identity) == identity || pair.recipient == recipient;
+        let is_held = |pair: &Pair| {
+            self.of_epoch(slot.0).any(|it| {
+                it.operation == DRIP
+                    && it.subject == Some(pair.recipient)
+                    && it.state.holds()
+                    && it.slot() != slot
+            })
+        };
+        let of_epoch = self.bindings.iter().filter(|(epoch, _)| epoch == slot.0);
+        let found = of_epoch.map(|(_, pair)| pair).filter(of);
+        found.map(|pair| Bound { pair: *pair, is_held: is_held(pair) }).collect()
+    }
+
+    fn rebind(&mut self, epoch: &str, changes: &[Rebinding]) {
+        for change in changes {
+            let (Rebinding::Release(pair) | Rebinding::Bind(pair)) = change;
+            let pair = (epoch.to_owned(), *pair);
+            match change {
+                Rebinding::Release(_) => assert!(self.bindings.remove(&pair), "{pair:?}"),
+                Rebinding::Bind(_) => assert!(self.bindings.insert(pair.clone()), "{pair:?}"),
+            }
+        }
+    }
+
+    fn fees(&self, epoch: &str, now_us: i64) -> Vec<(i64, i64)> {
+        let [first, last] = minutes(Window::new(now_us, DAY_US));
+        let mut sums = BTreeMap::new();
+        for intent in self.of_epoch(epoch).filter(|intent| intent.state.holds()) {
+            let minute = intent.created_us.div_euclid(MINUTE_US);
+            if (first..=last).contains(&minute) {
+                *sums.entry(minute).or_default() += intent.fee_gfri;
+            }
+        }
+        sums.into_iter().collect()
+    }
+
+    /// The intents in a window that pay, and are not displaced in the slot of a new one; the newest
+    /// first.
+    fn paying<'a>(&'a self, new: &NewIntent<'a>, length_us: i64, now_us: i64) -> Vec<&'a Intent> {
+        let slot = (new.epoch, new.signer, new.nonce);
+        let window = Window::new(now_us, length_us);
+        let binds = |it: &&Intent| !(it.slot() == slot && it.state == IntentState::Displaced);
+        let all = self.of_epoch(new.epoch).filter(|it| window.counts(it.created_us));
+        let mut paying: Vec<_> = all.filter(|it| pays(it)).filter(binds).collect();
+        paying.sort_by_key(|it| std::cmp::Reverse((it.created_us, it.id)));
+        paying
+    }
+
+    /// The facts that a new intent may conflict with.
+    pub(crate) fn facts(&self, new: &NewIntent<'_>, now_us: i64) -> Facts {
+        let slot = (new.epoch, new.signer, new.nonce);
+        let of = |key: &str| self.keys.get(&(new.epoch.to_owned(), key.to_owned()));
+        let key = new.idempotency_key.and_then(of).cloned();
+        let linked = key.as_ref().and_then(|key| key.intent);
+        let cooldown = new.cooldown.filter(|_| new.subject.is_some());
+        let last = cooldown.and_then(|cooldown| {
+            let mut paying = self.paying(new, micros(cooldown), now_us).into_iter();
+            paying.find(|it| it.operation == new.operation && it.subject == new.subject).cloned()
+        });
+        let is_fact = |it: &&Intent| {
+            it.slot() == slot
+                || Some(it.id) == linked
+                || it.state.holds()
+                    && (it.digest == new.digest || it.transaction_hash == new.transaction_hash)
+        };
+        let drip_us = new.budgets.drips.filter(|limit| *limit > 0).and_then(|limit| {
+            let day = self.paying(new, DAY_US, now_us);
+            let mut drips = day.into_iter().filter(|it| it.operation == DRIP);
+            drips.nth(limit as usize - 1).map(|it| it.created_us)
+        });
+        let pair = new.identity.zip(new.subject);
+        let bound = pair.map(|(identity, subject)| self.bound(Some(identity), subject, slot));
+        let minutes = self.fees(new.epoch, now_us);
+        Facts {
+            epoch: self.agreement.as_ref().map(|agreement| agreement.epoch.clone()),
+            key,
+            intents: self.of_epoch(new.epoch).filter(is_fact).cloned().collect(),
+            last,
+            bound: bound.unwrap_or_default(),
+            drip_us,
+            fees_gfri: minutes.iter().map(|(_, fee)| fee).sum(),
+            minutes,
+        }
+    }
+
+    /// Stores an intent, if these facts permit it.
+    pub(crate) fn intend(&mut self, new: &NewIntent<'_>, facts: &Facts, now_us: i64) -> Intended {
+        let id = IntentId(self.seq + 1);
+        let (reply, link) = match ledger::intend(new, facts, now_us) {
+            Intention::Refuse { reply, link } => (reply, link),
+            Intention::Insert(bindings) => {
+                self.append(id, IntentState::Intended);
+                self.append(id, IntentState::Sent);
+                self.rebind(new.epoch, &bindings);
+                self.intents.insert(id, as_sent(id, new, now_us));
+                (Intended::New(id), Some(id))
+            }
+        };
+        if let (Some(key), Some(id)) = (new.idempotency_key, link) {
+            let named = (new.epoch.to_owned(), key.to_owned());
+            self.set_link(
+                &RequestKey { named, operation: new.operation.to_owned(), digest: new.digest },
+                id,
+            );
+        }
+        reply
+    }
+
+    /// Changes an intent; `false` if its present state does not allow that.
+    pub(crate) fn apply(&mut self, id: IntentId, change: &Change<'_>, now_us: i64) -> bool {
+        let it = self.intents[&id].clone();
+        let Some(steps) = ledger::change(id, change, &self.related(&it), now_us) else {
+            return false;
+        };
+        for step in &steps.steps {
+            self.append(step.intent.id, step.intent.state);
+            self.intents.insert(step.intent.id, step.intent.clone());
+            let keys = self.keys.values_mut().filter(|key| key.intent == Some(step.intent.id));
+            keys.filter(|_| step.withdraws).for_each(|key| key.answer = None);
+        }
+        let mut bound = Vec::new();
+        for (identity, recipient) in steps.of_interest() {
+            for found in self.bound(identity, recipient, it.slot()) {
+                if !bound.contains(&found) {
+                    bound.push(found);
+                }
+            }
+        }
+        if !steps.of_interest().is_empty() {
+            self.rebind(&it.epoch, &steps.rebind(&bound));
+        }
+        true
+    }
+
+    /// The intents of the slot of one, and those with the digest of one of these.
+    fn related(&self, of: &Intent) -> Vec<Intent> {
+        let slot = self.of_epoch(&of.epoch).filter(|it| it.slot() == of.slot());
+        let digests: BTreeSet<_> = slot.map(|it| it.digest).collect();
+        let is_related = |it: &&Intent| it.slot() == of.slot() || digests.contains(&it.digest);
+        self.of_epoch(&of.epoch).filter(is_related).cloned().collect()
+    }
+
+    fn set_link(&mut self, key: &RequestKey, id: IntentId) {
+        let token = self.keys.get(&key.named).and_then(|key| key.token);
+        self.keys.insert(key.named.clone(), Key { intent: Some(id), ..bare(key, token) });
+    }
+
+    pub(crate) fn claim(&mut self, key: &RequestKey, token: ClaimToken) -> Claim {
+        if let Some(stored) = self.keys.get(&key.named) {
+            let linked = stored.intent.and_then(|id| self.intents.get(&id)).cloned();
+            return stored.clone().claimed(&key.operation, &key.digest, token, linked);
+        }
+        self.keys.insert(key.named.clone(), bare(key, Some(token)));
+        Claim::New
+    }
+
+    pub(crate) fn link(&mut self, key: &RequestKey, id: IntentId) -> bool {
+        let stored = self.keys.get(&key.named);
+        let Some(stored) = stored.filter(|stored| stored.is_of(&key.operation, &key.digest)) else {
+            return false;
+        };
+        if stored.intent == Some(id) {
+            return true;
+        }
+        let former = stored.intent.and_then(|id| self.intents.get(&id));
+        let may = stored.may_name(former, &self.intents[&id]);
+        if may {
+            self.set_link(key, id);
+        }
+        may
+    }
+
+    pub(crate) fn answer(
+        &mut self,
+        key: &RequestKey,
+        id: IntentId,
+        status: u16,
+        body: &str,
+    ) -> bool {
+        let stored = self.keys.get_mut(&key.named);
+        let stored = stored.filter(|stored| stored.is_of(&key.operation, &key.digest));
+        let open = stored.filter(|stored| stored.intent == Some(id) && stored.answer.is_none());
+        open.map(|open| open.answer = Some((status, body.to_owned()))).is_some()
+    }
+
+    pub(crate) fn release(&mut self, key: &Named, token: ClaimToken) -> bool {
+        let is_bare = |key: &&Key| key.intent.is_none() && key.answer.is_none();
+        let owned = self.keys.get(key).filter(is_bare).is_some_and(|key| key.token == Some(token));
+        owned && self.keys.remove(key).is_some()
+    }
+}
+
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).expect("a cooldown is short")
+}
+
+/// A key without an intent and an answer.
+fn bare(key: &RequestKey, token: Option<ClaimToken>) -> Key {
+    let RequestKey { operation, digest, .. } = key;
+    Key { operation: operation.clone(), digest: *digest, token, intent: None, answer: None }
+}
+
+fn as_sent(id: IntentId, new: &NewIntent<'_>, now_us: i64) -> Intent {
+    Intent {
+        id,
+        epoch: new.epoch.to_owned(),
+        operation: new.operation.to_owned(),
+        digest: new.digest,
+        subject: new.subject,
+        identity: new.identity,
+        request: new.request.to_owned(),
+        born: Some(new.born),
+        signer: new.signer,
+        nonce: new.nonce,
+        transaction_hash: new.transaction_hash,
+        transaction: new.transaction.to_owned(),
+        fee_gfri: gfri(new.max_fee),
+        state: IntentState::Sent,
+        included: None,
+        detail: None,
+        created_us: now_us,
+        updated_us: now_us,
+    }
+}
