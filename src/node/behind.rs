@@ -72,8 +72,7 @@ impl Node {
 
     /// Whether the block that a receipt of the transaction has named has other transactions.
     async fn is_displaced(&self, hash: Felt) -> bool {
-        let now = Instant::now();
-        let Some(number) = self.group.read(|state| state.block_of(hash, now)) else { return false };
+        let Some(number) = self.group.read(|state| state.block_of(hash)) else { return false };
         let (route, method) = (Route::BlockOfPrimary(number), "starknet_getBlockWithTxHashes");
         let params = format!(r#"{{"block_id":{{"block_number":{number}}}}}"#);
         let Some(block) = self.ask_raw(route, method, &params).await else { return false };

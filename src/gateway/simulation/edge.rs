@@ -202,7 +202,7 @@ impl Edge {
             return;
         }
         if let Question::Receipt(hash) = question
-            && let Some(number) = self.group.block_of(felt(hash), self.instant())
+            && let Some(number) = self.group.block_of(felt(hash))
             && let Ok((_, Reply::In(_, id))) = self.attempt(Question::Known(number), world, choices)
             && !world.has(id, hash)
             && !self.has(Bug::NeverDisplaced)

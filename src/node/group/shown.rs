@@ -1,18 +1,18 @@
 //! What one answer shows of the chain, and the transactions that clients have seen accepted.
 //!
 //! "Not found" proves nothing of a URL whose answers come from several nodes, some of them behind.
-//! It is believed only of a transaction that was not shown before. Pure: time is an argument.
+//! It is believed of a transaction that was not shown before, or three times if no block is known
+//! in which to look for the transaction. A receipt proves its block's number only until a rollback
+//! disproves it: `starknet-devnet` goes on naming the number that a pending transaction had before
+//! blocks were aborted. Pure: time is an argument.
 
+use super::state::{DOUBT, OLD_DOUBT, ROUNDS_WITHOUT};
 use portcullis_filters::felt::Felt;
 use std::collections::{HashMap, VecDeque};
-use std::time::Duration;
 use tokio::time::Instant;
 
 /// Transactions that are remembered: 4,096 are some minutes of all transactions of a public chain.
 const CAPACITY: usize = 4_096;
-/// How long an accepted status is remembered: it names no block in which to look for the
-/// transaction again, and the receipt is requested soon.
-const STATUS: Duration = Duration::from_secs(30);
 
 /// What an answer shows of the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,23 +33,33 @@ pub(crate) enum Shows {
     NotAccepted(Felt),
 }
 
-impl Shows {
-    /// The number of a block that is there.
-    pub(super) fn block(self) -> Option<u64> {
-        match self {
-            Self::Head(number) | Self::Block(number) => Some(number),
-            Self::Accepted(_, number) => number,
-            Self::Nothing | Self::NoBlock(_) | Self::NoKnownBlock(_) | Self::NotAccepted(_) => None,
-        }
-    }
+/// What was shown of a transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Inclusion {
+    /// Whether clients have seen it accepted.
+    is_shown: bool,
+    /// Its block, if a receipt named it.
+    block: Option<u64>,
+    /// The block that a receipt named before the chain went back to an earlier one.
+    disproved: Option<u64>,
+    /// How often it was not found since, [`DOUBT`] or more apart, and when last.
+    doubts: u8,
+    doubted: Option<Instant>,
 }
 
-/// A transaction that was shown as accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Inclusion {
-    /// Its block, if a receipt named it.
-    pub(super) block: Option<u64>,
-    since: Instant,
+impl Inclusion {
+    fn doubt(&mut self, now: Instant) {
+        let since = self.doubted.map(|before| now.duration_since(before));
+        if since.is_some_and(|since| since < DOUBT) {
+            return;
+        }
+        if since.is_some_and(|since| since > OLD_DOUBT) {
+            self.doubts = 0;
+        }
+        self.doubted = Some(now);
+        self.doubts += 1;
+        self.is_shown = self.doubts < ROUNDS_WITHOUT;
+    }
 }
 
 /// The transactions that clients have seen accepted, the newest [`CAPACITY`] of them.
@@ -61,25 +71,53 @@ pub(super) struct ShownTransactions {
 }
 
 impl ShownTransactions {
-    pub(super) fn get(&self, hash: Felt, now: Instant) -> Option<Inclusion> {
-        let found = self.by_hash.get(&hash).copied()?;
-        let is_valid = found.block.is_some() || now.duration_since(found.since) < STATUS;
-        is_valid.then_some(found)
+    /// Whether clients have seen the transaction accepted.
+    pub(super) fn is_shown(&self, hash: Felt) -> bool {
+        self.by_hash.get(&hash).is_some_and(|known| known.is_shown)
     }
 
-    pub(super) fn insert(&mut self, hash: Felt, block: Option<u64>, now: Instant) {
+    /// The block that a receipt of the transaction has named.
+    pub(super) fn block_of(&self, hash: Felt) -> Option<u64> {
+        self.by_hash.get(&hash).filter(|known| known.is_shown)?.block
+    }
+
+    /// The transaction was shown, in this block if a receipt named it, by a URL whose newest block
+    /// is `head`. Returns the number that this proves to exist.
+    pub(super) fn insert(
+        &mut self,
+        hash: Felt,
+        block: Option<u64>,
+        head: Option<u64>,
+    ) -> Option<u64> {
         if let Some(known) = self.by_hash.get_mut(&hash) {
+            let block = block.filter(|_| block != known.disproved || block <= head);
             // it may be in a later block after a rollback
-            *known = Inclusion { block: block.or(known.block), since: now };
-            return;
+            let disproved = known.disproved;
+            let block_of = block.or(known.block);
+            *known =
+                Inclusion { is_shown: true, block: block_of, disproved, ..Inclusion::default() };
+            return block;
         }
         if self.order.len() >= CAPACITY
             && let Some(oldest) = self.order.pop_front()
         {
             self.by_hash.remove(&oldest);
         }
-        self.by_hash.insert(hash, Inclusion { block, since: now });
+        self.by_hash.insert(hash, Inclusion { is_shown: true, block, ..Inclusion::default() });
         self.order.push_back(hash);
+        block
+    }
+
+    /// The transaction was not found. Returns whether that is to be believed.
+    pub(super) fn doubt(&mut self, hash: Felt, now: Instant) -> bool {
+        let Some(known) = self.by_hash.get_mut(&hash).filter(|known| known.is_shown) else {
+            return true;
+        };
+        // otherwise its block tells, or the heads
+        if known.block.is_none() {
+            known.doubt(now);
+        }
+        !known.is_shown
     }
 
     /// The transaction is not in the block that was shown.
@@ -91,7 +129,13 @@ impl ShownTransactions {
 
     /// The chain went back to `head`: what was in a later block is gone.
     pub(super) fn truncate(&mut self, head: Option<u64>) {
-        self.by_hash.retain(|_, known| known.block.is_some() && known.block <= head);
+        for known in self.by_hash.values_mut() {
+            if known.block.is_none() || known.block > head {
+                let disproved = known.block.or(known.disproved);
+                *known = Inclusion { disproved, ..Inclusion::default() };
+            }
+        }
+        self.by_hash.retain(|_, known| known.is_shown || known.disproved.is_some());
         self.order.retain(|hash| self.by_hash.contains_key(hash));
     }
 }
@@ -99,6 +143,7 @@ impl ShownTransactions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn hash(number: usize) -> Felt {
         Felt::from_limbs([number as u64, 0, 0, 0]).expect("it is small")
@@ -106,37 +151,49 @@ mod tests {
 
     #[test]
     fn only_the_newest_transactions_are_remembered() {
-        let (mut shown, now) = (ShownTransactions::default(), Instant::now());
+        let mut shown = ShownTransactions::default();
         for number in 0..=CAPACITY {
-            shown.insert(hash(number), Some(number as u64), now);
+            shown.insert(hash(number), Some(number as u64), None);
         }
-        assert_eq!(shown.get(hash(0), now), None, "the oldest made room");
-        assert_eq!(shown.get(hash(1), now).and_then(|known| known.block), Some(1));
+        assert!(!shown.is_shown(hash(0)), "the oldest made room");
+        assert_eq!(shown.block_of(hash(1)), Some(1));
         assert_eq!((shown.by_hash.len(), shown.order.len()), (CAPACITY, CAPACITY));
     }
 
     #[test]
-    fn a_status_is_remembered_for_a_while() {
+    fn what_names_no_block_is_gone_when_it_is_not_found_three_times() {
         let (mut shown, now) = (ShownTransactions::default(), Instant::now());
-        shown.insert(hash(1), None, now);
-        assert!(shown.get(hash(1), now + STATUS / 2).is_some());
-        assert_eq!(shown.get(hash(1), now + STATUS), None);
-        shown.insert(hash(1), Some(3), now);
-        shown.insert(hash(1), None, now);
-        let later = shown.get(hash(1), now + STATUS).and_then(|known| known.block);
-        assert_eq!(later, Some(3), "a receipt has named its block");
+        let gone_at = |shown: &mut ShownTransactions, ms: &[u64]| {
+            ms.iter().map(|ms| shown.doubt(hash(1), now + Duration::from_millis(*ms))).collect()
+        };
+        assert!(shown.doubt(hash(1), now), "it was not shown before");
+        shown.insert(hash(1), None, None);
+        let found: Vec<bool> = gone_at(&mut shown, &[0, 10, 20, 1_000, 1_999]);
+        assert_eq!(found, [false; 5], "these are two doubts: the others come too soon");
+        shown.insert(hash(1), None, None);
+        let found: Vec<bool> = gone_at(&mut shown, &[2_000, 3_000, 15_000, 16_000]);
+        assert_eq!(found, [false; 4], "it was found in between, and a doubt grows old");
+        let found: Vec<bool> = gone_at(&mut shown, &[17_000, 17_001]);
+        assert_eq!(found, [true; 2]);
+        shown.insert(hash(1), Some(3), None);
+        let found: Vec<bool> = gone_at(&mut shown, &[20_000, 21_000, 22_000, 23_000]);
+        assert_eq!(found, [false; 4], "its block tells whether it is gone");
     }
 
     #[test]
-    fn a_rollback_forgets_later_blocks() {
-        let (mut shown, now) = (ShownTransactions::default(), Instant::now());
+    fn a_rollback_forgets_later_blocks_and_disproves_their_numbers() {
+        let mut shown = ShownTransactions::default();
         for (number, block) in [Some(3), Some(4), None].into_iter().enumerate() {
-            shown.insert(hash(number), block, now);
+            shown.insert(hash(number), block, None);
         }
         shown.truncate(Some(3));
-        let left = [0, 1, 2].map(|number| shown.get(hash(number), now).is_some());
+        let left = [0, 1, 2].map(|number| shown.is_shown(hash(number)));
         assert_eq!(left, [true, false, false]);
-        shown.remove(hash(0));
+        assert_eq!(shown.insert(hash(1), Some(4), Some(3)), None, "the same claim again");
+        assert!(shown.is_shown(hash(1)), "it is in some block");
+        assert_eq!(shown.insert(hash(1), Some(5), Some(3)), Some(5), "another claim");
+        assert_eq!(shown.insert(hash(1), Some(4), Some(4)), Some(4), "there is such a block");
+        [0, 1].into_iter().for_each(|number| shown.remove(hash(number)));
         assert_eq!(shown, ShownTransactions::default());
     }
 }

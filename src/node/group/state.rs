@@ -21,11 +21,11 @@ use tokio::time::Instant;
 const PATIENCE: u8 = 3;
 /// Rounds, one after the other, in which the newest block is gone everywhere: then it is lost. One
 /// round may have found nodes that are behind, as behind a balancer.
-const ROUNDS_WITHOUT: u8 = 3;
+pub(super) const ROUNDS_WITHOUT: u8 = 3;
 /// One URL is polled only while its answers are in doubt: at most this often.
-const DOUBT: Duration = Duration::from_secs(1);
+pub(super) const DOUBT: Duration = Duration::from_secs(1);
 /// A doubt that is older has nothing to do with a new one.
-const OLD_DOUBT: Duration = Duration::from_secs(10);
+pub(super) const OLD_DOUBT: Duration = Duration::from_secs(10);
 
 named! {
     /// Why a URL is not used.
@@ -172,6 +172,7 @@ impl GroupState {
         now: Instant,
     ) -> bool {
         let is_behind = self.is_behind(shows, floor, now);
+        let has_replicas = self.has_replicas();
         let Some(url) = self.members.get_mut(index) else { return true };
         if is_behind {
             // "not found" says nothing of its head: the chain may have gone back
@@ -180,16 +181,22 @@ impl GroupState {
             }
             return false;
         }
-        // what the watch reads of one replica is not what `latest` means to clients
-        let is_own = source == Source::Primary && matches!(shows, Shows::Head(_));
-        let number = shows.block().filter(|_| !is_own || self.mode == NodeMode::Failover);
+        let number = match shows {
+            Shows::Accepted(hash, block) => {
+                Arc::make_mut(&mut self.transactions).insert(hash, block, url.head)
+            }
+            // what the watch reads of one replica is not what `latest` means to clients
+            Shows::Head(_) if source == Source::Primary && has_replicas => None,
+            Shows::Head(number) | Shows::Block(number) => Some(number),
+            Shows::Nothing
+            | Shows::NoBlock(_)
+            | Shows::NoKnownBlock(_)
+            | Shows::NotAccepted(_) => None,
+        };
         url.answered = url.answered.max(number);
         url.head = url.head.max(number);
         url.reached = url.reached.max(number);
         let head = url.head;
-        if let Shows::Accepted(hash, block) = shows {
-            Arc::make_mut(&mut self.transactions).insert(hash, block, now);
-        }
         if number.is_some() && number >= self.floor() {
             self.rounds_without = 0;
         }
@@ -202,14 +209,17 @@ impl GroupState {
     }
 
     /// Whether an answer is from before what clients have seen.
-    fn is_behind(&self, shows: Shows, floor: Option<u64>, now: Instant) -> bool {
+    fn is_behind(&mut self, shows: Shows, floor: Option<u64>, now: Instant) -> bool {
         match shows {
             Shows::Head(number) => Some(number) < floor,
             Shows::NoKnownBlock(number) => Some(number) <= floor,
             Shows::NoBlock(number) => {
                 Some(number) <= floor && Some(number.saturating_add(self.max_lag)) >= floor
             }
-            Shows::NotAccepted(hash) => self.transactions.get(hash, now).is_some(),
+            Shows::NotAccepted(hash) => {
+                self.transactions.is_shown(hash)
+                    && !Arc::make_mut(&mut self.transactions).doubt(hash, now)
+            }
             Shows::Nothing | Shows::Block(_) | Shows::Accepted(..) => false,
         }
     }
@@ -220,8 +230,8 @@ impl GroupState {
     }
 
     /// The block that a receipt of this transaction has named.
-    pub(crate) fn block_of(&self, hash: Felt, now: Instant) -> Option<u64> {
-        self.transactions.get(hash, now)?.block
+    pub(crate) fn block_of(&self, hash: Felt) -> Option<u64> {
+        self.transactions.block_of(hash)
     }
 
     /// The accepted block that a receipt named has other transactions: this one was rolled back.

@@ -299,7 +299,7 @@ fn what_was_shown_is_not_found_missing() {
     ] {
         assert_eq!(state.answered(0, answer, state.floor(), now), passes, "{why}");
     }
-    assert_eq!(state.block_of(hash(1), now), Some(20));
+    assert_eq!(state.block_of(hash(1)), Some(20));
     state.displaced(hash(1));
     assert!(state.answered(0, missing(1), state.floor(), now), "its block has others");
 }
@@ -331,6 +331,24 @@ fn three_doubts_lower_the_floor_of_one_url() {
     assert_eq!(state.floor(), None);
     assert!(state.answered(0, missing(1), state.floor(), now), "its block is gone");
     assert!(!state.answered(0, missing(2), state.floor(), now), "its block may be there");
+}
+
+#[test]
+fn a_receipt_that_names_no_real_block_raises_the_floor_once() {
+    let mut state = group(1, Failover);
+    let mut now = Instant::now();
+    for (claimed, floor) in [(22, 22), (22, 19), (23, 23), (23, 19)] {
+        state.answered(0, head(19), state.floor(), now);
+        state.answered(0, accepted(1, claimed), state.floor(), now);
+        assert_eq!(state.floor(), Some(floor), "{claimed}");
+        for _ in 0..3 {
+            now += Duration::from_secs(1);
+            state.begin_doubt(now);
+            state.end_round(&[Some(result(Url(19, 0)))]);
+        }
+    }
+    state.answered(0, head(25), state.floor(), now);
+    assert_eq!(state.floor(), Some(25), "real blocks do");
 }
 
 #[test]
