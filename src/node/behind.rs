@@ -3,7 +3,8 @@
 //!
 //! Several URLs are polled by `guard`. A single one is polled from here, and only while its
 //! answers are in doubt: three polls without the block that was shown end the epoch (`group`). A
-//! transaction that is gone from the block of its receipt was rolled back, whatever the heads are.
+//! transaction that is thrice not in the block of its receipt was rolled back, whatever the heads
+//! are.
 
 use super::chain::{is_accepted, write_request};
 use super::group::PollResult;
@@ -35,7 +36,7 @@ impl Node {
         until: Instant,
     ) -> bool {
         if let Route::Transaction(hash) = route
-            && self.is_displaced(hash).await
+            && self.is_gone(hash).await
         {
             return true;
         }
@@ -70,18 +71,22 @@ impl Node {
         self.group.end_round(&[result])
     }
 
-    /// Whether the block that a receipt of the transaction has named has other transactions.
-    async fn is_displaced(&self, hash: Felt) -> bool {
+    /// Looks for the transaction in the block that its receipt has named. Returns whether it is
+    /// known to be gone from there.
+    async fn is_gone(&self, hash: Felt) -> bool {
         let Some(number) = self.group.read(|state| state.block_of(hash)) else { return false };
         let (route, method) = (Route::BlockOfPrimary(number), "starknet_getBlockWithTxHashes");
         let params = format!(r#"{{"block_id":{{"block_number":{number}}}}}"#);
         let Some(block) = self.ask_raw(route, method, &params).await else { return false };
-        let is_displaced = lacks(&block, hash);
-        if is_displaced {
-            log::warn!(block = number; "a transaction is gone from the block that it was in");
-            self.group.change(|state| state.displaced(hash));
+        if !lacks(&block, hash) {
+            return false;
         }
-        is_displaced
+        let now = Instant::now();
+        let is_gone = self.group.change(|state| state.missed_in(number, hash, now));
+        if is_gone {
+            log::warn!(block = number; "a transaction is gone from the block that it was in");
+        }
+        is_gone
     }
 
     /// The result of one attempt, whatever it says of the chain; `None` without one.

@@ -39,6 +39,10 @@ pub(super) struct Edge {
     cache: Cache,
     memory: Arc<MemoryPool>,
     bug: Option<Bug>,
+    /// Whether the answer that was judged last ended the doubt of its transaction.
+    gives_up: bool,
+    /// Seconds that doubts of [`Bug::OneDoubtIsEnough`] are ahead.
+    doubts: u32,
     start: Instant,
     pub(super) now: Duration,
     polled: Duration,
@@ -57,6 +61,8 @@ impl Edge {
             cache: Cache::new(&config, Arc::clone(&memory)),
             memory,
             bug,
+            gives_up: false,
+            doubts: 0,
             start: Instant::now(),
             now: SECOND,
             polled: Duration::ZERO,
@@ -71,6 +77,11 @@ impl Edge {
 
     fn instant(&self) -> Instant {
         self.start + self.now
+    }
+
+    fn doubt_at(&mut self) -> Instant {
+        self.doubts += u32::from(self.has(Bug::OneDoubtIsEnough));
+        self.instant() + SECOND * self.doubts
     }
 
     /// What the answer shows, as `Route` reads it.
@@ -88,7 +99,10 @@ impl Edge {
             (Question::Receipt(hash), Reply::In(number, _)) => {
                 Shows::Accepted(felt(hash), Some(number))
             }
-            (Question::Receipt(hash), Reply::Missing) => Shows::NotAccepted(felt(hash)),
+            (Question::Status(hash), Reply::In(..)) => Shows::Accepted(felt(hash), None),
+            (Question::Receipt(hash) | Question::Status(hash), Reply::Missing) => {
+                Shows::NotAccepted(felt(hash))
+            }
             (Question::Block(number), Reply::Missing) => Shows::NoBlock(number),
             (Question::Head, Reply::Missing) => Shows::Nothing,
         }
@@ -102,7 +116,20 @@ impl Edge {
         };
         let floor = floor.filter(|_| !self.has(Bug::NoFloor));
         let answer = (source, self.shows(question, reply));
-        self.group.answered(url, answer, floor, self.instant())
+        if let (Question::Receipt(_), Reply::In(number, _), true) =
+            (question, reply, self.has(Bug::DisprovedBelieved))
+        {
+            self.group.note_shown(number);
+        }
+        let now = self.doubt_at();
+        let block = |edge: &Self| match question {
+            Question::Receipt(hash) | Question::Status(hash) => edge.group.block_of(felt(hash)),
+            _ => None,
+        };
+        let before = block(self);
+        let passes = self.group.answered(url, answer, floor, now);
+        self.gives_up = before.is_some() && block(self).is_none();
+        passes
     }
 
     /// One attempt at a call: the URL and its answer; an error without one that may be passed on.
@@ -177,6 +204,7 @@ impl Edge {
         match self.attempt(question, world, choices) {
             Ok((url, reply)) => {
                 trace.note(self.now, || format!("call {question:?} at {url}: {reply:?}"));
+                self.tell_what_is_given_up(question, world, oracle);
                 oracle.answered(question, reply, oracle.step, self.group.epoch, world);
                 Some(reply)
             }
@@ -185,6 +213,14 @@ impl Edge {
                 self.doubt(behind, question, world, choices, oracle, trace);
                 None
             }
+        }
+    }
+
+    fn tell_what_is_given_up(&self, question: Question, world: &World, oracle: &mut Oracle) {
+        if let Question::Receipt(hash) | Question::Status(hash) = question
+            && self.gives_up
+        {
+            oracle.given_up(hash, world);
         }
     }
 
@@ -201,15 +237,17 @@ impl Edge {
         if behind == Behind::Down {
             return;
         }
-        if let Question::Receipt(hash) = question
+        if let Question::Receipt(hash) | Question::Status(hash) = question
             && let Some(number) = self.group.block_of(felt(hash))
             && let Ok((_, Reply::In(_, id))) = self.attempt(Question::Known(number), world, choices)
             && !world.has(id, hash)
             && !self.has(Bug::NeverDisplaced)
         {
-            trace.note(self.now, || format!("transaction {hash} is gone from block {number}"));
-            oracle.displaced(hash);
-            self.group.displaced(felt(hash));
+            trace.note(self.now, || format!("transaction {hash} is not in block {number}"));
+            let now = self.doubt_at();
+            if self.group.missed_in(number, felt(hash), now) {
+                oracle.given_up(hash, world);
+            }
         }
         let now = self.instant();
         if !self.has_several && self.group.begin_doubt(now) {
@@ -233,6 +271,7 @@ impl Edge {
         let passes = self.judge(url, question, reply, floor);
         trace.note(self.now, || format!("late {question:?}: {reply:?}, passes {passes}"));
         if passes {
+            self.tell_what_is_given_up(question, world, oracle);
             oracle.answered(question, reply, since, self.group.epoch, world);
             self.store(question, reply, view);
         }

@@ -33,18 +33,24 @@ enum Bug {
     OneRoundIsEnough,
     /// A transaction that was rolled back is never let go.
     NeverDisplaced,
+    /// A receipt raises the floor again after its block was disproved.
+    DisprovedBelieved,
+    /// A second doubt counts at once.
+    OneDoubtIsEnough,
     /// An answer is cached under the view of its arrival.
     StoredUnderLaterView,
     /// The watch believes a node that is behind.
     WatchAroundFloor,
 }
 
-const BUGS: [Bug; 7] = [
+const BUGS: [Bug; 9] = [
     Bug::ReceiptIgnored,
     Bug::NoBlockBelieved,
     Bug::NoFloor,
     Bug::OneRoundIsEnough,
     Bug::NeverDisplaced,
+    Bug::DisprovedBelieved,
+    Bug::OneDoubtIsEnough,
     Bug::StoredUnderLaterView,
     Bug::WatchAroundFloor,
 ];
@@ -83,6 +89,9 @@ fn run(choices: &mut Chance, bug: Option<Bug>) -> (Outcome, [usize; 6]) {
             break;
         }
     }
+    world.roll_back(choices);
+    world.follow(STEPS + CALM);
+    trace.note(edge.now, || format!("rolled back, then {} blocks", world.chain.len()));
     let broken = match oracle.broken {
         Some(rule) => Some(rule),
         None => oracle.end(&world, &mut edge, choices, &mut trace),
@@ -102,13 +111,17 @@ fn act(
     let recent = |choices: &mut Chance, world: &World| {
         world.transactions.saturating_sub(1 + choices.choose(8))
     };
-    match choices.choose(16) {
+    match choices.choose(17) {
         1 | 2 => {
             trace.note(edge.now, || format!("block {} is mined", world.chain.len()));
             world.mine();
         }
         3..=7 | 11 => {
             let question = Question::Receipt(recent(choices, world));
+            edge.read(question, world, choices, oracle, trace);
+        }
+        16 => {
+            let question = Question::Status(recent(choices, world));
             edge.read(question, world, choices, oracle, trace);
         }
         8 => edge.read(Question::Head, world, choices, oracle, trace),

@@ -7,6 +7,11 @@ use crate::fleet::toolkit::Chance;
 use crate::gateway::watch::EpochCause;
 use portcullis_filters::position::ChainPosition;
 use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+/// Steps that take less than the two seconds in which three doubts may end.
+const DOUBTED: u64 = 4;
 
 /// A receipt that a client has got.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +26,10 @@ struct ShownReceipt {
 pub(super) struct Oracle {
     pub(super) step: u64,
     receipts: HashMap<u32, ShownReceipt>,
+    /// The block and the step of each status that clients have got in this epoch of the group.
+    statuses: HashMap<u32, (u32, u64)>,
+    /// Receipts, and the numbers in them that a round has disproved: they raise no floor.
+    disproved: HashSet<(u32, u64)>,
     /// The newest block, and the step and the epoch of the group in which it was shown.
     heads: Vec<(u64, u64, u64)>,
     low_rounds: usize,
@@ -32,7 +41,6 @@ pub(super) struct Oracle {
     was_forked: bool,
     /// The generation of the cache, and the step in which it began.
     generation: (u64, u64),
-    displaced: HashSet<u32>,
     pub(super) broken: Option<&'static str>,
     pub(super) counts: [usize; 6],
 }
@@ -60,13 +68,26 @@ impl Oracle {
                 self.counts[0] += 1;
                 let since = self.step;
                 self.receipts.insert(hash, ShownReceipt { block, number, since });
-                self.displaced.remove(&hash);
             }
             (Question::Receipt(hash), Reply::Missing) => {
                 self.counts[1] += 1;
                 let shown = self.receipts.get(&hash).filter(|shown| shown.since < since).copied();
-                let is_gone = shown.is_none_or(|shown| world.taken_back[shown.block as usize]);
+                let is_gone = shown.is_none_or(|shown| {
+                    // one that names a wrong block cannot be looked for
+                    let is_true = world.number_of(shown.block) == Some(shown.number);
+                    !is_true || world.taken_back[shown.block as usize]
+                });
                 self.require(is_gone, "a receipt that was shown turned into none");
+            }
+            (Question::Status(hash), Reply::In(_, block)) => {
+                self.statuses.insert(hash, (block, self.step));
+            }
+            (Question::Status(hash), Reply::Missing) => {
+                let shown = self.statuses.get(&hash).filter(|(_, at)| *at < since);
+                let is_recent = shown.is_some_and(|(block, at)| {
+                    self.step - at < DOUBTED && !world.taken_back[*block as usize]
+                });
+                self.require(!is_recent, "a status that was shown turned into none");
             }
             (Question::Head, Reply::In(number, _)) => {
                 self.counts[2] += 1;
@@ -78,7 +99,17 @@ impl Oracle {
             }
             _ => {}
         }
-        if let Reply::In(number, _) = reply {
+        let raises_nothing = match (question, reply) {
+            (Question::Receipt(hash), Reply::In(number, _)) => {
+                self.disproved.contains(&(hash, number))
+            }
+            // it names no block
+            (Question::Status(_), _) => true,
+            _ => false,
+        };
+        if let Reply::In(_, block) = reply
+            && let Some(number) = world.number_of(block).filter(|_| !raises_nothing)
+        {
             self.heads.push((number, self.step, epoch));
         }
     }
@@ -90,9 +121,13 @@ impl Oracle {
         self.require(is_of_epoch, "a hit is from before a noticed rollback");
     }
 
-    /// A transaction is gone from the block of its receipt.
-    pub(super) fn displaced(&mut self, hash: u32) {
-        self.displaced.insert(hash);
+    /// A transaction was doubted three times.
+    pub(super) fn given_up(&mut self, hash: u32, world: &World) {
+        let Some(shown) = self.receipts.remove(&hash) else { return };
+        let is_early = self.step - shown.since < DOUBTED;
+        self.require(!is_early, "a receipt that was shown was doubted for too short a time");
+        let is_kept = !world.taken_back[shown.block as usize] && world.is_fresh();
+        self.require(!is_kept, "fresh nodes were not believed");
     }
 
     /// A round of polls found this as the newest block of all.
@@ -104,7 +139,10 @@ impl Oracle {
             self.counts[4] += 1;
             self.require(self.low_rounds >= 3, "an epoch ended by fewer than three rounds");
             self.low_rounds = 0;
+            self.statuses.clear();
             // what was in a later block counts as rolled back, rightly or not
+            let receipts = self.receipts.iter().map(|(hash, receipt)| (*hash, receipt.number));
+            self.disproved.extend(receipts.filter(|(_, number)| Some(*number) > polled));
             self.receipts.retain(|_, receipt| Some(receipt.number) <= polled);
         }
     }
@@ -118,13 +156,22 @@ impl Oracle {
         trace: &mut Trace,
     ) -> Option<&'static str> {
         let fresh = world.urls[0][0].clone();
-        for hash in 0..world.transactions {
-            let question = Question::Receipt(hash);
-            let wanted = fresh.answer(question);
-            // a doubt is resolved by the first
-            let answers = [(); 2].map(|()| edge.ask(question, world, choices, self, trace));
-            self.require(answers.contains(&Some(wanted)), "a healthy node is not believed");
+        let hashes = 0..world.transactions;
+        let questions = hashes.flat_map(|hash| [Question::Receipt(hash), Question::Status(hash)]);
+        let questions: Vec<_> = questions.chain([Question::Head]).collect();
+        let mut is_believed = false;
+        // a doubt takes three seconds, and receipts that name no real block begin another
+        for _ in 0..10 {
+            let ask = |question: &Question| {
+                edge.ask(*question, world, choices, self, trace) == Some(fresh.answer(*question))
+            };
+            let wrong = questions.iter().map(ask).filter(|is_right| !is_right).count();
+            is_believed = wrong == 0;
+            edge.pass(SECOND, world, choices, self, trace);
+            // as many as take a second at most
+            self.step += 2;
         }
+        self.require(is_believed, "a healthy node is not believed");
         self.broken
     }
 

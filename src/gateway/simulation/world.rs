@@ -1,7 +1,8 @@
 //! The simulated chain, and the URLs through which it is seen.
 //!
-//! The chain grows, loses blocks and includes their transactions again, or not. A URL is one node
-//! or a balancer that draws one for every call; a node is fresh, behind, frozen or down.
+//! The chain grows, loses blocks and includes their transactions again, or not; then their receipts
+//! may go on naming the number of the block that they were in. A URL is one node or a balancer that
+//! draws one for every call; a node is fresh, behind, frozen or down.
 
 use super::once_in;
 use crate::fleet::toolkit::Chance;
@@ -10,7 +11,20 @@ use crate::fleet::toolkit::Chance;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Block {
     pub(super) id: u32,
-    pub(super) transactions: Vec<u32>,
+    transactions: Vec<Included>,
+}
+
+/// A transaction, and the wrong number that its receipt names as that of its block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Included {
+    hash: u32,
+    claim: Option<u64>,
+}
+
+impl Block {
+    fn find(&self, hash: u32) -> Option<&Included> {
+        self.transactions.iter().find(|included| included.hash == hash)
+    }
 }
 
 /// How a node follows the chain.
@@ -33,6 +47,7 @@ pub(super) struct View {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Question {
     Receipt(u32),
+    Status(u32),
     Head,
     Block(u64),
     /// By the watch: a block that it has seen.
@@ -59,12 +74,17 @@ impl View {
         let number = match question {
             Question::Head => Some(self.blocks.len() - 1),
             Question::Block(number) | Question::Known(number) => usize::try_from(number).ok(),
-            Question::Receipt(hash) => {
-                self.blocks.iter().position(|block| block.transactions.contains(&hash))
+            Question::Receipt(hash) | Question::Status(hash) => {
+                self.blocks.iter().position(|block| block.find(hash).is_some())
             }
         };
-        let block = number.and_then(|number| Some((number as u64, self.blocks.get(number)?.id)));
-        block.map_or(Reply::Missing, |(number, id)| Reply::In(number, id))
+        let block = number.and_then(|number| Some((number as u64, self.blocks.get(number)?)));
+        let Some((number, block)) = block else { return Reply::Missing };
+        let claim = match question {
+            Question::Receipt(hash) => block.find(hash).and_then(|included| included.claim),
+            _ => None,
+        };
+        Reply::In(claim.unwrap_or(number), block.id)
     }
 }
 
@@ -82,7 +102,7 @@ pub(super) struct World {
     /// Rollbacks of the chain.
     pub(super) rollbacks: usize,
     /// Transactions that wait to be included again.
-    pending: Vec<u32>,
+    pending: Vec<Included>,
 }
 
 impl World {
@@ -111,7 +131,7 @@ impl World {
     /// Adds a block with a new transaction, and with all that wait.
     pub(super) fn mine(&mut self) {
         let mut transactions = std::mem::take(&mut self.pending);
-        transactions.push(self.transactions);
+        transactions.push(Included { hash: self.transactions, claim: None });
         self.transactions += 1;
         self.chain.push(Block { id: self.last_seen.len() as u32, transactions });
         self.last_seen.push(0);
@@ -122,9 +142,14 @@ impl World {
     pub(super) fn roll_back(&mut self, choices: &mut Chance) {
         let count = (1 + choices.choose(4) as usize).min(self.chain.len() - 2);
         let returns = once_in(choices, 2);
-        for block in self.chain.split_off(self.chain.len() - count) {
+        let keeps_numbers = once_in(choices, 2);
+        let first = self.chain.len() - count;
+        for (number, block) in (first as u64..).zip(self.chain.split_off(first)) {
             self.taken_back[block.id as usize] = true;
-            self.pending.extend(block.transactions.iter().filter(|_| returns));
+            let hashes = block.transactions.iter().map(|included| included.hash);
+            let claim = keeps_numbers.then_some(number);
+            let pending = hashes.map(|hash| Included { hash, claim });
+            self.pending.extend(pending.filter(|_| returns));
         }
         self.rollbacks += 1;
         (0..choices.choose(5)).for_each(|_| self.mine());
@@ -172,11 +197,23 @@ impl World {
         blocks.into_iter().any(|block| self.taken_back[block.id as usize])
     }
 
+    /// Whether all nodes have the chain as it is.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.urls.iter().flatten().all(|view| view.blocks == self.chain)
+    }
+
     /// Whether the block of this identity, which some node has, lists the transaction.
     pub(super) fn has(&self, id: u32, hash: u32) -> bool {
         let views = self.urls.iter().flatten().map(|view| &view.blocks);
         let mut blocks = views.flatten().filter(|block| block.id == id);
-        blocks.next().is_some_and(|block| block.transactions.contains(&hash))
+        blocks.next().is_some_and(|block| block.find(hash).is_some())
+    }
+
+    /// The number of the block of this identity, which the chain or some node has.
+    pub(super) fn number_of(&self, id: u32) -> Option<u64> {
+        let views = self.urls.iter().flatten().map(|view| &view.blocks);
+        let mut chains = views.chain([&self.chain]);
+        chains.find_map(|chain| chain.iter().position(|block| block.id == id)).map(|at| at as u64)
     }
 
     /// The node of the URL that gets a call; `None` if it is down.

@@ -1,8 +1,8 @@
 //! What one answer shows of the chain, and the transactions that clients have seen accepted.
 //!
 //! "Not found" proves nothing of a URL whose answers come from several nodes, some of them behind.
-//! It is believed of a transaction that was not shown before, or three times if no block is known
-//! in which to look for the transaction. A receipt proves its block's number only until a rollback
+//! It is believed of a transaction that was not shown before; of another one, if three times, a
+//! second apart, the block that its receipt named does not list it, or there is no such block. A receipt proves its block's number only until a rollback
 //! disproves it: `starknet-devnet` goes on naming the number that a pending transaction had before
 //! blocks were aborted. Pure: time is an argument.
 
@@ -58,7 +58,9 @@ impl Inclusion {
         }
         self.doubted = Some(now);
         self.doubts += 1;
-        self.is_shown = self.doubts < ROUNDS_WITHOUT;
+        if self.doubts >= ROUNDS_WITHOUT {
+            *self = Self { disproved: self.disproved, ..Self::default() };
+        }
     }
 }
 
@@ -108,23 +110,27 @@ impl ShownTransactions {
         block
     }
 
-    /// The transaction was not found. Returns whether that is to be believed.
-    pub(super) fn doubt(&mut self, hash: Felt, now: Instant) -> bool {
+    /// The transaction was not found; clients have seen the blocks up to `floor`. Returns whether
+    /// that is to be believed.
+    pub(super) fn not_found(&mut self, hash: Felt, floor: Option<u64>, now: Instant) -> bool {
         let Some(known) = self.by_hash.get_mut(&hash).filter(|known| known.is_shown) else {
             return true;
         };
-        // otherwise its block tells, or the heads
-        if known.block.is_none() {
+        // otherwise its block tells, or the heads; an epoch may have ended below that block
+        if known.block.is_none() || known.block > floor {
             known.doubt(now);
         }
         !known.is_shown
     }
 
-    /// The transaction is not in the block that was shown.
-    pub(super) fn remove(&mut self, hash: Felt) {
-        if self.by_hash.remove(&hash).is_some() {
-            self.order.retain(|known| *known != hash);
-        }
+    /// The block of this number lists the transaction no longer. Returns whether that was seen
+    /// often enough to be believed.
+    pub(super) fn missed_in(&mut self, block: u64, hash: Felt, now: Instant) -> bool {
+        let known = self.by_hash.get_mut(&hash).filter(|known| known.block == Some(block));
+        known.is_some_and(|known| {
+            known.doubt(now);
+            !known.is_shown
+        })
     }
 
     /// The chain went back to `head`: what was in a later block is gone.
@@ -164,9 +170,11 @@ mod tests {
     fn what_names_no_block_is_gone_when_it_is_not_found_three_times() {
         let (mut shown, now) = (ShownTransactions::default(), Instant::now());
         let gone_at = |shown: &mut ShownTransactions, ms: &[u64]| {
-            ms.iter().map(|ms| shown.doubt(hash(1), now + Duration::from_millis(*ms))).collect()
+            ms.iter()
+                .map(|ms| shown.not_found(hash(1), Some(3), now + Duration::from_millis(*ms)))
+                .collect()
         };
-        assert!(shown.doubt(hash(1), now), "it was not shown before");
+        assert!(shown.not_found(hash(1), Some(3), now), "it was not shown before");
         shown.insert(hash(1), None, None);
         let found: Vec<bool> = gone_at(&mut shown, &[0, 10, 20, 1_000, 1_999]);
         assert_eq!(found, [false; 5], "these are two doubts: the others come too soon");
@@ -178,6 +186,9 @@ mod tests {
         shown.insert(hash(1), Some(3), None);
         let found: Vec<bool> = gone_at(&mut shown, &[20_000, 21_000, 22_000, 23_000]);
         assert_eq!(found, [false; 4], "its block tells whether it is gone");
+        shown.insert(hash(1), Some(4), None);
+        let found: Vec<bool> = gone_at(&mut shown, &[30_000, 31_000, 32_000]);
+        assert_eq!(found, [false, false, true], "there is no such block");
     }
 
     #[test]
@@ -193,7 +204,17 @@ mod tests {
         assert!(shown.is_shown(hash(1)), "it is in some block");
         assert_eq!(shown.insert(hash(1), Some(5), Some(3)), Some(5), "another claim");
         assert_eq!(shown.insert(hash(1), Some(4), Some(4)), Some(4), "there is such a block");
-        [0, 1].into_iter().for_each(|number| shown.remove(hash(number)));
-        assert_eq!(shown, ShownTransactions::default());
+    }
+
+    #[test]
+    fn a_transaction_that_its_block_lists_no_longer_is_gone_after_three_looks() {
+        let (mut shown, now) = (ShownTransactions::default(), Instant::now());
+        shown.insert(hash(1), Some(3), None);
+        for (second, block, is_shown) in
+            [(0, 3, true), (1, 4, true), (1, 3, true), (1, 3, true), (2, 3, false)]
+        {
+            let is_gone = shown.missed_in(block, hash(1), now + DOUBT * second);
+            assert_eq!((is_gone, shown.is_shown(hash(1))), (!is_shown, is_shown), "at {second} s");
+        }
     }
 }

@@ -67,7 +67,7 @@ pub(crate) struct Member {
     pub(crate) keeps_history: bool,
     /// The newest block that it has had in this epoch.
     reached: Option<u64>,
-    /// The newest block of its answers since the poll began: newer than what the poll finds.
+    /// The newest block that it has shown since the poll began: newer than what the poll finds.
     answered: Option<u64>,
     polled: Option<u64>,
     still: u8,
@@ -188,17 +188,19 @@ impl GroupState {
             // what the watch reads of one replica is not what `latest` means to clients
             Shows::Head(_) if source == Source::Primary && has_replicas => None,
             Shows::Head(number) | Shows::Block(number) => Some(number),
-            Shows::Nothing
-            | Shows::NoBlock(_)
-            | Shows::NoKnownBlock(_)
-            | Shows::NotAccepted(_) => None,
+            Shows::Nothing | Shows::NoBlock(_) | Shows::NoKnownBlock(_) | Shows::NotAccepted(_) => {
+                None
+            }
         };
-        url.answered = url.answered.max(number);
         url.head = url.head.max(number);
         url.reached = url.reached.max(number);
         let head = url.head;
-        if number.is_some() && number >= self.floor() {
-            self.rounds_without = 0;
+        // a receipt that names a wrong number, asked for again and again, would end no doubt
+        if number.is_some() && !matches!(shows, Shows::Accepted(..)) {
+            url.answered = url.answered.max(number);
+            if number >= self.floor() {
+                self.rounds_without = 0;
+            }
         }
         self.shown = self.shown.max(if source == Source::Any { number } else { head });
         if source == Source::PrimaryAtHead && self.head.is_some() {
@@ -217,8 +219,9 @@ impl GroupState {
                 Some(number) <= floor && Some(number.saturating_add(self.max_lag)) >= floor
             }
             Shows::NotAccepted(hash) => {
+                let highest = self.floor();
                 self.transactions.is_shown(hash)
-                    && !Arc::make_mut(&mut self.transactions).doubt(hash, now)
+                    && !Arc::make_mut(&mut self.transactions).not_found(hash, highest, now)
             }
             Shows::Nothing | Shows::Block(_) | Shows::Accepted(..) => false,
         }
@@ -234,9 +237,10 @@ impl GroupState {
         self.transactions.block_of(hash)
     }
 
-    /// The accepted block that a receipt named has other transactions: this one was rolled back.
-    pub(crate) fn displaced(&mut self, hash: Felt) {
-        Arc::make_mut(&mut self.transactions).remove(hash);
+    /// The accepted block of this number, which a receipt named, lists the transaction no longer.
+    /// Returns whether that was seen often enough: then it was rolled back.
+    pub(crate) fn missed_in(&mut self, block: u64, hash: Felt, now: Instant) -> bool {
+        Arc::make_mut(&mut self.transactions).missed_in(block, hash, now)
     }
 
     /// Whether the only URL is to be polled because an answer was in doubt: once a second. Begins
@@ -351,8 +355,9 @@ impl GroupState {
         for (url, result) in self.members.iter_mut().zip(results) {
             let Some(result) = result else { continue };
             url.head = Some(result.head).max(url.answered);
-            is_there |= url.head >= floor && url.left_out.is_none();
-            is_lost |= url.reached >= floor && url.head < url.reached;
+            let has_a_say = url.left_out.is_none();
+            is_there |= has_a_say && url.head >= floor;
+            is_lost |= has_a_say && url.reached >= floor && url.head < url.reached;
             url.reached = url.reached.max(url.head);
         }
         if results.iter().all(Option::is_none) {

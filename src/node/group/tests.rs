@@ -1,7 +1,7 @@
 //! Rounds of polls of URLs that lag, stand still, fork, flap and go back.
 
 use super::LeftOut::{self, Fork, Frozen, Lagging, Silent, SpecVersion};
-use super::state::{GroupState, PollResult};
+use super::state::{DOUBT, GroupState, PollResult};
 use super::{Shows, Source};
 use crate::config::NodeMode::{self, Failover, Replicas};
 use crate::node::chain::BlockIdentity;
@@ -300,7 +300,8 @@ fn what_was_shown_is_not_found_missing() {
         assert_eq!(state.answered(0, answer, state.floor(), now), passes, "{why}");
     }
     assert_eq!(state.block_of(hash(1)), Some(20));
-    state.displaced(hash(1));
+    let looks = [0, 1, 2].map(|look| state.missed_in(20, hash(1), now + look * DOUBT));
+    assert_eq!(looks, [false, false, true]);
     assert!(state.answered(0, missing(1), state.floor(), now), "its block has others");
 }
 
