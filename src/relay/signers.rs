@@ -10,25 +10,14 @@ use portcullis_filters::felt::Felt;
 use portcullis_filters::secret::SecretKey;
 use portcullis_filters::tx::{Invoke, Transaction};
 use portcullis_filters::txm::io::{JournalError, LockError, Purpose, SignedText};
+use portcullis_filters::txm::turn::{RETRY, Turn};
 use region::LockGuard;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::{Mutex, OwnedMutexGuard, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
 /// Operations that may wait for one account: at some 20 per second the last one runs in time.
 const MAX_WAITING: usize = 1_000;
-
-/// How long to wait for another process: longer than its writes take.
-const LOCK: Duration = Duration::from_secs(10);
-/// How long once that was in vain: a process that is suspended holds up one write, not each. Long
-/// enough for most bursts of another.
-const RETRY: Duration = Duration::from_millis(500);
-
-/// How many writes, and for how long, an account stays here while other writes wait for it: taking
-/// it costs two round trips, and what other processes have written since must be read.
-const BURST: u32 = 8;
-const BURST_TIME: Duration = Duration::from_secs(2);
 
 /// One account that signs.
 pub(super) struct Signer {
@@ -46,10 +35,9 @@ pub(super) struct Signer {
 struct Queue {
     /// Excludes other processes.
     lock: SessionLock,
-    /// When it was taken from other processes, and how many writes it has served since.
-    burst: (Instant, u32),
-    /// Whether another process had the account for as long as the last one here waited.
-    was_in_vain: bool,
+    turn: Turn,
+    /// What the times of the turn count from.
+    start: Instant,
 }
 
 /// The exclusive right to write with an account, until it is released.
@@ -76,9 +64,8 @@ impl SignerGuard {
 
     /// Lets the next operation write: of this process, or once it has had its share, of another.
     pub(super) async fn release(mut self) {
-        let (since, writes) = self.queue.burst;
-        let has_share = writes < BURST && since.elapsed() < BURST_TIME;
-        self.is_passed_on = has_share && waiting(&self.waiting) > 0;
+        let now = self.queue.start.elapsed();
+        self.is_passed_on = self.queue.turn.goes_on(waiting(&self.waiting), now);
         if !self.is_passed_on {
             self.queue.release().await;
         }
@@ -107,8 +94,8 @@ pub(super) fn new(pins: &Pins, keys: Keys, store: &Arc<Store>) -> Signers {
         store: Arc::clone(store),
         queue: Arc::new(Mutex::new(Queue {
             lock: SessionLock::of_signer(account.address),
-            burst: (Instant::now(), 0),
-            was_in_vain: false,
+            turn: Turn::default(),
+            start: Instant::now(),
         })),
         waiting: Arc::new(Semaphore::new(MAX_WAITING)),
     };
@@ -140,19 +127,18 @@ impl Signer {
         drop(waiting);
         let was_held = queue.lock.is_held();
         let left = deadline.saturating_duration_since(Instant::now());
-        let wait = left.min(if queue.was_in_vain { RETRY } else { LOCK });
-        let locked = queue.lock.acquire(&self.store, wait).await;
-        queue.was_in_vain = matches!(locked, Err(StoreError::SignerHeld));
-        if !was_held {
-            queue.burst = (Instant::now(), 0);
-        }
-        queue.burst.1 += 1;
-        match locked {
+        let wait = queue.turn.wait(left);
+        match queue.lock.acquire(&self.store, wait).await {
             Ok(()) => {
+                let now = queue.start.elapsed();
+                queue.turn.begin_write(was_held, now);
                 let waiting = Arc::clone(&self.waiting);
                 Ok(SignerGuard { queue, waiting, is_passed_on: false })
             }
-            Err(StoreError::SignerHeld) => Err(LockError::HeldElsewhere),
+            Err(StoreError::SignerHeld) => {
+                queue.turn.waited_in_vain();
+                Err(LockError::HeldElsewhere)
+            }
             Err(error) => {
                 error.log();
                 Err(LockError::Store(JournalError::Failed))

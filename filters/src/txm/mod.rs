@@ -6,7 +6,7 @@
 //! An implementation of `Io` calls the node, stores and signs. Reading order: `operation` and
 //! `transaction` (a request), with `claim`, `operations` and `intend`; `submit` (node and
 //! receipt); `reconcile` (after a crash); `rollbacks` with `sightings` and `evidence`
-//! (after a receipt); `outcome` (the answer).
+//! (after a receipt); `outcome` (the answer); `turn` (an account among several processes).
 
 mod bounds;
 mod claim;
@@ -27,6 +27,7 @@ pub mod settings;
 mod sightings;
 mod submit;
 pub mod transaction;
+pub mod turn;
 
 use core::time::Duration;
 

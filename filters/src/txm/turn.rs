@@ -1,0 +1,102 @@
+//! How long an account that signs stays with one of several processes, and how long they wait for
+//! it. Pure: time is an argument.
+
+use core::time::Duration;
+
+/// How long to wait for another process: longer than its writes take.
+const WAIT: Duration = Duration::from_secs(10);
+/// How long once that was in vain: a process that is suspended holds up one write, not each. Long
+/// enough for most turns of another.
+pub const RETRY: Duration = Duration::from_millis(500);
+
+/// How many writes, and for how long, an account stays here while other writes wait for it: taking
+/// it costs two round trips, and what other processes have written since must be read.
+const WRITES: u32 = 8;
+const TIME: Duration = Duration::from_secs(2);
+
+/// The turn of one process with an account.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turn {
+    /// When the account was taken from other processes.
+    since: Duration,
+    /// Writes since then.
+    writes: u32,
+    /// Whether another process had the account for as long as the last write here waited.
+    was_in_vain: bool,
+}
+
+impl Turn {
+    /// How long a write whose deadline is in `left` waits for another process.
+    #[must_use]
+    pub fn wait(&self, left: Duration) -> Duration {
+        left.min(if self.was_in_vain { RETRY } else { WAIT })
+    }
+
+    /// A write begins at `now`; a turn begins with it unless the account `was_held` here already.
+    pub fn begin_write(&mut self, was_held: bool, now: Duration) {
+        self.was_in_vain = false;
+        if !was_held {
+            (self.since, self.writes) = (now, 0);
+        }
+        self.writes = self.writes.saturating_add(1);
+    }
+
+    /// Another process had the account for as long as a write waited.
+    pub fn waited_in_vain(&mut self) {
+        self.was_in_vain = true;
+    }
+
+    /// Whether the account stays here for the next of `waiting` writes, at the end of one.
+    #[must_use]
+    pub fn goes_on(&self, waiting: usize, now: Duration) -> bool {
+        let has_share = self.writes < WRITES && now.saturating_sub(self.since) < TIME;
+        has_share && waiting > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Duration = Duration::from_secs(100);
+
+    /// A turn with this many writes.
+    fn turn(writes: u32) -> Turn {
+        let mut turn = Turn::default();
+        (0..writes).for_each(|write| turn.begin_write(write > 0, NOW));
+        turn
+    }
+
+    #[test]
+    fn an_account_stays_for_eight_writes_while_others_wait() {
+        assert!(turn(1).goes_on(1, NOW) && turn(7).goes_on(1, NOW));
+        assert!(!turn(7).goes_on(0, NOW), "nobody waits here");
+        assert!(!turn(8).goes_on(1, NOW), "others have their turn");
+    }
+
+    #[test]
+    fn an_account_stays_for_two_seconds() {
+        let turn = turn(1);
+        assert!(turn.goes_on(1, NOW + TIME - Duration::from_millis(1)));
+        assert!(!turn.goes_on(1, NOW + TIME));
+        assert!(turn.goes_on(1, NOW - TIME), "a clock that went back ends no turn");
+    }
+
+    #[test]
+    fn a_turn_begins_anew_when_the_account_was_elsewhere() {
+        let mut turn = turn(8);
+        turn.begin_write(false, NOW + TIME);
+        assert!(turn.goes_on(1, NOW + TIME + TIME / 2));
+    }
+
+    #[test]
+    fn a_write_waits_less_after_one_that_waited_in_vain() {
+        let mut turn = Turn::default();
+        let (long, short) = (WAIT * 2, RETRY / 2);
+        assert_eq!((turn.wait(long), turn.wait(short)), (WAIT, short), "no longer than is left");
+        turn.waited_in_vain();
+        assert_eq!((turn.wait(long), turn.wait(short)), (RETRY, short));
+        turn.begin_write(false, NOW);
+        assert_eq!(turn.wait(long), WAIT);
+    }
+}
