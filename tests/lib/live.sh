@@ -134,7 +134,7 @@ operator_page() {
 crashes() { PORTCULLIS=$TARGET/debug/portcullis node tests/crash/run.mjs --rounds "$1"; }
 
 # Compares every response with the node's own.
-soak() { PORTCULLIS=$TARGET/debug/portcullis node tests/soak/run.mjs "$1"; }
+soak() { PORTCULLIS=$TARGET/debug/portcullis node tests/soak/run.mjs "$@"; }
 
 # Tests of the rules by which a soak is judged.
 soak_judge() { node --test tests/soak/*.test.mjs; }

@@ -2,9 +2,11 @@
 //!
 //! "Not found" proves nothing of a URL whose answers come from several nodes, some of them behind.
 //! It is believed of a transaction that was not shown before; of another one, if three times, a
-//! second apart, the block that its receipt named does not list it, or there is no such block. A receipt proves its block's number only until a rollback
-//! disproves it: `starknet-devnet` goes on naming the number that a pending transaction had before
-//! blocks were aborted. Pure: time is an argument.
+//! second apart, the block that its receipt named does not list it, or there is no such block.
+//!
+//! A receipt proves its block's number only until a rollback disproves it: `starknet-devnet` goes
+//! on naming the number that a pending transaction had before blocks were aborted. Pure: time is an
+//! argument.
 
 use super::state::{DOUBT, OLD_DOUBT, ROUNDS_WITHOUT};
 use portcullis_filters::felt::Felt;
