@@ -306,29 +306,43 @@ completed_by_zsh() {
 
 completed_by_fish() { fish -N -c 'source completions.fish; complete -C "portcullis store im"'; }
 
-# Runs the shell blocks of a document's section as a newcomer would, with the addresses that `dev`
-# chose. A comment that starts with a status gives the expected status of the call before it.
+# Runs each shell block of a document's section by itself, as a newcomer would paste it, with the
+# addresses that `dev` chose. The paragraph before a block gives the statuses that it prints. zsh has
+# no comments at its prompt, so a block has none.
 follow() {
-  local document=$1 section=$2 surface address expected found
-  local blocks=$WORK/blocks.sh
-  awk -v section="$section" '/^##/ { here = $0 ~ "^#+ " section "$"; next }
-    /^```/ { code = /^```sh/; next } here && code' "$document" >"$blocks"
+  local document=$1 section=$2 surface address block expected found files
+  local blocks=$WORK/blocks
+  rm -rf "$blocks"
+  mkdir "$blocks"
+  awk -v section="$section" -v blocks="$blocks" '
+    /^##/ { here = $0 ~ "^#+ " section "$"; next }
+    /^```/ { if (here && /^```sh/) { at++; print text > (blocks "/" at ".says") }
+      code = /^```sh/ && here; text = ""; next }
+    code { print > (blocks "/" at ".sh"); next }
+    /^$/ { if (!ended) ended = 1; next }
+    { if (ended) text = ""; ended = 0; text = text " " $0 }' "$document"
   for surface in gateway:8080 relay:8081 sidecar:8082 admin:8083; do
     address=$(sed -nE "s/^  ${surface%:*} +http:\/\/([0-9.:]+).*/\1/p" "$WORK/dev.log")
-    sed -i "s/127\.0\.0\.1:${surface#*:}/$address/g" "$blocks"
+    sed -i "s/127\.0\.0\.1:${surface#*:}/$address/g" "$blocks"/*.sh
     # in a did:web within a URI, the colon is encoded twice
-    sed -i "s/127\.0\.0\.1%253A${surface#*:}/${address/:/%253A}/g" "$blocks"
+    sed -i "s/127\.0\.0\.1%253A${surface#*:}/${address/:/%253A}/g" "$blocks"/*.sh
   done
-  expected=$(sed -nE 's/.* # ([0-9]{3})(:.*)?$/\1/p' "$blocks" | xargs)
-  (cd "$WORK/dev" && PATH=$TARGET/debug:$PATH bash "$blocks" </dev/null) >"$WORK/followed.log" 2>&1
-  found=$(sed -nE 's/.* -> ([0-9]{3})$/\1/p' "$WORK/followed.log" | xargs)
-  echo "${document##*/}, $section: $found"
-  if [[ -z $found || $found != "$expected" ]] || grep -i 'not found$\|error:' "$WORK/followed.log"
-  then
-    echo "it says $expected" >&2
-    cat "$WORK/followed.log" >&2
-    return 1
-  fi
+  sed -i 's/target\/release\/portcullis/portcullis/' "$blocks"/*.sh
+  files=$(ls -A "$WORK/dev")
+  for block in "$blocks"/*.sh; do
+    expected=$(grep -oE '\b[1-5][0-9]{2}\b' "${block%.sh}.says" | xargs) || true
+    (cd "$WORK/dev" && PATH=$TARGET/debug:$PATH bash "$block" </dev/null) \
+      >"$WORK/followed.log" 2>&1
+    found=$(sed -nE 's/.* -> ([0-9]{3})$/\1/p' "$WORK/followed.log" | xargs)
+    echo "${document##*/}, $section: ${found:-no call}"
+    zsh -fn "$block"
+    if [[ $found != "$expected" || $(ls -A "$WORK/dev") != "$files" ]] ||
+      grep -q '#' "$block" || grep -i 'not found$\|error:' "$WORK/followed.log"; then
+      echo "it says $expected" >&2
+      cat "$WORK/followed.log" >&2
+      return 1
+    fi
+  done
 }
 
 # From the command to the printed URL, through each printed command, to a Ctrl-C that leaves no
