@@ -59,7 +59,7 @@ fn a_node_that_dies_is_started_again() {
         dev.wait_for("the node runs again");
         assert_ne!(dev.node(), node);
         assert_eq!(dev.view_call(), 200, "the printed commands work");
-        let proven = (0..100).any(|_| {
+        let proven = (0..600).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(100));
             dev.ready() == 200
         });
