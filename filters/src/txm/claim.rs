@@ -75,7 +75,8 @@ async fn is_still_true(
 }
 
 /// Links a key to the intent that its request wrote or joined, and stores a final response.
-/// Releases the key if nothing was written.
+/// Releases the key if nothing was written. Returns false if the key names another intent, or
+/// another request has it: then this outcome is not its answer.
 pub(super) async fn end_claim<I: Io>(
     io: &I,
     key: &str,
@@ -87,10 +88,15 @@ pub(super) async fn end_claim<I: Io>(
     match (outcome.intent, &claimed.token) {
         (Some(intent), _) if outcome.is_final() => {
             let answer = || io.answer(key, intent, outcome, &task.request_id);
-            if answer().await? || !io.link(key, intent).await? {
+            if answer().await? {
                 return Ok(true);
             }
-            answer().await
+            let names_it = io.link(key, intent).await?;
+            if names_it {
+                // not stored if it is there already
+                answer().await?;
+            }
+            Ok(names_it)
         }
         (Some(intent), _) => io.link(key, intent).await,
         // the key stays with the request, which is decided again each time

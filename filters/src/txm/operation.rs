@@ -27,8 +27,8 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use futures_util::future::join;
 
-/// Turns of one operation: its nonce may be used elsewhere, and what the journal has may be found
-/// to be in doubt.
+/// Turns of one operation: its nonce may be used elsewhere, its key may name another intent, and
+/// what the journal has may be found to be in doubt.
 const TURNS: usize = 3;
 
 /// The result of a request.
@@ -84,14 +84,19 @@ pub async fn operate<I: Io>(io: &Arc<I>, task: &Arc<Task<I::Trace>>) -> Answer {
     let Some(key) = task.key.as_deref() else {
         return Answer::Outcome(once(io, task, None).await);
     };
-    let claimed = match claim(&**io, key, task).await {
-        Ok(claimed) => claimed,
-        Err(answer) => return answer,
-    };
-    let outcome = once(io, task, Some(&claimed)).await;
-    // an error was logged: a repeat is answered from the intent
-    let _ended = end_claim(&**io, key, &claimed, &outcome, task).await;
-    Answer::Outcome(outcome)
+    for _ in 0..TURNS {
+        let claimed = match claim(&**io, key, task).await {
+            Ok(claimed) => claimed,
+            Err(answer) => return answer,
+        };
+        let outcome = once(io, task, Some(&claimed)).await;
+        // an error was logged: a repeat is answered from the intent
+        if end_claim(&**io, key, &claimed, &outcome, task).await.unwrap_or(true) {
+            return Answer::Outcome(outcome);
+        }
+        // another relay has written something else for this key meanwhile: that is its answer
+    }
+    Answer::Outcome(Outcome::unsettled())
 }
 
 /// Carries an operation out once, however often it is requested at the same time. An equal request
