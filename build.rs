@@ -3,7 +3,7 @@
 
 use minijinja::value::{Rest, ValueKind};
 use minijinja::{Environment, UndefinedBehavior, Value, context};
-use pulldown_cmark::{Parser, html};
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd, html};
 use std::error::Error;
 use std::path::Path;
 use std::{env, fs};
@@ -19,6 +19,8 @@ const DOCUMENTS: [(&str, &str); 5] = [
 ];
 /// The templates of the page and its style.
 const PAGE: &str = "src/admin/documents";
+/// What to do when an alert fires.
+const RUNBOOK: &str = "conf/prometheus/RUNBOOK.md";
 
 fn main() -> Result<(), Box<dyn Error>> {
     let out = env::var("OUT_DIR")?;
@@ -35,7 +37,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("cargo::rerun-if-changed={PAGE}");
     println!("cargo::rerun-if-changed={PAGE}/../palette.css");
-    fs::write(out.join("documents.html"), page(&documents)?)?;
+    fs::write(out.join("documents.html"), page(&documents, "operator")?)?;
+    // for everybody: HTTP and the methods of the gateway
+    fs::write(out.join("gateway.html"), page(&documents[..2], "public")?)?;
+    println!("cargo::rerun-if-changed={RUNBOOK}");
+    fs::write(out.join("runbook.html"), runbook()?)?;
     Ok(())
 }
 
@@ -53,8 +59,9 @@ fn value(node: &Yaml) -> Value {
     }
 }
 
-/// All documents on one page, which loads nothing and runs no script.
-fn page(documents: &[Value]) -> Result<String, Box<dyn Error>> {
+/// Documents on one page, which loads nothing and runs no script; `readers` are `operator` or
+/// `public`.
+fn page(documents: &[Value], readers: &str) -> Result<String, Box<dyn Error>> {
     let file = |name| fs::read_to_string(Path::new(PAGE).join(name));
     let mut templates = Environment::new();
     templates.set_undefined_behavior(UndefinedBehavior::Chainable);
@@ -76,9 +83,54 @@ fn page(documents: &[Value]) -> Result<String, Box<dyn Error>> {
     templates.add_function("anchor", anchor);
     templates.add_function("pad", |indent: usize| " ".repeat(indent));
     let style = file("../palette.css")? + &file("style.css")?;
-    let page = templates.get_template("page.html")?.render(context! { documents, style })?;
+    let page =
+        templates.get_template("page.html")?.render(context! { documents, readers, style })?;
     // the engine escapes more than a text needs
     Ok(page.replace("&#x2f;", "/").replace("&#x27;", "'"))
+}
+
+/// The runbook as a page, with an anchor at each heading. Links to other files lead nowhere here, so
+/// only their text is left.
+fn runbook() -> Result<String, Box<dyn Error>> {
+    let text = fs::read_to_string(RUNBOOK)?;
+    let (mut heading, mut is_dropped) = (None::<String>, false);
+    let is_elsewhere = |to: &str| !to.starts_with('#') && !to.starts_with("https://");
+    let events = Parser::new_ext(&text, Options::ENABLE_TABLES).flat_map(|event| {
+        match &event {
+            Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
+            Event::Text(part) | Event::Code(part) => {
+                if let Some(title) = &mut heading {
+                    title.push_str(part);
+                }
+            }
+            Event::End(TagEnd::Heading(_)) => {
+                let id = slug(&heading.take().unwrap_or_default());
+                let anchor = format!("<a class=\"at\" id=\"{id}\"></a>");
+                return vec![Event::InlineHtml(anchor.into()), event];
+            }
+            Event::Start(Tag::Link { dest_url, .. }) if is_elsewhere(dest_url) => {
+                is_dropped = true;
+                return Vec::new();
+            }
+            Event::End(TagEnd::Link) if is_dropped => {
+                is_dropped = false;
+                return Vec::new();
+            }
+            _ => {}
+        }
+        vec![event]
+    });
+    let mut body = String::new();
+    html::push_html(&mut body, events);
+    let file = |name| fs::read_to_string(Path::new(PAGE).join(name));
+    let style = file("../palette.css")? + &file("style.css")?;
+    Ok(file("runbook.html")?.replace("{{ style }}", &style).replace("{{ body }}", &body))
+}
+
+/// The anchor of a heading, as GitHub makes it.
+fn slug(title: &str) -> String {
+    let letters = title.to_lowercase().replace(' ', "-");
+    letters.chars().filter(|letter| letter.is_alphanumeric() || "-_".contains(*letter)).collect()
 }
 
 /// A value as JSON on one line.

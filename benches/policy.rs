@@ -40,6 +40,7 @@ fn policy(proxies: &[&str]) -> GatewayPolicy {
     GatewayPolicy {
         methods: MethodSet::new(&Method::ALL),
         trusted_proxies: TrustedProxies::from(proxies.collect::<Vec<_>>()),
+        has_documents: false,
     }
 }
 

@@ -236,7 +236,7 @@ pub struct Refusal {
     /// The HTTP methods that the path takes, for [`Reason::WrongHttpMethod`].
     pub allow: Option<&'static str>,
     /// What to do instead, where one thing is likely to help.
-    pub hint: Option<&'static str>,
+    pub hint: Option<Cow<'static, str>>,
     /// In how many seconds a repetition may pass, where that is known.
     pub retry_after: Option<u32>,
 }
@@ -249,7 +249,7 @@ impl Refusal {
     }
 
     /// The same refusal, and what to do instead.
-    pub(crate) fn with_hint(mut self, hint: impl Into<Option<&'static str>>) -> Self {
+    pub(crate) fn with_hint(mut self, hint: impl Into<Option<Cow<'static, str>>>) -> Self {
         self.hint = hint.into();
         self
     }
@@ -267,7 +267,7 @@ impl Refusal {
                 let message = "batches are not supported: send a single call per request";
                 let hint = "send each call as a request of its own; starknet.js: leave out \
                      `batch`, or give the provider a `baseFetch` that splits it";
-                Self::new(Reason::Batch, message).with_hint(hint)
+                Self::new(Reason::Batch, message).with_hint(Cow::Borrowed(hint))
             }
             Some(_) => Self::new(Reason::InvalidRequest, "the body must be a JSON object"),
             None => Self::not_json(),

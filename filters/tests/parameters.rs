@@ -10,6 +10,7 @@ fn policy() -> GatewayPolicy {
     GatewayPolicy {
         methods: MethodSet::new(&Method::ALL),
         trusted_proxies: TrustedProxies::default(),
+        has_documents: false,
     }
 }
 

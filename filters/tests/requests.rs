@@ -12,6 +12,7 @@ fn policy() -> GatewayPolicy {
     GatewayPolicy {
         methods: MethodSet::new(&Method::ALL),
         trusted_proxies: TrustedProxies::default(),
+        has_documents: false,
     }
 }
 

@@ -10,8 +10,8 @@ use portcullis_filters::client::TrustedProxies;
 use portcullis_filters::hmac::Secrets;
 use portcullis_filters::limit::Millis;
 use portcullis_filters::policy::{
-    Admission, Admitted, Authorization, Function, GatewayPolicy, MAX_BODY, PendingCall,
-    RequestParts, SidecarPolicy,
+    Admission, Admitted, Authorization, Function, GatewayCall, GatewayPolicy, MAX_BODY,
+    PendingCall, RequestParts, SidecarPolicy,
 };
 use portcullis_filters::rpc::{BlockId, Method, MethodSet};
 use portcullis_filters::secret::Secret;
@@ -28,6 +28,7 @@ fn gateway() -> GatewayPolicy {
     GatewayPolicy {
         methods: MethodSet::new(&Method::ALL),
         trusted_proxies: TrustedProxies::default(),
+        has_documents: false,
     }
 }
 
@@ -42,7 +43,7 @@ fn sidecar() -> SidecarPolicy {
     }
 }
 
-fn read(method: &str, target: &str, fields: &[(&str, &str)]) -> Admission<(), ()> {
+fn read(method: &str, target: &str, fields: &[(&str, &str)]) -> Admission<GatewayCall, ()> {
     let headers = headers(fields);
     let policy = gateway();
     let judged = policy.judge(&head(method, target, &headers));

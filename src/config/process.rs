@@ -195,7 +195,7 @@ section! {
         /// Why: a changed DNS name is noticed, and a promoted server gets its share.
         connection_lifetime: Duration = Default("10m"), duration(SECOND..=DAY, WHY_TIMEOUTS);
         /// TLS to PostgreSQL: off, or verify-full: its certificate must be for the URL's host name.
-        /// Why: on one machine nobody reads along; between machines, set verify-full.
+        /// Why: on one machine nobody can eavesdrop; between machines, set verify-full.
         tls: StoreTls = Default("off"),
             choice(&[("off", StoreTls::Off), ("verify-full", StoreTls::VerifyFull)]);
         /// The file of certificates (PEM) that verify it, in addition to the system's; "" for none.

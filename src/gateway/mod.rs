@@ -76,6 +76,7 @@ impl From<&GatewayConfig> for Settings {
             policy: GatewayPolicy {
                 methods: MethodSet::new(&config.methods),
                 trusted_proxies: TrustedProxies::from(config.clients.trusted_proxies.clone()),
+                has_documents: config.docs,
             },
             cors: config.cors_origins.clone(),
             limits: ClientLimits::new(&config.clients),

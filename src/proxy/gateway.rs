@@ -1,6 +1,6 @@
 //! The gateway behind the proxy.
 
-use super::{RequestContext, Surface};
+use super::{RequestContext, Surface, reference};
 use crate::gateway::{Caller, Gateway, Lookup, Settings};
 use crate::http::clients::Running;
 use crate::http::clients::{RequestLimiter, Uncounted};
@@ -13,7 +13,7 @@ use crate::telemetry::{self, CacheUse, Stage};
 use bytes::Bytes;
 use pingora_limits::inflight::Guard;
 use portcullis_filters::head::Head;
-use portcullis_filters::policy::{Admission, JudgedHead};
+use portcullis_filters::policy::{Admission, GatewayCall, JudgedHead, PublicDocument};
 use portcullis_filters::position::{ChainPosition, MalformedPosition};
 use portcullis_filters::verdict::{Reason, Refusal};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl Surface for Gateway {
     const STYLE: ErrorFormat = ErrorFormat::JsonRpc;
     type Settings = Settings;
     type Judged = (JudgedHead, Counting);
-    type Call = ();
+    type Call = GatewayCall;
 
     fn running(&self) -> &Running<Settings> {
         &self.running
@@ -47,7 +47,7 @@ impl Surface for Gateway {
     }
 
     fn knows(target: &[u8]) -> bool {
-        matches!(target, b"/rpc" | b"/healthz")
+        matches!(target, b"/rpc" | b"/healthz") || PublicDocument::at(target).is_some()
     }
 
     fn judge(&self, settings: &Settings, head: &Head<'_>) -> Self::Judged {
@@ -62,7 +62,7 @@ impl Surface for Gateway {
         (judged, counting): &Self::Judged,
         _: &Head<'_>,
         limiter: &RequestLimiter<'_>,
-    ) -> Admission<(), Guard> {
+    ) -> Admission<GatewayCall, Guard> {
         let clients = self.running.clients();
         let enter = |client| clients.enter(client, &settings.limits);
         match counting {
@@ -76,10 +76,17 @@ impl Surface for Gateway {
     async fn answer(
         &self,
         settings: &Arc<Settings>,
-        (): (),
+        call: GatewayCall,
         body: Bytes,
         context: &mut RequestContext<'_>,
     ) -> Reply {
+        if let GatewayCall::Document(document) = call {
+            let mut reply = reference::reply(document);
+            if settings.gzip && context.accepts_gzip {
+                cold(coding::compress(&mut reply)).await;
+            }
+            return reply;
+        }
         let (request, id) = match self.inspect(settings, &body) {
             Ok(read) => read,
             Err(refusal) => {

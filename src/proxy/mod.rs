@@ -10,6 +10,7 @@
 mod errors;
 mod exchange;
 mod gateway;
+mod reference;
 mod relay;
 mod sidecar;
 

@@ -40,7 +40,7 @@ struct Data<'a, D> {
     reason: &'static str,
     request_id: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    hint: Option<&'static str>,
+    hint: Option<&'a str>,
     #[serde(flatten)]
     details: D,
 }
@@ -99,7 +99,7 @@ impl Reply {
         let mut reply = match format {
             ErrorFormat::JsonRpc => {
                 let id = id.as_deref().and_then(|id| serde_json::from_str(id).ok());
-                let data = Data { reason: reason_name, request_id, hint: *hint, details };
+                let data = Data { reason: reason_name, request_id, hint: hint.as_deref(), details };
                 let error = ErrorObject { code, message, data };
                 let id = id.unwrap_or(RawValue::NULL);
                 Self::serialize(status, &JsonRpc { jsonrpc: "2.0", id, error })

@@ -18,6 +18,7 @@ use crate::io::MemoryPermit;
 use crate::io::clock;
 use crate::io::gzip::GzipForm;
 use crate::node::Answer;
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use bytes::Bytes;
 use coding::Coding;
 use futures_util::Stream;
@@ -26,6 +27,7 @@ use portcullis_filters::limit::RateLimitStatus;
 use portcullis_filters::position::ChainPosition;
 use portcullis_filters::verdict::Reason;
 use serde::Serialize;
+use sha2::{Digest as _, Sha256};
 use std::borrow::Cow;
 use std::fmt;
 use std::pin::Pin;
@@ -88,6 +90,18 @@ impl Reply {
     /// A response in plain text.
     pub fn text(status: u16, text: &'static str) -> Self {
         Self::new(status, TEXT, text)
+    }
+
+    /// A page that contains its `style` and may load nothing: <https://www.w3.org/TR/CSP3/>.
+    pub fn page(html: Bytes, style: &str) -> Self {
+        let mut reply = Self::new(200, "text/html; charset=utf-8", html);
+        let style = BASE64_STANDARD.encode(Sha256::digest(style));
+        let policy = format!(
+            "default-src 'none'; style-src 'sha256-{style}'; base-uri 'none'; \
+             form-action 'none'; frame-ancestors 'none'"
+        );
+        reply.field("content-security-policy", policy);
+        reply
     }
 
     /// A response without a body.

@@ -227,6 +227,7 @@ static LIMITER: LazyLock<Unlimited> = LazyLock::new(|| {
 static POLICY: LazyLock<GatewayPolicy> = LazyLock::new(|| GatewayPolicy {
     methods: MethodSet::new(&Method::ALL),
     trusted_proxies: TrustedProxies::default(),
+    has_documents: false,
 });
 
 fn verdict_on(header: &RequestHeader, raw: &[u8]) -> Verdict {

@@ -204,7 +204,9 @@ fn every_operation_of_the_relay_and_every_function_of_the_sidecar_has_its_path()
     let health = "/healthz".to_owned();
     let relay = endpoints.into_iter().chain(operations).chain([health.clone()]).collect();
     assert_eq!(paths("relay"), relay);
-    assert_eq!(paths("gateway"), BTreeSet::from(["/rpc".to_owned(), health]));
+    let documents = ["/docs", "/docs/{folder}/{document}"].map(str::to_owned);
+    let gateway = documents.into_iter().chain(["/rpc".to_owned(), health]).collect();
+    assert_eq!(paths("gateway"), gateway);
     let sidecar = paths("sidecar");
     for function in Function::ALL.into_iter().filter(|one| *one != Function::DidDocument) {
         assert!(sidecar.contains(&format!("/functions/{}", function.name())), "{function:?}");

@@ -47,6 +47,7 @@ mod order;
 mod positions;
 mod probe;
 mod proxied;
+mod public_documents;
 mod refusals;
 mod relay;
 mod reload;

@@ -3,12 +3,11 @@
 //! Each row of the gateway's table of errors has its wire tests here or, where the body does not
 //! matter, in `heads`. A refused request never reaches the node.
 
-use serde_json::Value;
-
 use crate::support::check::{assert_error, each, id_bytes};
 use crate::support::edge::{Edge, Setup};
 use crate::support::node::Node;
 use crate::support::request::{QUESTION, Request, rpc};
+use crate::support::response::Response;
 use crate::support::script::good;
 
 /// Asserts that each body gets this refusal and this id, and that nothing reaches the node.
@@ -217,20 +216,94 @@ fn a_refused_write_names_the_relay() {
 }
 
 #[test]
-fn a_refusal_says_what_serves_instead() {
+fn a_refused_method_gets_the_remedy() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
-    let hint = |request: &Request| edge.ask(request).json()["error"]["data"]["hint"].clone();
-    let of = |method| hint(&Request::post(rpc("7", method, "[]"))).to_string();
-    assert!(of("starknet_getBlockWithTxs").contains("`tip: 0n`"), "how SDKs set the tip");
-    assert!(of("starknet_addInvokeTransaction").contains("relay"));
-    assert_eq!(of("starknet_getEvents"), "null", "nothing does");
-    let batch = hint(&Request::post(format!("[{QUESTION}]"))).to_string();
+    for (method, remedy) in [
+        ("starknet_getBlockWithTxs", "`tip: 0n`"),
+        ("starknet_addInvokeTransaction", "the relay"),
+        ("starknet_addDeclareTransaction", "classes are declared by the operator"),
+        ("starknet_getEvents", "starknet_getTransactionReceipt"),
+        ("starknet_traceTransaction", "starknet_getTransactionReceipt"),
+        ("starknet_getMessagesStatus", "starknet_getTransactionStatus"),
+        ("starknet_syncing", "its timestamp"),
+        ("starknet_getStateUpdate", "starknet_getNonce"),
+        ("starknet_subscribeNewHeads", "poll starknet_blockNumber"),
+        ("starknet_getnonce", "did you mean starknet_getNonce?"),
+        ("getNonce", "did you mean starknet_getNonce?"),
+        ("eth_chainId", "use starknet_chainId"),
+        ("eth_mining", "begin with starknet_"),
+        ("devnet_mint", "administration"),
+        ("xyzzy", "the methods are starknet_specVersion, starknet_chainId, "),
+    ] {
+        let response = edge.ask(&Request::post(rpc("7", method, "[]")));
+        assert_error(&response, "method_not_allowed", "7", method);
+        let hint = hint(&response);
+        assert!(hint.contains(remedy), "{method}: {hint}");
+    }
+    let batch = hint(&edge.ask(&Request::post(format!("[{QUESTION}]"))));
     assert!(batch.contains("a request of its own"), "{batch}");
-    let version = Request::post(QUESTION).line("POST /rpc/v0_10 HTTP/1.1");
-    assert!(hint(&version).to_string().contains("use /rpc"));
-    assert_eq!(hint(&Request::post(QUESTION).line("POST /other HTTP/1.1")), Value::Null);
     assert_eq!(node.connections(), 0, "none of them reaches the node");
+}
+
+#[test]
+fn a_wrong_path_gets_the_remedy() {
+    let node = Node::start(good);
+    let edge = Edge::start(&node);
+    for (path, remedy) in [
+        ("/rpc/v0_8", "0.10 (0.9 from an older node)"),
+        ("/rpc/v0_10", "without a version"),
+        ("/v0_9", "without a version"),
+        ("/v0_8/rpc", "without a version"),
+        ("/rpc?x=1", "without a query"),
+        ("/rpc/", "without a slash"),
+        ("/rpc/ws", "there is no WebSocket"),
+        ("/ws", "there is no WebSocket"),
+        ("/rpc/other", "the only path"),
+        ("/other", "null"),
+        ("/", "null"),
+    ] {
+        let request = Request::post(QUESTION).line(&format!("POST {path} HTTP/1.1"));
+        let response = edge.ask(&request);
+        assert_error(&response, "not_found", "null", path);
+        assert!(hint(&response).contains(remedy), "{path}: {}", hint(&response));
+    }
+    for path in ["/rpc", "/", "/socket"] {
+        let upgrade = Request::new("GET", path)
+            .with("Connection", "Upgrade")
+            .with("Upgrade", "websocket")
+            .with("Sec-WebSocket-Version", "13")
+            .with("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==");
+        let response = edge.ask(&upgrade);
+        assert!(hint(&response).contains("there is no WebSocket"), "{path}: {}", hint(&response));
+    }
+    let page = edge.ask(&Request::new("GET", "/rpc"));
+    assert!(hint(&page).contains("by POST"), "opened in a browser: {}", hint(&page));
+    assert_eq!(node.connections(), 0, "none of them reaches the node");
+}
+
+#[test]
+fn a_web_page_can_read_the_refusal_of_a_wrong_path() {
+    let node = Node::start(good);
+    let edge = Edge::start(&node);
+    for path in ["/rpc/v0_8", "/", "/healthz", "/other"] {
+        let preflight = Request::new("OPTIONS", path).with("Origin", "https://wallet.test");
+        let bare = edge.ask(&preflight).status;
+        assert!(matches!(bare, 404 | 405), "{path}: not a preflight, {bare}");
+        let passed = edge.ask(&preflight.with("Access-Control-Request-Method", "POST"));
+        assert_eq!(passed.status, 204, "{path}: browsers send nothing after another status");
+        assert_eq!(passed.header("Access-Control-Allow-Origin"), Some("*"), "{path}");
+    }
+    let post = Request::post(QUESTION).line("POST /rpc/v0_8 HTTP/1.1");
+    let refused = edge.ask(&post.with("Origin", "https://wallet.test"));
+    assert_eq!(refused.status, 404);
+    assert_eq!(refused.header("Access-Control-Allow-Origin"), Some("*"), "the page may read it");
+    assert_eq!(node.connections(), 0, "none of them reaches the node");
+}
+
+/// The hint of a refusal as JSON.
+fn hint(response: &Response) -> String {
+    response.json()["error"]["data"]["hint"].to_string()
 }
 
 #[test]

@@ -89,6 +89,7 @@ url = "$NODE"
 [gateway]
 listen = "127.0.0.1:0"
 requests_per_minute = 100000
+docs = true
 [admin]
 listen = "127.0.0.1:0"
 EOF

@@ -8,14 +8,16 @@
 use super::{Admission, Admitted, Finding, PendingCall, hints};
 use crate::client::{Client, ClientKey, TrustedProxies};
 use crate::head::{
-    Head, MAX_BODY, allowed_method, body_headers, client, declared_size, framing,
+    Head, MAX_BODY, allowed_method, any_headers, body_headers, client, declared_size, framing,
     too_many_in_flight, within_rate, within_size,
 };
 use crate::limit::{Limiter, Millis};
+use crate::named::named;
 use crate::rpc::json::write_integer;
 use crate::rpc::{BlockId, Envelope, Id, Method, MethodSet, Params};
 use crate::verdict::{Reason, Refusal};
 use alloc::vec::Vec;
+use http::header;
 
 /// The HTTP methods of `/rpc`, as in `Allow`.
 pub const RPC_METHODS: &str = "POST, OPTIONS";
@@ -27,6 +29,40 @@ pub struct GatewayPolicy {
     pub methods: MethodSet,
     /// The proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: TrustedProxies,
+    /// Whether the documents of the gateway are served.
+    pub has_documents: bool,
+}
+
+named! {
+    /// A document about the gateway for those who write clients, named by its path.
+    pub enum PublicDocument {
+        /// The page with both of them.
+        Page = "/docs",
+        /// HTTP: paths, statuses, headers.
+        OpenApiYaml = "/docs/openapi/gateway.yaml",
+        /// The same as JSON.
+        OpenApiJson = "/docs/openapi/gateway.json",
+        /// The methods, their parameters and results.
+        OpenRpcYaml = "/docs/openrpc/gateway.yaml",
+        /// The same as JSON.
+        OpenRpcJson = "/docs/openrpc/gateway.json",
+    }
+}
+
+impl PublicDocument {
+    /// The document at this request target. Paths match exactly, on the raw bytes.
+    pub fn at(target: &[u8]) -> Option<Self> {
+        Self::parse(str::from_utf8(target).ok()?)
+    }
+}
+
+/// A call of the gateway whose head passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GatewayCall {
+    /// A JSON-RPC request; its body is to be inspected.
+    Rpc,
+    /// A document; a body is ignored.
+    Document(PublicDocument),
 }
 
 /// The verdict on a head by itself. It depends on the head, the peer and the policy alone, so a
@@ -47,11 +83,11 @@ impl JudgedHead {
 impl GatewayPolicy {
     /// Judges what depends on the head alone.
     pub fn judge(&self, head: &Head<'_>) -> JudgedHead {
-        JudgedHead { client: client(head, &self.trusted_proxies), route: route(head) }
+        JudgedHead { client: client(head, &self.trusted_proxies), route: self.route(head) }
     }
 
     /// Admits a request with a judged head at `now`. Every `POST /rpc` counts against the rate
-    /// limit, refused or not. `enter` takes a place among the client's requests in flight, `None`
+    /// limit, refused or not, and so does every document. `enter` takes a place among the client's requests in flight, `None`
     /// when it has too many.
     pub fn admit<G>(
         &self,
@@ -59,10 +95,10 @@ impl GatewayPolicy {
         limiter: &impl Limiter,
         now: Millis,
         enter: impl FnOnce(ClientKey) -> Option<G>,
-    ) -> Admission<(), G> {
+    ) -> Admission<GatewayCall, G> {
         let client = head.client;
         let rate_limit = match head.route {
-            Ok(Route::Rpc(_)) => limiter.check(client.key, now),
+            Ok(Route::Rpc(_) | Route::Document(_)) => limiter.check(client.key, now),
             _ => limiter.peek(client.key, now),
         };
         let verdict = match &head.route {
@@ -72,8 +108,13 @@ impl GatewayPolicy {
             Ok(Route::Rpc(fields)) => within_rate(rate_limit).and_then(|()| {
                 let slot = enter(client.key).ok_or_else(too_many_in_flight)?;
                 let expects_continue = fields.clone()?;
-                let (call, max_body) = ((), MAX_BODY);
+                let (call, max_body) = (GatewayCall::Rpc, MAX_BODY);
                 Ok(Admitted::Call(PendingCall { call, slot, expects_continue, max_body }))
+            }),
+            Ok(Route::Document(document)) => within_rate(rate_limit).and_then(|()| {
+                let slot = enter(client.key).ok_or_else(too_many_in_flight)?;
+                let (call, expects_continue) = (GatewayCall::Document(*document), false);
+                Ok(Admitted::Call(PendingCall { call, slot, expects_continue, max_body: 0 }))
             }),
         };
         Admission { client, rate_limit: Some(rate_limit), verdict }
@@ -108,6 +149,42 @@ impl GatewayPolicy {
         Ok(ReadPermit { id, read: Read { method, params } })
     }
 
+    /// The document at a target, if documents are served.
+    fn document(&self, target: &[u8]) -> Option<PublicDocument> {
+        PublicDocument::at(target).filter(|_| self.has_documents)
+    }
+
+    /// Paths match exactly, on the raw bytes.
+    fn route(&self, head: &Head<'_>) -> Result<Route, Refusal> {
+        match head.target {
+            b"/rpc" => {
+                allowed_method(head, RPC_METHODS)
+                    .map_err(|refusal| refusal.with_hint(hints::instead_of_verb(head)))?;
+                if head.method == "OPTIONS" {
+                    return framing(head).map(|()| Route::Preflight);
+                }
+                Ok(Route::Rpc(call_headers(head)))
+            }
+            // the request that follows gets the refusal: a page cannot read one of a preflight
+            _ if is_preflight(head) => framing(head).map(|()| Route::Preflight),
+            b"/healthz" => {
+                allowed_method(head, "GET, HEAD")?;
+                framing(head).map(|()| Route::Health)
+            }
+            _ if let Some(document) = self.document(head.target) => {
+                allowed_method(head, "GET, HEAD")?;
+                any_headers(head)?;
+                declared_size(head, 0)?;
+                Ok(Route::Document(document))
+            }
+            _ => {
+                let message = "no such path; JSON-RPC is at /rpc";
+                let refusal = Refusal::new(Reason::NotFound, message);
+                Err(refusal.with_hint(hints::instead_of_path(head)))
+            }
+        }
+    }
+
     fn allowed(&self, name: &str) -> Result<Method, Refusal> {
         let method = Method::parse(name).filter(|method| self.methods.contains(*method));
         method.ok_or_else(|| {
@@ -116,7 +193,8 @@ impl GatewayPolicy {
             } else {
                 "this method is not one of the gateway's read methods"
             };
-            Refusal::new(Reason::MethodNotAllowed, message).with_hint(hints::instead_of(name))
+            Refusal::new(Reason::MethodNotAllowed, message)
+                .with_hint(hints::instead_of(name, &self.methods))
         })
     }
 }
@@ -221,6 +299,7 @@ enum Route {
     Preflight,
     /// A call, with the verdict on its headers: whether the client waits for `100 Continue`.
     Rpc(Result<bool, Refusal>),
+    Document(PublicDocument),
 }
 
 /// Judges the headers of a call.
@@ -230,24 +309,9 @@ fn call_headers(head: &Head<'_>) -> Result<bool, Refusal> {
     Ok(expects_continue)
 }
 
-/// Paths match exactly, on the raw bytes.
-fn route(head: &Head<'_>) -> Result<Route, Refusal> {
-    match head.target {
-        b"/rpc" => {
-            allowed_method(head, RPC_METHODS)?;
-            if head.method == "OPTIONS" {
-                return framing(head).map(|()| Route::Preflight);
-            }
-            Ok(Route::Rpc(call_headers(head)))
-        }
-        b"/healthz" => {
-            allowed_method(head, "GET, HEAD")?;
-            framing(head).map(|()| Route::Health)
-        }
-        target => {
-            let hint = target.starts_with(b"/rpc").then_some(hints::PATH);
-            let message = "no such path; JSON-RPC is at /rpc";
-            Err(Refusal::new(Reason::NotFound, message).with_hint(hint))
-        }
-    }
+/// Whether a browser asks for a page whether it may send a request: the Fetch standard, section
+/// 4.8.
+fn is_preflight(head: &Head<'_>) -> bool {
+    let fields = [header::ORIGIN, header::ACCESS_CONTROL_REQUEST_METHOD];
+    head.method == "OPTIONS" && fields.iter().all(|field| head.headers.contains_key(field))
 }

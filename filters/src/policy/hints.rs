@@ -1,38 +1,248 @@
-//! What to do instead of a refused call: `error.data.hint`.
+//! What to do instead of a refused request: `error.data.hint`.
+//!
+//! In: the method, the path or the header fields of a refused request. Out: the remedy, as one
+//! sentence for people. Only refusals come here, so it may take its time; names are bounded.
+
+use crate::head::Head;
+use crate::rpc::{Method, MethodSet};
+use alloc::borrow::Cow;
+use alloc::format;
+use alloc::vec::Vec;
+use http::header;
+
+/// A hint: a constant, or a sentence that names a method.
+pub(super) type Hint = Cow<'static, str>;
 
 /// Of a read at the relay.
-pub(super) const READ: &str = "the relay takes starknet_addInvokeTransaction and \
+const READ: &str = "the relay takes starknet_addInvokeTransaction and \
      starknet_addDeployAccountTransaction; send reads to the gateway";
+/// Of a signed transaction at the gateway.
+const WRITE: &str = "send signed transactions to the product's backend, which submits them through \
+     the relay";
+/// Of a class that is to be declared, at either surface.
+const DECLARE: &str = "classes are declared by the operator, directly at the node: neither the \
+     gateway nor the relay takes DECLARE";
+/// Of a subscription, or of a WebSocket that is to be opened for one.
+const POLL: &str = "there is no WebSocket: poll starknet_blockNumber, about once a second, and read \
+     what is new";
+const POST: &str = "send the call as JSON by POST, with Content-Type: application/json";
+const VERSION: &str = "use /rpc, without a version: one version of the Starknet API is served there, \
+     0.10 (0.9 from an older node); starknet_specVersion returns it";
+const QUERY: &str = "use /rpc without a query";
+const SLASH: &str = "use /rpc without a slash at its end";
+const PATH: &str = "use /rpc: it is the only path for JSON-RPC";
 
-/// Of another path than `/rpc` that is meant for JSON-RPC.
-pub(super) const PATH: &str = "use /rpc: all versions of the API that the node speaks are there";
+/// The longest name that is compared with those of the methods, in bytes.
+const MAX_NAME: usize = 48;
 
-/// What serves instead of a method that the gateway does not have.
-pub(super) fn instead_of(method: &str) -> Option<&'static str> {
-    Some(match method {
-        "starknet_getBlockWithTxs" => {
+/// What serves instead of a path that the gateway does not have.
+pub(super) fn instead_of_path(head: &Head<'_>) -> Option<Hint> {
+    let target = head.target;
+    let names_version = || target.windows(3).any(|part| matches!(part, [b'/', b'v', b'0'..=b'9']));
+    let hint = match target {
+        _ if opens_websocket(head) || target.ends_with(b"/ws") => POLL,
+        _ if names_version() => VERSION,
+        b"/rpc/" => SLASH,
+        _ if target.starts_with(b"/rpc?") => QUERY,
+        _ if target.starts_with(b"/rpc") => PATH,
+        _ => return None,
+    };
+    Some(hint.into())
+}
+
+/// What to do instead of a request by another HTTP method than POST.
+pub(super) fn instead_of_verb(head: &Head<'_>) -> Hint {
+    if opens_websocket(head) { POLL.into() } else { POST.into() }
+}
+
+/// Whether the request asks for a WebSocket: RFC 6455, section 4.1.
+fn opens_websocket(head: &Head<'_>) -> bool {
+    let upgrade = head.headers.get(header::UPGRADE);
+    upgrade.is_some_and(|protocol| protocol.as_bytes().eq_ignore_ascii_case(b"websocket"))
+        || head.headers.contains_key(header::SEC_WEBSOCKET_KEY)
+}
+
+/// What serves instead of a method that the relay does not have.
+pub(super) fn instead_of_write(method: &str) -> Hint {
+    if method == "starknet_addDeclareTransaction" { DECLARE.into() } else { READ.into() }
+}
+
+/// What serves instead of a method that the gateway does not have. `served` are the methods that it
+/// has.
+pub(super) fn instead_of(method: &str, served: &MethodSet) -> Hint {
+    if let Some(hint) = of_starknet(method).or_else(|| of_family(method)) {
+        return hint.into();
+    }
+    let served = || Method::ALL.into_iter().filter(|method| served.contains(*method));
+    match nearest(method, served()) {
+        Some(near) => format!("did you mean {}?", near.name()).into(),
+        None => {
+            let names: Vec<_> = served().map(Method::name).collect();
+            format!("the methods are {}", names.join(", ")).into()
+        }
+    }
+}
+
+/// For a method of the Starknet API.
+fn of_starknet(method: &str) -> Option<&'static str> {
+    Some(match method.strip_prefix("starknet_")? {
+        "getBlockWithTxs" => {
             "SDKs call it to choose a tip. Set the tip to 0 (starknet.js: `tip: 0n`, \
              starknet.go: `CustomTip: \"0x0\"`, starknet-rs: `.tip(0)`, starknet.py: no \
              `auto_estimate_tip`), or read starknet_getBlockWithTxHashes"
         }
-        "starknet_getBlockWithReceipts" => {
+        "getBlockWithReceipts" => {
             "read starknet_getBlockWithTxHashes, then starknet_getTransactionReceipt of each"
         }
-        "starknet_blockHashAndNumber" => {
-            "read starknet_getBlockWithTxHashes at \"latest\": it has both"
-        }
-        "starknet_getBlockTransactionCount" => {
+        "blockHashAndNumber" => "read starknet_getBlockWithTxHashes at \"latest\": it has both",
+        "getBlockTransactionCount" => {
             "read starknet_getBlockWithTxHashes and count its transactions"
         }
-        "starknet_getTransactionByBlockIdAndIndex" => {
+        "getTransactionByBlockIdAndIndex" => {
             "read starknet_getBlockWithTxHashes, then starknet_getTransactionByHash"
         }
-        "starknet_getStorageAt" => "read it by starknet_call of a view function",
-        "starknet_simulateTransactions" => "starknet_estimateFee executes it, and returns the fees",
-        _ if method.starts_with("starknet_add") => {
-            "send signed transactions to the product's backend, which submits them through the \
-             relay"
+        "getEvents" => {
+            "starknet_getTransactionReceipt has the events of one transaction, and \
+             starknet_getBlockWithTxHashes the transactions of a block"
+        }
+        "traceTransaction" | "traceBlockTransactions" => {
+            "starknet_getTransactionReceipt has a transaction's events, messages, fee and reason \
+             of a revert"
+        }
+        "getMessagesStatus" => {
+            "read starknet_getTransactionStatus of the transaction that handles the message"
+        }
+        "getStateUpdate" => {
+            "read what may have changed at the block: starknet_getNonce, \
+             starknet_getClassHashAt or starknet_call"
+        }
+        "syncing" => {
+            "read starknet_getBlockWithTxHashes at \"latest\": its timestamp shows how far the \
+             node is"
+        }
+        "getStorageAt" | "getStorageProof" => "read it by starknet_call of a view function",
+        "simulateTransactions" => "starknet_estimateFee executes it, and returns the fees",
+        "getCompiledCasm" => "read starknet_getClass",
+        "addDeclareTransaction" => DECLARE,
+        name if name.starts_with("add") => WRITE,
+        name if name.starts_with("subscri") || name.starts_with("unsubscri") => POLL,
+        _ => return None,
+    })
+}
+
+/// For a method of a node's own, or of another chain.
+fn of_family(method: &str) -> Option<&'static str> {
+    let (family, name) = method.split_once('_')?;
+    Some(match (family, name) {
+        ("devnet", _) => "the methods of the node's administration are not served",
+        ("eth", "chainId") | ("net", "version") => "this is Starknet: use starknet_chainId",
+        ("eth", "blockNumber") => "this is Starknet: use starknet_blockNumber",
+        ("eth", "call" | "getBalance") => "this is Starknet: use starknet_call",
+        ("eth", "estimateGas" | "gasPrice" | "feeHistory") => {
+            "this is Starknet: use starknet_estimateFee"
+        }
+        ("eth", "getTransactionCount") => "this is Starknet: use starknet_getNonce",
+        ("eth", "getCode") => "this is Starknet: use starknet_getClassAt",
+        ("eth", "getBlockByNumber" | "getBlockByHash") => {
+            "this is Starknet: use starknet_getBlockWithTxHashes"
+        }
+        ("eth", "getTransactionByHash") => "this is Starknet: use starknet_getTransactionByHash",
+        ("eth", "getTransactionReceipt") => "this is Starknet: use starknet_getTransactionReceipt",
+        ("eth", "sendRawTransaction" | "sendTransaction") => WRITE,
+        ("eth", "subscribe") => POLL,
+        ("eth" | "net" | "web3" | "wallet" | "zks", _) => {
+            "this is Starknet, not an EVM chain: the names of all methods begin with starknet_"
         }
         _ => return None,
     })
+}
+
+/// The method that a name with a typing mistake, or without its prefix, most likely means: at most
+/// a third of its letters differ.
+fn nearest(name: &str, served: impl Iterator<Item = Method>) -> Option<Method> {
+    let own = core(name.trim()).to_ascii_lowercase();
+    if own.len() > MAX_NAME {
+        return None;
+    }
+    let distances = served.filter_map(|method| {
+        let other = core(method.name()).to_ascii_lowercase();
+        let distance = distance(own.as_bytes(), other.as_bytes());
+        let is_near = distance.saturating_mul(3) <= own.len().max(other.len());
+        is_near.then_some((distance, method))
+    });
+    distances.min_by_key(|(distance, _)| *distance).map(|(_, method)| method)
+}
+
+/// A method's name without the prefix that all of them share.
+fn core(name: &str) -> &str {
+    name.strip_prefix("starknet").unwrap_or(name).trim_start_matches(['_', '.', '-'])
+}
+
+/// The number of letters to insert, drop or replace (Levenshtein).
+fn distance(from: &[u8], to: &[u8]) -> usize {
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (at, letter) in from.iter().enumerate() {
+        // the value to the left and above, the value to the left
+        let (mut corner, mut left) = (at, at.saturating_add(1));
+        row.splice(..1, [left]);
+        for (other, cell) in to.iter().zip(row.iter_mut().skip(1)) {
+            let replaced = corner.saturating_add(usize::from(letter != other));
+            corner = *cell;
+            left = replaced.min(corner.saturating_add(1)).min(left.saturating_add(1));
+            *cell = left;
+        }
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_count_letters() {
+        for (from, to, expected, why) in [
+            ("", "", 0, "nothing"),
+            ("", "abc", 3, "all inserted"),
+            ("abc", "", 3, "all dropped"),
+            ("nonce", "nonce", 0, "the same"),
+            ("nonce", "nonse", 1, "replaced"),
+            ("nonce", "nnce", 1, "dropped"),
+            ("nonce", "noonce", 1, "inserted"),
+            ("kitten", "sitting", 3, "the textbook's"),
+        ] {
+            let found = distance(from.as_bytes(), to.as_bytes());
+            assert_eq!(found, expected, "{from:?} to {to:?}: {why}");
+            assert_eq!(distance(to.as_bytes(), from.as_bytes()), expected, "either way: {why}");
+        }
+    }
+
+    #[test]
+    fn a_name_with_a_mistake_gets_the_method_that_is_meant() {
+        let near = |name: &str| nearest(name, Method::ALL.into_iter()).map(Method::name);
+        for (name, meant, why) in [
+            ("getNonce", Some("starknet_getNonce"), "without its prefix"),
+            ("starknet_getnonce", Some("starknet_getNonce"), "in another case"),
+            ("starknet_getNonc", Some("starknet_getNonce"), "a letter is missing"),
+            ("starknet.getNonce", Some("starknet_getNonce"), "another separator"),
+            ("starknetGetNonce", Some("starknet_getNonce"), "no separator"),
+            ("starknet_chainID", Some("starknet_chainId"), "as other chains have it"),
+            ("starknet_getBlockWithTxHash", Some("starknet_getBlockWithTxHashes"), "singular"),
+            (" call ", Some("starknet_call"), "with space"),
+            ("starknet_proveTransaction", None, "another method"),
+            ("xyzzy", None, "nothing like it"),
+            ("", None, "no name"),
+        ] {
+            assert_eq!(near(name), meant, "{name:?}: {why}");
+        }
+        assert_eq!(near(&"getNonce".repeat(7)), None, "longer than any");
+    }
+
+    #[test]
+    fn only_served_methods_are_proposed() {
+        let served = MethodSet::new(&[Method::BlockNumber, Method::ChainId]);
+        assert_eq!(instead_of("blockNumber", &served), "did you mean starknet_blockNumber?");
+        let listed = "the methods are starknet_chainId, starknet_blockNumber";
+        assert_eq!(instead_of("starknet_getNonce", &served), listed, "it is switched off");
+    }
 }

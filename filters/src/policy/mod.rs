@@ -16,7 +16,9 @@ mod transactions;
 pub use crate::head::{MAX_BODY, MediaType, declared_length, within_size};
 pub use crate::tx::Contracts;
 pub use admission::{Admission, Admitted, PendingCall};
-pub use gateway::{GatewayPolicy, JudgedHead, RPC_METHODS, Read, ReadCall, ReadPermit};
+pub use gateway::{
+    GatewayCall, GatewayPolicy, JudgedHead, PublicDocument, RPC_METHODS, Read, ReadCall, ReadPermit,
+};
 pub use relay::{Caps, Endpoint, Inspected, OperationPermit, RelayCall, RelayPolicy};
 pub use sidecar::{Authorization, Function, RequestParts, SidecarPolicy};
 pub use transactions::{

@@ -162,7 +162,8 @@ impl RelayPolicy {
             DEPLOY_ACCOUNT_METHOD => "deploy_account_transaction",
             _ => {
                 let message = "this method is not one of the relay's write methods";
-                return Err(Refusal::new(Reason::MethodNotAllowed, message).with_hint(hints::READ));
+                let refusal = Refusal::new(Reason::MethodNotAllowed, message);
+                return Err(refusal.with_hint(hints::instead_of_write(method)));
             }
         };
         passed(Finding::Method(method));

@@ -6,9 +6,7 @@
 
 use crate::reply::Reply;
 use crate::telemetry::Surface;
-use base64::prelude::{BASE64_STANDARD, Engine as _};
 use bytes::Bytes;
-use sha2::{Digest as _, Sha256};
 
 /// A document as it is served.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +54,8 @@ const OPENRPC: &str = "/docs/openrpc.json";
 
 /// All of them on one page, with a mark for each surface where the page says where that listens.
 const PAGE: &str = include_str!(concat!(env!("OUT_DIR"), "/documents.html"));
+/// What to do when an alert fires, as a page: reachable while everything else is not.
+const RUNBOOK: &str = include_str!(concat!(env!("OUT_DIR"), "/runbook.html"));
 const STYLE: &str = concat!(include_str!("../palette.css"), include_str!("style.css"));
 
 /// The documents of a running process.
@@ -79,7 +79,11 @@ impl Documents {
 
     /// The response for a path of the documentation; `None` for any other path.
     pub fn reply(&self, target: &[u8]) -> Option<Reply> {
-        if target == b"/docs" { Some(page(self.page.clone())) } else { document(target) }
+        match target {
+            b"/docs" => Some(Reply::page(self.page.clone(), STYLE)),
+            b"/runbook" => Some(Reply::page(Bytes::from_static(RUNBOOK.as_bytes()), STYLE)),
+            _ => document(target),
+        }
     }
 }
 
@@ -92,16 +96,4 @@ fn document(target: &[u8]) -> Option<Reply> {
     let target = if target == OPENRPC.as_bytes() { b"/docs/openrpc/gateway.json" } else { target };
     let found = DOCUMENTS.iter().find(|document| document.path.as_bytes() == target)?;
     Some(Reply::new(200, found.media_type, found.text))
-}
-
-/// The page, which contains its style and may load nothing: <https://www.w3.org/TR/CSP3/>.
-fn page(text: Bytes) -> Reply {
-    let mut reply = Reply::new(200, "text/html; charset=utf-8", text);
-    let style = BASE64_STANDARD.encode(Sha256::digest(STYLE));
-    let policy = format!(
-        "default-src 'none'; style-src 'sha256-{style}'; base-uri 'none'; form-action 'none'; \
-         frame-ancestors 'none'"
-    );
-    reply.field("content-security-policy", policy);
-    reply
 }

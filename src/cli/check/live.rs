@@ -171,6 +171,7 @@ async fn ask(node: &Node, url: &NodeUrl, method: Method) -> Finding {
     let policy = GatewayPolicy {
         methods: MethodSet::new(&[method]),
         trusted_proxies: TrustedProxies::default(),
+        has_documents: false,
     };
     let request = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{}"}}"#, method.name());
     let permit =

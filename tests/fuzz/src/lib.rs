@@ -26,7 +26,11 @@ pub fn hex(text: &str) -> Felt {
 
 /// A gateway that serves everything, behind proxies in `10.0.0.0/8` and on loopback.
 pub fn gateway() -> GatewayPolicy {
-    GatewayPolicy { methods: MethodSet::new(&Method::ALL), trusted_proxies: proxies() }
+    GatewayPolicy {
+        methods: MethodSet::new(&Method::ALL),
+        trusted_proxies: proxies(),
+        has_documents: true,
+    }
 }
 
 fn proxies() -> TrustedProxies {

@@ -299,7 +299,7 @@ fn unknown_names_are_refused_with_a_suggestion() {
         ("[gateway]\nmax_per_client = 1", "did you mean gateway.connections.max_per_client?"),
         (
             "[gateway]\nburst = 1",
-            "[gateway] has listen, methods, cors_origins, single_flight, requests_per_minute",
+            "[gateway] has listen, methods, cors_origins, single_flight, docs, requests_per_minute",
         ),
         ("[gatway]\nlisten = \"\"", "gatway: unknown section; did you mean [gateway]?"),
         ("[gateway.conections]", "did you mean [gateway.connections]?"),
