@@ -54,7 +54,7 @@ struct Points {
     last: Option<(Instant, Vec<Reading>)>,
 }
 
-/// What `/history` returns.
+/// The body of `/history`.
 #[derive(Serialize)]
 struct Answer<'a> {
     /// Seconds between two points.
@@ -78,6 +78,7 @@ impl BackgroundService for Sampler {
                 _ = ticks.tick() => {}
             }
             let sample = self.0.sample();
+            self.0.note_seen();
             self.0.history.add(SystemTime::now(), Instant::now(), sample);
         }
     }
@@ -107,7 +108,7 @@ impl Admin {
         let all: f64 = calls.values().sum();
         let errors = all - calls.get("ok").copied().unwrap_or_default();
         let rates = [("calls", all as u64), ("errors", errors as u64)];
-        add(&mut sample, "node", &rates, || Latency::of(&metrics.node_seconds));
+        add(&mut sample, "node", &rates, || metrics.node_latency());
         if surfaces.gateway.is_some() {
             let uses = counts(&metrics.calls, "cache");
             let served = ["hit", "shared"].iter().filter_map(|name| uses.get(*name)).sum::<f64>();

@@ -16,11 +16,13 @@ mod history;
 mod journal;
 mod page;
 mod samples;
+mod seen;
 mod snapshot;
 
 pub use access::Access;
 pub use errors::AdminErrors;
 pub use history::{History, Sampler};
+pub use seen::Seen;
 
 use crate::config::AppliedConfig;
 use crate::config::Listen;
@@ -85,6 +87,8 @@ pub struct Admin {
     pub access: Arc<Access>,
     /// The past of the plots.
     pub history: History,
+    /// The newest block and the last proof.
+    pub seen: Seen,
     /// Whether the process is not ready while no URL of the node answers.
     pub ready_needs_node: bool,
     /// Whether limits are shared with other instances.
@@ -122,7 +126,7 @@ impl Admin {
         let lacks_node = |trouble: &Trouble| {
             trouble.condition == Condition::NodeUrl && trouble.finding.is_failing
         };
-        let (status, text) = if self.process.drain.has_begun() {
+        let (status, line) = if self.process.drain.has_begun() {
             (503, "draining\n")
         } else if self.ready_needs_node && present.iter().any(lacks_node) {
             (503, "no URL of the node answers\n")
@@ -130,9 +134,9 @@ impl Admin {
             (200, "ok\n")
         };
         if !is_verbose {
-            return Reply::text(status, text);
+            return Reply::text(status, line);
         }
-        let mut body = format!("{text}verdict: {}\n", Verdict::of(&present).name());
+        let mut body = format!("verdict: {}\nready: {line}", Verdict::of(&present).name());
         for Trouble { condition, finding, since } in present {
             let (message, since) = (condition.message(), clock::rfc3339(since));
             let Finding { subject, cause, .. } = finding;

@@ -36,6 +36,7 @@ impl Admin {
             "at_ms": millis(SystemTime::now()),
             "started_ms": millis(self.started),
             "version": env!("CARGO_PKG_VERSION"),
+            "revision": option_env!("PORTCULLIS_REVISION"),
             "draining": process.drain.has_begun(),
             "in_flight": process.metrics.in_flight.get(),
             "memory": { "taken": self.memory.taken(), "size": self.memory.size() },
@@ -49,6 +50,7 @@ impl Admin {
             "surfaces": self.listeners.iter().filter_map(|of| self.surface(of)).collect::<Value>(),
             "cache": self.cache(),
             "node": self.node(),
+            "seen": self.seen(),
             "fleet": self.is_in_fleet.then(|| self.fleet()),
             "relay": self.surfaces.relay.as_ref().map(|relay| self.relay(relay)),
             "sidecar": self.surfaces.sidecar.as_ref().map(|_| json!({
@@ -69,6 +71,8 @@ impl Admin {
                 "subject": trouble.finding.subject,
                 "cause": trouble.finding.cause,
                 "failing": trouble.finding.is_failing,
+                "runbook": trouble.condition.runbook(),
+                "follows": trouble.follows_from(present),
                 "since_ms": millis(trouble.since),
                 "surfaces": concerned.map(Surface::name).collect::<Vec<_>>(),
             })
@@ -145,7 +149,7 @@ impl Admin {
             "urls": urls.collect::<Value>(),
             "calls": totals(&metrics.node_calls, "outcome"),
             "retries": metrics.node_retries.get(),
-            "latency": latency(&Latency::of(&metrics.node_seconds)),
+            "latency": latency(&metrics.node_latency()),
         })
     }
 
@@ -231,6 +235,7 @@ fn urls<'a>((surface, node): (&'a str, &'a Node)) -> impl Iterator<Item = Value>
 fn concerns(trouble: &Trouble, surface: Surface) -> bool {
     match (trouble.condition, surface) {
         (Condition::OpenFiles, _) => true,
+        (Condition::Configuration, _) => false,
         (Condition::Fleet, surface) => surface != Surface::Admin,
         (Condition::Certificate | Condition::Requests, surface) => {
             trouble.finding.subject == surface.name()

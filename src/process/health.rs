@@ -1,13 +1,13 @@
 //! Checks everything once a second, and reports what is wrong to `telemetry::conditions`.
 //!
 //! The clients of the node know which URLs answer, the gateway's watch whether the cache may be
-//! used, the relay which pins hold. Only the store, failed node URLs, and the node while the cache
-//! is bypassed are sent a request.
+//! used, the relay which pins hold. It sends requests only to the store, to failed node URLs, and
+//! to the node while the cache is bypassed.
 
 use super::failures::{Failures, WINDOW, node_cause};
 use super::server::Storage;
 use super::store_watch::{Probe, StoreWatch};
-use crate::config::MAX_NODE_TIMEOUT;
+use crate::config::{AppliedConfig, MAX_NODE_TIMEOUT};
 use crate::fleet::Fleet;
 use crate::http::gate::Certificates;
 use crate::io::DescriptorUse;
@@ -15,7 +15,7 @@ use crate::node::{Node, NodeError, Serving, Switch};
 use crate::proxy::Surfaces;
 use crate::relay::pins::UNREADABLE;
 use crate::store::ReplicaStatus;
-use crate::telemetry::{Condition, Finding, Metrics, Requests, Surface};
+use crate::telemetry::{self, Condition, Finding, Metrics, Requests, Surface};
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use nix::sys::resource::{Resource, getrlimit};
@@ -44,6 +44,7 @@ pub(super) struct Health {
     pub(super) storage: Option<Storage>,
     pub(super) fleet: Option<Arc<Fleet>>,
     pub(super) metrics: Arc<Metrics>,
+    pub(super) in_force: Arc<AppliedConfig>,
     /// URLs that do not answer, with the cause, although their breakers are closed.
     pub(super) silent: Mutex<Vec<(String, String)>>,
 }
@@ -86,6 +87,7 @@ impl Health {
             self.report(Condition::Fleet, self.fleet());
             self.report(Condition::Certificate, certificates(&self.surfaces.tls));
             self.report(Condition::OpenFiles, open_files());
+            self.report(Condition::Configuration, self.configuration());
         }
     }
 
@@ -218,6 +220,12 @@ impl Health {
         is_bypassed.then(|| finding("", cause, false))
     }
 
+    /// A file that the last reload refused: what is applied is older, and a restart would fail.
+    fn configuration(&self) -> Option<Finding> {
+        let cause = "the last reload failed, so a restart would: see the log, then reload again";
+        self.in_force.last_reload().failed.then(|| finding("", cause, false))
+    }
+
     fn fleet(&self) -> Option<Finding> {
         let fleet = self.fleet.as_ref()?;
         fleet.failure().map(|cause| finding("", &cause, fleet.refuses_without_store()))
@@ -237,7 +245,7 @@ impl Health {
         };
         // it is the node, or another chain
         if !failing.is_empty() && failing.iter().all(|pin| pin.actual == UNREADABLE) {
-            cause += ", unreadable";
+            cause += telemetry::UNREADABLE;
         }
         Some(finding("", &cause, true))
     }

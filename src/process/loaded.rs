@@ -13,7 +13,7 @@ use portcullis_filters::bearer::Tokens;
 use std::fmt;
 use thiserror::Error;
 
-/// What a reload reads again.
+/// The files that a reload reads again.
 pub(crate) struct Loaded {
     pub(crate) identities: Identities,
     pub(crate) relay: Option<Settings>,
@@ -22,7 +22,7 @@ pub(crate) struct Loaded {
     pub(crate) credentials: Credentials,
 }
 
-/// What only a start reads.
+/// The files that only a start reads.
 pub(crate) struct StartSecrets {
     pub(crate) keys: Option<Keys>,
     pub(crate) store_password: Option<Secret>,

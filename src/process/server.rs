@@ -1,6 +1,6 @@
 //! From a configuration to a running server: binds every listener and connects every part.
 
-use crate::admin::{Access, Admin, AdminErrors, History, Listener, Operator};
+use crate::admin::{Access, Admin, AdminErrors, History, Listener, Operator, Seen};
 use crate::config::AppliedConfig;
 use crate::config::{
     self, AdminConfig, ClientsConfig, Config, ConnectionsConfig, GatewayConfig, Listen, LogClients,
@@ -160,6 +160,7 @@ fn connect_parts(config: &Config, log: Log, inherited: Inherited) -> Result<Boun
         fleet,
         storage: storage_of,
         metrics: Arc::clone(&bound.process.metrics),
+        in_force: Arc::clone(&bound.in_force),
         silent: Mutex::default(),
     };
     bound.add_service(background_service("health", health));
@@ -175,6 +176,7 @@ fn connect_parts(config: &Config, log: Log, inherited: Inherited) -> Result<Boun
             in_force: Arc::clone(&bound.in_force),
             access,
             history: History::default(),
+            seen: Seen::default(),
             ready_needs_node: config.ready_needs_node,
             is_in_fleet,
         })?;

@@ -1,4 +1,4 @@
-//! What is wrong with the process, or with what it depends on, and since when.
+//! Problems of the process or of its dependencies, and since when.
 //!
 //! `process::health` reports what it finds once a second. Each change is one log line, with its
 //! cause and at its end with its duration, one count, and one entry on the operator's page. When
@@ -13,11 +13,14 @@ use prometheus::{IntCounterVec, IntGaugeVec};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
+/// The end of the cause of lost pins that could not be read.
+pub const UNREADABLE: &str = ", unreadable";
+
 /// The target of the log lines, by which the operator's page gets those of ends, too.
 pub(super) const TARGET: &str = "portcullis::telemetry::conditions";
 
 named! {
-    /// What can be wrong.
+    /// A kind of problem.
     pub enum Condition {
         /// A URL of the node gives no answers, or is of another chain.
         NodeUrl = "node_url",
@@ -35,16 +38,34 @@ named! {
         Certificate = "certificate",
         /// Few file descriptors are left.
         OpenFiles = "open_files",
+        /// The last reload failed, so the next start would.
+        Configuration = "configuration",
         /// Many requests of a surface fail, and none of the above explains it.
         Requests = "requests",
     }
 }
 
 impl Condition {
-    /// What is wrong, in a few words.
+    /// The problem in a few words.
     pub const fn message(self) -> &'static str {
         let [begin, _] = self.messages();
         begin
+    }
+
+    /// The section of the runbook that says what to do, as an anchor.
+    pub const fn runbook(self) -> &'static str {
+        match self {
+            Self::NodeUrl => "portcullisnodedown",
+            Self::Cache => "portculliscachesuspended",
+            Self::Pins => "portcullisrelaypinsunproven",
+            Self::Store => "portcullisstoreunavailable",
+            Self::Replica => "portcullisreplicanotused",
+            Self::Fleet => "portcullisfleetstoreunavailable",
+            Self::Certificate => "portculliscertificateexpiressoon",
+            Self::OpenFiles => "portcullisfilesnearlimit",
+            Self::Configuration => "portcullisconfigreloadfailed",
+            Self::Requests => "portcullisbudgetburnsfast",
+        }
     }
 
     /// The log messages of its begin and of its end.
@@ -57,6 +78,9 @@ impl Condition {
             Self::Replica => ["replica of the store not used", "replica of the store used again"],
             Self::Fleet => ["fleet store unreachable", "fleet store reachable again"],
             Self::Certificate => ["certificate needs renewal", "certificate valid"],
+            Self::Configuration => {
+                ["the configuration in the file is not applied", "the configuration is applied"]
+            }
             Self::Requests => ["requests fail", "requests are answered again"],
             Self::OpenFiles => ["few file descriptors are left", "file descriptors are left again"],
         }
@@ -78,7 +102,7 @@ named! {
 /// A condition as it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What it is about: a URL, a surface; empty if there is one of it.
+    /// The URL or the surface that it is about; empty if there is only one.
     pub subject: String,
     /// Why, in a few words.
     pub cause: String,
@@ -91,13 +115,26 @@ pub struct Finding {
 pub struct Trouble {
     /// What is wrong.
     pub condition: Condition,
-    /// What was found, most recently.
+    /// The most recent finding.
     pub finding: Finding,
     /// Since when.
     pub since: SystemTime,
 }
 
 impl Trouble {
+    /// Whether `others` explain this one, so that it needs no banner of its own: a node that gives
+    /// no answers at all also keeps the cache bypassed and the pins unreadable.
+    pub fn follows_from(&self, others: &[Self]) -> bool {
+        let is_silent =
+            |other: &Self| other.condition == Condition::NodeUrl && other.finding.is_failing;
+        let depends = match self.condition {
+            Condition::Cache => true,
+            Condition::Pins => self.finding.cause.ends_with(UNREADABLE),
+            _ => false,
+        };
+        depends && others.iter().any(is_silent)
+    }
+
     /// Logs its begin, or that requests fail by now.
     fn log(&self) {
         let Finding { subject, cause, is_failing } = &self.finding;
@@ -195,7 +232,7 @@ impl Conditions {
         self.present.lock().keys().any(|(kind, _)| *kind == condition as u8)
     }
 
-    /// What is wrong now.
+    /// The present conditions.
     pub fn present(&self) -> Vec<Trouble> {
         self.present.lock().values().cloned().collect()
     }
@@ -218,6 +255,40 @@ mod tests {
 
     fn down(url: &str, is_failing: bool) -> Finding {
         Finding { subject: url.to_owned(), cause: "timeout".to_owned(), is_failing }
+    }
+
+    #[test]
+    fn a_silent_node_explains_the_cache_and_unreadable_pins() {
+        let trouble = |condition, cause: &str, is_failing| Trouble {
+            condition,
+            finding: Finding { subject: String::new(), cause: cause.to_owned(), is_failing },
+            since: SystemTime::UNIX_EPOCH,
+        };
+        let (silent, partly) = (
+            trouble(Condition::NodeUrl, "timeout", true),
+            trouble(Condition::NodeUrl, "timeout", false),
+        );
+        for (condition, cause, follows, why) in [
+            (Condition::Cache, "no answers in time", true, "it is polled through the node"),
+            (Condition::Pins, "not proven: a and 3 more, unreadable", true, "as they are read"),
+            (Condition::Pins, "not proven: chain_id", false, "it was read"),
+            (Condition::Store, "timeout", false, "another part"),
+            (Condition::NodeUrl, "timeout", false, "the cause itself"),
+        ] {
+            let found = trouble(condition, cause, true);
+            assert_eq!(found.follows_from(std::slice::from_ref(&silent)), follows, "{condition:?}: {why}");
+            assert!(!found.follows_from(std::slice::from_ref(&partly)), "{condition:?}: other URLs answer");
+            assert!(!found.follows_from(&[]), "{condition:?}: nothing explains it");
+        }
+    }
+
+    #[test]
+    fn each_condition_has_its_section_of_the_runbook() {
+        let runbook = include_str!("../../conf/prometheus/RUNBOOK.md").to_lowercase();
+        for condition in Condition::ALL {
+            let heading = format!("### {}\n", condition.runbook());
+            assert!(runbook.contains(&heading), "{condition:?}: {heading}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use super::conditions::Conditions;
 use super::connection::{ConnectionOutcome, Handshake, ProxyHeader};
 use super::fleet::FleetMetrics;
+use super::latency::Latency;
 use super::log::verdict;
 use super::process;
 use super::registry::Registry;
@@ -15,7 +16,6 @@ use super::sidecar::SidecarMetrics;
 use portcullis_filters::named;
 use portcullis_filters::rpc::Method;
 use portcullis_filters::verdict::Reason;
-use prometheus::core::Metric as _;
 use prometheus::proto::MetricFamily;
 use prometheus::{Encoder, Histogram, IntCounter, IntCounterVec, IntGauge, TextEncoder};
 use std::time::Duration;
@@ -103,6 +103,8 @@ pub struct Metrics {
     pub node_attempts: IntCounterVec,
     /// How long calls to the node take.
     pub node_seconds: Histogram,
+    /// Those of [`Self::node_seconds`] that failed: at once if a breaker is open.
+    node_failed_seconds: Histogram,
     /// Calls repeated because the node had closed the pooled connection.
     pub node_retries: IntCounter,
     /// Open connections by surface.
@@ -118,7 +120,7 @@ pub struct Metrics {
     /// 1 while the process is shutting down.
     pub draining: IntGauge,
     pub(super) spans: [IntCounter; SpanOutcome::ALL.len()],
-    /// What is wrong now.
+    /// The present conditions.
     pub conditions: Conditions,
     /// Of what instances share.
     pub fleet: FleetMetrics,
@@ -299,6 +301,7 @@ impl Metrics {
                 "Seconds of a call to the node, from the first connect to the last byte.",
                 &LATENCY,
             ),
+            node_failed_seconds: Registry::unregistered("node_failed_seconds", &LATENCY),
             node_retries: retries(&registry),
             connections: by_surface(
                 &registry,
@@ -347,9 +350,17 @@ impl Metrics {
     pub fn node_call(&self, error: Option<&str>, took: Duration) {
         match error {
             None => self.node_answered.inc(),
-            Some(error) => self.node_calls.with_label_values(&[error]).inc(),
+            Some(error) => {
+                self.node_calls.with_label_values(&[error]).inc();
+                self.node_failed_seconds.observe(took.as_secs_f64());
+            }
         }
         self.node_seconds.observe(took.as_secs_f64());
+    }
+
+    /// How long the node took for its answers, without the calls that failed.
+    pub fn node_latency(&self) -> Latency {
+        Latency::of(&self.node_seconds).without(&Latency::of(&self.node_failed_seconds))
     }
 
     /// Counts a client connection.
@@ -393,30 +404,8 @@ pub struct Requests {
     /// `None` for a reason that the surface never has.
     unanswered: [Option<IntCounter>; Reason::ALL.len()],
     seconds: Histogram,
-}
-
-/// A histogram of durations at one time.
-#[derive(Debug)]
-pub struct Latency {
-    /// Observations in all.
-    pub count: u64,
-    /// Their sum in seconds.
-    pub sum: f64,
-    /// Observations up to each bound of [`LATENCY`].
-    pub below: Vec<u64>,
-}
-
-impl Latency {
-    /// Reads a histogram.
-    pub fn of(histogram: &Histogram) -> Self {
-        let metric = histogram.metric();
-        let buckets = metric.get_histogram().get_bucket().iter();
-        Self {
-            count: histogram.get_sample_count(),
-            sum: histogram.get_sample_sum(),
-            below: buckets.map(|bucket| bucket.cumulative_count()).collect(),
-        }
-    }
+    /// Those of `seconds` that were not answered.
+    unanswered_seconds: Histogram,
 }
 
 impl Requests {
@@ -436,6 +425,7 @@ impl Requests {
             answered: with(None),
             unanswered: Reason::ALL.map(|reason| has(reason).then(|| with(Some(reason)))),
             seconds: registry.histogram(time, time_help, &LATENCY),
+            unanswered_seconds: Registry::unregistered("unanswered_seconds", &LATENCY),
         }
     }
 
@@ -447,6 +437,9 @@ impl Requests {
         };
         if let Some(counter) = counter {
             counter.inc();
+        }
+        if reason.is_some() {
+            self.unanswered_seconds.observe(total.as_secs_f64());
         }
         self.seconds.observe(total.as_secs_f64());
     }
@@ -464,8 +457,9 @@ impl Requests {
             .filter(|(_, count)| *count > 0)
     }
 
-    /// How long requests took.
+    /// How long the answered requests took: a refusal takes microseconds, and while the node is
+    /// away a failure does, too.
     pub fn latency(&self) -> Latency {
-        Latency::of(&self.seconds)
+        Latency::of(&self.seconds).without(&Latency::of(&self.unanswered_seconds))
     }
 }

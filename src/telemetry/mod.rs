@@ -1,4 +1,4 @@
-//! What the operator sees: log lines, metrics and traces. `admin` serves them; traces are sent.
+//! Log lines, metrics and traces for the operator. `admin` serves them; traces are sent.
 //!
 //! Nothing here holds a body, a token, a key or a signature. Every label value is from a closed
 //! set, so no client can add a series or forge a log line.
@@ -6,6 +6,7 @@
 mod conditions;
 mod connection;
 mod fleet;
+mod latency;
 pub mod log;
 pub mod metrics;
 mod process;
@@ -19,11 +20,10 @@ mod trace;
 
 pub use self::fleet::{FleetMessage, FleetMetrics};
 pub use self::log::{HttpLine, Log, RequestLine};
-pub use conditions::{Condition, Conditions, Finding, Trouble, Verdict};
+pub use conditions::{Condition, Conditions, Finding, Trouble, UNREADABLE, Verdict};
 pub use connection::{ConnectionOutcome, Handshake, ProxyHeader};
-pub use metrics::{
-    BySurface, CacheUse, LATENCY, LabelValues, Latency, Metrics, Requests, Surface, encode,
-};
+pub use latency::Latency;
+pub use metrics::{BySurface, CacheUse, LATENCY, LabelValues, Metrics, Requests, Surface, encode};
 pub use recent::{Event, Recent};
 pub use registry::{Registry, as_gauge, counts, raise};
 pub use relay::{PinState, RelayMetrics};

@@ -69,6 +69,13 @@ impl Registry {
         self.add(Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets.to_vec())))
     }
 
+    /// A histogram for the operator's page alone.
+    pub(super) fn unregistered(name: &str, buckets: &[f64]) -> Histogram {
+        let options = HistogramOpts::new(name, "For the operator's page.");
+        Histogram::with_opts(options.buckets(buckets.to_vec()))
+            .expect("the name is a literal, and the bounds ascend")
+    }
+
     /// Registers a metric that `update` brings up to date at each scrape.
     pub fn sample<C: Collector + 'static>(
         &self,

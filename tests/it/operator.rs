@@ -173,7 +173,7 @@ fn the_events_tell_what_happens() {
     assert_eq!(total(&gateway["refused"], "method_not_allowed"), 1);
     assert_eq!(total(&gateway["refused"], "parse_error"), 1);
     assert_eq!(total(&gateway["calls"], "starknet_blockNumber"), 1);
-    assert_eq!(gateway["latency"]["count"], 4);
+    assert_eq!(gateway["latency"]["count"], 1, "a refusal takes no time, and says nothing");
     let bounds = after["bounds"].as_array().map(Vec::len);
     assert_eq!(gateway["latency"]["below"].as_array().map(Vec::len), bounds, "a count a bound");
     assert_eq!(total(&after["node"]["calls"], "ok"), 1);
@@ -337,8 +337,8 @@ fn the_page_shows_applied_and_pending_changes() {
     assert_eq!(config["mistaken"], true);
     assert_eq!(config["changes"].as_array(), Some(changes), "nothing changed by it");
     let errors = ask(&edge, &local("/errors")).json();
-    let newest = &errors[0];
-    assert_eq!(newest["level"], "error", "the newest comes first");
+    let mut lines = errors.as_array().expect("a list").iter();
+    let newest = lines.find(|line| line["level"] == "error").expect("the mistake");
     let text = newest["text"].as_str().unwrap_or_default();
     assert!(text.contains("reload failed") || text.contains("node.max_idle"), "{text}");
     let live = errors.as_array().expect("a list").iter().any(|line| {

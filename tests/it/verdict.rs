@@ -44,7 +44,7 @@ fn a_node_outage_is_an_event() {
     let node = Node::start(good);
     let address = node.address();
     let edge = Edge::with(&node, &[("gateway.cache.enabled", "false")]);
-    assert_eq!(verbose(&edge), (200, "ok\nverdict: ok\n".into()));
+    assert_eq!(verbose(&edge), (200, "verdict: ok\nready: ok\n".into()));
     let cache = &Page::listening(&edge).next().expect("a snapshot")["cache"];
     assert_eq!(cache["enabled"], false, "off is not bypassed");
     drop(node);
@@ -54,7 +54,10 @@ fn a_node_outage_is_an_event() {
     assert_eq!(down["cause"], "connection refused");
     let (status, text) = verbose(&edge);
     assert_eq!(status, 200, "the process takes requests");
-    assert!(text.contains("verdict: failing") && text.contains(&address.to_string()), "{text}");
+    assert!(
+        text.starts_with("verdict: failing\n") && text.contains(&address.to_string()),
+        "{text}"
+    );
     let shown = metrics(&edge);
     assert_eq!(shown[r#"portcullis_condition{condition="node_url"}"#], 1.0);
     assert_eq!(shown[r#"portcullis_condition_failing{condition="node_url"}"#], 1.0);
@@ -66,7 +69,7 @@ fn a_node_outage_is_an_event() {
     let up = event(&edge, "node_url", "node URL works again");
     assert_eq!(up["level"], "info");
     assert!(up["lasted"].as_str().is_some_and(|time| time.contains('s')), "{up}");
-    assert_eq!(verbose(&edge), (200, "ok\nverdict: ok\n".into()));
+    assert_eq!(verbose(&edge), (200, "verdict: ok\nready: ok\n".into()));
 }
 
 #[test]
@@ -85,10 +88,13 @@ fn requests_that_fail_are_an_event() {
     let cause = begun["cause"].as_str().unwrap_or_default();
     assert!(cause.ends_with("of them upstream_status (502 Bad Gateway)"), "{cause}");
     let (_, text) = verbose(&edge);
-    assert!(text.contains("verdict: degraded\nrequests fail (gateway) since "), "{text}");
+    assert!(
+        text.starts_with("verdict: degraded\nready: ok\nrequests fail (gateway) since "),
+        "{text}"
+    );
     is_repaired.store(true, Ordering::Relaxed);
     event(&edge, "requests", "requests are answered again");
-    assert_eq!(verbose(&edge), (200, "ok\nverdict: ok\n".into()));
+    assert_eq!(verbose(&edge), (200, "verdict: ok\nready: ok\n".into()));
 }
 
 #[test]
@@ -118,6 +124,26 @@ fn quiet_event(edge: &Edge, condition: &str, message: &str) -> Value {
 }
 
 #[test]
+fn a_failed_reload_is_an_event() {
+    let node = Node::start(good);
+    let setup = Setup::before(node.address());
+    let edge = setup.start();
+    edge.rewrite(&setup.clone().set("node.max_idle", "\"many\""));
+    edge.signal("HUP");
+    let message = "the configuration in the file is not applied";
+    let begun = quiet_event(&edge, "configuration", message);
+    assert_eq!(begun["level"], "warn", "requests are served as before");
+    let (status, text) = verbose(&edge);
+    assert_eq!(status, 200);
+    assert!(text.starts_with("verdict: degraded\nready: ok\n"), "{text}");
+    assert!(text.contains(&format!("{message} since ")), "{text}");
+    edge.rewrite(&setup);
+    edge.signal("HUP");
+    quiet_event(&edge, "configuration", "the configuration is applied");
+    assert_eq!(verbose(&edge), (200, "verdict: ok\nready: ok\n".into()));
+}
+
+#[test]
 fn a_certificate_that_ends_soon_is_an_event() {
     let (node, folder) = (Node::start(good), Folder::new());
     let now = SystemTime::UNIX_EPOCH.elapsed().expect("a clock").as_secs();
@@ -138,7 +164,7 @@ fn a_certificate_that_ends_soon_is_an_event() {
     edge.signal("HUP");
     let renewed = quiet_event(&edge, "certificate", "certificate valid");
     assert_eq!(renewed["level"], "info");
-    assert_eq!(verbose(&edge).1, "ok\nverdict: ok\n");
+    assert_eq!(verbose(&edge).1, "verdict: ok\nready: ok\n");
 }
 
 #[test]
@@ -167,7 +193,7 @@ fn a_store_that_goes_away_is_an_event() {
     let back = quiet_event(&edge, "store", "store reachable again");
     assert_eq!(back["level"], "info");
     assert!(back["lasted"].as_str().is_some_and(|time| time.contains('s')), "{back}");
-    assert_eq!(verbose(&edge).1, "ok\nverdict: ok\n");
+    assert_eq!(verbose(&edge).1, "verdict: ok\nready: ok\n");
 }
 
 #[test]

@@ -355,6 +355,6 @@ class Flood(Outage):
         eventually("the number of the others", summaries, 15)
         assert len(self.edge.lines()) - before < 400, "the flood fills the log"
         _, text = ask(f"http://{self.edge.admin}/readyz?verbose")
-        assert text == "ok\nverdict: ok\n" and self.edge.verdict()["state"] == "ok", text
+        assert text == "verdict: ok\nready: ok\n" and self.edge.verdict()["state"] == "ok", text
         self.fires("PortcullisRequestsRateLimited")
         assert self.alertmanager.paged(self.edge.admin)[0] == set(), "a flood is for the morning"

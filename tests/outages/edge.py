@@ -234,7 +234,7 @@ class Edge:
 
         def look():
             _, text = ask(f"http://{self.admin}/readyz?verbose")
-            return text == "ok\nverdict: ok\n" and self.verdict()["state"] == "ok"
+            return text == "verdict: ok\nready: ok\n" and self.verdict()["state"] == "ok"
 
         eventually(f"{self.folder.name} to be well", look, 2 * SOON)
         gauge = f'portcullis_condition{{condition="{condition}"}}'

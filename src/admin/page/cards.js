@@ -1,7 +1,7 @@
 // The cards: the node, each surface, the cache, and the fleet.
 import {
   Table, brief, bytes, count, each, el, percent, perSecond, pill, reason, seconds, setClass,
-  setText,
+  setText, span,
 } from './dom.js';
 import { Plot } from './plot.js';
 import { failedOf, refusedOf, requestsOf, surfaceOf, totalOf } from './rates.js';
@@ -38,7 +38,13 @@ class Card {
   show([word, kind], troubles, values, past) {
     setText(this.state, word);
     setClass(this.state, `pill ${kind}`);
-    setText(this.why, troubles.map(reason).join('; '));
+    each(this.why, troubles, ({ condition, subject }) => `${condition} ${subject}`,
+      () => el('span', {}, el('span'), ' ', el('a')), (part, trouble) => {
+        setText(part.firstChild, `${reason(trouble)}.`);
+        setText(part.lastChild, 'Runbook');
+        part.lastChild.setAttribute('href', `/runbook#${trouble.runbook}`);
+        part.lastChild.setAttribute('aria-label', `Runbook: ${trouble.message}`);
+      });
     setClass(this.why, `why ${kind}`);
     this.why.hidden = troubles.length === 0;
     values.forEach((value, at) => {
@@ -84,7 +90,9 @@ function surface(name) {
   const of = (get) => (snapshot) => get(surfaceOf(snapshot, name));
   const show = (snapshot, history) => {
     const { connections, listen, calls: made } = surfaceOf(snapshot, name);
-    const troubles = snapshot.verdict.troubles.filter(({ surfaces }) => surfaces.includes(name));
+    const all = snapshot.verdict.troubles.filter(({ surfaces }) => surfaces.includes(name));
+    // one cause, not all that follows from it
+    const troubles = all.filter(({ follows }) => !follows);
     const state = snapshot.draining ? ['draining', 'warn'] : stateOf(troubles);
     const now = [requestsOf, refusedOf, failedOf].map((get) => history.rate(of(get)));
     const times = [0.5, 0.99].map((share) => history.quantile(share, of((one) => one.latency)));
@@ -133,6 +141,7 @@ function node() {
     ['URL', 'code'], ['Used by', ''], ['State', ''], ['Head', 'number'], ['Busy', 'number'],
     ['Idle', 'number'],
   ]);
+  urls.node.classList.add('stacked');
   const errors = new Table('Errors of the node', [['Error', 'name'], ['Total', 'number']]);
   card.node.append(el('details', {}, el('summary', {}, 'URLs'),
     urls.node, errors.node));
@@ -146,6 +155,9 @@ function node() {
     const [, kind] = stateOf(troubles);
     const state = broken > 0 ? [`breaker open (${broken})`, kind === 'good' ? 'warn' : kind]
       : kind === 'good' ? ['healthy', 'good'] : stateOf(troubles);
+    const { block, block_ms: since } = snapshot.seen;
+    setText(card.where, block === null ? ''
+      : `block ${count(block)}, new ${span(snapshot.at_ms - since)} ago`);
     card.show(state, troubles, [
       ...now.map(rateText), count(snapshot.node.retries), ...times.map(seconds),
       count(failed(snapshot)),
@@ -154,7 +166,8 @@ function node() {
       one.url, one.surface,
       one.broken ? pill(row, 'breaker open', 'bad')
         : one.left_out ? pill(row, one.left_out.replace('_', ' '), 'warn')
-          : pill(row, 'healthy', 'good'),
+          : troubles.some(({ subject }) => subject === one.url) ? pill(row, 'no answer', 'bad')
+            : pill(row, 'healthy', 'good'),
       one.head === null ? '–' : count(one.head), count(one.busy), count(one.idle),
     ]);
     const seen = snapshot.node.calls.filter(({ name, total: all }) => name !== 'ok' && all > 0);

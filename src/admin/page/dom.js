@@ -179,13 +179,14 @@ export function span(ms) {
   return minutes > 0 ? `${minutes} min ${rest} s` : `${rest} s`;
 }
 
-/** A time of day, with the date if it is not today. */
+/** A time of day in UTC, as in the log, with the date if it is not today. */
 export function clock(ms, now = Date.now()) {
-  const at = new Date(ms);
-  const time = at.toLocaleTimeString('en-GB');
-  const today = at.toDateString() === new Date(now).toDateString();
-  return today ? time : `${at.toLocaleDateString('sv-SE')} ${time}`;
+  const [date, time] = new Date(ms).toISOString().split(/[T.]/);
+  return new Date(now).toISOString().startsWith(date) ? time : `${date} ${time}`;
 }
+
+/** The same with its zone, for text. */
+export const utc = (ms, now) => `${clock(ms, now)} UTC`;
 
 /** A `<time>` with the full timestamp as its title. */
 export function instant(ms) {

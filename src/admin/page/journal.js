@@ -26,7 +26,7 @@ export class Journal {
     this.note = byId('journal-note');
     this.more = byId('journal-more');
     this.table = new Table('Writes', [
-      ['Number', ''], ['When', 'bare'], ['Operation', 'name bare'], ['State', ''],
+      ['Number', ''], ['When (UTC)', 'bare'], ['Operation', 'name bare'], ['State', ''],
       ['Transaction', 'code hash'], ['Subject', 'code hash'],
     ], [10, 3]);
     byId('journal-search').open = !narrow.matches;

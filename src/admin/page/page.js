@@ -1,5 +1,5 @@
 // The operator's page: follows the server's snapshots and shows each.
-import { each, el, reason, setClass, setText, span, bytes, clock, count } from './dom.js';
+import { bytes, count, each, el, reason, setClass, setText, span, utc } from './dom.js';
 import { Journal } from './journal.js';
 import { panels } from './panels.js';
 import { History } from './rates.js';
@@ -12,6 +12,18 @@ const PAUSE = 3_000;
 const HIDDEN = 60_000;
 
 const byId = (id) => document.getElementById(id);
+
+/** One trouble for each cause: URLs that all fail are one, and what follows from it is part of it. */
+function banners(troubles) {
+  const urls = troubles.filter(({ condition, failing }) => condition === 'node_url' && failing);
+  const follow = troubles.filter(({ follows }) => follows);
+  const own = troubles.filter((one) => !follow.includes(one) && !urls.slice(1).includes(one));
+  if (urls.length === 0) return own;
+  const others = urls.length > 1 ? [`${urls.length - 1} more of its URLs`] : [];
+  const also = [...others, ...follow.map(({ message }) => message)];
+  const text = also.length > 0 ? `; also: ${also.join('; ')}` : '';
+  return own.map((one) => (one === urls[0] ? { ...one, also: text } : one));
+}
 
 class Page {
   constructor() {
@@ -65,7 +77,7 @@ class Page {
 
   /** What the page shows is no longer true. */
   lost() {
-    const last = this.last ? `, last update ${clock(this.last.at_ms)}` : '';
+    const last = this.last ? `, last update ${utc(this.last.at_ms)}` : '';
     this.status('not connected', 'bad', `not connected${last}`);
     document.body.classList.add('stale');
   }
@@ -96,18 +108,24 @@ class Page {
     this.journal.follow(snapshot);
   }
 
-  /** What is wrong, and since when. */
+  /** What is wrong, since when, and what to do: one banner for each cause. */
   troubles({ at_ms: now, verdict }) {
-    each(byId('troubles'), verdict.troubles, ({ condition, subject }) => `${condition} ${subject}`,
-      () => el('li'), (line, { since_ms: since, ...trouble }) => {
-        setClass(line, trouble.failing ? 'bad' : 'warn');
-        setText(line, `${reason(trouble)}, since ${clock(since, now)} (${span(now - since)})`);
-      });
+    each(byId('troubles'), banners(verdict.troubles), ({ condition, subject }) =>
+      `${condition} ${subject}`,
+    () => el('li', {}, el('span'), ' ', el('a')), (line, { since_ms: since, ...trouble }) => {
+      setClass(line, trouble.failing ? 'bad' : 'warn');
+      const [text, link] = line.children;
+      setText(text, `${reason(trouble)}, since ${utc(since, now)} (${span(now - since)})`
+        + `${trouble.also ?? ''}.`);
+      setText(link, 'Runbook');
+      link.setAttribute('href', `/runbook#${trouble.runbook}`);
+      link.setAttribute('aria-label', `Runbook: ${trouble.message}`);
+    });
   }
 
   facts(snapshot) {
     const facts = [
-      ['Version', snapshot.version],
+      ['Version', snapshot.version + (snapshot.revision ? ` (${snapshot.revision.slice(0, 9)})` : '')],
       ['Uptime', span(snapshot.at_ms - snapshot.started_ms)],
       ['In flight', count(snapshot.in_flight)],
       ['Answer memory', `${bytes(snapshot.memory.taken)} of ${bytes(snapshot.memory.size)}`],

@@ -1,7 +1,7 @@
 // The sections of the page: each is a function that shows a snapshot.
 import { cards } from './cards.js';
 import {
-  Table, bar, clock, count, each, el, instant, percent, perSecond, pill, setClass, setText, span,
+  Table, bar, count, each, el, instant, percent, perSecond, pill, setClass, setText, span, utc,
 } from './dom.js';
 import { totalOf } from './rates.js';
 
@@ -99,20 +99,27 @@ function pins(place) {
     if (!snapshot.relay) return;
     const { proof } = snapshot.relay;
     const lost = proof?.pins.filter(({ ok }) => !ok) ?? [];
+    // one cause, not one row for each pin
+    const isSilent = lost.length > 0 && lost.every(({ actual }) => actual === 'unreadable');
+    const since = snapshot.seen.proven_ms;
     const held = proof?.pins.filter(({ ok }) => ok) ?? [];
     const all = proof?.pins.length;
     const [word, kind] = !proof ? ['not checked yet', 'quiet']
       : proof.ready ? [`all ${all} proven`, 'good']
+        : isSilent ? ['the node is silent', 'bad']
         : [`${lost.length || 'some'} of ${all} not proven: writes are refused`, 'bad'];
     setText(state, word);
     setClass(state, `pill ${kind}`);
     title.parentElement.hidden = held.length === 0;
     setText(title, lost.length > 0 ? `Pins that hold: ${held.length}` : 'Pins');
-    fill(failing, lost);
+    fill(failing, isSilent ? [] : lost);
     fill(holding, held);
     if (!proof) return;
-    setText(when, `checked ${span(snapshot.at_ms - proof.checked_ms)} ago`);
-    when.title = clock(proof.checked_ms, snapshot.at_ms);
+    const proven = since === null ? 'never proven since start' : `last proven at ${utc(since)}`;
+    setText(when, (isSilent ? 'No pin is readable, and writes are refused: ' : '')
+      + `checked ${span(snapshot.at_ms - proof.checked_ms)} ago`
+      + (proof.ready ? '' : `, ${proven}`));
+    when.title = utc(proof.checked_ms, snapshot.at_ms);
   };
 }
 
@@ -163,18 +170,38 @@ function following(path, mark, show) {
   };
 }
 
+/** Equal lines as one, at the time of the newest. */
+function folded(lines) {
+  const rows = new Map();
+  for (const { at_ms: at, level, text } of lines) {
+    const key = `${level} ${text}`;
+    const row = rows.get(key) ?? { key, at, level, text: readable(text), times: 0 };
+    rows.set(key, { ...row, times: row.times + 1, first: at });
+  }
+  return [...rows.values()];
+}
+
+/** A line about a condition as the banners say it; any other as it is. */
+function readable(text) {
+  const found = text.match(/^(.*?) condition=\S+ subject=(.*?) cause=(.*?)(?: lasted=(.*))?$/);
+  if (!found) return text;
+  const [, message, subject, cause, lasted] = found;
+  return `${message}${subject && ` (${subject})`}: ${cause}${lasted ? `; it lasted ${lasted}` : ''}`;
+}
+
 /** The most recent warnings and errors of the log, and the ends of conditions. */
 function errors(place) {
   const none = el('p', { class: 'note' }, 'None since start.');
   const table = new Table('Recent warnings and errors', [
-    ['Time', ''], ['Level', ''], ['Text', 'code bare'],
+    ['Time (UTC)', ''], ['Level', ''], ['Times', 'number'], ['Text', 'code bare'],
   ], [10, 3]);
   place.append(none, table.node);
   return following('/errors', ({ errors: number }) => number, (lines) => {
     none.hidden = lines.length > 0;
     table.node.hidden = lines.length === 0;
-    table.show(lines, (line) => `${line.at_ms} ${line.text}`, ({ at_ms: at, level, text }, row) => [
-      instant(at), pill(row, level, { error: 'bad', warn: 'warn' }[level] ?? 'good'), text,
+    table.show(folded(lines), ({ key }) => key, ({ at, level, text, times, first }, row) => [
+      instant(at), pill(row, level, { error: 'bad', warn: 'warn' }[level] ?? 'good'), count(times),
+      times > 1 ? `${text} (first at ${utc(first)})` : text,
     ]);
   });
 }
@@ -189,8 +216,8 @@ function configuration(place) {
   const mark = ({ reloads }) => reloads;
   return following('/config', mark, ({ reloaded_ms: at, mistaken, changes }) => {
     const reloaded = at === null ? 'Not reloaded since start (send SIGHUP to reload).'
-      : mistaken ? `Reload failed at ${clock(at)}, nothing changed: see the errors.`
-        : `Reloaded at ${clock(at)}.`;
+      : mistaken ? `Reload failed at ${utc(at)}, nothing changed: see the errors.`
+        : `Reloaded at ${utc(at)}.`;
     const same = changes.length === 0 ? ' No key differs from the start.' : '';
     setText(words, reloaded + (at === null ? '' : same));
     table.node.hidden = changes.length === 0;

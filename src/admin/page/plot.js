@@ -1,5 +1,5 @@
 // A plot of the last minutes, with a time axis and a cursor that shows the values at a time.
-import { clock, el, narrow, setText, svg } from './dom.js';
+import { clock, el, narrow, setText, svg, utc } from './dom.js';
 
 /** Minutes that a plot shows, and between two marks of its axis: the first that has all points. */
 const RANGES = [[5, 2], [15, 5], [30, 10]];
@@ -95,14 +95,14 @@ export class Plot {
     const share = 100 * this.across(point.at_ms) / WIDTH;
     const values = this.lines.map(([name, kind, series]) =>
       [name, kind, this.format(point.values[series])]);
-    this.tip.replaceChildren(el('span', {}, clock(point.at_ms, this.past.end)),
+    this.tip.replaceChildren(el('span', {}, utc(point.at_ms, this.past.end)),
       ...values.map(([name, kind, value]) =>
         el('span', {}, el('i', { class: `swatch ${kind}` }), `${name} ${value}`)));
     this.tip.style.setProperty('left', `${share}%`);
     // so that it never leaves the plot
     this.tip.style.setProperty('transform', `translateX(-${share}%)`);
     this.slider.setAttribute('aria-valuenow', this.past.points.indexOf(point));
-    this.slider.setAttribute('aria-valuetext', `${clock(point.at_ms, this.past.end)}: `
+    this.slider.setAttribute('aria-valuetext', `${utc(point.at_ms, this.past.end)}: `
       + values.map(([name, , value]) => `${name} ${value}`).join(', '));
   }
 

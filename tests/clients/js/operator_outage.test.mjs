@@ -70,10 +70,10 @@ test('a page that opens shows the past', async () => {
   assert.ok(line.includes('L'), 'they are drawn');
   await tab.page.focus(PLOT);
   await tab.page.keyboard.press('Home');
-  const first = /^(\S+ )?(\d\d:\d\d:\d\d): requests [\d.,]+\/s, refused 0\/s, failed 0\/s$/;
-  const [, date = `${new Date(opened).toLocaleDateString('sv-SE')} `, time] =
+  const first = /^(\S+ )?(\d\d:\d\d:\d\d) UTC: requests [\d.,]+\/s, refused 0\/s, failed 0\/s$/;
+  const [, date = `${new Date(opened).toISOString().slice(0, 10)} `, time] =
     (await cursor(tab)).match(first);
-  assert.ok(Date.parse(date + time) < opened, `${date}${time} was before the page`);
+  assert.ok(Date.parse(`${date.trim()}T${time}Z`) < opened, `${date}${time} was before the page`);
   await tab.close();
 });
 
@@ -85,7 +85,7 @@ test('the values of a time are shown by keyboard, mouse and touch', async () => 
   const newest = await cursor(tab);
   await tab.page.keyboard.press('ArrowLeft');
   assert.notEqual(await cursor(tab), newest, 'the arrow moves it');
-  assert.match(await tab.text(tip), /\d\d:\d\d:\d\d\s+requests [\d.,]+\/s/);
+  assert.match(await tab.text(tip), /\d\d:\d\d:\d\d UTC\s+requests [\d.,]+\/s/);
   const marks = await tab.page.$$eval('.plot .mark', (all) => all.filter((one) =>
     one.getAttribute('d')).length);
   assert.ok(marks > 5, 'the time is marked in every plot');
@@ -127,21 +127,35 @@ test('an outage is on the card of each surface that it breaks', async (t) => {
   await eventually('the cache', async () => await state(tab, 'Cache') === 'bypassed');
   assert.equal(await state(tab, 'sidecar'), 'ok', 'it needs no node');
   assert.match(await tab.page.title(), new RegExp(`^failing – ${host} – `));
-  await tab.until('pins that fail', '#pins-panel', (text) => text.includes('unreadable'));
-  const top = await tab.page.$eval('#pins-panel tbody tr', (row) => row.innerText);
-  assert.ok(top.includes('not proven'), 'the failing are first');
-  const heights = await tab.page.$$eval('#pins-panel td:last-child', (cells) => {
-    const height = (cell) => {
-      const range = document.createRange();
-      range.selectNodeContents(cell);
-      return range.getClientRects().length;
-    };
-    return cells.filter((cell) => cell.innerText === 'unreadable').map(height);
+  const pins = await tab.until('pins that fail', '#pins-panel',
+    (text) => text.includes('the node is silent'));
+  assert.match(pins, /last proven at (\S+ )?\d\d:\d\d:\d\d UTC/);
+  assert.ok(!pins.includes('unreadable'), 'not a row for each pin');
+  await eventually('one banner', async () => {
+    const banners = await tab.page.$$eval('#troubles li', (all) => all.map((one) => one.innerText));
+    return banners.length === 1 && banners[0].startsWith('node URL failed')
+      && banners[0].includes('also:') && banners[0].includes('cache bypassed')
+      && banners[0].includes('pins lost');
   });
-  assert.ok(heights.length > 0 && heights.every((lines) => lines === 1), `a word: ${heights}`);
-  await shoot(tab, 'outage-1280');
-  await tab.page.setViewport({ width: 390, height: 844 });
-  await shoot(tab, 'outage-390');
+  await eventually('no latency of failures', async () => {
+    system.read('starknet_blockNumber').catch(() => null);
+    return await tab.value('Node', 'p50') === '–' && await tab.value('gateway', 'p99') === '–';
+  });
+  await eventually('the age of the newest block', async () =>
+    /^block [\d,]+, new (\d+ min )?\d+ s ago$/.test(await tab.text('article[aria-label="Node"] .where')));
+  const links = await tab.page.$$eval('#troubles a, .why a', (all) => all.map(({ href }) => href));
+  assert.ok(links.length > 1 && links.every((link) =>
+    link === `${system.admin}/runbook#portcullisnodedown`
+    || link === `${system.admin}/runbook#portcullisrelaypinsunproven`
+    || link === `${system.admin}/runbook#portculliscachesuspended`), String(links));
+  for (const scheme of ['light', 'dark']) {
+    await tab.page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: scheme }]);
+    for (const width of [360, 1280, 1920]) {
+      await tab.page.setViewport({ width, height: 900 });
+      assert.deepEqual(await tab.overflows(), [], `${scheme} ${width}`);
+      await shoot(tab, `outage-${scheme}-${width}`);
+    }
+  }
   node.child.process.kill('SIGCONT');
   await eventually('all is well', async () => await state(tab, 'relay') === 'ok');
   await tab.until('the verdict', '#status', (text) => text === 'ok');
@@ -182,5 +196,24 @@ test('the documents lead back, and their links are underlined', async () => {
   await tab.page.click('nav .back a');
   await tab.until('the page', '#status', (text) => text === 'ok');
   assert.equal(await colour(), paper, 'both have one design');
+  await tab.close();
+});
+
+test('each banner leads to its section of the runbook', async () => {
+  const tab = await Tab.open(browser, `${system.admin}/runbook#portcullisnodedown`);
+  const top = await tab.page.$eval('#portcullisnodedown', (one) => one.getBoundingClientRect().top);
+  assert.ok(top >= 0 && top < 900, `the section is in view: ${top}`);
+  const broken = await tab.page.$$eval('main a[href]', (links) => links.map((link) =>
+    link.getAttribute('href')).filter((to) => to.startsWith('#') && !document.querySelector(to)));
+  assert.deepEqual(broken, [], 'each of its links leads somewhere');
+  const unknown = await tab.page.$$eval('main a[href]', (links) => links.map((link) =>
+    link.getAttribute('href')).filter((to) => !to.startsWith('#') && !to.startsWith('https://')));
+  assert.deepEqual(unknown, []);
+  for (const width of [360, 1280, 1920]) {
+    await tab.page.setViewport({ width, height: 900 });
+    assert.deepEqual(await tab.overflows(), [], `${width}`);
+    await shoot(tab, `runbook-${width}`);
+  }
+  assert.deepEqual(tab.complaints, []);
   await tab.close();
 });

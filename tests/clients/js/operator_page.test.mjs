@@ -166,8 +166,30 @@ test('a reload appears key by key, a mistake as an error', () => watching({}, as
   await writeFile(system.config, `${changed}\n[nonsense]\n`);
   system.child.process.kill('SIGHUP');
   await tab.until('the error', '#errors-panel', (said) => said.includes('reload failed'));
+  await tab.until('the verdict', '#status', (said) => said === 'degraded');
+  await tab.until('the banner', '#troubles', (said) => said.includes('reload failed'));
+  const link = () => tab.page.$eval('#troubles a', ({ href }) => href);
+  assert.equal(await link(), `${system.admin}/runbook#portcullisconfigreloadfailed`);
+  system.child.process.kill('SIGHUP');
+  await tab.until('equal lines as one', '#errors-panel', (said) => /\t2\t|\s2\s.*first at/.test(said));
   await tab.until('that none is new', '#configuration-panel', (said) => said.includes('Reload failed'));
   await writeFile(system.config, text);
+  system.child.process.kill('SIGHUP');
+  await tab.until('the end', '#status', (said) => said === 'ok');
+}));
+
+test('times are in UTC wherever the browser is', () => watching({}, async (tab) => {
+  const shown = async (zone) => {
+    await tab.page.emulateTimezone(zone);
+    return tab.page.$eval('#errors-panel time', (one) => [one.innerText, one.title]);
+  };
+  for (const zone of ['America/New_York', 'Asia/Kathmandu']) {
+    await tab.page.reload();
+    await tab.until('a line', '#errors-panel', (said) => said.includes('reload failed'));
+    const [time, whole] = await shown(zone);
+    assert.ok(whole.includes(`T${time}.`), `${zone}: ${time} of ${whole}`);
+  }
+  assert.match(await tab.text('footer'), /All times are UTC/);
 }));
 
 test('the page recovers after a restart of the server', async () => {
@@ -193,7 +215,7 @@ test('fits a phone and a wide screen, by day and night', async () => {
   for (const scheme of ['light', 'dark']) {
     const media = [{ name: 'prefers-color-scheme', value: scheme },
       { name: 'prefers-reduced-motion', value: 'reduce' }];
-    for (const width of [320, 390, 768, 1280, 2560]) {
+    for (const width of [320, 360, 390, 768, 1280, 1920, 2560]) {
       await watching({ width, media }, async (tab) => {
         await tab.until('the pins', '#pins-panel', (text) => text.includes('proven'));
         await tab.until('five reasons', '#refusals-panel', (text) => text.includes('Show all'));
@@ -215,6 +237,7 @@ test('fits a phone and a wide screen, by day and night', async () => {
           const path = `${process.env.SHOTS}/${scheme}-${width}.png`;
           await tab.page.screenshot({ path, fullPage: true });
         }
+        assert.deepEqual(await tab.overflows(), [], `${scheme} ${width}: with all details open`);
       });
     }
   }

@@ -86,6 +86,16 @@ export class Tab {
     }, name);
   }
 
+  /** The parts that are wider than their place, the page itself included. */
+  overflows() {
+    return this.page.evaluate(() => {
+      const parts = document.querySelectorAll('html, .card, .panel, .top, .rows, .part, main');
+      document.querySelectorAll('details').forEach((one) => { one.open = true; });
+      return [...parts].filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) =>
+        `${one.tagName} ${one.className || one.id} ${one.scrollWidth} > ${one.clientWidth}`);
+    });
+  }
+
   close() {
     return this.page.close();
   }
