@@ -142,3 +142,25 @@ fn every_option_is_explained() {
         }
     }
 }
+
+#[test]
+fn the_runbook_works_for_each_installation() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("conf/prometheus/RUNBOOK.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let (top, sections) = text.split_once("\n## The process\n").expect("the first section");
+    for word in ["journalctl", "systemctl", "docker", "kubectl", "127.0.0.1:8083"] {
+        let line = sections.lines().find(|line| line.contains(word));
+        assert_eq!(line, None, "{word} is for one installation: use the commands of the top");
+    }
+    let blocks: Vec<_> =
+        top.split("```sh\n").skip(1).map(|rest| rest.split("```").next()).collect();
+    let own = |name: &str| format!("{name}() {{");
+    let defining = blocks.iter().flatten().filter(|block| block.contains(&own("log")));
+    let blocks: Vec<_> = defining.collect();
+    assert_eq!(blocks.len(), 3, "systemd, Docker, Kubernetes");
+    for block in blocks {
+        assert!(block.contains(&own("admin")), "{block}");
+        let parses = std::process::Command::new("bash").args(["-n", "-c", block]).status();
+        assert!(parses.expect("bash runs").success(), "{block}");
+    }
+}
