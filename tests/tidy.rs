@@ -356,6 +356,7 @@ const DOCUMENTS: [&str; 9] = [
     "conf/README.md",
     "conf/fleet/README.md",
     "conf/store/README.md",
+    "conf/wallet/README.md",
     "conf/dev/contracts/README.md",
 ];
 
