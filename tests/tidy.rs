@@ -347,7 +347,7 @@ fn the_policy_crate_is_no_std() {
 }
 
 /// The documents to check.
-const DOCUMENTS: [&str; 9] = [
+const DOCUMENTS: [&str; 10] = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",

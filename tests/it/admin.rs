@@ -278,7 +278,9 @@ fn only_admin_serves_the_api_documents() {
         }
         assert_eq!(edge.ask(&Request::new("GET", document.path)).status, 404, "not for everybody");
     }
-    for path in ["/docs/", "/docs?x", "/docs/openapi", "/docs/openapi/../gateway.yaml"] {
+    let runbook = get("/runbook");
+    assert!(runbook.text().contains("id=\"portcullisnodedown\""), "each section has an anchor");
+    for path in ["/runbook/", "/docs/", "/docs?x", "/docs/openapi", "/docs/openapi/../gateway.yaml"] {
         assert_eq!(get(path).status, 404, "{path} is nothing here");
     }
 }

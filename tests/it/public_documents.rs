@@ -86,6 +86,9 @@ fn documents_count_as_calls() {
     let edge = Edge::with(&node, &keys);
     let statuses = [(); 3].map(|()| edge.ask(&Request::new("GET", "/docs")).status);
     assert_eq!(statuses, [200, 200, 429]);
+    for document in PublicDocument::ALL {
+        assert_eq!(edge.ask(&Request::new("GET", document.name())).status, 429, "{document:?}");
+    }
     assert_eq!(edge.ask(&Request::post(QUESTION)).status, 429, "one limit for both");
 }
 

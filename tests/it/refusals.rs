@@ -251,7 +251,7 @@ fn a_wrong_path_gets_the_remedy() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     for (path, remedy) in [
-        ("/rpc/v0_8", "0.10 (0.9 from an older node)"),
+        ("/rpc/v0_8", "version 0.10 of the Starknet API"),
         ("/rpc/v0_10", "without a version"),
         ("/v0_9", "without a version"),
         ("/v0_8/rpc", "without a version"),
