@@ -67,7 +67,7 @@ impl Prelude {
     /// Parses the fixed part.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The mistake in it.
     pub fn parse(bytes: &[u8; PRELUDE]) -> Result<Self, BadHeader> {
         Self::begins(bytes)?;
         let [.., version_and_command, family, high, low] = *bytes;

@@ -235,7 +235,7 @@ pub struct Refusal {
     pub id: Option<Box<str>>,
     /// The HTTP methods that the path takes, for [`Reason::WrongHttpMethod`].
     pub allow: Option<&'static str>,
-    /// What to do instead, where one thing is likely to help.
+    /// The remedy, if one is likely to help.
     pub hint: Option<Cow<'static, str>>,
     /// In how many seconds a repetition may pass, where that is known.
     pub retry_after: Option<u32>,

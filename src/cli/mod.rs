@@ -132,7 +132,7 @@ impl From<SecretError> for Failure {
     }
 }
 
-/// What a command returns.
+/// The result of a command.
 type Outcome = Result<ExitCode, Failure>;
 
 /// The outcome of a command that writes to standard output. A reader may stop early.

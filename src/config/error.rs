@@ -37,7 +37,7 @@ pub struct ConfigError {
     pub key: String,
     /// The place of the value.
     pub origin: Origin,
-    /// What is wrong, and what is accepted.
+    /// The mistake, and the accepted values.
     pub message: String,
 }
 

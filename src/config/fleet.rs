@@ -51,7 +51,7 @@ section! {
 const WHEN_DOWN: &[(&str, WhenDown)] =
     &[("share", WhenDown::Share), ("local", WhenDown::Local), ("refuse", WhenDown::Refuse)];
 
-/// What an instance does while the store is unavailable.
+/// The admission of an instance while the store is unavailable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenDown {
     /// It admits its part of each quota.

@@ -1,4 +1,4 @@
-//! What a configuration key is: its path, its default, its text, and whether a reload applies it.
+//! A configuration key: its path, its default, its text, and whether a reload applies it.
 //!
 //! Each section is written once, as rows of [`section!`] next to the struct they fill:
 //! `fleet.rs`, `gateway.rs`, `relay.rs`, `sidecar.rs`, `process.rs`, `surface.rs` and `trace.rs`.

@@ -88,7 +88,7 @@ pub struct Config {
     pub sidecar: Option<SidecarConfig>,
     /// Where the relay and the sidecar persist their data, if either is on.
     pub store: Option<StoreConfig>,
-    /// What several instances share, if there are several.
+    /// The state that several instances share, if there are several.
     pub fleet: Option<FleetConfig>,
     /// Which requests are traced, and where to, if any are.
     pub trace: Option<TraceConfig>,
@@ -96,7 +96,7 @@ pub struct Config {
     pub admin: Option<AdminConfig>,
     /// Each key's value as text, to show what a reload changes.
     pub values: Values,
-    /// What is accepted, but most likely not meant.
+    /// Values that are accepted, but most likely not meant.
     pub warnings: Vec<ConfigError>,
 }
 
@@ -127,7 +127,7 @@ impl Config {
 /// value of the example file.
 #[derive(Debug)]
 pub struct Draft {
-    /// What was read.
+    /// The configuration.
     pub config: Config,
     /// Every mistake, if there are any.
     pub mistakes: Result<(), Errors>,

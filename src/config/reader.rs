@@ -249,7 +249,7 @@ impl<'t> Reader<'t> {
         Values(self.values.iter().map(text).collect())
     }
 
-    /// What was found besides the values: mistakes, and warnings.
+    /// The mistakes and the warnings.
     pub(super) fn finish(mut self) -> (Result<(), Errors>, Vec<ConfigError>) {
         self.join_missing_keys();
         (Errors::unless_none(self.errors, ()), self.warnings)

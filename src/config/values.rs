@@ -23,7 +23,7 @@ pub(super) type Value<'v> = Spanned<DeValue<'v>>;
 /// A typed value, or all that is wrong with it.
 pub(super) type Converted<T> = Result<T, Vec<ValueError>>;
 
-/// What is wrong with a value or with one item of a list, and the byte where that starts.
+/// A mistake in a value or in one item of a list, and the byte where it starts.
 #[derive(Debug)]
 pub(super) struct ValueError {
     pub(super) at: usize,

@@ -65,7 +65,7 @@ pub(super) struct StoreTime {
     pub(super) at: Instant,
 }
 
-/// What the fleet knows of the chain.
+/// The fleet's state of the chain.
 #[derive(Debug)]
 pub struct Published {
     /// Whether this instance leads.

@@ -28,7 +28,7 @@ const WAIT: Duration = Duration::from_millis(25);
 /// Messages at a time after an outage: half of those that may be under way.
 const REPORTS: usize = 256;
 
-/// What is decided about a request.
+/// The decision about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// It is admitted, and so are this many more, as far as known.
@@ -42,7 +42,7 @@ pub enum Decision {
     Unavailable,
 }
 
-/// What a limit counts.
+/// The unit that a limit counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
     /// Requests that are admitted.

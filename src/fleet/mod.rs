@@ -1,5 +1,5 @@
-//! What several instances share: the limits of their clients, exact over all of them, and one watch
-//! of the chain.
+//! The state that several instances share: the limits of their clients, exact over all of them, and
+//! one watch of the chain.
 //!
 //! An instance leases requests of a client's quota from Valkey or Redis, by one atomic script
 //! (`lease.lua`), and admits by its lease: a message per dozen requests instead of one for each. A
@@ -38,7 +38,7 @@ use std::sync::Arc;
 use store::Store;
 use tokio::time::Instant;
 
-/// What the instances of one name share.
+/// The state that instances of one name share.
 pub struct Fleet {
     store: Store,
     terms: Terms,

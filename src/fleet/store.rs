@@ -63,7 +63,7 @@ impl From<SecretError> for CredentialsError {
     }
 }
 
-/// What the files of `[fleet]` hold.
+/// The contents of the files of `[fleet]`.
 #[derive(Debug)]
 pub struct Credentials {
     password: Option<Secret>,
@@ -147,7 +147,7 @@ async fn connect(
     Ok(timeout(PATIENCE, connected).await.map_err(|_| FleetError::Timeout)??)
 }
 
-/// What a message is for.
+/// The purpose of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// A lease.
@@ -156,7 +156,7 @@ pub(super) enum Purpose {
     Report,
 }
 
-/// What the store answered.
+/// The store's answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Answer {
     Granted(Granted),

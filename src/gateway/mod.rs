@@ -51,7 +51,7 @@ pub struct Gateway {
     latest: Latest,
 }
 
-/// What a reload changes in a running gateway.
+/// The settings of a running gateway that a reload changes.
 #[derive(Debug)]
 pub struct Settings {
     /// The policy.

@@ -30,7 +30,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// How long a poll waits for a node that is behind what clients have seen, before the cache is
 /// bypassed.
 const PATIENCE: Duration = Duration::from_millis(150);
-/// What was published is fresh for this many intervals: the leader publishes once in each.
+/// A published state is fresh for this many intervals: the leader publishes once in each.
 const FRESH: u32 = 2;
 
 /// Watches the chain for the gateway's cache.
@@ -42,7 +42,7 @@ pub struct Watcher {
     fleet: Option<Arc<Fleet>>,
 }
 
-/// What one watch, from switch to switch, knows.
+/// The state of one watch, from switch to switch.
 struct Turns {
     watch: Watch,
     /// The epoch of the cache that was applied last.
@@ -248,7 +248,7 @@ impl Watcher {
         turns.due.min(start + self.interval)
     }
 
-    /// How long no state is fresh until an instance watches for itself: an election, and a poll.
+    /// After this time without a fresh state an instance watches for itself: an election, and a poll.
     fn patience(&self) -> Duration {
         lease(self.interval) + self.interval
     }

@@ -273,7 +273,7 @@ impl<'a> RequestLimiter<'a> {
         self.count(rate, Counted::FailedTokens, of, rate.millis(self.now))
     }
 
-    /// What is open, if anything is.
+    /// The open question, if there is one.
     pub(crate) fn unsettled(&self) -> Option<Unsettled<'a>> {
         self.unsettled.get()
     }

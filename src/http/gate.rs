@@ -387,7 +387,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> ServerApp for Gate<A> {
     }
 }
 
-/// What the listeners present in new handshakes. Cheap to clone.
+/// The certificates that listeners present in new handshakes. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Certificates(Arc<BySurface<ArcSwapOption<Identity>>>);
 
@@ -399,7 +399,7 @@ impl Certificates {
         }
     }
 
-    /// What the listener of a surface presents; `None` if it speaks in the clear.
+    /// The certificate of a surface's listener; `None` without TLS.
     pub fn of(&self, surface: Surface) -> Option<Arc<Identity>> {
         self.0[surface as usize].load_full()
     }

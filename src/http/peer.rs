@@ -47,7 +47,7 @@ impl TrustedPeers {
 pub(super) struct Peer {
     /// Its address, or that of the client that its PROXY header names; `None` for a Unix socket.
     pub(super) address: Option<IpAddr>,
-    /// What its requests hold; `None` for a trusted proxy, which has many clients.
+    /// The memory of its requests; `None` for a trusted proxy, which has many clients.
     pub(super) memory: Option<Arc<ClientMemory>>,
     /// Boxed, and only while debug lines are logged: other connections do not pay for it.
     trace: Option<Box<Trace>>,

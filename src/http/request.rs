@@ -305,7 +305,7 @@ impl From<std::io::Error> for Gone {
     }
 }
 
-/// What went out of a response.
+/// The sent part of a response.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
     /// Bytes of the body.

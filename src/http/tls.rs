@@ -29,7 +29,7 @@ const MAX_CERTIFICATES: u64 = 64 << 10;
 const HTTP_2: &[u8] = b"h2";
 const HTTP_1_1: &[u8] = b"http/1.1";
 
-/// What a listener presents.
+/// The certificate of a listener.
 #[derive(Debug)]
 pub struct Identity {
     /// For each handshake.
@@ -98,7 +98,7 @@ impl TlsError {
     }
 }
 
-/// What each listener is to present, unless it speaks in the clear.
+/// The certificate of each listener with TLS.
 #[derive(Debug, Default)]
 pub struct Identities(pub(super) BySurface<Option<Arc<Identity>>>);
 

@@ -30,7 +30,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-/// 16 KiB: what is read at a time where the size is not known. A head and a usual body fit.
+/// 16 KiB: one read of unknown size. A head and a usual body fit.
 pub const READ_SIZE: usize = 16 << 10;
 
 /// The first descriptor that a client's connection may not have, and the same for the node's.
@@ -223,7 +223,7 @@ const SHARES: usize = 4;
 /// 64 KiB: all smaller answers that a client may have in flight are little memory.
 pub const LARGE: usize = 64 << 10;
 
-/// What one client holds of a pool, and its share as the bound.
+/// One client's part of a pool, bounded by its share.
 #[derive(Clone)]
 pub struct ClientShare {
     client: ClientKey,

@@ -30,7 +30,7 @@ pub enum CallFailure {
 }
 
 impl CallFailure {
-    /// What it means to the caller, if no other URL answers.
+    /// Its meaning to the caller if no other URL answers.
     pub(super) const fn error(self) -> NodeError {
         match self {
             Self::Connect => NodeError::Unreachable,

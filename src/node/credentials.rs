@@ -37,7 +37,7 @@ const OWN_HEADERS: [&str; 18] = [
     "upgrade",
 ];
 
-/// What is needed to send a request.
+/// The credentials of a request.
 pub struct Credentials {
     /// `None` without an `https://` URL.
     pub(super) tls: Option<TlsConnector>,
@@ -56,7 +56,7 @@ pub enum CredentialsError {
     /// The file of certificates.
     #[error(transparent)]
     Roots(#[from] CertificatesError),
-    /// There are `https://` URLs, and nothing to verify them by.
+    /// No certificate authority verifies the `https://` URLs.
     #[error("the system has no root certificates: name a file of them")]
     NoRoots,
     /// TLS is impossible here.

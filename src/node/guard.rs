@@ -46,7 +46,7 @@ impl Poll<'_> {
         target.ask_over(connection, (method, params), *deadline, memory).await
     }
 
-    /// What the URL says of itself.
+    /// The URL's own answers about its chain.
     async fn head(
         &mut self,
         mode: NodeMode,

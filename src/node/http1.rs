@@ -64,7 +64,7 @@ impl From<NodeError> for ExchangeError {
     }
 }
 
-/// What ends a body.
+/// The end of a body.
 enum Framing {
     Length(usize),
     Chunked,

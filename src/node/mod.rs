@@ -185,7 +185,7 @@ pub struct Node {
 /// The progress of a node's start, as text for the operator; `None` once it runs.
 type StartProgress = ArcSwapOption<String>;
 
-/// What clients of one node have in common.
+/// The state that clients of one node share.
 struct Shared {
     records: Vec<Arc<UrlRecord>>,
     chain: Arc<ServedChain>,

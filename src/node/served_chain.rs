@@ -32,7 +32,7 @@ impl ChainIdentity {
     }
 }
 
-/// What was last found out about a URL.
+/// The last finding about a URL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum UrlStatus {
     #[default]

@@ -38,7 +38,7 @@ const LENGTH: usize = 8;
 /// Milliseconds before each further try to get a descriptor.
 const DESCRIPTOR_PAUSES: [u64; 4] = [5, 20, 50, 100];
 
-/// What the debug log says of an attempt.
+/// The fields of an attempt in the debug log.
 struct AttemptLine {
     /// When it began; `None` unless debug lines are logged.
     start: Option<Instant>,
@@ -78,7 +78,7 @@ impl AttemptLine {
 
 /// One URL of the node, as one client of it.
 pub(super) struct Target {
-    /// What all clients of the node know of it.
+    /// The state that all clients of the node share.
     pub(super) record: Arc<UrlRecord>,
     host: String,
     port: u16,

@@ -44,13 +44,13 @@ struct Upload {
     _share: Guard,
 }
 
-/// What admission found out about the request's client, for every response to it.
+/// The findings of admission about the client, for every response to it.
 #[derive(Clone, Copy)]
 struct Caller<'a> {
     client: Client,
     rate: Option<RateLimitStatus>,
     style: ErrorFormat,
-    /// What only the fleet can decide.
+    /// The decision that only the fleet can make.
     unsettled: Option<Unsettled<'a>>,
 }
 
@@ -238,7 +238,7 @@ impl<'a, S: Surface> Exchange<'a, S> {
         sent.result.is_ok()
     }
 
-    /// What becomes of the connection; RFC 9112, section 9.3.
+    /// The fate of the connection; RFC 9112, section 9.3.
     fn persistence(&mut self, reply: &Reply) -> Persistence {
         let version = self.header.version;
         if self.request.is_old(self.context.started)
@@ -279,7 +279,7 @@ impl Caller<'_> {
     }
 }
 
-/// What a head says, read once for all requests of a connection that have the same head.
+/// The facts of a head, read once for all requests of a connection that have the same head.
 struct HeadInfo<S: Surface> {
     /// The settings in force when it was read.
     settings: Arc<S::Settings>,

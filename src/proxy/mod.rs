@@ -56,9 +56,9 @@ pub trait Surface: Send + Sync + 'static {
     const STYLE: ErrorFormat;
     /// What is in force for one request, from its head to its answer.
     type Settings: clients::Settings;
-    /// What a head says by itself, whenever it arrives.
+    /// The verdict on a head by itself, whenever it arrives.
     type Judged: Send + Sync + 'static;
-    /// What the policy made of a head that passed.
+    /// The policy's result for a head that passed.
     type Call: Send;
 
     /// What is in force, and the clients.
@@ -232,7 +232,7 @@ pub struct Context {
     _in_flight: InFlight,
 }
 
-/// What was sent.
+/// The sent response.
 #[derive(Clone, Copy)]
 struct Outcome {
     client: Client,

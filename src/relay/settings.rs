@@ -37,7 +37,7 @@ impl Settings {
         })
     }
 
-    /// What the faucet needs to pay one drip: the amount, and at most the fee's cap.
+    /// The balance that one drip needs: the amount, and the cap of the fee.
     pub(crate) fn drip_cost(&self) -> Amount {
         self.config.policy.faucet_amount + self.config.policy.max_fee
     }
@@ -152,7 +152,7 @@ fn private_key(key: &'static str, file: &Path) -> Result<SecretKey, SecretError>
     parsed.map_err(|error| error.of(key))
 }
 
-/// What the chain must hold.
+/// The required state of the chain.
 #[derive(Debug)]
 pub(crate) struct Pins {
     /// The chain, the contracts and the class of accounts, as configured.

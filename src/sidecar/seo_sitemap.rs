@@ -162,7 +162,7 @@ pub struct Urlset {
     last_id: i64,
     /// Whether its end is written.
     pub is_ended: bool,
-    /// What it left out.
+    /// The rows that it left out.
     pub skipped: Skipped,
 }
 

@@ -12,7 +12,7 @@ const MAX_KEYS: usize = 5;
 /// Characters of a key: a stored text may have any length.
 const MAX_KEY: usize = 100;
 
-/// What one rendering left out.
+/// The rows and members that one rendering left out.
 #[derive(Debug, Default)]
 pub struct Skipped {
     /// How many rows and members.

@@ -22,7 +22,7 @@ pub struct Entry {
     pub seq: i64,
     /// When it was written, in microseconds since 1970 UTC.
     pub at_us: i64,
-    /// What it records.
+    /// The recorded event.
     #[serde(serialize_with = "kind_name")]
     pub kind: EntryKind,
     /// The intent, unless it records a refusal.
@@ -95,7 +95,7 @@ fn embedded<S: Serializer>(detail: &str, to: S) -> Result<S::Ok, S::Error> {
     }
 }
 
-/// What an entry records.
+/// The event that an entry records.
 #[derive(Debug)]
 pub(super) struct Event<'a> {
     pub(super) kind: EntryKind,

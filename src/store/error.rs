@@ -137,7 +137,7 @@ impl From<sqlx::Error> for StoreError {
     }
 }
 
-/// What is wrong with a TLS session, and what to do.
+/// The problem with a TLS session, and its remedy.
 fn tls_reason(error: &rustls::Error) -> String {
     use rustls::{CertificateError, Error};
     let Error::InvalidCertificate(error) = error else { return format!("TLS: {error}") };
@@ -188,7 +188,7 @@ impl StoreError {
         log::log!(level, "store: {self}");
     }
 
-    /// The same of the replica, where it is about the URL.
+    /// This error as one of the replica: a mistake in the URL is one in `store.read_url`.
     pub(super) fn of_replica(self) -> Self {
         match self {
             Self::Url(why) => Self::ReadUrl(why),

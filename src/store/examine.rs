@@ -1,4 +1,4 @@
-//! What a start would find in the store, without changing it.
+//! Examines the store as a start would find it, without changing it.
 
 use super::db::Db;
 use super::error::StoreError;
@@ -10,7 +10,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What a start would find.
+/// The state of the store as a start would find it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Examined {
     /// The tables.

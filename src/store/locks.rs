@@ -1,5 +1,5 @@
-//! Locks that one process at a time holds, of all that share a store: of each signer, and of what
-//! one process does for all.
+//! Locks over all processes that share a store: one for each signer, and one for each duty that one
+//! process has for all.
 //!
 //! On SQLite the file belongs to one process, so there is nothing to lock. On PostgreSQL it is a
 //! session's advisory lock on a connection of its own: it ends with the connection or the process.
@@ -37,7 +37,7 @@ struct Session {
     since: Instant,
 }
 
-/// What one process does for all that share the store.
+/// A duty that one process has for all that share the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Chore {
     /// Settling open intents in the background.

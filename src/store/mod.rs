@@ -1,5 +1,5 @@
-//! What is persisted: the journal, intents, idempotency keys and bindings of the relay, the age
-//! status of users, and the content of the service endpoints, which others write.
+//! Persistence: the journal, intents, idempotency keys and bindings of the relay, the age status of
+//! users, and the content of the service endpoints, which others write.
 //!
 //! Every call has a timeout of seconds and fails if the database is unavailable; a failed write may
 //! have been done all the same. What the journal decides is in [`portcullis_filters::ledger`], what
@@ -104,7 +104,7 @@ pub struct Store {
     clock: Clock,
     /// Snapshots at a time: half of the connections, which slow readers hold for long.
     snapshots: Arc<Semaphore>,
-    /// What documents are read from.
+    /// The database that documents are read from.
     replica: Option<Replica>,
     is_replica: bool,
 }

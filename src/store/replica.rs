@@ -24,7 +24,7 @@ pub(super) struct Replica {
     progress: Mutex<Progress>,
 }
 
-/// What is known of the replica.
+/// The known state of the replica.
 #[derive(Debug, Default)]
 struct Progress {
     /// Where the primary's log was, and when: oldest first.

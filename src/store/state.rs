@@ -4,7 +4,7 @@
 
 use portcullis_filters::ledger::IntentState;
 
-/// What a journal entry records.
+/// The kind of event that a journal entry records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryKind {
     /// An intent changed to this state.

@@ -276,8 +276,15 @@ mod tests {
             (Condition::NodeUrl, "timeout", false, "the cause itself"),
         ] {
             let found = trouble(condition, cause, true);
-            assert_eq!(found.follows_from(std::slice::from_ref(&silent)), follows, "{condition:?}: {why}");
-            assert!(!found.follows_from(std::slice::from_ref(&partly)), "{condition:?}: other URLs answer");
+            assert_eq!(
+                found.follows_from(std::slice::from_ref(&silent)),
+                follows,
+                "{condition:?}: {why}"
+            );
+            assert!(
+                !found.follows_from(std::slice::from_ref(&partly)),
+                "{condition:?}: other URLs answer"
+            );
             assert!(!found.follows_from(&[]), "{condition:?}: nothing explains it");
         }
     }

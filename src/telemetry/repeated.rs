@@ -19,7 +19,7 @@ const OWN_LINES: u64 = 10;
 /// reason, without their client.
 const MAX_KINDS: usize = 10_000;
 
-/// What makes refusals identical.
+/// The key by which refusals are identical.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Kind {
     pub(super) surface: Surface,

@@ -13,7 +13,7 @@ const TAKEN: &str = "another transaction of its nonce was included";
 /// The detail of a lost intent that may return.
 const UNWITNESSED: &str = "the transaction that took its nonce is displaced";
 
-/// What was seen of an intent.
+/// A sighting of an intent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change<'a> {
     /// The node accepted it.
@@ -22,7 +22,7 @@ pub enum Change<'a> {
     Included {
         /// Its execution; the reason if it reverted.
         outcome: Result<(), Option<&'a str>>,
-        /// What it cost, in fri, if that is known.
+        /// Its fee in fri, if that is known.
         fee: Option<u128>,
         /// The accepted block that lists it.
         block: Option<Inclusion>,
@@ -70,7 +70,7 @@ pub struct Step {
 /// The changes of a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Steps {
-    /// What changes, first to last: no two intents ever have the nonce.
+    /// The changes, first to last: no two intents ever have the nonce.
     pub steps: Vec<Step>,
     before: Vec<Intent>,
     after: Vec<Intent>,

@@ -79,11 +79,11 @@ pub struct Intent {
     pub digest: [u8; 32],
     /// The account that the operation is about.
     pub subject: Option<Felt>,
-    /// The identity that the subject is bound to with it; `None` of what earlier versions wrote.
+    /// The identity that the subject is bound to with it; `None` in rows of earlier versions.
     pub identity: Option<Felt>,
     /// The request's body in canonical form.
     pub request: String,
-    /// The number of the chain's head when it was signed; `None` of what earlier versions wrote.
+    /// The number of the chain's head when it was signed; `None` in rows of earlier versions.
     pub born: Option<u64>,
     /// The sending account.
     pub signer: Felt,
@@ -93,7 +93,7 @@ pub struct Intent {
     pub transaction_hash: Felt,
     /// The signed transaction, in JSON.
     pub transaction: String,
-    /// What it costs the relay, in gfri, rounded up: at most, or by its receipt.
+    /// Its cost for the relay in gfri, rounded up: at most, or by its receipt.
     pub fee_gfri: i64,
     /// Its state.
     pub state: IntentState,

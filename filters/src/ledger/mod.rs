@@ -1,4 +1,4 @@
-//! What the journal of the relay decides: facts and a command in, changes and a reply out.
+//! The decisions of the relay's journal: facts and a command in, changes and a reply out.
 //!
 //! The store locks the end of the journal, reads the facts of a command, decides here, writes the
 //! changes with their journal entries, and commits. So every rule of a write is in this folder, and

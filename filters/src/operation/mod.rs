@@ -135,7 +135,7 @@ pub struct VerificationAttest {
     pub account: Felt,
     /// The attestation's id, valid once; not zero.
     pub attestation_id: Felt,
-    /// What was verified.
+    /// The verified assurance.
     pub assurance_type: ShortString,
     /// How thoroughly it was verified.
     pub assurance_level: u8,

@@ -12,7 +12,7 @@ pub struct Admission<C, G> {
     pub client: Client,
     /// The client's rate limit, this request counted; `None` until the relay accepted a token.
     pub rate_limit: Option<RateLimitStatus>,
-    /// What to do with the request.
+    /// The verdict on the request.
     pub verdict: Result<Admitted<C, G>, Refusal>,
 }
 
@@ -30,7 +30,7 @@ pub enum Admitted<C, G> {
 /// A call whose head passed and whose body is to be read.
 #[derive(Debug)]
 pub struct PendingCall<C, G> {
-    /// What the surface read of the head.
+    /// The part of the head that the surface read.
     pub call: C,
     /// The client's place among its requests in flight, held until the response is sent.
     pub slot: G,

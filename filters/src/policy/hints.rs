@@ -1,4 +1,4 @@
-//! What to do instead of a refused request: `error.data.hint`.
+//! Remedies of refused requests: `error.data.hint`.
 //!
 //! In: the method, the path or the header fields of a refused request. Out: the remedy, as one
 //! sentence for people. Only refusals come here, so it may take its time; names are bounded.
@@ -26,8 +26,8 @@ const DECLARE: &str = "classes are declared by the operator, directly at the nod
 const POLL: &str = "there is no WebSocket: poll starknet_blockNumber, about once a second, and read \
      what is new";
 const POST: &str = "send the call as JSON by POST, with Content-Type: application/json";
-const VERSION: &str = "use /rpc, without a version: one version of the Starknet API is served there, \
-     0.10 (0.9 from an older node); starknet_specVersion returns it";
+const VERSION: &str = "use /rpc, without a version: version 0.10 of the Starknet API is served there, \
+     and starknet_specVersion returns it exactly";
 const QUERY: &str = "use /rpc without a query";
 const SLASH: &str = "use /rpc without a slash at its end";
 const PATH: &str = "use /rpc: it is the only path for JSON-RPC";
@@ -35,7 +35,7 @@ const PATH: &str = "use /rpc: it is the only path for JSON-RPC";
 /// The longest name that is compared with those of the methods, in bytes.
 const MAX_NAME: usize = 48;
 
-/// What serves instead of a path that the gateway does not have.
+/// The remedy of a path that the gateway does not have.
 pub(super) fn instead_of_path(head: &Head<'_>) -> Option<Hint> {
     let target = head.target;
     let names_version = || target.windows(3).any(|part| matches!(part, [b'/', b'v', b'0'..=b'9']));
@@ -50,7 +50,7 @@ pub(super) fn instead_of_path(head: &Head<'_>) -> Option<Hint> {
     Some(hint.into())
 }
 
-/// What to do instead of a request by another HTTP method than POST.
+/// The remedy of a request by another HTTP method than POST.
 pub(super) fn instead_of_verb(head: &Head<'_>) -> Hint {
     if opens_websocket(head) { POLL.into() } else { POST.into() }
 }
@@ -62,12 +62,12 @@ fn opens_websocket(head: &Head<'_>) -> bool {
         || head.headers.contains_key(header::SEC_WEBSOCKET_KEY)
 }
 
-/// What serves instead of a method that the relay does not have.
+/// The remedy of a method that the relay does not have.
 pub(super) fn instead_of_write(method: &str) -> Hint {
     if method == "starknet_addDeclareTransaction" { DECLARE.into() } else { READ.into() }
 }
 
-/// What serves instead of a method that the gateway does not have. `served` are the methods that it
+/// The remedy of a method that the gateway does not have. `served` are the methods that it
 /// has.
 pub(super) fn instead_of(method: &str, served: &MethodSet) -> Hint {
     if let Some(hint) = of_starknet(method).or_else(|| of_family(method)) {

@@ -95,7 +95,7 @@ impl Endpoint {
     }
 }
 
-/// What the relay reads of a call's head.
+/// The parts of a call's head that the relay reads.
 #[derive(Debug)]
 pub struct RelayCall {
     /// The endpoint.

@@ -99,7 +99,7 @@ impl Function {
     }
 }
 
-/// What the functions read of a head.
+/// The parts of a head that the functions read.
 #[derive(Debug)]
 pub struct RequestParts {
     /// The function at the path.

@@ -121,7 +121,7 @@ pub(super) async fn nonce_use(
     }))
 }
 
-/// Goes on searching the blocks since an intent was signed for the transaction with its nonce.
+/// Continues the search for the transaction with an intent's nonce, block by block since signing.
 async fn walk(io: &impl Io, intent: &Intent) -> Called<Option<(Felt, u64)>> {
     let begun = io.memory(|memory| memory.sightings.walks.get(&intent.id).copied());
     if let Some(found) = begun.and_then(|walk| walk.found) {

@@ -54,7 +54,7 @@ const OPENRPC: &str = "/docs/openrpc.json";
 
 /// All of them on one page, with a mark for each surface where the page says where that listens.
 const PAGE: &str = include_str!(concat!(env!("OUT_DIR"), "/documents.html"));
-/// What to do when an alert fires, as a page: reachable while everything else is not.
+/// The runbook as a page: reachable while everything else is not.
 const RUNBOOK: &str = include_str!(concat!(env!("OUT_DIR"), "/runbook.html"));
 const STYLE: &str = concat!(include_str!("../palette.css"), include_str!("style.css"));
 

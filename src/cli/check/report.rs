@@ -25,7 +25,7 @@ pub(super) enum Status {
     Note,
 }
 
-/// What was checked.
+/// The subject of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Kind {

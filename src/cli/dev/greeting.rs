@@ -1,4 +1,4 @@
-//! What `dev` prints: the addresses of everything, and commands to try.
+//! The output of `dev`: the addresses of everything, and commands to try.
 
 use super::install::{IMAGE, RELEASE, VERSION};
 use super::network::TOKEN;
@@ -58,7 +58,7 @@ const NO_RELAY: &str = "  relay     off: it writes only to a network whose pins 
                         this is not\n            the dev network ([relay.pins] in \
                         conf/portcullis.toml)\n";
 
-/// What happens without a node, and what is faster.
+/// The text for a machine without a node, with the faster ways.
 const NO_NODE: &str = "\
 No starknet-devnet was found: cargo builds version VERSION of it, once. On two cores that takes
 about 20 minutes. Until then reads get 503 node_starting; commands to try follow. Ctrl-C stops
@@ -73,7 +73,7 @@ Faster, before the next start:
     portcullis dev --node http://127.0.0.1:5050/rpc
 ";
 
-/// What the text contains, in addition to the addresses.
+/// The contents of the text, in addition to the addresses.
 pub(super) struct Greeting<'a> {
     /// The node's URL.
     pub(super) node: &'a str,

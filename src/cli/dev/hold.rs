@@ -1,4 +1,4 @@
-//! What one `dev` holds for itself, before it changes anything: its folder and its addresses.
+//! The folder and the addresses that one `dev` holds for itself before it changes anything.
 
 use super::DevError;
 use crate::config::{Draft, Listen, StoreConfig, StoreTls};

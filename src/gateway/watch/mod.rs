@@ -161,7 +161,7 @@ impl Watch {
         Self { newest, ..Self::default() }
     }
 
-    /// What is known.
+    /// The known state.
     pub(super) fn state(&self) -> &ChainState {
         &self.state
     }

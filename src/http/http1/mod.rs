@@ -75,7 +75,7 @@ pub(super) struct Connection {
     buffer: BytesMut,
     /// The last head that was read.
     head: Vec<u8>,
-    /// That head, parsed, if it came twice.
+    /// The same head, parsed, if it came twice.
     cached: Option<Box<CachedHead>>,
     version: Version,
     body: BodyReader,
@@ -84,7 +84,7 @@ pub(super) struct Connection {
     lingers: bool,
 }
 
-/// Why a body cannot be read on.
+/// The reason why reading a body ends early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyError {
     /// The client left.
@@ -131,7 +131,7 @@ impl Connection {
         self.peer.address
     }
 
-    /// What its requests hold; `None` for a trusted proxy.
+    /// The memory of its requests; `None` for a trusted proxy.
     pub(super) fn memory(&self) -> Option<&Arc<ClientMemory>> {
         self.peer.memory.as_ref()
     }

@@ -36,8 +36,8 @@ const REMEMBERED: Duration = Duration::from_secs(5);
 /// Frames of streams that are no longer remembered, after which a connection ends. Each costs one
 /// RST_STREAM; a client that uploads while it is refused sends thousands.
 const MAX_LATE: usize = 100_000;
-/// Bytes by which DATA frames may fall short of 256, without those that were read: late ones of a
-/// refused upload are not. `h2` ends a connection beyond half its window, which is 512 frames.
+/// Bytes by which unread DATA frames may fall short of 256; late frames of a refused upload are
+/// unread. `h2` ends a connection beyond half its window, which is 512 frames.
 const SHORT_FRAMES: usize = (CONNECTION_WINDOW as usize) / 2;
 /// A client's first connections remember as many streams as they may open, which takes 40 KiB, and
 /// may send 32 times as many short frames. A browser opens one, a wallet a few.

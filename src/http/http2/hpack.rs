@@ -48,7 +48,7 @@ const CODES: [(u32, u32); 21] = [
     (30, 4),
 ];
 
-/// What a header block has.
+/// The contents of a header block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) has_fragment: bool,

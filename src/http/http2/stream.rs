@@ -173,7 +173,7 @@ impl H2Responder {
         Progress { acknowledged: acknowledged(socket), left: body.left() + unwritten }
     }
 
-    /// Resets the stream and drops what of it is not written.
+    /// Resets the stream and drops its unwritten part.
     pub(super) fn cancel(&self) {
         if let Stage::Started(sender) | Stage::Rest(sender, _) = &mut *self.stage() {
             sender.send_reset(Reason::CANCEL);

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 /// Transactions that are remembered: 4,096 are some minutes of all transactions of a public chain.
 const CAPACITY: usize = 4_096;
 
-/// What an answer shows of the chain.
+/// The part of the chain that an answer shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shows {
     /// Nothing that could be compared.
@@ -35,7 +35,7 @@ pub(crate) enum Shows {
     NotAccepted(Felt),
 }
 
-/// What was shown of a transaction.
+/// The state of a transaction as it was shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Inclusion {
     /// Whether clients have seen it accepted.

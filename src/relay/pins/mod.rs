@@ -33,7 +33,7 @@ const SHARED_EPOCH: &str = "shared_epoch";
 /// For how much longer than a proof is valid another chain must be proven before the relays of a
 /// store write to it: each of them makes a proof in that time.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// What a pin holds if the node did not say.
+/// The value of a pin that the node did not return.
 pub(crate) const UNREADABLE: &str = "unreadable";
 
 /// One pin, compared.
@@ -43,9 +43,9 @@ pub(crate) struct Pin {
     pub(crate) name: &'static str,
     /// Whether the chain holds what is expected.
     pub(crate) ok: bool,
-    /// What the chain must hold.
+    /// The required value.
     pub(crate) expected: String,
-    /// What it holds; `unreadable` if the node did not say.
+    /// The value on the chain; `unreadable` if the node did not return it.
     pub(crate) actual: String,
 }
 

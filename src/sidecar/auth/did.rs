@@ -186,7 +186,7 @@ fn key_of(did: &str, document: &Document) -> Option<PublicKey> {
     })
 }
 
-/// What a failed fetch says about the document.
+/// The meaning of a failed fetch for the document.
 impl From<FetchError> for Failure {
     fn from(error: FetchError) -> Self {
         match error {

@@ -94,7 +94,7 @@ impl Member {
     }
 }
 
-/// What is wrong with a member, and its path in the record.
+/// A mistake in a member, and its path in the record.
 #[derive(Debug, Error)]
 #[error("{path} {why}")]
 pub(super) struct MemberError {

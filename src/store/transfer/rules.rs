@@ -10,7 +10,7 @@ use serde_json::Value;
 /// One day: the clocks of writers differ, and no post may lead its feed for longer.
 const MAX_AHEAD_US: i64 = 24 * 3_600 * 1_000_000;
 
-/// What an import is judged by.
+/// The rules of an import.
 #[derive(Debug, Clone, Copy)]
 pub struct ImportRules<'a> {
     /// The origin of pages and feeds. New podcasts without a guid get one derived from it, and only

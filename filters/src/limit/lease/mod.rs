@@ -1,4 +1,4 @@
-//! What an instance knows of one client: its lease, and what it admitted and did not report yet.
+//! An instance's state of one client: its lease, and its unreported admissions.
 //!
 //! Times are arguments: what has passed on a monotonic clock since some start. Nothing here waits.
 //! A lease begins before its message is sent and ends on that clock. What it still has is named in
@@ -65,7 +65,7 @@ pub struct Lease {
     /// Requests that this instance may admit without the store, until the window of `answered_at`
     /// is over: its part of what was left, and a lease that the store has forgotten.
     spare: u32,
-    /// What nobody held when the store answered last.
+    /// The requests that nobody held when the store answered last.
     left: u32,
     answered_at: Option<Duration>,
     /// Nothing more is left before this time.
@@ -80,7 +80,7 @@ pub struct Lease {
     is_sending: bool,
 }
 
-/// What a request gets of a lease at once.
+/// The immediate answer of a lease to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// It is admitted.
@@ -97,7 +97,7 @@ pub enum Step {
     },
 }
 
-/// What the lease permits while the store is unavailable.
+/// The admissions of a lease while the store is unavailable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alone {
     /// A request of it is taken.
@@ -108,7 +108,7 @@ pub enum Alone {
     Part,
 }
 
-/// What a message says.
+/// The contents of a message.
 #[derive(Debug)]
 pub struct Message {
     /// Its number; each is larger than the one before.
@@ -117,17 +117,17 @@ pub struct Message {
     pub acknowledged: u64,
     /// Requests that the lease still permits.
     pub hold: u32,
-    /// What was admitted, as the script reads it: `number:age:count;…`.
+    /// The admissions, as the script reads them: `number:age:count;…`.
     pub uses: String,
     sent: Duration,
 }
 
-/// What the store answered.
+/// The store's answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Granted {
     /// Requests that the lease permits, with those that were held.
     pub granted: u32,
-    /// What nobody holds.
+    /// The requests that nobody holds.
     pub left: u32,
     /// How long until more may be left.
     pub retry: Duration,

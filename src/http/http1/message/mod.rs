@@ -167,7 +167,7 @@ fn refusal_of(head: &[u8]) -> Reason {
     if count > MAX_FIELDS { Reason::HeaderTooLarge } else { Reason::InvalidRequest }
 }
 
-/// What remains of a body.
+/// The rest of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyReader {
     /// This many bytes.
@@ -182,7 +182,7 @@ pub(super) enum BodyReader {
     Trailers(usize),
 }
 
-/// What the buffered bytes hold of a body.
+/// The part of a body that the buffer holds.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Decoded {
     Piece(Bytes),
