@@ -1,5 +1,5 @@
-"""Judges compose.yaml and the Kustomize base by their schemas, and the configurations in them by the
-program's own check.
+"""Judges compose.yaml and the Kustomize base by their schemas, compose.yaml as Docker starts it, and the
+configurations in them by the program's own check.
 
     manifests.py PORTCULLIS FOLDER
 
@@ -20,6 +20,7 @@ import yaml
 from cloudcoil.models.prometheus_operator.v1 import PodMonitor
 from compose_spec import PyOptions
 
+import docker
 import valkey
 
 PACKAGE = Path("conf/package")
@@ -83,11 +84,11 @@ def compose(program, folder):
         assert image != "portcullis" or tag == version(), f"{name}: another version than {version()}"
         for port in service.get("ports", []):
             assert port.startswith("127.0.0.1:"), f"{name}: {port} is open to the network"
-        for volume in service.get("volumes", []):
-            source = volume.split(":")[0]
-            exists = source in document["volumes"] or (PACKAGE / source).exists()
-            assert exists, f"{name}: {source} does not exist"
-    contents = {name: config["content"] for name, config in document["configs"].items()}
+    contents = {
+        name: (PACKAGE / config["file"]).read_text() for name, config in document["configs"].items()
+    }
+    docker.judge(document, PACKAGE, contents)
+    docker.refuses_mistakes(document, PACKAGE, contents)
     made = folder / "compose.yaml" / "secrets"
     make_secrets(services["secrets"]["command"][0], made)
     valkey.keeps_its_password(services["valkey"], made, folder / "valkey")
