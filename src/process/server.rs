@@ -72,7 +72,7 @@ pub enum StartError {
     /// Secrets or certificates are unusable.
     #[error(transparent)]
     Files(#[from] FileErrors),
-    /// The store at this URL cannot be opened.
+    /// The store at this URL can never be opened as it is configured.
     #[error("store.url: cannot open the store: {0}: {1}")]
     Store(String, StoreError),
     /// The fleet's store cannot be used at all.
@@ -255,13 +255,12 @@ impl Bound {
             .build()
             .map_err(StartError::Runtime)?;
         let store = runtime
-            .block_on(Store::open(config, password))
+            .block_on(Store::open_or_wait(config, password))
             .map_err(|error| StartError::Store(config.url.clone(), error))?;
         let handle = runtime.handle().clone();
         self.lifecycle.is_exclusive = config.is_for_one();
         self.lifecycle.runtimes.add(handle.clone());
         self.lifecycle.expected += 1;
-        let store = Arc::new(store);
         self.store_workers = Some((Arc::clone(&store), runtime));
         Ok(Storage { store, runtime: handle })
     }

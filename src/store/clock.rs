@@ -33,9 +33,13 @@ impl Store {
     /// # Errors
     /// The database is unavailable.
     pub async fn read_clock(&self) -> Result<(), StoreError> {
-        let Db::Postgres(_) = &self.db else { return Ok(()) };
+        self.read_clock_of(&self.db).await
+    }
+
+    pub(super) async fn read_clock_of(&self, db: &Db) -> Result<(), StoreError> {
+        let Db::Postgres(..) = db else { return Ok(()) };
         let start = Instant::now();
-        if let Some(row) = self.db.row(sql::NOW, &[]).await? {
+        if let Some(row) = db.row(sql::NOW, &[]).await? {
             // it was read half-way between question and answer
             self.clock.set(row.get("now_us")?, start + start.elapsed() / 2);
         }

@@ -4,6 +4,7 @@
 //! Every call has a timeout. After a timeout the database may have done the work all the same, so
 //! callers repeat or read again. Nothing here knows a table.
 
+use super::breaker::ConnectBreaker;
 use super::connection::Connection;
 use super::error::{Cause, StoreError};
 use super::sql;
@@ -14,6 +15,7 @@ use sqlx::postgres::PgRow;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Decode, PgPool, Postgres, Row as _, SqlSafeStr, Sqlite, SqlitePool, Type};
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
@@ -106,8 +108,9 @@ pub(super) enum Db {
     Sqlite {
         writer: SqlitePool,
         readers: SqlitePool,
+        breaker: Arc<ConnectBreaker>,
     },
-    Postgres(PgPool),
+    Postgres(PgPool, Arc<ConnectBreaker>),
 }
 
 impl Db {
@@ -117,7 +120,7 @@ impl Db {
         sql: impl SqlSafeStr,
         args: &[Arg<'_>],
     ) -> Result<Vec<Row>, StoreError> {
-        if matches!(self, Self::Postgres(_)) && !args.iter().all(Arg::is_storable) {
+        if matches!(self, Self::Postgres(..)) && !args.iter().all(Arg::is_storable) {
             // no row holds what cannot be stored: SQLite finds none either
             return Ok(Vec::new());
         }
@@ -179,7 +182,7 @@ impl Db {
         let begin = match self {
             // a deferred one fails without waiting if another has written since its first read
             Self::Sqlite { .. } => "BEGIN IMMEDIATE",
-            Self::Postgres(_) => "BEGIN",
+            Self::Postgres(..) => "BEGIN",
         };
         let deadline = Instant::now() + TIMEOUT;
         Tx::begin(until(deadline, self.writer()).await?, begin, deadline).await
@@ -190,7 +193,7 @@ impl Db {
     pub(super) async fn snapshot(&self, idle: Duration) -> Result<Tx, StoreError> {
         let begin = match self {
             Self::Sqlite { .. } => "BEGIN",
-            Self::Postgres(_) => sql::SNAPSHOT_BEGIN,
+            Self::Postgres(..) => sql::SNAPSHOT_BEGIN,
         };
         let deadline = Instant::now() + TIMEOUT;
         let mut tx = Tx::begin(until(deadline, self.reader()).await?, begin, deadline).await?;
@@ -201,28 +204,57 @@ impl Db {
         Ok(tx)
     }
 
-    async fn reader(&self) -> Result<Connection, sqlx::Error> {
+    async fn reader(&self) -> Result<Connection, StoreError> {
         match self {
-            Self::Sqlite { readers, .. } => readers.acquire().await.map(Connection::Sqlite),
-            Self::Postgres(pool) => pool.acquire().await.map(Connection::Postgres),
+            Self::Sqlite { readers, breaker, .. } => {
+                breaker.admit_prepared()?;
+                Ok(Connection::Sqlite(readers.acquire().await?))
+            }
+            Self::Postgres(pool, breaker) => breaker.acquire(pool).await.map(Connection::Postgres),
         }
     }
 
-    async fn writer(&self) -> Result<Connection, sqlx::Error> {
+    async fn writer(&self) -> Result<Connection, StoreError> {
         match self {
-            Self::Sqlite { writer, .. } => writer.acquire().await.map(Connection::Sqlite),
-            Self::Postgres(pool) => pool.acquire().await.map(Connection::Postgres),
+            Self::Sqlite { writer, breaker, .. } => {
+                breaker.admit_prepared()?;
+                Ok(Connection::Sqlite(writer.acquire().await?))
+            }
+            Self::Postgres(pool, breaker) => breaker.acquire(pool).await.map(Connection::Postgres),
+        }
+    }
+
+    /// What refuses calls while the database cannot be used.
+    pub(super) fn breaker(&self) -> &ConnectBreaker {
+        match self {
+            Self::Sqlite { breaker, .. } | Self::Postgres(_, breaker) => breaker,
+        }
+    }
+
+    /// The same connections, also before the store is prepared.
+    pub(super) fn to_prepare(&self) -> Self {
+        let mut db = self.clone();
+        match &mut db {
+            Self::Sqlite { breaker, .. } | Self::Postgres(_, breaker) => *breaker = Arc::default(),
+        }
+        db
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        match self {
+            Self::Sqlite { writer, .. } => writer.is_closed(),
+            Self::Postgres(pool, _) => pool.is_closed(),
         }
     }
 
     /// Closes all connections once their statements are done.
     pub(super) async fn close(&self) {
         match self {
-            Self::Sqlite { writer, readers } => {
+            Self::Sqlite { writer, readers, .. } => {
                 readers.close().await;
                 writer.close().await;
             }
-            Self::Postgres(pool) => pool.close().await,
+            Self::Postgres(pool, _) => pool.close().await,
         }
     }
 }

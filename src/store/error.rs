@@ -9,6 +9,7 @@ use crate::secrets::certificates::{self, CertificatesError};
 use sqlx::migrate::MigrateError;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use thiserror::Error;
 
 /// Why the store failed.
@@ -83,6 +84,10 @@ pub enum Cause {
     /// The connection or the file failed.
     #[error("{}", io_reason(.0))]
     Io(io::Error),
+    /// No new connection could be made less than a second ago, or the store could not be prepared
+    /// yet, and why.
+    #[error("{0}")]
+    Outage(Arc<str>),
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
@@ -186,6 +191,14 @@ impl StoreError {
         let is_closed = matches!(self, Self::Unavailable(Cause::Closed));
         let level = if is_closed { log::Level::Debug } else { log::Level::Error };
         log::log!(level, "store: {self}");
+    }
+
+    /// Why the database cannot be used, to be said of it.
+    pub(super) fn cause(&self) -> Arc<str> {
+        match self {
+            Self::Unavailable(cause) => cause.to_string().into(),
+            error => error.to_string().into(),
+        }
     }
 
     /// This error as one of the replica: a mistake in the URL is one in `store.read_url`.

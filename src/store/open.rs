@@ -12,18 +12,17 @@ use crate::config::{StoreConfig, StoreTls};
 use crate::io::cold;
 use crate::secrets::certificates::{self, MAX_ROOTS};
 use crate::secrets::{self, Secret};
+use nix::errno::Errno;
 use sha2::{Digest as _, Sha256};
 use sqlx::migrate::{Migrate as _, Migration, MigrationType, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{
-    ConnectOptions as _, Connection as _, PgConnection, SqlSafeStr as _, SqliteConnection,
-    SqlitePool,
-};
+use sqlx::{ConnectOptions as _, Connection as _, PgConnection, SqlSafeStr as _, SqliteConnection};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// 3 s for a free connection and for SQLite's own lock: less than the timeout of a statement.
@@ -102,7 +101,11 @@ impl Location {
             if file.is_empty() || file.starts_with(':') {
                 return Err(StoreError::Url("no file name after sqlite:"));
             }
-            return Ok(Self::Sqlite(resolve(Path::new(file))?));
+            let file = resolve(Path::new(file))?;
+            if file.is_dir() {
+                return Err(io::Error::from(Errno::EISDIR).into());
+            }
+            return Ok(Self::Sqlite(file));
         }
         Server::parse(url, config, password).map(|server| Self::Postgres(Box::new(server)))
     }
@@ -231,16 +234,19 @@ fn private(options: &mut OpenOptions) -> &mut OpenOptions {
 
 /// Opens a SQLite file for one process; a new file is readable by its owner only.
 pub(super) async fn sqlite(file: &Path) -> Result<Db, StoreError> {
-    let (writer, readers) = sqlite_pools(file).await?;
-    if let Err(error) = migrate_sqlite(&writer).await {
+    let db = sqlite_lazily(file);
+    if let Err(error) = prepare_sqlite(file, &db).await {
         // before another attempt opens the file
-        writer.close().await;
+        db.close().await;
         return Err(error);
     }
-    Ok(Db::Sqlite { writer, readers })
+    Ok(db)
 }
 
-async fn migrate_sqlite(writer: &SqlitePool) -> Result<(), StoreError> {
+/// Creates the file, if it is missing, and applies the migrations that are.
+pub(super) async fn prepare_sqlite(file: &Path, db: &Db) -> Result<(), StoreError> {
+    let Db::Sqlite { writer, .. } = db else { return Ok(()) };
+    create_file(file)?;
     // deferred: with nothing to apply it only reads, and waits for no other process that writes
     let mut creating = bounded(writer.begin()).await?;
     within(MIGRATING, migrator(|version| version.sqlite).run(&mut *creating)).await?;
@@ -254,8 +260,7 @@ pub(super) async fn sqlite_shared(file: &Path) -> Result<Db, StoreError> {
         let _lock = lock_file(file)?;
         return sqlite(file).await;
     }
-    let (writer, readers) = sqlite_pools(file).await?;
-    with_tables(Db::Sqlite { writer, readers }, async {
+    with_tables(sqlite_lazily(file), async {
         let _lock = lock_file(file)?;
         sqlite(file).await
     })
@@ -276,22 +281,24 @@ async fn with_tables(
     }
 }
 
-/// The write connection, which creates the file, and the read connections.
-async fn sqlite_pools(file: &Path) -> Result<(SqlitePool, SqlitePool), StoreError> {
+fn create_file(file: &Path) -> Result<(), StoreError> {
     match private(OpenOptions::new().create_new(true)).open(file) {
-        Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(error.into()),
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error.into()),
+        _ => Ok(()),
     }
+}
+
+/// The write connection and the read connections, which are made when they are needed.
+pub(super) fn sqlite_lazily(file: &Path) -> Db {
     let options = sqlite_options(file)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(true)
         // overwrites what is deleted, and the old form of what is changed
         .pragma("secure_delete", "ON");
-    let writer = bounded(sqlite_pool(1).connect_with(options)).await?;
-    let readers = sqlite_options(file).read_only(true);
-    Ok((writer, sqlite_pool(READERS).connect_lazy_with(readers)))
+    let writer = sqlite_pool(1).connect_lazy_with(options);
+    let readers = sqlite_pool(READERS).connect_lazy_with(sqlite_options(file).read_only(true));
+    Db::Sqlite { writer, readers, breaker: Arc::default() }
 }
 
 /// Opens a SQLite file for reading, next to a process that may write it.
@@ -307,7 +314,7 @@ pub(super) async fn sqlite_read_only(file: &Path) -> Result<Db, StoreError> {
 pub(super) async fn sqlite_to_read(file: &Path) -> Result<Db, StoreError> {
     let options = sqlite_options(file).read_only(true);
     let readers = bounded(sqlite_pool(READERS).connect_with(options)).await?;
-    Ok(Db::Sqlite { writer: readers.clone(), readers })
+    Ok(Db::Sqlite { writer: readers.clone(), readers, breaker: Arc::default() })
 }
 
 /// Runs the statement `copy` with the argument `to` on a connection of its own, which only reads.
@@ -336,7 +343,13 @@ fn sqlite_pool(connections: u32) -> SqlitePoolOptions {
 }
 
 /// Connects to PostgreSQL.
-pub(super) async fn postgres(server: &Server) -> Result<Db, StoreError> {
+async fn postgres(server: &Server) -> Result<Db, StoreError> {
+    prepare_postgres(server).await?;
+    Ok(server.db())
+}
+
+/// Connects to PostgreSQL, and applies the migrations that are missing.
+pub(super) async fn prepare_postgres(server: &Server) -> Result<(), StoreError> {
     // a connection of its own, as a migration may exceed the timeout of a statement
     let mut connection = server.connect().await?;
     let migrating = async {
@@ -347,8 +360,7 @@ pub(super) async fn postgres(server: &Server) -> Result<Db, StoreError> {
         connection.unlock().await
     };
     within(MIGRATING, migrating).await?;
-    bounded(connection.close()).await?;
-    Ok(Db::Postgres(server.pool()))
+    bounded(connection.close()).await
 }
 
 /// Connects to PostgreSQL for reading.
@@ -360,13 +372,13 @@ pub(super) async fn postgres_read_only(server: Server) -> Result<Db, StoreError>
 /// A database of any version.
 pub(super) async fn postgres_to_read(server: Server) -> Result<Db, StoreError> {
     bounded(server.connect().await?.close()).await?;
-    Ok(Db::Postgres(server.to_read(READERS).pool()))
+    Ok(server.to_read(READERS).db())
 }
 
 /// Connects to PostgreSQL, and migrates no existing tables.
 pub(super) async fn postgres_shared(server: &Server) -> Result<Db, StoreError> {
     bounded(server.connect().await?.close()).await?;
-    with_tables(Db::Postgres(server.pool()), postgres(server)).await
+    with_tables(server.db(), postgres(server)).await
 }
 
 impl Server {
@@ -391,16 +403,17 @@ impl Server {
     }
 
     /// Its connections, which are made when they are needed.
-    pub(super) fn pool(&self) -> sqlx::PgPool {
+    pub(super) fn db(&self) -> Db {
         let bound = |name: &'static str| (name, TIMEOUT.as_millis().to_string());
         let options = self.options.clone().options(
             ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"].map(bound),
         );
-        PgPoolOptions::new()
+        let pool = PgPoolOptions::new()
             .max_connections(self.connections)
             .acquire_timeout(WAIT)
             .max_lifetime(self.lifetime)
-            .connect_lazy_with(options)
+            .connect_lazy_with(options);
+        Db::Postgres(pool, Arc::default())
     }
 }
 

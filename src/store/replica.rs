@@ -84,11 +84,11 @@ impl Progress {
 impl Replica {
     /// The replica of `store.read_url`; connects when it is used.
     pub(super) fn new(server: Server, config: &StoreConfig) -> Self {
-        let db = Db::Postgres(server.to_read(config.max_connections).pool());
+        let db = server.to_read(config.max_connections).db();
         let store = Arc::new(Store {
             db,
             location: Location::Postgres(Box::new(server)),
-            lock: None,
+            lock: Mutex::default(),
             clock: Clock::default(),
             snapshots: snapshots(config),
             replica: None,
@@ -146,7 +146,7 @@ impl Store {
         let url = config.read_url.as_deref().unwrap_or_default();
         let server = |url| Server::parse(url, config, password).map_err(|error| error.to_string());
         let replica = Replica::new(server(url)?, config);
-        let primary = Db::Postgres(server(&config.url)?.to_read(1).pool());
+        let primary = server(&config.url)?.to_read(1).db();
         let written = primary_position(&primary).await?;
         let replayed = replica.replayed(&written.database).await?;
         let behind = written.bytes.unwrap_or(replayed).saturating_sub(replayed).max(0);

@@ -34,6 +34,7 @@ mod http2;
 mod http2_frames;
 mod http2_streams;
 mod io;
+mod late_store;
 mod limits;
 mod manager;
 mod node_body;

@@ -42,7 +42,7 @@ impl Content<'_> {
 async fn export(db: &Db, of: &RecordType, out: &mut impl Write) -> Result<(), ExportError> {
     let dialect = match db {
         Db::Sqlite { .. } => Dialect::Sqlite,
-        Db::Postgres(_) => Dialect::Postgres,
+        Db::Postgres(..) => Dialect::Postgres,
     };
     let page = dialect.text(of.page);
     let first = |after: &After| match after {

@@ -179,7 +179,7 @@ async fn begin(db: &Db) -> Result<Tx, StoreError> {
 /// Updates the planner's statistics, which PostgreSQL itself does some minutes later: until then it
 /// may sort a large table for each page. SQLite plans without any.
 async fn analyze(db: &Db) -> Result<(), StoreError> {
-    if matches!(db, Db::Postgres(_)) {
+    if matches!(db, Db::Postgres(..)) {
         let mut tx = begin(db).await?;
         tx.run_within(BATCH_TIMEOUT, sql::ANALYZE, &[]).await?;
         tx.commit().await?;

@@ -2,6 +2,7 @@
 //! `response`), `node` is the fake node (`script`), `check` asserts the invariants of every
 //! response, `documents` checks each response against the document of its surface.
 
+pub(crate) mod away;
 pub(crate) mod balancer;
 pub(crate) mod brands;
 pub(crate) mod chain;

@@ -1,7 +1,9 @@
 //! A database of a test's own, on the PostgreSQL that `tests/lib/postgres.sh` starts.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::away::socket_of;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 
 pub(crate) struct Database {
@@ -26,6 +28,15 @@ impl Database {
     /// Its URL, as a TOML value.
     pub(crate) fn url(&self) -> String {
         format!("\"{}{}\"", self.server, self.name)
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The socket of its server.
+    pub(crate) fn socket(&self) -> PathBuf {
+        socket_of(&self.server)
     }
 
     /// The number that a query finds in it.

@@ -1,0 +1,238 @@
+//! Fails calls at once while the database cannot be used, with the cause.
+//!
+//! A pool retries a refused connection until its caller's wait is over, and then only says that
+//! the time is up. So a caller that waits for a connection for longer than [`PROMPT`] tries one of
+//! its own: if that is refused, everybody is refused, until one caller in [`RECHECK`] connects.
+//! A connection that hangs proves nothing, because a busy server is slow as well: callers wait.
+//!
+//! The same state refuses all calls to a store that is not prepared yet (`late.rs`).
+
+use super::db::within;
+use super::error::{Cause, StoreError};
+use crate::io::cold;
+use parking_lot::Mutex;
+use sqlx::pool::PoolConnection;
+use sqlx::{ConnectOptions as _, Connection as _, PgPool, Postgres};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout};
+
+/// 200 ms: a pool hands out a connection, or makes one, within a few milliseconds.
+const PROMPT: Duration = Duration::from_millis(200);
+/// At least 500 ms between two connections that are only tried.
+const RECHECK: Duration = Duration::from_millis(500);
+/// 2 s for one of them.
+const CONNECTING: Duration = Duration::from_secs(2);
+
+/// Whether a database is known to be unusable.
+#[derive(Debug)]
+pub(super) struct ConnectBreaker {
+    state: Mutex<State>,
+    /// Held while a connection is tried: by one caller at a time.
+    trial: tokio::sync::Mutex<()>,
+}
+
+/// The state of a [`ConnectBreaker`].
+#[derive(Clone, Debug)]
+enum State {
+    /// The tables are not known to be there, and why.
+    Unprepared(Arc<str>),
+    /// Calls pass. A connection was last tried at this time, if ever.
+    Closed(Option<Instant>),
+    /// New connections fail, and why, as of this time.
+    Open(Arc<str>, Instant),
+}
+
+/// The next step of a caller that needs a connection.
+#[derive(Debug, PartialEq, Eq)]
+enum Admission {
+    /// It takes one from the pool.
+    Granted,
+    /// It tries whether new connections are accepted again.
+    Trial,
+    /// It fails for this cause.
+    Refused(Arc<str>),
+}
+
+impl State {
+    fn admit(&self, now: Instant) -> Admission {
+        match self {
+            Self::Closed(_) => Admission::Granted,
+            Self::Open(_, at) if now.saturating_duration_since(*at) >= RECHECK => Admission::Trial,
+            Self::Unprepared(cause) | Self::Open(cause, _) => Admission::Refused(Arc::clone(cause)),
+        }
+    }
+
+    /// The state after a trial, and the caller's error if that is known to concern everybody.
+    fn after(&self, tried: Result<(), StoreError>, now: Instant) -> (Self, Result<(), StoreError>) {
+        let error = match tried {
+            Err(error) if is_outage(&error, self) => error,
+            // it is the pool that reports any other failure, such as a wrong password
+            _ => return (Self::Closed(Some(now)), Ok(())),
+        };
+        (Self::Open(error.cause(), now), Err(error))
+    }
+}
+
+/// Whether no new connection can be made. One that hangs is no proof of that, and no proof of the
+/// end of an outage either.
+fn is_outage(error: &StoreError, state: &State) -> bool {
+    match error {
+        StoreError::Unavailable(Cause::Io(_) | Cause::Tls(_)) => true,
+        // PostgreSQL is starting or stopping
+        StoreError::Unavailable(Cause::Busy { code, .. }) => code == "57P03",
+        StoreError::Unavailable(Cause::Timeout) => matches!(state, State::Open(..)),
+        _ => false,
+    }
+}
+
+impl Default for ConnectBreaker {
+    fn default() -> Self {
+        Self { state: Mutex::new(State::Closed(None)), trial: tokio::sync::Mutex::default() }
+    }
+}
+
+impl ConnectBreaker {
+    /// Refuses every call for this cause, until the store is [prepared](Self::prepared).
+    pub(super) fn unprepared(&self, cause: Arc<str>) {
+        *self.state.lock() = State::Unprepared(cause);
+    }
+
+    pub(super) fn prepared(&self) {
+        *self.state.lock() = State::Closed(None);
+    }
+
+    /// Fails at once if the store is not prepared.
+    pub(super) fn admit_prepared(&self) -> Result<(), StoreError> {
+        match &*self.state.lock() {
+            State::Unprepared(cause) => Err(refused(Arc::clone(cause))),
+            _ => Ok(()),
+        }
+    }
+
+    /// A connection of the pool.
+    pub(super) async fn acquire(
+        &self,
+        pool: &PgPool,
+    ) -> Result<PoolConnection<Postgres>, StoreError> {
+        let admission = self.state.lock().admit(Instant::now());
+        match admission {
+            Admission::Granted => {}
+            Admission::Refused(cause) => return Err(refused(cause)),
+            Admission::Trial => cold(self.retry(pool)).await?,
+        }
+        let mut acquiring = pin!(pool.acquire());
+        if let Ok(acquired) = timeout(PROMPT, &mut acquiring).await {
+            return Ok(acquired?);
+        }
+        tokio::select! {
+            acquired = &mut acquiring => Ok(acquired?),
+            outage = cold(self.find_outage(pool)) => Err(outage),
+        }
+    }
+
+    /// Tries a connection after an outage, unless another caller does.
+    async fn retry(&self, pool: &PgPool) -> Result<(), StoreError> {
+        let Ok(_turn) = self.trial.try_lock() else {
+            return match &*self.state.lock() {
+                State::Open(cause, _) => Err(refused(Arc::clone(cause))),
+                _ => Ok(()),
+            };
+        };
+        self.record(connect(pool).await)
+    }
+
+    /// Tries connections now and then, until one proves an outage.
+    async fn find_outage(&self, pool: &PgPool) -> StoreError {
+        loop {
+            {
+                let _turn = self.trial.lock().await;
+                let state = self.state.lock().clone();
+                match state {
+                    State::Open(cause, _) | State::Unprepared(cause) => return refused(cause),
+                    State::Closed(Some(at)) if at.elapsed() < RECHECK => {}
+                    State::Closed(_) => {
+                        if let Err(outage) = self.record(connect(pool).await) {
+                            return outage;
+                        }
+                    }
+                }
+            }
+            sleep(RECHECK).await;
+        }
+    }
+
+    fn record(&self, tried: Result<(), StoreError>) -> Result<(), StoreError> {
+        let mut state = self.state.lock();
+        let (next, result) = state.after(tried, Instant::now());
+        *state = next;
+        result
+    }
+}
+
+fn refused(cause: Arc<str>) -> StoreError {
+    StoreError::Unavailable(Cause::Outage(cause))
+}
+
+async fn connect(pool: &PgPool) -> Result<(), StoreError> {
+    let options = pool.connect_options();
+    within(CONNECTING, async { options.connect().await?.close().await }).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+
+    fn io(kind: io::ErrorKind) -> StoreError {
+        io::Error::from(kind).into()
+    }
+
+    fn busy(code: &str) -> StoreError {
+        StoreError::Unavailable(Cause::Busy { code: code.to_owned(), message: String::new() })
+    }
+
+    #[test]
+    fn one_caller_in_a_while_tries_a_connection() {
+        let start = Instant::now();
+        let closed = State::Closed(None);
+        assert_eq!(closed.admit(start), Admission::Granted);
+        let refusal = Err(io(io::ErrorKind::ConnectionRefused));
+        let (open, error) = closed.after(refusal, start);
+        assert!(error.unwrap_err().to_string().ends_with(": connection refused"));
+        let Admission::Refused(cause) = open.admit(start) else { panic!("{open:?}") };
+        assert_eq!(&*cause, "connection refused", "the cause alone");
+        assert_eq!(open.admit(start + RECHECK), Admission::Trial);
+        let (still, _) = open.after(Err(busy("57P03")), start + RECHECK);
+        assert!(matches!(still.admit(start + RECHECK), Admission::Refused(_)), "{still:?}");
+        let (again, error) = still.after(Ok(()), start + 2 * RECHECK);
+        assert_eq!(again.admit(start + 2 * RECHECK), Admission::Granted);
+        assert!(error.is_ok());
+    }
+
+    #[test]
+    fn only_a_proof_refuses_everybody() {
+        let timeout = || StoreError::Unavailable(Cause::Timeout);
+        let password = || StoreError::Failed { code: "28P01".to_owned(), message: String::new() };
+        for (error, is_open, refuses, why) in [
+            (io(io::ErrorKind::ConnectionRefused), false, true, "it does not run"),
+            (io(io::ErrorKind::NotFound), false, true, "there is no socket"),
+            (busy("57P03"), false, true, "it starts"),
+            (busy("53300"), false, false, "it has no room for another connection"),
+            (timeout(), false, false, "it is slow, and connections of the pool may work"),
+            (timeout(), true, true, "no proof that it works again"),
+            (password(), false, false, "the pool says so itself"),
+            (password(), true, false, "it runs"),
+        ] {
+            let now = Instant::now();
+            let before = match is_open {
+                true => State::Open("connection refused".into(), now),
+                false => State::Closed(None),
+            };
+            let (after, result) = before.after(Err(error), now);
+            assert_eq!(matches!(after, State::Open(..)), refuses, "{why}");
+            assert_eq!(result.is_err(), refuses, "{why}");
+        }
+    }
+}
