@@ -4,7 +4,8 @@
 //! that names the failure. Redirects are not followed, proxies are not used.
 
 use super::{CHECK_FAILED, Failure, Outcome, duration};
-use crate::fetch::{self, Trust};
+use crate::fetch::{self, Roots};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::runtime::Builder;
@@ -17,6 +18,8 @@ Examples:
   portcullis probe http://127.0.0.1:8083/livez
   # its readiness, within a second
   portcullis probe --timeout 1s http://127.0.0.1:8083/readyz
+  # with a certificate of a private authority
+  portcullis probe --ca-file ca.pem https://gateway.internal:8083/readyz
 
 Exit codes:
   0   the status is 2xx
@@ -27,23 +30,28 @@ pub(super) struct Arguments {
     /// The most time that name lookup, connection and response may take together.
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]
     timeout: Duration,
-    /// Where to send the GET; https needs a certificate of a public authority.
+    /// Certificates of the authority to trust for https, in PEM, instead of the public ones.
+    #[arg(long, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+    /// Where to send the GET.
     #[arg(value_name = "URL", value_parser = url)]
     url: String,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
-    let Arguments { timeout, url } = arguments;
+    let Arguments { timeout, ca_file, url } = arguments;
+    let roots = ca_file.as_deref().map(Roots::read).transpose();
+    let roots = roots.map_err(|error| Failure::usage(format_args!("--ca-file: {error}")))?;
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime =
         runtime.map_err(|error| Failure::internal(format_args!("portcullis probe: {error}")))?;
-    let status = runtime.block_on(fetch::status(url, Trust::Operator, *timeout));
+    let status = runtime.block_on(fetch::probe(url, roots.unwrap_or_default(), *timeout));
     // a lookup of a name may outlast its deadline
     runtime.shutdown_background();
     let failure = match status {
         Ok(200..300) => return Ok(ExitCode::SUCCESS),
         Ok(status) => format!("status {status}"),
-        Err(error) => error.to_string(),
+        Err(cause) => cause,
     };
     Err(Failure(CHECK_FAILED, format!("portcullis probe: {url}: {failure}")))
 }

@@ -8,6 +8,9 @@
 //! connection uses these very addresses.
 
 pub mod address;
+mod probe;
+
+pub use probe::{Roots, probe};
 
 use crate::io::within;
 use bytes::Bytes;
@@ -18,6 +21,7 @@ use tokio::sync::Semaphore;
 use ureq::Agent;
 use ureq::config::Config;
 use ureq::http::{Uri, header};
+use ureq::tls::TlsConfig;
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{DefaultConnector, NextTimeout, time};
 
@@ -152,7 +156,12 @@ fn get(
 }
 
 fn agent(trust: Trust, timeout: Duration) -> Agent {
+    agent_with(trust, timeout, TlsConfig::default())
+}
+
+fn agent_with(trust: Trust, timeout: Duration, tls: TlsConfig) -> Agent {
     let config = Agent::config_builder()
+        .tls_config(tls)
         .timeout_global(Some(timeout))
         .https_only(trust == Trust::Public)
         .proxy(None)

@@ -374,13 +374,13 @@ fn check_reports_an_unreachable_store() {
     let node = Node::start(good);
     let fleet = Fleet::new(&node, NOWHERE, 40);
     let noted = fleet.setup.run("check");
-    let text = String::from_utf8_lossy(&noted.stderr).into_owned();
+    let text = String::from_utf8_lossy(&noted.stdout).into_owned();
     assert!(noted.status.success(), "a start does not need it: {text}");
     assert!(text.contains("fleet.url") && text.contains("refused"), "{text}");
     let failed = fleet.setup.run_with("check", &["--live"], "");
     assert!(!failed.status.success(), "--live needs it");
     let short = fleet.folder.secret("short.secret", "short");
     let short = fleet.setup.clone().set("fleet.secret_file", &format!("{short:?}")).run("check");
-    let text = String::from_utf8_lossy(&short.stderr).into_owned();
+    let text = String::from_utf8_lossy(&short.stdout).into_owned();
     assert!(!short.status.success() && text.contains("32 bytes"), "{text}");
 }

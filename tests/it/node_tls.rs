@@ -166,7 +166,7 @@ fn a_bad_header_is_found_by_check() {
         let file = folder.secret("node.header", text);
         let setup = Setup::before(Node::nowhere());
         let output = setup.set("node.header_file", &format!("\"{file}\"")).run("check");
-        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        let message = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(output.status.code(), Some(1), "{text:?}");
         assert!(message.contains("node.header_file") && message.contains(&file), "{message}");
         assert!(!message.contains("value") || message.contains("`Name: value`"), "{message}");
@@ -181,7 +181,7 @@ fn a_bad_ca_file_is_found_by_check() {
         let file = folder.secret("ca.pem", text);
         let setup = Setup::before(Node::nowhere()).set("node.ca_file", &format!("\"{file}\""));
         let output = setup.run("check");
-        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        let message = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(output.status.code(), Some(code), "{message}");
         assert_eq!(message.contains("node.ca_file"), code != 0, "{message}");
     }

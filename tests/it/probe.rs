@@ -2,9 +2,11 @@
 
 use std::process::Output;
 
-use crate::support::edge::{Edge, program};
+use crate::support::edge::{Edge, Setup, program};
+use crate::support::folder::Folder;
 use crate::support::node::Node;
 use crate::support::script::good;
+use crate::support::secure::{Pair, secured};
 use crate::support::sidecar::upstream::{Answer, Upstream};
 
 fn probe(arguments: &[&str]) -> Output {
@@ -56,19 +58,48 @@ fn any_status_of_2xx_is_success() {
 }
 
 #[test]
-fn a_probe_without_a_response_fails() {
+fn a_probe_without_a_response_names_the_cause() {
     let silent = Upstream::start(|_| Answer::Hang);
     for (url, expected) in [
-        (format!("http://{}/livez", Node::nowhere()), "no connection, or no HTTP"),
+        (format!("http://{}/livez", Node::nowhere()), "connection refused"),
+        ("http://nowhere.invalid/livez".to_owned(), "the name has no address"),
         (silent.url("/livez"), "no answer in time"),
         // it has no TLS
-        (silent.url("/livez").replace("http:", "https:"), "no "),
+        (silent.url("/livez").replace("http:", "https:"), ""),
     ] {
-        let output = probe(&["--timeout", "300ms", &url]);
+        let output = probe(&["--timeout", "2s", &url]);
         assert_eq!(output.status.code(), Some(1), "{url}");
         let line = format!("portcullis probe: {url}: {expected}");
         assert!(complaint(&output).starts_with(&line), "{}", complaint(&output));
     }
+}
+
+#[test]
+fn a_probe_trusts_a_private_authority_that_is_named() {
+    let (node, folder) = (Node::start(good), Folder::new());
+    let pair = Pair::with("localhost", |_| ());
+    pair.write(&folder);
+    let edge = secured(Setup::before(node.address()), "admin", &folder).start();
+    let (authority, port) = (folder.file("edge.pem"), edge.admin().port());
+    let url = format!("https://localhost:{port}/readyz");
+    let trusted = probe(&["--ca-file", &authority, &url]);
+    assert_eq!(trusted.status.code(), Some(0), "{}", complaint(&trusted));
+    for (url, options, expected) in [
+        (url.clone(), &[][..], "certificate: unknown issuer; name its authority's"),
+        (
+            url.replace("localhost", "127.0.0.1"),
+            &["--ca-file", &authority],
+            "certificate: not for this host name; use a name that it lists",
+        ),
+        (url.replace("https:", "http:"), &[], "does it take https://?"),
+    ] {
+        let output = probe(&[options, &[&*url]].concat());
+        assert_eq!(output.status.code(), Some(1), "{url}");
+        assert!(complaint(&output).contains(expected), "{}", complaint(&output));
+    }
+    let missing = probe(&["--ca-file", "no/such/file.pem", &url]);
+    assert_eq!(missing.status.code(), Some(2), "{}", complaint(&missing));
+    assert!(complaint(&missing).contains("no/such/file.pem"), "{}", complaint(&missing));
 }
 
 #[test]

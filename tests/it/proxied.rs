@@ -291,7 +291,7 @@ fn a_listener_without_it_refuses_the_header() {
 fn it_needs_a_balancer_to_trust() {
     let node = Node::start(good);
     let output = setup(&node, &[("gateway.trusted_proxies", "[]")]).run("check");
-    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    let words = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(1), "{words}");
     assert!(words.contains("the balancer in gateway.trusted_proxies"), "{words}");
 }

@@ -319,7 +319,7 @@ fn credentials_with_an_acl_mask_are_accepted() {
         std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
         let directory = folder.path().display().to_string();
         let output = setup.clone().environment("CREDENTIALS_DIRECTORY", &directory).run("check");
-        let said = String::from_utf8_lossy(&output.stderr);
+        let said = String::from_utf8_lossy(&output.stdout);
         assert_eq!(output.status.code(), Some(credential), "{mode:o}, a credential: {said}");
         let output = setup.clone().set("sidecar.operator_token_file", &quoted(&path)).run("check");
         assert_eq!(output.status.code(), Some(plain), "{mode:o}, a file");

@@ -305,7 +305,8 @@ fn check_and_serve_name_every_tls_mistake() {
         folder.secret("edge.key", key);
         for (subcommand, status) in [("check", 1), ("serve", 2)] {
             let output = setup.run(subcommand);
-            let stated = String::from_utf8_lossy(&output.stderr);
+            let stated = [output.stdout, output.stderr].concat();
+            let stated = String::from_utf8_lossy(&stated);
             assert_eq!(output.status.code(), Some(status), "{subcommand}: {stated}");
             for surface in ["gateway", "admin"] {
                 for word in words {
@@ -329,7 +330,7 @@ fn a_key_that_others_can_read_is_refused() {
     std::fs::set_permissions(folder.path().join("edge.key"), open).unwrap();
     let setup = secured(Setup::before(Node::nowhere()), "gateway", &folder);
     let output = setup.run("check");
-    let stated = String::from_utf8_lossy(&output.stderr);
+    let stated = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{stated}");
     assert!(stated.contains("mode 0640 lets others read it"), "{stated}");
 }
@@ -341,7 +342,7 @@ fn a_certificate_that_has_ended_is_a_warning() {
     ended.write(&folder);
     let setup = secured(Setup::before(node.address()), "gateway", &folder);
     let output = setup.run("check");
-    let stated = String::from_utf8_lossy(&output.stderr);
+    let stated = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{stated}");
     assert!(stated.contains("the certificate ended on 2001-01-01T00:00:00Z"), "{stated}");
     let edge = setup.start();

@@ -1,8 +1,8 @@
 //! The report of `check`: one line per finding and a summary, or one JSON object
 //! (`conf/README.md` documents it).
 //!
-//! In text, mistakes and notes on what this machine has go to standard error, everything else to
-//! standard output. Colours are for terminals, and not with `NO_COLOR`.
+//! All of it goes to standard output, in both formats: a report that is saved has the mistakes.
+//! Colours are for terminals, and not with `NO_COLOR`.
 
 use crate::cli::{CHECK_FAILED, Outcome, written};
 use crate::config::{ConfigError, Origin};
@@ -111,9 +111,10 @@ impl Finding {
         };
         let style = Style::new().fg_color(Some(colour.into()));
         let (subject, origin, message) = (&self.subject, self.origin(), &self.message);
-        writeln!(out, "{subject:<26} {style}{verdict:<7}{style:#} {origin}{message}")?;
-        let Some(found) = &self.found else { return Ok(()) };
-        writeln!(out, "{:<26} {:<7} {found}", "", "")
+        let line = format!("{subject:<26} {style}{verdict:<7}{style:#}");
+        let Some(found) = &self.found else { return writeln!(out, "{line} {origin}{message}") };
+        writeln!(out, "{line} {origin}expected {message}")?;
+        writeln!(out, "{:<26} {:<7} found    {found}", "", "")
     }
 }
 
@@ -152,14 +153,8 @@ impl Report {
         }
         self.ok = self.summary.failed == 0;
         if self.format == Format::Text {
-            let is_remote = matches!(finding.kind, Kind::Node | Kind::Pin);
             // a reader may stop early; `finish` writes once more
-            let _ = match finding.status {
-                Status::Failed | Status::Note if !is_remote => {
-                    finding.write(&mut anstream::stderr())
-                }
-                _ => finding.write(&mut anstream::stdout()),
-            };
+            let _written = finding.write(&mut anstream::stdout());
         }
         self.checks.push(finding);
     }

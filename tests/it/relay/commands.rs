@@ -82,8 +82,8 @@ fn a_live_check_shows_every_pin() {
     assert_eq!(output.status.code(), Some(1), "one pin is wrong: {text}");
     let failed: Vec<_> = text.lines().filter(|line| line.contains("FAILED")).collect();
     assert_eq!(failed.len(), 1, "{text}");
-    assert!(failed[0].starts_with("card_class") && failed[0].contains("0x666"), "{text}");
-    assert!(text.contains("0x1202"), "what the chain has: {text}");
+    assert!(failed[0].starts_with("card_class") && failed[0].contains("expected 0x666"), "{text}");
+    assert!(text.contains("found    0x1202"), "what the chain has: {text}");
 
     let down = setup(Node::nowhere(), &folder, &[]).run_with("check", &["--live"], "");
     assert_eq!(down.status.code(), Some(1), "no node: {}", printed(&down));
