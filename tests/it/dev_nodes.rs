@@ -135,7 +135,7 @@ fn dev_names_faster_ways_than_a_build() {
         "install the package portcullis-devnet",
         "https://github.com/starknet-io/starknet-devnet/releases/tag/v0.10.1",
         "docker run --rm -p 127.0.0.1:5050:5050 shardlabs/starknet-devnet-rs:0.10.1",
-        "portcullis dev --node http://127.0.0.1:5050/rpc",
+        "portcullis dev --node http://127.0.0.1:5050/rpc --deploy",
     ]);
     dev.stop();
 }
@@ -269,8 +269,38 @@ fn dev_reads_from_any_node() {
 #[test]
 fn contracts_are_prepared_on_a_devnet_only() {
     let (folder, state) = (Folder::new(), Folder::new());
-    let mut command = on_a_secured_node(state.path(), &folder);
-    let output = command.arg("--prepare").output().unwrap();
-    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-    assert!(said(&output).contains("takes a starknet-devnet"), "{}", said(&output));
+    for option in ["--prepare", "--deploy"] {
+        let mut command = on_a_secured_node(state.path(), &folder);
+        let output = command.arg(option).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        assert!(said(&output).contains("takes a starknet-devnet"), "{}", said(&output));
+    }
+}
+
+#[test]
+fn a_devnet_that_is_named_is_only_read() {
+    let state = Folder::new();
+    let node = Node::start(|call| match call.json()["method"].as_str() {
+        Some("devnet_getConfig") => vec![Act::Send(result(call, "{}"))],
+        _ => foreign(call),
+    });
+    let mut command = dev(state.path(), &["--node"]);
+    command.arg(format!("http://{}/rpc", node.address()));
+    let mut dev = Dev::spawn(command, state.path());
+    dev.wait_for_all(&["--deploy sets up such a network", "Log lines follow", " serving"]);
+    dev.stop();
+    for call in node.calls() {
+        let method = call.json()["method"].as_str().unwrap_or_default().to_owned();
+        let writes = method.starts_with("starknet_add") || method == "devnet_mint";
+        assert!(!writes, "{method} was sent");
+    }
+}
+
+#[test]
+fn a_node_that_does_not_answer_is_named() {
+    let (state, url) = (Folder::new(), format!("http://{}/rpc", Node::nowhere()));
+    let output = dev(state.path(), &["--node", &url]).output().unwrap();
+    assert_eq!(output.status.code(), Some(70), "{}", said(&output));
+    let expected = format!("--node: {url} does not answer: connection refused; is it running");
+    assert!(said(&output).contains(&expected), "{}", said(&output));
 }

@@ -54,9 +54,9 @@ const ADMIN: Lines = (
 );
 
 /// The line for a relay that does not run, with the reason.
-const NO_RELAY: &str = "  relay     off: it writes only to a network whose pins it can prove, and \
-                        this is not\n            the dev network ([relay.pins] in \
-                        conf/portcullis.toml)\n";
+const NO_RELAY: &str = "  relay     off: it writes only to a network whose pins it can prove. On a\n            \
+                        starknet-devnet, --deploy sets up such a network; for another \
+                        one, see\n            [relay.pins] in conf/portcullis.toml\n";
 
 /// The text for a machine without a node, with the faster ways.
 const NO_NODE: &str = "\
@@ -70,7 +70,7 @@ Faster, before the next start:
     RELEASE
   - run its image, and name that node
     docker run --rm -p 127.0.0.1:5050:5050 IMAGE
-    portcullis dev --node http://127.0.0.1:5050/rpc
+    portcullis dev --node http://127.0.0.1:5050/rpc --deploy
 ";
 
 /// The contents of the text, in addition to the addresses.

@@ -5,8 +5,8 @@
 //! embedded defaults and new keys, and prints commands to try. If the program of the node is
 //! missing, the edge runs first, and the steps that need the node follow when it is built
 //! (`install`). A node that ends is started again (`supervisor`). Ctrl-C stops both. A running node
-//! (`--node`) is never started, restarted or stopped; one without the methods of `starknet-devnet`
-//! is only read.
+//! (`--node`) is never started, restarted or stopped, and only read unless `--deploy` or `--prepare`
+//! says to set up the network on it.
 
 pub(super) mod attached;
 mod content;
@@ -50,8 +50,15 @@ enum DevError {
     Node(#[from] StartError),
     #[error("--node: {0}")]
     NodeUrl(String),
-    #[error("--prepare deploys contracts, which takes a starknet-devnet: {0} is another node")]
+    #[error(
+        "--deploy and --prepare deploy contracts, which takes a starknet-devnet: {0} is another node"
+    )]
     NoDevnet(String),
+    #[error(
+        "--node: {0} does not answer: {1}; is it running, and is that the URL of its JSON-RPC, such \
+         as http://127.0.0.1:5050/rpc?"
+    )]
+    Unreachable(String, String),
     #[error("cannot start a thread: {0}")]
     Runtime(io::Error),
     #[error("cannot use the folder {0}: {1}")]
@@ -84,10 +91,10 @@ Examples:
   portcullis dev --fresh
   # where port 8080 is in use
   PORTCULLIS__GATEWAY__LISTEN=127.0.0.1:9080 portcullis dev
-  # on a running node
-  portcullis dev --node http://127.0.0.1:5050/rpc
-  # reads from any Starknet node, without a relay
+  # reads from any running node, without a relay; nothing is written to it
   portcullis dev --node https://starknet.example/rpc
+  # on a running starknet-devnet, with contracts and a relay
+  portcullis dev --node http://127.0.0.1:5050/rpc --deploy
   # only the contracts and a configuration for serve
   portcullis dev --node http://127.0.0.1:5050/rpc --state net --prepare
 
@@ -96,7 +103,7 @@ Exit codes:
   2   usage, or an address or the folder in use
   70  the node, the network or the folder is unusable")]
 pub(super) struct Arguments {
-    /// Use the running node at this URL instead of starting one.
+    /// Use the running node at this URL instead of starting one; only read it.
     #[arg(long, value_name = "URL")]
     node: Option<String>,
     /// Folder for keys, tokens, the configuration and the store.
@@ -105,7 +112,10 @@ pub(super) struct Arguments {
     /// Delete what an earlier run left there.
     #[arg(long)]
     fresh: bool,
-    /// Set up the network and write the configuration for `portcullis serve`; run nothing.
+    /// Set up the network on that node, a starknet-devnet, and run the relay on it.
+    #[arg(long, requires = "node")]
+    deploy: bool,
+    /// Set up the network on that node, and write the configuration for `portcullis serve`; run nothing.
     #[arg(long, requires = "node")]
     prepare: bool,
     /// Leave V2 verification off, to be activated by POST /require-v2.
@@ -131,6 +141,7 @@ impl DevError {
             Self::Node(_)
             | Self::State(..)
             | Self::Runtime(_)
+            | Self::Unreachable(..)
             | Self::Store(_)
             | Self::Keys(_)
             | Self::Network(_)

@@ -64,6 +64,9 @@ pub(super) enum NetworkError {
     /// A call to the node failed.
     #[error("{0}: {1:?}")]
     Node(&'static str, RpcError),
+    /// The node gave no answer at all, and why.
+    #[error("the node does not answer: {0}")]
+    Unreachable(String),
     /// A transaction reverted.
     #[error("{0}: reverted, {why}", why = .1.as_deref().unwrap_or("no reason reported"))]
     Reverted(&'static str, Option<String>),
@@ -105,8 +108,13 @@ impl Network {
     /// The same on another node; requests only the chain id from it.
     pub(super) async fn on(node: &NodeConfig, accounts: Accounts) -> Result<Self, NetworkError> {
         let network = Self::of_our_own(node, accounts);
-        let chain_id = network.chain.chain_id().await;
-        let chain_id = chain_id.map_err(|trouble| failed("chain id", trouble))?;
+        let chain_id = network.chain.chain_id().await.map_err(|trouble| match trouble {
+            RpcError::Node(error) => {
+                let cause = network.chain.0.failure_cause(0);
+                NetworkError::Unreachable(cause.unwrap_or_else(|| error.name().to_owned()))
+            }
+            trouble => failed("chain id", trouble),
+        })?;
         Ok(Self { chain_id, ..network })
     }
 

@@ -6,7 +6,7 @@
 //! are known before its node runs.
 
 use super::greeting::Greeting;
-use super::network::{Network, Verification};
+use super::network::{Network, NetworkError, Verification};
 use super::node::{self, Devnet, Port, StartError};
 use super::secrets::Accounts;
 use super::supervisor::Supervisor;
@@ -45,7 +45,7 @@ impl Setup {
     pub(super) async fn make(arguments: &Arguments, state: &Path) -> Result<Self, DevError> {
         let verification = Verification::without_v2(arguments.without_v2);
         let setup = match &arguments.node {
-            Some(url) => Self::on(url, state, verification, arguments.prepare).await,
+            Some(url) => Self::on(url, state, verification, arguments).await,
             None => Self::of_our_own(state, verification).await,
         }?;
         content::fill(state).await?;
@@ -56,17 +56,24 @@ impl Setup {
         url: &str,
         state: &Path,
         verification: Verification,
-        prepare: bool,
+        arguments: &Arguments,
     ) -> Result<Self, DevError> {
         let shown = NodeUrl::parse(url).map_err(DevError::NodeUrl)?.shown();
-        let network = Network::on(&reading(url)?, Accounts::in_folder(state)?).await?;
+        let network = match Network::on(&reading(url)?, Accounts::in_folder(state)?).await {
+            Err(NetworkError::Unreachable(cause)) => {
+                return Err(DevError::Unreachable(shown, cause));
+            }
+            network => network?,
+        };
         let is_devnet = network.is_devnet().await?;
-        if is_devnet {
-            network.make(verification).await?;
-        } else if prepare {
+        let deploys = arguments.deploy || arguments.prepare;
+        if deploys && !is_devnet {
             return Err(DevError::NoDevnet(shown));
         }
-        let pins = is_devnet.then(|| network.pins());
+        if deploys {
+            network.make(verification).await?;
+        }
+        let pins = deploys.then(|| network.pins());
         Ok(Self { url: url.to_owned(), shown, pins, node: OwnNode::None, verification })
     }
 
