@@ -149,7 +149,7 @@ impl Admin {
     /// Where a surface listens; `None` if it is off.
     fn listens(&self, surface: Surface) -> Option<String> {
         let listener = self.listeners.iter().find(|listener| listener.surface == surface)?;
-        let tls = if self.surfaces.tls.of(surface).is_some() { ", with TLS" } else { "" };
+        let tls = if self.surfaces.tls.is_secured(surface) { ", with TLS" } else { "" };
         Some(format!("{}{tls}", listener.listen))
     }
 

@@ -16,11 +16,11 @@ use super::secured::Secured;
 use super::session::Handoff;
 use super::waiting::{ClientMemory, WaitingRequests};
 use crate::config::ConnectionsConfig;
+use crate::http::certificates::Certificates;
 use crate::http::context::{ConnectionGuard, ServerContext};
-use crate::http::tls::{self, Identities, Identity};
+use crate::http::tls::{self, Identity, Presented};
 use crate::io::{DescriptorUse, cold, lifetime};
-use crate::telemetry::{BySurface, ConnectionOutcome, Handshake, ProxyHeader, Surface};
-use arc_swap::ArcSwapOption;
+use crate::telemetry::{ConnectionOutcome, Handshake, ProxyHeader, Surface};
 use async_trait::async_trait;
 use http::{HeaderMap, Version};
 use parking_lot::Mutex;
@@ -235,7 +235,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> Gate<A> {
     async fn turn_away(&self, mut stream: Stream, peer: Option<IpAddr>) {
         let refusal = self.errors.respond(Reason::Overloaded, peer, Version::HTTP_11);
         // a handshake would cost more than it saves
-        if self.tls.of(self.surface).is_some() {
+        if self.tls.is_secured(self.surface) {
             return;
         }
         if let Rendered::Http1([response, ..]) = refusal {
@@ -356,6 +356,8 @@ impl<A: HttpServerApp + Send + Sync + 'static> ServerApp for Gate<A> {
             None => (self.acquire(self.client(peer)), peer),
             Some(closed) => cold(self.enter_proxied(&mut stream, peer, closed)).await?,
         };
+        let tls = self.tls.presented(self.surface);
+        let permit = permit.filter(|_| !matches!(*tls, Presented::Unusable(_)));
         let outcome = match permit {
             Some(_) => ConnectionOutcome::Accepted,
             None => ConnectionOutcome::Refused,
@@ -372,7 +374,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> ServerApp for Gate<A> {
         let drain = self.process.drain.watch(task);
         // between requests the proxy ends an old connection; this ends one that never gets there
         let limit = self.limits.lifetime + LAST_REQUEST;
-        let _ = match self.tls.of(self.surface) {
+        let _ = match tls.identity().cloned() {
             None => {
                 let connection = self.connection(stream, peer, drain);
                 lifetime(limit, self.serve_http1(connection, shutdown)).await
@@ -384,24 +386,6 @@ impl<A: HttpServerApp + Send + Sync + 'static> ServerApp for Gate<A> {
             }
         };
         None
-    }
-}
-
-/// The certificates that listeners present in new handshakes. Cheap to clone.
-#[derive(Clone, Debug, Default)]
-pub struct Certificates(Arc<BySurface<ArcSwapOption<Identity>>>);
-
-impl Certificates {
-    /// Puts these in the place of those before, for every handshake from now on.
-    pub fn change(&self, identities: &Identities) {
-        for (place, identity) in self.0.iter().zip(&identities.0) {
-            place.store(identity.clone());
-        }
-    }
-
-    /// The certificate of a surface's listener; `None` without TLS.
-    pub fn of(&self, surface: Surface) -> Option<Arc<Identity>> {
-        self.0[surface as usize].load_full()
     }
 }
 

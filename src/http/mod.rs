@@ -4,6 +4,7 @@
 //! each request to Pingora's app, a [`Request`] reads its bounded body and sends its response.
 //! Knows nothing of surfaces or of the node.
 
+pub mod certificates;
 pub mod clients;
 pub mod context;
 pub mod gate;

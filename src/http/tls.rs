@@ -3,7 +3,7 @@
 //! In: the files of the configuration. Out: an [`Identity`] for each listener that has one, or
 //! every reason why not. TLS 1.2 and 1.3 on ring, as rustls takes them: no early data, no
 //! renegotiation, and clients need no certificate. The gate shakes hands, and a reload gives its
-//! [`Certificates`](super::gate::Certificates) others; open connections go on.
+//! [`Certificates`](super::certificates::Certificates) others; open connections go on.
 
 use crate::config::{Config, TlsConfig};
 use crate::io::clock::{self, LAST_SECOND};
@@ -38,6 +38,40 @@ pub struct Identity {
     not_before: u64,
     /// When its certificate ends, in seconds since 1970.
     pub not_after: u64,
+    /// Its certificate in DER.
+    certificate: CertificateDer<'static>,
+}
+
+/// What a listener does in new connections.
+#[derive(Debug, Default)]
+pub enum Presented {
+    /// It speaks in the clear.
+    #[default]
+    Nothing,
+    /// It shakes hands with a certificate.
+    Identity(Arc<Identity>),
+    /// It closes them: its certificate was unusable at the start, and is read again from these files.
+    Unusable(TlsConfig),
+}
+
+impl Presented {
+    /// Reads the files of a surface, and what is wrong with them.
+    pub(super) fn load(surface: Surface, config: &TlsConfig) -> (Self, Vec<TlsError>) {
+        match Identity::load(config) {
+            Ok(identity) => (Self::Identity(Arc::new(identity)), Vec::new()),
+            Err(all) => {
+                let errors = all.into_iter().map(|why| TlsError { surface, why }).collect();
+                (Self::Unusable(config.clone()), errors)
+            }
+        }
+    }
+
+    pub(super) fn identity(&self) -> Option<&Arc<Identity>> {
+        match self {
+            Self::Identity(identity) => Some(identity),
+            _ => None,
+        }
+    }
 }
 
 /// Why a listener has no identity.
@@ -82,6 +116,13 @@ impl TlsError {
         format!("{}.tls{key}", self.surface.name())
     }
 
+    /// All of them on one line.
+    pub(super) fn join(all: &[Self]) -> String {
+        let all: Vec<_> =
+            all.iter().map(|one| format!("{}: {}", one.key(), one.message())).collect();
+        all.join("; ")
+    }
+
     /// What is wrong with it.
     pub(crate) fn message(&self) -> String {
         match &self.why {
@@ -100,7 +141,19 @@ impl TlsError {
 
 /// The certificate of each listener with TLS.
 #[derive(Debug, Default)]
-pub struct Identities(pub(super) BySurface<Option<Arc<Identity>>>);
+pub struct Identities(pub(super) BySurface<Arc<Presented>>);
+
+/// The surfaces with a certificate, and its files.
+fn configured(config: &Config) -> impl Iterator<Item = (Surface, &TlsConfig)> {
+    [
+        (Surface::Gateway, config.gateway.as_ref().map(|gateway| &gateway.tls)),
+        (Surface::Relay, config.relay.as_ref().map(|relay| &relay.tls)),
+        (Surface::Sidecar, config.sidecar.as_ref().map(|sidecar| &sidecar.tls)),
+        (Surface::Admin, config.admin.as_ref().map(|admin| &admin.tls)),
+    ]
+    .into_iter()
+    .filter_map(|(surface, tls)| Some((surface, tls?.as_ref()?)))
+}
 
 impl Identities {
     /// Reads the files of every listener that has some.
@@ -108,24 +161,42 @@ impl Identities {
     /// # Errors
     /// Everything that is wrong with them.
     pub fn load(config: &Config) -> Result<Self, Vec<TlsError>> {
-        let (mut identities, mut errors) = (Self::default(), Vec::new());
-        for (surface, tls) in [
-            (Surface::Gateway, config.gateway.as_ref().and_then(|gateway| gateway.tls.as_ref())),
-            (Surface::Relay, config.relay.as_ref().and_then(|relay| relay.tls.as_ref())),
-            (Surface::Sidecar, config.sidecar.as_ref().and_then(|sidecar| sidecar.tls.as_ref())),
-            (Surface::Admin, config.admin.as_ref().and_then(|admin| admin.tls.as_ref())),
-        ] {
-            match tls.map(Identity::load).transpose() {
-                Ok(identity) => identities.0[surface as usize] = identity.map(Arc::new),
-                Err(all) => errors.extend(all.into_iter().map(|why| TlsError { surface, why })),
-            }
-        }
+        let (identities, errors) = Self::load_usable(config);
         if errors.is_empty() { Ok(identities) } else { Err(errors) }
+    }
+
+    /// Reads the files for a start: a listener whose files are unusable stays closed, while another
+    /// surface serves.
+    ///
+    /// # Errors
+    /// Everything that is wrong with them, if no surface can serve.
+    pub fn load_to_start(config: &Config) -> Result<(Self, Vec<TlsError>), Vec<TlsError>> {
+        let (identities, errors) = Self::load_usable(config);
+        let serves = [
+            (Surface::Gateway, config.gateway.is_some()),
+            (Surface::Relay, config.relay.is_some()),
+            (Surface::Sidecar, config.sidecar.is_some()),
+        ]
+        .into_iter()
+        .any(|(surface, is_on)| {
+            is_on && !matches!(*identities.0[surface as usize], Presented::Unusable(_))
+        });
+        if errors.is_empty() || serves { Ok((identities, errors)) } else { Err(errors) }
+    }
+
+    fn load_usable(config: &Config) -> (Self, Vec<TlsError>) {
+        let (mut identities, mut errors) = (Self::default(), Vec::new());
+        for (surface, tls) in configured(config) {
+            let (presented, wrong) = Presented::load(surface, tls);
+            errors.extend(wrong);
+            identities.0[surface as usize] = Arc::new(presented);
+        }
+        (identities, errors)
     }
 
     /// Whether every listener speaks in the clear.
     pub fn are_none(&self) -> bool {
-        self.0.iter().all(Option::is_none)
+        self.0.iter().all(|presented| matches!(**presented, Presented::Nothing))
     }
 
     /// What an operator should know of certificates that can be used, and that no client takes
@@ -134,7 +205,7 @@ impl Identities {
         let now = clock::since_1970(now).as_secs();
         let found = Surface::ALL.into_iter().zip(&self.0).filter_map(|(surface, identity)| {
             let key = format!("{}.tls.certificate_file", surface.name());
-            let identity = identity.as_ref()?;
+            let identity = identity.identity()?;
             if identity.not_after < now {
                 return Some(format!(
                     "{key}: the certificate ended on {}",
@@ -165,6 +236,7 @@ impl Identity {
         };
         let [not_before, not_after] =
             [validity.not_before, validity.not_after].map(|time| time.to_unix_duration().as_secs());
+        let certificate = chain.first().cloned().expect("a chain begins with a certificate");
         let mut server = server(chain, key).map_err(|error| {
             vec![match error {
                 rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
@@ -177,7 +249,17 @@ impl Identity {
             server.alpn_protocols.push(HTTP_2.to_vec());
         }
         server.alpn_protocols.push(HTTP_1_1.to_vec());
-        Ok(Self { config: Arc::new(server), not_before, not_after })
+        Ok(Self { config: Arc::new(server), not_before, not_after, certificate })
+    }
+
+    /// Whether it has the same certificate.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.certificate == other.certificate
+    }
+
+    /// When the certificate ends, as a date.
+    pub(crate) fn end(&self) -> String {
+        shown(self.not_after)
     }
 }
 

@@ -9,7 +9,7 @@ use super::server::Storage;
 use super::store_watch::{Probe, StoreWatch};
 use crate::config::{AppliedConfig, MAX_NODE_TIMEOUT};
 use crate::fleet::Fleet;
-use crate::http::gate::Certificates;
+use crate::http::certificates::Certificates;
 use crate::io::DescriptorUse;
 use crate::node::{Node, NodeError, Serving, Switch};
 use crate::proxy::Surfaces;
@@ -258,6 +258,9 @@ fn finding(subject: &str, cause: &str, is_failing: bool) -> Finding {
 fn certificates(certificates: &Certificates) -> Vec<Finding> {
     let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     let found = Surface::ALL.into_iter().filter_map(|surface| {
+        if let Some(cause) = certificates.retry(surface) {
+            return Some(finding(surface.name(), &cause, true));
+        }
         let end = Duration::from_secs(certificates.of(surface)?.not_after);
         let left = end.saturating_sub(now);
         (left < RENEWAL).then(|| {

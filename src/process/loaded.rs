@@ -85,7 +85,13 @@ impl Loaded {
     /// # Errors
     /// Every unusable one.
     pub(crate) fn load(config: &Config) -> Result<Self, FileErrors> {
-        let identities = Identities::load(config);
+        Self::load_with(config, Identities::load(config))
+    }
+
+    fn load_with(
+        config: &Config,
+        identities: Result<Identities, Vec<TlsError>>,
+    ) -> Result<Self, FileErrors> {
         let has_secrets =
             config.store.is_some() || config.fleet.is_some() || config.node.header_file.is_some();
         if has_secrets || !identities.as_ref().is_ok_and(Identities::are_none) {
@@ -110,12 +116,34 @@ impl Loaded {
         }
     }
 
+    /// Reads the files, and those that only a start reads, for a start. An unusable certificate of
+    /// one surface keeps no other down: it is logged.
+    ///
+    /// # Errors
+    /// Every other unusable one.
+    pub(crate) fn load_to_start(config: &Config) -> Result<(Self, StartSecrets), FileErrors> {
+        let identities = Identities::load_to_start(config).map(|(identities, errors)| {
+            for error in errors {
+                log::error!("{}", FileError::from(error));
+            }
+            identities
+        });
+        Self::load_all_with(config, identities)
+    }
+
     /// Reads the files, and those that only a start reads.
     ///
     /// # Errors
     /// Every unusable one.
-    pub(crate) fn load_to_start(config: &Config) -> Result<(Self, StartSecrets), FileErrors> {
-        let loaded = Self::load(config);
+    pub(crate) fn load_all(config: &Config) -> Result<(Self, StartSecrets), FileErrors> {
+        Self::load_all_with(config, Identities::load(config))
+    }
+
+    fn load_all_with(
+        config: &Config,
+        identities: Result<Identities, Vec<TlsError>>,
+    ) -> Result<(Self, StartSecrets), FileErrors> {
+        let loaded = Self::load_with(config, identities);
         let keys = config.relay.as_ref().map(load_keys).transpose();
         let store = config.store.as_ref().and_then(|store| store.password_file.as_deref());
         let store_password = secrets::read_optional("store.password_file", store);

@@ -11,7 +11,7 @@ use crate::node::Node;
 use crate::process::loaded::{FileErrors, Loaded};
 use crate::proxy::Surfaces;
 use crate::secrets;
-use crate::telemetry::{Metrics, Surface};
+use crate::telemetry::Metrics;
 use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -102,11 +102,9 @@ impl Reload {
 
     /// Certificates may differ although their file names do not.
     fn change_identities(&self, identities: &Identities) {
-        self.surfaces.tls.change(identities);
-        for surface in Surface::ALL {
-            if self.surfaces.tls.of(surface).is_some() {
-                log::info!(surface = surface.name(); "the certificate was reloaded");
-            }
+        for (surface, identity) in self.surfaces.tls.change(identities) {
+            let (surface, expires) = (surface.name(), identity.end());
+            log::info!(surface = surface, expires = expires; "the certificate was reloaded");
         }
         for warning in identities.warnings(SystemTime::now()) {
             log::warn!("{warning}");

@@ -132,7 +132,7 @@ fn connect_parts(config: &Config, log: Log, inherited: Inherited) -> Result<Boun
     if let Some(guard) = node.chain_guard(&config.node) {
         bound.add_service(background_service("chain guard", guard));
     }
-    bound.surfaces.tls.change(&identities);
+    let _changed = bound.surfaces.tls.change(&identities);
     bound.surfaces.trusted.change(config);
     let fleet = bound.join_fleet(config, secrets.fleet)?;
     if let Some(gateway) = &config.gateway {
@@ -420,7 +420,7 @@ impl Bound {
     /// The origin of a surface, with the actual port; `None` if the surface is off.
     pub fn origin(&self, surface: Surface) -> Option<String> {
         let listener = self.lifecycle.listeners.iter().find(|at| at.surface == surface)?;
-        let is_secured = self.surfaces.tls.of(surface).is_some();
+        let is_secured = self.surfaces.tls.is_secured(surface);
         Some(format!("{}://{}", if is_secured { "https" } else { "http" }, listener.listen))
     }
 

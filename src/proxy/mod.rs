@@ -18,9 +18,9 @@ pub use errors::SurfaceErrors;
 
 use crate::config::ConnectionsConfig;
 use crate::gateway::Gateway;
+use crate::http::certificates::Certificates;
 use crate::http::clients::{self, Clients, RequestLimiter, Running};
 use crate::http::context::{InFlight, ServerContext};
-use crate::http::gate::Certificates;
 use crate::http::{ErrorResponder as _, Handoff, RequestId, TrustedPeers};
 use crate::io::Held;
 use crate::relay::Relay;

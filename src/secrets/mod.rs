@@ -1,8 +1,9 @@
 //! Secrets, which are read from files only.
 //!
 //! In: a path of the configuration. Out: the [`Secret`], or why it is unusable. A relative path is
-//! first looked up in `$CREDENTIALS_DIRECTORY`, where systemd puts a unit's credentials
-//! (systemd.exec(5), "Credentials"). A file that group or others can read is refused, since its
+//! first looked up in `$CREDENTIALS_DIRECTORY`, where systemd puts a unit's credentials at its start
+//! (systemd.exec(5), "Credentials"), and before that in `$RENEWED_CREDENTIALS_DIRECTORY`, where a
+//! reload of our unit puts them again. A file that group or others can read is refused, since its
 //! secret may be known already, unless `secrets.allow_group_read` says that it is mounted so.
 
 pub use portcullis_filters::secret::Secret;
@@ -194,20 +195,26 @@ pub fn read_optional(
     path.map(read).transpose().map_err(|error| error.of(key))
 }
 
+/// The folders of a unit's credentials, in the order in which a file is looked up: those of the last
+/// reload first, because systemd does not refresh those of the start.
+fn credentials() -> impl Iterator<Item = (&'static str, PathBuf)> {
+    ["RENEWED_CREDENTIALS_DIRECTORY", "CREDENTIALS_DIRECTORY"]
+        .into_iter()
+        .filter_map(|name| Some((name, PathBuf::from(std::env::var_os(name)?))))
+        // it exists after a reload only
+        .filter(|(name, folder)| *name == "CREDENTIALS_DIRECTORY" || folder.is_dir())
+}
+
 /// Where a missing file of a relative path was searched, to follow an error's text.
 pub fn searched(path: &Path) -> String {
     if path.is_absolute() {
         return String::new();
     }
     let working = std::env::current_dir().unwrap_or_default();
-    match std::env::var_os("CREDENTIALS_DIRECTORY") {
-        Some(credentials) => format!(
-            "; searched in $CREDENTIALS_DIRECTORY ({}) and in the working directory ({})",
-            Path::new(&credentials).display(),
-            working.display()
-        ),
-        None => format!("; searched in the working directory ({})", working.display()),
-    }
+    let working = format!("in the working directory ({})", working.display());
+    let folders = credentials().map(|(name, folder)| format!("in ${name} ({})", folder.display()));
+    let places: Vec<_> = folders.chain([working]).collect();
+    format!("; searched {}", places.join(" and "))
 }
 
 /// The place of a file of the configuration: a relative path may be a credential of the unit.
@@ -217,9 +224,8 @@ pub fn locate(path: &Path) -> PathBuf {
 
 /// The place of a file, and the permission bits that a secret there must not have.
 fn found(path: &Path) -> (PathBuf, u32) {
-    let credentials = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
-    let credential = credentials.filter(|_| path.is_relative()).map(|folder| folder.join(path));
-    match credential.filter(|path| path.exists()) {
+    let mut folders = credentials().filter(|_| path.is_relative());
+    match folders.find_map(|(_, folder)| Some(folder.join(path)).filter(|path| path.exists())) {
         Some(credential) => (credential, OTHERS_OF_CREDENTIALS),
         None => (path.to_owned(), OTHERS),
     }

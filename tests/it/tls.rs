@@ -258,7 +258,8 @@ fn sighup_switches_tls_and_http_2() {
     let both = || stage.pair.config(ANY, &["h2", "http/1.1"]);
     handshake(stage.address(), both()).expect("it is up");
     stage.edge.rewrite(&stage.setup.clone().set("gateway.tls.http2", "false"));
-    stage.reload();
+    stage.edge.signal("HUP");
+    stage.edge.line("the change", |line| line["key"] == "gateway.tls.http2");
     let agreed = handshake(stage.address(), both()).expect("a protocol in common");
     assert_eq!(agreed.1.as_deref(), Some("http/1.1"), "HTTP/2 is off");
     let plain = stage.setup.clone();
@@ -366,6 +367,73 @@ fn relative_paths_resolve_among_the_credentials() {
     let agreed = handshake(edge.gateway(), pair.config(ANY, &["h2", "http/1.1"]));
     let agreed = agreed.expect("the credentials are the pair");
     assert_eq!(agreed.1.as_deref(), Some("http/1.1"), "and a variable overrides a key");
+}
+
+#[test]
+fn a_reload_reads_renewed_credentials() {
+    let (node, folder, renewed) = (Node::start(good), Folder::new(), Folder::new());
+    let (pair, next) = (Pair::new(), Pair::until(3000));
+    pair.write(&folder);
+    let place = renewed.path().join("credentials");
+    let setup = Setup::before(node.address())
+        .set("gateway.tls.certificate_file", "\"edge.pem\"")
+        .set("gateway.tls.key_file", "\"edge.key\"")
+        .environment("CREDENTIALS_DIRECTORY", &folder.path().display().to_string())
+        .environment("RENEWED_CREDENTIALS_DIRECTORY", &place.display().to_string());
+    let edge = setup.start();
+    handshake(edge.gateway(), pair.config(ANY, &[])).expect("those of the start");
+    next.write(&renewed);
+    std::fs::create_dir(&place).unwrap();
+    for name in ["edge.pem", "edge.key"] {
+        std::fs::rename(renewed.path().join(name), place.join(name)).unwrap();
+    }
+    edge.signal("HUP");
+    edge.line("the reload", |line| line["message"] == "the certificate was reloaded");
+    handshake(edge.gateway(), next.config(ANY, &[])).expect("those of the reload");
+}
+
+#[test]
+fn a_reload_names_only_a_changed_certificate() {
+    let stage = Stage::new(&[]);
+    let named = || {
+        let lines = stage.edge.lines();
+        lines.into_iter().filter(|line| line.contains("the certificate was reloaded")).count()
+    };
+    stage.reload();
+    assert_eq!(named(), 0, "it is the same");
+    Pair::until(3000).write(&stage.folder);
+    stage.reload();
+    stage.edge.line("its end", |line| {
+        let expires = line["expires"].as_str().unwrap_or_default();
+        line["surface"] == "gateway" && expires.starts_with("3000-")
+    });
+    assert_eq!(named(), 1);
+}
+
+#[test]
+fn an_unusable_certificate_closes_its_surface_only() {
+    let (node, folder, pair) = (Node::start(good), Folder::new(), Pair::new());
+    for name in ["edge.pem", "edge.key"] {
+        folder.secret(name, "no PEM");
+    }
+    let setup = secured(Setup::before(node.address()), "sidecar", &folder)
+        .set("sidecar.listen", "\"127.0.0.1:0\"")
+        .set("sidecar.base_url", "\"https://portcullis.test\"")
+        .set("store.url", &format!("\"sqlite:{}\"", folder.file("store.db")));
+    assert_eq!(setup.run("check").status.code(), Some(1), "a check still fails");
+    let edge = setup.start();
+    assert_result(&edge.ask(&Request::post(QUESTION)), "7", RESULT, "the gateway serves");
+    let mut plain = Client::connect(edge.sidecar());
+    plain.send(Request::new("GET", "/sitemap.xml").bytes());
+    plain.ends("nothing is said in the clear");
+    edge.line("the cause", |line| {
+        let cause = line["cause"].as_str().unwrap_or_default();
+        line["condition"] == "certificate" && cause.contains("sidecar.tls.key_file")
+    });
+    pair.write(&folder);
+    eventually(&edge, "it is taken up without a reload", |_| {
+        handshake(edge.sidecar(), pair.config(ANY, &[])).is_ok()
+    });
 }
 
 #[test]

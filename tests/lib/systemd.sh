@@ -132,6 +132,7 @@ EOT
   machine_do systemctl start portcullis-sidecar.socket portcullis.service
   curl_in -H "Authorization: Bearer $(cat "$etc/portcullis/secrets/operator.token")" \
     http://127.0.0.1:8082/functions/health-check | grep -o '"database":[^]]*'
+  a_reload_renews_secrets "$etc/portcullis/secrets/operator.token"
   machine_do systemctl start portcullis-prune.service
   expect "the prune" success \
     "$(machine_do systemctl show --value -p Result portcullis-prune.service)"
@@ -152,6 +153,30 @@ EOT
   machine_do systemctl stop portcullis.socket portcullis-sidecar.socket portcullis.service
   expect "how it ended" success "$(service_property Result)"
   machine_halt
+}
+
+# A new token in the folder is valid after a reload: only with it the health check shows its components.
+a_reload_renews_secrets() {
+  local pid shown
+  pid=$(service_property MainPID)
+  rm "$1"
+  (umask 077 && "$TARGET/debug/portcullis" token new "$1")
+  machine_do systemctl reload portcullis.service
+  for _ in {1..100}; do
+    shown=$(curl_in -H "Authorization: Bearer $(cat "$1")" \
+      http://127.0.0.1:8082/functions/health-check)
+    if grep -q '"database":' <<<"$shown"; then
+      expect "the process after the reload" "$pid" "$(service_property MainPID)"
+      expect "the folder of the renewed secrets" "711 root" \
+        "$(machine_do stat -c '%a %U' /run/portcullis-credentials)"
+      expect "the secrets in it" 400 \
+        "$(machine_do sh -c 'stat -c %a /run/portcullis-credentials/*' | sort -u)"
+      return 0
+    fi
+    sleep 0.1
+  done
+  echo "the new token is not valid after a reload: $shown" >&2
+  return 1
 }
 
 curl_in() { nsenter -t "$MACHINE_PID" -n curl -fsS "$@"; }

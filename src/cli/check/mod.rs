@@ -131,7 +131,7 @@ fn files(
     is_wrong: impl Fn(&str) -> bool,
     report: &mut Report,
 ) -> Option<(Loaded, StartSecrets)> {
-    match Loaded::load_to_start(config) {
+    match Loaded::load_all(config) {
         Ok((loaded, secrets)) => {
             let message = "every secret and certificate can be used";
             report.add(Finding::ok(Kind::File, "files", message));
