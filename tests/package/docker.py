@@ -29,7 +29,7 @@ def judge(document, base, configurations):
         mounts(name, service, document, base)
         secrets(name, service)
         dependencies(name, service, document["services"])
-        if service["image"].startswith("portcullis:"):
+        if service["image"].startswith("portcullis:") and "command" not in service:
             health(name, service, configurations)
 
 

@@ -142,6 +142,21 @@ def overlay(folder, readme):
             assert container["image"] == f"registry.example/portcullis:{version()}", container
 
 
+def prunes(by_kind):
+    """The job reads the relay's configuration and secrets, and gets none of its requests."""
+    (job,) = by_kind.pop("CronJob").values()
+    template = job["spec"]["jobTemplate"]["spec"]["template"]
+    labels = template["metadata"]["labels"]
+    policy = by_kind["NetworkPolicy"].pop(job["metadata"]["name"])
+    assert policy["spec"]["podSelector"]["matchLabels"] == labels
+    for service in by_kind["Service"].values():
+        assert service["spec"]["selector"] != labels, service
+    relay = by_kind["Deployment"]["portcullis-relay"]["spec"]["template"]["spec"]
+    assert template["spec"]["volumes"] == relay["volumes"], template["spec"]["volumes"]
+    (container,) = template["spec"]["containers"]
+    assert container["args"][:2] == ["store", "prune"], container["args"]
+
+
 def kubernetes(program, folder):
     objects = rendered(PACKAGE / "kubernetes")
     for one in objects:
@@ -153,6 +168,7 @@ def kubernetes(program, folder):
     for one in objects:
         by_kind.setdefault(one["kind"], {})[one["metadata"]["name"]] = one
     configs = {name.rpartition("-")[0]: one for name, one in by_kind["ConfigMap"].items()}
+    prunes(by_kind)
     for kind in ["Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy", "PodMonitor"]:
         assert set(by_kind[kind]) == {"portcullis-gateway", "portcullis-relay"}, kind
     readme = (PACKAGE / "README.md").read_text().replace("\\\n", " ")

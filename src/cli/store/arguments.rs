@@ -121,6 +121,8 @@ pub(in crate::cli) struct ExportArguments {
 Examples:
   # a daily job
   portcullis store prune --config portcullis.toml
+  # the same where nothing starts jobs, as in a container; a signal ends it
+  portcullis store prune --config portcullis.toml --every 24h
   # posts of the last year only
   portcullis store prune --config portcullis.toml --feed-items-older-than 365d
 ".to_owned() + STORE_CODES)]
@@ -137,6 +139,9 @@ pub(in crate::cli) struct PruneArguments {
     /// Feed items older than this; by default none.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(super) feed_items_older_than: Option<Duration>,
+    /// Prune again after each such time, until a signal or a failure.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(super) every: Option<Duration>,
 }
 
 #[derive(Debug, clap::Args)]

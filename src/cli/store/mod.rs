@@ -13,6 +13,7 @@ pub(super) use arguments::Arguments;
 use super::{CHECK_FAILED, Failure, INTERNAL, Outcome, USAGE, block_on, output, written};
 use crate::config::{Config, LoadError, StoreConfig};
 use crate::io::clock::{micros, now_us};
+use crate::process::signals::StopSignals;
 use crate::secrets::{self, Secret, SecretError};
 use crate::store::{
     AGE_EVENTS_KEPT, Chore, ChoreLock, ExportError, ImportError, ImportRules, PruneBefore, Store,
@@ -120,7 +121,7 @@ async fn execute(Arguments { file, command }: &Arguments) -> Result<(), Failed> 
         }
         StoreCommand::Prune(arguments) => {
             let config = file.load()?;
-            with_store(&config, async |store| prune(store, arguments).await).await
+            prune_until_stopped(&config, arguments).await
         }
         StoreCommand::Forget(arguments) => {
             let config = file.load()?;
@@ -156,6 +157,24 @@ async fn export(store: &Store, arguments: &ExportArguments) -> Result<(), Failed
         output::notice(format_args!("portcullis store: {NOT_EXPORTED}"));
     }
     Ok(())
+}
+
+/// Prunes once or, with `--every`, again and again: a store that fails ends it, so that whoever runs
+/// it notices.
+async fn prune_until_stopped(config: &Config, arguments: &PruneArguments) -> Result<(), Failed> {
+    let prune = || with_store(config, async |store| prune(store, arguments).await);
+    let Some(interval) = arguments.every else { return prune().await };
+    let mut signals = StopSignals::install()?;
+    loop {
+        tokio::select! {
+            pruned = prune() => pruned?,
+            () = signals.wait() => return Ok(()),
+        }
+        tokio::select! {
+            () = tokio::time::sleep(interval) => {}
+            () = signals.wait() => return Ok(()),
+        }
+    }
 }
 
 async fn prune(store: &Store, arguments: &PruneArguments) -> Result<(), Failed> {
