@@ -97,6 +97,59 @@ fn the_gateway_counts_calls_only() {
 }
 
 #[test]
+fn the_gateway_answers_a_preflight_of_any_path() {
+    const ORIGIN: (&str, &str) = ("origin", "https://wallet.example");
+    const METHOD: (&str, &str) = ("access-control-request-method", "POST");
+    for target in ["/rpc", "/rpc/v0_8", "/", "/healthz", "/docs"] {
+        let preflight = read("OPTIONS", target, &[HOST, ORIGIN, METHOD]);
+        assert_eq!(remaining(&preflight), Some(QUOTA), "{target}: it is free");
+        assert!(matches!(preflight.verdict, Ok(Admitted::Preflight)), "{target}");
+    }
+    let both = [HOST, ORIGIN, METHOD, ("transfer-encoding", "gzip")];
+    assert_eq!(refused(&read("OPTIONS", "/other", &both)), Some(ConflictingFraming));
+    for (method, fields) in [
+        ("OPTIONS", &[HOST][..]),
+        ("OPTIONS", &[HOST, ORIGIN]),
+        ("OPTIONS", &[HOST, METHOD]),
+        ("POST", &[HOST, ORIGIN, METHOD]),
+    ] {
+        assert_eq!(refused(&read(method, "/other", fields)), Some(NotFound), "{method} {fields:?}");
+    }
+}
+
+#[test]
+fn the_gateway_serves_documents_if_they_are_on() {
+    let on = GatewayPolicy { has_documents: true, ..gateway() };
+    let ask = |policy: &GatewayPolicy, method, target, fields: &[(&str, &str)]| {
+        let headers = headers(fields);
+        let judged = policy.judge(&head(method, target, &headers));
+        policy.admit(&judged, &limiter(QUOTA), Millis(0), |_| Some(()))
+    };
+    for document in PublicDocument::ALL {
+        let path = document.name();
+        assert_eq!(refused(&ask(&gateway(), "GET", path, &[HOST])), Some(NotFound), "{path}: off");
+        for method in ["GET", "HEAD"] {
+            let served = ask(&on, method, path, &[HOST]);
+            assert_eq!(remaining(&served), Some(QUOTA - 1), "{path}: it counts as a call");
+            let PendingCall { call, max_body, .. } = call(served);
+            assert_eq!((call, max_body), (GatewayCall::Document(document), 0), "{method} {path}");
+        }
+        for (method, fields, reason) in [
+            ("POST", &[HOST][..], WrongHttpMethod),
+            ("GET", &[], InvalidRequest),
+            ("GET", &[HOST, ("content-length", "1")], BodyTooLarge),
+        ] {
+            let refusal = refused(&ask(&on, method, path, fields));
+            assert_eq!(refusal, Some(reason), "{method} {path} {fields:?}");
+        }
+    }
+    for path in ["/docs/", "/docs?x", "/docs/openapi/relay.yaml"] {
+        assert_eq!(refused(&ask(&on, "GET", path, &[HOST])), Some(NotFound), "{path}");
+    }
+    assert_eq!(call(ask(&on, "POST", "/rpc", &[HOST, JSON])).call, GatewayCall::Rpc);
+}
+
+#[test]
 fn the_gateway_refuses_other_heads() {
     for (method, target, fields, reason) in [
         ("GET", "/rpc", &[HOST][..], WrongHttpMethod),

@@ -29,7 +29,7 @@ pub fn gateway() -> GatewayPolicy {
     GatewayPolicy {
         methods: MethodSet::new(&Method::ALL),
         trusted_proxies: proxies(),
-        has_documents: true,
+        has_documents: false,
     }
 }
 
