@@ -11,7 +11,7 @@ use portcullis_filters::hmac::Secrets;
 use portcullis_filters::limit::Millis;
 use portcullis_filters::policy::{
     Admission, Admitted, Authorization, Function, GatewayCall, GatewayPolicy, MAX_BODY,
-    PendingCall, RequestParts, SidecarPolicy,
+    PendingCall, PublicDocument, RequestParts, SidecarPolicy,
 };
 use portcullis_filters::rpc::{BlockId, Method, MethodSet};
 use portcullis_filters::secret::Secret;

@@ -248,7 +248,7 @@ impl Watcher {
         turns.due.min(start + self.interval)
     }
 
-    /// After this time without a fresh state an instance watches for itself: an election, and a poll.
+    /// Without a fresh state for this long, an instance watches for itself: election and poll.
     fn patience(&self) -> Duration {
         lease(self.interval) + self.interval
     }

@@ -255,6 +255,14 @@ impl Default for Metrics {
     }
 }
 
+fn node_seconds(registry: &Registry) -> Histogram {
+    registry.histogram(
+        "portcullis_node_call_duration_seconds",
+        "Seconds of a call to the node, from the first connect to the last byte.",
+        &LATENCY,
+    )
+}
+
 impl Metrics {
     /// Registers every metric with a registry of its own.
     pub fn new(values: &LabelValues<'_>) -> Self {
@@ -296,11 +304,7 @@ impl Metrics {
             node_answered: node_calls.with_label_values(&["ok"]),
             node_calls,
             node_attempts: attempts(&registry),
-            node_seconds: registry.histogram(
-                "portcullis_node_call_duration_seconds",
-                "Seconds of a call to the node, from the first connect to the last byte.",
-                &LATENCY,
-            ),
+            node_seconds: node_seconds(&registry),
             node_failed_seconds: Registry::unregistered("node_failed_seconds", &LATENCY),
             node_retries: retries(&registry),
             connections: by_surface(

@@ -87,8 +87,8 @@ impl GatewayPolicy {
     }
 
     /// Admits a request with a judged head at `now`. Every `POST /rpc` counts against the rate
-    /// limit, refused or not, and so does every document. `enter` takes a place among the client's requests in flight, `None`
-    /// when it has too many.
+    /// limit, refused or not, and so does every document. `enter` takes a place among the client's
+    /// requests in flight, `None` when it has too many.
     pub fn admit<G>(
         &self,
         head: &JudgedHead,

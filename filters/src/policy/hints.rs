@@ -23,11 +23,11 @@ const WRITE: &str = "send signed transactions to the product's backend, which su
 const DECLARE: &str = "classes are declared by the operator, directly at the node: neither the \
      gateway nor the relay takes DECLARE";
 /// Of a subscription, or of a WebSocket that is to be opened for one.
-const POLL: &str = "there is no WebSocket: poll starknet_blockNumber, about once a second, and read \
-     what is new";
+const POLL: &str = "there is no WebSocket: poll starknet_blockNumber, about once a second, and \
+     read what is new";
 const POST: &str = "send the call as JSON by POST, with Content-Type: application/json";
-const VERSION: &str = "use /rpc, without a version: version 0.10 of the Starknet API is served there, \
-     and starknet_specVersion returns it exactly";
+const VERSION: &str = "use /rpc, without a version: version 0.10 of the Starknet API is served \
+     there, and starknet_specVersion returns it exactly";
 const QUERY: &str = "use /rpc without a query";
 const SLASH: &str = "use /rpc without a slash at its end";
 const PATH: &str = "use /rpc: it is the only path for JSON-RPC";

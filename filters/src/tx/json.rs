@@ -19,7 +19,7 @@ const RESOURCES: [&str; 3] = ["l1_gas", "l1_data_gas", "l2_gas"];
 
 const SHAPE: ParamError = Malformed(
     "request",
-    "INVOKE or DEPLOY_ACCOUNT of version 3 with exactly its fields; DECLARE and proofs are not accepted",
+    "INVOKE or DEPLOY_ACCOUNT of version 3 with exactly its fields; no DECLARE, no proofs",
 );
 
 /// The fields that both kinds have, then those of INVOKE, then those of DEPLOY_ACCOUNT.

@@ -3,8 +3,8 @@
 //!
 //! `shown` is the newest block that clients have seen, `head` the one to which a group of replicas
 //! pins `latest`. Neither goes back within an epoch; a URL that is not as far is not used, and its
-//! "not found" is not passed on. An epoch ends when the URL that had the block has lost it for three
-//! rounds, and no other URL has it.
+//! "not found" is not passed on. An epoch ends when the URL that had the block has lost it for
+//! three rounds, and no other URL has it.
 //! Next: `guard` polls, `super::Group` shares this among all clients of the node.
 
 use super::shown::{ShownTransactions, Shows};
