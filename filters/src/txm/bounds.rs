@@ -30,3 +30,49 @@ pub(super) fn bounds(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Budgets;
+    use core::time::Duration;
+
+    const ESTIMATE: Bounds = Bounds { l1_gas: (2, 10), l1_data_gas: (4, 20), l2_gas: (6, 30) };
+    /// Half as much again of each amount and price: 3 * 15 + 6 * 30 + 9 * 45.
+    const FEE: u128 = 630;
+
+    fn settings(max_fee: u128, max_l2_gas: u64) -> Settings {
+        Settings {
+            faucet_amount: 100,
+            faucet_cooldown: Duration::ZERO,
+            max_fee,
+            max_l2_gas,
+            recovery_cancel_window: Duration::ZERO,
+            receipt_timeout: Duration::ZERO,
+            confirmations: 1,
+            budgets: Budgets::default(),
+        }
+    }
+
+    #[test]
+    fn the_bounds_are_the_estimate_and_half_of_it() {
+        let expected = Bounds { l1_gas: (3, 15), l1_data_gas: (6, 30), l2_gas: (9, 45) };
+        assert_eq!(bounds(&ESTIMATE, &settings(FEE, 9), 0), Ok((expected, FEE)));
+    }
+
+    #[test]
+    fn each_transaction_in_doubt_makes_them_another_transaction() {
+        let (found, fee) = bounds(&ESTIMATE, &settings(FEE, 9), 2).unwrap();
+        assert_eq!((found.l1_data_gas, fee), ((6, 32), FEE));
+    }
+
+    #[test]
+    fn neither_the_fee_nor_the_gas_may_be_over_its_cap() {
+        for (max_fee, max_l2_gas) in [(FEE - 1, 9), (FEE, 8)] {
+            let refusal = bounds(&ESTIMATE, &settings(max_fee, max_l2_gas), 0).unwrap_err();
+            assert_eq!(refusal.reason, Reason::FeeBoundExceeded, "{max_fee} {max_l2_gas}");
+        }
+        let endless = Bounds { l2_gas: (9, u128::MAX), ..ESTIMATE };
+        assert!(bounds(&endless, &settings(u128::MAX, u64::MAX), 0).is_err());
+    }
+}

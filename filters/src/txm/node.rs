@@ -121,3 +121,42 @@ pub fn token_balance(result: &[Felt]) -> Option<u128> {
     }
     low.to_u128()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_definite_unless_the_node_may_have_taken_the_transaction() {
+        let is_definite = |code| ErrorObject { code, short_reason: None }.is_definite();
+        for code in [50, 52, 55, 62, 64, 69, code::DEVNET, -32604, -32602, -32600, -32700] {
+            assert!(is_definite(code), "{code}");
+        }
+        for code in [0, 1, 40, 49, 63, 70, -2, -32603, -32605, -32599, -32000] {
+            assert!(!is_definite(code), "{code}");
+        }
+    }
+
+    #[test]
+    fn a_receipt_with_a_block_says_where_it_was_included() {
+        let hash = Felt::from(0x1234_u64);
+        let block = Some((7, hash));
+        let receipt = Receipt { accepted: true, outcome: Ok(()), fee: None, block };
+        let expected = Inclusion { number: 7, fingerprint: hash.to_bytes_be() };
+        assert_eq!(receipt.inclusion(), Some(expected));
+        assert_eq!(Receipt { block: None, ..receipt }.inclusion(), None);
+    }
+
+    #[test]
+    fn a_balance_is_two_halves_and_capped() {
+        let balance = |felts: &[u128]| {
+            token_balance(&felts.iter().copied().map(Felt::from).collect::<Vec<_>>())
+        };
+        assert_eq!(balance(&[5, 0]), Some(5));
+        assert_eq!(balance(&[u128::MAX, 0]), Some(u128::MAX));
+        assert_eq!(balance(&[5, 1]), Some(u128::MAX));
+        for malformed in [&[][..], &[5], &[5, 0, 0]] {
+            assert_eq!(balance(malformed), None, "{malformed:?}");
+        }
+    }
+}

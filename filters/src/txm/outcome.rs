@@ -316,3 +316,133 @@ impl From<LockError> for Outcome {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HASH: Felt = Felt::ZERO;
+    const ID: IntentId = IntentId(7);
+
+    fn intent(state: IntentState) -> Intent {
+        Intent {
+            id: ID,
+            epoch: String::new(),
+            operation: String::new(),
+            digest: [0; 32],
+            subject: None,
+            identity: None,
+            request: String::new(),
+            born: None,
+            signer: Felt::ZERO,
+            nonce: 0,
+            transaction_hash: HASH,
+            transaction: String::new(),
+            fee_gfri: 0,
+            state,
+            included: None,
+            detail: Some("not allowed".into()),
+            created_us: 0,
+            updated_us: 0,
+        }
+    }
+
+    fn message(outcome: &Outcome) -> &str {
+        let Status::Refused(refusal) = &outcome.status else { panic!("{outcome:?}") };
+        &refusal.message
+    }
+
+    /// The label of each outcome, whether its end is open, and whether a repeat gets it again.
+    #[test]
+    fn an_outcome_is_open_or_final_or_decided_again() {
+        let refused = |reason| Outcome::refused(reason, "");
+        for (outcome, name, is_open, is_final) in [
+            (Outcome::written(HASH, Details::None), "written", false, true),
+            (Outcome::already(Details::None), "idempotent", false, false),
+            (Outcome::pending(HASH), "pending", true, false),
+            (Outcome::reverted(HASH, None), "reverted", false, true),
+            (Outcome::unknown(HASH), "failed", true, false),
+            (Outcome::unsettled(), "refused", true, false),
+            (refused(Reason::StoreUnavailable), "failed", false, false),
+            (refused(Reason::Rejected), "refused", false, false),
+        ] {
+            let found = (outcome.name(), outcome.is_open(), outcome.is_final());
+            assert_eq!(found, (name, is_open, is_final), "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_sent_is_named_by_its_hash() {
+        let sent = intent(IntentState::Sent);
+        for outcome in [
+            Outcome::written(HASH, Details::V2_ACTIVE),
+            Outcome::pending(HASH),
+            Outcome::unknown(HASH),
+            Outcome::unseen(&sent),
+            Outcome::unconfirmed(HASH),
+            Outcome::reverted(HASH, None),
+            Outcome::too_soon(&sent, 1, 0),
+        ] {
+            assert_eq!(outcome.transaction_hash, Some(HASH), "{outcome:?}");
+        }
+        assert_eq!(Outcome::unseen(&sent).intent, Some(ID));
+        assert_eq!(Outcome::written(HASH, Details::V2_ACTIVE).details, Details::V2_ACTIVE);
+        assert_eq!(Outcome::already(Details::V2_ACTIVE).details, Details::V2_ACTIVE);
+    }
+
+    #[test]
+    fn a_journaled_intent_has_the_outcome_of_its_state() {
+        for (state, name, reason) in [
+            (IntentState::Intended, "refused", Some(Reason::InProgress)),
+            (IntentState::Sent, "failed", Some(Reason::OutcomeUnknown)),
+            (IntentState::Accepted, "pending", None),
+            (IntentState::Succeeded, "written", None),
+            (IntentState::Reverted, "reverted", Some(Reason::Reverted)),
+        ] {
+            let outcome = Outcome::of(&intent(state)).expect("it has one");
+            let found = (outcome.name(), outcome.reason(), outcome.intent);
+            assert_eq!(found, (name, reason, Some(ID)), "{state:?}");
+        }
+        for state in [IntentState::Displaced, IntentState::Rejected, IntentState::Lost] {
+            assert_eq!(Outcome::of(&intent(state)), None, "{state:?}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_what_the_contract_said() {
+        let reverted = Outcome::of(&intent(IntentState::Reverted)).unwrap();
+        assert_eq!(message(&reverted), "the chain refused: not allowed");
+        let silent = Outcome::reverted(HASH, None);
+        assert_eq!(message(&silent), "the chain refused: no reason given");
+    }
+
+    #[test]
+    fn a_refusal_of_the_node_says_what_is_wrong() {
+        let rejected = |code| Outcome::rejected(&ErrorObject { code, short_reason: None });
+        assert_eq!(rejected(code::INVALID_NONCE).reason(), Some(Reason::NonceConflict));
+        for (code, said) in [
+            (code::INSUFFICIENT_BOUNDS, "bounds do not cover"),
+            (code::INSUFFICIENT_BALANCE, "cannot pay"),
+            (code::VALIDATION_FAILURE, "the account refused"),
+            (code::DUPLICATE, "the node refused"),
+        ] {
+            let outcome = rejected(code);
+            assert_eq!(outcome.reason(), Some(Reason::Rejected), "{code}");
+            assert!(message(&outcome).contains(said), "{code}: {}", message(&outcome));
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_when_a_retry_can_succeed() {
+        let over = OverBudget { budget: Budget::Fees, until_us: 5_000_000 };
+        for (outcome, seconds) in [
+            (Outcome::over_budget(over, 2_000_000), Some(3)),
+            (Outcome::too_soon(&intent(IntentState::Sent), 5_000_000, 1_000_000), Some(4)),
+            (Outcome::unsettled(), Some(1)),
+            (Outcome::unknown(HASH), Some(1)),
+            (Outcome::overloaded(), None),
+        ] {
+            assert_eq!(outcome.retry_after, seconds, "{outcome:?}");
+        }
+    }
+}

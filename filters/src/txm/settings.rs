@@ -143,3 +143,70 @@ impl Required {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operation::FaucetDrip;
+    use crate::operation::{RecoveryCancel, RequireV2};
+    use alloc::vec::Vec;
+
+    fn accounts(faucet: Option<u64>) -> Accounts<Felt> {
+        let [owner, verifier] = [1_u64, 2].map(Felt::from);
+        Accounts { owner, verifier, faucet: faucet.map(Felt::from) }
+    }
+
+    #[test]
+    fn drips_are_paid_by_the_owner_without_an_account_of_their_own() {
+        for (faucet, payer) in [(None, 1_u64), (Some(3), 3)] {
+            assert_eq!(*accounts(faucet).of(Role::Faucet), Felt::from(payer));
+            let roles: Vec<_> = accounts(faucet).roles().collect();
+            let expected = [Role::Owner, Role::Verifier, Role::Faucet];
+            assert_eq!(roles, expected[..accounts(faucet).iter().count()]);
+        }
+    }
+
+    #[test]
+    fn the_relay_signs_with_each_of_its_accounts_and_no_other() {
+        let [token, staking, bridge, card, registry, usership] = [Felt::ZERO; 6];
+        let contracts = Contracts { token, staking, bridge, card, registry, usership };
+        let of = |faucet| Pins {
+            chain_id: Felt::ZERO,
+            contracts,
+            account_class: Felt::ZERO,
+            accounts: accounts(faucet),
+        };
+        for (address, with_faucet, without) in
+            [(1_u64, true, true), (2, true, true), (3, true, false), (4, false, false)]
+        {
+            assert_eq!(of(Some(3)).signs_with(address.into()), with_faucet, "{address}");
+            assert_eq!(of(None).signs_with(address.into()), without, "{address}");
+        }
+    }
+
+    #[test]
+    fn a_drip_costs_its_amount_and_the_highest_fee() {
+        let settings = Settings {
+            faucet_amount: 100,
+            faucet_cooldown: Duration::ZERO,
+            max_fee: 20,
+            max_l2_gas: 1,
+            recovery_cancel_window: Duration::ZERO,
+            receipt_timeout: Duration::ZERO,
+            confirmations: 1,
+            budgets: Budgets::default(),
+        };
+        assert_eq!(settings.drip_cost(), 120);
+    }
+
+    #[test]
+    fn an_operation_requires_the_pins_that_it_does_not_make_true() {
+        let [identity, recipient, public_key] = [Felt::ZERO; 3];
+        let drip = Operation::FaucetDrip(FaucetDrip { identity, recipient, public_key });
+        let v2 = Operation::RequireV2(RequireV2 { confirmed: true });
+        let cancel = Operation::RecoveryCancel(RecoveryCancel { identity });
+        assert_eq!(Required::of(&drip), Required::Drip);
+        assert_eq!(Required::of(&v2), Required::AllButV2);
+        assert_eq!(Required::of(&cancel), Required::All);
+    }
+}

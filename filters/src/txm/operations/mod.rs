@@ -6,6 +6,8 @@
 mod assets;
 mod identity;
 mod state;
+#[cfg(test)]
+mod tests;
 pub(super) mod verification;
 
 pub(super) use assets::check_binding;

@@ -23,6 +23,7 @@ pub(in crate::txm) struct State<'a, I> {
 }
 
 /// The decision on an operation in the present state.
+#[cfg_attr(test, derive(Debug, PartialEq, Eq))]
 pub(in crate::txm) enum Decision {
     /// Already in the requested state.
     Already(Details),

@@ -1,0 +1,51 @@
+//! What each operation does in each state of the chain, which the simulation visits by chance or
+//! not at all.
+
+mod assets;
+mod chain;
+mod identity;
+mod verification;
+
+use self::chain::{Chain, felt, felts};
+use super::{Decision, State, decide, read_back, subject};
+use crate::felt::Felt;
+use crate::operation::Operation;
+use crate::tx::{Call, selector};
+use crate::txm::outcome::{Details, Outcome};
+use crate::verdict::Reason;
+use futures_util::FutureExt as _;
+
+/// What an operation does, or why it is refused.
+fn decided(operation: &Operation, chain: &Chain) -> Result<Decision, Reason> {
+    let state = State::of(chain, "epoch");
+    let decision = decide(operation, &state).now_or_never().expect("nothing waits");
+    decision.map_err(|outcome| outcome.reason().expect("it is refused"))
+}
+
+/// The whole refusal of an operation.
+fn refused(operation: &Operation, chain: &Chain) -> Outcome {
+    let state = State::of(chain, "epoch");
+    let decision = decide(operation, &state).now_or_never().expect("nothing waits");
+    decision.expect_err("it is refused")
+}
+
+/// What is read back of an operation that succeeded.
+fn read(operation: &Operation, chain: &Chain) -> Option<Details> {
+    let state = State::of(chain, "epoch");
+    let details = read_back(operation, &state).now_or_never().expect("nothing waits");
+    details.expect("the node answers")
+}
+
+const ALREADY: Result<Decision, Reason> = Ok(Decision::Already(Details::None));
+
+fn call(to: u64, entrypoint: &str, args: &[u64]) -> Call {
+    Call { to: felt(to), selector: selector(entrypoint), args: felts(args) }
+}
+
+fn writes(to: u64, entrypoint: &str, args: &[u64]) -> Result<Decision, Reason> {
+    Ok(Decision::Write(vec![call(to, entrypoint, args)]))
+}
+
+fn is_known_by(operation: &Operation) -> Option<Felt> {
+    subject(operation)
+}
