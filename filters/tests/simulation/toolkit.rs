@@ -92,7 +92,9 @@ pub(crate) fn explore(
     seeds: Range<u64>,
     run: impl Fn(&mut Chance) -> Outcome,
 ) -> Result<(), Box<Failure>> {
-    explore_within(MAX_RUNS, seeds, run)
+    // as the property tests: where only the fact of a failure counts
+    let may_shrink = std::env::var_os("PROPTEST_MAX_SHRINK_ITERS").is_none_or(|most| most != "0");
+    explore_within(if may_shrink { MAX_RUNS } else { 0 }, seeds, run)
 }
 
 /// [`explore`] in which shrinking takes at most `max_runs`, where a run is slow.
@@ -170,7 +172,7 @@ fn a_failure_shrinks_to_what_it_needs() {
         let violation = fails(&drawn).then(|| "two are large".to_owned());
         Outcome { violation, trace: drawn.iter().map(u32::to_string).collect() }
     };
-    let failure = explore(0..9, run).unwrap_err();
+    let failure = explore_within(MAX_RUNS, 0..9, run).unwrap_err();
     assert_eq!(failure.choices.len(), 2, "{failure}");
     assert!(failure.to_string().lines().count() <= MAX_LINES, "it is short");
 }
