@@ -50,7 +50,7 @@ pub enum Presented {
     Nothing,
     /// It shakes hands with a certificate.
     Identity(Arc<Identity>),
-    /// It closes them: its certificate was unusable at the start, and is read again from these files.
+    /// It closes them: its certificate was unusable at the start. These files are read again.
     Unusable(TlsConfig),
 }
 

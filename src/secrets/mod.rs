@@ -1,9 +1,9 @@
 //! Secrets, which are read from files only.
 //!
 //! In: a path of the configuration. Out: the [`Secret`], or why it is unusable. A relative path is
-//! first looked up in `$CREDENTIALS_DIRECTORY`, where systemd puts a unit's credentials at its start
-//! (systemd.exec(5), "Credentials"), and before that in `$RENEWED_CREDENTIALS_DIRECTORY`, where a
-//! reload of our unit puts them again. A file that group or others can read is refused, since its
+//! first looked up in `$RENEWED_CREDENTIALS_DIRECTORY`, where a reload of our unit puts
+//! credentials, then in `$CREDENTIALS_DIRECTORY`, where systemd puts them at a start
+//! (systemd.exec(5), "Credentials"). A file that group or others can read is refused, since its
 //! secret may be known already, unless `secrets.allow_group_read` says that it is mounted so.
 
 pub use portcullis_filters::secret::Secret;
@@ -195,8 +195,8 @@ pub fn read_optional(
     path.map(read).transpose().map_err(|error| error.of(key))
 }
 
-/// The folders of a unit's credentials, in the order in which a file is looked up: those of the last
-/// reload first, because systemd does not refresh those of the start.
+/// The folders of a unit's credentials, in the order in which a file is looked up. That of the last
+/// reload is first, because systemd does not refresh that of the start.
 fn credentials() -> impl Iterator<Item = (&'static str, PathBuf)> {
     ["RENEWED_CREDENTIALS_DIRECTORY", "CREDENTIALS_DIRECTORY"]
         .into_iter()

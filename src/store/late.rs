@@ -15,8 +15,8 @@ use tokio::runtime::Handle;
 const RETRY: Duration = Duration::from_secs(1);
 
 impl Store {
-    /// Opens the store as [`Store::open`] does, or, if the database cannot be used now, later on the
-    /// current runtime.
+    /// Opens the store as [`Store::open`] does. If the database cannot be used now, that is
+    /// repeated on the current runtime until it can.
     ///
     /// # Errors
     /// The URL is not usable, or another process has the SQLite file.

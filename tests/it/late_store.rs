@@ -14,8 +14,8 @@ use crate::support::relay::user::{ID, User};
 use crate::support::request::{QUESTION, Request};
 use crate::support::response::Response;
 
-/// Far less than a pool waits for a connection, on a busy machine, too.
-const AT_ONCE: Duration = Duration::from_millis(1_500);
+/// Far less than six waits of a pool for a connection, 3 s each, on a busy machine, too.
+const AT_ONCE: Duration = Duration::from_secs(6);
 
 /// All three surfaces, with their store at the end of this way.
 fn start(way: &Way) -> Stage {

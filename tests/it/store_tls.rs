@@ -117,8 +117,8 @@ fn words(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// Asserts that neither `check` nor `store` takes the store, and that `serve` starts without it, all
-/// for this reason.
+/// Asserts that neither `check` nor `store` accepts the store, and that `serve` starts without it,
+/// all for this reason.
 fn assert_refused(setup: &Setup, expected: &str) {
     for (subcommand, code) in [("check", 1), ("store migrate", 2)] {
         let output = setup.run(subcommand);

@@ -54,9 +54,10 @@ const ADMIN: Lines = (
 );
 
 /// The line for a relay that does not run, with the reason.
-const NO_RELAY: &str = "  relay     off: it writes only to a network whose pins it can prove. On a\n            \
-                        starknet-devnet, --deploy sets up such a network; for another \
-                        one, see\n            [relay.pins] in conf/portcullis.toml\n";
+const NO_RELAY: &str = "  relay     off: it writes only to a network whose pins it can prove.
+            On a starknet-devnet, --deploy sets up such a network; for another one,
+            see [relay.pins] in conf/portcullis.toml
+";
 
 /// The text for a machine without a node, with the faster ways.
 const NO_NODE: &str = "\

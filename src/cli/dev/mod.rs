@@ -5,8 +5,8 @@
 //! embedded defaults and new keys, and prints commands to try. If the program of the node is
 //! missing, the edge runs first, and the steps that need the node follow when it is built
 //! (`install`). A node that ends is started again (`supervisor`). Ctrl-C stops both. A running node
-//! (`--node`) is never started, restarted or stopped, and only read unless `--deploy` or `--prepare`
-//! says to set up the network on it.
+//! (`--node`) is never started, restarted or stopped. It is only read, unless `--deploy` or
+//! `--prepare` says to set up the network on it.
 
 pub(super) mod attached;
 mod content;
@@ -51,12 +51,13 @@ enum DevError {
     #[error("--node: {0}")]
     NodeUrl(String),
     #[error(
-        "--deploy and --prepare deploy contracts, which takes a starknet-devnet: {0} is another node"
+        "--deploy and --prepare deploy contracts, which takes a starknet-devnet: {0} is another \
+         node"
     )]
     NoDevnet(String),
     #[error(
-        "--node: {0} does not answer: {1}; is it running, and is that the URL of its JSON-RPC, such \
-         as http://127.0.0.1:5050/rpc?"
+        "--node: {0} does not answer: {1}; is it running, and is that the URL of its JSON-RPC, \
+         such as http://127.0.0.1:5050/rpc?"
     )]
     Unreachable(String, String),
     #[error("cannot start a thread: {0}")]
@@ -115,7 +116,7 @@ pub(super) struct Arguments {
     /// Set up the network on that node, a starknet-devnet, and run the relay on it.
     #[arg(long, requires = "node")]
     deploy: bool,
-    /// Set up the network on that node, and write the configuration for `portcullis serve`; run nothing.
+    /// Set up the network on that node and write the configuration for `serve`; run nothing.
     #[arg(long, requires = "node")]
     prepare: bool,
     /// Leave V2 verification off, to be activated by POST /require-v2.

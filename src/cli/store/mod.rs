@@ -159,8 +159,8 @@ async fn export(store: &Store, arguments: &ExportArguments) -> Result<(), Failed
     Ok(())
 }
 
-/// Prunes once or, with `--every`, again and again: a store that fails ends it, so that whoever runs
-/// it notices.
+/// Prunes once or, with `--every`, again and again. A store that fails ends it, so that its
+/// supervisor notices.
 async fn prune_until_stopped(config: &Config, arguments: &PruneArguments) -> Result<(), Failed> {
     let prune = || with_store(config, async |store| prune(store, arguments).await);
     let Some(interval) = arguments.every else { return prune().await };

@@ -1,5 +1,5 @@
-//! A way over TCP to the PostgreSQL of the tests, which a test opens and closes: while it is closed,
-//! connections are refused.
+//! A way over TCP to the PostgreSQL of the tests, which a test opens and closes. While it is
+//! closed, connections are refused.
 
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
