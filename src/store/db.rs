@@ -240,6 +240,11 @@ impl Db {
         db
     }
 
+    /// Whether it is a PostgreSQL.
+    pub(super) fn is_postgres(&self) -> bool {
+        matches!(self, Self::Postgres(..))
+    }
+
     pub(super) fn is_closed(&self) -> bool {
         match self {
             Self::Sqlite { writer, .. } => writer.is_closed(),

@@ -1,9 +1,10 @@
 //! A start without the store: what does not need it serves, and every call to the store fails with
 //! the cause until it can be prepared.
 //!
-//! A mistake of the configuration still stops the start, as does a SQLite file that another process
-//! uses: only a person can correct those.
+//! Only a PostgreSQL that is away is waited for. Whatever a person must correct still stops the
+//! start: the configuration, tables of another version, a certificate, a file that cannot be used.
 
+use super::error::Cause;
 use super::{Store, StoreError};
 use crate::config::StoreConfig;
 use crate::secrets::Secret;
@@ -15,11 +16,11 @@ use tokio::runtime::Handle;
 const RETRY: Duration = Duration::from_secs(1);
 
 impl Store {
-    /// Opens the store as [`Store::open`] does. If the database cannot be used now, that is
-    /// repeated on the current runtime until it can.
+    /// Opens the store as [`Store::open`] does. If PostgreSQL is away, that is repeated on the
+    /// current runtime until it is there.
     ///
     /// # Errors
-    /// The URL is not usable, or another process has the SQLite file.
+    /// The store cannot be used, and waiting does not help.
     pub async fn open_or_wait(
         config: &StoreConfig,
         password: Option<&Secret>,
@@ -27,7 +28,7 @@ impl Store {
         let store = Arc::new(Self::unprepared(config, password)?);
         match store.prepare().await {
             Ok(()) => Ok(store),
-            Err(error) if is_mistake(&error) => {
+            Err(error) if !(store.db.is_postgres() && is_away(&error)) => {
                 store.close_connections().await;
                 Err(error)
             }
@@ -41,12 +42,10 @@ impl Store {
     }
 }
 
-/// Whether waiting does not help.
-fn is_mistake(error: &StoreError) -> bool {
-    matches!(
-        error,
-        StoreError::Url(_) | StoreError::ReadUrl(_) | StoreError::CaFile(_) | StoreError::Locked(_)
-    )
+/// Whether the database may be there later, without anybody's help.
+fn is_away(error: &StoreError) -> bool {
+    use Cause::{Busy, Io, Outage, Timeout};
+    matches!(error, StoreError::Unavailable(Timeout | Io(_) | Outage(_) | Busy { .. }))
 }
 
 async fn prepare_later(store: Arc<Store>) {
