@@ -19,7 +19,7 @@ const DOCUMENTS: [(&str, &str); 5] = [
 ];
 /// The templates of the page and its style.
 const PAGE: &str = "src/admin/documents";
-/// What to do when an alert fires.
+/// The runbook of the alerts.
 const RUNBOOK: &str = "conf/prometheus/RUNBOOK.md";
 
 fn main() -> Result<(), Box<dyn Error>> {

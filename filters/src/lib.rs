@@ -27,6 +27,7 @@ pub mod hmac;
 pub mod ledger;
 pub mod limit;
 mod named;
+pub mod nearest;
 pub mod operation;
 pub mod policy;
 pub mod position;

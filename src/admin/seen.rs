@@ -22,8 +22,8 @@ struct Last {
 }
 
 impl Last {
-    /// What is known after a sample at `now`. A lower number is another block, too: the chain was
-    /// rolled back.
+    /// The last sightings after a sample at `now`. A lower number is another block, too: the chain
+    /// was rolled back.
     fn after(self, number: Option<u64>, proven: Option<SystemTime>, now: SystemTime) -> Self {
         let is_known = |number: &u64| self.block.is_some_and(|(known, _)| known == *number);
         let newer = number.filter(|number| !is_known(number)).map(|number| (number, now));

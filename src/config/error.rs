@@ -6,13 +6,11 @@ use std::path::PathBuf;
 use std::{fmt, io};
 
 use super::DEFAULT_PATHS;
+use portcullis_filters::nearest::nearest;
 use thiserror::Error;
 
 /// How much of a value a message shows, in characters.
 const SHOWN: usize = 60;
-
-/// A longer word is no typo, and comparing it is expensive.
-const LONGEST: usize = 64;
 
 /// The place of a value. Errors are listed in this order.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -135,24 +133,13 @@ pub(super) fn shown(text: &str) -> String {
     }
 }
 
-/// The known name that `word` most likely means.
-///
-/// Names are near when the part that `core` picks differs in at most a third of its letters;
-/// among equally near ones the whole names decide.
+/// The known name that `word` most likely means: see [`nearest`].
 pub(super) fn closest<'n>(
     word: &str,
     names: impl Iterator<Item = &'n str>,
     core: fn(&str) -> &str,
 ) -> Option<&'n str> {
-    if word.chars().count() > LONGEST {
-        return None;
-    }
-    let word = word.to_lowercase();
-    let near = |name: &&str| {
-        let (a, b) = (core(&word), core(name));
-        distance(a, b) * 3 <= a.chars().count().max(b.chars().count())
-    };
-    names.filter(near).min_by_key(|name| (distance(core(&word), core(name)), distance(&word, name)))
+    nearest(word, names, core, distance)
 }
 
 /// The number of letters to insert, drop, replace or swap, ignoring case.

@@ -48,7 +48,7 @@ section! {
         /// Concurrent identical requests share one call to the node.
         /// Why: with each new block, all clients send the same requests at once.
         single_flight: bool = Default(true), flag, live;
-        /// Serve the documents of the gateway at GET /docs, for those who write wallets.
+        /// Serve the documents of the gateway at GET /docs, for developers of wallets.
         /// Why: off, since the admin listener serves them to you; each request counts as a call.
         docs: bool = Default(false), flag, live;
     }

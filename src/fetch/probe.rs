@@ -1,7 +1,7 @@
-//! A GET for a person or a supervisor, who are told why there is no response.
+//! A GET whose failure is explained in words, for a person or a supervisor.
 
 use super::{RUNNING, Trust, agent_with, on_thread};
-use crate::secrets::certificates;
+use crate::secrets::certificates::{self, Remedies};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +9,10 @@ use ureq::Error;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 const NO_ADDRESS: &str = "the name has no address";
+const REMEDIES: Remedies = Remedies {
+    authority: "name its authority's certificate with --ca-file",
+    name: "use a name that it lists",
+};
 
 /// The certificates that a server's is signed by; the public authorities if there are none.
 #[derive(Clone, Debug, Default)]
@@ -76,20 +80,11 @@ fn io_cause(error: &io::Error) -> String {
 }
 
 fn tls_cause(error: &rustls::Error) -> String {
-    use rustls::{CertificateError, Error};
-    let refused = match error {
-        Error::InvalidCertificate(refused) => refused,
-        Error::InvalidMessage(_) => return "it does not speak TLS; use http://".to_owned(),
-        _ => return format!("TLS: {error}"),
-    };
-    let remedy = match refused {
-        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-            "; name its authority's certificate with --ca-file"
+    match error {
+        rustls::Error::InvalidCertificate(error) => {
+            format!("certificate: {}", certificates::refusal_with(error, &REMEDIES))
         }
-        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            "; use a name that it lists"
-        }
-        _ => "",
-    };
-    format!("certificate: {}{remedy}", certificates::refusal(refused))
+        rustls::Error::InvalidMessage(_) => "it does not speak TLS; use http://".to_owned(),
+        _ => format!("TLS: {error}"),
+    }
 }

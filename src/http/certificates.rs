@@ -1,5 +1,5 @@
-//! What the listeners present in new handshakes: a reload replaces it, and a certificate that was
-//! unusable at the start is read again until it can be used.
+//! The certificates of new handshakes. A reload replaces them, and one that was unusable at the
+//! start is read again until it can be used.
 
 use super::tls::{Identities, Identity, Presented, TlsError};
 use crate::telemetry::{BySurface, Surface};
@@ -24,7 +24,7 @@ impl Certificates {
         changed.collect()
     }
 
-    /// What the listener of a surface does in new connections.
+    /// The treatment of new connections at the listener of a surface.
     pub(super) fn presented(&self, surface: Surface) -> Arc<Presented> {
         self.0[surface as usize].load_full()
     }

@@ -42,7 +42,7 @@ pub struct Identity {
     certificate: CertificateDer<'static>,
 }
 
-/// What a listener does in new connections.
+/// The treatment of new connections at a listener.
 #[derive(Debug, Default)]
 pub enum Presented {
     /// It speaks in the clear.

@@ -54,7 +54,12 @@ impl Failures {
             if let Some(why) = cause_of(reason) {
                 cause += &format!(" ({why})");
             }
-            Finding { subject: surface.name().to_owned(), cause, is_failing: failed * 2 >= all }
+            Finding {
+                subject: surface.name().to_owned(),
+                cause,
+                is_failing: failed * 2 >= all,
+                needs_node: false,
+            }
         })
     }
 }

@@ -15,7 +15,7 @@ use crate::node::{Node, NodeError, Serving, Switch};
 use crate::proxy::Surfaces;
 use crate::relay::pins::UNREADABLE;
 use crate::store::ReplicaStatus;
-use crate::telemetry::{self, Condition, Finding, Metrics, Requests, Surface};
+use crate::telemetry::{Condition, Finding, Metrics, Requests, Surface};
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use nix::sys::resource::{Resource, getrlimit};
@@ -217,7 +217,7 @@ impl Health {
             Some(fleet) if fleet.failure().is_some() => return None,
             Some(_) => "neither the fleet nor the node says in time where the chain is",
         };
-        is_bypassed.then(|| finding("", cause, false))
+        is_bypassed.then(|| Finding { needs_node: true, ..finding("", cause, false) })
     }
 
     /// A file that the last reload refused: what is applied is older, and a restart would fail.
@@ -244,15 +244,16 @@ impl Health {
             [first, rest @ ..] => format!("not proven: {} and {} more", first.name, rest.len()),
         };
         // it is the node, or another chain
-        if !failing.is_empty() && failing.iter().all(|pin| pin.actual == UNREADABLE) {
-            cause += telemetry::UNREADABLE;
+        let needs_node = !failing.is_empty() && failing.iter().all(|pin| pin.actual == UNREADABLE);
+        if needs_node {
+            cause += ", unreadable";
         }
-        Some(finding("", &cause, true))
+        Some(Finding { needs_node, ..finding("", &cause, true) })
     }
 }
 
 fn finding(subject: &str, cause: &str, is_failing: bool) -> Finding {
-    Finding { subject: subject.to_owned(), cause: cause.to_owned(), is_failing }
+    Finding { subject: subject.to_owned(), cause: cause.to_owned(), is_failing, needs_node: false }
 }
 
 fn certificates(certificates: &Certificates) -> Vec<Finding> {

@@ -1,4 +1,4 @@
-//! The documents of the gateway, for those who write clients of it: `gateway.docs`.
+//! The documents of the gateway for developers of its clients: `gateway.docs`.
 //!
 //! The build script makes the page from the documents in `conf/`, as it does the operator's with
 //! those of all surfaces. Each is compressed once.

@@ -36,7 +36,7 @@ struct Queue {
     /// Excludes other processes.
     lock: SessionLock,
     turn: Turn,
-    /// What the times of the turn count from.
+    /// The zero of the turn's times.
     start: Instant,
 }
 

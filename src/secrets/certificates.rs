@@ -71,6 +71,28 @@ pub fn refusal(error: &CertificateError) -> String {
     words.to_owned()
 }
 
+/// The advice for a certificate that is refused.
+#[derive(Debug)]
+pub struct Remedies {
+    /// For one of an unknown authority.
+    pub authority: &'static str,
+    /// For one of another host name.
+    pub name: &'static str,
+}
+
+/// [`refusal`], with the advice that fits.
+pub fn refusal_with(error: &CertificateError, remedies: &Remedies) -> String {
+    let remedy = match error {
+        // an authority of the same name has another key
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => remedies.authority,
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            remedies.name
+        }
+        _ => return refusal(error),
+    };
+    format!("{}; {remedy}", refusal(error))
+}
+
 /// Reads the certificates of a file of at most `max` bytes: at least one.
 ///
 /// # Errors

@@ -5,7 +5,7 @@
 //! its own: if that is refused, everybody is refused, until one caller in [`RECHECK`] connects.
 //! A connection that hangs proves nothing, because a busy server is slow as well: callers wait.
 //!
-//! The same state refuses all calls to a store that is not prepared yet (`late.rs`).
+//! All calls to a store that is not prepared yet are refused, too (`late.rs`).
 
 use super::db::within;
 use super::error::{Cause, StoreError};
@@ -55,11 +55,40 @@ enum Admission {
     Refused(Arc<str>),
 }
 
+impl Admission {
+    /// Whether the caller may go on without a trial.
+    fn result(self) -> Result<(), StoreError> {
+        match self {
+            Self::Refused(cause) => Err(refused(cause)),
+            Self::Granted | Self::Trial => Ok(()),
+        }
+    }
+}
+
 impl State {
     fn admit(&self, now: Instant) -> Admission {
         match self {
             Self::Closed(_) => Admission::Granted,
             Self::Open(_, at) if now.saturating_duration_since(*at) >= RECHECK => Admission::Trial,
+            Self::Unprepared(cause) | Self::Open(cause, _) => Admission::Refused(Arc::clone(cause)),
+        }
+    }
+
+    /// For a caller while another one tries a connection.
+    fn during_trial(&self) -> Admission {
+        match self {
+            Self::Closed(_) => Admission::Granted,
+            Self::Unprepared(cause) | Self::Open(cause, _) => Admission::Refused(Arc::clone(cause)),
+        }
+    }
+
+    /// For a caller that has waited for a connection for long: if granted, it waits on.
+    fn admit_waiting(&self, now: Instant) -> Admission {
+        match self {
+            Self::Closed(Some(at)) if now.saturating_duration_since(*at) < RECHECK => {
+                Admission::Granted
+            }
+            Self::Closed(_) => Admission::Trial,
             Self::Unprepared(cause) | Self::Open(cause, _) => Admission::Refused(Arc::clone(cause)),
         }
     }
@@ -94,21 +123,17 @@ impl Default for ConnectBreaker {
 }
 
 impl ConnectBreaker {
-    /// Refuses every call for this cause, until the store is [prepared](Self::prepared).
-    pub(super) fn unprepared(&self, cause: Arc<str>) {
-        *self.state.lock() = State::Unprepared(cause);
+    /// Refuses every call for this cause, until the store is [prepared](Self::prepare).
+    pub(super) fn unprepared(cause: Arc<str>) -> Self {
+        Self { state: Mutex::new(State::Unprepared(cause)), trial: tokio::sync::Mutex::default() }
     }
 
-    pub(super) fn prepared(&self) {
-        *self.state.lock() = State::Closed(None);
-    }
-
-    /// Fails at once if the store is not prepared.
-    pub(super) fn admit_prepared(&self) -> Result<(), StoreError> {
-        match &*self.state.lock() {
-            State::Unprepared(cause) => Err(refused(Arc::clone(cause))),
-            _ => Ok(()),
-        }
+    /// Admits calls if the store is prepared now; otherwise refuses them for the new cause.
+    pub(super) fn prepare(&self, prepared: &Result<(), StoreError>) {
+        *self.state.lock() = match prepared {
+            Ok(()) => State::Closed(None),
+            Err(error) => State::Unprepared(error.cause()),
+        };
     }
 
     /// A connection of the pool.
@@ -118,9 +143,8 @@ impl ConnectBreaker {
     ) -> Result<PoolConnection<Postgres>, StoreError> {
         let admission = self.state.lock().admit(Instant::now());
         match admission {
-            Admission::Granted => {}
-            Admission::Refused(cause) => return Err(refused(cause)),
             Admission::Trial => cold(self.retry(pool)).await?,
+            known => known.result()?,
         }
         let mut acquiring = pin!(pool.acquire());
         if let Ok(acquired) = timeout(PROMPT, &mut acquiring).await {
@@ -132,32 +156,30 @@ impl ConnectBreaker {
         }
     }
 
-    /// Tries a connection after an outage, unless another caller does.
+    /// Tries a connection after an outage, unless another caller does or did.
     async fn retry(&self, pool: &PgPool) -> Result<(), StoreError> {
         let Ok(_turn) = self.trial.try_lock() else {
-            return match &*self.state.lock() {
-                State::Open(cause, _) => Err(refused(Arc::clone(cause))),
-                _ => Ok(()),
-            };
+            return self.state.lock().during_trial().result();
         };
-        self.record(connect(pool).await)
+        let admission = self.state.lock().admit(Instant::now());
+        match admission {
+            Admission::Trial => self.record(connect(pool).await),
+            known => known.result(),
+        }
     }
 
     /// Tries connections now and then, until one proves an outage.
     async fn find_outage(&self, pool: &PgPool) -> StoreError {
         loop {
-            {
-                let _turn = self.trial.lock().await;
-                let state = self.state.lock().clone();
-                match state {
-                    State::Open(cause, _) | State::Unprepared(cause) => return refused(cause),
-                    State::Closed(Some(at)) if at.elapsed() < RECHECK => {}
-                    State::Closed(_) => {
-                        if let Err(outage) = self.record(connect(pool).await) {
-                            return outage;
-                        }
-                    }
-                }
+            let turn = self.trial.lock().await;
+            let admission = self.state.lock().admit_waiting(Instant::now());
+            let outcome = match admission {
+                Admission::Trial => self.record(connect(pool).await),
+                known => known.result(),
+            };
+            drop(turn);
+            if let Err(outage) = outcome {
+                return outage;
             }
             sleep(RECHECK).await;
         }
@@ -209,6 +231,29 @@ mod tests {
         let (again, error) = still.after(Ok(()), start + 2 * RECHECK);
         assert_eq!(again.admit(start + 2 * RECHECK), Admission::Granted);
         assert!(error.is_ok());
+    }
+
+    #[test]
+    fn callers_that_wait_share_their_trials() {
+        let start = Instant::now();
+        assert_eq!(State::Closed(None).admit_waiting(start), Admission::Trial);
+        let tried = State::Closed(Some(start));
+        assert_eq!(tried.admit_waiting(start), Admission::Granted, "it works, so the pool is busy");
+        assert_eq!(tried.admit_waiting(start + RECHECK), Admission::Trial);
+        assert_eq!(tried.during_trial(), Admission::Granted);
+        let refused = || Admission::Refused("connection refused".into());
+        let open = State::Open("connection refused".into(), start);
+        assert_eq!(open.admit_waiting(start + RECHECK), refused(), "others try again");
+        assert_eq!(open.during_trial(), refused());
+    }
+
+    #[test]
+    fn a_store_that_is_not_prepared_refuses_everybody() {
+        let unprepared = State::Unprepared("timeout".into());
+        let later = Instant::now() + 10 * RECHECK;
+        let refused = Admission::Refused("timeout".into());
+        let found = [unprepared.admit(later), unprepared.admit_waiting(later)];
+        assert_eq!([&found[0], &found[1], &unprepared.during_trial()], [&refused; 3]);
     }
 
     #[test]

@@ -108,7 +108,6 @@ pub(super) enum Db {
     Sqlite {
         writer: SqlitePool,
         readers: SqlitePool,
-        breaker: Arc<ConnectBreaker>,
     },
     Postgres(PgPool, Arc<ConnectBreaker>),
 }
@@ -206,56 +205,22 @@ impl Db {
 
     async fn reader(&self) -> Result<Connection, StoreError> {
         match self {
-            Self::Sqlite { readers, breaker, .. } => {
-                breaker.admit_prepared()?;
-                Ok(Connection::Sqlite(readers.acquire().await?))
-            }
+            Self::Sqlite { readers, .. } => Ok(Connection::Sqlite(readers.acquire().await?)),
             Self::Postgres(pool, breaker) => breaker.acquire(pool).await.map(Connection::Postgres),
         }
     }
 
     async fn writer(&self) -> Result<Connection, StoreError> {
         match self {
-            Self::Sqlite { writer, breaker, .. } => {
-                breaker.admit_prepared()?;
-                Ok(Connection::Sqlite(writer.acquire().await?))
-            }
+            Self::Sqlite { writer, .. } => Ok(Connection::Sqlite(writer.acquire().await?)),
             Self::Postgres(pool, breaker) => breaker.acquire(pool).await.map(Connection::Postgres),
-        }
-    }
-
-    /// What refuses calls while the database cannot be used.
-    pub(super) fn breaker(&self) -> &ConnectBreaker {
-        match self {
-            Self::Sqlite { breaker, .. } | Self::Postgres(_, breaker) => breaker,
-        }
-    }
-
-    /// The same connections, also before the store is prepared.
-    pub(super) fn to_prepare(&self) -> Self {
-        let mut db = self.clone();
-        match &mut db {
-            Self::Sqlite { breaker, .. } | Self::Postgres(_, breaker) => *breaker = Arc::default(),
-        }
-        db
-    }
-
-    /// Whether it is a PostgreSQL.
-    pub(super) fn is_postgres(&self) -> bool {
-        matches!(self, Self::Postgres(..))
-    }
-
-    pub(super) fn is_closed(&self) -> bool {
-        match self {
-            Self::Sqlite { writer, .. } => writer.is_closed(),
-            Self::Postgres(pool, _) => pool.is_closed(),
         }
     }
 
     /// Closes all connections once their statements are done.
     pub(super) async fn close(&self) {
         match self {
-            Self::Sqlite { writer, readers, .. } => {
+            Self::Sqlite { writer, readers } => {
                 readers.close().await;
                 writer.close().await;
             }

@@ -5,7 +5,7 @@
 
 use super::IntentId;
 use super::open::NEWEST;
-use crate::secrets::certificates::{self, CertificatesError};
+use crate::secrets::certificates::{self, CertificatesError, Remedies};
 use sqlx::migrate::MigrateError;
 use std::io;
 use std::path::PathBuf;
@@ -142,21 +142,15 @@ impl From<sqlx::Error> for StoreError {
     }
 }
 
+const REMEDIES: Remedies = Remedies {
+    authority: "set store.ca_file to its authority's certificate",
+    name: "connect to a name that it lists",
+};
+
 /// The problem with a TLS session, and its remedy.
 fn tls_reason(error: &rustls::Error) -> String {
-    use rustls::{CertificateError, Error};
-    let Error::InvalidCertificate(error) = error else { return format!("TLS: {error}") };
-    let remedy = match error {
-        // an authority of the same name has another key
-        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-            "; set store.ca_file to its authority's certificate"
-        }
-        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            "; connect to a name that it lists"
-        }
-        _ => "",
-    };
-    format!("certificate of PostgreSQL: {}{remedy}", certificates::refusal(error))
+    let rustls::Error::InvalidCertificate(error) = error else { return format!("TLS: {error}") };
+    format!("certificate of PostgreSQL: {}", certificates::refusal_with(error, &REMEDIES))
 }
 
 /// `connection refused`, as for the node; any other error in the words of the system.

@@ -4,8 +4,13 @@
 //! Only a PostgreSQL that is away is waited for. Whatever a person must correct still stops the
 //! start: the configuration, tables of another version, a certificate, a file that cannot be used.
 
+use super::breaker::ConnectBreaker;
+use super::clock::Clock;
+use super::db::Db;
 use super::error::Cause;
-use super::{Store, StoreError};
+use super::open::{self, Location};
+use super::replica::Replica;
+use super::{Store, StoreError, snapshots};
 use crate::config::StoreConfig;
 use crate::secrets::Secret;
 use std::sync::Arc;
@@ -25,20 +30,54 @@ impl Store {
         config: &StoreConfig,
         password: Option<&Secret>,
     ) -> Result<Arc<Self>, StoreError> {
-        let store = Arc::new(Self::unprepared(config, password)?);
-        match store.prepare().await {
-            Ok(()) => Ok(store),
-            Err(error) if !(store.db.is_postgres() && is_away(&error)) => {
-                store.close_connections().await;
-                Err(error)
-            }
-            Err(error) => {
-                log::error!("starting without the store: store.url: {}: {error}", config.url);
-                store.db.breaker().unprepared(error.cause());
-                tokio::spawn(prepare_later(Arc::clone(&store)));
-                Ok(store)
-            }
+        match Self::open(config, password).await {
+            Err(error) if is_away(&error) => Self::open_later(config, password, error),
+            opened => opened.map(Arc::new),
         }
+    }
+
+    /// A store whose calls fail for the cause of this error until it is prepared. Only a PostgreSQL
+    /// comes back by itself.
+    fn open_later(
+        config: &StoreConfig,
+        password: Option<&Secret>,
+        error: StoreError,
+    ) -> Result<Arc<Self>, StoreError> {
+        let location = Location::parse(config, password)?;
+        let Location::Postgres(server) = &location else { return Err(error) };
+        log::error!("starting without the store: store.url: {}: {error}", config.url);
+        let breaker = ConnectBreaker::unprepared(error.cause());
+        let store = Arc::new(Self {
+            db: Db::Postgres(server.pool(), Arc::new(breaker)),
+            replica: Replica::of(config, password)?,
+            location,
+            lock: None,
+            clock: Clock::default(),
+            snapshots: snapshots(config),
+            is_replica: false,
+        });
+        tokio::spawn(prepare_later(Arc::clone(&store)));
+        Ok(store)
+    }
+
+    /// Migrates the tables of a PostgreSQL, reads its clock, and admits calls.
+    async fn prepare(&self) -> Result<(), StoreError> {
+        let (Location::Postgres(server), Db::Postgres(pool, breaker)) = (&self.location, &self.db)
+        else {
+            return Ok(());
+        };
+        let prepare = async {
+            open::prepare_postgres(server).await?;
+            // past the breaker, which refuses all calls until then
+            self.read_clock_of(&Db::Postgres(pool.clone(), Arc::default())).await
+        };
+        let prepared = prepare.await;
+        breaker.prepare(&prepared);
+        prepared
+    }
+
+    fn is_closed(&self) -> bool {
+        matches!(&self.db, Db::Postgres(pool, _) if pool.is_closed())
     }
 }
 
@@ -51,18 +90,13 @@ fn is_away(error: &StoreError) -> bool {
 async fn prepare_later(store: Arc<Store>) {
     loop {
         tokio::time::sleep(RETRY).await;
-        if store.db.is_closed() {
+        if store.is_closed() {
             return;
         }
         let store = Arc::clone(&store);
         // a thread of its own: a migration's future cannot be sent to another one
-        let trial = move || {
-            let prepared = Handle::current().block_on(store.prepare());
-            // the condition `store` and its log line have the newest cause
-            let failed = prepared.map_err(|error| store.db.breaker().unprepared(error.cause()));
-            failed.is_ok()
-        };
-        if tokio::task::spawn_blocking(trial).await.unwrap_or(true) {
+        let prepare = move || Handle::current().block_on(store.prepare()).is_ok();
+        if tokio::task::spawn_blocking(prepare).await.unwrap_or(true) {
             return;
         }
     }

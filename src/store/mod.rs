@@ -58,8 +58,7 @@ use crate::config::StoreConfig;
 use crate::secrets::Secret;
 use clock::Clock;
 use db::{Db, within};
-use open::{FileLock, Location, Server};
-use parking_lot::Mutex;
+use open::{FileLock, Location};
 use replica::Replica;
 use std::sync::Arc;
 use std::time::Duration;
@@ -103,7 +102,7 @@ const EXPLAINING: Duration = Duration::from_secs(1);
 pub struct Store {
     db: Db,
     location: Location,
-    lock: Mutex<Option<FileLock>>,
+    lock: Option<FileLock>,
     clock: Clock,
     /// Snapshots at a time: half of the connections, which slow readers hold for long.
     snapshots: Arc<Semaphore>,
@@ -131,43 +130,20 @@ impl Store {
     /// The URL is not usable, another process has the SQLite file, the database is unavailable, or
     /// its tables belong to a newer version.
     pub async fn open(config: &StoreConfig, password: Option<&Secret>) -> Result<Self, StoreError> {
-        let store = Self::unprepared(config, password)?;
-        match store.prepare().await {
-            Ok(()) => Ok(store),
-            Err(error) => {
-                store.close_connections().await;
-                Err(error)
-            }
-        }
-    }
-
-    /// A store that is to be prepared; connects nothing.
-    fn unprepared(config: &StoreConfig, password: Option<&Secret>) -> Result<Self, StoreError> {
         let location = Location::parse(config, password)?;
-        let replica = Server::of_replica(config, password)?;
-        let replica = replica.map(|server| Replica::new(server, config));
-        let db = match &location {
-            Location::Sqlite(file) => open::sqlite_lazily(file),
-            Location::Postgres(server) => server.db(),
-        };
-        let (clock, snapshots, lock) = (Clock::default(), snapshots(config), Mutex::default());
-        Ok(Self { db, location, lock, clock, snapshots, replica, is_replica: false })
-    }
-
-    /// Migrates the tables, and admits calls. A SQLite file is locked from here on.
-    async fn prepare(&self) -> Result<(), StoreError> {
-        match &self.location {
+        let replica = Replica::of(config, password)?;
+        let (db, lock) = match &location {
             Location::Sqlite(file) => {
-                if !self.is_exclusive() {
-                    *self.lock.lock() = Some(open::lock_file(file)?);
-                }
-                open::prepare_sqlite(file, &self.db).await?;
+                let lock = open::lock_file(file)?;
+                (open::sqlite(file).await?, Some(lock))
             }
-            Location::Postgres(server) => open::prepare_postgres(server).await?,
-        }
-        self.read_clock_of(&self.db.to_prepare()).await?;
-        self.db.breaker().prepared();
-        Ok(())
+            Location::Postgres(server) => (open::postgres(server).await?, None),
+        };
+        let clock = Clock::default();
+        let snapshots = snapshots(config);
+        let store = Self { db, location, lock, clock, snapshots, replica, is_replica: false };
+        store.read_clock().await?;
+        Ok(store)
     }
 
     /// Opens the store next to a process that may have it open, to read and for short writes.
@@ -187,7 +163,7 @@ impl Store {
         };
         let clock = Clock::default();
         let snapshots = snapshots(config);
-        let (lock, replica) = (Mutex::default(), None);
+        let (lock, replica) = (None, None);
         Ok(Self { db, location, lock, clock, snapshots, replica, is_replica: false })
     }
 
@@ -298,7 +274,7 @@ impl Store {
 
     /// Whether no other process can write here.
     pub fn is_exclusive(&self) -> bool {
-        self.lock.lock().is_some()
+        self.lock.is_some()
     }
 
     /// Closes all connections once their statements are done, and unlocks a SQLite file.

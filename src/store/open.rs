@@ -12,12 +12,14 @@ use crate::config::{StoreConfig, StoreTls};
 use crate::io::cold;
 use crate::secrets::certificates::{self, MAX_ROOTS};
 use crate::secrets::{self, Secret};
-use nix::errno::Errno;
 use sha2::{Digest as _, Sha256};
 use sqlx::migrate::{Migrate as _, Migration, MigrationType, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{ConnectOptions as _, Connection as _, PgConnection, SqlSafeStr as _, SqliteConnection};
+use sqlx::{
+    ConnectOptions as _, Connection as _, PgConnection, SqlSafeStr as _, SqliteConnection,
+    SqlitePool,
+};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -101,11 +103,7 @@ impl Location {
             if file.is_empty() || file.starts_with(':') {
                 return Err(StoreError::Url("no file name after sqlite:"));
             }
-            let file = resolve(Path::new(file))?;
-            if file.is_dir() {
-                return Err(io::Error::from(Errno::EISDIR).into());
-            }
-            return Ok(Self::Sqlite(file));
+            return Ok(Self::Sqlite(resolve(Path::new(file))?));
         }
         Server::parse(url, config, password).map(|server| Self::Postgres(Box::new(server)))
     }
@@ -234,19 +232,16 @@ fn private(options: &mut OpenOptions) -> &mut OpenOptions {
 
 /// Opens a SQLite file for one process; a new file is readable by its owner only.
 pub(super) async fn sqlite(file: &Path) -> Result<Db, StoreError> {
-    let db = sqlite_lazily(file);
-    if let Err(error) = prepare_sqlite(file, &db).await {
+    let (writer, readers) = sqlite_pools(file).await?;
+    if let Err(error) = migrate_sqlite(&writer).await {
         // before another attempt opens the file
-        db.close().await;
+        writer.close().await;
         return Err(error);
     }
-    Ok(db)
+    Ok(Db::Sqlite { writer, readers })
 }
 
-/// Creates the file, if it is missing, and applies the migrations that are.
-pub(super) async fn prepare_sqlite(file: &Path, db: &Db) -> Result<(), StoreError> {
-    let Db::Sqlite { writer, .. } = db else { return Ok(()) };
-    create_file(file)?;
+async fn migrate_sqlite(writer: &SqlitePool) -> Result<(), StoreError> {
     // deferred: with nothing to apply it only reads, and waits for no other process that writes
     let mut creating = bounded(writer.begin()).await?;
     within(MIGRATING, migrator(|version| version.sqlite).run(&mut *creating)).await?;
@@ -260,7 +255,8 @@ pub(super) async fn sqlite_shared(file: &Path) -> Result<Db, StoreError> {
         let _lock = lock_file(file)?;
         return sqlite(file).await;
     }
-    with_tables(sqlite_lazily(file), async {
+    let (writer, readers) = sqlite_pools(file).await?;
+    with_tables(Db::Sqlite { writer, readers }, async {
         let _lock = lock_file(file)?;
         sqlite(file).await
     })
@@ -281,24 +277,22 @@ async fn with_tables(
     }
 }
 
-fn create_file(file: &Path) -> Result<(), StoreError> {
+/// The write connection, which creates the file, and the read connections.
+async fn sqlite_pools(file: &Path) -> Result<(SqlitePool, SqlitePool), StoreError> {
     match private(OpenOptions::new().create_new(true)).open(file) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error.into()),
-        _ => Ok(()),
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error.into()),
     }
-}
-
-/// The write connection and the read connections, which are made when they are needed.
-pub(super) fn sqlite_lazily(file: &Path) -> Db {
     let options = sqlite_options(file)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(true)
         // overwrites what is deleted, and the old form of what is changed
         .pragma("secure_delete", "ON");
-    let writer = sqlite_pool(1).connect_lazy_with(options);
-    let readers = sqlite_pool(READERS).connect_lazy_with(sqlite_options(file).read_only(true));
-    Db::Sqlite { writer, readers, breaker: Arc::default() }
+    let writer = bounded(sqlite_pool(1).connect_with(options)).await?;
+    let readers = sqlite_options(file).read_only(true);
+    Ok((writer, sqlite_pool(READERS).connect_lazy_with(readers)))
 }
 
 /// Opens a SQLite file for reading, next to a process that may write it.
@@ -314,7 +308,7 @@ pub(super) async fn sqlite_read_only(file: &Path) -> Result<Db, StoreError> {
 pub(super) async fn sqlite_to_read(file: &Path) -> Result<Db, StoreError> {
     let options = sqlite_options(file).read_only(true);
     let readers = bounded(sqlite_pool(READERS).connect_with(options)).await?;
-    Ok(Db::Sqlite { writer: readers.clone(), readers, breaker: Arc::default() })
+    Ok(Db::Sqlite { writer: readers.clone(), readers })
 }
 
 /// Runs the statement `copy` with the argument `to` on a connection of its own, which only reads.
@@ -343,7 +337,7 @@ fn sqlite_pool(connections: u32) -> SqlitePoolOptions {
 }
 
 /// Connects to PostgreSQL.
-async fn postgres(server: &Server) -> Result<Db, StoreError> {
+pub(super) async fn postgres(server: &Server) -> Result<Db, StoreError> {
     prepare_postgres(server).await?;
     Ok(server.db())
 }
@@ -404,16 +398,19 @@ impl Server {
 
     /// Its connections, which are made when they are needed.
     pub(super) fn db(&self) -> Db {
+        Db::Postgres(self.pool(), Arc::default())
+    }
+
+    pub(super) fn pool(&self) -> sqlx::PgPool {
         let bound = |name: &'static str| (name, TIMEOUT.as_millis().to_string());
         let options = self.options.clone().options(
             ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"].map(bound),
         );
-        let pool = PgPoolOptions::new()
+        PgPoolOptions::new()
             .max_connections(self.connections)
             .acquire_timeout(WAIT)
             .max_lifetime(self.lifetime)
-            .connect_lazy_with(options);
-        Db::Postgres(pool, Arc::default())
+            .connect_lazy_with(options)
     }
 }
 

@@ -82,13 +82,22 @@ impl Progress {
 }
 
 impl Replica {
+    /// The replica that is configured, if there is one.
+    pub(super) fn of(
+        config: &StoreConfig,
+        password: Option<&Secret>,
+    ) -> Result<Option<Self>, StoreError> {
+        let server = Server::of_replica(config, password)?;
+        Ok(server.map(|server| Self::new(server, config)))
+    }
+
     /// The replica of `store.read_url`; connects when it is used.
-    pub(super) fn new(server: Server, config: &StoreConfig) -> Self {
+    fn new(server: Server, config: &StoreConfig) -> Self {
         let db = server.to_read(config.max_connections).db();
         let store = Arc::new(Store {
             db,
             location: Location::Postgres(Box::new(server)),
-            lock: Mutex::default(),
+            lock: None,
             clock: Clock::default(),
             snapshots: snapshots(config),
             replica: None,

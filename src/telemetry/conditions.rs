@@ -13,9 +13,6 @@ use prometheus::{IntCounterVec, IntGaugeVec};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-/// The end of the cause of lost pins that could not be read.
-pub const UNREADABLE: &str = ", unreadable";
-
 /// The target of the log lines, by which the operator's page gets those of ends, too.
 pub(super) const TARGET: &str = "portcullis::telemetry::conditions";
 
@@ -108,6 +105,8 @@ pub struct Finding {
     pub cause: String,
     /// Whether requests fail because of it.
     pub is_failing: bool,
+    /// Whether it was found because the node gave no answer.
+    pub needs_node: bool,
 }
 
 /// A present condition.
@@ -127,17 +126,12 @@ impl Trouble {
     pub fn follows_from(&self, others: &[Self]) -> bool {
         let is_silent =
             |other: &Self| other.condition == Condition::NodeUrl && other.finding.is_failing;
-        let depends = match self.condition {
-            Condition::Cache => true,
-            Condition::Pins => self.finding.cause.ends_with(UNREADABLE),
-            _ => false,
-        };
-        depends && others.iter().any(is_silent)
+        self.finding.needs_node && others.iter().any(is_silent)
     }
 
     /// Logs its begin, or that requests fail by now.
     fn log(&self) {
-        let Finding { subject, cause, is_failing } = &self.finding;
+        let Finding { subject, cause, is_failing, .. } = &self.finding;
         let (condition, message) = (self.condition.name(), self.condition.message());
         let level = if *is_failing { log::Level::Error } else { log::Level::Warn };
         log::log!(target: TARGET, level, condition, subject, cause; "{message}");
@@ -254,38 +248,28 @@ mod tests {
     use super::*;
 
     fn down(url: &str, is_failing: bool) -> Finding {
-        Finding { subject: url.to_owned(), cause: "timeout".to_owned(), is_failing }
+        Finding {
+            subject: url.to_owned(),
+            cause: "timeout".to_owned(),
+            is_failing,
+            needs_node: false,
+        }
     }
 
     #[test]
-    fn a_silent_node_explains_the_cache_and_unreadable_pins() {
-        let trouble = |condition, cause: &str, is_failing| Trouble {
+    fn a_silent_node_explains_what_was_found_without_its_answers() {
+        let trouble = |condition, is_failing, needs_node| Trouble {
             condition,
-            finding: Finding { subject: String::new(), cause: cause.to_owned(), is_failing },
+            finding: Finding { needs_node, ..down("", is_failing) },
             since: SystemTime::UNIX_EPOCH,
         };
-        let (silent, partly) = (
-            trouble(Condition::NodeUrl, "timeout", true),
-            trouble(Condition::NodeUrl, "timeout", false),
-        );
-        for (condition, cause, follows, why) in [
-            (Condition::Cache, "no answers in time", true, "it is polled through the node"),
-            (Condition::Pins, "not proven: a and 3 more, unreadable", true, "as they are read"),
-            (Condition::Pins, "not proven: chain_id", false, "it was read"),
-            (Condition::Store, "timeout", false, "another part"),
-            (Condition::NodeUrl, "timeout", false, "the cause itself"),
-        ] {
-            let found = trouble(condition, cause, true);
-            assert_eq!(
-                found.follows_from(std::slice::from_ref(&silent)),
-                follows,
-                "{condition:?}: {why}"
-            );
-            assert!(
-                !found.follows_from(std::slice::from_ref(&partly)),
-                "{condition:?}: other URLs answer"
-            );
-            assert!(!found.follows_from(&[]), "{condition:?}: nothing explains it");
+        let silent = trouble(Condition::NodeUrl, true, false);
+        let partly = trouble(Condition::NodeUrl, false, false);
+        for needs_node in [true, false] {
+            let found = trouble(Condition::Pins, true, needs_node);
+            assert_eq!(found.follows_from(std::slice::from_ref(&silent)), needs_node);
+            assert!(!found.follows_from(std::slice::from_ref(&partly)), "other URLs answer");
+            assert!(!found.follows_from(&[]), "nothing explains it");
         }
     }
 

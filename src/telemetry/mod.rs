@@ -20,7 +20,7 @@ mod trace;
 
 pub use self::fleet::{FleetMessage, FleetMetrics};
 pub use self::log::{HttpLine, Log, RequestLine};
-pub use conditions::{Condition, Conditions, Finding, Trouble, UNREADABLE, Verdict};
+pub use conditions::{Condition, Conditions, Finding, Trouble, Verdict};
 pub use connection::{ConnectionOutcome, Handshake, ProxyHeader};
 pub use latency::Latency;
 pub use metrics::{BySurface, CacheUse, LATENCY, LabelValues, Metrics, Requests, Surface, encode};

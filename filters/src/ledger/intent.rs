@@ -123,3 +123,30 @@ impl NewIntent<'_> {
         (self.epoch, self.signer, self.nonce)
     }
 }
+
+#[cfg(test)]
+impl Intent {
+    /// An intent whose values are all empty or zero, for tests that set a few.
+    pub(crate) fn empty() -> Self {
+        Self {
+            id: IntentId(0),
+            epoch: String::new(),
+            operation: String::new(),
+            digest: [0; 32],
+            subject: None,
+            identity: None,
+            request: String::new(),
+            born: None,
+            signer: Felt::ZERO,
+            nonce: 0,
+            transaction_hash: Felt::ZERO,
+            transaction: String::new(),
+            fee_gfri: 0,
+            state: IntentState::Intended,
+            included: None,
+            detail: None,
+            created_us: 0,
+            updated_us: 0,
+        }
+    }
+}

@@ -34,17 +34,17 @@ pub struct GatewayPolicy {
 }
 
 named! {
-    /// A document about the gateway for those who write clients, named by its path.
+    /// A document about the gateway for developers of clients, named by its path.
     pub enum PublicDocument {
         /// The page with both of them.
         Page = "/docs",
         /// HTTP: paths, statuses, headers.
         OpenApiYaml = "/docs/openapi/gateway.yaml",
-        /// The same as JSON.
+        /// HTTP, as JSON.
         OpenApiJson = "/docs/openapi/gateway.json",
         /// The methods, their parameters and results.
         OpenRpcYaml = "/docs/openrpc/gateway.yaml",
-        /// The same as JSON.
+        /// The methods, as JSON.
         OpenRpcJson = "/docs/openrpc/gateway.json",
     }
 }

@@ -4,6 +4,7 @@
 //! sentence for people. Only refusals come here, so it may take its time; names are bounded.
 
 use crate::head::Head;
+use crate::nearest::nearest;
 use crate::rpc::{Method, MethodSet};
 use alloc::borrow::Cow;
 use alloc::format;
@@ -31,9 +32,6 @@ const VERSION: &str = "use /rpc, without a version: version 0.10 of the Starknet
 const QUERY: &str = "use /rpc without a query";
 const SLASH: &str = "use /rpc without a slash at its end";
 const PATH: &str = "use /rpc: it is the only path for JSON-RPC";
-
-/// The longest name that is compared with those of the methods, in bytes.
-const MAX_NAME: usize = 48;
 
 /// The remedy of a path that the gateway does not have.
 pub(super) fn instead_of_path(head: &Head<'_>) -> Option<Hint> {
@@ -73,13 +71,10 @@ pub(super) fn instead_of(method: &str, served: &MethodSet) -> Hint {
     if let Some(hint) = of_starknet(method).or_else(|| of_family(method)) {
         return hint.into();
     }
-    let served = || Method::ALL.into_iter().filter(|method| served.contains(*method));
-    match nearest(method, served()) {
-        Some(near) => format!("did you mean {}?", near.name()).into(),
-        None => {
-            let names: Vec<_> = served().map(Method::name).collect();
-            format!("the methods are {}", names.join(", ")).into()
-        }
+    let names = Method::ALL.into_iter().filter(|method| served.contains(*method)).map(Method::name);
+    match nearest(method.trim(), names.clone(), core, distance) {
+        Some(near) => format!("did you mean {near}?").into(),
+        None => format!("the methods are {}", names.collect::<Vec<_>>().join(", ")).into(),
     }
 }
 
@@ -157,35 +152,20 @@ fn of_family(method: &str) -> Option<&'static str> {
     })
 }
 
-/// The method that a name with a typing mistake, or without its prefix, most likely means: at most
-/// a third of its letters differ.
-fn nearest(name: &str, served: impl Iterator<Item = Method>) -> Option<Method> {
-    let own = core(name.trim()).to_ascii_lowercase();
-    if own.len() > MAX_NAME {
-        return None;
-    }
-    let distances = served.filter_map(|method| {
-        let other = core(method.name()).to_ascii_lowercase();
-        let distance = distance(own.as_bytes(), other.as_bytes());
-        let is_near = distance.saturating_mul(3) <= own.len().max(other.len());
-        is_near.then_some((distance, method))
-    });
-    distances.min_by_key(|(distance, _)| *distance).map(|(_, method)| method)
-}
-
 /// A method's name without the prefix that all of them share.
 fn core(name: &str) -> &str {
     name.strip_prefix("starknet").unwrap_or(name).trim_start_matches(['_', '.', '-'])
 }
 
-/// The number of letters to insert, drop or replace (Levenshtein).
-fn distance(from: &[u8], to: &[u8]) -> usize {
+/// The number of letters to insert, drop or replace (Levenshtein), ignoring the case of `to`.
+fn distance(from: &str, to: &str) -> usize {
+    let to = to.to_ascii_lowercase();
     let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (at, letter) in from.iter().enumerate() {
+    for (at, letter) in from.bytes().enumerate() {
         // the value to the left and above, the value to the left
         let (mut corner, mut left) = (at, at.saturating_add(1));
         row.splice(..1, [left]);
-        for (other, cell) in to.iter().zip(row.iter_mut().skip(1)) {
+        for (other, cell) in to.bytes().zip(row.iter_mut().skip(1)) {
             let replaced = corner.saturating_add(usize::from(letter != other));
             corner = *cell;
             left = replaced.min(corner.saturating_add(1)).min(left.saturating_add(1));
@@ -211,15 +191,19 @@ mod tests {
             ("nonce", "noonce", 1, "inserted"),
             ("kitten", "sitting", 3, "the textbook's"),
         ] {
-            let found = distance(from.as_bytes(), to.as_bytes());
+            let found = distance(from, to);
             assert_eq!(found, expected, "{from:?} to {to:?}: {why}");
-            assert_eq!(distance(to.as_bytes(), from.as_bytes()), expected, "either way: {why}");
+            assert_eq!(distance(to, from), expected, "either way: {why}");
         }
     }
 
     #[test]
     fn a_name_with_a_mistake_gets_the_method_that_is_meant() {
-        let near = |name: &str| nearest(name, Method::ALL.into_iter()).map(Method::name);
+        let near = |name: &str| {
+            let hint = instead_of(name, &MethodSet::new(&Method::ALL));
+            let near = hint.strip_prefix("did you mean ")?.strip_suffix('?')?;
+            Some(near.to_owned())
+        };
         for (name, meant, why) in [
             ("getNonce", Some("starknet_getNonce"), "without its prefix"),
             ("starknet_getnonce", Some("starknet_getNonce"), "in another case"),
@@ -233,7 +217,7 @@ mod tests {
             ("xyzzy", None, "nothing like it"),
             ("", None, "no name"),
         ] {
-            assert_eq!(near(name), meant, "{name:?}: {why}");
+            assert_eq!(near(name).as_deref(), meant, "{name:?}: {why}");
         }
         assert_eq!(near(&"getNonce".repeat(7)), None, "longer than any");
     }

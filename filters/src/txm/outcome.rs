@@ -325,26 +325,7 @@ mod tests {
     const ID: IntentId = IntentId(7);
 
     fn intent(state: IntentState) -> Intent {
-        Intent {
-            id: ID,
-            epoch: String::new(),
-            operation: String::new(),
-            digest: [0; 32],
-            subject: None,
-            identity: None,
-            request: String::new(),
-            born: None,
-            signer: Felt::ZERO,
-            nonce: 0,
-            transaction_hash: HASH,
-            transaction: String::new(),
-            fee_gfri: 0,
-            state,
-            included: None,
-            detail: Some("not allowed".into()),
-            created_us: 0,
-            updated_us: 0,
-        }
+        Intent { id: ID, state, detail: Some("not allowed".into()), ..Intent::empty() }
     }
 
     fn message(outcome: &Outcome) -> &str {

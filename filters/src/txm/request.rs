@@ -20,31 +20,11 @@ pub fn earlier(linked: Option<Intent>, newest: Option<Intent>, since_us: i64) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::felt::Felt;
     use crate::ledger::{IntentId, IntentState};
-    use alloc::string::String;
 
     fn intent(id: i64, nonce: u64, state: IntentState) -> Option<Intent> {
-        Some(Intent {
-            id: IntentId(id),
-            epoch: String::new(),
-            operation: String::new(),
-            digest: [0; 32],
-            subject: None,
-            identity: None,
-            request: String::new(),
-            born: None,
-            signer: Felt::ZERO,
-            nonce,
-            transaction_hash: Felt::ZERO,
-            transaction: String::new(),
-            fee_gfri: 0,
-            state,
-            included: None,
-            detail: None,
-            created_us: 100,
-            updated_us: 100,
-        })
+        let created_us = 100;
+        Some(Intent { id: IntentId(id), nonce, state, created_us, ..Intent::empty() })
     }
 
     fn id(found: Option<Intent>) -> Option<i64> {

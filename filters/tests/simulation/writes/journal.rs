@@ -143,7 +143,7 @@ impl Journal {
         Self { bug, tables: Tables::default(), written_with: BTreeMap::new() }
     }
 
-    /// Changes the tables, but for the bindings that a planted bug does not release.
+    /// Changes the tables, except the bindings that a planted bug does not release.
     fn change<T>(&mut self, change: impl FnOnce(&mut Tables) -> T) -> T {
         let kept = (self.bug == Bug::BindingKept).then(|| self.tables.bindings.clone());
         let done = change(&mut self.tables);

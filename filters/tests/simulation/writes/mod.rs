@@ -24,7 +24,7 @@ use world::{Fault, World};
 /// Seeds of a run, and the steps of each.
 const SEEDS: u64 = 256;
 const STEPS: u64 = 20_000;
-/// The same of a long run.
+/// Seeds of a long run, and the steps of each.
 const LONG: (u64, u64) = (4_096, 100_000);
 /// Seeds of long runs that broke a rule once.
 const KEPT: [u64; 1] = [

@@ -2,7 +2,7 @@
 
 use super::chain::{CARD, Chain, FAUCET, TOKEN, USERSHIP, felt};
 use super::{ALREADY, call, decided, is_known_by, read, refused, writes};
-use crate::felt::{Felt, U256};
+use crate::felt::U256;
 use crate::ledger::{Binding, Intent, IntentId, IntentState};
 use crate::operation::{FaucetDrip, MintCard, Operation, SubmitUsership};
 use crate::txm::operations::{Decision, State, decide};
@@ -35,23 +35,10 @@ fn pays() -> Decision {
 fn earlier() -> Intent {
     Intent {
         id: IntentId(1),
-        epoch: String::new(),
-        operation: String::new(),
-        digest: [0; 32],
-        subject: None,
-        identity: None,
-        request: String::new(),
-        born: None,
-        signer: Felt::ZERO,
-        nonce: 0,
         transaction_hash: felt(0x77),
-        transaction: String::new(),
-        fee_gfri: 0,
         state: IntentState::Succeeded,
-        included: None,
-        detail: None,
         created_us: 970_000_000,
-        updated_us: 970_000_000,
+        ..Intent::empty()
     }
 }
 

@@ -47,7 +47,7 @@ pub(super) fn felts(numbers: &[u64]) -> Vec<Felt> {
     numbers.iter().copied().map(Felt::from).collect()
 }
 
-/// What the chain and the journal show. A view that no table names shows zeros.
+/// The state of the chain and of the journal. A view that no table names shows zeros.
 pub(super) struct Chain {
     pub(super) pins: Pins,
     pub(super) views: HashMap<(Felt, Felt, Vec<Felt>), Vec<Felt>>,

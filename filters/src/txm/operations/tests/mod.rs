@@ -1,5 +1,5 @@
-//! What each operation does in each state of the chain, which the simulation visits by chance or
-//! not at all.
+//! The decision of each operation in each state of the chain. The simulation visits these states by
+//! chance or not at all.
 
 mod assets;
 mod chain;
@@ -15,21 +15,22 @@ use crate::txm::outcome::{Details, Outcome};
 use crate::verdict::Reason;
 use futures_util::FutureExt as _;
 
-/// What an operation does, or why it is refused.
-fn decided(operation: &Operation, chain: &Chain) -> Result<Decision, Reason> {
+fn decision(operation: &Operation, chain: &Chain) -> Result<Decision, Outcome> {
     let state = State::of(chain, "epoch");
-    let decision = decide(operation, &state).now_or_never().expect("nothing waits");
-    decision.map_err(|outcome| outcome.reason().expect("it is refused"))
+    decide(operation, &state).now_or_never().expect("nothing waits")
+}
+
+/// The calls of an operation, or the reason of its refusal.
+fn decided(operation: &Operation, chain: &Chain) -> Result<Decision, Reason> {
+    decision(operation, chain).map_err(|outcome| outcome.reason().expect("it is refused"))
 }
 
 /// The whole refusal of an operation.
 fn refused(operation: &Operation, chain: &Chain) -> Outcome {
-    let state = State::of(chain, "epoch");
-    let decision = decide(operation, &state).now_or_never().expect("nothing waits");
-    decision.expect_err("it is refused")
+    decision(operation, chain).expect_err("it is refused")
 }
 
-/// What is read back of an operation that succeeded.
+/// The effect of an operation that is read back.
 fn read(operation: &Operation, chain: &Chain) -> Option<Details> {
     let state = State::of(chain, "epoch");
     let details = read_back(operation, &state).now_or_never().expect("nothing waits");
