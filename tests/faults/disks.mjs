@@ -5,6 +5,7 @@ import { closeSync, mkdirSync, openSync, rmSync, statSync, writeSync } from 'nod
 import { setTimeout as pause } from 'node:timers/promises';
 import { place } from '../crash/lib/processes.mjs';
 import { execute } from '../crash/lib/tables.mjs';
+import { Import } from './import.mjs';
 import { heal, wellAgain } from './lib/heal.mjs';
 import { KINDS, RelayService } from './relay.mjs';
 import { Session, SidecarService, Verifier, Webhook } from './sidecar.mjs';
@@ -137,7 +138,8 @@ export const sidecarDisk = (database) => (name, run) =>
     const verifier = new Verifier(service);
     // a database has room for many events before it needs another page
     const ofEvents = database === 'sqlite' ? [new Webhook(verifier)] : [];
-    const kinds = [new Session(verifier), ...ofEvents];
+    const ofImports = run.isWhole ? [new Import(service, new Webhook(verifier))] : [];
+    const kinds = [new Session(verifier), ...ofEvents, ...ofImports];
     await verifier.subject();
     await filled({ service, kinds, label, disk }, run.tally);
     await service.kill();
@@ -146,7 +148,8 @@ export const sidecarDisk = (database) => (name, run) =>
 export const relayDisk = (database) => (name, run) =>
   onDisk(name, database, run, async ({ url, disk, label }) => {
     const service = await RelayService.on(run.node, { url });
-    const kinds = [KINDS.drip(service)];
+    const makers = run.isWhole ? Object.values(KINDS) : [KINDS.drip];
+    const kinds = makers.map((make) => make(service));
     await filled({ service, kinds, label, disk }, run.tally);
     await service.close();
   });

@@ -4,8 +4,9 @@ use super::io::{Io, JournalError};
 use super::operations::check_binding;
 use super::outcome::Outcome;
 use super::rollbacks::{self, Confirmed};
-use super::{reconcile, submit};
+use super::{pins, reconcile, submit};
 use crate::ledger::{Intended, Intent, IntentId, IntentState, NewIntent};
+use crate::verdict::Reason;
 use alloc::boxed::Box;
 
 /// The result of [`intend`], unless it was refused.
@@ -18,12 +19,27 @@ pub(super) enum Intending {
     Displaced(Box<Intent>),
 }
 
-/// Makes an intent durable as sent, unless an earlier one is in its way.
+/// Makes an intent durable as sent, unless an earlier one is in its way. The chain is then still
+/// the one that it was signed for.
 ///
 /// # Errors
 /// The outcome of an equal intent; a budget is exceeded, or a cooldown not over; the chain or the
 /// store is unavailable, or did not confirm it: then it may be sent later.
 pub(super) async fn intend(io: &impl Io, new: &NewIntent<'_>) -> Result<Intending, Outcome> {
+    let (same_epoch, stored) = pins::check_epoch_during(io, new.epoch, store(io, new)).await;
+    let Err(outcome) = same_epoch else { return stored };
+    match stored {
+        Ok(Intending::New(id)) => {
+            let why = "not sent: the chain was not confirmed";
+            submit::rejected(io, id, new.transaction_hash, why).await?;
+            Err(outcome)
+        }
+        Err(unknown) if unknown.reason() == Some(Reason::OutcomeUnknown) => Err(unknown),
+        _ => Err(outcome),
+    }
+}
+
+async fn store(io: &impl Io, new: &NewIntent<'_>) -> Result<Intending, Outcome> {
     loop {
         let now_us = io.clock_us();
         let intended = match io.intend(new, now_us).await {

@@ -360,22 +360,9 @@ impl<I: Io> Writing<'_, I> {
 
     /// Journals and submits. Returns once the node has accepted it, which is not journaled yet.
     async fn send(&self, prepared: &Prepared) -> Result<Turn, Outcome> {
-        let Self { io, task, epoch, .. } = *self;
+        let Self { io, task, .. } = *self;
         let new = self.intent(prepared, &io.settings());
-        // side by side: what is journaled is sent only if the chain is still the one that was read
-        let (same_epoch, intended) = join(pins::check_epoch(io, epoch), intend(io, &new)).await;
-        if let Err(outcome) = same_epoch {
-            return match intended {
-                Ok(Intending::New(id)) => {
-                    let why = "not sent: the chain was not confirmed";
-                    submit::rejected(io, id, new.transaction_hash, why).await?;
-                    Err(outcome)
-                }
-                Err(unknown) if unknown.reason() == Some(Reason::OutcomeUnknown) => Err(unknown),
-                _ => Err(outcome),
-            };
-        }
-        let id = match intended? {
+        let id = match intend(io, &new).await? {
             Intending::New(id) => id,
             Intending::Displaced(_) => return Ok(Turn::Again),
             Intending::NonceTaken => return Err(Outcome::unsettled()),

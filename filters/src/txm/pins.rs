@@ -4,15 +4,49 @@ use super::io::Io;
 use super::outcome::Outcome;
 use super::settings::Required;
 use crate::verdict::Reason;
+use core::future::Future;
+use core::time::Duration;
+use futures_util::future::join;
+
+/// How old a check may be when something is sent. Only a process that was suspended meanwhile, or
+/// a node that is about to time out, takes longer.
+const MAX_AGE: Duration = Duration::from_secs(10);
 
 /// Refuses if the chain started again since it was proven: within the seconds for which a proof is
 /// valid, a test network can do so. Called right before anything is sent.
+///
+/// # Errors
+/// It started again; the node is unavailable, or twice too slow.
 pub(super) async fn check_epoch(io: &impl Io, proven: &str) -> Result<(), Outcome> {
-    if io.anchor().await? == proven {
-        return Ok(());
+    for _ in 0..2 {
+        let begun = io.now();
+        if io.anchor().await? != proven {
+            io.forget_proof();
+            return Err(Outcome::restarted());
+        }
+        if is_recent(io, begun) {
+            return Ok(());
+        }
     }
-    io.forget_proof();
-    Err(Outcome::restarted())
+    Err(Outcome::overloaded())
+}
+
+/// [`check_epoch`] while `work` is done, and again if that takes long.
+pub(super) async fn check_epoch_during<T>(
+    io: &impl Io,
+    proven: &str,
+    work: impl Future<Output = T>,
+) -> (Result<(), Outcome>, T) {
+    let begun = io.now();
+    let (checked, done) = join(check_epoch(io, proven), work).await;
+    match checked {
+        Ok(()) if !is_recent(io, begun) => (check_epoch(io, proven).await, done),
+        checked => (checked, done),
+    }
+}
+
+fn is_recent(io: &impl Io, begun: Duration) -> bool {
+    io.now().saturating_sub(begun) <= MAX_AGE
 }
 
 /// Whether the chain certainly started again. An unavailable node does not say so.

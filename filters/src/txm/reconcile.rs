@@ -165,7 +165,6 @@ async fn settle(io: &impl Io, intent: &Intent, grace: Duration) -> Result<bool, 
         // used by it, or by another one: which of them is found out in the background
         return Ok(false);
     }
-    pins::check_epoch(io, &intent.epoch).await?;
     submit::resend(io, intent).await.map_err(Outcome::not_of_this_request)
 }
 

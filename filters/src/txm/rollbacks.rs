@@ -10,6 +10,7 @@ use super::outcome::Outcome;
 use super::settings::Required;
 use super::sightings::{self, NonceUse, Sighting};
 use super::{pins, reconcile, submit};
+use crate::felt::Felt;
 use crate::ledger::{Intent, IntentId, IntentState};
 use alloc::format;
 use alloc::vec::Vec;
@@ -170,10 +171,7 @@ async fn settle_displaced(io: &impl Io, intent: &Intent) -> Result<(), Outcome> 
 /// Records an intent as lost if another transaction has its nonce, which its account has used, in a
 /// settled block.
 async fn lose_if_settled(io: &impl Io, intent: &Intent) -> Result<(), Outcome> {
-    let slot = io.of_slot(&intent.epoch, intent.signer, intent.nonce).await?;
-    let others = slot.iter().filter(|other| other.id != intent.id && other.state.is_included());
-    let ours =
-        others.filter_map(|other| Some((other.transaction_hash, other.included?.number))).next();
+    let ours = included_with_nonce(io, intent).await?;
     match sightings::nonce_use(io, intent, ours).await? {
         NonceUse::Open => {}
         NonceUse::Settled { transaction, number } => {
@@ -184,6 +182,23 @@ async fn lose_if_settled(io: &impl Io, intent: &Intent) -> Result<(), Outcome> {
     Ok(())
 }
 
+/// The transaction and the block of another intent that has the nonce of this one.
+async fn included_with_nonce(
+    io: &impl Io,
+    intent: &Intent,
+) -> Result<Option<(Felt, u64)>, Outcome> {
+    let slot = io.of_slot(&intent.epoch, intent.signer, intent.nonce).await?;
+    for other in slot.iter().filter(|other| other.id != intent.id && other.state.is_included()) {
+        // a rollback may have moved it to another block, or out of the chain
+        look_for(io, other).await?;
+        let now = io.intent(other.id).await?.filter(|other| other.state.is_included());
+        if let Some(included) = now.and_then(|other| other.included) {
+            return Ok(Some((other.transaction_hash, included.number)));
+        }
+    }
+    Ok(None)
+}
+
 /// Sends the transaction of a displaced intent once more, as it was signed, after those of its
 /// account below it that are in doubt as well. The caller holds the account, if it is ours.
 ///
@@ -191,7 +206,6 @@ async fn lose_if_settled(io: &impl Io, intent: &Intent) -> Result<(), Outcome> {
 /// Another transaction has its nonce, which is not settled yet; it is not known whether the node
 /// has it; the chain or the store is unavailable.
 pub(super) async fn send_again(io: &impl Io, intent: &Intent) -> Result<Repeated, Outcome> {
-    pins::check_epoch(io, &intent.epoch).await?;
     if look_for(io, intent).await? == Confirmed::Shown {
         return Ok(Repeated::Shown);
     }

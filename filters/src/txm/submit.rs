@@ -8,6 +8,7 @@ use super::io::{Io, Stored};
 use super::journal;
 use super::node::{CallError, ErrorObject, Receipt, code};
 use super::outcome::Outcome;
+use super::pins;
 use crate::felt::Felt;
 use crate::ledger::{Change, Intent, IntentId, NewIntent};
 use alloc::format;
@@ -59,7 +60,8 @@ fn unknown(io: &impl Io, id: IntentId, hash: Felt) -> Outcome {
 /// Records that a transaction was not sent, or that the node refused it.
 ///
 /// # Errors
-/// It is not recorded, so the reconciliation will send it.
+/// It is not recorded, so the reconciliation will send it; or another relay, which held the account
+/// meanwhile, has sent it.
 pub(super) async fn rejected(
     io: &impl Io,
     id: IntentId,
@@ -67,7 +69,8 @@ pub(super) async fn rejected(
     why: &str,
 ) -> Result<(), Outcome> {
     match io.apply(id, &Change::Rejected(why)).await {
-        Ok(_) => Ok(()),
+        Ok(true) => Ok(()),
+        Ok(false) => Err(unknown(io, id, hash)),
         Err(_) => Err(unconfirmed(io, hash)),
     }
 }
@@ -82,9 +85,10 @@ pub(super) fn unconfirmed(io: &impl Io, hash: Felt) -> Outcome {
 /// in doubt: an earlier attempt may have arrived.
 ///
 /// # Errors
-/// The node says that its nonce is used; it is not known whether the node has it, or it is not
-/// recorded.
+/// The chain is another one, or unavailable; the node says that its nonce is used; it is not known
+/// whether the node has it, or it is not recorded.
 pub(super) async fn repeat(io: &impl Io, intent: &Intent) -> Result<bool, Outcome> {
+    pins::check_epoch(io, &intent.epoch).await?;
     // it was sent before: that the journal is away does not mean that nothing was
     let unrecorded = |_| unknown(io, intent.id, intent.transaction_hash);
     match io.add(&intent.operation, &intent.transaction, None).await {

@@ -59,7 +59,6 @@ pub async fn submit<I: Io>(io: &Arc<I>, transaction: Approved<I::Trace>) -> Outc
 async fn write<I: Io>(io: &Arc<I>, transaction: &Approved<I::Trace>) -> Result<Outcome, Outcome> {
     let (io, shared) = (&**io, io);
     let hash = transaction.hash;
-    pins::check_epoch(io, &transaction.epoch).await?;
     let new = transaction.intent(io.proven_head());
     let id = match intend(io, &new).await? {
         Intending::New(id) => {

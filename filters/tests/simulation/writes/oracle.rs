@@ -40,7 +40,8 @@ pub(super) struct Oracle {
     /// The last time at which a call of a relay got no answer.
     pub(super) silent: BTreeMap<Process, Duration>,
     pub(super) locks_lost: Option<Duration>,
-    pub(super) restarted: Option<Duration>,
+    /// When a URL may last have shown a former chain.
+    pub(super) former_shown: Option<Duration>,
     /// How often each request got each reply.
     pub(super) replies: BTreeMap<(&'static str, String), u64>,
 }
@@ -84,17 +85,18 @@ impl Oracle {
         let epoch = format!("g{}", chain.genesis);
         let mut paid: BTreeMap<Felt, Vec<i64>> = BTreeMap::new();
         let mut pairs: BTreeMap<Felt, Felt> = BTreeMap::new();
-        let drips: BTreeMap<Felt, &Intent> = journal
-            .tables
-            .intents
-            .values()
-            .filter(|it| it.epoch == epoch && it.operation == DRIP)
-            .map(|it| (it.transaction_hash, it))
-            .collect();
+        let drips = || journal.tables.intents.values().filter(|it| it.operation == DRIP);
+        let known: BTreeSet<Felt> = drips().map(|it| it.transaction_hash).collect();
+        let of_epoch = drips().filter(|it| it.epoch == epoch);
+        let of_epoch: BTreeMap<Felt, &Intent> =
+            of_epoch.map(|it| (it.transaction_hash, it)).collect();
         for tx in chain.successes().filter(|tx| matches!(tx.action, Action::Drip { .. })) {
-            let Some(intent) = drips.get(&tx.hash) else {
+            if !known.contains(&tx.hash) {
                 return Err(format!("rule 1: drip {} has no intent", tx.hash));
-            };
+            }
+            // one that was under way when the chain started over counts in no epoch: nothing of the
+            // former one is in force (`judge_add` bounds how long that may take)
+            let Some(intent) = of_epoch.get(&tx.hash) else { continue };
             let Some(recipient) = intent.subject else { continue };
             paid.entry(recipient).or_default().push(intent.created_us);
             if let Some(identity) = intent.identity
@@ -217,7 +219,7 @@ impl World {
         if !is_known {
             let broken = format!("rule 1: {} was sent without an intent", tx.hash);
             self.oracle.report(Err(broken));
-        } else if !is_of_chain && self.since(self.oracle.restarted) > 2 * LAG {
+        } else if !is_of_chain && self.since(self.oracle.former_shown) > 2 * LAG {
             let broken = format!("rule 1: {} was sent to another chain", tx.hash);
             self.oracle.report(Err(broken));
         }

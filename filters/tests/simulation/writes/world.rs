@@ -119,6 +119,11 @@ impl Url {
     pub(super) fn has(&self, action: Action) -> bool {
         matches!(&self.mode, Mode::Frozen(view) if view.state().has(action))
     }
+
+    /// Whether it shows a chain from before the chain started over.
+    fn shows_former(&self, genesis: u64) -> bool {
+        matches!(&self.mode, Mode::Frozen(view) if view.genesis != genesis)
+    }
 }
 
 impl World {
@@ -260,7 +265,7 @@ impl World {
         if self.fires(Fault::Genesis, 150) {
             let now = self.now();
             self.chain.restart(now);
-            self.oracle.restarted = Some(now);
+            self.oracle.former_shown = Some(now);
             self.note(|| "the chain starts over".to_owned());
         }
         if self.fires(Fault::Stranger, 60) {
@@ -273,6 +278,9 @@ impl World {
         }
         for url in 0..self.urls.len() {
             self.change_mode(url);
+        }
+        if self.urls.iter().any(|url| url.shows_former(self.chain.genesis)) {
+            self.oracle.former_shown = Some(self.now());
         }
         let (chain, journal) = (&self.chain, &self.journal);
         let broken = self.oracle.after_block(chain, journal);
@@ -373,7 +381,7 @@ impl World {
         let Some(me) = self.me.clone() else { return };
         let io = Arc::new(SimIo::new(relay, me));
         self.relays[relay].io = Some(Arc::clone(&io));
-        self.agenda.start(relay, super::requests::background(io));
+        self.agenda.start(relay, super::clients::background(io));
     }
 
     /// Nothing goes wrong any longer.

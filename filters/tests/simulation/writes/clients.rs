@@ -1,0 +1,186 @@
+//! Clients, one request after the other; and what else goes on: blocks, disturbances, and the
+//! relay's background task.
+
+use super::io::SimIo;
+use super::machine::{CLIENTS, HasAgenda as _, Process, Shared};
+use super::requests::{CATALOG, Request};
+use super::world::World;
+use portcullis_filters::txm::io::Io as _;
+use portcullis_filters::txm::settings::Required;
+use portcullis_filters::txm::{DEADLINE, reconcile};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+/// Clients that have a request each, one after the other.
+const CLIENT_COUNT: u32 = 5;
+/// How often a client repeats a request whose end is open.
+const ATTEMPTS: u32 = 5;
+
+/// Settles what is open, every two seconds, or when it is woken.
+pub(super) async fn background(io: Arc<SimIo>) {
+    loop {
+        let woken = io.wakes.lock().expect("no task panics").wait();
+        either(io.sleep(Duration::from_secs(2)), woken).await;
+        let deadline = io.now() + DEADLINE;
+        let permitted = reconcile::permit(&*io, Required::AllButV2, deadline).await;
+        if let Ok(epoch) = permitted
+            && io.world.lock().is_first(io.relay)
+        {
+            let _settled = reconcile::settle_open(&*io, &epoch).await;
+        }
+    }
+}
+
+async fn either(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
+    let (mut one, mut other) = (pin!(one), pin!(other));
+    poll_fn(|context| {
+        let is_done =
+            one.as_mut().poll(context).is_ready() || other.as_mut().poll(context).is_ready();
+        if is_done { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
+
+/// Starts the clients.
+pub(super) fn start_clients(world: &Shared<World>) {
+    for _ in 0..CLIENT_COUNT {
+        let client = client(world.clone());
+        world.lock().agenda().start(CLIENTS, client);
+    }
+}
+
+/// Starts the relays, the chain's blocks, and what disturbs them.
+pub(super) fn start(world: &Shared<World>) {
+    let mut locked = world.lock();
+    for relay in 0..locked.relays.len() {
+        locked.start(relay);
+    }
+    let blocks = world.clone();
+    locked.agenda().start(CLIENTS, async move {
+        loop {
+            let wait = blocks.lock().millis(200, 6_000);
+            blocks.sleep(wait).await;
+            blocks.lock().close_block();
+        }
+    });
+    let disturbed = world.clone();
+    locked.agenda().start(CLIENTS, async move {
+        loop {
+            disturbed.sleep(Duration::from_secs(1)).await;
+            disturbed.lock().disturb();
+        }
+    });
+}
+
+async fn client(world: Shared<World>) {
+    let mut last: Option<Request> = None;
+    loop {
+        let think = world.lock().millis(10, 1_500);
+        world.sleep(think).await;
+        let request = world.lock().next_request(last.as_ref());
+        last = Some(request.clone());
+        for _ in 0..ATTEMPTS {
+            let slot = {
+                let mut world = world.lock();
+                if world.is_healed {
+                    return;
+                }
+                let relays = world.relays.len() as u32;
+                let relay = world.chance.choose(relays) as usize;
+                // some ask two relays at once, also under two keys
+                let twice = world.chance.choose(7);
+                if twice >= 5 {
+                    let other = (relay + 1) % world.relays.len();
+                    let second =
+                        if twice == 6 { request.under_second_key() } else { request.clone() };
+                    let _unread = world.send(other, &second);
+                    last = Some(second);
+                }
+                world.send(relay, &request)
+            };
+            // some never read the answer
+            if world.lock().chance.choose(8) == 7 {
+                break;
+            }
+            let reply = slot.wait().await;
+            if reply.is_some_and(|reply| !reply.is_open()) {
+                break;
+            }
+            let wait = world.lock().millis(100, 3_000);
+            world.sleep(wait).await;
+        }
+    }
+}
+
+impl World {
+    fn next_request(&mut self, last: Option<&Request>) -> Request {
+        let number = self.ticket();
+        let new = |world: &mut Self| Request {
+            wanted: world.chance.choose(CATALOG.len() as u32) as usize,
+            key: (world.chance.choose(4) != 3).then(|| format!("k{number}")),
+            action: number,
+        };
+        let Some(last) = last else { return new(self) };
+        match self.chance.choose(12) {
+            // the same key with the same body, much later
+            8 => last.clone(),
+            // the same body without a key
+            9 => Request { key: None, action: number, ..last.clone() },
+            // a second key
+            10 => Request { key: Some(format!("k{number}")), action: number, ..last.clone() },
+            // another body under the same key
+            11 if last.key.is_some() => Request { key: last.key.clone(), ..new(self) },
+            _ => new(self),
+        }
+    }
+
+    /// Whether this relay does the work of the background for all: the first that runs.
+    fn is_first(&self, relay: Process) -> bool {
+        let now = self.now();
+        let runs = |relay: &super::world::Relay| relay.io.is_some() && relay.paused_until <= now;
+        self.relays.iter().position(runs) == Some(relay)
+    }
+}
+
+/// Requests that must succeed in the end: one of each account, and the last ones again.
+pub(super) fn probes(world: &World) -> Vec<Request> {
+    let first = |name: &str| CATALOG.iter().position(|it| it.name() == name);
+    let of_each = ["faucet-drip", "mint-card", "submit-usership"].into_iter().filter_map(first);
+    let probe = |(at, wanted): (usize, usize)| Request {
+        wanted,
+        key: Some(format!("probe{at}")),
+        action: 0,
+    };
+    let mut all: Vec<Request> = of_each.enumerate().map(probe).collect();
+    let keys = world.oracle.bodies();
+    all.extend(keys.take(12).map(|(key, wanted)| Request { wanted, key: Some(key), action: 0 }));
+    all
+}
+
+/// Sends one operation to two relays at once, under one key or under two.
+pub(super) fn two_requests(world: &Shared<World>, keys: [&str; 2]) {
+    let wanted = CATALOG.iter().position(|it| it.name() == "faucet-drip").expect("there is one");
+    for (relay, key) in keys.into_iter().enumerate() {
+        let request = Request { wanted, key: Some(key.to_owned()), action: relay as u64 };
+        world.lock().send(relay, &request);
+    }
+}
+
+/// Repeats a request until it has a final answer, which it must have.
+pub(super) async fn probe(world: Shared<World>, request: Request) {
+    for attempt in 0..20 {
+        let relay = attempt % world.lock().relays.len();
+        let slot = world.lock().send(relay, &request);
+        if let Some(reply) = slot.wait().await
+            && !reply.is_open()
+        {
+            return;
+        }
+        world.sleep(Duration::from_secs(5)).await;
+    }
+    let broken = Err(format!("rule 13: {request:?} has no final answer"));
+    world.lock().oracle.report(broken);
+}
